@@ -1,0 +1,28 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
+# cython: initializedcheck=False, embedsignature=True
+"""The queue's kernel: the only native code of Headrace.
+
+One extension module in several files, in the order in which they build on each other:
+
+    layout    every shared shape, with drawings in docs/format.md
+    system    atomics, robust lock, futex, clocks, failpoints, the SIGBUS guard
+    store     one opened queue in one process: mapped files and pins
+    dedup     the duplicate memory
+    segment   segments come and go; what happens after a writer's death
+    append    records, rows, commit
+    scan      Rows: pick, keep, verify, gather
+    log       Log: what Python calls
+    survey    walking files that nobody need trust
+
+docs/concurrency.md argues why this is right; tests/queue tries to prove it wrong.
+"""
+
+include "layout.pxi"
+include "system.pxi"
+include "store.pxi"
+include "dedup.pxi"
+include "segment.pxi"
+include "append.pxi"
+include "scan.pxi"
+include "log.pxi"
+include "survey.pxi"

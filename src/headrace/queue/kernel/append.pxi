@@ -1,0 +1,265 @@
+# Appending: records, rows, signatures, then one store that commits them all.
+#
+# `tail` is the commit point. Everything written before it is invisible and is overwritten by the
+# next writer if this one dies; so a batch is there as a whole or not at all.
+
+cdef struct Item:                    # one product on its way into the log
+    const char *payload
+    const char *ident
+    const char *properties
+    uint64_t payload_bytes
+    uint64_t created_ns
+    uint64_t expires_ns              # 0 = never
+    uint64_t origin_sequence         # 0 = ours, given by the log
+    uint64_t previous                # with origin_sequence: the feed's one before; 0 unknown
+    uint64_t outcome                 # its sequence, or that of the first copy
+    uint32_t feed
+    uint16_t origin
+    uint16_t slice
+    uint16_t ident_bytes
+    uint16_t properties_bytes
+    uint8_t priority
+    uint8_t kind
+    uint8_t duplicate
+    uint8_t signature[16]
+
+cdef enum:
+    COPY_CHUNK = 32768               # large payloads are copied and summed in pieces that fit the cache
+
+
+cdef inline uint64_t body_offset(Record *record) noexcept nogil:
+    """Where the payload begins in the record."""
+    return rounded(<uint64_t>RECORD_HEADER + record.feed_bytes + record.origin_bytes
+                   + record.ident_bytes + record.properties_bytes
+                   + (8 if record.flags & RECORD_EXPIRES else 0), 8)
+
+
+cdef inline uint64_t record_bytes(Record *record) noexcept nogil:
+    return body_offset(record) + record.payload_bytes
+
+
+cdef inline uint32_t record_checksum(const char *record, uint64_t size) noexcept nogil:
+    return <uint32_t>XXH3_64bits(record + 8, size - 8) ^ (<uint32_t *>record)[0]
+
+
+cdef uint32_t copy_and_sum(char *record, const char *payload, uint64_t body, uint64_t size) noexcept nogil:
+    """Copy a large payload to its place and return the record's checksum."""
+    cdef XXH3_state_t state
+    cdef uint64_t done = 0, piece
+    XXH3_64bits_reset(&state)
+    XXH3_64bits_update(&state, record + 8, body - 8)
+    while done < size:
+        piece = min(size - done, <uint64_t>COPY_CHUNK)
+        memcpy(record + body + done, payload + done, piece)
+        XXH3_64bits_update(&state, record + body + done, piece)
+        done += piece
+    return <uint32_t>XXH3_64bits_digest(&state) ^ (<uint32_t *>record)[0]
+
+
+cdef inline uint64_t item_stride(Store *store, Item *item) noexcept nogil:
+    """Bytes that the item's record takes in a segment."""
+    return rounded(rounded(<uint64_t>RECORD_HEADER + name_of(store, item.feed).bytes
+                           + name_of(store, item.origin).bytes + item.ident_bytes
+                           + item.properties_bytes + (8 if item.expires_ns else 0), 8)
+                   + item.payload_bytes, 8)
+
+
+cdef void write_record(Store *store, char *where, Item *item, uint64_t sequence) noexcept nogil:
+    cdef Record *record = <Record *>where
+    cdef Name *feed = name_of(store, item.feed)
+    cdef Name *origin = name_of(store, item.origin)
+    cdef uint64_t previous = item.previous
+    cdef char *text = where + RECORD_HEADER
+    cdef uint64_t body
+    record.magic = RECORD_MAGIC
+    record.version = FORMAT_VERSION
+    record.flags = item.priority | (item.kind << 3) | (RECORD_EXPIRES if item.expires_ns else 0)
+    record.payload_bytes = <uint32_t>item.payload_bytes
+    record.ident_bytes = item.ident_bytes
+    record.feed_bytes = feed.bytes
+    record.origin_bytes = origin.bytes
+    memcpy(record.signature, item.signature, 16)
+    record.created_ns = item.created_ns
+    record.origin_sequence = item.origin_sequence
+    if item.origin_sequence == 0:
+        record.origin_sequence = sequence
+        previous = feed.last
+    record.previous_delta = 0
+    if previous != 0 and record.origin_sequence - previous < <uint64_t>0xFFFFFFFF:
+        record.previous_delta = <uint32_t>(record.origin_sequence - previous)
+    record.properties_bytes = item.properties_bytes
+    record.slice = item.slice
+    memcpy(text, feed.text, feed.bytes)
+    text += feed.bytes
+    memcpy(text, origin.text, origin.bytes)
+    text += origin.bytes
+    memcpy(text, item.ident, item.ident_bytes)
+    text += item.ident_bytes
+    if item.properties_bytes:
+        memcpy(text, item.properties, item.properties_bytes)
+        text += item.properties_bytes
+    if item.expires_ns:
+        memcpy(text, &item.expires_ns, 8)
+        text += 8
+    body = rounded(text - where, 8)
+    memset(text, 0, body - (text - where))
+    if item.payload_bytes > 4 * COPY_CHUNK:
+        record.checksum = copy_and_sum(where, item.payload, body, item.payload_bytes)
+    else:
+        memcpy(where + body, item.payload, item.payload_bytes)
+        record.checksum = record_checksum(where, body + item.payload_bytes)
+
+
+cdef inline void write_row(Row *row, Item *item, uint64_t offset, uint64_t sequence,
+                           uint64_t now_ns) noexcept nogil:
+    row.inserted_ns = now_ns
+    row.offset = <uint32_t>(offset // 8)
+    row.payload_bytes = <uint32_t>item.payload_bytes
+    row.feed = item.feed
+    row.sequence = <uint32_t>sequence
+    row.origin = item.origin
+    row.slice = item.slice
+    row.ident_bytes = item.ident_bytes
+    row.priority = item.priority
+    row.flags = (ROW_EXPIRES if item.expires_ns else 0) | (ROW_SIGNED if item.kind else 0)
+
+
+cdef int find_duplicate(Store *store, Item *item, uint64_t sequence, uint64_t **slot,
+                        uint64_t *tag) noexcept nogil:
+    """1 and the outcome if the item is held already; 0 and a slot to note it in if not."""
+    cdef uint64_t twin
+    cdef int error
+    while True:
+        twin = dedup_find(store, item.signature, sequence, slot, tag)
+        if twin != 0:
+            item.outcome = twin
+            item.duplicate = 1
+            return 1
+        if slot[0] != NULL:
+            return 0
+        error = dedup_grow(store, store.dedup_buckets + store.dedup_buckets // 2, sequence)
+        if error != 0:
+            return error
+
+
+cdef int append_item(Store *store, Item *item, uint64_t sequence, uint64_t now_ns,
+                     uint64_t boot_ns) noexcept nogil:
+    """Write one item as `sequence`; 1 if it was a duplicate, 0 if written, or trouble."""
+    cdef Control *control = store.control
+    cdef uint64_t stride = item_stride(store, item)
+    cdef uint64_t *slot = NULL
+    cdef uint64_t tag = 0, place
+    cdef Entry *entry
+    cdef Name *feed
+    cdef int outcome
+    if item.kind:
+        outcome = find_duplicate(store, item, sequence, &slot, &tag)
+        if outcome != 0:
+            return outcome
+    entry = entry_of(store, control.segment_newest)
+    place = sequence - entry.first
+    if (control.segment_newest < control.segment_oldest
+            or control.data_end + stride + (place + 1) * ROW_BYTES > entry.size):
+        outcome = open_segment(store, stride, sequence, boot_ns)
+        if outcome != 0:
+            return outcome
+        entry = entry_of(store, control.segment_newest)
+        place = 0
+    write_record(store, store.current.base + control.data_end, item, sequence)
+    failpoint(FAIL_RECORD)
+    write_row(row_of(store.current, place), item, control.data_end, sequence, now_ns)
+    failpoint(FAIL_ROW)
+    if holed(store.current):
+        store.trouble_file = entry.file
+        return TROUBLE_DAMAGED
+    if slot != NULL:
+        slot[0] = tag | (sequence & LOW_48)
+        failpoint(FAIL_DEDUP)
+    control.data_end += stride
+    entry.payload_bytes += item.payload_bytes
+    entry.newest_boot_ns = boot_ns
+    if now_ns > entry.newest_ns:
+        entry.newest_ns = now_ns
+    feed = name_of(store, item.feed)
+    feed.last = sequence
+    feed.products += 1
+    feed.payload_bytes += item.payload_bytes
+    item.outcome = sequence
+    return 0
+
+
+cdef void take_sample(Control *control, uint64_t boot_ns) noexcept nogil:
+    """Once a second, note the totals: the rates are made of these."""
+    cdef uint64_t boot_s = boot_ns // 1000000000
+    cdef Sample *sample = &control.samples[boot_s % SAMPLES]
+    if sample.boot_s != boot_s:
+        sample.products = control.inserted_products
+        sample.bytes = control.inserted_bytes
+        sample.duplicates = control.duplicates
+        sample.boot_s = boot_s
+
+
+cdef int ready_to_append(Store *store, uint64_t boot_ns) noexcept nogil:
+    """Age limit, table size and the mapping of the newest segment, once per batch."""
+    cdef Control *control = store.control
+    cdef Entry *entry
+    cdef int error = evict_aged(store, boot_ns)
+    if error == 0 and control.signature_kind != SIGNATURE_NONE:
+        error = dedup_attach(store)
+        if error == 0 and store.dedup_guarded != NULL and load32(&store.dedup_guarded.holed):
+            error = TROUBLE_DAMAGED
+        if error == 0 and (control.tail - control.oldest) * 10 > store.dedup_buckets * 56:
+            error = dedup_grow(store, store.dedup_buckets + store.dedup_buckets // 2, control.tail)
+    if error == 0 and control.segment_newest >= control.segment_oldest:
+        entry = entry_of(store, control.segment_newest)
+        if store.current == NULL or store.current.file != entry.file:
+            error = map_segment(store, entry.file, entry.size, &store.current, False)
+    return error
+
+
+cdef int append_locked(Store *store, Item *items, size_t count, uint64_t now_ns,
+                       uint64_t boot_ns) noexcept nogil:
+    """Append all items or none. Under the log's lock."""
+    cdef Control *control = store.control
+    cdef uint64_t sequence = control.tail, stored_bytes = 0, duplicates = 0
+    cdef size_t i
+    cdef int outcome
+    if now_ns == 0:
+        now_ns = clock_ns(CLOCK_REALTIME)
+        boot_ns = clock_ns(CLOCK_BOOTTIME)
+    take_sample(control, boot_ns)
+    outcome = ready_to_append(store, boot_ns)
+    for i in range(count):
+        if outcome < 0:
+            break
+        if items[i].created_ns == 0:
+            items[i].created_ns = now_ns
+        outcome = append_item(store, &items[i], sequence, now_ns, boot_ns)
+        if outcome == 0:
+            sequence += 1
+            stored_bytes += items[i].payload_bytes
+        elif outcome == 1:
+            duplicates += 1
+    if outcome < 0:
+        roll_back(store)
+        return outcome
+    control.duplicates += duplicates
+    if sequence == control.tail:
+        return 0
+    failpoint(FAIL_COMMIT)
+    control.inserted_products += sequence - control.tail
+    control.inserted_bytes += stored_bytes
+    store64(&control.tail, sequence)
+    if control.durability != DURABLE_DISK:
+        publish(store)
+    return 0
+
+
+cdef int append(Store *store, Item *items, size_t count, uint64_t now_ns, uint64_t boot_ns) noexcept nogil:
+    cdef int outcome = lock_log(store)
+    if outcome != 0:
+        return outcome
+    outcome = append_locked(store, items, count, now_ns, boot_ns)
+    unlock_log(store)
+    wake_sleepers(store)
+    return outcome

@@ -1,0 +1,163 @@
+# The duplicate memory: one shared table from signature to sequence.
+#
+# A bucket is one cache line with eight slots of 64 bits: a 16-bit tag and the low 48 bits of a
+# sequence. A signature may lie in either of two buckets, never elsewhere, so a look-up reads two
+# lines. What a slot claims is believed only after the record that it points to shows the same
+# signature. That makes the table forgiving:
+#  - eviction does not touch it: a slot whose sequence is no longer held is simply free;
+#  - a writer that dies between noting a signature and its commit leaves a slot that proves false.
+# It grows by half when it is seven tenths full or when both buckets of a signature are.
+
+cdef enum:
+    DEDUP_FIRST = 512                # buckets to begin with
+
+cdef const uint64_t LOW_48 = 0xFFFFFFFFFFFF
+
+
+cdef inline void stir(Store *store, const uint8_t *signature, uint64_t *first, uint64_t *second,
+                      uint64_t *tag) noexcept nogil:
+    cdef uint64_t a = (<uint64_t *>signature)[0] ^ store.control.secret[0]
+    cdef uint64_t b = (<uint64_t *>signature)[1] ^ store.control.secret[1]
+    cdef uint64_t mixed = (a * b) ^ wide_multiply(a, b)
+    cdef uint64_t again = (mixed ^ (mixed >> 32)) * <uint64_t>0xD6E8FEB86659FD93
+    first[0] = wide_multiply(mixed, store.dedup_buckets)
+    second[0] = wide_multiply(again, store.dedup_buckets)
+    tag[0] = (mixed & 0xFFFF) << 48
+
+
+cdef bint same_signature(Store *store, uint64_t sequence, const uint8_t *signature) noexcept nogil:
+    """Does the held product `sequence` have this signature? Under the log's lock."""
+    cdef Entry *entry = entry_of(store, segment_with(store, sequence))
+    cdef Mapping *mapping = store.current
+    cdef Row *row
+    cdef uint64_t offset
+    if sequence < entry.first or (entry.end != 0 and sequence >= entry.end):
+        return False
+    if mapping == NULL or mapping.file != entry.file:
+        if map_segment(store, entry.file, entry.size, &mapping, False) != 0:
+            return False
+    row = row_of(mapping, sequence - entry.first)
+    if row.sequence != <uint32_t>sequence or row.flags & (ROW_DELETED | ROW_DAMAGED):
+        return False
+    offset = <uint64_t>row.offset * 8
+    if offset + RECORD_HEADER > mapping.size:
+        return False
+    return memcmp((<Record *>(mapping.base + offset)).signature, signature, 16) == 0
+
+
+cdef uint64_t dedup_find(Store *store, const uint8_t *signature, uint64_t end,
+                         uint64_t **free_slot, uint64_t *tag_out) noexcept nogil:
+    """The sequence in [oldest, end) with this signature, or 0 and a free slot for it (NULL: none)."""
+    cdef uint64_t places[2]
+    cdef uint64_t tag = 0, slot, sequence, oldest = store.control.oldest
+    cdef uint64_t *room[2]
+    cdef int vacant[2]
+    cdef Bucket *bucket
+    cdef int side, i
+    stir(store, signature, &places[0], &places[1], &tag)
+    prefetch(&store.dedup[places[1]])
+    for side in range(2):
+        bucket = &store.dedup[places[side]]
+        room[side] = NULL
+        vacant[side] = 0
+        for i in range(8):
+            slot = bucket.slots[i]
+            sequence = end - ((end - slot) & LOW_48)
+            if slot == 0 or sequence < oldest or sequence >= end:
+                room[side] = &bucket.slots[i]
+                vacant[side] += 1
+            elif (slot & ~LOW_48) == tag and same_signature(store, sequence, signature):
+                return sequence
+    free_slot[0] = room[0] if vacant[0] >= vacant[1] else room[1]
+    tag_out[0] = tag
+    return 0
+
+
+cdef inline uint64_t buckets_of(uint64_t table) noexcept nogil:
+    return table & ((<uint64_t>1 << 40) - 1)
+
+
+cdef void dedup_use(Store *store, uint64_t table, char *base) noexcept nogil:
+    dedup_detach(store)
+    store.dedup = <Bucket *>base
+    store.dedup_table = table
+    store.dedup_buckets = buckets_of(table)
+    store.dedup_guarded = guard(base, store.dedup_buckets * sizeof(Bucket))
+
+
+cdef int dedup_attach(Store *store) noexcept nogil:
+    """Map the table that the control block names, if this process still has an older one."""
+    cdef char name[32]
+    cdef char *base = NULL
+    cdef uint64_t table = load64(&store.control.dedup_table)
+    cdef int error
+    if likely(store.dedup != NULL and store.dedup_table == table):
+        return 0
+    dedup_name(table, name)
+    error = map_file(store.queue_fd, name, buckets_of(table) * sizeof(Bucket), &base)
+    if error == 0:
+        dedup_use(store, table, base)
+    return error
+
+
+cdef void dedup_detach(Store *store) noexcept nogil:
+    if store.dedup != NULL:
+        unguard(store.dedup_guarded)
+        munmap(store.dedup, store.dedup_buckets * sizeof(Bucket))
+        store.dedup = NULL
+
+
+cdef int dedup_fill(Store *store, uint64_t end) noexcept nogil:
+    """Note every signature in [oldest, end) in the empty table; 1 if one found no room."""
+    cdef uint64_t number, place, count, ignored = 0
+    cdef uint64_t *slot
+    cdef Entry *entry
+    cdef Mapping *mapping = NULL
+    cdef Row *row
+    cdef Record *record
+    cdef uint64_t first = 0, second = 0
+    for number in range(store.control.segment_oldest, store.control.segment_newest + 1):
+        entry = entry_of(store, number)
+        if map_segment(store, entry.file, entry.size, &mapping, False) != 0:
+            continue                 # check() and repair() speak of it
+        count = (entry.end if entry.end else end) - entry.first
+        for place in range(count):
+            row = row_of(mapping, place)
+            if place + 16 < count:
+                prefetch(mapping.base + (<uint64_t>row_of(mapping, place + 16).offset * 8) % mapping.size)
+            if not row.flags & ROW_SIGNED or row.flags & (ROW_DELETED | ROW_DAMAGED):
+                continue
+            if <uint64_t>row.offset * 8 + RECORD_HEADER > mapping.size:
+                continue
+            record = <Record *>(mapping.base + <uint64_t>row.offset * 8)
+            slot = NULL
+            if dedup_find(store, record.signature, end, &slot, &ignored) == 0:
+                if slot == NULL:
+                    return 1
+                slot[0] = ignored | ((entry.first + place) & LOW_48)
+    return 0
+
+
+cdef int dedup_grow(Store *store, uint64_t buckets, uint64_t end) noexcept nogil:
+    """Replace the table by one of at least `buckets`, filled from the log. Under the log's lock."""
+    cdef char name[32]
+    cdef char *base = NULL
+    cdef uint64_t old = store.control.dedup_table
+    cdef uint64_t table = ((old >> 40) + 1) << 40
+    cdef int error
+    while True:
+        dedup_name(table | buckets, name)
+        unlinkat(store.queue_fd, name, 0)        # left by a process that died here
+        error = make_file(store.queue_fd, name, buckets * sizeof(Bucket), &base)
+        if error != 0:
+            return error
+        dedup_use(store, table | buckets, base)
+        if dedup_fill(store, end) == 0:
+            break
+        unlinkat(store.queue_fd, name, 0)
+        buckets += buckets // 2
+    failpoint(FAIL_DEDUP_GROWN)
+    store64(&store.control.dedup_table, table | buckets)
+    dedup_name(old, name)
+    unlinkat(store.queue_fd, name, 0)
+    return 0

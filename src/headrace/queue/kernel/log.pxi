@@ -1,0 +1,712 @@
+# The Log: what Python sees of the kernel. It has no policy; headrace.queue.queue has.
+
+from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
+from cpython.bytes cimport PyBytes_CheckExact, PyBytes_GET_SIZE
+from cpython.dict cimport PyDict_GetItem
+from cpython.exc cimport PyErr_CheckSignals
+from cpython.ref cimport PyObject
+from cpython.unicode cimport PyUnicode_AsUTF8AndSize
+
+import hashlib
+import os
+
+from blake3 import blake3 as blake3_hasher
+
+cdef object md5_hasher = hashlib.md5
+
+
+class KernelError(Exception):
+    """Trouble in the log: `code` (a negative errno or one of TROUBLE) and the segment file it was about."""
+
+    def __init__(self, code, file=0):
+        super().__init__(code, file)
+        self.code = code
+        self.file = file
+
+
+TROUBLE = {
+    "damaged": TROUBLE_DAMAGED,
+    "batch_too_large": TROUBLE_BATCH_TOO_LARGE,
+    "names_full": TROUBLE_NAMES_FULL,
+    "unknown_feed": TROUBLE_UNKNOWN_FEED,
+    "gone": TROUBLE_GONE,
+}
+CONTROL_BYTES = sizeof(Control)
+
+
+cdef class Payloads:
+    """The payloads of one call, held still while they are copied."""
+    cdef tuple objects
+    cdef Py_buffer *buffers
+    cdef size_t count
+
+    def __cinit__(self, objects):
+        self.objects = tuple(objects)
+        self.buffers = <Py_buffer *>calloc(max(len(self.objects), 1), sizeof(Py_buffer))
+
+    def __dealloc__(self):
+        cdef size_t i
+        for i in range(self.count):
+            PyBuffer_Release(&self.buffers[i])       # does nothing for one that was never taken
+        free(self.buffers)
+
+    cdef int take(self, size_t place, Item *item) except -1:
+        """Point `item` at payload `place`. Places are taken in order."""
+        cdef object payload = self.objects[place]
+        self.count = place + 1
+        if PyBytes_CheckExact(payload):
+            item.payload = PyBytes_AS_STRING(payload)
+            item.payload_bytes = PyBytes_GET_SIZE(payload)
+        else:
+            PyObject_GetBuffer(payload, &self.buffers[place], PyBUF_SIMPLE)
+            item.payload = <char *>self.buffers[place].buf
+            item.payload_bytes = self.buffers[place].len
+        return 0
+
+
+cdef int sign(Item *item, uint8_t kind, object payload) except -1:
+    """Compute the signature of a payload; XXH3 here, the others by their libraries."""
+    cdef bytes digest
+    item.kind = kind
+    if kind == SIGNATURE_XXH3:
+        XXH128_canonicalFromHash(<XXH128_canonical_t *>item.signature, XXH3_128bits(item.payload, item.payload_bytes))
+    elif kind == SIGNATURE_BLAKE3:
+        digest = blake3_hasher(payload).digest()
+        memcpy(item.signature, PyBytes_AS_STRING(digest), 16)
+    elif kind == SIGNATURE_MD5:
+        digest = md5_hasher(payload, usedforsecurity=False).digest()
+        memcpy(item.signature, PyBytes_AS_STRING(digest), 16)
+    return 0
+
+
+cdef int set_ident(Item *item, str ident) except -1:
+    cdef Py_ssize_t size = 0
+    cdef const char *text = PyUnicode_AsUTF8AndSize(ident, &size)
+    if size > 1024:
+        raise ValueError("ident")
+    item.ident = text
+    item.ident_bytes = <uint16_t>size
+    return 0
+
+
+cdef class Log:
+    """An opened queue directory: append, pick, wait, and the shared state behind them."""
+    cdef Store *store
+    cdef readonly dict feeds         # feed -> id, as far as this process knows
+    cdef readonly dict origins
+    cdef readonly list names         # id -> text
+    cdef uint32_t names_known
+
+    def __cinit__(self):
+        self.store = <Store *>calloc(1, sizeof(Store))
+        self.store.segments_fd = self.store.queue_fd = -1
+        self.feeds = {}
+        self.origins = {}
+        self.names = []
+
+    def __init__(self, int queue_fd, int segments_fd):
+        """Map the control block and the names. Takes over both directory descriptors."""
+        cdef char *base = NULL
+        cdef void *where
+        cdef int fd, error
+        install_sigbus()
+        self.store.queue_fd = queue_fd
+        self.store.segments_fd = segments_fd
+        error = map_file(queue_fd, b"control", sizeof(Control), &base)
+        if error != 0:
+            raise KernelError(error)
+        self.store.control = <Control *>base
+        guard(base, sizeof(Control))
+        fd = openat(queue_fd, b"names", O_RDWR | O_CLOEXEC)
+        if fd < 0:
+            raise KernelError(-errno)
+        where = mmap(NULL, <size_t>NAMES_MAX * NAME_ENTRY, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0)
+        c_close(fd)
+        if where == MAP_FAILED:
+            raise KernelError(-errno)
+        self.store.names = <char *>where
+        guard(where, <size_t>NAMES_MAX * NAME_ENTRY)
+
+    def __dealloc__(self):
+        cdef Store *store = self.store
+        cdef int i
+        if store.control != NULL:
+            forget(store.control)
+            munmap(store.control, sizeof(Control))
+        if store.names != NULL:
+            forget(store.names)
+            munmap(store.names, <size_t>NAMES_MAX * NAME_ENTRY)
+        dedup_detach(store)
+        for i in range(store.maps_count - 1, -1, -1):
+            drop_mapping(store, i)
+        free(store.maps)
+        if store.segments_fd >= 0:
+            c_close(store.segments_fd)
+        if store.queue_fd >= 0:
+            c_close(store.queue_fd)
+        free(store)
+
+    cdef fail(self, int code):
+        raise KernelError(code, self.store.trouble_file)
+
+    # --- names ------------------------------------------------------------------------------------
+
+    def learn_names(self):
+        """Take up the names that others have added."""
+        cdef uint32_t count = <uint32_t>load64(&self.store.control.names_count)
+        cdef Name *name
+        while self.names_known < count:
+            name = name_of(self.store, self.names_known)
+            text = name.text[:name.bytes].decode("utf-8", "replace")
+            self.names.append(text)
+            (self.feeds if name.kind == 1 else self.origins)[text] = self.names_known
+            self.names_known += 1
+        return count
+
+    def add_name(self, int kind, str text):
+        """The id of a feed (1) or origin (2), noted for all if it is new."""
+        cdef bytes encoded = text.encode()
+        cdef dict known = self.feeds if kind == 1 else self.origins
+        cdef Name *name
+        cdef int error
+        with nogil:
+            error = lock_log(self.store)
+        if error != 0:
+            self.fail(error)
+        try:
+            count = self.learn_names()
+            if text not in known:
+                if count == NAMES_MAX:
+                    self.fail(TROUBLE_NAMES_FULL)
+                if count % NAMES_STEP == 0:
+                    self.grow_names(count + NAMES_STEP)
+                name = name_of(self.store, <uint32_t>count)
+                memset(name, 0, sizeof(Name))
+                name.kind = kind
+                name.bytes = <uint8_t>len(encoded)
+                memcpy(name.text, PyBytes_AS_STRING(encoded), len(encoded))
+                name.checksum = <uint32_t>XXH3_64bits(name.text, name.bytes) ^ name.kind
+                failpoint(FAIL_NAME)
+                store64(&self.store.control.names_count, count + 1)
+                self.learn_names()
+        finally:
+            unlock_log(self.store)
+        return known[text]
+
+    cdef grow_names(self, size_t count):
+        cdef int fd = openat(self.store.queue_fd, b"names", O_RDWR | O_CLOEXEC)
+        cdef int error
+        if fd < 0:
+            self.fail(-errno)
+        error = posix_fallocate(fd, 0, <long>(count * NAME_ENTRY))
+        c_close(fd)
+        if error != 0:
+            self.fail(-error)
+
+    cdef uint32_t feed_id(self, str feed) except? 0xFFFFFFFF:
+        cdef PyObject *known = PyDict_GetItem(self.feeds, feed)
+        if known == NULL:
+            raise KeyError(feed)
+        return <uint32_t>(<object>known)
+
+    # --- append -----------------------------------------------------------------------------------
+
+    def put(self, payload, str feed, str ident, uint64_t created_ns, uint8_t priority,
+            uint64_t expires_ns, bytes properties, uint16_t slice, bytes signature,
+            object origin, uint64_t origin_sequence, uint64_t previous, uint64_t now_ns, uint64_t boot_ns):
+        """Append one product; its sequence, or minus the sequence of the copy that is held.
+
+        KeyError for a feed or origin without an id yet, ValueError for an ident that is too long.
+        """
+        cdef Item item
+        cdef Py_buffer buffer
+        cdef Store *store = self.store
+        cdef int outcome
+        memset(&item, 0, sizeof(item))
+        memset(&buffer, 0, sizeof(buffer))
+        item.feed = self.feed_id(feed)
+        set_ident(&item, ident)
+        item.created_ns = created_ns
+        item.expires_ns = expires_ns
+        item.priority = priority
+        item.slice = slice
+        item.origin = <uint16_t>store.control.origin
+        if origin is not None:
+            item.origin = <uint16_t>self.origins[origin]
+        item.origin_sequence = origin_sequence
+        item.previous = previous
+        if properties is not None:
+            item.properties = PyBytes_AS_STRING(properties)
+            item.properties_bytes = <uint16_t>PyBytes_GET_SIZE(properties)
+        if PyBytes_CheckExact(payload):
+            item.payload = PyBytes_AS_STRING(payload)
+            item.payload_bytes = PyBytes_GET_SIZE(payload)
+        else:
+            PyObject_GetBuffer(payload, &buffer, PyBUF_SIMPLE)
+            item.payload = <char *>buffer.buf
+            item.payload_bytes = buffer.len
+        try:
+            if signature is not None:
+                item.kind = SIGNATURE_GIVEN
+                memcpy(item.signature, PyBytes_AS_STRING(signature), 16)
+            else:
+                sign(&item, <uint8_t>store.control.signature_kind, payload)
+            outcome = EBUSY
+            if item.payload_bytes <= 65536:
+                outcome = pthread_mutex_trylock(&store.control.lock)
+            if outcome == EBUSY:
+                with nogil:
+                    outcome = append(store, &item, 1, now_ns, boot_ns)
+            else:
+                outcome = settle_lock(store, outcome)
+                if outcome == 0:
+                    outcome = append_locked(store, &item, 1, now_ns, boot_ns)
+                    unlock_log(store)
+                    wake_sleepers(store)
+        finally:
+            PyBuffer_Release(&buffer)
+        if outcome < 0:
+            self.fail(outcome)
+        return -<int64_t>item.outcome if item.duplicate else <int64_t>item.outcome
+
+    def put_many(self, payloads, feeds, idents, const uint64_t[::1] created_ns,
+                 const uint8_t[::1] priorities, const uint64_t[::1] expires_ns, properties,
+                 const uint16_t[::1] slices, signatures, origins,
+                 const uint64_t[::1] origin_sequences, const uint64_t[::1] previous,
+                 uint64_t now_ns, uint64_t boot_ns):
+        """Append all or none. (first sequence, how many stored, outcomes if there were duplicates).
+
+        `feeds`, `idents`, `properties` and `origins` are one value for all or a list; number columns have one
+        value for all or one each, or are None.
+        """
+        cdef Payloads held = Payloads(payloads)
+        cdef size_t count = len(held.objects), i, stored = 0
+        cdef Item *items = <Item *>calloc(max(count, 1), sizeof(Item))
+        cdef Item *item
+        cdef int outcome
+        cdef uint64_t first = 0
+        cdef bint each_feed = isinstance(feeds, list), each_ident = isinstance(idents, list)
+        cdef bint each_block = isinstance(properties, list), each_origin = isinstance(origins, list)
+        cdef uint32_t feed = 0 if each_feed else self.feed_id(feeds)
+        cdef uint8_t kind = <uint8_t>self.store.control.signature_kind
+        cdef bytes block
+        cdef Item same
+        memset(&same, 0, sizeof(same))
+        if items == NULL:
+            raise MemoryError
+        try:
+            if not each_ident:
+                set_ident(&same, idents)
+            same.origin = <uint16_t>self.store.control.origin
+            if origins is not None and not each_origin:
+                same.origin = <uint16_t>self.origins[origins]
+            for i in range(count):
+                item = &items[i]
+                item.feed = self.feed_id(<str>feeds[i]) if each_feed else feed
+                item.ident = same.ident
+                item.ident_bytes = same.ident_bytes
+                if each_ident:
+                    set_ident(item, <str>idents[i])
+                item.origin = <uint16_t>self.origins[origins[i]] if each_origin else same.origin
+                held.take(i, item)
+                item.slice = NO_SLICE
+                if signatures is not None:
+                    block = signatures[i]
+                    item.kind = SIGNATURE_GIVEN
+                    memcpy(item.signature, PyBytes_AS_STRING(block), 16)
+                elif kind:
+                    sign(item, kind, held.objects[i])
+                if properties is not None:
+                    block = properties[i] if each_block else properties
+                    item.properties = PyBytes_AS_STRING(block)
+                    item.properties_bytes = <uint16_t>PyBytes_GET_SIZE(block)
+                item.priority = priorities[i if priorities.shape[0] > 1 else 0]
+            if created_ns is not None:
+                for i in range(count):
+                    items[i].created_ns = created_ns[i if created_ns.shape[0] > 1 else 0]
+            if expires_ns is not None:
+                for i in range(count):
+                    items[i].expires_ns = expires_ns[i if expires_ns.shape[0] > 1 else 0]
+            if slices is not None:
+                for i in range(count):
+                    items[i].slice = slices[i if slices.shape[0] > 1 else 0]
+            if origin_sequences is not None:
+                for i in range(count):
+                    items[i].origin_sequence = origin_sequences[i]
+                    items[i].previous = previous[i] if previous is not None else 0
+            with nogil:
+                outcome = append(self.store, items, count, now_ns, boot_ns)
+            if outcome < 0:
+                self.fail(outcome)
+            for i in range(count):
+                if not items[i].duplicate:
+                    if stored == 0:
+                        first = items[i].outcome
+                    stored += 1
+            outcomes = None
+            if stored < count:
+                outcomes = [-<int64_t>items[i].outcome if items[i].duplicate
+                            else <int64_t>items[i].outcome for i in range(count)]
+            return first, stored, outcomes
+        finally:
+            free(items)
+
+    # --- read -------------------------------------------------------------------------------------
+
+    def rows(self):
+        """An empty Rows to pick into."""
+        return Rows(self)
+
+    def first_from(self, uint64_t sequence):
+        """The smallest sequence >= `sequence` that is held or will be given next."""
+        cdef Store *store = self.store
+        cdef uint64_t oldest = load64(&store.control.oldest)
+        cdef uint64_t number
+        cdef Entry *entry
+        if sequence < oldest:
+            return oldest
+        number = segment_with(store, sequence)
+        if number == 0:
+            return sequence
+        entry = entry_of(store, number)
+        if sequence < entry.first:
+            return entry.first
+        if entry.end != 0 and sequence >= entry.end and number < load64(&store.control.segment_newest):
+            return entry_of(store, number + 1).first
+        return sequence
+
+    def first_since(self, uint64_t time_ns):
+        """The smallest sequence whose insertion time is at or after `time_ns`; head if there is none."""
+        cdef Store *store = self.store
+        cdef uint64_t number, place, count, head
+        cdef Entry entry
+        cdef Mapping *mapping = NULL
+        cdef uint64_t found = 0
+        for number in range(load64(&store.control.segment_oldest),
+                            load64(&store.control.segment_newest) + 1):
+            if entry_of(store, number).newest_ns < time_ns:
+                continue
+            if pin_segment(store, number, &entry, &mapping) != 0:
+                continue
+            head = load64(&store.control.head)
+            count = (entry.end if 0 < entry.end < head else head) - entry.first
+            for place in range(count):
+                if row_of(mapping, place).inserted_ns >= time_ns:
+                    found = entry.first + place
+                    break
+            release_view(store, mapping)
+            if found:
+                return found
+        return load64(&store.control.head)
+
+    def wait(self, uint64_t sequence, double timeout_s):
+        """Sleep until `sequence` may be read; False if `timeout_s` passed first (negative: never)."""
+        cdef Control *control = self.store.control
+        cdef timespec until
+        cdef uint64_t now = clock_ns(CLOCK_MONOTONIC)
+        cdef uint64_t deadline = now + <uint64_t>(timeout_s * 1e9) if timeout_s >= 0 else 0
+        cdef uint64_t wake_at
+        cdef uint32_t seen
+        while True:
+            with nogil:
+                store32(&control.sleepers, 1)
+                fence()
+                seen = load32(&control.wake)
+                if load64(&control.head) <= sequence:
+                    # Once a second it looks for itself: a writer that was killed between its commit
+                    # and its wake-up call has left nobody to make that call.
+                    wake_at = clock_ns(CLOCK_MONOTONIC) + 1000000000
+                    if deadline != 0 and deadline < wake_at:
+                        wake_at = deadline
+                    until.tv_sec = wake_at // 1000000000
+                    until.tv_nsec = wake_at % 1000000000
+                    futex(&control.wake, FUTEX_WAIT_BITSET, seen, &until)
+            PyErr_CheckSignals()
+            if load64(&control.head) > sequence:
+                return True
+            if deadline != 0 and clock_ns(CLOCK_MONOTONIC) >= deadline:
+                return False
+
+    def wake_all(self):
+        """Make every sleeper look again."""
+        add32(&self.store.control.wake, 1)
+        futex(&self.store.control.wake, FUTEX_WAKE, 0x7FFFFFFF, NULL)
+
+    def sweep(self):
+        """Unmap files that have left the queue, unless the log is busy."""
+        cdef int error = pthread_mutex_trylock(&self.store.control.lock)
+        if error == EBUSY:
+            return
+        if settle_lock(self.store, error) == 0:
+            pthread_mutex_lock(&self.store.maps_lock)
+            sweep_mappings(self.store)
+            pthread_mutex_unlock(&self.store.maps_lock)
+            unlock_log(self.store)
+
+    # --- locks for callers in Python --------------------------------------------------------------
+
+    def lock(self):
+        cdef int error
+        with nogil:
+            error = lock_log(self.store)
+        if error != 0:
+            self.fail(error)
+
+    def unlock(self):
+        unlock_log(self.store)
+
+    def lock_sync(self):
+        """One flush at a time, whoever died in the last one."""
+        cdef int error
+        with nogil:
+            error = pthread_mutex_lock(&self.store.control.sync_lock)
+        if error == EOWNERDEAD:
+            pthread_mutex_consistent(&self.store.control.sync_lock)
+        elif error != 0:
+            self.fail(-error)
+
+    def unlock_sync(self):
+        pthread_mutex_unlock(&self.store.control.sync_lock)
+
+    def before_fork(self):
+        """Take every pin of this process once more, for the child."""
+        cdef int i
+        for i in range(self.store.maps_count):
+            if self.store.maps[i].views:
+                add32(&header_of(self.store.maps[i]).pins, <int>self.store.maps[i].views)
+
+    # --- the shared state, field by field ---------------------------------------------------------
+
+    @property
+    def head(self):
+        return load64(&self.store.control.head)
+
+    @property
+    def tail(self):
+        return load64(&self.store.control.tail)
+
+    @property
+    def oldest(self):
+        return load64(&self.store.control.oldest)
+
+    @property
+    def state(self):
+        """The shared numbers as a dict."""
+        cdef Control *c = self.store.control
+        return {
+            "version": c.version, "state": c.state, "uuid": c.uuid[:16], "boot": c.boot[:16],
+            "size_bytes": c.size_bytes, "age_ns": c.age_ns, "segment_bytes": c.segment_bytes,
+            "durability": c.durability, "signature_kind": c.signature_kind, "clean": c.clean,
+            "origin": c.origin, "head": c.head, "tail": c.tail, "oldest": c.oldest,
+            "segment_oldest": c.segment_oldest, "segment_newest": c.segment_newest,
+            "next_file": c.next_file, "spare_file": c.spare_file, "bytes_total": c.bytes_total,
+            "data_end": c.data_end, "pending_file": c.pending_file,
+            "dedup_table": c.dedup_table, "dedup_bytes": buckets_of(c.dedup_table) * sizeof(Bucket),
+            "names_count": c.names_count, "synced": c.synced, "synced_file": c.synced_file,
+            "inserted_products": c.inserted_products, "inserted_bytes": c.inserted_bytes,
+            "duplicates": c.duplicates, "evicted_products": c.evicted_products,
+            "evicted_bytes": c.evicted_bytes, "deleted_products": c.deleted_products,
+            "unlinked_pinned": c.unlinked_pinned, "recoveries": c.recoveries,
+        }
+
+    def set_state(self, **fields):
+        """Change shared numbers. Under the log's lock, or while nobody else is attached."""
+        cdef Control *c = self.store.control
+        for field, value in fields.items():
+            if field == "size_bytes": c.size_bytes = value
+            elif field == "age_ns": c.age_ns = value
+            elif field == "segment_bytes": c.segment_bytes = value
+            elif field == "state": store32(&c.state, value)
+            elif field == "clean": store32(&c.clean, value)
+            elif field == "boot": memcpy(c.boot, <char *>(<bytes>value), 16)
+            elif field == "tail": store64(&c.tail, value)
+            elif field == "head": store64(&c.head, value)
+            elif field == "oldest": store64(&c.oldest, value)
+            elif field == "segment_oldest": store64(&c.segment_oldest, value)
+            elif field == "segment_newest": store64(&c.segment_newest, value)
+            elif field == "next_file": c.next_file = value
+            elif field == "spare_file": c.spare_file = value
+            elif field == "synced": store64(&c.synced, value)
+            elif field == "synced_file": c.synced_file = value
+            elif field == "pending_file": c.pending_file = value
+            elif field == "origin": c.origin = value
+            elif field == "names_count": store64(&c.names_count, value)
+            elif field == "deleted_products": c.deleted_products = value
+            else: raise KeyError(field)
+
+    def publish(self, uint64_t tail):
+        """Let readers see everything below `tail`, which has reached the disk."""
+        if tail > self.store.control.head:
+            store64(&self.store.control.head, tail)
+            add32(&self.store.control.wake, 1)
+            wake_sleepers(self.store)
+
+    def entry(self, uint64_t number):
+        """One segment of the directory as a dict."""
+        cdef Entry *e = entry_of(self.store, number)
+        return {"number": e.number, "first": e.first, "end": e.end, "file": e.file, "size": e.size,
+                "payload_bytes": e.payload_bytes, "newest_ns": e.newest_ns,
+                "newest_boot_ns": e.newest_boot_ns, "deleted_products": e.deleted_products,
+                "deleted_bytes": e.deleted_bytes}
+
+    def set_entry(self, uint64_t number, uint64_t first, uint64_t end, uint64_t file, uint64_t size,
+                  uint64_t payload_bytes, uint64_t newest_ns, uint64_t newest_boot_ns,
+                  uint64_t deleted_products, uint64_t deleted_bytes):
+        cdef Entry *e = entry_of(self.store, number)
+        store64(&e.number, 0)
+        e.first, e.end, e.file, e.size = first, end, file, size
+        e.payload_bytes, e.newest_ns, e.newest_boot_ns = payload_bytes, newest_ns, newest_boot_ns
+        e.deleted_products, e.deleted_bytes = deleted_products, deleted_bytes
+        store64(&e.number, number)
+
+    def samples(self):
+        """(seconds since boot, products, bytes, duplicates) at the start of each second with traffic."""
+        cdef Control *c = self.store.control
+        cdef int i
+        return [(c.samples[i].boot_s, c.samples[i].products, c.samples[i].bytes,
+                 c.samples[i].duplicates) for i in range(SAMPLES) if c.samples[i].boot_s]
+
+    def attachments(self):
+        """(place, pid, started, roles, attached_ns) of each place taken."""
+        cdef Control *c = self.store.control
+        cdef int i
+        return [(i, c.attachments[i].pid, c.attachments[i].started, c.attachments[i].roles,
+                 c.attachments[i].attached_ns) for i in range(ATTACHMENTS) if c.attachments[i].pid]
+
+    def set_attachment(self, int place, uint64_t pid, uint64_t started, uint64_t roles, uint64_t attached_ns):
+        cdef Attachment *a = &self.store.control.attachments[place]
+        a.started, a.roles, a.attached_ns = started, roles, attached_ns
+        store64(&a.pid, pid)
+
+    def feed_totals(self):
+        """(feed, last sequence, products, payload bytes) of every feed ever put here."""
+        cdef uint32_t i
+        cdef Name *name
+        self.learn_names()
+        return [(self.names[i], name_of(self.store, i).last, name_of(self.store, i).products,
+                 name_of(self.store, i).payload_bytes)
+                for i in range(self.names_known) if name_of(self.store, i).kind == 1]
+
+    def set_feed_last(self, uint32_t feed, uint64_t last):
+        name_of(self.store, feed).last = last
+
+    # --- maintenance: under the lock, or while nobody else is attached ------------------------------
+
+    def reset_locks(self):
+        """While nobody else is attached: fresh locks, no pins."""
+        init_robust_lock(&self.store.control.lock)
+        init_robust_lock(&self.store.control.sync_lock)
+        store32(&self.store.control.sleepers, 0)
+
+    def roll_back(self):
+        cdef int error = roll_back(self.store)
+        if error != 0:
+            self.fail(error)
+
+    def evict(self, uint64_t boot_ns):
+        """Apply both limits now. Under the log's lock."""
+        cdef Control *control = self.store.control
+        cdef int error = evict_aged(self.store, boot_ns or clock_ns(CLOCK_BOOTTIME))
+        if error < 0:
+            self.fail(error)
+        while control.bytes_total > control.size_bytes and (
+                control.spare_file or control.segment_oldest < control.segment_newest):
+            if control.spare_file:
+                drop_spare(self.store)
+            else:
+                evict_oldest(self.store)
+
+    def forget_spare(self):
+        drop_spare(self.store)
+
+    def rebuild_dedup(self):
+        """Make the duplicate memory anew from the log. Under the log's lock."""
+        cdef uint64_t held = self.store.control.tail - self.store.control.oldest
+        cdef uint64_t buckets = max(<uint64_t>DEDUP_FIRST, held // 4)
+        cdef int error = dedup_grow(self.store, buckets, self.store.control.tail)
+        if error != 0:
+            self.fail(error)
+
+    def remembers(self, uint64_t sequence, bytes signature):
+        """Does the duplicate memory lead from this signature to this sequence? Under the log's lock."""
+        cdef uint64_t *slot = NULL
+        cdef uint64_t tag = 0
+        cdef int error = dedup_attach(self.store)
+        if error != 0:
+            self.fail(error)
+        return dedup_find(self.store, <const uint8_t *>PyBytes_AS_STRING(signature),
+                          self.store.control.tail, &slot, &tag) == sequence
+
+    def mark_rows(self, const uint64_t[::1] sequences, uint8_t flag):
+        """Set a flag on rows; how many had none of the marks yet. Under the log's lock."""
+        cdef size_t i, marked = 0
+        cdef uint64_t number
+        cdef Entry *entry
+        cdef Mapping *mapping = NULL
+        cdef Row *row
+        cdef int error
+        for i in range(<size_t>sequences.shape[0]):
+            if sequences[i] < self.store.control.oldest or sequences[i] >= self.store.control.tail:
+                continue
+            number = segment_with(self.store, sequences[i])
+            entry = entry_of(self.store, number)
+            if sequences[i] < entry.first or (entry.end and sequences[i] >= entry.end):
+                continue
+            error = map_segment(self.store, entry.file, entry.size, &mapping, False)
+            if error != 0:
+                self.fail(error)
+            row = row_of(mapping, sequences[i] - entry.first)
+            if not row.flags & (ROW_DELETED | ROW_DAMAGED):
+                entry.deleted_products += 1
+                entry.deleted_bytes += row.payload_bytes
+                marked += 1
+            row.flags |= flag
+        return marked
+
+
+cdef void forget(void *base) noexcept nogil:
+    cdef int i
+    for i in range(GUARDED_MAX):
+        if guarded[i].base == <uintptr_t>base:
+            guarded[i].base = 0
+            return
+
+
+def format_control(int fd, bytes uuid, bytes boot, uint64_t size_bytes, uint64_t age_ns,
+                   uint64_t segment_bytes, uint32_t durability, uint32_t signature_kind, bytes secret,
+                   uint64_t first_sequence):
+    """Write the control block of an empty queue into a new file."""
+    cdef int error = posix_fallocate(fd, 0, sizeof(Control))
+    cdef void *where
+    cdef Control *control
+    if error != 0:
+        raise KernelError(-error)
+    where = mmap(NULL, sizeof(Control), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0)
+    if where == MAP_FAILED:
+        raise KernelError(-errno)
+    control = <Control *>where
+    memset(control, 0, sizeof(Control))
+    memcpy(control.magic, b"HRCONTRL", 8)
+    control.version = FORMAT_VERSION
+    control.state = STATE_READY
+    memcpy(control.uuid, <char *>uuid, 16)
+    memcpy(control.boot, <char *>boot, 16)
+    control.size_bytes = size_bytes
+    control.age_ns = age_ns
+    control.segment_bytes = segment_bytes
+    memcpy(control.secret, <char *>secret, 16)
+    control.durability = durability
+    control.signature_kind = signature_kind
+    control.clean = 1
+    control.head = control.tail = control.oldest = control.synced = first_sequence
+    control.segment_oldest = 1
+    control.segment_newest = 0
+    control.next_file = 1
+    init_robust_lock(&control.lock)
+    init_robust_lock(&control.sync_lock)
+    munmap(where, sizeof(Control))
+
+
+def read_control_start(bytes start):
+    """(magic, version, uuid) of a control file, from its first bytes."""
+    return start[:8], int.from_bytes(start[8:12], "little"), start[16:32]

@@ -1,0 +1,390 @@
+# Reading: pick rows, verify the records behind them, hand them out as columns and views.
+#
+# A Rows object goes through three steps: `pick` (index rows only), `keep` (whatever the caller filters
+# by), `verify` (every record that is handed out has its checksum compared). It holds one pin for each
+# segment that it touches; views of payloads hold the Rows.
+
+cimport cython
+from cpython.buffer cimport PyBuffer_FillInfo
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
+
+cdef packed struct Ref:              # 128 bytes: one product as the Batch sees it
+    uint64_t sequence
+    uint64_t inserted_ns
+    uint64_t created_ns
+    uint64_t expires_ns
+    uint64_t origin_sequence
+    uint64_t previous
+    uint64_t record                  # addresses in this process
+    uint64_t payload
+    uint32_t payload_bytes
+    uint32_t feed
+    uint16_t origin
+    uint16_t slice
+    uint16_t ident_bytes
+    uint16_t properties_bytes
+    uint8_t priority
+    uint8_t kind
+    uint8_t feed_bytes
+    uint8_t origin_bytes
+    uint32_t segment                 # which of the pinned mappings
+    uint8_t signature[16]
+    uint64_t spare[2]
+
+cdef struct Picked:                  # what a scan passed over, by cause
+    uint64_t scanned
+    uint64_t filtered
+    uint64_t deleted
+    uint64_t damaged
+    uint64_t expired
+
+
+cdef bint sound_record(Mapping *mapping, Ref *ref, Row *row) noexcept nogil:
+    """Is the record behind the row whole and the one that the row speaks of?"""
+    cdef uint64_t offset = <uint64_t>row.offset * 8
+    cdef Record *record = <Record *>(mapping.base + offset)
+    cdef uint64_t size
+    if offset < SEGMENT_HEADER or offset + RECORD_HEADER > mapping.size:
+        return False
+    if (record.magic != RECORD_MAGIC or record.version != FORMAT_VERSION
+            or record.payload_bytes != row.payload_bytes or record.ident_bytes != row.ident_bytes
+            or (record.flags & 7) != row.priority or record.slice != row.slice):
+        return False
+    size = record_bytes(record)
+    if offset + size > mapping.size:
+        return False
+    return record_checksum(<char *>record, size) == record.checksum
+
+
+cdef void fill_ref(Ref *ref, Record *record, Row *row) noexcept nogil:
+    ref.created_ns = record.created_ns
+    ref.origin_sequence = record.origin_sequence
+    ref.previous = record.origin_sequence - record.previous_delta if record.previous_delta else 0
+    ref.record = <uint64_t>record
+    ref.payload = <uint64_t>record + body_offset(record)
+    ref.payload_bytes = record.payload_bytes
+    ref.origin = row.origin
+    ref.slice = record.slice
+    ref.ident_bytes = record.ident_bytes
+    ref.properties_bytes = record.properties_bytes
+    ref.priority = record.flags & 7
+    ref.kind = (record.flags >> 3) & 7
+    ref.feed_bytes = record.feed_bytes
+    ref.origin_bytes = record.origin_bytes
+    ref.expires_ns = 0
+    if record.flags & RECORD_EXPIRES:
+        memcpy(&ref.expires_ns, <char *>record + RECORD_HEADER + record.feed_bytes
+               + record.origin_bytes + record.ident_bytes + record.properties_bytes, 8)
+    memcpy(ref.signature, record.signature, 16)
+
+
+@cython.final
+cdef class View:
+    """The bytes of one payload, read-only and without a copy, for as long as anybody holds them."""
+    cdef Rows rows
+    cdef char *base
+    cdef Py_ssize_t size
+
+    def __getbuffer__(self, Py_buffer *buffer, int flags):
+        PyBuffer_FillInfo(buffer, self, self.base, self.size, 1, flags)
+
+
+@cython.final
+cdef class Rows:
+    """Rows picked from the log, with pins on their segments."""
+    cdef Log log
+    cdef Ref *refs
+    cdef size_t count, room
+    cdef Mapping **pinned
+    cdef uint64_t *pinned_first
+    cdef uint32_t pinned_count
+    cdef Picked picked
+    cdef readonly uint64_t next      # where the next scan begins
+    cdef readonly uint64_t bytes     # payload bytes of the rows
+    cdef readonly object damage      # (sequence, segment file) that ended the scan, or None
+
+    def __cinit__(self, Log log not None):
+        self.log = log
+        self.damage = None
+
+    def __dealloc__(self):
+        cdef uint32_t i
+        for i in range(self.pinned_count):
+            release_view(self.log.store, self.pinned[i])
+        free(self.pinned)
+        free(self.pinned_first)
+        free(self.refs)
+
+    def __len__(self):
+        return self.count
+
+    def __getbuffer__(self, Py_buffer *buffer, int flags):
+        PyBuffer_FillInfo(buffer, self, self.refs, self.count * sizeof(Ref), 1, flags)
+
+    @property
+    def passed_over(self):
+        """(scanned, filtered, deleted, damaged, expired) rows so far."""
+        return (self.picked.scanned, self.picked.filtered, self.picked.deleted,
+                self.picked.damaged, self.picked.expired)
+
+    cdef int pin(self, uint64_t number, Entry *entry, Mapping **mapping) noexcept nogil:
+        """Pin a segment for this object, or find that it has it already."""
+        cdef int error
+        if self.pinned_count:
+            mapping[0] = self.pinned[self.pinned_count - 1]
+            entry[0] = entry_of(self.log.store, number)[0]
+            if (entry.file == mapping[0].file and entry.number == number
+                    and entry.first == self.pinned_first[self.pinned_count - 1]
+                    and number >= load64(&self.log.store.control.segment_oldest)):
+                return 0
+        error = pin_segment(self.log.store, number, entry, mapping)
+        if error == 0:
+            self.pinned = <Mapping **>realloc(self.pinned, (self.pinned_count + 1) * sizeof(Mapping *))
+            self.pinned_first = <uint64_t *>realloc(
+                self.pinned_first, (self.pinned_count + 1) * sizeof(uint64_t))
+            self.pinned[self.pinned_count] = mapping[0]
+            self.pinned_first[self.pinned_count] = entry.first
+            self.pinned_count += 1
+        return error
+
+    cdef Ref *add(self) noexcept nogil:
+        if self.count == self.room:
+            self.room = self.room * 2 + 256
+            self.refs = <Ref *>realloc(self.refs, self.room * sizeof(Ref))
+        self.count += 1
+        return &self.refs[self.count - 1]
+
+    cdef int pick_segment(self, Mapping *mapping, Entry *entry, uint64_t head, size_t limit,
+                          uint64_t bytes_limit, const uint8_t *feeds, uint32_t feeds_count) noexcept nogil:
+        cdef uint64_t end = entry.end if 0 < entry.end < head else head
+        cdef uint64_t sequence = self.next
+        cdef int outcome = 0
+        cdef Row *row
+        cdef Ref *ref
+        while sequence < end and self.count < limit and self.bytes < bytes_limit:
+            row = row_of(mapping, sequence - entry.first)
+            if row.sequence != <uint32_t>sequence:
+                outcome = TROUBLE_DAMAGED
+                break
+            if feeds != NULL:
+                if row.feed >= feeds_count:
+                    outcome = TROUBLE_UNKNOWN_FEED
+                    break
+                if not feeds[row.feed]:
+                    self.picked.filtered += 1
+                    sequence += 1
+                    continue
+            if row.flags & (ROW_DELETED | ROW_DAMAGED):
+                if row.flags & ROW_DAMAGED:
+                    self.picked.damaged += 1
+                else:
+                    self.picked.deleted += 1
+                sequence += 1
+                continue
+            ref = self.add()
+            ref.sequence = sequence
+            ref.inserted_ns = row.inserted_ns
+            ref.record = <uint64_t>mapping.base + <uint64_t>row.offset * 8
+            ref.payload_bytes = row.payload_bytes
+            ref.ident_bytes = row.ident_bytes
+            ref.feed = row.feed
+            ref.segment = self.pinned_count - 1
+            self.bytes += row.payload_bytes
+            sequence += 1
+        self.picked.scanned += sequence - self.next
+        self.next = sequence
+        return outcome
+
+    cdef int pick_all(self, size_t limit, uint64_t bytes_limit, uint64_t stop, const uint8_t *feeds,
+                      uint32_t feeds_count) noexcept nogil:
+        cdef Store *store = self.log.store
+        cdef uint64_t head = min(load64(&store.control.head), stop)
+        cdef Entry entry
+        cdef Mapping *mapping = NULL
+        cdef uint64_t number
+        cdef int error
+        while self.next < head and self.count < limit and self.bytes < bytes_limit:
+            number = segment_with(store, self.next)
+            if number == 0:
+                return TROUBLE_GONE
+            error = self.pin(number, &entry, &mapping)
+            if error == TROUBLE_GONE:
+                if self.next < load64(&store.control.oldest):
+                    return TROUBLE_GONE
+                continue
+            if error != 0:
+                return error
+            if self.next < entry.first or (entry.end != 0 and self.next >= entry.end):
+                return 0 if self.count else TROUBLE_GONE     # a gap between two segments
+            error = self.pick_segment(mapping, &entry, head, limit, bytes_limit, feeds, feeds_count)
+            if error != 0:
+                if error == TROUBLE_DAMAGED:
+                    store.trouble_file = entry.file
+                return error
+        return 0
+
+    def pick(self, uint64_t start, size_t limit, uint64_t bytes_limit, uint64_t stop,
+             const uint8_t[::1] feeds):
+        """Add rows from `start` on, up to `limit` rows and about `bytes_limit` payload bytes in all.
+
+        Returns 0, or one of the TROUBLE_ values; `next` tells where it stopped.
+        """
+        cdef const uint8_t *mask = NULL
+        cdef uint32_t mask_count = 0
+        cdef int outcome
+        if feeds is not None:
+            mask_count = <uint32_t>feeds.shape[0]
+            mask = &feeds[0] if mask_count else <const uint8_t *>b""
+        self.next = start
+        with nogil:
+            outcome = self.pick_all(limit, bytes_limit, stop, mask, mask_count)
+        return outcome
+
+    def keep(self, const uint8_t[::1] mask, size_t begin):
+        """Drop the rows from place `begin` on whose byte in `mask` is zero."""
+        cdef size_t i, kept = begin
+        for i in range(begin, self.count):
+            if mask[i - begin]:
+                self.refs[kept] = self.refs[i]
+                kept += 1
+            else:
+                self.bytes -= self.refs[i].payload_bytes
+                self.picked.filtered += 1
+        self.count = kept
+
+    def cut(self, size_t limit):
+        """Keep the first `limit` rows; the next scan begins at the first one dropped."""
+        if self.count > limit:
+            self.next = self.refs[limit].sequence
+            self.count = limit
+
+    def verify(self, size_t begin, uint64_t now_ns):
+        """Check and fill the rows from place `begin` on; drop what has expired.
+
+        A record that does not fit its checksum ends the rows there and is named by `damage`.
+        """
+        cdef size_t i, kept = begin
+        cdef Ref *ref
+        cdef Mapping *mapping
+        cdef Row *row
+        cdef bint sound = True
+        if now_ns == 0:
+            now_ns = clock_ns(CLOCK_REALTIME)
+        with nogil:
+            for i in range(begin, self.count):
+                if i + 8 < self.count:
+                    prefetch(<void *>self.refs[i + 8].record)
+                ref = &self.refs[i]
+                mapping = self.pinned[ref.segment]
+                row = row_of(mapping, ref.sequence - self.pinned_first[ref.segment])
+                sound = sound_record(mapping, ref, row)
+                if not sound:
+                    break
+                fill_ref(ref, <Record *>ref.record, row)
+                if ref.expires_ns != 0 and ref.expires_ns <= now_ns:
+                    self.picked.expired += 1
+                    self.bytes -= ref.payload_bytes
+                    continue
+                if kept != i:
+                    self.refs[kept] = ref[0]
+                kept += 1
+        if not sound:
+            self.next = self.refs[i].sequence
+            self.damage = (self.next, self.pinned[self.refs[i].segment].file)
+        self.count = kept
+
+    def view(self, size_t place):
+        cdef View view = View.__new__(View)
+        view.rows = self
+        view.base = <char *>self.refs[place].payload
+        view.size = self.refs[place].payload_bytes
+        return memoryview(view)
+
+    def ident(self, size_t place):
+        cdef Ref *ref = &self.refs[place]
+        return text_at(ref.record + RECORD_HEADER + ref.feed_bytes + ref.origin_bytes, ref.ident_bytes)
+
+    def properties(self, size_t place):
+        """The property block of one row."""
+        cdef Ref *ref = &self.refs[place]
+        return PyBytes_FromStringAndSize(
+            <char *>ref.record + RECORD_HEADER + ref.feed_bytes + ref.origin_bytes + ref.ident_bytes,
+            ref.properties_bytes)
+
+    def record(self, size_t place):
+        """The record of one row, as it stands in the log."""
+        return PyBytes_FromStringAndSize(
+            <char *>self.refs[place].record, record_bytes(<Record *>self.refs[place].record))
+
+    def gather_idents(self, size_t begin=0):
+        """(offsets, bytes) of the idents from place `begin` on, as Arrow lays out strings."""
+        cdef size_t i, count = self.count - begin
+        cdef uint64_t total = 0
+        cdef Record *record
+        cdef Ref *ref
+        cdef char *data
+        cdef uint32_t *offsets
+        offsets_bytes = PyBytes_FromStringAndSize(NULL, (count + 1) * 4)
+        offsets = <uint32_t *>PyBytes_AS_STRING(offsets_bytes)
+        for i in range(count):
+            offsets[i] = <uint32_t>total
+            total += self.refs[begin + i].ident_bytes
+        offsets[count] = <uint32_t>total
+        data_bytes = PyBytes_FromStringAndSize(NULL, total)
+        data = PyBytes_AS_STRING(data_bytes)
+        with nogil:
+            for i in range(count):
+                if i + 8 < count:
+                    prefetch(<void *>self.refs[begin + i + 8].record)
+                ref = &self.refs[begin + i]
+                record = <Record *>ref.record
+                if bad_place(self.pinned[ref.segment], ref):
+                    memset(data + offsets[i], 63, ref.ident_bytes)     # verify() will speak of it
+                    continue
+                memcpy(data + offsets[i], <char *>record + RECORD_HEADER + record.feed_bytes
+                       + record.origin_bytes, ref.ident_bytes)
+        return offsets_bytes, data_bytes
+
+    def gather_payloads(self, bint wide):
+        """(offsets, bytes) of all payloads, as Arrow lays out binary; `wide` for 64-bit offsets."""
+        cdef size_t i
+        cdef uint64_t total = 0
+        cdef char *data
+        cdef uint32_t *narrow_offsets = NULL
+        cdef uint64_t *wide_offsets = NULL
+        offsets_bytes = PyBytes_FromStringAndSize(NULL, (self.count + 1) * (8 if wide else 4))
+        if wide:
+            wide_offsets = <uint64_t *>PyBytes_AS_STRING(offsets_bytes)
+        else:
+            narrow_offsets = <uint32_t *>PyBytes_AS_STRING(offsets_bytes)
+        for i in range(self.count):
+            if wide:
+                wide_offsets[i] = total
+            else:
+                narrow_offsets[i] = <uint32_t>total
+            total += self.refs[i].payload_bytes
+        if wide:
+            wide_offsets[self.count] = total
+        else:
+            narrow_offsets[self.count] = <uint32_t>total
+        data_bytes = PyBytes_FromStringAndSize(NULL, total)
+        data = PyBytes_AS_STRING(data_bytes)
+        with nogil:
+            for i in range(self.count):
+                memcpy(data, <void *>self.refs[i].payload, self.refs[i].payload_bytes)
+                data += self.refs[i].payload_bytes
+        return offsets_bytes, data_bytes
+
+
+cdef bint bad_place(Mapping *mapping, Ref *ref) noexcept nogil:
+    """Would the ident of this row lie outside its segment?"""
+    cdef uint64_t offset = ref.record - <uint64_t>mapping.base
+    cdef Record *record = <Record *>ref.record
+    if offset + RECORD_HEADER > mapping.size:
+        return True
+    return (offset + RECORD_HEADER + record.feed_bytes + record.origin_bytes + ref.ident_bytes
+            > mapping.size)
+
+
+cdef text_at(uint64_t address, Py_ssize_t size):
+    return (<char *>address)[:size].decode("utf-8", "replace")

@@ -1,0 +1,304 @@
+# Coming and going of segments, under the log's lock.
+#
+# The directory is a ring of entries; [segment_oldest, segment_newest] are the live ones. Nothing here
+# commits anything: a segment that begins at or after `tail` is an intention, and `roll_back` takes it
+# away if its writer died or gave up. `pending_file` names the one file that a death might strand.
+
+cdef void unlink_segment(Store *store, uint64_t file) noexcept nogil:
+    cdef char name[32]
+    segment_name(file, name)
+    unlinkat(store.segments_fd, name, 0)
+
+
+cdef void evict_oldest(Store *store) noexcept nogil:
+    """Drop the oldest segment; its file becomes the spare one if it is plain, and unlinked if not."""
+    cdef Control *control = store.control
+    cdef Entry *entry = entry_of(store, control.segment_oldest)
+    cdef Mapping *mapping = NULL
+    cdef uint64_t file = entry.file
+    cdef bint reusable = entry.size == control.segment_bytes and control.spare_file == 0
+    control.pending_file = file
+    control.evicted_products += entry.end - entry.first - entry.deleted_products
+    control.evicted_bytes += entry.payload_bytes - entry.deleted_bytes
+    store64(&control.oldest, entry.end)
+    store64(&control.segment_oldest, control.segment_oldest + 1)
+    failpoint(FAIL_EVICT_OLDEST)
+    fence()                          # the other half of pin_segment
+    if map_segment(store, file, entry.size, &mapping, False) != 0:
+        reusable = False
+    elif load32(&header_of(mapping).pins) != 0:
+        control.unlinked_pinned += 1
+        reusable = False
+    if reusable and not holed(mapping):
+        control.spare_file = file
+    else:
+        failpoint(FAIL_EVICT_UNLINK)
+        control.bytes_total -= entry.size
+        unlink_segment(store, file)
+    control.pending_file = 0
+    failpoint(FAIL_EVICTED)
+
+
+cdef void drop_spare(Store *store) noexcept nogil:
+    cdef Control *control = store.control
+    if control.spare_file != 0:
+        unlink_segment(store, control.spare_file)
+        control.spare_file = 0
+        control.bytes_total -= control.segment_bytes
+
+
+cdef int make_room(Store *store, uint64_t size) noexcept nogil:
+    """Evict until a segment file of `size` fits the limit, or a spare one can be had."""
+    cdef Control *control = store.control
+    if size != control.segment_bytes:
+        drop_spare(store)
+    while control.bytes_total + size > control.size_bytes:
+        if control.spare_file != 0 and size == control.segment_bytes:
+            break
+        if control.segment_oldest > control.segment_newest:
+            return TROUBLE_BATCH_TOO_LARGE
+        if entry_of(store, control.segment_oldest).end > control.tail:
+            return TROUBLE_BATCH_TOO_LARGE       # it would evict its own beginning
+        evict_oldest(store)
+        if size != control.segment_bytes:
+            drop_spare(store)
+    return 0
+
+
+cdef int take_file(Store *store, uint64_t size, uint64_t *file, Mapping **mapping) noexcept nogil:
+    cdef Control *control = store.control
+    cdef char name[32]
+    cdef char *base = NULL
+    cdef int error
+    if control.spare_file != 0 and size == control.segment_bytes:
+        file[0] = control.spare_file
+        control.pending_file = file[0]
+        return map_segment(store, file[0], size, mapping, False)
+    file[0] = control.next_file
+    control.pending_file = file[0]
+    control.next_file += 1
+    segment_name(file[0], name)
+    error = make_file(store.segments_fd, name, size, &base)
+    if error != 0:
+        return error
+    failpoint(FAIL_SEGMENT_FILE)
+    control.bytes_total += size
+    pthread_mutex_lock(&store.maps_lock)
+    if store.maps_count > 2 * (control.segment_newest - control.segment_oldest + 8):
+        sweep_mappings(store)
+    mapping[0] = add_mapping(store, file[0], base, size)
+    pthread_mutex_unlock(&store.maps_lock)
+    return 0
+
+
+cdef void write_segment_header(Store *store, Mapping *mapping, uint64_t file, uint64_t number,
+                               uint64_t first) noexcept nogil:
+    cdef SegmentHeader *header = header_of(mapping)
+    memcpy(header.magic, b"HRSEGMNT", 8)
+    header.version = FORMAT_VERSION
+    header.reserved = 0
+    memcpy(header.uuid, store.control.uuid, 16)
+    header.file = file
+    header.size = mapping.size
+    header.number = number
+    header.first = first
+    header.checksum = XXH3_64bits(header, 64)
+
+
+cdef int open_segment(Store *store, uint64_t stride, uint64_t first, uint64_t boot_ns) noexcept nogil:
+    """Seal the newest segment and begin one that has room for `stride` bytes; `first` is its first sequence."""
+    cdef Control *control = store.control
+    cdef uint64_t size = control.segment_bytes
+    cdef uint64_t number = control.segment_newest + 1
+    cdef uint64_t file = 0
+    cdef Mapping *mapping = NULL
+    cdef Entry *entry
+    cdef int error
+    if SEGMENT_HEADER + stride + ROW_BYTES > size:
+        size = rounded(SEGMENT_HEADER + stride + ROW_BYTES, 4096)
+    if control.segment_newest >= control.segment_oldest:
+        store64(&entry_of(store, control.segment_newest).end, first)
+    failpoint(FAIL_SEGMENT_SEALED)
+    error = make_room(store, size)
+    if error == 0:
+        error = take_file(store, size, &file, &mapping)
+    if error != 0:
+        return error
+    write_segment_header(store, mapping, file, number, first)
+    failpoint(FAIL_SEGMENT_HEADER)
+    entry = entry_of(store, number)
+    store64(&entry.number, 0)
+    fence()
+    memset(<char *>entry + sizeof(uint64_t), 0, sizeof(Entry) - sizeof(uint64_t))
+    entry.first = first
+    entry.file = file
+    entry.size = size
+    entry.newest_boot_ns = boot_ns
+    store64(&entry.number, number)
+    failpoint(FAIL_SEGMENT_ENTRY)
+    store64(&control.segment_newest, number)
+    failpoint(FAIL_SEGMENT_ADDED)
+    if control.spare_file == file:
+        control.spare_file = 0
+    control.pending_file = 0
+    control.data_end = SEGMENT_HEADER
+    control.opened_boot_ns = boot_ns
+    store.current = mapping
+    return 0
+
+
+cdef int evict_aged(Store *store, uint64_t boot_ns) noexcept nogil:
+    """Drop segments whose youngest product is older than the age limit.
+
+    The newest segment is closed after a share of that age, so that products stay no longer than the
+    limit plus that share.
+    """
+    cdef Control *control = store.control
+    cdef Entry *entry
+    cdef uint64_t share
+    cdef int error
+    if control.age_ns == 0 or control.segment_newest < control.segment_oldest:
+        return 0
+    share = control.age_ns // max(control.size_bytes // control.segment_bytes // 4, 1)
+    entry = entry_of(store, control.segment_newest)
+    if control.tail > entry.first and control.opened_boot_ns + share < boot_ns:
+        error = open_segment(store, 0, control.tail, boot_ns)
+        if error != 0:
+            return error
+    while control.segment_oldest < control.segment_newest:
+        entry = entry_of(store, control.segment_oldest)
+        if entry.newest_boot_ns + control.age_ns >= boot_ns:
+            break
+        evict_oldest(store)
+    return 0
+
+
+# --- after a writer's death, or when a writer gives up half way --------------------------------
+
+cdef uint64_t record_end(Mapping *mapping, Row *row) noexcept nogil:
+    """Where the next record may begin; 0 if the row points nowhere."""
+    cdef uint64_t offset = <uint64_t>row.offset * 8
+    if offset < SEGMENT_HEADER or offset + RECORD_HEADER > mapping.size:
+        return 0
+    return offset + rounded(record_bytes(<Record *>(mapping.base + offset)), 8)
+
+
+cdef int settle_newest(Store *store) noexcept nogil:
+    """Derive what the control block says of the newest segment from its committed rows."""
+    cdef Control *control = store.control
+    cdef Entry *entry = entry_of(store, control.segment_newest)
+    cdef Mapping *mapping = NULL
+    cdef uint64_t count = control.tail - entry.first
+    cdef uint64_t place, end
+    cdef Row *row
+    cdef int error
+    store64(&entry.end, 0)
+    error = map_segment(store, entry.file, entry.size, &mapping, False)
+    if error != 0:
+        return error
+    entry.payload_bytes = entry.deleted_products = entry.deleted_bytes = 0
+    for place in range(count):
+        row = row_of(mapping, place)
+        entry.payload_bytes += row.payload_bytes
+        if row.flags & (ROW_DELETED | ROW_DAMAGED):
+            entry.deleted_products += 1
+            entry.deleted_bytes += row.payload_bytes
+    control.data_end = SEGMENT_HEADER
+    if count:
+        end = record_end(mapping, row_of(mapping, count - 1))
+        control.data_end = end if end else mapping.size
+    store.current = mapping
+    return 0
+
+
+cdef void settle_feeds(Store *store) noexcept nogil:
+    """A feed that remembers an uncommitted sequence as its last gets the committed one before it."""
+    cdef Control *control = store.control
+    cdef uint32_t feed
+    cdef uint64_t number, place, count
+    cdef Entry *entry
+    cdef Mapping *mapping = NULL
+    cdef Name *name
+    cdef bint found
+    for feed in range(<uint32_t>control.names_count):
+        name = name_of(store, feed)
+        if name.last < control.tail:
+            continue
+        name.last = 0
+        found = False
+        number = control.segment_newest
+        while number >= control.segment_oldest and not found:
+            entry = entry_of(store, number)
+            if map_segment(store, entry.file, entry.size, &mapping, False) != 0:
+                break
+            count = (entry.end if entry.end else control.tail) - entry.first
+            for place in range(count, 0, -1):
+                if row_of(mapping, place - 1).feed == feed:
+                    name.last = entry.first + place - 1
+                    found = True
+                    break
+            number -= 1
+
+
+cdef int roll_back(Store *store) noexcept nogil:
+    """Bring everything back to what `tail` says. Under the log's lock; safe to be killed in, and to repeat."""
+    cdef Control *control = store.control
+    cdef uint64_t number, bytes_total = 0
+    cdef Entry *entry
+    cdef int error = 0
+    while (control.segment_newest >= control.segment_oldest
+           and entry_of(store, control.segment_newest).first > control.tail):
+        entry = entry_of(store, control.segment_newest)
+        store64(&control.segment_newest, control.segment_newest - 1)
+        if entry.file != control.spare_file:
+            unlink_segment(store, entry.file)
+    for number in range(control.segment_oldest, control.segment_newest + 1):
+        if entry_of(store, number).file == control.spare_file:
+            control.spare_file = 0
+        bytes_total += entry_of(store, number).size
+    if control.spare_file != 0:
+        bytes_total += control.segment_bytes
+    if control.pending_file != 0 and not is_live(store, control.pending_file):
+        unlink_segment(store, control.pending_file)
+    control.pending_file = 0
+    control.bytes_total = bytes_total
+    if control.segment_newest >= control.segment_oldest:
+        error = settle_newest(store)
+    settle_feeds(store)
+    if control.durability != DURABLE_DISK:
+        publish(store)
+        wake_sleepers(store)
+    return error
+
+
+cdef void publish(Store *store) noexcept nogil:
+    """Let readers see everything up to `tail`. The caller wakes the sleepers once it is out of the lock."""
+    cdef Control *control = store.control
+    store64(&control.head, control.tail)
+    add32(&control.wake, 1)
+    failpoint(FAIL_WAKE)
+
+
+cdef void wake_sleepers(Store *store) noexcept nogil:
+    cdef Control *control = store.control
+    if load32(&control.sleepers) != 0 and swap32(&control.sleepers, 0) != 0:
+        futex(&control.wake, FUTEX_WAKE, 0x7FFFFFFF, NULL)
+
+
+cdef int lock_log(Store *store) noexcept nogil:
+    cdef int error = pthread_mutex_lock(&store.control.lock)
+    return settle_lock(store, error)
+
+
+cdef int settle_lock(Store *store, int error) noexcept nogil:
+    """What pthread_mutex_(try)lock answered: mend what a dead holder left behind."""
+    if error == EOWNERDEAD:
+        roll_back(store)
+        store.control.recoveries += 1
+        pthread_mutex_consistent(&store.control.lock)
+        return 0
+    return -error
+
+
+cdef void unlock_log(Store *store) noexcept nogil:
+    pthread_mutex_unlock(&store.control.lock)

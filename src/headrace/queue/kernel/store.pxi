@@ -1,0 +1,240 @@
+# One opened queue in one process: the mapped files, and pins on segments.
+#
+# A Store is plain C data, so that everything below runs without the interpreter.
+#
+# Pins. A reader that wants to look into segment N adds one to the `pins` word *in the segment file*,
+# then checks that N is still in the directory. A writer that evicts N first takes it out of the
+# directory, then looks at `pins`. Both do so in sequentially consistent order, hence at least one sees
+# the other: either the reader backs off, or the writer leaves the file alone and unlinks it, and the
+# reader's mapping keeps it alive. A process that dies while it holds pins leaves the count too high;
+# all that follows is that this file is unlinked rather than reused. Nothing waits for a pin.
+
+cdef struct Mapping:
+    uint64_t file                    # 0 = free place
+    char *base
+    size_t size
+    Guarded *guarded
+    long views                       # holders in this process; it is unmapped only at zero
+
+cdef struct Store:
+    Control *control
+    char *names                      # mapped to its greatest size; only names_count are there
+    Bucket *dedup
+    uint64_t dedup_table             # as in the control block when `dedup` was mapped
+    uint64_t dedup_buckets
+    Guarded *dedup_guarded
+    int segments_fd                  # directory that holds the segment files
+    int queue_fd
+    pthread_mutex_t maps_lock        # threads of this process over `maps`
+    Mapping **maps
+    int maps_count
+    int maps_room
+    Mapping *current                 # of the newest segment, under the log's lock
+    uint64_t trouble_file            # which segment file the last error was about; 0 none
+
+cdef enum:                           # outcomes below zero; plain errno values are negated as they are
+    TROUBLE_DAMAGED = -1001
+    TROUBLE_BATCH_TOO_LARGE = -1002
+    TROUBLE_NAMES_FULL = -1003
+    TROUBLE_UNKNOWN_FEED = -1004     # the caller's feed mask is older than the row
+    TROUBLE_GONE = -1005
+
+
+cdef inline Entry *entry_of(Store *store, uint64_t number) noexcept nogil:
+    return &store.control.directory[number % DIRECTORY]
+
+
+cdef inline Name *name_of(Store *store, uint32_t ident) noexcept nogil:
+    return <Name *>(store.names + <size_t>ident * NAME_ENTRY)
+
+
+cdef inline Row *row_of(Mapping *mapping, uint64_t place) noexcept nogil:
+    return <Row *>(mapping.base + mapping.size - (place + 1) * ROW_BYTES)
+
+
+cdef inline SegmentHeader *header_of(Mapping *mapping) noexcept nogil:
+    return <SegmentHeader *>mapping.base
+
+
+cdef inline uint64_t rounded(uint64_t value, uint64_t step) noexcept nogil:
+    return (value + step - 1) // step * step
+
+
+cdef inline bint holed(Mapping *mapping) noexcept nogil:
+    return mapping.guarded != NULL and load32(&mapping.guarded.holed) != 0
+
+
+cdef void segment_name(uint64_t file, char *text) noexcept nogil:
+    snprintf(text, 32, b"%016llx.segment", <unsigned long long>file)
+
+
+cdef void dedup_name(uint64_t table, char *text) noexcept nogil:
+    snprintf(text, 32, b"signatures-%016llx", <unsigned long long>table)
+
+
+# --- mapped segment files -------------------------------------------------------------------------
+
+cdef int map_file(int directory, const char *name, size_t size, char **base) noexcept nogil:
+    """Map a whole file that must have exactly `size` bytes."""
+    cdef int fd = openat(directory, name, O_RDWR | O_CLOEXEC)
+    cdef struct_stat status
+    cdef void *where
+    if fd < 0:
+        return -errno
+    if fstat(fd, &status) != 0 or <size_t>status.st_size != size:
+        c_close(fd)
+        return TROUBLE_DAMAGED
+    where = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0)
+    c_close(fd)
+    if where == MAP_FAILED:
+        return -errno
+    base[0] = <char *>where
+    return 0
+
+
+cdef int make_file(int directory, const char *name, size_t size, char **base) noexcept nogil:
+    """Create, fill with blocks, and map: a full disk is found here and never by a store to memory."""
+    cdef int fd = openat(directory, name, O_CREAT | O_EXCL | O_RDWR | O_CLOEXEC, 0o660)
+    cdef int error
+    cdef void *where
+    if fd < 0:
+        return -errno
+    error = posix_fallocate(fd, 0, <long>size)
+    if error != 0:
+        c_close(fd)
+        unlinkat(directory, name, 0)
+        return -error
+    where = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0)
+    c_close(fd)
+    if where == MAP_FAILED:
+        error = errno
+        unlinkat(directory, name, 0)
+        return -error
+    base[0] = <char *>where
+    return 0
+
+
+cdef Mapping *add_mapping(Store *store, uint64_t file, char *base, size_t size) noexcept nogil:
+    """Under maps_lock. The caller has mapped the file."""
+    cdef Mapping *mapping
+    if store.maps_count == store.maps_room:
+        store.maps_room = store.maps_room * 2 + 64
+        store.maps = <Mapping **>realloc(store.maps, store.maps_room * sizeof(Mapping *))
+    mapping = <Mapping *>calloc(1, sizeof(Mapping))
+    mapping.file = file
+    mapping.base = base
+    mapping.size = size
+    mapping.guarded = guard(base, size)
+    store.maps[store.maps_count] = mapping
+    store.maps_count += 1
+    return mapping
+
+
+cdef Mapping *find_mapping(Store *store, uint64_t file) noexcept nogil:
+    cdef int i
+    for i in range(store.maps_count - 1, -1, -1):
+        if store.maps[i].file == file:
+            return store.maps[i]
+    return NULL
+
+
+cdef void drop_mapping(Store *store, int place) noexcept nogil:
+    cdef Mapping *mapping = store.maps[place]
+    if store.current == mapping:
+        store.current = NULL
+    unguard(mapping.guarded)
+    munmap(mapping.base, mapping.size)
+    free(mapping)
+    store.maps_count -= 1
+    store.maps[place] = store.maps[store.maps_count]
+
+
+cdef bint is_live(Store *store, uint64_t file) noexcept nogil:
+    cdef uint64_t number
+    if file == store.control.spare_file:
+        return True
+    for number in range(load64(&store.control.segment_oldest),
+                        load64(&store.control.segment_newest) + 1):
+        if entry_of(store, number).file == file:
+            return True
+    return False
+
+
+cdef void sweep_mappings(Store *store) noexcept nogil:
+    """Under maps_lock and the log's lock: unmap files that left the queue and that nobody here looks at."""
+    cdef int i
+    for i in range(store.maps_count - 1, -1, -1):
+        if store.maps[i].views == 0 and not is_live(store, store.maps[i].file):
+            drop_mapping(store, i)
+
+
+cdef int map_segment(Store *store, uint64_t file, uint64_t size, Mapping **found, bint view) noexcept nogil:
+    """The mapping of a segment file, made if this process has none yet. `view` adds a holder."""
+    cdef char name[32]
+    cdef char *base = NULL
+    cdef Mapping *mapping
+    cdef int error = 0
+    pthread_mutex_lock(&store.maps_lock)
+    mapping = find_mapping(store, file)
+    if mapping == NULL:
+        segment_name(file, name)
+        error = map_file(store.segments_fd, name, size, &base)
+        if error == 0:
+            mapping = add_mapping(store, file, base, size)
+    if mapping != NULL and view:
+        mapping.views += 1
+    pthread_mutex_unlock(&store.maps_lock)
+    if error != 0:
+        store.trouble_file = file
+    found[0] = mapping
+    return error
+
+
+cdef void release_view(Store *store, Mapping *mapping) noexcept nogil:
+    add32(&header_of(mapping).pins, -1)
+    pthread_mutex_lock(&store.maps_lock)
+    mapping.views -= 1
+    pthread_mutex_unlock(&store.maps_lock)
+
+
+cdef int pin_segment(Store *store, uint64_t number, Entry *copy, Mapping **found) noexcept nogil:
+    """Pin segment `number` for reading and copy its entry; TROUBLE_GONE if it has been evicted."""
+    cdef Entry *entry = entry_of(store, number)
+    cdef Mapping *mapping = NULL
+    cdef int error
+    if load64(&entry.number) != number:
+        return TROUBLE_GONE
+    copy[0] = entry[0]
+    fence()
+    if load64(&entry.number) != number or number < load64(&store.control.segment_oldest):
+        return TROUBLE_GONE
+    error = map_segment(store, copy.file, copy.size, &mapping, True)
+    if error != 0:
+        return TROUBLE_GONE if number < load64(&store.control.segment_oldest) else error
+    add32(&header_of(mapping).pins, 1)
+    fence()
+    if number < load64(&store.control.segment_oldest):
+        release_view(store, mapping)
+        return TROUBLE_GONE
+    copy.end = load64(&entry.end)
+    found[0] = mapping
+    return 0
+
+
+cdef uint64_t segment_with(Store *store, uint64_t sequence) noexcept nogil:
+    """Number of the segment that holds `sequence`, or the first one after it; 0 if none does.
+
+    Safe without the lock: the caller pins the result and starts again if it has gone meanwhile.
+    """
+    cdef uint64_t low = load64(&store.control.segment_oldest)
+    cdef uint64_t high = load64(&store.control.segment_newest)
+    cdef uint64_t middle
+    if high < low:
+        return 0
+    while low < high:                # the last segment whose first is <= sequence
+        middle = low + (high - low + 1) // 2
+        if entry_of(store, middle).first <= sequence:
+            low = middle
+        else:
+            high = middle - 1
+    return low

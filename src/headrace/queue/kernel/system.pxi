@@ -1,0 +1,239 @@
+# What the kernel takes from the operating system: atomics, robust lock, futex, clocks,
+# the points at which tests kill a process, and the guard against files that shrink.
+
+from libc.errno cimport EAGAIN, EBUSY, EINTR, ENOSPC, ETIMEDOUT, errno
+from libc.stdlib cimport calloc, free, malloc, realloc
+from libc.string cimport memcmp, memcpy, memset
+from posix.fcntl cimport O_CREAT, O_EXCL, O_RDWR, open as c_open
+from posix.mman cimport (
+    MAP_ANONYMOUS, MAP_FAILED, MAP_FIXED, MAP_PRIVATE, MAP_SHARED, PROT_READ, PROT_WRITE,
+    mmap, munmap,
+)
+from posix.signal cimport SA_SIGINFO, sigaction, sigaction_t, siginfo_t, sigemptyset
+from posix.stat cimport fstat, struct_stat
+from posix.time cimport CLOCK_MONOTONIC, CLOCK_REALTIME, clock_gettime, timespec
+from posix.unistd cimport close as c_close, ftruncate, getpid
+
+cdef extern from *:
+    """
+    #include <fcntl.h>
+    #include <linux/futex.h>
+    #include <signal.h>
+    #include <sys/syscall.h>
+    #include <time.h>
+    #include <unistd.h>
+    #include "arrow/vendored/xxhash/xxhash.h"
+
+    #define hr_load(p) __atomic_load_n((p), __ATOMIC_ACQUIRE)
+    #define hr_store(p, v) __atomic_store_n((p), (v), __ATOMIC_RELEASE)
+    #define hr_add(p, v) __atomic_add_fetch((p), (v), __ATOMIC_SEQ_CST)
+    #define hr_swap(p, v) __atomic_exchange_n((p), (v), __ATOMIC_SEQ_CST)
+    #define hr_fence() __atomic_thread_fence(__ATOMIC_SEQ_CST)
+    #define hr_futex(word, op, value, timeout) \
+        syscall(SYS_futex, (word), (op), (value), (timeout), NULL, FUTEX_BITSET_MATCH_ANY)
+    #define hr_wide_multiply(a, b) ((uint64_t)(((unsigned __int128)(a) * (b)) >> 64))
+    #define hr_die() kill(getpid(), SIGKILL)
+    #define hr_prefetch(p) __builtin_prefetch(p)
+    #define hr_likely(x) __builtin_expect(!!(x), 1)
+    """
+    uint64_t load64 "hr_load"(uint64_t *) noexcept nogil
+    uint32_t load32 "hr_load"(uint32_t *) noexcept nogil
+    void store64 "hr_store"(uint64_t *, uint64_t) noexcept nogil
+    void store32 "hr_store"(uint32_t *, uint32_t) noexcept nogil
+    uint32_t add32 "hr_add"(uint32_t *, int) noexcept nogil
+    uint64_t add64 "hr_add"(uint64_t *, long) noexcept nogil
+    uint32_t swap32 "hr_swap"(uint32_t *, uint32_t) noexcept nogil
+    void fence "hr_fence"() noexcept nogil
+    long futex "hr_futex"(uint32_t *, int, uint32_t, timespec *) noexcept nogil
+    uint64_t wide_multiply "hr_wide_multiply"(uint64_t, uint64_t) noexcept nogil
+    void die "hr_die"() noexcept nogil
+    void prefetch "hr_prefetch"(const void *) noexcept nogil
+    bint likely "hr_likely"(bint) noexcept nogil
+    int FUTEX_WAIT_BITSET
+    int FUTEX_WAKE
+    int CLOCK_BOOTTIME
+    int SIGBUS
+    int O_CLOEXEC
+    int EOWNERDEAD
+    int openat(int, const char *, int, ...) noexcept nogil
+    int unlinkat(int, const char *, int) noexcept nogil
+    int posix_fallocate(int, long, long) noexcept nogil
+    int snprintf(char *, size_t, const char *, ...) noexcept nogil
+
+    ctypedef struct XXH128_hash_t:
+        uint64_t low64
+        uint64_t high64
+    ctypedef struct XXH3_state_t:
+        pass
+    uint64_t XXH3_64bits(const void *, size_t) noexcept nogil
+    XXH128_hash_t XXH3_128bits(const void *, size_t) noexcept nogil
+    ctypedef struct XXH128_canonical_t:
+        pass
+    void XXH128_canonicalFromHash(XXH128_canonical_t *, XXH128_hash_t) noexcept nogil
+    int XXH3_64bits_reset(XXH3_state_t *) noexcept nogil
+    int XXH3_64bits_update(XXH3_state_t *, const void *, size_t) noexcept nogil
+    uint64_t XXH3_64bits_digest(XXH3_state_t *) noexcept nogil
+
+cdef extern from "<pthread.h>" nogil:
+    int PTHREAD_PROCESS_SHARED
+    int PTHREAD_MUTEX_ROBUST
+    int pthread_mutexattr_init(pthread_mutexattr_t *)
+    int pthread_mutexattr_setpshared(pthread_mutexattr_t *, int)
+    int pthread_mutexattr_setrobust(pthread_mutexattr_t *, int)
+    int pthread_mutexattr_destroy(pthread_mutexattr_t *)
+    int pthread_mutex_init(pthread_mutex_t *, const pthread_mutexattr_t *)
+    int pthread_mutex_destroy(pthread_mutex_t *)
+    int pthread_mutex_lock(pthread_mutex_t *)
+    int pthread_mutex_trylock(pthread_mutex_t *)
+    int pthread_mutex_unlock(pthread_mutex_t *)
+    int pthread_mutex_consistent(pthread_mutex_t *)
+
+
+cdef void init_robust_lock(pthread_mutex_t *lock) noexcept nogil:
+    cdef pthread_mutexattr_t attributes
+    pthread_mutexattr_init(&attributes)
+    pthread_mutexattr_setpshared(&attributes, PTHREAD_PROCESS_SHARED)
+    pthread_mutexattr_setrobust(&attributes, PTHREAD_MUTEX_ROBUST)
+    memset(lock, 0, sizeof(pthread_mutex_t))
+    pthread_mutex_init(lock, &attributes)
+    pthread_mutexattr_destroy(&attributes)
+
+
+cdef inline uint64_t clock_ns(int which) noexcept nogil:
+    cdef timespec now
+    clock_gettime(which, &now)
+    return <uint64_t>now.tv_sec * 1000000000 + <uint64_t>now.tv_nsec
+
+
+# --- failpoints: tests arm one, and the process kills itself when it gets there -----------------
+
+cdef enum:
+    FAIL_NEVER = 0
+    FAIL_RECORD = 1
+    FAIL_ROW = 2
+    FAIL_DEDUP = 3
+    FAIL_COMMIT = 4
+    FAIL_WAKE = 5
+    FAIL_EVICT_OLDEST = 6
+    FAIL_EVICT_UNLINK = 7
+    FAIL_EVICTED = 8
+    FAIL_SEGMENT_SEALED = 9
+    FAIL_SEGMENT_FILE = 10
+    FAIL_SEGMENT_HEADER = 11
+    FAIL_SEGMENT_ENTRY = 12
+    FAIL_SEGMENT_ADDED = 13
+    FAIL_DEDUP_GROWN = 14
+    FAIL_NAME = 15
+    FAIL_OTHER = 16
+
+FAILPOINTS = {
+    "append:record-written": FAIL_RECORD,
+    "append:row-written": FAIL_ROW,
+    "append:signature-noted": FAIL_DEDUP,
+    "append:before-commit": FAIL_COMMIT,
+    "append:after-commit": FAIL_WAKE,
+    "evict:oldest-advanced": FAIL_EVICT_OLDEST,
+    "evict:before-unlink": FAIL_EVICT_UNLINK,
+    "evict:done": FAIL_EVICTED,
+    "segment:sealed": FAIL_SEGMENT_SEALED,
+    "segment:file-made": FAIL_SEGMENT_FILE,
+    "segment:header-written": FAIL_SEGMENT_HEADER,
+    "segment:entry-written": FAIL_SEGMENT_ENTRY,
+    "segment:added": FAIL_SEGMENT_ADDED,
+    "dedup:grown": FAIL_DEDUP_GROWN,
+    "name:text-written": FAIL_NAME,
+}
+
+cdef int armed_point = FAIL_NEVER
+cdef long armed_passes = 0
+cdef object armed_name = None
+
+
+cdef inline void failpoint(int point) noexcept nogil:
+    global armed_passes
+    if armed_point == point:
+        armed_passes -= 1
+        if armed_passes <= 0:
+            die()
+
+
+def arm_failpoint(str name, long passes=1):
+    """Kill this process (SIGKILL) the `passes`-th time it reaches the point `name`; "" disarms.
+
+    Names that the kernel does not know belong to Python code, which calls `reach_failpoint`.
+    """
+    global armed_point, armed_passes, armed_name
+    armed_passes = passes
+    armed_name = name
+    armed_point = FAILPOINTS.get(name, FAIL_OTHER) if name else FAIL_NEVER
+
+
+def reach_failpoint(str name):
+    """A point in Python code at which a test may have asked this process to die."""
+    if armed_point == FAIL_OTHER and armed_name == name:
+        failpoint(FAIL_OTHER)
+
+
+# --- SIGBUS: a mapped file that shrinks must not take the interpreter with it --------------------
+#
+# The handler lays an empty private page over the hole and marks the range. Whoever reads the page
+# finds that the checksum does not fit; whoever wrote to it sees the mark before the commit.
+
+cdef struct Guarded:
+    uintptr_t base                   # 0 = free
+    size_t size
+    uint32_t holed
+
+cdef enum:
+    GUARDED_MAX = 8192
+
+cdef Guarded guarded[GUARDED_MAX]
+cdef pthread_mutex_t guarded_lock    # all zero is an unlocked mutex
+cdef sigaction_t sigbus_before
+cdef bint sigbus_installed = False
+
+
+cdef void on_sigbus(int signal, siginfo_t *info, void *context) noexcept nogil:
+    cdef uintptr_t address = <uintptr_t>info.si_addr
+    cdef uintptr_t page = address & ~<uintptr_t>4095
+    cdef int i
+    for i in range(GUARDED_MAX):
+        if guarded[i].base != 0 and guarded[i].base <= address < guarded[i].base + guarded[i].size:
+            mmap(<void *>page, 4096, PROT_READ | PROT_WRITE,
+                 MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0)
+            store32(&guarded[i].holed, 1)
+            return
+    sigaction(SIGBUS, &sigbus_before, NULL)      # not ours: the fault comes again, to its owner
+
+
+cdef void install_sigbus() noexcept:
+    global sigbus_installed
+    cdef sigaction_t action
+    if sigbus_installed:
+        return
+    memset(&action, 0, sizeof(action))
+    action.sa_sigaction = on_sigbus
+    action.sa_flags = SA_SIGINFO
+    sigemptyset(&action.sa_mask)
+    sigaction(SIGBUS, &action, &sigbus_before)
+    sigbus_installed = True
+
+
+cdef Guarded *guard(void *base, size_t size) noexcept nogil:
+    cdef Guarded *free_one = NULL
+    cdef int i
+    pthread_mutex_lock(&guarded_lock)
+    for i in range(GUARDED_MAX):
+        if guarded[i].base == 0:
+            free_one = &guarded[i]
+            free_one.size = size
+            free_one.holed = 0
+            free_one.base = <uintptr_t>base
+            break
+    pthread_mutex_unlock(&guarded_lock)
+    return free_one
+
+
+cdef void unguard(Guarded *entry) noexcept nogil:
+    if entry != NULL:
+        entry.base = 0
