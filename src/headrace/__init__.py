@@ -1,0 +1,28 @@
+"""Headrace moves streams of scientific data products between programs and sites, and loses none.
+
+    from headrace import Queue, Selection
+
+    with Queue.create("wx.queue", size="2GiB", age="1h") as queue:
+        queue.put(b"METAR KDEN ...", feed="wx/text/metar", ident="SAUS70 KWBC 060000")
+        for product in queue.read("oldest", Selection("wx/**", ident="^SA")):
+            print(product.ident, bytes(product.payload))
+
+`docs/journey.md` follows one product through the code.
+"""
+
+from headrace.errors import HeadraceError
+from headrace.product import Batch, Lost, Product
+from headrace.queue import Cursor, Duplicate, Queue, Receipt
+from headrace.selection import Selection
+
+__all__ = [
+    "Batch",
+    "Cursor",
+    "Duplicate",
+    "HeadraceError",
+    "Lost",
+    "Product",
+    "Queue",
+    "Receipt",
+    "Selection",
+]

@@ -26,6 +26,7 @@ cdef enum:
     SEGMENT_HEADER = 256
     ROW_BYTES = 32
     NAME_ENTRY = 320
+    ORIGINS_MAX = 4096               # names below this are origins, from it on feeds
     NAMES_MAX = 262144
     NAMES_STEP = 1024                # names are allocated on disk in steps of this many
     DIRECTORY = 2048                 # segments that one queue can hold
@@ -172,12 +173,13 @@ cdef struct Control:
     uint64_t spare_file              # an evicted segment file kept for the next one; 0 none
     uint64_t bytes_total             # of all segment files, the spare one included
     uint64_t dedup_table             # which file: generation << 40 | buckets
-    uint64_t names_count
+    uint64_t feeds_end               # first name of a feed that is not taken yet
+    uint64_t origins_end
     uint64_t synced                  # everything below has reached the disk
     uint64_t opened_boot_ns          # when the newest segment was begun
     uint64_t synced_file             # files below this number have their directory entry on disk
     uint64_t pending_file            # segment file in the middle of coming or going; 0 none
-    uint64_t gap4[2]
+    uint64_t gap4[1]
     # --- counters
     uint64_t inserted_products
     uint64_t inserted_bytes

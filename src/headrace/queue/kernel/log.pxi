@@ -30,6 +30,7 @@ TROUBLE = {
     "names_full": TROUBLE_NAMES_FULL,
     "unknown_feed": TROUBLE_UNKNOWN_FEED,
     "gone": TROUBLE_GONE,
+    "payload_too_large": TROUBLE_PAYLOAD_TOO_LARGE,
 }
 CONTROL_BYTES = sizeof(Control)
 
@@ -79,6 +80,10 @@ cdef int sign(Item *item, uint8_t kind, object payload) except -1:
     return 0
 
 
+cdef inline uint64_t payload_bytes_max(Store *store) noexcept nogil:
+    return min(store.control.size_bytes // 4, <uint64_t>0xFFFFFFFF)
+
+
 cdef int set_ident(Item *item, str ident) except -1:
     cdef Py_ssize_t size = 0
     cdef const char *text = PyUnicode_AsUTF8AndSize(ident, &size)
@@ -94,8 +99,7 @@ cdef class Log:
     cdef Store *store
     cdef readonly dict feeds         # feed -> id, as far as this process knows
     cdef readonly dict origins
-    cdef readonly list names         # id -> text
-    cdef uint32_t names_known
+    cdef readonly list names         # id -> text; places below ORIGINS_MAX are origins
 
     def __cinit__(self):
         self.store = <Store *>calloc(1, sizeof(Store))
@@ -152,45 +156,60 @@ cdef class Log:
     # --- names ------------------------------------------------------------------------------------
 
     def learn_names(self):
-        """Take up the names that others have added."""
-        cdef uint32_t count = <uint32_t>load64(&self.store.control.names_count)
-        cdef Name *name
-        while self.names_known < count:
-            name = name_of(self.store, self.names_known)
-            text = name.text[:name.bytes].decode("utf-8", "replace")
-            self.names.append(text)
-            (self.feeds if name.kind == 1 else self.origins)[text] = self.names_known
-            self.names_known += 1
-        return count
+        """Take up the names that others have added; one past the last feed."""
+        cdef uint32_t feeds_end = <uint32_t>load64(&self.store.control.feeds_end)
+        cdef uint32_t origins_end = <uint32_t>load64(&self.store.control.origins_end)
+        while len(self.origins) < origins_end:
+            self.learn_name(<uint32_t>len(self.origins), self.origins)
+        while ORIGINS_MAX + len(self.feeds) < feeds_end:
+            self.learn_name(<uint32_t>(ORIGINS_MAX + len(self.feeds)), self.feeds)
+        return feeds_end
+
+    cdef learn_name(self, uint32_t place, dict known):
+        cdef Name *name = name_of(self.store, place)
+        if <uint32_t>XXH3_64bits(name.text, name.bytes) ^ name.kind != name.checksum:
+            raise KernelError(TROUBLE_DAMAGED)
+        text = name.text[:name.bytes].decode("utf-8", "replace")
+        if text in known:
+            raise KernelError(TROUBLE_DAMAGED)
+        while len(self.names) <= place:
+            self.names.append("")
+        self.names[place] = text
+        known[text] = place
 
     def add_name(self, int kind, str text):
-        """The id of a feed (1) or origin (2), noted for all if it is new."""
-        cdef bytes encoded = text.encode()
-        cdef dict known = self.feeds if kind == 1 else self.origins
-        cdef Name *name
+        """The id of a feed (1) or origin (2), noted for all if it is new. Takes the log's lock."""
         cdef int error
         with nogil:
             error = lock_log(self.store)
         if error != 0:
             self.fail(error)
         try:
-            count = self.learn_names()
-            if text not in known:
-                if count == NAMES_MAX:
-                    self.fail(TROUBLE_NAMES_FULL)
-                if count % NAMES_STEP == 0:
-                    self.grow_names(count + NAMES_STEP)
-                name = name_of(self.store, <uint32_t>count)
-                memset(name, 0, sizeof(Name))
-                name.kind = kind
-                name.bytes = <uint8_t>len(encoded)
-                memcpy(name.text, PyBytes_AS_STRING(encoded), len(encoded))
-                name.checksum = <uint32_t>XXH3_64bits(name.text, name.bytes) ^ name.kind
-                failpoint(FAIL_NAME)
-                store64(&self.store.control.names_count, count + 1)
-                self.learn_names()
+            return self.add_name_locked(kind, text)
         finally:
             unlock_log(self.store)
+
+    def add_name_locked(self, int kind, str text):
+        cdef bytes encoded = text.encode()
+        cdef dict known = self.feeds if kind == 1 else self.origins
+        cdef Control *control = self.store.control
+        cdef uint64_t *end = &control.feeds_end if kind == 1 else &control.origins_end
+        cdef Name *name
+        self.learn_names()
+        if text not in known:
+            if end[0] == (NAMES_MAX if kind == 1 else ORIGINS_MAX):
+                self.fail(TROUBLE_NAMES_FULL)
+            if end[0] % NAMES_STEP == 0:
+                self.grow_names(end[0] + NAMES_STEP)
+            name = name_of(self.store, <uint32_t>end[0])
+            memset(name, 0, sizeof(Name))
+            name.kind = kind
+            name.bytes = <uint8_t>len(encoded)
+            memcpy(name.text, PyBytes_AS_STRING(encoded), len(encoded))
+            name.checksum = <uint32_t>XXH3_64bits(name.text, name.bytes) ^ name.kind
+            failpoint(FAIL_NAME)
+            store64(end, end[0] + 1)
+            self.learn_names()
         return known[text]
 
     cdef grow_names(self, size_t count):
@@ -211,7 +230,7 @@ cdef class Log:
 
     # --- append -----------------------------------------------------------------------------------
 
-    def put(self, payload, str feed, str ident, uint64_t created_ns, uint8_t priority,
+    def put(self, payload, str feed not None, str ident not None, uint64_t created_ns, uint8_t priority,
             uint64_t expires_ns, bytes properties, uint16_t slice, bytes signature,
             object origin, uint64_t origin_sequence, uint64_t previous, uint64_t now_ns, uint64_t boot_ns):
         """Append one product; its sequence, or minus the sequence of the copy that is held.
@@ -246,6 +265,8 @@ cdef class Log:
             item.payload = <char *>buffer.buf
             item.payload_bytes = buffer.len
         try:
+            if item.payload_bytes > payload_bytes_max(store):
+                self.fail(TROUBLE_PAYLOAD_TOO_LARGE)
             if signature is not None:
                 item.kind = SIGNATURE_GIVEN
                 memcpy(item.signature, PyBytes_AS_STRING(signature), 16)
@@ -309,6 +330,8 @@ cdef class Log:
                     set_ident(item, <str>idents[i])
                 item.origin = <uint16_t>self.origins[origins[i]] if each_origin else same.origin
                 held.take(i, item)
+                if item.payload_bytes > payload_bytes_max(self.store):
+                    self.fail(TROUBLE_PAYLOAD_TOO_LARGE)
                 item.slice = NO_SLICE
                 if signatures is not None:
                     block = signatures[i]
@@ -399,33 +422,27 @@ cdef class Log:
                 return found
         return load64(&store.control.head)
 
-    def wait(self, uint64_t sequence, double timeout_s):
-        """Sleep until `sequence` may be read; False if `timeout_s` passed first (negative: never)."""
+    def wait_once(self, uint64_t sequence, double timeout_s):
+        """Sleep until `sequence` may be read, somebody calls wake_all, or `timeout_s` or a second has passed.
+
+        A second at most: a writer that was killed between its commit and its wake-up call has left nobody
+        to make that call.
+        """
         cdef Control *control = self.store.control
         cdef timespec until
-        cdef uint64_t now = clock_ns(CLOCK_MONOTONIC)
-        cdef uint64_t deadline = now + <uint64_t>(timeout_s * 1e9) if timeout_s >= 0 else 0
-        cdef uint64_t wake_at
+        cdef uint64_t wake_at = clock_ns(CLOCK_MONOTONIC) + 1000000000
         cdef uint32_t seen
-        while True:
-            with nogil:
-                store32(&control.sleepers, 1)
-                fence()
-                seen = load32(&control.wake)
-                if load64(&control.head) <= sequence:
-                    # Once a second it looks for itself: a writer that was killed between its commit
-                    # and its wake-up call has left nobody to make that call.
-                    wake_at = clock_ns(CLOCK_MONOTONIC) + 1000000000
-                    if deadline != 0 and deadline < wake_at:
-                        wake_at = deadline
-                    until.tv_sec = wake_at // 1000000000
-                    until.tv_nsec = wake_at % 1000000000
-                    futex(&control.wake, FUTEX_WAIT_BITSET, seen, &until)
-            PyErr_CheckSignals()
-            if load64(&control.head) > sequence:
-                return True
-            if deadline != 0 and clock_ns(CLOCK_MONOTONIC) >= deadline:
-                return False
+        if 0 <= timeout_s < 1:
+            wake_at += <uint64_t>(timeout_s * 1e9) - 1000000000
+        until.tv_sec = wake_at // 1000000000
+        until.tv_nsec = wake_at % 1000000000
+        with nogil:
+            store32(&control.sleepers, 1)
+            fence()
+            seen = load32(&control.wake)
+            if load64(&control.head) <= sequence:
+                futex(&control.wake, FUTEX_WAIT_BITSET, seen, &until)
+        PyErr_CheckSignals()
 
     def wake_all(self):
         """Make every sleeper look again."""
@@ -477,6 +494,16 @@ cdef class Log:
 
     # --- the shared state, field by field ---------------------------------------------------------
 
+    def segment_end(self, uint64_t sequence):
+        """First sequence after the segment that holds `sequence`."""
+        cdef Entry *entry = entry_of(self.store, segment_with(self.store, sequence))
+        return entry.end if entry.end else self.store.control.tail
+
+    @property
+    def trouble_file(self):
+        """The segment file that the last trouble was about; 0 none."""
+        return self.store.trouble_file
+
     @property
     def head(self):
         return load64(&self.store.control.head)
@@ -502,7 +529,7 @@ cdef class Log:
             "next_file": c.next_file, "spare_file": c.spare_file, "bytes_total": c.bytes_total,
             "data_end": c.data_end, "pending_file": c.pending_file,
             "dedup_table": c.dedup_table, "dedup_bytes": buckets_of(c.dedup_table) * sizeof(Bucket),
-            "names_count": c.names_count, "synced": c.synced, "synced_file": c.synced_file,
+            "feeds_end": c.feeds_end, "origins_end": c.origins_end, "synced": c.synced, "synced_file": c.synced_file,
             "inserted_products": c.inserted_products, "inserted_bytes": c.inserted_bytes,
             "duplicates": c.duplicates, "evicted_products": c.evicted_products,
             "evicted_bytes": c.evicted_bytes, "deleted_products": c.deleted_products,
@@ -530,7 +557,8 @@ cdef class Log:
             elif field == "synced_file": c.synced_file = value
             elif field == "pending_file": c.pending_file = value
             elif field == "origin": c.origin = value
-            elif field == "names_count": store64(&c.names_count, value)
+            elif field == "feeds_end": store64(&c.feeds_end, value)
+            elif field == "origins_end": store64(&c.origins_end, value)
             elif field == "deleted_products": c.deleted_products = value
             else: raise KeyError(field)
 
@@ -581,11 +609,10 @@ cdef class Log:
     def feed_totals(self):
         """(feed, last sequence, products, payload bytes) of every feed ever put here."""
         cdef uint32_t i
-        cdef Name *name
         self.learn_names()
         return [(self.names[i], name_of(self.store, i).last, name_of(self.store, i).products,
                  name_of(self.store, i).payload_bytes)
-                for i in range(self.names_known) if name_of(self.store, i).kind == 1]
+                for i in range(ORIGINS_MAX, ORIGINS_MAX + <uint32_t>len(self.feeds))]
 
     def set_feed_last(self, uint32_t feed, uint64_t last):
         name_of(self.store, feed).last = last
@@ -618,6 +645,20 @@ cdef class Log:
 
     def forget_spare(self):
         drop_spare(self.store)
+
+    def begin_segment(self, uint64_t first):
+        """Begin a segment at `first`, which becomes the next sequence. Under the log's lock."""
+        cdef Control *control = self.store.control
+        cdef int error
+        if control.segment_newest >= control.segment_oldest:
+            entry_of(self.store, control.segment_newest).end = control.tail
+        else:
+            store64(&control.oldest, first)
+        error = open_segment(self.store, 0, first, clock_ns(CLOCK_BOOTTIME))
+        if error != 0:
+            self.fail(error)
+        store64(&self.store.control.tail, first)
+        store64(&self.store.control.head, first)
 
     def rebuild_dedup(self):
         """Make the duplicate memory anew from the log. Under the log's lock."""
@@ -702,9 +743,15 @@ def format_control(int fd, bytes uuid, bytes boot, uint64_t size_bytes, uint64_t
     control.segment_oldest = 1
     control.segment_newest = 0
     control.next_file = 1
+    control.feeds_end = ORIGINS_MAX
     init_robust_lock(&control.lock)
     init_robust_lock(&control.sync_lock)
     munmap(where, sizeof(Control))
+
+
+def checksum(const uint8_t[::1] data):
+    """XXH3, 64 bits."""
+    return XXH3_64bits(&data[0] if data.shape[0] else NULL, data.shape[0])
 
 
 def read_control_start(bytes start):

@@ -20,7 +20,10 @@ cdef void evict_oldest(Store *store) noexcept nogil:
     control.pending_file = file
     control.evicted_products += entry.end - entry.first - entry.deleted_products
     control.evicted_bytes += entry.payload_bytes - entry.deleted_bytes
-    store64(&control.oldest, entry.end)
+    if control.segment_oldest < control.segment_newest:
+        store64(&control.oldest, entry_of(store, control.segment_oldest + 1).first)
+    else:
+        store64(&control.oldest, entry.end)
     store64(&control.segment_oldest, control.segment_oldest + 1)
     failpoint(FAIL_EVICT_OLDEST)
     fence()                          # the other half of pin_segment
@@ -73,7 +76,9 @@ cdef int take_file(Store *store, uint64_t size, uint64_t *file, Mapping **mappin
     if control.spare_file != 0 and size == control.segment_bytes:
         file[0] = control.spare_file
         control.pending_file = file[0]
-        return map_segment(store, file[0], size, mapping, False)
+        if map_segment(store, file[0], size, mapping, False) == 0:
+            return 0
+        drop_spare(store)            # somebody has harmed the file: take a new one
     file[0] = control.next_file
     control.pending_file = file[0]
     control.next_file += 1
@@ -117,7 +122,9 @@ cdef int open_segment(Store *store, uint64_t stride, uint64_t first, uint64_t bo
     if SEGMENT_HEADER + stride + ROW_BYTES > size:
         size = rounded(SEGMENT_HEADER + stride + ROW_BYTES, 4096)
     if control.segment_newest >= control.segment_oldest:
-        store64(&entry_of(store, control.segment_newest).end, first)
+        entry = entry_of(store, control.segment_newest)
+        if entry.end == 0:
+            store64(&entry.end, first)
     failpoint(FAIL_SEGMENT_SEALED)
     error = make_room(store, size)
     if error == 0:
@@ -220,7 +227,7 @@ cdef void settle_feeds(Store *store) noexcept nogil:
     cdef Mapping *mapping = NULL
     cdef Name *name
     cdef bint found
-    for feed in range(<uint32_t>control.names_count):
+    for feed in range(ORIGINS_MAX, <uint32_t>control.feeds_end):
         name = name_of(store, feed)
         if name.last < control.tail:
             continue

@@ -38,6 +38,7 @@ cdef enum:                           # outcomes below zero; plain errno values a
     TROUBLE_NAMES_FULL = -1003
     TROUBLE_UNKNOWN_FEED = -1004     # the caller's feed mask is older than the row
     TROUBLE_GONE = -1005
+    TROUBLE_PAYLOAD_TOO_LARGE = -1006
 
 
 cdef inline Entry *entry_of(Store *store, uint64_t number) noexcept nogil:
@@ -168,6 +169,13 @@ cdef void sweep_mappings(Store *store) noexcept nogil:
             drop_mapping(store, i)
 
 
+cdef bint is_segment(Store *store, char *base, uint64_t file) noexcept nogil:
+    """Is this our segment file of that number, and not another's in its place?"""
+    cdef SegmentHeader *header = <SegmentHeader *>base
+    return (memcmp(header.magic, b"HRSEGMNT", 8) == 0 and header.version == FORMAT_VERSION
+            and memcmp(header.uuid, store.control.uuid, 16) == 0 and header.file == file)
+
+
 cdef int map_segment(Store *store, uint64_t file, uint64_t size, Mapping **found, bint view) noexcept nogil:
     """The mapping of a segment file, made if this process has none yet. `view` adds a holder."""
     cdef char name[32]
@@ -179,6 +187,9 @@ cdef int map_segment(Store *store, uint64_t file, uint64_t size, Mapping **found
     if mapping == NULL:
         segment_name(file, name)
         error = map_file(store.segments_fd, name, size, &base)
+        if error == 0 and not is_segment(store, base, file):
+            munmap(base, size)
+            error = TROUBLE_DAMAGED
         if error == 0:
             mapping = add_mapping(store, file, base, size)
     if mapping != NULL and view:

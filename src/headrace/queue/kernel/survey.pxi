@@ -14,7 +14,7 @@ FAULTS = {
 }
 
 
-def read_segment_header(const uint8_t[::1] data):
+def read_segment_header(const uint8_t[::1] data not None):
     """Fields of a segment header as a dict, or None if it is not one; `sound` tells of its checksum."""
     cdef SegmentHeader *header
     if data.shape[0] < SEGMENT_HEADER:
@@ -40,7 +40,8 @@ cdef int row_fault(Store *store, Mapping *mapping, Row *row, uint64_t sequence, 
         return FAULT_RECORD
     record = <Record *>(mapping.base + <uint64_t>row.offset * 8)
     if store != NULL:
-        if row.feed >= store.control.names_count or row.origin >= store.control.names_count:
+        if (row.feed < ORIGINS_MAX or row.feed >= store.control.feeds_end
+                or row.origin >= store.control.origins_end):
             return FAULT_FEED
         name = name_of(store, row.feed)
         if name.bytes != record.feed_bytes or memcmp(
@@ -53,11 +54,11 @@ cdef int row_fault(Store *store, Mapping *mapping, Row *row, uint64_t sequence, 
     return 0
 
 
-def survey_rows(Log log, uint8_t[::1] data, uint64_t first, uint64_t count, bint stop_at_fault):
+def survey_rows(Log log, uint8_t[::1] data, uint64_t first, uint64_t count, bint verify):
     """Walk `count` rows of a segment held in `data`.
 
     Returns (rows walked, [(sequence, fault)], payload bytes, newest insertion time, marked rows, their
-    bytes). `log` may be None: then names are not compared.
+    bytes). Without `verify` it only counts. `log` may be None: then names are not compared.
     """
     cdef Mapping mapping
     cdef Store *store = log.store if log is not None else NULL
@@ -72,10 +73,10 @@ def survey_rows(Log log, uint8_t[::1] data, uint64_t first, uint64_t count, bint
     count = min(count, (mapping.size - SEGMENT_HEADER) // (ROW_BYTES + RECORD_HEADER))
     while place < count:
         row = row_of(&mapping, place)
-        with nogil:
-            fault = row_fault(store, &mapping, row, first + place, expected)
-        if fault and stop_at_fault:
-            break
+        fault = 0
+        if verify:
+            with nogil:
+                fault = row_fault(store, &mapping, row, first + place, expected)
         if row.flags & ROW_DAMAGED and fault != FAULT_SEQUENCE:
             fault = 0                # known and marked: nothing new
         if fault:
@@ -90,52 +91,159 @@ def survey_rows(Log log, uint8_t[::1] data, uint64_t first, uint64_t count, bint
     return place, faults, payload_bytes, newest_ns, marked, marked_bytes
 
 
-def rebuild_rows(Log log, uint8_t[::1] data, uint64_t first, uint64_t count):
-    """Write the index rows of a segment anew from its records; (rebuilt, lost) sequences as counts.
-
-    Rows whose record cannot be found are marked damaged. The insertion time, which only the row knew, becomes the
-    creation time.
-    """
+def count_records(Log log, uint8_t[::1] data, uint64_t first):
+    """How many whole records follow each other from the start, as far as they can be of this life."""
     cdef Mapping mapping
-    cdef uint64_t place, offset = SEGMENT_HEADER, size, rebuilt = 0
-    cdef uint64_t limit
+    cdef uint64_t offset = SEGMENT_HEADER, count = 0
     cdef Record *record
-    cdef Row *row
-    cdef Row candidate
+    cdef Row row
     cdef Ref unused
     memset(&mapping, 0, sizeof(mapping))
     mapping.base = <char *>&data[0]
     mapping.size = data.shape[0]
-    limit = mapping.size - count * ROW_BYTES
+    ours = log.names[log.store.control.origin] if log.names else None
+    while offset + RECORD_HEADER <= mapping.size:
+        record = <Record *>(mapping.base + offset)
+        describe_record(record, offset, &row)
+        if not sound_record(&mapping, &unused, &row):
+            break
+        origin = (<char *>record + RECORD_HEADER + record.feed_bytes)[:record.origin_bytes].decode()
+        if origin == ours and record.origin_sequence != first + count:
+            break                    # left over from an earlier life of the file
+        offset += rounded(record_bytes(record), 8)
+        count += 1
+    return count
+
+
+cdef void describe_record(Record *record, uint64_t offset, Row *row) noexcept nogil:
+    """The parts of a row that a record tells of itself."""
+    memset(row, 0, sizeof(Row))
+    row.offset = <uint32_t>(offset // 8)
+    row.payload_bytes = record.payload_bytes
+    row.ident_bytes = record.ident_bytes
+    row.priority = record.flags & 7
+    row.slice = record.slice
+
+
+def forgotten_rows(Log log, uint8_t[::1] data, uint64_t first, uint64_t count):
+    """Sequences whose signature the duplicate memory does not lead to. Under the log's lock."""
+    cdef Mapping mapping
+    cdef uint64_t place, tag = 0, sequence
+    cdef uint64_t *slot = NULL
+    cdef Row *row
+    cdef int error = dedup_attach(log.store)
+    if error != 0:
+        raise KernelError(error)
+    memset(&mapping, 0, sizeof(mapping))
+    mapping.base = <char *>&data[0]
+    mapping.size = data.shape[0]
+    forgotten = []
     for place in range(count):
-        memset(&candidate, 0, sizeof(candidate))
-        candidate.sequence = <uint32_t>(first + place)
-        candidate.flags = ROW_DAMAGED
-        candidate.offset = <uint32_t>(offset // 8)
-        while offset + RECORD_HEADER <= limit:
-            record = <Record *>(mapping.base + offset)
-            candidate.offset = <uint32_t>(offset // 8)
-            candidate.payload_bytes = record.payload_bytes
-            candidate.ident_bytes = record.ident_bytes
-            candidate.priority = record.flags & 7
-            candidate.slice = record.slice
-            if sound_record(&mapping, &unused, &candidate):
-                break
-            offset += 8
-        if offset + RECORD_HEADER <= limit:
-            record = <Record *>(mapping.base + offset)
-            text = (<char *>record + RECORD_HEADER)[:record.feed_bytes].decode()
-            candidate.feed = log.feeds[text] if text in log.feeds else log.add_name(1, text)
-            text = (<char *>record + RECORD_HEADER + record.feed_bytes)[:record.origin_bytes].decode()
-            candidate.origin = log.origins[text] if text in log.origins else log.add_name(2, text)
-            candidate.inserted_ns = record.created_ns
-            candidate.flags = (ROW_EXPIRES if record.flags & RECORD_EXPIRES else 0) | (
-                ROW_SIGNED if record.flags & 0x38 else 0)
-            offset += rounded(record_bytes(record), 8)
-            rebuilt += 1
-        else:
-            candidate.payload_bytes = 0
-            candidate.ident_bytes = 0
         row = row_of(&mapping, place)
-        row[0] = candidate
+        sequence = first + place
+        if sequence < log.store.control.oldest:
+            break
+        if (not row.flags & ROW_SIGNED or row.flags & (ROW_DELETED | ROW_DAMAGED)
+                or <uint64_t>row.offset * 8 + RECORD_HEADER > mapping.size):
+            continue
+        if dedup_find(log.store, (<Record *>(mapping.base + <uint64_t>row.offset * 8)).signature,
+                      log.store.control.tail, &slot, &tag) != sequence:
+            forgotten.append(sequence)
+    return forgotten
+
+
+cdef bint sound_at(Mapping *mapping, uint64_t offset, uint64_t limit, Row *row) noexcept nogil:
+    """Is there a whole record at `offset`? Describes it in `row`."""
+    cdef Ref unused
+    if offset < SEGMENT_HEADER or offset + RECORD_HEADER > limit or offset % 8:
+        return False
+    describe_record(<Record *>(mapping.base + offset), offset, row)
+    return sound_record(mapping, &unused, row)
+
+
+cdef uint64_t next_sound(Mapping *mapping, uint64_t offset, uint64_t limit) noexcept nogil:
+    """Where the next whole record begins; 0 if there is none."""
+    cdef Row row
+    while offset + RECORD_HEADER <= limit:
+        if (<Record *>(mapping.base + offset)).magic == RECORD_MAGIC and sound_at(mapping, offset, limit, &row):
+            return offset
+        offset += 8
+    return 0
+
+
+def rebuild_rows(Log log, uint8_t[::1] data, uint64_t first, uint64_t count):
+    """Write the index rows of a segment anew from its records; (rebuilt, lost) as counts.
+
+    A row that points to a whole record is believed, with what only it knows: the insertion time and the mark of
+    deletion. Where the row is no help, the record right behind the one before is taken. Behind a damaged record the
+    next whole one tells its own sequence if it was created here; a foreign one is taken for the direct successor.
+    """
+    cdef Mapping mapping
+    cdef uint64_t place, offset = SEGMENT_HEADER, rebuilt = 0, skip_to = 0, limit
+    cdef Record *record
+    cdef Row *row
+    cdef Row found
+    cdef uint8_t marks
+    cdef bint trusted, sound
+    memset(&mapping, 0, sizeof(mapping))
+    mapping.base = <char *>&data[0]
+    mapping.size = data.shape[0]
+    limit = mapping.size - count * ROW_BYTES
+    ours = log.names[log.store.control.origin]
+    for place in range(count):
+        row = row_of(&mapping, place)
+        trusted = row.sequence == <uint32_t>(first + place)
+        sound = trusted and sound_at(&mapping, <uint64_t>row.offset * 8, limit, &found)
+        if sound:
+            skip_to = 0
+        elif place >= skip_to:
+            trusted = False
+            sound = offset != 0 and sound_at(&mapping, offset, limit, &found)
+        if not sound:
+            if place >= skip_to and offset != 0:
+                offset = next_sound(&mapping, offset + 8, limit)
+                skip_to = place + 1
+                if offset:
+                    record = <Record *>(mapping.base + offset)
+                    text = (<char *>record + RECORD_HEADER + record.feed_bytes)[:record.origin_bytes].decode()
+                    if text == ours and record.origin_sequence > first + place:
+                        skip_to = record.origin_sequence - first
+            memset(row, 0, sizeof(Row))
+            row.sequence = <uint32_t>(first + place)
+            row.flags = ROW_DAMAGED
+            continue
+        record = <Record *>(mapping.base + <uint64_t>found.offset * 8)
+        text = (<char *>record + RECORD_HEADER)[:record.feed_bytes].decode()
+        found.feed = log.feeds[text] if text in log.feeds else log.add_name_locked(1, text)
+        text = (<char *>record + RECORD_HEADER + record.feed_bytes)[:record.origin_bytes].decode()
+        found.origin = <uint16_t>(log.origins[text] if text in log.origins else log.add_name_locked(2, text))
+        found.inserted_ns = row.inserted_ns if trusted else record.created_ns
+        found.sequence = <uint32_t>(first + place)
+        marks = row.flags & ROW_DELETED if trusted else 0
+        found.flags = (marks | (ROW_EXPIRES if record.flags & RECORD_EXPIRES else 0)
+                       | (ROW_SIGNED if record.flags & 0x38 else 0))
+        row[0] = found
+        offset = <uint64_t>found.offset * 8 + rounded(record_bytes(record), 8)
+        rebuilt += 1
     return rebuilt, count - rebuilt
+
+
+def segment_header(Log log, uint64_t file, uint64_t size, uint64_t number, uint64_t first):
+    """The 256 bytes that a segment file begins with."""
+    cdef Mapping mapping
+    cdef char start[SEGMENT_HEADER]
+    memset(start, 0, SEGMENT_HEADER)
+    memset(&mapping, 0, sizeof(mapping))
+    mapping.base = start
+    mapping.size = size
+    write_segment_header(log.store, &mapping, file, number, first)
+    return start[:SEGMENT_HEADER]
+
+
+def write_header(Log log, uint64_t file, uint64_t size, uint64_t number, uint64_t first):
+    """Write the header of a segment file. The caller is alone."""
+    cdef Mapping *mapping = NULL
+    cdef int error = map_segment(log.store, file, size, &mapping, False)
+    if error != 0:
+        raise KernelError(error, file)
+    write_segment_header(log.store, mapping, file, number, first)

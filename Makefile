@@ -1,0 +1,43 @@
+# The two commands of the README, and what developers need besides. Everything runs inside .venv,
+# which is made on first use and made again when what it is built from changes.
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+KERNEL := $(wildcard src/headrace/queue/kernel/*.px?) $(wildcard src/headrace/queue/kernel/*.pyx)
+
+.PHONY: demo test soak bench lint clean
+
+demo: $(VENV)/.ready
+	$(BIN)/headrace demo
+
+test: $(VENV)/.ready-test
+	$(BIN)/python -m pytest -m "not soak"
+
+soak: $(VENV)/.ready-test
+	$(BIN)/python -m pytest -m soak -s --timeout=7200
+
+bench: $(VENV)/.ready
+	$(BIN)/headrace bench queue
+
+lint: $(VENV)/.ready-lint
+	$(BIN)/ruff check src tests setup.py
+	$(BIN)/ruff format --check src tests setup.py
+	$(BIN)/mypy
+
+$(VENV)/.ready: pyproject.toml setup.py $(KERNEL)
+	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Headrace needs Python 3.11 or newer; set PYTHON=...")'
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable .
+	touch $@
+
+$(VENV)/.ready-test: $(VENV)/.ready
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[test]'
+	touch $@
+
+$(VENV)/.ready-lint: $(VENV)/.ready-test
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[test,lint]'
+	touch $@
+
+clean:
+	rm -rf $(VENV) build src/headrace.egg-info src/headrace/queue/kernel/_kernel.c src/headrace/queue/kernel/*.so

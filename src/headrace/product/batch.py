@@ -1,0 +1,249 @@
+"""Batch: many products at once, as columns.
+
+A Batch comes from reading a queue. Its numbers are NumPy columns over one block of rows; its payloads are views into
+the queue's memory, which stay valid while the batch or any view taken from it is held, whatever writers do. Iterating
+gives `Product` objects one by one; `to_arrow()` gives all of them as an Arrow RecordBatch without a Python loop.
+
+Not here: how rows are picked and verified (`headrace.queue`).
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from headrace.product.product import Product
+from headrace.product.properties import decode_properties
+
+NO_SLICE = 0xFFFF
+
+ROW = np.dtype(
+    [
+        ("sequence", "<u8"), ("inserted_ns", "<u8"), ("created_ns", "<u8"), ("expires_ns", "<u8"),
+        ("origin_sequence", "<u8"), ("previous", "<u8"), ("record", "<u8"), ("payload", "<u8"),
+        ("payload_bytes", "<u4"), ("feed", "<u4"), ("origin", "<u2"), ("slice", "<u2"),
+        ("ident_bytes", "<u2"), ("properties_bytes", "<u2"), ("priority", "u1"), ("kind", "u1"),
+        ("feed_bytes", "u1"), ("origin_bytes", "u1"), ("segment", "<u4"), ("signature", "V16"),
+        ("spare", "<u8", (2,)),
+    ]
+)  # fmt: skip
+
+_TIME = pa.timestamp("ns", tz="UTC")
+_TEXT = pa.dictionary(pa.int32(), pa.string())
+
+
+class Rows(Protocol):
+    """What a Batch needs of the kernel: rows in C, pinned."""
+
+    next: int
+
+    def __len__(self) -> int: ...
+    def view(self, place: int) -> memoryview: ...
+    def ident(self, place: int) -> str: ...
+    def properties(self, place: int) -> bytes: ...
+    def record(self, place: int) -> bytes: ...
+    def gather_idents(self, begin: int = 0) -> tuple[bytes, bytes]: ...
+    def gather_payloads(self, wide: bool) -> tuple[bytes, bytes]: ...
+    def gather_properties(self) -> tuple[bytes, bytes, bytes, bytes, bytes]: ...
+    @property
+    def passed_over(self) -> tuple[int, int, int, int, int]: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Lost:
+    """Sequences `first` to `last` were gone before the reader came to them."""
+
+    first: int
+    last: int
+
+    @property
+    def products(self) -> int:
+        return self.last - self.first + 1
+
+    def __str__(self) -> str:
+        return f"{self.first}-{self.last} ({self.products} products)"
+
+
+class Batch:
+    """Products in the order of their sequence; see the module."""
+
+    __slots__ = ("_names", "_rows", "columns", "lost", "next")
+
+    def __init__(self, rows: Rows, names: Sequence[str], lost: Lost | None = None) -> None:
+        self._rows = rows
+        self._names = names
+        self.columns: npt.NDArray[np.void] = np.frombuffer(rows, dtype=ROW)  # type: ignore[call-overload]
+        self.next: int = rows.next  # where to read on
+        self.lost = lost  # what eviction took before this read could see it
+
+    def __len__(self) -> int:
+        return len(self.columns)
+
+    def __iter__(self) -> Iterator[Product]:
+        return map(self._product, range(len(self)))
+
+    def __getitem__(self, place: int) -> Product:
+        if not -len(self) <= place < len(self):
+            raise IndexError(f"batch of {len(self)} products has no place {place}")
+        return self._product(place % len(self))
+
+    def __repr__(self) -> str:
+        span = f" {self.sequences[0]}-{self.sequences[-1]}" if len(self) else ""
+        return f"<Batch of {len(self)}{span}, next {self.next}{f', lost {self.lost}' if self.lost else ''}>"
+
+    def _product(self, place: int) -> Product:
+        row = self.columns[place].item()
+        names, rows = self._names, self._rows
+        return Product(
+            feed=names[row[9]],
+            ident=rows.ident(place),
+            payload=rows.view(place),
+            sequence=row[0],
+            signature=row[19] if row[15] else b"",
+            origin=names[row[10]],
+            origin_sequence=row[4],
+            previous=row[5] or None,
+            created_ns=row[2],
+            inserted_ns=row[1],
+            priority=row[14],
+            expiry_ns=row[3] or None,
+            slice=None if row[11] == NO_SLICE else row[11],
+            properties=decode_properties(rows.properties(place) if row[13] else b""),
+        )
+
+    # --- columns ----------------------------------------------------------------------------------
+
+    @property
+    def sequences(self) -> npt.NDArray[np.uint64]:
+        return self.columns["sequence"]
+
+    @property
+    def sizes(self) -> npt.NDArray[np.uint32]:
+        """Payload bytes of each product."""
+        return self.columns["payload_bytes"]
+
+    @property
+    def bytes(self) -> int:
+        """Payload bytes of all products."""
+        return int(self.sizes.sum(dtype=np.uint64))
+
+    @property
+    def feeds(self) -> list[str]:
+        return [self._names[feed] for feed in self.columns["feed"].tolist()]
+
+    @property
+    def idents(self) -> list[str]:
+        idents: list[str] = self._ident_column().to_pylist()
+        return idents
+
+    def payload(self, place: int) -> memoryview:
+        """The payload at one place, without a copy."""
+        if not 0 <= place < len(self):
+            raise IndexError(f"batch of {len(self)} products has no place {place}")
+        return self._rows.view(place)
+
+    def record(self, place: int) -> bytes:
+        """The product at one place as a record, the form it has on disk and on the wire."""
+        return self._rows.record(place)
+
+    # --- what was passed over, by cause -----------------------------------------------------------
+
+    @property
+    def scanned(self) -> int:
+        """Index rows looked at for this batch."""
+        return self._rows.passed_over[0]
+
+    @property
+    def filtered(self) -> int:
+        """Rows that the selection did not want."""
+        return self._rows.passed_over[1]
+
+    @property
+    def deleted(self) -> int:
+        return self._rows.passed_over[2]
+
+    @property
+    def damaged(self) -> int:
+        """Rows that a repair has marked as damaged."""
+        return self._rows.passed_over[3]
+
+    @property
+    def expired(self) -> int:
+        return self._rows.passed_over[4]
+
+    # --- Arrow ------------------------------------------------------------------------------------
+
+    def to_arrow(self) -> pa.RecordBatch:
+        """All products as one Arrow RecordBatch; payloads are copied into one buffer, the columns too.
+
+        Feeds and origins are dictionary-encoded; properties are a map from name to the value as text. Payloads of
+        2 GiB and more in all come as `large_binary`.
+        """
+        columns = self.columns
+        arrays = [
+            pa.array(columns["sequence"]),
+            self._name_column("feed"),
+            self._ident_column(),
+            self._payload_column(),
+            pa.Array.from_buffers(
+                pa.binary(16),
+                len(self),
+                [_validity(columns["kind"] != 0), pa.py_buffer(columns["signature"].tobytes())],
+            ),
+            self._name_column("origin"),
+            pa.array(columns["origin_sequence"]),
+            pa.array(columns["created_ns"].view("<i8").astype("datetime64[ns]"), type=_TIME),
+            pa.array(columns["inserted_ns"].view("<i8").astype("datetime64[ns]"), type=_TIME),
+            pa.array(columns["priority"]),
+            pa.array(
+                columns["expires_ns"].astype("datetime64[ns]"),
+                type=_TIME,
+                mask=columns["expires_ns"] == 0,
+            ),
+            pa.array(columns["slice"], mask=columns["slice"] == NO_SLICE),
+            self._property_column(),
+        ]
+        names = [
+            "sequence", "feed", "ident", "payload", "signature", "origin", "origin_sequence",
+            "created", "inserted", "priority", "expiry", "slice", "properties",
+        ]  # fmt: skip
+        return pa.RecordBatch.from_arrays(arrays, names=names)
+
+    def _name_column(self, field: str) -> Any:
+        used, codes = np.unique(self.columns[field], return_inverse=True)
+        texts = pa.array([self._names[name] for name in used.tolist()], pa.string())
+        return pa.DictionaryArray.from_arrays(pa.array(codes.astype(np.int32)), texts)
+
+    def _ident_column(self) -> Any:
+        offsets, data = self._rows.gather_idents()
+        return pa.Array.from_buffers(
+            pa.string(), len(self), [None, pa.py_buffer(offsets), pa.py_buffer(data)]
+        )
+
+    def _payload_column(self) -> Any:
+        wide = self.bytes >= 1 << 31
+        offsets, data = self._rows.gather_payloads(wide)
+        kind = pa.large_binary() if wide else pa.binary()
+        return pa.Array.from_buffers(
+            kind, len(self), [None, pa.py_buffer(offsets), pa.py_buffer(data)]
+        )
+
+    def _property_column(self) -> Any:
+        places, name_ends, names, value_ends, values = map(
+            pa.py_buffer, self._rows.gather_properties()
+        )
+        entries = name_ends.size // 4 - 1
+        keys = pa.Array.from_buffers(pa.string(), entries, [None, name_ends, names])
+        items = pa.Array.from_buffers(pa.string(), entries, [None, value_ends, values])
+        offsets = pa.Array.from_buffers(pa.int32(), len(self) + 1, [None, places])
+        return pa.MapArray.from_arrays(offsets, keys, items)
+
+
+def _validity(present: npt.NDArray[np.bool_]) -> Any:
+    """An Arrow validity bitmap, or None if all are present."""
+    if present.all():
+        return None
+    return pa.py_buffer(np.packbits(present, bitorder="little").tobytes())

@@ -1,0 +1,119 @@
+"""Properties: a few named values that a product carries beside its payload.
+
+The block in a record is a row of entries, each
+
+    kind u8 | name length u8 | value length u16 | name (UTF-8) | value
+
+with kind 1 int (i64), 2 float (f64), 3 str (UTF-8), 4 bool (u8). Names are unique and sorted, so that equal properties
+have equal blocks. Limits: names 1-255 bytes, the block 65535 bytes.
+"""
+
+import struct
+from collections.abc import Mapping
+from types import MappingProxyType
+
+from headrace.errors import PropertyError
+
+PropertyValue = int | float | str | bool
+
+BLOCK_BYTES_MAX = 65535
+NO_PROPERTIES: Mapping[str, PropertyValue] = MappingProxyType({})
+_INT, _FLOAT, _STR, _BOOL = 1, 2, 3, 4
+_ENTRY = struct.Struct("<BBH")
+
+
+def encode_properties(properties: Mapping[str, PropertyValue]) -> bytes:
+    """The block for a mapping; PropertyError names the property that cannot be kept."""
+    if not isinstance(properties, Mapping):
+        raise PropertyError(
+            f"properties {properties!r} are not a mapping", "give a dict of name to value"
+        )
+    parts = []
+    for name in sorted(properties, key=str):
+        encoded_name = _encode_name(name)
+        kind, value = _encode_value(name, properties[name])
+        parts.append(_ENTRY.pack(kind, len(encoded_name), len(value)) + encoded_name + value)
+    block = b"".join(parts)
+    if len(block) > BLOCK_BYTES_MAX:
+        raise PropertyError(
+            f"the properties take {len(block)} bytes, more than {BLOCK_BYTES_MAX}",
+            "move the bulk into the payload",
+        )
+    return block
+
+
+def _encode_name(name: object) -> bytes:
+    if not isinstance(name, str) or not 1 <= len(name.encode("utf-8", "replace")) <= 255:
+        raise PropertyError(f"{name!r} cannot name a property", "use text of 1 to 255 bytes")
+    return _utf8(name, name)
+
+
+def _encode_value(name: str, value: object) -> tuple[int, bytes]:
+    if isinstance(value, bool):
+        return _BOOL, bytes([value])
+    if isinstance(value, int):
+        try:
+            return _INT, struct.pack("<q", value)
+        except struct.error:
+            raise PropertyError(
+                f"property {name!r} = {value} needs more than 64 bits", "store it as text"
+            ) from None
+    if isinstance(value, float):
+        return _FLOAT, struct.pack("<d", value)
+    if isinstance(value, str):
+        encoded = _utf8(name, value)
+        if len(encoded) <= BLOCK_BYTES_MAX:
+            return _STR, encoded
+        raise PropertyError(
+            f"property {name!r} has {len(encoded)} bytes", "move the bulk into the payload"
+        )
+    raise PropertyError(
+        f"property {name!r} is a {type(value).__name__}",
+        "a property is an int, a float, a str or a bool",
+    )
+
+
+def _utf8(name: str, text: str) -> bytes:
+    try:
+        return text.encode()
+    except UnicodeEncodeError:
+        raise PropertyError(
+            f"property {name!r} cannot be written as UTF-8", "remove lone surrogates"
+        ) from None
+
+
+def decode_properties(block: bytes) -> Mapping[str, PropertyValue]:
+    """The mapping in a block; PropertyError if it is not one."""
+    if not block:
+        return NO_PROPERTIES
+    properties: dict[str, PropertyValue] = {}
+    place = 0
+    try:
+        while place < len(block):
+            kind, name_bytes, value_bytes = _ENTRY.unpack_from(block, place)
+            place += _ENTRY.size
+            name = block[place : place + name_bytes].decode()
+            place += name_bytes
+            properties[name] = _decode_value(kind, block[place : place + value_bytes])
+            place += value_bytes
+    except (struct.error, UnicodeDecodeError, KeyError) as error:
+        raise PropertyError(
+            f"the property block is malformed at byte {place}", "drop the product"
+        ) from error
+    if place != len(block):
+        raise PropertyError("the property block is cut short", "drop the product")
+    return MappingProxyType(properties)
+
+
+def _decode_value(kind: int, value: bytes) -> PropertyValue:
+    if kind == _INT:
+        number: int = struct.unpack("<q", value)[0]
+        return number
+    if kind == _FLOAT:
+        real: float = struct.unpack("<d", value)[0]
+        return real
+    if kind == _BOOL and len(value) == 1:
+        return value != b"\0"
+    if kind == _STR:
+        return value.decode()
+    raise KeyError(kind)

@@ -1,0 +1,137 @@
+"""Columns: what `put_many` accepts, brought into the few shapes that the kernel takes.
+
+Texts become one str or a list of str, numbers an array of one or n values, payloads a list of bytes-like objects.
+NumPy and Arrow columns are taken without copying their payloads. A column of the wrong length is an error that names it.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from headrace.errors import InvalidError, OptionError, PayloadError
+from headrace.product.properties import encode_properties
+
+Texts = str | Sequence[str] | npt.NDArray[Any] | pa.Array | pa.ChunkedArray
+Numbers = int | Sequence[int] | npt.NDArray[Any] | pa.Array | pa.ChunkedArray
+
+
+def payload_column(payloads: Any) -> list[Any]:
+    """One bytes-like object for each payload."""
+    if isinstance(payloads, pa.ChunkedArray):
+        return [payload for chunk in payloads.chunks for payload in payload_column(chunk)]
+    if isinstance(payloads, pa.Array):
+        return _arrow_payloads(payloads)
+    if isinstance(payloads, np.ndarray):
+        return _numpy_payloads(payloads)
+    if isinstance(payloads, bytes | bytearray | memoryview | str) or not isinstance(
+        payloads, Iterable
+    ):
+        raise PayloadError(
+            f"payloads are one {type(payloads).__name__}",
+            "give a list of bytes, or call put() for a single product",
+        )
+    return list(payloads)
+
+
+def _arrow_payloads(array: Any) -> list[Any]:
+    if array.null_count:
+        raise PayloadError("the payload column has nulls", "fill or drop them first")
+    kind = array.type
+    if kind in (pa.binary(), pa.string()):
+        width: Any = np.int32
+    elif kind in (pa.large_binary(), pa.large_string()):
+        width = np.int64
+    elif pa.types.is_fixed_size_binary(kind):
+        return list(array.to_pylist())
+    else:
+        raise PayloadError(f"the payload column has type {kind}", "use a binary or string column")
+    _, offsets_buffer, data_buffer = array.buffers()
+    if not len(array):
+        return []
+    offsets = np.frombuffer(offsets_buffer, width)[
+        array.offset : array.offset + len(array) + 1
+    ].tolist()
+    data = memoryview(data_buffer) if data_buffer is not None else memoryview(b"")
+    return [data[a:b] for a, b in zip(offsets, offsets[1:], strict=False)]
+
+
+def _numpy_payloads(array: npt.NDArray[Any]) -> list[Any]:
+    """Object and byte-string arrays hold one payload in each place; others one in each row."""
+    if array.dtype == object or array.dtype.kind in "SV":
+        return (
+            list(array.tolist()) if array.dtype.names is None else [row.tobytes() for row in array]
+        )
+    if array.ndim < 2:
+        raise PayloadError(
+            f"a NumPy array of shape {array.shape} and type {array.dtype} does not say where a payload ends",
+            "give an array with one payload in each row",
+        )
+    return [memoryview(row).cast("B") for row in np.ascontiguousarray(array)]
+
+
+def text_column(texts: Any, count: int, what: str) -> str | list[str]:
+    """One text for all, or a list of `count`."""
+    if isinstance(texts, str):
+        return texts
+    if isinstance(texts, pa.Array | pa.ChunkedArray):
+        column = texts.to_pylist()
+    elif isinstance(texts, np.ndarray):
+        column = texts.tolist()
+    elif isinstance(texts, Sequence) and not isinstance(texts, bytes):
+        column = list(texts)
+    else:
+        raise InvalidError(f"{what} is a {type(texts).__name__}", "give text, or a column of texts")
+    _check_length(column, count, what)
+    for place, text in enumerate(column):
+        if not isinstance(text, str):
+            raise InvalidError(
+                f"{what}[{place}] is {text!r}, not text", f"give a str for each {what}"
+            )
+    return column
+
+
+def number_column(
+    numbers: Any, count: int, what: str, kind: Any, low: int, high: int
+) -> npt.NDArray[Any]:
+    """An array of one or `count` numbers in [low, high]."""
+    if isinstance(numbers, pa.Array | pa.ChunkedArray):
+        numbers = (
+            numbers.to_numpy(zero_copy_only=False)
+            if isinstance(numbers, pa.Array)
+            else numbers.to_numpy()
+        )
+    try:
+        column = np.atleast_1d(np.asarray(numbers))
+    except (ValueError, OverflowError):
+        column = np.empty(0, object)
+    if column.dtype.kind == "M":
+        column = column.astype("datetime64[ns]").view(np.int64)
+    if column.ndim != 1 or column.dtype.kind not in "iu":
+        raise OptionError(
+            f"{what} {str(numbers)[:60]} is not a column of whole numbers", "give int values"
+        )
+    if np.ndim(numbers):
+        _check_length(column, count, what)
+    if len(column) and (int(column.min()) < low or int(column.max()) > high):
+        raise OptionError(f"{what} holds values outside {low} to {high}", "check the column")
+    return np.ascontiguousarray(column, dtype=kind)
+
+
+def property_column(properties: Any, count: int) -> bytes | list[bytes] | None:
+    """Property blocks: none, one for all, or a list of `count`."""
+    if properties is None or isinstance(properties, Mapping):
+        return encode_properties(properties) if properties else None
+    column = [encode_properties(one or {}) for one in properties]
+    _check_length(column, count, "properties")
+    return column
+
+
+def _check_length(column: Any, count: int, what: str) -> None:
+    if len(column) != count:
+        raise InvalidError(
+            f"{what} has {len(column)} values for {count} payloads",
+            "give one value, or one for each",
+        )

@@ -1,0 +1,343 @@
+"""The directory of a queue: how it comes into being and how a process attaches to it.
+
+    queue.json              the terms (config.py)
+    control                 lock, head, directory of segments, counters        (kernel: Control)
+    names                   feeds and origins by number                        (kernel: Name)
+    cursors                 named positions (cursor.py)
+    signatures-…            the duplicate memory                               (kernel: Bucket)
+    segments/….segment      records and their index rows                       (kernel: Record, Row)
+
+Every attached process holds a shared `flock` on the control file. Whoever can get it exclusively is alone: it puts
+the locks in order and settles what dead processes left, before it lets others in. A queue is created under another
+name and renamed into place, so that it is there as a whole or not at all.
+"""
+
+import contextlib
+import errno
+import fcntl
+import os
+import secrets
+import shutil
+import uuid
+from dataclasses import dataclass
+from pathlib import Path
+
+from headrace.errors import (
+    DiskFullError,
+    HeadraceError,
+    NamesFullError,
+    NotAQueueError,
+    OptionError,
+    QueueAccessError,
+    QueueBusyError,
+    QueueDamagedError,
+    QueueError,
+    QueueExistsError,
+    QueueMissingError,
+    QueueVersionError,
+)
+from headrace.queue.config import (
+    DURABILITIES,
+    FORMAT,
+    SIGNATURES,
+    QueueConfig,
+    read_config,
+    write_config,
+)
+from headrace.queue.cursor import CURSORS_BYTES
+from headrace.queue.kernel import _kernel as kernel
+from headrace.queue.storage import Disk, Storage
+
+NAME_BYTES = 320
+STATE_READY, STATE_RECOVERING = 1, 2
+REPAIR = "run: headrace queue repair {path}"
+_TMPFS = 0x01021994
+_RAMFS = 0x858458F6
+
+
+@dataclass(slots=True)
+class Attached:
+    """An opened directory: the log, the terms, and the descriptor whose flock keeps others from believing to be alone."""
+
+    path: Path
+    config: QueueConfig
+    log: kernel.Log
+    presence: int
+
+
+def segment_path(directory: Path, file: int) -> Path:
+    return directory / "segments" / f"{file:016x}.segment"
+
+
+def boot_id() -> bytes:
+    """Sixteen bytes that change with every start of the machine."""
+    return uuid.UUID(Path("/proc/sys/kernel/random/boot_id").read_text().strip()).bytes
+
+
+# --- create ---------------------------------------------------------------------------------------
+
+
+def create_directory(path: Path, config: QueueConfig) -> None:
+    """Make an empty queue at `path`; QueueExistsError if there is anything already."""
+    if path.is_symlink() or path.is_file():
+        raise QueueExistsError(f"{path} is a file", "choose a path that does not exist yet")
+    if path.is_dir() and any(path.iterdir()):
+        known = (
+            "is a queue already" if (path / "queue.json").exists() else "exists and is not empty"
+        )
+        raise QueueExistsError(f"{path} {known}", "open it, delete it, or choose another path")
+    part = path.with_name(f".{path.name}.{os.getpid()}.{secrets.token_hex(4)}.part")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        _check_memory(path.parent, config)
+        part.mkdir()
+        _fill(part, config)
+        os.rename(part, path)
+    except OSError as error:
+        shutil.rmtree(part, ignore_errors=True)
+        if error.errno in (errno.ENOTEMPTY, errno.EEXIST):
+            raise QueueExistsError(
+                f"{path} was created by somebody else just now", "open it"
+            ) from None
+        raise explain_os_error(error, path) from error
+    except kernel.KernelError as error:
+        shutil.rmtree(part, ignore_errors=True)
+        raise explain(error, path) from None
+    except HeadraceError:
+        shutil.rmtree(part, ignore_errors=True)
+        raise
+
+
+def _check_memory(parent: Path, config: QueueConfig) -> None:
+    if config.durability == "memory" and not _is_memory(parent):
+        raise OptionError(
+            f"durability 'memory' needs a file system in memory, and {parent} is none",
+            "choose a path below /dev/shm, or durability 'process'",
+        )
+
+
+def _is_memory(path: Path) -> bool:
+    """Whether the file system that holds `path` is tmpfs or ramfs."""
+    kinds: dict[str, str] = {}
+    for line in Path("/proc/self/mounts").read_text().splitlines():
+        _, mount, kind, *_ = line.split()
+        kinds[mount.encode().decode("unicode_escape")] = kind
+    here = path.resolve()
+    for folder in (here, *here.parents):
+        if str(folder) in kinds:
+            return kinds[str(folder)] in ("tmpfs", "ramfs")
+    return False
+
+
+def _fill(part: Path, config: QueueConfig) -> None:
+    (part / "segments").mkdir()
+    write_config(part, config)
+    (part / "names").touch()
+    (part / "cursors").write_bytes(bytes(CURSORS_BYTES))
+    format_control(part, config)
+    log = open_log(part)
+    log.set_state(origin=log.add_name(2, config.origin))
+    log.rebuild_dedup()
+    disk = Disk()
+    for file in part.iterdir():
+        if file.is_file():
+            disk.sync_file(file)
+    disk.sync_directory(part)
+
+
+def format_control(directory: Path, config: QueueConfig, first_sequence: int = 1) -> None:
+    descriptor = os.open(
+        directory / "control", os.O_CREAT | os.O_EXCL | os.O_RDWR | os.O_CLOEXEC, 0o660
+    )
+    try:
+        kernel.format_control(
+            descriptor,
+            uuid.UUID(config.uuid).bytes,
+            boot_id(),
+            config.size,
+            config.age_ns,
+            config.segment_bytes,
+            DURABILITIES.index(config.durability),
+            SIGNATURES.index(config.dedup),
+            secrets.token_bytes(16),
+            first_sequence,
+        )
+    finally:
+        os.close(descriptor)
+
+
+# --- open -----------------------------------------------------------------------------------------
+
+
+def open_log(path: Path) -> kernel.Log:
+    """Map the queue; the descriptors belong to the Log from here on."""
+    queue_fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    segments_fd = os.open(path / "segments", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    log = kernel.Log(queue_fd, segments_fd)
+    log.learn_names()
+    return log
+
+
+def check_path(path: Path) -> None:
+    """QueueMissingError or NotAQueueError if `path` cannot be a queue."""
+    if not path.exists():
+        raise QueueMissingError(
+            f"there is no queue at {path}", f"create it with: headrace queue create {path}"
+        )
+    if not path.is_dir():
+        raise NotAQueueError(f"{path} is a file, not a queue", "give the directory of a queue")
+
+
+def attach(path: Path, storage: Storage) -> Attached:
+    """Open the queue at `path`, settling what dead processes left if nobody else is there."""
+    from headrace.queue.recovery import settle
+
+    check_path(path)
+    try:
+        config = read_config(path)
+        presence = os.open(path / "control", os.O_RDWR | os.O_CLOEXEC)
+    except FileNotFoundError as error:
+        raise QueueDamagedError(f"{error.filename} is missing", REPAIR.format(path=path)) from None
+    except OSError as error:
+        raise explain_os_error(error, path) from error
+    try:
+        check_control(path, config, presence)
+        while True:
+            alone = _is_alone(presence)
+            log = _open_checked(path)
+            if alone:
+                settle(path, config, log, storage)
+            fcntl.flock(presence, fcntl.LOCK_SH)
+            if log.state["state"] == STATE_READY:
+                return Attached(path, config, log, presence)
+            fcntl.flock(presence, fcntl.LOCK_UN)  # whoever was settling it has died: it is our turn
+    except OSError as error:
+        os.close(presence)
+        raise explain_os_error(error, path) from error
+    except kernel.KernelError as error:
+        os.close(presence)
+        raise explain(error, path) from None
+    except BaseException:
+        os.close(presence)
+        raise
+
+
+@contextlib.contextmanager
+def alone_at(path: Path):  # type: ignore[no-untyped-def]
+    """Hold the queue exclusively; QueueBusyError if anybody is attached."""
+    lock_file = path / "control"
+    descriptor = os.open(lock_file if lock_file.exists() else path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        if not _is_alone(descriptor):
+            raise QueueBusyError(
+                f"{path} is in use by other processes",
+                "stop them first; headrace queue info lists them",
+            )
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def _is_alone(descriptor: int) -> bool:
+    """Try for the exclusive lock; if others are there, wait until none of them holds it exclusively."""
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        return True
+    except BlockingIOError:
+        fcntl.flock(descriptor, fcntl.LOCK_SH)
+        return False
+
+
+def hold_presence(path: Path) -> int:
+    """A descriptor of its own that says that this process is attached."""
+    descriptor = os.open(path / "control", os.O_RDWR | os.O_CLOEXEC)
+    fcntl.flock(descriptor, fcntl.LOCK_SH)
+    return descriptor
+
+
+def is_last(presence: int) -> bool:
+    """Whether nobody else is attached; nobody can then attach until `presence` is closed."""
+    try:
+        fcntl.flock(presence, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        return True
+    except BlockingIOError:
+        return False
+
+
+def check_control(path: Path, config: QueueConfig, descriptor: int) -> None:
+    """The control file must be ours, whole, of a known format, and of this queue."""
+    file = path / "control"
+    start = os.pread(descriptor, 64, 0)
+    magic, version, owner = kernel.read_control_start(start.ljust(64, b"\0"))
+    if magic != b"HRCONTRL":
+        raise QueueDamagedError(f"{file} is not a control file", REPAIR.format(path=path))
+    if version > FORMAT:
+        raise QueueVersionError(
+            f"{file} has format {version}; this Headrace knows up to {FORMAT}", "upgrade Headrace"
+        )
+    size = os.fstat(descriptor).st_size
+    if size != kernel.CONTROL_BYTES:
+        raise QueueDamagedError(
+            f"{file} has {size} bytes instead of {kernel.CONTROL_BYTES}", REPAIR.format(path=path)
+        )
+    if owner != uuid.UUID(config.uuid).bytes:
+        raise QueueDamagedError(f"{file} belongs to another queue", REPAIR.format(path=path))
+
+
+def _open_checked(path: Path) -> kernel.Log:
+    """Map the queue after making sure that no file is shorter than what is mapped."""
+    for name in ("names", "cursors", "segments"):
+        if not (path / name).exists():
+            raise QueueDamagedError(f"{path / name} is missing", REPAIR.format(path=path))
+    size = (path / "cursors").stat().st_size
+    if size != CURSORS_BYTES:
+        raise QueueDamagedError(
+            f"{path / 'cursors'} has {size} bytes instead of {CURSORS_BYTES}",
+            REPAIR.format(path=path),
+        )
+    try:
+        return open_log(path)
+    except kernel.KernelError as error:
+        raise QueueDamagedError(f"{path / 'names'} is damaged", REPAIR.format(path=path)) from error
+
+
+# --- errors of the kernel and of the operating system ---------------------------------------------
+
+
+def explain(error: kernel.KernelError, path: Path) -> HeadraceError:
+    """Say in words what the kernel said in a number."""
+    file = segment_path(path, error.file) if error.file else path
+    if error.code == kernel.TROUBLE["names_full"]:
+        return NamesFullError(
+            f"{path} cannot take up another feed or origin",
+            "use fewer feeds; idents may vary freely",
+        )
+    if error.code == kernel.TROUBLE["damaged"] or error.code == -errno.ENOENT:
+        return QueueDamagedError(
+            f"{file} is missing, cut short or altered", REPAIR.format(path=path)
+        )
+    return explain_os_error(OSError(-error.code, os.strerror(-error.code), str(path)), path)
+
+
+def explain_os_error(error: OSError, path: Path) -> QueueError:
+    """Say what an error of the operating system means for the queue at `path`."""
+    where = error.filename or path
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return DiskFullError(
+            f"the file system of {path} is full, nothing was stored",
+            "free some space or resize the queue",
+        )
+    if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
+        return QueueAccessError(
+            f"{where} cannot be written: {error.strerror}",
+            "a queue needs write access for readers too: check its owner",
+        )
+    if error.errno in (errno.EMFILE, errno.ENFILE):
+        return QueueAccessError(f"too many open files for {path}", "raise the limit: ulimit -n")
+    if error.errno in (errno.ENOTDIR, errno.ENAMETOOLONG):
+        return QueueAccessError(
+            f"{where} cannot be a queue: {error.strerror}", "choose another path"
+        )
+    return QueueError(
+        f"{where}: {error.strerror or error}", "see the message of the operating system"
+    )

@@ -1,0 +1,566 @@
+"""Queue: the face of the log.
+
+A directory that any number of processes on one machine write to and read from at once. This file checks what callers
+give, turns it into what the kernel takes, and answers in the words of the rest of Headrace. It keeps no data of its
+own: everything shared lies in the mapped files (directory.py says which), everything fast in the kernel.
+
+A Queue may be used from several threads, and after a fork by both processes.
+"""
+
+import contextlib
+import os
+import shutil
+import time
+import uuid
+import weakref
+from collections.abc import Iterator, Mapping
+from datetime import datetime, timedelta
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from headrace.errors import BatchTooLargeError, OptionError, QueueClosedError
+from headrace.product.batch import Batch
+from headrace.product.product import PRIORITY_DEFAULT
+from headrace.product.properties import PropertyValue
+from headrace.queue import columns, puts
+from headrace.queue.attachment import READER, WRITER, Presence
+from headrace.queue.check import Finding, Progress, check_queue
+from headrace.queue.clock import Clock
+from headrace.queue.config import (
+    FORMAT,
+    QueueConfig,
+    check_age,
+    check_dedup,
+    check_durability,
+    check_origin,
+    check_size,
+    default_origin,
+    write_config,
+)
+from headrace.queue.cursor import Cursor, CursorFile, CursorState, check_cursor_name
+from headrace.queue.directory import (
+    alone_at,
+    attach,
+    check_path,
+    create_directory,
+    explain,
+    explain_os_error,
+    hold_presence,
+    is_last,
+)
+from headrace.queue.flusher import Flusher, flush
+from headrace.queue.follower import Follower
+from headrace.queue.kernel import _kernel as kernel
+from headrace.queue.reading import Reader
+from headrace.queue.receipt import Duplicate, Receipt
+from headrace.queue.repair import repair_queue
+from headrace.queue.statistics import Statistics, gather
+from headrace.queue.storage import Disk, Storage
+from headrace.selection import Selection
+from headrace.units import parse_age, parse_size, parse_time
+
+Start = int | str | datetime | timedelta
+Wanted = Selection | str | None
+When = int | str | datetime
+
+_MARK_DELETED = 1
+_opened: "weakref.WeakSet[Queue]" = weakref.WeakSet()
+
+
+class Queue:
+    """A bounded, shared, crash-safe log of products; get one from `Queue.create` or `Queue.open`."""
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        clock: Clock | None = None,
+        storage: Storage | None = None,
+    ):
+        self.path = Path(path).absolute()
+        self._clock = clock
+        self._storage = storage or Disk()
+        attached = attach(self.path, self._storage)
+        self.config: QueueConfig = attached.config
+        self._log = attached.log
+        self._presence_fd = attached.presence
+        self._presence = Presence(self._log)
+        self._cursors = CursorFile(self.path / "cursors")
+        self._flusher: Flusher | None = None
+        self._writing = False
+        self._payload_max = self.config.payload_bytes_max
+        self._disk = self.config.durability == "disk"
+        self._closed = False
+        _opened.add(self)
+
+    @classmethod
+    def create(
+        cls, path: str | os.PathLike[str], *, size: int | str = "1GiB", age: float | str | timedelta | None = None,
+        durability: str = "process", dedup: str = "blake3", origin: str | None = None,
+        clock: Clock | None = None, storage: Storage | None = None,
+    ) -> "Queue":  # fmt: skip
+        """Make a queue and open it.
+
+        It holds up to `size` bytes and, with `age`, nothing older than that; the oldest goes first. `durability` is
+        `memory`, `process` or `disk` (docs/guarantees.md), `dedup` names the signature by which duplicates are known:
+        `blake3`, `xxh3` (trusted sources only), `md5`, or `none`. `origin` is the id of this site.
+        """
+        config = QueueConfig(
+            format=FORMAT,
+            uuid=str(uuid.uuid4()),
+            size=check_size(parse_size(size)),
+            age_s=check_age(None if age is None else parse_age(age)),
+            durability=check_durability(durability),
+            dedup=check_dedup(dedup),
+            origin=check_origin(default_origin() if origin is None else origin),
+        )
+        create_directory(Path(path).absolute(), config)
+        return cls(path, clock=clock, storage=storage)
+
+    @classmethod
+    def open(
+        cls,
+        path: str | os.PathLike[str],
+        *,
+        clock: Clock | None = None,
+        storage: Storage | None = None,
+    ) -> "Queue":
+        """Open a queue that exists, settling what dead processes may have left."""
+        return cls(path, clock=clock, storage=storage)
+
+    # --- put --------------------------------------------------------------------------------------
+
+    def put(
+        self, payload: Any, *, feed: str, ident: str = "", created: When | None = None,
+        priority: int = PRIORITY_DEFAULT, expiry: When | None = None,
+        properties: Mapping[str, PropertyValue] | None = None, slice: int | None = None,
+        signature: bytes | None = None, origin: str | None = None, origin_sequence: int = 0, previous: int = 0,
+    ) -> int | Duplicate:  # fmt: skip
+        """Store one product; its sequence, or the Duplicate of the one that is held.
+
+        After return the product is safe to the degree of the queue's durability and readers can see it. `expiry` is a
+        time, or an age from now such as "10min". `signature`, 16 bytes, replaces the one that the queue computes.
+        `origin`, `origin_sequence` and `previous` belong to products that were created at another site.
+        """
+        log = self._log
+        now_ns = boot_ns = 0
+        if self._clock is not None:
+            now_ns, boot_ns = self._clock.now_ns(), self._clock.elapsed_ns()
+        try:
+            if not self._writing:
+                self._begin_writing()
+            if (
+                created is expiry is properties is slice is signature is origin is None
+                and not origin_sequence
+                and 0 <= priority <= 7
+            ):
+                outcome = log.put(
+                    payload,
+                    feed,
+                    ident,
+                    0,
+                    priority,
+                    0,
+                    None,
+                    0xFFFF,
+                    None,
+                    None,
+                    0,
+                    0,
+                    now_ns,
+                    boot_ns,
+                )
+            else:
+                outcome = log.put(
+                    payload, feed, ident, puts.time_of(created, "created"), puts.check_priority(priority),
+                    puts.expiry_of(expiry, now_ns), puts.properties_of(properties), puts.slice_of(slice),
+                    puts.signature_of(signature), puts.origin_of(log, origin, origin_sequence),
+                    puts.sequence_of(origin_sequence), puts.sequence_of(previous), now_ns, boot_ns,
+                )  # fmt: skip
+        except (
+            KeyError,
+            TypeError,
+            ValueError,
+            OverflowError,
+            kernel.KernelError,
+            BufferError,
+        ) as error:
+            self._check_open()
+            if not puts.learn_feed(log, feed, error, self.path):
+                raise puts.explain_put(
+                    error, self.path, self._payload_max, payload, ident
+                ) from None
+            return self.put(
+                payload, feed=feed, ident=ident, created=created, priority=priority, expiry=expiry,
+                properties=properties, slice=slice, signature=signature, origin=origin,
+                origin_sequence=origin_sequence, previous=previous,
+            )  # fmt: skip
+        if outcome < 0:
+            return Duplicate(-outcome)
+        if self._disk:
+            self._commit(outcome)
+        return outcome
+
+    def put_many(
+        self, payloads: Any, *, feed: columns.Texts, ident: columns.Texts = "", created: Any = None,
+        priority: columns.Numbers = PRIORITY_DEFAULT, expiry: Any = None, properties: Any = None, slice: Any = None,
+        signature: Any = None, origin: Any = None, origin_sequence: Any = None, previous: Any = None,
+    ) -> Receipt:  # fmt: skip
+        """Store many products as one: readers see all of them or none, whatever happens in between.
+
+        Every argument is one value for all, or a column (list, NumPy, Arrow) with one for each payload. Times in
+        columns are nanoseconds since 1970. Duplicates are left out and told by the receipt.
+        """
+        log = self._log
+        now_ns = boot_ns = 0
+        if self._clock is not None:
+            now_ns, boot_ns = self._clock.now_ns(), self._clock.elapsed_ns()
+        self._check_open()
+        if not self._writing:
+            self._begin_writing()
+        held = columns.payload_column(payloads) if type(payloads) is not list else payloads
+        batch = puts.ManyColumns(log, len(held), feed, ident, created, priority, expiry, properties, slice, signature,
+                                 origin, origin_sequence, previous)  # fmt: skip
+        try:
+            first, stored, outcomes = log.put_many(held, *batch.arguments, now_ns, boot_ns)
+        except (TypeError, ValueError, KeyError, kernel.KernelError, BufferError) as error:
+            self._check_open()
+            if (
+                isinstance(error, kernel.KernelError)
+                and error.code == kernel.TROUBLE["batch_too_large"]
+            ):
+                raise BatchTooLargeError(
+                    f"a batch of {len(held)} products does not fit into a queue of {self.config.size} bytes as one piece",
+                    "put it in several calls, or resize the queue",
+                ) from None
+            raise puts.explain_many(error, self.path, self._payload_max, held, ident) from None
+        if stored and self._disk:
+            self._commit(first + stored - 1)
+        return Receipt(len(held), stored, first, None if outcomes is None else tuple(outcomes))
+
+    def _begin_writing(self) -> None:
+        """Before the first put of this process: say so, and see to it that somebody flushes."""
+        self._check_open()
+        if not self._presence.roles & WRITER:
+            self._presence.add_role(WRITER)
+            if self._log.state["clean"]:
+                self._log.set_state(clean=0)
+                if self.config.durability != "memory":
+                    self._storage.sync_file(self.path / "control")
+        if self.config.durability == "process" and self._flusher is None:
+            self._flusher = Flusher(self.path, self._log, self._storage)
+        self._writing = True
+
+    def _commit(self, sequence: int) -> None:
+        """Return when `sequence` is on the disk; one flush serves all who wait."""
+        try:
+            while self._log.head <= sequence:
+                flush(self.path, self._log, self._storage, sequence)
+        except OSError as error:
+            raise explain_os_error(error, self.path) from error
+
+    def flush(self) -> None:
+        """Make everything that was put so far survive a power failure."""
+        self._check_open()
+        try:
+            flush(self.path, self._log, self._storage)
+            self._storage.sync_file(self.path / "cursors")
+        except OSError as error:
+            raise explain_os_error(error, self.path) from error
+
+    # --- read -------------------------------------------------------------------------------------
+
+    def read(
+        self, start: Start = "oldest", selection: Wanted = None, *, limit: int = 10_000,
+        bytes_limit: int | str = "64MiB",
+    ) -> Batch:  # fmt: skip
+        """The products from `start` on that the selection wants, as many as there are and the limits allow.
+
+        `start` is a sequence, "oldest", "next", a time (datetime or ISO 8601) or an age ("1h"). If eviction was
+        faster than the reader, `batch.lost` is the exact range; `batch.next` is where to go on. The limit of bytes is
+        reached by the product that crosses it, so that one product always fits.
+        """
+        return self._reader(selection, limit, bytes_limit)(self.resolve(start))
+
+    def follow(
+        self, start: Start = "next", selection: Wanted = None, *, limit: int = 10_000,
+        bytes_limit: int | str = "64MiB", timeout: float | str | timedelta | None = None,
+    ) -> Follower:  # fmt: skip
+        """Batches from `start` on, as they come: for `for`, and for `async for`.
+
+        It sleeps until there is something. Iteration ends when `timeout` has passed without a wanted product.
+        """
+        read = self._reader(selection, limit, bytes_limit)
+        return Follower(
+            self._log,
+            read,
+            self.resolve(start),
+            None if timeout is None else parse_age(timeout, "timeout"),
+        )
+
+    def _reader(self, selection: Wanted, limit: int, bytes_limit: int | str) -> Any:
+        self._check_open()
+        if isinstance(limit, bool) or not isinstance(limit, int) or limit < 1:
+            raise OptionError(
+                f"limit {limit!r} is not a positive number",
+                "give how many products you want at most",
+            )
+        bytes_max = max(1, parse_size(bytes_limit, "bytes_limit"))
+        if not self._presence.roles & READER:
+            self._presence.add_role(READER)
+        reader = Reader(self._log, self.path, Selection.of(selection))
+
+        def read(position: int) -> Batch:
+            self._check_open()
+            return reader.read(
+                position, limit, bytes_max, self._clock.now_ns() if self._clock else 0
+            )
+
+        return read
+
+    def resolve(self, start: Start) -> int:
+        """The sequence that `start` means now."""
+        self._check_open()
+        if isinstance(start, int) and not isinstance(start, bool):
+            if not 0 <= start < 1 << 63:
+                raise OptionError(f"sequence {start} is out of range", "sequences begin at 1")
+            return max(start, 1)
+        if start == "oldest":
+            return self._log.oldest
+        if start == "next":
+            return self._log.head
+        return self._log.first_since(self._time_of(start))
+
+    def _time_of(self, start: Start) -> int:
+        now_ns = self._clock.now_ns() if self._clock else time.time_ns()
+        try:
+            if isinstance(start, timedelta) or (isinstance(start, str) and start[:1].isdigit() and start[-1:].isalpha()
+                                                and "T" not in start and "-" not in start):  # fmt: skip
+                return max(0, now_ns - int(parse_age(start, "start") * 1e9))
+            if isinstance(start, str | datetime):
+                return parse_time(start, "start")
+        except OptionError:
+            pass
+        raise OptionError(
+            f"start {start!r} is not understood",
+            'give a sequence, "oldest", "next", an age such as "1h", or a time such as "2026-11-15T12:00Z"',
+        )
+
+    @property
+    def oldest(self) -> int:
+        """The oldest sequence held."""
+        return self._log.oldest
+
+    @property
+    def next(self) -> int:
+        """The sequence that the next product will have."""
+        return self._log.head
+
+    # --- cursors ----------------------------------------------------------------------------------
+
+    def cursor(self, name: str, start: Start = "oldest") -> Cursor:
+        """The durable position called `name`; a new one begins at `start`."""
+        self._check_open()
+        check_cursor_name(name)
+        with self.locked():
+            slot = self._cursors.names().get(name)
+            if slot is None:
+                state = CursorState(self.resolve(start), time.time_ns(), 0, None)
+                slot = self._cursors.add(name, state)
+        self.sync_cursors()
+        return Cursor(self, self._cursors, slot, name)
+
+    def cursors(self) -> list[str]:
+        """The names of all cursors."""
+        self._check_open()
+        return sorted(self._cursors.names())
+
+    def sync_cursors(self) -> None:
+        """Under durability `disk`, make saved positions survive a power failure; the flusher does elsewhere."""
+        if self._disk:
+            self._storage.sync_file(self.path / "cursors")
+
+    @contextlib.contextmanager
+    def locked(self) -> Iterator[None]:
+        """Hold the queue's lock: nobody puts meanwhile. For short changes of shared state."""
+        self._check_open()
+        self._log.lock()
+        try:
+            yield
+        finally:
+            self._log.unlock()
+
+    # --- change -----------------------------------------------------------------------------------
+
+    def delete(self, selection: Selection | str) -> int:
+        """Mark every held product that the selection wants as deleted; how many there were.
+
+        Readers pass over them from now on, and an equal product may be put again. Their space returns with the
+        segment.
+        """
+        if selection is None:
+            raise OptionError(
+                "delete needs a selection", 'to delete everything, say so: delete("**")'
+            )
+        deleted, position = 0, self.oldest
+        read = self._reader(selection, 100_000, "64MiB")
+        end = self.next
+        while position < end:
+            batch = read(position)
+            wanted = np.ascontiguousarray(batch.sequences[batch.sequences < end])
+            with self.locked():
+                deleted_now = self._log.mark_rows(wanted, _MARK_DELETED)
+                self._log.set_state(
+                    deleted_products=self._log.state["deleted_products"] + deleted_now
+                )
+            deleted += deleted_now
+            position = batch.next
+        if self._disk and deleted:
+            for file in sorted((self.path / "segments").iterdir()):
+                with contextlib.suppress(FileNotFoundError):
+                    self._storage.sync_file(file)
+        return deleted
+
+    def resize(
+        self, *, size: int | str | None = None, age: float | str | timedelta | None = None
+    ) -> None:
+        """Change the limits; what no longer fits is evicted at once, the oldest first. `age=0` lifts that limit."""
+        self._check_open()
+        config = self.config
+        if size is not None:
+            config = msgspec.structs.replace(config, size=check_size(parse_size(size)))
+        if age is not None:
+            config = msgspec.structs.replace(config, age_s=check_age(parse_age(age) or None))
+        try:
+            with self.locked():
+                self._log.forget_spare()
+                write_config(self.path, config)
+                self._log.set_state(
+                    size_bytes=config.size, age_ns=config.age_ns, segment_bytes=config.segment_bytes
+                )
+                self._log.evict(self._clock.elapsed_ns() if self._clock else 0)
+        except OSError as error:
+            raise explain_os_error(error, self.path) from error
+        except kernel.KernelError as error:
+            raise explain(error, self.path) from None
+        self.config = config
+        self._payload_max = config.payload_bytes_max
+
+    # --- tell and mend ----------------------------------------------------------------------------
+
+    def statistics(self) -> Statistics:
+        """Everything that the queue can tell of itself."""
+        self._check_open()
+        rows = self._log.rows()
+        rows.pick(self._log.oldest, 1, 1, (1 << 63) - 1, None)
+        oldest = Batch(rows, self._log.names)
+        oldest_ns = int(oldest.columns["inserted_ns"][0]) if len(oldest) else None
+        now_ns = self._clock.now_ns() if self._clock else time.time_ns()
+        failure = self._flusher.failure if self._flusher else None
+        return gather(self._log, self._cursors, oldest_ns, now_ns, failure)
+
+    def check(self, progress: Progress | None = None) -> list[Finding]:
+        """Walk everything and list every inconsistency; may run beside writers."""
+        self._check_open()
+        return check_queue(self.path, self.config, self._log, self._cursors, progress)
+
+    @classmethod
+    def repair(cls, path: str | os.PathLike[str]) -> list[str]:
+        """Mend a damaged queue that nobody has open, keeping every product that is whole; what was done."""
+        try:
+            return repair_queue(Path(path).absolute())
+        except OSError as error:
+            raise explain_os_error(error, Path(path)) from error
+        except kernel.KernelError as error:
+            raise explain(error, Path(path)) from None
+
+    @classmethod
+    def remove(cls, path: str | os.PathLike[str]) -> None:
+        """Delete a queue that nobody has open, with everything in it."""
+        directory = Path(path).absolute()
+        check_path(directory)
+        with alone_at(directory):
+            shutil.rmtree(directory)
+
+    # --- life -------------------------------------------------------------------------------------
+
+    def close(self) -> None:
+        """Flush and let go. Batches and views taken before stay valid."""
+        if self._closed:
+            return
+        self._closed = True
+        self._writing = False
+        _opened.discard(self)
+        if self._flusher is not None:
+            self._flusher.close()
+        wrote = self._presence.roles & WRITER
+        if wrote and self.config.durability != "memory" and self.path.exists():
+            with contextlib.suppress(OSError):
+                flush(self.path, self._log, self._storage)
+                self._storage.sync_file(self.path / "cursors")
+        self._presence.leave()
+        self._leave_clean(bool(wrote))
+        os.close(self._presence_fd)
+        self._cursors.close()
+
+    def _leave_clean(self, wrote: bool) -> None:
+        """The last one out notes that everything is on the disk."""
+        if not wrote or self.config.durability == "memory":
+            return
+        with contextlib.suppress(OSError):
+            state = self._log.state
+            if is_last(self._presence_fd) and state["synced"] == state["tail"]:
+                self._log.set_state(clean=1)
+                self._storage.sync_file(self.path / "control")
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise QueueClosedError(
+                f"{self.path} was closed in this process", "open it again: Queue.open(path)"
+            )
+
+    def __enter__(self) -> "Queue":
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def __del__(self) -> None:
+        if not getattr(self, "_closed", True):
+            self.close()
+
+    def __repr__(self) -> str:
+        return (
+            f"<Queue {self.path} {'closed' if self._closed else f'{self.oldest}-{self.next - 1}'}>"
+        )
+
+    def _before_fork(self) -> None:
+        self._log.before_fork()
+
+    def _after_fork_in_child(self) -> None:
+        """The child has the same mappings and pins of its own; it needs its own place and, later, its own flusher."""
+        self._flusher = None
+        self._writing = False
+        os.close(self._presence_fd)
+        self._presence_fd = hold_presence(self.path)
+        self._presence = Presence(self._log)
+
+
+def _each_opened(name: str) -> None:
+    for queue in list(_opened):
+        getattr(queue, name)()
+
+
+os.register_at_fork(
+    before=lambda: _each_opened("_before_fork"),
+    after_in_child=lambda: _each_opened("_after_fork_in_child"),
+)

@@ -1,0 +1,199 @@
+"""Repair: make a damaged queue usable again, keeping every product that is whole.
+
+The caller is alone with the queue. What can be derived is derived anew (control, names, index rows, directory,
+duplicate memory); a product that does not fit its checksum is marked damaged, and readers pass over it and count it.
+`queue.json` alone cannot be derived; without it there is nothing to repair.
+"""
+
+import os
+from pathlib import Path
+
+from headrace.errors import QueueDamagedError
+from headrace.queue.config import QueueConfig, read_config
+from headrace.queue.cursor import CURSORS_BYTES, SLOTS, CursorFile
+from headrace.queue.directory import (
+    STATE_READY,
+    alone_at,
+    boot_id,
+    check_control,
+    check_path,
+    format_control,
+    open_log,
+    segment_path,
+)
+from headrace.queue.kernel import _kernel as kernel
+from headrace.queue.recovery import (
+    LEAP_AHEAD,
+    find_segments,
+    last_row,
+    map_segment,
+    rebuild_directory,
+    remove_strays,
+)
+from headrace.queue.storage import Disk
+
+_FEEDS_BEGIN = 4096
+
+
+def repair_queue(path: Path) -> list[str]:
+    """Mend what can be mended; what was done, in words. An empty list: there was nothing to do."""
+    check_path(path)
+    config = read_config(path)
+    with alone_at(path):
+        done = _repair_cursors(path)
+        (path / "segments").mkdir(exist_ok=True)
+        known = _repair_control(path, config, done)
+        log, names_lost = _repair_names(path, config, done)
+        _repair_segments(path, log, known, names_lost, done)
+        done += rebuild_directory(
+            path, log, trusted=0, floor=log.state["tail"] if known else LEAP_AHEAD
+        )
+        done += [
+            f"removed {file}, which no entry of the directory knows"
+            for file in remove_strays(path, log)
+        ]
+        log.set_state(boot=boot_id(), state=STATE_READY)
+        _sync(path)
+    return done
+
+
+def _sync(path: Path) -> None:
+    disk = Disk()
+    for file in [*path.glob("*"), *path.glob("segments/*")]:
+        if file.is_file():
+            disk.sync_file(file)
+    disk.sync_directory(path / "segments")
+    disk.sync_directory(path)
+
+
+def _repair_cursors(path: Path) -> list[str]:
+    file = path / "cursors"
+    done = []
+    if not file.exists() or file.stat().st_size != CURSORS_BYTES:
+        with file.open("ab") as handle:
+            handle.truncate(CURSORS_BYTES)
+        done.append(f"gave {file} its size; cursors beyond the cut are forgotten")
+    cursors = CursorFile(file)
+    for slot in range(SLOTS):
+        if cursors.is_damaged(slot):
+            cursors.remove(slot)
+            done.append(f"dropped the cursor in slot {slot}, whose position is lost")
+    cursors.close()
+    return done
+
+
+def _repair_control(path: Path, config: QueueConfig, done: list[str]) -> bool:
+    """True if the control file could be kept, and with it what it knows of sequences."""
+    file = path / "control"
+    try:
+        descriptor = os.open(file, os.O_RDWR | os.O_CLOEXEC)
+        try:
+            check_control(path, config, descriptor)
+        finally:
+            os.close(descriptor)
+        return True
+    except (FileNotFoundError, QueueDamagedError) as error:
+        file.unlink(missing_ok=True)
+        format_control(path, config)
+        done.append(f"made {file} anew ({error})")
+        return False
+
+
+def _repair_names(path: Path, config: QueueConfig, done: list[str]) -> tuple[kernel.Log, bool]:
+    """The log, and whether the numbers of feeds and origins had to be given anew."""
+    file = path / "names"
+    try:
+        log = open_log(path)
+        if log.origins:
+            log.reset_locks()
+            return log, False
+    except (kernel.KernelError, FileNotFoundError):
+        pass
+    file.write_bytes(b"")
+    log = kernel.Log(os.open(path, os.O_RDONLY), os.open(path / "segments", os.O_RDONLY))
+    log.reset_locks()
+    log.set_state(feeds_end=_FEEDS_BEGIN, origins_end=0)
+    log.set_state(origin=log.add_name(2, config.origin))
+    done.append(f"made {file} anew from the records")
+    return log, True
+
+
+def _repair_segments(
+    path: Path, log: kernel.Log, known: bool, names_lost: bool, done: list[str]
+) -> None:
+    """Give every segment file its size, header and index rows back, as far as they can be derived."""
+    state = log.state
+    entries = {}
+    if known:
+        for number in range(state["segment_oldest"], state["segment_newest"] + 1):
+            entries[log.entry(number)["file"]] = log.entry(number)
+    for file, entry in entries.items():
+        _repair_header(path, log, file, entry, done)
+    for file in sorted((path / "segments").glob("*.segment")):
+        _repair_size(file, done)
+    for segment in find_segments(path, log):
+        entry = entries.get(segment.file)
+        count = (
+            (entry["end"] or state["tail"]) - entry["first"]
+            if entry and entry["first"] == segment.first
+            else None
+        )
+        _repair_rows(path, log, segment.file, segment.first, count, names_lost, done)
+
+
+def _repair_header(
+    path: Path, log: kernel.Log, file: int, entry: dict[str, int], done: list[str]
+) -> None:
+    """Write a header anew that its directory entry remembers and that is not sound itself."""
+    where = segment_path(path, file)
+    if not where.exists():
+        done.append(
+            f"{where} is gone, and with it products {entry['first']} to {(entry['end'] or log.state['tail']) - 1}"
+        )
+        return
+    data = where.read_bytes()[:256]
+    header = kernel.read_segment_header(data) if len(data) == 256 else None
+    if (
+        header is None
+        or not header["sound"]
+        or header["uuid"] != log.state["uuid"]
+        or header["file"] != file
+    ):
+        if where.stat().st_size != entry["size"]:
+            os.truncate(where, entry["size"])
+        with where.open("r+b") as handle:
+            handle.write(
+                kernel.segment_header(log, file, entry["size"], entry["number"], entry["first"])
+            )
+        done.append(f"wrote the header of {where} anew")
+
+
+def _repair_size(file: Path, done: list[str]) -> None:
+    with file.open("rb") as handle:
+        header = kernel.read_segment_header(handle.read(256).ljust(256, b"\0"))
+    if header is not None and header["sound"] and file.stat().st_size != header["size"]:
+        os.truncate(file, header["size"])
+        done.append(f"gave {file} its size of {header['size']} bytes")
+
+
+def _repair_rows(
+    path: Path,
+    log: kernel.Log,
+    file: int,
+    first: int,
+    count: int | None,
+    names_lost: bool,
+    done: list[str],
+) -> None:
+    """Write the index rows anew if they are not sound, or if the names they refer to are lost."""
+    where = segment_path(path, file)
+    data = map_segment(path, where)
+    if data is None:
+        return
+    found = last_row(data, first, count if count is not None else 1 << 40)
+    expected = count if count is not None else max(found, kernel.count_records(log, data, first))
+    _, faults, *_ = kernel.survey_rows(log, data, first, found, True)
+    if names_lost or found < expected or faults:
+        rebuilt, lost = kernel.rebuild_rows(log, data, first, expected)
+        done.append(f"wrote the index of {where} anew: {rebuilt} products found, {lost} lost")
+    data.close()

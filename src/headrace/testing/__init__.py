@@ -1,0 +1,28 @@
+"""Fakes that users of Headrace need too.
+
+    FeedGenerator   a seeded stream of products like those of real feeds
+    Draft           one product of it, ready to put
+    Oracle          remembers what was sent and judges what a consumer received
+    Verdict         its judgement
+    MockClock       a time of day that moves when it is told to
+
+A first check of anything that carries products:
+
+    oracle = Oracle()
+    for draft in FeedGenerator(seed=1, products=1000):
+        oracle.sent(draft)
+        carry(draft)
+    ...                           # the consumer calls oracle.received(feed, ident, payload)
+    assert oracle.verdict().ok, oracle.verdict()
+
+Nothing here depends on the other parts of Headrace, so that a fault in one of them cannot hide
+itself.
+"""
+
+from headrace.testing.clock import MockClock
+from headrace.testing.draft import Draft
+from headrace.testing.generator import FeedGenerator
+from headrace.testing.oracle import Oracle
+from headrace.testing.verdict import Verdict
+
+__all__ = ["Draft", "FeedGenerator", "MockClock", "Oracle", "Verdict"]

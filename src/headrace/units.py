@@ -1,0 +1,116 @@
+"""Sizes, ages and times as people write them.
+
+`parse_size("2GiB")`, `parse_age("1h")`, `parse_time("2026-11-15T12:00Z")`; each takes numbers too, and names the
+text and the remedy when it cannot be read. Not here: anything that reads a clock.
+"""
+
+import re
+from datetime import UTC, datetime, timedelta
+
+from headrace.errors import OptionError
+
+_SIZES = {
+    "": 1, "B": 1,
+    "kB": 1000, "KB": 1000, "MB": 1000**2, "GB": 1000**3, "TB": 1000**4,
+    "KiB": 1024, "MiB": 1024**2, "GiB": 1024**3, "TiB": 1024**4,
+}  # fmt: skip
+_AGES_S = {
+    "ns": 1e-9,
+    "us": 1e-6,
+    "ms": 1e-3,
+    "s": 1,
+    "min": 60,
+    "m": 60,
+    "h": 3600,
+    "d": 86400,
+    "w": 604800,
+}
+_QUANTITY = re.compile(r"\s*([0-9]+(?:\.[0-9]+)?)\s*([A-Za-z]*)\s*")
+
+
+def parse_size(value: int | float | str, what: str = "size") -> int:
+    """Bytes. Numbers are bytes already; text has a unit (`"512MiB"`, `"2GB"`)."""
+    if isinstance(value, str):
+        match = _QUANTITY.fullmatch(value)
+        if match is None or match[2] not in _SIZES:
+            raise OptionError(
+                f"{what} {value!r} is not a size",
+                'write a number and a unit, such as "2GiB" or "500MB"',
+            )
+        return int(float(match[1]) * _SIZES[match[2]])
+    if isinstance(value, bool) or not isinstance(value, int | float) or value < 0 or value != value:
+        raise OptionError(
+            f"{what} {value!r} is not a size", 'give bytes as a number, or text such as "2GiB"'
+        )
+    return int(value)
+
+
+def parse_age(value: int | float | str | timedelta, what: str = "age") -> float:
+    """Seconds. Numbers are seconds already; text has a unit (`"1h"`, `"90s"`, `"2d"`)."""
+    if isinstance(value, timedelta):
+        value = value.total_seconds()
+    if isinstance(value, str):
+        match = _QUANTITY.fullmatch(value)
+        if match is None or match[2] not in _AGES_S:
+            raise OptionError(
+                f"{what} {value!r} is not a length of time",
+                'write a number and a unit, such as "1h" or "90s"',
+            )
+        return float(match[1]) * _AGES_S[match[2]]
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < 1e12:
+        raise OptionError(
+            f"{what} {value!r} is not a length of time", 'give seconds, or text such as "1h"'
+        )
+    return float(value)
+
+
+def parse_time(value: int | str | datetime, what: str = "time") -> int:
+    """Nanoseconds since 1970, UTC. Text is ISO 8601; a time without a zone is UTC."""
+    if isinstance(value, str):
+        try:
+            value = datetime.fromisoformat(value)
+        except ValueError:
+            raise OptionError(
+                f"{what} {value!r} is not a time", 'write ISO 8601, such as "2026-11-15T12:00Z"'
+            ) from None
+        if value.tzinfo is None:
+            value = value.replace(tzinfo=UTC)
+    if isinstance(value, datetime):
+        if value.tzinfo is None:
+            raise OptionError(
+                f"{what} {value!r} has no time zone", "give it one: datetime.now(UTC)"
+            )
+        since = value - datetime(1970, 1, 1, tzinfo=UTC)
+        value = (since.days * 86400 + since.seconds) * 1_000_000_000 + since.microseconds * 1000
+    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < 1 << 63:
+        raise OptionError(
+            f"{what} {value!r} is not a time",
+            "give nanoseconds since 1970, a datetime or ISO 8601 text",
+        )
+    return value
+
+
+def format_size(size: float) -> str:
+    """`1536` → `1.5 KiB`."""
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if size < 1024:
+            return f"{size:.0f} {unit}" if unit == "B" else f"{size:.1f} {unit}"
+        size /= 1024
+    return f"{size:.1f} TiB"
+
+
+def format_age(seconds: float) -> str:
+    """`5400` → `1.5 h`."""
+    for unit, length in (("d", 86400), ("h", 3600), ("min", 60)):
+        if seconds >= length:
+            return f"{seconds / length:.1f} {unit}"
+    return f"{seconds:.1f} s"
+
+
+def format_time(ns: int) -> str:
+    """Nanoseconds since 1970 as ISO 8601 with milliseconds."""
+    return (
+        datetime.fromtimestamp(ns // 1_000_000 / 1000, UTC)
+        .isoformat(timespec="milliseconds")
+        .replace("+00:00", "Z")
+    )
