@@ -39,9 +39,7 @@ def parse_size(value: int | float | str, what: str = "size") -> int:
             )
         return int(float(match[1]) * _SIZES[match[2]])
     if isinstance(value, bool) or not isinstance(value, int | float) or value < 0 or value != value:
-        raise OptionError(
-            f"{what} {value!r} is not a size", 'give bytes as a number, or text such as "2GiB"'
-        )
+        raise OptionError(f"{what} {value!r} is not a size", 'give bytes as a number, or text such as "2GiB"')
     return int(value)
 
 
@@ -58,9 +56,7 @@ def parse_age(value: int | float | str | timedelta, what: str = "age") -> float:
             )
         return float(match[1]) * _AGES_S[match[2]]
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < 1e12:
-        raise OptionError(
-            f"{what} {value!r} is not a length of time", 'give seconds, or text such as "1h"'
-        )
+        raise OptionError(f"{what} {value!r} is not a length of time", 'give seconds, or text such as "1h"')
     return float(value)
 
 
@@ -77,9 +73,7 @@ def parse_time(value: int | str | datetime, what: str = "time") -> int:
             value = value.replace(tzinfo=UTC)
     if isinstance(value, datetime):
         if value.tzinfo is None:
-            raise OptionError(
-                f"{what} {value!r} has no time zone", "give it one: datetime.now(UTC)"
-            )
+            raise OptionError(f"{what} {value!r} has no time zone", "give it one: datetime.now(UTC)")
         since = value - datetime(1970, 1, 1, tzinfo=UTC)
         value = (since.days * 86400 + since.seconds) * 1_000_000_000 + since.microseconds * 1000
     if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < 1 << 63:
@@ -109,8 +103,4 @@ def format_age(seconds: float) -> str:
 
 def format_time(ns: int) -> str:
     """Nanoseconds since 1970 as ISO 8601 with milliseconds."""
-    return (
-        datetime.fromtimestamp(ns // 1_000_000 / 1000, UTC)
-        .isoformat(timespec="milliseconds")
-        .replace("+00:00", "Z")
-    )
+    return datetime.fromtimestamp(ns // 1_000_000 / 1000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")

@@ -15,9 +15,7 @@ SEED = 301_419
 
 def products(kind: str, count: int = 400, size_max: int | None = None) -> list[Draft]:
     print(f"seed {SEED}")
-    return list(
-        FeedGenerator(seed=SEED, feeds=[kind], products=count, duplicates=0, size_max=size_max)
-    )
+    return list(FeedGenerator(seed=SEED, feeds=[kind], products=count, duplicates=0, size_max=size_max))
 
 
 def sections(message: bytes) -> dict[int, bytes]:
@@ -48,9 +46,7 @@ def test_a_grid_is_a_well_formed_grib_message(kind: str, size_max: int) -> None:
 
 def test_grids_are_named_by_heading_or_by_file() -> None:
     heading = re.compile(r"Y[A-Z]{3}\d\d KWBC \d{6} !grib2/ncep/\w+/#000/\d{12}F\d{3}/\w+/.+")
-    file = re.compile(
-        r"data/nccf/com/(\w+)/prod/\1\.\d{8}/\1\.t\d\dz\.pgrb2\.\w+\.f\d{3} !grib2/.+! \d{6}"
-    )
+    file = re.compile(r"data/nccf/com/(\w+)/prod/\1\.\d{8}/\1\.t\d\dz\.pgrb2\.\w+\.f\d{3} !grib2/.+! \d{6}")
     assert all(heading.fullmatch(draft.ident) for draft in products("ngrid"))
     assert all(file.fullmatch(draft.ident) for draft in products("conduit"))
 
@@ -165,9 +161,7 @@ def test_a_monitor_frame_has_the_points_that_it_says() -> None:
     for draft in products("monitor"):
         header = instruments.FRAME_HEADER.unpack_from(draft.payload)
         magic, count, _, frame, _ = header
-        points = np.frombuffer(
-            draft.payload[instruments.FRAME_HEADER.size :], dtype=instruments.POINT
-        )
+        points = np.frombuffer(draft.payload[instruments.FRAME_HEADER.size :], dtype=instruments.POINT)
         assert (magic, len(points)) == (b"HRMF", count)
         assert points[0]["name"] == b"temperature_c.00"
         assert np.isfinite(points["value"]).all()

@@ -43,9 +43,7 @@ def test_another_process_gives_the_same_bytes() -> None:
     for hash_seed in ("1", "2"):
         environment = {"PYTHONPATH": os.pathsep.join(sys.path), "PYTHONHASHSEED": hash_seed}
         command = [sys.executable, "-c", program]
-        digests.add(
-            subprocess.run(command, env=environment, check=True, capture_output=True).stdout
-        )
+        digests.add(subprocess.run(command, env=environment, check=True, capture_output=True).stdout)
     assert len(digests) == 1
 
 

@@ -88,9 +88,7 @@ def assert_same_sky(report: Report, parsed: Any) -> None:
         assert not parsed.sky
         return
     if report.style == "icao":
-        assert parsed.vis.value("M") == (
-            10_000 if sky.visibility.metres == 9999 else sky.visibility.metres
-        )
+        assert parsed.vis.value("M") == (10_000 if sky.visibility.metres == 9999 else sky.visibility.metres)
     else:
         assert parsed.vis.value("SM") == pytest.approx(sky.visibility.miles)
     weather = ["".join(part or "" for part in group) for group in parsed.weather]
@@ -174,10 +172,7 @@ def test_a_station_reports_once_per_minute_and_close_to_the_time_of_arrival() ->
             assert (station, moment) not in seen
             seen.add((station, moment))
     last = drafts[-1].created_ns // 60_000_000_000
-    times = [
-        int(text.split()[1][2:4]) * 60 + int(text.split()[1][4:6])
-        for text in reports_of(drafts[-1])
-    ]
+    times = [int(text.split()[1][2:4]) * 60 + int(text.split()[1][4:6]) for text in reports_of(drafts[-1])]
     assert all((time - last) % 1440 in {*range(15), *range(1425, 1440)} for time in times)
 
 
@@ -209,6 +204,4 @@ def test_delayed_bulletins_carry_the_next_letter_under_the_same_heading() -> Non
     assert repeated
     for groups in repeated:
         assert groups[0].startswith("/p")
-        assert groups[1:] == [
-            f"RR{letter}" for letter in "ABCDEFGHIJKLMNOPQRSTUVWX"[: len(groups) - 1]
-        ]
+        assert groups[1:] == [f"RR{letter}" for letter in "ABCDEFGHIJKLMNOPQRSTUVWX"[: len(groups) - 1]]

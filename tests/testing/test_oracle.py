@@ -95,9 +95,7 @@ def test_a_flipped_bit_is_a_mismatch_and_a_loss() -> None:
     assert not verdict.ok
 
 
-@pytest.mark.parametrize(
-    "renamed", [lambda draft: replace(draft, feed="x"), lambda draft: replace(draft, ident="x")]
-)
+@pytest.mark.parametrize("renamed", [lambda draft: replace(draft, feed="x"), lambda draft: replace(draft, ident="x")])
 def test_right_content_under_a_wrong_name_is_a_mismatch(renamed: Callable[[Draft], Draft]) -> None:
     def rename(got: list[Draft]) -> list[Draft]:
         got[9] = renamed(got[9])
@@ -157,11 +155,7 @@ def test_the_counts_add_up_whatever_was_received(data: st.DataObject) -> None:
     places = data.draw(st.lists(st.integers(0, 11), max_size=30))
     receive(oracle, [drafts[place] for place in places])
     verdict = oracle.verdict()
-    late = {
-        place
-        for n, place in enumerate(places)
-        if place not in places[:n] and max(places[: n + 1]) > place
-    }
+    late = {place for n, place in enumerate(places) if place not in places[:n] and max(places[: n + 1]) > place}
     assert verdict.lost == 12 - len(set(places))
     assert verdict.duplicated == len(places) - len(set(places))
     assert verdict.out_of_order == len(late)
@@ -191,9 +185,7 @@ def test_a_saved_oracle_gives_the_same_verdicts(tmp_path: Path) -> None:
         lambda lines: [],
     ],
 )
-def test_a_spoiled_file_is_refused_by_name(
-    tmp_path: Path, spoil: Callable[[list[bytes]], list[bytes]]
-) -> None:
+def test_a_spoiled_file_is_refused_by_name(tmp_path: Path, spoil: Callable[[list[bytes]], list[bytes]]) -> None:
     oracle, _ = sent_products(20)
     path = tmp_path / "oracle.jsonl"
     oracle.save(path)

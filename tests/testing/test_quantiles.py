@@ -45,9 +45,7 @@ def test_scaling_multiplies_every_value() -> None:
     assert GAPS_S.scaled(3).at(share) == pytest.approx(3 * GAPS_S.at(share))
 
 
-@pytest.mark.parametrize(
-    "table", [{}, {0: 1}, {0: 1, 0.9: 2}, {0.1: 1, 1: 2}, {0: 2, 1: 1}, {0: -1, 1: 1}]
-)
+@pytest.mark.parametrize("table", [{}, {0: 1}, {0: 1, 0.9: 2}, {0.1: 1, 1: 2}, {0: 2, 1: 1}, {0: -1, 1: 1}])
 def test_a_table_that_is_no_distribution_is_refused(table: dict[float, float]) -> None:
     with pytest.raises(ValueError, match="quantiles"):
         Quantiles.of(table)

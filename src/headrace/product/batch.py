@@ -219,22 +219,16 @@ class Batch:
 
     def _ident_column(self) -> Any:
         offsets, data = self._rows.gather_idents()
-        return pa.Array.from_buffers(
-            pa.string(), len(self), [None, pa.py_buffer(offsets), pa.py_buffer(data)]
-        )
+        return pa.Array.from_buffers(pa.string(), len(self), [None, pa.py_buffer(offsets), pa.py_buffer(data)])
 
     def _payload_column(self) -> Any:
         wide = self.bytes >= 1 << 31
         offsets, data = self._rows.gather_payloads(wide)
         kind = pa.large_binary() if wide else pa.binary()
-        return pa.Array.from_buffers(
-            kind, len(self), [None, pa.py_buffer(offsets), pa.py_buffer(data)]
-        )
+        return pa.Array.from_buffers(kind, len(self), [None, pa.py_buffer(offsets), pa.py_buffer(data)])
 
     def _property_column(self) -> Any:
-        places, name_ends, names, value_ends, values = map(
-            pa.py_buffer, self._rows.gather_properties()
-        )
+        places, name_ends, names, value_ends, values = map(pa.py_buffer, self._rows.gather_properties())
         entries = name_ends.size // 4 - 1
         keys = pa.Array.from_buffers(pa.string(), entries, [None, name_ends, names])
         items = pa.Array.from_buffers(pa.string(), entries, [None, value_ends, values])

@@ -25,9 +25,7 @@ _ENTRY = struct.Struct("<BBH")
 def encode_properties(properties: Mapping[str, PropertyValue]) -> bytes:
     """The block for a mapping; PropertyError names the property that cannot be kept."""
     if not isinstance(properties, Mapping):
-        raise PropertyError(
-            f"properties {properties!r} are not a mapping", "give a dict of name to value"
-        )
+        raise PropertyError(f"properties {properties!r} are not a mapping", "give a dict of name to value")
     parts = []
     for name in sorted(properties, key=str):
         encoded_name = _encode_name(name)
@@ -55,18 +53,14 @@ def _encode_value(name: str, value: object) -> tuple[int, bytes]:
         try:
             return _INT, struct.pack("<q", value)
         except struct.error:
-            raise PropertyError(
-                f"property {name!r} = {value} needs more than 64 bits", "store it as text"
-            ) from None
+            raise PropertyError(f"property {name!r} = {value} needs more than 64 bits", "store it as text") from None
     if isinstance(value, float):
         return _FLOAT, struct.pack("<d", value)
     if isinstance(value, str):
         encoded = _utf8(name, value)
         if len(encoded) <= BLOCK_BYTES_MAX:
             return _STR, encoded
-        raise PropertyError(
-            f"property {name!r} has {len(encoded)} bytes", "move the bulk into the payload"
-        )
+        raise PropertyError(f"property {name!r} has {len(encoded)} bytes", "move the bulk into the payload")
     raise PropertyError(
         f"property {name!r} is a {type(value).__name__}",
         "a property is an int, a float, a str or a bool",
@@ -77,9 +71,7 @@ def _utf8(name: str, text: str) -> bytes:
     try:
         return text.encode()
     except UnicodeEncodeError:
-        raise PropertyError(
-            f"property {name!r} cannot be written as UTF-8", "remove lone surrogates"
-        ) from None
+        raise PropertyError(f"property {name!r} cannot be written as UTF-8", "remove lone surrogates") from None
 
 
 def decode_properties(block: bytes) -> Mapping[str, PropertyValue]:
@@ -97,9 +89,7 @@ def decode_properties(block: bytes) -> Mapping[str, PropertyValue]:
             properties[name] = _decode_value(kind, block[place : place + value_bytes])
             place += value_bytes
     except (struct.error, UnicodeDecodeError, KeyError) as error:
-        raise PropertyError(
-            f"the property block is malformed at byte {place}", "drop the product"
-        ) from error
+        raise PropertyError(f"the property block is malformed at byte {place}", "drop the product") from error
     if place != len(block):
         raise PropertyError("the property block is cut short", "drop the product")
     return MappingProxyType(properties)

@@ -58,10 +58,7 @@ class Presence:
     def _take(self) -> int | None:
         self._log.lock()
         try:
-            taken = {
-                place: process_start(pid) == started
-                for place, pid, started, *_ in self._log.attachments()
-            }
+            taken = {place: process_start(pid) == started for place, pid, started, *_ in self._log.attachments()}
             for place in range(PLACES):
                 if not taken.get(place, False):
                     self._write(place)

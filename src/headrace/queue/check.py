@@ -27,9 +27,7 @@ class Finding(msgspec.Struct, frozen=True):
     sequence: int | None = None
 
     def __str__(self) -> str:
-        return f"{self.file}: {self.problem}" + (
-            f" (product {self.sequence})" if self.sequence else ""
-        )
+        return f"{self.file}: {self.problem}" + (f" (product {self.sequence})" if self.sequence else "")
 
 
 def check_queue(
@@ -64,16 +62,10 @@ def _check_terms(path: Path, config: QueueConfig, log: kernel.Log) -> list[Findi
         ("age", state["age_ns"], config.age_ns),
     ]
     findings = [
-        Finding(control, f"its {what} differs from queue.json")
-        for what, found, meant in terms
-        if found != meant
+        Finding(control, f"its {what} differs from queue.json") for what, found, meant in terms if found != meant
     ]
     if not state["oldest"] <= state["head"] <= state["tail"]:
-        findings.append(
-            Finding(
-                control, f"oldest {state['oldest']}, head {state['head']}, tail {state['tail']}"
-            )
-        )
+        findings.append(Finding(control, f"oldest {state['oldest']}, head {state['head']}, tail {state['tail']}"))
     return findings
 
 
@@ -82,9 +74,7 @@ def _check_directory(path: Path, log: kernel.Log) -> list[Finding]:
     log.lock()
     try:
         state, control = log.state, str(path / "control")
-        entries = [
-            log.entry(n) for n in range(state["segment_oldest"], state["segment_newest"] + 1)
-        ]
+        entries = [log.entry(n) for n in range(state["segment_oldest"], state["segment_newest"] + 1)]
         known = {segment_path(path, entry["file"]) for entry in entries}
         if state["spare_file"]:
             known.add(segment_path(path, state["spare_file"]))
@@ -94,9 +84,7 @@ def _check_directory(path: Path, log: kernel.Log) -> list[Finding]:
     findings = [Finding(str(file), "no entry of the directory knows this file") for file in strays]
     for number, entry in enumerate(entries, state["segment_oldest"]):
         if entry["number"] != number:
-            findings.append(
-                Finding(control, f"entry {number} of the directory calls itself {entry['number']}")
-            )
+            findings.append(Finding(control, f"entry {number} of the directory calls itself {entry['number']}"))
     for entry, following in zip(entries, entries[1:], strict=False):
         if not entry["first"] <= entry["end"] <= following["first"]:
             findings.append(
@@ -112,13 +100,9 @@ def _check_directory(path: Path, log: kernel.Log) -> list[Finding]:
                 f"oldest is {state['oldest']}, the first segment begins at {entries[0]['first']}",
             )
         )
-    total = sum(entry["size"] for entry in entries) + (
-        state["segment_bytes"] if state["spare_file"] else 0
-    )
+    total = sum(entry["size"] for entry in entries) + (state["segment_bytes"] if state["spare_file"] else 0)
     if total != state["bytes_total"]:
-        findings.append(
-            Finding(control, f"counts {state['bytes_total']} bytes of segments, there are {total}")
-        )
+        findings.append(Finding(control, f"counts {state['bytes_total']} bytes of segments, there are {total}"))
     return findings
 
 
@@ -128,26 +112,16 @@ def _check_segment(path: Path, log: kernel.Log, number: int, head: int) -> list[
     try:
         data = map_segment(path, file)
     except FileNotFoundError:
-        return (
-            []
-            if number < log.state["segment_oldest"]
-            else [Finding(str(file), "the file is missing")]
-        )
+        return [] if number < log.state["segment_oldest"] else [Finding(str(file), "the file is missing")]
     if data is None or len(data) != entry["size"]:
-        return [
-            Finding(str(file), f"it has {file.stat().st_size} bytes instead of {entry['size']}")
-        ]
+        return [Finding(str(file), f"it has {file.stat().st_size} bytes instead of {entry['size']}")]
     try:
         findings = _check_header(file, kernel.read_segment_header(data), entry, log)
         if not findings:
             count = (entry["end"] or head) - entry["first"]
             _, faults, *_ = kernel.survey_rows(log, data, entry["first"], max(0, count), True)
-            findings = [
-                Finding(str(file), kernel.FAULTS[fault], sequence) for sequence, fault in faults
-            ]
-            findings += _check_memory(
-                path, log, data, entry["first"], count, {f.sequence for f in findings}
-            )
+            findings = [Finding(str(file), kernel.FAULTS[fault], sequence) for sequence, fault in faults]
+            findings += _check_memory(path, log, data, entry["first"], count, {f.sequence for f in findings})
     finally:
         data.close()
     return [] if number < log.state["segment_oldest"] else findings  # evicted while we looked

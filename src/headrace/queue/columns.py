@@ -26,9 +26,7 @@ def payload_column(payloads: Any) -> list[Any]:
         return _arrow_payloads(payloads)
     if isinstance(payloads, np.ndarray):
         return _numpy_payloads(payloads)
-    if isinstance(payloads, bytes | bytearray | memoryview | str) or not isinstance(
-        payloads, Iterable
-    ):
+    if isinstance(payloads, bytes | bytearray | memoryview | str) or not isinstance(payloads, Iterable):
         raise PayloadError(
             f"payloads are one {type(payloads).__name__}",
             "give a list of bytes, or call put() for a single product",
@@ -51,9 +49,7 @@ def _arrow_payloads(array: Any) -> list[Any]:
     _, offsets_buffer, data_buffer = array.buffers()
     if not len(array):
         return []
-    offsets = np.frombuffer(offsets_buffer, width)[
-        array.offset : array.offset + len(array) + 1
-    ].tolist()
+    offsets = np.frombuffer(offsets_buffer, width)[array.offset : array.offset + len(array) + 1].tolist()
     data = memoryview(data_buffer) if data_buffer is not None else memoryview(b"")
     return [data[a:b] for a, b in zip(offsets, offsets[1:], strict=False)]
 
@@ -61,9 +57,7 @@ def _arrow_payloads(array: Any) -> list[Any]:
 def _numpy_payloads(array: npt.NDArray[Any]) -> list[Any]:
     """Object and byte-string arrays hold one payload in each place; others one in each row."""
     if array.dtype == object or array.dtype.kind in "SV":
-        return (
-            list(array.tolist()) if array.dtype.names is None else [row.tobytes() for row in array]
-        )
+        return list(array.tolist()) if array.dtype.names is None else [row.tobytes() for row in array]
     if array.ndim < 2:
         raise PayloadError(
             f"a NumPy array of shape {array.shape} and type {array.dtype} does not say where a payload ends",
@@ -87,22 +81,14 @@ def text_column(texts: Any, count: int, what: str) -> str | list[str]:
     _check_length(column, count, what)
     for place, text in enumerate(column):
         if not isinstance(text, str):
-            raise InvalidError(
-                f"{what}[{place}] is {text!r}, not text", f"give a str for each {what}"
-            )
+            raise InvalidError(f"{what}[{place}] is {text!r}, not text", f"give a str for each {what}")
     return column
 
 
-def number_column(
-    numbers: Any, count: int, what: str, kind: Any, low: int, high: int
-) -> npt.NDArray[Any]:
+def number_column(numbers: Any, count: int, what: str, kind: Any, low: int, high: int) -> npt.NDArray[Any]:
     """An array of one or `count` numbers in [low, high]."""
     if isinstance(numbers, pa.Array | pa.ChunkedArray):
-        numbers = (
-            numbers.to_numpy(zero_copy_only=False)
-            if isinstance(numbers, pa.Array)
-            else numbers.to_numpy()
-        )
+        numbers = numbers.to_numpy(zero_copy_only=False) if isinstance(numbers, pa.Array) else numbers.to_numpy()
     try:
         column = np.atleast_1d(np.asarray(numbers))
     except (ValueError, OverflowError):
@@ -110,9 +96,7 @@ def number_column(
     if column.dtype.kind == "M":
         column = column.astype("datetime64[ns]").view(np.int64)
     if column.ndim != 1 or column.dtype.kind not in "iu":
-        raise OptionError(
-            f"{what} {str(numbers)[:60]} is not a column of whole numbers", "give int values"
-        )
+        raise OptionError(f"{what} {str(numbers)[:60]} is not a column of whole numbers", "give int values")
     if np.ndim(numbers):
         _check_length(column, count, what)
     if len(column) and (int(column.min()) < low or int(column.max()) > high):

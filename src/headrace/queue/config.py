@@ -66,17 +66,13 @@ def check_size(size: int) -> int:
 
 def check_age(age_s: float | None) -> float | None:
     if age_s is not None and not 0.001 <= age_s <= 10 * 366 * 86400:
-        raise OptionError(
-            f"age {age_s} s is out of range", 'choose between 1 ms and ten years, such as "1h"'
-        )
+        raise OptionError(f"age {age_s} s is out of range", 'choose between 1 ms and ten years, such as "1h"')
     return age_s
 
 
 def check_durability(durability: str) -> Durability:
     if durability not in DURABILITIES:
-        raise OptionError(
-            f"durability {durability!r} is unknown", f"choose one of {', '.join(DURABILITIES)}"
-        )
+        raise OptionError(f"durability {durability!r} is unknown", f"choose one of {', '.join(DURABILITIES)}")
     return durability  # type: ignore[return-value]
 
 

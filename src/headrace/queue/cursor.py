@@ -93,9 +93,7 @@ class CursorFile:
                 self.save(slot, state)
                 text = name.encode()
                 kernel.reach_failpoint("cursor:cell-written")
-                _NAME.pack_into(
-                    self._memory, start, len(text), 0, kernel.checksum(text) & 0xFFFFFFFF, text
-                )
+                _NAME.pack_into(self._memory, start, len(text), 0, kernel.checksum(text) & 0xFFFFFFFF, text)
                 kernel.reach_failpoint("cursor:name-written")
                 struct.pack_into("<H", self._memory, start + 2, 1)
                 return slot
@@ -123,9 +121,7 @@ class CursorFile:
         generation = newest.generation + 1 if newest else 1
         place = slot * SLOT_BYTES + _CELL_PLACES[generation % 2]
         first, last = (state.lost.first, state.lost.last) if state.lost else (0, 0)
-        cell = _CELL.pack(
-            generation, state.position, state.saved_ns, state.lost_products, first, last, 0
-        )
+        cell = _CELL.pack(generation, state.position, state.saved_ns, state.lost_products, first, last, 0)
         self._memory[place : place + _CELL.size] = cell
         kernel.reach_failpoint("cursor:half-saved")
         struct.pack_into("<Q", self._memory, place + _CELL.size, kernel.checksum(cell))
@@ -141,9 +137,7 @@ class CursorFile:
         generation, position, saved_ns, lost_products, first, last, _ = _CELL.unpack(cell)
         if not generation or checksum != kernel.checksum(cell):
             return None
-        return CursorState(
-            position, saved_ns, lost_products, Lost(first, last) if last else None, generation
-        )
+        return CursorState(position, saved_ns, lost_products, Lost(first, last) if last else None, generation)
 
 
 class Cursor:
@@ -166,9 +160,7 @@ class Cursor:
         """The sequence to read next."""
         return self.state.position
 
-    def read(
-        self, selection: "Wanted" = None, *, limit: int = 10_000, bytes_limit: int | str = "64MiB"
-    ) -> Batch:
+    def read(self, selection: "Wanted" = None, *, limit: int = 10_000, bytes_limit: int | str = "64MiB") -> Batch:
         """What lies at the position; `batch.lost` is the exact range that eviction took, if any."""
         return self._queue.read(self.position, selection, limit=limit, bytes_limit=bytes_limit)
 
@@ -177,9 +169,7 @@ class Cursor:
         timeout: float | str | None = None,
     ) -> "Follower":  # fmt: skip
         """Batches from the position on, as they come. Commit each when it is done."""
-        return self._queue.follow(
-            self.position, selection, limit=limit, bytes_limit=bytes_limit, timeout=timeout
-        )
+        return self._queue.follow(self.position, selection, limit=limit, bytes_limit=bytes_limit, timeout=timeout)
 
     def commit(self, batch: Batch) -> None:
         """The work on `batch` is done; what it lost is added to the record of this cursor."""
@@ -199,9 +189,7 @@ class Cursor:
         with self._queue.locked():
             now = self._file.load(self._slot)
             lost_products = now.lost_products + (lost.products if lost else 0)
-            self._file.save(
-                self._slot, CursorState(position, time.time_ns(), lost_products, lost or now.lost)
-            )
+            self._file.save(self._slot, CursorState(position, time.time_ns(), lost_products, lost or now.lost))
         self._queue.sync_cursors()
 
     def remove(self) -> None:

@@ -82,9 +82,7 @@ def create_directory(path: Path, config: QueueConfig) -> None:
     if path.is_symlink() or path.is_file():
         raise QueueExistsError(f"{path} is a file", "choose a path that does not exist yet")
     if path.is_dir() and any(path.iterdir()):
-        known = (
-            "is a queue already" if (path / "queue.json").exists() else "exists and is not empty"
-        )
+        known = "is a queue already" if (path / "queue.json").exists() else "exists and is not empty"
         raise QueueExistsError(f"{path} {known}", "open it, delete it, or choose another path")
     part = path.with_name(f".{path.name}.{os.getpid()}.{secrets.token_hex(4)}.part")
     try:
@@ -96,9 +94,7 @@ def create_directory(path: Path, config: QueueConfig) -> None:
     except OSError as error:
         shutil.rmtree(part, ignore_errors=True)
         if error.errno in (errno.ENOTEMPTY, errno.EEXIST):
-            raise QueueExistsError(
-                f"{path} was created by somebody else just now", "open it"
-            ) from None
+            raise QueueExistsError(f"{path} was created by somebody else just now", "open it") from None
         raise explain_os_error(error, path) from error
     except kernel.KernelError as error:
         shutil.rmtree(part, ignore_errors=True)
@@ -146,9 +142,7 @@ def _fill(part: Path, config: QueueConfig) -> None:
 
 
 def format_control(directory: Path, config: QueueConfig, first_sequence: int = 1) -> None:
-    descriptor = os.open(
-        directory / "control", os.O_CREAT | os.O_EXCL | os.O_RDWR | os.O_CLOEXEC, 0o660
-    )
+    descriptor = os.open(directory / "control", os.O_CREAT | os.O_EXCL | os.O_RDWR | os.O_CLOEXEC, 0o660)
     try:
         kernel.format_control(
             descriptor,
@@ -181,9 +175,7 @@ def open_log(path: Path) -> kernel.Log:
 def check_path(path: Path) -> None:
     """QueueMissingError or NotAQueueError if `path` cannot be a queue."""
     if not path.exists():
-        raise QueueMissingError(
-            f"there is no queue at {path}", f"create it with: headrace queue create {path}"
-        )
+        raise QueueMissingError(f"there is no queue at {path}", f"create it with: headrace queue create {path}")
     if not path.is_dir():
         raise NotAQueueError(f"{path} is a file, not a queue", "give the directory of a queue")
 
@@ -272,14 +264,10 @@ def check_control(path: Path, config: QueueConfig, descriptor: int) -> None:
     if magic != b"HRCONTRL":
         raise QueueDamagedError(f"{file} is not a control file", REPAIR.format(path=path))
     if version > FORMAT:
-        raise QueueVersionError(
-            f"{file} has format {version}; this Headrace knows up to {FORMAT}", "upgrade Headrace"
-        )
+        raise QueueVersionError(f"{file} has format {version}; this Headrace knows up to {FORMAT}", "upgrade Headrace")
     size = os.fstat(descriptor).st_size
     if size != kernel.CONTROL_BYTES:
-        raise QueueDamagedError(
-            f"{file} has {size} bytes instead of {kernel.CONTROL_BYTES}", REPAIR.format(path=path)
-        )
+        raise QueueDamagedError(f"{file} has {size} bytes instead of {kernel.CONTROL_BYTES}", REPAIR.format(path=path))
     if owner != uuid.UUID(config.uuid).bytes:
         raise QueueDamagedError(f"{file} belongs to another queue", REPAIR.format(path=path))
 
@@ -313,9 +301,7 @@ def explain(error: kernel.KernelError, path: Path) -> HeadraceError:
             "use fewer feeds; idents may vary freely",
         )
     if error.code == kernel.TROUBLE["damaged"] or error.code == -errno.ENOENT:
-        return QueueDamagedError(
-            f"{file} is missing, cut short or altered", REPAIR.format(path=path)
-        )
+        return QueueDamagedError(f"{file} is missing, cut short or altered", REPAIR.format(path=path))
     return explain_os_error(OSError(-error.code, os.strerror(-error.code), str(path)), path)
 
 
@@ -335,9 +321,5 @@ def explain_os_error(error: OSError, path: Path) -> QueueError:
     if error.errno in (errno.EMFILE, errno.ENFILE):
         return QueueAccessError(f"too many open files for {path}", "raise the limit: ulimit -n")
     if error.errno in (errno.ENOTDIR, errno.ENAMETOOLONG):
-        return QueueAccessError(
-            f"{where} cannot be a queue: {error.strerror}", "choose another path"
-        )
-    return QueueError(
-        f"{where}: {error.strerror or error}", "see the message of the operating system"
-    )
+        return QueueAccessError(f"{where} cannot be a queue: {error.strerror}", "choose another path")
+    return QueueError(f"{where}: {error.strerror or error}", "see the message of the operating system")

@@ -26,9 +26,7 @@ def flush(path: Path, log: kernel.Log, storage: Storage, wanted: int | None = No
         if tail > state["synced"]:
             for number in range(state["segment_oldest"], state["segment_newest"] + 1):
                 entry = log.entry(number)
-                if entry["number"] == number and (
-                    not entry["end"] or entry["end"] > state["synced"]
-                ):
+                if entry["number"] == number and (not entry["end"] or entry["end"] > state["synced"]):
                     _sync_segment(path, entry["file"], storage)
             if state["synced_file"] < state["next_file"]:
                 storage.sync_directory(path / "segments")

@@ -17,9 +17,7 @@ from headrace.queue.kernel import _kernel as kernel
 class Follower:
     """An endless read; made by `Queue.follow` and `Cursor.follow`."""
 
-    def __init__(
-        self, log: kernel.Log, read: Callable[[int], Batch], start: int, timeout_s: float | None
-    ) -> None:
+    def __init__(self, log: kernel.Log, read: Callable[[int], Batch], start: int, timeout_s: float | None) -> None:
         self._log, self._read, self._timeout_s = log, read, timeout_s
         self._stopped = False
         self.position = start  # where the next batch begins

@@ -51,11 +51,7 @@ def expiry_of(expiry: Any, now_ns: int) -> int:
 
 
 def check_priority(priority: Any) -> int:
-    if (
-        isinstance(priority, bool)
-        or not isinstance(priority, int)
-        or not 0 <= priority <= PRIORITY_MAX
-    ):
+    if isinstance(priority, bool) or not isinstance(priority, int) or not 0 <= priority <= PRIORITY_MAX:
         raise OptionError(
             f"priority {priority!r} is out of range",
             f"choose 0 (can wait) to {PRIORITY_MAX} (most urgent)",
@@ -67,9 +63,7 @@ def slice_of(number: Any) -> int:
     if number is None:
         return NO_SLICE
     if isinstance(number, bool) or not isinstance(number, int) or not 0 <= number <= SLICE_MAX:
-        raise OptionError(
-            f"slice {number!r} is out of range", f"slices are numbered 0 to {SLICE_MAX}"
-        )
+        raise OptionError(f"slice {number!r} is out of range", f"slices are numbered 0 to {SLICE_MAX}")
     return number
 
 
@@ -89,14 +83,8 @@ def signature_of(signature: Any) -> bytes | None:
 
 
 def sequence_of(sequence: Any) -> int:
-    if (
-        isinstance(sequence, bool)
-        or not isinstance(sequence, int)
-        or not 0 <= sequence <= _SEQUENCE_MAX
-    ):
-        raise OptionError(
-            f"origin sequence {sequence!r} is out of range", "sequences are whole numbers from 1 on"
-        )
+    if isinstance(sequence, bool) or not isinstance(sequence, int) or not 0 <= sequence <= _SEQUENCE_MAX:
+        raise OptionError(f"origin sequence {sequence!r} is out of range", "sequences are whole numbers from 1 on")
     return sequence
 
 
@@ -126,9 +114,7 @@ def learn_feed(log: kernel.Log, feed: Any, error: Exception, path: Path) -> bool
     return True
 
 
-def explain_put(
-    error: Exception, path: Path, payload_max: int, payload: Any, ident: Any
-) -> Exception:
+def explain_put(error: Exception, path: Path, payload_max: int, payload: Any, ident: Any) -> Exception:
     """What was wrong with the arguments, or what the kernel's number means."""
     if isinstance(error, HeadraceError):
         return error
@@ -159,9 +145,7 @@ def _check_payload(payload: Any, payload_max: int) -> InvalidError | None:
     try:
         view = memoryview(payload)
     except TypeError:
-        return PayloadError(
-            f"the payload is a {type(payload).__name__}, not bytes", "encode it first"
-        )
+        return PayloadError(f"the payload is a {type(payload).__name__}, not bytes", "encode it first")
     if not view.c_contiguous:
         return PayloadError("the payload is not one run of memory", "copy it first: bytes(payload)")
     if view.nbytes > payload_max:
@@ -172,9 +156,7 @@ def _check_payload(payload: Any, payload_max: int) -> InvalidError | None:
     return None
 
 
-def explain_many(
-    error: Exception, path: Path, payload_max: int, payloads: Any, idents: Any
-) -> Exception:
+def explain_many(error: Exception, path: Path, payload_max: int, payloads: Any, idents: Any) -> Exception:
     """As `explain_put`, naming the place in the batch."""
     if isinstance(error, kernel.KernelError) and error.code == -errno.ENOSPC:
         return explain(error, path)
@@ -231,9 +213,7 @@ def _signatures(signatures: Any, count: int) -> list[bytes] | None:
         return None
     column = signatures.to_pylist() if hasattr(signatures, "to_pylist") else list(signatures)
     if len(column) != count:
-        raise InvalidError(
-            f"signature has {len(column)} values for {count} payloads", "give one for each"
-        )
+        raise InvalidError(f"signature has {len(column)} values for {count} payloads", "give one for each")
     return [signature_of(signature) or b"" for signature in column]
 
 

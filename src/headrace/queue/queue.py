@@ -191,9 +191,7 @@ class Queue:
         ) as error:
             self._check_open()
             if not puts.learn_feed(log, feed, error, self.path):
-                raise puts.explain_put(
-                    error, self.path, self._payload_max, payload, ident
-                ) from None
+                raise puts.explain_put(error, self.path, self._payload_max, payload, ident) from None
             return self.put(
                 payload, feed=feed, ident=ident, created=created, priority=priority, expiry=expiry,
                 properties=properties, slice=slice, signature=signature, origin=origin,
@@ -229,10 +227,7 @@ class Queue:
             first, stored, outcomes = log.put_many(held, *batch.arguments, now_ns, boot_ns)
         except (TypeError, ValueError, KeyError, kernel.KernelError, BufferError) as error:
             self._check_open()
-            if (
-                isinstance(error, kernel.KernelError)
-                and error.code == kernel.TROUBLE["batch_too_large"]
-            ):
+            if isinstance(error, kernel.KernelError) and error.code == kernel.TROUBLE["batch_too_large"]:
                 raise BatchTooLargeError(
                     f"a batch of {len(held)} products does not fit into a queue of {self.config.size} bytes as one piece",
                     "put it in several calls, or resize the queue",
@@ -316,9 +311,7 @@ class Queue:
 
         def read(position: int) -> Batch:
             self._check_open()
-            return reader.read(
-                position, limit, bytes_max, self._clock.now_ns() if self._clock else 0
-            )
+            return reader.read(position, limit, bytes_max, self._clock.now_ns() if self._clock else 0)
 
         return read
 
@@ -403,9 +396,7 @@ class Queue:
         segment.
         """
         if selection is None:
-            raise OptionError(
-                "delete needs a selection", 'to delete everything, say so: delete("**")'
-            )
+            raise OptionError("delete needs a selection", 'to delete everything, say so: delete("**")')
         deleted, position = 0, self.oldest
         read = self._reader(selection, 100_000, "64MiB")
         end = self.next
@@ -414,9 +405,7 @@ class Queue:
             wanted = np.ascontiguousarray(batch.sequences[batch.sequences < end])
             with self.locked():
                 deleted_now = self._log.mark_rows(wanted, _MARK_DELETED)
-                self._log.set_state(
-                    deleted_products=self._log.state["deleted_products"] + deleted_now
-                )
+                self._log.set_state(deleted_products=self._log.state["deleted_products"] + deleted_now)
             deleted += deleted_now
             position = batch.next
         if self._disk and deleted:
@@ -425,9 +414,7 @@ class Queue:
                     self._storage.sync_file(file)
         return deleted
 
-    def resize(
-        self, *, size: int | str | None = None, age: float | str | timedelta | None = None
-    ) -> None:
+    def resize(self, *, size: int | str | None = None, age: float | str | timedelta | None = None) -> None:
         """Change the limits; what no longer fits is evicted at once, the oldest first. `age=0` lifts that limit."""
         self._check_open()
         config = self.config
@@ -439,9 +426,7 @@ class Queue:
             with self.locked():
                 self._log.forget_spare()
                 write_config(self.path, config)
-                self._log.set_state(
-                    size_bytes=config.size, age_ns=config.age_ns, segment_bytes=config.segment_bytes
-                )
+                self._log.set_state(size_bytes=config.size, age_ns=config.age_ns, segment_bytes=config.segment_bytes)
                 self._log.evict(self._clock.elapsed_ns() if self._clock else 0)
         except OSError as error:
             raise explain_os_error(error, self.path) from error
@@ -519,9 +504,7 @@ class Queue:
 
     def _check_open(self) -> None:
         if self._closed:
-            raise QueueClosedError(
-                f"{self.path} was closed in this process", "open it again: Queue.open(path)"
-            )
+            raise QueueClosedError(f"{self.path} was closed in this process", "open it again: Queue.open(path)")
 
     def __enter__(self) -> "Queue":
         return self
@@ -539,9 +522,7 @@ class Queue:
             self.close()
 
     def __repr__(self) -> str:
-        return (
-            f"<Queue {self.path} {'closed' if self._closed else f'{self.oldest}-{self.next - 1}'}>"
-        )
+        return f"<Queue {self.path} {'closed' if self._closed else f'{self.oldest}-{self.next - 1}'}>"
 
     def _before_fork(self) -> None:
         self._log.before_fork()

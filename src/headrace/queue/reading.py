@@ -43,9 +43,7 @@ class Reader:
         wanted = [self.selection.wants_feed(name) if name else False for name in names[known:end]]
         self._mask = np.concatenate([self._mask, np.array(wanted, np.uint8)])
 
-    def read(
-        self, start: int, limit: int, bytes_limit: int, now_ns: int, stop: int = _NO_LIMIT
-    ) -> Batch:
+    def read(self, start: int, limit: int, bytes_limit: int, now_ns: int, stop: int = _NO_LIMIT) -> Batch:
         """Products from `start` on: at most `limit`, and no more once `bytes_limit` payload bytes are reached."""
         rows = self._log.rows()
         first = self._log.first_from(start)
@@ -53,9 +51,7 @@ class Reader:
         position = first
         while True:
             begin = len(rows)
-            outcome = rows.pick(
-                position, self._pick_limit(begin, limit), bytes_limit, stop, self._mask
-            )
+            outcome = rows.pick(position, self._pick_limit(begin, limit), bytes_limit, stop, self._mask)
             self._match_idents(rows, begin)
             rows.cut(limit)
             rows.verify(begin, now_ns)
@@ -64,11 +60,7 @@ class Reader:
             if outcome == _TROUBLE["unknown_feed"]:
                 self._learn_feeds()
             position = rows.next
-            if (
-                position >= min(self._log.head, stop)
-                or len(rows) >= limit
-                or rows.bytes >= bytes_limit
-            ):
+            if position >= min(self._log.head, stop) or len(rows) >= limit or rows.bytes >= bytes_limit:
                 break
         self._log.learn_names()
         batch = Batch(rows, self._log.names, lost)

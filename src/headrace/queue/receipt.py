@@ -23,9 +23,7 @@ class Receipt:
     products: int  # in the call
     stored: int  # new ones, now readable
     first: int  # sequence of the first one stored; the others follow without a gap; 0 if none was
-    _outcomes: tuple[int, ...] | None = (
-        None  # with duplicates: sequence, or minus that of the held copy
-    )
+    _outcomes: tuple[int, ...] | None = None  # with duplicates: sequence, or minus that of the held copy
 
     def __len__(self) -> int:
         return self.products

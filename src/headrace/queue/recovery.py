@@ -77,9 +77,7 @@ def _settle_dedup(path: Path, log: kernel.Log) -> None:
 def remove_strays(path: Path, log: kernel.Log) -> list[Path]:
     """Unlink files that no entry of the directory knows."""
     state = log.state
-    live = {
-        log.entry(n)["file"] for n in range(state["segment_oldest"], state["segment_newest"] + 1)
-    }
+    live = {log.entry(n)["file"] for n in range(state["segment_oldest"], state["segment_newest"] + 1)}
     live.add(state["spare_file"])
     known = {segment_path(path, file) for file in live}
     table = path / f"signatures-{state['dedup_table']:016x}"
@@ -117,9 +115,7 @@ def find_segments(path: Path, log: kernel.Log) -> list[Segment]:
             and header["uuid"] == log.state["uuid"]
             and segment_path(path, header["file"]) == file
         ):
-            found[header["number"]] = Segment(
-                header["file"], header["number"], header["first"], header["size"]
-            )
+            found[header["number"]] = Segment(header["file"], header["number"], header["first"], header["size"])
     return [found[number] for number in sorted(found)]
 
 
@@ -127,9 +123,7 @@ def last_row(data: Any, first: int, limit: int) -> int:
     """How many rows from the first on belong to this life of the segment."""
     room = (len(data) - HEADER_BYTES) // (ROW.itemsize + 56)
     rows = np.frombuffer(data, ROW, count=room, offset=len(data) - room * ROW.itemsize)[::-1]
-    expected = (np.arange(first, first + room, dtype=np.uint64) & np.uint64(0xFFFFFFFF)).astype(
-        np.uint32
-    )
+    expected = (np.arange(first, first + room, dtype=np.uint64) & np.uint64(0xFFFFFFFF)).astype(np.uint32)
     fitting = np.flatnonzero(rows["sequence"][:limit] == expected[:limit])
     return int(fitting[-1]) + 1 if len(fitting) else 0
 
@@ -151,9 +145,7 @@ def rebuild_directory(path: Path, log: kernel.Log, trusted: int, floor: int) -> 
         limit = segments[place + 1].first - segment.first if place + 1 < len(segments) else 1 << 40
         data = map_segment(path, segment_path(path, segment.file))
         if data is None or len(data) != segment.size or limit < 0:
-            noticed.append(
-                f"{segment_path(path, segment.file)} has the wrong size and was left out"
-            )
+            noticed.append(f"{segment_path(path, segment.file)} has the wrong size and was left out")
             continue
         count, faults, payload_bytes, newest_ns, marked, marked_bytes = _survey(
             log, data, segment.first, limit, trusted
@@ -181,9 +173,7 @@ def rebuild_directory(path: Path, log: kernel.Log, trusted: int, floor: int) -> 
         noticed.append(f"sequences go on at {floor}: products from {end} on may have been lost")
     if damaged:
         log.mark_rows(np.array(damaged, np.uint64), MARK_DAMAGED)
-        noticed.append(
-            f"{len(damaged)} products do not fit their checksums and were marked damaged"
-        )
+        noticed.append(f"{len(damaged)} products do not fit their checksums and were marked damaged")
     log.rebuild_dedup()
     return noticed
 

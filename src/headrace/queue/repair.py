@@ -45,13 +45,8 @@ def repair_queue(path: Path) -> list[str]:
         known = _repair_control(path, config, done)
         log, names_lost = _repair_names(path, config, done)
         _repair_segments(path, log, known, names_lost, done)
-        done += rebuild_directory(
-            path, log, trusted=0, floor=log.state["tail"] if known else LEAP_AHEAD
-        )
-        done += [
-            f"removed {file}, which no entry of the directory knows"
-            for file in remove_strays(path, log)
-        ]
+        done += rebuild_directory(path, log, trusted=0, floor=log.state["tail"] if known else LEAP_AHEAD)
+        done += [f"removed {file}, which no entry of the directory knows" for file in remove_strays(path, log)]
         log.set_state(boot=boot_id(), state=STATE_READY)
         _sync(path)
     return done
@@ -118,9 +113,7 @@ def _repair_names(path: Path, config: QueueConfig, done: list[str]) -> tuple[ker
     return log, True
 
 
-def _repair_segments(
-    path: Path, log: kernel.Log, known: bool, names_lost: bool, done: list[str]
-) -> None:
+def _repair_segments(path: Path, log: kernel.Log, known: bool, names_lost: bool, done: list[str]) -> None:
     """Give every segment file its size, header and index rows back, as far as they can be derived."""
     state = log.state
     entries = {}
@@ -133,17 +126,11 @@ def _repair_segments(
         _repair_size(file, done)
     for segment in find_segments(path, log):
         entry = entries.get(segment.file)
-        count = (
-            (entry["end"] or state["tail"]) - entry["first"]
-            if entry and entry["first"] == segment.first
-            else None
-        )
+        count = (entry["end"] or state["tail"]) - entry["first"] if entry and entry["first"] == segment.first else None
         _repair_rows(path, log, segment.file, segment.first, count, names_lost, done)
 
 
-def _repair_header(
-    path: Path, log: kernel.Log, file: int, entry: dict[str, int], done: list[str]
-) -> None:
+def _repair_header(path: Path, log: kernel.Log, file: int, entry: dict[str, int], done: list[str]) -> None:
     """Write a header anew that its directory entry remembers and that is not sound itself."""
     where = segment_path(path, file)
     if not where.exists():
@@ -153,18 +140,11 @@ def _repair_header(
         return
     data = where.read_bytes()[:256]
     header = kernel.read_segment_header(data) if len(data) == 256 else None
-    if (
-        header is None
-        or not header["sound"]
-        or header["uuid"] != log.state["uuid"]
-        or header["file"] != file
-    ):
+    if header is None or not header["sound"] or header["uuid"] != log.state["uuid"] or header["file"] != file:
         if where.stat().st_size != entry["size"]:
             os.truncate(where, entry["size"])
         with where.open("r+b") as handle:
-            handle.write(
-                kernel.segment_header(log, file, entry["size"], entry["number"], entry["first"])
-            )
+            handle.write(kernel.segment_header(log, file, entry["size"], entry["number"], entry["first"]))
         done.append(f"wrote the header of {where} anew")
 
 

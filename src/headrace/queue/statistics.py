@@ -59,9 +59,7 @@ class Statistics(msgspec.Struct, frozen=True):
     segments: int
     pinned_evictions: int  # segments that left while somebody still looked at them
     recoveries: int  # writers that died inside the lock and were cleaned up after
-    undurable: (
-        int  # products that a power failure now would take; 0 under `memory`, where all would go
-    )
+    undurable: int  # products that a power failure now would take; 0 under `memory`, where all would go
     rates: list[Rate]
     readers: int
     writers: int
@@ -71,16 +69,12 @@ class Statistics(msgspec.Struct, frozen=True):
     flush_failure: str | None
 
 
-def gather(
-    log: kernel.Log, cursors: CursorFile, oldest_ns: int | None, now_ns: int, flush_failure: Any
-) -> Statistics:
+def gather(log: kernel.Log, cursors: CursorFile, oldest_ns: int | None, now_ns: int, flush_failure: Any) -> Statistics:
     """Read everything once. Numbers of a queue in use may be a few products apart from each other."""
     state = log.state
     entries = [log.entry(n) for n in range(state["segment_oldest"], state["segment_newest"] + 1)]
     ends = [e["end"] or state["tail"] for e in entries]
-    held = sum(
-        end - e["first"] - e["deleted_products"] for e, end in zip(entries, ends, strict=True)
-    )
+    held = sum(end - e["first"] - e["deleted_products"] for e, end in zip(entries, ends, strict=True))
     people = list_attachments(log)
     return Statistics(
         oldest=state["oldest"],
@@ -104,14 +98,8 @@ def gather(
         readers=sum(p.reads for p in people),
         writers=sum(p.writes for p in people),
         attached=sorted({p.pid for p in people}),
-        cursors=[
-            _cursor(cursors, name, slot, state["head"])
-            for name, slot in sorted(cursors.names().items())
-        ],
-        feeds=[
-            FeedStatistics(f, products, size, last)
-            for f, last, products, size in sorted(log.feed_totals())
-        ],
+        cursors=[_cursor(cursors, name, slot, state["head"]) for name, slot in sorted(cursors.names().items())],
+        feeds=[FeedStatistics(f, products, size, last) for f, last, products, size in sorted(log.feed_totals())],
         flush_failure=str(flush_failure) if flush_failure else None,
     )
 
@@ -119,9 +107,7 @@ def gather(
 def _cursor(file: CursorFile, name: str, slot: int, head: int) -> CursorStatistics:
     state = file.load(slot)
     first, last = (state.lost.first, state.lost.last) if state.lost else (None, None)
-    return CursorStatistics(
-        name, state.position, max(0, head - state.position), state.lost_products, first, last
-    )
+    return CursorStatistics(name, state.position, max(0, head - state.position), state.lost_products, first, last)
 
 
 def rate(log: kernel.Log, window_s: int) -> Rate:

@@ -47,9 +47,7 @@ class Selection:
             return wanted
         if isinstance(wanted, str):
             return cls(feed=wanted)
-        raise SelectionError(
-            f"{wanted!r} is not a selection", "give a feed pattern or Selection(feed=…, ident=…)"
-        )
+        raise SelectionError(f"{wanted!r} is not a selection", "give a feed pattern or Selection(feed=…, ident=…)")
 
     def wants_feed(self, feed: str) -> bool:
         return self._pattern is None or self._pattern.matches(feed)
@@ -69,9 +67,7 @@ class Selection:
 
 def _check_regex(pattern: str) -> None:
     if not isinstance(pattern, str):
-        raise SelectionError(
-            f"ident pattern {pattern!r} is not text", "write a regular expression (RE2)"
-        )
+        raise SelectionError(f"ident pattern {pattern!r} is not text", "write a regular expression (RE2)")
     try:
         pc.match_substring_regex(pa.array(["x"]), pattern)
     except pa.ArrowInvalid as error:

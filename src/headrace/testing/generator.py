@@ -78,9 +78,7 @@ class FeedGenerator:
         self._size_max = GIANT_BYTES if size_max is None else size_max
         self._giant_share = GIANT_SHARE if giants else 0.0
         self._real_rate = sum(PROFILES[kind].products_per_s for kind in self._kinds)
-        self._pace = (
-            1.0 if rate is None else self._real_rate / rate
-        )  # asked seconds per real second
+        self._pace = 1.0 if rate is None else self._real_rate / rate  # asked seconds per real second
 
     def __iter__(self) -> Iterator[Draft]:
         lags = random.Random(f"{self._seed}/copies")
@@ -119,14 +117,10 @@ class FeedGenerator:
 
     def _draft(self, content: Content, at_s: float) -> Draft:
         created_ns = self._start_ns + round(at_s * NS_PER_S)
-        return Draft(
-            content.feed, content.ident, content.payload, created_ns, content.priority, at_s
-        )
+        return Draft(content.feed, content.ident, content.payload, created_ns, content.priority, at_s)
 
 
-def _with_copies(
-    originals: Iterable[Draft], share: float, pace: float, source: random.Random
-) -> Iterator[Draft]:
+def _with_copies(originals: Iterable[Draft], share: float, pace: float, source: random.Random) -> Iterator[Draft]:
     """Mix in copies, each a short lag behind its product; `share` of all drafts are copies."""
     chance = share / (1 - share)
     waiting: list[tuple[float, int, Draft]] = []

@@ -66,9 +66,7 @@ class Oracle:
         """Note a draft as sent, in the order of the calls; copies too."""
         self._sent.append(_sighting(draft.feed, draft.ident, draft.payload))
 
-    def received(
-        self, feed: str, ident: str, payload: Payload, consumer: str = CONSUMER_DEFAULT
-    ) -> None:
+    def received(self, feed: str, ident: str, payload: Payload, consumer: str = CONSUMER_DEFAULT) -> None:
         """Note a receipt, in the order of the calls. It may come before its sending is noted."""
         seen = _sighting(feed, ident, payload)
         self._received.setdefault(consumer, []).append(seen)

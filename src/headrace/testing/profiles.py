@@ -171,12 +171,8 @@ PROFILES: Mapping[str, Profile] = MappingProxyType(
             1.813,
             Quantiles.of({0: 60_000, 0.1: 300_000, 0.5: 1_500_000, 0.9: 5_000_000, 1: 12_000_000}),
         ),
-        "lightning": Profile(
-            0.16, Quantiles.of({0: 150, 0.1: 700, 0.5: 4_000, 0.9: 14_000, 1: 40_000})
-        ),
-        "event": Profile(
-            20.0, Quantiles.of({0: 400, 0.1: 2_000, 0.5: 4_700, 0.9: 8_500, 1: 30_000})
-        ),
+        "lightning": Profile(0.16, Quantiles.of({0: 150, 0.1: 700, 0.5: 4_000, 0.9: 14_000, 1: 40_000})),
+        "event": Profile(20.0, Quantiles.of({0: 400, 0.1: 2_000, 0.5: 4_700, 0.9: 8_500, 1: 30_000})),
         "monitor": Profile(20.0, Quantiles.of({0: 1_000, 1: 3_000})),
     }
 )

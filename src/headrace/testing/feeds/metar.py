@@ -142,9 +142,7 @@ class Station:
             if right.temperature_c10 != wrong.temperature_c10:
                 return right
 
-    def _observe(
-        self, source: random.Random, minute: int, *, corrected: bool, missing: bool
-    ) -> Report:
+    def _observe(self, source: random.Random, minute: int, *, corrected: bool, missing: bool) -> Report:
         weather = self._weather
         weather.advance(source)
         direction = weather.wind_10deg * 10 if weather.wind_kt else 0
@@ -239,9 +237,7 @@ class MetarMaker:
             self._corrections.plan(due_s, _Wrong(heading, network.stations[first], report))
         return _bulletin("METAR", heading, bbb, lines)
 
-    def _add_reports(
-        self, network: Network, minute: int, room: int, lines: list[str], *, nil: bool
-    ) -> None:
+    def _add_reports(self, network: Network, minute: int, room: int, lines: list[str], *, nil: bool) -> None:
         """Let further stations report, each once, as long as `room` bytes are left."""
         source = self._random
         needed = _REPORT_BYTES_MAX[network.collective.style]
@@ -249,9 +245,7 @@ class MetarMaker:
         while room >= needed and len(lines) < len(network.stations):
             station = network.stations[network.turn()]
             chance = source.random()
-            line = encode(
-                station.report(source, minute - int(chance * 8), missing=chance < nil_share)
-            )
+            line = encode(station.report(source, minute - int(chance * 8), missing=chance < nil_share))
             lines.append(line)
             room -= len(line) + len(LINE_END)
 

@@ -87,9 +87,7 @@ class Level2Maker:
     def __init__(self, source: random.Random, noise: Noise) -> None:
         self._random = source
         self._noise = noise
-        self._volumes = [
-            _Volume(site, 1 + int(source.random() * _VOLUMES), 0, 0, 0.0) for site, _ in SITES
-        ]
+        self._volumes = [_Volume(site, 1 + int(source.random() * _VOLUMES), 0, 0, 0.0) for site, _ in SITES]
 
     def make(self, time_s: float, serial: int, size: int) -> Content:
         volume = self._volumes[int(self._random.random() * len(self._volumes))]
@@ -132,9 +130,7 @@ class Level3Maker:
         line = Heading(f"SDUS5{region}", site, int(time_s) // S_PER_MINUTE).text("")
         awips = name + site[1:]
         text = f"{line}{LINE_END}{awips}{LINE_END}".encode("ascii")
-        head = (
-            text + _message_head(code, time_s, serial, size - len(text)) + _compressed_head(serial)
-        )
+        head = text + _message_head(code, time_s, serial, size - len(text)) + _compressed_head(serial)
         payload = self._noise.between(head, size)
         return Content(f"{LEVEL3_FEED}/{site}", f"{line} /p{awips}", payload, 4)
 

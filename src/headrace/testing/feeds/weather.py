@@ -91,9 +91,7 @@ REGIMES: tuple[Regime, ...] = (
         30,
         250,
     ),
-    Regime(
-        "", "", _FAIR, (Layer("SCT", 12, 30), Layer("BKN", 40, 80), Layer("OVC", 90, 200)), 20, 120
-    ),
+    Regime("", "", _FAIR, (Layer("SCT", 12, 30), Layer("BKN", 40, 80), Layer("OVC", 90, 200)), 20, 120),
     Regime("-RA", "-SN", _DIM, (Layer("BKN", 8, 25), Layer("OVC", 30, 60)), 4, 30),
     Regime("RA BR", "SN", _POOR, (Layer("BKN", 4, 10), Layer("OVC", 12, 30)), 2, 15),
     Regime("-DZ BR", "-FZDZ BR", _HAZY, (Layer("OVC", 2, 9),), 0, 10),
@@ -167,9 +165,7 @@ class StationWeather:
         regime = self._regime
         spread = self.spread_c10 + (bits >> 3 & 7) - 3 - (bits >> 6 & 1)
         self.spread_c10 = _within(spread, regime.spread_min_c10, regime.spread_max_c10)
-        pressure = (
-            self.pressure_hpa10 + (bits >> 7 & 3) - 1 - (self.pressure_hpa10 > _PRESSURE_MEAN_HPA10)
-        )
+        pressure = self.pressure_hpa10 + (bits >> 7 & 3) - 1 - (self.pressure_hpa10 > _PRESSURE_MEAN_HPA10)
         self.pressure_hpa10 = _within(pressure, _PRESSURE_MIN_HPA10, _PRESSURE_MAX_HPA10)
         self.wind_10deg = (self.wind_10deg + (bits >> 9 & 3) - 2 - (bits >> 11 & 1)) % 36 + 1
 
