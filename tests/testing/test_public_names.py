@@ -9,6 +9,7 @@ def test_the_public_names_are_exactly_these() -> None:
         "FeedGenerator",
         "MockClock",
         "Oracle",
+        "PowerCut",
         "Verdict",
     ]
     assert all(hasattr(headrace.testing, name) for name in headrace.testing.__all__)

@@ -6,7 +6,6 @@ and other systems use. In a pattern `*` stands for exactly one level and `**` fo
 """
 
 import re
-from functools import lru_cache
 
 from headrace.errors import FeedError
 
@@ -15,7 +14,6 @@ _LEVEL = re.compile(r"[^\s/*?#$+>\"'\\\x00-\x1f\x7f]+")
 _RULES = "use levels joined by '/', such as wx/radar/nexrad2, without blanks or any of * ? # $ + > \" ' \\"
 
 
-@lru_cache(maxsize=65536)
 def check_feed(feed: str) -> str:
     """Return `feed` if it is a valid name; FeedError says what is wrong with it."""
     if not isinstance(feed, str):

@@ -49,6 +49,7 @@ from headrace.queue.kernel import _kernel as kernel
 from headrace.queue.storage import Disk, Storage
 
 NAME_BYTES = 320
+FEEDS_BEGIN = 4096  # names below are origins
 STATE_READY, STATE_RECOVERING = 1, 2
 REPAIR = "run: headrace queue repair {path}"
 _TMPFS = 0x01021994
@@ -167,9 +168,19 @@ def open_log(path: Path) -> kernel.Log:
     """Map the queue; the descriptors belong to the Log from here on."""
     queue_fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     segments_fd = os.open(path / "segments", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    log = kernel.Log(queue_fd, segments_fd)
-    log.learn_names()
-    return log
+    return kernel.Log(queue_fd, segments_fd)
+
+
+def learn_names(path: Path, log: kernel.Log) -> None:
+    """Take up the names of feeds and origins; QueueDamagedError if their file does not hold them."""
+    state = log.state
+    places = state["feeds_end"] if state["feeds_end"] > FEEDS_BEGIN else state["origins_end"]
+    try:
+        if (path / "names").stat().st_size < places * NAME_BYTES:
+            raise kernel.KernelError(kernel.TROUBLE["damaged"])
+        log.learn_names()
+    except kernel.KernelError:
+        raise QueueDamagedError(f"{path / 'names'} is cut short or altered", REPAIR.format(path=path)) from None
 
 
 def check_path(path: Path) -> None:
@@ -199,6 +210,7 @@ def attach(path: Path, storage: Storage) -> Attached:
             log = _open_checked(path)
             if alone:
                 settle(path, config, log, storage)
+            learn_names(path, log)
             fcntl.flock(presence, fcntl.LOCK_SH)
             if log.state["state"] == STATE_READY:
                 return Attached(path, config, log, presence)
@@ -283,10 +295,7 @@ def _open_checked(path: Path) -> kernel.Log:
             f"{path / 'cursors'} has {size} bytes instead of {CURSORS_BYTES}",
             REPAIR.format(path=path),
         )
-    try:
-        return open_log(path)
-    except kernel.KernelError as error:
-        raise QueueDamagedError(f"{path / 'names'} is damaged", REPAIR.format(path=path)) from error
+    return open_log(path)
 
 
 # --- errors of the kernel and of the operating system ---------------------------------------------

@@ -23,6 +23,10 @@ def flush(path: Path, log: kernel.Log, storage: Storage, wanted: int | None = No
             return
         state = log.state
         tail = state["tail"]
+        names = state["feeds_end"] + state["origins_end"]
+        if names != state["synced_names"]:  # before the segments: rows refer to them
+            storage.sync_file(path / "names")
+            log.set_state(synced_names=names)
         if tail > state["synced"]:
             for number in range(state["segment_oldest"], state["segment_newest"] + 1):
                 entry = log.entry(number)
@@ -31,7 +35,6 @@ def flush(path: Path, log: kernel.Log, storage: Storage, wanted: int | None = No
             if state["synced_file"] < state["next_file"]:
                 storage.sync_directory(path / "segments")
             log.set_state(synced=tail, synced_file=state["next_file"])
-            storage.sync_file(path / "names")
         log.publish(tail)
     finally:
         log.unlock_sync()

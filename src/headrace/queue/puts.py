@@ -114,13 +114,20 @@ def learn_feed(log: kernel.Log, feed: Any, error: Exception, path: Path) -> bool
     return True
 
 
-def explain_put(error: Exception, path: Path, payload_max: int, payload: Any, ident: Any) -> Exception:
+def explain_put(
+    error: Exception, path: Path, payload_max: int, payload: Any, feed: Any, ident: Any, priority: Any
+) -> Exception:
     """What was wrong with the arguments, or what the kernel's number means."""
     if isinstance(error, HeadraceError):
         return error
-    problem = _check_ident(ident) or _check_payload(payload, payload_max)
-    if problem is not None:
+    try:
+        check_feed(feed)
+        check_priority(priority)
+    except InvalidError as problem:
         return problem
+    fault = _check_ident(ident) or _check_payload(payload, payload_max)
+    if fault is not None:
+        return fault
     if isinstance(error, kernel.KernelError):
         return explain(error, path)
     return error
@@ -158,6 +165,8 @@ def _check_payload(payload: Any, payload_max: int) -> InvalidError | None:
 
 def explain_many(error: Exception, path: Path, payload_max: int, payloads: Any, idents: Any) -> Exception:
     """As `explain_put`, naming the place in the batch."""
+    if isinstance(error, HeadraceError):
+        return error
     if isinstance(error, kernel.KernelError) and error.code == -errno.ENOSPC:
         return explain(error, path)
     for place, payload in enumerate(payloads):
@@ -165,7 +174,7 @@ def explain_many(error: Exception, path: Path, payload_max: int, payloads: Any, 
         problem = _check_ident(ident) or _check_payload(payload, payload_max)
         if problem is not None:
             return type(problem)(f"product {place} of the batch: {problem.problem}", problem.hint)
-    return explain_put(error, path, payload_max, b"", "")
+    return explain(error, path) if isinstance(error, kernel.KernelError) else error
 
 
 class ManyColumns:

@@ -39,6 +39,7 @@ from headrace.queue.config import (
     check_origin,
     check_size,
     default_origin,
+    read_config,
     write_config,
 )
 from headrace.queue.cursor import Cursor, CursorFile, CursorState, check_cursor_name
@@ -85,17 +86,22 @@ class Queue:
         self._clock = clock
         self._storage = storage or Disk()
         attached = attach(self.path, self._storage)
-        self.config: QueueConfig = attached.config
+        self._config = attached.config
         self._log = attached.log
         self._presence_fd = attached.presence
         self._presence = Presence(self._log)
         self._cursors = CursorFile(self.path / "cursors")
         self._flusher: Flusher | None = None
         self._writing = False
-        self._payload_max = self.config.payload_bytes_max
-        self._disk = self.config.durability == "disk"
+        self._disk = self._config.durability == "disk"
         self._closed = False
         _opened.add(self)
+
+    @property
+    def config(self) -> QueueConfig:
+        """The terms in force, which another process may have changed by `resize`."""
+        state = self._log.state
+        return msgspec.structs.replace(self._config, size=state["size_bytes"], age_s=state["age_ns"] / 1e9 or None)
 
     @classmethod
     def create(
@@ -191,7 +197,7 @@ class Queue:
         ) as error:
             self._check_open()
             if not puts.learn_feed(log, feed, error, self.path):
-                raise puts.explain_put(error, self.path, self._payload_max, payload, ident) from None
+                raise puts.explain_put(error, self.path, self.config.payload_bytes_max, payload, feed, ident, priority) from None
             return self.put(
                 payload, feed=feed, ident=ident, created=created, priority=priority, expiry=expiry,
                 properties=properties, slice=slice, signature=signature, origin=origin,
@@ -232,7 +238,7 @@ class Queue:
                     f"a batch of {len(held)} products does not fit into a queue of {self.config.size} bytes as one piece",
                     "put it in several calls, or resize the queue",
                 ) from None
-            raise puts.explain_many(error, self.path, self._payload_max, held, ident) from None
+            raise puts.explain_many(error, self.path, self.config.payload_bytes_max, held, ident) from None
         if stored and self._disk:
             self._commit(first + stored - 1)
         return Receipt(len(held), stored, first, None if outcomes is None else tuple(outcomes))
@@ -432,8 +438,6 @@ class Queue:
             raise explain_os_error(error, self.path) from error
         except kernel.KernelError as error:
             raise explain(error, self.path) from None
-        self.config = config
-        self._payload_max = config.payload_bytes_max
 
     # --- tell and mend ----------------------------------------------------------------------------
 
@@ -451,7 +455,7 @@ class Queue:
     def check(self, progress: Progress | None = None) -> list[Finding]:
         """Walk everything and list every inconsistency; may run beside writers."""
         self._check_open()
-        return check_queue(self.path, self.config, self._log, self._cursors, progress)
+        return check_queue(self.path, read_config(self.path), self._log, self._cursors, progress)
 
     @classmethod
     def repair(cls, path: str | os.PathLike[str]) -> list[str]:

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from headrace.queue.config import QueueConfig
-from headrace.queue.directory import STATE_READY, STATE_RECOVERING, boot_id, segment_path
+from headrace.queue.directory import STATE_READY, STATE_RECOVERING, boot_id, learn_names, segment_path
 from headrace.queue.kernel import _kernel as kernel
 from headrace.queue.storage import Storage
 
@@ -45,6 +45,8 @@ def settle(path: Path, config: QueueConfig, log: kernel.Log, storage: Storage) -
     log.set_state(state=STATE_RECOVERING)
     log.reset_locks()
     if restarted:
+        log.recount_names((path / "names").stat().st_size)
+        learn_names(path, log)
         leap = config.durability == "process" and not log.state["clean"]
         rebuild_directory(path, log, trusted=log.state["synced"], floor=LEAP_AHEAD if leap else 0)
         _sync_all(path, log, storage)
@@ -174,6 +176,7 @@ def rebuild_directory(path: Path, log: kernel.Log, trusted: int, floor: int) -> 
     if damaged:
         log.mark_rows(np.array(damaged, np.uint64), MARK_DAMAGED)
         noticed.append(f"{len(damaged)} products do not fit their checksums and were marked damaged")
+    log.recount_feeds()
     log.rebuild_dedup()
     return noticed
 

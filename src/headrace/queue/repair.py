@@ -12,12 +12,14 @@ from headrace.errors import QueueDamagedError
 from headrace.queue.config import QueueConfig, read_config
 from headrace.queue.cursor import CURSORS_BYTES, SLOTS, CursorFile
 from headrace.queue.directory import (
+    FEEDS_BEGIN,
     STATE_READY,
     alone_at,
     boot_id,
     check_control,
     check_path,
     format_control,
+    learn_names,
     open_log,
     segment_path,
 )
@@ -31,8 +33,6 @@ from headrace.queue.recovery import (
     remove_strays,
 )
 from headrace.queue.storage import Disk
-
-_FEEDS_BEGIN = 4096
 
 
 def repair_queue(path: Path) -> list[str]:
@@ -99,15 +99,16 @@ def _repair_names(path: Path, config: QueueConfig, done: list[str]) -> tuple[ker
     file = path / "names"
     try:
         log = open_log(path)
+        learn_names(path, log)
         if log.origins:
             log.reset_locks()
             return log, False
-    except (kernel.KernelError, FileNotFoundError):
+    except (kernel.KernelError, QueueDamagedError, FileNotFoundError):
         pass
     file.write_bytes(b"")
     log = kernel.Log(os.open(path, os.O_RDONLY), os.open(path / "segments", os.O_RDONLY))
     log.reset_locks()
-    log.set_state(feeds_end=_FEEDS_BEGIN, origins_end=0)
+    log.set_state(feeds_end=FEEDS_BEGIN, origins_end=0)
     log.set_state(origin=log.add_name(2, config.origin))
     done.append(f"made {file} anew from the records")
     return log, True

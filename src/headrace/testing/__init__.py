@@ -5,6 +5,8 @@
     Oracle          remembers what was sent and judges what a consumer received
     Verdict         its judgement
     MockClock       a time of day that moves when it is told to
+    PowerCut        a disk that remembers what a power failure would leave
+    failpoints      die at a chosen step of the queue's work
 
 A first check of anything that carries products:
 
@@ -15,14 +17,14 @@ A first check of anything that carries products:
     ...                           # the consumer calls oracle.received(feed, ident, payload)
     assert oracle.verdict().ok, oracle.verdict()
 
-Nothing here depends on the other parts of Headrace, so that a fault in one of them cannot hide
-itself.
+Generator and oracle depend on no other part of Headrace, so that a fault in one of them cannot hide itself.
 """
 
 from headrace.testing.clock import MockClock
 from headrace.testing.draft import Draft
 from headrace.testing.generator import FeedGenerator
 from headrace.testing.oracle import Oracle
+from headrace.testing.power import PowerCut
 from headrace.testing.verdict import Verdict
 
-__all__ = ["Draft", "FeedGenerator", "MockClock", "Oracle", "Verdict"]
+__all__ = ["Draft", "FeedGenerator", "MockClock", "Oracle", "PowerCut", "Verdict"]

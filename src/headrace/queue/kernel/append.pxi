@@ -181,7 +181,8 @@ cdef int append_item(Store *store, Item *item, uint64_t sequence, uint64_t now_n
     if now_ns > entry.newest_ns:
         entry.newest_ns = now_ns
     feed = name_of(store, item.feed)
-    feed.last = sequence
+    if item.origin_sequence == 0:
+        feed.last = sequence
     feed.products += 1
     feed.payload_bytes += item.payload_bytes
     item.outcome = sequence

@@ -179,7 +179,7 @@ cdef struct Control:
     uint64_t opened_boot_ns          # when the newest segment was begun
     uint64_t synced_file             # files below this number have their directory entry on disk
     uint64_t pending_file            # segment file in the middle of coming or going; 0 none
-    uint64_t gap4[1]
+    uint64_t synced_names            # feeds_end + origins_end when the names last reached the disk
     # --- counters
     uint64_t inserted_products
     uint64_t inserted_bytes

@@ -80,6 +80,11 @@ cdef int sign(Item *item, uint8_t kind, object payload) except -1:
     return 0
 
 
+cdef bint whole_name(Name *name, uint8_t kind) noexcept nogil:
+    return (name.kind == kind and name.bytes > 0
+            and (<uint32_t>XXH3_64bits(name.text, name.bytes) ^ name.kind) == name.checksum)
+
+
 cdef inline uint64_t payload_bytes_max(Store *store) noexcept nogil:
     return min(store.control.size_bytes // 4, <uint64_t>0xFFFFFFFF)
 
@@ -167,7 +172,7 @@ cdef class Log:
 
     cdef learn_name(self, uint32_t place, dict known):
         cdef Name *name = name_of(self.store, place)
-        if <uint32_t>XXH3_64bits(name.text, name.bytes) ^ name.kind != name.checksum:
+        if not whole_name(name, 2 if place < ORIGINS_MAX else 1):
             raise KernelError(TROUBLE_DAMAGED)
         text = name.text[:name.bytes].decode("utf-8", "replace")
         if text in known:
@@ -211,6 +216,21 @@ cdef class Log:
             store64(end, end[0] + 1)
             self.learn_names()
         return known[text]
+
+    def recount_names(self, size_t file_bytes):
+        """Believe the names file rather than the control block: how many names there are. While alone."""
+        cdef uint32_t place = 0, places = <uint32_t>(min(file_bytes, <size_t>NAMES_MAX * NAME_ENTRY) // NAME_ENTRY)
+        while place < min(places, <uint32_t>ORIGINS_MAX) and whole_name(name_of(self.store, place), 2):
+            place += 1
+        store64(&self.store.control.origins_end, place)
+        place = ORIGINS_MAX
+        while place < places and whole_name(name_of(self.store, place), 1):
+            place += 1
+        store64(&self.store.control.feeds_end, place)
+
+    def recount_feeds(self):
+        """Find the last sequence of every feed anew. Under the log's lock, or while alone."""
+        recount_feeds(self.store)
 
     cdef grow_names(self, size_t count):
         cdef int fd = openat(self.store.queue_fd, b"names", O_RDWR | O_CLOEXEC)
@@ -529,7 +549,8 @@ cdef class Log:
             "next_file": c.next_file, "spare_file": c.spare_file, "bytes_total": c.bytes_total,
             "data_end": c.data_end, "pending_file": c.pending_file,
             "dedup_table": c.dedup_table, "dedup_bytes": buckets_of(c.dedup_table) * sizeof(Bucket),
-            "feeds_end": c.feeds_end, "origins_end": c.origins_end, "synced": c.synced, "synced_file": c.synced_file,
+            "feeds_end": c.feeds_end, "origins_end": c.origins_end,
+            "synced_names": c.synced_names, "synced": c.synced, "synced_file": c.synced_file,
             "inserted_products": c.inserted_products, "inserted_bytes": c.inserted_bytes,
             "duplicates": c.duplicates, "evicted_products": c.evicted_products,
             "evicted_bytes": c.evicted_bytes, "deleted_products": c.deleted_products,
@@ -555,6 +576,7 @@ cdef class Log:
             elif field == "spare_file": c.spare_file = value
             elif field == "synced": store64(&c.synced, value)
             elif field == "synced_file": c.synced_file = value
+            elif field == "synced_names": c.synced_names = value
             elif field == "pending_file": c.pending_file = value
             elif field == "origin": c.origin = value
             elif field == "feeds_end": store64(&c.feeds_end, value)
@@ -614,9 +636,6 @@ cdef class Log:
                  name_of(self.store, i).payload_bytes)
                 for i in range(ORIGINS_MAX, ORIGINS_MAX + <uint32_t>len(self.feeds))]
 
-    def set_feed_last(self, uint32_t feed, uint64_t last):
-        name_of(self.store, feed).last = last
-
     # --- maintenance: under the lock, or while nobody else is attached ------------------------------
 
     def reset_locks(self):
@@ -667,16 +686,6 @@ cdef class Log:
         cdef int error = dedup_grow(self.store, buckets, self.store.control.tail)
         if error != 0:
             self.fail(error)
-
-    def remembers(self, uint64_t sequence, bytes signature):
-        """Does the duplicate memory lead from this signature to this sequence? Under the log's lock."""
-        cdef uint64_t *slot = NULL
-        cdef uint64_t tag = 0
-        cdef int error = dedup_attach(self.store)
-        if error != 0:
-            self.fail(error)
-        return dedup_find(self.store, <const uint8_t *>PyBytes_AS_STRING(signature),
-                          self.store.control.tail, &slot, &tag) == sequence
 
     def mark_rows(self, const uint64_t[::1] sequences, uint8_t flag):
         """Set a flag on rows; how many had none of the marks yet. Under the log's lock."""

@@ -240,11 +240,33 @@ cdef void settle_feeds(Store *store) noexcept nogil:
                 break
             count = (entry.end if entry.end else control.tail) - entry.first
             for place in range(count, 0, -1):
-                if row_of(mapping, place - 1).feed == feed:
+                if (row_of(mapping, place - 1).feed == feed
+                        and row_of(mapping, place - 1).origin == control.origin):
                     name.last = entry.first + place - 1
                     found = True
                     break
             number -= 1
+
+
+cdef void recount_feeds(Store *store) noexcept nogil:
+    """Find the last sequence of every feed anew. Under the log's lock."""
+    cdef Control *control = store.control
+    cdef uint64_t number, place, count
+    cdef uint32_t feed
+    cdef Entry *entry
+    cdef Mapping *mapping = NULL
+    cdef Row *row
+    for feed in range(ORIGINS_MAX, <uint32_t>control.feeds_end):
+        name_of(store, feed).last = 0
+    for number in range(control.segment_oldest, control.segment_newest + 1):
+        entry = entry_of(store, number)
+        if map_segment(store, entry.file, entry.size, &mapping, False) != 0:
+            continue
+        count = (entry.end if entry.end else control.tail) - entry.first
+        for place in range(count):
+            row = row_of(mapping, place)
+            if row.origin == control.origin and ORIGINS_MAX <= row.feed < control.feeds_end:
+                name_of(store, row.feed).last = entry.first + place
 
 
 cdef int roll_back(Store *store) noexcept nogil:

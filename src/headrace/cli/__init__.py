@@ -1,0 +1,11 @@
+"""The command line: one file per command, each loaded only when it is called.
+
+    main.py         `headrace`: the list of commands, and the way every error is shown
+    queue/          create, info, check, repair, delete, resize
+    put.py, watch.py, cat.py, cursor.py
+    generate.py, verify.py, demo/
+    lazy.py, failure.py, options.py, output.py, stream.py, pacing.py      what they share
+
+Commands hold no logic of their own: they read options with the library's parsers, call the library, and show what it
+answers. Nothing imports this package.
+"""

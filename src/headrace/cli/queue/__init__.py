@@ -1,0 +1,1 @@
+"""`headrace queue`: what an operator does with a queue as a whole."""

@@ -1,0 +1,47 @@
+"""What all tests share: queues that are checked when the test is over."""
+
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from headrace import Queue
+
+
+@pytest.fixture
+def make_queue(tmp_path: Path) -> Iterator[Callable[..., Queue]]:
+    """Create queues below the test's directory; each must check clean in the end, unless it was spoilt on purpose."""
+    made: list[Queue] = []
+
+    def make(name: str = "q", **terms: Any) -> Queue:
+        terms.setdefault("size", "2MiB")
+        terms.setdefault("origin", "here")
+        made.append(Queue.create(tmp_path / name, **terms))
+        return made[-1]
+
+    yield make
+    for queue in made:
+        if (queue.path / "spoilt").exists() or not queue.path.exists():
+            queue.close()
+            continue
+        queue.close()
+        with Queue.open(queue.path) as again:
+            assert again.check() == []
+
+
+@pytest.fixture
+def queue(make_queue: Callable[..., Queue]) -> Queue:
+    return make_queue()
+
+
+@pytest.fixture
+def shared_memory() -> Iterator[Path]:
+    """A directory in memory."""
+    import shutil
+    import tempfile
+
+    folder = Path(tempfile.mkdtemp(prefix="headrace-test-", dir="/dev/shm" if os.path.isdir("/dev/shm") else None))
+    yield folder
+    shutil.rmtree(folder, ignore_errors=True)

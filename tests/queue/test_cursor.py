@@ -1,0 +1,82 @@
+"""Durable named positions."""
+
+from collections.abc import Callable
+
+import pytest
+
+from headrace import Lost, Queue
+from headrace.errors import CursorNameError, OptionError
+
+
+def fill(queue: Queue, count: int) -> None:
+    end = queue.next + count
+    for start in range(queue.next, end, 1000):
+        queue.put_many([n.to_bytes(8, "big") * 20 for n in range(start, min(start + 1000, end))], feed="a")
+
+
+def test_a_cursor_goes_on_where_it_was(queue: Queue) -> None:
+    fill(queue, 10)
+    cursor = queue.cursor("decoder")
+    batch = cursor.read(limit=4)
+    assert cursor.position == 1
+    cursor.commit(batch)
+    queue.close()
+    with Queue.open(queue.path) as again:
+        assert again.cursors() == ["decoder"]
+        assert again.cursor("decoder", start="next").read().sequences.tolist() == [5, 6, 7, 8, 9, 10]
+
+
+def test_a_cursor_that_was_overtaken_counts_the_exact_loss(queue: Queue) -> None:
+    cursor = queue.cursor("slow")
+    fill(queue, 30_000)
+    lost = Lost(1, queue.oldest - 1)
+    batch = cursor.read()
+    assert batch.lost == lost
+    cursor.commit(batch)
+    assert (cursor.state.lost, cursor.state.lost_products) == (lost, lost.products)
+    (told,) = queue.statistics().cursors
+    assert (told.name, told.lost_first, told.lost_last, told.lost_products) == ("slow", 1, lost.last, lost.products)
+    assert told.behind == queue.next - batch.next
+
+
+def test_iterating_a_cursor_commits_behind_itself(queue: Queue) -> None:
+    fill(queue, 10)
+    cursor = queue.cursor("c")
+    for batch in cursor.follow(limit=3, timeout=0):
+        cursor.commit(batch)
+    assert cursor.position == 11
+
+
+def test_a_cursor_can_seek_and_be_removed(queue: Queue) -> None:
+    fill(queue, 10)
+    cursor = queue.cursor("c", start="next")
+    assert cursor.position == 11
+    assert cursor.seek("oldest") == 1
+    assert cursor.seek(7) == 7
+    with pytest.raises(OptionError):
+        cursor.seek("sometime")
+    cursor.remove()
+    assert queue.cursors() == []
+    assert queue.cursor("c").position == 1
+
+
+def test_two_processes_share_a_cursor_by_name(queue: Queue) -> None:
+    fill(queue, 5)
+    queue.cursor("c").save(4)
+    with Queue.open(queue.path) as other:
+        assert other.cursor("c").position == 4
+
+
+@pytest.mark.parametrize("name", ["", "x" * 121, "tab\t", "new\nline", None, 7])
+def test_a_bad_cursor_name_is_refused(queue: Queue, name: object) -> None:
+    with pytest.raises(CursorNameError, match="printable"):
+        queue.cursor(name)  # type: ignore[arg-type]
+
+
+def test_there_is_room_for_many_cursors_and_a_clear_end(make_queue: Callable[..., Queue]) -> None:
+    queue = make_queue()
+    for number in range(1024):
+        queue.cursor(f"cursor {number}")
+    with pytest.raises(CursorNameError, match="1024"):
+        queue.cursor("one more")
+    assert len(queue.cursors()) == 1024

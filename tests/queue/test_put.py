@@ -1,0 +1,193 @@
+"""Putting single products."""
+
+import hashlib
+from collections.abc import Callable
+from datetime import UTC, datetime
+
+import numpy as np
+import pytest
+from blake3 import blake3
+
+from headrace import Duplicate, Queue
+from headrace.errors import (
+    FeedError,
+    IdentError,
+    OptionError,
+    PayloadError,
+    PayloadTooLargeError,
+    PropertyError,
+    QueueClosedError,
+)
+from headrace.testing import MockClock
+
+
+def test_a_product_comes_out_as_it_went_in(queue: Queue) -> None:
+    created = datetime(2026, 1, 6, 0, 53, tzinfo=UTC)
+    properties = {"level": 3, "gain": -0.5, "mode": "clear air", "final": True, "none": float("inf")}
+    sequence = queue.put(
+        b"\x00payload\xff", feed="wx/radar/KFTG", ident="L2 ünïcode \n\x00 verbatim", created=created, priority=7,
+        expiry="1h", properties=properties, slice=12,
+    )  # fmt: skip
+    (product,) = queue.read()
+    assert (product.sequence, sequence) == (1, 1)
+    assert (product.feed, product.ident) == ("wx/radar/KFTG", "L2 ünïcode \n\x00 verbatim")
+    assert bytes(product.payload) == b"\x00payload\xff"
+    assert product.signature == blake3(b"\x00payload\xff").digest(length=16)
+    assert (product.origin, product.origin_sequence, product.previous) == ("here", 1, None)
+    assert product.created_ns == int(created.timestamp()) * 10**9
+    assert product.priority == 7
+    assert product.slice == 12
+    assert dict(product.properties) == properties
+    assert product.expiry_ns is not None
+    assert 3599e9 < product.expiry_ns - product.inserted_ns < 3601e9
+
+
+def test_sequences_grow_by_one_from_one(queue: Queue) -> None:
+    assert [queue.put(bytes([i]), feed="a") for i in range(5)] == [1, 2, 3, 4, 5]
+    assert (queue.oldest, queue.next) == (1, 6)
+
+
+def test_the_same_content_is_stored_once(queue: Queue) -> None:
+    first = queue.put(b"twice", feed="a", ident="one")
+    again = queue.put(b"twice", feed="a", ident="one")
+    assert again == Duplicate(of=1)
+    assert not again
+    assert (first, queue.next) == (1, 2)
+    assert queue.statistics().duplicates == 1
+
+
+def test_without_dedup_everything_is_stored(make_queue: Callable[..., Queue]) -> None:
+    queue = make_queue(dedup="none")
+    assert [queue.put(b"same", feed="a") for _ in range(3)] == [1, 2, 3]
+    assert queue.read()[0].signature == b""
+
+
+@pytest.mark.parametrize("dedup", ["blake3", "xxh3", "md5"])
+def test_each_signature_finds_duplicates(make_queue: Callable[..., Queue], dedup: str) -> None:
+    queue = make_queue(dedup=dedup)
+    for payload in (b"", b"x", b"y" * 1000, b"z" * 200_000):
+        sequence = queue.put(payload, feed="a")
+        assert queue.put(bytearray(payload), feed="b") == Duplicate(of=sequence)  # type: ignore[arg-type]
+    if dedup == "md5":
+        assert queue.read()[1].signature == hashlib.md5(b"x").digest()
+
+
+def test_a_signature_may_be_given(queue: Queue) -> None:
+    signature = bytes(range(16))
+    queue.put(b"one", feed="a", signature=signature)
+    assert queue.put(b"other", feed="a", signature=signature) == Duplicate(of=1)
+    assert queue.read()[0].signature == signature
+
+
+def test_a_duplicate_is_known_only_while_the_first_copy_is_held(queue: Queue) -> None:
+    queue.put(b"first", feed="a")
+    number = 0
+    while queue.oldest == 1:
+        assert queue.put(b"first", feed="a") == Duplicate(of=1)
+        queue.put(number.to_bytes(4, "big") * 5000, feed="a")
+        number += 1
+    assert isinstance(queue.put(b"first", feed="a"), int)
+
+
+@pytest.mark.parametrize("size", [0, 1, 7, 8, 65536, 300_000, 524_288])
+def test_payloads_of_any_size_up_to_a_quarter_of_the_queue(queue: Queue, size: int) -> None:
+    payload = np.random.default_rng(size).bytes(size)
+    sequence = queue.put(payload, feed="a")
+    assert isinstance(sequence, int)
+    (product,) = queue.read(sequence)
+    assert product.payload == payload
+    assert product.size == size
+
+
+@pytest.mark.parametrize("kind", [bytearray, memoryview, lambda data: np.frombuffer(data, np.uint8)])
+def test_anything_bytes_like_can_be_a_payload(queue: Queue, kind: Callable[[bytes], object]) -> None:
+    queue.put(kind(b"abcd"), feed="a")
+    assert queue.read()[0].payload == b"abcd"
+
+
+def test_a_product_from_another_site_keeps_its_origin(queue: Queue) -> None:
+    queue.put(b"1", feed="a", origin="boulder", origin_sequence=77, previous=70)
+    queue.put(b"2", feed="a")
+    queue.put(b"3", feed="a")
+    foreign, own, next_own = queue.read()
+    assert (foreign.origin, foreign.origin_sequence, foreign.previous) == ("boulder", 77, 70)
+    assert (own.origin, own.origin_sequence, own.previous) == ("here", 2, None)
+    assert next_own.previous == 2
+
+
+def test_times_come_from_the_clock(make_queue: Callable[..., Queue]) -> None:
+    clock = MockClock(1_000_000)
+    queue = make_queue(clock=clock)
+    queue.put(b"1", feed="a")
+    clock.advance(5)
+    queue.put(b"2", feed="a", created=42)
+    first, second = queue.read()
+    assert (first.created_ns, first.inserted_ns) == (1_000_000, 1_000_000)
+    assert (second.created_ns, second.inserted_ns) == (42, 5_001_000_000)
+
+
+def test_an_expired_product_is_not_handed_out_but_counted(make_queue: Callable[..., Queue]) -> None:
+    clock = MockClock(10**18)
+    queue = make_queue(clock=clock)
+    queue.put(b"soon", feed="a", expiry="10s")
+    queue.put(b"never", feed="a")
+    assert len(queue.read()) == 2
+    clock.advance(10)
+    batch = queue.read()
+    assert ([bytes(p.payload) for p in batch], batch.expired) == ([b"never"], 1)
+
+
+_BAD = [
+    ({"feed": ""}, FeedError, "empty"),
+    ({"feed": "a//b"}, FeedError, "illegal level"),
+    ({"feed": "/a"}, FeedError, "illegal level"),
+    ({"feed": "a b"}, FeedError, "illegal level"),
+    ({"feed": "a/*"}, FeedError, "illegal level"),
+    ({"feed": "x" * 256}, FeedError, "256 bytes"),
+    ({"feed": None}, FeedError, "not text"),
+    ({"feed": 7}, FeedError, "not text"),
+    ({"ident": "i" * 1025}, IdentError, "1025 bytes"),
+    ({"ident": "ü" * 513}, IdentError, "1026 bytes"),
+    ({"ident": b"bytes"}, IdentError, "not text"),
+    ({"ident": None}, IdentError, "not text"),
+    ({"ident": "\ud800"}, IdentError, "UTF-8"),
+    ({"payload": "text"}, PayloadError, "str"),
+    ({"payload": None}, PayloadError, "NoneType"),
+    ({"payload": np.zeros((4, 4))[:, 1]}, PayloadError, "one run"),
+    ({"payload": bytes(524_289)}, PayloadTooLargeError, "quarter"),
+    ({"priority": 8}, OptionError, "priority 8"),
+    ({"priority": -1}, OptionError, "priority -1"),
+    ({"priority": "high"}, OptionError, "priority"),
+    ({"slice": 65535}, OptionError, "slice 65535"),
+    ({"slice": -1}, OptionError, "slice -1"),
+    ({"created": "yesterday"}, OptionError, "yesterday"),
+    ({"created": datetime(2026, 1, 1)}, OptionError, "time zone"),
+    ({"created": -5}, OptionError, "-5"),
+    ({"expiry": "soon"}, OptionError, "soon"),
+    ({"signature": b"short"}, OptionError, "16 bytes"),
+    ({"origin": "over there", "origin_sequence": 1}, OptionError, "site id"),
+    ({"origin": "elsewhere"}, OptionError, "origin_sequence"),
+    ({"properties": {"x": [1]}}, PropertyError, "list"),
+    ({"properties": {"": 1}}, PropertyError, "name"),
+    ({"properties": {"x": 1 << 63}}, PropertyError, "64 bits"),
+    ({"properties": {"x": "y" * 70_000}}, PropertyError, "bytes"),
+    ({"properties": [1]}, PropertyError, "mapping"),
+]
+
+
+@pytest.mark.parametrize(("bad", "error", "words"), _BAD, ids=[f"{b}"[:40] for b, _, _ in _BAD])
+def test_a_bad_call_has_its_own_error_and_stores_nothing(
+    queue: Queue, bad: dict[str, object], error: type[Exception], words: str
+) -> None:
+    call: dict[str, object] = {"payload": b"x", "feed": "a", **bad}
+    with pytest.raises(error, match=words) as caught:
+        queue.put(call.pop("payload"), **call)  # type: ignore[arg-type]
+    assert caught.value.hint  # type: ignore[attr-defined]
+    assert queue.next == 1
+
+
+def test_a_closed_queue_says_so(queue: Queue) -> None:
+    queue.close()
+    for use in (lambda: queue.put(b"x", feed="a"), lambda: queue.put_many([b"x"], feed="a"), queue.read, queue.check):
+        with pytest.raises(QueueClosedError, match="open it again"):
+            use()

@@ -1,0 +1,127 @@
+"""Putting batches."""
+
+from collections.abc import Callable
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from headrace import Queue
+from headrace.errors import BatchTooLargeError, HeadraceError, PayloadError, PayloadTooLargeError
+
+
+def payloads_of(queue: Queue) -> list[bytes]:
+    return [bytes(product.payload) for product in queue.read()]
+
+
+def test_a_batch_gets_sequences_in_a_row(queue: Queue) -> None:
+    queue.put(b"before", feed="a")
+    receipt = queue.put_many([b"1", b"2", b"3"], feed="a", ident="same")
+    assert (receipt.first, receipt.stored, len(receipt)) == (2, 3, 3)
+    assert receipt.sequences.tolist() == [2, 3, 4]
+    assert not receipt.duplicates.any()
+
+
+def test_duplicates_inside_a_batch_and_against_the_queue_are_told(queue: Queue) -> None:
+    queue.put(b"held", feed="a")
+    receipt = queue.put_many([b"new", b"held", b"new", b"last"], feed="a")
+    assert receipt.sequences.tolist() == [2, 1, 2, 3]
+    assert receipt.duplicates.tolist() == [False, True, True, False]
+    assert (receipt.stored, receipt.first) == (2, 2)
+    assert payloads_of(queue) == [b"held", b"new", b"last"]
+
+
+def test_an_empty_batch_is_fine(queue: Queue) -> None:
+    assert queue.put_many([], feed="a").stored == 0
+    assert queue.next == 1
+
+
+def test_every_column_may_have_a_value_for_each_product(queue: Queue) -> None:
+    queue.put_many(
+        [b"1", b"2"], feed=["a", "b/c"], ident=["x", "y"], created=[10, 20], priority=[0, 7],
+        expiry=np.array([2**62, 2**62 + 1]), properties=[{"n": 1}, None], slice=np.array([3, 4], np.uint8),
+        signature=[b"s" * 16, b"t" * 16], origin=["here", "there"], origin_sequence=[5, 9], previous=[0, 8],
+    )  # fmt: skip
+    first, second = queue.read()
+    assert (first.feed, first.ident, first.created_ns, first.priority) == ("a", "x", 10, 0)
+    assert (second.feed, second.ident, second.created_ns, second.priority) == ("b/c", "y", 20, 7)
+    assert (first.expiry_ns, second.expiry_ns) == (2**62, 2**62 + 1)
+    assert (dict(first.properties), dict(second.properties)) == ({"n": 1}, {})
+    assert (first.slice, second.slice) == (3, 4)
+    assert (first.signature, second.signature) == (b"s" * 16, b"t" * 16)
+    assert (second.origin, second.origin_sequence, second.previous) == ("there", 9, 8)
+
+
+@pytest.mark.parametrize(
+    "column",
+    [
+        lambda data: pa.array(data, pa.binary()),
+        lambda data: pa.array([b"x", *data], pa.large_binary())[1:],
+        lambda data: pa.chunked_array([pa.array(data[:1], pa.binary()), pa.array(data[1:], pa.binary())]),
+        lambda data: pa.array(data, pa.binary(4)),
+        lambda data: np.array(data, dtype="S4"),
+        lambda data: np.array(data, dtype=object),
+        lambda data: np.frombuffer(b"".join(data), np.uint8).reshape(-1, 4),
+        lambda data: np.frombuffer(b"".join(data), np.uint8).reshape(-1, 4).T.copy().T,
+        tuple,
+        iter,
+    ],
+)
+def test_payloads_may_come_as_any_column(queue: Queue, column: Callable[[list[bytes]], object]) -> None:
+    data = [b"aaaa", b"bbbb", b"cccc"]
+    queue.put_many(column(data), feed="a")
+    assert payloads_of(queue) == data
+
+
+def test_idents_and_feeds_may_be_arrow_or_numpy(queue: Queue) -> None:
+    queue.put_many([b"1", b"2"], feed=pa.array(["a", "b"]).dictionary_encode(), ident=np.array(["x", "yy"]))
+    assert (queue.read().feeds, queue.read().idents) == (["a", "b"], ["x", "yy"])
+
+
+def test_a_batch_may_span_segments_and_contain_products_larger_than_one(queue: Queue) -> None:
+    payloads = [bytes([i]) * (200_000 if i % 3 == 0 else 9000) for i in range(12)]
+    assert queue.put_many(payloads, feed="a").stored == 12
+    assert payloads_of(queue) == payloads
+
+
+def test_a_batch_that_would_evict_its_own_beginning_is_refused_as_a_whole(queue: Queue) -> None:
+    queue.put(b"before", feed="a")
+    before = queue.statistics()
+    with pytest.raises(BatchTooLargeError, match="several calls"):
+        queue.put_many([bytes([i]) * 400_000 for i in range(9)], feed="a")
+    assert queue.next == 2
+    assert queue.check() == []
+    assert queue.put(b"after", feed="a") == 2
+    assert queue.statistics().inserted_products == before.inserted_products + 1
+
+
+_BAD: list[tuple[object, dict[str, object], type[Exception], str]] = [
+    (b"one", {}, PayloadError, "list of bytes"),
+    ([b"1", "two"], {}, PayloadError, "product 1 of the batch"),
+    ([b"1", bytes(600_000)], {}, PayloadTooLargeError, "product 1 of the batch"),
+    ([b"1", b"2"], {"ident": ["x"]}, HeadraceError, "ident has 1 values for 2"),
+    ([b"1", b"2"], {"ident": ["x", None]}, HeadraceError, "ident.1"),
+    ([b"1", b"2"], {"ident": ["x", "y" * 2000]}, HeadraceError, "product 1 of the batch"),
+    ([b"1", b"2"], {"feed": ["a", "b c"]}, HeadraceError, "illegal level"),
+    ([b"1", b"2"], {"feed": ["a"]}, HeadraceError, "feed has 1 values"),
+    ([b"1", b"2"], {"priority": [1, 9]}, HeadraceError, "priority"),
+    ([b"1", b"2"], {"priority": [1.5, 2]}, HeadraceError, "whole numbers"),
+    ([b"1", b"2"], {"slice": [1]}, HeadraceError, "slice has 1 values"),
+    ([b"1", b"2"], {"created": [1, -1]}, HeadraceError, "created"),
+    ([b"1", b"2"], {"signature": [b"x"]}, HeadraceError, "signature has 1"),
+    ([b"1", b"2"], {"signature": [b"x", b"y"]}, HeadraceError, "16 bytes"),
+    ([b"1", b"2"], {"properties": [{"a": object()}, {}]}, HeadraceError, "object"),
+    (pa.array([b"1", None]), {}, PayloadError, "nulls"),
+    (pa.array([1, 2]), {}, PayloadError, "int64"),
+    (np.zeros(4), {}, PayloadError, "payload ends"),
+    (7, {}, PayloadError, "int"),
+]
+
+
+@pytest.mark.parametrize(("payloads", "columns", "error", "words"), _BAD)
+def test_a_bad_batch_stores_nothing(
+    queue: Queue, payloads: object, columns: dict[str, object], error: type[Exception], words: str
+) -> None:
+    with pytest.raises(error, match=words):
+        queue.put_many(payloads, **{"feed": "a", **columns})  # type: ignore[arg-type]
+    assert queue.next == 1

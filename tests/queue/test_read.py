@@ -1,0 +1,272 @@
+"""Reading: starts, limits, selections, columns, views."""
+
+import gc
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from headrace import Lost, Queue, Selection
+from headrace.errors import OptionError, SelectionError
+from headrace.testing import MockClock
+
+
+def fill(queue: Queue, count: int, feed: str = "a", size: int = 100) -> None:
+    end = queue.next + count
+    for start in range(queue.next, end, 1000):
+        numbers = range(start, min(start + 1000, end))
+        queue.put_many(
+            [number.to_bytes(8, "big").ljust(size, b".") for number in numbers], feed=feed, ident=[f"p{n}" for n in numbers]
+        )
+
+
+def test_an_empty_queue_gives_an_empty_batch(queue: Queue) -> None:
+    batch = queue.read()
+    assert (len(batch), batch.next, batch.lost, list(batch)) == (0, 1, None, [])
+    assert batch.to_arrow().num_rows == 0
+
+
+def test_start_may_be_a_sequence_oldest_or_next(queue: Queue) -> None:
+    fill(queue, 10)
+    assert queue.read(4).sequences.tolist() == [4, 5, 6, 7, 8, 9, 10]
+    assert len(queue.read("oldest")) == 10
+    assert len(queue.read("next")) == 0
+    assert (len(queue.read(11)), queue.read(11).next) == (0, 11)
+    assert (len(queue.read(500)), queue.read(500).next) == (0, 500)
+
+
+def test_start_may_be_a_time_or_an_age(make_queue: Callable[..., Queue]) -> None:
+    clock = MockClock(1_800_000_000 * 10**9)
+    queue = make_queue(clock=clock)
+    for _ in range(10):
+        fill(queue, 1)
+        clock.advance(60)
+    noon = datetime.fromtimestamp(1_800_000_000, UTC)
+    assert queue.read(noon + timedelta(seconds=180)).sequences[0] == 4
+    assert queue.read((noon + timedelta(seconds=181)).isoformat()).sequences[0] == 5
+    assert queue.read("5min").sequences.tolist() == [6, 7, 8, 9, 10]
+    assert queue.read(timedelta(minutes=2)).sequences.tolist() == [9, 10]
+    assert len(queue.read("1970-01-01")) == 10
+    assert len(queue.read("2100-01-01")) == 0
+
+
+@pytest.mark.parametrize("start", ["newest", "", "3 parsecs", -1, 1 << 63, 1.5, None, True, datetime(2026, 1, 1)])
+def test_a_start_that_means_nothing_is_refused(queue: Queue, start: object) -> None:
+    with pytest.raises(OptionError):
+        queue.read(start)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("limit", [0, -1, 1.5, "many", None])
+def test_a_limit_must_be_a_positive_number(queue: Queue, limit: object) -> None:
+    with pytest.raises(OptionError, match="limit"):
+        queue.read(limit=limit)  # type: ignore[arg-type]
+
+
+def test_limits_bound_a_batch_and_next_continues_it(queue: Queue) -> None:
+    fill(queue, 100, size=1000)
+    position, seen = queue.oldest, []
+    while position < queue.next:
+        batch = queue.read(position, limit=7)
+        assert len(batch) <= 7
+        seen += batch.sequences.tolist()
+        position = batch.next
+    assert seen == list(range(1, 101))
+    assert len(queue.read(bytes_limit=3500)) == 4
+    assert len(queue.read(bytes_limit=1)) == 1
+
+
+def test_feed_patterns_select(queue: Queue) -> None:
+    for feed in ("wx/radar/KFTG", "wx/radar/KDEN", "wx/text", "daq"):
+        fill(queue, 2, feed)
+    assert queue.read("oldest", "wx/radar/*").sequences.tolist() == [1, 2, 3, 4]
+    assert queue.read("oldest", "wx/**").sequences.tolist() == [1, 2, 3, 4, 5, 6]
+    assert queue.read("oldest", "**/KDEN").sequences.tolist() == [3, 4]
+    batch = queue.read("oldest", "nothing/**")
+    assert (len(batch), batch.next, batch.scanned, batch.filtered) == (0, 9, 8, 8)
+
+
+def test_a_feed_that_appears_later_is_selected_too(queue: Queue) -> None:
+    follower = queue.follow("oldest", "wx/*", timeout=0)
+    fill(queue, 1, "wx/a")
+    assert len(next(follower)) == 1
+    other = Queue.open(queue.path)
+    fill(other, 1, "wx/b")
+    assert next(follower).feeds == ["wx/b"]
+    other.close()
+
+
+def test_ident_patterns_select_and_respect_the_limit(queue: Queue) -> None:
+    fill(queue, 5000)
+    wanted = Selection(ident=r"^p\d*7$")
+    batch = queue.read("oldest", wanted, limit=10)
+    assert batch.idents == [f"p{i}7" if i else "p7" for i in range(10)]
+    rest = queue.read(batch.next, wanted)
+    assert rest.sequences[0] == 107
+    assert len(batch) + len(rest) == 500
+    assert batch.next == 107
+
+
+def test_a_selection_wants_feed_and_ident_both(queue: Queue) -> None:
+    fill(queue, 10, "a")
+    fill(queue, 10, "b")
+    batch = queue.read("oldest", Selection("b", ident="1$"))
+    assert (batch.idents, batch.scanned, batch.filtered) == (["p11"], 20, 19)
+
+
+@pytest.mark.parametrize(
+    ("bad", "words"),
+    [({"ident": "a("}, "missing"), ({"ident": "(?=x)"}, "look-around"), ({"feed": "a/b*"}, "level"), ({"feed": ""}, "text"),
+     ({"ident": 5}, "not text")],
+)  # fmt: skip
+def test_a_bad_selection_is_refused_when_it_is_made(bad: dict[str, object], words: str) -> None:
+    with pytest.raises(SelectionError, match=words):
+        Selection(**bad)  # type: ignore[arg-type]
+
+
+def test_a_reader_that_fell_behind_is_told_the_lost_range(queue: Queue) -> None:
+    fill(queue, 30_000)
+    assert queue.oldest > 1
+    batch = queue.read(1, limit=5)
+    assert batch.lost == Lost(1, queue.oldest - 1)
+    assert batch.sequences.tolist() == list(range(queue.oldest, queue.oldest + 5))
+    assert queue.read("oldest").lost is None
+
+
+def test_a_batch_turns_into_arrow(queue: Queue) -> None:
+    queue.put(b"one", feed="a", ident="x", properties={"i": -5, "f": 0.1, "s": "text", "b": False}, slice=3, expiry=2**62)
+    queue.put(b"", feed="b", ident="ÿ")
+    table = queue.read().to_arrow()
+    assert table.column("sequence").to_pylist() == [1, 2]
+    assert table.column("feed").to_pylist() == ["a", "b"]
+    assert table.column("ident").to_pylist() == ["x", "ÿ"]
+    assert table.column("payload").to_pylist() == [b"one", b""]
+    assert table.column("payload").type == pa.binary()
+    assert table.column("signature").to_pylist() == [product.signature for product in queue.read()]
+    assert table.column("slice").to_pylist() == [3, None]
+    assert table.column("expiry").cast(pa.int64()).to_pylist() == [2**62, None]
+    assert table.column("created").cast(pa.int64()).to_pylist() == [p.created_ns for p in queue.read()]
+    assert table.column("properties").to_pylist() == [[("b", "false"), ("f", "0.1"), ("i", "-5"), ("s", "text")], []]
+    table.validate(full=True)
+
+
+def test_arrow_has_null_signatures_without_dedup(make_queue: Callable[..., Queue]) -> None:
+    queue = make_queue(dedup="none")
+    fill(queue, 20)
+    assert queue.read().to_arrow().column("signature").null_count == 20
+
+
+def test_a_batch_gives_columns_products_and_places(queue: Queue) -> None:
+    fill(queue, 3)
+    batch = queue.read()
+    assert batch.sizes.tolist() == [100, 100, 100]
+    assert batch.bytes == 300
+    assert batch[-1].sequence == 3
+    assert batch.payload(0).readonly
+    with pytest.raises(IndexError, match="no place 3"):
+        batch[3]
+    with pytest.raises(IndexError):
+        batch.payload(-1)
+
+
+def test_a_view_stays_valid_whatever_writers_do(queue: Queue) -> None:
+    fill(queue, 50, size=500)
+    batch = queue.read()
+    views = [product.payload for product in batch]
+    copies = [bytes(view) for view in views]
+    table = np.frombuffer(views[7], np.uint8)
+    del batch
+    gc.collect()
+    for _ in range(8):
+        fill(queue, 5000, size=500)  # several times around the queue
+    assert queue.oldest > 50
+    assert [bytes(view) for view in views] == copies
+    queue.close()
+    assert [bytes(view) for view in views] == copies
+    assert bytes(table) == copies[7]
+
+
+def test_pinned_segments_are_replaced_and_others_reused(queue: Queue) -> None:
+    fill(queue, 20_000)
+    files = {file.name for file in (queue.path / "segments").iterdir()}
+    fill(queue, 20_000)
+    assert {file.name for file in (queue.path / "segments").iterdir()} == files
+    held = queue.read(limit=1)
+    fill(queue, 20_000)
+    assert queue.statistics().pinned_evictions == 1
+    assert len({file.name for file in (queue.path / "segments").iterdir()} - files) == 1
+    assert held[0].ident
+
+
+def test_views_hold_no_disk_space_once_they_are_gone(queue: Queue) -> None:
+    for _ in range(200):
+        queue.read(limit=1)
+        fill(queue, 3000)
+    live = len(list((queue.path / "segments").iterdir()))
+    with open("/proc/self/maps") as maps:
+        mapped = sum(str(queue.path) in line and ".segment" in line for line in maps)
+    assert mapped <= 2 * live + 40
+
+
+def test_a_follower_sleeps_until_something_comes_and_ends_at_its_timeout(queue: Queue) -> None:
+    begun = time.monotonic()
+    assert list(queue.follow("next", timeout=0.2)) == []
+    assert 0.2 <= time.monotonic() - begun < 1.5
+
+
+def test_a_follower_burns_no_time_while_it_waits(queue: Queue) -> None:
+    before = time.process_time()
+    list(queue.follow("next", timeout=0.5))
+    assert time.process_time() - before < 0.1
+
+
+def test_a_follower_can_be_stopped_from_another_thread(queue: Queue) -> None:
+    import threading
+
+    follower = queue.follow("next")
+    threading.Timer(0.1, follower.stop).start()
+    assert list(follower) == []
+
+
+def test_an_async_follower_gets_what_others_put(queue: Queue) -> None:
+    import asyncio
+
+    async def consume() -> list[int]:
+        seen: list[int] = []
+        async for batch in queue.follow("oldest", timeout=5):
+            seen += batch.sequences.tolist()
+            if len(seen) >= 30:
+                break
+        return seen
+
+    async def produce() -> None:
+        for _ in range(3):
+            await asyncio.sleep(0.01)
+            fill(queue, 10)
+
+    async def both() -> list[int]:
+        seen, _ = await asyncio.gather(consume(), produce())
+        return seen
+
+    assert asyncio.run(both()) == list(range(1, 31))
+
+
+def test_an_async_follower_can_be_cancelled(queue: Queue) -> None:
+    import asyncio
+
+    async def forever() -> None:
+        async for _ in queue.follow("next"):
+            pass
+
+    async def main() -> None:
+        task = asyncio.create_task(forever())
+        await asyncio.sleep(0.05)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    begun = time.monotonic()
+    asyncio.run(main())
+    assert time.monotonic() - begun < 2
