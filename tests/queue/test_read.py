@@ -162,7 +162,7 @@ def test_a_batch_gives_columns_products_and_places(queue: Queue) -> None:
     fill(queue, 3)
     batch = queue.read()
     assert batch.sizes.tolist() == [100, 100, 100]
-    assert batch.bytes == 300
+    assert batch.payload_bytes == 300
     assert batch[-1].sequence == 3
     assert batch.payload(0).readonly
     with pytest.raises(IndexError, match="no place 3"):

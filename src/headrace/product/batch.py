@@ -38,8 +38,8 @@ _TEXT = pa.dictionary(pa.int32(), pa.string())
 class Rows(Protocol):
     """What a Batch needs of the kernel: rows in C, pinned."""
 
-    next: int
-
+    @property
+    def next(self) -> int: ...
     def __len__(self) -> int: ...
     def view(self, place: int) -> memoryview: ...
     def ident(self, place: int) -> str: ...
@@ -126,7 +126,7 @@ class Batch:
         return self.columns["payload_bytes"]
 
     @property
-    def bytes(self) -> int:
+    def payload_bytes(self) -> int:
         """Payload bytes of all products."""
         return int(self.sizes.sum(dtype=np.uint64))
 
@@ -222,7 +222,7 @@ class Batch:
         return pa.Array.from_buffers(pa.string(), len(self), [None, pa.py_buffer(offsets), pa.py_buffer(data)])
 
     def _payload_column(self) -> Any:
-        wide = self.bytes >= 1 << 31
+        wide = self.payload_bytes >= 1 << 31
         offsets, data = self._rows.gather_payloads(wide)
         kind = pa.large_binary() if wide else pa.binary()
         return pa.Array.from_buffers(kind, len(self), [None, pa.py_buffer(offsets), pa.py_buffer(data)])

@@ -86,6 +86,8 @@ def decode_properties(block: bytes) -> Mapping[str, PropertyValue]:
             place += _ENTRY.size
             name = block[place : place + name_bytes].decode()
             place += name_bytes
+            if name in properties:
+                raise KeyError(name)
             properties[name] = _decode_value(kind, block[place : place + value_bytes])
             place += value_bytes
     except (struct.error, UnicodeDecodeError, KeyError) as error:

@@ -56,16 +56,13 @@ class Presence:
         self._place = self._take()
 
     def _take(self) -> int | None:
-        self._log.lock()
-        try:
+        with self._log.held():
             taken = {place: process_start(pid) == started for place, pid, started, *_ in self._log.attachments()}
             for place in range(PLACES):
                 if not taken.get(place, False):
                     self._write(place)
                     return place
             return None
-        finally:
-            self._log.unlock()
 
     def _write(self, place: int) -> None:
         self._log.set_attachment(place, self._pid, self._started, self.roles, self._attached_ns)

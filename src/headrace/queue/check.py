@@ -4,8 +4,9 @@ It may run beside writers: it looks at what was committed when it began, segment
 only to look into the duplicate memory. Nothing is changed; `repair.py` mends.
 """
 
+import itertools
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import msgspec
@@ -71,21 +72,18 @@ def _check_terms(path: Path, config: QueueConfig, log: kernel.Log) -> list[Findi
 
 def _check_directory(path: Path, log: kernel.Log) -> list[Finding]:
     """Entries follow each other; files are there; nothing else is."""
-    log.lock()
-    try:
+    with log.held():
         state, control = log.state, str(path / "control")
         entries = [log.entry(n) for n in range(state["segment_oldest"], state["segment_newest"] + 1)]
         known = {segment_path(path, entry["file"]) for entry in entries}
         if state["spare_file"]:
             known.add(segment_path(path, state["spare_file"]))
         strays = [file for file in (path / "segments").iterdir() if file not in known]
-    finally:
-        log.unlock()
     findings = [Finding(str(file), "no entry of the directory knows this file") for file in strays]
     for number, entry in enumerate(entries, state["segment_oldest"]):
         if entry["number"] != number:
             findings.append(Finding(control, f"entry {number} of the directory calls itself {entry['number']}"))
-    for entry, following in zip(entries, entries[1:], strict=False):
+    for entry, following in itertools.pairwise(entries):
         if not entry["first"] <= entry["end"] <= following["first"]:
             findings.append(
                 Finding(
@@ -110,25 +108,24 @@ def _check_segment(path: Path, log: kernel.Log, number: int, head: int) -> list[
     entry = log.entry(number)
     file = segment_path(path, entry["file"])
     try:
-        data = map_segment(path, file)
+        data = map_segment(file)
     except FileNotFoundError:
         return [] if number < log.state["segment_oldest"] else [Finding(str(file), "the file is missing")]
     if data is None or len(data) != entry["size"]:
         return [Finding(str(file), f"it has {file.stat().st_size} bytes instead of {entry['size']}")]
-    try:
-        findings = _check_header(file, kernel.read_segment_header(data), entry, log)
-        if not findings:
-            count = (entry["end"] or head) - entry["first"]
-            _, faults, *_ = kernel.survey_rows(log, data, entry["first"], max(0, count), True)
-            findings = [Finding(str(file), kernel.FAULTS[fault], sequence) for sequence, fault in faults]
-            findings += _check_memory(path, log, data, entry["first"], count, {f.sequence for f in findings})
-    finally:
-        data.close()
+    findings = _check_header(file, kernel.read_segment_header(data), entry, log)
+    if not findings:
+        count = max(0, min(entry["end"] or head, head) - entry["first"])
+        _, faults, *_ = kernel.survey_rows(log, data, entry["first"], count, True)
+        findings = [Finding(str(file), kernel.FAULTS[fault], sequence) for sequence, fault in faults]
+        findings += _check_memory(path, log, data, entry["first"], count, {f.sequence for f in findings})
+    if data.holed:
+        findings = [Finding(str(file), "it was cut short while it was in use")]
     return [] if number < log.state["segment_oldest"] else findings  # evicted while we looked
 
 
 def _check_header(
-    file: Path, header: dict[str, object] | None, entry: dict[str, int], log: kernel.Log
+    file: Path, header: Mapping[str, object] | None, entry: Mapping[str, object], log: kernel.Log
 ) -> list[Finding]:
     if header is None:
         return [Finding(str(file), "it is not a segment file")]
@@ -144,16 +141,13 @@ def _check_header(
 
 
 def _check_memory(
-    path: Path, log: kernel.Log, data: object, first: int, count: int, faulty: set[int | None]
+    path: Path, log: kernel.Log, data: kernel.Mapped, first: int, count: int, faulty: set[int | None]
 ) -> list[Finding]:
     """Does the duplicate memory lead to every product that has a signature?"""
     if not log.state["signature_kind"]:
         return []
-    log.lock()
-    try:
+    with log.held():
         forgotten = kernel.forgotten_rows(log, data, first, count)
-    finally:
-        log.unlock()
     table = str(path / f"signatures-{log.state['dedup_table']:016x}")
     return [
         Finding(table, "the duplicate memory does not know this product", sequence)

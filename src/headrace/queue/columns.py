@@ -1,9 +1,11 @@
 """Columns: what `put_many` accepts, brought into the few shapes that the kernel takes.
 
 Texts become one str or a list of str, numbers an array of one or n values, payloads a list of bytes-like objects.
-NumPy and Arrow columns are taken without copying their payloads. A column of the wrong length is an error that names it.
+NumPy and Arrow columns are taken without copying their payloads. A column of the wrong length is an error that names
+it.
 """
 
+import itertools
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -51,7 +53,7 @@ def _arrow_payloads(array: Any) -> list[Any]:
         return []
     offsets = np.frombuffer(offsets_buffer, width)[array.offset : array.offset + len(array) + 1].tolist()
     data = memoryview(data_buffer) if data_buffer is not None else memoryview(b"")
-    return [data[a:b] for a, b in zip(offsets, offsets[1:], strict=False)]
+    return [data[a:b] for a, b in itertools.pairwise(offsets)]
 
 
 def _numpy_payloads(array: npt.NDArray[Any]) -> list[Any]:
@@ -71,7 +73,7 @@ def text_column(texts: Any, count: int, what: str) -> str | list[str]:
     if isinstance(texts, str):
         return texts
     if isinstance(texts, pa.Array | pa.ChunkedArray):
-        column = texts.to_pylist()
+        column: list[str] = texts.to_pylist()
     elif isinstance(texts, np.ndarray):
         column = texts.tolist()
     elif isinstance(texts, Sequence) and not isinstance(texts, bytes):

@@ -13,6 +13,7 @@ from typing import Literal, get_args
 import msgspec
 
 from headrace.errors import NotAQueueError, OptionError, QueueDamagedError, QueueVersionError
+from headrace.queue.storage import Disk
 from headrace.units import format_size
 
 FORMAT = 1
@@ -106,6 +107,7 @@ def write_config(directory: Path, config: QueueConfig) -> None:
         file.flush()
         os.fsync(file.fileno())
     part.replace(directory / CONFIG_FILE)
+    Disk().sync_directory(directory)
 
 
 def read_config(directory: Path) -> QueueConfig:

@@ -10,7 +10,6 @@ save writes the older cell, its checksum last, so that death in the middle of it
 The position is the sequence to read next. Saves are serialised by the queue's lock; readers of a cursor need none.
 """
 
-import mmap
 import os
 import struct
 import time
@@ -54,23 +53,22 @@ class CursorFile:
         self.path = path
         descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
         try:
-            self._memory = mmap.mmap(descriptor, CURSORS_BYTES)
+            self._mapped = kernel.Mapped(descriptor, CURSORS_BYTES)
         finally:
             os.close(descriptor)
-
-    def close(self) -> None:
-        self._memory.close()
+        self._memory = memoryview(self._mapped)
 
     def names(self) -> dict[str, int]:
         """Name of each cursor and its slot."""
         found = {}
         for slot in range(SLOTS):
-            name = self._name(slot)
+            name = self.name(slot)
             if name:
                 found[name] = slot
         return found
 
-    def _name(self, slot: int) -> str:
+    def name(self, slot: int) -> str:
+        """The cursor in this slot; empty if there is none."""
         size, used, checksum, text = _NAME.unpack_from(self._memory, slot * SLOT_BYTES)
         if not used:
             return ""
@@ -82,7 +80,7 @@ class CursorFile:
     def is_damaged(self, slot: int) -> bool:
         """A slot in use whose name or both cells do not fit their checksums."""
         used = _NAME.unpack_from(self._memory, slot * SLOT_BYTES)[1]
-        return bool(used) and (not self._name(slot) or self._newest(slot) is None)
+        return bool(used) and (not self.name(slot) or self._newest(slot) is None)
 
     def add(self, name: str, state: CursorState) -> int:
         """Take a free slot. The cells come first, the name makes it count."""
@@ -106,14 +104,21 @@ class CursorFile:
         struct.pack_into("<H", self._memory, slot * SLOT_BYTES + 2, 0)
 
     def load(self, slot: int) -> CursorState:
-        """The newest whole cell."""
-        state = self._newest(slot)
+        """The newest whole cell; a save under way may spoil one look at both."""
+        self._check_whole()
+        state = self._newest(slot) or self._newest(slot)
         if state is None:
             raise QueueDamagedError(
-                f"{self.path} has no sound position in slot {slot} ({self._name(slot)!r})",
+                f"{self.path} has no sound position in slot {slot} ({self.name(slot)!r})",
                 f"run: headrace queue repair {self.path.parent}",
             )
         return state
+
+    def _check_whole(self) -> None:
+        if self._mapped.holed:
+            raise QueueDamagedError(
+                f"{self.path} was cut short while it was in use", f"run: headrace queue repair {self.path.parent}"
+            )
 
     def save(self, slot: int, state: CursorState) -> None:
         """Write the older cell, then its checksum."""
@@ -122,6 +127,7 @@ class CursorFile:
         place = slot * SLOT_BYTES + _CELL_PLACES[generation % 2]
         first, last = (state.lost.first, state.lost.last) if state.lost else (0, 0)
         cell = _CELL.pack(generation, state.position, state.saved_ns, state.lost_products, first, last, 0)
+        self._check_whole()
         self._memory[place : place + _CELL.size] = cell
         kernel.reach_failpoint("cursor:half-saved")
         struct.pack_into("<Q", self._memory, place + _CELL.size, kernel.checksum(cell))
@@ -132,7 +138,7 @@ class CursorFile:
         return max((cell for cell in cells if cell), key=lambda cell: cell.generation, default=None)
 
     def _cell(self, place: int) -> CursorState | None:
-        cell = self._memory[place : place + _CELL.size]
+        cell = bytes(self._memory[place : place + _CELL.size])
         (checksum,) = struct.unpack_from("<Q", self._memory, place + _CELL.size)
         generation, position, saved_ns, lost_products, first, last, _ = _CELL.unpack(cell)
         if not generation or checksum != kernel.checksum(cell):
@@ -187,14 +193,21 @@ class Cursor:
 
     def _save(self, position: int, lost: Lost | None) -> None:
         with self._queue.locked():
+            self._check_there()
             now = self._file.load(self._slot)
             lost_products = now.lost_products + (lost.products if lost else 0)
             self._file.save(self._slot, CursorState(position, time.time_ns(), lost_products, lost or now.lost))
         self._queue.sync_cursors()
 
+    def _check_there(self) -> None:
+        """The slot may have been given to another name since."""
+        if self._file.name(self._slot) != self.name:
+            raise CursorNameError(f"cursor {self.name!r} was removed", "ask the queue for it anew: queue.cursor(name)")
+
     def remove(self) -> None:
         """Forget the cursor. Any further use of it is an error."""
         with self._queue.locked():
+            self._check_there()
             self._file.remove(self._slot)
         self._queue.sync_cursors()
 

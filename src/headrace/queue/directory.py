@@ -19,10 +19,12 @@ import os
 import secrets
 import shutil
 import uuid
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 from headrace.errors import (
+    BatchTooLargeError,
     DiskFullError,
     HeadraceError,
     NamesFullError,
@@ -39,7 +41,11 @@ from headrace.errors import (
 from headrace.queue.config import (
     DURABILITIES,
     FORMAT,
+    SEGMENT_MAX,
+    SEGMENT_MIN,
     SIGNATURES,
+    SIZE_MAX,
+    SIZE_MIN,
     QueueConfig,
     read_config,
     write_config,
@@ -50,15 +56,15 @@ from headrace.queue.storage import Disk, Storage
 
 NAME_BYTES = 320
 FEEDS_BEGIN = 4096  # names below are origins
+NAMES_MAX = 262144
+DIRECTORY = 2048
 STATE_READY, STATE_RECOVERING = 1, 2
 REPAIR = "run: headrace queue repair {path}"
-_TMPFS = 0x01021994
-_RAMFS = 0x858458F6
 
 
 @dataclass(slots=True)
 class Attached:
-    """An opened directory: the log, the terms, and the descriptor whose flock keeps others from believing to be alone."""
+    """An opened directory: the log, the terms, and the descriptor whose flock tells others that we are there."""
 
     path: Path
     config: QueueConfig
@@ -92,6 +98,7 @@ def create_directory(path: Path, config: QueueConfig) -> None:
         part.mkdir()
         _fill(part, config)
         os.rename(part, path)
+        Disk().sync_directory(path.parent)
     except OSError as error:
         shutil.rmtree(part, ignore_errors=True)
         if error.errno in (errno.ENOTEMPTY, errno.EEXIST):
@@ -142,11 +149,14 @@ def _fill(part: Path, config: QueueConfig) -> None:
     disk.sync_directory(part)
 
 
-def format_control(directory: Path, config: QueueConfig, first_sequence: int = 1) -> None:
-    descriptor = os.open(directory / "control", os.O_CREAT | os.O_EXCL | os.O_RDWR | os.O_CLOEXEC, 0o660)
+def format_control(directory: Path, config: QueueConfig, state: int = STATE_READY) -> None:
+    """Write the control file of an empty queue, into the file that is there or a new one."""
+    descriptor = os.open(directory / "control", os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o660)
     try:
+        os.ftruncate(descriptor, kernel.CONTROL_BYTES)
         kernel.format_control(
             descriptor,
+            state,
             uuid.UUID(config.uuid).bytes,
             boot_id(),
             config.size,
@@ -155,7 +165,7 @@ def format_control(directory: Path, config: QueueConfig, first_sequence: int = 1
             DURABILITIES.index(config.durability),
             SIGNATURES.index(config.dedup),
             secrets.token_bytes(16),
-            first_sequence,
+            1,
         )
     finally:
         os.close(descriptor)
@@ -196,46 +206,54 @@ def attach(path: Path, storage: Storage) -> Attached:
     from headrace.queue.recovery import settle
 
     check_path(path)
-    try:
+    while True:
         config = read_config(path)
-        presence = os.open(path / "control", os.O_RDWR | os.O_CLOEXEC)
-    except FileNotFoundError as error:
-        raise QueueDamagedError(f"{error.filename} is missing", REPAIR.format(path=path)) from None
-    except OSError as error:
-        raise explain_os_error(error, path) from error
-    try:
-        check_control(path, config, presence)
-        while True:
+        try:
+            presence = os.open(path / "control", os.O_RDWR | os.O_CLOEXEC)
+        except FileNotFoundError as error:
+            raise QueueDamagedError(f"{error.filename} is missing", REPAIR.format(path=path)) from None
+        except OSError as error:
+            raise explain_os_error(error, path) from error
+        try:
             alone = _is_alone(presence)
-            log = _open_checked(path)
-            if alone:
-                settle(path, config, log, storage)
-            learn_names(path, log)
-            fcntl.flock(presence, fcntl.LOCK_SH)
-            if log.state["state"] == STATE_READY:
-                return Attached(path, config, log, presence)
-            fcntl.flock(presence, fcntl.LOCK_UN)  # whoever was settling it has died: it is our turn
-    except OSError as error:
-        os.close(presence)
-        raise explain_os_error(error, path) from error
-    except kernel.KernelError as error:
-        os.close(presence)
-        raise explain(error, path) from None
-    except BaseException:
-        os.close(presence)
-        raise
+            if _is_same(presence, path / "control"):
+                check_control(path, config, presence)
+                log = _open_checked(path)
+                if alone:
+                    check_sanity(path, log)
+                    settle(path, config, log, storage)
+                    fcntl.flock(presence, fcntl.LOCK_SH)
+                if log.state["state"] == STATE_READY and _is_same(presence, path / "control"):
+                    learn_names(path, log)
+                    return Attached(path, config, log, presence)
+            os.close(presence)  # it was replaced, or whoever was settling it has died: begin anew
+        except OSError as error:
+            os.close(presence)
+            raise explain_os_error(error, path) from error
+        except kernel.KernelError as error:
+            os.close(presence)
+            raise explain(error, path) from None
+        except BaseException:
+            os.close(presence)
+            raise
+
+
+def _is_same(descriptor: int, path: Path) -> bool:
+    """Whether the opened file is still the one at `path`."""
+    try:
+        return os.path.samestat(os.fstat(descriptor), os.stat(path))
+    except FileNotFoundError:
+        return False
 
 
 @contextlib.contextmanager
-def alone_at(path: Path):  # type: ignore[no-untyped-def]
-    """Hold the queue exclusively; QueueBusyError if anybody is attached."""
-    lock_file = path / "control"
-    descriptor = os.open(lock_file if lock_file.exists() else path, os.O_RDONLY | os.O_CLOEXEC)
+def alone_at(path: Path) -> Iterator[None]:
+    """Hold the queue exclusively; QueueBusyError if anybody is attached. Makes a control file if there is none."""
+    descriptor = os.open(path / "control", os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o660)
     try:
-        if not _is_alone(descriptor):
+        if not is_last(descriptor) or not _is_same(descriptor, path / "control"):
             raise QueueBusyError(
-                f"{path} is in use by other processes",
-                "stop them first; headrace queue info lists them",
+                f"{path} is in use by other processes", "stop them first; headrace queue info lists them"
             )
         yield
     finally:
@@ -244,12 +262,38 @@ def alone_at(path: Path):  # type: ignore[no-untyped-def]
 
 def _is_alone(descriptor: int) -> bool:
     """Try for the exclusive lock; if others are there, wait until none of them holds it exclusively."""
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    if is_last(descriptor):
         return True
-    except BlockingIOError:
-        fcntl.flock(descriptor, fcntl.LOCK_SH)
-        return False
+    fcntl.flock(descriptor, fcntl.LOCK_SH)
+    return False
+
+
+def check_sanity(path: Path, log: kernel.Log) -> None:
+    """QueueDamagedError if the control file says what cannot be. Only while alone: its words change together."""
+    state = log.state
+    oldest, newest = state["segment_oldest"], state["segment_newest"]
+    sane = (
+        state["oldest"] <= state["tail"] < 1 << 62
+        and state["head"] <= state["tail"]
+        and oldest >= 1
+        and -1 <= newest - oldest < DIRECTORY - 1
+        and SEGMENT_MIN <= state["segment_bytes"] <= SEGMENT_MAX
+        and state["segment_bytes"] % 4096 == 0
+        and SIZE_MIN <= state["size_bytes"] <= SIZE_MAX
+        and state["durability"] < len(DURABILITIES)
+        and state["signature_kind"] < len(SIGNATURES)
+        and state["origin"] < state["origins_end"] <= FEEDS_BEGIN <= state["feeds_end"] <= NAMES_MAX
+        and all(_sane_entry(log.entry(number), number, state["tail"]) for number in range(oldest, newest + 1))
+    )
+    if not sane:
+        raise QueueDamagedError(f"{path / 'control'} holds numbers that cannot be", REPAIR.format(path=path))
+
+
+def _sane_entry(entry: "kernel.Entry", number: int, tail: int) -> bool:
+    rows = (entry["end"] or max(tail, entry["first"])) - entry["first"]
+    return (
+        entry["number"] == number and SEGMENT_MIN <= entry["size"] <= 2 * SIZE_MAX and 0 <= rows <= entry["size"] // 88
+    )
 
 
 def hold_presence(path: Path) -> int:
@@ -275,6 +319,8 @@ def check_control(path: Path, config: QueueConfig, descriptor: int) -> None:
     magic, version, owner = kernel.read_control_start(start.ljust(64, b"\0"))
     if magic != b"HRCONTRL":
         raise QueueDamagedError(f"{file} is not a control file", REPAIR.format(path=path))
+    if version == 0:
+        raise QueueDamagedError(f"{file} has no format", REPAIR.format(path=path))
     if version > FORMAT:
         raise QueueVersionError(f"{file} has format {version}; this Headrace knows up to {FORMAT}", "upgrade Headrace")
     size = os.fstat(descriptor).st_size
@@ -309,6 +355,8 @@ def explain(error: kernel.KernelError, path: Path) -> HeadraceError:
             f"{path} cannot take up another feed or origin",
             "use fewer feeds; idents may vary freely",
         )
+    if error.code == kernel.TROUBLE["batch_too_large"]:
+        return BatchTooLargeError(f"{path} is too small for this in one piece", "put less at once, or resize the queue")
     if error.code == kernel.TROUBLE["damaged"] or error.code == -errno.ENOENT:
         return QueueDamagedError(f"{file} is missing, cut short or altered", REPAIR.format(path=path))
     return explain_os_error(OSError(-error.code, os.strerror(-error.code), str(path)), path)

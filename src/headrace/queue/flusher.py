@@ -5,6 +5,7 @@ one process flushes, the others append, and the next flush takes them all. Under
 second for as long as there is something new. Under `memory` nothing is ever flushed.
 """
 
+import errno
 import threading
 from pathlib import Path
 
@@ -16,28 +17,41 @@ FLUSH_INTERVAL_S = 1.0
 
 
 def flush(path: Path, log: kernel.Log, storage: Storage, wanted: int | None = None) -> None:
-    """Make everything below `tail` durable, unless `wanted` has become visible meanwhile."""
-    log.lock_sync()
-    try:
+    """Make everything below `tail` durable, unless `wanted` has become visible meanwhile.
+
+    Once the disk has refused a flush, what it says later is not to be trusted: every flush fails until all processes
+    have let go of the queue and it has been opened anew.
+    """
+    with log.held_for_sync():
         if wanted is not None and log.head > wanted:
             return
         state = log.state
-        tail = state["tail"]
-        names = state["feeds_end"] + state["origins_end"]
-        if names != state["synced_names"]:  # before the segments: rows refer to them
-            storage.sync_file(path / "names")
-            log.set_state(synced_names=names)
-        if tail > state["synced"]:
-            for number in range(state["segment_oldest"], state["segment_newest"] + 1):
-                entry = log.entry(number)
-                if entry["number"] == number and (not entry["end"] or entry["end"] > state["synced"]):
-                    _sync_segment(path, entry["file"], storage)
-            if state["synced_file"] < state["next_file"]:
-                storage.sync_directory(path / "segments")
-            log.set_state(synced=tail, synced_file=state["next_file"])
-        log.publish(tail)
-    finally:
-        log.unlock_sync()
+        if state["sync_failed"]:
+            raise OSError(
+                errno.EIO, "an earlier flush failed; stop all programs that use the queue, then open it again"
+            )
+        try:
+            _flush_to(path, log, storage, state)
+        except OSError:
+            log.set_state(sync_failed=1)
+            raise
+        log.publish(state["tail"])
+
+
+def _flush_to(path: Path, log: kernel.Log, storage: Storage, state: "kernel.State") -> None:
+    names = state["feeds_end"] + state["origins_end"]
+    if names != state["synced_names"]:  # before the segments: rows refer to them
+        storage.sync_file(path / "names")
+        log.set_state(synced_names=names)
+    if state["tail"] <= state["synced"]:
+        return
+    for number in range(state["segment_oldest"], state["segment_newest"] + 1):
+        entry = log.entry(number)
+        if entry["number"] == number and (not entry["end"] or entry["end"] > state["synced"]):
+            _sync_segment(path, entry["file"], storage)
+    if state["synced_file"] < state["next_file"]:
+        storage.sync_directory(path / "segments")
+    log.set_state(synced=state["tail"], synced_file=state["next_file"])
 
 
 def _sync_segment(path: Path, file: int, storage: Storage) -> None:
@@ -48,12 +62,12 @@ def _sync_segment(path: Path, file: int, storage: Storage) -> None:
 
 
 class Flusher:
-    """The thread that flushes once a second under durability `process`; it starts with the first put."""
+    """The thread that flushes and drops what is too old once a second, from the first put on."""
 
     def __init__(self, path: Path, log: kernel.Log, storage: Storage) -> None:
         self._path, self._log, self._storage = path, log, storage
         self._ending = threading.Event()
-        self.failure: OSError | None = None
+        self.failure: Exception | None = None
         self._thread = threading.Thread(target=self._run, name="headrace-flush", daemon=True)
         self._thread.start()
 
@@ -63,11 +77,12 @@ class Flusher:
 
     def _flush(self) -> None:
         try:
+            with self._log.held():
+                self._log.evict(0)
             flush(self._path, self._log, self._storage)
             self._storage.sync_file(self._path / "cursors")
-            self.failure = None
-        except OSError as error:
-            self.failure = error  # shown by statistics(), tried again in a second
+        except (OSError, kernel.KernelError) as error:
+            self.failure = error  # shown by statistics()
 
     def close(self) -> None:
         self._ending.set()

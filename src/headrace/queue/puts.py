@@ -157,7 +157,7 @@ def _check_payload(payload: Any, payload_max: int) -> InvalidError | None:
         return PayloadError("the payload is not one run of memory", "copy it first: bytes(payload)")
     if view.nbytes > payload_max:
         return PayloadTooLargeError(
-            f"a payload of {view.nbytes} bytes ({format_size(view.nbytes)}) exceeds the {format_size(payload_max)} that this queue takes",
+            f"a payload of {view.nbytes} bytes exceeds the {format_size(payload_max)} that this queue takes",
             "a payload may be a quarter of the queue: resize the queue",
         )
     return None
@@ -217,13 +217,13 @@ def _times(times: Any, count: int, what: str) -> Any:
     return columns.number_column(times, count, what, np.uint64, 0, _SEQUENCE_MAX)
 
 
-def _signatures(signatures: Any, count: int) -> list[bytes] | None:
+def _signatures(signatures: Any, count: int) -> list[bytes | None] | None:
     if signatures is None:
         return None
     column = signatures.to_pylist() if hasattr(signatures, "to_pylist") else list(signatures)
     if len(column) != count:
         raise InvalidError(f"signature has {len(column)} values for {count} payloads", "give one for each")
-    return [signature_of(signature) or b"" for signature in column]
+    return [signature_of(signature) for signature in column]
 
 
 def _origins(log: kernel.Log, origins: Any, origin_sequences: Any, count: int) -> Any:

@@ -13,7 +13,7 @@ import shutil
 import time
 import uuid
 import weakref
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from datetime import datetime, timedelta
 from pathlib import Path
 from types import TracebackType
@@ -69,7 +69,10 @@ Wanted = Selection | str | None
 When = int | str | datetime
 
 _MARK_DELETED = 1
+
+# What fork() has to know of: queues that are open, and logs, which live on while anybody holds a batch.
 _opened: "weakref.WeakSet[Queue]" = weakref.WeakSet()
+_logs: "weakref.WeakSet[kernel.Log]" = weakref.WeakSet()
 
 
 class Queue:
@@ -96,6 +99,7 @@ class Queue:
         self._disk = self._config.durability == "disk"
         self._closed = False
         _opened.add(self)
+        _logs.add(self._log)
 
     @property
     def config(self) -> QueueConfig:
@@ -160,10 +164,9 @@ class Queue:
             if not self._writing:
                 self._begin_writing()
             if (
-                created is expiry is properties is slice is signature is origin is None
-                and not origin_sequence
-                and 0 <= priority <= 7
-            ):
+                created is None and expiry is None and properties is None and slice is None
+                and signature is None and origin is None and not origin_sequence and 0 <= priority <= 7
+            ):  # fmt: skip
                 outcome = log.put(
                     payload,
                     feed,
@@ -197,17 +200,17 @@ class Queue:
         ) as error:
             self._check_open()
             if not puts.learn_feed(log, feed, error, self.path):
-                raise puts.explain_put(error, self.path, self.config.payload_bytes_max, payload, feed, ident, priority) from None
+                raise puts.explain_put(
+                    error, self.path, self.config.payload_bytes_max, payload, feed, ident, priority
+                ) from None
             return self.put(
                 payload, feed=feed, ident=ident, created=created, priority=priority, expiry=expiry,
                 properties=properties, slice=slice, signature=signature, origin=origin,
                 origin_sequence=origin_sequence, previous=previous,
             )  # fmt: skip
-        if outcome < 0:
-            return Duplicate(-outcome)
-        if self._disk:
-            self._commit(outcome)
-        return outcome
+        if self._disk:  # a duplicate too is acknowledged only when the copy that is held is safe
+            self._commit(abs(outcome))
+        return outcome if outcome > 0 else Duplicate(-outcome)
 
     def put_many(
         self, payloads: Any, *, feed: columns.Texts, ident: columns.Texts = "", created: Any = None,
@@ -235,12 +238,12 @@ class Queue:
             self._check_open()
             if isinstance(error, kernel.KernelError) and error.code == kernel.TROUBLE["batch_too_large"]:
                 raise BatchTooLargeError(
-                    f"a batch of {len(held)} products does not fit into a queue of {self.config.size} bytes as one piece",
+                    f"a batch of {len(held)} products does not fit into {self.config.size} bytes as one piece",
                     "put it in several calls, or resize the queue",
                 ) from None
             raise puts.explain_many(error, self.path, self.config.payload_bytes_max, held, ident) from None
-        if stored and self._disk:
-            self._commit(first + stored - 1)
+        if self._disk and held:
+            self._commit(max([first + stored - 1, *map(abs, outcomes or ())]))
         return Receipt(len(held), stored, first, None if outcomes is None else tuple(outcomes))
 
     def _begin_writing(self) -> None:
@@ -248,10 +251,9 @@ class Queue:
         self._check_open()
         if not self._presence.roles & WRITER:
             self._presence.add_role(WRITER)
-            if self._log.state["clean"]:
-                self._log.set_state(clean=0)
-                if self.config.durability != "memory":
-                    self._storage.sync_file(self.path / "control")
+            self._log.set_state(clean=0)
+            if self._config.durability != "memory":
+                self._storage.sync_file(self.path / "control")
         if self.config.durability == "process" and self._flusher is None:
             self._flusher = Flusher(self.path, self._log, self._storage)
         self._writing = True
@@ -303,7 +305,7 @@ class Queue:
             None if timeout is None else parse_age(timeout, "timeout"),
         )
 
-    def _reader(self, selection: Wanted, limit: int, bytes_limit: int | str) -> Any:
+    def _reader(self, selection: Wanted, limit: int, bytes_limit: int | str) -> Callable[[int], Batch]:
         self._check_open()
         if isinstance(limit, bool) or not isinstance(limit, int) or limit < 1:
             raise OptionError(
@@ -387,11 +389,8 @@ class Queue:
     def locked(self) -> Iterator[None]:
         """Hold the queue's lock: nobody puts meanwhile. For short changes of shared state."""
         self._check_open()
-        self._log.lock()
-        try:
+        with self._log.held():
             yield
-        finally:
-            self._log.unlock()
 
     # --- change -----------------------------------------------------------------------------------
 
@@ -486,23 +485,22 @@ class Queue:
         _opened.discard(self)
         if self._flusher is not None:
             self._flusher.close()
-        wrote = self._presence.roles & WRITER
-        if wrote and self.config.durability != "memory" and self.path.exists():
+        if self._presence.roles & WRITER and self._config.durability != "memory":
             with contextlib.suppress(OSError):
                 flush(self.path, self._log, self._storage)
                 self._storage.sync_file(self.path / "cursors")
         self._presence.leave()
-        self._leave_clean(bool(wrote))
-        os.close(self._presence_fd)
-        self._cursors.close()
+        with self._log.held():  # no other thread of ours is inside when we cease to be present
+            self._leave_clean()
+            os.close(self._presence_fd)
 
-    def _leave_clean(self, wrote: bool) -> None:
-        """The last one out notes that everything is on the disk."""
-        if not wrote or self.config.durability == "memory":
+    def _leave_clean(self) -> None:
+        """The last one out notes that everything is on the disk, if it is."""
+        if self._config.durability == "memory" or not is_last(self._presence_fd):
             return
-        with contextlib.suppress(OSError):
-            state = self._log.state
-            if is_last(self._presence_fd) and state["synced"] == state["tail"]:
+        state = self._log.state
+        if state["synced"] == state["tail"] and not state["clean"]:
+            with contextlib.suppress(OSError):
                 self._log.set_state(clean=1)
                 self._storage.sync_file(self.path / "control")
 
@@ -528,24 +526,31 @@ class Queue:
     def __repr__(self) -> str:
         return f"<Queue {self.path} {'closed' if self._closed else f'{self.oldest}-{self.next - 1}'}>"
 
-    def _before_fork(self) -> None:
-        self._log.before_fork()
-
-    def _after_fork_in_child(self) -> None:
+    def after_fork_in_child(self) -> None:
         """The child has the same mappings and pins of its own; it needs its own place and, later, its own flusher."""
         self._flusher = None
         self._writing = False
-        os.close(self._presence_fd)
+        inherited = self._presence_fd
         self._presence_fd = hold_presence(self.path)
+        os.close(inherited)
         self._presence = Presence(self._log)
 
 
-def _each_opened(name: str) -> None:
-    for queue in list(_opened):
-        getattr(queue, name)()
+def _before_fork() -> None:
+    for log in list(_logs):
+        log.before_fork()
+    kernel.lock_guards_for_fork()
+
+
+def _after_fork(in_child: bool) -> None:
+    kernel.unlock_guards_after_fork(in_child)
+    for log in list(_logs):
+        log.after_fork(in_child)
+    if in_child:
+        for queue in list(_opened):
+            queue.after_fork_in_child()
 
 
 os.register_at_fork(
-    before=lambda: _each_opened("_before_fork"),
-    after_in_child=lambda: _each_opened("_after_fork_in_child"),
+    before=_before_fork, after_in_parent=lambda: _after_fork(False), after_in_child=lambda: _after_fork(True)
 )

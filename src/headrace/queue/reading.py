@@ -35,13 +35,14 @@ class Reader:
             self._mask = np.zeros(0, np.uint8)
             self._learn_feeds()
 
-    def _learn_feeds(self) -> None:
-        """Decide the feeds that have appeared since the last time."""
+    def _learn_feeds(self) -> bool:
+        """Decide the feeds that have appeared since the last time; False if there are none."""
         assert self._mask is not None
         end = self._log.learn_names()
         names, known = self._log.names, len(self._mask)
         wanted = [self.selection.wants_feed(name) if name else False for name in names[known:end]]
         self._mask = np.concatenate([self._mask, np.array(wanted, np.uint8)])
+        return len(self._mask) > known
 
     def read(self, start: int, limit: int, bytes_limit: int, now_ns: int, stop: int = _NO_LIMIT) -> Batch:
         """Products from `start` on: at most `limit`, and no more once `bytes_limit` payload bytes are reached."""
@@ -57,8 +58,9 @@ class Reader:
             rows.verify(begin, now_ns)
             if rows.damage is not None or outcome not in (0, _TROUBLE["unknown_feed"]):
                 break
-            if outcome == _TROUBLE["unknown_feed"]:
-                self._learn_feeds()
+            if outcome == _TROUBLE["unknown_feed"] and not self._learn_feeds():
+                outcome = _TROUBLE["damaged"]  # a row speaks of a feed that nobody knows
+                break
             position = rows.next
             if position >= min(self._log.head, stop) or len(rows) >= limit or rows.bytes >= bytes_limit:
                 break

@@ -7,26 +7,30 @@ fit their checksums. If products may have been lost that way (durability `proces
 that no sequence is ever given twice.
 """
 
-import mmap
+import itertools
+import os
 import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
+from headrace.errors import QueueDamagedError
 from headrace.queue.config import QueueConfig
-from headrace.queue.directory import STATE_READY, STATE_RECOVERING, boot_id, learn_names, segment_path
+from headrace.queue.directory import REPAIR, STATE_READY, STATE_RECOVERING, boot_id, learn_names, segment_path
 from headrace.queue.kernel import _kernel as kernel
 from headrace.queue.storage import Storage
 
 LEAP = 1 << 32
 LEAP_AHEAD = -1
 ROW = np.dtype([("inserted_ns", "<u8"), ("offset", "<u4"), ("payload_bytes", "<u4"), ("feed", "<u4"),
-                ("sequence", "<u4"), ("origin", "<u2"), ("slice", "<u2"), ("ident_bytes", "<u2"),
-                ("priority", "u1"), ("flags", "u1")])  # fmt: skip
+                ("sequence", "<u4"), ("origin", "<u2"), ("slice", "<u2"), ("priority", "u1"),
+                ("flags", "u1"), ("check", "<u2")])  # fmt: skip
 HEADER_BYTES = 256
 MARK_DAMAGED = 2
+CONTINUES = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,23 +45,50 @@ class Segment:
 
 def settle(path: Path, config: QueueConfig, log: kernel.Log, storage: Storage) -> None:
     """Make the queue ready for use. The caller is alone."""
-    restarted = log.state["boot"] != boot_id()
+    state = log.state
+    unsure = state["boot"] != boot_id() or state["state"] != STATE_READY
     log.set_state(state=STATE_RECOVERING)
     log.reset_locks()
-    if restarted:
-        log.recount_names((path / "names").stat().st_size)
-        learn_names(path, log)
-        leap = config.durability == "process" and not log.state["clean"]
-        rebuild_directory(path, log, trusted=log.state["synced"], floor=LEAP_AHEAD if leap else 0)
-        _sync_all(path, log, storage)
+    log.set_state(size_bytes=config.size, age_ns=config.age_ns)
+    if unsure:
+        _settle_after_restart(path, config, log, storage)
     else:
         log.roll_back()
+    if log.state["segment_bytes"] != config.segment_bytes:
+        log.forget_spare()
+        log.set_state(segment_bytes=config.segment_bytes)
     remove_strays(path, log)
     _settle_dedup(path, log)
     if log.state["head"] != log.state["tail"]:
         _sync_all(path, log, storage)
         log.publish(log.state["tail"])
     log.set_state(boot=boot_id(), state=STATE_READY)
+
+
+def _settle_after_restart(path: Path, config: QueueConfig, log: kernel.Log, storage: Storage) -> None:
+    """Believe the segment files. One that cannot be believed is left to a repair, and nothing is thrown away."""
+    state = log.state
+    log.recount_names((path / "names").stat().st_size)
+    learn_names(path, log)
+    doubtful = [file for file in doubtful_segments(path, log) if not _is_blank(file)]
+    if doubtful:
+        raise QueueDamagedError(f"{doubtful[0]} is cut short or altered", REPAIR.format(path=path))
+    leap = config.durability == "process" and not state["clean"]
+    floor = LEAP_AHEAD if leap else max(state["synced"], state["head"] if config.durability == "disk" else 0)
+    rebuild_directory(path, log, trusted=state["synced"], floor=floor, take_back=state["boot"] != boot_id())
+    _sync_all(path, log, storage)
+
+
+def doubtful_segments(path: Path, log: kernel.Log) -> list[Path]:
+    """Segment files that do not show themselves as whole ones of this queue."""
+    sound = {segment_path(path, segment.file) for segment in find_segments(path, log)}
+    return [file for file in sorted((path / "segments").glob("*.segment")) if file not in sound]
+
+
+def _is_blank(file: Path) -> bool:
+    """Made but never written to: all that a power failure leaves of a new file."""
+    with file.open("rb") as handle:
+        return not any(handle.read(4096))
 
 
 def _sync_all(path: Path, log: kernel.Log, storage: Storage) -> None:
@@ -94,80 +125,76 @@ def remove_strays(path: Path, log: kernel.Log) -> list[Path]:
 # --- the directory of segments, from the files ----------------------------------------------------
 
 
-def map_segment(path: Path, file: Path) -> mmap.mmap | None:
+def map_segment(file: Path) -> kernel.Mapped | None:
     """Map a segment file, or None if it is too short to be one."""
-    if file.stat().st_size < HEADER_BYTES + ROW.itemsize:
-        return None
-    with file.open("r+b") as handle:
-        return mmap.mmap(handle.fileno(), 0)
+    descriptor = os.open(file, os.O_RDWR | os.O_CLOEXEC)
+    try:
+        size = os.fstat(descriptor).st_size
+        return kernel.Mapped(descriptor, size) if size >= HEADER_BYTES + ROW.itemsize + 56 else None
+    finally:
+        os.close(descriptor)
 
 
 def find_segments(path: Path, log: kernel.Log) -> list[Segment]:
-    """The segment files that belong to this queue, in the order of their numbers."""
-    found: dict[int, Segment] = {}
+    """The whole segment files that belong to this queue, in the order of their numbers.
+
+    After a power failure a file that was dropped may be back beside the one that took its number; the one with more
+    rows is the one that lived on.
+    """
+    found: dict[int, tuple[int, Segment]] = {}
     for file in sorted((path / "segments").glob("*.segment")):
-        data = map_segment(path, file)
-        if data is None:
+        data = map_segment(file)
+        header = kernel.read_segment_header(data) if data is not None else None
+        if data is None or header is None or not header["sound"] or header["size"] != len(data):
             continue
-        header = kernel.read_segment_header(data)
-        data.close()
-        if (
-            header is not None
-            and header["sound"]
-            and header["uuid"] == log.state["uuid"]
-            and segment_path(path, header["file"]) == file
-        ):
-            found[header["number"]] = Segment(header["file"], header["number"], header["first"], header["size"])
-    return [found[number] for number in sorted(found)]
+        if header["uuid"] != log.state["uuid"] or segment_path(path, header["file"]) != file:
+            continue
+        rows = last_row(data, header["first"], 1 << 40)
+        segment = Segment(header["file"], header["number"], header["first"], header["size"])
+        if rows >= found.get(segment.number, (0, segment))[0]:
+            found[segment.number] = (rows, segment)
+    return [found[number][1] for number in sorted(found)]
+
+
+def rows_of(data: Any) -> npt.NDArray[np.void]:
+    """As many index rows as the segment can have, the first one first."""
+    room = (len(data) - HEADER_BYTES) // (ROW.itemsize + 56)
+    return np.frombuffer(data, ROW, count=room, offset=len(data) - room * ROW.itemsize)[::-1]
 
 
 def last_row(data: Any, first: int, limit: int) -> int:
     """How many rows from the first on belong to this life of the segment."""
-    room = (len(data) - HEADER_BYTES) // (ROW.itemsize + 56)
-    rows = np.frombuffer(data, ROW, count=room, offset=len(data) - room * ROW.itemsize)[::-1]
+    rows = rows_of(data)
+    room = len(rows)
+    limit = min(limit, room)
     expected = (np.arange(first, first + room, dtype=np.uint64) & np.uint64(0xFFFFFFFF)).astype(np.uint32)
     fitting = np.flatnonzero(rows["sequence"][:limit] == expected[:limit])
     return int(fitting[-1]) + 1 if len(fitting) else 0
 
 
-def rebuild_directory(path: Path, log: kernel.Log, trusted: int, floor: int) -> list[str]:
+def rebuild_directory(path: Path, log: kernel.Log, trusted: int, floor: int, take_back: bool = False) -> list[str]:
     """Write the directory anew from the segment files; what was noticed, in words.
 
     Rows of sequences below `trusted` are believed. The next sequence is at least `floor`; with LEAP_AHEAD it is far
-    beyond anything that can have been given.
+    beyond anything that can have been given. With `take_back`, a batch of which the end is missing was never committed
+    and goes as a whole.
     """
-    noticed: list[str] = []
-    segments = find_segments(path, log)
-    boot_ns, now_ns = time.clock_gettime_ns(time.CLOCK_BOOTTIME), time.time_ns()
-    end = log.state["tail"] if not segments else segments[0].first
+    surveys = [survey for segment in find_segments(path, log) if (survey := _survey(path, log, segment, trusted))]
+    for survey, following in itertools.pairwise(surveys):
+        survey.count = min(survey.count, max(0, following.segment.first - survey.segment.first))
+    if take_back:
+        _take_back_unfinished(path, surveys, trusted)
+    damaged = [n for survey in surveys for n in survey.faults if n < survey.segment.first + survey.count]
     number = 0
     log.set_state(segment_oldest=1, segment_newest=0, spare_file=0, pending_file=0)
-    damaged: list[int] = []
-    for place, segment in enumerate(segments):
-        limit = segments[place + 1].first - segment.first if place + 1 < len(segments) else 1 << 40
-        data = map_segment(path, segment_path(path, segment.file))
-        if data is None or len(data) != segment.size or limit < 0:
-            noticed.append(f"{segment_path(path, segment.file)} has the wrong size and was left out")
-            continue
-        count, faults, payload_bytes, newest_ns, marked, marked_bytes = _survey(
-            log, data, segment.first, limit, trusted
-        )
-        data.close()
-        damaged += faults
-        number += 1
-        end = segment.first + count
-        age_ns = max(0, now_ns - newest_ns) if newest_ns else 0
-        log.set_entry(
-            number, segment.first, end, segment.file, segment.size, payload_bytes, newest_ns,
-            max(1, boot_ns - age_ns), marked, marked_bytes,
-        )  # fmt: skip
-        renumber(path, log, segment, number)
-    oldest = log.entry(1)["first"] if number else end
-    log.set_state(
-        segment_newest=number, tail=end, head=end, oldest=oldest,
-        next_file=max([s.file for s in segments], default=0) + 1,
-    )  # fmt: skip
+    for number, survey in enumerate(surveys, 1):
+        _enter(path, log, survey, number)
+    first = surveys[0].segment.first if surveys else 1
+    end = surveys[-1].segment.first + surveys[-1].count if surveys else 1
+    files = [int(file.name[:16], 16) for file in (path / "segments").glob("*.segment")]
+    log.set_state(segment_newest=number, tail=end, head=end, oldest=first, next_file=max(files, default=0) + 1)
     log.roll_back()
+    noticed = []
     if floor == LEAP_AHEAD:
         floor = (end // LEAP + 1) * LEAP
     if floor > end:
@@ -181,31 +208,66 @@ def rebuild_directory(path: Path, log: kernel.Log, trusted: int, floor: int) -> 
     return noticed
 
 
-def renumber(path: Path, log: kernel.Log, segment: Segment, number: int) -> None:
+@dataclass(slots=True)
+class Survey:
+    """A segment and what its rows are worth."""
+
+    segment: Segment
+    count: int  # rows up to the last sound one
+    faults: list[int]  # sequences before that which are not sound
+
+
+def _survey(path: Path, log: kernel.Log, segment: Segment, trusted: int) -> Survey | None:
+    data = map_segment(segment_path(path, segment.file))
+    if data is None:
+        return None
+    count = last_row(data, segment.first, 1 << 40)
+    if segment.first + count <= trusted:
+        return Survey(segment, count, [])
+    _, found, *_ = kernel.survey_rows(log, data, segment.first, count, True)
+    faults = [sequence for sequence, _ in found]
+    while faults and faults[-1] == segment.first + count - 1:
+        faults.pop()
+        count -= 1
+    return Survey(segment, count, faults)
+
+
+def _take_back_unfinished(path: Path, surveys: list[Survey], trusted: int) -> None:
+    """Cut the end of the log back to the last row that ends its batch."""
+    while surveys:
+        survey = surveys[-1]
+        data = map_segment(segment_path(path, survey.segment.file))
+        assert data is not None
+        rows = rows_of(data)
+        while (
+            survey.count
+            and survey.segment.first + survey.count > trusted
+            and rows["flags"][survey.count - 1] & CONTINUES
+        ):
+            survey.count -= 1
+        if survey.count or len(surveys) == 1 or survey.segment.first <= trusted:
+            return
+        surveys.pop()
+
+
+def _enter(path: Path, log: kernel.Log, survey: Survey, number: int) -> None:
+    """Put one segment into the directory."""
+    segment = survey.segment
+    data = map_segment(segment_path(path, segment.file))
+    assert data is not None
+    _, _, payload_bytes, newest_ns, marked, marked_bytes = kernel.survey_rows(
+        log, data, segment.first, survey.count, False
+    )
+    boot_ns = time.clock_gettime_ns(time.CLOCK_BOOTTIME)
+    age_ns = max(0, time.time_ns() - newest_ns) if newest_ns else 0
+    log.set_entry(
+        number, segment.first, segment.first + survey.count, segment.file, segment.size, payload_bytes, newest_ns,
+        max(1, boot_ns - age_ns), marked, marked_bytes,
+    )  # fmt: skip
+    renumber(log, segment, number)
+
+
+def renumber(log: kernel.Log, segment: Segment, number: int) -> None:
     """Bring the number in a segment's own header in line with the directory."""
     if segment.number != number:
         kernel.write_header(log, segment.file, segment.size, number, segment.first)
-
-
-def _survey(
-    log: kernel.Log, data: Any, first: int, limit: int, trusted: int
-) -> tuple[int, list[int], int, int, int, int]:
-    """Walk a segment: rows up to the last sound one; those before it that are not sound, by sequence."""
-    count = last_row(data, first, limit)
-    if first + count <= trusted:
-        walked, faults, *sums = kernel.survey_rows(log, data, first, count, False)
-    else:
-        walked, faults, *sums = kernel.survey_rows(log, data, first, count, True)
-        while faults and faults[-1][0] == first + walked - 1:
-            faults.pop()
-            walked -= 1
-        _, _, *sums = kernel.survey_rows(log, data, first, walked, False)
-    payload_bytes, newest_ns, marked, marked_bytes = sums
-    return (
-        walked,
-        [sequence for sequence, _ in faults],
-        payload_bytes,
-        newest_ns,
-        marked,
-        marked_bytes,
-    )

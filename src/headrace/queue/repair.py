@@ -14,10 +14,12 @@ from headrace.queue.cursor import CURSORS_BYTES, SLOTS, CursorFile
 from headrace.queue.directory import (
     FEEDS_BEGIN,
     STATE_READY,
+    STATE_RECOVERING,
     alone_at,
     boot_id,
     check_control,
     check_path,
+    check_sanity,
     format_control,
     learn_names,
     open_log,
@@ -26,6 +28,7 @@ from headrace.queue.directory import (
 from headrace.queue.kernel import _kernel as kernel
 from headrace.queue.recovery import (
     LEAP_AHEAD,
+    doubtful_segments,
     find_segments,
     last_row,
     map_segment,
@@ -42,10 +45,13 @@ def repair_queue(path: Path) -> list[str]:
     with alone_at(path):
         done = _repair_cursors(path)
         (path / "segments").mkdir(exist_ok=True)
+        (path / "names").touch()
         known = _repair_control(path, config, done)
         log, names_lost = _repair_names(path, config, done)
+        tail = log.state["tail"]
         _repair_segments(path, log, known, names_lost, done)
-        done += rebuild_directory(path, log, trusted=0, floor=log.state["tail"] if known else LEAP_AHEAD)
+        _put_aside(path, log, done)
+        done += rebuild_directory(path, log, trusted=0, floor=tail if known else LEAP_AHEAD)
         done += [f"removed {file}, which no entry of the directory knows" for file in remove_strays(path, log)]
         log.set_state(boot=boot_id(), state=STATE_READY)
         _sync(path)
@@ -73,12 +79,14 @@ def _repair_cursors(path: Path) -> list[str]:
         if cursors.is_damaged(slot):
             cursors.remove(slot)
             done.append(f"dropped the cursor in slot {slot}, whose position is lost")
-    cursors.close()
     return done
 
 
 def _repair_control(path: Path, config: QueueConfig, done: list[str]) -> bool:
-    """True if the control file could be kept, and with it what it knows of sequences."""
+    """True if the control file could be kept, and with it what it knows of sequences.
+
+    From here on it says that the queue is being settled: whoever opens it after our death goes by the segment files.
+    """
     file = path / "control"
     try:
         descriptor = os.open(file, os.O_RDWR | os.O_CLOEXEC)
@@ -86,12 +94,24 @@ def _repair_control(path: Path, config: QueueConfig, done: list[str]) -> bool:
             check_control(path, config, descriptor)
         finally:
             os.close(descriptor)
+        log = open_log(path)
+        check_sanity(path, log)
+        log.set_state(state=STATE_RECOVERING)
         return True
-    except (FileNotFoundError, QueueDamagedError) as error:
-        file.unlink(missing_ok=True)
-        format_control(path, config)
-        done.append(f"made {file} anew ({error})")
+    except QueueDamagedError as error:
+        format_control(path, config, STATE_RECOVERING)
+        done.append(f"made {file} anew ({error.problem})")
         return False
+    finally:
+        Disk().sync_file(file)
+
+
+def _put_aside(path: Path, log: kernel.Log, done: list[str]) -> None:
+    """Move segment files of which nothing can be made out of the way; nothing is thrown away."""
+    for file in doubtful_segments(path, log):
+        (path / "damaged").mkdir(exist_ok=True)
+        file.rename(path / "damaged" / file.name)
+        done.append(f"moved {file.name} to {path / 'damaged'}: nothing can be made of it")
 
 
 def _repair_names(path: Path, config: QueueConfig, done: list[str]) -> tuple[kernel.Log, bool]:
@@ -115,44 +135,61 @@ def _repair_names(path: Path, config: QueueConfig, done: list[str]) -> tuple[ker
 
 
 def _repair_segments(path: Path, log: kernel.Log, known: bool, names_lost: bool, done: list[str]) -> None:
-    """Give every segment file its size, header and index rows back, as far as they can be derived."""
+    """Give every segment file its name, size, header and index rows back, as far as they can be derived."""
     state = log.state
     entries = {}
     if known:
         for number in range(state["segment_oldest"], state["segment_newest"] + 1):
             entries[log.entry(number)["file"]] = log.entry(number)
-    for file, entry in entries.items():
-        _repair_header(path, log, file, entry, done)
-    for file in sorted((path / "segments").glob("*.segment")):
-        _repair_size(file, done)
+    _repair_file_names(path, log, done)
+    for known_file, known_entry in entries.items():
+        _repair_header(path, log, known_file, known_entry, done)
+    for where in sorted((path / "segments").glob("*.segment")):
+        _repair_size(where, done)
     for segment in find_segments(path, log):
         entry = entries.get(segment.file)
         count = (entry["end"] or state["tail"]) - entry["first"] if entry and entry["first"] == segment.first else None
         _repair_rows(path, log, segment.file, segment.first, count, names_lost, done)
 
 
-def _repair_header(path: Path, log: kernel.Log, file: int, entry: dict[str, int], done: list[str]) -> None:
-    """Write a header anew that its directory entry remembers and that is not sound itself."""
+def _header_of(file: Path) -> "kernel.SegmentHeader | None":
+    """What a segment file says of itself, if that is whole."""
+    with file.open("rb") as handle:
+        header = kernel.read_segment_header(handle.read(256).ljust(256, b"\0"))
+    return header if header is not None and header["sound"] else None
+
+
+def _repair_file_names(path: Path, log: kernel.Log, done: list[str]) -> None:
+    """A whole segment of this queue under another's name gets its own name back."""
+    strangers = []
+    for file in sorted((path / "segments").glob("*.segment")):
+        header = _header_of(file)
+        if header is not None and header["uuid"] == log.state["uuid"] and segment_path(path, header["file"]) != file:
+            strangers.append((file.rename(file.with_suffix(".moving")), segment_path(path, header["file"])))
+    for moving, home in strangers:
+        if not home.exists():
+            moving.rename(home)
+            done.append(f"gave {home} its name back")
+        else:
+            moving.rename(moving.with_suffix(".segment"))
+
+
+def _repair_header(path: Path, log: kernel.Log, file: int, entry: "kernel.Entry", done: list[str]) -> None:
+    """Write a header anew that its directory entry remembers and that is not whole itself."""
     where = segment_path(path, file)
     if not where.exists():
-        done.append(
-            f"{where} is gone, and with it products {entry['first']} to {(entry['end'] or log.state['tail']) - 1}"
-        )
-        return
-    data = where.read_bytes()[:256]
-    header = kernel.read_segment_header(data) if len(data) == 256 else None
-    if header is None or not header["sound"] or header["uuid"] != log.state["uuid"] or header["file"] != file:
-        if where.stat().st_size != entry["size"]:
-            os.truncate(where, entry["size"])
+        last = (entry["end"] or log.state["tail"]) - 1
+        done.append(f"{where} is gone, and with it products {entry['first']} to {last}")
+    elif _header_of(where) is None and where.stat().st_size:
+        os.truncate(where, entry["size"])
         with where.open("r+b") as handle:
             handle.write(kernel.segment_header(log, file, entry["size"], entry["number"], entry["first"]))
         done.append(f"wrote the header of {where} anew")
 
 
 def _repair_size(file: Path, done: list[str]) -> None:
-    with file.open("rb") as handle:
-        header = kernel.read_segment_header(handle.read(256).ljust(256, b"\0"))
-    if header is not None and header["sound"] and file.stat().st_size != header["size"]:
+    header = _header_of(file)
+    if header is not None and file.stat().st_size != header["size"]:
         os.truncate(file, header["size"])
         done.append(f"gave {file} its size of {header['size']} bytes")
 
@@ -168,7 +205,7 @@ def _repair_rows(
 ) -> None:
     """Write the index rows anew if they are not sound, or if the names they refer to are lost."""
     where = segment_path(path, file)
-    data = map_segment(path, where)
+    data = map_segment(where)
     if data is None:
         return
     found = last_row(data, first, count if count is not None else 1 << 40)
@@ -177,4 +214,3 @@ def _repair_rows(
     if names_lost or found < expected or faults:
         rebuilt, lost = kernel.rebuild_rows(log, data, first, expected)
         done.append(f"wrote the index of {where} anew: {rebuilt} products found, {lost} lost")
-    data.close()

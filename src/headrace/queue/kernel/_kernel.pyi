@@ -5,6 +5,7 @@ numbers are contiguous and have exactly the width that their type names.
 """
 
 from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from typing import Final, Self, TypeAlias, TypedDict, final, type_check_only
 
 import numpy as np
@@ -58,6 +59,8 @@ class State(TypedDict):
     evicted_products: int
     evicted_bytes: int
     deleted_products: int
+    held_products: int
+    sync_failed: int
     unlinked_pinned: int
     recoveries: int
 
@@ -81,6 +84,7 @@ class _Change(TypedDict, total=False):
     synced: int
     synced_file: int
     synced_names: int
+    sync_failed: int
     pending_file: int
     origin: int
     feeds_end: int
@@ -164,7 +168,7 @@ class Log:
         expires_ns: _U64 | None,
         properties: bytes | list[bytes] | None,
         slices: _U16 | None,
-        signatures: Sequence[bytes] | None,
+        signatures: Sequence[bytes | None] | None,
         origins: str | list[str] | None,
         origin_sequences: _U64 | None,
         previous: _U64 | None,
@@ -181,11 +185,10 @@ class Log:
     def sweep(self) -> None: ...
 
     # locks
-    def lock(self) -> None: ...
-    def unlock(self) -> None: ...
-    def lock_sync(self) -> None: ...
-    def unlock_sync(self) -> None: ...
+    def held(self) -> AbstractContextManager[None]: ...
+    def held_for_sync(self) -> AbstractContextManager[None]: ...
     def before_fork(self) -> None: ...
+    def after_fork(self, in_child: bool) -> None: ...
 
     # the shared state
     def segment_end(self, sequence: int) -> int: ...
@@ -259,13 +262,24 @@ _Bytes: TypeAlias = bytes  # inside Rows, `bytes` is a number
 class View:
     def __buffer__(self, flags: int, /) -> memoryview: ...
 
+@final
+class Mapped:
+    def __new__(cls, fd: int, size: int) -> Self: ...
+    def __len__(self) -> int: ...
+    def __buffer__(self, flags: int, /) -> memoryview: ...
+    @property
+    def holed(self) -> bool: ...
+
 # system
 def arm_failpoint(name: str, passes: int = 1) -> None: ...
 def reach_failpoint(name: str) -> None: ...
 
 # log
+def lock_guards_for_fork() -> None: ...
+def unlock_guards_after_fork(in_child: bool) -> None: ...
 def format_control(
     fd: int,
+    state: int,
     uuid: bytes,
     boot: bytes,
     size_bytes: int,

@@ -21,6 +21,7 @@ cdef struct Item:                    # one product on its way into the log
     uint8_t priority
     uint8_t kind
     uint8_t duplicate
+    uint8_t continues                # not the last of its batch
     uint8_t signature[16]
 
 cdef enum:
@@ -119,9 +120,10 @@ cdef inline void write_row(Row *row, Item *item, uint64_t offset, uint64_t seque
     row.sequence = <uint32_t>sequence
     row.origin = item.origin
     row.slice = item.slice
-    row.ident_bytes = item.ident_bytes
     row.priority = item.priority
-    row.flags = (ROW_EXPIRES if item.expires_ns else 0) | (ROW_SIGNED if item.kind else 0)
+    row.flags = ((ROW_EXPIRES if item.expires_ns else 0) | (ROW_SIGNED if item.kind else 0)
+                 | (ROW_CONTINUES if item.continues else 0))
+    row.check = row_check(row)
 
 
 cdef int find_duplicate(Store *store, Item *item, uint64_t sequence, uint64_t **slot,
@@ -150,9 +152,8 @@ cdef int append_item(Store *store, Item *item, uint64_t sequence, uint64_t now_n
     cdef uint64_t *slot = NULL
     cdef uint64_t tag = 0, place
     cdef Entry *entry
-    cdef Name *feed
     cdef int outcome
-    if item.kind:
+    if item.kind and control.signature_kind != SIGNATURE_NONE:
         outcome = find_duplicate(store, item, sequence, &slot, &tag)
         if outcome != 0:
             return outcome
@@ -180,11 +181,8 @@ cdef int append_item(Store *store, Item *item, uint64_t sequence, uint64_t now_n
     entry.newest_boot_ns = boot_ns
     if now_ns > entry.newest_ns:
         entry.newest_ns = now_ns
-    feed = name_of(store, item.feed)
     if item.origin_sequence == 0:
-        feed.last = sequence
-    feed.products += 1
-    feed.payload_bytes += item.payload_bytes
+        name_of(store, item.feed).last = sequence
     item.outcome = sequence
     return 0
 
@@ -204,18 +202,60 @@ cdef int ready_to_append(Store *store, uint64_t boot_ns) noexcept nogil:
     """Age limit, table size and the mapping of the newest segment, once per batch."""
     cdef Control *control = store.control
     cdef Entry *entry
-    cdef int error = evict_aged(store, boot_ns)
+    cdef int error = TROUBLE_DAMAGED if state_holed(store) else evict_aged(store, boot_ns)
     if error == 0 and control.signature_kind != SIGNATURE_NONE:
         error = dedup_attach(store)
         if error == 0 and store.dedup_guarded != NULL and load32(&store.dedup_guarded.holed):
             error = TROUBLE_DAMAGED
-        if error == 0 and (control.tail - control.oldest) * 10 > store.dedup_buckets * 56:
+        if error == 0 and control.held_products * 10 > store.dedup_buckets * 56:
             error = dedup_grow(store, store.dedup_buckets + store.dedup_buckets // 2, control.tail)
     if error == 0 and control.segment_newest >= control.segment_oldest:
         entry = entry_of(store, control.segment_newest)
         if store.current == NULL or store.current.file != entry.file:
             error = map_segment(store, entry.file, entry.size, &store.current, False)
     return error
+
+
+cdef bint fits_at_all(Store *store, Item *items, size_t count) noexcept nogil:
+    """Would the batch find room without evicting its own beginning? Asked before anything is evicted."""
+    cdef Control *control = store.control
+    cdef uint64_t plain = control.segment_bytes - SEGMENT_HEADER
+    cdef uint64_t needed = 0, room = 0, stride
+    cdef Entry *entry
+    cdef size_t i
+    if control.segment_newest >= control.segment_oldest:
+        entry = entry_of(store, control.segment_newest)
+        room = entry.size - min(entry.size, control.data_end + (control.tail - entry.first) * ROW_BYTES)
+    for i in range(count):
+        stride = item_stride(store, &items[i]) + ROW_BYTES
+        if stride <= room:
+            if needed == 0 and i == 0:
+                needed = entry.size                  # the newest segment must stay as well
+            room -= stride
+            continue
+        if stride > plain:
+            needed += rounded(SEGMENT_HEADER + stride, 4096)
+            room = 0
+        else:
+            needed += control.segment_bytes
+            room = plain - stride
+    return needed <= control.size_bytes
+
+
+cdef void end_batch(Store *store, uint64_t sequence) noexcept nogil:
+    cdef Row *row = row_of(store.current, sequence - entry_of(store, store.control.segment_newest).first)
+    store_marks(row, row.flags & ~ROW_CONTINUES)
+
+
+cdef void note_batch(Store *store, Item *items, size_t count) noexcept nogil:
+    """After the commit: what the batch adds to the totals of its feeds."""
+    cdef size_t i
+    cdef Name *feed
+    for i in range(count):
+        if not items[i].duplicate:
+            feed = name_of(store, items[i].feed)
+            feed.products += 1
+            feed.payload_bytes += items[i].payload_bytes
 
 
 cdef int append_locked(Store *store, Item *items, size_t count, uint64_t now_ns,
@@ -230,11 +270,14 @@ cdef int append_locked(Store *store, Item *items, size_t count, uint64_t now_ns,
         boot_ns = clock_ns(CLOCK_BOOTTIME)
     take_sample(control, boot_ns)
     outcome = ready_to_append(store, boot_ns)
+    if outcome == 0 and count > 1 and not fits_at_all(store, items, count):
+        return TROUBLE_BATCH_TOO_LARGE
     for i in range(count):
         if outcome < 0:
             break
         if items[i].created_ns == 0:
             items[i].created_ns = now_ns
+        items[i].continues = i + 1 < count
         outcome = append_item(store, &items[i], sequence, now_ns, boot_ns)
         if outcome == 0:
             sequence += 1
@@ -247,12 +290,16 @@ cdef int append_locked(Store *store, Item *items, size_t count, uint64_t now_ns,
     control.duplicates += duplicates
     if sequence == control.tail:
         return 0
+    if items[count - 1].duplicate:   # the last row that was stored ends the batch
+        end_batch(store, sequence - 1)
     failpoint(FAIL_COMMIT)
     control.inserted_products += sequence - control.tail
     control.inserted_bytes += stored_bytes
+    control.held_products += sequence - control.tail
     store64(&control.tail, sequence)
     if control.durability != DURABLE_DISK:
         publish(store)
+    note_batch(store, items, count)
     return 0
 
 

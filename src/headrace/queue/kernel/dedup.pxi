@@ -29,15 +29,16 @@ cdef bint same_signature(Store *store, uint64_t sequence, const uint8_t *signatu
     """Does the held product `sequence` have this signature? Under the log's lock."""
     cdef Entry *entry = entry_of(store, segment_with(store, sequence))
     cdef Mapping *mapping = store.current
-    cdef Row *row
+    cdef Row row
     cdef uint64_t offset
-    if sequence < entry.first or (entry.end != 0 and sequence >= entry.end):
+    if (sequence < entry.first or (entry.end != 0 and sequence >= entry.end)
+            or sequence - entry.first >= rows_room(entry.size)):
         return False
     if mapping == NULL or mapping.file != entry.file:
         if map_segment(store, entry.file, entry.size, &mapping, False) != 0:
             return False
-    row = row_of(mapping, sequence - entry.first)
-    if row.sequence != <uint32_t>sequence or row.flags & (ROW_DELETED | ROW_DAMAGED):
+    load_row(mapping, sequence - entry.first, &row)
+    if not fits(&row, sequence) or row.flags & (ROW_DELETED | ROW_DAMAGED):
         return False
     offset = <uint64_t>row.offset * 8
     if offset + RECORD_HEADER > mapping.size:
@@ -120,7 +121,7 @@ cdef int dedup_fill(Store *store, uint64_t end) noexcept nogil:
         entry = entry_of(store, number)
         if map_segment(store, entry.file, entry.size, &mapping, False) != 0:
             continue                 # check() and repair() speak of it
-        count = (entry.end if entry.end else end) - entry.first
+        count = min((entry.end if entry.end else end) - entry.first, rows_room(entry.size))
         for place in range(count):
             row = row_of(mapping, place)
             if place + 16 < count:

@@ -42,6 +42,7 @@ cdef enum:                           # row flags
     ROW_DAMAGED = 2
     ROW_EXPIRES = 4
     ROW_SIGNED = 8
+    ROW_CONTINUES = 16               # its batch goes on with the next row
 
 cdef enum:                           # how a product is identified
     SIGNATURE_NONE = 0
@@ -81,11 +82,11 @@ cdef packed struct Row:              # 32 bytes
     uint32_t payload_bytes
     uint32_t feed
     uint32_t sequence                # low 32 bits: a row left over from an earlier life never fits
-    uint16_t origin
+    uint16_t origin                  # these last 8 bytes are always written in one store
     uint16_t slice
-    uint16_t ident_bytes
     uint8_t priority
     uint8_t flags
+    uint16_t check                   # XXH3 of the 30 bytes above, low 16 bits
 
 cdef struct SegmentHeader:           # the first 256 bytes of a segment file
     char magic[8]                    # "HRSEGMNT"
@@ -152,7 +153,8 @@ cdef struct Control:
     uint32_t signature_kind
     uint32_t origin                  # our own, as a name
     uint32_t clean                   # closed in order after a flush
-    uint8_t gap0[72]
+    uint32_t sync_failed             # the disk refused a flush: nothing is durable any more
+    uint8_t gap0[84]
     # --- locks, a line each
     pthread_mutex_t lock             # all changes of the log
     uint8_t gap1[24]
@@ -179,6 +181,7 @@ cdef struct Control:
     uint64_t opened_boot_ns          # when the newest segment was begun
     uint64_t synced_file             # files below this number have their directory entry on disk
     uint64_t pending_file            # segment file in the middle of coming or going; 0 none
+    uint64_t held_products           # rows in all segments below tail
     uint64_t synced_names            # feeds_end + origins_end when the names last reached the disk
     # --- counters
     uint64_t inserted_products
@@ -189,7 +192,7 @@ cdef struct Control:
     uint64_t deleted_products
     uint64_t unlinked_pinned         # segments that left while somebody still looked at them
     uint64_t recoveries
-    uint64_t gap5[8]
+    uint64_t gap5[7]
     Sample samples[SAMPLES]
     Attachment attachments[ATTACHMENTS]
     Entry directory[DIRECTORY]

@@ -35,6 +35,64 @@ TROUBLE = {
 CONTROL_BYTES = sizeof(Control)
 
 
+cdef class Held:
+    """`with` this, and the lock is held: no signal can come between taking it and the promise to give it back."""
+    cdef Log log
+    cdef bint sync
+
+    def __enter__(self):
+        cdef pthread_mutex_t *lock = &self.log.store.control.sync_lock
+        cdef int error
+        with nogil:
+            if self.sync:
+                error = pthread_mutex_lock(lock)
+                if error == EOWNERDEAD:
+                    error = pthread_mutex_consistent(lock)
+                error = -error
+            else:
+                error = lock_log(self.log.store)
+        if error != 0:
+            self.log.fail(error)
+
+    def __exit__(self, kind, value, trace):
+        if self.sync:
+            pthread_mutex_unlock(&self.log.store.control.sync_lock)
+        else:
+            unlock_log(self.log.store)
+
+
+cdef class Mapped:
+    """A whole file, mapped and writable, that may shrink without ending the interpreter; see `holed`."""
+    cdef char *base
+    cdef Py_ssize_t size
+    cdef Guarded *guarded
+
+    def __cinit__(self, int fd, Py_ssize_t size):
+        cdef void *where = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0)
+        install_sigbus()
+        if where == MAP_FAILED:
+            raise KernelError(-errno)
+        self.base = <char *>where
+        self.size = size
+        self.guarded = guard(where, size)
+
+    def __dealloc__(self):
+        if self.base != NULL:
+            unguard(self.guarded)
+            munmap(self.base, self.size)
+
+    def __len__(self):
+        return self.size
+
+    def __getbuffer__(self, Py_buffer *buffer, int flags):
+        PyBuffer_FillInfo(buffer, self, self.base, self.size, 0, flags)
+
+    @property
+    def holed(self):
+        """Whether the file was found shorter than its mapping."""
+        return is_holed(self.guarded)
+
+
 cdef class Payloads:
     """The payloads of one call, held still while they are copied."""
     cdef tuple objects
@@ -99,9 +157,11 @@ cdef int set_ident(Item *item, str ident) except -1:
     return 0
 
 
+@cython.no_gc
 cdef class Log:
     """An opened queue directory: append, pick, wait, and the shared state behind them."""
     cdef Store *store
+    cdef object __weakref__
     cdef readonly dict feeds         # feed -> id, as far as this process knows
     cdef readonly dict origins
     cdef readonly list names         # id -> text; places below ORIGINS_MAX are origins
@@ -125,7 +185,7 @@ cdef class Log:
         if error != 0:
             raise KernelError(error)
         self.store.control = <Control *>base
-        guard(base, sizeof(Control))
+        self.store.control_guarded = guard(base, sizeof(Control))
         fd = openat(queue_fd, b"names", O_RDWR | O_CLOEXEC)
         if fd < 0:
             raise KernelError(-errno)
@@ -134,16 +194,16 @@ cdef class Log:
         if where == MAP_FAILED:
             raise KernelError(-errno)
         self.store.names = <char *>where
-        guard(where, <size_t>NAMES_MAX * NAME_ENTRY)
+        self.store.names_guarded = guard(where, <size_t>NAMES_MAX * NAME_ENTRY)
 
     def __dealloc__(self):
         cdef Store *store = self.store
         cdef int i
         if store.control != NULL:
-            forget(store.control)
+            unguard(store.control_guarded)
             munmap(store.control, sizeof(Control))
         if store.names != NULL:
-            forget(store.names)
+            unguard(store.names_guarded)
             munmap(store.names, <size_t>NAMES_MAX * NAME_ENTRY)
         dedup_detach(store)
         for i in range(store.maps_count - 1, -1, -1):
@@ -184,15 +244,8 @@ cdef class Log:
 
     def add_name(self, int kind, str text):
         """The id of a feed (1) or origin (2), noted for all if it is new. Takes the log's lock."""
-        cdef int error
-        with nogil:
-            error = lock_log(self.store)
-        if error != 0:
-            self.fail(error)
-        try:
+        with self.held():
             return self.add_name_locked(kind, text)
-        finally:
-            unlock_log(self.store)
 
     def add_name_locked(self, int kind, str text):
         cdef bytes encoded = text.encode()
@@ -202,6 +255,8 @@ cdef class Log:
         cdef Name *name
         self.learn_names()
         if text not in known:
+            if state_holed(self.store):
+                self.fail(TROUBLE_DAMAGED)
             if end[0] == (NAMES_MAX if kind == 1 else ORIGINS_MAX):
                 self.fail(TROUBLE_NAMES_FULL)
             if end[0] % NAMES_STEP == 0:
@@ -218,15 +273,24 @@ cdef class Log:
         return known[text]
 
     def recount_names(self, size_t file_bytes):
-        """Believe the names file rather than the control block: how many names there are. While alone."""
-        cdef uint32_t place = 0, places = <uint32_t>(min(file_bytes, <size_t>NAMES_MAX * NAME_ENTRY) // NAME_ENTRY)
-        while place < min(places, <uint32_t>ORIGINS_MAX) and whole_name(name_of(self.store, place), 2):
-            place += 1
-        store64(&self.store.control.origins_end, place)
-        place = ORIGINS_MAX
-        while place < places and whole_name(name_of(self.store, place), 1):
-            place += 1
-        store64(&self.store.control.feeds_end, place)
+        """Believe the names file rather than the control block: how many names there are. While alone.
+
+        A whole name behind one that is not is damage: its number is in use.
+        """
+        cdef uint32_t places = <uint32_t>(min(file_bytes, <size_t>NAMES_MAX * NAME_ENTRY) // NAME_ENTRY)
+        store64(&self.store.control.origins_end, self.count_names(0, min(places, <uint32_t>ORIGINS_MAX), 2))
+        store64(&self.store.control.feeds_end, max(<uint32_t>ORIGINS_MAX, self.count_names(ORIGINS_MAX, places, 1)))
+
+    cdef uint32_t count_names(self, uint32_t begin, uint32_t end, uint8_t kind) except? 0:
+        """One past the last whole name in [begin, end)."""
+        cdef uint32_t place, last = begin, whole = 0
+        for place in range(begin, end):
+            if whole_name(name_of(self.store, place), kind):
+                last = place + 1
+                whole += 1
+        if whole != last - begin:
+            raise KernelError(TROUBLE_DAMAGED)
+        return last
 
     def recount_feeds(self):
         """Find the last sequence of every feed anew. Under the log's lock, or while alone."""
@@ -353,7 +417,7 @@ cdef class Log:
                 if item.payload_bytes > payload_bytes_max(self.store):
                     self.fail(TROUBLE_PAYLOAD_TOO_LARGE)
                 item.slice = NO_SLICE
-                if signatures is not None:
+                if signatures is not None and signatures[i] is not None:
                     block = signatures[i]
                     item.kind = SIGNATURE_GIVEN
                     memcpy(item.signature, PyBytes_AS_STRING(block), 16)
@@ -421,7 +485,7 @@ cdef class Log:
     def first_since(self, uint64_t time_ns):
         """The smallest sequence whose insertion time is at or after `time_ns`; head if there is none."""
         cdef Store *store = self.store
-        cdef uint64_t number, place, count, head
+        cdef uint64_t number, place, end, head = load64(&store.control.head)
         cdef Entry entry
         cdef Mapping *mapping = NULL
         cdef uint64_t found = 0
@@ -431,16 +495,15 @@ cdef class Log:
                 continue
             if pin_segment(store, number, &entry, &mapping) != 0:
                 continue
-            head = load64(&store.control.head)
-            count = (entry.end if 0 < entry.end < head else head) - entry.first
-            for place in range(count):
+            end = min(entry.end if 0 < entry.end < head else head, entry.first + rows_room(entry.size))
+            for place in range(end - entry.first if end > entry.first else 0):
                 if row_of(mapping, place).inserted_ns >= time_ns:
                     found = entry.first + place
                     break
             release_view(store, mapping)
             if found:
                 return found
-        return load64(&store.control.head)
+        return head
 
     def wait_once(self, uint64_t sequence, double timeout_s):
         """Sleep until `sequence` may be read, somebody calls wake_all, or `timeout_s` or a second has passed.
@@ -482,35 +545,33 @@ cdef class Log:
 
     # --- locks for callers in Python --------------------------------------------------------------
 
-    def lock(self):
-        cdef int error
-        with nogil:
-            error = lock_log(self.store)
-        if error != 0:
-            self.fail(error)
+    def held(self):
+        """A context in which the log's lock is held: nobody appends meanwhile."""
+        cdef Held held = Held.__new__(Held)
+        held.log = self
+        return held
 
-    def unlock(self):
-        unlock_log(self.store)
-
-    def lock_sync(self):
-        """One flush at a time, whoever died in the last one."""
-        cdef int error
-        with nogil:
-            error = pthread_mutex_lock(&self.store.control.sync_lock)
-        if error == EOWNERDEAD:
-            pthread_mutex_consistent(&self.store.control.sync_lock)
-        elif error != 0:
-            self.fail(-error)
-
-    def unlock_sync(self):
-        pthread_mutex_unlock(&self.store.control.sync_lock)
+    def held_for_sync(self):
+        """A context in which nobody else flushes, whoever died in the last flush."""
+        cdef Held held = Held.__new__(Held)
+        held.log = self
+        held.sync = True
+        return held
 
     def before_fork(self):
-        """Take every pin of this process once more, for the child."""
+        """Hold the mappings still and take every pin of this process once more, for the child."""
         cdef int i
+        with nogil:
+            pthread_mutex_lock(&self.store.maps_lock)
         for i in range(self.store.maps_count):
             if self.store.maps[i].views:
                 add32(&header_of(self.store.maps[i]).pins, <int>self.store.maps[i].views)
+
+    def after_fork(self, bint in_child):
+        if in_child:                 # the thread that owned it is not here
+            memset(&self.store.maps_lock, 0, sizeof(pthread_mutex_t))
+        else:
+            pthread_mutex_unlock(&self.store.maps_lock)
 
     # --- the shared state, field by field ---------------------------------------------------------
 
@@ -554,6 +615,7 @@ cdef class Log:
             "inserted_products": c.inserted_products, "inserted_bytes": c.inserted_bytes,
             "duplicates": c.duplicates, "evicted_products": c.evicted_products,
             "evicted_bytes": c.evicted_bytes, "deleted_products": c.deleted_products,
+            "held_products": c.held_products, "sync_failed": c.sync_failed,
             "unlinked_pinned": c.unlinked_pinned, "recoveries": c.recoveries,
         }
 
@@ -576,6 +638,7 @@ cdef class Log:
             elif field == "spare_file": c.spare_file = value
             elif field == "synced": store64(&c.synced, value)
             elif field == "synced_file": c.synced_file = value
+            elif field == "sync_failed": store32(&c.sync_failed, value)
             elif field == "synced_names": c.synced_names = value
             elif field == "pending_file": c.pending_file = value
             elif field == "origin": c.origin = value
@@ -585,8 +648,11 @@ cdef class Log:
             else: raise KeyError(field)
 
     def publish(self, uint64_t tail):
-        """Let readers see everything below `tail`, which has reached the disk."""
-        if tail > self.store.control.head:
+        """Let readers see everything below `tail`, which has reached the disk. Under the lock for flushes.
+
+        Elsewhere than under durability `disk` they see it from the commit on.
+        """
+        if self.store.control.durability == DURABLE_DISK and tail > self.store.control.head:
             store64(&self.store.control.head, tail)
             add32(&self.store.control.wake, 1)
             wake_sleepers(self.store)
@@ -639,10 +705,11 @@ cdef class Log:
     # --- maintenance: under the lock, or while nobody else is attached ------------------------------
 
     def reset_locks(self):
-        """While nobody else is attached: fresh locks, no pins."""
+        """While nobody else is attached: fresh locks, no sleepers."""
         init_robust_lock(&self.store.control.lock)
         init_robust_lock(&self.store.control.sync_lock)
         store32(&self.store.control.sleepers, 0)
+        store32(&self.store.control.sync_failed, 0)
 
     def roll_back(self):
         cdef int error = roll_back(self.store)
@@ -652,15 +719,20 @@ cdef class Log:
     def evict(self, uint64_t boot_ns):
         """Apply both limits now. Under the log's lock."""
         cdef Control *control = self.store.control
-        cdef int error = evict_aged(self.store, boot_ns or clock_ns(CLOCK_BOOTTIME))
-        if error < 0:
-            self.fail(error)
-        while control.bytes_total > control.size_bytes and (
-                control.spare_file or control.segment_oldest < control.segment_newest):
+        cdef uint64_t now = boot_ns or clock_ns(CLOCK_BOOTTIME)
+        cdef int error = evict_aged(self.store, now)
+        while error == 0 and control.bytes_total > control.size_bytes:
             if control.spare_file:
                 drop_spare(self.store)
-            else:
+            elif control.segment_oldest < control.segment_newest:
                 evict_oldest(self.store)
+            elif control.segment_newest < control.segment_oldest:
+                break
+            else:                    # the newest one alone is too large
+                error = open_segment(self.store, 0, control.tail, now)
+        if error < 0:
+            roll_back(self.store)
+            self.fail(error)
 
     def forget_spare(self):
         drop_spare(self.store)
@@ -675,14 +747,14 @@ cdef class Log:
             store64(&control.oldest, first)
         error = open_segment(self.store, 0, first, clock_ns(CLOCK_BOOTTIME))
         if error != 0:
+            roll_back(self.store)
             self.fail(error)
         store64(&self.store.control.tail, first)
         store64(&self.store.control.head, first)
 
     def rebuild_dedup(self):
         """Make the duplicate memory anew from the log. Under the log's lock."""
-        cdef uint64_t held = self.store.control.tail - self.store.control.oldest
-        cdef uint64_t buckets = max(<uint64_t>DEDUP_FIRST, held // 4)
+        cdef uint64_t buckets = max(<uint64_t>DEDUP_FIRST, self.store.control.held_products // 4)
         cdef int error = dedup_grow(self.store, buckets, self.store.control.tail)
         if error != 0:
             self.fail(error)
@@ -700,7 +772,8 @@ cdef class Log:
                 continue
             number = segment_with(self.store, sequences[i])
             entry = entry_of(self.store, number)
-            if sequences[i] < entry.first or (entry.end and sequences[i] >= entry.end):
+            if (sequences[i] < entry.first or (entry.end and sequences[i] >= entry.end)
+                    or sequences[i] - entry.first >= rows_room(entry.size)):
                 continue
             error = map_segment(self.store, entry.file, entry.size, &mapping, False)
             if error != 0:
@@ -710,22 +783,26 @@ cdef class Log:
                 entry.deleted_products += 1
                 entry.deleted_bytes += row.payload_bytes
                 marked += 1
-            row.flags |= flag
+            store_marks(row, row.flags | flag)
         return marked
 
 
-cdef void forget(void *base) noexcept nogil:
-    cdef int i
-    for i in range(GUARDED_MAX):
-        if guarded[i].base == <uintptr_t>base:
-            guarded[i].base = 0
-            return
+def lock_guards_for_fork():
+    with nogil:
+        pthread_mutex_lock(&guarded_lock)
 
 
-def format_control(int fd, bytes uuid, bytes boot, uint64_t size_bytes, uint64_t age_ns,
+def unlock_guards_after_fork(bint in_child):
+    if in_child:
+        memset(&guarded_lock, 0, sizeof(pthread_mutex_t))
+    else:
+        pthread_mutex_unlock(&guarded_lock)
+
+
+def format_control(int fd, uint32_t state, bytes uuid, bytes boot, uint64_t size_bytes, uint64_t age_ns,
                    uint64_t segment_bytes, uint32_t durability, uint32_t signature_kind, bytes secret,
                    uint64_t first_sequence):
-    """Write the control block of an empty queue into a new file."""
+    """Write the control block of an empty queue into a file, whatever was in it."""
     cdef int error = posix_fallocate(fd, 0, sizeof(Control))
     cdef void *where
     cdef Control *control
@@ -738,7 +815,7 @@ def format_control(int fd, bytes uuid, bytes boot, uint64_t size_bytes, uint64_t
     memset(control, 0, sizeof(Control))
     memcpy(control.magic, b"HRCONTRL", 8)
     control.version = FORMAT_VERSION
-    control.state = STATE_READY
+    control.state = state
     memcpy(control.uuid, <char *>uuid, 16)
     memcpy(control.boot, <char *>boot, 16)
     control.size_bytes = size_bytes

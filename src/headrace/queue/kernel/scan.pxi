@@ -45,7 +45,7 @@ cdef struct Picked:                  # what a scan passed over, by cause
     uint64_t expired
 
 
-cdef bint sound_record(Mapping *mapping, Ref *ref, Row *row) noexcept nogil:
+cdef bint sound_record(Mapping *mapping, Row *row) noexcept nogil:
     """Is the record behind the row whole and the one that the row speaks of?"""
     cdef uint64_t offset = <uint64_t>row.offset * 8
     cdef Record *record = <Record *>(mapping.base + offset)
@@ -53,7 +53,7 @@ cdef bint sound_record(Mapping *mapping, Ref *ref, Row *row) noexcept nogil:
     if offset < SEGMENT_HEADER or offset + RECORD_HEADER > mapping.size:
         return False
     if (record.magic != RECORD_MAGIC or record.version != FORMAT_VERSION
-            or record.payload_bytes != row.payload_bytes or record.ident_bytes != row.ident_bytes
+            or record.payload_bytes != row.payload_bytes
             or (record.flags & 7) != row.priority or record.slice != row.slice):
         return False
     size = record_bytes(record)
@@ -84,6 +84,7 @@ cdef void fill_ref(Ref *ref, Record *record, Row *row) noexcept nogil:
     memcpy(ref.signature, record.signature, 16)
 
 
+@cython.no_gc
 @cython.final
 cdef class View:
     """The bytes of one payload, read-only and without a copy, for as long as anybody holds them."""
@@ -95,6 +96,7 @@ cdef class View:
         PyBuffer_FillInfo(buffer, self, self.base, self.size, 1, flags)
 
 
+@cython.no_gc                        # no cycle can pass through it, and its end needs the Log
 @cython.final
 cdef class Rows:
     """Rows picked from the log, with pins on their segments."""
@@ -154,22 +156,27 @@ cdef class Rows:
         return error
 
     cdef Ref *add(self) noexcept nogil:
+        cdef Ref *moved
         if self.count == self.room:
+            moved = <Ref *>realloc(self.refs, (self.room * 2 + 256) * sizeof(Ref))
+            if moved == NULL:
+                return NULL
+            self.refs = moved
             self.room = self.room * 2 + 256
-            self.refs = <Ref *>realloc(self.refs, self.room * sizeof(Ref))
         self.count += 1
         return &self.refs[self.count - 1]
 
     cdef int pick_segment(self, Mapping *mapping, Entry *entry, uint64_t head, size_t limit,
                           uint64_t bytes_limit, const uint8_t *feeds, uint32_t feeds_count) noexcept nogil:
-        cdef uint64_t end = entry.end if 0 < entry.end < head else head
+        cdef uint64_t end = min(entry.end if 0 < entry.end < head else head,
+                                entry.first + rows_room(mapping.size))
         cdef uint64_t sequence = self.next
-        cdef int outcome = 0
-        cdef Row *row
+        cdef int outcome = TROUBLE_DAMAGED if sequence >= end else 0
+        cdef Row row
         cdef Ref *ref
         while sequence < end and self.count < limit and self.bytes < bytes_limit:
-            row = row_of(mapping, sequence - entry.first)
-            if row.sequence != <uint32_t>sequence:
+            load_row(mapping, sequence - entry.first, &row)
+            if not fits(&row, sequence):
                 outcome = TROUBLE_DAMAGED
                 break
             if feeds != NULL:
@@ -188,11 +195,13 @@ cdef class Rows:
                 sequence += 1
                 continue
             ref = self.add()
+            if ref == NULL:
+                outcome = -ENOMEM
+                break
             ref.sequence = sequence
             ref.inserted_ns = row.inserted_ns
             ref.record = <uint64_t>mapping.base + <uint64_t>row.offset * 8
             ref.payload_bytes = row.payload_bytes
-            ref.ident_bytes = row.ident_bytes
             ref.feed = row.feed
             ref.segment = self.pinned_count - 1
             self.bytes += row.payload_bytes
@@ -209,6 +218,8 @@ cdef class Rows:
         cdef Mapping *mapping = NULL
         cdef uint64_t number
         cdef int error
+        if state_holed(store):
+            return TROUBLE_DAMAGED
         while self.next < head and self.count < limit and self.bytes < bytes_limit:
             number = segment_with(store, self.next)
             if number == 0:
@@ -221,7 +232,7 @@ cdef class Rows:
             if error != 0:
                 return error
             if self.next < entry.first or (entry.end != 0 and self.next >= entry.end):
-                return 0 if self.count else TROUBLE_GONE     # a gap between two segments
+                return TROUBLE_GONE              # a gap between two segments
             error = self.pick_segment(mapping, &entry, head, limit, bytes_limit, feeds, feeds_count)
             if error != 0:
                 if error == TROUBLE_DAMAGED:
@@ -244,6 +255,8 @@ cdef class Rows:
         self.next = start
         with nogil:
             outcome = self.pick_all(limit, bytes_limit, stop, mask, mask_count)
+        if too_many_maps(self.log.store):
+            self.log.sweep()
         return outcome
 
     def keep(self, const uint8_t[::1] mask, size_t begin):
@@ -272,7 +285,7 @@ cdef class Rows:
         cdef size_t i, kept = begin
         cdef Ref *ref
         cdef Mapping *mapping
-        cdef Row *row
+        cdef Row row
         cdef bint sound = True
         if now_ns == 0:
             now_ns = clock_ns(CLOCK_REALTIME)
@@ -282,11 +295,11 @@ cdef class Rows:
                     prefetch(<void *>self.refs[i + 8].record)
                 ref = &self.refs[i]
                 mapping = self.pinned[ref.segment]
-                row = row_of(mapping, ref.sequence - self.pinned_first[ref.segment])
-                sound = sound_record(mapping, ref, row)
+                load_row(mapping, ref.sequence - self.pinned_first[ref.segment], &row)
+                sound = sound_record(mapping, &row)
                 if not sound:
                     break
-                fill_ref(ref, <Record *>ref.record, row)
+                fill_ref(ref, <Record *>ref.record, &row)
                 if ref.expires_ns != 0 and ref.expires_ns <= now_ns:
                     self.picked.expired += 1
                     self.bytes -= ref.payload_bytes
@@ -333,20 +346,19 @@ cdef class Rows:
         offsets_bytes = PyBytes_FromStringAndSize(NULL, (count + 1) * 4)
         offsets = <uint32_t *>PyBytes_AS_STRING(offsets_bytes)
         for i in range(count):
+            if i + 8 < count:
+                prefetch(<void *>self.refs[begin + i + 8].record)
+            ref = &self.refs[begin + i]
+            ref.ident_bytes = ident_room(self.pinned[ref.segment], ref)
             offsets[i] = <uint32_t>total
-            total += self.refs[begin + i].ident_bytes
+            total += ref.ident_bytes
         offsets[count] = <uint32_t>total
         data_bytes = PyBytes_FromStringAndSize(NULL, total)
         data = PyBytes_AS_STRING(data_bytes)
         with nogil:
             for i in range(count):
-                if i + 8 < count:
-                    prefetch(<void *>self.refs[begin + i + 8].record)
                 ref = &self.refs[begin + i]
                 record = <Record *>ref.record
-                if bad_place(self.pinned[ref.segment], ref):
-                    memset(data + offsets[i], 63, ref.ident_bytes)     # verify() will speak of it
-                    continue
                 memcpy(data + offsets[i], <char *>record + RECORD_HEADER + record.feed_bytes
                        + record.origin_bytes, ref.ident_bytes)
         return offsets_bytes, data_bytes
@@ -393,14 +405,18 @@ cdef class Rows:
         return columns.finish()
 
 
-cdef bint bad_place(Mapping *mapping, Ref *ref) noexcept nogil:
-    """Would the ident of this row lie outside its segment?"""
+cdef uint16_t ident_room(Mapping *mapping, Ref *ref) noexcept nogil:
+    """Bytes of the ident; 0 if it would lie outside its segment, of which verify() will speak."""
     cdef uint64_t offset = ref.record - <uint64_t>mapping.base
     cdef Record *record = <Record *>ref.record
-    if offset + RECORD_HEADER > mapping.size:
-        return True
-    return (offset + RECORD_HEADER + record.feed_bytes + record.origin_bytes + ref.ident_bytes
-            > mapping.size)
+    if (offset + RECORD_HEADER > mapping.size or offset + RECORD_HEADER + record.feed_bytes
+            + record.origin_bytes + record.ident_bytes > mapping.size):
+        return 0
+    return record.ident_bytes
+
+
+cdef bint too_many_maps(Store *store) noexcept nogil:
+    return <uint64_t>store.maps_count > 2 * (store.control.segment_newest - store.control.segment_oldest) + 32
 
 
 cdef text_at(uint64_t address, Py_ssize_t size):

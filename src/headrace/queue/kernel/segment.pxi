@@ -19,6 +19,7 @@ cdef void evict_oldest(Store *store) noexcept nogil:
     cdef bint reusable = entry.size == control.segment_bytes and control.spare_file == 0
     control.pending_file = file
     control.evicted_products += entry.end - entry.first - entry.deleted_products
+    control.held_products -= min(entry.end - entry.first, control.held_products)
     control.evicted_bytes += entry.payload_bytes - entry.deleted_bytes
     if control.segment_oldest < control.segment_newest:
         store64(&control.oldest, entry_of(store, control.segment_oldest + 1).first)
@@ -43,11 +44,15 @@ cdef void evict_oldest(Store *store) noexcept nogil:
 
 
 cdef void drop_spare(Store *store) noexcept nogil:
+    """Give up the spare file: out of sight first, so that nobody who comes after a death takes it."""
     cdef Control *control = store.control
-    if control.spare_file != 0:
-        unlink_segment(store, control.spare_file)
+    cdef uint64_t file = control.spare_file
+    if file != 0:
+        control.pending_file = file
         control.spare_file = 0
         control.bytes_total -= control.segment_bytes
+        unlink_segment(store, file)
+        control.pending_file = 0
 
 
 cdef int make_room(Store *store, uint64_t size) noexcept nogil:
@@ -55,8 +60,9 @@ cdef int make_room(Store *store, uint64_t size) noexcept nogil:
     cdef Control *control = store.control
     if size != control.segment_bytes:
         drop_spare(store)
-    while control.bytes_total + size > control.size_bytes:
-        if control.spare_file != 0 and size == control.segment_bytes:
+    while (control.bytes_total + size > control.size_bytes
+           or control.segment_newest + 2 > control.segment_oldest + DIRECTORY):
+        if control.segment_newest + 2 <= control.segment_oldest + DIRECTORY and control.spare_file != 0 and size == control.segment_bytes:
             break
         if control.segment_oldest > control.segment_newest:
             return TROUBLE_BATCH_TOO_LARGE
@@ -89,7 +95,7 @@ cdef int take_file(Store *store, uint64_t size, uint64_t *file, Mapping **mappin
     failpoint(FAIL_SEGMENT_FILE)
     control.bytes_total += size
     pthread_mutex_lock(&store.maps_lock)
-    if store.maps_count > 2 * (control.segment_newest - control.segment_oldest + 8):
+    if too_many_maps(store):
         sweep_mappings(store)
     mapping[0] = add_mapping(store, file[0], base, size)
     pthread_mutex_unlock(&store.maps_lock)
@@ -166,18 +172,22 @@ cdef int evict_aged(Store *store, uint64_t boot_ns) noexcept nogil:
     cdef int error
     if control.age_ns == 0 or control.segment_newest < control.segment_oldest:
         return 0
+    drop_aged(store, boot_ns)
     share = control.age_ns // max(control.size_bytes // control.segment_bytes // 4, 1)
     entry = entry_of(store, control.segment_newest)
     if control.tail > entry.first and control.opened_boot_ns + share < boot_ns:
         error = open_segment(store, 0, control.tail, boot_ns)
         if error != 0:
             return error
-    while control.segment_oldest < control.segment_newest:
-        entry = entry_of(store, control.segment_oldest)
-        if entry.newest_boot_ns + control.age_ns >= boot_ns:
-            break
-        evict_oldest(store)
+        drop_aged(store, boot_ns)
     return 0
+
+
+cdef void drop_aged(Store *store, uint64_t boot_ns) noexcept nogil:
+    cdef Control *control = store.control
+    while (control.segment_oldest < control.segment_newest
+           and entry_of(store, control.segment_oldest).newest_boot_ns + control.age_ns < boot_ns):
+        evict_oldest(store)
 
 
 # --- after a writer's death, or when a writer gives up half way --------------------------------
@@ -203,6 +213,9 @@ cdef int settle_newest(Store *store) noexcept nogil:
     error = map_segment(store, entry.file, entry.size, &mapping, False)
     if error != 0:
         return error
+    if count > rows_room(entry.size):
+        store.trouble_file = entry.file
+        return TROUBLE_DAMAGED
     entry.payload_bytes = entry.deleted_products = entry.deleted_bytes = 0
     for place in range(count):
         row = row_of(mapping, place)
@@ -211,47 +224,76 @@ cdef int settle_newest(Store *store) noexcept nogil:
             entry.deleted_products += 1
             entry.deleted_bytes += row.payload_bytes
     control.data_end = SEGMENT_HEADER
-    if count:
-        end = record_end(mapping, row_of(mapping, count - 1))
+    if count:                        # a last row that does not fit says nothing: nothing more goes here
+        row = row_of(mapping, count - 1)
+        end = record_end(mapping, row) if fits(row, control.tail - 1) else 0
         control.data_end = end if end else mapping.size
+    place = count                    # rows of a batch that was given up must not come back
+    while place < rows_room(entry.size) and row_of(mapping, place).sequence == <uint32_t>(entry.first + place):
+        row_of(mapping, place).sequence = ~row_of(mapping, place).sequence
+        place += 1
     store.current = mapping
     return 0
 
 
+cdef const uint64_t UNSETTLED = 0x8000000000000000
+
+
 cdef void settle_feeds(Store *store) noexcept nogil:
-    """A feed that remembers an uncommitted sequence as its last gets the committed one before it."""
+    """Feeds that remember an uncommitted sequence as their last get the committed one before it."""
     cdef Control *control = store.control
     cdef uint32_t feed
-    cdef uint64_t number, place, count
+    cdef uint64_t number, place, missing = 0
     cdef Entry *entry
     cdef Mapping *mapping = NULL
+    cdef Row *row
     cdef Name *name
-    cdef bint found
     for feed in range(ORIGINS_MAX, <uint32_t>control.feeds_end):
         name = name_of(store, feed)
-        if name.last < control.tail:
-            continue
-        name.last = 0
-        found = False
-        number = control.segment_newest
-        while number >= control.segment_oldest and not found:
-            entry = entry_of(store, number)
-            if map_segment(store, entry.file, entry.size, &mapping, False) != 0:
-                break
-            count = (entry.end if entry.end else control.tail) - entry.first
-            for place in range(count, 0, -1):
-                if (row_of(mapping, place - 1).feed == feed
-                        and row_of(mapping, place - 1).origin == control.origin):
-                    name.last = entry.first + place - 1
-                    found = True
-                    break
-            number -= 1
+        if name.last >= control.tail:
+            name.last = UNSETTLED
+            missing += 1
+    number = control.segment_newest
+    while missing and number >= control.segment_oldest:
+        entry = entry_of(store, number)
+        if map_segment(store, entry.file, entry.size, &mapping, False) == 0:
+            for place in range(rows_in(store, entry), 0, -1):
+                row = row_of(mapping, place - 1)
+                if not is_feed(control, row.feed) or name_of(store, row.feed).last != UNSETTLED:
+                    continue
+                if made_here(control, mapping, row, entry.first + place - 1):
+                    name_of(store, row.feed).last = entry.first + place - 1
+                    missing -= 1
+                    if missing == 0:
+                        break
+        number -= 1
+    if missing:
+        for feed in range(ORIGINS_MAX, <uint32_t>control.feeds_end):
+            if name_of(store, feed).last == UNSETTLED:
+                name_of(store, feed).last = 0
+
+
+cdef inline uint64_t rows_in(Store *store, Entry *entry) noexcept nogil:
+    """Committed rows of a segment, and never more than can be there."""
+    cdef uint64_t end = entry.end if entry.end else store.control.tail
+    return min(end - entry.first, rows_room(entry.size)) if end > entry.first else 0
+
+
+cdef inline bint is_feed(Control *control, uint32_t feed) noexcept nogil:
+    return ORIGINS_MAX <= feed < control.feeds_end
+
+
+cdef bint made_here(Control *control, Mapping *mapping, Row *row, uint64_t sequence) noexcept nogil:
+    """Did this product get its origin sequence from this log?"""
+    cdef uint64_t offset = <uint64_t>row.offset * 8
+    return (row.origin == control.origin and offset + RECORD_HEADER <= mapping.size
+            and (<Record *>(mapping.base + offset)).origin_sequence == sequence)
 
 
 cdef void recount_feeds(Store *store) noexcept nogil:
     """Find the last sequence of every feed anew. Under the log's lock."""
     cdef Control *control = store.control
-    cdef uint64_t number, place, count
+    cdef uint64_t number, place
     cdef uint32_t feed
     cdef Entry *entry
     cdef Mapping *mapping = NULL
@@ -262,37 +304,40 @@ cdef void recount_feeds(Store *store) noexcept nogil:
         entry = entry_of(store, number)
         if map_segment(store, entry.file, entry.size, &mapping, False) != 0:
             continue
-        count = (entry.end if entry.end else control.tail) - entry.first
-        for place in range(count):
+        for place in range(rows_in(store, entry)):
             row = row_of(mapping, place)
-            if row.origin == control.origin and ORIGINS_MAX <= row.feed < control.feeds_end:
+            if is_feed(control, row.feed) and made_here(control, mapping, row, entry.first + place):
                 name_of(store, row.feed).last = entry.first + place
 
 
 cdef int roll_back(Store *store) noexcept nogil:
     """Bring everything back to what `tail` says. Under the log's lock; safe to be killed in, and to repeat."""
     cdef Control *control = store.control
-    cdef uint64_t number, bytes_total = 0
+    cdef uint64_t number, bytes_total = 0, held_products = 0
     cdef Entry *entry
     cdef int error = 0
     while (control.segment_newest >= control.segment_oldest
            and entry_of(store, control.segment_newest).first > control.tail):
         entry = entry_of(store, control.segment_newest)
-        store64(&control.segment_newest, control.segment_newest - 1)
         if entry.file != control.spare_file:
             unlink_segment(store, entry.file)
+        store64(&control.segment_newest, control.segment_newest - 1)
+    if control.segment_newest >= control.segment_oldest:
+        store64(&control.oldest, entry_of(store, control.segment_oldest).first)
+        error = settle_newest(store)
     for number in range(control.segment_oldest, control.segment_newest + 1):
-        if entry_of(store, number).file == control.spare_file:
+        entry = entry_of(store, number)
+        if entry.file == control.spare_file:
             control.spare_file = 0
-        bytes_total += entry_of(store, number).size
+        bytes_total += entry.size
+        held_products += rows_in(store, entry)
     if control.spare_file != 0:
         bytes_total += control.segment_bytes
     if control.pending_file != 0 and not is_live(store, control.pending_file):
         unlink_segment(store, control.pending_file)
     control.pending_file = 0
     control.bytes_total = bytes_total
-    if control.segment_newest >= control.segment_oldest:
-        error = settle_newest(store)
+    control.held_products = held_products
     settle_feeds(store)
     if control.durability != DURABLE_DISK:
         publish(store)

@@ -23,6 +23,8 @@ cdef struct Store:
     uint64_t dedup_table             # as in the control block when `dedup` was mapped
     uint64_t dedup_buckets
     Guarded *dedup_guarded
+    Guarded *control_guarded
+    Guarded *names_guarded
     int segments_fd                  # directory that holds the segment files
     int queue_fd
     pthread_mutex_t maps_lock        # threads of this process over `maps`
@@ -62,7 +64,41 @@ cdef inline uint64_t rounded(uint64_t value, uint64_t step) noexcept nogil:
 
 
 cdef inline bint holed(Mapping *mapping) noexcept nogil:
-    return mapping.guarded != NULL and load32(&mapping.guarded.holed) != 0
+    return is_holed(mapping.guarded)
+
+
+cdef inline bint state_holed(Store *store) noexcept nogil:
+    """Has somebody cut the files that everything else hangs on?"""
+    return is_holed(store.control_guarded) or is_holed(store.names_guarded)
+
+
+cdef inline uint64_t rows_room(uint64_t size) noexcept nogil:
+    """More rows than this cannot be in a segment of `size` bytes."""
+    return (size - SEGMENT_HEADER) // (ROW_BYTES + RECORD_HEADER)
+
+
+cdef inline uint16_t row_check(Row *row) noexcept nogil:
+    return <uint16_t>XXH3_64bits(row, 30)
+
+
+cdef inline void load_row(Mapping *mapping, uint64_t place, Row *row) noexcept nogil:
+    """Copy a row; its last 8 bytes, which deletion changes, in one load."""
+    cdef Row *shared = row_of(mapping, place)
+    memcpy(row, shared, 24)
+    (<uint64_t *>row)[3] = load64(&(<uint64_t *>shared)[3])
+
+
+cdef inline void store_marks(Row *shared, uint8_t flags) noexcept nogil:
+    """Change the flags of a row in place, with its check, in one store."""
+    cdef Row row = shared[0]
+    row.flags = flags
+    row.check = row_check(&row)
+    store64(&(<uint64_t *>shared)[3], (<uint64_t *>&row)[3])
+
+
+cdef inline bint fits(Row *row, uint64_t sequence) noexcept nogil:
+    """Is this the row of that sequence, and whole?"""
+    return row.sequence == <uint32_t>sequence and row.check == row_check(row)
 
 
 cdef void segment_name(uint64_t file, char *text) noexcept nogil:

@@ -4,10 +4,12 @@ cdef enum:
     FAULT_SEQUENCE = 1               # the row is not of this sequence
     FAULT_OFFSET = 2                 # it points outside, or not right behind its forerunner
     FAULT_RECORD = 3                 # the record is not whole
+    FAULT_ROW = 5                    # the row does not fit its own check
     FAULT_FEED = 4                   # row and record name different feeds or origins
 
 FAULTS = {
     FAULT_SEQUENCE: "its index row belongs to another sequence",
+    FAULT_ROW: "its index row does not fit its check",
     FAULT_OFFSET: "its index row points to a wrong place",
     FAULT_RECORD: "its record does not fit its checksum",
     FAULT_FEED: "its index row and its record name different feeds or origins",
@@ -31,12 +33,13 @@ cdef int row_fault(Store *store, Mapping *mapping, Row *row, uint64_t sequence, 
     """What is wrong with one row; `expected` is where its record should begin, 0 if unknown."""
     cdef Record *record
     cdef Name *name
-    cdef Ref unused
     if row.sequence != <uint32_t>sequence:
         return FAULT_SEQUENCE
+    if row.check != row_check(row):
+        return FAULT_ROW
     if <uint64_t>row.offset * 8 != expected and expected != 0:
         return FAULT_OFFSET
-    if not sound_record(mapping, &unused, row):
+    if not sound_record(mapping, row):
         return FAULT_RECORD
     record = <Record *>(mapping.base + <uint64_t>row.offset * 8)
     if store != NULL:
@@ -70,14 +73,14 @@ def survey_rows(Log log, uint8_t[::1] data, uint64_t first, uint64_t count, bint
     memset(&mapping, 0, sizeof(mapping))
     mapping.base = <char *>&data[0]
     mapping.size = data.shape[0]
-    count = min(count, (mapping.size - SEGMENT_HEADER) // (ROW_BYTES + RECORD_HEADER))
+    count = min(count, rows_room(mapping.size))
     while place < count:
         row = row_of(&mapping, place)
         fault = 0
         if verify:
             with nogil:
                 fault = row_fault(store, &mapping, row, first + place, expected)
-        if row.flags & ROW_DAMAGED and fault != FAULT_SEQUENCE:
+        if row.flags & ROW_DAMAGED and fault not in (FAULT_SEQUENCE, FAULT_ROW):
             fault = 0                # known and marked: nothing new
         if fault:
             faults.append((first + place, fault))
@@ -97,7 +100,6 @@ def count_records(Log log, uint8_t[::1] data, uint64_t first):
     cdef uint64_t offset = SEGMENT_HEADER, count = 0
     cdef Record *record
     cdef Row row
-    cdef Ref unused
     memset(&mapping, 0, sizeof(mapping))
     mapping.base = <char *>&data[0]
     mapping.size = data.shape[0]
@@ -105,7 +107,7 @@ def count_records(Log log, uint8_t[::1] data, uint64_t first):
     while offset + RECORD_HEADER <= mapping.size:
         record = <Record *>(mapping.base + offset)
         describe_record(record, offset, &row)
-        if not sound_record(&mapping, &unused, &row):
+        if not sound_record(&mapping, &row):
             break
         origin = (<char *>record + RECORD_HEADER + record.feed_bytes)[:record.origin_bytes].decode()
         if origin == ours and record.origin_sequence != first + count:
@@ -120,7 +122,6 @@ cdef void describe_record(Record *record, uint64_t offset, Row *row) noexcept no
     memset(row, 0, sizeof(Row))
     row.offset = <uint32_t>(offset // 8)
     row.payload_bytes = record.payload_bytes
-    row.ident_bytes = record.ident_bytes
     row.priority = record.flags & 7
     row.slice = record.slice
 
@@ -138,7 +139,7 @@ def forgotten_rows(Log log, uint8_t[::1] data, uint64_t first, uint64_t count):
     mapping.base = <char *>&data[0]
     mapping.size = data.shape[0]
     forgotten = []
-    for place in range(count):
+    for place in range(min(count, rows_room(mapping.size))):
         row = row_of(&mapping, place)
         sequence = first + place
         if sequence < log.store.control.oldest:
@@ -154,11 +155,10 @@ def forgotten_rows(Log log, uint8_t[::1] data, uint64_t first, uint64_t count):
 
 cdef bint sound_at(Mapping *mapping, uint64_t offset, uint64_t limit, Row *row) noexcept nogil:
     """Is there a whole record at `offset`? Describes it in `row`."""
-    cdef Ref unused
     if offset < SEGMENT_HEADER or offset + RECORD_HEADER > limit or offset % 8:
         return False
     describe_record(<Record *>(mapping.base + offset), offset, row)
-    return sound_record(mapping, &unused, row)
+    return sound_record(mapping, row)
 
 
 cdef uint64_t next_sound(Mapping *mapping, uint64_t offset, uint64_t limit) noexcept nogil:
@@ -192,13 +192,17 @@ def rebuild_rows(Log log, uint8_t[::1] data, uint64_t first, uint64_t count):
     ours = log.names[log.store.control.origin]
     for place in range(count):
         row = row_of(&mapping, place)
-        trusted = row.sequence == <uint32_t>(first + place)
+        trusted = fits(row, first + place)
         sound = trusted and sound_at(&mapping, <uint64_t>row.offset * 8, limit, &found)
         if sound:
             skip_to = 0
         elif place >= skip_to:
             trusted = False
             sound = offset != 0 and sound_at(&mapping, offset, limit, &found)
+            if sound:
+                record = <Record *>(mapping.base + offset)
+                text = (<char *>record + RECORD_HEADER + record.feed_bytes)[:record.origin_bytes].decode()
+                sound = text != ours or record.origin_sequence == first + place
         if not sound:
             if place >= skip_to and offset != 0:
                 offset = next_sound(&mapping, offset + 8, limit)
@@ -211,6 +215,7 @@ def rebuild_rows(Log log, uint8_t[::1] data, uint64_t first, uint64_t count):
             memset(row, 0, sizeof(Row))
             row.sequence = <uint32_t>(first + place)
             row.flags = ROW_DAMAGED
+            row.check = row_check(row)
             continue
         record = <Record *>(mapping.base + <uint64_t>found.offset * 8)
         text = (<char *>record + RECORD_HEADER)[:record.feed_bytes].decode()
@@ -219,9 +224,10 @@ def rebuild_rows(Log log, uint8_t[::1] data, uint64_t first, uint64_t count):
         found.origin = <uint16_t>(log.origins[text] if text in log.origins else log.add_name_locked(2, text))
         found.inserted_ns = row.inserted_ns if trusted else record.created_ns
         found.sequence = <uint32_t>(first + place)
-        marks = row.flags & ROW_DELETED if trusted else 0
+        marks = row.flags & (ROW_DELETED | ROW_CONTINUES) if trusted else 0
         found.flags = (marks | (ROW_EXPIRES if record.flags & RECORD_EXPIRES else 0)
                        | (ROW_SIGNED if record.flags & 0x38 else 0))
+        found.check = row_check(&found)
         row[0] = found
         offset = <uint64_t>found.offset * 8 + rounded(record_bytes(record), 8)
         rebuilt += 1

@@ -1,7 +1,7 @@
 # What the kernel takes from the operating system: atomics, robust lock, futex, clocks,
 # the points at which tests kill a process, and the guard against files that shrink.
 
-from libc.errno cimport EAGAIN, EBUSY, EINTR, ENOSPC, ETIMEDOUT, errno
+from libc.errno cimport EBUSY, ENOMEM, errno
 from libc.stdlib cimport calloc, free, malloc, realloc
 from libc.string cimport memcmp, memcpy, memset
 from posix.fcntl cimport O_CREAT, O_EXCL, O_RDWR, open as c_open
@@ -232,6 +232,10 @@ cdef Guarded *guard(void *base, size_t size) noexcept nogil:
             break
     pthread_mutex_unlock(&guarded_lock)
     return free_one
+
+
+cdef inline bint is_holed(Guarded *entry) noexcept nogil:
+    return entry != NULL and load32(&entry.holed) != 0
 
 
 cdef void unguard(Guarded *entry) noexcept nogil:

@@ -1,0 +1,425 @@
+"""A slow reader of everything that Headrace writes, from docs/format.md and nothing else.
+
+It imports no part of Headrace. Each table of the page with offsets is here once, as a dict from the name of a field to
+its offset and its code for `struct`; everything else follows from the text of the page. Nothing is mapped, cached or
+skipped: a file is read as a whole and walked from its beginning.
+
+    read_record(data)            one record, as it lies on disk and travels
+    read_control(directory)      the shared words
+    read_names(directory)        place -> name
+    read_cursors(directory)      name -> position
+    read_segment(directory, …)   one segment: header and rows
+    read_queue(directory)        every product that readers may see, in the order of sequence
+    find_signature(directory, …) what the duplicate table says of a signature
+
+What cannot be right raises Damaged, what is of another version OtherVersion. Read a queue while nobody writes to it.
+"""
+
+import json
+import struct
+import uuid
+from pathlib import Path
+from typing import Any
+
+import xxhash
+
+VERSION = 1
+Layout = dict[str, tuple[int, str]]
+Fields = dict[str, Any]
+
+
+class Damaged(Exception):  # noqa: N818 - a word of the page
+    """These bytes are not what the page says they should be."""
+
+
+class OtherVersion(Exception):  # noqa: N818
+    """These bytes are of a version that the page does not describe."""
+
+
+# --- the tables of the page -----------------------------------------------------------------------
+
+RECORD_HEADER_BYTES = 56
+RECORD_HEADER: Layout = {
+    "magic": (0, "2s"), "version": (2, "B"), "flags": (3, "B"), "checksum": (4, "I"), "payload_bytes": (8, "I"),
+    "ident_bytes": (12, "H"), "feed_bytes": (14, "B"), "origin_bytes": (15, "B"), "signature": (16, "16s"),
+    "created_ns": (32, "Q"), "origin_sequence": (40, "Q"), "previous_delta": (48, "I"),
+    "properties_bytes": (52, "H"), "slice": (54, "H"),
+}  # fmt: skip
+EXPIRES = 1 << 6
+NO_SLICE = 65535
+SIGNATURE_KINDS = {0: "none", 1: "blake3", 2: "xxh3", 3: "md5", 4: "given"}
+
+SEGMENT_HEADER_BYTES = 256
+SEGMENT_HEADER: Layout = {
+    "magic": (0, "8s"), "version": (8, "I"), "reserved": (12, "I"), "uuid": (16, "16s"), "file": (32, "Q"),
+    "size": (40, "Q"), "number": (48, "Q"), "first": (56, "Q"), "checksum": (64, "Q"), "gap": (72, "56s"),
+    "pins": (128, "I"),
+}  # fmt: skip
+SEGMENT_CHECKED_BYTES = 64
+
+ROW_BYTES = 32
+ROW: Layout = {
+    "inserted_ns": (0, "Q"), "offset": (8, "I"), "payload_bytes": (12, "I"), "feed": (16, "I"), "sequence": (20, "I"),
+    "origin": (24, "H"), "slice": (26, "H"), "ident_bytes": (28, "H"), "priority": (30, "B"), "flags": (31, "B"),
+}  # fmt: skip
+ROW_DELETED, ROW_DAMAGED, ROW_EXPIRES, ROW_SIGNED = 1, 2, 4, 8
+
+NAME_BYTES = 320
+NAME: Layout = {
+    "kind": (0, "B"), "bytes": (1, "B"), "reserved": (2, "H"), "checksum": (4, "I"), "last": (8, "Q"),
+    "products": (16, "Q"), "payload_bytes": (24, "Q"), "spare": (32, "32s"), "text": (64, "256s"),
+}  # fmt: skip
+FEED, ORIGIN = 1, 2
+FEEDS_BEGIN = 4096
+NAMES_STEP = 1024
+
+BUCKET_BYTES = 64
+SLOTS_IN_BUCKET = 8
+STIRRER = 0xD6E8FEB86659FD93
+LOW_48 = (1 << 48) - 1
+LOW_64 = (1 << 64) - 1
+
+CURSOR_SLOTS = 1024
+CURSOR_SLOT_BYTES = 256
+CURSOR_SLOT: Layout = {
+    "name_bytes": (0, "H"), "used": (2, "H"), "checksum": (4, "I"), "name": (8, "120s"), "cell_a": (128, "64s"),
+    "cell_b": (192, "64s"),
+}  # fmt: skip
+CURSOR_CELL: Layout = {
+    "generation": (0, "Q"), "position": (8, "Q"), "saved_ns": (16, "Q"), "lost_products": (24, "Q"),
+    "lost_first": (32, "Q"), "lost_last": (40, "Q"), "unused": (48, "Q"), "checksum": (56, "Q"),
+}  # fmt: skip
+CELL_CHECKED_BYTES = 56
+
+CONTROL_BYTES = 330_352
+CONTROL: Layout = {
+    # terms
+    "magic": (0, "8s"), "version": (8, "I"), "state": (12, "I"), "uuid": (16, "16s"), "boot": (32, "16s"),
+    "size_bytes": (48, "Q"), "age_ns": (56, "Q"), "segment_bytes": (64, "Q"), "secret": (72, "16s"),
+    "durability": (88, "I"), "signature_kind": (92, "I"), "origin": (96, "I"), "clean": (100, "I"),
+    "gap0": (104, "72s"),
+    # locks
+    "lock": (176, "40s"), "gap1": (216, "24s"), "sync_lock": (240, "40s"), "gap2": (280, "24s"),
+    # what readers watch
+    "head": (304, "Q"), "wake": (312, "I"), "sleepers": (316, "I"), "gap3": (320, "48s"),
+    # the writers' words
+    "tail": (368, "Q"), "data_end": (376, "Q"), "oldest": (384, "Q"), "segment_oldest": (392, "Q"),
+    "segment_newest": (400, "Q"), "next_file": (408, "Q"), "spare_file": (416, "Q"), "bytes_total": (424, "Q"),
+    "dedup_table": (432, "Q"), "feeds_end": (440, "Q"), "origins_end": (448, "Q"), "synced": (456, "Q"),
+    "opened_boot_ns": (464, "Q"), "synced_file": (472, "Q"), "pending_file": (480, "Q"), "synced_names": (488, "Q"),
+    # counters
+    "inserted_products": (496, "Q"), "inserted_bytes": (504, "Q"), "duplicates": (512, "Q"),
+    "evicted_products": (520, "Q"), "evicted_bytes": (528, "Q"), "deleted_products": (536, "Q"),
+    "unlinked_pinned": (544, "Q"), "recoveries": (552, "Q"), "gap5": (560, "64s"),
+    # arrays
+    "samples": (624, "2048s"), "attachments": (2672, "65536s"), "directory": (68208, "262144s"),
+}  # fmt: skip
+SAMPLE_BYTES = 32
+SAMPLE: Layout = {"boot_s": (0, "Q"), "products": (8, "Q"), "bytes": (16, "Q"), "duplicates": (24, "Q")}
+ATTACHMENT_BYTES = 64
+ATTACHMENT: Layout = {
+    "pid": (0, "Q"), "started": (8, "Q"), "roles": (16, "Q"), "attached_ns": (24, "Q"), "reserved": (32, "32s"),
+}  # fmt: skip
+ENTRIES = 2048
+ENTRY_BYTES = 128
+ENTRY: Layout = {
+    "number": (0, "Q"), "first": (8, "Q"), "end": (16, "Q"), "file": (24, "Q"), "size": (32, "Q"),
+    "payload_bytes": (40, "Q"), "newest_ns": (48, "Q"), "newest_boot_ns": (56, "Q"), "deleted_products": (64, "Q"),
+    "deleted_bytes": (72, "Q"), "reserved": (80, "48s"),
+}  # fmt: skip
+
+
+def fields_of(layout: Layout, data: bytes, at: int = 0) -> Fields:
+    """Every field of a table, read from `data` at byte `at`."""
+    try:
+        return {name: struct.unpack_from("<" + code, data, at + offset)[0] for name, (offset, code) in layout.items()}
+    except struct.error as error:
+        raise Damaged(f"cut short at byte {at}: {error}") from None
+
+
+def xxh3(data: bytes) -> int:
+    return xxhash.xxh3_64_intdigest(data)
+
+
+def low32(number: int) -> int:
+    return number & 0xFFFFFFFF
+
+
+def round8(size: int) -> int:
+    return (size + 7) // 8 * 8
+
+
+def text_of(data: bytes) -> str:
+    try:
+        return data.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise Damaged(f"{data!r} is not UTF-8: {error}") from None
+
+
+def check(condition: bool, what: str) -> None:
+    if not condition:
+        raise Damaged(what)
+
+
+def check_version(found: int, where: str) -> None:
+    if found != VERSION:
+        raise OtherVersion(f"{where} has version {found}, this reader knows {VERSION}")
+
+
+# --- the record -----------------------------------------------------------------------------------
+
+
+def read_record(data: bytes, at: int = 0) -> Fields:
+    """The product in the record that begins at byte `at` of `data`; `record` holds exactly its bytes."""
+    header = fields_of(RECORD_HEADER, data, at)
+    check(header["magic"] == b"HR", f"no record at byte {at}")
+    check_version(header["version"], f"the record at byte {at}")
+    expires = bool(header["flags"] & EXPIRES)
+
+    feed_at = at + RECORD_HEADER_BYTES
+    origin_at = feed_at + header["feed_bytes"]
+    ident_at = origin_at + header["origin_bytes"]
+    properties_at = ident_at + header["ident_bytes"]
+    expires_at = properties_at + header["properties_bytes"]
+    payload_at = at + round8(expires_at + (8 if expires else 0) - at)
+    end = payload_at + header["payload_bytes"]
+    check(end <= len(data), f"the record at byte {at} ends at {end}, behind the last byte {len(data)}")
+
+    first_four = struct.unpack_from("<I", data, at)[0]
+    expected = low32(xxh3(data[at + 8 : end])) ^ first_four
+    check(header["checksum"] == expected, f"the record at byte {at} does not fit its checksum")
+
+    delta = header["previous_delta"]
+    return {
+        "feed": text_of(data[feed_at:origin_at]),
+        "origin": text_of(data[origin_at:ident_at]),
+        "ident": text_of(data[ident_at:properties_at]),
+        "properties": read_properties(data[properties_at:expires_at]),
+        "expiry_ns": struct.unpack_from("<Q", data, expires_at)[0] if expires else None,
+        "payload": data[payload_at:end],
+        "signature": header["signature"],
+        "signature_kind": header["flags"] >> 3 & 7,
+        "priority": header["flags"] & 7,
+        "created_ns": header["created_ns"],
+        "origin_sequence": header["origin_sequence"],
+        "previous": header["origin_sequence"] - delta if delta else None,
+        "slice": None if header["slice"] == NO_SLICE else header["slice"],
+        "record": data[at:end],
+    }
+
+
+def read_properties(block: bytes) -> dict[str, int | float | str | bool]:
+    properties = {}
+    at = 0
+    while at < len(block):
+        check(at + 4 <= len(block), "the property block is cut short")
+        kind, name_bytes, value_bytes = struct.unpack_from("<BBH", block, at)
+        value_at = at + 4 + name_bytes
+        end = value_at + value_bytes
+        check(end <= len(block), "the property block is cut short")
+        name = text_of(block[at + 4 : value_at])
+        check(name not in properties, f"property {name!r} occurs twice")
+        properties[name] = read_value(kind, block[value_at:end])
+        at = end
+    check(list(properties) == sorted(properties, key=str.encode), "the properties are out of order")
+    return properties
+
+
+def read_value(kind: int, value: bytes) -> int | float | str | bool:
+    if kind == 1 and len(value) == 8:
+        return int(struct.unpack("<q", value)[0])
+    if kind == 2 and len(value) == 8:
+        return float(struct.unpack("<d", value)[0])
+    if kind == 3:
+        return text_of(value)
+    if kind == 4 and len(value) == 1:
+        return value != b"\0"
+    raise Damaged(f"a property of kind {kind} with {len(value)} bytes")
+
+
+# --- control, names, cursors ----------------------------------------------------------------------
+
+
+def read_control(directory: Path) -> Fields:
+    """Every word of the control file, its arrays as bytes; it must belong to its queue.json."""
+    terms = json.loads((directory / "queue.json").read_text())
+    if terms["format"] != VERSION:
+        raise OtherVersion(f"queue.json has format {terms['format']}, this reader knows {VERSION}")
+    data = (directory / "control").read_bytes()
+    check(data[:8] == b"HRCONTRL", "this is not a control file")
+    check_version(struct.unpack_from("<I", data, 8)[0], "the control file")
+    check(len(data) == CONTROL_BYTES, f"the control file has {len(data)} bytes instead of {CONTROL_BYTES}")
+    control = fields_of(CONTROL, data)
+    check(control["uuid"] == uuid.UUID(terms["uuid"]).bytes, "the control file belongs to another queue")
+    return control
+
+
+def items_of(array: bytes, layout: Layout, size: int) -> list[Fields]:
+    """An array of the control file as a list."""
+    return [fields_of(layout, array, at) for at in range(0, len(array), size)]
+
+
+def read_names(directory: Path) -> dict[int, Fields]:
+    """Place -> entry, for every place that is taken; `text` is the name."""
+    control = read_control(directory)
+    data = (directory / "names").read_bytes()
+    names = {}
+    for place in [*range(control["origins_end"]), *range(FEEDS_BEGIN, control["feeds_end"])]:
+        entry = fields_of(NAME, data, place * NAME_BYTES)
+        text = entry["text"][: entry["bytes"]]
+        kind = ORIGIN if place < FEEDS_BEGIN else FEED
+        check(entry["kind"] == kind and len(text) > 0, f"name {place} is of kind {entry['kind']}")
+        check(entry["checksum"] == low32(xxh3(text)) ^ kind, f"name {place} does not fit its checksum")
+        names[place] = entry | {"text": text_of(text)}
+    return names
+
+
+def read_cursors(directory: Path) -> dict[str, Fields]:
+    """Name -> the cell that counts."""
+    data = (directory / "cursors").read_bytes()
+    check(len(data) == CURSOR_SLOTS * CURSOR_SLOT_BYTES, f"the cursors file has {len(data)} bytes")
+    cursors = {}
+    for number in range(CURSOR_SLOTS):
+        slot = fields_of(CURSOR_SLOT, data, number * CURSOR_SLOT_BYTES)
+        if slot["used"]:
+            name = slot["name"][: slot["name_bytes"]]
+            check(slot["checksum"] == low32(xxh3(name)), f"the name in slot {number} does not fit its checksum")
+            cells = [cell for cell in (slot["cell_a"], slot["cell_b"]) if is_whole_cell(cell)]
+            check(bool(cells), f"slot {number} has no whole cell")
+            cursors[text_of(name)] = max((fields_of(CURSOR_CELL, c) for c in cells), key=lambda c: c["generation"])
+    return cursors
+
+
+def is_whole_cell(cell: bytes) -> bool:
+    fields = fields_of(CURSOR_CELL, cell)
+    return bool(fields["generation"] and fields["checksum"] == xxh3(cell[:CELL_CHECKED_BYTES]))
+
+
+# --- segments -------------------------------------------------------------------------------------
+
+
+def segment_path(directory: Path, file: int) -> Path:
+    return directory / "segments" / f"{file:016x}.segment"
+
+
+def entry_of(control: Fields, number: int) -> Fields:
+    entry = fields_of(ENTRY, control["directory"], number % ENTRIES * ENTRY_BYTES)
+    check(entry["number"] == number, f"entry {number} of the directory calls itself {entry['number']}")
+    return entry
+
+
+def read_segment(directory: Path, entry: Fields, owner: bytes) -> bytes:
+    """The bytes of a segment file whose header is whole and says what its entry says."""
+    data = segment_path(directory, entry["file"]).read_bytes()
+    header = fields_of(SEGMENT_HEADER, data)
+    check(header["magic"] == b"HRSEGMNT", "this is not a segment file")
+    check_version(header["version"], "the segment file")
+    check(header["checksum"] == xxh3(data[:SEGMENT_CHECKED_BYTES]), "the segment header does not fit its checksum")
+    check(header["uuid"] == owner, "the segment belongs to another queue")
+    check(len(data) == header["size"], f"the segment has {len(data)} bytes instead of {header['size']}")
+    for field in ("file", "size", "number", "first"):
+        check(header[field] == entry[field], f"header and directory differ in {field}")
+    return data
+
+
+def read_row(segment: bytes, place: int) -> Fields:
+    return fields_of(ROW, segment, len(segment) - ROW_BYTES * (place + 1))
+
+
+def read_queue(directory: Path) -> list[Fields]:
+    """Every product below `head`, with what its row knows; those marked deleted are among them.
+
+    One that a repair has marked damaged comes with its sequence only.
+    """
+    control = read_control(directory)
+    names = read_names(directory)
+    products = []
+    for number in range(control["segment_oldest"], control["segment_newest"] + 1):
+        entry = entry_of(control, number)
+        segment = read_segment(directory, entry, control["uuid"])
+        end = min(entry["end"] or control["head"], control["head"])
+        expected: int | None = SEGMENT_HEADER_BYTES
+        for sequence in range(entry["first"], end):
+            row = read_row(segment, sequence - entry["first"])
+            product = read_product(segment, row, sequence, expected, names)
+            products.append(product)
+            expected = None if product["damaged"] else row["offset"] * 8 + round8(len(product["record"]))
+    return products
+
+
+def read_product(segment: bytes, row: Fields, sequence: int, expected: int | None, names: dict[int, Fields]) -> Fields:
+    """The product of one row; its record must begin at `expected`, if that is known."""
+    check(row["sequence"] == low32(sequence), f"the row of {sequence} belongs to another sequence")
+    if row["flags"] & ROW_DAMAGED:
+        return {"sequence": sequence, "deleted": False, "damaged": True}
+    check(expected in (None, row["offset"] * 8), f"the record of {sequence} is not behind the one before")
+    product = read_record(segment, row["offset"] * 8)
+    said_twice = {
+        "payload_bytes": len(product["payload"]),
+        "feed": product["feed"],
+        "origin": product["origin"],
+        "slice": NO_SLICE if product["slice"] is None else product["slice"],
+        "ident_bytes": len(product["ident"].encode()),
+        "priority": product["priority"],
+        "expires": product["expiry_ns"] is not None,
+        "signed": product["signature_kind"] != 0,
+    }
+    by_row = row | {
+        "feed": names.get(row["feed"], {}).get("text"),
+        "origin": names.get(row["origin"], {}).get("text"),
+        "expires": bool(row["flags"] & ROW_EXPIRES),
+        "signed": bool(row["flags"] & ROW_SIGNED),
+    }
+    for field, value in said_twice.items():
+        check(by_row[field] == value, f"row and record of {sequence} differ in {field}")
+    return product | {
+        "sequence": sequence,
+        "inserted_ns": row["inserted_ns"],
+        "deleted": bool(row["flags"] & ROW_DELETED),
+        "damaged": False,
+    }
+
+
+# --- the duplicate table --------------------------------------------------------------------------
+
+
+def table_path(directory: Path, dedup_table: int) -> Path:
+    return directory / f"signatures-{dedup_table:016x}"
+
+
+def buckets_of(signature: bytes, secret: bytes, buckets: int) -> tuple[int, int, int]:
+    """The two buckets in which a signature can lie, and its tag."""
+    s0, s1 = struct.unpack("<QQ", signature)
+    k0, k1 = struct.unpack("<QQ", secret)
+    product = (s0 ^ k0) * (s1 ^ k1)
+    mixed = (product & LOW_64) ^ (product >> 64)
+    again = (mixed ^ (mixed >> 32)) * STIRRER & LOW_64
+    return mixed * buckets >> 64, again * buckets >> 64, mixed & 0xFFFF
+
+
+def find_signature(directory: Path, signature: bytes) -> int | None:
+    """The sequence of the held product with this signature, as the duplicate table leads to it."""
+    control = read_control(directory)
+    buckets = control["dedup_table"] & ((1 << 40) - 1)
+    table = table_path(directory, control["dedup_table"]).read_bytes()
+    check(len(table) == buckets * BUCKET_BYTES, f"the duplicate table has {len(table)} bytes for {buckets} buckets")
+    first, second, tag = buckets_of(signature, control["secret"], buckets)
+    for bucket in (first, second):
+        for slot in struct.unpack_from(f"<{SLOTS_IN_BUCKET}Q", table, bucket * BUCKET_BYTES):
+            sequence = control["tail"] - ((control["tail"] - slot) & LOW_48)
+            fits = slot != 0 and slot >> 48 == tag and control["oldest"] <= sequence < control["tail"]
+            if fits and has_signature(directory, control, sequence, signature):
+                return int(sequence)
+    return None
+
+
+def has_signature(directory: Path, control: Fields, sequence: int, signature: bytes) -> bool:
+    for number in range(control["segment_oldest"], control["segment_newest"] + 1):
+        entry = entry_of(control, number)
+        if entry["first"] <= sequence < (entry["end"] or control["tail"]):
+            segment = read_segment(directory, entry, control["uuid"])
+            row = read_row(segment, sequence - entry["first"])
+            if row["sequence"] != low32(sequence) or row["flags"] & (ROW_DELETED | ROW_DAMAGED):
+                return False
+            return bool(fields_of(RECORD_HEADER, segment, row["offset"] * 8)["signature"] == signature)
+    return False

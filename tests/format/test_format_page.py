@@ -1,0 +1,171 @@
+"""The page, the slow reader and the kernel agree on every offset."""
+
+import re
+import struct
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import reader
+
+from headrace import Queue
+from headrace.queue.kernel import _kernel as kernel
+
+PAGE = Path(__file__).parents[2] / "docs" / "format.md"
+TABLES = {
+    "Record header": reader.RECORD_HEADER,
+    "Segment header": reader.SEGMENT_HEADER,
+    "The index row": reader.ROW,
+    "Name entry": reader.NAME,
+    "Cursor slot": reader.CURSOR_SLOT,
+    "Cursor cell": reader.CURSOR_CELL,
+    "Sample": reader.SAMPLE,
+    "Attachment": reader.ATTACHMENT,
+    "Directory entry": reader.ENTRY,
+}
+WHOLE = {  # tables without a gap, and what they fill
+    "Record header": reader.RECORD_HEADER_BYTES,
+    "The index row": reader.ROW_BYTES,
+    "Name entry": reader.NAME_BYTES,
+    "Cursor slot": reader.CURSOR_SLOT_BYTES,
+    "Cursor cell": 64,
+    "Sample": reader.SAMPLE_BYTES,
+    "Attachment": reader.ATTACHMENT_BYTES,
+    "Directory entry": reader.ENTRY_BYTES,
+    "Control": reader.CONTROL_BYTES,
+}
+
+
+def tables_of_the_page() -> dict[str, dict[str, tuple[int, int]]]:
+    """Heading -> field -> (offset, bytes), for every table that has offsets; the parts of the control file as one."""
+    tables: dict[str, dict[str, tuple[int, int]]] = {}
+    heading = ""
+    for line in PAGE.read_text().splitlines():
+        if line.startswith("#"):
+            heading = line.lstrip("# ").split(":")[0]
+        row = re.match(r"\| (\d+) \| (\d+) \| (\w+) \|", line)
+        if row:
+            tables.setdefault(heading, {})[row[3]] = (int(row[1]), int(row[2]))
+    return tables
+
+
+def sizes(layout: reader.Layout) -> dict[str, tuple[int, int]]:
+    return {field: (offset, struct.calcsize("<" + code)) for field, (offset, code) in layout.items()}
+
+
+@pytest.mark.parametrize("heading", TABLES)
+def test_a_table_of_the_page_is_the_one_that_the_reader_goes_by(heading: str) -> None:
+    assert tables_of_the_page()[heading] == sizes(TABLES[heading])
+
+
+def test_the_control_tables_of_the_page_are_the_ones_that_the_reader_goes_by() -> None:
+    assert tables_of_the_page()["Control"] == sizes(reader.CONTROL)
+
+
+def test_the_reader_knows_every_table_with_offsets() -> None:
+    assert set(tables_of_the_page()) == {*TABLES, "Control"}
+
+
+@pytest.mark.parametrize("heading", tables_of_the_page())
+def test_the_fields_of_a_table_follow_each_other_without_a_gap(heading: str) -> None:
+    end = 0
+    for field, (offset, size) in tables_of_the_page()[heading].items():
+        assert offset == end, field
+        end = offset + size
+    assert end == WHOLE.get(heading, end)
+
+
+@pytest.mark.parametrize(
+    "number",
+    [
+        f"{reader.CONTROL_BYTES:,} bytes",
+        f"{reader.CURSOR_SLOTS * reader.CURSOR_SLOT_BYTES:,} bytes",
+        f"`{reader.NAME_BYTES} * n`",
+        f"{reader.FEEDS_BEGIN} …",
+        f"steps of {reader.NAMES_STEP} entries",
+        f"{reader.CURSOR_SLOTS} slots of {reader.CURSOR_SLOT_BYTES} bytes",
+        f"bucket, {reader.BUCKET_BYTES} bytes",
+        f"0x{reader.STIRRER:X}",
+        f"{reader.ENTRIES} entries of {reader.ENTRY_BYTES} bytes",
+        f"`n mod {reader.ENTRIES}`",
+        f"64 samples of {reader.SAMPLE_BYTES} bytes",
+        f"1024 places of {reader.ATTACHMENT_BYTES} bytes",
+        f"`size - {reader.ROW_BYTES} * (p + 1)`",
+        f"begin at byte {reader.SEGMENT_HEADER_BYTES}",
+        f"XXH3 of bytes 0-{reader.SEGMENT_CHECKED_BYTES - 1}",
+        f"XXH3 of bytes 0-{reader.CELL_CHECKED_BYTES - 1}",
+        f"{reader.NO_SLICE} none",
+    ],
+)
+def test_a_number_of_the_reader_stands_on_the_page(number: str) -> None:
+    assert number in PAGE.read_text()
+
+
+def test_the_page_names_every_kind_of_signature() -> None:
+    kinds = dict(re.findall(r"\| (\d) \| (none|blake3|xxh3|md5|given) \|", PAGE.read_text()))
+    assert {int(kind): name for kind, name in kinds.items()} == reader.SIGNATURE_KINDS
+
+
+def test_every_shared_word_is_where_the_page_says(make_queue: Callable[..., Queue]) -> None:
+    queue = make_queue(size="1MiB", age="1h", dedup="md5")
+    for number in range(60):
+        queue.put(b"%d" % number * 10_000, feed="wx/a")
+    queue.put(b"59" * 10_000, feed="wx/b")  # a duplicate
+    queue.put(b"another", feed="wx/b")
+    queue.delete("wx/b")
+    queue.flush()
+    control, state = reader.read_control(queue.path), queue._log.state
+    assert {word: value for word, value in state.items() if word in control} == {
+        word: control[word] for word in state if word in control
+    }
+    assert set(state) - set(control) == {"dedup_bytes"}
+    assert min(control["duplicates"], control["evicted_products"], control["deleted_products"]) > 0
+    assert control["magic"] == b"HRCONTRL"
+    assert len((queue.path / "control").read_bytes()) == kernel.CONTROL_BYTES == reader.CONTROL_BYTES
+    assert queue.check() == []
+
+
+def test_every_array_of_the_control_file_is_where_the_page_says(make_queue: Callable[..., Queue]) -> None:
+    queue = make_queue(size="1MiB")
+    for number in range(50):
+        queue.put(bytes([number]) * 30_000, feed="wx/a")
+    control, log = reader.read_control(queue.path), queue._log
+    for number in range(control["segment_oldest"], control["segment_newest"] + 1):
+        entry = reader.entry_of(control, number)
+        assert entry == log.entry(number) | {"reserved": bytes(48)}
+    samples = reader.items_of(control["samples"], reader.SAMPLE, reader.SAMPLE_BYTES)
+    assert [tuple(sample.values()) for sample in samples if sample["boot_s"]] == log.samples() != []
+    attachments = reader.items_of(control["attachments"], reader.ATTACHMENT, reader.ATTACHMENT_BYTES)
+    taken = [
+        (place, one["pid"], one["started"], one["roles"], one["attached_ns"])
+        for place, one in enumerate(attachments)
+        if one["pid"]
+    ]
+    assert taken == log.attachments() != []
+    assert queue.check() == []
+
+
+def test_a_segment_header_is_where_the_page_says(make_queue: Callable[..., Queue]) -> None:
+    queue = make_queue()
+    queue.put(b"x", feed="wx/a")
+    data = reader.segment_path(queue.path, 1).read_bytes()
+    fields = kernel.read_segment_header(data)
+    slow = reader.fields_of(reader.SEGMENT_HEADER, data)
+    assert fields is not None
+    assert fields == {word: slow[word] for word in fields if word != "sound"} | {"sound": True}
+    with_a_pin = queue.read("oldest")
+    assert reader.fields_of(reader.SEGMENT_HEADER, reader.segment_path(queue.path, 1).read_bytes())["pins"] == 1
+    del with_a_pin
+    assert reader.fields_of(reader.SEGMENT_HEADER, reader.segment_path(queue.path, 1).read_bytes())["pins"] == 0
+    assert queue.check() == []
+
+
+def test_the_directory_of_a_queue_holds_the_files_of_the_page_and_no_others(make_queue: Callable[..., Queue]) -> None:
+    queue = make_queue()
+    queue.put(b"x", feed="wx/a")
+    control = reader.read_control(queue.path)
+    expected = {"queue.json", "control", "names", "cursors", "segments", "segments/0000000000000001.segment"}
+    expected.add(reader.table_path(queue.path, control["dedup_table"]).name)
+    assert {str(file.relative_to(queue.path)) for file in queue.path.rglob("*")} == expected
+    assert (queue.path / "names").stat().st_size % (reader.NAMES_STEP * reader.NAME_BYTES) == 0
+    assert queue.check() == []

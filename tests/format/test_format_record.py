@@ -1,0 +1,240 @@
+"""One record: the slow reader understands every one that Headrace writes, and both notice every flipped bit."""
+
+import hashlib
+import os
+import re
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import reader
+import xxhash
+from blake3 import blake3
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from side_by_side import assert_same, fast, slow
+
+from headrace import Duplicate, Queue
+from headrace.errors import ProductDamagedError, QueueDamagedError
+
+FAR = 1 << 62
+texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=40)
+levels = st.text(st.characters(exclude_categories=["Cs", "Cc", "Z"], exclude_characters="/*?#$+>\"'\\"), min_size=1)
+values = st.booleans() | st.integers(-(1 << 63), (1 << 63) - 1) | st.floats() | texts
+foreign = st.fixed_dictionaries(
+    {
+        "origin": st.from_regex(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}", fullmatch=True),
+        "origin_sequence": st.integers(1, (1 << 63) - 1),
+    },
+    optional={"previous": st.integers(1, (1 << 63) - 1)},
+)
+puts = st.fixed_dictionaries(
+    {
+        "payload": st.binary(max_size=100),
+        "feed": st.lists(levels, min_size=1, max_size=3)
+        .map("/".join)
+        .filter(lambda feed: len(feed.encode()) < 256 and re.fullmatch(r"\S+", feed)),
+        "ident": texts,
+    },
+    optional={
+        "created": st.integers(1, (1 << 63) - 1),
+        "priority": st.integers(0, 7),
+        "expiry": st.integers(FAR, (1 << 63) - 1),
+        "properties": st.dictionaries(
+            texts.filter(lambda name: 1 <= len(name.encode()) <= 255), values, min_size=1, max_size=5
+        ),
+        "slice": st.integers(0, 65534),
+        "signature": st.binary(min_size=16, max_size=16),
+    },
+)
+
+
+@pytest.fixture(scope="module")
+def filling(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Queue]:
+    """A queue for all examples of a property; in the end both readers agree on the whole of it."""
+    with Queue.create(tmp_path_factory.mktemp("format") / "q", size="64MiB", origin="here") as queue:
+        yield queue
+        assert_same(queue)
+
+
+@settings(deadline=None, max_examples=300, print_blob=True)
+@given(puts, st.none() | foreign)
+def test_a_record_says_what_was_put(filling: Queue, put: dict[str, Any], stranger: dict[str, Any] | None) -> None:
+    sequence = filling.put(**put, **(stranger or {}))
+    if isinstance(sequence, Duplicate):
+        return
+    batch = filling.read(sequence, limit=1)
+    record = batch.record(0)
+    said = reader.read_record(record)
+    assert said["record"] == record
+    assert slow(said | {"sequence": sequence, "inserted_ns": batch[0].inserted_ns}) == fast(batch[0])
+    assert (said["payload"], said["feed"], said["ident"]) == (put["payload"], put["feed"], put["ident"])
+    for word, field in (("created", "created_ns"), ("expiry", "expiry_ns"), ("slice", "slice")):
+        assert put.get(word) is None or said[field] == put[word]
+    assert said["signature_kind"] == (4 if "signature" in put else 1)
+    assert said["signature"] == put.get("signature", blake3(put["payload"]).digest()[:16])
+    assert said["origin"] == (stranger["origin"] if stranger else "here")
+    assert said["origin_sequence"] == (stranger["origin_sequence"] if stranger else sequence)
+    if stranger:
+        delta = stranger["origin_sequence"] - stranger.get("previous", stranger["origin_sequence"])
+        assert said["previous"] == (stranger["previous"] if 0 < delta < (1 << 32) - 1 else None)
+
+
+@settings(deadline=None, max_examples=200, print_blob=True)
+@given(st.binary(max_size=200))
+def test_bytes_that_are_no_record_are_refused(data: bytes) -> None:
+    with pytest.raises((reader.Damaged, reader.OtherVersion)):
+        reader.read_record(data)
+
+
+SIGNERS: dict[str, Callable[[bytes], bytes]] = {
+    "blake3": lambda payload: blake3(payload).digest()[:16],
+    "xxh3": lambda payload: xxhash.xxh3_128_intdigest(payload).to_bytes(16, "big"),
+    "md5": lambda payload: hashlib.md5(payload, usedforsecurity=False).digest(),
+    "none": lambda payload: bytes(16),
+}
+
+
+@pytest.mark.parametrize("dedup", SIGNERS)
+def test_a_signature_is_made_as_the_page_says(make_queue: Callable[..., Queue], dedup: str) -> None:
+    queue = make_queue(dedup=dedup)
+    for payload in (b"", b"a", b"b" * 1000, b"c" * 200_000):
+        queue.put(payload, feed="wx/a")
+    for product in assert_same(queue):
+        assert reader.SIGNATURE_KINDS[product["signature_kind"]] == dedup
+        assert product["signature"] == SIGNERS[dedup](product["payload"])
+
+
+def test_the_longest_texts_and_blocks_fit(make_queue: Callable[..., Queue]) -> None:
+    queue = make_queue()
+    properties = {"n" * 255: "v" * (65535 - 4 - 255)}
+    queue.put(b"", feed="f" * 255, ident="é" * 512, origin="o" * 63, origin_sequence=1, properties=properties)
+    (product,) = assert_same(queue)
+    assert [len(product[part].encode()) for part in ("feed", "ident", "origin")] == [255, 1024, 63]
+    assert product["properties"] == properties
+
+
+def test_pad_and_payload_are_aligned_whatever_the_length_of_the_ident(make_queue: Callable[..., Queue]) -> None:
+    queue = make_queue()
+    for size in range(32):
+        queue.put(bytes([size]), feed="wx/a", ident="i" * size, expiry=FAR if size % 2 else None)
+    control = reader.read_control(queue.path)
+    segment = reader.read_segment(queue.path, reader.entry_of(control, 1), control["uuid"])
+    at = reader.SEGMENT_HEADER_BYTES
+    for place, product in enumerate(assert_same(queue)):
+        assert reader.read_row(segment, place)["offset"] * 8 == at
+        assert (len(product["record"]) - len(product["payload"])) % 8 == 0
+        at += reader.round8(len(product["record"]))
+    assert at == control["data_end"]
+
+
+# --- damage ---------------------------------------------------------------------------------------
+
+
+class Spoiler:
+    """Changes bytes of a file behind the back of whoever has it mapped."""
+
+    def __init__(self, file: Path) -> None:
+        self._descriptor = os.open(file, os.O_RDWR)
+
+    def flip(self, at: int, mask: int) -> None:
+        (byte,) = os.pread(self._descriptor, 1, at)
+        os.pwrite(self._descriptor, bytes([byte ^ mask]), at)
+
+    def close(self) -> None:
+        os.close(self._descriptor)
+
+
+@pytest.fixture
+def small(make_queue: Callable[..., Queue]) -> Queue:
+    """Three products, all fields used; the middle one is to suffer."""
+    queue = make_queue()
+    for number in range(1, 4):
+        queue.put(
+            b"payload %d" % number, feed="wx/é", ident="SAUS70", expiry=FAR, priority=5, slice=3,
+            properties={"a": 1, "b": True}, origin="there", origin_sequence=number * 10, previous=number,
+        )  # fmt: skip
+    return queue
+
+
+def test_every_flipped_bit_of_a_record_is_noticed_by_both_readers(small: Queue) -> None:
+    product = assert_same(small)[1]
+    segment = reader.segment_path(small.path, 1)
+    start = segment.read_bytes().index(product["record"])
+    spoiler = Spoiler(segment)
+    for at in range(len(product["record"])):
+        for bit in range(8):
+            print(f"byte {at}, bit {bit}")  # shown for the one that goes unnoticed
+            spoiler.flip(start + at, 1 << bit)
+            broken = bytearray(product["record"])
+            broken[at] ^= 1 << bit
+            with pytest.raises((reader.Damaged, reader.OtherVersion)):
+                reader.read_record(bytes(broken))
+            with pytest.raises(ProductDamagedError, match="product 2 ") as error:
+                small.read(2)
+            assert (error.value.sequence, error.value.next) == (2, 3)
+            spoiler.flip(start + at, 1 << bit)
+    spoiler.close()
+    assert_same(small)
+
+
+def test_the_neighbours_of_a_damaged_record_can_be_read(small: Queue) -> None:
+    product = assert_same(small)[1]
+    segment = reader.segment_path(small.path, 1)
+    spoiler = Spoiler(segment)
+    at = segment.read_bytes().index(product["record"]) + len(product["record"]) - 1
+    spoiler.flip(at, 1)
+    assert [p.sequence for p in small.read("oldest")] == [1]
+    assert [p.sequence for p in small.read(3)] == [3]
+    with pytest.raises(reader.Damaged):
+        reader.read_queue(small.path)
+    assert [finding.sequence for finding in small.check()] == [2]
+    spoiler.flip(at, 1)
+    spoiler.close()
+    assert_same(small)
+
+
+def test_every_flipped_bit_of_a_segment_header_is_noticed(small: Queue) -> None:
+    spoiler = Spoiler(reader.segment_path(small.path, 1))
+    checked_end = reader.SEGMENT_HEADER["gap"][0]
+    for at in range(checked_end):
+        bit = at % 8
+        spoiler.flip(at, 1 << bit)
+        with pytest.raises((reader.Damaged, reader.OtherVersion)):
+            reader.read_queue(small.path)
+        assert small.check() != [], f"byte {at}, bit {bit}"
+        spoiler.flip(at, 1 << bit)
+    spoiler.close()
+    assert_same(small)
+
+
+def test_a_row_that_differs_from_its_record_is_noticed(small: Queue) -> None:
+    file = reader.segment_path(small.path, 1)
+    spoiler = Spoiler(file)
+    start = file.stat().st_size - 2 * reader.ROW_BYTES
+    for field in ("offset", "payload_bytes", "feed", "sequence", "origin", "slice", "ident_bytes", "priority"):
+        print(field)
+        spoiler.flip(start + reader.ROW[field][0], 1)
+        with pytest.raises(reader.Damaged):
+            reader.read_queue(small.path)
+        assert 2 in [finding.sequence for finding in small.check()]
+        spoiler.flip(start + reader.ROW[field][0], 1)
+    spoiler.close()
+    assert_same(small)
+
+
+def test_every_flipped_bit_of_a_name_is_noticed(small: Queue) -> None:
+    assert_same(small)
+    spoiler = Spoiler(small.path / "names")
+    start = reader.FEEDS_BEGIN * reader.NAME_BYTES
+    text_at = reader.NAME["text"][0]
+    for at in [0, 1, 4, 5, 6, 7, *range(text_at, text_at + len("wx/é".encode()))]:
+        spoiler.flip(start + at, 1 << at % 8)
+        with pytest.raises(reader.Damaged):
+            reader.read_names(small.path)
+        with pytest.raises(QueueDamagedError):
+            Queue.open(small.path)
+        spoiler.flip(start + at, 1 << at % 8)
+    spoiler.close()
+    assert_same(small)

@@ -1,0 +1,66 @@
+"""Processes are killed at random; what was acknowledged stays, in order, and nobody hangs."""
+
+import os
+import random
+import time
+from pathlib import Path
+
+import pytest
+from arena import Arena, judge
+
+from headrace import Queue
+
+
+def seed_of(request: pytest.FixtureRequest) -> int:
+    seed = int(os.environ.get("HEADRACE_SEED", "0")) or random.SystemRandom().randrange(1, 2**31)
+    print(f"\nseed {seed} (repeat with HEADRACE_SEED={seed})")
+    return seed
+
+
+def battle(folder: Path, seed: int, kills: int, size: str, dedup: str) -> str:
+    """Kill `kills` processes one after the other, reopen, and judge."""
+    path, ledgers = folder / "q", folder / "ledgers"
+    ledgers.mkdir()
+    Queue.create(path, size=size, durability="memory", dedup=dedup, origin="here").close()
+    chance = random.Random(seed)
+    arena = Arena(path, ledgers, seed)
+    try:
+        for _ in range(kills):
+            time.sleep(chance.uniform(0.01, 0.12))
+            arena.kill_one()
+            assert arena.complaints() == []
+        time.sleep(0.2)
+        with Queue.open(path) as queue:  # while they run: nobody hangs, new products come
+            before = queue.next
+            deadline = time.monotonic() + 10
+            while queue.next == before and time.monotonic() < deadline:
+                time.sleep(0.01)
+            assert queue.next > before, "the survivors are stuck"
+    finally:
+        arena.kill_all()
+    assert arena.complaints() == []
+    with Queue.open(path) as queue:
+        assert queue.check() == []
+        acknowledged = judge(queue, arena)
+        recoveries = queue.statistics().recoveries
+        assert isinstance(queue.put(b"after the battle", feed="a"), int)
+    assert arena.longest_wait_ms() < 1000
+    return f"{kills} kills, {acknowledged} acknowledged, {recoveries} inside the lock, longest put {arena.longest_wait_ms():.0f} ms"
+
+
+def test_what_was_acknowledged_survives_kills_at_random(shared_memory: Path, request: pytest.FixtureRequest) -> None:
+    print(battle(shared_memory, seed_of(request), kills=30, size="256MiB", dedup="blake3"))
+
+
+def test_the_same_while_segments_are_evicted_and_reused(shared_memory: Path, request: pytest.FixtureRequest) -> None:
+    print(battle(shared_memory, seed_of(request), kills=30, size="2MiB", dedup="xxh3"))
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("size", ["1GiB", "2MiB"])
+def test_hundreds_of_kills(shared_memory: Path, request: pytest.FixtureRequest, size: str) -> None:
+    seed = seed_of(request)
+    for round_number in range(4):
+        folder = shared_memory / str(round_number)
+        folder.mkdir()
+        print(battle(folder, seed + round_number, kills=150, size=size, dedup="xxh3"))
