@@ -9,19 +9,26 @@ from headrace.units import format_age, format_size, format_time, parse_age, pars
 
 
 @pytest.mark.parametrize(
-    ("text", "size"), [("2GiB", 2**31), ("1.5 MiB", 3 * 2**19), ("500MB", 500_000_000), ("10kB", 10_000), (7, 7), ("7", 7), (7.9, 7)]
+    ("text", "size"),
+    [("2GiB", 2**31), ("1.5 MiB", 3 * 2**19), ("500MB", 500_000_000), ("10kB", 10_000), (7, 7), ("7", 7), (7.9, 7)],
 )
 def test_sizes(text: str | float, size: int) -> None:
     assert parse_size(text) == size
 
 
-@pytest.mark.parametrize(("text", "age_s"), [("1h", 3600), ("90s", 90), ("2d", 172800), ("250ms", 0.25), (5, 5), (timedelta(minutes=1), 60)])
+@pytest.mark.parametrize(
+    ("text", "age_s"), [("1h", 3600), ("90s", 90), ("2d", 172800), ("250ms", 0.25), (5, 5), (timedelta(minutes=1), 60)]
+)
 def test_ages(text: str | float | timedelta, age_s: float) -> None:
     assert parse_age(text) == age_s
 
 
 def test_times_are_nanoseconds_and_without_a_zone_utc() -> None:
-    assert parse_time("2026-11-15T12:00Z") == parse_time("2026-11-15T12:00") == parse_time(datetime(2026, 11, 15, 12, tzinfo=UTC))
+    assert (
+        parse_time("2026-11-15T12:00Z")
+        == parse_time("2026-11-15T12:00")
+        == parse_time(datetime(2026, 11, 15, 12, tzinfo=UTC))
+    )
     assert parse_time("2026-11-15T13:00+01:00") == 1_794_744_000 * 10**9
     assert parse_time(datetime.fromtimestamp(1.000001, UTC)) == 1_000_001_000
 

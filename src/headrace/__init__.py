@@ -7,22 +7,28 @@
         for product in queue.read("oldest", Selection("wx/**", ident="^SA")):
             print(product.ident, bytes(product.payload))
 
-`docs/journey.md` follows one product through the code.
+`docs/journey.md` follows one product through the code. Names are loaded when they are first used, so that a command
+that needs none of them starts at once.
 """
 
-from headrace.errors import HeadraceError
-from headrace.product import Batch, Lost, Product
-from headrace.queue import Cursor, Duplicate, Queue, Receipt
-from headrace.selection import Selection
+import importlib
+from typing import TYPE_CHECKING, Any
 
-__all__ = [
-    "Batch",
-    "Cursor",
-    "Duplicate",
-    "HeadraceError",
-    "Lost",
-    "Product",
-    "Queue",
-    "Receipt",
-    "Selection",
-]
+if TYPE_CHECKING:
+    from headrace.errors import HeadraceError
+    from headrace.product import Batch, Lost, Product
+    from headrace.queue import Cursor, Duplicate, Queue, Receipt
+    from headrace.selection import Selection
+
+__all__ = ["Batch", "Cursor", "Duplicate", "HeadraceError", "Lost", "Product", "Queue", "Receipt", "Selection"]
+
+_HOMES = {
+    "Batch": "product", "Cursor": "queue", "Duplicate": "queue", "HeadraceError": "errors", "Lost": "product",
+    "Product": "product", "Queue": "queue", "Receipt": "queue", "Selection": "selection",
+}  # fmt: skip
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'headrace' has no attribute {name!r}")
+    return getattr(importlib.import_module(f"headrace.{_HOMES[name]}"), name)

@@ -132,5 +132,5 @@ class NamesFullError(QueueError):
     """The queue knows as many feeds and origins as it can."""
 
 
-class OracleError(HeadraceError):
+class OracleError(HeadraceError, ValueError):
     """A saved oracle cannot be read."""

@@ -60,9 +60,10 @@ SEGMENT_CHECKED_BYTES = 64
 ROW_BYTES = 32
 ROW: Layout = {
     "inserted_ns": (0, "Q"), "offset": (8, "I"), "payload_bytes": (12, "I"), "feed": (16, "I"), "sequence": (20, "I"),
-    "origin": (24, "H"), "slice": (26, "H"), "ident_bytes": (28, "H"), "priority": (30, "B"), "flags": (31, "B"),
+    "origin": (24, "H"), "slice": (26, "H"), "priority": (28, "B"), "flags": (29, "B"), "check": (30, "H"),
 }  # fmt: skip
-ROW_DELETED, ROW_DAMAGED, ROW_EXPIRES, ROW_SIGNED = 1, 2, 4, 8
+ROW_CHECKED_BYTES = 30
+ROW_DELETED, ROW_DAMAGED, ROW_EXPIRES, ROW_SIGNED, ROW_CONTINUES = 1, 2, 4, 8, 16
 
 NAME_BYTES = 320
 NAME: Layout = {
@@ -91,28 +92,29 @@ CURSOR_CELL: Layout = {
 }  # fmt: skip
 CELL_CHECKED_BYTES = 56
 
-CONTROL_BYTES = 330_352
+CONTROL_BYTES = 330_368
 CONTROL: Layout = {
     # terms
     "magic": (0, "8s"), "version": (8, "I"), "state": (12, "I"), "uuid": (16, "16s"), "boot": (32, "16s"),
     "size_bytes": (48, "Q"), "age_ns": (56, "Q"), "segment_bytes": (64, "Q"), "secret": (72, "16s"),
     "durability": (88, "I"), "signature_kind": (92, "I"), "origin": (96, "I"), "clean": (100, "I"),
-    "gap0": (104, "72s"),
+    "sync_failed": (104, "I"), "gap0": (108, "84s"),
     # locks
-    "lock": (176, "40s"), "gap1": (216, "24s"), "sync_lock": (240, "40s"), "gap2": (280, "24s"),
+    "lock": (192, "40s"), "gap1": (232, "24s"), "sync_lock": (256, "40s"), "gap2": (296, "24s"),
     # what readers watch
-    "head": (304, "Q"), "wake": (312, "I"), "sleepers": (316, "I"), "gap3": (320, "48s"),
+    "head": (320, "Q"), "wake": (328, "I"), "sleepers": (332, "I"), "gap3": (336, "48s"),
     # the writers' words
-    "tail": (368, "Q"), "data_end": (376, "Q"), "oldest": (384, "Q"), "segment_oldest": (392, "Q"),
-    "segment_newest": (400, "Q"), "next_file": (408, "Q"), "spare_file": (416, "Q"), "bytes_total": (424, "Q"),
-    "dedup_table": (432, "Q"), "feeds_end": (440, "Q"), "origins_end": (448, "Q"), "synced": (456, "Q"),
-    "opened_boot_ns": (464, "Q"), "synced_file": (472, "Q"), "pending_file": (480, "Q"), "synced_names": (488, "Q"),
+    "tail": (384, "Q"), "data_end": (392, "Q"), "oldest": (400, "Q"), "segment_oldest": (408, "Q"),
+    "segment_newest": (416, "Q"), "next_file": (424, "Q"), "spare_file": (432, "Q"), "bytes_total": (440, "Q"),
+    "dedup_table": (448, "Q"), "feeds_end": (456, "Q"), "origins_end": (464, "Q"), "synced": (472, "Q"),
+    "opened_boot_ns": (480, "Q"), "synced_file": (488, "Q"), "pending_file": (496, "Q"), "held_products": (504, "Q"),
+    "synced_names": (512, "Q"),
     # counters
-    "inserted_products": (496, "Q"), "inserted_bytes": (504, "Q"), "duplicates": (512, "Q"),
-    "evicted_products": (520, "Q"), "evicted_bytes": (528, "Q"), "deleted_products": (536, "Q"),
-    "unlinked_pinned": (544, "Q"), "recoveries": (552, "Q"), "gap5": (560, "64s"),
+    "inserted_products": (520, "Q"), "inserted_bytes": (528, "Q"), "duplicates": (536, "Q"),
+    "evicted_products": (544, "Q"), "evicted_bytes": (552, "Q"), "deleted_products": (560, "Q"),
+    "unlinked_pinned": (568, "Q"), "recoveries": (576, "Q"), "gap5": (584, "56s"),
     # arrays
-    "samples": (624, "2048s"), "attachments": (2672, "65536s"), "directory": (68208, "262144s"),
+    "samples": (640, "2048s"), "attachments": (2688, "65536s"), "directory": (68224, "262144s"),
 }  # fmt: skip
 SAMPLE_BYTES = 32
 SAMPLE: Layout = {"boot_s": (0, "Q"), "products": (8, "Q"), "bytes": (16, "Q"), "duplicates": (24, "Q")}
@@ -143,6 +145,10 @@ def xxh3(data: bytes) -> int:
 
 def low32(number: int) -> int:
     return number & 0xFFFFFFFF
+
+
+def low16(number: int) -> int:
+    return number & 0xFFFF
 
 
 def round8(size: int) -> int:
@@ -247,6 +253,7 @@ def read_control(directory: Path) -> Fields:
         raise OtherVersion(f"queue.json has format {terms['format']}, this reader knows {VERSION}")
     data = (directory / "control").read_bytes()
     check(data[:8] == b"HRCONTRL", "this is not a control file")
+    check(data[8:12] != bytes(4), "the control file has version 0")
     check_version(struct.unpack_from("<I", data, 8)[0], "the control file")
     check(len(data) == CONTROL_BYTES, f"the control file has {len(data)} bytes instead of {CONTROL_BYTES}")
     control = fields_of(CONTROL, data)
@@ -323,7 +330,10 @@ def read_segment(directory: Path, entry: Fields, owner: bytes) -> bytes:
 
 
 def read_row(segment: bytes, place: int) -> Fields:
-    return fields_of(ROW, segment, len(segment) - ROW_BYTES * (place + 1))
+    """A row as it stands there; `whole` tells whether its check fits."""
+    at = len(segment) - ROW_BYTES * (place + 1)
+    row = fields_of(ROW, segment, at)
+    return row | {"whole": row["check"] == low16(xxh3(segment[at : at + ROW_CHECKED_BYTES]))}
 
 
 def read_queue(directory: Path) -> list[Fields]:
@@ -350,6 +360,7 @@ def read_queue(directory: Path) -> list[Fields]:
 def read_product(segment: bytes, row: Fields, sequence: int, expected: int | None, names: dict[int, Fields]) -> Fields:
     """The product of one row; its record must begin at `expected`, if that is known."""
     check(row["sequence"] == low32(sequence), f"the row of {sequence} belongs to another sequence")
+    check(row["whole"], f"the row of {sequence} does not fit its check")
     if row["flags"] & ROW_DAMAGED:
         return {"sequence": sequence, "deleted": False, "damaged": True}
     check(expected in (None, row["offset"] * 8), f"the record of {sequence} is not behind the one before")
@@ -359,7 +370,6 @@ def read_product(segment: bytes, row: Fields, sequence: int, expected: int | Non
         "feed": product["feed"],
         "origin": product["origin"],
         "slice": NO_SLICE if product["slice"] is None else product["slice"],
-        "ident_bytes": len(product["ident"].encode()),
         "priority": product["priority"],
         "expires": product["expiry_ns"] is not None,
         "signed": product["signature_kind"] != 0,
@@ -377,6 +387,7 @@ def read_product(segment: bytes, row: Fields, sequence: int, expected: int | Non
         "inserted_ns": row["inserted_ns"],
         "deleted": bool(row["flags"] & ROW_DELETED),
         "damaged": False,
+        "continues": bool(row["flags"] & ROW_CONTINUES),
     }
 
 
@@ -400,6 +411,8 @@ def buckets_of(signature: bytes, secret: bytes, buckets: int) -> tuple[int, int,
 def find_signature(directory: Path, signature: bytes) -> int | None:
     """The sequence of the held product with this signature, as the duplicate table leads to it."""
     control = read_control(directory)
+    if control["signature_kind"] == 0:
+        return None
     buckets = control["dedup_table"] & ((1 << 40) - 1)
     table = table_path(directory, control["dedup_table"]).read_bytes()
     check(len(table) == buckets * BUCKET_BYTES, f"the duplicate table has {len(table)} bytes for {buckets} buckets")
@@ -419,7 +432,8 @@ def has_signature(directory: Path, control: Fields, sequence: int, signature: by
         if entry["first"] <= sequence < (entry["end"] or control["tail"]):
             segment = read_segment(directory, entry, control["uuid"])
             row = read_row(segment, sequence - entry["first"])
-            if row["sequence"] != low32(sequence) or row["flags"] & (ROW_DELETED | ROW_DAMAGED):
+            fits = row["sequence"] == low32(sequence) and row["whole"]
+            if not fits or row["flags"] & (ROW_DELETED | ROW_DAMAGED):
                 return False
             return bool(fields_of(RECORD_HEADER, segment, row["offset"] * 8)["signature"] == signature)
     return False

@@ -1,7 +1,11 @@
 """The page, the slow reader and the kernel agree on every offset."""
 
+import contextlib
+import errno
 import re
 import struct
+import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -9,7 +13,9 @@ import pytest
 import reader
 
 from headrace import Queue
+from headrace.errors import QueueError
 from headrace.queue.kernel import _kernel as kernel
+from headrace.queue.storage import Disk
 
 PAGE = Path(__file__).parents[2] / "docs" / "format.md"
 TABLES = {
@@ -94,6 +100,7 @@ def test_the_fields_of_a_table_follow_each_other_without_a_gap(heading: str) -> 
         f"begin at byte {reader.SEGMENT_HEADER_BYTES}",
         f"XXH3 of bytes 0-{reader.SEGMENT_CHECKED_BYTES - 1}",
         f"XXH3 of bytes 0-{reader.CELL_CHECKED_BYTES - 1}",
+        f"low 16 of XXH3 of bytes 0-{reader.ROW_CHECKED_BYTES - 1}",
         f"{reader.NO_SLICE} none",
     ],
 )
@@ -119,10 +126,63 @@ def test_every_shared_word_is_where_the_page_says(make_queue: Callable[..., Queu
         word: control[word] for word in state if word in control
     }
     assert set(state) - set(control) == {"dedup_bytes"}
-    assert min(control["duplicates"], control["evicted_products"], control["deleted_products"]) > 0
+    assert min(control[word] for word in ("duplicates", "evicted_products", "deleted_products", "synced_names")) > 0
+    assert control["held_products"] == control["tail"] - control["oldest"]
+    assert (control["synced"], control["sync_failed"]) == (control["tail"], 0)
     assert control["magic"] == b"HRCONTRL"
     assert len((queue.path / "control").read_bytes()) == kernel.CONTROL_BYTES == reader.CONTROL_BYTES
     assert queue.check() == []
+
+
+def test_the_locks_are_where_the_page_says(make_queue: Callable[..., Queue]) -> None:
+    queue = make_queue()
+    holders = []
+    for context in (contextlib.nullcontext(), queue._log.held(), queue._log.held_for_sync()):
+        with context:
+            control = reader.read_control(queue.path)
+            holders.append([owner_of(control["lock"]), owner_of(control["sync_lock"])])
+    me = threading.get_native_id()
+    assert holders == [[0, 0], [me, 0], [0, me]]
+    for word in ("lock", "sync_lock", "head", "tail"):
+        assert reader.CONTROL[word][0] % 64 == 0
+
+
+def owner_of(lock: bytes) -> int:
+    """Thread that holds a mutex of glibc."""
+    return int(struct.unpack_from("<i", lock, 8)[0])
+
+
+def test_the_words_that_readers_watch_are_where_the_page_says(make_queue: Callable[..., Queue]) -> None:
+    queue = make_queue()
+    before = reader.read_control(queue.path)
+    queue._log.wait_once(queue.next, 0.001)
+    asleep = reader.read_control(queue.path)
+    queue.put(b"x", feed="wx/a")
+    after = reader.read_control(queue.path)
+    assert [c["sleepers"] for c in (before, asleep, after)] == [0, 1, 0]
+    assert [c["wake"] - before["wake"] for c in (before, asleep, after)] == [0, 0, 1]
+    assert [c["head"] for c in (before, asleep, after)] == [1, 1, 2]
+    assert before["opened_boot_ns"] == 0
+    assert 0 < after["opened_boot_ns"] <= time.clock_gettime_ns(time.CLOCK_BOOTTIME)
+
+
+def test_a_refused_flush_is_noted_where_the_page_says(make_queue: Callable[..., Queue]) -> None:
+    class Refusing(Disk):
+        def sync_file(self, path: Path) -> None:
+            if path.suffix == ".segment":
+                raise OSError(errno.EIO, "refused")
+            super().sync_file(path)
+
+    queue = make_queue(durability="disk", storage=Refusing())
+    with pytest.raises(QueueError):
+        queue.put(b"x", feed="wx/a")
+    control = reader.read_control(queue.path)
+    assert (control["sync_failed"], control["head"], control["tail"]) == (1, 1, 2)
+    assert reader.read_queue(queue.path) == []
+    queue.close()
+    with Queue.open(queue.path) as again:
+        assert reader.read_control(queue.path)["sync_failed"] == 0
+        assert [bytes(product.payload) for product in again.read("oldest")] == [b"x"]
 
 
 def test_every_array_of_the_control_file_is_where_the_page_says(make_queue: Callable[..., Queue]) -> None:

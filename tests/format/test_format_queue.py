@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 import reader
 from side_by_side import assert_same
+from spoiler import Spoiler, write_word
 
 from headrace import Queue
 from headrace.errors import QueueDamagedError, QueueVersionError
@@ -105,6 +106,35 @@ def test_damaged_products_are_marked_by_a_repair(make_queue: MakeQueue) -> None:
     with Queue.open(queue.path) as again:
         assert [p.sequence for p in again.read("oldest")] == [1, 2, 4, 5]
         assert again.check() == []
+
+
+def test_every_row_of_a_batch_but_the_last_says_that_it_goes_on(make_queue: MakeQueue) -> None:
+    queue = make_queue(size="1MiB")
+    queue.put(b"alone", feed="wx/a")
+    queue.put_many([b"one", b"two", b"three"], feed="wx/a")
+    queue.put_many([b"four", b"alone", b"five", b"one", b"alone"], feed="wx/a")  # ends with duplicates
+    queue.put_many([b"one", b"two"], feed="wx/a")  # nothing but duplicates
+    queue.put_many([b"six"], feed="wx/a")
+    queue.put_many([bytes([n]) * 40_000 for n in range(3)], feed="wx/a")  # a segment each
+    assert reader.read_control(queue.path)["segment_newest"] == 3
+    assert [p["continues"] for p in assert_same(queue)] == [
+        False, True, True, False, True, False, False, True, True, False,
+    ]  # fmt: skip
+
+
+def test_a_mark_leaves_the_rest_of_a_row_as_it_is(make_queue: MakeQueue) -> None:
+    queue = make_queue()
+    queue.put_many([b"one", b"two"], feed=["wx/a", "wx/b"], slice=[7, 8], signature=[b"s" * 16, None], priority=3)
+    control = reader.read_control(queue.path)
+    before = reader.read_row(reader.read_segment(queue.path, reader.entry_of(control, 1), control["uuid"]), 0)
+    queue.delete("wx/a")
+    control = reader.read_control(queue.path)
+    after = reader.read_row(reader.read_segment(queue.path, reader.entry_of(control, 1), control["uuid"]), 0)
+    assert (before["whole"], after["whole"]) == (True, True)
+    assert before["check"] != after["check"]
+    assert after == before | {"flags": before["flags"] | reader.ROW_DELETED, "check": after["check"]}
+    assert before["flags"] == reader.ROW_SIGNED | reader.ROW_CONTINUES
+    assert_same(queue)
 
 
 # --- segments -------------------------------------------------------------------------------------
@@ -243,6 +273,30 @@ def test_a_deleted_product_is_no_longer_found_and_its_copy_is(make_queue: MakeQu
     assert_same(queue)
 
 
+def test_without_dedup_a_given_signature_is_kept_and_finds_no_duplicates(make_queue: MakeQueue) -> None:
+    given = b"sixteen bytes ok"
+    queue = make_queue(dedup="none")
+    assert queue.put(b"one", feed="wx/a", signature=given) == 1
+    assert queue.put(b"one", feed="wx/a", signature=given) == 2
+    receipt = queue.put_many([b"two", b"three", b"four"], feed="wx/a", signature=[given, given, None])
+    assert (receipt.stored, receipt.first) == (3, 3)
+    products = assert_same(queue)
+    assert [p["signature_kind"] for p in products] == [4, 4, 4, 4, 0]
+    assert [p["signature"] for p in products] == [given] * 4 + [bytes(16)]
+    assert [p.signature for p in queue.read("oldest")] == [given] * 4 + [b""]
+    control = reader.read_control(queue.path)
+    table = reader.table_path(queue.path, control["dedup_table"])
+    assert table.read_bytes() == bytes(512 * reader.BUCKET_BYTES)
+    assert (control["signature_kind"], control["duplicates"], control["held_products"]) == (0, 0, 5)
+    assert reader.find_signature(queue.path, given) is None
+    queue.close()
+    table.unlink()  # whatever a table that is made anew may hold
+    with Queue.open(queue.path) as again:
+        assert again.put(b"one", feed="wx/a", signature=given) == 6
+        assert reader.find_signature(queue.path, given) is None
+        assert len(assert_same(again)) == 6
+
+
 def test_an_evicted_product_is_no_longer_found(make_queue: MakeQueue) -> None:
     queue = make_queue(size="1MiB")
     queue.put(b"first", feed="wx/a")
@@ -325,30 +379,23 @@ def test_a_cursor_with_a_broken_cell_goes_by_the_other_one(make_queue: MakeQueue
     cursor = queue.cursor("c")
     for position in (5, 6):
         cursor.save(position)
-    file = queue.path / "cursors"
-    whole = file.read_bytes()
     newest, older = reader.CURSOR_SLOT["cell_b"][0], reader.CURSOR_SLOT["cell_a"][0]  # generations 3 and 2
-    for at in range(newest, newest + 56):
-        write_byte(file, at, whole[at] ^ 0x10)
-        assert reader.read_cursors(queue.path)["c"]["position"] == cursor.position == 5
-        write_byte(file, at, whole[at])
-    write_byte(file, newest + 63, whole[newest + 63] ^ 1)
-    write_byte(file, older + 63, whole[older + 63] ^ 1)
-    with pytest.raises(reader.Damaged):
-        reader.read_cursors(queue.path)
-    with pytest.raises(QueueDamagedError):
-        cursor.position
-    assert len(queue.check()) == 1
-    write_byte(file, newest + 63, whole[newest + 63])
-    write_byte(file, older + 63, whole[older + 63])
+    with Spoiler(queue.path / "cursors") as spoiler:
+        for at in range(newest, newest + 56):
+            spoiler.flip(at, 0x10)
+            assert reader.read_cursors(queue.path)["c"]["position"] == cursor.position == 5
+            spoiler.flip(at, 0x10)
+        spoiler.flip(newest + 63, 1)
+        spoiler.flip(older + 63, 1)
+        with pytest.raises(reader.Damaged):
+            reader.read_cursors(queue.path)
+        with pytest.raises(QueueDamagedError):
+            cursor.position
+        assert len(queue.check()) == 1
+        spoiler.flip(newest + 63, 1)
+        spoiler.flip(older + 63, 1)
     assert reader.read_cursors(queue.path)["c"]["position"] == cursor.position == 6
     assert queue.check() == []
-
-
-def write_byte(file: Path, at: int, value: int) -> None:
-    with file.open("r+b") as handle:
-        handle.seek(at)
-        handle.write(bytes([value]))
 
 
 # --- versions -------------------------------------------------------------------------------------
@@ -364,14 +411,23 @@ def closed(make_queue: MakeQueue) -> Path:
 
 def test_a_control_file_of_a_newer_version_is_refused(closed: Path) -> None:
     file = closed / "control"
-    write_byte(file, reader.CONTROL["version"][0], 2)
+    write_word(closed, "version", 2)
     before = file.read_bytes()
     with pytest.raises(QueueVersionError, match=r"control has format 2.*up to 1.*upgrade"):
         Queue.open(closed)
     with pytest.raises(reader.OtherVersion):
         reader.read_queue(closed)
     assert file.read_bytes() == before
-    write_byte(file, reader.CONTROL["version"][0], 1)
+    write_word(closed, "version", 1)
+
+
+def test_a_control_file_of_version_0_is_damaged(closed: Path) -> None:
+    write_word(closed, "version", 0)
+    with pytest.raises(QueueDamagedError, match="control has no format"):
+        Queue.open(closed)
+    with pytest.raises(reader.Damaged, match="version 0"):
+        reader.read_queue(closed)
+    write_word(closed, "version", 1)
 
 
 def test_a_queue_json_of_a_newer_version_is_refused(closed: Path) -> None:

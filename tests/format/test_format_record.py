@@ -1,10 +1,8 @@
 """One record: the slow reader understands every one that Headrace writes, and both notice every flipped bit."""
 
 import hashlib
-import os
 import re
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,11 +12,14 @@ from blake3 import blake3
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from side_by_side import assert_same, fast, slow
+from spoiler import Spoiler
 
 from headrace import Duplicate, Queue
 from headrace.errors import ProductDamagedError, QueueDamagedError
+from headrace.testing import MockClock
 
 FAR = 1 << 62
+NOW_NS = 1_800_000_000_000_000_000
 texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=40)
 levels = st.text(st.characters(exclude_categories=["Cs", "Cc", "Z"], exclude_characters="/*?#$+>\"'\\"), min_size=1)
 values = st.booleans() | st.integers(-(1 << 63), (1 << 63) - 1) | st.floats() | texts
@@ -132,24 +133,10 @@ def test_pad_and_payload_are_aligned_whatever_the_length_of_the_ident(make_queue
 # --- damage ---------------------------------------------------------------------------------------
 
 
-class Spoiler:
-    """Changes bytes of a file behind the back of whoever has it mapped."""
-
-    def __init__(self, file: Path) -> None:
-        self._descriptor = os.open(file, os.O_RDWR)
-
-    def flip(self, at: int, mask: int) -> None:
-        (byte,) = os.pread(self._descriptor, 1, at)
-        os.pwrite(self._descriptor, bytes([byte ^ mask]), at)
-
-    def close(self) -> None:
-        os.close(self._descriptor)
-
-
 @pytest.fixture
 def small(make_queue: Callable[..., Queue]) -> Queue:
-    """Three products, all fields used; the middle one is to suffer."""
-    queue = make_queue()
+    """Three products, all fields used; one is to suffer. They are the same to the bit each time."""
+    queue = make_queue(clock=MockClock(NOW_NS))
     for number in range(1, 4):
         queue.put(
             b"payload %d" % number, feed="wx/é", ident="SAUS70", expiry=FAR, priority=5, slice=3,
@@ -162,79 +149,142 @@ def test_every_flipped_bit_of_a_record_is_noticed_by_both_readers(small: Queue) 
     product = assert_same(small)[1]
     segment = reader.segment_path(small.path, 1)
     start = segment.read_bytes().index(product["record"])
-    spoiler = Spoiler(segment)
-    for at in range(len(product["record"])):
-        for bit in range(8):
-            print(f"byte {at}, bit {bit}")  # shown for the one that goes unnoticed
-            spoiler.flip(start + at, 1 << bit)
-            broken = bytearray(product["record"])
-            broken[at] ^= 1 << bit
-            with pytest.raises((reader.Damaged, reader.OtherVersion)):
-                reader.read_record(bytes(broken))
-            with pytest.raises(ProductDamagedError, match="product 2 ") as error:
-                small.read(2)
-            assert (error.value.sequence, error.value.next) == (2, 3)
-            spoiler.flip(start + at, 1 << bit)
-    spoiler.close()
+    with Spoiler(segment) as spoiler:
+        for at in range(len(product["record"])):
+            for bit in range(8):
+                print(f"byte {at}, bit {bit}")  # shown for the one that goes unnoticed
+                spoiler.flip(start + at, 1 << bit)
+                broken = bytearray(product["record"])
+                broken[at] ^= 1 << bit
+                with pytest.raises((reader.Damaged, reader.OtherVersion)):
+                    reader.read_record(bytes(broken))
+                with pytest.raises(ProductDamagedError, match="product 2 ") as error:
+                    small.read(2)
+                assert (error.value.sequence, error.value.next) == (2, 3)
+                spoiler.flip(start + at, 1 << bit)
     assert_same(small)
 
 
 def test_the_neighbours_of_a_damaged_record_can_be_read(small: Queue) -> None:
     product = assert_same(small)[1]
     segment = reader.segment_path(small.path, 1)
-    spoiler = Spoiler(segment)
     at = segment.read_bytes().index(product["record"]) + len(product["record"]) - 1
-    spoiler.flip(at, 1)
-    assert [p.sequence for p in small.read("oldest")] == [1]
-    assert [p.sequence for p in small.read(3)] == [3]
-    with pytest.raises(reader.Damaged):
-        reader.read_queue(small.path)
-    assert [finding.sequence for finding in small.check()] == [2]
-    spoiler.flip(at, 1)
-    spoiler.close()
+    with Spoiler(segment) as spoiler:
+        spoiler.flip(at, 1)
+        assert [p.sequence for p in small.read("oldest")] == [1]
+        assert [p.sequence for p in small.read(3)] == [3]
+        with pytest.raises(reader.Damaged):
+            reader.read_queue(small.path)
+        assert [finding.sequence for finding in small.check()] == [2]
+        spoiler.flip(at, 1)
     assert_same(small)
 
 
 def test_every_flipped_bit_of_a_segment_header_is_noticed(small: Queue) -> None:
-    spoiler = Spoiler(reader.segment_path(small.path, 1))
     checked_end = reader.SEGMENT_HEADER["gap"][0]
-    for at in range(checked_end):
-        bit = at % 8
-        spoiler.flip(at, 1 << bit)
-        with pytest.raises((reader.Damaged, reader.OtherVersion)):
+    with Spoiler(reader.segment_path(small.path, 1)) as spoiler:
+        for at in range(checked_end):
+            bit = at % 8
+            spoiler.flip(at, 1 << bit)
+            with pytest.raises((reader.Damaged, reader.OtherVersion)):
+                reader.read_queue(small.path)
+            assert small.check() != [], f"byte {at}, bit {bit}"
+            spoiler.flip(at, 1 << bit)
+    assert_same(small)
+
+
+def bits_of_a_row(queue: Queue, sequence: int) -> Iterator[tuple[Spoiler, int, int]]:
+    """A spoiler of the first segment, and byte and mask of every bit in the row of `sequence`, one after the other."""
+    file = reader.segment_path(queue.path, 1)
+    start = file.stat().st_size - sequence * reader.ROW_BYTES
+    with Spoiler(file) as spoiler:
+        for at in range(reader.ROW_BYTES):
+            for bit in range(8):
+                print(f"byte {at}, bit {bit}")  # shown for the one that goes unnoticed
+                yield spoiler, start + at, 1 << bit
+
+
+def test_every_flipped_bit_of_a_row_is_noticed_by_both_readers(small: Queue) -> None:
+    assert_same(small)
+    first, _, third = (fast(product) for product in small.read("oldest"))
+    bits = 0
+    for spoiler, at, mask in bits_of_a_row(small, 2):
+        spoiler.flip(at, mask)
+        with pytest.raises(reader.Damaged, match="the row of 2"):
             reader.read_queue(small.path)
-        assert small.check() != [], f"byte {at}, bit {bit}"
-        spoiler.flip(at, 1 << bit)
-    spoiler.close()
+        for selection in (None, "wx/*", "other/**"):
+            with pytest.raises(ProductDamagedError, match="product 2 ") as error:
+                small.read(2, selection)
+            assert error.value.sequence == 2
+        assert [fast(product) for product in small.read("oldest")] == [first]
+        assert [fast(product) for product in small.read(3)] == [third]
+        assert [finding.sequence for finding in small.check()] == [2]
+        spoiler.flip(at, mask)
+        bits += 1
+    assert bits == 256
+    assert_same(small)
+
+
+def test_every_flipped_bit_of_the_last_row_is_noticed_by_whoever_opens_the_queue_alone(small: Queue) -> None:
+    assert_same(small)
+    before = [fast(product) for product in small.read("oldest")]
+    small.close()
+    for spoiler, at, mask in bits_of_a_row(small, 3):
+        spoiler.flip(at, mask)
+        with Queue.open(small.path) as again:
+            assert [fast(product) for product in again.read("oldest")] == before[:2]
+            with pytest.raises(ProductDamagedError, match="product 3 "):
+                again.read(3)
+        spoiler.flip(at, mask)
+    with Queue.open(small.path) as again:
+        assert [fast(product) for product in again.read("oldest")] == before
+        assert_same(again)
+
+
+def test_a_product_with_a_damaged_row_is_nobodys_duplicate(small: Queue) -> None:
+    product = assert_same(small)[1]
+    file = reader.segment_path(small.path, 1)
+    at = file.stat().st_size - 2 * reader.ROW_BYTES
+    with Spoiler(file) as spoiler:
+        spoiler.flip(at, 1)
+        assert reader.find_signature(small.path, product["signature"]) is None
+        assert small.put(product["payload"], feed="wx/again") == 4
+        assert reader.find_signature(small.path, product["signature"]) == 4
+        spoiler.flip(at, 1)
+    small.delete("wx/again")
+    assert reader.find_signature(small.path, product["signature"]) == 2
     assert_same(small)
 
 
 def test_a_row_that_differs_from_its_record_is_noticed(small: Queue) -> None:
     file = reader.segment_path(small.path, 1)
-    spoiler = Spoiler(file)
     start = file.stat().st_size - 2 * reader.ROW_BYTES
-    for field in ("offset", "payload_bytes", "feed", "sequence", "origin", "slice", "ident_bytes", "priority"):
-        print(field)
-        spoiler.flip(start + reader.ROW[field][0], 1)
-        with pytest.raises(reader.Damaged):
-            reader.read_queue(small.path)
-        assert 2 in [finding.sequence for finding in small.check()]
-        spoiler.flip(start + reader.ROW[field][0], 1)
-    spoiler.close()
+    with Spoiler(file) as spoiler:
+        for field in ("offset", "payload_bytes", "feed", "sequence", "origin", "slice", "priority"):
+            print(field)
+            spoiler.forge_row(start, field, 1)
+            with pytest.raises(reader.Damaged):
+                reader.read_queue(small.path)
+            assert 2 in [finding.sequence for finding in small.check()]
+            spoiler.forge_row(start, field, 1)
+        for flag in (reader.ROW_EXPIRES, reader.ROW_SIGNED):
+            spoiler.forge_row(start, "flags", flag)
+            with pytest.raises(reader.Damaged, match="row and record of 2 differ"):
+                reader.read_queue(small.path)
+            spoiler.forge_row(start, "flags", flag)
     assert_same(small)
 
 
 def test_every_flipped_bit_of_a_name_is_noticed(small: Queue) -> None:
     assert_same(small)
-    spoiler = Spoiler(small.path / "names")
     start = reader.FEEDS_BEGIN * reader.NAME_BYTES
     text_at = reader.NAME["text"][0]
-    for at in [0, 1, 4, 5, 6, 7, *range(text_at, text_at + len("wx/é".encode()))]:
-        spoiler.flip(start + at, 1 << at % 8)
-        with pytest.raises(reader.Damaged):
-            reader.read_names(small.path)
-        with pytest.raises(QueueDamagedError):
-            Queue.open(small.path)
-        spoiler.flip(start + at, 1 << at % 8)
-    spoiler.close()
+    with Spoiler(small.path / "names") as spoiler:
+        for at in [0, 1, 4, 5, 6, 7, *range(text_at, text_at + len("wx/é".encode()))]:
+            spoiler.flip(start + at, 1 << at % 8)
+            with pytest.raises(reader.Damaged):
+                reader.read_names(small.path)
+            with pytest.raises(QueueDamagedError):
+                Queue.open(small.path)
+            spoiler.flip(start + at, 1 << at % 8)
     assert_same(small)

@@ -129,7 +129,11 @@ class Arena:
 
     def longest_wait_ms(self) -> float:
         """The longest that any put took."""
-        waits = [float(line.split()[3]) for file in self.folder.glob("write-*") for line in file.read_text().splitlines()[-1:]]
+        waits = [
+            float(line.split()[3])
+            for file in self.folder.glob("write-*")
+            for line in file.read_text().splitlines()[-1:]
+        ]
         return max(waits, default=0.0)
 
 

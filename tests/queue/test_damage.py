@@ -35,7 +35,9 @@ def full(tmp_path: Path) -> Path:
     path = tmp_path / "full"
     with Queue.create(path, size="4MiB", origin="here") as queue:
         for start in range(0, COUNT, 500):
-            queue.put_many([payload(0, start + i) for i in range(500)], feed=[f"f/{i % 5}" for i in range(500)], ident="x")
+            queue.put_many(
+                [payload(0, start + i) for i in range(500)], feed=[f"f/{i % 5}" for i in range(500)], ident="x"
+            )
         queue.cursor("reader").save(77)
         assert queue.oldest == 1
     return path
@@ -168,7 +170,9 @@ def test_a_newer_format_is_refused_and_left_alone(full: Path) -> None:
 
 @pytest.mark.parametrize("harm", ["missing", "empty", "cut", "noise", "foreign"])
 @pytest.mark.parametrize("name", ["control", "names", "cursors", "queue.json"])
-def test_a_harmed_file_is_named_and_repair_mends_what_can_be_mended(full: Path, tmp_path: Path, name: str, harm: str) -> None:
+def test_a_harmed_file_is_named_and_repair_mends_what_can_be_mended(
+    full: Path, tmp_path: Path, name: str, harm: str
+) -> None:
     file = full / name
     if harm == "missing":
         file.unlink()
@@ -189,7 +193,7 @@ def test_a_harmed_file_is_named_and_repair_mends_what_can_be_mended(full: Path, 
     try:
         Queue.open(full).close()
     except QueueDamagedError as error:
-        assert str(file) in str(error)  # noqa: PT017
+        assert str(file) in str(error)
         assert "headrace queue repair" in error.hint
     else:
         assert (name, harm) in {("cursors", "noise"), ("cursors", "foreign"), ("names", "foreign")}
@@ -209,7 +213,9 @@ def test_a_harmed_segment_costs_its_own_products_at_most(full: Path, tmp_path: P
     victim = segments(full)[which]
     with Queue.open(full) as queue:
         total = queue.next - 1
-        counts = [((e := queue._log.entry(n))["end"] or queue.next) - e["first"] for n in range(1, len(segments(full)) + 1)]
+        counts = [
+            ((e := queue._log.entry(n))["end"] or queue.next) - e["first"] for n in range(1, len(segments(full)) + 1)
+        ]
     if harm == "missing":
         victim.unlink()
     elif harm == "empty":
@@ -233,7 +239,7 @@ def test_a_harmed_segment_costs_its_own_products_at_most(full: Path, tmp_path: P
             found = queue.check()
             assert found or harm == "header"
     except QueueDamagedError as error:
-        assert ".segment" in str(error)  # noqa: PT017
+        assert ".segment" in str(error)
         before = []
     Queue.repair(full)
     after = readable(full)

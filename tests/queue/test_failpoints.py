@@ -22,7 +22,9 @@ def work_until_death(path: Path, ledger: Path, point: str, passes: int) -> None:
     for number in range(20_000):
         sizes = 40 if number % 7 else 1
         first = queue.put_many(
-            [payload(0, (number * 100 + i) * step) for i in range(sizes)], feed=f"feed/{number % 50}/{number // 200}", ident=str(number)
+            [payload(0, (number * 100 + i) * step) for i in range(sizes)],
+            feed=f"feed/{number % 50}/{number // 200}",
+            ident=str(number),
         ).first
         os.write(out, f"{first} {first + sizes - 1} {number * 100} {step}\n".encode())
         if number % 50 == 0:

@@ -19,7 +19,9 @@ def fill(queue: Queue, count: int, feed: str = "a", size: int = 100) -> None:
     for start in range(queue.next, end, 1000):
         numbers = range(start, min(start + 1000, end))
         queue.put_many(
-            [number.to_bytes(8, "big").ljust(size, b".") for number in numbers], feed=feed, ident=[f"p{n}" for n in numbers]
+            [number.to_bytes(8, "big").ljust(size, b".") for number in numbers],
+            feed=feed,
+            ident=[f"p{n}" for n in numbers],
         )
 
 
@@ -136,7 +138,9 @@ def test_a_reader_that_fell_behind_is_told_the_lost_range(queue: Queue) -> None:
 
 
 def test_a_batch_turns_into_arrow(queue: Queue) -> None:
-    queue.put(b"one", feed="a", ident="x", properties={"i": -5, "f": 0.1, "s": "text", "b": False}, slice=3, expiry=2**62)
+    queue.put(
+        b"one", feed="a", ident="x", properties={"i": -5, "f": 0.1, "s": "text", "b": False}, slice=3, expiry=2**62
+    )
     queue.put(b"", feed="b", ident="ÿ")
     table = queue.read().to_arrow()
     assert table.column("sequence").to_pylist() == [1, 2]

@@ -48,7 +48,9 @@ def test_after_a_long_silence_the_next_put_drops_what_is_too_old(make_queue: Cal
 
 
 @pytest.mark.parametrize("jump_s", [-3600, 86400])
-def test_a_jump_of_the_clock_skips_no_product_and_keeps_the_order(make_queue: Callable[..., Queue], jump_s: int) -> None:
+def test_a_jump_of_the_clock_skips_no_product_and_keeps_the_order(
+    make_queue: Callable[..., Queue], jump_s: int
+) -> None:
     clock = MockClock(10**18)
     queue = make_queue(age="1h", clock=clock)
     cursor = queue.cursor("reader")

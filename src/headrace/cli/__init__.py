@@ -2,9 +2,10 @@
 
     main.py         `headrace`: the list of commands, and the way every error is shown
     queue/          create, info, check, repair, delete, resize
-    put.py, watch.py, cat.py, cursor.py
+    put.py          with lines.py and receipts.py
+    watch.py, cat.py, cursor.py
     generate.py, verify.py, demo/
-    lazy.py, failure.py, options.py, output.py, stream.py, pacing.py      what they share
+    lazy.py, failure.py, options.py, output.py, progress.py, stream.py, pacing.py, verdicts.py      what they share
 
 Commands hold no logic of their own: they read options with the library's parsers, call the library, and show what it
 answers. Nothing imports this package.

@@ -10,6 +10,7 @@ An error is two lines on standard error, `headrace: problem` and `  try: hint`, 
 traceback is a fault of Headrace.
 """
 
+import os
 import sys
 from typing import Any
 
@@ -22,7 +23,7 @@ OK, NEGATIVE, USAGE, TROUBLE = 0, 1, 2, 3
 INTERRUPTED, UNREAD, TERMINATED = 130, 141, 143
 
 
-class Failure(msgspec.Struct, frozen=True, omit_defaults=True):
+class Failure(msgspec.Struct, frozen=True):
     """An error, ready to be shown."""
 
     error: str  # the name of its class
@@ -72,8 +73,6 @@ def visible(text: str) -> str:
 
 def forget_stdout() -> None:
     """After a broken pipe: let the interpreter's last flush go nowhere instead of failing."""
-    import os
-
     nowhere = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, sys.stdout.fileno())
     os.close(nowhere)

@@ -33,8 +33,8 @@ class Place:
 class LazyGroup(click.Group):
     """A group whose commands are places; one whose module is not installed is left out."""
 
-    def __init__(self, *args: Any, places: Mapping[str, Place], **settings: Any) -> None:
-        super().__init__(*args, **settings)
+    def __init__(self, name: str | None = None, *, places: Mapping[str, Place], **settings: Any) -> None:
+        super().__init__(name, no_args_is_help=False, **settings)
         self._places = {name: place for name, place in places.items() if importlib.util.find_spec(place.module)}
 
     def list_commands(self, ctx: click.Context) -> list[str]:

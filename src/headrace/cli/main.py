@@ -25,7 +25,7 @@ COMMANDS = {
     "generate": Place("headrace.cli.generate:generate", "Make products like those of real feeds."),
     "verify": Place("headrace.cli.verify:verify", "Compare a queue with what was sent."),
     "demo": Place("headrace.cli.demo.command:demo", "See generator, queue and two watchers at work."),
-    "bench": Place("headrace.cli.bench:bench", "Measure this machine."),
+    "bench": Place("headrace.cli.bench:bench", "Measure what is claimed about speed."),
 }
 
 
@@ -33,17 +33,23 @@ class Root(LazyGroup):
     """The outermost group: runs a command and ends with its exit code."""
 
     def main(self, args: Sequence[str] | None = None, *more: Any, **settings: Any) -> NoReturn:
-        words = list(sys.argv[1:] if args is None else args)
+        words = list(sys.argv[1:] if args is None else args) or ["--help"]
         settings["standalone_mode"] = False
         sys.exit(self._run(words, "--json" in words, more, settings))
 
-    def _run(self, words: list[str], as_json: bool, more: tuple[Any, ...], settings: dict[str, Any]) -> int:
+    def invoke(self, ctx: click.Context) -> Any:
+        """The command; a reader that went away is not an error."""
         try:
-            code = super().main(words, *more, **settings)
+            code = super().invoke(ctx)
             sys.stdout.flush()
         except BrokenPipeError:
             failure.forget_stdout()
             return failure.UNREAD
+        return code
+
+    def _run(self, words: list[str], as_json: bool, more: tuple[Any, ...], settings: dict[str, Any]) -> int:
+        try:
+            code = super().main(words, *more, **settings)
         except (KeyboardInterrupt, click.Abort):
             return failure.INTERRUPTED
         except (HeadraceError, click.ClickException, OSError) as error:

@@ -5,7 +5,6 @@ refuses it in the same words.
 """
 
 from collections.abc import Callable
-from datetime import datetime
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
@@ -18,61 +17,48 @@ if TYPE_CHECKING:
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 
-class Size(click.ParamType):
-    """Bytes, such as 2GiB."""
+class Parsed(click.ParamType):  # type: ignore[type-arg]  # generic in newer releases of click only
+    """A value that a function of the library reads; its errors name the option and say what to write."""
 
-    name = "size"
+    def __init__(self, name: str, parse: Callable[[str, str], Any]) -> None:
+        self.name = name
+        self._parse = parse
 
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
-        return parse_size(value, _name_of(param, self.name))
-
-
-class Age(click.ParamType):
-    """Seconds, such as 90s or 1h; a bare number is seconds."""
-
-    name = "age"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
-        if isinstance(value, str) and value.replace(".", "", 1).isdecimal():
-            value += "s"
-        return parse_age(value, _name_of(param, self.name))
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        return self._parse(value, param.opts[0] if param is not None else self.name)
 
 
-class Feed(click.ParamType):
-    """A feed name."""
-
-    name = "feed"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        from headrace.product.feed import check_feed
-
-        return check_feed(value)
+def _age(value: str, what: str) -> float:
+    """Seconds; a bare number is seconds."""
+    is_bare = isinstance(value, str) and value.replace(".", "", 1).isdecimal()
+    return parse_age(f"{value}s" if is_bare else value, what)
 
 
-class Position(click.ParamType):
+def _feed(value: str, what: str) -> str:
+    from headrace.product.feed import check_feed
+
+    return check_feed(value)
+
+
+def _position(value: str, what: str) -> int | str:
     """What `Queue.resolve` takes: a sequence, "oldest", "next", an age or a time."""
-
-    name = "position"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int | str:
-        return int(value) if str(value).isdecimal() else str(value)
+    return int(value) if value.isdecimal() else value
 
 
-class Expiry(click.ParamType):
+def _expiry(value: str, what: str) -> str:
     """An age from now, or a time; checked here, counted when a product is put."""
-
-    name = "age|time"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str | datetime:
-        if "-" in value:
-            parse_time(value, "expiry")
-        else:
-            parse_age(value, "expiry")
-        return str(value)
+    if "-" in value:
+        parse_time(value, what)
+    else:
+        parse_age(value, what)
+    return value
 
 
-def _name_of(param: click.Parameter | None, otherwise: str) -> str:
-    return param.opts[0] if param is not None else otherwise
+SIZE = Parsed("size", parse_size)
+AGE = Parsed("age", _age)
+FEED = Parsed("feed", _feed)
+POSITION = Parsed("position", _position)
+EXPIRY = Parsed("age|time", _expiry)
 
 
 def queue_argument(function: Function) -> Function:

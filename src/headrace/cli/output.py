@@ -66,7 +66,9 @@ def show_table(title: str, header: Sequence[str], rows: Iterable[Sequence[object
         click.echo(f"  {line}")
 
 
-def framed_table(title: str, header: Sequence[str], rows: Iterable[Sequence[str]], right: Sequence[int] = ()) -> "Table":
+def framed_table(
+    title: str, header: Sequence[str], rows: Iterable[Sequence[str]], right: Sequence[int] = ()
+) -> "Table":
     """The same for a terminal; cells are text, not markup."""
     from rich import box
     from rich.table import Table

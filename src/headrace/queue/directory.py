@@ -103,6 +103,7 @@ def create_directory(path: Path, config: QueueConfig) -> None:
         shutil.rmtree(part, ignore_errors=True)
         if error.errno in (errno.ENOTEMPTY, errno.EEXIST):
             raise QueueExistsError(f"{path} was created by somebody else just now", "open it") from None
+        error.filename = str(path)
         raise explain_os_error(error, path) from error
     except kernel.KernelError as error:
         shutil.rmtree(part, ignore_errors=True)
@@ -269,24 +270,42 @@ def _is_alone(descriptor: int) -> bool:
 
 
 def check_sanity(path: Path, log: kernel.Log) -> None:
-    """QueueDamagedError if the control file says what cannot be. Only while alone: its words change together."""
+    """QueueDamagedError if the control file says what cannot be. Only while alone: its words change together.
+
+    After a restart of the machine its pages may be of different moments; then only the terms must make sense.
+    """
     state = log.state
-    oldest, newest = state["segment_oldest"], state["segment_newest"]
     sane = (
-        state["oldest"] <= state["tail"] < 1 << 62
-        and state["head"] <= state["tail"]
-        and oldest >= 1
-        and -1 <= newest - oldest < DIRECTORY - 1
-        and SEGMENT_MIN <= state["segment_bytes"] <= SEGMENT_MAX
+        SEGMENT_MIN <= state["segment_bytes"] <= SEGMENT_MAX
         and state["segment_bytes"] % 4096 == 0
         and SIZE_MIN <= state["size_bytes"] <= SIZE_MAX
         and state["durability"] < len(DURABILITIES)
         and state["signature_kind"] < len(SIGNATURES)
+        and state["tail"] < 1 << 62
+        and state["synced"] < 1 << 62
+    )
+    if sane and is_continued(log):
+        sane = _sane_log(log)
+    if not sane:
+        raise QueueDamagedError(f"{path / 'control'} holds numbers that cannot be", REPAIR.format(path=path))
+
+
+def is_continued(log: kernel.Log) -> bool:
+    """Whether the control file is of this run of the machine and nobody died while settling it."""
+    return log.state["boot"] == boot_id() and log.state["state"] == STATE_READY
+
+
+def _sane_log(log: kernel.Log) -> bool:
+    state = log.state
+    oldest, newest = state["segment_oldest"], state["segment_newest"]
+    return (
+        state["oldest"] <= state["tail"]
+        and state["head"] <= state["tail"]
+        and oldest >= 1
+        and -1 <= newest - oldest < DIRECTORY - 1
         and state["origin"] < state["origins_end"] <= FEEDS_BEGIN <= state["feeds_end"] <= NAMES_MAX
         and all(_sane_entry(log.entry(number), number, state["tail"]) for number in range(oldest, newest + 1))
     )
-    if not sane:
-        raise QueueDamagedError(f"{path / 'control'} holds numbers that cannot be", REPAIR.format(path=path))
 
 
 def _sane_entry(entry: "kernel.Entry", number: int, tail: int) -> bool:

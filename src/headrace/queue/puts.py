@@ -4,7 +4,6 @@ The kernel is called first and asked no questions; only when it refuses, the rea
 pays for no check twice.
 """
 
-import errno
 import time
 from collections.abc import Mapping
 from datetime import datetime
@@ -120,6 +119,8 @@ def explain_put(
     """What was wrong with the arguments, or what the kernel's number means."""
     if isinstance(error, HeadraceError):
         return error
+    if isinstance(error, kernel.KernelError) and error.code == kernel.TROUBLE["damaged"]:
+        return explain(error, path)
     try:
         check_feed(feed)
         check_priority(priority)
@@ -167,7 +168,7 @@ def explain_many(error: Exception, path: Path, payload_max: int, payloads: Any, 
     """As `explain_put`, naming the place in the batch."""
     if isinstance(error, HeadraceError):
         return error
-    if isinstance(error, kernel.KernelError) and error.code == -errno.ENOSPC:
+    if isinstance(error, kernel.KernelError) and error.code != kernel.TROUBLE["payload_too_large"]:
         return explain(error, path)
     for place, payload in enumerate(payloads):
         ident = idents if isinstance(idents, str) else idents[place]
@@ -195,7 +196,7 @@ class ManyColumns:
             columns.text_column(ident, count, "ident"),
             _times(created, count, "created"),
             _NORMAL_PRIORITY
-            if priority == 4
+            if isinstance(priority, int) and priority == 4
             else columns.number_column(priority, count, "priority", np.uint8, 0, PRIORITY_MAX),
             _times(expiry, count, "expiry"),
             columns.property_column(properties, count),

@@ -22,7 +22,7 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from headrace.errors import BatchTooLargeError, OptionError, QueueClosedError
+from headrace.errors import BatchTooLargeError, NotAQueueError, OptionError, QueueClosedError
 from headrace.product.batch import Batch
 from headrace.product.product import PRIORITY_DEFAULT
 from headrace.product.properties import PropertyValue
@@ -31,6 +31,7 @@ from headrace.queue.attachment import READER, WRITER, Presence
 from headrace.queue.check import Finding, Progress, check_queue
 from headrace.queue.clock import Clock
 from headrace.queue.config import (
+    CONFIG_FILE,
     FORMAT,
     QueueConfig,
     check_age,
@@ -69,10 +70,7 @@ Wanted = Selection | str | None
 When = int | str | datetime
 
 _MARK_DELETED = 1
-
-# What fork() has to know of: queues that are open, and logs, which live on while anybody holds a batch.
-_opened: "weakref.WeakSet[Queue]" = weakref.WeakSet()
-_logs: "weakref.WeakSet[kernel.Log]" = weakref.WeakSet()
+_opened: "weakref.WeakSet[Queue]" = weakref.WeakSet()  # for fork
 
 
 class Queue:
@@ -92,6 +90,7 @@ class Queue:
         self._config = attached.config
         self._log = attached.log
         self._presence_fd = attached.presence
+        self._child_fd = -1
         self._presence = Presence(self._log)
         self._cursors = CursorFile(self.path / "cursors")
         self._flusher: Flusher | None = None
@@ -99,7 +98,6 @@ class Queue:
         self._disk = self._config.durability == "disk"
         self._closed = False
         _opened.add(self)
-        _logs.add(self._log)
 
     @property
     def config(self) -> QueueConfig:
@@ -471,6 +469,8 @@ class Queue:
         """Delete a queue that nobody has open, with everything in it."""
         directory = Path(path).absolute()
         check_path(directory)
+        if not (directory / CONFIG_FILE).is_file():
+            raise NotAQueueError(f"{directory} has no {CONFIG_FILE}, it is not a queue", "remove it by other means")
         with alone_at(directory):
             shutil.rmtree(directory)
 
@@ -526,31 +526,39 @@ class Queue:
     def __repr__(self) -> str:
         return f"<Queue {self.path} {'closed' if self._closed else f'{self.oldest}-{self.next - 1}'}>"
 
+    # --- fork -------------------------------------------------------------------------------------
+    #
+    # The kernel sees to mappings and pins. What is left is presence: parent and child must not share one flock, or the
+    # end of one would be taken for the end of both. So the child's is taken before it is born.
+
+    def before_fork(self) -> None:
+        try:
+            self._child_fd = hold_presence(self.path)
+        except OSError:  # the queue was removed under us: there is nothing to be present at
+            self._child_fd = os.dup(self._presence_fd)
+
+    def after_fork_in_parent(self) -> None:
+        os.close(self._child_fd)
+
     def after_fork_in_child(self) -> None:
-        """The child has the same mappings and pins of its own; it needs its own place and, later, its own flusher."""
+        """The child has its own place among the attached and, later, its own flusher."""
+        os.close(self._presence_fd)
+        self._presence_fd = self._child_fd
         self._flusher = None
         self._writing = False
-        inherited = self._presence_fd
-        self._presence_fd = hold_presence(self.path)
-        os.close(inherited)
         self._presence = Presence(self._log)
 
 
-def _before_fork() -> None:
-    for log in list(_logs):
-        log.before_fork()
-    kernel.lock_guards_for_fork()
-
-
-def _after_fork(in_child: bool) -> None:
-    kernel.unlock_guards_after_fork(in_child)
-    for log in list(_logs):
-        log.after_fork(in_child)
-    if in_child:
+def _at_fork(step: str) -> Callable[[], None]:
+    def every_open_queue() -> None:
         for queue in list(_opened):
-            queue.after_fork_in_child()
+            getattr(queue, step)()
+
+    return every_open_queue
 
 
 os.register_at_fork(
-    before=_before_fork, after_in_parent=lambda: _after_fork(False), after_in_child=lambda: _after_fork(True)
+    before=_at_fork("before_fork"),
+    after_in_parent=_at_fork("after_fork_in_parent"),
+    after_in_child=_at_fork("after_fork_in_child"),
 )

@@ -19,7 +19,15 @@ import numpy.typing as npt
 
 from headrace.errors import QueueDamagedError
 from headrace.queue.config import QueueConfig
-from headrace.queue.directory import REPAIR, STATE_READY, STATE_RECOVERING, boot_id, learn_names, segment_path
+from headrace.queue.directory import (
+    REPAIR,
+    STATE_READY,
+    STATE_RECOVERING,
+    boot_id,
+    is_continued,
+    learn_names,
+    segment_path,
+)
 from headrace.queue.kernel import _kernel as kernel
 from headrace.queue.storage import Storage
 
@@ -45,15 +53,14 @@ class Segment:
 
 def settle(path: Path, config: QueueConfig, log: kernel.Log, storage: Storage) -> None:
     """Make the queue ready for use. The caller is alone."""
-    state = log.state
-    unsure = state["boot"] != boot_id() or state["state"] != STATE_READY
+    continued = is_continued(log)
     log.set_state(state=STATE_RECOVERING)
     log.reset_locks()
     log.set_state(size_bytes=config.size, age_ns=config.age_ns)
-    if unsure:
-        _settle_after_restart(path, config, log, storage)
-    else:
+    if continued:
         log.roll_back()
+    else:
+        _settle_after_restart(path, config, log, storage)
     if log.state["segment_bytes"] != config.segment_bytes:
         log.forget_spare()
         log.set_state(segment_bytes=config.segment_bytes)
@@ -81,7 +88,7 @@ def _settle_after_restart(path: Path, config: QueueConfig, log: kernel.Log, stor
 
 def doubtful_segments(path: Path, log: kernel.Log) -> list[Path]:
     """Segment files that do not show themselves as whole ones of this queue."""
-    sound = {segment_path(path, segment.file) for segment in find_segments(path, log)}
+    sound = {segment_path(path, segment.file) for _, segment in sound_segments(path, log)}
     return [file for file in sorted((path / "segments").glob("*.segment")) if file not in sound]
 
 
@@ -114,7 +121,7 @@ def remove_strays(path: Path, log: kernel.Log) -> list[Path]:
     live.add(state["spare_file"])
     known = {segment_path(path, file) for file in live}
     table = path / f"signatures-{state['dedup_table']:016x}"
-    strays = [file for file in (path / "segments").iterdir() if file not in known]
+    strays = [file for file in (path / "segments").glob("*.segment") if file not in known]
     strays += [file for file in path.glob("signatures-*") if file != table]
     strays += list(path.glob("queue.json.*.part"))
     for file in strays:
@@ -135,25 +142,28 @@ def map_segment(file: Path) -> kernel.Mapped | None:
         os.close(descriptor)
 
 
-def find_segments(path: Path, log: kernel.Log) -> list[Segment]:
-    """The whole segment files that belong to this queue, in the order of their numbers.
-
-    After a power failure a file that was dropped may be back beside the one that took its number; the one with more
-    rows is the one that lived on.
-    """
-    found: dict[int, tuple[int, Segment]] = {}
+def sound_segments(path: Path, log: kernel.Log) -> list[tuple[int, Segment]]:
+    """The whole segment files of this queue, each with the number of rows that are of its present life."""
+    found = []
     for file in sorted((path / "segments").glob("*.segment")):
         data = map_segment(file)
         header = kernel.read_segment_header(data) if data is not None else None
         if data is None or header is None or not header["sound"] or header["size"] != len(data):
             continue
-        if header["uuid"] != log.state["uuid"] or segment_path(path, header["file"]) != file:
-            continue
-        rows = last_row(data, header["first"], 1 << 40)
-        segment = Segment(header["file"], header["number"], header["first"], header["size"])
-        if rows >= found.get(segment.number, (0, segment))[0]:
-            found[segment.number] = (rows, segment)
-    return [found[number][1] for number in sorted(found)]
+        if header["uuid"] == log.state["uuid"] and segment_path(path, header["file"]) == file:
+            segment = Segment(header["file"], header["number"], header["first"], header["size"])
+            found.append((last_row(data, segment.first, 1 << 40), segment))
+    return found
+
+
+def find_segments(path: Path, log: kernel.Log) -> list[Segment]:
+    """The segments of this queue in the order of their numbers.
+
+    After a power failure a file that was dropped may be back beside the one that took its number; the one with more
+    rows is the one that lived on.
+    """
+    best = {segment.number: segment for _, segment in sorted(sound_segments(path, log), key=lambda found: found[0])}
+    return [best[number] for number in sorted(best)]
 
 
 def rows_of(data: Any) -> npt.NDArray[np.void]:
@@ -184,7 +194,6 @@ def rebuild_directory(path: Path, log: kernel.Log, trusted: int, floor: int, tak
         survey.count = min(survey.count, max(0, following.segment.first - survey.segment.first))
     if take_back:
         _take_back_unfinished(path, surveys, trusted)
-    damaged = [n for survey in surveys for n in survey.faults if n < survey.segment.first + survey.count]
     number = 0
     log.set_state(segment_oldest=1, segment_newest=0, spare_file=0, pending_file=0)
     for number, survey in enumerate(surveys, 1):
@@ -196,13 +205,13 @@ def rebuild_directory(path: Path, log: kernel.Log, trusted: int, floor: int, tak
     log.roll_back()
     noticed = []
     if floor == LEAP_AHEAD:
-        floor = (end // LEAP + 1) * LEAP
+        floor = end + LEAP  # rows keep the low 32 bits of a sequence, and these go on without a repetition
     if floor > end:
         log.begin_segment(floor)
         noticed.append(f"sequences go on at {floor}: products from {end} on may have been lost")
+    damaged = sum(survey.damaged for survey in surveys)
     if damaged:
-        log.mark_rows(np.array(damaged, np.uint64), MARK_DAMAGED)
-        noticed.append(f"{len(damaged)} products do not fit their checksums and were marked damaged")
+        noticed.append(f"{damaged} products do not fit their checksums and were marked damaged")
     log.recount_feeds()
     log.rebuild_dedup()
     return noticed
@@ -214,22 +223,25 @@ class Survey:
 
     segment: Segment
     count: int  # rows up to the last sound one
-    faults: list[int]  # sequences before that which are not sound
+    damaged: int  # rows before that whose record is not whole
 
 
 def _survey(path: Path, log: kernel.Log, segment: Segment, trusted: int) -> Survey | None:
+    """Walk the rows that need it; what a record can tell is told to a row that is not sound."""
     data = map_segment(segment_path(path, segment.file))
     if data is None:
         return None
     count = last_row(data, segment.first, 1 << 40)
     if segment.first + count <= trusted:
-        return Survey(segment, count, [])
-    _, found, *_ = kernel.survey_rows(log, data, segment.first, count, True)
-    faults = [sequence for sequence, _ in found]
-    while faults and faults[-1] == segment.first + count - 1:
-        faults.pop()
+        return Survey(segment, count, 0)
+    _, faults, *_ = kernel.survey_rows(log, data, segment.first, count, True)
+    if not faults:
+        return Survey(segment, count, 0)
+    kernel.rebuild_rows(log, data, segment.first, count)
+    damaged = rows_of(data)["flags"][:count] & MARK_DAMAGED
+    while count and damaged[count - 1]:
         count -= 1
-    return Survey(segment, count, faults)
+    return Survey(segment, count, int(np.count_nonzero(damaged[:count])))
 
 
 def _take_back_unfinished(path: Path, surveys: list[Survey], trusted: int) -> None:

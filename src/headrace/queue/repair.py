@@ -21,6 +21,7 @@ from headrace.queue.directory import (
     check_path,
     check_sanity,
     format_control,
+    is_continued,
     learn_names,
     open_log,
     segment_path,
@@ -96,8 +97,9 @@ def _repair_control(path: Path, config: QueueConfig, done: list[str]) -> bool:
             os.close(descriptor)
         log = open_log(path)
         check_sanity(path, log)
+        known = is_continued(log)
         log.set_state(state=STATE_RECOVERING)
-        return True
+        return known
     except QueueDamagedError as error:
         format_control(path, config, STATE_RECOVERING)
         done.append(f"made {file} anew ({error.problem})")
@@ -119,6 +121,7 @@ def _repair_names(path: Path, config: QueueConfig, done: list[str]) -> tuple[ker
     file = path / "names"
     try:
         log = open_log(path)
+        log.recount_names(file.stat().st_size)
         learn_names(path, log)
         if log.origins:
             log.reset_locks()
@@ -161,6 +164,8 @@ def _header_of(file: Path) -> "kernel.SegmentHeader | None":
 
 def _repair_file_names(path: Path, log: kernel.Log, done: list[str]) -> None:
     """A whole segment of this queue under another's name gets its own name back."""
+    for file in (path / "segments").glob("*.moving"):  # a repair that died here
+        file.rename(file.with_suffix(".segment"))
     strangers = []
     for file in sorted((path / "segments").glob("*.segment")):
         header = _header_of(file)

@@ -1,7 +1,6 @@
 """Statistics: what a queue can tell of itself, in plain data."""
 
 import time
-from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -112,21 +111,17 @@ def _cursor(file: CursorFile, name: str, slot: int, head: int) -> CursorStatisti
 
 def rate(log: kernel.Log, window_s: int) -> Rate:
     """From the samples that writers leave at the first put of each second."""
-    now_s = time.clock_gettime(time.CLOCK_BOOTTIME)
-    state = log.state
-    inside = [sample for sample in log.samples() if now_s - window_s <= sample[0] <= now_s]
-    if not inside:
+    now_ns = time.clock_gettime_ns(time.CLOCK_BOOTTIME)
+    samples = sorted(log.samples())
+    if not samples or samples[-1][0] < now_ns - (window_s + 1) * 10**9:
         return Rate(window_s, 0.0, 0.0, 0.0)
-    start = min(inside)
-    span = max(now_s - start[0], 0.1)
+    before = [sample for sample in samples if sample[0] <= now_ns - window_s * 10**9]
+    start = before[-1] if before else samples[0]
+    span_s = max((now_ns - start[0]) / 1e9, 0.05)
+    state = log.state
     return Rate(
         window_s,
-        max(0, state["inserted_products"] - start[1]) / span,
-        max(0, state["inserted_bytes"] - start[2]) / span,
-        max(0, state["duplicates"] - start[3]) / span,
+        max(0, state["inserted_products"] - start[1]) / span_s,
+        max(0, state["inserted_bytes"] - start[2]) / span_s,
+        max(0, state["duplicates"] - start[3]) / span_s,
     )
-
-
-def directory_bytes(path: Path) -> int:
-    """What the queue takes on its file system."""
-    return sum(file.stat().st_blocks * 512 for file in path.rglob("*") if file.is_file())

@@ -25,6 +25,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import accumulate, count, islice, takewhile
 
+from headrace.errors import OptionError
 from headrace.testing.clock import NS_PER_S
 from headrace.testing.draft import Draft
 from headrace.testing.feeds.content import SIZE_FLOOR_BYTES, Content
@@ -140,7 +141,7 @@ def _checked_kinds(feeds: Sequence[str] | None) -> tuple[str, ...]:
     unknown = [kind for kind in feeds if kind not in PROFILES]
     if unknown or not feeds:
         names = ", ".join(PROFILES)
-        raise ValueError(f"no feed kind {unknown or 'at all'} to generate; choose from: {names}")
+        raise OptionError(f"no feed kind {unknown or 'at all'} to generate", f"choose from: {names}")
     return tuple(dict.fromkeys(feeds))
 
 
@@ -152,12 +153,12 @@ def _check_bounds(
     size_max: int | None,
 ) -> None:
     if products is not None and products < 0:
-        raise ValueError(f"products is {products}; give 0 or more")
+        raise OptionError(f"products is {products}", "give 0 or more")
     if duration_s is not None and not duration_s >= 0:
-        raise ValueError(f"duration_s is {duration_s}; give 0 or more")
+        raise OptionError(f"duration_s is {duration_s}", "give 0 or more")
     if rate is not None and not 0 < rate < float("inf"):
-        raise ValueError(f"rate is {rate} products per second; give more than 0")
+        raise OptionError(f"rate is {rate} products per second", "give more than 0")
     if not 0 <= duplicates <= DUPLICATES_MAX:
-        raise ValueError(f"duplicates is {duplicates}; give a share from 0 to {DUPLICATES_MAX}")
+        raise OptionError(f"duplicates is {duplicates}", f"give a share from 0 to {DUPLICATES_MAX}")
     if size_max is not None and size_max < SIZE_FLOOR_BYTES:
-        raise ValueError(f"size_max is {size_max}; give {SIZE_FLOOR_BYTES} or more")
+        raise OptionError(f"size_max is {size_max}", f"give {SIZE_FLOOR_BYTES} or more")

@@ -26,6 +26,7 @@ from typing import Self
 import msgspec
 from blake3 import blake3
 
+from headrace.errors import OracleError
 from headrace.testing.draft import Draft
 from headrace.testing.verdict import SIGNATURE_BYTES, Expect, Order, Sighting, Verdict, judge
 
@@ -110,9 +111,9 @@ class Oracle:
             else:
                 oracle._received.setdefault(line.consumer, []).append(line.product)
         if header is None or header != oracle._header():
-            raise ValueError(
-                f"{path}: not a whole oracle of version {FILE_VERSION}: {header} announced, "
-                f"{oracle._header()} found; save it again"
+            raise OracleError(
+                f"{path}: not a whole oracle of version {FILE_VERSION}: {header} announced, {oracle._header()} found",
+                "save it again",
             )
         return oracle
 
@@ -141,4 +142,4 @@ def _read_lines(path: Path) -> Iterator[_Line]:
             try:
                 yield decoder.decode(text)
             except msgspec.MsgspecError as error:
-                raise ValueError(f"{path}, line {number}: {error}; save it again") from error
+                raise OracleError(f"{path}, line {number}: {error}", "save it again") from error

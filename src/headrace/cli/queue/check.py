@@ -1,8 +1,5 @@
 """`headrace queue check`: may run beside writers, changes nothing."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-
 import click
 
 from headrace.cli.failure import NEGATIVE, OK, visible
@@ -11,7 +8,7 @@ from headrace.cli.output import echo_json, many
 from headrace.cli.progress import progress_bar
 from headrace.errors import QueueDamagedError
 from headrace.queue import Queue
-from headrace.queue.check import Finding, Progress
+from headrace.queue.check import Finding
 
 
 @click.command()
@@ -42,13 +39,7 @@ def check(path: str, as_json: bool) -> int:
 def _findings(path: str) -> list[Finding]:
     """What is wrong; a queue that is too damaged to be opened is a finding itself."""
     try:
-        with Queue.open(path) as queue, _segments_bar() as progress:
-            return queue.check(progress)
+        with Queue.open(path) as queue, progress_bar("checking segments") as bar:
+            return queue.check(bar.set)
     except QueueDamagedError as error:
         return [Finding(path, error.problem)]
-
-
-@contextmanager
-def _segments_bar() -> Iterator[Progress]:
-    with progress_bar("checking segments") as bar:
-        yield lambda done, total: bar.set(done, total)

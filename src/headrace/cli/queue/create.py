@@ -2,7 +2,7 @@
 
 import click
 
-from headrace.cli.options import Age, Size, json_option
+from headrace.cli.options import AGE, SIZE, json_option
 from headrace.cli.output import echo_json
 from headrace.cli.queue.info import terms_of
 from headrace.queue import Queue
@@ -12,8 +12,8 @@ from headrace.units import format_size
 
 @click.command()
 @click.argument("path")
-@click.option("--size", type=Size(), default="1GiB", show_default=True, help="Bytes that it may hold.")
-@click.option("--age", type=Age(), help="Drop products that are older, such as 1h. [default: only the size counts]")
+@click.option("--size", type=SIZE, default="1GiB", show_default=True, help="Bytes that it may hold.")
+@click.option("--age", type=AGE, help="Drop products that are older, such as 1h. [default: only the size counts]")
 @click.option(
     "--durability",
     type=click.Choice(DURABILITIES),

@@ -47,7 +47,7 @@ def _delete_products(path: str, select: str | None, ident: str | None, as_json: 
 
 def _delete_queue(path: str, yes: bool, as_json: bool) -> int:
     _check_is_queue(Path(path).absolute())
-    if not yes and not click.confirm(f"Delete the queue {path} with everything in it?", err=True):
+    if not yes and not _confirmed(path):
         click.echo("nothing was deleted", err=True)
         return NEGATIVE
     Queue.remove(path)
@@ -56,6 +56,15 @@ def _delete_queue(path: str, yes: bool, as_json: bool) -> int:
     else:
         click.echo(f"deleted the queue {path}")
     return OK
+
+
+def _confirmed(path: str) -> bool:
+    """Ask; no answer is a no."""
+    try:
+        return click.confirm(f"Delete the queue {path} with everything in it?", err=True)
+    except click.Abort:
+        click.echo(err=True)
+        return False
 
 
 def _check_is_queue(path: Path) -> None:

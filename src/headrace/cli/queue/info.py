@@ -1,23 +1,28 @@
 """`headrace queue info`: everything that a queue tells of itself, as tables or as one JSON object."""
 
 import os
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import click
 
 from headrace.cli.options import json_option
-from headrace.cli.output import echo_json, show_table, show_terms
+from headrace.cli.output import echo_json, many, show_table, show_terms
 from headrace.queue import Queue
 from headrace.queue.config import QueueConfig
 from headrace.queue.statistics import Statistics
 from headrace.units import format_age, format_size
 
+BUSIEST = 20
+CURSOR_HEADER = ("name", "position", "behind", "lost", "latest lost range")
+
 
 @click.command()
 @click.argument("path")
+@click.option("--all-feeds", is_flag=True, help=f"Show all feeds, not only the {BUSIEST} busiest.")
 @json_option
-def info(path: str, as_json: bool) -> None:
+def info(path: str, all_feeds: bool, as_json: bool) -> None:
     """Show the terms of the queue at PATH, what it holds, its rates, cursors, feeds and attached processes.
 
     \b
@@ -35,7 +40,7 @@ def info(path: str, as_json: bool) -> None:
     show_terms("holds", _holdings(statistics))
     _show_rates(statistics)
     _show_cursors(statistics)
-    _show_feeds(statistics)
+    _show_feeds(statistics, all_feeds)
     if others:
         show_table("attached processes", ("pid", "command"), [(p["pid"], p["command"]) for p in others], right=[0])
 
@@ -53,7 +58,7 @@ def terms_of(config: QueueConfig) -> dict[str, object]:
     }
 
 
-def _holdings(statistics: Statistics) -> dict[str, object]:
+def _holdings(statistics: Statistics) -> Mapping[str, object]:
     s = statistics
     span = f"{s.oldest} to {s.next - 1}" if s.next > s.oldest else f"none; the next is {s.next}"
     age = "" if s.oldest_age_s is None else f", the oldest {format_age(s.oldest_age_s)} old"
@@ -61,7 +66,7 @@ def _holdings(statistics: Statistics) -> dict[str, object]:
         "products": f"{s.held_products:,}{age}",
         "sequences": span,
         "payload": format_size(s.held_bytes),
-        "files": f"{format_size(s.file_bytes)} of {format_size(s.size)} in {s.segments} segments",
+        "files": f"{format_size(s.file_bytes)} of {format_size(s.size)} in {many(s.segments, 'segment')}",
         "ever put": f"{s.inserted_products:,} ({format_size(s.inserted_bytes)})",
         "duplicates": f"{s.duplicates:,} rejected",
         "evicted": f"{s.evicted_products:,} ({format_size(s.evicted_bytes)})",
@@ -80,7 +85,7 @@ def _holdings(statistics: Statistics) -> dict[str, object]:
 
 def _show_rates(statistics: Statistics) -> None:
     rows = [
-        (f"last {rate.window_s:.0f} s", f"{rate.products:,.1f}", f"{format_size(rate.bytes)}", f"{rate.duplicates:,.1f}")
+        (f"last {rate.window_s:.0f} s", f"{rate.products:,.1f}", format_size(rate.bytes), f"{rate.duplicates:,.1f}")
         for rate in statistics.rates
     ]
     show_table("rates per second", ("", "products", "payload", "duplicates"), rows, right=[1, 2, 3])
@@ -91,9 +96,6 @@ def _show_cursors(statistics: Statistics) -> None:
         show_table("cursors", CURSOR_HEADER, cursor_rows(statistics), right=[1, 2, 3])
 
 
-CURSOR_HEADER = ("name", "position", "behind", "lost", "latest lost range")
-
-
 def cursor_rows(statistics: Statistics) -> list[tuple[object, ...]]:
     """One row for each cursor, under CURSOR_HEADER."""
     return [
@@ -102,10 +104,14 @@ def cursor_rows(statistics: Statistics) -> list[tuple[object, ...]]:
     ]
 
 
-def _show_feeds(statistics: Statistics) -> None:
-    if statistics.feeds:
-        rows = [(f.feed, f"{f.products:,}", format_size(f.bytes), f.last) for f in statistics.feeds]
+def _show_feeds(statistics: Statistics, everything: bool) -> None:
+    feeds = sorted((f for f in statistics.feeds if f.products), key=lambda f: f.products, reverse=True)
+    shown = feeds if everything else feeds[:BUSIEST]
+    rows = [(f.feed, f"{f.products:,}", format_size(f.bytes), f.last) for f in shown]
+    if rows:
         show_table("feeds, all that was ever put", ("feed", "products", "payload", "latest"), rows, right=[1, 2, 3])
+    if len(shown) < len(feeds):
+        click.echo(f"and {many(len(feeds) - len(shown), 'feed')} more: --all-feeds")
 
 
 def _process(pid: int) -> dict[str, Any]:

@@ -2,7 +2,7 @@
 
 import click
 
-from headrace.cli.options import Age, Size, json_option
+from headrace.cli.options import AGE, SIZE, json_option
 from headrace.cli.output import echo_json, many
 from headrace.cli.queue.info import terms_of
 from headrace.errors import OptionError
@@ -11,8 +11,8 @@ from headrace.queue import Queue
 
 @click.command()
 @click.argument("path")
-@click.option("--size", type=Size(), help="Bytes that it may hold, such as 2GiB.")
-@click.option("--age", type=Age(), help="Drop products that are older, such as 1h; 0 lifts that limit.")
+@click.option("--size", type=SIZE, help="Bytes that it may hold, such as 2GiB.")
+@click.option("--age", type=AGE, help="Drop products that are older, such as 1h; 0 lifts that limit.")
 @json_option
 def resize(path: str, size: int | None, age: float | None, as_json: bool) -> None:
     """Change the limits of the queue at PATH; what no longer fits is evicted at once, the oldest first.

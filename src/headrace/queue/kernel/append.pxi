@@ -191,11 +191,11 @@ cdef void take_sample(Control *control, uint64_t boot_ns) noexcept nogil:
     """Once a second, note the totals: the rates are made of these."""
     cdef uint64_t boot_s = boot_ns // 1000000000
     cdef Sample *sample = &control.samples[boot_s % SAMPLES]
-    if sample.boot_s != boot_s:
+    if sample.boot_ns // 1000000000 != boot_s:
         sample.products = control.inserted_products
         sample.bytes = control.inserted_bytes
         sample.duplicates = control.duplicates
-        sample.boot_s = boot_s
+        sample.boot_ns = boot_ns
 
 
 cdef int ready_to_append(Store *store, uint64_t boot_ns) noexcept nogil:

@@ -114,8 +114,8 @@ cdef struct Entry:                   # 128 bytes: one segment in the directory
     uint64_t deleted_bytes
     uint64_t reserved[6]
 
-cdef struct Sample:                  # totals at the start of a second
-    uint64_t boot_s
+cdef struct Sample:                  # totals at the first put of a second
+    uint64_t boot_ns
     uint64_t products
     uint64_t bytes
     uint64_t duplicates

@@ -161,7 +161,6 @@ cdef int set_ident(Item *item, str ident) except -1:
 cdef class Log:
     """An opened queue directory: append, pick, wait, and the shared state behind them."""
     cdef Store *store
-    cdef object __weakref__
     cdef readonly dict feeds         # feed -> id, as far as this process knows
     cdef readonly dict origins
     cdef readonly list names         # id -> text; places below ORIGINS_MAX are origins
@@ -172,6 +171,7 @@ cdef class Log:
         self.feeds = {}
         self.origins = {}
         self.names = []
+        enlist_store(self.store)
 
     def __init__(self, int queue_fd, int segments_fd):
         """Map the control block and the names. Takes over both directory descriptors."""
@@ -199,6 +199,7 @@ cdef class Log:
     def __dealloc__(self):
         cdef Store *store = self.store
         cdef int i
+        delist_store(store)
         if store.control != NULL:
             unguard(store.control_guarded)
             munmap(store.control, sizeof(Control))
@@ -350,7 +351,7 @@ cdef class Log:
             item.payload_bytes = buffer.len
         try:
             if item.payload_bytes > payload_bytes_max(store):
-                self.fail(TROUBLE_PAYLOAD_TOO_LARGE)
+                self.fail(TROUBLE_DAMAGED if state_holed(store) else TROUBLE_PAYLOAD_TOO_LARGE)
             if signature is not None:
                 item.kind = SIGNATURE_GIVEN
                 memcpy(item.signature, PyBytes_AS_STRING(signature), 16)
@@ -558,21 +559,6 @@ cdef class Log:
         held.sync = True
         return held
 
-    def before_fork(self):
-        """Hold the mappings still and take every pin of this process once more, for the child."""
-        cdef int i
-        with nogil:
-            pthread_mutex_lock(&self.store.maps_lock)
-        for i in range(self.store.maps_count):
-            if self.store.maps[i].views:
-                add32(&header_of(self.store.maps[i]).pins, <int>self.store.maps[i].views)
-
-    def after_fork(self, bint in_child):
-        if in_child:                 # the thread that owned it is not here
-            memset(&self.store.maps_lock, 0, sizeof(pthread_mutex_t))
-        else:
-            pthread_mutex_unlock(&self.store.maps_lock)
-
     # --- the shared state, field by field ---------------------------------------------------------
 
     def segment_end(self, uint64_t sequence):
@@ -676,11 +662,11 @@ cdef class Log:
         store64(&e.number, number)
 
     def samples(self):
-        """(seconds since boot, products, bytes, duplicates) at the start of each second with traffic."""
+        """(ns since boot, products, bytes, duplicates) at the first put of each second."""
         cdef Control *c = self.store.control
         cdef int i
-        return [(c.samples[i].boot_s, c.samples[i].products, c.samples[i].bytes,
-                 c.samples[i].duplicates) for i in range(SAMPLES) if c.samples[i].boot_s]
+        return [(c.samples[i].boot_ns, c.samples[i].products, c.samples[i].bytes,
+                 c.samples[i].duplicates) for i in range(SAMPLES) if c.samples[i].boot_ns]
 
     def attachments(self):
         """(place, pid, started, roles, attached_ns) of each place taken."""
@@ -785,18 +771,6 @@ cdef class Log:
                 marked += 1
             store_marks(row, row.flags | flag)
         return marked
-
-
-def lock_guards_for_fork():
-    with nogil:
-        pthread_mutex_lock(&guarded_lock)
-
-
-def unlock_guards_after_fork(bint in_child):
-    if in_child:
-        memset(&guarded_lock, 0, sizeof(pthread_mutex_t))
-    else:
-        pthread_mutex_unlock(&guarded_lock)
 
 
 def format_control(int fd, uint32_t state, bytes uuid, bytes boot, uint64_t size_bytes, uint64_t age_ns,

@@ -62,6 +62,20 @@ cdef bint sound_record(Mapping *mapping, Row *row) noexcept nogil:
     return record_checksum(<char *>record, size) == record.checksum
 
 
+cdef bint same_names(Store *store, Row *row, Record *record) noexcept nogil:
+    """Do row and record speak of the same feed and origin?"""
+    cdef char *text = <char *>record + RECORD_HEADER
+    cdef Name *name
+    if not is_feed(store.control, row.feed) or row.origin >= store.control.origins_end:
+        return False
+    name = name_of(store, row.feed)
+    if name.bytes != record.feed_bytes or memcmp(name.text, text, record.feed_bytes) != 0:
+        return False
+    name = name_of(store, row.origin)
+    return (name.bytes == record.origin_bytes
+            and memcmp(name.text, text + record.feed_bytes, record.origin_bytes) == 0)
+
+
 cdef void fill_ref(Ref *ref, Record *record, Row *row) noexcept nogil:
     ref.created_ns = record.created_ns
     ref.origin_sequence = record.origin_sequence
@@ -296,7 +310,7 @@ cdef class Rows:
                 ref = &self.refs[i]
                 mapping = self.pinned[ref.segment]
                 load_row(mapping, ref.sequence - self.pinned_first[ref.segment], &row)
-                sound = sound_record(mapping, &row)
+                sound = sound_record(mapping, &row) and same_names(self.log.store, &row, <Record *>ref.record)
                 if not sound:
                     break
                 fill_ref(ref, <Record *>ref.record, &row)

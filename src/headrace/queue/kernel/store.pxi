@@ -32,7 +32,11 @@ cdef struct Store:
     int maps_count
     int maps_room
     Mapping *current                 # of the newest segment, under the log's lock
+    Store *following                 # all stores of this process, for fork
     uint64_t trouble_file            # which segment file the last error was about; 0 none
+
+cdef Store *all_stores = NULL
+cdef pthread_mutex_t all_stores_lock             # all zero is an unlocked mutex
 
 cdef enum:                           # outcomes below zero; plain errno values are negated as they are
     TROUBLE_DAMAGED = -1001
@@ -285,3 +289,67 @@ cdef uint64_t segment_with(Store *store, uint64_t sequence) noexcept nogil:
         else:
             high = middle - 1
     return low
+
+
+# --- fork -----------------------------------------------------------------------------------------
+#
+# The child has every mapping and every view of its parent, so each pin is taken once more on its
+# behalf. The locks between threads are held over the fork, so that the child does not inherit them, or
+# what they guard, in the middle of a change. These run inside fork() itself: no Python in between.
+
+cdef void before_fork() noexcept nogil:
+    cdef Store *store
+    cdef int i
+    pthread_mutex_lock(&all_stores_lock)
+    store = all_stores
+    while store != NULL:
+        pthread_mutex_lock(&store.maps_lock)
+        for i in range(store.maps_count):
+            if store.maps[i].views:
+                add32(&header_of(store.maps[i]).pins, <int>store.maps[i].views)
+        store = store.following
+    pthread_mutex_lock(&guarded_lock)
+
+
+cdef void after_fork_in_parent() noexcept nogil:
+    cdef Store *store = all_stores
+    pthread_mutex_unlock(&guarded_lock)
+    while store != NULL:
+        pthread_mutex_unlock(&store.maps_lock)
+        store = store.following
+    pthread_mutex_unlock(&all_stores_lock)
+
+
+cdef void after_fork_in_child() noexcept nogil:
+    cdef Store *store = all_stores
+    memset(&guarded_lock, 0, sizeof(pthread_mutex_t))
+    while store != NULL:
+        memset(&store.maps_lock, 0, sizeof(pthread_mutex_t))
+        store = store.following
+    memset(&all_stores_lock, 0, sizeof(pthread_mutex_t))
+
+
+cdef void enlist_store(Store *store) noexcept nogil:
+    global all_stores
+    pthread_mutex_lock(&all_stores_lock)
+    store.following = all_stores
+    all_stores = store
+    pthread_mutex_unlock(&all_stores_lock)
+
+
+cdef void delist_store(Store *store) noexcept nogil:
+    global all_stores
+    cdef Store *other
+    pthread_mutex_lock(&all_stores_lock)
+    if all_stores == store:
+        all_stores = store.following
+    else:
+        other = all_stores
+        while other != NULL and other.following != store:
+            other = other.following
+        if other != NULL:
+            other.following = store.following
+    pthread_mutex_unlock(&all_stores_lock)
+
+
+pthread_atfork(before_fork, after_fork_in_parent, after_fork_in_child)

@@ -32,7 +32,6 @@ def read_segment_header(const uint8_t[::1] data not None):
 cdef int row_fault(Store *store, Mapping *mapping, Row *row, uint64_t sequence, uint64_t expected) noexcept nogil:
     """What is wrong with one row; `expected` is where its record should begin, 0 if unknown."""
     cdef Record *record
-    cdef Name *name
     if row.sequence != <uint32_t>sequence:
         return FAULT_SEQUENCE
     if row.check != row_check(row):
@@ -42,18 +41,8 @@ cdef int row_fault(Store *store, Mapping *mapping, Row *row, uint64_t sequence, 
     if not sound_record(mapping, row):
         return FAULT_RECORD
     record = <Record *>(mapping.base + <uint64_t>row.offset * 8)
-    if store != NULL:
-        if (row.feed < ORIGINS_MAX or row.feed >= store.control.feeds_end
-                or row.origin >= store.control.origins_end):
-            return FAULT_FEED
-        name = name_of(store, row.feed)
-        if name.bytes != record.feed_bytes or memcmp(
-                name.text, <char *>record + RECORD_HEADER, record.feed_bytes) != 0:
-            return FAULT_FEED
-        name = name_of(store, row.origin)
-        if name.bytes != record.origin_bytes or memcmp(
-                name.text, <char *>record + RECORD_HEADER + record.feed_bytes, record.origin_bytes) != 0:
-            return FAULT_FEED
+    if store != NULL and not same_names(store, row, record):
+        return FAULT_FEED
     return 0
 
 
@@ -84,7 +73,9 @@ def survey_rows(Log log, uint8_t[::1] data, uint64_t first, uint64_t count, bint
             fault = 0                # known and marked: nothing new
         if fault:
             faults.append((first + place, fault))
-        expected = record_end(&mapping, row) if fault in (0, FAULT_FEED) else 0
+        expected = 0
+        if fault in (0, FAULT_FEED) and not row.flags & ROW_DAMAGED:
+            expected = record_end(&mapping, row)
         payload_bytes += row.payload_bytes
         newest_ns = max(newest_ns, row.inserted_ns)
         if row.flags & (ROW_DELETED | ROW_DAMAGED):
@@ -127,7 +118,7 @@ cdef void describe_record(Record *record, uint64_t offset, Row *row) noexcept no
 
 
 def forgotten_rows(Log log, uint8_t[::1] data, uint64_t first, uint64_t count):
-    """Sequences whose signature the duplicate memory does not lead to. Under the log's lock."""
+    """Sequences whose signature the duplicate memory does not know at all. Under the log's lock."""
     cdef Mapping mapping
     cdef uint64_t place, tag = 0, sequence
     cdef uint64_t *slot = NULL
@@ -148,7 +139,7 @@ def forgotten_rows(Log log, uint8_t[::1] data, uint64_t first, uint64_t count):
                 or <uint64_t>row.offset * 8 + RECORD_HEADER > mapping.size):
             continue
         if dedup_find(log.store, (<Record *>(mapping.base + <uint64_t>row.offset * 8)).signature,
-                      log.store.control.tail, &slot, &tag) != sequence:
+                      log.store.control.tail, &slot, &tag) == 0:
             forgotten.append(sequence)
     return forgotten
 

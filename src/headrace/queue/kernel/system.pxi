@@ -87,6 +87,7 @@ cdef extern from "<pthread.h>" nogil:
     int pthread_mutex_trylock(pthread_mutex_t *)
     int pthread_mutex_unlock(pthread_mutex_t *)
     int pthread_mutex_consistent(pthread_mutex_t *)
+    int pthread_atfork(void (*)() noexcept nogil, void (*)() noexcept nogil, void (*)() noexcept nogil)
 
 
 cdef void init_robust_lock(pthread_mutex_t *lock) noexcept nogil:

@@ -1,0 +1,1 @@
+"""Every claim about speed, as something that can be run."""

@@ -1,0 +1,281 @@
+"""`headrace bench queue`: the product queue, figure by figure.
+
+Each figure says what it measures and against what goal. Payloads are prepared before the clock starts; queues are full,
+so that every put also evicts. Rounds are repeated and the best one counts, since other work on the machine can only
+slow a round down; the yardstick is taken in the same run.
+"""
+
+import os
+import shutil
+import time
+from collections.abc import Callable, Iterator
+from multiprocessing import get_context
+from multiprocessing.connection import Connection
+from pathlib import Path
+
+import numpy as np
+
+from headrace.bench.anchors import ANCHORS
+from headrace.bench.report import Figure
+from headrace.queue import Queue
+from headrace.selection import Selection
+
+FEED = "wx/text/metar"
+IDENT = "SAUS70 KWBC 060000 /pMETAR"
+ROUNDS = 5
+NOT_MEASURED = [
+    "durability `disk`: it is bound by the disk's flush, not by the queue",
+    "several writers at once: they take turns at one lock",
+    "cold page cache: everything fits into memory",
+    "LDM and ET themselves: their figures come from a machine with the yardstick at 1.08 µs",
+]
+
+Progress = Callable[[str], None]
+
+
+class Bench:
+    """Queues below one directory, each removed when its figure is taken."""
+
+    def __init__(self, place: Path, durability: str, scale: float, progress: Progress) -> None:
+        self.place, self.durability, self.scale, self.progress = place, durability, scale, progress
+        self._noise = np.random.default_rng(1).bytes(1 << 20)
+        self._number = 0
+
+    def payloads(self, count: int, size: int) -> list[bytes]:
+        """Different payloads of one size."""
+        start, self._number = self._number, self._number + count
+        body = self._noise[: max(0, size - 8)]
+        return [number.to_bytes(8, "little") + body[8:] + body[:8] for number in range(start, start + count)]
+
+    def times(self, count: int) -> int:
+        return max(100, int(count * self.scale))
+
+    def queue(self, size: int, dedup: str) -> Queue:
+        path = self.place / f"bench-{os.getpid()}-{self._number}"
+        return Queue.create(path, size=max(size, 1 << 20), durability=self.durability, dedup=dedup, origin="bench")
+
+    def done(self, queue: Queue) -> None:
+        queue.close()
+        shutil.rmtree(queue.path)
+
+    # --- writing ----------------------------------------------------------------------------------
+
+    def put_rate(self, queue: Queue, size: int, count: int) -> float:
+        """Best rate of single puts over some rounds."""
+        best = 0.0
+        put = queue.put
+        for _ in range(ROUNDS):
+            payloads = self.payloads(count, size)
+            begun = time.perf_counter()
+            for payload in payloads:
+                put(payload, feed=FEED, ident=IDENT)
+            best = max(best, count / (time.perf_counter() - begun))
+        return best
+
+    def many_rate(self, queue: Queue, size: int, batch: int, count: int) -> float:
+        best = 0.0
+        for _ in range(ROUNDS):
+            batches = [self.payloads(batch, size) for _ in range(count // batch)]
+            begun = time.perf_counter()
+            for payloads in batches:
+                queue.put_many(payloads, feed=FEED, ident=IDENT)
+            best = max(best, len(batches) * batch / (time.perf_counter() - begun))
+        return best
+
+    def fill(self, queue: Queue, size: int) -> None:
+        """Put until something has been evicted."""
+        while queue.oldest == 1:
+            queue.put_many(self.payloads(500, size), feed=FEED, ident=IDENT)
+
+    def held(self, products: int, name: str) -> tuple[Figure, Queue]:
+        self.progress(f"put, 150 B, {products:,} held")
+        queue = self.queue(int(products * 307), "blake3")
+        self.fill(queue, 150)
+        rate = self.put_rate(queue, 150, self.times(100_000))
+        held = queue.statistics().held_products
+        what = f"put, 150 B, BLAKE3, full queue of {held:,} products"
+        return Figure(name, what, rate, "products/s", 500_000, beside=ANCHORS[name]), queue
+
+    def writing(self) -> Iterator[Figure]:
+        small, queue = self.held(20_000, "put-20k")
+        yield small
+        self.done(queue)
+        large, queue = self.held(1_000_000, "put-1m")
+        yield large
+        yield Figure("put-ratio", "put, 1,000,000 held against 20,000 held", large.value / small.value, "ratio", 0.9)
+        statistics = queue.statistics()
+        space = statistics.file_bytes / statistics.held_products - 150
+        what = f"space beyond a 150 B payload, ident of {len(IDENT)} B included"
+        yield Figure("space", what, space, "B/product", 160, True, ANCHORS["space"])
+        self.done(queue)
+        for dedup, goal in (("blake3", 1_000_000), ("xxh3", 3_000_000), ("none", 8_000_000)):
+            self.progress(f"put_many of 100, 150 B, dedup {dedup}")
+            queue = self.queue(64 << 20, dedup)
+            self.fill(queue, 150)
+            rate = self.many_rate(queue, 150, 100, self.times(200_000))
+            name = f"many-{dedup}"
+            what = f"put_many of 100, 150 B, dedup {dedup}"
+            yield Figure(name, what, rate, "products/s", goal, beside=ANCHORS.get(name, ""))
+            self.done(queue)
+        yield from self.large()
+
+    def large(self) -> Iterator[Figure]:
+        self.progress("put, 13.6 kB")
+        queue = self.queue(256 << 20, "blake3")
+        self.fill(queue, 13_600)
+        rate = self.put_rate(queue, 13_600, self.times(10_000))
+        yield Figure("put-13k", "put, 13.6 kB, BLAKE3", rate, "products/s", 100_000, beside=ANCHORS["put-13k"])
+        self.done(queue)
+        self.progress("put, 1 MB")
+        queue = self.queue(256 << 20, "none")
+        payloads = [self._noise[i:] + self._noise[:i] for i in range(4)]
+        payloads = [payload[:1_000_000] for payload in payloads]
+        best = 0.0
+        count = self.times(400)
+        for _ in range(ROUNDS + 1):
+            begun = time.perf_counter()
+            for number in range(count):
+                queue.put(payloads[number % 4], feed=FEED, ident=IDENT)
+            best = max(best, count / (time.perf_counter() - begun))
+        yield Figure("put-1mb", "put, 1 MB, no dedup", best / 1000, "GB/s", 4.0, beside=ANCHORS["put-1mb"])
+        self.done(queue)
+
+    # --- reading ----------------------------------------------------------------------------------
+
+    def reading(self) -> Iterator[Figure]:
+        self.progress("reading")
+        count = self.times(500_000)
+        queue = self.queue(count * 320 + (16 << 20), "none")
+        for start in range(0, count, 1000):
+            idents = [f"SAUS{n % 90 + 10} KWBC {n % 1_000_000:06d} /pMETAR" for n in range(start, start + 1000)]
+            queue.put_many(self.payloads(1000, 150), feed=[f"wx/text/{n % 50}" for n in range(1000)], ident=idents)
+        by_feed = self.read_rate(queue, Selection("wx/*/7"), count)
+        yield Figure(
+            "read-feed",
+            "reading by feed pattern, 1 in 50 wanted",
+            by_feed,
+            "rows/s",
+            10_000_000,
+            beside=ANCHORS["read-feed"],
+        )
+        by_ident = self.read_rate(queue, Selection(ident=r"^SAUS1. KWBC .*7 /pMETAR$"), count)
+        yield Figure(
+            "read-ident",
+            "reading by ident regex, 1 in 90 wanted",
+            by_ident,
+            "rows/s",
+            2_000_000,
+            beside=ANCHORS["read-ident"],
+        )
+        everything = self.read_rate(queue, Selection(), count)
+        yield Figure("read-all", "reading everything, every checksum compared", everything, "products/s")
+        best = 0.0
+        for _ in range(ROUNDS):
+            position, spent, done = queue.oldest, 0.0, 0
+            while position < queue.next:
+                batch = queue.read(position, limit=50_000)
+                begun = time.perf_counter()
+                batch.to_arrow()
+                spent += time.perf_counter() - begun
+                done += len(batch)
+                position = batch.next
+            best = max(best, done / spent)
+        yield Figure("to-arrow", "Batch.to_arrow of 150 B products", best, "products/s", 3_000_000)
+        self.done(queue)
+
+    def read_rate(self, queue: Queue, selection: Selection, rows: int) -> float:
+        best = 0.0
+        for _ in range(ROUNDS):
+            position = queue.oldest
+            begun = time.perf_counter()
+            while position < queue.next:
+                position = queue.read(position, selection, limit=50_000).next
+            best = max(best, rows / (time.perf_counter() - begun))
+        return best
+
+    # --- waking -----------------------------------------------------------------------------------
+
+    def waking(self) -> Iterator[Figure]:
+        self.progress("wake-up between processes, 1,000/s")
+        queue = self.queue(64 << 20, "blake3")
+        count = self.times(4000)
+        parent, child = get_context("spawn").Pipe()
+        process = get_context("spawn").Process(target=watch, args=(str(queue.path), count, child), daemon=True)
+        process.start()
+        parent.recv()
+        payloads = self.payloads(count, 150)
+        due = time.perf_counter()
+        for payload in payloads:
+            due += 0.001
+            time.sleep(max(0.0, due - time.perf_counter()))
+            queue.put(payload, feed=FEED, ident=IDENT, created=time.time_ns())
+        delays_us = np.array(parent.recv()) / 1000
+        process.join()
+        p50, p99 = np.percentile(delays_us, [50, 99])
+        yield Figure(
+            "wake-p50",
+            "put in one process, seen in another, at 1,000/s: median",
+            float(p50),
+            "µs",
+            50,
+            True,
+            ANCHORS["wake"],
+        )
+        yield Figure("wake-p99", "the same: 99 of 100", float(p99), "µs", 500, True)
+        self.done(queue)
+
+    # --- opening ----------------------------------------------------------------------------------
+
+    def opening(self) -> Iterator[Figure]:
+        size = int((2 << 30) * min(1.0, self.scale))
+        self.progress("opening after a crash, filling the queue")
+        queue = self.queue(size, "xxh3")
+        path = queue.path
+        queue.close()
+        context = get_context("spawn")
+        process = context.Process(target=fill_and_die, args=(str(path),))
+        process.start()
+        process.join()
+        begun = time.perf_counter()
+        queue = Queue.open(path)
+        seconds = time.perf_counter() - begun
+        held = queue.statistics().held_products
+        yield Figure(
+            "open", f"opening {size / 2**30:.2g} GiB with {held:,} products after kill -9", seconds, "s", 1.0, True
+        )
+        self.done(queue)
+
+
+def watch(path: str, count: int, pipe: Connection) -> None:
+    """The other side of `waking`: how long after its creation each product was seen."""
+    queue = Queue.open(path)
+    follower = queue.follow("next")
+    pipe.send("ready")
+    delays: list[int] = []
+    while len(delays) < count:
+        batch = next(follower)
+        now_ns = time.time_ns()
+        delays += [now_ns - created for created in batch.columns["created_ns"].tolist()]
+    pipe.send(delays)
+    queue.close()
+
+
+def fill_and_die(path: str) -> None:
+    """Fill a queue of 150 B products to the brim and be killed in the middle of a put."""
+    from headrace.queue.kernel import _kernel as kernel
+
+    queue = Queue.open(path)
+    bench = Bench(Path(path), "process", 1.0, lambda _: None)
+    while queue.oldest == 1:
+        queue.put_many(bench.payloads(1000, 150), feed=FEED, ident=IDENT)
+    kernel.arm_failpoint("append:before-commit", 1)
+    queue.put_many(bench.payloads(1000, 150), feed=FEED, ident=IDENT)
+
+
+def run(place: Path, durability: str, scale: float, progress: Progress) -> Iterator[Figure]:
+    """All figures, one after the other."""
+    bench = Bench(place, durability, scale, progress)
+    yield from bench.writing()
+    yield from bench.reading()
+    yield from bench.waking()
+    yield from bench.opening()

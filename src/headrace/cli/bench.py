@@ -1,0 +1,92 @@
+"""`headrace bench`: run the benchmarks behind every claim about speed."""
+
+import shutil
+import statistics
+import sys
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from headrace.cli.output import echo_json
+
+if TYPE_CHECKING:
+    from headrace.bench.report import Report
+
+
+@click.group(short_help="Measure what is claimed.")
+def bench() -> None:
+    """Run the benchmarks behind every claim about speed.
+
+    Figures of other systems are printed beside ours; they were measured on a machine where the yardstick,
+    hashlib.md5 of 150 bytes, takes 1.08 microseconds. Compare by the yardstick of your run.
+    """
+
+
+@bench.command("queue", short_help="The product queue.")
+@click.option(
+    "--place", type=click.Path(file_okay=False), help="Directory for the queues; default: in memory (/dev/shm)."
+)
+@click.option("--durability", type=click.Choice(["memory", "process"]), help="Default: what the place allows.")
+@click.option(
+    "--scale", type=click.FloatRange(0.001, 10), default=1.0, show_default=True, help="How much of everything."
+)
+@click.option("--json", "as_json", is_flag=True, help="One JSON object for programs.")
+def queue(place: str | None, durability: str | None, scale: float, as_json: bool) -> None:
+    """Measure the product queue: puts, reads, wake-up, space, opening after a crash.
+
+    \b
+    Example:
+      headrace bench queue
+      headrace bench queue --place /var/tmp --durability process --json
+    """
+    from headrace.bench import queue as measured
+    from headrace.bench.report import Report, commit, machine, yardstick
+
+    memory = place is None and Path("/dev/shm").is_dir()
+    folder = Path(tempfile.mkdtemp(prefix="headrace-bench-", dir="/dev/shm" if memory else place))
+    kind = durability or ("memory" if memory else "process")
+    yardsticks = [yardstick()]
+
+    def progress(text: str) -> None:
+        yardsticks.append(yardstick())
+        if sys.stderr.isatty() or not as_json:
+            click.echo(f"  … {text}", err=True)
+
+    try:
+        figures = list(measured.run(folder, kind, scale, progress))
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+    report = Report(
+        command=f"headrace bench queue --durability {kind} --scale {scale:g}",
+        machine=machine(),
+        commit=commit(),
+        place=f"{'memory (/dev/shm)' if memory else 'disk'}, durability {kind}",
+        yardstick_us=statistics.median(yardsticks),
+        figures=figures,
+        not_measured=measured.NOT_MEASURED,
+    )
+    if as_json:
+        echo_json(report)
+    else:
+        _show(report)
+
+
+def _show(report: "Report") -> None:
+    from headrace.cli.output import show_table
+
+    click.echo(f"{report.machine}; commit {report.commit}; {report.place}")
+    click.echo(f"yardstick: hashlib.md5 of 150 B takes {report.yardstick_us:.2f} µs here")
+    rows = []
+    for figure in report.figures:
+        goal = "" if figure.goal is None else f"{'≤' if figure.at_most else '≥'} {_number(figure.goal)}"
+        verdict = {None: "", True: "met", False: "missed"}[figure.met]
+        rows.append((figure.what, f"{_number(figure.value)} {figure.unit}", goal, verdict, figure.beside))
+    show_table("product queue", ("figure", "measured", "goal", "", "beside"), rows, (1, 2))
+    for line in report.not_measured:
+        click.echo(f"not measured: {line}")
+
+
+def _number(value: float) -> str:
+    return f"{value:,.0f}" if value >= 1000 else f"{value:,.3g}"

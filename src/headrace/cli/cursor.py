@@ -1,0 +1,90 @@
+"""`headrace cursor`: the durable positions of a queue."""
+
+import click
+
+from headrace.cli.options import POSITION, json_option, queue_argument
+from headrace.cli.output import echo_json, show_table
+from headrace.cli.queue.info import CURSOR_HEADER, cursor_rows
+from headrace.errors import CursorNameError
+from headrace.queue import Cursor, Queue
+
+
+@click.group(no_args_is_help=False)
+def cursor() -> None:
+    """List, move and remove the durable positions of a queue.
+
+    \b
+    Example:
+      headrace watch wx.queue --cursor archive --timeout 5s
+      headrace cursor list wx.queue
+      headrace cursor seek wx.queue archive oldest
+    """
+
+
+@cursor.command("list")
+@queue_argument
+@json_option
+def list_cursors(queue_path: str, as_json: bool) -> None:
+    """List the cursors of QUEUE: position, products behind the newest, products lost to eviction.
+
+    \b
+    Example:
+      headrace cursor list wx.queue
+    """
+    with Queue.open(queue_path) as queue:
+        statistics = queue.statistics()
+    if as_json:
+        for each in statistics.cursors:
+            echo_json(each)
+    elif statistics.cursors:
+        show_table("cursors", CURSOR_HEADER, cursor_rows(statistics), right=[1, 2, 3])
+    else:
+        click.echo(f"{queue_path} has no cursors")
+
+
+@cursor.command()
+@queue_argument
+@click.argument("name")
+@click.argument("start", type=POSITION)
+@json_option
+def seek(queue_path: str, name: str, start: int | str, as_json: bool) -> None:
+    """Move the cursor NAME of QUEUE to START: a sequence, oldest, next, an age or a time.
+
+    \b
+    Example:
+      headrace cursor seek wx.queue archive 1h
+    """
+    with Queue.open(queue_path) as queue:
+        position = _existing(queue, name).seek(start)
+    if as_json:
+        echo_json({"name": name, "position": position})
+    else:
+        click.echo(f"{name} is at {position}")
+
+
+@cursor.command()
+@queue_argument
+@click.argument("name")
+@json_option
+def remove(queue_path: str, name: str, as_json: bool) -> None:
+    """Forget the cursor NAME of QUEUE.
+
+    \b
+    Example:
+      headrace cursor remove wx.queue archive
+    """
+    with Queue.open(queue_path) as queue:
+        _existing(queue, name).remove()
+    if as_json:
+        echo_json({"name": name, "removed": True})
+    else:
+        click.echo(f"removed {name}")
+
+
+def _existing(queue: Queue, name: str) -> Cursor:
+    """The cursor; a name that is not there is refused, because it is a slip of the hand."""
+    names = queue.cursors()
+    if name not in names:
+        known = f"its cursors are: {', '.join(names)}" if names else "headrace watch --cursor makes one"
+        raise CursorNameError(f"{queue.path} has no cursor {name!r}", known)
+    return queue.cursor(name)

@@ -1,0 +1,135 @@
+"""The processes of a demonstration: one feeds the queue, the others watch it.
+
+Each runs in a fresh interpreter and talks to the stage through a pipe: reports go out, the end comes in. What an actor
+sent or saw it notes product by product, content included by its signature, and leaves in a file for the oracle. An
+actor whose stage is gone ends at the next report.
+"""
+
+import signal
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from multiprocessing.connection import Connection
+from pathlib import Path
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+from blake3 import blake3
+
+from headrace.cli.demo.plan import Plan, Watcher
+from headrace.cli.pacing import due_batches, put_drafts
+from headrace.errors import HeadraceError
+from headrace.product import Batch
+from headrace.queue import Queue
+from headrace.testing.verdict import SIGNATURE_BYTES, Sighting
+
+ENDINGS = (signal.SIGINT, signal.SIGTERM)  # held back until an actor runs
+_REPORT_S = 0.2
+_LOOK_UP_S = 0.1  # how long a watcher waits for products before it looks for the end
+
+
+class Report(msgspec.Struct, frozen=True):
+    """What an actor has done so far; latencies are those since its last report, in the final one those of all."""
+
+    products: int = 0
+    bytes: int = 0
+    lost: int = 0
+    latency_p50_s: float | None = None
+    latency_p99_s: float | None = None
+    done: bool = False
+    next: int = 0  # of the feeder when it is done: where the queue ends
+    problem: str = ""  # why it could not go on
+    hint: str = ""
+
+
+def run_feeder(plan: Plan, pipe: Connection) -> None:
+    """Put the whole stream at its pace."""
+    with _acting(pipe), Queue.open(plan.queue) as queue:
+        sent: list[Sighting] = []
+        size, told_s = 0, 0.0
+        for batch in due_batches(plan.drafts(), fast=False):
+            put_drafts(queue, batch)
+            sent += [_sighting(draft.feed, draft.ident, draft.payload) for draft in batch]
+            size += sum(len(draft.payload) for draft in batch)
+            if time.monotonic() - told_s >= _REPORT_S:
+                pipe.send(Report(len(sent), size))
+                told_s = time.monotonic()
+        _save(plan.notes_of("feeder"), sent)
+        pipe.send(Report(len(sent), size, done=True, next=queue.next))
+
+
+def run_watcher(plan: Plan, watcher: Watcher, pipe: Connection) -> None:
+    """Follow the queue until the position that comes through the pipe."""
+    with _acting(pipe), Queue.open(plan.queue) as queue:
+        seen = _Seen(pipe)
+        follower = queue.follow("oldest", watcher.select, timeout=_LOOK_UP_S)
+        end: int | None = None
+        pipe.send(Report())
+        while end is None or follower.position < end:
+            for batch in follower:
+                seen.add(batch)
+            seen.report_if_due()
+            if end is None and pipe.poll():
+                end = pipe.recv()
+        _save(plan.notes_of(watcher.name), seen.sightings)
+        pipe.send(seen.report(seen.all_latencies(), done=True))
+
+
+class _Seen:
+    """What a watcher has got so far."""
+
+    def __init__(self, pipe: Connection) -> None:
+        self._pipe = pipe
+        self.sightings: list[Sighting] = []
+        self._bytes = self._lost = 0
+        self._latencies: list[npt.NDArray[np.float64]] = []
+        self._told = 0  # of these
+        self._told_s = time.monotonic()
+
+    def add(self, batch: Batch) -> None:
+        self._latencies.append((time.time_ns() - batch.columns["inserted_ns"].astype(np.int64)) / 1e9)
+        self.sightings += [_sighting(product.feed, product.ident, product.payload) for product in batch]
+        self._bytes += batch.payload_bytes
+        self._lost += batch.lost.products if batch.lost else 0
+        self.report_if_due()
+
+    def report_if_due(self) -> None:
+        if time.monotonic() - self._told_s >= _REPORT_S:
+            self._pipe.send(self.report(self._latencies[self._told :]))
+            self._told, self._told_s = len(self._latencies), time.monotonic()
+
+    def all_latencies(self) -> list[npt.NDArray[np.float64]]:
+        return self._latencies
+
+    def report(self, latencies: list[npt.NDArray[np.float64]], done: bool = False) -> Report:
+        p50 = p99 = None
+        if latencies:
+            p50, p99 = np.percentile(np.concatenate(latencies), [50, 99]).tolist()
+        return Report(len(self.sightings), self._bytes, self._lost, p50, p99, done)
+
+
+@contextmanager
+def _acting(pipe: Connection) -> Iterator[None]:
+    """Signals as an actor wants them, and problems told to the stage."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, ENDINGS)
+    try:
+        yield
+    except HeadraceError as error:
+        pipe.send(Report(problem=error.problem, hint=error.hint))
+    except BrokenPipeError:
+        pass  # the stage is gone, and nobody is left to tell
+
+
+def _sighting(feed: str, ident: str, payload: bytes | memoryview) -> Sighting:
+    return Sighting(feed, ident, len(payload), blake3(payload).digest(length=SIGNATURE_BYTES))
+
+
+def _save(path: Path, sightings: list[Sighting]) -> None:
+    path.write_bytes(msgspec.msgpack.encode(sightings))
+
+
+def load_sightings(path: Path) -> list[Sighting]:
+    """What an actor noted."""
+    return msgspec.msgpack.decode(path.read_bytes(), type=list[Sighting])

@@ -1,0 +1,138 @@
+"""What a demonstration shows while it runs: a live table on a terminal, otherwise a line now and then."""
+
+import time
+from collections import deque
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+import click
+
+from headrace.cli.demo.actors import Report
+from headrace.cli.demo.plan import WATCHERS, Plan
+from headrace.cli.demo.stage import REFRESH_S, Stage
+from headrace.cli.output import format_short_age, framed_table, is_terminal
+from headrace.queue import Queue
+from headrace.queue.statistics import Statistics
+from headrace.units import format_size
+
+if TYPE_CHECKING:
+    from rich.console import Group
+    from rich.table import Table
+
+Refresh = Callable[[Stage], None]
+_LINE_EVERY_S = 2.0
+_RATE_S = 2.0
+
+
+@contextmanager
+def view(plan: Plan, queue: Queue, quiet: bool) -> Iterator[Refresh]:
+    """Something to call with the stage, as often as one likes."""
+    if quiet:
+        yield lambda stage: None
+    elif not is_terminal():
+        yield _Lines(queue)
+    else:
+        from rich.console import Console
+        from rich.live import Live
+
+        table = _LiveTable(plan, queue)
+        with Live(console=Console(), auto_refresh=False) as live:
+            yield lambda stage: live.update(table.draw(stage), refresh=True)
+
+
+class _Rate:
+    """Products per second over the last two seconds or so."""
+
+    def __init__(self) -> None:
+        self._counts: deque[tuple[float, int]] = deque(maxlen=1 + round(_RATE_S / REFRESH_S))
+
+    def __call__(self, products: int) -> float:
+        self._counts.append((time.monotonic(), products))
+        (began_s, before), (now_s, _) = self._counts[0], self._counts[-1]
+        return (products - before) / max(now_s - began_s, REFRESH_S)
+
+
+class _Lines:
+    """For pipes and logs."""
+
+    def __init__(self, queue: Queue) -> None:
+        self._queue = queue
+        self._rate = _Rate()
+        self._began_s = self._told_s = time.monotonic()
+
+    def __call__(self, stage: Stage) -> None:
+        now_s, statistics = time.monotonic(), self._queue.statistics()
+        rate = self._rate(statistics.inserted_products)
+        if now_s - self._told_s < _LINE_EVERY_S:
+            return
+        self._told_s = now_s
+        counts = ", ".join(f"{name} {report.products:,}" for name, report in _watchers(stage))
+        click.echo(
+            f"{now_s - self._began_s:5.1f} s  {statistics.inserted_products:,} products, "
+            f"{format_size(statistics.inserted_bytes)}, {rate:,.0f}/s, "
+            f"{statistics.duplicates:,} duplicates rejected; watchers: {counts}"
+        )
+
+
+class _LiveTable:
+    """For people at a terminal."""
+
+    def __init__(self, plan: Plan, queue: Queue) -> None:
+        self._plan, self._queue = plan, queue
+        self._rate = _Rate()
+        self._began_s: float | None = None
+
+    def draw(self, stage: Stage) -> "Group":
+        from rich.console import Group
+
+        statistics = self._queue.statistics()
+        return Group(self._headline(stage, statistics), _groups(statistics), _watcher_table(stage))
+
+    def _headline(self, stage: Stage, statistics: Statistics) -> str:
+        if not stage.feeder.products:
+            return "starting the processes …"
+        self._began_s = self._began_s or time.monotonic()
+        elapsed_s = min(time.monotonic() - self._began_s, self._plan.seconds)
+        return (
+            f"{elapsed_s:.0f} of {self._plan.seconds:.0f} s   {statistics.inserted_products:,} products   "
+            f"{format_size(statistics.inserted_bytes)}   {self._rate(statistics.inserted_products):,.0f}/s   "
+            f"{statistics.duplicates:,} duplicates rejected"
+        )
+
+
+def _groups(statistics: Statistics) -> "Table":
+    """Feeds summed up by their first two levels."""
+    sums: dict[str, tuple[int, int]] = {}
+    for feed in statistics.feeds:
+        group = "/".join(feed.feed.split("/")[:2])
+        products, size = sums.get(group, (0, 0))
+        sums[group] = (products + feed.products, size + feed.bytes)
+    rows = [(group, f"{products:,}", format_size(size)) for group, (products, size) in sorted(sums.items())]
+    return framed_table("in the queue", ("feeds", "products", "payload"), rows, right=[1, 2])
+
+
+def _watcher_table(stage: Stage) -> "Table":
+    rows = [
+        (
+            name,
+            select,
+            str(stage.pids().get(name, "")),
+            f"{report.products:,}",
+            format_size(report.bytes),
+            _latency(report.latency_p50_s),
+            _latency(report.latency_p99_s),
+            str(report.lost),
+        )
+        for (name, report), select in zip(_watchers(stage), (w.select for w in WATCHERS), strict=True)
+    ]
+    header = ("watcher", "wants", "process", "products", "payload", "latency p50", "p99", "lost")
+    return framed_table("out of the queue", header, rows, right=range(2, 8))
+
+
+def _watchers(stage: Stage) -> list[tuple[str, Report]]:
+    return [(watcher.name, stage.latest.get(watcher.name, Report())) for watcher in WATCHERS]
+
+
+def _latency(seconds: float | None) -> str:
+    return "" if seconds is None else format_short_age(seconds)

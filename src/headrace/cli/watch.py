@@ -1,0 +1,95 @@
+"""`headrace watch`: follow a queue, one line per product."""
+
+import sys
+import time
+from itertools import islice
+
+import click
+
+from headrace.cli.failure import NEGATIVE, OK
+from headrace.cli.options import AGE, POSITION, json_option, queue_argument, selection_of, selection_options
+from headrace.cli.output import json_line, product_text, product_values
+from headrace.cli.stream import Told, follow, stop_when_unread
+from headrace.product import Batch
+from headrace.queue import Cursor, Queue
+
+_BATCH_PRODUCTS = 1000  # few enough that the first line of a long backlog comes at once
+
+
+@click.command()
+@queue_argument
+@selection_options
+@click.option(
+    "--from",
+    "start",
+    type=POSITION,
+    default="next",
+    show_default=True,
+    metavar="next|oldest|SEQUENCE|AGE|TIME",
+    help="Where to begin; with --cursor, where a new cursor begins.",
+)
+@click.option("--count", type=click.IntRange(min=1), help="End after so many products.")
+@click.option("--timeout", type=AGE, help="End when nothing wanted has come for so long, such as 5s.")
+@click.option("--cursor", "cursor_name", metavar="NAME", help="Go on where the last watch with this name ended.")
+@json_option
+def watch(
+    queue_path: str,
+    select: str | None,
+    ident: str | None,
+    start: int | str,
+    count: int | None,
+    timeout: float | None,
+    cursor_name: str | None,
+    as_json: bool,
+) -> int:
+    """Follow QUEUE: sequence, time of insertion, size, age when shown, feed and ident of each product.
+
+    Products that were evicted before they could be read are told on standard error as an exact range. Ctrl-C ends it
+    (exit code 130). A cursor moves after its products have been written.
+
+    \b
+    Example:
+      headrace watch wx.queue --select 'wx/radar/**'
+      headrace watch wx.queue --from 1h --ident '^SA' --timeout 5s --json
+    """
+    selection = selection_of(select, ident)
+    with Queue.open(queue_path) as queue:
+        cursor = None if cursor_name is None else queue.cursor(cursor_name, start)
+        begin = queue.resolve(start) if cursor is None else cursor.position
+        follower = queue.follow(begin, selection, limit=min(_BATCH_PRODUCTS, count or _BATCH_PRODUCTS), timeout=timeout)
+        told, unread = Told(as_json), stop_when_unread(follower)
+        left = count
+        for batch in follow(follower, told):
+            shown = len(batch) if left is None else min(left, len(batch))
+            _show(batch, shown, as_json)
+            _commit(cursor, batch, shown)
+            left = None if left is None else left - shown
+            if left == 0:
+                break
+        else:
+            if cursor is not None:
+                cursor.save(follower.position)  # past what the selection did not want
+        if unread.is_set():
+            raise BrokenPipeError
+        return NEGATIVE if told.damaged_products else OK
+
+
+def _show(batch: Batch, shown: int, as_json: bool) -> None:
+    """Write the first products of a batch at once."""
+    now_ns = time.time_ns()
+    lines = []
+    for product in islice(batch, shown):
+        age_s = max(0.0, (now_ns - product.inserted_ns) / 1e9)
+        lines.append(json_line(product_values(product, age_s=age_s)) if as_json else product_text(product, age_s))
+    if lines:
+        sys.stdout.write("\n".join(lines) + "\n")
+        sys.stdout.flush()
+
+
+def _commit(cursor: Cursor | None, batch: Batch, shown: int) -> None:
+    if cursor is None:
+        return
+    if shown == len(batch):
+        cursor.commit(batch)
+    else:
+        cursor.save(int(batch.sequences[shown - 1]) + 1)

@@ -1,0 +1,58 @@
+"""What tests of the command line share: the command in this process, and the real program in its own."""
+
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+from commandline import Run
+
+from headrace import Queue
+from headrace.cli.main import headrace
+
+PROGRAM = [sys.executable, "-c", "from headrace.cli.main import main; main()"]
+
+
+@pytest.fixture
+def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
+    """`headrace` in this process, inside the test's directory."""
+    monkeypatch.chdir(tmp_path)
+
+    def run(*words: object, stdin: bytes | str | None = None) -> Result:
+        result = CliRunner().invoke(headrace, [str(word) for word in words], input=stdin, prog_name="headrace")
+        assert result.exception is None or isinstance(result.exception, SystemExit), result.exception
+        return result
+
+    return run
+
+
+@pytest.fixture
+def start(tmp_path: Path) -> Iterator[Callable[..., "subprocess.Popen[bytes]"]]:
+    """`headrace` as a process of its own; ended when the test is over."""
+    started: list[subprocess.Popen[bytes]] = []
+
+    def start(*words: object, **settings: Any) -> "subprocess.Popen[bytes]":
+        pipes = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+        process = subprocess.Popen([*PROGRAM, *map(str, words)], cwd=tmp_path, **{**pipes, **settings})
+        started.append(process)
+        return process
+
+    yield start
+    for process in started:
+        if process.poll() is None:
+            process.kill()
+        process.communicate()
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Iterator[Path]:
+    """A small queue, closed; it must check clean in the end, unless it was spoilt on purpose."""
+    path = tmp_path / "q"
+    Queue.create(path, size="4MiB", origin="here").close()
+    yield path
+    if path.exists() and not (tmp_path / "spoilt").exists():
+        with Queue.open(path) as queue:
+            assert queue.check() == []

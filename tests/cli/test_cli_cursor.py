@@ -1,0 +1,60 @@
+"""headrace cursor: list, seek, remove."""
+
+from pathlib import Path
+
+from commandline import Run, fill, objects
+
+from headrace import Queue
+
+
+def make(path: Path, *names: str) -> None:
+    fill(path, 4)
+    with Queue.open(path) as queue:
+        for name in names:
+            queue.cursor(name, 3)
+
+
+def test_cursors_are_listed_with_position_and_distance(run: Run, path: Path) -> None:
+    make(path, "archive")
+    assert run("cursor", "list", path).stdout.splitlines()[2].split() == ["archive", "3", "2", "0"]
+    (told,) = objects(run("cursor", "list", path, "--json").stdout)
+    assert (told["name"], told["position"], told["behind"], told["lost_products"]) == ("archive", 3, 2, 0)
+
+
+def test_a_queue_without_cursors_says_so(run: Run, path: Path) -> None:
+    assert run("cursor", "list", path).stdout == f"{path} has no cursors\n"
+    assert run("cursor", "list", path, "--json").stdout == ""
+
+
+def test_a_cursor_is_moved(run: Run, path: Path) -> None:
+    make(path, "archive")
+    assert run("cursor", "seek", path, "archive", "oldest").stdout == "archive is at 1\n"
+    assert objects(run("cursor", "seek", path, "archive", "next", "--json").stdout) == [
+        {"name": "archive", "position": 5}
+    ]
+    with Queue.open(path) as queue:
+        assert queue.cursor("archive").position == 5
+
+
+def test_a_cursor_that_is_not_there_is_not_made_by_a_slip(run: Run, path: Path) -> None:
+    make(path, "archive")
+    for words in (["seek", path, "archvie", "oldest"], ["remove", path, "archvie"]):
+        result = run("cursor", *words)
+        assert result.exit_code == 2
+        assert "its cursors are: archive" in result.stderr
+    with Queue.open(path) as queue:
+        assert queue.cursors() == ["archive"]
+
+
+def test_a_bad_position_leaves_the_cursor_where_it_was(run: Run, path: Path) -> None:
+    make(path, "archive")
+    assert run("cursor", "seek", path, "archive", "somewhere").exit_code == 2
+    with Queue.open(path) as queue:
+        assert queue.cursor("archive").position == 3
+
+
+def test_a_cursor_is_removed(run: Run, path: Path) -> None:
+    make(path, "archive", "other")
+    assert run("cursor", "remove", path, "archive").stdout == "removed archive\n"
+    with Queue.open(path) as queue:
+        assert queue.cursors() == ["other"]

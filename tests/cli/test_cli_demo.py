@@ -1,0 +1,71 @@
+"""headrace demo, as a user runs it."""
+
+import os
+import signal
+from pathlib import Path
+
+import pytest
+from commandline import children_of, environment, is_alive, objects, wait_until
+
+from headrace import Queue
+from headrace.cli.demo.plan import Plan
+
+
+def test_nothing_is_lost_or_duplicated_and_nothing_is_left_behind(tmp_path: Path, start) -> None:
+    process = start("demo", "--seconds", "3", "--json", env=environment(TMPDIR=str(tmp_path)))
+    out, err = process.communicate(timeout=60)
+    assert (process.returncode, err) == (0, b"")
+    (told,) = objects(out.decode())
+    everything, radar = told["watchers"]
+    assert told["ok"]
+    assert told["products"] == everything["sent"] == everything["received"] > 3000
+    assert 0 < radar["sent"] == radar["received"] < everything["sent"]
+    assert told["duplicates"] == everything["copies"] > 0
+    for watcher in told["watchers"]:
+        assert (watcher["lost"], watcher["duplicated"], watcher["out_of_order"]) == (0, 0, 0)
+        assert 0 < watcher["latency_p50_s"] <= watcher["latency_p99_s"]
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_people_get_lines_and_a_verdict_and_may_keep_the_queue(tmp_path: Path, start) -> None:
+    words = ["--seconds", "2.2", "--seed", "7", "--path", "kept"]
+    process = start("demo", *words, env=environment(TMPDIR=str(tmp_path)))
+    out, err = process.communicate(timeout=60)
+    assert (process.returncode, err) == (0, b"")
+    shown = out.decode()
+    assert "duplicates rejected; watchers: everything " in shown
+    assert "nothing lost, nothing twice" in shown
+    with Queue.open(tmp_path / "kept") as queue:
+        assert queue.check() == []
+        assert f"{queue.statistics().inserted_products:,} products (" in shown
+    assert [file.name for file in tmp_path.iterdir()] == ["kept"]
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_an_interrupted_demo_leaves_no_process_and_no_file(tmp_path: Path, start, number: int, code: int) -> None:
+    process = start("demo", env=environment(TMPDIR=str(tmp_path)))
+    wait_until(lambda: len(children_of(process.pid)) >= 4)  # feeder, two watchers, and Python's own helper
+    children = children_of(process.pid)
+    process.send_signal(number)
+    _, err = process.communicate(timeout=20)
+    assert (process.returncode, err.strip()) == (code, b"")
+    wait_until(lambda: not any(map(is_alive, children)), 5)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_process_that_dies_is_named(tmp_path: Path, start) -> None:
+    process = start("demo", "--json", env=environment(TMPDIR=str(tmp_path)))
+    wait_until(lambda: len(children_of(process.pid)) >= 4)
+    actors = [pid for pid in children_of(process.pid) if b"spawn_main" in Path(f"/proc/{pid}/cmdline").read_bytes()]
+    os.kill(actors[0], signal.SIGKILL)
+    _, err = process.communicate(timeout=20)
+    (told,) = objects(err.decode())
+    assert process.returncode == told["exit"] == 3
+    assert "ended early, with exit code -9" in told["problem"]
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_queue_of_a_demo_holds_more_than_the_feeder_puts() -> None:
+    plan = Plan(Path("q"), Path(), seed=1, seconds=2)
+    put = sum(len(draft.payload) + 512 for draft in plan.drafts())
+    assert put < plan.queue_bytes / 2

@@ -1,0 +1,143 @@
+"""headrace generate and headrace verify, and the pace between drafts."""
+
+import signal
+from pathlib import Path
+
+import pytest
+from commandline import Run, objects, wait_until
+
+from headrace import Queue
+from headrace.cli import pacing
+from headrace.cli.pacing import due_batches
+from headrace.testing import Draft, FeedGenerator
+
+SMALL = ["--size-max", "2kB", "--no-giants"]
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    Queue.create(tmp_path / "q", size="16MiB", origin="here").close()
+    return tmp_path / "q"
+
+
+def test_without_a_queue_the_products_are_listed(run: Run) -> None:
+    result = run("generate", "--products", "5", "--feeds", "metar,lightning", "--seed", "3")
+    assert len(result.stdout.splitlines()) == 5
+    drafts = list(FeedGenerator(seed=3, products=5, feeds=["metar", "lightning"]))
+    told = objects(run("generate", "--products", "5", "--feeds", "metar, lightning", "--seed", "3", "--json").stdout)
+    assert [(line["feed"], line["ident"], line["size"]) for line in told] == [
+        (draft.feed, draft.ident, len(draft.payload)) for draft in drafts
+    ]
+
+
+def test_what_was_generated_is_verified(run: Run, path: Path) -> None:
+    words = ["--products", "300", "--fast", "--duplicates", "0.1", "--oracle", "sent.jsonl", "--json", *SMALL]
+    (told,) = objects(run("generate", path, *words).stdout)
+    assert told["sent"] == 300
+    assert told["duplicates"] > 0
+    with Queue.open(path) as queue:
+        assert queue.statistics().held_products == told["stored"] == 300 - told["duplicates"]
+    result = run("verify", path, "--oracle", "sent.jsonl", "--json")
+    (verdict,) = objects(result.stdout)
+    assert result.exit_code == 0
+    assert (verdict["ok"], verdict["sent"], verdict["received"]) == (True, told["stored"], told["stored"])
+
+
+def test_a_selection_is_verified_by_itself(run: Run, path: Path) -> None:
+    run("generate", path, "--products", "300", "--fast", "--oracle", "sent.jsonl", *SMALL)
+    for words in (["--select", "wx/radar/**"], ["--ident", "^S"]):
+        (verdict,) = objects(run("verify", path, "--oracle", "sent.jsonl", "--json", *words).stdout)
+        assert verdict["ok"]
+        assert 0 < verdict["sent"] < 290
+
+
+def test_a_lost_and_a_foreign_product_make_the_verdict_negative(run: Run, path: Path) -> None:
+    run("generate", path, "--products", "50", "--fast", "--oracle", "sent.jsonl", "--duplicates", "0", *SMALL)
+    with Queue.open(path) as queue:
+        batch = queue.read(limit=1)
+        (feed,), (ident,) = batch.feeds, batch.idents
+        queue.delete(feed)
+        queue.put(b"foreign", feed="other")
+    result = run("verify", path, "--oracle", "sent.jsonl")
+    assert result.exit_code == 1
+    assert ident in result.stdout.partition("lost")[2]
+    (verdict,) = objects(run("verify", path, "--oracle", "sent.jsonl", "--json").stdout)
+    assert not verdict["ok"]
+    assert verdict["lost"] >= 1
+    assert verdict["unknown"] == 1
+
+
+@pytest.mark.parametrize(
+    ("words", "problem"),
+    [
+        (["--feeds", "nope"], "no feed kind ['nope']"),
+        (["--duplicates", "3"], "duplicates is 3.0"),
+        (["--rate", "0"], "rate is 0.0"),
+        (["--size-max", "2 apples"], "--size-max '2 apples' is not a size"),
+        (["--duration", "soon"], "--duration 'soon' is not a length of time"),
+        (["--oracle", "no/such/folder/file"], "cannot be a file"),
+    ],
+)
+def test_bad_options_are_refused(run: Run, words: list[str], problem: str) -> None:
+    result = run("generate", "--products", "1", *words)
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert problem in result.stderr
+
+
+@pytest.mark.parametrize("content", [None, b"", b"not an oracle\n"])
+def test_a_file_that_is_no_oracle_is_bad_input(run: Run, path: Path, tmp_path: Path, content: bytes | None) -> None:
+    if content is not None:
+        (tmp_path / "file").write_bytes(content)
+    result = run("verify", path, "--oracle", "file")
+    assert result.exit_code == 2
+    assert result.stderr.startswith("headrace: file")
+
+
+def test_ctrl_c_ends_a_stream_and_leaves_a_true_oracle(run: Run, path: Path, tmp_path: Path, start) -> None:
+    process = start("generate", path, "--rate", "300", "--oracle", "sent.jsonl", "--json", *SMALL)
+    with Queue.open(path) as queue:
+        wait_until(lambda: queue.next > 50)
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=20)
+    assert (process.returncode, err.strip()) == (130, b"")
+    (told,) = objects(out.decode())
+    result = run("verify", path, "--oracle", tmp_path / "sent.jsonl", "--json")
+    assert objects(result.stdout)[0]["sent"] == told["stored"]
+    assert result.exit_code == 0
+
+
+class SteppedTime:
+    """A clock that moves only when somebody sleeps."""
+
+    def __init__(self) -> None:
+        self.now_s = 100.0
+
+    def monotonic(self) -> float:
+        return self.now_s
+
+    def sleep(self, seconds: float) -> None:
+        self.now_s += seconds
+
+
+def drafts_at(*times_s: float) -> list[Draft]:
+    return [Draft("x", str(at_s), b"12345", 0, at_s=at_s) for at_s in times_s]
+
+
+def test_drafts_come_at_their_times_and_not_before(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = SteppedTime()
+    monkeypatch.setattr(pacing, "time", clock)
+    seen = [(clock.now_s - 100, draft.at_s) for batch in due_batches(drafts_at(0, 0, 1, 1.5), False) for draft in batch]
+    assert seen == [(0, 0), (0, 0), (1, 1), (1.5, 1.5)]
+
+
+def test_a_producer_that_fell_behind_gets_what_is_due_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = SteppedTime()
+    monkeypatch.setattr(pacing, "time", clock)
+    batches = due_batches(drafts_at(0, 1, 2, 3, 9), False)
+    assert len(next(batches)) == 1
+    clock.now_s += 5
+    assert [draft.at_s for draft in next(batches)] == [1, 2, 3]
+
+
+def test_a_batch_is_bounded_in_bytes() -> None:
+    assert [len(batch) for batch in due_batches(drafts_at(0, 0, 0, 0, 0), True, bytes_max=12)] == [2, 2, 1]

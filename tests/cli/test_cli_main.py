@@ -1,0 +1,119 @@
+"""The outermost command: help, exit codes, and how errors are shown."""
+
+import subprocess
+import sys
+from collections.abc import Iterator
+
+import click
+import pytest
+from commandline import Run, objects
+
+from headrace.cli.main import COMMANDS, headrace
+
+
+def commands(group: click.Group, names: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], click.Command]]:
+    """Every command below a group but those of `bench`, which are described beside the benchmarks."""
+    ctx = click.Context(group)
+    for name in group.list_commands(ctx):
+        command = group.get_command(ctx, name)
+        assert command is not None
+        if (*names, name)[0] == "bench":
+            continue
+        if isinstance(command, click.Group):
+            yield from commands(command, (*names, name))
+        else:
+            yield (*names, name), command
+
+
+ALL = dict(commands(headrace))
+
+
+@pytest.mark.parametrize("names", ALL, ids=" ".join)
+def test_every_command_shows_an_example_in_its_help(run: Run, names: tuple[str, ...]) -> None:
+    result = run(*names, "--help")
+    assert result.exit_code == 0
+    assert f"  Example:\n    headrace {names[0]}" in result.stdout or "  Example:\n    headrace " in result.stdout
+    assert f"headrace {' '.join(names)}" in result.stdout.partition("Example:")[2]
+
+
+@pytest.mark.parametrize("names", ALL, ids=" ".join)
+def test_every_command_speaks_json(names: tuple[str, ...]) -> None:
+    assert any("--json" in parameter.opts for parameter in ALL[names].params)
+
+
+def test_every_listed_command_says_what_it_is(run: Run) -> None:
+    listed = run("--help").stdout.partition("Commands:")[2]
+    for name in headrace.list_commands(click.Context(headrace)):
+        assert COMMANDS[name].help in listed
+
+
+def test_without_a_command_the_help_is_shown(run: Run) -> None:
+    assert run().stdout == run("--help").stdout
+    assert run().exit_code == 0
+
+
+def test_the_help_tells_the_exit_codes(run: Run) -> None:
+    assert "Exit codes:\n    0    done" in run("--help").stdout
+
+
+def test_the_version_is_shown(run: Run) -> None:
+    assert run("--version").stdout.startswith("headrace 0.")
+
+
+def test_the_help_loads_no_command_and_no_tables() -> None:
+    """Only what the main page needs; a command is imported when it is called."""
+    program = (
+        "import sys; from headrace.cli.main import headrace\n"
+        "try: headrace.main(['--help'])\n"
+        "except SystemExit: pass\n"
+        "print(*sorted(sys.modules), sep=chr(10), file=sys.stderr)"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True)
+    loaded = {
+        name for name in done.stderr.splitlines() if name.startswith(("headrace.cli.", "rich", "headrace.testing"))
+    }
+    packages = {"headrace.cli.queue", "headrace.cli.demo"}  # nothing but a docstring each
+    assert loaded - packages == {"headrace.cli.main", "headrace.cli.lazy", "headrace.cli.failure"}
+
+
+def test_a_command_that_is_not_there_is_a_usage_error(run: Run) -> None:
+    result = run("nosuch")
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert result.stderr == "headrace: No such command 'nosuch'\n  try: headrace --help\n"
+
+
+def test_a_group_without_a_command_says_so(run: Run) -> None:
+    assert run("queue").stderr == "headrace: Missing command\n  try: headrace queue --help\n"
+
+
+def test_a_missing_queue_is_two_lines_and_exit_code_3(run: Run) -> None:
+    result = run("watch", "nowhere")
+    assert (result.exit_code, result.stdout) == (3, "")
+    problem, hint = result.stderr.splitlines()
+    assert problem.startswith("headrace: there is no queue at ")
+    assert hint.startswith("  try: create it with: headrace queue create ")
+
+
+def test_a_file_is_not_a_queue(run: Run) -> None:
+    result = run("cat", __file__)
+    assert result.exit_code == 3
+    assert "is a file, not a queue" in result.stderr
+
+
+def test_errors_are_json_for_programs(run: Run) -> None:
+    result = run("cat", "nowhere", "--json")
+    (told,) = objects(result.stderr)
+    assert (told["error"], told["exit"], result.exit_code) == ("QueueMissingError", 3, 3)
+    assert told["problem"]
+    assert told["hint"]
+
+
+def test_usage_errors_are_json_for_programs(run: Run) -> None:
+    result = run("cat", "--json", "--nonsense")
+    (told,) = objects(result.stderr)
+    assert (told["error"], told["exit"], result.exit_code) == ("NoSuchOption", 2, 2)
+    assert "--nonsense" in told["problem"]
+
+
+def test_control_characters_in_an_error_are_spelt_out(run: Run) -> None:
+    assert "\\x1b[31m" in run("cat", "\x1b[31mred").stderr

@@ -1,0 +1,171 @@
+"""headrace put: files, standard input, lines."""
+
+import os
+from pathlib import Path
+
+import pytest
+from commandline import Run, objects, wait_until
+
+from headrace import Queue
+
+
+def held(path: Path) -> list[tuple[str, bytes]]:
+    with Queue.open(path) as queue:
+        return [(product.ident, bytes(product.payload)) for product in queue.read()]
+
+
+def test_each_file_is_a_product_named_by_the_file(run: Run, path: Path, tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_bytes(b"alpha")
+    (tmp_path / "b.bin").write_bytes(bytes(range(256)))
+    result = run("put", path, "a.txt", tmp_path / "b.bin", "--feed", "wx/text")
+    assert result.exit_code == 0
+    assert result.stdout.splitlines() == ["       1  wx/text  5 B  a.txt", "       2  wx/text  256 B  b.bin"]
+    assert held(path) == [("a.txt", b"alpha"), ("b.bin", bytes(range(256)))]
+
+
+def test_an_empty_file_is_an_empty_product(run: Run, path: Path, tmp_path: Path) -> None:
+    (tmp_path / "empty").touch()
+    assert run("put", path, "empty", "--feed", "x").exit_code == 0
+    assert held(path) == [("empty", b"")]
+
+
+def test_a_duplicate_is_told_and_is_no_error(run: Run, path: Path, tmp_path: Path) -> None:
+    (tmp_path / "a").write_bytes(b"same")
+    (tmp_path / "b").write_bytes(b"same")
+    result = run("put", path, "a", "b", "--feed", "x")
+    assert result.exit_code == 0
+    assert result.stdout.splitlines()[1] == "duplicate of 1  x  4 B  b"
+    lines = objects(run("put", path, "a", "--feed", "x", "--json").stdout)
+    assert lines == [{"sequence": 1, "feed": "x", "ident": "a", "size": 4, "duplicate": True}]
+
+
+def test_a_file_that_cannot_be_read_does_not_stop_the_others(run: Run, path: Path, tmp_path: Path) -> None:
+    (tmp_path / "a").write_bytes(b"alpha")
+    (tmp_path / "folder").mkdir()
+    result = run("put", path, "missing", "folder", "a", "--feed", "x")
+    assert result.exit_code == 2
+    assert "headrace: missing cannot be read: No such file or directory" in result.stderr
+    assert "headrace: folder cannot be read: Is a directory" in result.stderr
+    assert held(path) == [("a", b"alpha")]
+
+
+def test_a_file_that_cannot_be_read_is_json_for_programs(run: Run, path: Path) -> None:
+    (told,) = objects(run("put", path, "missing", "--feed", "x", "--json").stderr)
+    assert (told["error"], told["exit"]) == ("FileNotFoundError", 2)
+    assert told["problem"].startswith("missing cannot be read")
+
+
+def test_many_files_are_summed_up(run: Run, path: Path, tmp_path: Path) -> None:
+    names = [f"file-{n}" for n in range(30)]
+    for name in names:
+        (tmp_path / name).write_text(name)
+    assert run("put", path, *names, "--feed", "x").stdout == "put 30 products (200 B) under x\n"
+    assert run("put", path, *names, "missing", "--feed", "x").stdout == (
+        "put 0 products (0 B) under x, 30 duplicates, 1 failed\n"
+    )
+
+
+@pytest.mark.parametrize("words", [[], ["-"]])
+def test_standard_input_is_one_product(run: Run, path: Path, words: list[str]) -> None:
+    binary = bytes(range(256)) * 3
+    assert run("put", path, *words, "--feed", "x", "--ident", "from {name}", stdin=binary).exit_code == 0
+    assert held(path) == [("from stdin", binary)]
+
+
+def test_empty_standard_input_is_an_error(run: Run, path: Path) -> None:
+    result = run("put", path, "--feed", "x", stdin=b"")
+    assert result.exit_code == 2
+    assert "standard input: it is empty, nothing was put" in result.stderr
+    assert held(path) == []
+
+
+def test_a_payload_that_the_queue_cannot_take_is_refused_by_name(run: Run, path: Path, tmp_path: Path) -> None:
+    (tmp_path / "huge").write_bytes(bytes(2 << 20))
+    result = run("put", path, "huge", "--feed", "x")
+    assert result.exit_code == 2
+    assert "headrace: huge: a payload of " in result.stderr
+
+
+def test_everything_that_a_product_may_carry_is_passed_on(run: Run, path: Path) -> None:
+    words = ["--priority", "7", "--slice", "3", "--expiry", "1h", "--property", "run=6", "--property", "ratio=0.5"]
+    more = ["--property", "good=true", "--property", "site=KDEN", "--property", 'code="06"', "--property", "raw=06"]
+    assert run("put", path, "--feed", "x", *words, *more, stdin=b"content").exit_code == 0
+    with Queue.open(path) as queue:
+        product = queue.read()[0]
+    assert (product.priority, product.slice) == (7, 3)
+    assert product.expiry_ns is not None
+    assert 3590 < (product.expiry_ns - product.inserted_ns) / 1e9 <= 3600
+    assert product.properties == {"run": 6, "ratio": 0.5, "good": True, "site": "KDEN", "code": "06", "raw": "06"}
+
+
+@pytest.mark.parametrize(
+    ("words", "problem"),
+    [
+        (["--feed", "a b"], "feed 'a b' has the illegal level 'a b'"),
+        (["--feed", ""], "the feed is empty"),
+        (["--feed", "x", "--ident", "{nome}"], "ident template '{nome}' cannot be filled in"),
+        (["--feed", "x", "--ident", "{name.__class__}"], "cannot be filled in"),
+        (["--feed", "x", "--ident", "{"], "cannot be filled in"),
+        (["--feed", "x", "--ident", "i" * 2000], "has 2000 bytes, more than 1024"),
+        (["--feed", "x", "--property", "nothing"], "property 'nothing' has no value"),
+        (["--feed", "x", "--property", "=1"], "cannot name a property"),
+        (["--feed", "x", "--priority", "8"], "Invalid value for '--priority'"),
+        (["--feed", "x", "--expiry", "tomorrow"], "--expiry 'tomorrow' is not a length of time"),
+        ([], "Missing option '--feed'"),
+    ],
+)
+def test_bad_options_are_refused_and_nothing_is_put(run: Run, path: Path, words: list[str], problem: str) -> None:
+    result = run("put", path, *words, stdin=b"content")
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert problem in result.stderr
+    assert held(path) == []
+
+
+def test_each_line_is_a_product_and_empty_ones_are_none(run: Run, path: Path) -> None:
+    result = run("put", path, "--lines", "--feed", "x", stdin=b"one\ntwo\n\n\xff\xfe\nlast")
+    assert result.stdout == "put 4 products (12 B) under x\n"
+    assert held(path) == [("stdin:1", b"one"), ("stdin:2", b"two"), ("stdin:4", b"\xff\xfe"), ("stdin:5", b"last")]
+
+
+def test_lines_are_named_by_the_template(run: Run, path: Path, tmp_path: Path) -> None:
+    (tmp_path / "log").write_text("a\nb\n")
+    assert run("put", path, "log", "--lines", "--feed", "x", "--ident", "{path} {line:03d} {{}}").exit_code == 0
+    assert [ident for ident, _ in held(path)] == ["log 001 {}", "log 002 {}"]
+
+
+def test_lines_tell_programs_of_each_product(run: Run, path: Path) -> None:
+    lines = objects(run("put", path, "--lines", "--feed", "x", "--json", stdin=b"a\nb\na\n").stdout)
+    assert [(line["sequence"], line["duplicate"]) for line in lines] == [(1, False), (2, False), (1, True)]
+
+
+def test_no_lines_are_no_products_and_no_error(run: Run, path: Path) -> None:
+    result = run("put", path, "--lines", "--feed", "x", stdin=b"")
+    assert (result.exit_code, result.stdout) == (0, "put 0 products (0 B) under x\n")
+
+
+def test_a_line_that_is_too_long_is_refused_alone(run: Run, path: Path) -> None:
+    result = run("put", path, "--lines", "--feed", "x", stdin=b"before\n" + b"x" * (2 << 20) + b"\nafter\n")
+    assert result.exit_code == 2
+    assert "headrace: standard input, line 2: " in result.stderr
+    assert result.stderr.count("headrace: ") == 1
+    assert held(path) == [("stdin:1", b"before"), ("stdin:3", b"after")]
+
+
+def test_more_lines_than_fit_into_one_batch_all_arrive(run: Run, path: Path) -> None:
+    lines = [b"%d" % n for n in range(15_000)]
+    assert run("put", path, "--lines", "--feed", "x", stdin=b"\n".join(lines)).exit_code == 0
+    with Queue.open(path) as queue:
+        batch = queue.read(limit=20_000)
+        assert [bytes(product.payload) for product in batch] == lines
+
+
+def test_lines_of_a_slow_stream_are_put_as_they_come(path: Path, start) -> None:
+    read_end, write_end = os.pipe()
+    process = start("put", path, "--lines", "--feed", "x", stdin=read_end)
+    os.close(read_end)
+    with Queue.open(path) as queue:
+        for n in (1, 2):
+            os.write(write_end, b"line %d\n" % n)
+            wait_until(lambda n=n: queue.next == n + 1)
+    os.close(write_end)
+    assert process.wait(timeout=20) == 0

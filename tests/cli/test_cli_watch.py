@@ -1,0 +1,199 @@
+"""headrace watch, alone and beside processes that put."""
+
+import os
+import pty
+import signal
+import subprocess
+from pathlib import Path
+
+import pytest
+from commandline import Run, environment, fill, objects, spoil, wait_until
+
+from headrace import Queue
+
+
+def test_each_product_is_a_line(run: Run, path: Path) -> None:
+    fill(path, 2)
+    lines = run("watch", path, "--from", "oldest", "--count", "2").stdout.splitlines()
+    sequence, inserted, size, unit, _age, _age_unit, feed, *ident = lines[1].split()
+    assert (sequence, size, unit, feed, ident) == ("2", "9", "B", "wx/text", ["ident", "2"])
+    assert inserted.endswith("Z")
+
+
+def test_each_product_is_an_object_for_programs(run: Run, path: Path) -> None:
+    with Queue.open(path) as queue:
+        queue.put(b"content", feed="wx/text", ident="SAUS70", priority=6, properties={"run": 6}, slice=2)
+    (told,) = objects(run("watch", path, "--from", "oldest", "--count", "1", "--json").stdout)
+    assert (told["sequence"], told["feed"], told["ident"], told["size"]) == (1, "wx/text", "SAUS70", 7)
+    assert (told["priority"], told["properties"], told["slice"], told["origin"]) == (6, {"run": 6}, 2, "here")
+    assert len(told["signature"]) == 32
+    assert told["age_s"] >= 0
+
+
+def test_only_what_the_selection_wants_is_shown(run: Run, path: Path) -> None:
+    fill(path, 12, "wx/text")
+    with Queue.open(path) as queue:
+        queue.put(b"echo", feed="wx/radar/KFTG", ident="ident 1")
+    words = ["--from", "oldest", "--timeout", "0s", "--json"]
+    assert [p["sequence"] for p in objects(run("watch", path, "--select", "wx/radar/*", *words).stdout)] == [13]
+    assert [p["sequence"] for p in objects(run("watch", path, "--ident", " 1$", *words).stdout)] == [1, 13]
+
+
+@pytest.mark.parametrize(("start", "first"), [("3", 3), ("oldest", 1), ("1h", 1), ("2020-01-01", 1)])
+def test_it_begins_where_it_is_told(run: Run, path: Path, start: str, first: int) -> None:
+    fill(path, 4)
+    shown = objects(run("watch", path, "--from", start, "--timeout", "0s", "--json").stdout)
+    assert [product["sequence"] for product in shown] == list(range(first, 5))
+
+
+def test_what_is_there_already_is_not_shown_by_default(run: Run, path: Path) -> None:
+    fill(path, 4)
+    result = run("watch", path, "--timeout", "0s")
+    assert (result.exit_code, result.stdout) == (0, "")
+
+
+@pytest.mark.parametrize(
+    ("words", "problem"),
+    [
+        (["--from", "sometime"], "start 'sometime' is not understood"),
+        (["--from", str(1 << 70)], "is out of range"),
+        (["--ident", "("], "is not a regular expression"),
+        (["--select", "a b"], "has the illegal level 'a b'"),
+        (["--timeout", "5 apples"], "--timeout '5 apples' is not a length of time"),
+        (["--count", "0"], "Invalid value for '--count'"),
+        (["--cursor", ""], "cursor name '' will not do"),
+    ],
+)
+def test_bad_options_are_refused(run: Run, path: Path, words: list[str], problem: str) -> None:
+    result = run("watch", path, *words)
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert problem in result.stderr
+
+
+def test_a_cursor_goes_on_where_the_last_watch_ended(run: Run, path: Path) -> None:
+    fill(path, 5)
+    words = ["--cursor", "archive", "--from", "oldest", "--timeout", "0s", "--json"]
+    first = objects(run("watch", path, *words, "--count", "2").stdout)
+    rest = objects(run("watch", path, *words).stdout)
+    assert [p["sequence"] for p in first] == [1, 2]
+    assert [p["sequence"] for p in rest] == [3, 4, 5]
+
+
+def test_a_cursor_passes_over_what_was_not_wanted(run: Run, path: Path) -> None:
+    fill(path, 5)
+    run("watch", path, "--cursor", "radar", "--from", "oldest", "--timeout", "0s", "--select", "wx/radar/**")
+    with Queue.open(path) as queue:
+        assert queue.cursor("radar").position == 6
+
+
+def lose_some(path: Path) -> int:
+    """Make a queue lose its oldest products; the oldest that is left."""
+    with Queue.open(path) as queue:
+        for n in range(60):
+            queue.put(n.to_bytes(1) * 100_000, feed="x")
+        assert queue.oldest > 1
+        return queue.oldest
+
+
+def test_a_lost_range_is_told_exactly(run: Run, path: Path) -> None:
+    oldest = lose_some(path)
+    result = run("watch", path, "--from", "1", "--count", "1")
+    assert f"headrace: lost 1-{oldest - 1} ({oldest - 1} products)" in result.stderr
+    assert result.stdout.split()[0] == str(oldest)
+
+
+def test_a_lost_range_is_an_object_for_programs(run: Run, path: Path) -> None:
+    oldest = lose_some(path)
+    result = run("watch", path, "--from", "1", "--count", "1", "--json", "--cursor", "late")
+    assert objects(result.stderr) == [{"lost": {"first": 1, "last": oldest - 1, "products": oldest - 1}}]
+    with Queue.open(path) as queue:
+        assert queue.cursor("late").state.lost_products == oldest - 1
+
+
+def test_a_damaged_product_is_told_and_passed_over(run: Run, path: Path) -> None:
+    fill(path, 3)
+    spoil(path, b"product 2")
+    result = run("watch", path, "--from", "oldest", "--timeout", "0s", "--json")
+    assert result.exit_code == 1
+    assert [p["sequence"] for p in objects(result.stdout)] == [1, 3]
+    assert objects(result.stderr) == [{"damaged": {"first": 2, "last": 2}}]
+
+
+def test_control_characters_of_an_ident_do_not_reach_the_terminal(run: Run, path: Path) -> None:
+    with Queue.open(path) as queue:
+        queue.put(b"x", feed="x", ident="\x1b[31m [bold]two\nlines")
+    (line,) = run("watch", path, "--from", "oldest", "--count", "1").stdout.splitlines()
+    assert line.endswith(r"\x1b[31m [bold]two\nlines")
+
+
+# --- real processes -------------------------------------------------------------------------------
+
+
+def test_a_watch_shows_what_another_process_puts(path: Path, start) -> None:
+    watcher = start("watch", path, "--count", "3", "--timeout", "30s", "--json")
+    with Queue.open(path) as queue:
+        wait_until(lambda: queue.statistics().readers)
+    for n in range(3):
+        put = start("put", path, "--feed", "wx/text", "--ident", f"number {n}", stdin=subprocess.PIPE)
+        put.communicate(b"content %d" % n, timeout=20)
+        assert put.returncode == 0
+    out, err = watcher.communicate(timeout=20)
+    assert (watcher.returncode, err) == (0, b"")
+    assert [p["ident"] for p in objects(out.decode())] == ["number 0", "number 1", "number 2"]
+
+
+def test_a_line_comes_at_once_and_ctrl_c_ends_cleanly(path: Path, start) -> None:
+    watcher = start("watch", path, "--cursor", "c")
+    with Queue.open(path) as queue:
+        wait_until(lambda: queue.statistics().readers)
+        queue.put(b"x", feed="x", ident="first")
+        assert b"first" in watcher.stdout.readline()
+        wait_until(lambda: queue.cursor("c").position == 2)
+        watcher.send_signal(signal.SIGINT)
+        out, err = watcher.communicate(timeout=10)
+        assert (watcher.returncode, out, err.strip()) == (130, b"", b"")
+        assert queue.statistics().readers == 0
+
+
+def test_a_watch_ends_quietly_when_it_is_terminated(path: Path, start) -> None:
+    watcher = start("watch", path)
+    with Queue.open(path) as queue:
+        wait_until(lambda: queue.statistics().readers)
+        watcher.send_signal(signal.SIGTERM)
+        assert watcher.communicate(timeout=10) == (b"", b"")
+        assert watcher.returncode == 143
+        assert queue.statistics().readers == 0
+
+
+def test_a_watch_ends_quietly_as_soon_as_nobody_reads_it(path: Path, start) -> None:
+    """Without waiting for a further product."""
+    fill(path, 3)
+    watcher = start("watch", path, "--from", "oldest")
+    assert b"ident 1" in watcher.stdout.readline()
+    watcher.stdout.close()
+    assert watcher.wait(timeout=10) == 141
+    assert watcher.stderr.read() == b""
+
+
+def test_a_pipe_that_is_closed_during_a_long_output_ends_it_quietly(path: Path, start) -> None:
+    fill(path, 5000)
+    watcher = start("watch", path, "--from", "oldest", "--timeout", "0s", "--json")
+    watcher.stdout.readline()
+    watcher.stdout.close()
+    assert watcher.wait(timeout=10) == 141
+    assert watcher.stderr.read() == b""
+
+
+def test_tables_have_frames_on_a_terminal(path: Path, start) -> None:
+    main, terminal = pty.openpty()
+    process = start("queue", "info", path, stdout=terminal, env=environment(TERM="xterm", COLUMNS="100"))
+    os.close(terminal)
+    shown = b""
+    try:
+        while chunk := os.read(main, 65536):
+            shown += chunk
+    except OSError:  # the other side is closed
+        pass
+    os.close(main)
+    assert process.wait(timeout=20) == 0
+    assert "╭".encode() in shown
