@@ -70,17 +70,24 @@ class Lost:
 class Batch:
     """Products in the order of their sequence; see the module."""
 
-    __slots__ = ("_names", "_rows", "columns", "lost", "next")
+    __slots__ = ("_columns", "_names", "_rows", "lost", "next")
 
     def __init__(self, rows: Rows, names: Sequence[str], lost: Lost | None = None) -> None:
         self._rows = rows
         self._names = names
-        self.columns: npt.NDArray[np.void] = np.frombuffer(rows, dtype=ROW)  # type: ignore[call-overload]
+        self._columns: npt.NDArray[np.void] | None = None
         self.next: int = rows.next  # where to read on
         self.lost = lost  # what eviction took before this read could see it
 
+    @property
+    def columns(self) -> npt.NDArray[np.void]:
+        """The rows as a structured NumPy array."""
+        if self._columns is None:
+            self._columns = np.frombuffer(self._rows, dtype=ROW)  # type: ignore[call-overload]
+        return self._columns
+
     def __len__(self) -> int:
-        return len(self.columns)
+        return len(self._rows)
 
     def __iter__(self) -> Iterator[Product]:
         return map(self._product, range(len(self)))

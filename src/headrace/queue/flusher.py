@@ -14,28 +14,38 @@ from headrace.queue.kernel import _kernel as kernel
 from headrace.queue.storage import Storage
 
 FLUSH_INTERVAL_S = 1.0
+COMMIT_RECHECK_S = 0.2  # if the one who flushes dies, the next takes over after this
 
 
-def flush(path: Path, log: kernel.Log, storage: Storage, wanted: int | None = None) -> None:
-    """Make everything below `tail` durable, unless `wanted` has become visible meanwhile.
-
-    Once the disk has refused a flush, what it says later is not to be trusted: every flush fails until all processes
-    have let go of the queue and it has been opened anew.
-    """
+def flush(path: Path, log: kernel.Log, storage: Storage) -> None:
+    """Make everything that was appended so far durable, and visible if it was waiting for that."""
     with log.held_for_sync():
-        if wanted is not None and log.head > wanted:
-            return
-        state = log.state
-        if state["sync_failed"]:
-            raise OSError(
-                errno.EIO, "an earlier flush failed; stop all programs that use the queue, then open it again"
-            )
-        try:
-            _flush_to(path, log, storage, state)
-        except OSError:
-            log.set_state(sync_failed=1)
-            raise
-        log.publish(state["tail"])
+        _flush_and_publish(path, log, storage)
+
+
+def commit(path: Path, log: kernel.Log, storage: Storage, sequence: int) -> None:
+    """Return when `sequence` is durable and visible. Whoever comes first flushes for all who wait."""
+    while log.head <= sequence:
+        with log.held_for_sync(patient=False) as mine:
+            if mine and log.head <= sequence:
+                _flush_and_publish(path, log, storage)
+        if not mine:
+            log.wait_once(sequence, COMMIT_RECHECK_S)
+
+
+def _flush_and_publish(path: Path, log: kernel.Log, storage: Storage) -> None:
+    """Once the disk has refused a flush, what it says later is not to be trusted: every flush fails until all
+    processes have let go of the queue and it has been opened anew.
+    """
+    state = log.state
+    if state["sync_failed"]:
+        raise OSError(errno.EIO, "an earlier flush failed; stop all programs that use the queue, then open it again")
+    try:
+        _flush_to(path, log, storage, state)
+    except OSError:
+        log.set_state(sync_failed=1)
+        raise
+    log.publish(state["tail"])
 
 
 def _flush_to(path: Path, log: kernel.Log, storage: Storage, state: "kernel.State") -> None:

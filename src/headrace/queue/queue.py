@@ -54,7 +54,7 @@ from headrace.queue.directory import (
     hold_presence,
     is_last,
 )
-from headrace.queue.flusher import Flusher, flush
+from headrace.queue.flusher import Flusher, commit, flush
 from headrace.queue.follower import Follower
 from headrace.queue.kernel import _kernel as kernel
 from headrace.queue.reading import Reader
@@ -95,6 +95,7 @@ class Queue:
         self._cursors = CursorFile(self.path / "cursors")
         self._flusher: Flusher | None = None
         self._writing = False
+        self._plain = False  # a put without extras may go straight to the kernel
         self._disk = self._config.durability == "disk"
         self._closed = False
         _opened.add(self)
@@ -154,50 +155,20 @@ class Queue:
         time, or an age from now such as "10min". `signature`, 16 bytes, replaces the one that the queue computes.
         `origin`, `origin_sequence` and `previous` belong to products that were created at another site.
         """
-        log = self._log
-        now_ns = boot_ns = 0
-        if self._clock is not None:
-            now_ns, boot_ns = self._clock.now_ns(), self._clock.elapsed_ns()
         try:
-            if not self._writing:
-                self._begin_writing()
             if (
-                created is None and expiry is None and properties is None and slice is None
+                self._plain and created is None and expiry is None and properties is None and slice is None
                 and signature is None and origin is None and not origin_sequence and 0 <= priority <= 7
             ):  # fmt: skip
-                outcome = log.put(
-                    payload,
-                    feed,
-                    ident,
-                    0,
-                    priority,
-                    0,
-                    None,
-                    0xFFFF,
-                    None,
-                    None,
-                    0,
-                    0,
-                    now_ns,
-                    boot_ns,
-                )
-            else:
-                outcome = log.put(
-                    payload, feed, ident, puts.time_of(created, "created"), puts.check_priority(priority),
-                    puts.expiry_of(expiry, now_ns), puts.properties_of(properties), puts.slice_of(slice),
-                    puts.signature_of(signature), puts.origin_of(log, origin, origin_sequence),
-                    puts.sequence_of(origin_sequence), puts.sequence_of(previous), now_ns, boot_ns,
-                )  # fmt: skip
-        except (
-            KeyError,
-            TypeError,
-            ValueError,
-            OverflowError,
-            kernel.KernelError,
-            BufferError,
-        ) as error:
+                outcome = self._log.put_plain(payload, feed, ident, priority)
+                return outcome if outcome > 0 else Duplicate(-outcome)
+            outcome = self._put_in_full(
+                payload, feed, ident, created, priority, expiry, properties, slice, signature, origin,
+                origin_sequence, previous,
+            )  # fmt: skip
+        except (LookupError, TypeError, ValueError, OverflowError, BufferError, kernel.KernelError) as error:
             self._check_open()
-            if not puts.learn_feed(log, feed, error, self.path):
+            if not puts.learn_feed(self._log, feed, error, self.path):
                 raise puts.explain_put(
                     error, self.path, self.config.payload_bytes_max, payload, feed, ident, priority
                 ) from None
@@ -209,6 +180,23 @@ class Queue:
         if self._disk:  # a duplicate too is acknowledged only when the copy that is held is safe
             self._commit(abs(outcome))
         return outcome if outcome > 0 else Duplicate(-outcome)
+
+    def _put_in_full(
+        self, payload: Any, feed: str, ident: str, created: Any, priority: Any, expiry: Any, properties: Any,
+        slice: Any, signature: Any, origin: Any, origin_sequence: Any, previous: Any,
+    ) -> int:  # fmt: skip
+        """A put with everything that may go with it; the kernel's answer."""
+        if not self._writing:
+            self._begin_writing()
+        now_ns = boot_ns = 0
+        if self._clock is not None:
+            now_ns, boot_ns = self._clock.now_ns(), self._clock.elapsed_ns()
+        return self._log.put(
+            payload, feed, ident, puts.time_of(created, "created"), puts.check_priority(priority),
+            puts.expiry_of(expiry, now_ns), puts.properties_of(properties), puts.slice_of(slice),
+            puts.signature_of(signature), puts.origin_of(self._log, origin, origin_sequence),
+            puts.sequence_of(origin_sequence), puts.sequence_of(previous), now_ns, boot_ns,
+        )  # fmt: skip
 
     def put_many(
         self, payloads: Any, *, feed: columns.Texts, ident: columns.Texts = "", created: Any = None,
@@ -255,12 +243,12 @@ class Queue:
         if self.config.durability == "process" and self._flusher is None:
             self._flusher = Flusher(self.path, self._log, self._storage)
         self._writing = True
+        self._plain = self._clock is None and not self._disk
 
     def _commit(self, sequence: int) -> None:
         """Return when `sequence` is on the disk; one flush serves all who wait."""
         try:
-            while self._log.head <= sequence:
-                flush(self.path, self._log, self._storage, sequence)
+            commit(self.path, self._log, self._storage, sequence)
         except OSError as error:
             raise explain_os_error(error, self.path) from error
 
@@ -481,7 +469,7 @@ class Queue:
         if self._closed:
             return
         self._closed = True
-        self._writing = False
+        self._writing = self._plain = False
         _opened.discard(self)
         if self._flusher is not None:
             self._flusher.close()
@@ -545,7 +533,7 @@ class Queue:
         os.close(self._presence_fd)
         self._presence_fd = self._child_fd
         self._flusher = None
-        self._writing = False
+        self._writing = self._plain = False
         self._presence = Presence(self._log)
 
 

@@ -46,6 +46,14 @@ class Reader:
 
     def read(self, start: int, limit: int, bytes_limit: int, now_ns: int, stop: int = _NO_LIMIT) -> Batch:
         """Products from `start` on: at most `limit`, and no more once `bytes_limit` payload bytes are reached."""
+        if self.selection.ident is None:
+            outcome, rows = self._log.take(start, limit, bytes_limit, stop, self._mask, now_ns)
+            if outcome == 0 and rows.damage is None:
+                return Batch(rows, self._log.names)
+        return self._read_by_steps(start, limit, bytes_limit, now_ns, stop)
+
+    def _read_by_steps(self, start: int, limit: int, bytes_limit: int, now_ns: int, stop: int) -> Batch:
+        """Chunk by chunk, where idents decide, and wherever something is out of the ordinary."""
         rows = self._log.rows()
         first = self._log.first_from(start)
         lost = Lost(start, first - 1) if first > start else None

@@ -25,6 +25,7 @@ cdef struct Item:                    # one product on its way into the log
     uint8_t signature[16]
 
 cdef enum:
+    TOUCH_AHEAD = 20
     COPY_CHUNK = 32768               # large payloads are copied and summed in pieces that fit the cache
 
 
@@ -258,6 +259,17 @@ cdef void note_batch(Store *store, Item *items, size_t count) noexcept nogil:
             feed.payload_bytes += items[i].payload_bytes
 
 
+cdef void touch_buckets(Store *store, Item *items, size_t count) noexcept nogil:
+    """Read a word of every bucket that these items will need, so that the waits for memory overlap."""
+    cdef uint64_t first = 0, second = 0, tag = 0, sum = 0
+    cdef size_t i
+    for i in range(count):
+        if items[i].kind:
+            stir(store, items[i].signature, &first, &second, &tag)
+            sum += store.dedup[first].slots[0] ^ store.dedup[second].slots[0]
+    keep_value(sum)
+
+
 cdef int append_locked(Store *store, Item *items, size_t count, uint64_t now_ns,
                        uint64_t boot_ns) noexcept nogil:
     """Append all items or none. Under the log's lock."""
@@ -278,6 +290,8 @@ cdef int append_locked(Store *store, Item *items, size_t count, uint64_t now_ns,
         if items[i].created_ns == 0:
             items[i].created_ns = now_ns
         items[i].continues = i + 1 < count
+        if i % TOUCH_AHEAD == 0 and count > 1 and store.dedup != NULL:
+            touch_buckets(store, items + i, min(count - i, <size_t>TOUCH_AHEAD))
         outcome = append_item(store, &items[i], sequence, now_ns, boot_ns)
         if outcome == 0:
             sequence += 1

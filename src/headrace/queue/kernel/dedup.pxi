@@ -46,30 +46,45 @@ cdef bint same_signature(Store *store, uint64_t sequence, const uint8_t *signatu
     return memcmp((<Record *>(mapping.base + offset)).signature, signature, 16) == 0
 
 
+cdef inline uint32_t look_at(Bucket *bucket, uint64_t tag, uint64_t end, uint64_t window, uint32_t *vacant) noexcept nogil:
+    """Which of the eight slots carry the tag and are live, as bits; `vacant` gets those that are not live.
+
+    Without a branch: whether a slot is live is as good as a coin toss to the processor.
+    """
+    cdef uint32_t hits = 0, dead = 0, live
+    cdef uint64_t slot
+    cdef int i
+    for i in range(8):
+        slot = bucket.slots[i]
+        live = <uint32_t>(((end - slot) & LOW_48) - 1 < window)
+        dead |= (live ^ 1) << i
+        hits |= (live & <uint32_t>((slot & ~LOW_48) == tag)) << i
+    vacant[0] = dead
+    return hits
+
+
 cdef uint64_t dedup_find(Store *store, const uint8_t *signature, uint64_t end,
                          uint64_t **free_slot, uint64_t *tag_out) noexcept nogil:
     """The sequence in [oldest, end) with this signature, or 0 and a free slot for it (NULL: none)."""
     cdef uint64_t places[2]
-    cdef uint64_t tag = 0, slot, sequence, oldest = store.control.oldest
-    cdef uint64_t *room[2]
-    cdef int vacant[2]
+    cdef uint32_t vacant[2]
+    cdef uint64_t tag = 0, sequence, window = end - store.control.oldest
+    cdef uint32_t hits
     cdef Bucket *bucket
     cdef int side, i
     stir(store, signature, &places[0], &places[1], &tag)
-    prefetch(&store.dedup[places[1]])
+    keep_value(store.dedup[places[0]].slots[0] ^ store.dedup[places[1]].slots[0])    # both waits at once
     for side in range(2):
         bucket = &store.dedup[places[side]]
-        room[side] = NULL
-        vacant[side] = 0
-        for i in range(8):
-            slot = bucket.slots[i]
-            sequence = end - ((end - slot) & LOW_48)
-            if slot == 0 or sequence < oldest or sequence >= end:
-                room[side] = &bucket.slots[i]
-                vacant[side] += 1
-            elif (slot & ~LOW_48) == tag and same_signature(store, sequence, signature):
+        hits = look_at(bucket, tag, end, window, &vacant[side])
+        while hits:
+            i = lowest_bit(hits)
+            hits &= hits - 1
+            sequence = end - ((end - bucket.slots[i]) & LOW_48)
+            if same_signature(store, sequence, signature):
                 return sequence
-    free_slot[0] = room[0] if vacant[0] >= vacant[1] else room[1]
+    side = 1 if bits_set(vacant[1]) > bits_set(vacant[0]) else 0
+    free_slot[0] = &store.dedup[places[side]].slots[lowest_bit(vacant[side])] if vacant[side] else NULL
     tag_out[0] = tag
     return 0
 

@@ -38,23 +38,33 @@ CONTROL_BYTES = sizeof(Control)
 cdef class Held:
     """`with` this, and the lock is held: no signal can come between taking it and the promise to give it back."""
     cdef Log log
-    cdef bint sync
+    cdef bint sync, patient, taken
 
     def __enter__(self):
+        """True, or False for a lock that somebody else has and that was not to be waited for."""
         cdef pthread_mutex_t *lock = &self.log.store.control.sync_lock
         cdef int error
-        with nogil:
-            if self.sync:
+        if not self.sync:
+            with nogil:
+                error = -lock_log(self.log.store)
+        elif self.patient:
+            with nogil:
                 error = pthread_mutex_lock(lock)
-                if error == EOWNERDEAD:
-                    error = pthread_mutex_consistent(lock)
-                error = -error
-            else:
-                error = lock_log(self.log.store)
+        else:
+            error = pthread_mutex_trylock(lock)
+        if error == EOWNERDEAD:
+            error = pthread_mutex_consistent(lock)
+        if error == EBUSY:
+            return False
         if error != 0:
-            self.log.fail(error)
+            self.log.fail(-error)
+        self.taken = True
+        return True
 
     def __exit__(self, kind, value, trace):
+        if not self.taken:
+            return
+        self.taken = False
         if self.sync:
             pthread_mutex_unlock(&self.log.store.control.sync_lock)
         else:
@@ -101,13 +111,13 @@ cdef class Payloads:
 
     def __cinit__(self, objects):
         self.objects = tuple(objects)
-        self.buffers = <Py_buffer *>calloc(max(len(self.objects), 1), sizeof(Py_buffer))
 
     def __dealloc__(self):
         cdef size_t i
-        for i in range(self.count):
-            PyBuffer_Release(&self.buffers[i])       # does nothing for one that was never taken
-        free(self.buffers)
+        if self.buffers != NULL:
+            for i in range(self.count):
+                PyBuffer_Release(&self.buffers[i])   # does nothing for one that was never taken
+            free(self.buffers)
 
     cdef int take(self, size_t place, Item *item) except -1:
         """Point `item` at payload `place`. Places are taken in order."""
@@ -117,6 +127,10 @@ cdef class Payloads:
             item.payload = PyBytes_AS_STRING(payload)
             item.payload_bytes = PyBytes_GET_SIZE(payload)
         else:
+            if self.buffers == NULL:
+                self.buffers = <Py_buffer *>calloc(len(self.objects), sizeof(Py_buffer))
+                if self.buffers == NULL:
+                    raise MemoryError
             PyObject_GetBuffer(payload, &self.buffers[place], PyBUF_SIMPLE)
             item.payload = <char *>self.buffers[place].buf
             item.payload_bytes = self.buffers[place].len
@@ -315,9 +329,9 @@ cdef class Log:
 
     # --- append -----------------------------------------------------------------------------------
 
-    def put(self, payload, str feed not None, str ident not None, uint64_t created_ns, uint8_t priority,
-            uint64_t expires_ns, bytes properties, uint16_t slice, bytes signature,
-            object origin, uint64_t origin_sequence, uint64_t previous, uint64_t now_ns, uint64_t boot_ns):
+    cpdef put(self, payload, str feed, str ident, uint64_t created_ns, uint8_t priority,
+              uint64_t expires_ns, bytes properties, uint16_t slice, bytes signature,
+              object origin, uint64_t origin_sequence, uint64_t previous, uint64_t now_ns, uint64_t boot_ns):
         """Append one product; its sequence, or minus the sequence of the copy that is held.
 
         KeyError for a feed or origin without an id yet, ValueError for an ident that is too long.
@@ -465,6 +479,21 @@ cdef class Log:
         """An empty Rows to pick into."""
         return Rows(self)
 
+    def take(self, uint64_t start, size_t limit, uint64_t bytes_limit, uint64_t stop,
+             const uint8_t[::1] feeds, uint64_t now_ns):
+        """(outcome, Rows): pick and verify in one step, for selections that index rows decide alone."""
+        cdef Rows rows = Rows(self)
+        cdef int outcome = rows.pick(start, limit, bytes_limit, stop, feeds)
+        rows.verify(0, now_ns)
+        if ORIGINS_MAX + len(self.feeds) != self.store.control.feeds_end or (
+                len(self.origins) != self.store.control.origins_end):
+            self.learn_names()
+        return outcome, rows
+
+    def put_plain(self, payload, str feed not None, str ident not None, uint8_t priority):
+        """`put` of a product that has nothing but these; by the machine's clock."""
+        return self.put(payload, feed, ident, 0, priority, 0, None, NO_SLICE, None, None, 0, 0, 0, 0)
+
     def first_from(self, uint64_t sequence):
         """The smallest sequence >= `sequence` that is held or will be given next."""
         cdef Store *store = self.store
@@ -552,11 +581,12 @@ cdef class Log:
         held.log = self
         return held
 
-    def held_for_sync(self):
+    def held_for_sync(self, bint patient=True):
         """A context in which nobody else flushes, whoever died in the last flush."""
         cdef Held held = Held.__new__(Held)
         held.log = self
         held.sync = True
+        held.patient = patient
         return held
 
     # --- the shared state, field by field ---------------------------------------------------------

@@ -34,6 +34,9 @@ cdef extern from *:
     #define hr_wide_multiply(a, b) ((uint64_t)(((unsigned __int128)(a) * (b)) >> 64))
     #define hr_die() kill(getpid(), SIGKILL)
     #define hr_prefetch(p) __builtin_prefetch(p)
+    #define hr_lowest_bit(x) __builtin_ctz(x)
+    #define hr_bits_set(x) __builtin_popcount(x)
+    #define hr_keep_value(x) __asm__ volatile("" : : "r"(x))
     #define hr_likely(x) __builtin_expect(!!(x), 1)
     """
     uint64_t load64 "hr_load"(uint64_t *) noexcept nogil
@@ -48,6 +51,9 @@ cdef extern from *:
     uint64_t wide_multiply "hr_wide_multiply"(uint64_t, uint64_t) noexcept nogil
     void die "hr_die"() noexcept nogil
     void prefetch "hr_prefetch"(const void *) noexcept nogil
+    int lowest_bit "hr_lowest_bit"(uint32_t) noexcept nogil
+    int bits_set "hr_bits_set"(uint32_t) noexcept nogil
+    void keep_value "hr_keep_value"(uint64_t) noexcept nogil
     bint likely "hr_likely"(bint) noexcept nogil
     int FUTEX_WAIT_BITSET
     int FUTEX_WAKE
