@@ -39,7 +39,7 @@ class QueueModel(RuleBasedStateMachine):
         self.held: dict[int, tuple[str, str, bytes, int]] = {}  # sequence -> feed, ident, payload, priority
         self.deleted: set[int] = set()
         self.next = 1
-        self.cursor = 1
+        self.cursor = first.cursor("c").position
 
     def queue(self, which: int) -> Queue:
         return self.queues[which]

@@ -1,0 +1,54 @@
+"""The pages say what is true: files and functions they name exist, links lead somewhere, examples run."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
+SOURCE = ROOT / "src" / "headrace"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_links_lead_somewhere(page: Path) -> None:
+    for link in re.findall(r"\]\(([^)#]+)(?:#[^)]*)?\)", page.read_text()):
+        assert (page.parent / link).exists(), link
+
+
+def test_every_function_named_in_the_journey_exists() -> None:
+    text = (ROOT / "docs" / "journey.md").read_text()
+    named = re.findall(r"`([\w/.]+\.(?:py|pxi)): ([\w.]+)`", text)
+    assert len(named) >= 20
+    for file, name in named:
+        where = [path for path in SOURCE.rglob(Path(file).name) if str(path).endswith(file)]
+        assert where, file
+        code = where[0].read_text()
+        for part in name.split("."):
+            assert re.search(rf"\b(def|class|cdef|cpdef)\b[^\n]*\b{part}\b", code), f"{file}: {name}"
+    for name in re.findall(r"`([a-z_]+)`", text):
+        if "_" in name:
+            assert any(re.search(rf"\b{name}\b", path.read_text()) for path in SOURCE.rglob("*.p[yx]*")), name
+
+
+def test_the_programs_of_the_readme_run(tmp_path: Path) -> None:
+    programs = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.S)
+    assert len(programs) == 2
+    first = subprocess.run(
+        [sys.executable, "-c", programs[0]], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert first.returncode == 0, first.stderr
+    assert first.stdout.splitlines()[0].startswith("1 wx/text/metar SAUS70 KWBC 060000")
+    assert len(first.stdout.splitlines()) == 3
+    second = "from headrace import Queue\n" + programs[1].replace(
+        'follow("wx/radar/**")', 'follow("wx/radar/**", timeout=0)'
+    )
+    done = subprocess.run([sys.executable, "-c", second], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+def test_no_page_nor_source_knows_a_place_on_this_machine() -> None:
+    for path in [*PAGES, *SOURCE.rglob("*.py"), *SOURCE.rglob("*.p[yx][xi]")]:
+        assert str(ROOT) not in path.read_text(), path
