@@ -6,6 +6,10 @@ VENV := .venv
 BIN := $(VENV)/bin
 KERNEL := $(wildcard src/headrace/queue/kernel/*.px?) $(wildcard src/headrace/queue/kernel/*.pyx)
 
+EXTRA = import tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))["project"]["optional-dependencies"]["$(1)"], sep="\n")
+install_extra = $(BIN)/python -c '$(EXTRA)' > $(VENV)/extra-$(1).txt && \
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --requirement $(VENV)/extra-$(1).txt
+
 .PHONY: demo test soak bench lint clean
 
 demo: $(VENV)/.ready
@@ -31,12 +35,13 @@ $(VENV)/.ready: pyproject.toml setup.py $(KERNEL)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable .
 	touch $@
 
+# The extras alone: installing the project again would compile the kernel again.
 $(VENV)/.ready-test: $(VENV)/.ready
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[test]'
+	$(call install_extra,test)
 	touch $@
 
 $(VENV)/.ready-lint: $(VENV)/.ready-test
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[test,lint]'
+	$(call install_extra,lint)
 	touch $@
 
 clean:

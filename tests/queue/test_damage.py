@@ -367,7 +367,7 @@ def test_a_full_disk_is_told_and_heals(tmp_path: Path) -> None:
 
 
 def test_a_full_disk_in_the_words_of_the_operating_system_is_explained() -> None:
-    from headrace.queue.directory import explain_os_error
+    from headrace.queue.trouble import explain_os_error
 
     for code, kind in ((errno.ENOSPC, DiskFullError), (errno.EDQUOT, DiskFullError), (errno.EROFS, QueueAccessError)):
         error = explain_os_error(OSError(code, os.strerror(code)), Path("q"))

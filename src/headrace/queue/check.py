@@ -13,9 +13,9 @@ import msgspec
 
 from headrace.queue.config import QueueConfig
 from headrace.queue.cursor import SLOTS, CursorFile
-from headrace.queue.directory import segment_path
 from headrace.queue.kernel import _kernel as kernel
 from headrace.queue.recovery import map_segment
+from headrace.queue.trouble import segment_path
 
 Progress = Callable[[int, int], None]  # segments done, of how many
 

@@ -24,7 +24,8 @@ from headrace.queue.kernel import _kernel as kernel
 
 if TYPE_CHECKING:
     from headrace.queue.follower import Follower
-    from headrace.queue.queue import Queue, Start, Wanted
+    from headrace.queue.queue import Queue, Wanted
+    from headrace.queue.start import Start
 
 SLOTS = 1024
 SLOT_BYTES = 256

@@ -1,4 +1,4 @@
-"""The directory of a queue: how it comes into being and how a process attaches to it.
+"""The directory of a queue, and how a process attaches to it.
 
     queue.json              the terms (config.py)
     control                 lock, head, directory of segments, counters        (kernel: Control)
@@ -8,33 +8,22 @@
     segments/….segment      records and their index rows                       (kernel: Record, Row)
 
 Every attached process holds a shared `flock` on the control file. Whoever can get it exclusively is alone: it puts
-the locks in order and settles what dead processes left, before it lets others in. A queue is created under another
-name and renamed into place, so that it is there as a whole or not at all.
+the locks in order and settles what dead processes left, before it lets others in.
 """
 
 import contextlib
-import errno
 import fcntl
 import os
 import secrets
-import shutil
 import uuid
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 from headrace.errors import (
-    BatchTooLargeError,
-    DiskFullError,
-    HeadraceError,
-    NamesFullError,
     NotAQueueError,
-    OptionError,
-    QueueAccessError,
     QueueBusyError,
     QueueDamagedError,
-    QueueError,
-    QueueExistsError,
     QueueMissingError,
     QueueVersionError,
 )
@@ -48,18 +37,17 @@ from headrace.queue.config import (
     SIZE_MIN,
     QueueConfig,
     read_config,
-    write_config,
 )
 from headrace.queue.cursor import CURSORS_BYTES
 from headrace.queue.kernel import _kernel as kernel
-from headrace.queue.storage import Disk, Storage
+from headrace.queue.storage import Storage
+from headrace.queue.trouble import REPAIR, explain, explain_os_error
 
 NAME_BYTES = 320
 FEEDS_BEGIN = 4096  # names below are origins
 NAMES_MAX = 262144
 DIRECTORY = 2048
 STATE_READY, STATE_RECOVERING = 1, 2
-REPAIR = "run: headrace queue repair {path}"
 
 
 @dataclass(slots=True)
@@ -72,82 +60,9 @@ class Attached:
     presence: int
 
 
-def segment_path(directory: Path, file: int) -> Path:
-    return directory / "segments" / f"{file:016x}.segment"
-
-
 def boot_id() -> bytes:
     """Sixteen bytes that change with every start of the machine."""
     return uuid.UUID(Path("/proc/sys/kernel/random/boot_id").read_text().strip()).bytes
-
-
-# --- create ---------------------------------------------------------------------------------------
-
-
-def create_directory(path: Path, config: QueueConfig) -> None:
-    """Make an empty queue at `path`; QueueExistsError if there is anything already."""
-    if path.is_symlink() or path.is_file():
-        raise QueueExistsError(f"{path} is a file", "choose a path that does not exist yet")
-    if path.is_dir() and any(path.iterdir()):
-        known = "is a queue already" if (path / "queue.json").exists() else "exists and is not empty"
-        raise QueueExistsError(f"{path} {known}", "open it, delete it, or choose another path")
-    part = path.with_name(f".{path.name}.{os.getpid()}.{secrets.token_hex(4)}.part")
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        _check_memory(path.parent, config)
-        part.mkdir()
-        _fill(part, config)
-        os.rename(part, path)
-        Disk().sync_directory(path.parent)
-    except OSError as error:
-        shutil.rmtree(part, ignore_errors=True)
-        if error.errno in (errno.ENOTEMPTY, errno.EEXIST):
-            raise QueueExistsError(f"{path} was created by somebody else just now", "open it") from None
-        error.filename = str(path)
-        raise explain_os_error(error, path) from error
-    except kernel.KernelError as error:
-        shutil.rmtree(part, ignore_errors=True)
-        raise explain(error, path) from None
-    except HeadraceError:
-        shutil.rmtree(part, ignore_errors=True)
-        raise
-
-
-def _check_memory(parent: Path, config: QueueConfig) -> None:
-    if config.durability == "memory" and not _is_memory(parent):
-        raise OptionError(
-            f"durability 'memory' needs a file system in memory, and {parent} is none",
-            "choose a path below /dev/shm, or durability 'process'",
-        )
-
-
-def _is_memory(path: Path) -> bool:
-    """Whether the file system that holds `path` is tmpfs or ramfs."""
-    kinds: dict[str, str] = {}
-    for line in Path("/proc/self/mounts").read_text().splitlines():
-        _, mount, kind, *_ = line.split()
-        kinds[mount.encode().decode("unicode_escape")] = kind
-    here = path.resolve()
-    for folder in (here, *here.parents):
-        if str(folder) in kinds:
-            return kinds[str(folder)] in ("tmpfs", "ramfs")
-    return False
-
-
-def _fill(part: Path, config: QueueConfig) -> None:
-    (part / "segments").mkdir()
-    write_config(part, config)
-    (part / "names").touch()
-    (part / "cursors").write_bytes(bytes(CURSORS_BYTES))
-    format_control(part, config)
-    log = open_log(part)
-    log.set_state(origin=log.add_name(2, config.origin))
-    log.rebuild_dedup()
-    disk = Disk()
-    for file in part.iterdir():
-        if file.is_file():
-            disk.sync_file(file)
-    disk.sync_directory(part)
 
 
 def format_control(directory: Path, config: QueueConfig, state: int = STATE_READY) -> None:
@@ -170,9 +85,6 @@ def format_control(directory: Path, config: QueueConfig, state: int = STATE_READ
         )
     finally:
         os.close(descriptor)
-
-
-# --- open -----------------------------------------------------------------------------------------
 
 
 def open_log(path: Path) -> kernel.Log:
@@ -361,41 +273,3 @@ def _open_checked(path: Path) -> kernel.Log:
             REPAIR.format(path=path),
         )
     return open_log(path)
-
-
-# --- errors of the kernel and of the operating system ---------------------------------------------
-
-
-def explain(error: kernel.KernelError, path: Path) -> HeadraceError:
-    """Say in words what the kernel said in a number."""
-    file = segment_path(path, error.file) if error.file else path
-    if error.code == kernel.TROUBLE["names_full"]:
-        return NamesFullError(
-            f"{path} cannot take up another feed or origin",
-            "use fewer feeds; idents may vary freely",
-        )
-    if error.code == kernel.TROUBLE["batch_too_large"]:
-        return BatchTooLargeError(f"{path} is too small for this in one piece", "put less at once, or resize the queue")
-    if error.code == kernel.TROUBLE["damaged"] or error.code == -errno.ENOENT:
-        return QueueDamagedError(f"{file} is missing, cut short or altered", REPAIR.format(path=path))
-    return explain_os_error(OSError(-error.code, os.strerror(-error.code), str(path)), path)
-
-
-def explain_os_error(error: OSError, path: Path) -> QueueError:
-    """Say what an error of the operating system means for the queue at `path`."""
-    where = error.filename or path
-    if error.errno in (errno.ENOSPC, errno.EDQUOT):
-        return DiskFullError(
-            f"the file system of {path} is full, nothing was stored",
-            "free some space or resize the queue",
-        )
-    if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
-        return QueueAccessError(
-            f"{where} cannot be written: {error.strerror}",
-            "a queue needs write access for readers too: check its owner",
-        )
-    if error.errno in (errno.EMFILE, errno.ENFILE):
-        return QueueAccessError(f"too many open files for {path}", "raise the limit: ulimit -n")
-    if error.errno in (errno.ENOTDIR, errno.ENAMETOOLONG):
-        return QueueAccessError(f"{where} cannot be a queue: {error.strerror}", "choose another path")
-    return QueueError(f"{where}: {error.strerror or error}", "see the message of the operating system")

@@ -9,9 +9,9 @@ import errno
 import threading
 from pathlib import Path
 
-from headrace.queue.directory import segment_path
 from headrace.queue.kernel import _kernel as kernel
 from headrace.queue.storage import Storage
+from headrace.queue.trouble import segment_path
 
 FLUSH_INTERVAL_S = 1.0
 COMMIT_RECHECK_S = 0.2  # if the one who flushes dies, the next takes over after this
@@ -88,7 +88,7 @@ class Flusher:
     def _flush(self) -> None:
         try:
             with self._log.held():
-                self._log.evict(0)
+                kernel.apply_limits(self._log, 0)
             flush(self._path, self._log, self._storage)
             self._storage.sync_file(self._path / "cursors")
         except (OSError, kernel.KernelError) as error:

@@ -26,8 +26,8 @@ from headrace.product.product import IDENT_BYTES_MAX, PRIORITY_MAX, SLICE_MAX
 from headrace.product.properties import PropertyValue, encode_properties
 from headrace.queue import columns
 from headrace.queue.config import check_origin
-from headrace.queue.directory import explain
 from headrace.queue.kernel import _kernel as kernel
+from headrace.queue.trouble import explain
 from headrace.units import format_size, parse_age, parse_time
 
 NO_SLICE = 0xFFFF

@@ -43,29 +43,22 @@ from headrace.queue.config import (
     read_config,
     write_config,
 )
+from headrace.queue.creation import create_directory
 from headrace.queue.cursor import Cursor, CursorFile, CursorState, check_cursor_name
-from headrace.queue.directory import (
-    alone_at,
-    attach,
-    check_path,
-    create_directory,
-    explain,
-    explain_os_error,
-    hold_presence,
-    is_last,
-)
+from headrace.queue.directory import alone_at, attach, check_path, hold_presence, is_last
 from headrace.queue.flusher import Flusher, commit, flush
 from headrace.queue.follower import Follower
 from headrace.queue.kernel import _kernel as kernel
 from headrace.queue.reading import Reader
 from headrace.queue.receipt import Duplicate, Receipt
 from headrace.queue.repair import repair_queue
+from headrace.queue.start import Start, resolve_start
 from headrace.queue.statistics import Statistics, gather
 from headrace.queue.storage import Disk, Storage
+from headrace.queue.trouble import explain, explain_os_error
 from headrace.selection import Selection
-from headrace.units import parse_age, parse_size, parse_time
+from headrace.units import parse_age, parse_size
 
-Start = int | str | datetime | timedelta
 Wanted = Selection | str | None
 When = int | str | datetime
 
@@ -312,30 +305,7 @@ class Queue:
     def resolve(self, start: Start) -> int:
         """The sequence that `start` means now."""
         self._check_open()
-        if isinstance(start, int) and not isinstance(start, bool):
-            if not 0 <= start < 1 << 63:
-                raise OptionError(f"sequence {start} is out of range", "sequences begin at 1")
-            return max(start, 1)
-        if start == "oldest":
-            return self._log.oldest
-        if start == "next":
-            return self._log.head
-        return self._log.first_since(self._time_of(start))
-
-    def _time_of(self, start: Start) -> int:
-        now_ns = self._clock.now_ns() if self._clock else time.time_ns()
-        try:
-            if isinstance(start, timedelta) or (isinstance(start, str) and start[:1].isdigit() and start[-1:].isalpha()
-                                                and "T" not in start and "-" not in start):  # fmt: skip
-                return max(0, now_ns - int(parse_age(start, "start") * 1e9))
-            if isinstance(start, str | datetime):
-                return parse_time(start, "start")
-        except OptionError:
-            pass
-        raise OptionError(
-            f"start {start!r} is not understood",
-            'give a sequence, "oldest", "next", an age such as "1h", or a time such as "2026-11-15T12:00Z"',
-        )
+        return resolve_start(self._log, start, self._clock)
 
     @property
     def oldest(self) -> int:
@@ -395,7 +365,7 @@ class Queue:
             batch = read(position)
             wanted = np.ascontiguousarray(batch.sequences[batch.sequences < end])
             with self.locked():
-                deleted_now = self._log.mark_rows(wanted, _MARK_DELETED)
+                deleted_now = kernel.mark_rows(self._log, wanted, _MARK_DELETED)
                 self._log.set_state(deleted_products=self._log.state["deleted_products"] + deleted_now)
             deleted += deleted_now
             position = batch.next
@@ -415,10 +385,10 @@ class Queue:
             config = msgspec.structs.replace(config, age_s=check_age(parse_age(age) or None))
         try:
             with self.locked():
-                self._log.forget_spare()
+                kernel.forget_spare(self._log)
                 write_config(self.path, config)
                 self._log.set_state(size_bytes=config.size, age_ns=config.age_ns, segment_bytes=config.segment_bytes)
-                self._log.evict(self._clock.elapsed_ns() if self._clock else 0)
+                kernel.apply_limits(self._log, self._clock.elapsed_ns() if self._clock else 0)
         except OSError as error:
             raise explain_os_error(error, self.path) from error
         except kernel.KernelError as error:

@@ -14,8 +14,8 @@ import pyarrow as pa
 
 from headrace.errors import ProductDamagedError
 from headrace.product.batch import Batch, Lost
-from headrace.queue.directory import REPAIR, explain, segment_path
 from headrace.queue.kernel import _kernel as kernel
+from headrace.queue.trouble import REPAIR, explain, segment_path
 from headrace.selection import Selection
 
 _CHUNK = 4096  # rows at a time where idents decide

@@ -19,17 +19,10 @@ import numpy.typing as npt
 
 from headrace.errors import QueueDamagedError
 from headrace.queue.config import QueueConfig
-from headrace.queue.directory import (
-    REPAIR,
-    STATE_READY,
-    STATE_RECOVERING,
-    boot_id,
-    is_continued,
-    learn_names,
-    segment_path,
-)
+from headrace.queue.directory import STATE_READY, STATE_RECOVERING, boot_id, is_continued, learn_names
 from headrace.queue.kernel import _kernel as kernel
 from headrace.queue.storage import Storage
+from headrace.queue.trouble import REPAIR, segment_path
 
 LEAP = 1 << 32
 LEAP_AHEAD = -1
@@ -55,14 +48,14 @@ def settle(path: Path, config: QueueConfig, log: kernel.Log, storage: Storage) -
     """Make the queue ready for use. The caller is alone."""
     continued = is_continued(log)
     log.set_state(state=STATE_RECOVERING)
-    log.reset_locks()
+    kernel.reset_locks(log)
     log.set_state(size_bytes=config.size, age_ns=config.age_ns)
     if continued:
-        log.roll_back()
+        kernel.take_back(log)
     else:
         _settle_after_restart(path, config, log, storage)
     if log.state["segment_bytes"] != config.segment_bytes:
-        log.forget_spare()
+        kernel.forget_spare(log)
         log.set_state(segment_bytes=config.segment_bytes)
     remove_strays(path, log)
     _settle_dedup(path, log)
@@ -75,7 +68,7 @@ def settle(path: Path, config: QueueConfig, log: kernel.Log, storage: Storage) -
 def _settle_after_restart(path: Path, config: QueueConfig, log: kernel.Log, storage: Storage) -> None:
     """Believe the segment files. One that cannot be believed is left to a repair, and nothing is thrown away."""
     state = log.state
-    log.recount_names((path / "names").stat().st_size)
+    kernel.recount_names(log, (path / "names").stat().st_size)
     learn_names(path, log)
     doubtful = [file for file in doubtful_segments(path, log) if not _is_blank(file)]
     if doubtful:
@@ -111,7 +104,7 @@ def _settle_dedup(path: Path, log: kernel.Log) -> None:
     state = log.state
     file = path / f"signatures-{state['dedup_table']:016x}"
     if not file.exists() or file.stat().st_size != state["dedup_bytes"]:
-        log.rebuild_dedup()
+        kernel.rebuild_dedup(log)
 
 
 def remove_strays(path: Path, log: kernel.Log) -> list[Path]:
@@ -202,18 +195,18 @@ def rebuild_directory(path: Path, log: kernel.Log, trusted: int, floor: int, tak
     end = surveys[-1].segment.first + surveys[-1].count if surveys else 1
     files = [int(file.name[:16], 16) for file in (path / "segments").glob("*.segment")]
     log.set_state(segment_newest=number, tail=end, head=end, oldest=first, next_file=max(files, default=0) + 1)
-    log.roll_back()
+    kernel.take_back(log)
     noticed = []
     if floor == LEAP_AHEAD:
         floor = end + LEAP  # rows keep the low 32 bits of a sequence, and these go on without a repetition
     if floor > end:
-        log.begin_segment(floor)
+        kernel.begin_segment(log, floor)
         noticed.append(f"sequences go on at {floor}: products from {end} on may have been lost")
     damaged = sum(survey.damaged for survey in surveys)
     if damaged:
         noticed.append(f"{damaged} products do not fit their checksums and were marked damaged")
-    log.recount_feeds()
-    log.rebuild_dedup()
+    kernel.recount_last(log)
+    kernel.rebuild_dedup(log)
     return noticed
 
 

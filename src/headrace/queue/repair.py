@@ -24,7 +24,6 @@ from headrace.queue.directory import (
     is_continued,
     learn_names,
     open_log,
-    segment_path,
 )
 from headrace.queue.kernel import _kernel as kernel
 from headrace.queue.recovery import (
@@ -37,6 +36,7 @@ from headrace.queue.recovery import (
     remove_strays,
 )
 from headrace.queue.storage import Disk
+from headrace.queue.trouble import segment_path
 
 
 def repair_queue(path: Path) -> list[str]:
@@ -121,16 +121,16 @@ def _repair_names(path: Path, config: QueueConfig, done: list[str]) -> tuple[ker
     file = path / "names"
     try:
         log = open_log(path)
-        log.recount_names(file.stat().st_size)
+        kernel.recount_names(log, file.stat().st_size)
         learn_names(path, log)
         if log.origins:
-            log.reset_locks()
+            kernel.reset_locks(log)
             return log, False
     except (kernel.KernelError, QueueDamagedError, FileNotFoundError):
         pass
     file.write_bytes(b"")
     log = kernel.Log(os.open(path, os.O_RDONLY), os.open(path / "segments", os.O_RDONLY))
-    log.reset_locks()
+    kernel.reset_locks(log)
     log.set_state(feeds_end=FEEDS_BEGIN, origins_end=0)
     log.set_state(origin=log.add_name(2, config.origin))
     done.append(f"made {file} anew from the records")

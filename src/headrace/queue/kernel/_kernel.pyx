@@ -4,15 +4,19 @@
 
 One extension module in several files, in the order in which they build on each other:
 
-    layout    every shared shape, with drawings in docs/format.md
-    system    atomics, robust lock, futex, clocks, failpoints, the SIGBUS guard
-    store     one opened queue in one process: mapped files and pins
-    dedup     the duplicate memory
-    segment   segments come and go; what happens after a writer's death
-    append    records, rows, commit
-    scan      Rows: pick, keep, verify, gather
-    log       Log: what Python calls
-    survey    walking files that nobody need trust
+    layout       every shared shape, with drawings in docs/format.md
+    system       atomics, robust lock, futex, clocks, failpoints, the SIGBUS guard
+    store        one opened queue in one process: mapped files and pins
+    dedup        the duplicate memory
+    segment      segments come and go; what happens after a writer's death
+    append       records, rows, commit
+    properties   properties as an Arrow map
+    scan         Rows: pick, keep, verify, gather
+    items        from the objects of a call to what append takes
+    log          Log: what Python calls
+    held         locks as contexts, files that may shrink
+    maintenance  what happens under the lock, or while nobody else is attached
+    survey       walking files that nobody need trust
 
 docs/concurrency.md argues why this is right; tests/queue tries to prove it wrong.
 """
@@ -23,6 +27,10 @@ include "store.pxi"
 include "dedup.pxi"
 include "segment.pxi"
 include "append.pxi"
+include "properties.pxi"
 include "scan.pxi"
+include "items.pxi"
 include "log.pxi"
+include "held.pxi"
+include "maintenance.pxi"
 include "survey.pxi"
