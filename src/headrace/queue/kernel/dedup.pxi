@@ -6,7 +6,8 @@
 # signature. That makes the table forgiving:
 #  - eviction does not touch it: a slot whose sequence is no longer held is simply free;
 #  - a writer that dies between noting a signature and its commit leaves a slot that proves false.
-# It grows by half when it is seven tenths full or when both buckets of a signature are.
+# If both buckets of a signature are full, one of their signatures moves to its own other bucket. The
+# table grows by half when it is seven tenths full, or when nothing can move.
 
 cdef enum:
     DEDUP_FIRST = 512                # buckets to begin with
@@ -25,25 +26,25 @@ cdef inline void stir(Store *store, const uint8_t *signature, uint64_t *first, u
     tag[0] = (mixed & 0xFFFF) << 48
 
 
-cdef bint same_signature(Store *store, uint64_t sequence, const uint8_t *signature) noexcept nogil:
-    """Does the held product `sequence` have this signature? Under the log's lock."""
+cdef const uint8_t *signature_at(Store *store, uint64_t sequence) noexcept nogil:
+    """The signature of a held product; NULL if it is not there. Under the log's lock."""
     cdef Entry *entry = entry_of(store, segment_with(store, sequence))
     cdef Mapping *mapping = store.current
     cdef Row row
     cdef uint64_t offset
     if (sequence < entry.first or (entry.end != 0 and sequence >= entry.end)
             or sequence - entry.first >= rows_room(entry.size)):
-        return False
+        return NULL
     if mapping == NULL or mapping.file != entry.file:
         if map_segment(store, entry.file, entry.size, &mapping, False) != 0:
-            return False
+            return NULL
     load_row(mapping, sequence - entry.first, &row)
     if not fits(&row, sequence) or row.flags & (ROW_DELETED | ROW_DAMAGED):
-        return False
+        return NULL
     offset = <uint64_t>row.offset * 8
     if offset + RECORD_HEADER > mapping.size:
-        return False
-    return memcmp((<Record *>(mapping.base + offset)).signature, signature, 16) == 0
+        return NULL
+    return (<Record *>(mapping.base + offset)).signature
 
 
 cdef inline uint32_t look_at(Bucket *bucket, uint64_t tag, uint64_t end, uint64_t window, uint32_t *vacant) noexcept nogil:
@@ -71,6 +72,7 @@ cdef uint64_t dedup_find(Store *store, const uint8_t *signature, uint64_t end,
     cdef uint64_t tag = 0, sequence, window = end - store.control.oldest
     cdef uint32_t hits
     cdef Bucket *bucket
+    cdef const uint8_t *held
     cdef int side, i
     stir(store, signature, &places[0], &places[1], &tag)
     keep_value(store.dedup[places[0]].slots[0] ^ store.dedup[places[1]].slots[0])    # both waits at once
@@ -81,12 +83,41 @@ cdef uint64_t dedup_find(Store *store, const uint8_t *signature, uint64_t end,
             i = lowest_bit(hits)
             hits &= hits - 1
             sequence = end - ((end - bucket.slots[i]) & LOW_48)
-            if same_signature(store, sequence, signature):
+            held = signature_at(store, sequence)
+            if held != NULL and memcmp(held, signature, 16) == 0:
                 return sequence
     side = 1 if bits_set(vacant[1]) > bits_set(vacant[0]) else 0
-    free_slot[0] = &store.dedup[places[side]].slots[lowest_bit(vacant[side])] if vacant[side] else NULL
+    if vacant[side]:
+        free_slot[0] = &store.dedup[places[side]].slots[lowest_bit(vacant[side])]
+    else:
+        free_slot[0] = make_vacant(store, places, end, window)
     tag_out[0] = tag
     return 0
+
+
+cdef uint64_t *make_vacant(Store *store, uint64_t *places, uint64_t end, uint64_t window) noexcept nogil:
+    """Move one signature out of two full buckets; its slot, or NULL if none can move.
+
+    It is noted in its new place before the old one is given away: a death in between leaves it in both.
+    """
+    cdef uint64_t first = 0, second = 0, tag = 0, other
+    cdef uint64_t *slot
+    cdef uint32_t vacant = 0
+    cdef const uint8_t *held
+    cdef int side, i
+    for side in range(2):
+        for i in range(8):
+            slot = &store.dedup[places[side]].slots[i]
+            held = signature_at(store, end - ((end - slot[0]) & LOW_48))
+            if held == NULL:
+                return slot          # it proves false: the place is free
+            stir(store, held, &first, &second, &tag)
+            other = second if first == places[side] else first
+            look_at(&store.dedup[other], tag, end, window, &vacant)
+            if vacant:
+                store.dedup[other].slots[lowest_bit(vacant)] = slot[0]
+                return slot
+    return NULL
 
 
 cdef inline uint64_t buckets_of(uint64_t table) noexcept nogil:
