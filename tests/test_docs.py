@@ -10,6 +10,7 @@ import pytest
 ROOT = Path(__file__).parent.parent
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
 SOURCE = ROOT / "src" / "headrace"
+CODE = [*SOURCE.rglob("*.py"), *SOURCE.rglob("*.pyx"), *SOURCE.rglob("*.pxi")]
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
@@ -30,7 +31,7 @@ def test_every_function_named_in_the_journey_exists() -> None:
             assert re.search(rf"\b(def|class|cdef|cpdef)\b[^\n]*\b{part}\b", code), f"{file}: {name}"
     for name in re.findall(r"`([a-z_]+)`", text):
         if "_" in name:
-            assert any(re.search(rf"\b{name}\b", path.read_text()) for path in SOURCE.rglob("*.p[yx]*")), name
+            assert any(re.search(rf"\b{name}\b", path.read_text()) for path in CODE), name
 
 
 def test_the_programs_of_the_readme_run(tmp_path: Path) -> None:
@@ -50,5 +51,5 @@ def test_the_programs_of_the_readme_run(tmp_path: Path) -> None:
 
 
 def test_no_page_nor_source_knows_a_place_on_this_machine() -> None:
-    for path in [*PAGES, *SOURCE.rglob("*.py"), *SOURCE.rglob("*.p[yx][xi]")]:
+    for path in [*PAGES, *CODE]:
         assert str(ROOT) not in path.read_text(), path
