@@ -220,7 +220,8 @@ def test_after_the_disk_refused_a_flush_nothing_is_acknowledged(tmp_path: Path) 
     with pytest.raises(QueueError, match="earlier flush failed"):
         queue.put(b"cannot be trusted", feed="a")
     assert [bytes(p.payload) for p in queue.read()] == [b"fine"]
-    queue.close()
+    with pytest.raises(QueueError, match="earlier flush failed"):
+        queue.close()
     with Queue.open(path) as again:
         assert isinstance(again.put(b"well again", feed="a"), int)
         assert again.check() == []

@@ -435,7 +435,7 @@ class Queue:
     # --- life -------------------------------------------------------------------------------------
 
     def close(self) -> None:
-        """Flush and let go. Batches and views taken before stay valid."""
+        """Flush and let go, also if the flush fails, which is told then. Batches and views taken before stay valid."""
         if self._closed:
             return
         self._closed = True
@@ -443,14 +443,19 @@ class Queue:
         _opened.discard(self)
         if self._flusher is not None:
             self._flusher.close()
-        if self._presence.roles & WRITER and self._config.durability != "memory":
-            with contextlib.suppress(OSError):
+        failure = None
+        if self._presence.roles & WRITER and self._config.durability != "memory" and self.path.exists():
+            try:
                 flush(self.path, self._log, self._storage)
                 self._storage.sync_file(self.path / "cursors")
+            except OSError as error:
+                failure = explain_os_error(error, self.path)
         self._presence.leave()
         with self._log.held():  # no other thread of ours is inside when we cease to be present
             self._leave_clean()
             os.close(self._presence_fd)
+        if failure is not None:
+            raise failure
 
     def _leave_clean(self) -> None:
         """The last one out notes that everything is on the disk, if it is."""
@@ -458,7 +463,7 @@ class Queue:
             return
         state = self._log.state
         if state["synced"] == state["tail"] and not state["clean"]:
-            with contextlib.suppress(OSError):
+            with contextlib.suppress(OSError):  # then the next start of the machine only leaps without need
                 self._log.set_state(clean=1)
                 self._storage.sync_file(self.path / "control")
 
