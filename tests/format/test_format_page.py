@@ -179,7 +179,8 @@ def test_a_refused_flush_is_noted_where_the_page_says(make_queue: Callable[..., 
     control = reader.read_control(queue.path)
     assert (control["sync_failed"], control["head"], control["tail"]) == (1, 1, 2)
     assert reader.read_queue(queue.path) == []
-    queue.close()
+    with pytest.raises(QueueError, match="an earlier flush failed"):
+        queue.close()
     with Queue.open(queue.path) as again:
         assert reader.read_control(queue.path)["sync_failed"] == 0
         assert [bytes(product.payload) for product in again.read("oldest")] == [b"x"]
