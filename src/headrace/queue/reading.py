@@ -26,11 +26,12 @@ _TROUBLE = kernel.TROUBLE
 class Reader:
     """One selection over one queue; keeps the feed mask between reads."""
 
-    __slots__ = ("_log", "_mask", "_path", "selection")
+    __slots__ = ("_filter", "_log", "_mask", "_path", "selection")
 
     def __init__(self, log: kernel.Log, path: Path, selection: Selection) -> None:
         self._log, self._path, self.selection = log, path, selection
         self._mask: npt.NDArray[np.uint8] | None = None
+        self._filter: kernel.RowFilter | None = None
         if selection.feed is not None:
             self._mask = np.zeros(0, np.uint8)
             self._learn_feeds()
@@ -42,12 +43,13 @@ class Reader:
         names, known = self._log.names, len(self._mask)
         wanted = [self.selection.wants_feed(name) if name else False for name in names[known:end]]
         self._mask = np.concatenate([self._mask, np.array(wanted, np.uint8)])
+        self._filter = kernel.RowFilter(self._mask)
         return len(self._mask) > known
 
     def read(self, start: int, limit: int, bytes_limit: int, now_ns: int, stop: int = _NO_LIMIT) -> Batch:
         """Products from `start` on: at most `limit`, and no more once `bytes_limit` payload bytes are reached."""
         if self.selection.ident is None:
-            outcome, rows = self._log.take(start, limit, bytes_limit, stop, self._mask, now_ns)
+            outcome, rows = self._log.take(start, limit, bytes_limit, stop, self._filter, now_ns)
             if outcome == 0 and rows.damage is None:
                 return Batch(rows, self._log.names)
         return self._read_by_steps(start, limit, bytes_limit, now_ns, stop)
@@ -60,7 +62,7 @@ class Reader:
         position = first
         while True:
             begin = len(rows)
-            outcome = rows.pick(position, self._pick_limit(begin, limit), bytes_limit, stop, self._mask)
+            outcome = rows.pick(position, self._pick_limit(begin, limit), bytes_limit, stop, self._filter)
             self._match_idents(rows, begin)
             rows.cut(limit)
             rows.verify(begin, now_ns)

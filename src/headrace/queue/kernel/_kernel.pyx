@@ -11,6 +11,7 @@ One extension module in several files, in the order in which they build on each 
     segment      segments come and go; what happens after a writer's death
     append       records, rows, commit
     properties   properties as an Arrow map
+    filter       which index rows are wanted
     scan         Rows: pick, keep, verify, gather
     items        from the objects of a call to what append takes
     log          Log: what Python calls
@@ -28,6 +29,7 @@ include "dedup.pxi"
 include "segment.pxi"
 include "append.pxi"
 include "properties.pxi"
+include "filter.pxi"
 include "scan.pxi"
 include "items.pxi"
 include "log.pxi"

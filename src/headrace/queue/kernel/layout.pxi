@@ -43,6 +43,8 @@ cdef enum:                           # row flags
     ROW_EXPIRES = 4
     ROW_SIGNED = 8
     ROW_CONTINUES = 16               # its batch goes on with the next row
+    ROW_REVISION = 32                # another payload of an earlier product, for the stations behind the one that put it
+    ROW_HIDDEN = 35                  # deleted, damaged or a revision: plain readers pass over it
 
 cdef enum:                           # how a product is identified
     SIGNATURE_NONE = 0

@@ -310,10 +310,10 @@ cdef class Log:
         return Rows(self)
 
     def take(self, uint64_t start, size_t limit, uint64_t bytes_limit, uint64_t stop,
-             const uint8_t[::1] feeds, uint64_t now_ns):
+             RowFilter row_filter, uint64_t now_ns):
         """(outcome, Rows): pick and verify in one step, for selections that index rows decide alone."""
         cdef Rows rows = Rows(self)
-        cdef int outcome = rows.pick(start, limit, bytes_limit, stop, feeds)
+        cdef int outcome = rows.pick(start, limit, bytes_limit, stop, row_filter)
         rows.verify(0, now_ns)
         if ORIGINS_MAX + len(self.feeds) != self.store.control.feeds_end or (
                 len(self.origins) != self.store.control.origins_end):

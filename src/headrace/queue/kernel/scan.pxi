@@ -175,11 +175,12 @@ cdef class Rows:
         return &self.refs[self.count - 1]
 
     cdef int pick_segment(self, Mapping *mapping, Entry *entry, uint64_t head, size_t limit,
-                          uint64_t bytes_limit, const uint8_t *feeds, uint32_t feeds_count) noexcept nogil:
+                          uint64_t bytes_limit, const Wanted *wanted) noexcept nogil:
         cdef uint64_t end = min(entry.end if 0 < entry.end < head else head,
                                 entry.first + rows_room(mapping.size))
         cdef uint64_t sequence = self.next
         cdef int outcome = TROUBLE_DAMAGED if sequence >= end else 0
+        cdef int found
         cdef Row row
         cdef Ref *ref
         while sequence < end and self.count < limit and self.bytes < bytes_limit:
@@ -187,19 +188,22 @@ cdef class Rows:
             if not fits(&row, sequence):
                 outcome = TROUBLE_DAMAGED
                 break
-            if feeds != NULL:
-                if row.feed >= feeds_count:
-                    outcome = TROUBLE_UNKNOWN_FEED
+            if wanted != NULL:
+                found = row_wanted(wanted, &row)
+                if found < 0:
+                    outcome = found
                     break
-                if not feeds[row.feed]:
+                if found == 0:
                     self.picked.filtered += 1
                     sequence += 1
                     continue
-            if row.flags & (ROW_DELETED | ROW_DAMAGED):
+            if row.flags & ROW_HIDDEN:
                 if row.flags & ROW_DAMAGED:
                     self.picked.damaged += 1
-                else:
+                elif row.flags & ROW_DELETED:
                     self.picked.deleted += 1
+                else:
+                    self.picked.filtered += 1
                 sequence += 1
                 continue
             ref = self.add()
@@ -218,8 +222,8 @@ cdef class Rows:
         self.next = sequence
         return outcome
 
-    cdef int pick_all(self, size_t limit, uint64_t bytes_limit, uint64_t stop, const uint8_t *feeds,
-                      uint32_t feeds_count) noexcept nogil:
+    cdef int pick_all(self, size_t limit, uint64_t bytes_limit, uint64_t stop,
+                      const Wanted *wanted) noexcept nogil:
         cdef Store *store = self.log.store
         cdef uint64_t head = min(load64(&store.control.head), stop)
         cdef Entry entry
@@ -241,7 +245,7 @@ cdef class Rows:
                 return error
             if self.next < entry.first or (entry.end != 0 and self.next >= entry.end):
                 return TROUBLE_GONE              # a gap between two segments
-            error = self.pick_segment(mapping, &entry, head, limit, bytes_limit, feeds, feeds_count)
+            error = self.pick_segment(mapping, &entry, head, limit, bytes_limit, wanted)
             if error != 0:
                 if error == TROUBLE_DAMAGED:
                     store.trouble_file = entry.file
@@ -249,20 +253,16 @@ cdef class Rows:
         return 0
 
     def pick(self, uint64_t start, size_t limit, uint64_t bytes_limit, uint64_t stop,
-             const uint8_t[::1] feeds):
+             RowFilter row_filter):
         """Add rows from `start` on, up to `limit` rows and about `bytes_limit` payload bytes in all.
 
         Returns 0, or one of the TROUBLE_ values; `next` tells where it stopped.
         """
-        cdef const uint8_t *mask = NULL
-        cdef uint32_t mask_count = 0
+        cdef const Wanted *wanted = &row_filter.wanted if row_filter is not None else NULL
         cdef int outcome
-        if feeds is not None:
-            mask_count = <uint32_t>feeds.shape[0]
-            mask = &feeds[0] if mask_count else <const uint8_t *>b""
         self.next = start
         with nogil:
-            outcome = self.pick_all(limit, bytes_limit, stop, mask, mask_count)
+            outcome = self.pick_all(limit, bytes_limit, stop, wanted)
         if too_many_maps(self.log.store):
             self.log.sweep()
         return outcome
