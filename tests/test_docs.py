@@ -36,7 +36,7 @@ def test_every_function_named_in_the_journey_exists() -> None:
 
 def test_the_programs_of_the_readme_run(tmp_path: Path) -> None:
     programs = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.S)
-    assert len(programs) == 2
+    assert len(programs) == 3
     first = subprocess.run(
         [sys.executable, "-c", programs[0]], cwd=tmp_path, capture_output=True, text=True, check=False
     )
@@ -48,6 +48,12 @@ def test_the_programs_of_the_readme_run(tmp_path: Path) -> None:
     )
     done = subprocess.run([sys.executable, "-c", second], cwd=tmp_path, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
+    third = programs[2].replace(
+        "for product in consumer:", "for product in map(lambda batch: batch[0], consumer.batches(1, 0)):"
+    )
+    assert third != programs[2]
+    done = subprocess.run([sys.executable, "-c", third], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert (done.returncode, len(done.stdout.splitlines())) == (0, 3), done.stderr
 
 
 def test_no_page_nor_source_knows_a_place_on_this_machine() -> None:

@@ -6,7 +6,8 @@ import headrace.queue
 
 def test_the_public_names_are_exactly_these() -> None:
     assert headrace.__all__ == [
-        "Batch", "Cursor", "Duplicate", "HeadraceError", "Lost", "Product", "Queue", "Receipt", "Selection",
+        "Batch", "Consumer", "Cursor", "Duplicate", "HeadraceError", "Lost", "Product", "Queue", "Receipt",
+        "Selection", "Station",
     ]  # fmt: skip
 
 

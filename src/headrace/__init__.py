@@ -19,12 +19,17 @@ if TYPE_CHECKING:
     from headrace.product import Batch, Lost, Product
     from headrace.queue import Cursor, Duplicate, Queue, Receipt
     from headrace.selection import Selection
+    from headrace.station import Consumer, Station
 
-__all__ = ["Batch", "Cursor", "Duplicate", "HeadraceError", "Lost", "Product", "Queue", "Receipt", "Selection"]
+__all__ = [
+    "Batch", "Consumer", "Cursor", "Duplicate", "HeadraceError", "Lost", "Product", "Queue", "Receipt", "Selection",
+    "Station",
+]  # fmt: skip
 
 _HOMES = {
-    "Batch": "product", "Cursor": "queue", "Duplicate": "queue", "HeadraceError": "errors", "Lost": "product",
+    "Batch": "product", "Consumer": "station", "Cursor": "queue", "Duplicate": "queue", "HeadraceError": "errors", "Lost": "product",
     "Product": "product", "Queue": "queue", "Receipt": "queue", "Selection": "selection",
+    "Station": "station",
 }  # fmt: skip
 
 

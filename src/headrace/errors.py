@@ -10,6 +10,9 @@
     │   ├── PropertyError
     │   ├── SelectionError
     │   ├── CursorNameError
+    │   ├── StationNameError
+    │   ├── ChannelNameError
+    │   ├── TermsError                    options of a channel or station contradict; `conflicts` lists all
     │   └── OptionError                   size, age, priority, durability, start … out of range
     ├── QueueError
     │   ├── QueueExistsError
@@ -22,7 +25,19 @@
     │   ├── QueueBusyError                others are attached and it needs to be alone
     │   ├── QueueClosedError
     │   ├── DiskFullError                 nothing was stored; heals when there is room again
-    │   └── NamesFullError
+    │   ├── NamesFullError
+    │   ├── BlockedError                  a blocking station's cue was full for too long; nothing was stored
+    │   ├── RejectedError                 as many products wait as `max_queue` allows; nothing was stored
+    │   ├── StationError
+    │   │   ├── StationMissingError
+    │   │   ├── StationExistsError        it is there, on other terms
+    │   │   └── LeaseLostError            the products are not, or no longer, this consumer's
+    │   └── ChannelError
+    │       ├── ChannelMissingError
+    │       ├── ChannelExistsError        it is there, on other terms
+    │       ├── ChannelInUseError         it has stations
+    │       ├── ChannelEndedError         its stop time has passed; nothing was stored
+    │       └── SuppliersFullError        as many suppliers are there as it admits
     └── OracleError                       a saved oracle that cannot be read
 
 Each message names the thing and ends with what to do; `hint` holds that last part alone. Outcomes that belong to
@@ -68,11 +83,35 @@ class PropertyError(InvalidError):
 
 
 class SelectionError(InvalidError):
-    """A selection cannot be understood."""
+    """A selection cannot be understood; `column` (from 1) tells where in its text, `excerpt` shows the place."""
+
+    def __init__(self, problem: str, hint: str = "", *, column: int | None = None, excerpt: str = "") -> None:
+        super().__init__(problem, hint)
+        self.column = column
+        self.excerpt = excerpt
+
+    def __str__(self) -> str:
+        return f"{super().__str__()}\n{self.excerpt}" if self.excerpt else super().__str__()
 
 
 class CursorNameError(InvalidError):
     """A cursor name is empty, too long, or there are too many cursors."""
+
+
+class StationNameError(InvalidError):
+    """A station name is empty or too long, or has characters that cannot be."""
+
+
+class ChannelNameError(InvalidError):
+    """A channel name is empty, too long, or there are too many channels."""
+
+
+class TermsError(InvalidError):
+    """The options of a channel or station cannot be agreed on; `conflicts` has every reason."""
+
+    def __init__(self, problem: str, hint: str = "", conflicts: tuple[object, ...] = ()) -> None:
+        super().__init__(problem, hint)
+        self.conflicts = conflicts
 
 
 class OptionError(InvalidError):
@@ -130,6 +169,54 @@ class DiskFullError(QueueError):
 
 class NamesFullError(QueueError):
     """The queue knows as many feeds and origins as it can."""
+
+
+class BlockedError(QueueError):
+    """A put waited for a blocking station until its time was over; nothing was stored. Heals when consumers come."""
+
+
+class StationError(QueueError):
+    """Something about a station, not about the call."""
+
+
+class StationMissingError(StationError):
+    """The queue has no station of that name."""
+
+
+class StationExistsError(StationError):
+    """There is a station of that name already, on other terms."""
+
+
+class LeaseLostError(StationError):
+    """Products that are not, or no longer, leased to this consumer cannot be put by it."""
+
+
+class RejectedError(QueueError):
+    """As many products wait as the limit `max_queue` allows; nothing was stored. Heals when consumers catch up."""
+
+
+class ChannelError(QueueError):
+    """Something about a channel, not about the call."""
+
+
+class ChannelMissingError(ChannelError):
+    """The queue has no channel of that name."""
+
+
+class ChannelExistsError(ChannelError):
+    """There is a channel of that name already, on other terms."""
+
+
+class ChannelInUseError(ChannelError):
+    """A channel that has stations cannot be removed."""
+
+
+class ChannelEndedError(ChannelError):
+    """The channel's stop time has passed; nothing was stored."""
+
+
+class SuppliersFullError(ChannelError):
+    """The channel has as many suppliers as it admits. Heals when one of them leaves."""
 
 
 class OracleError(HeadraceError, ValueError):

@@ -9,9 +9,10 @@ skipped: a file is read as a whole and walked from its beginning.
     read_names(directory)        place -> name
     read_cursors(directory)      name -> position
     read_segment(directory, …)   one segment: header and rows
-    read_queue(directory)        every product that readers may see, in the order of sequence
+    read_queue(directory)        every product below `head`, in the order of sequence
     find_signature(directory, …) what the duplicate table says of a signature
 
+Stations and channels have a reader of their own beside this one (station_reader.py), which goes by the same rules.
 What cannot be right raises Damaged, what is of another version OtherVersion. Read a queue while nobody writes to it.
 """
 
@@ -63,7 +64,8 @@ ROW: Layout = {
     "origin": (24, "H"), "slice": (26, "H"), "priority": (28, "B"), "flags": (29, "B"), "check": (30, "H"),
 }  # fmt: skip
 ROW_CHECKED_BYTES = 30
-ROW_DELETED, ROW_DAMAGED, ROW_EXPIRES, ROW_SIGNED, ROW_CONTINUES = 1, 2, 4, 8, 16
+ROW_DELETED, ROW_DAMAGED, ROW_EXPIRES, ROW_SIGNED, ROW_CONTINUES, ROW_REVISION = 1, 2, 4, 8, 16, 32
+ROW_HIDDEN = ROW_DELETED | ROW_DAMAGED | ROW_REVISION
 
 NAME_BYTES = 320
 NAME: Layout = {
@@ -112,12 +114,12 @@ CONTROL: Layout = {
     # counters
     "inserted_products": (520, "Q"), "inserted_bytes": (528, "Q"), "duplicates": (536, "Q"),
     "evicted_products": (544, "Q"), "evicted_bytes": (552, "Q"), "deleted_products": (560, "Q"),
-    "unlinked_pinned": (568, "Q"), "recoveries": (576, "Q"), "gap5": (584, "56s"),
+    "unlinked_pinned": (568, "Q"), "recoveries": (576, "Q"), "stations": (584, "Q"), "gap5": (592, "48s"),
     # arrays
     "samples": (640, "2048s"), "attachments": (2688, "65536s"), "directory": (68224, "262144s"),
 }  # fmt: skip
 SAMPLE_BYTES = 32
-SAMPLE: Layout = {"boot_s": (0, "Q"), "products": (8, "Q"), "bytes": (16, "Q"), "duplicates": (24, "Q")}
+SAMPLE: Layout = {"boot_ns": (0, "Q"), "products": (8, "Q"), "bytes": (16, "Q"), "duplicates": (24, "Q")}
 ATTACHMENT_BYTES = 64
 ATTACHMENT: Layout = {
     "pid": (0, "Q"), "started": (8, "Q"), "roles": (16, "Q"), "attached_ns": (24, "Q"), "reserved": (32, "32s"),
@@ -337,7 +339,7 @@ def read_row(segment: bytes, place: int) -> Fields:
 
 
 def read_queue(directory: Path) -> list[Fields]:
-    """Every product below `head`, with what its row knows; those marked deleted are among them.
+    """Every product below `head`, with what its row knows; those that are `hidden` from readers are among them.
 
     One that a repair has marked damaged comes with its sequence only.
     """
@@ -362,7 +364,7 @@ def read_product(segment: bytes, row: Fields, sequence: int, expected: int | Non
     check(row["sequence"] == low32(sequence), f"the row of {sequence} belongs to another sequence")
     check(row["whole"], f"the row of {sequence} does not fit its check")
     if row["flags"] & ROW_DAMAGED:
-        return {"sequence": sequence, "deleted": False, "damaged": True}
+        return {"sequence": sequence, "deleted": False, "damaged": True, "revision": False, "hidden": True}
     check(expected in (None, row["offset"] * 8), f"the record of {sequence} is not behind the one before")
     product = read_record(segment, row["offset"] * 8)
     said_twice = {
@@ -382,11 +384,15 @@ def read_product(segment: bytes, row: Fields, sequence: int, expected: int | Non
     }
     for field, value in said_twice.items():
         check(by_row[field] == value, f"row and record of {sequence} differ in {field}")
+    revision = bool(row["flags"] & ROW_REVISION)
+    check(not (revision and by_row["signed"]), f"revision {sequence} has a signature")
     return product | {
         "sequence": sequence,
         "inserted_ns": row["inserted_ns"],
         "deleted": bool(row["flags"] & ROW_DELETED),
         "damaged": False,
+        "revision": revision,
+        "hidden": bool(row["flags"] & ROW_HIDDEN),
         "continues": bool(row["flags"] & ROW_CONTINUES),
     }
 

@@ -58,9 +58,9 @@ def read_all(queue: Queue) -> list[Batch]:
 
 
 def assert_same(queue: Queue, now_ns: int = 0) -> list[reader.Fields]:
-    """Both readers see the same products and the same records; what the slow one saw, deleted and expired included."""
+    """Both readers see the same products and the same records; what the slow one saw, hidden and expired included."""
     everything = reader.read_queue(Path(queue.path))
-    meant = [p for p in everything if not p["deleted"] and not (p["expiry_ns"] and p["expiry_ns"] <= now_ns)]
+    meant = [p for p in everything if not p["hidden"] and not (p["expiry_ns"] and p["expiry_ns"] <= now_ns)]
     batches = read_all(queue)
     assert [fast(product) for batch in batches for product in batch] == [slow(product) for product in meant]
     records = [batch.record(place) for batch in batches for place in range(len(batch))]

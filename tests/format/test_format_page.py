@@ -2,6 +2,7 @@
 
 import contextlib
 import errno
+import json
 import re
 import struct
 import threading
@@ -11,6 +12,7 @@ from pathlib import Path
 
 import pytest
 import reader
+import station_reader
 
 from headrace import Queue
 from headrace.errors import QueueError
@@ -28,6 +30,13 @@ TABLES = {
     "Sample": reader.SAMPLE,
     "Attachment": reader.ATTACHMENT,
     "Directory entry": reader.ENTRY,
+    "Line header": station_reader.LINE_HEADER,
+    "Line cell": station_reader.LINE_CELL,
+    "Member": station_reader.MEMBER,
+    "Consumer": station_reader.CONSUMER,
+    "Slot": station_reader.SLOT,
+    "Suppliers header": station_reader.SUPPLIERS_HEADER,
+    "Supplier": station_reader.SUPPLIER,
 }
 WHOLE = {  # tables without a gap, and what they fill
     "Record header": reader.RECORD_HEADER_BYTES,
@@ -39,6 +48,21 @@ WHOLE = {  # tables without a gap, and what they fill
     "Attachment": reader.ATTACHMENT_BYTES,
     "Directory entry": reader.ENTRY_BYTES,
     "Control": reader.CONTROL_BYTES,
+    "Line header": station_reader.LINE_HEADER_BYTES,
+    "Line cell": station_reader.LINE_CELL_BYTES,
+    "Member": station_reader.MEMBER_BYTES,
+    "Consumer": station_reader.CONSUMER_BYTES,
+    "Slot": station_reader.SLOT_BYTES,
+    "Suppliers header": station_reader.SUPPLIER_BYTES,
+    "Supplier": station_reader.SUPPLIER_BYTES,
+}
+DOCUMENTS = {  # tables of JSON
+    "stations.json": station_reader.STATIONS,
+    "Station terms": station_reader.STATION,
+    "Retired selection": station_reader.RETIRED,
+    "channels.json": station_reader.CHANNELS,
+    "Channel definition": station_reader.CHANNEL,
+    "Quality of service": station_reader.QOS,
 }
 
 
@@ -52,6 +76,20 @@ def tables_of_the_page() -> dict[str, dict[str, tuple[int, int]]]:
         row = re.match(r"\| (\d+) \| (\d+) \| (\w+) \|", line)
         if row:
             tables.setdefault(heading, {})[row[3]] = (int(row[1]), int(row[2]))
+    return tables
+
+
+def documents_of_the_page() -> dict[str, station_reader.Members]:
+    """Heading -> member -> (types, default), for every table of JSON with defaults."""
+    tables: dict[str, station_reader.Members] = {}
+    heading = ""
+    for line in PAGE.read_text().splitlines():
+        if line.startswith("#"):
+            heading = line.lstrip("# ")
+        row = re.match(r"\| (\w+) \| ([\w ]+) \| (none|`[^`]+`) \|", line)
+        if row and row[2] in station_reader.TYPES:
+            default = station_reader.NONE if row[3] == "none" else json.loads(row[3].strip("`"))
+            tables.setdefault(heading, {})[row[1]] = (station_reader.TYPES[row[2]], default)
     return tables
 
 
@@ -70,6 +108,12 @@ def test_the_control_tables_of_the_page_are_the_ones_that_the_reader_goes_by() -
 
 def test_the_reader_knows_every_table_with_offsets() -> None:
     assert set(tables_of_the_page()) == {*TABLES, "Control"}
+
+
+@pytest.mark.parametrize("heading", DOCUMENTS)
+def test_a_table_of_json_is_the_one_that_the_reader_goes_by(heading: str) -> None:
+    assert documents_of_the_page()[heading] == DOCUMENTS[heading]
+    assert set(documents_of_the_page()) == set(DOCUMENTS)
 
 
 @pytest.mark.parametrize("heading", tables_of_the_page())
@@ -102,6 +146,20 @@ def test_the_fields_of_a_table_follow_each_other_without_a_gap(heading: str) -> 
         f"XXH3 of bytes 0-{reader.CELL_CHECKED_BYTES - 1}",
         f"low 16 of XXH3 of bytes 0-{reader.ROW_CHECKED_BYTES - 1}",
         f"{reader.NO_SLICE} none",
+        "bits 0, 1 and 5",
+        f"{station_reader.SLOTS_AT:,} bytes and {station_reader.SLOT_BYTES} a slot",
+        f"`{station_reader.MEMBERS_AT} + {station_reader.MEMBER_BYTES} * m`",
+        f"`{station_reader.CONSUMERS_AT} + {station_reader.CONSUMER_BYTES} * c`",
+        f"`{station_reader.SLOTS_AT} + {station_reader.SLOT_BYTES} * s`",
+        f"{station_reader.MEMBERS} members",
+        f"{station_reader.CONSUMERS} consumers",
+        f"{station_reader.SLOTS_STEP} at a time, up to {station_reader.SLOTS_MAX:,}",
+        f"0x{station_reader.NOWHERE:X}",
+        f"XXH3 of bytes 0-{station_reader.LINE_CELL_CHECKED_BYTES - 1}",
+        "2⁴⁰ + place",
+        f"{station_reader.SUPPLIER_SLOTS} slots of {station_reader.SUPPLIER_BYTES} bytes",
+        f"{station_reader.SUPPLIER_SLOTS * station_reader.SUPPLIER_BYTES:,} bytes",
+        f"byte `{station_reader.SUPPLIER_BYTES} * p`",
     ],
 )
 def test_a_number_of_the_reader_stands_on_the_page(number: str) -> None:
@@ -111,6 +169,27 @@ def test_a_number_of_the_reader_stands_on_the_page(number: str) -> None:
 def test_the_page_names_every_kind_of_signature() -> None:
     kinds = dict(re.findall(r"\| (\d) \| (none|blake3|xxh3|md5|given) \|", PAGE.read_text()))
     assert {int(kind): name for kind, name in kinds.items()} == reader.SIGNATURE_KINDS
+
+
+def test_the_page_names_every_state_of_a_slot() -> None:
+    states = dict(re.findall(r"^\| (\d) \| (free|waiting|leased|parked) \|", PAGE.read_text(), re.M))
+    assert {int(state): name for state, name in states.items()} == station_reader.STATES
+
+
+@pytest.mark.parametrize(
+    ("field", "numbers"),
+    [
+        ("order", station_reader.ORDERS),
+        ("discard", station_reader.DISCARDS),
+        ("restore", station_reader.RESTORES),
+        ("distribution", station_reader.DISTRIBUTIONS),
+    ],
+)
+def test_the_page_gives_every_policy_of_a_station_its_number(field: str, numbers: dict[str, int]) -> None:
+    assert f"| {field} | {', '.join(f'{number} {policy}' for policy, number in numbers.items())} |" in PAGE.read_text()
+    terms = PAGE.read_text().split("### Station terms\n")[1].splitlines()
+    (said,) = [line for line in terms if line.startswith(f"| {field} | string |") and "left open" not in line]
+    assert re.findall(r"`(\w+)`", said.split("|")[4]) == list(numbers)
 
 
 def test_every_shared_word_is_where_the_page_says(make_queue: Callable[..., Queue]) -> None:
@@ -195,7 +274,9 @@ def test_every_array_of_the_control_file_is_where_the_page_says(make_queue: Call
         entry = reader.entry_of(control, number)
         assert entry == log.entry(number) | {"reserved": bytes(48)}
     samples = reader.items_of(control["samples"], reader.SAMPLE, reader.SAMPLE_BYTES)
-    assert [tuple(sample.values()) for sample in samples if sample["boot_s"]] == log.samples() != []
+    assert [tuple(sample.values()) for sample in samples if sample["boot_ns"]] == log.samples() != []
+    assert all(sample["boot_ns"] // 10**9 % 64 in (0, place) for place, sample in enumerate(samples))
+    assert max(sample["boot_ns"] for sample in samples) <= time.clock_gettime_ns(time.CLOCK_BOOTTIME)
     attachments = reader.items_of(control["attachments"], reader.ATTACHMENT, reader.ATTACHMENT_BYTES)
     taken = [
         (place, one["pid"], one["started"], one["roles"], one["attached_ns"])
@@ -229,4 +310,9 @@ def test_the_directory_of_a_queue_holds_the_files_of_the_page_and_no_others(make
     expected.add(reader.table_path(queue.path, control["dedup_table"]).name)
     assert {str(file.relative_to(queue.path)) for file in queue.path.rglob("*")} == expected
     assert (queue.path / "names").stat().st_size % (reader.NAMES_STEP * reader.NAME_BYTES) == 0
+    queue.channel("radar", "wx/radar").station("a", "**")
+    with queue.channel("radar").supplier():
+        expected |= {"stations.json", "stations", "stations/1.line"}
+        expected |= {"channels.json", "channels", "channels/lock", "channels/1.suppliers"}
+        assert {str(file.relative_to(queue.path)) for file in queue.path.rglob("*")} == expected
     assert queue.check() == []

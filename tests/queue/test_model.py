@@ -103,12 +103,12 @@ class QueueModel(RuleBasedStateMachine):
         feed=st.sampled_from([None, "a/**", "a/*", "**/b", "none"]), ident=st.sampled_from([None, "^1", "-0$", "9"]),
     )  # fmt: skip
     def read(self, which: int, start: int, limit: int, feed: str | None, ident: str | None) -> None:
-        wanted = Selection(feed, ident)
+        wanted = Selection(feed, ident=ident)
         batch = self.queue(which).read(start, wanted, limit=limit)
         expected = [
             s
             for s, (f, i, _, _) in sorted(self.held.items())
-            if s >= start and s not in self.deleted and wanted.wants(f, i)
+            if s >= start and s not in self.deleted and wanted.wants_names(f, i)
         ]
         assert batch.sequences.tolist() == expected[:limit]
         oldest = self.queue(which).oldest

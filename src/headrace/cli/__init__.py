@@ -4,6 +4,9 @@
     queue/          create, info, check, repair, delete, resize
     put.py          with lines.py and receipts.py
     watch.py, cat.py, cursor.py
+    select.py       with samples.py and toml.py
+    station/        add, list, show, change, seek, pause, remove, parked
+    channel.py, lag.py, top/
     generate.py, verify.py, demo/
     lazy.py, failure.py, options.py, output.py, progress.py, stream.py, pacing.py, verdicts.py      what they share
 

@@ -73,7 +73,65 @@ def queue(place: str | None, durability: str | None, scale: float, as_json: bool
         _show(report)
 
 
-def _show(report: "Report") -> None:
+@bench.command("match", short_help="One product against many subscriptions.")
+@click.option(
+    "--subscriptions",
+    default="20000,40000,60000,80000,100000",
+    show_default=True,
+    metavar="N,N,…",
+    help="How many subscriptions, one run for each.",
+)
+@click.option("--json", "as_json", is_flag=True, help="One JSON object for programs.")
+def match(subscriptions: str, as_json: bool) -> None:
+    """Measure the subscription table: how long it takes to find who wants a product.
+
+    Integers, strings, 25 tag=value pairs, regular expressions, SQL and feed patterns, each kind with growing numbers
+    of subscriptions that cannot match.
+
+    \b
+    Example:
+      headrace bench match
+      headrace bench match --subscriptions 1000,1000000 --json
+    """
+    from headrace.bench import match as measured
+    from headrace.bench.report import Report, commit, machine, yardstick
+
+    numbers = _numbers(subscriptions)
+    yardsticks = [yardstick()]
+
+    def progress(text: str) -> None:
+        yardsticks.append(yardstick())
+        if sys.stderr.isatty() or not as_json:
+            click.echo(f"  … {text}", err=True)
+
+    report = Report(
+        command=f"headrace bench match --subscriptions {','.join(map(str, numbers))}",
+        machine=machine(),
+        commit=commit(),
+        place="one thread, in memory",
+        figures=list(measured.run(numbers, progress)),
+        yardstick_us=statistics.median(yardsticks),
+        not_measured=measured.NOT_MEASURED,
+    )
+    if as_json:
+        echo_json(report)
+    else:
+        _show(report, "subscription table")
+
+
+def _numbers(text: str) -> list[int]:
+    try:
+        numbers = sorted({int(part) for part in text.split(",")})
+    except ValueError:
+        numbers = [0]
+    if numbers[0] < 1:
+        raise click.BadParameter(
+            f"{text!r} are not numbers from 1 on, such as 20000,100000", param_hint="--subscriptions"
+        )
+    return numbers
+
+
+def _show(report: "Report", title: str = "product queue") -> None:
     from headrace.cli.output import show_table
 
     click.echo(f"{report.machine}; commit {report.commit}; {report.place}")
@@ -83,7 +141,7 @@ def _show(report: "Report") -> None:
         goal = "" if figure.goal is None else f"{'≤' if figure.at_most else '≥'} {_number(figure.goal)}"
         verdict = {None: "", True: "met", False: "missed"}[figure.met]
         rows.append((figure.what, f"{_number(figure.value)} {figure.unit}", goal, verdict, figure.beside))
-    show_table("product queue", ("figure", "measured", "goal", "", "beside"), rows, (1, 2))
+    show_table(title, ("figure", "measured", "goal", "", "beside"), rows, (1, 2))
     for line in report.not_measured:
         click.echo(f"not measured: {line}")
 

@@ -7,7 +7,7 @@
     130  ended by Ctrl-C (128 + SIGINT); 143 by SIGTERM; 141 because the reader of the output went away
 
 An error is two lines on standard error, `headrace: problem` and `  try: hint`, or with `--json` one JSON object. A
-traceback is a fault of Headrace.
+mistake in a selection shows its text in between, with a caret below the place. A traceback is a fault of Headrace.
 """
 
 import os
@@ -17,7 +17,7 @@ from typing import Any
 import click
 import msgspec
 
-from headrace.errors import HeadraceError, InvalidError, OracleError
+from headrace.errors import HeadraceError, InvalidError, OracleError, SelectionError
 
 OK, NEGATIVE, USAGE, TROUBLE = 0, 1, 2, 3
 INTERRUPTED, UNREAD, TERMINATED = 130, 141, 143
@@ -30,6 +30,8 @@ class Failure(msgspec.Struct, frozen=True):
     problem: str
     hint: str = ""
     exit: int = TROUBLE
+    column: int | msgspec.UnsetType = msgspec.UNSET  # of a mistake in a text, and
+    excerpt: str | msgspec.UnsetType = msgspec.UNSET  # the text with a caret below it
 
 
 def explain(error: HeadraceError | click.ClickException | OSError) -> Failure:
@@ -39,6 +41,8 @@ def explain(error: HeadraceError | click.ClickException | OSError) -> Failure:
         return Failure(name, error.format_message().rstrip("."), _usage_hint(error), USAGE)
     if isinstance(error, HeadraceError):
         code = USAGE if isinstance(error, InvalidError | OracleError) else TROUBLE
+        if isinstance(error, SelectionError) and error.column is not None:
+            return Failure(name, error.problem, error.hint, code, error.column, error.excerpt)
         return Failure(name, error.problem, error.hint, code)
     where = f"{error.filename}: " if error.filename else ""
     return Failure(name, f"{where}{error.strerror or error}", "", TROUBLE)
@@ -55,6 +59,8 @@ def show(failure: Failure, as_json: bool) -> None:
         click.echo(msgspec.json.encode(failure).decode(), err=True)
         return
     click.echo(f"headrace: {visible(failure.problem)}", err=True)
+    if isinstance(failure.excerpt, str):
+        click.echo(failure.excerpt, err=True)  # has no control characters
     if failure.hint:
         click.echo(f"  try: {visible(failure.hint)}", err=True)
 

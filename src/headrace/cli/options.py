@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from headrace.errors import OptionError
 from headrace.units import parse_age, parse_size, parse_time
 
 if TYPE_CHECKING:
@@ -72,11 +73,19 @@ def json_option(function: Function) -> Function:
 def selection_options(function: Function) -> Function:
     """--select and --ident; turn them into a selection with `selection_of`."""
     function = click.option("--ident", metavar="REGEX", help="Only products whose ident matches (RE2).")(function)
-    return click.option("--select", metavar="PATTERN", help="Only feeds that match: * is one level, ** any.")(function)
+    return click.option(
+        "--select", metavar="SELECTION",
+        help="What to take: a feed pattern (* is one level, ** any), then clauses; see headrace select check.",
+    )(function)  # fmt: skip
 
 
 def selection_of(select: str | None, ident: str | None) -> "Selection":
     """The selection that the two options mean; SelectionError says what is wrong with them."""
     from headrace.selection import Selection
 
-    return Selection(select, ident)
+    selection = Selection.of(select)
+    if ident is None:
+        return selection
+    if selection.ident is not None:
+        raise OptionError("--select and --ident both have an ident pattern", "leave one of them out")
+    return selection.replace(ident=ident)

@@ -65,7 +65,7 @@ def put(
     """
     options = {
         "feed": feed, "priority": priority, "expiry": expiry, "slice": slice_number,
-        "properties": _properties(pairs) if pairs else None,
+        "properties": properties_of(pairs) if pairs else None,
     }  # fmt: skip
     terms = Terms(_checked_template(template or ("{name}:{line}" if lines else "{name}")), options)
     paths = files or (STDIN,)
@@ -176,7 +176,8 @@ def _checked_template(template: str) -> str:
     return template
 
 
-def _properties(pairs: Sequence[str]) -> dict[str, PropertyValue]:
+def properties_of(pairs: Sequence[str]) -> dict[str, PropertyValue]:
+    """The properties that options NAME=VALUE mean."""
     properties = {}
     for pair in pairs:
         name, equals, text = pair.partition("=")

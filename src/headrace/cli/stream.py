@@ -52,19 +52,23 @@ def follow(follower: Follower, told: Told) -> Iterator[Batch]:
 
 
 def read_range(queue: Queue, start: int, end: int, selection: Selection, told: Told) -> Iterator[Batch]:
-    """What is there from `start` up to `end`; the last batch may reach beyond `end`."""
-    position = start
-    while position < end:
+    """What is there from `start` up to `end`; the last batch may reach beyond `end`.
+
+    One follower reads it all, so that a prescale counts through.
+    """
+    follower = queue.follow(start, selection, timeout=0)
+    while follower.position < end:
         try:
-            batch = queue.read(position, selection)
+            batch = follower.next_nowait()
         except ProductDamagedError as error:
             told.damaged(error)
-            position = error.next
+            follower.position = error.next
+            continue
+        if batch is None:
             continue
         if batch.lost is not None:
             told.lost(batch.lost)
         yield batch
-        position = batch.next
 
 
 def stop_when_unread(follower: Follower) -> threading.Event:

@@ -26,5 +26,5 @@ def verdict_values(verdict: Verdict) -> dict[str, Any]:
 
 
 def expectation(selection: Selection) -> Callable[[str, str], bool] | None:
-    """What the oracle should expect of a consumer with this selection."""
-    return None if selection == Selection() else selection.wants
+    """What the oracle should expect of a consumer that selects by feed and ident."""
+    return None if selection == Selection() else selection.wants_names

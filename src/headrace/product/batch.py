@@ -27,7 +27,7 @@ ROW = np.dtype(
         ("payload_bytes", "<u4"), ("feed", "<u4"), ("origin", "<u2"), ("slice", "<u2"),
         ("ident_bytes", "<u2"), ("properties_bytes", "<u2"), ("priority", "u1"), ("kind", "u1"),
         ("feed_bytes", "u1"), ("origin_bytes", "u1"), ("segment", "<u4"), ("signature", "V16"),
-        ("spare", "<u8", (2,)),
+        ("slot", "<u4"), ("deliveries", "<u2"), ("revisions", "<u2"), ("ticket", "<u8"),
     ]
 )  # fmt: skip
 
@@ -70,10 +70,10 @@ class Lost:
 class Batch:
     """Products in the order of their sequence; see the module."""
 
-    __slots__ = ("_columns", "_names", "_rows", "lost", "next")
+    __slots__ = ("_columns", "_names", "lost", "next", "rows")
 
     def __init__(self, rows: Rows, names: Sequence[str], lost: Lost | None = None) -> None:
-        self._rows = rows
+        self.rows = rows  # the kernel's; not for users
         self._names = names
         self._columns: npt.NDArray[np.void] | None = None
         self.next: int = rows.next  # where to read on
@@ -83,11 +83,11 @@ class Batch:
     def columns(self) -> npt.NDArray[np.void]:
         """The rows as a structured NumPy array."""
         if self._columns is None:
-            self._columns = np.frombuffer(self._rows, dtype=ROW)  # type: ignore[call-overload]
+            self._columns = np.frombuffer(self.rows, dtype=ROW)  # type: ignore[call-overload]
         return self._columns
 
     def __len__(self) -> int:
-        return len(self._rows)
+        return len(self.rows)
 
     def __iter__(self) -> Iterator[Product]:
         return map(self._product, range(len(self)))
@@ -103,7 +103,7 @@ class Batch:
 
     def _product(self, place: int) -> Product:
         row = self.columns[place].item()
-        names, rows = self._names, self._rows
+        names, rows = self._names, self.rows
         return Product(
             feed=names[row[9]],
             ident=rows.ident(place),
@@ -133,6 +133,16 @@ class Batch:
         return self.columns["payload_bytes"]
 
     @property
+    def deliveries(self) -> npt.NDArray[np.uint16]:
+        """From a station: how often each product was handed out, this time included."""
+        return self.columns["deliveries"]
+
+    @property
+    def revisions(self) -> npt.NDArray[np.uint16]:
+        """From a station: how often stations before it have changed the payload."""
+        return self.columns["revisions"]
+
+    @property
     def payload_bytes(self) -> int:
         """Payload bytes of all products."""
         return int(self.sizes.sum(dtype=np.uint64))
@@ -150,36 +160,40 @@ class Batch:
         """The payload at one place, without a copy."""
         if not 0 <= place < len(self):
             raise IndexError(f"batch of {len(self)} products has no place {place}")
-        return self._rows.view(place)
+        return self.rows.view(place)
+
+    def property_block(self, place: int) -> bytes:
+        """The properties at one place as they are encoded (`headrace.product.properties`)."""
+        return self.rows.properties(place)
 
     def record(self, place: int) -> bytes:
         """The product at one place as a record, the form it has on disk and on the wire."""
-        return self._rows.record(place)
+        return self.rows.record(place)
 
     # --- what was passed over, by cause -----------------------------------------------------------
 
     @property
     def scanned(self) -> int:
         """Index rows looked at for this batch."""
-        return self._rows.passed_over[0]
+        return self.rows.passed_over[0]
 
     @property
     def filtered(self) -> int:
         """Rows that the selection did not want."""
-        return self._rows.passed_over[1]
+        return self.rows.passed_over[1]
 
     @property
     def deleted(self) -> int:
-        return self._rows.passed_over[2]
+        return self.rows.passed_over[2]
 
     @property
     def damaged(self) -> int:
         """Rows that a repair has marked as damaged."""
-        return self._rows.passed_over[3]
+        return self.rows.passed_over[3]
 
     @property
     def expired(self) -> int:
-        return self._rows.passed_over[4]
+        return self.rows.passed_over[4]
 
     # --- Arrow ------------------------------------------------------------------------------------
 
@@ -219,23 +233,31 @@ class Batch:
         ]  # fmt: skip
         return pa.RecordBatch.from_arrays(arrays, names=names)
 
+    def name_column(self, field: str) -> Any:
+        """Feeds or origins as an Arrow array of text."""
+        return self._name_column(field).dictionary_decode()
+
+    def ident_column(self) -> Any:
+        """Idents as an Arrow array of text."""
+        return self._ident_column()
+
     def _name_column(self, field: str) -> Any:
         used, codes = np.unique(self.columns[field], return_inverse=True)
         texts = pa.array([self._names[name] for name in used.tolist()], pa.string())
         return pa.DictionaryArray.from_arrays(pa.array(codes.astype(np.int32)), texts)
 
     def _ident_column(self) -> Any:
-        offsets, data = self._rows.gather_idents()
+        offsets, data = self.rows.gather_idents()
         return pa.Array.from_buffers(pa.string(), len(self), [None, pa.py_buffer(offsets), pa.py_buffer(data)])
 
     def _payload_column(self) -> Any:
         wide = self.payload_bytes >= 1 << 31
-        offsets, data = self._rows.gather_payloads(wide)
+        offsets, data = self.rows.gather_payloads(wide)
         kind = pa.large_binary() if wide else pa.binary()
         return pa.Array.from_buffers(kind, len(self), [None, pa.py_buffer(offsets), pa.py_buffer(data)])
 
     def _property_column(self) -> Any:
-        places, name_ends, names, value_ends, values = map(pa.py_buffer, self._rows.gather_properties())
+        places, name_ends, names, value_ends, values = map(pa.py_buffer, self.rows.gather_properties())
         entries = name_ends.size // 4 - 1
         keys = pa.Array.from_buffers(pa.string(), entries, [None, name_ends, names])
         items = pa.Array.from_buffers(pa.string(), entries, [None, value_ends, values])

@@ -14,6 +14,7 @@ import msgspec
 from headrace.queue.config import QueueConfig
 from headrace.queue.cursor import SLOTS, CursorFile
 from headrace.queue.kernel import _kernel as kernel
+from headrace.queue.onward import STATIONS_FILE, check_stations
 from headrace.queue.recovery import map_segment
 from headrace.queue.trouble import segment_path
 
@@ -52,6 +53,7 @@ def check_queue(
         for slot in range(SLOTS)
         if cursors.is_damaged(slot)
     ]
+    findings += [Finding(str(path / STATIONS_FILE), problem) for problem in check_stations(log, path)]
     return findings
 
 

@@ -7,8 +7,10 @@ second for as long as there is something new. Under `memory` nothing is ever flu
 
 import errno
 import threading
+from collections.abc import Callable
 from pathlib import Path
 
+from headrace.errors import HeadraceError
 from headrace.queue.kernel import _kernel as kernel
 from headrace.queue.storage import Storage
 from headrace.queue.trouble import segment_path
@@ -74,8 +76,8 @@ def _sync_segment(path: Path, file: int, storage: Storage) -> None:
 class Flusher:
     """The thread that flushes and drops what is too old once a second, from the first put on."""
 
-    def __init__(self, path: Path, log: kernel.Log, storage: Storage) -> None:
-        self._path, self._log, self._storage = path, log, storage
+    def __init__(self, path: Path, log: kernel.Log, storage: Storage, save_stations: Callable[[], None]) -> None:
+        self._path, self._log, self._storage, self._save_stations = path, log, storage, save_stations
         self._ending = threading.Event()
         self.failure: Exception | None = None
         self._thread = threading.Thread(target=self._run, name="headrace-flush", daemon=True)
@@ -91,7 +93,8 @@ class Flusher:
                 kernel.apply_limits(self._log, 0)
             flush(self._path, self._log, self._storage)
             self._storage.sync_file(self._path / "cursors")
-        except (OSError, kernel.KernelError) as error:
+            self._save_stations()
+        except (OSError, HeadraceError, kernel.KernelError) as error:
             self.failure = error  # shown by statistics()
 
     def close(self) -> None:

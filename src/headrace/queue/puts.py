@@ -178,6 +178,9 @@ def explain_many(error: Exception, path: Path, payload_max: int, payloads: Any, 
     return explain(error, path) if isinstance(error, kernel.KernelError) else error
 
 
+GATES = tuple(kernel.TROUBLE[why] for why in ("stations", "blocked", "rejected", "held"))
+
+
 class ManyColumns:
     """The columns of one `put_many`, in the order in which the kernel takes them."""
 

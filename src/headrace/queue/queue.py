@@ -17,12 +17,12 @@ from collections.abc import Callable, Iterator, Mapping
 from datetime import datetime, timedelta
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 import numpy as np
 
-from headrace.errors import BatchTooLargeError, NotAQueueError, OptionError, QueueClosedError
+from headrace.errors import BatchTooLargeError, HeadraceError, NotAQueueError, OptionError, QueueClosedError
 from headrace.product.batch import Batch
 from headrace.product.product import PRIORITY_DEFAULT
 from headrace.product.properties import PropertyValue
@@ -49,6 +49,7 @@ from headrace.queue.directory import alone_at, attach, check_path, hold_presence
 from headrace.queue.flusher import Flusher, commit, flush
 from headrace.queue.follower import Follower
 from headrace.queue.kernel import _kernel as kernel
+from headrace.queue.onward import lines_of
 from headrace.queue.reading import Reader
 from headrace.queue.receipt import Duplicate, Receipt
 from headrace.queue.repair import repair_queue
@@ -58,6 +59,11 @@ from headrace.queue.storage import Disk, Storage
 from headrace.queue.trouble import explain, explain_os_error
 from headrace.selection import Selection
 from headrace.units import parse_age, parse_size
+
+if TYPE_CHECKING:
+    from headrace.station import Station
+    from headrace.station.channel import Channel
+    from headrace.station.lines import Lines
 
 Wanted = Selection | str | None
 When = int | str | datetime
@@ -87,6 +93,7 @@ class Queue:
         self._presence = Presence(self._log)
         self._cursors = CursorFile(self.path / "cursors")
         self._flusher: Flusher | None = None
+        self._stations: Lines | None = None
         self._writing = False
         self._plain = False  # a put without extras may go straight to the kernel
         self._disk = self._config.durability == "disk"
@@ -141,35 +148,35 @@ class Queue:
         priority: int = PRIORITY_DEFAULT, expiry: When | None = None,
         properties: Mapping[str, PropertyValue] | None = None, slice: int | None = None,
         signature: bytes | None = None, origin: str | None = None, origin_sequence: int = 0, previous: int = 0,
+        timeout: float | str | timedelta | None = None,
     ) -> int | Duplicate:  # fmt: skip
         """Store one product; its sequence, or the Duplicate of the one that is held.
 
         After return the product is safe to the degree of the queue's durability and readers can see it. `expiry` is a
         time, or an age from now such as "10min". `signature`, 16 bytes, replaces the one that the queue computes.
-        `origin`, `origin_sequence` and `previous` belong to products that were created at another site.
+        `origin`, `origin_sequence` and `previous` belong to products that were created at another site. `timeout` is
+        how long to wait for a blocking station whose cue is full: for ever, if nothing is said.
         """
-        try:
-            if (
-                self._plain and created is None and expiry is None and properties is None and slice is None
-                and signature is None and origin is None and not origin_sequence and 0 <= priority <= 7
-            ):  # fmt: skip
-                outcome = self._log.put_plain(payload, feed, ident, priority)
-                return outcome if outcome > 0 else Duplicate(-outcome)
-            outcome = self._put_in_full(
-                payload, feed, ident, created, priority, expiry, properties, slice, signature, origin,
-                origin_sequence, previous,
-            )  # fmt: skip
-        except (LookupError, TypeError, ValueError, OverflowError, BufferError, kernel.KernelError) as error:
-            self._check_open()
-            if not puts.learn_feed(self._log, feed, error, self.path):
-                raise puts.explain_put(
-                    error, self.path, self.config.payload_bytes_max, payload, feed, ident, priority
-                ) from None
-            return self.put(
-                payload, feed=feed, ident=ident, created=created, priority=priority, expiry=expiry,
-                properties=properties, slice=slice, signature=signature, origin=origin,
-                origin_sequence=origin_sequence, previous=previous,
-            )  # fmt: skip
+        while True:
+            try:
+                if (
+                    self._plain and created is None and expiry is None and properties is None and slice is None
+                    and signature is None and origin is None and not origin_sequence and 0 <= priority <= 7
+                ):  # fmt: skip
+                    outcome = self._log.put_plain(payload, feed, ident, priority)
+                    return outcome if outcome > 0 else Duplicate(-outcome)
+                outcome = self._put_in_full(
+                    payload, feed, ident, created, priority, expiry, properties, slice, signature, origin,
+                    origin_sequence, previous,
+                )  # fmt: skip
+                break
+            except (LookupError, TypeError, ValueError, OverflowError, BufferError, kernel.KernelError) as error:
+                self._check_open()
+                timeout, way_made = self._make_way(error, timeout)
+                if not way_made and not puts.learn_feed(self._log, feed, error, self.path):
+                    raise puts.explain_put(
+                        error, self.path, self.config.payload_bytes_max, payload, feed, ident, priority
+                    ) from None
         if self._disk:  # a duplicate too is acknowledged only when the copy that is held is safe
             self._commit(abs(outcome))
         return outcome if outcome > 0 else Duplicate(-outcome)
@@ -195,11 +202,13 @@ class Queue:
         self, payloads: Any, *, feed: columns.Texts, ident: columns.Texts = "", created: Any = None,
         priority: columns.Numbers = PRIORITY_DEFAULT, expiry: Any = None, properties: Any = None, slice: Any = None,
         signature: Any = None, origin: Any = None, origin_sequence: Any = None, previous: Any = None,
+        timeout: float | str | timedelta | None = None,
     ) -> Receipt:  # fmt: skip
         """Store many products as one: readers see all of them or none, whatever happens in between.
 
         Every argument is one value for all, or a column (list, NumPy, Arrow) with one for each payload. Times in
-        columns are nanoseconds since 1970. Duplicates are left out and told by the receipt.
+        columns are nanoseconds since 1970. Duplicates are left out and told by the receipt. `timeout` is as for
+        `put`; a batch goes in as a whole once the cue is not full.
         """
         log = self._log
         now_ns = boot_ns = 0
@@ -212,7 +221,15 @@ class Queue:
         batch = puts.ManyColumns(log, len(held), feed, ident, created, priority, expiry, properties, slice, signature,
                                  origin, origin_sequence, previous)  # fmt: skip
         try:
-            first, stored, outcomes = log.put_many(held, *batch.arguments, now_ns, boot_ns)
+            while True:
+                try:
+                    first, stored, outcomes = log.put_many(held, *batch.arguments, now_ns, boot_ns)
+                    break
+                except kernel.KernelError as error:
+                    self._check_open()
+                    timeout, way_made = self._make_way(error, timeout)
+                    if not way_made:
+                        raise
         except (TypeError, ValueError, KeyError, kernel.KernelError, BufferError) as error:
             self._check_open()
             if isinstance(error, kernel.KernelError) and error.code == kernel.TROUBLE["batch_too_large"]:
@@ -225,6 +242,14 @@ class Queue:
             self._commit(max([first + stored - 1, *map(abs, outcomes or ())]))
         return Receipt(len(held), stored, first, None if outcomes is None else tuple(outcomes))
 
+    def _make_way(self, error: Exception, timeout: Any) -> tuple[Any, bool]:
+        """What stations refused an append for, dealt with or waited for; what is left of the time."""
+        if not isinstance(error, kernel.KernelError) or error.code not in puts.GATES:
+            return timeout, False
+        deadline = None if timeout is None else time.monotonic() + parse_age(timeout, "timeout")
+        self.lines().make_way(error, deadline)
+        return None if deadline is None else max(0.0, deadline - time.monotonic()), True
+
     def _begin_writing(self) -> None:
         """Before the first put of this process: say so, and see to it that somebody flushes."""
         self._check_open()
@@ -233,8 +258,8 @@ class Queue:
             self._log.set_state(clean=0)
             if self._config.durability != "memory":
                 self._storage.sync_file(self.path / "control")
-        if self.config.durability == "process" and self._flusher is None:
-            self._flusher = Flusher(self.path, self._log, self._storage)
+        if self._config.durability == "process":
+            self.keep_positions()
         self._writing = True
         self._plain = self._clock is None and not self._disk
 
@@ -251,6 +276,7 @@ class Queue:
         try:
             flush(self.path, self._log, self._storage)
             self._storage.sync_file(self.path / "cursors")
+            self._save_stations()
         except OSError as error:
             raise explain_os_error(error, self.path) from error
 
@@ -335,6 +361,57 @@ class Queue:
         """The names of all cursors."""
         self._check_open()
         return sorted(self._cursors.names())
+
+    # --- stations and channels --------------------------------------------------------------------
+
+    def station(self, name: str, selection: Any = ..., *, start: Start = "next", **terms: Any) -> "Station":
+        """The station called `name`: a selection and a position that consumers share.
+
+        Without terms it must exist. With terms it is made, or opened if it exists on these terms; a new one begins at
+        `start`. docs/stations.md explains the terms: blocking, cue, prescale, order, discard, restore, deliveries_max,
+        hung_after, durable, after, group, distribution, timeout, start_time, stop_time, batch_max, pacing,
+        consumers_max, max_queue.
+        """
+        from headrace.station.station import open_station
+
+        self._check_open()
+        return open_station(self, self.lines(), name, start, {"selection": selection, **terms})
+
+    def stations(self) -> list[str]:
+        """The names of all stations."""
+        self._check_open()
+        return sorted(terms.name for terms in self.lines().stations.stations)
+
+    def lines(self) -> "Lines":
+        """The stations as this opening of the queue knows them; not for users."""
+        if self._stations is None:
+            storage = None if self._config.durability == "memory" else self._storage
+            self._stations = lines_of(self._log, self.path, storage, self._clock)
+        return self._stations
+
+    def keep_positions(self) -> None:
+        """See to it that what was put, and where consumers are, reaches the disk once a second."""
+        if self._flusher is None and self._config.durability != "memory":
+            self._flusher = Flusher(self.path, self._log, self._storage, self._save_stations)
+
+    def _save_stations(self) -> None:
+        """Make the positions of stations survive a power failure."""
+        if self._log.state["stations"]:
+            self.lines().save(self._storage)
+
+    def channel(self, name: str, feed: str | None = None, **terms: Any) -> "Channel":
+        """The channel called `name`: a feed subtree with terms that its stations inherit (docs/channels.md)."""
+        from headrace.station.channel import open_channel
+
+        self._check_open()
+        return open_channel(self, name, feed, **terms)
+
+    def channels(self) -> list[str]:
+        """The names of all channels."""
+        from headrace.station.channel import list_channels
+
+        self._check_open()
+        return list_channels(self)
 
     def sync_cursors(self) -> None:
         """Under durability `disk`, make saved positions survive a power failure; the flusher does elsewhere."""
@@ -443,13 +520,17 @@ class Queue:
         _opened.discard(self)
         if self._flusher is not None:
             self._flusher.close()
-        failure = None
-        if self._presence.roles & WRITER and self._config.durability != "memory" and self.path.exists():
+        failure: HeadraceError | None = None
+        kept = self._flusher is not None or self._presence.roles & WRITER
+        if kept and self._config.durability != "memory" and self.path.exists():
             try:
                 flush(self.path, self._log, self._storage)
                 self._storage.sync_file(self.path / "cursors")
+                self._save_stations()
             except OSError as error:
                 failure = explain_os_error(error, self.path)
+            except HeadraceError as error:
+                failure = error
         self._presence.leave()
         with self._log.held():  # no other thread of ours is inside when we cease to be present
             self._leave_clean()

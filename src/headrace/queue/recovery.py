@@ -21,6 +21,7 @@ from headrace.errors import QueueDamagedError
 from headrace.queue.config import QueueConfig
 from headrace.queue.directory import STATE_READY, STATE_RECOVERING, boot_id, is_continued, learn_names
 from headrace.queue.kernel import _kernel as kernel
+from headrace.queue.onward import read_stations, settle_stations
 from headrace.queue.storage import Storage
 from headrace.queue.trouble import REPAIR, segment_path
 
@@ -47,6 +48,7 @@ class Segment:
 def settle(path: Path, config: QueueConfig, log: kernel.Log, storage: Storage) -> None:
     """Make the queue ready for use. The caller is alone."""
     continued = is_continued(log)
+    read_stations(path)
     log.set_state(state=STATE_RECOVERING)
     kernel.reset_locks(log)
     log.set_state(size_bytes=config.size, age_ns=config.age_ns)
@@ -62,6 +64,7 @@ def settle(path: Path, config: QueueConfig, log: kernel.Log, storage: Storage) -
     if log.state["head"] != log.state["tail"]:
         _sync_all(path, log, storage)
         log.publish(log.state["tail"])
+    settle_stations(log, path, storage, trusted=continued)
     log.set_state(boot=boot_id(), state=STATE_READY)
 
 
@@ -116,7 +119,7 @@ def remove_strays(path: Path, log: kernel.Log) -> list[Path]:
     table = path / f"signatures-{state['dedup_table']:016x}"
     strays = [file for file in (path / "segments").glob("*.segment") if file not in known]
     strays += [file for file in path.glob("signatures-*") if file != table]
-    strays += list(path.glob("queue.json.*.part"))
+    strays += [*path.glob("queue.json.*.part"), *path.glob("*.json.part")]
     for file in strays:
         file.unlink()
     return strays

@@ -26,6 +26,7 @@ from headrace.queue.directory import (
     open_log,
 )
 from headrace.queue.kernel import _kernel as kernel
+from headrace.queue.onward import CHANNELS_FILE, STATIONS_FILE, read_channels, read_stations
 from headrace.queue.recovery import (
     LEAP_AHEAD,
     doubtful_segments,
@@ -44,7 +45,7 @@ def repair_queue(path: Path) -> list[str]:
     check_path(path)
     config = read_config(path)
     with alone_at(path):
-        done = _repair_cursors(path)
+        done = _repair_cursors(path) + _repair_stations(path)
         (path / "segments").mkdir(exist_ok=True)
         (path / "names").touch()
         known = _repair_control(path, config, done)
@@ -106,6 +107,19 @@ def _repair_control(path: Path, config: QueueConfig, done: list[str]) -> bool:
         return False
     finally:
         Disk().sync_file(file)
+
+
+def _repair_stations(path: Path) -> list[str]:
+    """Terms that cannot be read are put aside; stations and channels have to be made anew."""
+    done = []
+    for name, read in ((STATIONS_FILE, read_stations), (CHANNELS_FILE, read_channels)):
+        try:
+            read(path)
+        except QueueDamagedError:
+            (path / "damaged").mkdir(exist_ok=True)
+            (path / name).rename(path / "damaged" / name)
+            done.append(f"moved {name} to {path / 'damaged'}: it cannot be read; make what it named anew")
+    return done
 
 
 def _put_aside(path: Path, log: kernel.Log, done: list[str]) -> None:

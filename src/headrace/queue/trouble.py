@@ -1,7 +1,9 @@
 """Trouble: what the numbers of the kernel and of the operating system mean for a queue, in words."""
 
+import contextlib
 import errno
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 from headrace.errors import (
@@ -12,10 +14,22 @@ from headrace.errors import (
     QueueAccessError,
     QueueDamagedError,
     QueueError,
+    QueueVersionError,
 )
 from headrace.queue.kernel import _kernel as kernel
 
 REPAIR = "run: headrace queue repair {path}"
+
+
+@contextlib.contextmanager
+def explaining(path: Path) -> Iterator[None]:
+    """What the kernel says in numbers leaves this context in words."""
+    try:
+        yield
+    except kernel.KernelError as error:
+        raise explain(error, path) from None
+
+
 
 
 def segment_path(directory: Path, file: int) -> Path:
@@ -33,6 +47,8 @@ def explain(error: kernel.KernelError, path: Path) -> HeadraceError:
         )
     if error.code == kernel.TROUBLE["batch_too_large"]:
         return BatchTooLargeError(f"{path} is too small for this in one piece", "put less at once, or resize the queue")
+    if error.code == kernel.TROUBLE["newer"]:
+        return QueueVersionError(f"{path} has stations in a format that this Headrace does not know", "upgrade Headrace")
     if error.code == kernel.TROUBLE["damaged"] or error.code == -errno.ENOENT:
         return QueueDamagedError(f"{file} is missing, cut short or altered", REPAIR.format(path=path))
     return explain_os_error(OSError(-error.code, os.strerror(-error.code), str(path)), path)

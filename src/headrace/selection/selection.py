@@ -1,82 +1,262 @@
-"""Selection: which products a reader wants, by feed pattern and ident.
+"""Selection: which products a reader wants.
 
     Selection("wx/radar/**")                            every product below wx/radar
-    Selection("wx/**", ident=r"^SA.. K")                … whose ident matches
-    Selection(ident="METAR")
+    Selection("wx/**", ident=r"^SA.. K", priority=">=5")
+    Selection.parse('wx/** ident ~ "^SA.. K" priority 5.. where level > 3')
+    Selection.from_dict({"feed": "wx/**", "tags": {"run": 5}})
 
-The ident pattern is a regular expression in RE2's syntax and is searched for anywhere in the ident; it runs in time
-linear in the ident, so that no pattern can hold up a queue. Both are checked when the selection is made. Feed patterns
-are decided once per feed, never per product; idents are matched a column at a time by Arrow, which has RE2 inside.
+Three ways to write one value: arguments, text (text.py), and a mapping as TOML and JSON give it; docs/selections.md
+has them side by side. Everything is checked when a selection is made, and what means the same is kept as the same, so
+that equal selections are equal, hash alike, and have one text. All clauses must hold; a clause that is not given admits
+everything. A selection can be pickled, unless its function cannot.
+
+Where a clause is decided: `feed`, `priority`, `origin` and `slices` by index rows, once per name; `ident` by columns;
+the rest by records and payloads (matching.py). `every` counts, so it needs somebody who remembers: `wants` and `mask`
+leave it to the reader or the station.
 """
 
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
-from headrace.errors import FeedError, SelectionError
+from headrace.errors import SelectionError
+from headrace.product.batch import Batch
 from headrace.product.feed import FeedPattern
+from headrace.product.product import Product
+from headrace.product.properties import PropertyValue
+from headrace.selection import matching, text, values
+from headrace.selection.expression import Expression
+from headrace.selection.function import Guarded
+from headrace.selection.pattern import canonical_pattern
+from headrace.selection.regex import check_regex, found_in
+from headrace.selection.scalar import Evaluate, compiled
+from headrace.selection.tags import Tags, tags_dict, tags_expression, tags_of
+from headrace.selection.writing import write
+
+if TYPE_CHECKING:
+    from headrace.selection.where import Where
+    from headrace.selection.xpath import XPath
+
+Function = Callable[[Product], bool]
+
+KEYS = (
+    "feed", "ident", "not_ident", "tags", "priority", "origin", "slices", "created", "max_age_s", "every", "xpath",
+    "where", "function",
+)  # fmt: skip
+ROW_CLAUSES = frozenset(["feed", "priority", "origin", "slices"])  # index rows decide them
+_EVERY_PRIORITY = 255
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, init=False)
 class Selection:
-    """What a reader wants; an empty selection wants everything."""
+    """What a reader wants; an empty selection wants everything. Attributes hold the canonical values."""
 
-    feed: str | None = None
-    ident: str | None = None
-    _pattern: FeedPattern | None = field(init=False, repr=False, compare=False)
+    feed: str | None
+    ident: str | None
+    not_ident: str | None
+    tags: Tags | None  # pairs of a property's name and the values that it may have
+    priority: tuple[int, int] | None  # lowest and highest
+    origin: tuple[str, ...] | None
+    slices: tuple[int, ...] | None
+    created: tuple[int | None, int | None] | None  # from, and up to but not including
+    max_age_s: float | None  # since its creation
+    every: int
+    xpath: str | None
+    where: str | None
+    function: Function | None
+    pattern: FeedPattern | None = field(repr=False, compare=False)
+    compiled: "Compiled" = field(repr=False, compare=False)
 
-    def __post_init__(self) -> None:
-        try:
-            pattern = FeedPattern(self.feed) if self.feed is not None else None
-        except FeedError as error:
-            raise SelectionError(error.problem, error.hint) from None
-        object.__setattr__(self, "_pattern", pattern)
-        if self.ident is not None:
-            _check_regex(self.ident)
+    def __init__(
+        self, feed: str | None = None, *, ident: str | None = None, not_ident: str | None = None,
+        tags: Iterable[int] | Mapping[str, PropertyValue | Iterable[PropertyValue]] | Tags | int | None = None,
+        priority: int | str | tuple[int | None, int | None] | None = None, origin: str | Iterable[str] | None = None,
+        slices: int | str | Iterable[int] | None = None,
+        created: str | tuple[str | int | datetime | None, str | int | datetime | None] | None = None,
+        max_age_s: float | str | None = None, every: int = 1, xpath: "str | XPath | None" = None,
+        where: "str | Where | None" = None, function: Function | None = None,
+    ) -> None:  # fmt: skip
+        """SelectionError names the argument that cannot be; docs/selections.md says what each may be."""
+        pattern = None if feed is None else canonical_pattern(feed)
+        dear = Compiled.of(tags, where, xpath, function)
+        canonical = {
+            "feed": None if pattern is None else pattern.text,
+            "ident": None if ident is None else check_regex(ident, "ident"),
+            "not_ident": None if not_ident is None else check_regex(not_ident, "ident"),
+            "tags": None if tags is None else tags_of(tags),
+            "priority": None if priority is None else values.priority_of(priority),
+            "origin": None if origin is None else values.origin_of(origin),
+            "slices": None if slices is None else values.slices_of(slices),
+            "created": None if created is None else values.created_of(created),
+            "max_age_s": None if max_age_s is None else values.max_age_of(max_age_s),
+            "every": values.every_of(every),
+            "xpath": None if dear.xpath is None else dear.xpath.text,
+            "where": None if dear.where is None else dear.where.text,
+            "function": function,
+            "pattern": pattern,
+            "compiled": dear,
+        }
+        for name, value in canonical.items():
+            object.__setattr__(self, name, value)
+
+    # --- other forms ------------------------------------------------------------------------------
 
     @classmethod
-    def of(cls, wanted: "Selection | str | None") -> "Selection":
-        """A selection from what callers may write: one, a feed pattern, or nothing."""
+    def of(cls, wanted: "Selection | str | Mapping[str, Any] | Function | None") -> "Selection":
+        """A selection from what callers may write: one, its text, a mapping, a function, or nothing."""
         if wanted is None:
             return cls()
         if isinstance(wanted, Selection):
             return wanted
         if isinstance(wanted, str):
-            return cls(feed=wanted)
-        raise SelectionError(f"{wanted!r} is not a selection", "give a feed pattern or Selection(feed=…, ident=…)")
+            return cls.parse(wanted)
+        if isinstance(wanted, Mapping):
+            return cls.from_dict(wanted)
+        if callable(wanted):
+            return cls(function=wanted)
+        raise SelectionError(f"{wanted!r} is not a selection", "give a feed pattern, a text, or Selection(…)")
+
+    @classmethod
+    def parse(cls, text_form: str) -> "Selection":
+        """From its text; a SelectionError has the column of the mistake."""
+        return cls(**text.parse(text_form))
+
+    @classmethod
+    def from_dict(cls, mapping: Mapping[str, Any]) -> "Selection":
+        """From a mapping as TOML and JSON give it; the keys are the names of the arguments."""
+        if not isinstance(mapping, Mapping):
+            raise SelectionError(f"{mapping!r} is not a mapping", "give a table of clauses")
+        for key in mapping:
+            if key not in KEYS:
+                raise SelectionError(f"{key!r} is no part of a selection", f"there are {', '.join(KEYS[:-1])}")
+        return cls(**mapping)
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON and TOML can hold it; SelectionError if there is a function, which they cannot."""
+        if self.function is not None:
+            raise SelectionError("a selection with a function cannot be written down", "use where instead of function")
+        given = self.given()
+        shown: dict[str, Callable[[Any], Any]] = {
+            "tags": tags_dict, "slices": values.slices_text, "created": values.created_text, "origin": list,
+            "priority": lambda pair: pair[0] if pair[0] == pair[1] else values.priority_text(pair),
+        }  # fmt: skip
+        return {name: shown[name](value) if name in shown else value for name, value in given.items()}
+
+    def given(self) -> dict[str, Any]:
+        """The canonical arguments that are not left to their default."""
+        given = {name: value for name in KEYS if (value := getattr(self, name)) is not None}
+        if self.every == 1:
+            del given["every"]
+        return given
+
+    def __str__(self) -> str:
+        """The canonical text. A function appears by name, and makes a text that cannot be read back."""
+        return write({name: getattr(self, name) for name in KEYS})
+
+    def replace(self, **changes: Any) -> "Selection":
+        """The same with some arguments changed; None takes a clause away."""
+        arguments = {**self.given(), **changes}
+        if arguments.get("every") is None:
+            arguments["every"] = 1
+        return Selection(**arguments)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _restored, (self.given(),)
+
+    # --- what index rows decide -------------------------------------------------------------------
+
+    @property
+    def is_cheap(self) -> bool:
+        """Whether index rows decide everything but `every`."""
+        return self.is_by_ident_alone and self.ident is None and self.not_ident is None
+
+    @property
+    def is_by_ident_alone(self) -> bool:
+        """Whether nothing but the ident, if that, is left when index rows have been asked."""
+        return self.created is None and self.max_age_s is None and self.compiled.is_empty
+
+    @property
+    def priorities(self) -> int:
+        """One bit for each of the eight priorities."""
+        if self.priority is None:
+            return _EVERY_PRIORITY
+        low, high = self.priority
+        return sum(1 << priority for priority in range(low, high + 1))
 
     def wants_feed(self, feed: str) -> bool:
-        return self._pattern is None or self._pattern.matches(feed)
+        return self.pattern is None or self.pattern.matches(feed)
 
-    def wants_idents(self, idents: Any) -> npt.NDArray[np.uint8]:
-        """For an Arrow string array: one byte each, 1 where the ident matches."""
-        if self.ident is None:
-            return np.ones(len(idents), np.uint8)
-        matched = pc.match_substring_regex(idents, self.ident)
-        found: npt.NDArray[np.uint8] = matched.to_numpy(zero_copy_only=False).astype(np.uint8)
-        return found
+    def wants_origin(self, origin: str) -> bool:
+        return self.origin is None or origin in self.origin
 
-    def wants(self, feed: str, ident: str) -> bool:
-        """Decide one product, the slow way."""
+    # --- the rest ---------------------------------------------------------------------------------
+
+    def wants_names(self, feed: str, ident: str) -> bool:
+        """Decide by feed and ident alone, the slow way."""
         return self.wants_feed(feed) and bool(self.wants_idents(pa.array([ident]))[0])
 
+    def wants_idents(self, idents: Any) -> npt.NDArray[np.bool_]:
+        """For an Arrow string array: which idents are wanted."""
+        wanted = np.ones(len(idents), np.bool_) if self.ident is None else found_in(self.ident, idents)
+        return wanted if self.not_ident is None else wanted & ~found_in(self.not_ident, idents)
 
-def _check_regex(pattern: str) -> None:
-    if not isinstance(pattern, str):
-        raise SelectionError(f"ident pattern {pattern!r} is not text", "write a regular expression (RE2)")
-    try:
-        pc.match_substring_regex(pa.array(["x"]), pattern)
-    except pa.ArrowInvalid as error:
-        reason = str(error).removeprefix("Invalid regular expression: ")
-        raise SelectionError(
-            f"ident pattern {pattern!r} is not a regular expression: {reason}",
-            "see the RE2 syntax; it has no look-around and no back-references",
-        ) from None
-    except UnicodeEncodeError:
-        raise SelectionError(
-            f"ident pattern {pattern!r} cannot be written as UTF-8", "remove lone surrogates"
-        ) from None
+    def mask(self, batch: Batch, now_ns: int = 0) -> npt.NDArray[np.bool_]:
+        """For each product of a batch, whether it is wanted by all that index rows do not decide.
+
+        `max_age_s` is measured against `now_ns`, or the clock if that is 0.
+        """
+        places = matching.narrowed(self, batch, np.arange(len(batch)), now_ns)
+        mask = np.zeros(len(batch), np.bool_)
+        mask[places] = True
+        return mask
+
+    def wants(self, product: Product, now_ns: int = 0) -> bool:
+        """Decide one product, the slow way; everything but `every`."""
+        return matching.refused_by(self, product, now_ns) is None
+
+    def refused_by(self, product: Product, now_ns: int = 0) -> str | None:
+        """The first clause that does not want a product; None if all do."""
+        return matching.refused_by(self, product, now_ns)
+
+    @property
+    def function_failures(self) -> int:
+        """How many products were not wanted because the function raised."""
+        return 0 if self.compiled.function is None else self.compiled.function.failures
+
+
+@dataclass(frozen=True, slots=True)
+class Compiled:
+    """What the dear clauses become; SQL and XPath are loaded only where they are used."""
+
+    tags: Expression | None
+    tags_of_one: Evaluate | None  # the same for one product
+    where: "Where | None"
+    xpath: "XPath | None"
+    function: Guarded | None
+
+    @classmethod
+    def of(cls, tags: Any, where: Any, xpath: Any, function: Any) -> "Compiled":
+        if where is not None:
+            from headrace.selection.where import Where
+
+            where = where if isinstance(where, Where) else Where(where)
+        if xpath is not None:
+            from headrace.selection.xpath import XPath
+
+            xpath = xpath if isinstance(xpath, XPath) else XPath(xpath)
+        demanded = None if tags is None else tags_expression(tags_of(tags))
+        of_one = None if demanded is None else compiled(demanded)
+        return cls(demanded, of_one, where, xpath, None if function is None else Guarded(function))
+
+    @property
+    def is_empty(self) -> bool:
+        return self.tags is None and self.where is None and self.xpath is None and self.function is None
+
+
+def _restored(arguments: dict[str, Any]) -> Selection:
+    return Selection(**arguments)

@@ -10,6 +10,7 @@ One extension module in several files, in the order in which they build on each 
     dedup        the duplicate memory
     segment      segments come and go; what happens after a writer's death
     append       records, rows, commit
+    gate         what stations may ask of those who put
     properties   properties as an Arrow map
     filter       which index rows are wanted
     scan         Rows: pick, keep, verify, gather
@@ -18,6 +19,9 @@ One extension module in several files, in the order in which they build on each 
     held         locks as contexts, files that may shrink
     maintenance  what happens under the lock, or while nobody else is attached
     survey       walking files that nobody need trust
+    line         a line of stations: slots, waiting lists, what happens after a consumer's death
+    conduct      from the log into a line
+    lease        Line: get and put
 
 docs/concurrency.md argues why this is right; tests/queue tries to prove it wrong.
 """
@@ -28,6 +32,7 @@ include "store.pxi"
 include "dedup.pxi"
 include "segment.pxi"
 include "append.pxi"
+include "gate.pxi"
 include "properties.pxi"
 include "filter.pxi"
 include "scan.pxi"
@@ -36,3 +41,6 @@ include "log.pxi"
 include "held.pxi"
 include "maintenance.pxi"
 include "survey.pxi"
+include "line.pxi"
+include "conduct.pxi"
+include "lease.pxi"

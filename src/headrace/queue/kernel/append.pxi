@@ -22,6 +22,7 @@ cdef struct Item:                    # one product on its way into the log
     uint8_t kind
     uint8_t duplicate
     uint8_t continues                # not the last of its batch
+    uint8_t revision                 # another payload of an earlier product; minds no gates
     uint8_t signature[16]
 
 cdef enum:
@@ -75,7 +76,8 @@ cdef void write_record(Store *store, char *where, Item *item, uint64_t sequence)
     cdef uint64_t body
     record.magic = RECORD_MAGIC
     record.version = FORMAT_VERSION
-    record.flags = item.priority | (item.kind << 3) | (RECORD_EXPIRES if item.expires_ns else 0)
+    record.flags = (item.priority | (item.kind << 3) | (RECORD_EXPIRES if item.expires_ns else 0)
+                    | (RECORD_REVISION if item.revision else 0))
     record.payload_bytes = <uint32_t>item.payload_bytes
     record.ident_bytes = item.ident_bytes
     record.feed_bytes = feed.bytes
@@ -123,7 +125,7 @@ cdef inline void write_row(Row *row, Item *item, uint64_t offset, uint64_t seque
     row.slice = item.slice
     row.priority = item.priority
     row.flags = ((ROW_EXPIRES if item.expires_ns else 0) | (ROW_SIGNED if item.kind else 0)
-                 | (ROW_CONTINUES if item.continues else 0))
+                 | (ROW_CONTINUES if item.continues else 0) | (ROW_REVISION if item.revision else 0))
     row.check = row_check(row)
 
 
@@ -281,6 +283,10 @@ cdef int append_locked(Store *store, Item *items, size_t count, uint64_t now_ns,
         now_ns = clock_ns(CLOCK_REALTIME)
         boot_ns = clock_ns(CLOCK_BOOTTIME)
     take_sample(control, boot_ns)
+    store.overdraw = count != 0 and items[0].revision
+    outcome = 0 if store.overdraw else pass_gates(store, items, count)
+    if outcome != 0:
+        return outcome
     outcome = ready_to_append(store, boot_ns)
     if outcome == 0 and count > 1 and not fits_at_all(store, items, count):
         return TROUBLE_BATCH_TOO_LARGE

@@ -8,6 +8,7 @@
 #   row      32 bytes about one product: what scans need, and what only this queue knows
 #   segment  one file:  [header 256 B | records -->            <-- rows]
 #   control  one file: lock, head, directory of segments, counters, attached processes
+#   line     one file: stations in a row, their consumers, and a slot for each product in their hands
 
 from libc.stdint cimport (
     int64_t, uint8_t, uint16_t, uint32_t, uint64_t, uintptr_t,
@@ -36,6 +37,7 @@ cdef enum:
 
 cdef enum:                           # record flags: bits 0-2 priority, bits 3-5 signature kind
     RECORD_EXPIRES = 64
+    RECORD_REVISION = 128            # another payload of an earlier product; see ROW_REVISION
 
 cdef enum:                           # row flags
     ROW_DELETED = 1
@@ -194,10 +196,155 @@ cdef struct Control:
     uint64_t deleted_products
     uint64_t unlinked_pinned         # segments that left while somebody still looked at them
     uint64_t recoveries
-    uint64_t gap5[7]
+    uint64_t stations                # changes with every change of a station's terms
+    uint64_t gap5[6]
     Sample samples[SAMPLES]
     Attachment attachments[ATTACHMENTS]
     Entry directory[DIRECTORY]
 
 cdef struct Bucket:                  # one cache line: 8 x (16-bit tag, low 48 bits of a sequence)
     uint64_t slots[8]
+
+
+# --- lines: stations and their leases; docs/format.md has the drawing ---------------------------
+
+cdef enum:
+    LINE_VERSION = 1
+    MEMBERS = 64                     # stations in one line
+    CONSUMERS = 256
+    PRIORITIES = 8
+    SLOTS_MAX = 262144
+    SLOTS_STEP = 1024                # slots are allocated on disk in steps of this many
+    PARKED_MAX = 1000                # per station
+    WINDOW = 4096                    # products taken up at a time by a station without a cue of its own
+    NOWHERE = 0xFFFFFFFF             # no slot
+
+cdef enum:                           # slot states
+    SLOT_FREE = 0
+    SLOT_WAITING = 1
+    SLOT_LEASED = 2
+    SLOT_PARKED = 3
+
+cdef enum:                           # member.order and member.discard
+    BY_ANY = 0
+    BY_FIFO = 1
+    BY_LIFO = 2
+    BY_PRIORITY = 3
+    BY_DEADLINE = 4
+
+cdef enum:                           # member.restore: where a dead consumer's products go
+    RESTORE_INPUT = 0
+    RESTORE_OUTPUT = 1
+    RESTORE_START = 2
+    RESTORE_GROUP = 3
+
+cdef enum:                           # member.distribution
+    ROUND_ROBIN = 0
+    EQUAL_CUE = 1
+
+cdef struct Slot:                    # 64 bytes: one product in a line's hands
+    uint64_t sequence
+    uint64_t revision                # sequence of its latest payload; 0 = the product itself
+    uint64_t wanted                  # members that select it, one bit each
+    uint64_t expires_ns              # the product's own expiry; 0 = never
+    uint64_t inserted_ns
+    uint64_t mark                    # state 8 | member 8 | consumer 16 | ticket 32, stored in one piece
+    uint32_t next                    # in its waiting list, or in the list of free slots
+    uint32_t older                   # neighbours in the list of all products in hand, by sequence
+    uint32_t newer
+    uint8_t deliveries               # how often it was handed out by this station
+    uint8_t revisions
+    uint8_t priority
+    uint8_t gap
+
+cdef struct Member:                  # 512 bytes: one station
+    uint32_t used
+    uint32_t stage                   # place in the row; members of a group share one
+    uint32_t grouped                 # has parallel stations at its stage
+    uint32_t distribution
+    uint32_t blocking
+    uint32_t paused
+    uint32_t order
+    uint32_t discard
+    uint32_t restore
+    uint32_t deliveries_max          # 0 = no limit
+    uint32_t cue                     # 0 = the queue itself is the cue
+    uint32_t prescale
+    uint64_t prescale_count
+    uint64_t hung_after_ns
+    uint64_t timeout_ns              # 0 = none
+    uint64_t start_ns
+    uint64_t stop_ns
+    uint64_t max_queue               # 0 = none
+    uint64_t later                   # members of later stages
+    uint32_t turn                    # of a group: the member served last (kept by its first member)
+    uint32_t present                 # which waiting lists have something, one bit each
+    uint32_t first[PRIORITIES]       # waiting lists
+    uint32_t last[PRIORITIES]
+    uint32_t waiting
+    uint32_t leased
+    uint32_t parked
+    uint32_t gap0
+    uint64_t admitted
+    uint64_t delivered
+    uint64_t done
+    uint64_t discarded
+    uint64_t expired
+    uint64_t evicted
+    uint64_t damaged
+    uint64_t restored
+    uint64_t redelivered
+    uint64_t parked_total
+    uint64_t flowed_around           # dropped, by cause
+    uint64_t dropped_fifo
+    uint64_t dropped_priority
+    uint64_t dropped_deadline
+    uint64_t dropped_parking
+    uint64_t rejected
+    uint64_t gap1[24]
+
+cdef struct Consumer:                # 128 bytes: one attachment
+    uint32_t used
+    uint32_t member
+    uint64_t epoch                   # changes when the place is given away
+    uint64_t pid
+    uint64_t attached_ns
+    uint64_t beat_ns                 # CLOCK_MONOTONIC
+    uint64_t leased
+    uint64_t delivered
+    uint64_t done
+    uint64_t gap[8]
+
+cdef struct Cell:                    # where the line begins again after a power failure
+    uint64_t generation
+    uint64_t low
+    uint64_t checksum                # XXH3 of the 16 bytes above
+
+cdef struct LineHeader:              # 1024 bytes, then members, consumers, slots
+    char magic[8]                    # "HRLINE\0\0"
+    uint32_t version
+    uint32_t slots_ready             # slots that the file has room for
+    uint8_t uuid[16]                 # of the queue
+    uint64_t number
+    uint8_t gap0[24]
+    pthread_mutex_t lock             # all changes of the line
+    uint8_t gap1[24]
+    uint64_t position                # the log has been looked at up to here
+    uint64_t low                     # everything below is settled; a line that holds keeps the rest in the queue
+    uint64_t terms                   # changes with the terms of any member
+    uint32_t ticket
+    uint32_t free                    # first free slot
+    uint32_t oldest                  # of all products in hand, by sequence
+    uint32_t newest
+    uint32_t in_hand
+    uint32_t room                    # futex: changes when there is room for those who wait to put
+    uint32_t waiters                 # somebody may wait for that
+    uint32_t gap2
+    uint64_t recoveries
+    uint64_t lost_products           # evicted before they were looked at
+    uint64_t lost_first
+    uint64_t lost_last
+    uint64_t damaged_rows
+    uint64_t gap3[3]
+    Cell cells[2]
+    uint64_t gap4[91]

@@ -21,6 +21,14 @@ TROUBLE = {
     "unknown_feed": TROUBLE_UNKNOWN_FEED,
     "gone": TROUBLE_GONE,
     "payload_too_large": TROUBLE_PAYLOAD_TOO_LARGE,
+    "stations": TROUBLE_STATIONS,
+    "blocked": TROUBLE_BLOCKED,
+    "rejected": TROUBLE_REJECTED,
+    "held": TROUBLE_HELD,
+    "lease_lost": TROUBLE_LEASE_LOST,
+    "terms": TROUBLE_TERMS,
+    "look": TROUBLE_LOOK,
+    "newer": TROUBLE_NEWER,
 }
 CONTROL_BYTES = sizeof(Control)
 
@@ -32,6 +40,7 @@ cdef class Log:
     cdef readonly dict feeds         # feed -> id, as far as this process knows
     cdef readonly dict origins
     cdef readonly list names         # id -> text; places below ORIGINS_MAX are origins
+    cdef object gate_owners          # what the gates point into
 
     def __cinit__(self):
         self.store = <Store *>calloc(1, sizeof(Store))
@@ -78,6 +87,7 @@ cdef class Log:
         for i in range(store.maps_count - 1, -1, -1):
             drop_mapping(store, i)
         free(store.maps)
+        free(store.gates)
         if store.segments_fd >= 0:
             c_close(store.segments_fd)
         if store.queue_fd >= 0:
@@ -326,21 +336,19 @@ cdef class Log:
 
     def first_from(self, uint64_t sequence):
         """The smallest sequence >= `sequence` that is held or will be given next."""
+        return held_from(self.store, sequence)
+
+    def count_between(self, uint64_t start, uint64_t end):
+        """How many rows there are from `start` up to `end`; sequences that were never given do not count."""
         cdef Store *store = self.store
-        cdef uint64_t oldest = load64(&store.control.oldest)
-        cdef uint64_t number
+        cdef uint64_t number, first, last, count = 0
         cdef Entry *entry
-        if sequence < oldest:
-            return oldest
-        number = segment_with(store, sequence)
-        if number == 0:
-            return sequence
-        entry = entry_of(store, number)
-        if sequence < entry.first:
-            return entry.first
-        if entry.end != 0 and sequence >= entry.end and number < load64(&store.control.segment_newest):
-            return entry_of(store, number + 1).first
-        return sequence
+        for number in range(load64(&store.control.segment_oldest), load64(&store.control.segment_newest) + 1):
+            entry = entry_of(store, number)
+            first = max(entry.first, start)
+            last = min(entry.end if entry.end else end, end)
+            count += last - first if last > first else 0
+        return count
 
     def first_since(self, uint64_t time_ns):
         """The smallest sequence whose insertion time is at or after `time_ns`; head if there is none."""
@@ -386,6 +394,11 @@ cdef class Log:
             if load64(&control.head) <= sequence:
                 futex(&control.wake, FUTEX_WAIT_BITSET, seen, &until)
         PyErr_CheckSignals()
+
+    @property
+    def wake_number(self):
+        """Changes whenever something is put, or comes back to a station."""
+        return load32(&self.store.control.wake)
 
     def wake_all(self):
         """Make every sleeper look again."""
@@ -462,7 +475,7 @@ cdef class Log:
             "duplicates": c.duplicates, "evicted_products": c.evicted_products,
             "evicted_bytes": c.evicted_bytes, "deleted_products": c.deleted_products,
             "held_products": c.held_products, "sync_failed": c.sync_failed,
-            "unlinked_pinned": c.unlinked_pinned, "recoveries": c.recoveries,
+            "unlinked_pinned": c.unlinked_pinned, "recoveries": c.recoveries, "stations": c.stations,
         }
 
     def set_state(self, **fields):
@@ -491,6 +504,7 @@ cdef class Log:
             elif field == "feeds_end": store64(&c.feeds_end, value)
             elif field == "origins_end": store64(&c.origins_end, value)
             elif field == "deleted_products": c.deleted_products = value
+            elif field == "stations": store64(&c.stations, value)
             else: raise KeyError(field)
 
     def publish(self, uint64_t tail):

@@ -24,6 +24,8 @@ def apply_limits(Log log, uint64_t boot_ns):
         if control.spare_file:
             drop_spare(log.store)
         elif control.segment_oldest < control.segment_newest:
+            if held_back(log.store, entry_of(log.store, control.segment_oldest).end):
+                break                # it goes when the stations are done with it
             evict_oldest(log.store)
         elif control.segment_newest < control.segment_oldest:
             break

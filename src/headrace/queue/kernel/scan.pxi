@@ -29,7 +29,10 @@ cdef packed struct Ref:              # 128 bytes: one product as the Batch sees 
     uint8_t origin_bytes
     uint32_t segment                 # which of the pinned mappings
     uint8_t signature[16]
-    uint64_t spare[2]
+    uint32_t slot                    # of a product from a station: where its lease is
+    uint16_t deliveries
+    uint16_t revisions
+    uint64_t ticket
 
 cdef struct Picked:                  # what a scan passed over, by cause
     uint64_t scanned
@@ -163,6 +166,11 @@ cdef class Rows:
             self.pinned_count += 1
         return error
 
+    cdef void reserve(self, size_t room) noexcept nogil:
+        """For rows whose number is known: room for so many."""
+        self.refs = <Ref *>malloc(room * sizeof(Ref))
+        self.room = room if self.refs != NULL else 0
+
     cdef Ref *add(self) noexcept nogil:
         cdef Ref *moved
         if self.count == self.room:
@@ -250,6 +258,57 @@ cdef class Rows:
                 if error == TROUBLE_DAMAGED:
                     store.trouble_file = entry.file
                 return error
+        return 0
+
+    cdef int pick_one(self, uint64_t sequence) noexcept nogil:
+        """Add one product, verified and filled; 0 or why it cannot be had."""
+        cdef Store *store = self.log.store
+        cdef uint64_t number, first
+        cdef Entry entry
+        cdef Mapping *mapping = NULL
+        cdef Ref *ref
+        cdef Row row
+        cdef int error
+        if sequence >= load64(&store.control.head):
+            return TROUBLE_GONE
+        while True:
+            if self.pinned_count:    # the next product is mostly where the last one was
+                mapping = self.pinned[self.pinned_count - 1]
+                first = self.pinned_first[self.pinned_count - 1]
+                if first <= sequence < first + rows_room(mapping.size):
+                    load_row(mapping, sequence - first, &row)
+                    if fits(&row, sequence):
+                        break
+            number = segment_with(store, sequence)
+            if number == 0 or sequence < load64(&store.control.oldest):
+                return TROUBLE_GONE
+            error = self.pin(number, &entry, &mapping)
+            if error == TROUBLE_GONE:
+                continue
+            if error != 0:
+                return error
+            if sequence < entry.first or (entry.end != 0 and sequence >= entry.end):
+                return TROUBLE_GONE
+            if sequence - entry.first >= rows_room(mapping.size):
+                return TROUBLE_DAMAGED
+            load_row(mapping, sequence - entry.first, &row)
+            if not fits(&row, sequence):
+                return TROUBLE_DAMAGED
+            break
+        if row.flags & (ROW_DELETED | ROW_DAMAGED):
+            return TROUBLE_GONE
+        if not sound_record(mapping, &row) or not same_names(
+                store, &row, <Record *>(mapping.base + <uint64_t>row.offset * 8)):
+            return TROUBLE_DAMAGED
+        ref = self.add()
+        if ref == NULL:
+            return -ENOMEM
+        ref.sequence = sequence
+        ref.inserted_ns = row.inserted_ns
+        ref.feed = row.feed
+        ref.segment = self.pinned_count - 1
+        fill_ref(ref, <Record *>(mapping.base + <uint64_t>row.offset * 8), &row)
+        self.bytes += row.payload_bytes
         return 0
 
     def pick(self, uint64_t start, size_t limit, uint64_t bytes_limit, uint64_t stop,
@@ -411,6 +470,21 @@ cdef class Rows:
             columns.add(<char *>ref.record + RECORD_HEADER + ref.feed_bytes + ref.origin_bytes
                         + ref.ident_bytes, ref.properties_bytes)
         return columns.finish()
+
+
+cdef bint is_deleted(Store *store, uint64_t sequence) noexcept nogil:
+    """Has a product that is still held been deleted?"""
+    cdef uint64_t number = segment_with(store, sequence)
+    cdef Entry entry
+    cdef Mapping *mapping = NULL
+    cdef Row row
+    if number == 0 or sequence < load64(&store.control.oldest) or pin_segment(store, number, &entry, &mapping) != 0:
+        return False
+    memset(&row, 0, sizeof(row))
+    if entry.first <= sequence < entry.first + rows_room(mapping.size):
+        load_row(mapping, sequence - entry.first, &row)
+    release_view(store, mapping)
+    return fits(&row, sequence) and row.flags & ROW_DELETED != 0
 
 
 cdef uint16_t ident_room(Mapping *mapping, Ref *ref) noexcept nogil:

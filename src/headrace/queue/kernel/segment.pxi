@@ -68,6 +68,11 @@ cdef int make_room(Store *store, uint64_t size) noexcept nogil:
             return TROUBLE_BATCH_TOO_LARGE
         if entry_of(store, control.segment_oldest).end > control.tail:
             return TROUBLE_BATCH_TOO_LARGE       # it would evict its own beginning
+        if held_back(store, entry_of(store, control.segment_oldest).end):
+            if (store.overdraw and control.bytes_total + size <= control.size_bytes * 2
+                    and control.segment_newest + 2 <= control.segment_oldest + DIRECTORY):
+                break
+            return TROUBLE_HELD
         evict_oldest(store)
         if size != control.segment_bytes:
             drop_spare(store)
@@ -186,7 +191,8 @@ cdef int evict_aged(Store *store, uint64_t boot_ns) noexcept nogil:
 cdef void drop_aged(Store *store, uint64_t boot_ns) noexcept nogil:
     cdef Control *control = store.control
     while (control.segment_oldest < control.segment_newest
-           and entry_of(store, control.segment_oldest).newest_boot_ns + control.age_ns < boot_ns):
+           and entry_of(store, control.segment_oldest).newest_boot_ns + control.age_ns < boot_ns
+           and not held_back(store, entry_of(store, control.segment_oldest).end)):
         evict_oldest(store)
 
 

@@ -16,6 +16,12 @@ cdef struct Mapping:
     Guarded *guarded
     long views                       # holders in this process; it is unmapped only at zero
 
+cdef struct Gate:                    # one station, or one line, that writers have to mind; see gate.pxi
+    LineHeader *line
+    Member *member                   # NULL: the line only holds
+    const uint8_t *feeds             # which feeds its selection may want; NULL = all
+    uint32_t feeds_count
+
 cdef struct Store:
     Control *control
     char *names                      # mapped to its greatest size; only names_count are there
@@ -33,7 +39,11 @@ cdef struct Store:
     int maps_room
     Mapping *current                 # of the newest segment, under the log's lock
     Store *following                 # all stores of this process, for fork
-    uint64_t trouble_file            # which segment file the last error was about; 0 none
+    uint64_t trouble_file            # which segment file (or gate) the last error was about; 0 none
+    Gate *gates                      # changed under the log's lock
+    uint32_t gates_count
+    bint overdraw                    # this append may exceed the size rather than wait for a station
+    uint64_t stations_seen           # as in the control block when `gates` was made
 
 cdef Store *all_stores = NULL
 cdef pthread_mutex_t all_stores_lock             # all zero is an unlocked mutex
@@ -45,6 +55,14 @@ cdef enum:                           # outcomes below zero; plain errno values a
     TROUBLE_UNKNOWN_FEED = -1004     # the caller's feed mask is older than the row
     TROUBLE_GONE = -1005
     TROUBLE_PAYLOAD_TOO_LARGE = -1006
+    TROUBLE_STATIONS = -1007         # the caller's gates are older than the stations
+    TROUBLE_BLOCKED = -1008          # a blocking station's cue is full
+    TROUBLE_REJECTED = -1009         # a channel has as many products waiting as it takes
+    TROUBLE_HELD = -1010             # a line keeps in the queue what would have to be evicted
+    TROUBLE_LEASE_LOST = -1011       # the consumer was taken for dead
+    TROUBLE_TERMS = -1012            # the caller's terms are older than the line's
+    TROUBLE_LOOK = -1013             # time to see whether other consumers are alive
+    TROUBLE_NEWER = -1014            # a line file of another version
 
 
 cdef inline Entry *entry_of(Store *store, uint64_t number) noexcept nogil:
@@ -111,6 +129,24 @@ cdef void segment_name(uint64_t file, char *text) noexcept nogil:
 
 cdef void dedup_name(uint64_t table, char *text) noexcept nogil:
     snprintf(text, 32, b"signatures-%016llx", <unsigned long long>table)
+
+
+cdef uint64_t held_from(Store *store, uint64_t sequence) noexcept nogil:
+    """The smallest sequence >= `sequence` that is held or will be given next."""
+    cdef uint64_t oldest = load64(&store.control.oldest)
+    cdef uint64_t number
+    cdef Entry *entry
+    if sequence < oldest:
+        return oldest
+    number = segment_with(store, sequence)
+    if number == 0:
+        return sequence
+    entry = entry_of(store, number)
+    if sequence < entry.first:
+        return entry.first
+    if entry.end != 0 and sequence >= entry.end and number < load64(&store.control.segment_newest):
+        return entry_of(store, number + 1).first
+    return sequence
 
 
 # --- mapped segment files -------------------------------------------------------------------------

@@ -101,7 +101,7 @@ def count_records(Log log, uint8_t[::1] data, uint64_t first):
         if not sound_record(&mapping, &row):
             break
         origin = (<char *>record + RECORD_HEADER + record.feed_bytes)[:record.origin_bytes].decode()
-        if origin == ours and record.origin_sequence != first + count:
+        if origin == ours and record.origin_sequence != first + count and not record.flags & RECORD_REVISION:
             break                    # left over from an earlier life of the file
         offset += rounded(record_bytes(record), 8)
         count += 1
@@ -193,7 +193,8 @@ def rebuild_rows(Log log, uint8_t[::1] data, uint64_t first, uint64_t count):
             if sound:
                 record = <Record *>(mapping.base + offset)
                 text = (<char *>record + RECORD_HEADER + record.feed_bytes)[:record.origin_bytes].decode()
-                sound = text != ours or record.origin_sequence == first + place
+                sound = (text != ours or record.origin_sequence == first + place
+                         or record.flags & RECORD_REVISION != 0)
         if not sound:
             if place >= skip_to and offset != 0:
                 offset = next_sound(&mapping, offset + 8, limit)
@@ -201,7 +202,8 @@ def rebuild_rows(Log log, uint8_t[::1] data, uint64_t first, uint64_t count):
                 if offset:
                     record = <Record *>(mapping.base + offset)
                     text = (<char *>record + RECORD_HEADER + record.feed_bytes)[:record.origin_bytes].decode()
-                    if text == ours and record.origin_sequence > first + place:
+                    if (text == ours and record.origin_sequence > first + place
+                            and not record.flags & RECORD_REVISION):
                         skip_to = record.origin_sequence - first
             memset(row, 0, sizeof(Row))
             row.sequence = <uint32_t>(first + place)
@@ -217,7 +219,8 @@ def rebuild_rows(Log log, uint8_t[::1] data, uint64_t first, uint64_t count):
         found.sequence = <uint32_t>(first + place)
         marks = row.flags & (ROW_DELETED | ROW_CONTINUES) if trusted else 0
         found.flags = (marks | (ROW_EXPIRES if record.flags & RECORD_EXPIRES else 0)
-                       | (ROW_SIGNED if record.flags & 0x38 else 0))
+                       | (ROW_SIGNED if record.flags & 0x38 else 0)
+                       | (ROW_REVISION if record.flags & RECORD_REVISION else 0))
         found.check = row_check(&found)
         row[0] = found
         offset = <uint64_t>found.offset * 8 + rounded(record_bytes(record), 8)

@@ -18,6 +18,7 @@ cdef extern from *:
     """
     #include <fcntl.h>
     #include <linux/futex.h>
+    #include <sched.h>
     #include <signal.h>
     #include <sys/syscall.h>
     #include <time.h>
@@ -36,6 +37,8 @@ cdef extern from *:
     #define hr_prefetch(p) __builtin_prefetch(p)
     #define hr_lowest_bit(x) __builtin_ctz(x)
     #define hr_bits_set(x) __builtin_popcount(x)
+    #define hr_lowest_bit64(x) __builtin_ctzll(x)
+    #define hr_leading_zeros(x) __builtin_clz(x)
     #define hr_keep_value(x) __asm__ volatile("" : : "r"(x))
     #define hr_likely(x) __builtin_expect(!!(x), 1)
     """
@@ -53,6 +56,8 @@ cdef extern from *:
     void prefetch "hr_prefetch"(const void *) noexcept nogil
     int lowest_bit "hr_lowest_bit"(uint32_t) noexcept nogil
     int bits_set "hr_bits_set"(uint32_t) noexcept nogil
+    int lowest_bit64 "hr_lowest_bit64"(uint64_t) noexcept nogil
+    int leading_zeros "hr_leading_zeros"(uint32_t) noexcept nogil
     void keep_value "hr_keep_value"(uint64_t) noexcept nogil
     bint likely "hr_likely"(bint) noexcept nogil
     int FUTEX_WAIT_BITSET
@@ -63,6 +68,7 @@ cdef extern from *:
     int EOWNERDEAD
     int openat(int, const char *, int, ...) noexcept nogil
     int unlinkat(int, const char *, int) noexcept nogil
+    int sched_yield() noexcept nogil
     int posix_fallocate(int, long, long) noexcept nogil
     int snprintf(char *, size_t, const char *, ...) noexcept nogil
 
@@ -131,7 +137,15 @@ cdef enum:
     FAIL_SEGMENT_ADDED = 13
     FAIL_DEDUP_GROWN = 14
     FAIL_NAME = 15
-    FAIL_OTHER = 16
+    FAIL_SLOT_FILLED = 16
+    FAIL_SLOT_MARKED = 17
+    FAIL_ADMITTED = 18
+    FAIL_LEASED = 19
+    FAIL_SETTLED = 20
+    FAIL_RESTORED = 21
+    FAIL_RELEASED = 22
+    FAIL_REBUILT = 23
+    FAIL_OTHER = 24
 
 FAILPOINTS = {
     "append:record-written": FAIL_RECORD,
@@ -149,6 +163,14 @@ FAILPOINTS = {
     "segment:added": FAIL_SEGMENT_ADDED,
     "dedup:grown": FAIL_DEDUP_GROWN,
     "name:text-written": FAIL_NAME,
+    "line:slot-filled": FAIL_SLOT_FILLED,
+    "line:slot-marked": FAIL_SLOT_MARKED,
+    "line:admitted": FAIL_ADMITTED,
+    "line:leased": FAIL_LEASED,
+    "line:settled": FAIL_SETTLED,
+    "line:restored": FAIL_RESTORED,
+    "line:released": FAIL_RELEASED,
+    "line:rebuilt": FAIL_REBUILT,
 }
 
 cdef int armed_point = FAIL_NEVER

@@ -1,0 +1,244 @@
+"""`headrace bench stations`: producers, stations and consumers, in ET's experiments.
+
+One producer process, one to eight consumer processes, a queue in memory without duplicate check, blocking stations with
+a cue of 3,000 products, as many as ET's system had events. The producer puts arrays of products whose payloads are
+copied into the queue; the consumer gets arrays, whose checksums are compared, which reads every byte, and puts them.
+The rate is that of products that went all the way, from the first put to the last product put by the last consumer.
+
+The yardstick is the least that two Python processes can do: copy the same arrays into a ring of
+`multiprocessing.shared_memory` and copy them out again, with two counters and no promises at all.
+"""
+
+import contextlib
+import os
+import shutil
+import statistics
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from multiprocessing import get_context, shared_memory
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any
+
+from headrace.bench.anchors import ANCHORS
+from headrace.bench.report import Figure
+from headrace.queue import Queue
+
+FEED = "det/events"
+CUE = 3000
+ROUNDS = 3
+SIZES = (8, 100, 512, 5_000, 34_000, 1_000_000)
+ARRAYS = (1, 10, 100, 1000)
+CONSUMERS = (1, 2, 4, 8)
+GOALS = {8: 6.0e6, 100: 6.0e6, 512: 5.0e6, 5_000: 1.9e6, 34_000: 0.25e6, 1_000_000: 8_000.0}
+ARRAY_GOALS = {1: 0.4e6, 100: 6.0e6, 1000: 6.0e6}
+NOT_MEASURED = [
+    "ET itself: its figures come from a machine with the yardstick (md5) at 1.08 µs; it hands out pointers and "
+    "compares no checksums",
+    "dear selections, durability on disk, duplicate check: headrace bench match and headrace bench queue have those",
+    "remote consumers",
+]
+_RING = 1 << 25
+
+Progress = Callable[[str], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """One experiment."""
+
+    size: int
+    array: int
+    consumers: int
+    stations: int
+    products: int
+
+
+def run(place: Path, scale: float, progress: Progress) -> Iterator[Figure]:
+    """All figures, in the order in which ET's paper has them."""
+    for size in SIZES:
+        progress(f"{size} B in arrays of 100")
+        yield from _by_size(place, size, scale)
+    for array in ARRAYS:
+        progress(f"arrays of {array}")
+        yield from _by_array(place, array, scale)
+    alone = 0.0
+    for stations in (False, True):
+        for consumers in CONSUMERS:
+            progress(f"{consumers} consumers on {'a station each' if stations else 'one station'}")
+            figure = _by_consumers(place, consumers, stations, scale, alone)
+            alone = figure.value if consumers == 1 else alone
+            yield figure
+    progress("latency at 100/s")
+    yield from _latency(place, scale)
+
+
+def _by_size(place: Path, size: int, scale: float) -> Iterator[Figure]:
+    array = 100 if size < 100_000 else 10
+    products = max(array * 20, int(scale * min(2_000_000, 4_000_000_000 // max(size, 1000))) // array * array)
+    rate = _best(place, Run(size, array, 1, 1, products))
+    plain = max(_plain_rate(size, array, products) for _ in range(ROUNDS))
+    beside = f"{ANCHORS[f'station-{size}']}; plain shared memory here: {plain:,.0f}/s"
+    yield Figure(f"size-{size}", f"{size:,} B, arrays of {array}", rate, "/s", GOALS[size], beside=beside)
+
+
+def _by_array(place: Path, array: int, scale: float) -> Iterator[Figure]:
+    products = max(array * 20, int(scale * (200_000 if array == 1 else 2_000_000)) // array * array)
+    rate = _best(place, Run(100, array, 1, 1, products))
+    plain = max(_plain_rate(100, array, products) for _ in range(ROUNDS))
+    beside = f"{ANCHORS[f'array-{array}']}; plain shared memory here: {plain:,.0f}/s"
+    yield Figure(f"array-{array}", f"100 B, arrays of {array}", rate, "/s", ARRAY_GOALS.get(array), beside=beside)
+
+
+def _by_consumers(place: Path, consumers: int, stations: bool, scale: float, alone: float) -> Figure:
+    products = max(2_000, int(scale * (500_000 if stations and consumers > 1 else 1_000_000)) // 100 * 100)
+    rate = _best(place, Run(100, 100, consumers, consumers if stations else 1, products))
+    what = f"{consumers} consumer{'s' if consumers > 1 else ''}, " + ("a station each" if stations else "one station")
+    beside = ANCHORS.get(f"consumers-{consumers}-{'each' if stations else 'one'}", "")
+    goal = alone / 2 if consumers == CONSUMERS[-1] and stations else None
+    return Figure(f"consumers-{consumers}-{'each' if stations else 'one'}", what, rate, "/s", goal, beside=beside)
+
+
+def _best(place: Path, experiment: Run) -> float:
+    return max(_rate(place / f"round-{number}", experiment) for number in range(ROUNDS))
+
+
+# --- one experiment ------------------------------------------------------------------------------
+
+
+def _rate(path: Path, experiment: Run) -> float:
+    """Products a second from the first put to the last product put by the last consumer."""
+    size = "64MiB" if experiment.size < 100_000 else "256MiB"
+    with Queue.create(path, size=size, durability="memory", dedup="none", origin="bench") as queue:
+        for number in range(experiment.stations):
+            queue.station(f"s{number}", None, blocking=True, cue=CUE)
+        share = experiment.products if experiment.stations > 1 else experiment.products // experiment.consumers
+        places = [(path, f"s{number % experiment.stations}", experiment.array, share)
+                  for number in range(experiment.consumers)]  # fmt: skip
+        with _processes(_consume, places) as consumers:
+            payloads = [os.urandom(experiment.size) for _ in range(experiment.array)]
+            begun = time.perf_counter()
+            _produce(queue, payloads, share * (experiment.consumers if experiment.stations == 1 else 1))
+            ended: float = max(consumer.recv() for consumer in consumers)
+    shutil.rmtree(path)
+    return experiment.products / (ended - begun)
+
+
+def _produce(queue: Queue, payloads: list[bytes], products: int) -> None:
+    if len(payloads) == 1:
+        for _ in range(products):
+            queue.put(payloads[0], feed=FEED, timeout=60)
+        return
+    for _ in range(products // len(payloads)):
+        queue.put_many(payloads, feed=FEED, timeout=60)
+    if products % len(payloads):
+        queue.put_many(payloads[: products % len(payloads)], feed=FEED, timeout=60)
+
+
+def _consume(told: Connection, path: Path, station: str, array: int, products: int) -> None:
+    """Get and put so many products; tell when."""
+    with Queue.open(path) as queue, queue.station(station).attach() as consumer:
+        told.send("ready")
+        while products:
+            batch = consumer.get(min(array, products), 60.0)
+            if not len(batch):
+                break
+            products -= len(batch)
+            consumer.put(batch)
+        told.send(time.perf_counter())
+
+
+@contextlib.contextmanager
+def _processes(target: Callable[..., None], arguments: list[tuple[Any, ...]]) -> Iterator[list[Connection]]:
+    """Processes that have said "ready"; they end by themselves, or with us."""
+    context = get_context("spawn")
+    pairs = [context.Pipe() for _ in arguments]
+    started = [context.Process(target=target, args=(theirs, *more), daemon=True)
+               for (_, theirs), more in zip(pairs, arguments, strict=True)]  # fmt: skip
+    try:
+        for process in started:
+            process.start()
+        for ours, _ in pairs:
+            if not ours.poll(60) or ours.recv() != "ready":
+                raise RuntimeError("a process of the benchmark did not start")
+        yield [ours for ours, _ in pairs]
+    finally:
+        for process in started:
+            process.join(10)
+            if process.is_alive():
+                process.kill()
+
+
+# --- the yardstick -------------------------------------------------------------------------------
+
+
+def _plain_rate(size: int, array: int, products: int) -> float:
+    """Copies into a ring and out of it again, array by array."""
+    slots = max(2, min(64, _RING // (size * array)))
+    memory = shared_memory.SharedMemory(create=True, size=16 + slots * size * array)
+    room: memoryview = memory.buf  # type: ignore[assignment]
+    try:
+        with _processes(_copy_out, [(memory.name, size * array, slots, products // array)]) as (reader,):
+            counters, payload = room[:16].cast("Q"), os.urandom(size * array)
+            begun = time.perf_counter()
+            for number in range(products // array):
+                while number - counters[1] >= slots:
+                    pass
+                place = 16 + number % slots * len(payload)
+                room[place : place + len(payload)] = payload
+                counters[0] = number + 1
+            spent: float = reader.recv() - begun
+            counters.release()
+    finally:
+        memory.close()
+        memory.unlink()
+    return products / spent
+
+
+def _copy_out(told: Connection, name: str, size: int, slots: int, arrays: int) -> None:
+    memory = shared_memory.SharedMemory(name)  # spawned: the tracker is the parent's
+    room: memoryview = memory.buf  # type: ignore[assignment]
+    counters = room[:16].cast("Q")
+    told.send("ready")
+    for number in range(arrays):
+        while counters[0] <= number:
+            pass
+        place = 16 + number % slots * size
+        bytes(room[place : place + size])
+        counters[1] = number + 1
+    told.send(time.perf_counter())
+    counters.release()
+    memory.close()
+
+
+# --- latency -------------------------------------------------------------------------------------
+
+
+def _latency(place: Path, scale: float) -> Iterator[Figure]:
+    """From before the put to after the get, one product at a time, a hundred a second."""
+    path = place / "latency"
+    count = max(50, int(1000 * scale))
+    with Queue.create(path, size="64MiB", durability="memory", dedup="none", origin="bench") as queue:
+        queue.station("s", None)
+        with _processes(_note_latency, [(path, count)]) as (consumer,):
+            for _ in range(count):
+                time.sleep(0.01)
+                queue.put(time.perf_counter_ns().to_bytes(8, "little"), feed=FEED)
+            taken = sorted(consumer.recv())
+    shutil.rmtree(path)
+    yield Figure("latency-p50", "latency at 100/s, p50", statistics.median(taken) / 1e3, "µs", 50, True,
+                 ANCHORS["station-latency"])  # fmt: skip
+    yield Figure("latency-p99", "latency at 100/s, p99", taken[int(len(taken) * 0.99)] / 1e3, "µs")
+
+
+def _note_latency(told: Connection, path: Path, count: int) -> None:
+    taken = []
+    with Queue.open(path) as queue, queue.station("s").attach() as consumer:
+        told.send("ready")
+        for _ in range(count):
+            batch = consumer.get(1, 60.0)
+            now = time.perf_counter_ns()
+            taken.append(now - int.from_bytes(batch.payload(0), "little"))
+            consumer.put(batch)
+        told.send(taken)

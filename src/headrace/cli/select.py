@@ -1,0 +1,159 @@
+"""`headrace select`: look at a selection, and try it."""
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import click
+
+from headrace.cli.failure import NEGATIVE, OK, visible
+from headrace.cli.options import FEED, json_option
+from headrace.cli.output import echo_json, many, show_table
+from headrace.cli.put import properties_of
+from headrace.cli.samples import Sample, samples_of
+from headrace.cli.toml import toml_lines
+from headrace.queue import Queue
+from headrace.selection import Selection
+from headrace.selection.expression import FIELDS, PROPERTIES
+
+_DECIDED_BY = {
+    "feed": "index row", "priority": "index row", "origin": "index row", "slices": "index row", "ident": "ident",
+    "not_ident": "ident", "created": "record", "max_age_s": "record", "tags": "record", "where": "record",
+    "xpath": "payload", "every": "counting",
+}  # fmt: skip
+_SPELT = {"not_ident": "ident !~", "tags": "tag", "slices": "slice", "max_age_s": "age"}
+_QUEUE_PRODUCTS = 1000
+_FEED = "sample"
+
+
+@click.group(invoke_without_command=False, no_args_is_help=False)
+def select() -> None:
+    """Look at a selection, and try it.
+
+    \b
+    Example:
+      headrace select check 'wx/radar/** ident ~ "^L2" priority 5..'
+    """
+
+
+@select.command()
+@click.argument("text")
+@click.option("--sample", "paths", multiple=True, metavar="FILE", help="A payload, or products as watch --json writes.")
+@click.option("--feed", type=FEED, default=_FEED, help="The feed of payloads given by --sample.")
+@click.option("--ident", help="Their ident.  [default: the name of the file]")
+@click.option("--property", "pairs", multiple=True, metavar="NAME=VALUE", help="Their properties; may be repeated.")
+@click.option("--queue", "queue_path", metavar="QUEUE", help=f"Try the newest {_QUEUE_PRODUCTS} products of a queue.")
+@json_option
+def check(
+    text: str, paths: tuple[str, ...], feed: str, ident: str | None, pairs: tuple[str, ...], queue_path: str | None,
+    as_json: bool,
+) -> int:  # fmt: skip
+    """Check the selection TEXT, show its canonical form, and where each clause is decided.
+
+    With --sample or --queue it is tried: every sample is told as wanted, or with the clause that refuses it. The exit
+    code is 1 if none of the samples is wanted, and 2 if TEXT has a mistake, which is shown with a caret below it. A
+    prescale (every) is not applied to samples.
+
+    \b
+    Clauses, after an optional feed pattern:
+      ident ~ "^SA"   ident !~ "TEST"   priority 5..7   origin site1,site2   slice 0-7,12
+      tag 7,9   tag run=5   created 2026-01-01..   age < 1h   every 10
+      xpath "//alert[@severity='3']"   where level > 3 AND site = 'KFTG'   (last)
+
+    \b
+    Example:
+      headrace select check 'wx/** tag run=5 where level > 3' --queue wx.queue
+      headrace select check "xpath //alert[@severity='3']" --sample alert.xml
+    """
+    selection = Selection.parse(text)
+    if not as_json:
+        _show(selection)
+    properties = properties_of(pairs)
+    trials = [_trial(selection, sample) for path in paths for sample in samples_of(path, feed, ident, properties)]
+    queued = list(_queued(queue_path)) if queue_path is not None else []
+    trials += [_trial(selection, sample) for sample in queued]
+    known = {name for trial in trials for name in trial["properties"]}
+    missing = sorted(_properties_asked(selection) - known) if trials else []
+    if as_json:
+        echo_json({**_values(selection), "samples": trials, "missing_properties": missing})
+    else:
+        _show_trials(trials, len(trials) - len(queued), queue_path, missing)
+    tried = bool(paths) or queue_path is not None
+    return NEGATIVE if tried and not any(trial["wanted"] for trial in trials) else OK
+
+
+# --- the selection --------------------------------------------------------------------------------
+
+
+def _clauses(selection: Selection) -> list[tuple[str, str, str]]:
+    """Name, text and place of decision of each clause, in the order in which they are asked."""
+    parts = {name: str(Selection(**{name: value})) for name, value in selection.given().items()}
+    return [
+        (_SPELT.get(name, name), parts[name].removeprefix(f"{_SPELT.get(name, name)} "), decided_by)
+        for name, decided_by in _DECIDED_BY.items()
+        if name in parts
+    ]
+
+
+def _values(selection: Selection) -> dict[str, Any]:
+    return {
+        "selection": str(selection),
+        "arguments": selection.to_dict(),
+        "toml": "\n".join(toml_lines(selection.to_dict())),
+        "clauses": [{"clause": name, "text": text, "decided_by": by} for name, text, by in _clauses(selection)],
+    }
+
+
+def _show(selection: Selection) -> None:
+    click.echo(f"selection: {visible(str(selection))}")
+    click.echo("TOML:")
+    for line in toml_lines(selection.to_dict()) or ["# nothing: everything is wanted"]:
+        click.echo(f"  {visible(line)}")
+    if clauses := _clauses(selection):
+        show_table("clauses, the cheapest first", ("clause", "value", "decided by"), clauses)
+
+
+def _properties_asked(selection: Selection) -> set[str]:
+    where = selection.compiled.where
+    names = where.names if where is not None else frozenset()
+    asked = {name for name, _ in selection.tags or ()}
+    return asked | {name.removeprefix(f"{PROPERTIES}.") for name in names if name not in FIELDS}
+
+
+# --- trials ---------------------------------------------------------------------------------------
+
+
+def _queued(path: str) -> Iterator[Sample]:
+    with Queue.open(path) as queue:
+        start = max(queue.oldest, queue.next - _QUEUE_PRODUCTS)
+        batch = queue.read(start, limit=_QUEUE_PRODUCTS)
+        yield from [Sample(f"{path}:{product.sequence}", product, True) for product in batch]
+
+
+def _trial(selection: Selection, sample: Sample) -> dict[str, Any]:
+    product = sample.product
+    refused_by = selection.refused_by(product)
+    reason = None
+    if refused_by == "xpath" and selection.compiled.xpath is not None:
+        missing = "the sample has no payload"
+        reason = selection.compiled.xpath.refusal(product.payload) if sample.has_payload else missing
+    return {
+        "source": sample.source, "feed": product.feed, "ident": product.ident, "wanted": refused_by is None,
+        "refused_by": refused_by and _SPELT.get(refused_by, refused_by), "reason": reason,
+        "properties": sorted(product.properties),
+    }  # fmt: skip
+
+
+def _show_trials(trials: Sequence[dict[str, Any]], listed: int, queue_path: str | None, missing: list[str]) -> None:
+    """Samples one by one, products of a queue in sum."""
+    for trial in trials[:listed]:
+        verdict = "wanted" if trial["wanted"] else f"refused by {trial['refused_by']}"
+        reason = f" ({trial['reason']})" if trial["reason"] else ""
+        click.echo(visible(f"{verdict}{reason}: {trial['source']}  {trial['feed']}  {trial['ident']}"))
+    if queue_path is not None:
+        refusals = Counter(trial["refused_by"] for trial in trials[listed:])
+        wanted = refusals.pop(None, 0)
+        told = "".join(f", {count:,} refused by {clause}" for clause, count in refusals.most_common())
+        click.echo(f"{queue_path}: of the newest {many(len(trials) - listed, 'product')}, {wanted:,} wanted{told}")
+    for name in missing:
+        click.echo(visible(f"no sample has the property {name!r}, so what is asked of it is never true"))

@@ -1,0 +1,1 @@
+"""`headrace station`: what an operator does with the stations of a queue."""

@@ -1,0 +1,141 @@
+"""The terms of a station as options of the command line, and in words.
+
+Values reach the library as they are written, so that it checks them and says what would do; only numbers become
+numbers here, and `none` leaves a limit out. A station of a channel speaks with its channel about some terms, under the
+channel's names for them (`for_channel`).
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple, TypeVar
+
+import click
+
+from headrace.station import StationTerms
+from headrace.units import format_age, format_time
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+_NOTHING = "none"
+
+
+def _number(text: str) -> Any:
+    return None if text == _NOTHING else int(text) if text.isdecimal() else text
+
+
+def _age(text: str) -> Any:
+    """A bare number is seconds."""
+    return None if text == _NOTHING else float(text) if text.replace(".", "", 1).isdecimal() else text
+
+
+def _time(text: str) -> Any:
+    return None if text == _NOTHING else text
+
+
+class _Option(NamedTuple):
+    metavar: str
+    help: str
+    read: Callable[[str], Any] = str
+
+
+_OPTIONS = {
+    "cue": _Option("COUNT|none", "Products that may wait here; none: the queue itself is the cue.", _number),
+    "prescale": _Option("N", "Take every Nth of what is selected.", _number),
+    "order": _Option("any|fifo|priority|deadline", "In which products are handed out."),
+    "discard": _Option("any|fifo|lifo|priority|deadline", "What a full cue drops; lifo: the newcomer flows around."),
+    "restore": _Option("input|output|start|group", "Where products of dead consumers go."),
+    "deliveries_max": _Option("N", "Park a product after so many deliveries; 0: never.", _number),
+    "hung_after": _Option("AGE", "Take a consumer for dead that has not beaten for so long; 0: never.", _age),
+    "distribution": _Option("round_robin|equal_cue", "How the stations of a group share products."),
+    "timeout": _Option("AGE|none", "Hand out nothing that is older, such as 10s.", _age),
+    "start_time": _Option("TIME|none", "Hand out nothing before; ISO 8601.", _time),
+    "stop_time": _Option("TIME|none", "Take nothing that comes later.", _time),
+    "batch_max": _Option("COUNT|none", "Products that a consumer gets at once.", _number),
+    "pacing": _Option("AGE", "How long a delivery may wait for its batch to fill.", _age),
+    "consumers_max": _Option("COUNT|none", "Consumers at a time.", _number),
+    "max_queue": _Option("COUNT|none", "Reject puts while so many products wait.", _number),
+}
+_IN_A_CHANNEL = {"cue": "max_per_consumer", "blocking": "reliability", "durable": "connections"}
+
+
+def term_options(function: Function) -> Function:
+    """An option for each term that can be changed; turn them into terms with `terms_said`."""
+    for name, option in reversed(_OPTIONS.items()):
+        spelling = f"--{name.replace('_', '-')}"
+        function = click.option(spelling, name, metavar=option.metavar, help=option.help)(function)
+    for spelling, name, text in (
+        ("--transient/--durable", "transient", "End with the last consumer, or stay."),
+        ("--blocking/--no-blocking", "blocking", "Puts wait while the cue is full, or products flow around."),
+    ):
+        function = click.option(spelling, name, default=None, help=text)(function)
+    return click.option("--select", metavar="TEXT", help="Which products: a feed pattern or any selection.")(function)
+
+
+def terms_said(
+    select: str | None, blocking: bool | None, transient: bool | None, **texts: str | None
+) -> dict[str, Any]:
+    """What was written on the command line, as `Queue.station` takes it."""
+    said = {name: _OPTIONS[name].read(text) for name, text in texts.items() if text is not None}
+    if select is not None:
+        said["selection"] = select
+    if blocking is not None:
+        said["blocking"] = blocking
+    if transient is not None:
+        said["durable"] = not transient
+    return said
+
+
+def for_channel(said: Mapping[str, Any]) -> dict[str, Any]:
+    """The same as `Channel.station` takes it."""
+    named = {_IN_A_CHANNEL.get(option, option): value for option, value in said.items()}
+    for option in ("reliability", "connections"):
+        if option in named:
+            named[option] = "persistent" if named[option] else "best_effort"
+    return named
+
+
+# --- words ----------------------------------------------------------------------------------------
+
+
+def terms_of(terms: StationTerms) -> dict[str, str]:
+    """All that was agreed, in words."""
+    t = terms
+    return {
+        "selection": selection_text(t.selection, t.local),
+        "prescale": "takes all" if t.prescale == 1 else f"takes one of {t.prescale:,}",
+        "cue": "the queue itself" if t.cue is None else f"{t.cue:,} products",
+        "when it is full": _when_full(t),
+        "order": t.order,
+        "restore": f"to the {t.restore}",
+        "deliveries": f"parked after {t.deliveries_max:,}" if t.deliveries_max else "any number",
+        "hung after": format_age(t.hung_after_s) if t.hung_after_s else "never",
+        "durable": "yes" if t.durable else "ends with its last consumer",
+        "group": "none" if t.group is None else f"{t.group}, {t.distribution}",
+        "channel": t.channel or "none",
+        "timeout": "none" if t.timeout_s is None else format_age(t.timeout_s),
+        "start, stop": ", ".join("none" if ns is None else format_time(ns) for ns in (t.start_ns, t.stop_ns)),
+        "batch": _batch(t),
+        "consumers": _limit(t.consumers_max),
+        "waiting before puts are rejected": _limit(t.max_queue),
+        "paused": "yes" if t.paused else "no",
+    }
+
+
+def selection_text(selection: str, local: bool = False) -> str:
+    """A station without a selection wants everything; a Python function has no text."""
+    return " and ".join(part for part in (selection, "a Python function" if local else "") if part) or "everything"
+
+
+def _when_full(terms: StationTerms) -> str:
+    if terms.blocking:
+        return "puts wait"
+    if terms.cue is None:
+        return "the queue evicts its oldest"
+    return f"discards {terms.discard}"
+
+
+def _batch(terms: StationTerms) -> str:
+    paced = f", waiting up to {format_age(terms.pacing_s)} for it" if terms.pacing_s else ""
+    return "as many as are asked for" if terms.batch_max is None else f"up to {terms.batch_max:,}{paced}"
+
+
+def _limit(number: int | None) -> str:
+    return "any number" if number is None else f"up to {number:,}"

@@ -1,0 +1,203 @@
+# Conducting: from the log into a line. Whoever comes for products does it, under the line's lock.
+#
+# The log is looked at once, in order, from `position` on. Each row is shown to every station of the
+# line; if any wants it, it takes a slot and goes to the first of them. It stops where a blocking
+# station's cue is full, so that nothing is passed over that somebody was promised.
+
+cdef struct Term:                    # what one station of the line asks of index rows
+    const Wanted *wanted             # NULL = everything
+    uint32_t member
+
+cdef enum:
+    CONDUCT_MAX = 65536              # rows looked at while the lock is held
+
+
+cdef int grow_slots(LineHeader *line, int fd) noexcept nogil:
+    """More room for products in hand; they go into the list of free slots in rising order."""
+    cdef uint32_t ready = line.slots_ready, place
+    cdef int error
+    if ready + SLOTS_STEP > SLOTS_MAX:
+        return -ENOMEM
+    error = posix_fallocate(fd, 0, SLOTS_AT + <long>(ready + SLOTS_STEP) * sizeof(Slot))
+    if error != 0:
+        return -error
+    for place in range(ready + SLOTS_STEP, ready, -1):
+        slot_at(line, place - 1).mark = SLOT_FREE
+        slot_at(line, place - 1).next = line.free
+        line.free = place - 1
+    store32(&line.slots_ready, ready + SLOTS_STEP)
+    return 0
+
+
+cdef uint32_t take_slot(LineHeader *line, int fd) noexcept nogil:
+    cdef uint32_t place
+    if line.free == NOWHERE and grow_slots(line, fd) != 0:
+        return NOWHERE
+    place = line.free
+    line.free = slot_at(line, place).next
+    return place
+
+
+cdef uint64_t expiry_of(Mapping *mapping, Row *row) noexcept nogil:
+    """The product's own expiry; 0 = never. The record is not verified yet, and may point anywhere."""
+    cdef uint64_t offset = <uint64_t>row.offset * 8, expires_ns = 0, place
+    cdef Record *record = <Record *>(mapping.base + offset)
+    if not row.flags & ROW_EXPIRES or offset < SEGMENT_HEADER or offset + RECORD_HEADER > mapping.size:
+        return 0
+    place = (offset + RECORD_HEADER + record.feed_bytes + record.origin_bytes + record.ident_bytes
+             + record.properties_bytes)
+    if place + 8 <= mapping.size:
+        memcpy(&expires_ns, mapping.base + place, 8)
+    return expires_ns
+
+
+cdef bint is_in_hand(LineHeader *line, uint64_t sequence) noexcept nogil:
+    """After a seek back, or a death before `position` was stored: was the product taken up before?"""
+    cdef uint32_t place = line.newest
+    while place != NOWHERE and slot_at(line, place).sequence > sequence:
+        place = slot_at(line, place).older
+    return place != NOWHERE and slot_at(line, place).sequence == sequence
+
+
+cdef uint64_t count_down(LineHeader *line, uint64_t wanted) noexcept nogil:
+    """Prescale: of the members that want a product, those whose turn it is."""
+    cdef uint64_t rest = wanted, chosen = 0
+    cdef uint32_t number
+    cdef Member *member
+    while rest:
+        number = lowest_bit64(rest)
+        rest &= rest - 1
+        member = member_at(line, number)
+        member.prescale_count += 1
+        if member.prescale <= 1 or member.prescale_count % member.prescale == 0:
+            chosen |= <uint64_t>1 << number
+    return chosen
+
+
+cdef void count_up(LineHeader *line, uint64_t wanted) noexcept nogil:
+    """Take a count_down back: the product was not taken up after all."""
+    cdef uint32_t number
+    while wanted:
+        number = lowest_bit64(wanted)
+        wanted &= wanted - 1
+        member_at(line, number).prescale_count -= 1
+
+
+cdef int admit(LineHeader *line, int fd, uint64_t sequence, uint32_t priority, uint64_t wanted,
+               uint64_t expires_ns, uint64_t inserted_ns) noexcept nogil:
+    """Take a product up for the members that want it; 0 if there is no room for it now."""
+    cdef uint64_t chosen
+    cdef uint32_t place
+    cdef Member *member
+    cdef Slot *slot
+    if line.newest != NOWHERE and slot_at(line, line.newest).sequence >= sequence and is_in_hand(line, sequence):
+        return 1
+    chosen = count_down(line, wanted)
+    if chosen == 0:
+        return 1
+    member = member_at(line, next_station(line, chosen))
+    if (member.blocking and is_full(member)) or (member.cue == 0 and member.waiting >= WINDOW):
+        count_up(line, wanted)
+        return 0
+    place = take_slot(line, fd)
+    if place == NOWHERE:
+        count_up(line, wanted)
+        return 0
+    slot = slot_at(line, place)
+    slot.sequence = sequence
+    slot.revision = 0
+    slot.wanted = chosen
+    slot.expires_ns = expires_ns
+    slot.inserted_ns = inserted_ns
+    slot.deliveries = slot.revisions = 0
+    slot.priority = <uint8_t>(priority & 7)
+    join_hand(line, place)
+    failpoint(FAIL_SLOT_FILLED)
+    arrive(line, place, chosen, False)
+    failpoint(FAIL_ADMITTED)
+    return 1
+
+
+cdef int conduct_segment(LineHeader *line, int fd, Mapping *mapping, Entry *entry, uint64_t end,
+                         const Term *terms, uint32_t terms_count) noexcept nogil:
+    """1 if it got to `end`, 0 if there is no room, or trouble."""
+    cdef uint64_t sequence = line.position, wanted
+    cdef uint32_t i
+    cdef int found = 1
+    cdef Row row
+    while sequence < end:
+        load_row(mapping, sequence - entry.first, &row)
+        if not fits(&row, sequence):
+            line.damaged_rows += 1
+            sequence += 1
+            continue
+        wanted = 0
+        if not row.flags & ROW_HIDDEN:
+            for i in range(terms_count):
+                found = 1 if terms[i].wanted == NULL else row_wanted(terms[i].wanted, &row)
+                if found < 0:
+                    break
+                if found and not is_too_late(member_at(line, terms[i].member), &row):
+                    wanted |= <uint64_t>1 << terms[i].member
+            if found < 0:
+                break
+        if wanted:
+            found = admit(line, fd, sequence, row.priority, wanted, expiry_of(mapping, &row), row.inserted_ns)
+            if found == 0:
+                break
+        sequence += 1
+        found = 1
+    store64(&line.position, sequence)
+    return found
+
+
+cdef inline bint is_too_late(Member *member, Row *row) noexcept nogil:
+    """Was it put after the station stopped taking any?"""
+    if member.stop_ns != 0 and row.inserted_ns >= member.stop_ns:
+        member.expired += 1
+        return True
+    return False
+
+
+cdef int conduct(Store *store, LineHeader *line, int fd, uint64_t stop, const Term *terms,
+                 uint32_t terms_count) noexcept nogil:
+    """Look at the log from `position` on; 0, or trouble. Under the line's lock."""
+    cdef uint64_t head = min(load64(&store.control.head), stop)
+    cdef uint64_t start = line.position, number, held
+    cdef Entry entry
+    cdef Mapping *mapping = NULL
+    cdef int outcome
+    while line.position < head and line.position < start + CONDUCT_MAX:
+        held = held_from(store, line.position)
+        if held != line.position:
+            skip_to(store, line, held)
+            continue
+        number = segment_with(store, line.position)
+        if number == 0:
+            return 0
+        outcome = pin_segment(store, number, &entry, &mapping)
+        if outcome == TROUBLE_GONE:
+            continue
+        if outcome != 0:
+            return outcome
+        if line.position < entry.first or (entry.end != 0 and line.position >= entry.end):
+            release_view(store, mapping)
+            continue
+        outcome = conduct_segment(
+            line, fd, mapping, &entry,
+            min(min(entry.end if 0 < entry.end < head else head, entry.first + rows_room(mapping.size)),
+                start + CONDUCT_MAX), terms, terms_count)
+        release_view(store, mapping)
+        if outcome <= 0:
+            return outcome
+    return 0
+
+
+cdef void skip_to(Store *store, LineHeader *line, uint64_t held) noexcept nogil:
+    """Pass over what is not in the log: evicted before we came, or never given."""
+    cdef uint64_t oldest = load64(&store.control.oldest)
+    if line.position < oldest:
+        line.lost_products += oldest - line.position
+        line.lost_first = line.position
+        line.lost_last = oldest - 1
+    store64(&line.position, held)

@@ -1,0 +1,62 @@
+# Gates: what stations may ask of those who put.
+#
+# A blocking station whose cue is full keeps producers waiting; a line that holds keeps products in the
+# queue until they are settled. Both are words in the line's file that writers read without a lock, under
+# the log's. Each process keeps its own list of gates, made by Python whenever `control.stations` changes.
+
+cdef inline uint64_t backlog_of(Gate *gate, uint64_t tail) noexcept nogil:
+    """Products that wait at the station, those not looked at yet included."""
+    cdef uint64_t position = load64(&gate.line.position)
+    return load32(&gate.member.waiting) + (tail - position if position < tail else 0)
+
+
+cdef inline int shut(Gate *gate, uint64_t tail) noexcept nogil:
+    """0, or why nothing more may be put for this station."""
+    cdef uint64_t backlog = backlog_of(gate, tail)
+    if gate.member.max_queue != 0 and backlog >= gate.member.max_queue:
+        return TROUBLE_REJECTED
+    if gate.member.blocking and gate.member.cue != 0 and backlog >= gate.member.cue:
+        return TROUBLE_BLOCKED
+    return 0
+
+
+cdef int concerns(Gate *gate, Item *items, size_t count) noexcept nogil:
+    """Is any of the items for this station? TROUBLE_STATIONS if there is a feed that the mask does not know."""
+    cdef size_t i
+    if gate.feeds == NULL:
+        return 1
+    for i in range(count):
+        if items[i].feed >= gate.feeds_count:
+            return TROUBLE_STATIONS
+        if gate.feeds[items[i].feed]:
+            return 1
+    return 0
+
+
+cdef int pass_gates(Store *store, Item *items, size_t count) noexcept nogil:
+    """May these be appended now? Under the log's lock."""
+    cdef uint32_t i
+    cdef int outcome, concerned
+    if store.control.stations != store.stations_seen:
+        return TROUBLE_STATIONS
+    for i in range(store.gates_count):
+        outcome = shut(&store.gates[i], store.control.tail) if store.gates[i].member != NULL else 0
+        concerned = concerns(&store.gates[i], items, count) if outcome != 0 else 0
+        if concerned < 0:
+            return concerned
+        if concerned:
+            store.trouble_file = i
+            return outcome
+    return 0
+
+
+cdef bint held_back(Store *store, uint64_t end) noexcept nogil:
+    """Does a line keep products below `end` in the queue? Under the log's lock."""
+    cdef uint32_t i
+    if store.control.stations != store.stations_seen:
+        return True
+    for i in range(store.gates_count):
+        if store.gates[i].member == NULL and load64(&store.gates[i].line.low) < end:
+            store.trouble_file = i
+            return True
+    return False

@@ -1,0 +1,836 @@
+# Line: what Python sees of a line of stations. It has no policy; headrace.station has.
+
+cdef enum:                           # how a leased product is settled
+    SETTLE_DONE = 0
+    SETTLE_DISCARD = 1
+    SETTLE_BACK = 2                  # undone, and no fault of the product
+    SETTLE_FAILED = 3                # undone, and perhaps its fault
+    SETTLE_EVICTED = 4
+    SETTLE_DAMAGED = 5
+
+SETTLE = {"done": SETTLE_DONE, "discard": SETTLE_DISCARD, "back": SETTLE_BACK, "failed": SETTLE_FAILED}
+
+cdef enum:
+    GET_MAX = 65536
+    SPIN_NS = 20000                  # a producer at full speed comes sooner than a sleeper wakes up
+    LOOK_NS = 200000000              # how often a sleeper sees whether the others are alive
+
+
+cdef inline uint64_t now_or(uint64_t now_ns) noexcept nogil:
+    return now_ns if now_ns else clock_ns(CLOCK_REALTIME)
+
+
+@cython.no_gc
+cdef class Line:
+    """A mapped line file. Calls take the line's lock themselves, unless they say otherwise."""
+    cdef Log log
+    cdef LineHeader *line
+    cdef Guarded *guarded
+    cdef readonly int fd
+    cdef Term terms[MEMBERS]
+    cdef uint32_t terms_count
+    cdef uint64_t terms_seen, terms_until        # the line's `terms` they belong to; where they end
+    cdef bint conducts                           # index rows decide for all stations of the line
+    cdef object filters
+
+    def __cinit__(self, Log log not None, int fd, uint64_t number):
+        """Takes over the descriptor of the file of line `number`."""
+        cdef void *where
+        cdef struct_stat status
+        self.log = log
+        self.fd = fd
+        self.line = NULL
+        install_sigbus()
+        where = mmap(NULL, LINE_BYTES_MAX, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0)
+        if where == MAP_FAILED:
+            raise KernelError(-errno)
+        self.line = <LineHeader *>where
+        self.guarded = guard(where, LINE_BYTES_MAX)
+        if (fstat(fd, &status) != 0 or status.st_size < SLOTS_AT
+                or memcmp(self.line.magic, b"HRLINE\0\0", 8) != 0 or self.line.number != number
+                or memcmp(self.line.uuid, log.store.control.uuid, 16) != 0
+                or SLOTS_AT + <long>self.line.slots_ready * 64 > status.st_size
+                or self.line.slots_ready > SLOTS_MAX):
+            raise KernelError(TROUBLE_DAMAGED)
+        if self.line.version != LINE_VERSION:
+            raise KernelError(TROUBLE_NEWER)
+
+    def __dealloc__(self):
+        if self.line != NULL:
+            unguard(self.guarded)
+            munmap(self.line, LINE_BYTES_MAX)
+        if self.fd >= 0:
+            c_close(self.fd)
+
+    cdef int enter(self) noexcept nogil:
+        if is_holed(self.guarded):
+            return TROUBLE_DAMAGED
+        return lock_line(self.line)
+
+    cdef lock(self):
+        cdef int error
+        with nogil:
+            error = self.enter()
+        if error != 0:
+            raise KernelError(error)
+
+    cdef void wake_consumers(self) noexcept nogil:
+        add32(&self.log.store.control.wake, 1)
+        wake_sleepers(self.log.store)
+
+    # --- terms ------------------------------------------------------------------------------------
+
+    def set_member(self, uint32_t number, dict terms):
+        """Give a member its terms; a new one begins with empty lists and counts of zero."""
+        cdef Member *member = member_at(self.line, number)
+        self.lock()
+        try:
+            if not member.used:
+                memset(member, 0, sizeof(Member))
+            member.stage = terms["stage"]
+            member.grouped = terms["grouped"]
+            member.distribution = terms["distribution"]
+            member.blocking = terms["blocking"]
+            member.paused = terms["paused"]
+            member.order = terms["order"]
+            member.discard = terms["discard"]
+            member.restore = terms["restore"]
+            member.deliveries_max = terms["deliveries_max"]
+            member.cue = terms["cue"]
+            member.prescale = terms["prescale"]
+            member.hung_after_ns = terms["hung_after_ns"]
+            member.timeout_ns = terms["timeout_ns"]
+            member.start_ns = terms["start_ns"]
+            member.stop_ns = terms["stop_ns"]
+            member.max_queue = terms["max_queue"]
+            member.later = terms["later"]
+            store32(&member.used, 1)
+        finally:
+            unlock_line(self.line)
+
+    def remove_member(self, uint32_t number):
+        """Forget a station; what waits there goes on to the stations behind it."""
+        cdef Member *member = member_at(self.line, number)
+        cdef uint32_t place
+        self.lock()
+        try:
+            member.blocking = 0
+            for place in range(self.line.slots_ready):
+                self.remove_from(slot_at(self.line, place), place, number)
+            while member.present:
+                place = delist(self.line, member, lowest_bit(member.present))
+                arrive(self.line, place, slot_at(self.line, place).wanted & member.later, False)
+            for place in range(CONSUMERS):
+                if consumer_at(self.line, place).used and consumer_at(self.line, place).member == number:
+                    forget_consumer(self.line, place)
+            memset(member, 0, sizeof(Member))
+        finally:
+            unlock_line(self.line)
+        self.wake_consumers()
+        call_waiters(self.line)
+
+    cdef void remove_from(self, Slot *slot, uint32_t place, uint32_t number) noexcept nogil:
+        cdef Member *member = member_at(self.line, number)
+        cdef uint64_t bit = <uint64_t>1 << number
+        if state_of(slot) == SLOT_FREE:
+            return
+        slot.wanted &= ~bit
+        if station_of(slot) != number:
+            return
+        if state_of(slot) == SLOT_PARKED:
+            release_slot(self.line, place)
+        elif state_of(slot) == SLOT_LEASED:
+            consumer_at(self.line, owner_of(slot)).leased -= 1
+            give_back_slot(self.line, place, RESTORE_INPUT)
+
+    def note_terms(self):
+        """Say to all processes that the terms have changed."""
+        store64(&self.line.terms, self.line.terms + 1)
+        self.wake_consumers()
+        call_waiters(self.line)
+
+    def use_terms(self, uint64_t seen, list members, list filters, uint64_t until, bint conducts):
+        """How this process looks at rows on behalf of the line: one RowFilter (or None) for each member."""
+        cdef uint32_t i
+        cdef RowFilter row_filter
+        self.lock()                  # no thread of ours is conducting meanwhile
+        for i in range(<uint32_t>len(members)):
+            row_filter = filters[i]
+            self.terms[i].member = members[i]
+            self.terms[i].wanted = &row_filter.wanted if row_filter is not None else NULL
+        self.terms_count = <uint32_t>len(members)
+        self.filters = filters
+        self.terms_seen = seen
+        self.terms_until = until
+        self.conducts = conducts
+        unlock_line(self.line)
+
+    @property
+    def terms_number(self):
+        return load64(&self.line.terms)
+
+    def waiting(self, uint32_t number):
+        """Products that wait at a station, as far as the log has been looked at."""
+        return load32(&member_at(self.line, number).waiting)
+
+    def wait(self, uint32_t seen, double timeout_s):
+        """Sleep until something has been put or come back; `seen` is `Log.wake_number` before looking."""
+        cdef uint64_t wake_at = clock_ns(CLOCK_MONOTONIC) + <uint64_t>(max(timeout_s, 0) * 1e9)
+        with nogil:
+            self.sleep(seen, wake_at)
+        PyErr_CheckSignals()
+
+    @property
+    def position(self):
+        return load64(&self.line.position)
+
+    @property
+    def low(self):
+        return load64(&self.line.low)
+
+    # --- from the log -----------------------------------------------------------------------------
+
+    cdef int conduct_if_current(self) noexcept nogil:
+        """Under the lock."""
+        if self.terms_seen != self.line.terms:
+            return TROUBLE_TERMS
+        if not self.conducts:
+            return 0
+        cdef int outcome = conduct(
+            self.log.store, self.line, self.fd, self.terms_until, self.terms, self.terms_count)
+        if outcome == 0 and self.line.position >= self.terms_until:
+            return TROUBLE_TERMS
+        return outcome
+
+    def conduct(self):
+        """Take up from the log what index rows alone decide; 0 or trouble."""
+        cdef int outcome
+        with nogil:
+            outcome = self.enter()
+            if outcome == 0:
+                outcome = self.conduct_if_current()
+                unlock_line(self.line)
+        return outcome
+
+    def admit(self, uint64_t seen, uint64_t start, uint64_t end, const uint64_t[::1] sequences,
+              const uint8_t[::1] priorities, const uint64_t[::1] wanted, const uint64_t[::1] expires_ns,
+              const uint64_t[::1] inserted_ns):
+        """Take up what the caller has found in [start, end); False if somebody else was faster.
+
+        If there is no room for all of it, the line goes on where the room ended.
+        """
+        cdef size_t i
+        cdef bint mine = False
+        cdef uint64_t reached = end
+        self.lock()
+        try:
+            mine = self.line.terms == seen and self.line.position == start
+            if mine:
+                for i in range(<size_t>sequences.shape[0]):
+                    if not admit(self.line, self.fd, sequences[i], priorities[i], wanted[i], expires_ns[i],
+                                 inserted_ns[i]):
+                        reached = sequences[i]
+                        break
+                store64(&self.line.position, reached)
+        finally:
+            unlock_line(self.line)
+        return mine
+
+    def skip(self, uint64_t start, uint64_t lost_last):
+        """Pass over what was evicted before anybody looked: [position, lost_last]."""
+        self.lock()
+        if self.line.position == start and lost_last >= start:
+            self.line.lost_products += lost_last + 1 - start
+            self.line.lost_first = start
+            self.line.lost_last = lost_last
+            store64(&self.line.position, lost_last + 1)
+        unlock_line(self.line)
+
+    def seek(self, uint64_t position):
+        """Begin again at `position`; what waits is forgotten, what is leased stays so."""
+        cdef uint32_t place
+        self.lock()
+        for place in range(self.line.slots_ready):
+            if state_of(slot_at(self.line, place)) == SLOT_WAITING:
+                slot_at(self.line, place).mark = SLOT_FREE
+        store64(&self.line.position, position)
+        rebuild(self.line)
+        save_cell(self.line)
+        unlock_line(self.line)
+        self.wake_consumers()
+        call_waiters(self.line)
+
+    # --- get --------------------------------------------------------------------------------------
+
+    cdef int take_leases(self, uint32_t number, uint64_t epoch, uint32_t limit, uint64_t now_ns,
+                         uint32_t *places) noexcept nogil:
+        """Hand out up to `limit` products; how many, or trouble. Under the lock."""
+        cdef LineHeader *line = self.line
+        cdef Consumer *consumer = consumer_at(line, number)
+        cdef Member *member
+        cdef uint32_t count = 0, place
+        cdef Slot *slot
+        if consumer.used == 0 or consumer.epoch != epoch:
+            return TROUBLE_LEASE_LOST
+        member = member_at(line, consumer.member % MEMBERS)
+        if member.used == 0:
+            return TROUBLE_LEASE_LOST
+        if member.paused or member.start_ns > now_ns:
+            return 0
+        line.ticket += 1
+        while count < limit and member.present:
+            place = delist(line, member, list_by(line, member, member.order, True))
+            slot = slot_at(line, place)
+            if deadline_at(member, slot) <= now_ns:
+                member.expired += 1
+                release_slot(line, place)
+                continue
+            if member.deliveries_max != 0 and slot.deliveries >= member.deliveries_max:
+                park(line, place)
+                continue
+            if slot.deliveries:
+                member.redelivered += 1
+            slot.deliveries += slot.deliveries < 0xFF
+            store64(&slot.mark, mark_of(SLOT_LEASED, consumer.member, number, line.ticket))
+            failpoint(FAIL_LEASED)
+            places[count] = place
+            count += 1
+        member.leased += count
+        member.delivered += count
+        consumer.leased += count
+        consumer.delivered += count
+        return count
+
+    cdef int try_get(self, uint32_t number, uint64_t epoch, uint32_t limit, uint64_t now_ns,
+                     uint32_t *places) noexcept nogil:
+        cdef Member *member = member_at(self.line, consumer_at(self.line, number).member % MEMBERS)
+        cdef int outcome = self.enter()
+        cdef bint low
+        if outcome != 0:
+            return outcome
+        outcome = self.conduct_if_current()
+        if outcome == 0:
+            outcome = self.take_leases(number, epoch, limit, now_or(now_ns), places)
+        low = member.waiting * 2 <= member.cue
+        unlock_line(self.line)
+        if low:
+            call_waiters(self.line)
+        return outcome
+
+    def get(self, uint32_t number, uint64_t epoch, uint32_t limit, double timeout_s, uint64_t now_ns, uint64_t looked):
+        """(outcome, Rows): up to `limit` products, waiting for the first until `timeout_s` (negative: for ever).
+
+        The outcome is how many were handed out, or trouble. TROUBLE_LOOK asks the caller to see whether the
+        other consumers are alive, and, where index rows do not decide alone, to look at the log from `looked` on;
+        then to come again.
+        """
+        cdef uint32_t few[256]
+        cdef uint32_t *places = few
+        cdef uint64_t now = clock_ns(CLOCK_MONOTONIC), begun = now
+        cdef uint64_t until = <uint64_t>0xFFFFFFFFFFFFFFFF
+        cdef uint32_t seen
+        cdef int outcome
+        cdef Rows rows
+        limit = min(limit, <uint32_t>GET_MAX)
+        if 0 <= timeout_s < 1e9:
+            until = begun + <uint64_t>(timeout_s * 1e9)
+        if limit > 256:
+            places = <uint32_t *>malloc(limit * sizeof(uint32_t))
+            if places == NULL:
+                raise MemoryError
+        try:
+            while True:
+                seen = load32(&self.log.store.control.wake)
+                with nogil:
+                    outcome = self.try_get(number, epoch, limit, now_ns, places)
+                if outcome != 0 or now >= until:
+                    break
+                if not self.conducts and load64(&self.log.store.control.head) > looked:
+                    outcome = TROUBLE_LOOK
+                    break
+                with nogil:
+                    self.sleep(seen, min(until, now + LOOK_NS))
+                PyErr_CheckSignals()
+                now = clock_ns(CLOCK_MONOTONIC)
+                if now >= begun + LOOK_NS and now < until:
+                    outcome = TROUBLE_LOOK
+                    break
+            if outcome <= 0:
+                return outcome, None
+            rows = self.collect(places, outcome, epoch, number, now_ns)
+            return rows.count if rows.count else TROUBLE_LOOK, rows
+        finally:
+            if places != few:
+                free(places)
+
+    cdef void sleep(self, uint32_t seen, uint64_t wake_at) noexcept nogil:
+        """Until `wake` changes or the time is over: awake for a moment, then asleep."""
+        cdef Control *control = self.log.store.control
+        cdef uint64_t spin_until = clock_ns(CLOCK_MONOTONIC) + SPIN_NS
+        cdef timespec until
+        while clock_ns(CLOCK_MONOTONIC) < min(spin_until, wake_at):
+            if load32(&control.wake) != seen:
+                return
+            sched_yield()            # to whoever has something to do
+        store32(&control.sleepers, 1)
+        fence()
+        until.tv_sec = wake_at // 1000000000
+        until.tv_nsec = wake_at % 1000000000
+        if load32(&control.wake) == seen:
+            futex(&control.wake, FUTEX_WAIT_BITSET, seen, &until)
+
+    cdef Rows collect(self, uint32_t *places, uint32_t count, uint64_t epoch, uint32_t number, uint64_t now_ns):
+        """The products behind the leases; those that cannot be had any more are settled at once."""
+        cdef Rows rows = Rows(self.log)
+        cdef uint32_t i, bad = 0
+        cdef int outcome
+        cdef Slot *slot
+        cdef Ref *ref
+        rows.next = self.line.position
+        rows.reserve(count)
+        with nogil:
+            for i in range(count):
+                slot = slot_at(self.line, places[i])
+                outcome = 0
+                if slot.revision and is_deleted(self.log.store, slot.sequence):
+                    outcome = TROUBLE_GONE
+                if outcome == 0:
+                    outcome = rows.pick_one(slot.revision if slot.revision else slot.sequence)
+                if outcome == 0:
+                    ref = &rows.refs[rows.count - 1]
+                    ref.sequence = slot.sequence
+                    ref.slot = places[i]
+                    ref.deliveries = slot.deliveries
+                    ref.revisions = slot.revisions
+                    ref.ticket = <uint32_t>(slot.mark >> 32)
+                    continue
+                if bad == 0:
+                    lock_line(self.line)
+                bad += 1
+                self.settle_slot(places[i], number, <uint32_t>(slot.mark >> 32),
+                                 SETTLE_EVICTED if outcome == TROUBLE_GONE else SETTLE_DAMAGED, 0)
+            if bad:
+                unlock_line(self.line)
+        if ORIGINS_MAX + len(self.log.feeds) != self.log.store.control.feeds_end or (
+                len(self.log.origins) != self.log.store.control.origins_end):
+            self.log.learn_names()
+        return rows
+
+    # --- put --------------------------------------------------------------------------------------
+
+    cdef bint settle_slot(self, uint32_t place, uint32_t number, uint32_t ticket, int how,
+                          uint64_t revision) noexcept nogil:
+        """Under the lock; False if the caller does not hold this product."""
+        cdef LineHeader *line = self.line
+        cdef Slot *slot
+        cdef Member *member
+        if place >= line.slots_ready:
+            return False
+        slot = slot_at(line, place)
+        if (state_of(slot) != SLOT_LEASED or owner_of(slot) != number
+                or <uint32_t>(slot.mark >> 32) != ticket):
+            return False
+        member = member_at(line, station_of(slot))
+        consumer_at(line, number).leased -= 1
+        if how == SETTLE_BACK or how == SETTLE_FAILED:
+            if how == SETTLE_BACK:
+                slot.deliveries -= slot.deliveries > 0
+            give_back_slot(line, place, RESTORE_INPUT)
+            return True
+        member.leased -= 1
+        if how == SETTLE_DONE:
+            member.done += 1
+            consumer_at(line, number).done += 1
+            if revision:
+                slot.revision = revision
+                slot.revisions += slot.revisions < 0xFF
+            arrive(line, place, slot.wanted & member.later, False)
+            return True
+        if how == SETTLE_DISCARD:
+            member.discarded += 1
+        elif how == SETTLE_EVICTED:
+            member.evicted += 1
+        else:
+            member.damaged += 1
+        release_slot(line, place)
+        return True
+
+    def settle(self, uint32_t number, uint64_t epoch, Rows rows, const uint32_t[::1] chosen, int how,
+               const uint64_t[::1] revisions):
+        """Settle leased rows, all of them or those at the places `chosen`; how many were not held any more.
+
+        Raises KernelError(lease_lost) if the consumer itself was taken for dead.
+        """
+        cdef size_t count = rows.count if chosen is None else <size_t>chosen.shape[0]
+        cdef size_t i, place, refused = 0
+        cdef Consumer *consumer = consumer_at(self.line, number)
+        cdef uint32_t in_hand
+        cdef uint64_t low, revision
+        cdef bint lost, wake, room
+        self.lock()
+        lost = consumer.used == 0 or consumer.epoch != epoch
+        in_hand, low = self.line.in_hand, self.line.low
+        with nogil:
+            if not lost:
+                for i in range(count):
+                    place = i if chosen is None else chosen[i]
+                    if place >= rows.count:
+                        refused += 1
+                        continue
+                    revision = revisions[i] if revisions is not None else 0
+                    if not self.settle_slot(rows.refs[place].slot, number, <uint32_t>rows.refs[place].ticket, how,
+                                            revision):
+                        refused += 1
+                    failpoint(FAIL_SETTLED)
+            wake = in_hand < self.line.in_hand + count - refused     # something waits again
+            unlock_line(self.line)
+            room = self.line.low != low
+            if wake:
+                self.wake_consumers()
+            if room:
+                call_waiters(self.line)
+        if lost:
+            raise KernelError(TROUBLE_LEASE_LOST)
+        return refused
+
+    def put_revisions(self, Rows rows, const uint32_t[::1] places, list payloads, uint64_t now_ns):
+        """Append other payloads of these products, for the stations behind; their sequences."""
+        cdef Payloads held = Payloads(payloads)
+        cdef size_t count = places.shape[0], i
+        cdef Item *items = <Item *>calloc(max(count, 1), sizeof(Item))
+        cdef Ref *ref
+        cdef char *text
+        cdef int outcome
+        if items == NULL:
+            raise MemoryError
+        try:
+            for i in range(count):
+                ref = &rows.refs[places[i]]
+                held.take(i, &items[i])
+                if items[i].payload_bytes > payload_bytes_max(self.log.store):
+                    self.log.fail(TROUBLE_PAYLOAD_TOO_LARGE)
+                text = <char *>ref.record + RECORD_HEADER + ref.feed_bytes + ref.origin_bytes
+                items[i].feed, items[i].origin = ref.feed, ref.origin
+                items[i].ident, items[i].ident_bytes = text, ref.ident_bytes
+                items[i].properties, items[i].properties_bytes = text + ref.ident_bytes, ref.properties_bytes
+                items[i].created_ns, items[i].expires_ns = ref.created_ns, ref.expires_ns
+                items[i].origin_sequence = ref.origin_sequence
+                items[i].previous = ref.previous
+                items[i].priority, items[i].slice = ref.priority, ref.slice
+                items[i].revision = 1
+            with nogil:
+                outcome = append(self.log.store, items, count, now_ns, now_ns)
+            if outcome < 0:
+                self.log.fail(outcome)
+            return [items[i].outcome for i in range(count)]
+        finally:
+            free(items)
+
+    # --- consumers --------------------------------------------------------------------------------
+
+    def attach(self, uint32_t number, uint32_t member, uint64_t pid):
+        """Take a consumer's place, which the caller has locked for itself; its epoch."""
+        cdef Consumer *consumer = consumer_at(self.line, number)
+        self.lock()
+        if consumer.used:            # its last holder has died
+            restore_leases(self.line, number, member_at(self.line, consumer.member % MEMBERS).restore)
+        consumer.member = member
+        consumer.pid = pid
+        consumer.attached_ns = clock_ns(CLOCK_REALTIME)
+        consumer.beat_ns = clock_ns(CLOCK_MONOTONIC)
+        consumer.leased = consumer.delivered = consumer.done = 0
+        consumer.epoch += 1
+        store32(&consumer.used, 1)
+        unlock_line(self.line)
+        return consumer.epoch
+
+    def detach(self, uint32_t number, uint64_t epoch):
+        """Leave; whatever is still leased goes back to the input. False if it was taken for dead before."""
+        cdef Consumer *consumer = consumer_at(self.line, number)
+        cdef bint mine
+        self.lock()
+        mine = consumer.used != 0 and consumer.epoch == epoch
+        if mine:
+            restore_leases(self.line, number, RESTORE_INPUT)
+        unlock_line(self.line)
+        self.wake_consumers()
+        return mine
+
+    def beat(self, uint32_t number, uint64_t epoch):
+        """Say that the consumer is alive; False if it was taken for dead."""
+        cdef Consumer *consumer = consumer_at(self.line, number)
+        if consumer.used == 0 or consumer.epoch != epoch:
+            return False
+        store64(&consumer.beat_ns, clock_ns(CLOCK_MONOTONIC))
+        return True
+
+    def hung(self, uint32_t number):
+        """Has this consumer not beaten for longer than its station allows?"""
+        cdef Consumer *consumer = consumer_at(self.line, number)
+        cdef Member *member = member_at(self.line, consumer.member % MEMBERS)
+        cdef uint64_t beat_ns = load64(&consumer.beat_ns), now = clock_ns(CLOCK_MONOTONIC)
+        return member.hung_after_ns != 0 and now > beat_ns and now - beat_ns > member.hung_after_ns
+
+    def recover(self, uint32_t number, uint64_t epoch):
+        """Take back what a consumer holds and free its place; how many, or -1 if it has changed hands."""
+        cdef Consumer *consumer = consumer_at(self.line, number)
+        cdef int count = -1
+        self.lock()
+        if consumer.used and consumer.epoch == epoch:
+            count = restore_leases(self.line, number, member_at(self.line, consumer.member % MEMBERS).restore)
+        unlock_line(self.line)
+        if count >= 0:
+            self.wake_consumers()
+            call_waiters(self.line)
+        return count
+
+    def consumers(self):
+        """(place, member, epoch, pid, attached_ns, beat age ns, leased, delivered, done) of all attached."""
+        cdef uint32_t i
+        cdef Consumer *consumer
+        cdef uint64_t now = clock_ns(CLOCK_MONOTONIC)
+        found = []
+        for i in range(CONSUMERS):
+            consumer = consumer_at(self.line, i)
+            if consumer.used:
+                found.append((i, consumer.member, consumer.epoch, consumer.pid, consumer.attached_ns,
+                              now - min(now, consumer.beat_ns), consumer.leased, consumer.delivered, consumer.done))
+        return found
+
+    # --- for those who put ------------------------------------------------------------------------
+
+    def wait_room(self, uint32_t seen, double timeout_s):
+        """Sleep until somebody has made room, or the time is over. `seen` is `room_number` before looking."""
+        cdef uint64_t wake_at = clock_ns(CLOCK_MONOTONIC) + <uint64_t>(max(timeout_s, 0) * 1e9)
+        cdef timespec until
+        until.tv_sec = wake_at // 1000000000
+        until.tv_nsec = wake_at % 1000000000
+        with nogil:
+            if load32(&self.line.room) == seen:
+                futex(&self.line.room, FUTEX_WAIT_BITSET, seen, &until)
+        PyErr_CheckSignals()
+
+    def count_rejected(self, uint32_t number):
+        """A put was refused because of max_queue."""
+        add64(&member_at(self.line, number).rejected, 1)
+
+    def watch_room(self):
+        """Ask to be called when there is room; the number to wait by."""
+        cdef uint32_t seen
+        seen = load32(&self.line.room)
+        store32(&self.line.waiters, 1)
+        fence()
+        return seen
+
+    # --- parked -----------------------------------------------------------------------------------
+
+    def slots(self, uint32_t number, uint32_t state):
+        """(place, sequence, revision, deliveries) of a station's products in one state."""
+        cdef uint32_t place
+        cdef Slot *slot
+        found = []
+        self.lock()
+        try:
+            for place in range(self.line.slots_ready):
+                slot = slot_at(self.line, place)
+                if state_of(slot) == state and station_of(slot) == number:
+                    found.append((place, slot.sequence, slot.revision, slot.deliveries))
+        finally:
+            unlock_line(self.line)
+        return found
+
+    def unpark(self, uint32_t number, const uint64_t[::1] sequences, bint retry):
+        """Bring parked products back to the station's input, or forget them; how many. None: all."""
+        cdef uint32_t place
+        cdef size_t i
+        cdef Slot *slot
+        cdef bint chosen
+        count = 0
+        self.lock()
+        for place in range(self.line.slots_ready):
+            slot = slot_at(self.line, place)
+            if state_of(slot) != SLOT_PARKED or station_of(slot) != number:
+                continue
+            chosen = sequences is None
+            if sequences is not None:
+                for i in range(<size_t>sequences.shape[0]):
+                    chosen = chosen or sequences[i] == slot.sequence
+            if not chosen:
+                continue
+            member_at(self.line, number).parked -= 1
+            count += 1
+            if retry:
+                slot.deliveries = 0
+                join_hand(self.line, place)
+                enlist(self.line, place, number, True)
+            else:
+                release_slot(self.line, place)
+        unlock_line(self.line)
+        self.wake_consumers()
+        return count
+
+    # --- tell and mend ----------------------------------------------------------------------------
+
+    def members(self):
+        """The places in use."""
+        return [number for number in range(MEMBERS) if member_at(self.line, number).used]
+
+    def member(self, uint32_t number):
+        """Terms, counts and counters of one station; None if the place is free."""
+        cdef Member *member = member_at(self.line, number)
+        if not member.used:
+            return None
+        return dict(
+            stage=member.stage, blocking=member.blocking, paused=member.paused, cue=member.cue,
+            prescale=member.prescale, waiting=member.waiting, leased=member.leased, parked=member.parked,
+            admitted=member.admitted, delivered=member.delivered, done=member.done, discarded=member.discarded,
+            expired=member.expired, evicted=member.evicted, damaged=member.damaged, restored=member.restored,
+            redelivered=member.redelivered, parked_total=member.parked_total, flowed_around=member.flowed_around,
+            dropped_fifo=member.dropped_fifo, dropped_priority=member.dropped_priority,
+            dropped_deadline=member.dropped_deadline, dropped_parking=member.dropped_parking,
+            rejected=member.rejected)
+
+    def in_hand(self, uint32_t number):
+        """(oldest sequence or 0, how many were handed out before) of what waits or is leased at a station."""
+        cdef uint32_t place
+        cdef Slot *slot
+        cdef uint64_t oldest = 0
+        retries = 0
+        self.lock()
+        place = self.line.oldest
+        while place != NOWHERE:
+            slot = slot_at(self.line, place)
+            if station_of(slot) == number:
+                if oldest == 0:
+                    oldest = slot.sequence
+                retries += slot.deliveries > (1 if state_of(slot) == SLOT_LEASED else 0)
+            place = slot.newer
+        unlock_line(self.line)
+        return oldest, retries
+
+    @property
+    def state(self):
+        cdef LineHeader *line = self.line
+        return dict(position=line.position, low=line.low, in_hand=line.in_hand, slots=line.slots_ready,
+                    lost_products=line.lost_products, lost_first=line.lost_first, lost_last=line.lost_last,
+                    damaged_rows=line.damaged_rows, recoveries=line.recoveries)
+
+    def save_cell(self):
+        """Note where the line would begin again after a power failure."""
+        self.lock()
+        save_cell(self.line)
+        unlock_line(self.line)
+
+    def settle_alone(self, bint trusted, uint64_t tail):
+        """While nobody else is attached: a fresh lock, no consumers, and the last position that can be believed."""
+        cdef LineHeader *line = self.line
+        cdef uint64_t low = 0, generation = 0
+        cdef uint32_t i
+        init_robust_lock(&line.lock)
+        store32(&line.waiters, 0)
+        if not trusted:
+            for i in range(2):
+                if (line.cells[i].generation > generation
+                        and line.cells[i].checksum == XXH3_64bits(&line.cells[i], 16)):
+                    generation, low = line.cells[i].generation, line.cells[i].low
+            for i in range(line.slots_ready):
+                slot_at(line, i).mark = SLOT_FREE
+            line.position = low
+        line.position = min(line.position, tail)
+        if rebuild(line) != 0:
+            raise MemoryError
+        for i in range(CONSUMERS):
+            if consumer_at(line, i).used:
+                restore_leases(line, i, member_at(line, consumer_at(line, i).member % MEMBERS).restore)
+        note_low(line)
+
+    def check(self):
+        """What is inconsistent, in words; nothing if all is well."""
+        cdef LineHeader *line = self.line
+        cdef uint32_t place, count = 0, i, number
+        cdef uint64_t sequence = 0
+        cdef uint32_t waiting[MEMBERS]
+        cdef uint32_t leased[MEMBERS]
+        found = []
+        memset(waiting, 0, sizeof(waiting))
+        memset(leased, 0, sizeof(leased))
+        self.lock()
+        place = line.oldest
+        while place != NOWHERE and count <= line.slots_ready:
+            if place >= line.slots_ready or slot_at(line, place).sequence < sequence:
+                found.append("the list of products in hand is out of order")
+                break
+            sequence = slot_at(line, place).sequence
+            number = station_of(slot_at(line, place))
+            if not is_sound_slot(line, slot_at(line, place)):
+                found.append(f"slot {place} is in hand but its mark cannot be")
+                break
+            waiting[number] += state_of(slot_at(line, place)) == SLOT_WAITING
+            leased[number] += state_of(slot_at(line, place)) == SLOT_LEASED
+            place = slot_at(line, place).newer
+            count += 1
+        if count != line.in_hand:
+            found.append(f"{line.in_hand} products are said to be in hand, {count} are")
+        for i in range(MEMBERS):
+            if member_at(line, i).used and waiting[i] != member_at(line, i).waiting:
+                found.append(f"station {i} counts {member_at(line, i).waiting} waiting products, {waiting[i]} are")
+            if member_at(line, i).used and leased[i] != member_at(line, i).leased:
+                found.append(f"station {i} counts {member_at(line, i).leased} leased products, {leased[i]} are")
+        place, count = line.free, 0
+        while place != NOWHERE and count <= line.slots_ready:
+            if place >= line.slots_ready or state_of(slot_at(line, place)) != SLOT_FREE:
+                found.append(f"slot {place} is in the list of free ones but is not free")
+                break
+            place = slot_at(line, place).next
+            count += 1
+        unlock_line(self.line)
+        return found
+
+
+def format_line(int fd, bytes uuid, uint64_t number, uint64_t position):
+    """Write an empty line into a new file."""
+    cdef int error = posix_fallocate(fd, 0, SLOTS_AT)
+    cdef void *where
+    cdef LineHeader *line
+    if error != 0:
+        raise KernelError(-error)
+    where = mmap(NULL, SLOTS_AT, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0)
+    if where == MAP_FAILED:
+        raise KernelError(-errno)
+    line = <LineHeader *>where
+    memset(line, 0, SLOTS_AT)
+    line.version = LINE_VERSION
+    memcpy(line.uuid, <char *>uuid, 16)
+    line.number = number
+    line.position = line.low = position
+    line.free = line.oldest = line.newest = NOWHERE
+    line.terms = 1
+    save_cell(line)
+    init_robust_lock(&line.lock)
+    memcpy(line.magic, b"HRLINE\0\0", 8)
+    munmap(where, SLOTS_AT)
+
+
+def set_gates(Log log, uint64_t seen, gates):
+    """What writers of this process have to mind: (Line, member or None, feed mask or None) each."""
+    cdef Store *store = log.store
+    cdef Gate *made = <Gate *>calloc(max(len(gates), 1), sizeof(Gate))
+    cdef Gate *before
+    cdef Line line
+    cdef const uint8_t[::1] feeds
+    cdef uint32_t i
+    if made == NULL:
+        raise MemoryError
+    for i in range(<uint32_t>len(gates)):
+        line, member, feeds = gates[i]
+        made[i].line = line.line
+        made[i].member = NULL if member is None else member_at(line.line, member)
+        if feeds is not None:
+            made[i].feeds_count = <uint32_t>feeds.shape[0]
+            made[i].feeds = &feeds[0] if feeds.shape[0] else <const uint8_t *>b""
+    with log.held():
+        before, store.gates = store.gates, made
+        store.gates_count = <uint32_t>len(gates)
+        store.stations_seen = seen
+        owners, log.gate_owners = log.gate_owners, gates
+    free(before)

@@ -1,0 +1,428 @@
+# A line of stations in shared memory: slots, waiting lists, and the mending of both.
+#
+# A product that some station of the line selects takes a slot and keeps it until the last of these
+# stations has put it. The slot's `mark` says where it is: waiting at a station, leased to a consumer,
+# or parked. It is stored in one piece, and it is the truth; the lists (free slots, waiting products of
+# a station by priority, all products in hand by sequence) and the counts are made of the marks, and
+# are made anew by `rebuild` when somebody died inside the lock.
+#
+# Everything here runs under the line's lock. Nothing here knows the log.
+
+from libc.stdlib cimport qsort
+
+cdef enum:
+    MEMBERS_AT = 1024
+    CONSUMERS_AT = MEMBERS_AT + MEMBERS * 512
+    SLOTS_AT = CONSUMERS_AT + CONSUMERS * 128
+    LINE_BYTES_MAX = SLOTS_AT + SLOTS_MAX * 64
+
+cdef struct Ordered:
+    uint64_t sequence
+    uint32_t place
+
+
+cdef inline Member *member_at(LineHeader *line, uint32_t member) noexcept nogil:
+    return <Member *>(<char *>line + MEMBERS_AT) + member
+
+
+cdef inline Consumer *consumer_at(LineHeader *line, uint32_t place) noexcept nogil:
+    return <Consumer *>(<char *>line + CONSUMERS_AT) + place
+
+
+cdef inline Slot *slot_at(LineHeader *line, uint32_t place) noexcept nogil:
+    return <Slot *>(<char *>line + SLOTS_AT) + place
+
+
+cdef inline uint64_t mark_of(uint64_t state, uint64_t member, uint64_t consumer, uint64_t ticket) noexcept nogil:
+    return state | member << 8 | consumer << 16 | ticket << 32
+
+
+cdef inline uint32_t state_of(Slot *slot) noexcept nogil:
+    return slot.mark & 0xFF
+
+
+cdef inline uint32_t station_of(Slot *slot) noexcept nogil:
+    return (slot.mark >> 8) & 0xFF
+
+
+cdef inline uint32_t owner_of(Slot *slot) noexcept nogil:
+    return (slot.mark >> 16) & 0xFFFF
+
+
+# --- all products in hand, by sequence -----------------------------------------------------------
+
+cdef void join_hand(LineHeader *line, uint32_t place) noexcept nogil:
+    """Insert by sequence; new products have the highest, so this looks at one neighbour."""
+    cdef Slot *slot = slot_at(line, place)
+    cdef uint32_t older = line.newest, newer = NOWHERE
+    while older != NOWHERE and slot_at(line, older).sequence > slot.sequence:
+        newer = older
+        older = slot_at(line, older).older
+    slot.older, slot.newer = older, newer
+    if older == NOWHERE:
+        line.oldest = place
+    else:
+        slot_at(line, older).newer = place
+    if newer == NOWHERE:
+        line.newest = place
+    else:
+        slot_at(line, newer).older = place
+    line.in_hand += 1
+
+
+cdef void leave_hand(LineHeader *line, uint32_t place) noexcept nogil:
+    cdef Slot *slot = slot_at(line, place)
+    if slot.older == NOWHERE:
+        line.oldest = slot.newer
+    else:
+        slot_at(line, slot.older).newer = slot.newer
+    if slot.newer == NOWHERE:
+        line.newest = slot.older
+    else:
+        slot_at(line, slot.newer).older = slot.older
+    line.in_hand -= 1
+
+
+cdef void note_low(LineHeader *line) noexcept nogil:
+    """Everything below is settled."""
+    cdef uint64_t low = line.position
+    if line.oldest != NOWHERE and slot_at(line, line.oldest).sequence < low:
+        low = slot_at(line, line.oldest).sequence
+    if low != line.low:
+        store64(&line.low, low)
+
+
+cdef void release_slot(LineHeader *line, uint32_t place) noexcept nogil:
+    cdef Slot *slot = slot_at(line, place)
+    if state_of(slot) != SLOT_PARKED:
+        leave_hand(line, place)
+    store64(&slot.mark, SLOT_FREE)
+    failpoint(FAIL_RELEASED)
+    slot.next = line.free
+    line.free = place
+
+
+# --- the waiting lists of a station --------------------------------------------------------------
+
+cdef inline bint by_deadline(Member *member) noexcept nogil:
+    return member.order == BY_DEADLINE or member.discard == BY_DEADLINE
+
+
+cdef inline uint64_t deadline_at(Member *member, Slot *slot) noexcept nogil:
+    """When the product is of no more use to the station."""
+    cdef uint64_t deadline_ns = slot.expires_ns if slot.expires_ns else <uint64_t>0xFFFFFFFFFFFFFFFF
+    if member.timeout_ns != 0 and slot.inserted_ns + member.timeout_ns < deadline_ns:
+        return slot.inserted_ns + member.timeout_ns
+    return deadline_ns
+
+
+cdef bint comes_before(Member *member, Slot *slot, Slot *other) noexcept nogil:
+    cdef uint64_t mine, others
+    if by_deadline(member):
+        mine, others = deadline_at(member, slot), deadline_at(member, other)
+        if mine != others:
+            return mine < others
+    return slot.sequence < other.sequence
+
+
+cdef void enlist(LineHeader *line, uint32_t place, uint32_t number, bint in_order) noexcept nogil:
+    """Let a product wait at a station: at the end, or where its sequence or deadline belongs."""
+    cdef Member *member = member_at(line, number)
+    cdef Slot *slot = slot_at(line, place)
+    cdef uint32_t before = NOWHERE, behind
+    store64(&slot.mark, mark_of(SLOT_WAITING, number, 0, 0))
+    failpoint(FAIL_SLOT_MARKED)
+    member.waiting += 1
+    if not (member.present >> slot.priority) & 1:
+        member.present |= 1 << slot.priority
+        member.first[slot.priority] = member.last[slot.priority] = place
+        slot.next = NOWHERE
+        return
+    if (in_order or by_deadline(member)) and comes_before(member, slot, slot_at(line, member.last[slot.priority])):
+        behind = member.first[slot.priority]
+        while not comes_before(member, slot, slot_at(line, behind)):
+            before = behind
+            behind = slot_at(line, behind).next
+        slot.next = behind
+        if before == NOWHERE:
+            member.first[slot.priority] = place
+        else:
+            slot_at(line, before).next = place
+        return
+    slot_at(line, member.last[slot.priority]).next = place
+    member.last[slot.priority] = place
+    slot.next = NOWHERE
+
+
+cdef uint32_t delist(LineHeader *line, Member *member, uint32_t priority) noexcept nogil:
+    """Take the first of a list that has one."""
+    cdef uint32_t place = member.first[priority]
+    member.first[priority] = slot_at(line, place).next
+    if member.first[priority] == NOWHERE:
+        member.present &= ~(<uint32_t>1 << priority)
+    member.waiting -= 1
+    return place
+
+
+cdef uint32_t list_by(LineHeader *line, Member *member, uint32_t rule, bint highest) noexcept nogil:
+    """Which of the lists has the product that comes first by `rule`. At least one has something."""
+    cdef uint32_t present = member.present, best = NOWHERE, priority
+    cdef Slot *slot
+    cdef Slot *other
+    if not present & (present - 1):
+        return lowest_bit(present)
+    if rule == BY_PRIORITY:
+        return 31 - leading_zeros(present) if highest else lowest_bit(present)
+    while present:
+        priority = lowest_bit(present)
+        present &= present - 1
+        if best == NOWHERE:
+            best = priority
+            continue
+        slot, other = slot_at(line, member.first[priority]), slot_at(line, member.first[best])
+        if rule == BY_DEADLINE:
+            if deadline_at(member, slot) < deadline_at(member, other):
+                best = priority
+        elif slot.sequence < other.sequence:
+            best = priority
+    return best
+
+
+# --- which station gets it -----------------------------------------------------------------------
+
+cdef inline bint is_full(Member *member) noexcept nogil:
+    return member.cue != 0 and member.waiting >= member.cue
+
+
+cdef uint32_t next_station(LineHeader *line, uint64_t candidates) noexcept nogil:
+    """Of these members, the one that a product goes to next. There is at least one."""
+    cdef uint32_t best = NOWHERE, number
+    cdef uint64_t rest = candidates
+    while rest:
+        number = lowest_bit64(rest)
+        rest &= rest - 1
+        if best == NOWHERE or member_at(line, number).stage < member_at(line, best).stage:
+            best = number
+    if member_at(line, best).grouped:
+        return share(line, candidates, best)
+    return best
+
+
+cdef uint32_t keeper_of(LineHeader *line, uint32_t stage) noexcept nogil:
+    """The first member of a stage keeps the turn of its group."""
+    cdef uint32_t number = 0
+    while number < MEMBERS - 1 and (not member_at(line, number).used or member_at(line, number).stage != stage):
+        number += 1
+    return number
+
+
+cdef uint32_t share(LineHeader *line, uint64_t candidates, uint32_t first) noexcept nogil:
+    """One of the parallel stations: in turn, or the one with the least to do; a full one only if all are."""
+    cdef uint32_t stage = member_at(line, first).stage, best = NOWHERE, number, step
+    cdef uint32_t turn = member_at(line, keeper_of(line, stage)).turn
+    cdef bint in_turn = member_at(line, first).distribution == ROUND_ROBIN
+    cdef Member *member
+    for step in range(1, MEMBERS + 1):
+        number = (turn + step) % MEMBERS
+        member = member_at(line, number)
+        if not (candidates >> number) & 1 or member.stage != stage:
+            continue
+        if best == NOWHERE or (is_full(member_at(line, best)) and not is_full(member)):
+            best = number
+            if in_turn and not is_full(member):
+                break
+        elif not in_turn and not is_full(member) and (
+                member.waiting + member.leased < member_at(line, best).waiting + member_at(line, best).leased):
+            best = number
+    return best
+
+
+cdef void arrive(LineHeader *line, uint32_t place, uint64_t candidates, bint in_order) noexcept nogil:
+    """Bring a product to the next station that takes it; if none is left, the line is done with it.
+
+    A station that is not blocking and whose cue is full takes no more: by its policy it lets the new product
+    or one that waits go on to the stations behind it.
+    """
+    cdef uint32_t number, victim, rule
+    cdef Member *member
+    while candidates:
+        number = next_station(line, candidates)
+        member = member_at(line, number)
+        if member.grouped:
+            member_at(line, keeper_of(line, member.stage)).turn = number
+        if not in_order:
+            slot_at(line, place).deliveries = 0
+        if member.blocking or in_order or not is_full(member):
+            member.admitted += not in_order
+            enlist(line, place, number, in_order)
+            return
+        candidates = slot_at(line, place).wanted & member.later
+        if member.discard == BY_LIFO or member.discard == BY_ANY:
+            member.flowed_around += 1
+            continue
+        rule = member.discard
+        enlist(line, place, number, False)
+        victim = delist(line, member, list_by(line, member, rule, False))
+        if rule == BY_FIFO:
+            member.dropped_fifo += 1
+        elif rule == BY_PRIORITY:
+            member.dropped_priority += 1
+        else:
+            member.dropped_deadline += 1
+        if victim != place:
+            member.admitted += 1
+        place = victim               # it goes on, to the stations that come later
+        candidates = slot_at(line, place).wanted & member.later
+    release_slot(line, place)
+
+
+cdef void park(LineHeader *line, uint32_t place) noexcept nogil:
+    """Lay aside a product that nobody could deal with. It is not waiting, and holds nothing back."""
+    cdef Slot *slot = slot_at(line, place)
+    cdef uint32_t number = station_of(slot)
+    cdef Member *member = member_at(line, number)
+    if member.parked >= PARKED_MAX:
+        member.dropped_parking += 1
+        release_slot(line, place)
+        return
+    leave_hand(line, place)
+    store64(&slot.mark, mark_of(SLOT_PARKED, number, 0, 0))
+    slot.next = NOWHERE
+    member.parked += 1
+    member.parked_total += 1
+
+
+cdef void give_back_slot(LineHeader *line, uint32_t place, uint32_t where) noexcept nogil:
+    """A leased product comes back undone: to the input, on to the output, to the start, or to the group."""
+    cdef Slot *slot = slot_at(line, place)
+    cdef uint32_t number = station_of(slot), other
+    cdef Member *member = member_at(line, number)
+    cdef uint64_t group = 0
+    member.leased -= 1
+    if where == RESTORE_OUTPUT:
+        arrive(line, place, slot.wanted & member.later, False)
+    elif where == RESTORE_START:
+        arrive(line, place, slot.wanted, True)
+    elif where == RESTORE_GROUP and member.grouped:
+        for other in range(MEMBERS):
+            if member_at(line, other).used and member_at(line, other).stage == member.stage:
+                group |= <uint64_t>1 << other
+        arrive(line, place, slot.wanted & group, True)
+    else:
+        enlist(line, place, number, True)
+
+
+# --- after a death -------------------------------------------------------------------------------
+
+cdef int by_sequence(const void *a, const void *b) noexcept nogil:
+    cdef uint64_t first = (<const Ordered *>a).sequence, second = (<const Ordered *>b).sequence
+    return -1 if first < second else first > second
+
+
+cdef void forget_consumer(LineHeader *line, uint32_t number) noexcept nogil:
+    cdef Consumer *consumer = consumer_at(line, number)
+    consumer.epoch += 1
+    consumer.leased = 0
+    store32(&consumer.used, 0)
+
+
+cdef int restore_leases(LineHeader *line, uint32_t number, uint32_t where) noexcept nogil:
+    """Take back what a consumer holds and free its place; how many, or -ENOMEM."""
+    cdef Member *member = member_at(line, consumer_at(line, number).member % MEMBERS)
+    cdef Ordered *found = <Ordered *>malloc((line.in_hand + 1) * sizeof(Ordered))
+    cdef uint32_t place = line.oldest
+    cdef int count = 0, i
+    if found == NULL:
+        return -ENOMEM
+    while place != NOWHERE:
+        if state_of(slot_at(line, place)) == SLOT_LEASED and owner_of(slot_at(line, place)) == number:
+            found[count].place = place
+            count += 1
+        place = slot_at(line, place).newer
+    for i in range(count):           # giving back may change the list, so it comes second
+        give_back_slot(line, found[i].place, where)
+        member.restored += 1
+        failpoint(FAIL_RESTORED)
+    free(found)
+    forget_consumer(line, number)
+    return count
+
+
+cdef int rebuild(LineHeader *line) noexcept nogil:
+    """Make all lists and counts anew from the marks."""
+    cdef uint32_t ready = line.slots_ready, place, i, count = 0
+    cdef Ordered *found = <Ordered *>malloc((ready + 1) * sizeof(Ordered))
+    cdef Slot *slot
+    cdef Member *member
+    if found == NULL:
+        return -ENOMEM
+    line.free = line.oldest = line.newest = NOWHERE
+    line.in_hand = 0
+    for i in range(MEMBERS):
+        member = member_at(line, i)
+        member.waiting = member.leased = member.parked = member.present = 0
+    for i in range(CONSUMERS):
+        consumer_at(line, i).leased = 0
+    for place in range(ready, 0, -1):
+        slot = slot_at(line, place - 1)
+        if not is_sound_slot(line, slot):
+            slot.mark = SLOT_FREE
+            slot.next = line.free
+            line.free = place - 1
+        elif state_of(slot) == SLOT_PARKED:
+            member_at(line, station_of(slot)).parked += 1
+        else:
+            found[count].sequence = slot.sequence
+            found[count].place = place - 1
+            count += 1
+    qsort(found, count, sizeof(Ordered), by_sequence)
+    failpoint(FAIL_REBUILT)
+    for i in range(count):
+        slot = slot_at(line, found[i].place)
+        join_hand(line, found[i].place)
+        if state_of(slot) == SLOT_WAITING:
+            enlist(line, found[i].place, station_of(slot), False)
+        else:
+            member_at(line, station_of(slot)).leased += 1
+            consumer_at(line, owner_of(slot)).leased += 1
+    free(found)
+    note_low(line)
+    return 0
+
+
+cdef bint is_sound_slot(LineHeader *line, Slot *slot) noexcept nogil:
+    if state_of(slot) == SLOT_FREE or state_of(slot) > SLOT_PARKED:
+        return False
+    return (slot.sequence != 0 and slot.priority < PRIORITIES and station_of(slot) < MEMBERS
+            and owner_of(slot) < CONSUMERS and member_at(line, station_of(slot)).used != 0)
+
+
+cdef void save_cell(LineHeader *line) noexcept nogil:
+    """Note where the line would begin again after a power failure."""
+    cdef uint64_t generation = max(line.cells[0].generation, line.cells[1].generation) + 1
+    cdef Cell *cell = &line.cells[generation % 2]
+    cell.generation = generation
+    cell.low = line.low
+    cell.checksum = XXH3_64bits(cell, 16)
+
+
+cdef int lock_line(LineHeader *line) noexcept nogil:
+    cdef int error = pthread_mutex_lock(&line.lock)
+    if error == EOWNERDEAD:
+        error = -rebuild(line)
+        line.recoveries += 1
+        pthread_mutex_consistent(&line.lock)
+    return -error
+
+
+cdef void unlock_line(LineHeader *line) noexcept nogil:
+    note_low(line)
+    pthread_mutex_unlock(&line.lock)
+
+
+cdef void call_waiters(LineHeader *line) noexcept nogil:
+    """Those who wait for room look again."""
+    fence()                          # what made the room is seen before `waiters` is asked
+    if load32(&line.waiters) != 0 and swap32(&line.waiters, 0) != 0:
+        add32(&line.room, 1)
+        futex(&line.room, FUTEX_WAKE, 0x7FFFFFFF, NULL)

@@ -1,0 +1,60 @@
+"""Onward: where the queue calls what stands behind it on the product's way.
+
+Imports point backwards along that way, with this one exception: a put has to mind blocking stations, and whoever
+attaches first has to settle them, in programs that have never heard of stations. What is needed for that is imported
+here, when a queue turns out to have stations.
+"""
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from headrace.queue.clock import Clock
+from headrace.queue.kernel import _kernel as kernel
+from headrace.queue.storage import Storage
+
+if TYPE_CHECKING:
+    from headrace.station.lines import Lines
+
+STATIONS_FILE = "stations.json"
+CHANNELS_FILE = "channels.json"
+
+
+def lines_of(log: kernel.Log, path: Path, storage: Storage | None, clock: Clock | None) -> "Lines":
+    """All stations of an opened queue."""
+    from headrace.station.lines import Lines
+
+    return Lines(log, path, storage, clock)
+
+
+def read_stations(path: Path) -> None:
+    """Raise what is wrong with the stations' terms, before anything is changed."""
+    if (path / STATIONS_FILE).exists():
+        from headrace.station.registry import load_stations
+
+        load_stations(path)
+
+
+def read_channels(path: Path) -> None:
+    """Raise what is wrong with the definitions of channels."""
+    if (path / CHANNELS_FILE).exists():
+        from headrace.station.definitions import DefinitionFile
+
+        DefinitionFile(path).read()
+
+
+def settle_stations(log: kernel.Log, path: Path, storage: Storage, trusted: bool) -> None:
+    """Make the stations ready for use; `trusted` if the machine has not been restarted since. The caller is alone."""
+    if (path / STATIONS_FILE).exists():
+        from headrace.station.lines import settle_lines
+
+        settle_lines(log, path, storage, trusted)
+
+
+def check_stations(log: kernel.Log, path: Path) -> list[str]:
+    """What is inconsistent about the stations, in words."""
+    if not (path / STATIONS_FILE).exists() and not (path / CHANNELS_FILE).exists():
+        return []
+    from headrace.station.definitions import check_definitions
+    from headrace.station.lines import check_lines
+
+    return check_lines(log, path) + check_definitions(path)

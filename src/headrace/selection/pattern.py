@@ -1,0 +1,75 @@
+"""Feed patterns in other systems' spelling, and the one that Headrace keeps.
+
+    wx/radar/**              as it is kept: `*` is one level, `**` any number, none included
+    mqtt:wx/+/#, wx/+/#      MQTT; a bare pattern with `+` or `#` can be nothing else
+    nats:wx.*.>              NATS: levels parted by dots, `>` for one or more
+
+Patterns that mean the same are kept as the same: `a/**/**` as `a/**`, `**/*` as `*/**`, and `**` alone as no pattern.
+No pattern may begin with a feed level that is called `mqtt:…` or `nats:…`.
+"""
+
+from headrace.errors import FeedError, SelectionError
+from headrace.product.feed import FeedPattern
+
+MQTT, NATS = "mqtt:", "nats:"
+
+
+def canonical_pattern(text: str) -> FeedPattern | None:
+    """The pattern, checked; None if it admits every feed. SelectionError says what is wrong with it."""
+    if isinstance(text, str):
+        text = _own_spelling(text)
+    try:
+        pattern = FeedPattern(text)
+    except FeedError as error:
+        raise SelectionError(error.problem, error.hint) from None
+    levels = _settled(text.split("/"))
+    if levels == ["**"]:
+        return None
+    canonical = "/".join(levels)
+    return pattern if canonical == text else FeedPattern(canonical)
+
+
+def _own_spelling(text: str) -> str:
+    if text.startswith(MQTT):
+        return _from_mqtt(text.removeprefix(MQTT))
+    if text.startswith(NATS):
+        return _from_nats(text.removeprefix(NATS))
+    if ">" in text or ".*" in text or "*." in text:
+        raise SelectionError(f"feed pattern {text!r} looks like one of NATS", f"write nats:{text}")
+    return _from_mqtt(text) if "+" in text or "#" in text else text
+
+
+def _from_mqtt(text: str) -> str:
+    if text.startswith("$share/"):
+        raise SelectionError(f"{text!r} is a shared subscription", "leave out $share/NAME/; stations share products")
+    levels = text.split("/")
+    if "#" in levels[:-1] or any(level not in ("+", "#") and set(level) & set("+#*") for level in levels):
+        raise SelectionError(
+            f"{text!r} is not a pattern of MQTT", "+ stands for a whole level, # for all levels at the end"
+        )
+    return "/".join({"+": "*", "#": "**"}.get(level, level) for level in levels)
+
+
+def _from_nats(text: str) -> str:
+    levels = text.split(".")
+    odd = any(level not in ("*", ">") and set(level) & set("*>/") for level in levels)
+    if odd or ">" in levels[:-1]:
+        raise SelectionError(
+            f"{text!r} is not a pattern of NATS", "* stands for a whole level, > for one or more at the end"
+        )
+    return "/".join("*/**" if level == ">" else level for level in levels)
+
+
+def _settled(levels: list[str]) -> list[str]:
+    """Within a run of wildcards, single levels first and one `**` for all."""
+    settled: list[str] = []
+    pending = False
+    for level in levels:
+        if level == "**":
+            pending = True
+            continue
+        if level != "*" and pending:
+            settled.append("**")
+            pending = False
+        settled.append(level)
+    return [*settled, "**"] if pending else settled

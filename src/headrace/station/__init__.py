@@ -1,0 +1,9 @@
+"""Stations and channels: who gets which product here, and on what terms."""
+
+from headrace.station.consumer import Consumer
+from headrace.station.draft import Draft
+from headrace.station.station import Station
+from headrace.station.statistics import ConsumerStatistics, Lag, Parked, StationStatistics
+from headrace.station.terms import StationTerms
+
+__all__ = ["Consumer", "ConsumerStatistics", "Draft", "Lag", "Parked", "Station", "StationStatistics", "StationTerms"]

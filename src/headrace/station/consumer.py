@@ -1,0 +1,363 @@
+"""Consumer: one of those who share a station's products; get one from `Station.attach`.
+
+    with queue.station("decode", "wx/radar/**").attach() as consumer:
+        for product in consumer:            # put by itself when the next one is asked for
+            decode(product.payload)
+
+    batch = consumer.get(100, timeout=1)    # or by hand, many at a time
+    consumer.put(batch)
+
+What is got is leased: nobody else gets it until it is put, discarded, given back, or its consumer is found dead or hung.
+A consumer that was taken for dead is told so by LeaseLostError, and whatever it puts is refused.
+
+A Consumer belongs to one process and, at any time, to one thread. A forked child attaches anew.
+"""
+
+import asyncio
+import contextlib
+import os
+import time
+from collections import deque
+from collections.abc import AsyncIterator, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from headrace.errors import LeaseLostError, OptionError, StationError
+from headrace.product.batch import Batch
+from headrace.product.product import Product
+from headrace.queue.kernel import _kernel as kernel
+from headrace.queue.trouble import explain
+from headrace.station.draft import Draft
+from headrace.station.heart import heart
+from headrace.station.line import OpenLine
+from headrace.station.lines import Lines
+from headrace.station.statistics import ConsumerStatistics
+from headrace.station.terms import StationTerms
+from headrace.units import parse_age
+
+if TYPE_CHECKING:
+    from headrace.station.station import Station
+
+GET_MAX = 65_536
+_REMEMBERED = 64  # batches in which `put(product)` looks for its lease
+_T = kernel.TROUBLE
+_DONE, _DISCARD, _BACK, _FAILED = (kernel.SETTLE[how] for how in ("done", "discard", "back", "failed"))
+Timeout = float | str | timedelta | None
+Leased = Batch | Product | Sequence[Product]
+
+
+class Consumer:
+    """An attachment to a station."""
+
+    def __init__(
+        self, station: "Station", lines: Lines, line: OpenLine, terms: StationTerms, claim: tuple[int, int, int]
+    ) -> None:
+        self.station = station
+        self._lines, self._line, self._kernel, self._log = lines, line, line.kernel, lines.log
+        self._member = terms.member
+        self._read_terms(terms)
+        self._place, self._epoch, self._lock_fd = claim
+        self._pid = os.getpid()
+        self._names = lines.log.names
+        self._by_clock = lines.now_ns() != 0  # a clock of the caller's decides what has expired
+        self._recent: deque[Batch] = deque(maxlen=_REMEMBERED)
+        self._interrupted = False
+        self._detached = False
+        heart.add(self)
+
+    # --- get --------------------------------------------------------------------------------------
+
+    def get(self, n: int = 1, timeout: Timeout = None) -> Batch:
+        """Up to `n` products, waiting for the first; an empty batch when `timeout` is over. None waits for ever."""
+        if timeout is None:
+            seconds = -1.0
+        else:
+            seconds = timeout if timeout.__class__ is float and timeout >= 0 else parse_age(timeout, "timeout")
+        if n.__class__ is not int or n < 1:
+            raise OptionError(f"{n!r} is not a number of products", "ask for one or more")
+        if n > self._batch_max:
+            n = self._batch_max
+        if self._pacing_s:
+            self._fill(n, seconds)
+        now_ns = self._lines.now_ns() if self._by_clock else 0
+        looked = 0
+        until = None
+        while True:
+            outcome, rows = self._kernel.get(self._place, self._epoch, n, seconds, now_ns, looked)
+            if outcome > 0:
+                batch = Batch(rows, self._names)  # type: ignore[arg-type]
+                self._recent.append(batch)
+                return batch
+            if outcome == 0 or self._interrupted:
+                return self._nothing()
+            until = until or time.monotonic() + seconds
+            self._attend(outcome)
+            if not self._line.conducts:
+                looked = self._lines.conduct(self._line)
+            now_ns = self._lines.now_ns() if self._by_clock else 0
+            if seconds >= 0:
+                seconds = max(0.0, until - time.monotonic())
+
+    def get_nowait(self, n: int = 1) -> Batch:
+        """Up to `n` products that are there now."""
+        return self.get(n, 0)
+
+    def _nothing(self) -> Batch:
+        self._interrupted = False
+        return Batch(self._log.rows(), self._log.names)
+
+    def _attend(self, outcome: int) -> None:
+        if outcome == _T["lease_lost"]:
+            raise self._lost()
+        self._check()
+        if outcome == _T["terms"]:
+            self._read_terms(self.station.terms)
+        self._line.attend(outcome, lambda: self._lines.stations.line(self._line.number))
+
+    def _read_terms(self, terms: StationTerms) -> None:
+        self._batch_max, self._pacing_s = terms.batch_max or GET_MAX, terms.pacing_s
+
+    def _check(self) -> None:
+        if self._detached:
+            raise StationError(
+                f"this consumer of {self.station.name!r} has detached", "attach again: station.attach()"
+            )
+        if self._pid != os.getpid():
+            raise StationError(
+                f"this consumer of {self.station.name!r} belongs to process {self._pid}",
+                "attach again in the child: station.attach()",
+            )
+
+    def _lost(self) -> Exception:
+        self._check()
+        hung_after_s = self.station.terms.hung_after_s
+        return LeaseLostError(
+            f"this consumer of station {self.station.name!r} was taken for dead, since it had not beaten for "
+            f"{hung_after_s:g} s; what it held was given to others",
+            "attach again, and raise hung_after if the process may be stopped for that long",
+        )
+
+    def _fill(self, n: int, seconds: float) -> None:
+        """Pacing: once something waits, give the batch some time to fill."""
+        deadline = None if seconds < 0 else time.monotonic() + seconds
+        first: float | None = None
+        while True:
+            seen = self._log.wake_number
+            self._lines.conduct(self._line)
+            waiting, now = self._kernel.waiting(self._member), time.monotonic()
+            first = first or (now if waiting else None)
+            ends = [end for end in (deadline, first and first + self._pacing_s) if end is not None]
+            if waiting >= n or (ends and now >= min(ends)) or self._interrupted:
+                return
+            self._kernel.wait(seen, min([0.2, *(end - now for end in ends)]))
+
+    # --- put --------------------------------------------------------------------------------------
+
+    def put(self, what: Leased | Sequence[Draft], payloads: Sequence[Any] | None = None) -> None:
+        """Done with these: a batch, a product or products that were got, or drafts from `new`.
+
+        `payloads`, one for each (None: unchanged), become new revisions, which the stations behind this one see
+        instead; the original stays as it is.
+        """
+        if payloads is None and what.__class__ is Batch:
+            self._settle(what, None, _DONE)
+        elif payloads is not None:
+            self._put_revised(what, payloads)
+        elif not isinstance(what, Product) and len(what) and isinstance(what[0], Draft):
+            self._put_drafts(what)  # type: ignore[arg-type]
+        else:
+            self._settle_found(what, _DONE)  # type: ignore[arg-type]
+
+    def discard(self, what: Leased) -> None:
+        """End these here: the stations behind do not get them."""
+        self._settle_found(what, _DISCARD)
+
+    def give_back(self, what: Leased, *, failed: bool = False) -> None:
+        """Back to the input, for any consumer. `failed` counts as a delivery, of which there is a limit."""
+        self._settle_found(what, _FAILED if failed else _BACK)
+
+    def _settle_found(self, what: Leased, how: int) -> None:
+        for batch, places in self._find(what):
+            self._settle(batch, places, how)
+
+    def _find(self, what: Leased) -> list[tuple[Batch, npt.NDArray[np.uint32] | None]]:
+        """The batches and places in them that are meant."""
+        if isinstance(what, Batch):
+            return [(what, None)]
+        products = [what] if isinstance(what, Product) else what
+        found: dict[int, tuple[Batch, list[int]]] = {}
+        for product in products:
+            batch, place = self._find_one(product)
+            found.setdefault(id(batch), (batch, []))[1].append(place)
+        return [(batch, np.array(places, np.uint32)) for batch, places in found.values()]
+
+    def _find_one(self, product: Product) -> tuple[Batch, int]:
+        if not isinstance(product, Product):
+            raise OptionError(f"{product!r} is not a product", "put what get() has returned, or drafts from new()")
+        for batch in reversed(self._recent):
+            places = np.flatnonzero(batch.sequences == product.sequence)
+            if len(places):
+                return batch, int(places[0])
+        raise StationError(
+            f"product {product.sequence} is not among the last {_REMEMBERED} batches that this consumer got",
+            "put the whole batch instead, or put sooner",
+        )
+
+    def _settle(
+        self, batch: Batch, places: npt.NDArray[np.uint32] | None, how: int,
+        revisions: npt.NDArray[np.uint64] | None = None,
+    ) -> None:  # fmt: skip
+        try:
+            refused = self._kernel.settle(self._place, self._epoch, batch.rows, places, how, revisions)  # type: ignore[arg-type]
+        except kernel.KernelError as error:
+            if error.code == _T["lease_lost"]:
+                raise self._lost() from None
+            raise explain(error, self._lines.path) from None
+        if places is None and self._recent and self._recent[-1] is batch:
+            self._recent.pop()
+        if refused:
+            raise LeaseLostError(
+                f"{refused} of {len(batch) if places is None else len(places)} products were not this consumer's "
+                f"at station {self.station.name!r}; the others are settled",
+                "put each product once, and only what this consumer got",
+            )
+
+    def _put_revised(self, what: Any, payloads: Sequence[Any]) -> None:
+        if not isinstance(payloads, list | tuple) or len(payloads) != (1 if isinstance(what, Product) else len(what)):
+            raise OptionError("payloads has not one entry for each product", "give one for each; None: unchanged")
+        rest = list(payloads)
+        for batch, places in self._find(what):
+            chosen = np.arange(len(batch), dtype=np.uint32) if places is None else places
+            mine, rest = rest[: len(chosen)], rest[len(chosen) :]
+            changed = [place for place, payload in enumerate(mine) if payload is not None]
+            revisions = np.zeros(len(chosen), np.uint64)
+            if changed:
+                self._check_held(batch)
+                revisions[changed] = self._append_revisions(batch, chosen[changed], [mine[place] for place in changed])
+            self._settle(batch, chosen, _DONE, revisions)
+
+    def _check_held(self, batch: Batch) -> None:
+        """Before anything is appended: are we still taken for alive?"""
+        if not self._kernel.beat(self._place, self._epoch):
+            raise self._lost()
+
+    def _append_revisions(self, batch: Batch, places: Any, payloads: list[Any]) -> list[int]:
+        for payload in payloads:
+            try:
+                memoryview(payload)
+            except TypeError:
+                raise OptionError(f"payload of type {type(payload).__name__} is not bytes", "give bytes") from None
+        try:
+            return self._kernel.put_revisions(batch.rows, places, payloads, self._lines.now_ns())  # type: ignore[arg-type]
+        except kernel.KernelError as error:
+            raise explain(error, self._lines.path) from None
+
+    # --- new --------------------------------------------------------------------------------------
+
+    def new(self, count: int = 1, size: int = 0, *, feed: str, ident: str = "") -> list[Draft]:
+        """Products to be filled in and put: `count` drafts with `size` zero bytes each."""
+        if not isinstance(count, int) or count < 1 or not isinstance(size, int) or size < 0:
+            raise OptionError(f"new({count!r}, {size!r}) makes no sense", "give how many, and how many bytes each")
+        return [Draft(feed, bytearray(size), ident) for _ in range(count)]
+
+    def _put_drafts(self, drafts: Sequence[Draft]) -> None:
+        self.station.queue.put_many(
+            [draft.payload for draft in drafts], feed=[draft.feed for draft in drafts],
+            ident=[draft.ident for draft in drafts], priority=[draft.priority for draft in drafts],
+            properties=[draft.properties for draft in drafts] if any(draft.properties for draft in drafts) else None,
+        )  # fmt: skip
+
+    # --- iterate ----------------------------------------------------------------------------------
+
+    def __iter__(self) -> Iterator[Product]:
+        """One product after another, each put when the next is asked for. For ever."""
+        for batch in self.batches(1):
+            yield batch[0]
+
+    def batches(self, n: int = 100, timeout: Timeout = None) -> Iterator[Batch]:
+        """Batches of up to `n`, each put when the next is asked for; ends when `timeout` passes without any."""
+        while len(batch := self.get(n, timeout)):
+            yield batch
+            self.put(batch)
+
+    async def __aiter__(self) -> AsyncIterator[Product]:
+        async for batch in self.batches_async(1):
+            yield batch[0]
+
+    async def batches_async(self, n: int = 100, timeout: Timeout = None) -> AsyncIterator[Batch]:
+        """As `batches`, for `async for`."""
+        while len(batch := await self.get_async(n, timeout)):
+            yield batch
+            self.put(batch)
+
+    async def get_async(self, n: int = 1, timeout: Timeout = None) -> Batch:
+        """As `get`; the wait is in a thread. If it is cancelled, what came meanwhile goes back."""
+        loop = asyncio.get_running_loop()
+        with ThreadPoolExecutor(1, thread_name_prefix="headrace-get") as waiter:
+            future = waiter.submit(self.get, n, timeout)
+            try:
+                return await asyncio.wrap_future(future, loop=loop)
+            except asyncio.CancelledError:
+                self.interrupt()
+                future.add_done_callback(self._return_late)
+                raise
+
+    def _return_late(self, future: Any) -> None:
+        with contextlib.suppress(Exception):  # the caller has gone: what cannot be given back comes back at detach
+            batch = future.result()
+            if len(batch):
+                self.give_back(batch)
+
+    def interrupt(self) -> None:
+        """Make a `get` that waits in another thread return an empty batch, within a fifth of a second."""
+        self._interrupted = True
+        self._log.wake_all()
+
+    # --- life -------------------------------------------------------------------------------------
+
+    def beat(self) -> None:
+        """Say that this consumer is alive. A thread does so for all consumers of the process."""
+        if not self._detached and self._pid == os.getpid():
+            self._kernel.beat(self._place, self._epoch)
+
+    def leave_to_parent(self) -> None:
+        """In a forked child: this consumer is the parent's."""
+        os.close(self._lock_fd)
+
+    def statistics(self) -> ConsumerStatistics:
+        self._check()
+        for told in self.station.consumers():
+            if told.place == self._place:
+                return told
+        raise self._lost()
+
+    def detach(self) -> None:
+        """Leave the station; what was got and not put goes back to its input."""
+        if self._detached or self._pid != os.getpid():
+            return
+        self._detached = True
+        heart.remove(self)
+        self._kernel.detach(self._place, self._epoch)
+        os.close(self._lock_fd)
+        self._recent.clear()
+        self.station.forsake()
+
+    def __enter__(self) -> "Consumer":
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.detach()
+
+    def __del__(self) -> None:
+        with contextlib.suppress(Exception):
+            self.detach()
+
+    def __repr__(self) -> str:
+        return f"<Consumer {self._place} of {self.station.name!r}{', detached' if self._detached else ''}>"

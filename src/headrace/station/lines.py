@@ -1,0 +1,261 @@
+"""Lines: all stations of a queue, as one opened Queue knows them.
+
+Stations that stand one behind another, or side by side in a group, share a line: one shared file, one lock, one look at
+the log. Everything else has a line of its own, so that stations do not wait for each other.
+
+This is also where puts wait. A blocking station whose cue is full, and products that a line keeps in the queue, make
+the kernel refuse an append (queue/kernel/gate.pxi); `make_way` then brings the station up to date, looks for dead
+consumers, and sleeps until somebody has made room or the time is over.
+"""
+
+import os
+import time
+from pathlib import Path
+from typing import NoReturn
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+
+from headrace.errors import BlockedError, QueueDamagedError, RejectedError, StationMissingError
+from headrace.queue.clock import Clock
+from headrace.queue.kernel import _kernel as kernel
+from headrace.queue.storage import Storage
+from headrace.selection import Selection
+from headrace.station.line import OpenLine
+from headrace.station.registry import FOLDER, Stations, line_path, load_stations, save_stations
+from headrace.station.terms import StationTerms, for_kernel
+
+_T = kernel.TROUBLE
+_LOOK_S = 0.2  # nobody is left to wake us when the one who should has died
+
+
+class Lines:
+    """The stations of one queue, kept current by the number `stations` in the control file."""
+
+    def __init__(self, log: kernel.Log, path: Path, storage: Storage | None, clock: Clock | None) -> None:
+        self.log, self.path, self._storage, self._clock = log, path, storage, clock
+        self._open: dict[int, OpenLine] = {}
+        self._gates: list[tuple[StationTerms | None, OpenLine]] = []
+        self._watched: dict[int, int] = {}
+        self._seen = -1
+        self._stations = Stations()
+
+    # --- what there is ----------------------------------------------------------------------------
+
+    @property
+    def stations(self) -> Stations:
+        """The terms in force."""
+        number = self.log.state["stations"]
+        if number != self._seen:
+            self._stations, self._seen = load_stations(self.path), number
+            lines = {terms.line for terms in self._stations.stations}
+            self._open = {number: line for number, line in self._open.items() if number in lines}
+        return self._stations
+
+    def line(self, number: int) -> OpenLine:
+        """The line, mapped once and by current terms."""
+        if number not in self._open:
+            line = self._map(number)
+            line.use(self.stations.line(number))
+            return self._open.setdefault(number, line)
+        return self._open[number]
+
+    def _map(self, number: int) -> OpenLine:
+        try:
+            return OpenLine(self.log, self.path, number)
+        except QueueDamagedError:
+            if any(terms.line == number for terms in load_stations(self.path).stations):
+                raise
+        raise StationMissingError("the station was removed meanwhile", "make it anew: queue.station(name, …)")
+
+    def now_ns(self) -> int:
+        return self._clock.now_ns() if self._clock else 0
+
+    def conduct(self, line: OpenLine) -> int:
+        """Bring a line up to date; up to where the log was looked at."""
+        return line.conduct(self.now_ns(), lambda: self.stations.line(line.number))
+
+    # --- changes, all under the queue's lock ------------------------------------------------------
+
+    def change(self, stations: Stations, position: int | None = None) -> None:
+        """Put new terms into force, for everybody, from the next product on. New lines begin at `position`."""
+        before = self.stations
+        (self.path / FOLDER).mkdir(exist_ok=True)
+        for number in {terms.line for terms in stations.stations} - {terms.line for terms in before.stations}:
+            self._make_line(number, self.log.tail if position is None else position)
+        stations = msgspec.structs.replace(stations, number=self.log.state["stations"] + 1)
+        save_stations(self.path, stations, self._storage)
+        for number in {terms.line for terms in (*before.stations, *stations.stations)}:
+            self._tell_line(number, before.line(number), stations.line(number))
+        self.log.set_state(stations=stations.number)
+
+    def finish(self) -> None:
+        """Put into force what somebody wrote down and did not live to tell the lines."""
+        stations = load_stations(self.path)
+        if stations.number <= self.log.state["stations"]:
+            return
+        for number in {terms.line for terms in stations.stations}:
+            line = OpenLine(self.log, self.path, number)
+            members = stations.line(number)
+            for member in set(line.kernel.members()) - {terms.member for terms in members}:
+                line.kernel.remove_member(member)
+            _tell_members(line, members)
+            line.kernel.note_terms()
+        self.log.set_state(stations=stations.number)
+
+    def _make_line(self, number: int, position: int) -> None:
+        file = line_path(self.path, number)
+        file.unlink(missing_ok=True)  # left by somebody who died before the station was noted
+        descriptor = os.open(file, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o660)
+        try:
+            kernel.format_line(descriptor, self.log.state["uuid"], number, position)
+            if self._storage is not None:
+                self._storage.sync_file(file)
+                self._storage.sync_directory(self.path / FOLDER)
+        finally:
+            os.close(descriptor)
+
+    def settle_line(self, number: int, trusted: bool) -> None:
+        """Make a line usable that nobody else has open; one that cannot be read begins anew at the oldest product."""
+        try:
+            line = OpenLine(self.log, self.path, number)
+        except QueueDamagedError:
+            self._make_line(number, self.log.oldest)
+            line = OpenLine(self.log, self.path, number)
+            trusted = True
+        line.kernel.settle_alone(trusted, self.log.tail)
+        _tell_members(line, self.stations.line(number))
+
+    def _tell_line(self, number: int, before: list[StationTerms], after: list[StationTerms]) -> None:
+        if before == after:
+            return
+        line = self._open.get(number) or OpenLine(self.log, self.path, number)
+        if after:
+            self._open[number] = line
+        _tell_members(line, after)
+        for terms in before:
+            if terms.member not in {other.member for other in after}:
+                line.kernel.remove_member(terms.member)
+        line.kernel.note_terms()
+        if not after:
+            self._open.pop(number, None)
+            line_path(self.path, number).unlink(missing_ok=True)
+
+    # --- those who put ----------------------------------------------------------------------------
+
+    def make_way(self, error: kernel.KernelError, deadline: float | None) -> bool:
+        """What an append was refused for, dealt with or waited for; False if it was something else."""
+        if error.code == _T["stations"]:
+            self._make_gates()
+        elif error.code in (_T["blocked"], _T["rejected"], _T["held"]):
+            self._wait_at(error, deadline)
+        else:
+            return False
+        return True
+
+    def _make_gates(self) -> None:
+        """Tell the kernel which stations writers have to mind."""
+        number = self.log.state["stations"]
+        gates: list[tuple[kernel.Line, int | None, npt.NDArray[np.uint8] | None]] = []
+        self._gates = []
+        for terms in self.stations.stations:
+            line = self.line(terms.line)
+            if (terms.blocking and terms.cue) or terms.max_queue:
+                gates.append((line.kernel, terms.member, self._feeds(terms)))
+                self._gates.append((terms, line))
+        for holding in sorted({terms.line for terms in self.stations.stations if terms.blocking}):
+            gates.append((self.line(holding).kernel, None, None))
+            self._gates.append((None, self.line(holding)))
+        kernel.set_gates(self.log, number, gates)
+
+    def _feeds(self, terms: StationTerms) -> npt.NDArray[np.uint8] | None:
+        """Which feeds the station may want, by number: others need not wait for it."""
+        selection = Selection.parse(terms.selection)
+        if terms.retired or selection.feed is None:
+            return None
+        end = self.log.learn_names()
+        return np.array([bool(name) and selection.wants_feed(name) for name in self.log.names[:end]], np.uint8)
+
+    def _wait_at(self, error: kernel.KernelError, deadline: float | None) -> None:
+        """The first refusal brings the line up to date and is tried again; only the second waits, or ends it."""
+        terms, line = self._gates[error.file]
+        seen = line.kernel.watch_room()
+        if self._watched.get(line.number) != seen:
+            self._watched[line.number] = seen
+            line.look_after()
+            self.conduct(line)
+            return
+        self._watched.pop(line.number, None)
+        left = _LOOK_S if deadline is None else deadline - time.monotonic()
+        if error.code == _T["rejected"] and terms is not None:
+            line.kernel.count_rejected(terms.member)
+        if error.code == _T["rejected"] or left <= 0:
+            self._refuse(error, terms, line)
+        line.kernel.wait_room(seen, min(left, _LOOK_S))
+
+    def _refuse(self, error: kernel.KernelError, terms: StationTerms | None, line: OpenLine) -> NoReturn:
+        names = ", ".join(repr(other.name) for other in self.stations.line(line.number) if other.blocking)
+        if error.code == _T["held"]:
+            raise BlockedError(
+                f"{self.path} is full of products that station {names} has not put yet; nothing was stored",
+                "attach consumers to it, make the queue larger, or remove the station",
+            )
+        assert terms is not None
+        if error.code == _T["rejected"]:
+            raise RejectedError(
+                f"station {terms.name!r} has {terms.max_queue} products waiting, as many as it takes; "
+                "nothing was stored",
+                "put again when its consumers have caught up, or raise max_queue",
+            )
+        raise BlockedError(
+            f"the cue of blocking station {terms.name!r} has been full ({terms.cue} products) "
+            "until the time was over; nothing was stored",
+            "attach more consumers to it, lengthen its cue, or give the put more time",
+        )
+
+    # --- at the end -------------------------------------------------------------------------------
+
+    def save(self, storage: Storage) -> None:
+        """Make positions survive a power failure."""
+        for number in {terms.line for terms in self.stations.stations}:
+            self.line(number).kernel.save_cell()
+            storage.sync_file(line_path(self.path, number))
+
+
+def _tell_members(line: OpenLine, stations: list[StationTerms]) -> None:
+    for terms in stations:
+        beside = [other for other in stations if other.stage == terms.stage]
+        later = sum(1 << other.member for other in stations if other.stage > terms.stage)
+        line.kernel.set_member(terms.member, for_kernel(terms, len(beside) > 1, later))
+
+
+def settle_lines(log: kernel.Log, path: Path, storage: Storage, trusted: bool) -> None:
+    """What the first process to attach does about the stations: no consumers, and positions to be believed."""
+    log.set_state(stations=max(log.state["stations"], load_stations(path).number) + 1)
+    (path / "stations.json.part").unlink(missing_ok=True)
+    lines = Lines(log, path, storage, None)
+    for number in {terms.line for terms in lines.stations.stations}:
+        lines.settle_line(number, trusted)
+    transient = [terms.name for terms in lines.stations.stations if not terms.durable]
+    for name in transient:
+        lines.change(lines.stations.without(name))
+    known = {line_path(path, terms.line) for terms in lines.stations.stations}
+    for file in (path / FOLDER).glob("*.line"):
+        if file not in known:
+            file.unlink()
+
+
+def check_lines(log: kernel.Log, path: Path) -> list[str]:
+    """What is inconsistent about the lines of a queue."""
+    numbers = {terms.line for terms in load_stations(path).stations}
+    return [
+        f"{line_path(path, number).name}: {problem}"
+        for number in sorted(numbers)
+        for problem in OpenLine(log, path, number).kernel.check()
+    ]
+
+
+def next_line(stations: Stations) -> tuple[Stations, int]:
+    number = stations.next_line
+    return msgspec.structs.replace(stations, next_line=number + 1), number

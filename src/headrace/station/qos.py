@@ -1,0 +1,170 @@
+"""Quality of service: what a channel agrees on with its suppliers and consumers, as plain data.
+
+A QoS is made of thirteen options. Each is either said, or left open (`None`, or `any` where it is a policy); what a
+channel leaves open its stations may say. `QoS.of` reads what people write (ages such as "10s", times in ISO 8601);
+`station_terms` says what an agreed QoS means for a station. docs/channels.md explains every option, its default, and
+its name in the CORBA Notification Service.
+
+Not here: which options contradict each other (conflicts.py), what a station may say beside its channel
+(tightening.py), and how order, discard, deadlines and pacing are kept at delivery (the stations themselves).
+"""
+
+import difflib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, get_args
+
+import msgspec
+
+from headrace.errors import OptionError, TermsError
+from headrace.station.terms import StationTerms
+from headrace.units import format_time, parse_age, parse_time
+
+Reliability = Literal["best_effort", "persistent"]
+Order = Literal["any", "fifo", "priority", "deadline"]
+Discard = Literal["any", "fifo", "lifo", "priority", "deadline"]
+
+_BY_ITSELF = StationTerms(name="")  # what a station does where neither it nor its channel says anything
+
+
+class QoS(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The terms of a channel, or of one of its stations."""
+
+    reliability: Reliability = "best_effort"  # persistent: suppliers wait rather than pass a station by
+    connections: Reliability = "persistent"  # best_effort: a station ends with its last consumer
+    order: Order = "any"  # in which a station delivers
+    discard: Discard = "any"  # what a station that is full drops first
+    max_per_consumer: int | None = None  # products that a station holds ready; open: all that the queue holds
+    max_queue: int | None = None  # products that may wait for a station before a push is rejected
+    timeout_s: float | None = None  # nobody gets a product that is older
+    start_time_ns: int | None = None  # nothing is delivered before
+    stop_time_ns: int | None = None  # nothing is pushed or delivered from then on
+    batch_max: int | None = None  # products that a consumer gets at once
+    pacing_s: float | None = None  # how long a delivery may wait for its batch to fill
+    suppliers_max: int | None = None  # at a time
+    consumers_max: int | None = None  # at a time, of each station
+
+    @classmethod
+    def of(cls, **options: Any) -> "QoS":
+        """Read options as people write them; TermsError lists every one that is unknown or cannot be read."""
+        said, faults = read_options(options)
+        if faults:
+            raise terms_error(faults)
+        return cls(**said)
+
+    def with_options(self, options: Mapping[str, Any]) -> "QoS":
+        """The same with some options said anew; TermsError as for `of`."""
+        said, faults = read_options(options)
+        if faults:
+            raise terms_error(faults)
+        return msgspec.structs.replace(self, **said)
+
+
+FIELDS = {name.removesuffix("_ns").removesuffix("_s"): name for name in QoS.__struct_fields__}
+OPTIONS = tuple(FIELDS)
+DEFAULTS = QoS()
+POLICIES: dict[str, tuple[str, ...]] = {
+    "reliability": get_args(Reliability), "connections": get_args(Reliability),
+    "order": get_args(Order), "discard": get_args(Discard),
+}  # fmt: skip
+AGES = ("timeout", "pacing")
+TIMES = ("start_time", "stop_time")
+
+_KNOWN_ELSEWHERE = {
+    "eventreliability": "reliability", "blocking": "reliability", "connectionreliability": "connections",
+    "durable": "connections", "orderpolicy": "order", "discardpolicy": "discard", "cue": "max_per_consumer",
+    "maxeventsperconsumer": "max_per_consumer", "maxqueuelength": "max_queue", "rejectnewevents": "max_queue",
+    "maximumbatchsize": "batch_max", "pacinginterval": "pacing", "maxsuppliers": "suppliers_max",
+    "maxconsumers": "consumers_max",
+}  # fmt: skip
+
+
+# --- conflicts ------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Conflict:
+    """Why some options cannot be agreed on, and what would help."""
+
+    options: tuple[str, ...]
+    problem: str
+    remedy: str
+    of_values: bool = False  # one option is wrong by itself, whatever the others are
+
+    def __str__(self) -> str:
+        return f"{', '.join(self.options)}: {self.problem}; {self.remedy}"
+
+
+def terms_error(conflicts: Sequence[Conflict]) -> TermsError:
+    """One error that tells every conflict and every remedy."""
+    if len(conflicts) == 1:
+        return TermsError(conflicts[0].problem, conflicts[0].remedy, tuple(conflicts))
+    problems = "; ".join(f"({place}) {each.problem}" for place, each in enumerate(conflicts, 1))
+    remedies = "; ".join(f"({place}) {each.remedy}" for place, each in enumerate(conflicts, 1))
+    return TermsError(f"{len(conflicts)} conflicts: {problems}", remedies, tuple(conflicts))
+
+
+# --- reading --------------------------------------------------------------------------------------
+
+
+def read_options(options: Mapping[str, Any]) -> tuple[dict[str, Any], list[Conflict]]:
+    """The fields that the options say, and a conflict for each option that is unknown or cannot be read."""
+    said: dict[str, Any] = {}
+    faults = []
+    for option, value in options.items():
+        if option not in FIELDS:
+            faults.append(Conflict((option,), f"there is no option {option!r}", _nearest(option), of_values=True))
+            continue
+        try:
+            said[FIELDS[option]] = _read(option, value)
+        except OptionError as error:
+            faults.append(Conflict((option,), error.problem, error.hint, of_values=True))
+    return said, faults
+
+
+def _read(option: str, value: Any) -> Any:
+    """One value, in the units of its field. Numbers out of range are left to `validate`."""
+    if value is None:
+        return getattr(DEFAULTS, FIELDS[option])
+    if option in AGES:
+        is_number = isinstance(value, int | float) and not isinstance(value, bool)
+        return float(value) if is_number else parse_age(value, option)
+    return parse_time(value, option) if option in TIMES else value
+
+
+def _nearest(option: str) -> str:
+    """Which option may have been meant; the names of CORBA and of plain stations are known too."""
+    plain = option.lower().replace("_", "")
+    near = difflib.get_close_matches(option.lower(), OPTIONS, 1, 0.5)
+    meant = _KNOWN_ELSEWHERE.get(plain) or (near[0] if near else None)
+    return f"did you mean {meant}?" if meant else f"the options are {', '.join(OPTIONS)}"
+
+
+# --- meaning --------------------------------------------------------------------------------------
+
+
+def station_terms(qos: QoS) -> dict[str, Any]:
+    """The terms of a station under this QoS; always the same keys, so that a change sets back what was left open."""
+    return {
+        "blocking": qos.reliability == "persistent",
+        "durable": qos.connections == "persistent",
+        "order": _BY_ITSELF.order if qos.order == "any" else qos.order,
+        "discard": _BY_ITSELF.discard if qos.discard == "any" else qos.discard,
+        "cue": qos.max_per_consumer,
+        "max_queue": qos.max_queue,
+        "timeout": qos.timeout_s,
+        "start_time": qos.start_time_ns,
+        "stop_time": qos.stop_time_ns,
+        "batch_max": qos.batch_max,
+        "pacing": qos.pacing_s or _BY_ITSELF.pacing_s,
+        "consumers_max": qos.consumers_max,
+    }
+
+
+def option_text(option: str, value: Any) -> str:
+    """A value as people read it."""
+    if value is None:
+        return "open"
+    if option in AGES:
+        return f"{value:g} s"
+    return format_time(value) if option in TIMES else str(value)

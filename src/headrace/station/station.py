@@ -1,0 +1,338 @@
+"""Station: a selection and a position that consumers share; get one from `Queue.station`.
+
+Several consumers attached to one station share its flow; several stations each see all they select. Stations made with
+`after=` stand behind another and see its products when they have been put, in their latest revision; stations of one
+`group=` stand side by side and share what they select. docs/stations.md says what each option does.
+"""
+
+import time
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import numpy as np
+
+from headrace.errors import OptionError, StationError, StationExistsError, StationMissingError
+from headrace.product.batch import Batch
+from headrace.queue.trouble import explaining
+from headrace.selection import Selection
+from headrace.station.consumer import Consumer
+from headrace.station.line import OpenLine
+from headrace.station.lines import Lines, next_line
+from headrace.station.registry import Stations
+from headrace.station.statistics import ConsumerStatistics, Lag, Parked, StationStatistics
+from headrace.station.terms import (
+    CHANGEABLE,
+    GIVEN,
+    Retired,
+    StationTerms,
+    check_options,
+    check_station_name,
+    check_terms,
+)
+
+if TYPE_CHECKING:
+    from headrace.queue.queue import Queue
+    from headrace.queue.start import Start
+
+STAGE_STEP = 1 << 10
+MEMBERS_MAX = 64
+_PARKED = 3
+
+
+def open_station(queue: "Queue", lines: Lines, name: str, start: "Start", options: dict[str, Any]) -> "Station":
+    """The station called `name`, made on these terms if there is none yet."""
+    check_station_name(name)
+    given = {option: value for option, value in options.items() if value is not ...}
+    fields = check_options(given)
+    after = given.get("after")
+    function = Selection.of(given.get("selection")).function
+    with queue.locked():
+        lines.finish()
+        terms = lines.stations.find(name)
+        if terms is None:
+            if not given:
+                raise StationMissingError(
+                    f"{queue.path} has no station {name!r}",
+                    "make it by giving its terms: queue.station(name, selection=…)",
+                )
+            terms = _create(queue, lines, name, start, fields, after)
+        else:
+            _compare(terms, fields)
+    station = Station(queue, lines, name)
+    if function is not None:
+        station.give_function(function)
+    return station
+
+
+def _compare(terms: StationTerms, fields: dict[str, Any]) -> None:
+    """An existing station is opened only on its own terms."""
+    for field, value in fields.items():
+        if field not in GIVEN and getattr(terms, field) != value:
+            raise StationExistsError(
+                f"station {terms.name!r} exists with {field} {getattr(terms, field)!r}, not {value!r}",
+                f"open it without terms, or change it: station.change({field}=…)",
+            )
+
+
+def _create(
+    queue: "Queue", lines: Lines, name: str, start: "Start", fields: dict[str, Any], after: str | None
+) -> StationTerms:
+    stations, terms = _place(lines.stations, StationTerms(name=name, **fields), after)
+    position = queue.resolve(start)
+    fresh = terms.line not in {other.line for other in lines.stations.stations}
+    if not fresh and start != "next":
+        raise OptionError(
+            f"station {name!r} joins a line that is under way, so it cannot start at {start!r}",
+            "leave `start` out: it sees what is put from now on",
+        )
+    lines.change(stations.replace(check_terms(terms)), position)
+    return terms
+
+
+def _place(stations: Stations, terms: StationTerms, after: str | None) -> tuple[Stations, StationTerms]:
+    """Where a new station stands: behind another, beside its group, or in a line of its own."""
+    group = [other for other in stations.stations if terms.group is not None and other.group == terms.group]
+    if group:
+        if any(other.distribution != terms.distribution for other in group):
+            raise StationExistsError(
+                f"group {terms.group!r} distributes by {group[0].distribution}", "give its stations the same"
+            )
+        line, stage = group[0].line, group[0].stage
+    elif after is not None:
+        line, stage = _behind(stations, after)
+    else:
+        stations, line = next_line(stations)
+        stage = STAGE_STEP
+    taken = {other.member for other in stations.line(line)}
+    if len(taken) == MEMBERS_MAX:
+        raise StationError(f"the line of {terms.name!r} has {MEMBERS_MAX} stations already", "begin another line")
+    member = min(set(range(MEMBERS_MAX)) - taken)
+    return stations, msgspec.structs.replace(terms, line=line, stage=stage, member=member)
+
+
+def _behind(stations: Stations, after: str) -> tuple[int, int]:
+    """Line and stage right behind the station `after`."""
+    ahead = stations.find(after)
+    if ahead is None:
+        raise StationMissingError(f"there is no station {after!r} to stand behind", "make that one first")
+    later = [other.stage for other in stations.line(ahead.line) if other.stage > ahead.stage]
+    stage = (ahead.stage + min(later)) // 2 if later else ahead.stage + STAGE_STEP
+    if stage in (ahead.stage, *later):
+        raise StationError(f"there is no room between {after!r} and the next station", "stand behind the next one")
+    return ahead.line, stage
+
+
+class Station:
+    """A handle: it holds nothing but the name, and any number of them may exist."""
+
+    def __init__(self, queue: "Queue", lines: Lines, name: str) -> None:
+        self.name = name
+        self.queue = queue
+        self._lines = lines
+
+    @property
+    def terms(self) -> StationTerms:
+        terms = self._lines.stations.find(self.name)
+        if terms is None:
+            raise self._missing()
+        return terms
+
+    def _missing(self) -> StationMissingError:
+        return StationMissingError(f"station {self.name!r} was removed", "make it anew: queue.station(name, …)")
+
+    @property
+    def _line(self) -> OpenLine:
+        return self._lines.line(self.terms.line)
+
+    def attach(self) -> Consumer:
+        """Become one of the consumers that share this station's products."""
+        terms = self.terms
+        line = self._line
+        if terms.local and self.name not in line.functions:
+            raise OptionError(
+                f"the selection of station {self.name!r} has a function that this process does not know",
+                "give it: queue.station(name, selection=…)",
+            )
+        self.queue.keep_positions()
+        with self.queue.locked(), explaining(self.queue.path):
+            self._check_consumers(terms, line)
+            claim = line.claim(terms.member)
+        return Consumer(self, self._lines, line, terms, claim)
+
+    def _check_consumers(self, terms: StationTerms, line: OpenLine) -> None:
+        line.look_after()
+        here = sum(member == terms.member for _, member, *_ in line.kernel.consumers())
+        if terms.consumers_max is not None and here >= terms.consumers_max:
+            raise StationError(
+                f"station {self.name!r} has {here} consumers, as many as it admits",
+                "detach one, or raise consumers_max",
+            )
+
+    def give_function(self, function: Any) -> None:
+        """Tell this process the function of the station's selection."""
+        line = self._line
+        line.functions[self.name] = function
+        line.use(self._lines.stations.line(line.number))
+
+    # --- change -----------------------------------------------------------------------------------
+
+    def change(self, **options: Any) -> None:
+        """Change terms while consumers work. A new selection decides about products put from now on.
+
+        The terms of a station that belongs to a channel are changed through the channel, which names itself.
+        """
+        by_channel = options.pop("channel", None)
+        fields = check_options(options)
+        for field in fields:
+            if field not in CHANGEABLE:
+                raise OptionError(f"{field} of a station cannot be changed", "remove the station and make it anew")
+        function = Selection.of(options.get("selection")).function
+        with self.queue.locked():
+            terms = self.terms
+            if terms.channel != by_channel:
+                raise StationError(
+                    f"station {self.name!r} belongs to channel {terms.channel!r}",
+                    "change it there: channel.change_station(name, …)",
+                )
+            if "selection" in fields:
+                fields["retired"] = self._retire(terms)
+            self._lines.change(
+                self._lines.stations.replace(check_terms(msgspec.structs.replace(terms, **fields)))
+            )
+        if function is not None:
+            self.give_function(function)
+
+    def _retire(self, terms: StationTerms) -> tuple[Retired, ...]:
+        """The old selection still decides about what was put before and has not been looked at."""
+        position, tail = self._line.kernel.position, self._lines.log.tail
+        kept = tuple(retired for retired in terms.retired if retired.until > position)
+        return (*kept, Retired(tail, terms.selection, terms.local)) if position < tail else ()
+
+    def pause(self) -> None:
+        """Hand nothing out until `resume`; products go on to wait."""
+        self._set_paused(True)
+
+    def resume(self) -> None:
+        self._set_paused(False)
+
+    def _set_paused(self, paused: bool) -> None:
+        with self.queue.locked():
+            self._lines.change(self._lines.stations.replace(msgspec.structs.replace(self.terms, paused=paused)))
+
+    def seek(self, start: "Start") -> int:
+        """Go to a sequence, "oldest", "next" or a time, with all stations of the line; the position.
+
+        What waits is forgotten, what consumers hold stays with them.
+        """
+        with self.queue.locked():
+            position = self.queue.resolve(start)
+            self._line.kernel.seek(position)
+        return position
+
+    def remove(self) -> None:
+        """Forget the station; what waits there goes on to the stations behind it."""
+        with self.queue.locked():
+            terms = self.terms
+            self._lines.change(self._lines.stations.without(terms.name))
+
+    def forsake(self) -> None:
+        """A consumer has left: a station that is not durable goes with the last one."""
+        terms = self._lines.stations.find(self.name)
+        if terms is None or terms.durable:
+            return
+        with self.queue.locked():
+            line = self._line
+            line.look_after()
+            if not any(member == terms.member for _, member, *_ in line.kernel.consumers()):
+                self._lines.change(self._lines.stations.without(self.name))
+
+    # --- parked products --------------------------------------------------------------------------
+
+    def parked(self) -> list[Parked]:
+        """Products laid aside after too many deliveries, the oldest first."""
+        with explaining(self.queue.path):
+            found = self._line.kernel.slots(self.terms.member, _PARKED)
+        return sorted((self._describe(*slot) for slot in found), key=lambda parked: parked.sequence)
+
+    def _describe(self, place: int, sequence: int, revision: int, deliveries: int) -> Parked:
+        row = self._one(sequence)
+        if row is None:
+            return Parked(sequence, deliveries, False, "", "", 0)
+        product = row[0]
+        return Parked(sequence, deliveries, True, product.feed, product.ident, len(product.payload))
+
+    def _one(self, sequence: int) -> Batch | None:
+        """The product of one sequence, if the queue still has it."""
+        rows = self._lines.log.rows()
+        rows.pick(sequence, 1, 1, sequence + 1, None)
+        rows.verify(0, 1)  # at the beginning of time: nothing has expired
+        self._lines.log.learn_names()
+        return Batch(rows, self._lines.log.names) if len(rows) else None
+
+    def retry(self, sequences: list[int] | None = None) -> int:
+        """Bring parked products back to the input, as if new; None: all. How many there were."""
+        return self._unpark(sequences, True)
+
+    def forget(self, sequences: list[int] | None = None) -> int:
+        """Give parked products up; None: all. How many there were."""
+        return self._unpark(sequences, False)
+
+    def _unpark(self, sequences: list[int] | None, retry: bool) -> int:
+        if sequences is not None and not all(0 <= sequence < 1 << 63 for sequence in sequences):
+            raise OptionError(f"{sequences!r} are not sequences", "give those that parked() lists")
+        chosen = None if sequences is None else np.array(sequences, np.uint64)
+        with explaining(self.queue.path):
+            return self._line.kernel.unpark(self.terms.member, chosen, retry)
+
+    # --- tell -------------------------------------------------------------------------------------
+
+    def statistics(self) -> StationStatistics:
+        """Everything the station can tell of itself; looks at the log and after dead consumers first."""
+        terms, line = self.terms, self._line
+        with explaining(self.queue.path):
+            line.look_after()
+            self._lines.conduct(line)
+            member, state = line.kernel.member(terms.member), line.kernel.state
+            oldest, retries = line.kernel.in_hand(terms.member)
+        if member is None:
+            raise self._missing()
+        behind = self._lines.log.count_between(state["position"], self._lines.log.head)
+        dropped = {"flowed_around": "flowed_around", "fifo": "dropped_fifo", "priority": "dropped_priority",
+                   "deadline": "dropped_deadline", "parking_full": "dropped_parking"}  # fmt: skip
+        same = ("waiting", "leased", "parked", "admitted", "delivered", "done", "discarded", "expired", "damaged",
+                "restored", "redelivered", "parked_total", "rejected")  # fmt: skip
+        return StationStatistics(
+            name=terms.name, line=terms.line, stage=terms.stage, group=terms.group, channel=terms.channel,
+            selection=terms.selection, blocking=terms.blocking, durable=terms.durable, paused=terms.paused,
+            prescale=terms.prescale, cue=terms.cue, position=state["position"], behind=behind, retries=retries,
+            consumers=sum(place[1] == terms.member for place in line.kernel.consumers()),
+            evicted=member["evicted"] + state["lost_products"],
+            dropped={cause: member[field] for cause, field in dropped.items()},
+            oldest_age_s=self._age_s(oldest or (state["position"] if behind else 0)),
+            **{field: member[field] for field in same},
+        )  # fmt: skip
+
+    def _age_s(self, sequence: int) -> float | None:
+        batch = self._one(sequence) if sequence else None
+        if batch is None:
+            return None
+        now_ns = self._lines.now_ns() or time.time_ns()
+        return max(0.0, (now_ns - int(batch.columns["inserted_ns"][0])) / 1e9)
+
+    def lag(self) -> Lag:
+        """How far the station is behind: products not done yet, and the age of the oldest."""
+        told = self.statistics()
+        return Lag(told.waiting + told.leased + told.behind, told.retries, told.oldest_age_s or 0.0)
+
+    def consumers(self) -> list[ConsumerStatistics]:
+        """Who is attached."""
+        member, line = self.terms.member, self._line
+        return [
+            ConsumerStatistics(self.name, place, pid, attached_ns, beat_age_ns / 1e9, leased, delivered, done,
+                               line.is_alive(place) and not line.kernel.hung(place))
+            for place, number, _, pid, attached_ns, beat_age_ns, leased, delivered, done in line.kernel.consumers()
+            if number == member
+        ]  # fmt: skip
+
+    def __repr__(self) -> str:
+        return f"<Station {self.name!r} of {self.queue.path}>"

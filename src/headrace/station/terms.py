@@ -1,0 +1,229 @@
+"""Terms: everything that was agreed about one station, as plain data.
+
+`StationTerms` is what the file `stations.json` holds (registry.py) and what the kernel is told (`for_kernel`).
+`check_terms` turns what callers write ("30s", Selection, datetime) into it and names every mistake. Not here: whether
+terms fit a channel (tightening.py), and anything shared between processes.
+"""
+
+import difflib
+import time
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal
+
+import msgspec
+
+from headrace.errors import OptionError, StationNameError, TermsError
+from headrace.selection import Selection
+from headrace.units import parse_age, parse_time
+
+NAME_BYTES_MAX = 120
+CUE_MAX = 131_072
+DEADLINE_CUE_MAX = 16_384  # deadlines keep waiting products sorted, which costs more the longer the cue
+DELIVERIES_MAX = 250
+ORDERS = {"any": 0, "fifo": 1, "priority": 3, "deadline": 4}
+DISCARDS = {"any": 0, "fifo": 1, "lifo": 2, "priority": 3, "deadline": 4}
+RESTORES = {"input": 0, "output": 1, "start": 2, "group": 3}
+DISTRIBUTIONS = {"round_robin": 0, "equal_cue": 1}
+
+
+class Retired(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A selection that still decides about products put before it was changed."""
+
+    until: int  # first sequence that it does not decide about
+    selection: str
+    local: bool
+
+
+Count = Annotated[int, msgspec.Meta(ge=1)]
+Seconds = Annotated[float, msgspec.Meta(ge=0, lt=1e9)]
+Moment = Annotated[int, msgspec.Meta(ge=0, le=(1 << 63) - 1)]
+
+
+class StationTerms(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One station. The first four fields are given by the registry."""
+
+    name: str
+    line: Annotated[int, msgspec.Meta(ge=0)] = 0  # number of the line it stands in
+    member: Annotated[int, msgspec.Meta(ge=0, lt=64)] = 0  # its place there
+    stage: Annotated[int, msgspec.Meta(ge=0, lt=1 << 32)] = 0  # earlier stages come first; stations of a group share one
+    selection: str = "**"  # canonical text, without the function and the prescale
+    local: bool = False  # part of the selection is a Python function, known only to those who bring it
+    prescale: Count = 1
+    blocking: bool = False
+    cue: Annotated[int, msgspec.Meta(ge=1, le=CUE_MAX)] | None = None  # None: the queue itself is the cue
+    order: Literal["any", "fifo", "priority", "deadline"] = "priority"
+    discard: Literal["any", "fifo", "lifo", "priority", "deadline"] = "lifo"
+    restore: Literal["input", "output", "start", "group"] = "input"
+    deliveries_max: Annotated[int, msgspec.Meta(ge=0, le=DELIVERIES_MAX)] = 5  # 0: no limit
+    hung_after_s: Seconds = 30.0  # 0: never
+    durable: bool = True
+    paused: bool = False
+    group: str | None = None
+    distribution: Literal["round_robin", "equal_cue"] = "round_robin"
+    timeout_s: Seconds | None = None
+    start_ns: Moment | None = None
+    stop_ns: Moment | None = None
+    batch_max: Count | None = None
+    pacing_s: Seconds = 0.0
+    consumers_max: Count | None = None
+    max_queue: Moment | None = None
+    channel: str | None = None
+    retired: tuple[Retired, ...] = ()
+
+
+GIVEN = ("name", "line", "member", "stage", "paused", "retired")  # not compared when a station is opened again
+CHANGEABLE = (
+    "selection", "local", "prescale", "blocking", "cue", "order", "discard", "restore", "deliveries_max",
+    "hung_after_s", "distribution", "timeout_s", "start_ns", "stop_ns", "batch_max", "pacing_s", "consumers_max",
+    "max_queue", "durable",
+)  # fmt: skip
+_SPELLINGS = {"hung_after": "hung_after_s", "timeout": "timeout_s", "pacing": "pacing_s",
+              "start_time": "start_ns", "stop_time": "stop_ns"}  # fmt: skip
+OPTIONS = ("selection", "blocking", "cue", "prescale", "order", "discard", "restore", "deliveries_max", "hung_after",
+           "durable", "after", "group", "distribution", "timeout", "start_time", "stop_time", "batch_max", "pacing",
+           "consumers_max", "max_queue", "channel")  # fmt: skip
+
+
+def check_station_name(name: str) -> str:
+    try:
+        size = len(name.encode())
+    except (AttributeError, UnicodeEncodeError):
+        size = 0
+    if not 1 <= size <= NAME_BYTES_MAX or not name.isprintable() or "/" in name or name != name.strip():
+        raise StationNameError(
+            f"station name {name!r} will not do",
+            f"use 1 to {NAME_BYTES_MAX} bytes of printable text without '/'",
+        )
+    return name
+
+
+def check_options(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Options as callers write them, in the form of StationTerms' fields; only those that were given."""
+    checked: dict[str, Any] = {}
+    for name, value in options.items():
+        if name not in OPTIONS:
+            near = difflib.get_close_matches(name, OPTIONS, 1)
+            raise OptionError(
+                f"a station has no option {name!r}",
+                f"did you mean {near[0]!r}?" if near else "options are: " + ", ".join(OPTIONS),
+            )
+        if name == "selection":
+            checked.update(_selection(value))
+        elif name != "after":
+            checked[_SPELLINGS.get(name, name)] = _CHECKS[name](name, value)
+    return checked
+
+
+def _selection(value: Any) -> dict[str, Any]:
+    selection = Selection.of(value)
+    said: dict[str, Any] = {
+        "selection": str(selection.replace(every=1, function=None)), "local": selection.function is not None,
+    }  # fmt: skip
+    if selection.every > 1:
+        said["prescale"] = selection.every
+    return said
+
+
+def check_terms(terms: StationTerms) -> StationTerms:
+    """Terms that contradict each other are an error that names all contradictions."""
+    found = []
+    if terms.cue and terms.cue > DEADLINE_CUE_MAX and "deadline" in (terms.order, terms.discard):
+        found.append(f"cue {terms.cue} is too long for deadlines: at most {DEADLINE_CUE_MAX}")
+    if terms.blocking and terms.discard not in ("lifo", "any"):
+        found.append(f"a blocking station discards nothing, so discard {terms.discard!r} cannot be")
+    if terms.cue is None and terms.discard not in ("lifo", "any"):
+        found.append(f"discard {terms.discard!r} needs a cue")
+    if terms.restore == "group" and terms.group is None:
+        found.append("restore 'group' needs a group")
+    if terms.start_ns and terms.stop_ns and terms.start_ns >= terms.stop_ns:
+        found.append("start_time is not before stop_time")
+    if terms.batch_max and terms.cue and terms.batch_max > terms.cue:
+        found.append(f"batch_max {terms.batch_max} is more than the cue of {terms.cue}")
+    if terms.pacing_s and not terms.batch_max:
+        found.append("pacing needs batch_max: it says how long to wait for a full batch")
+    if found:
+        raise TermsError(f"station {terms.name!r}: " + "; ".join(found), "change one of each", tuple(found))
+    return terms
+
+
+def for_kernel(terms: StationTerms, grouped: bool, later: int) -> dict[str, int]:
+    """What the line's file says of the station; `later` has a bit for each member of a later stage."""
+    return {
+        "stage": terms.stage, "grouped": grouped, "distribution": DISTRIBUTIONS[terms.distribution],
+        "blocking": terms.blocking, "paused": terms.paused, "order": ORDERS[terms.order],
+        "discard": DISCARDS[terms.discard], "restore": RESTORES[terms.restore],
+        "deliveries_max": terms.deliveries_max, "cue": terms.cue or 0, "prescale": terms.prescale,
+        "hung_after_ns": int(terms.hung_after_s * 1e9), "timeout_ns": int((terms.timeout_s or 0) * 1e9),
+        "start_ns": terms.start_ns or 0, "stop_ns": terms.stop_ns or 0, "max_queue": terms.max_queue or 0,
+        "later": later,
+    }  # fmt: skip
+
+
+# --- the options one by one -----------------------------------------------------------------------
+
+
+def _flag(name: str, value: Any) -> bool:
+    if not isinstance(value, bool):
+        raise OptionError(f"{name} {value!r} is neither True nor False", "give one of them")
+    return value
+
+
+def _number(low: int, high: int, none: bool = False) -> Any:
+    def check(name: str, value: Any) -> int | None:
+        if none and value is None:
+            return None
+        if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
+            raise OptionError(f"{name} {value!r} will not do", f"give a whole number from {low} to {high}")
+        return value
+
+    return check
+
+
+def _one_of(known: Mapping[str, int]) -> Any:
+    def check(name: str, value: Any) -> str:
+        if value not in known:
+            raise OptionError(f"{name} {value!r} is unknown", "choose one of: " + ", ".join(known))
+        return str(value)
+
+    return check
+
+
+def _seconds(none: bool) -> Any:
+    def check(name: str, value: Any) -> float | None:
+        if none and value is None:
+            return None
+        seconds = parse_age(value, name)
+        if seconds >= 1e9:
+            raise OptionError(f"{name} {value!r} is too long", "give less than thirty years")
+        if none and not seconds:
+            raise OptionError(f"{name} {value!r} is no time at all", 'give a length of time such as "10s"')
+        return seconds
+
+    return check
+
+
+def _moment(name: str, value: Any) -> int | None:
+    if value is None:
+        return None
+    if isinstance(value, str) and value == "now":
+        return time.time_ns()
+    moment = value if isinstance(value, int) and not isinstance(value, bool) else parse_time(value, name)
+    if not 0 <= moment < 1 << 63:
+        raise OptionError(f"{name} {value!r} is no time", "give nanoseconds since 1970, a datetime, or ISO 8601")
+    return moment
+
+
+def _name(name: str, value: Any) -> str | None:
+    return None if value is None else check_station_name(value)
+
+
+_CHECKS: dict[str, Any] = {
+    "blocking": _flag, "durable": _flag,
+    "cue": _number(1, CUE_MAX, none=True), "prescale": _number(1, 2**31 - 1),
+    "order": _one_of(ORDERS), "discard": _one_of(DISCARDS), "restore": _one_of(RESTORES),
+    "distribution": _one_of(DISTRIBUTIONS), "deliveries_max": _number(0, DELIVERIES_MAX),
+    "hung_after": _seconds(False), "timeout": _seconds(True), "pacing": _seconds(False),
+    "start_time": _moment, "stop_time": _moment, "batch_max": _number(1, 65_536, none=True),
+    "consumers_max": _number(1, 256, none=True), "max_queue": _number(1, 2**62, none=True),
+    "group": _name, "channel": lambda name, value: value,
+}  # fmt: skip

@@ -1,0 +1,161 @@
+"""headrace channel: create, list, show, change, remove, validate."""
+
+from pathlib import Path
+
+from commandline import Run, objects
+
+from headrace import Queue
+
+
+def make(run: Run, path: Path, *options: object) -> None:
+    assert run("channel", "create", path, "radar", "wx/radar/**", *options).exit_code == 0
+
+
+def test_a_channel_is_created(run: Run, path: Path) -> None:
+    result = run(
+        "channel", "create", path, "radar", "wx/radar", "--order", "fifo", "--timeout", "10s", "--batch-max", 5
+    )
+    assert result.stdout == (
+        "radar has the feeds wx/radar/**: reliability best_effort, connections persistent, order fifo, discard any, "
+        "timeout 10 s, batch_max 5\n"
+    )
+    with Queue.open(path) as queue:
+        qos = queue.channel("radar").qos
+        assert (qos.order, qos.timeout_s, qos.batch_max) == ("fifo", 10.0, 5)
+
+
+def test_a_creation_tells_programs_the_whole_quality_of_service(run: Run, path: Path) -> None:
+    (told,) = objects(run("channel", "create", path, "radar", "wx/radar", "--timeout", "10", "--json").stdout)
+    assert (told["name"], told["feed"], told["qos"]["timeout_s"]) == ("radar", "wx/radar/**", 10.0)
+
+
+def test_conflicts_are_told_together_and_nothing_is_created(run: Run, path: Path) -> None:
+    result = run("channel", "create", path, "radar", "wx/radar", "--discard", "fifo", "--timeout", "0s")
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert "2 conflicts: (1) timeout 0" in result.stderr
+    with Queue.open(path) as queue:
+        assert queue.channels() == []
+
+
+def test_a_channel_on_other_terms_is_an_error(run: Run, path: Path) -> None:
+    make(run, path)
+    make(run, path)
+    result = run("channel", "create", path, "radar", "wx/radar", "--order", "fifo")
+    assert result.exit_code == 3
+    assert "order any, not fifo" in result.stderr
+
+
+def test_channels_are_listed(run: Run, path: Path) -> None:
+    assert run("channel", "list", path).stdout == f"{path} has no channels\n"
+    assert run("channel", "list", path, "--json").stdout == ""
+    make(run, path)
+    assert run("channel", "list", path).stdout.splitlines()[2].split() == [
+        "radar",
+        "wx/radar/**",
+        "0",
+        "0",
+        "0",
+        "0",
+        "0",
+    ]
+    (told,) = objects(run("channel", "list", path, "--json").stdout)
+    assert (told["name"], told["suppliers"]) == ("radar", 0)
+
+
+def test_a_channel_is_shown_with_its_stations(run: Run, path: Path) -> None:
+    make(run, path, "--timeout", "10s")
+    with Queue.open(path) as queue:
+        channel = queue.channel("radar")
+        channel.station("decoder", timeout="5s", batch_max=2)
+        channel.station("archive", "**")
+        with channel.supplier() as supplier:
+            supplier.push(b"x")
+    shown = run("channel", "show", path, "radar").stdout
+    for words in (
+        ["timeout", "10", "s"],
+        ["pushed", "1"],
+        ["decoder", "timeout", "5", "s,", "batch_max", "2"],
+        ["archive", "inherits", "all"],
+    ):
+        assert any(line.split()[: len(words)] == words for line in shown.splitlines()), words
+    (told,) = objects(run("channel", "show", path, "radar", "--json").stdout)
+    assert told["stations"] == {"archive": {}, "decoder": {"timeout_s": 5.0, "batch_max": 2}}
+    assert (told["qos"]["timeout_s"], told["statistics"]["pushed"]) == (10.0, 1)
+
+
+def test_a_missing_channel_is_exit_code_3(run: Run, path: Path) -> None:
+    for command in ("show", "remove"):
+        result = run("channel", command, path, "radar")
+        assert result.exit_code == 3
+        assert "has no channel 'radar'" in result.stderr
+
+
+def test_a_channel_is_changed(run: Run, path: Path) -> None:
+    make(run, path, "--timeout", "10s", "--order", "fifo")
+    result = run("channel", "change", path, "radar", "--timeout", "none", "--pacing", "1s", "--batch-max", 9)
+    assert result.stdout.startswith("changed radar: ")
+    with Queue.open(path) as queue:
+        qos = queue.channel("radar").qos
+        assert (qos.timeout_s, qos.pacing_s, qos.batch_max, qos.order) == (None, 1.0, 9, "fifo")
+
+
+def test_a_change_of_nothing_is_a_usage_error(run: Run, path: Path) -> None:
+    make(run, path)
+    result = run("channel", "change", path, "radar")
+    assert (result.exit_code, result.stderr.splitlines()[0]) == (
+        2,
+        "headrace: Nothing to change: give at least one option",
+    )
+
+
+def test_a_channel_is_removed_by_force_if_it_has_stations(run: Run, path: Path) -> None:
+    make(run, path)
+    with Queue.open(path) as queue:
+        queue.channel("radar").station("decoder", "**")
+    assert run("channel", "remove", path, "radar").exit_code == 3
+    assert run("channel", "remove", path, "radar", "--force").stdout == "removed radar\n"
+    with Queue.open(path) as queue:
+        assert (queue.channels(), queue.stations()) == ([], [])
+    make(run, path)
+    assert objects(run("channel", "remove", path, "radar", "--json").stdout) == [{"name": "radar", "removed": True}]
+
+
+# --- validate -------------------------------------------------------------------------------------
+
+
+def test_options_that_can_be_agreed_on(run: Run) -> None:
+    result = run("channel", "validate", "--order", "fifo", "--timeout", "10s", "--max-per-consumer", "none")
+    assert (result.exit_code, result.stdout) == (0, "these options can be agreed on\n")
+    assert objects(run("channel", "validate", "--json").stdout) == [{"ok": True, "conflicts": []}]
+
+
+def test_contradictions_are_listed_with_exit_code_1(run: Run) -> None:
+    result = run(
+        "channel",
+        "validate",
+        "--reliability",
+        "persistent",
+        "--discard",
+        "fifo",
+        "--max-per-consumer",
+        5,
+        "--batch-max",
+        6,
+    )
+    assert result.exit_code == 1
+    assert [line.partition(":")[0] for line in result.stdout.splitlines()] == [
+        "reliability, discard", "  try", "batch_max, max_per_consumer", "  try",
+    ]  # fmt: skip
+    assert result.stderr == "2 conflicts\n"
+
+
+def test_a_wrong_value_is_exit_code_2(run: Run) -> None:
+    result = run(
+        "channel", "validate", "--order", "up", "--timeout", "soon", "--batch-max", "-3", "--discard", "fifo", "--json"
+    )
+    assert result.exit_code == 2
+    (told,) = objects(result.stdout)
+    assert [conflict["options"] for conflict in told["conflicts"]] == [
+        ["timeout"], ["order"], ["batch_max"], ["discard", "max_per_consumer"],
+    ]  # fmt: skip
+    assert all(conflict["problem"] and conflict["remedy"] for conflict in told["conflicts"])

@@ -1,0 +1,91 @@
+"""headrace lag, for people and for monitoring."""
+
+from pathlib import Path
+
+import pytest
+from commandline import Run, fill, objects
+
+from headrace import Queue
+from headrace.cli.lag import judge
+from headrace.station import Lag
+
+
+def prepare(path: Path) -> None:
+    """`slow` has 3 products waiting, one of them for the second time; `idle` wants none of them."""
+    with Queue.open(path) as queue:
+        queue.station("slow", "wx/**")
+        queue.station("idle", "de/**")
+    fill(path, 3)
+    with Queue.open(path) as queue, queue.station("slow").attach() as consumer:
+        consumer.give_back(consumer.get(1, 5), failed=True)
+
+
+def test_the_lag_of_every_station_is_told(run: Run, path: Path) -> None:
+    prepare(path)
+    result = run("lag", path)
+    assert result.exit_code == 0
+    idle, slow = (line.split() for line in result.stdout.splitlines()[2:])
+    assert idle == ["idle", "0", "0", "0.000"]
+    assert slow[:3] == ["slow", "3", "1"]
+    assert float(slow[3]) > 0
+
+
+def test_only_the_stations_asked_for_are_told(run: Run, path: Path) -> None:
+    prepare(path)
+    (told,) = objects(run("lag", path, "slow", "--json").stdout)
+    assert (told["name"], told["products"], told["retries"], told["exceeds"]) == ("slow", 3, 1, [])
+    assert told["seconds"] > 0
+
+
+def test_a_limit_that_is_exceeded_is_exit_code_1(run: Run, path: Path) -> None:
+    prepare(path)
+    assert run("lag", path, "--max-products", "3", "--max-seconds", "1h").exit_code == 0
+    result = run("lag", path, "--max-products", "2")
+    assert (result.exit_code, result.stderr) == (1, "slow is 3 products behind, more than 2\n")
+    result = run("lag", path, "--max-seconds", "0")
+    assert result.exit_code == 1
+    assert result.stderr.startswith("slow is ")
+    assert run("lag", path, "idle", "--max-products", "0", "--max-seconds", "0").exit_code == 0
+
+
+def test_programs_learn_which_limit_it_was(run: Run, path: Path) -> None:
+    prepare(path)
+    result = run("lag", path, "--max-products", "2", "--json")
+    assert (result.exit_code, result.stderr) == (1, "")
+    assert [(told["name"], told["exceeds"]) for told in objects(result.stdout)] == [
+        ("idle", []), ("slow", ["max_products"]),
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("lag", "exceeds"),
+    [
+        (Lag(10, 0, 30.0), []),
+        (Lag(11, 0, 30.0), ["max_products"]),
+        (Lag(10, 10, 30.5), ["max_seconds"]),
+        (Lag(11, 0, 31.0), ["max_products", "max_seconds"]),
+    ],
+)
+def test_a_limit_that_is_just_reached_is_kept(lag: Lag, exceeds: list[str]) -> None:
+    assert judge("decode", lag, 10, 30.0).exceeds == exceeds
+
+
+def test_without_limits_nothing_is_exceeded() -> None:
+    assert judge("decode", Lag(10**9, 0, 1e9), None, None).exceeds == []
+
+
+def test_a_station_that_is_not_there_is_an_error(run: Run, path: Path) -> None:
+    prepare(path)
+    result = run("lag", path, "slwo")
+    assert result.exit_code == 3
+    assert "its stations are: idle, slow" in result.stderr
+
+
+def test_a_queue_without_stations_says_so(run: Run, path: Path) -> None:
+    assert run("lag", path).stdout == f"{path} has no stations\n"
+    assert run("lag", path, "--json").stdout == ""
+
+
+def test_a_limit_that_is_none_is_refused(run: Run, path: Path) -> None:
+    assert run("lag", path, "--max-products", "-1").exit_code == 2
+    assert "--max-seconds 'soon' is not a length of time" in run("lag", path, "--max-seconds", "soon").stderr

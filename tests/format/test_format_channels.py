@@ -1,0 +1,121 @@
+"""Channels in the files of a queue: their terms, and the places of their suppliers."""
+
+import json
+import os
+import time
+from collections.abc import Callable
+
+import msgspec
+import pytest
+import reader
+import station_reader
+from dying import at_work, end
+from station_reader import NONE, is_locked, read_channels, read_suppliers, suppliers_path
+
+from headrace import Queue
+from headrace.errors import QueueVersionError, RejectedError
+from headrace.station.definitions import Definition, Definitions
+from headrace.station.qos import QoS
+
+MakeQueue = Callable[..., Queue]
+
+
+@pytest.mark.parametrize(
+    ("members", "struct_type"),
+    [(station_reader.CHANNELS, Definitions), (station_reader.CHANNEL, Definition), (station_reader.QOS, QoS)],
+)
+def test_headrace_knows_the_members_of_the_page(members: station_reader.Members, struct_type: type) -> None:
+    defaults = {
+        field.name: NONE
+        if field.required
+        else (field.default if field.default is not msgspec.NODEFAULT else field.default_factory())  # type: ignore[operator,misc]
+        for field in msgspec.structs.fields(struct_type)
+    }
+    assert {name: default for name, (_, default) in members.items()} == defaults
+
+
+def test_every_term_of_a_channel_is_in_channels_json(make_queue: MakeQueue) -> None:
+    queue = make_queue()
+    queue.channel("plain", "**")
+    radar = queue.channel(
+        "radar", "wx/radar", order="fifo", discard="fifo", max_per_consumer=100, timeout="10s", batch_max=20,
+        pacing="0.5s", suppliers_max=5, consumers_max=6, max_queue=200,
+    )  # fmt: skip
+    radar.station("decode", batch_max=10)
+    document = read_channels(queue.path)
+    assert document["next_number"] == 3
+    channel, plain = document["channels"]["radar"], document["channels"]["plain"]
+    assert (plain["feed"], plain["number"], channel["feed"], channel["number"]) == ("**", 1, "wx/radar/**", 2)
+    assert plain["qos"] == {name: default for name, (_, default) in station_reader.QOS.items()}
+    assert channel["qos"] == msgspec.to_builtins(radar.qos)
+    assert channel["stations"] == {"decode": {"batch_max": 10}}
+    assert abs(time.time_ns() - channel["created_ns"]) < 60 * 10**9
+    terms = station_reader.read_stations(queue.path)["stations"]["decode"]
+    assert (terms["channel"], terms["cue"], terms["batch_max"], terms["order"]) == ("radar", 100, 10, "fifo")
+    assert (terms["timeout_s"], terms["pacing_s"], terms["max_queue"], terms["consumers_max"]) == (10.0, 0.5, 200, 6)
+
+
+def test_reliability_and_connections_make_stations_blocking_and_durable(make_queue: MakeQueue) -> None:
+    queue = make_queue()
+    queue.channel("a", "wx/a", reliability="persistent").station("blocking", "**")
+    queue.channel("b", "wx/b", connections="best_effort").station("passing", "**")
+    stations = station_reader.read_stations(queue.path)["stations"]
+    assert (stations["blocking"]["blocking"], stations["blocking"]["durable"]) == (True, True)
+    assert (stations["passing"]["blocking"], stations["passing"]["durable"]) == (False, False)
+
+
+def test_a_channels_json_of_a_newer_version_is_refused(make_queue: MakeQueue) -> None:
+    queue = make_queue()
+    queue.channel("radar", "wx/radar")
+    file = queue.path / "channels.json"
+    text = file.read_text()
+    file.write_text(json.dumps(json.loads(text) | {"format": 2, "something": "new"}))
+    with pytest.raises(reader.OtherVersion):
+        read_channels(queue.path)
+    with pytest.raises(QueueVersionError, match=r"channels\.json has format 2.*upgrade"):
+        queue.channels()
+    file.write_text(text)
+    assert queue.channels() == list(read_channels(queue.path)["channels"])
+
+
+def test_the_words_of_a_supplier_are_where_the_page_says(make_queue: MakeQueue) -> None:
+    queue = make_queue(dedup="md5")
+    radar = queue.channel("radar", "wx/radar", max_queue=3)
+    radar.station("a", "**")
+    assert not suppliers_path(queue.path, 1).exists()
+    with radar.supplier() as one, radar.supplier() as another:
+        one.push(b"x")
+        one.push(b"x")
+        another.push_many([b"y", b"z"])
+        with pytest.raises(RejectedError):
+            another.push(b"more")
+        places = read_suppliers(queue.path, 1)
+        assert [(p["products"], p["duplicates"], p["rejected"]) for p in places.values()] == [(1, 1, 0), (2, 0, 1)]
+        assert [(place, p["pid"], p["held"]) for place, p in places.items()] == [
+            (1, os.getpid(), True),
+            (2, os.getpid(), True),
+        ]
+        assert all(abs(time.time_ns() - p["since_ns"]) < 60 * 10**9 for p in places.values())
+    after = read_suppliers(queue.path, 1)
+    assert after == {place: words | {"held": False} for place, words in places.items()}
+
+
+def test_a_place_goes_with_its_process_and_its_counters_go_on(make_queue: MakeQueue) -> None:
+    queue = make_queue()
+    radar = queue.channel("radar", "wx/radar")
+
+    def work() -> object:
+        supplier = radar.supplier()
+        supplier.push(b"from the child")
+        return supplier
+
+    with at_work(work) as child:
+        place = read_suppliers(queue.path, 1)[1]
+        assert (place["pid"], place["held"], place["products"]) == (child, True, 1)
+        end(child)
+        assert read_suppliers(queue.path, 1)[1] == place | {"held": False}
+    with radar.supplier() as supplier:
+        supplier.push(b"from here")
+        again = read_suppliers(queue.path, 1)
+        assert [(p["pid"], p["held"], p["products"]) for p in again.values()] == [(os.getpid(), True, 2)]
+        assert not is_locked(suppliers_path(queue.path, 1), 0)

@@ -1,0 +1,485 @@
+"""A line file: every word of a header, a member, a consumer and a slot is where the page says."""
+
+import mmap
+import os
+import struct
+import time
+from collections.abc import Callable
+
+import pytest
+import reader
+import station_reader
+from dying import at_work, die_holding_a_line, end
+from spoiler import Spoiler
+from station_reader import STATES, is_locked, line_path, read_line, waiting_list
+
+from headrace import Queue
+from headrace.errors import BlockedError, LeaseLostError, RejectedError
+from headrace.queue.kernel import _kernel as kernel
+from headrace.testing import MockClock
+
+MakeQueue = Callable[..., Queue]
+NOW_NS = 1_800_000_000_000_000_000
+
+
+def kernel_of(queue: Queue, number: int = 1) -> kernel.Line:
+    return queue.lines().line(number).kernel
+
+
+def put(queue: Queue, count: int, **terms: object) -> None:
+    queue.put_many([b"%d" % number for number in range(count)], feed="wx/a", **terms)
+
+
+def slots_in(line: reader.Fields, state: str) -> list[reader.Fields]:
+    """The slots in one state, by sequence."""
+    return sorted((slot for slot in line["slots"] if slot["state"] == state), key=lambda slot: slot["sequence"])
+
+
+def sequences_in(line: reader.Fields, state: str) -> list[int]:
+    return [slot["sequence"] for slot in slots_in(line, state)]
+
+
+# --- the header -----------------------------------------------------------------------------------
+
+
+def test_a_new_line_is_empty(make_queue: MakeQueue) -> None:
+    queue = make_queue(dedup="none")
+    put(queue, 3)
+    queue.station("a", "wx/**")
+    line = read_line(queue.path, 1)
+    assert (line["position"], line["low"], line["in_hand"], line["slots_ready"]) == (4, 4, 0, 0)
+    assert [line[word] for word in ("free", "oldest", "newest")] == [station_reader.NOWHERE] * 3
+    assert line_path(queue.path, 1).stat().st_size == station_reader.SLOTS_AT
+    assert (set(line["members"]), line["consumers"], line["slots"]) == ({0}, {}, [])
+    queue.station("b", "wx/**")
+    assert read_line(queue.path, 2)["number"] == 2
+
+
+def test_every_word_of_a_line_header_is_where_the_page_says(make_queue: MakeQueue) -> None:
+    queue = make_queue(size="1MiB", dedup="none")
+    station = queue.station("a", "wx/**")
+    for _ in range(30):
+        queue.put(b"x" * 60_000, feed="wx/a")  # more than the queue holds
+    with Spoiler(reader.segment_path(queue.path, newest_file(queue))) as spoiler:
+        at = reader.read_control(queue.path)["segment_bytes"] - reader.ROW_BYTES
+        spoiler.flip(at, 1)
+        with station.attach() as consumer:
+            consumer.put(consumer.get(4, 1))
+            held = consumer.get(5, 1)
+            die_holding_a_line(queue.path, 1, lambda mapped: None)
+            station.statistics()
+            line, state = read_line(queue.path, 1), kernel_of(queue).state
+            assert len(held) == 5
+            assert line["slots_ready"] == state.pop("slots") == station_reader.SLOTS_STEP
+            assert state == {word: line[word] for word in state}
+            assert min(state.values()) > 0
+            assert (line["damaged_rows"], line["recoveries"], line["ticket"]) == (1, 1, 2)
+            assert line["lost_last"] + 1 == queue.oldest == line["lost_first"] + line["lost_products"]
+            assert line["terms"] == kernel_of(queue).terms_number > 1
+            assert line["magic"] == b"HRLINE\0\0"
+        spoiler.flip(at, 1)
+
+
+def newest_file(queue: Queue) -> int:
+    control = reader.read_control(queue.path)
+    return int(reader.entry_of(control, control["segment_newest"])["file"])
+
+
+def test_the_terms_of_a_line_change_with_those_of_any_member(make_queue: MakeQueue) -> None:
+    queue = make_queue()
+    station = queue.station("a", "wx/**")
+    queue.station("b", "wx/**", after="a")
+    before = read_line(queue.path, 1)["terms"]
+    station.change(cue=7)
+    assert read_line(queue.path, 1)["terms"] == before + 1
+
+
+def test_those_who_wait_for_room_are_noted_and_called(make_queue: MakeQueue) -> None:
+    queue = make_queue(dedup="none")
+    station = queue.station("a", "wx/**", blocking=True, cue=2)
+    put(queue, 2)
+    before = read_line(queue.path, 1)
+    with pytest.raises(BlockedError):
+        queue.put(b"x", feed="wx/a", timeout=0)
+    refused = read_line(queue.path, 1)
+    with station.attach() as consumer:
+        consumer.put(consumer.get(2, 1))
+        after = read_line(queue.path, 1)
+    assert [line["waiters"] for line in (before, refused, after)] == [0, 1, 0]
+    assert [line["room"] - before["room"] for line in (before, refused)] == [0, 0]
+    assert after["room"] > before["room"]
+
+
+# --- members --------------------------------------------------------------------------------------
+
+
+def test_the_terms_of_a_station_are_where_the_page_says(make_queue: MakeQueue) -> None:
+    queue = make_queue()
+    queue.station("a", "wx/**", blocking=True, cue=111, order="fifo", deliveries_max=7, hung_after="11s", max_queue=50)
+    queue.station(
+        "b", "wx/**", after="a", cue=222, order="deadline", discard="deadline", restore="output", prescale=3,
+        timeout="1h", start_time=NOW_NS, stop_time=NOW_NS + 1,
+    )  # fmt: skip
+    queue.station("c", "wx/**", group="g", after="b", discard="any", distribution="equal_cue", restore="group")
+    queue.station("d", "wx/**", group="g", order="any", distribution="equal_cue", restore="start").pause()
+    members = read_line(queue.path, 1)["members"]
+    terms = station_reader.read_stations(queue.path)["stations"]
+    assert sorted(terms[name]["member"] for name in terms) == sorted(members)
+    for station in terms.values():
+        assert terms_of(members[station["member"]]) == expected(station, list(terms.values()))
+    assert [members[terms[name]["member"]]["later"].bit_count() for name in "abcd"] == [3, 2, 0, 0]
+
+
+def terms_of(member: reader.Fields) -> reader.Fields:
+    return {word: member[word] for word in list(station_reader.MEMBER)[1:19] if word != "prescale_count"}
+
+
+def expected(terms: reader.Fields, line: list[reader.Fields]) -> reader.Fields:
+    """What a member says of a station with these terms, in a line with those."""
+    stages = [(other["stage"], other["member"]) for other in line]
+    return {
+        "stage": terms["stage"],
+        "grouped": sum(stage == terms["stage"] for stage, _ in stages) > 1,
+        "distribution": station_reader.DISTRIBUTIONS[terms["distribution"]],
+        "blocking": terms["blocking"],
+        "paused": terms["paused"],
+        "order": station_reader.ORDERS[terms["order"]],
+        "discard": station_reader.DISCARDS[terms["discard"]],
+        "restore": station_reader.RESTORES[terms["restore"]],
+        "deliveries_max": terms["deliveries_max"],
+        "cue": terms["cue"] or 0,
+        "prescale": terms["prescale"],
+        "hung_after_ns": round(terms["hung_after_s"] * 10**9),
+        "timeout_ns": round((terms["timeout_s"] or 0) * 10**9),
+        "start_ns": terms["start_ns"] or 0,
+        "stop_ns": terms["stop_ns"] or 0,
+        "max_queue": terms["max_queue"] or 0,
+        "later": sum(1 << member for stage, member in stages if stage > terms["stage"]),
+    }
+
+
+def test_the_counters_of_a_station_are_where_the_page_says(make_queue: MakeQueue) -> None:
+    clock = MockClock(NOW_NS)
+    queue = make_queue(dedup="none", clock=clock)
+    station = queue.station("a", "wx/**", cue=10, deliveries_max=2, prescale=2)
+    put(queue, 40)
+    with station.attach() as consumer:
+        first = consumer.get(10, 1)
+        consumer.put([first[place] for place in range(3)])
+        consumer.discard(first[3])
+        consumer.give_back([first[4], first[5]], failed=True)
+        consumer.give_back(consumer.get(2, 1), failed=True)
+        queue.put_many([b"x", b"y"], feed="wx/a", expiry=NOW_NS + 1)
+        station.statistics()
+        clock.advance(1)
+        assert len(consumer.get_nowait(20)) == 0
+        told, member = kernel_of(queue).member(0), read_line(queue.path, 1)["members"][0]
+        assert told == {word: member[word] for word in told or {}}
+        assert (member["delivered"], member["leased"]) == (12, 4)
+        assert (member["done"], member["discarded"], member["parked"], member["parked_total"]) == (3, 1, 2, 2)
+        assert (member["redelivered"], member["expired"], member["prescale_count"]) == (2, 1, 42)
+        assert (member["flowed_around"], member["admitted"]) == (10, 11)
+    member = read_line(queue.path, 1)["members"][0]
+    assert (member["leased"], member["restored"]) == (0, 4)
+
+
+@pytest.mark.parametrize("discard", ["fifo", "lifo", "priority", "deadline"])
+def test_what_a_full_station_has_dropped_is_counted_by_cause(make_queue: MakeQueue, discard: str) -> None:
+    queue = make_queue(dedup="none")
+    station = queue.station("a", "wx/**", cue=4, discard=discard)
+    put(queue, 10, priority=[number % 8 for number in range(10)])
+    assert station.statistics().waiting == 4
+    member = read_line(queue.path, 1)["members"][0]
+    word = "flowed_around" if discard == "lifo" else f"dropped_{discard}"
+    words = ("flowed_around", "dropped_fifo", "dropped_priority", "dropped_deadline", "dropped_parking")
+    assert {each: member[each] for each in words} == dict.fromkeys(words, 0) | {word: 6}
+
+
+def test_a_put_that_was_refused_is_counted_where_the_page_says(make_queue: MakeQueue) -> None:
+    queue = make_queue(dedup="none")
+    queue.station("a", "wx/**", max_queue=2)
+    put(queue, 2)
+    with pytest.raises(RejectedError):
+        queue.put(b"x", feed="wx/a")
+    assert read_line(queue.path, 1)["members"][0]["rejected"] == 1
+
+
+def test_the_place_of_a_station_that_was_removed_is_all_zeros(make_queue: MakeQueue) -> None:
+    queue = make_queue(dedup="none")
+    queue.station("a", "wx/**")
+    queue.station("b", "wx/**", after="a")
+    put(queue, 3)
+    queue.station("a").statistics()
+    queue.station("a").remove()
+    data, line = line_path(queue.path, 1).read_bytes(), read_line(queue.path, 1)
+    assert data[station_reader.MEMBERS_AT :][: station_reader.MEMBER_BYTES] == bytes(station_reader.MEMBER_BYTES)
+    assert (set(line["members"]), line["members"][1]["waiting"]) == ({1}, 3)
+    assert {slot["wanted"] for slot in slots_in(line, "waiting")} == {0b10}
+    queue.station("b").remove()
+    assert not line_path(queue.path, 1).exists()
+
+
+def test_a_group_notes_which_of_its_stations_got_the_latest_product(make_queue: MakeQueue) -> None:
+    queue = make_queue(dedup="none")
+    for name in "abc":
+        queue.station(name, "wx/**", group="g")
+    for count in range(1, 7):
+        put(queue, 1)
+        queue.station("a").statistics()
+        line = read_line(queue.path, 1)
+        waiting = slots_in(line, "waiting")
+        assert line["members"][0]["turn"] == waiting[-1]["member"]
+        assert sum(member["waiting"] for member in line["members"].values()) == count
+    assert {slot["wanted"] for slot in waiting} == {0b111}
+    assert {slot["member"] for slot in waiting} == {0, 1, 2}
+
+
+# --- slots and lists ------------------------------------------------------------------------------
+
+
+def test_the_mark_of_a_slot_tells_where_its_product_is(make_queue: MakeQueue) -> None:
+    queue = make_queue(dedup="none")
+    first = queue.station("a", "wx/**", deliveries_max=1)
+    second = queue.station("b", "wx/**", after="a")
+    put(queue, 6)
+    with first.attach() as one, first.attach() as another, second.attach() as behind:
+        assert len(one.get(1, 1)) == 1
+        one.give_back(one.get(1, 1), failed=True)
+        assert len(another.get(1, 1)) == 1
+        another.put(another.get(2, 1))
+        assert len(behind.get(1, 1)) == 1
+        line = read_line(queue.path, 1)
+        marks = {
+            slot["sequence"]: (slot["state"], slot["member"], slot["consumer"], slot["ticket"])
+            for slot in line["slots"]
+            if slot["state"] != "free"
+        }
+        assert marks == {
+            1: ("leased", 0, 0, 1), 2: ("parked", 0, 0, 0), 3: ("leased", 0, 1, 3), 4: ("leased", 1, 2, 5),
+            5: ("waiting", 1, 0, 0), 6: ("waiting", 0, 0, 0),
+        }  # fmt: skip
+        assert {slot["mark"] for slot in line["slots"] if slot["state"] == "free"} == {0}
+        assert [slot["deliveries"] for slot in sorted(line["slots"], key=lambda s: s["sequence"])[-6:]] == [
+            1, 1, 1, 1, 0, 0,
+        ]  # fmt: skip
+        assert {slot["wanted"] for slot in line["slots"] if slot["state"] != "free"} == {0b11}
+        assert (line["in_hand"], line["low"], line["position"]) == (5, 1, 7)
+        for number, state in STATES.items():
+            if state != "free":
+                told = kernel_of(queue).slots(0, number) + kernel_of(queue).slots(1, number)
+                assert sorted(slot[1] for slot in told) == sequences_in(line, state)
+
+
+def test_a_lease_is_lost_when_its_ticket_is_of_another_time(make_queue: MakeQueue) -> None:
+    queue = make_queue(dedup="none")
+    station = queue.station("a", "wx/**")
+    put(queue, 1)
+    with station.attach() as consumer:
+        early = consumer.get(1, 1)
+        consumer.give_back(early)
+        late = consumer.get(1, 1)
+        assert slots_in(read_line(queue.path, 1), "leased")[0]["ticket"] == 2
+        with pytest.raises(LeaseLostError):
+            consumer.put(early)
+        consumer.put(late)
+        assert read_line(queue.path, 1)["in_hand"] == 0
+
+
+def test_parked_products_hold_nothing_back(make_queue: MakeQueue) -> None:
+    queue = make_queue(dedup="none")
+    station = queue.station("a", "wx/**", deliveries_max=1)
+    put(queue, 2)
+    with station.attach() as consumer:
+        consumer.give_back(consumer.get(2, 1), failed=True)
+        assert len(consumer.get_nowait(2)) == 0
+    line = read_line(queue.path, 1)
+    assert (sequences_in(line, "parked"), line["in_hand"], line["low"]) == ([1, 2], 0, 3)
+    assert station.retry([1]) == 1
+    line = read_line(queue.path, 1)
+    assert (sequences_in(line, "parked"), sequences_in(line, "waiting"), line["low"]) == ([2], [1], 1)
+    assert station.forget() == 1
+
+
+def test_products_wait_in_a_list_for_each_priority(make_queue: MakeQueue) -> None:
+    queue = make_queue(dedup="none")
+    station = queue.station("a", "wx/**")
+    put(queue, 12, priority=[1, 7, 1, 0] * 3)
+    with station.attach() as consumer:
+        held = consumer.get(5, 1)
+        consumer.give_back([held[1], held[4], held[3]])
+        line = read_line(queue.path, 1)
+        by_priority = {
+            priority: [line["slots"][place]["sequence"] for place in waiting_list(line, 0, priority)]
+            for priority in range(8)
+        }
+        assert {priority: found for priority, found in by_priority.items() if found} == {
+            0: [4, 8, 12], 1: [1, 3, 5, 7, 9, 11], 7: [6],
+        }  # fmt: skip
+        assert line["members"][0]["present"] == 0b10000011
+        assert all(slot["priority"] == [0, 1, 7, 1][slot["sequence"] % 4] for slot in slots_in(line, "waiting"))
+
+
+def test_products_wait_by_deadline_where_deadlines_count(make_queue: MakeQueue) -> None:
+    clock = MockClock(NOW_NS)
+    queue = make_queue(dedup="none", clock=clock)
+    station = queue.station("a", "wx/**", order="deadline", cue=10)
+    for seconds in (5, 0, 3, 9, 0):
+        queue.put(b"x", feed="wx/a", expiry=NOW_NS + seconds * 10**9 if seconds else None)
+    station.statistics()
+    line = read_line(queue.path, 1)
+    waiting = [line["slots"][place] for place in waiting_list(line, 0, 4)]
+    assert [slot["sequence"] for slot in waiting] == [3, 1, 4, 2, 5]
+    assert [slot["expires_ns"] for slot in waiting] == [NOW_NS + s * 10**9 for s in (3, 5, 9)] + [0, 0]
+
+
+def test_a_station_without_a_cue_takes_up_no_more_than_its_window(make_queue: MakeQueue) -> None:
+    queue = make_queue(dedup="none")
+    station = queue.station("a", "wx/**")
+    put(queue, 5000)
+    assert station.statistics().waiting == 4096
+    line = read_line(queue.path, 1)
+    assert (line["position"], line["in_hand"], line["slots_ready"]) == (4097, 4096, 4096)
+    assert line_path(queue.path, 1).stat().st_size == station_reader.SLOTS_AT + 4096 * station_reader.SLOT_BYTES
+
+
+def test_lists_are_made_anew_from_the_marks_when_the_holder_of_the_lock_died(make_queue: MakeQueue) -> None:
+    queue = make_queue(dedup="none")
+    station = queue.station("a", "wx/**", deliveries_max=1)
+    put(queue, 20, priority=[number % 8 for number in range(20)])
+    with station.attach() as consumer:
+        consumer.give_back(consumer.get(3, 1), failed=True)
+        held = consumer.get(5, 1)
+        before = read_line(queue.path, 1)
+
+        def spoil(mapped: mmap.mmap) -> None:
+            for word in ("free", "oldest", "newest", "in_hand"):
+                struct.pack_into("<I", mapped, station_reader.LINE_HEADER[word][0], 77)
+            for word in ("present", "waiting", "leased", "parked"):
+                struct.pack_into("<I", mapped, station_reader.MEMBERS_AT + station_reader.MEMBER[word][0], 77)
+            for place in range(station_reader.SLOTS_STEP):
+                at = station_reader.SLOTS_AT + place * station_reader.SLOT_BYTES + station_reader.SLOT["next"][0]
+                struct.pack_into("<III", mapped, at, place, place, place)
+
+        die_holding_a_line(queue.path, 1, spoil)
+        with pytest.raises(reader.Damaged):
+            read_line(queue.path, 1)
+        assert queue.check() == []  # takes the lock
+        after = read_line(queue.path, 1)
+        assert (before["recoveries"], after["recoveries"]) == (0, 1)
+        for state in ("waiting", "leased", "parked"):
+            assert sequences_in(after, state) == sequences_in(before, state) != []
+        assert [len(waiting_list(after, 0, p)) for p in range(8)] == [len(waiting_list(before, 0, p)) for p in range(8)]
+        consumer.put(held)
+
+
+def test_a_mark_that_cannot_be_makes_a_slot_free(make_queue: MakeQueue) -> None:
+    queue = make_queue(dedup="none")
+    queue.station("a", "wx/**").statistics()
+    put(queue, 5)
+    queue.station("a").statistics()
+    marks = {1: 1 | 3 << 8, 2: 2 | 300 << 16, 3: 9, 4: 1}  # no such member, no such consumer, no such state, sound
+
+    def spoil(mapped: mmap.mmap) -> None:
+        for place, mark in marks.items():
+            at = station_reader.SLOTS_AT + place * station_reader.SLOT_BYTES + station_reader.SLOT["mark"][0]
+            struct.pack_into("<Q", mapped, at, mark)
+
+    die_holding_a_line(queue.path, 1, spoil)
+    assert queue.check() == []
+    assert sequences_in(read_line(queue.path, 1), "waiting") == [1, 5]
+
+
+# --- consumers ------------------------------------------------------------------------------------
+
+
+def test_a_consumer_is_where_the_page_says(make_queue: MakeQueue) -> None:
+    queue = make_queue(dedup="none")
+    station = queue.station("a", "wx/**")
+    queue.station("b", "wx/**", after="a")
+    put(queue, 9)
+    with station.attach() as consumer, queue.station("b").attach():
+        consumer.put(consumer.get(4, 1))
+        held = consumer.get(3, 1)
+        now_ns = time.clock_gettime_ns(time.CLOCK_MONOTONIC)
+        consumers = read_line(queue.path, 1)["consumers"]
+        told = [
+            (place, *(one[word] for word in ("member", "epoch", "pid", "attached_ns")))
+            for place, one in consumers.items()
+        ]
+        assert told == [each[:5] for each in kernel_of(queue).consumers()]
+        assert [(one["leased"], one["delivered"], one["done"]) for one in consumers.values()] == [(3, 7, 4), (0, 0, 0)]
+        assert [(one["pid"], one["member"]) for one in consumers.values()] == [(os.getpid(), 0), (os.getpid(), 1)]
+        assert all(abs(time.time_ns() - one["attached_ns"]) < 60 * 10**9 for one in consumers.values())
+        assert all(0 <= now_ns - one["beat_ns"] < 60 * 10**9 for one in consumers.values())
+        assert len(held) == 3
+    line = read_line(queue.path, 1)
+    assert (line["consumers"], sequences_in(line, "leased")) == ({}, [])
+
+
+def test_a_consumer_holds_the_lock_of_its_place(make_queue: MakeQueue) -> None:
+    queue = make_queue()
+    station = queue.station("a", "wx/**")
+    file = line_path(queue.path, 1)
+
+    def locked() -> list[int]:
+        return [place for place in range(256) if is_locked(file, station_reader.CONSUMER_LOCKS_AT + place)]
+
+    one, another = station.attach(), station.attach()
+    assert locked() == [0, 1]
+    one.detach()
+    assert locked() == [1]
+    assert not is_locked(file, 0)
+    another.detach()
+    assert locked() == []
+
+
+def test_the_lock_of_a_consumer_goes_with_its_process_and_its_products_come_back(make_queue: MakeQueue) -> None:
+    queue = make_queue(dedup="none")
+    station = queue.station("a", "wx/**")
+    put(queue, 4)
+    lock = station_reader.CONSUMER_LOCKS_AT
+
+    def work() -> object:
+        consumer = station.attach()
+        return consumer, consumer.get(3, 10)
+
+    with at_work(work) as child:
+        before = read_line(queue.path, 1)
+        assert (before["consumers"][0]["pid"], sequences_in(before, "leased")) == (child, [1, 2, 3])
+        assert is_locked(line_path(queue.path, 1), lock)
+        end(child)
+        assert not is_locked(line_path(queue.path, 1), lock)
+        assert read_line(queue.path, 1)["consumers"] == before["consumers"]  # until somebody looks
+        station.statistics()
+        after = read_line(queue.path, 1)
+        assert (after["consumers"], sequences_in(after, "waiting")) == ({}, [1, 2, 3, 4])
+        assert after["members"][0]["restored"] == 3
+    with station.attach() as consumer:
+        assert read_line(queue.path, 1)["consumers"][0]["epoch"] == before["consumers"][0]["epoch"] + 2
+        assert consumer.get(4, 1).deliveries.tolist() == [2, 2, 2, 1]
+
+
+def test_a_hung_consumer_loses_its_products_but_not_the_lock_of_its_place(make_queue: MakeQueue) -> None:
+    queue = make_queue(dedup="none")
+    station = queue.station("a", "wx/**", hung_after="1ms")
+    put(queue, 1)
+    file = line_path(queue.path, 1)
+
+    def work() -> object:
+        from headrace.station.heart import heart
+
+        consumer = station.attach()
+        heart.remove(consumer)
+        return consumer, consumer.get(1, 10)
+
+    with at_work(work):
+        beat_ns = read_line(queue.path, 1)["consumers"][0]["beat_ns"]
+        while time.clock_gettime_ns(time.CLOCK_MONOTONIC) < beat_ns + 2_000_000:
+            pass
+        station.statistics()
+        line = read_line(queue.path, 1)
+        assert (line["consumers"], sequences_in(line, "waiting")) == ({}, [1])
+        assert is_locked(file, station_reader.CONSUMER_LOCKS_AT)
+        station.change(hung_after=0)
+        with station.attach():
+            assert set(read_line(queue.path, 1)["consumers"]) == {1}

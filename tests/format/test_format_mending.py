@@ -1,0 +1,233 @@
+"""What is mended, and what is not thrown away: lines, stations, revisions."""
+
+import contextlib
+import os
+import shutil
+import signal
+import struct
+import time
+from collections.abc import Callable
+
+import pytest
+import reader
+import station_reader
+from dying import at_work, end
+from spoiler import Spoiler, write_word
+from station_reader import line_path, read_line
+
+from headrace import Queue
+from headrace.errors import HeadraceError, QueueVersionError
+
+
+def test_a_group_of_two_shares_its_products(make_queue: Callable[..., Queue]) -> None:
+    queue = make_queue(dedup="none")
+    for name in "ab":
+        queue.station(name, "wx/**", group="g")
+    queue.put_many([b"x"] * 12, feed="wx/a")
+    assert [queue.station(name).statistics().waiting for name in "ab"] == [6, 6]
+
+
+def test_a_repair_leaves_revisions_hidden(make_queue: Callable[..., Queue]) -> None:
+    queue = make_queue(dedup="none")
+    queue.station("a", "wx/**")
+    queue.station("b", "wx/**", after="a")
+    queue.put(b"original", feed="wx/a")
+    queue.put(b"other one", feed="wx/a")
+    with queue.station("a").attach() as consumer:
+        consumer.put(consumer.get(1, 1), payloads=[b"revised"])
+    queue.put(b"last", feed="wx/a")
+    queue.close()
+    file = reader.segment_path(queue.path, 1)
+    file.write_bytes(file.read_bytes().replace(b"other one", b"OTHER one"))
+    Queue.repair(queue.path)
+    with Queue.open(queue.path) as again:
+        assert [bytes(p.payload) for p in again.read("oldest")] == [b"original", b"last"]
+
+
+def test_a_row_of_a_revision_that_is_written_anew_keeps_its_record(make_queue: Callable[..., Queue]) -> None:
+    """rebuild_rows/count_records take a record of ours whose origin_sequence is not its sequence for damaged or stale."""
+    queue = make_queue(dedup="none")
+    queue.station("a", "wx/**")
+    queue.station("b", "wx/**", after="a")
+    queue.put(b"original", feed="wx/a")
+    with queue.station("a").attach() as consumer:
+        consumer.put(consumer.get(1, 1), payloads=[b"revised"])
+    queue.put(b"last", feed="wx/a")
+    queue.close()
+    file = reader.segment_path(queue.path, 1)
+    with Spoiler(file) as spoiler:
+        spoiler.write(file.stat().st_size - 2 * reader.ROW_BYTES, bytes(reader.ROW_BYTES))
+    write_word(queue.path, "boot", bytes(16))
+    write_word(queue.path, "synced", 1)
+    with Queue.open(queue.path):
+        assert [p["damaged"] for p in reader.read_queue(queue.path)] == [False, False, False]
+
+
+def test_after_a_seek_back_nothing_is_skipped_when_the_lists_are_made_anew(make_queue: Callable[..., Queue]) -> None:
+    queue = make_queue(dedup="none")
+    station = queue.station("a", "wx/**")
+    queue.put_many([b"x"] * 10, feed="wx/a")
+
+    def work():
+        consumer = station.attach()
+        batch = consumer.get(10, 5)
+        consumer.put([batch[i] for i in range(9)])
+        station.seek(3)
+        return consumer, batch
+
+    with at_work(work) as child:
+        end(child)
+    queue.close()
+    with Queue.open(queue.path) as again, again.station("a").attach() as consumer:
+        assert sorted(set(consumer.get(20, 1).sequences.tolist())) == list(range(3, 11))
+
+
+def test_a_consumer_of_a_removed_station_gets_nothing_of_the_one_that_takes_its_place(
+    make_queue: Callable[..., Queue],
+) -> None:
+    queue = make_queue(dedup="none")
+    station = queue.station("a", "wx/**")
+    queue.station("b", "wx/**", after="a")
+    consumer = station.attach()
+    station.remove()
+    queue.station("c", "de/**", after="b")
+    queue.put(b"x", feed="de/a")
+    queue.station("c").statistics()
+    assert queue.station("c").consumers() == []
+    with pytest.raises(HeadraceError):
+        consumer.get(1, 0.3)
+
+
+def test_a_new_line_begins_where_it_was_told_also_after_a_power_failure(make_queue, tmp_path):
+    queue = make_queue()
+    queue.put(b"before", feed="wx/a")
+    queue.station("a", "wx/**")
+    shutil.copytree(queue.path, tmp_path / "copy")
+    write_word(tmp_path / "copy", "boot", bytes(16))
+    with Queue.open(tmp_path / "copy"):
+        assert read_line(tmp_path / "copy", 1)["position"] == 2
+
+
+def test_swapped_line_files_are_noticed(make_queue: Callable[..., Queue]) -> None:
+    queue = make_queue()
+    queue.station("a", "wx/**")
+    queue.station("b", "de/**")
+    queue.put(b"x", feed="de/a")
+    queue.station("b").statistics()
+    queue.close()
+    one, two = (line_path(queue.path, n) for n in (1, 2))
+    one.rename(queue.path / "x")
+    two.rename(one)
+    (queue.path / "x").rename(two)
+    with Queue.open(queue.path) as again, again.station("a").attach() as consumer:
+        assert [p.feed for p in consumer.get(1, 0.2)] == []
+
+
+def test_the_timeout_of_one_station_is_not_that_of_the_stations_behind(make_queue: Callable[..., Queue]) -> None:
+    queue = make_queue()
+    queue.station("a", "wx/**", timeout="0.2s")
+    queue.station("b", "wx/**", after="a")
+    with queue.station("a").attach() as consumer:
+        queue.put(b"x", feed="wx/a")
+        consumer.put(consumer.get(1, 1))
+    time.sleep(0.3)
+    with queue.station("b").attach() as consumer:
+        assert len(consumer.get(1, 0.2)) == 1
+
+
+def test_whoever_gets_the_lock_of_one_who_died_changing_stations_finishes_the_change(
+    make_queue: Callable[..., Queue],
+) -> None:
+    queue = make_queue()
+    queue.put(b"x", feed="wx/a")
+    child = os.fork()
+    if child == 0:
+        import headrace.station.lines as lines
+
+        lines._tell_members = lambda *a: os.kill(os.getpid(), signal.SIGKILL)
+        queue.station("new", "wx/**", start="oldest")
+        os._exit(1)
+    os.waitpid(child, 0)
+    with Queue.open(queue.path) as again, again.station("new").attach() as consumer:
+        assert len(consumer.get(1, 0.5)) == 1
+
+
+def test_a_queue_is_not_left_half_settled_by_a_stations_json_that_cannot_be_read(
+    make_queue: Callable[..., Queue],
+) -> None:
+    queue = make_queue()
+    queue.station("a", "wx/**")
+    queue.close()
+    file = queue.path / "stations.json"
+    text = file.read_text()
+    file.write_text(text.replace('"format": 1', '"format": 2'))
+    with pytest.raises(QueueVersionError):
+        Queue.open(queue.path)
+    file.write_text(text)
+    assert reader.read_control(queue.path)["state"] == 1
+
+
+def test_close_lets_go_whatever_stations_json_says(make_queue: Callable[..., Queue]) -> None:
+    queue = make_queue()
+    queue.station("a", "wx/**")
+    queue.put(b"x", feed="wx/a")
+    file = queue.path / "stations.json"
+    text = file.read_text()
+    again = Queue.open(queue.path)
+    again.put(b"y", feed="wx/a")
+    queue.station("a").pause()
+    file.write_text("{}")
+    with contextlib.suppress(HeadraceError):
+        again.close()
+    file.write_text(text)
+    queue.close()
+    Queue.remove(queue.path)  # "somebody has it open" if `again` still holds its lock
+
+
+def test_deleting_a_product_deletes_its_revision(make_queue: Callable[..., Queue]) -> None:
+    queue = make_queue()
+    queue.station("a", "wx/**")
+    queue.station("b", "wx/**", after="a")
+    queue.put(b"x", feed="wx/a")
+    with queue.station("a").attach() as consumer:
+        consumer.put(consumer.get(1, 1), payloads=[b"revised"])
+    queue.delete("wx/**")
+    with queue.station("b").attach() as consumer:
+        assert len(consumer.get(1, 0.2)) == 0
+
+
+def test_durability_disk_saves_positions_while_the_queue_is_open(make_queue, tmp_path):
+    queue = make_queue(durability="disk")
+    station = queue.station("a", "wx/**")
+    with station.attach() as consumer:
+        queue.put_many([b"%d" % n for n in range(5)], feed="wx/a")
+        consumer.put(consumer.get(5, 1))
+    queue.flush()
+    time.sleep(1.5)
+    assert station_reader.begin_again(queue.path, 1) == 6
+
+
+def test_a_strange_value_in_stations_json_is_told_as_damage(make_queue: Callable[..., Queue]) -> None:
+    queue = make_queue()
+    queue.station("a", "wx/**")
+    queue.close()
+    file = queue.path / "stations.json"
+    text = file.read_text()
+    for bad in (text.replace('"order": "priority"', '"order": "banana"'), text.replace('"member": 0', '"member": 64')):
+        file.write_text(bad)
+        try:
+            with pytest.raises(HeadraceError):
+                Queue.open(queue.path).close()
+        finally:
+            file.write_text(text)
+
+
+def test_a_line_of_a_newer_version_is_not_thrown_away(make_queue: Callable[..., Queue]) -> None:
+    queue = make_queue()
+    queue.station("a", "wx/**")
+    queue.close()
+    with Spoiler(line_path(queue.path, 1)) as spoiler:
+        spoiler.write(8, struct.pack("<I", 2))
+    (queue.path / "spoilt").touch()
+    with pytest.raises(QueueVersionError):
+        Queue.open(queue.path).close()

@@ -1,0 +1,252 @@
+"""Stations side by side: each product goes to one of them."""
+
+from collections.abc import Callable
+
+import pytest
+from handling import drain, idents, put, put_together, vanish, work
+
+from headrace import Queue, Selection
+from headrace.errors import BlockedError, StationExistsError
+from headrace.station import Station
+
+
+@pytest.fixture
+def queue(make_quick: Callable[..., Queue]) -> Queue:
+    return make_quick(dedup="none")
+
+
+def group(queue: Queue, count: int, selection: object = "**", **terms: object) -> list[Station]:
+    return [queue.station(f"w{number}", selection, group="workers", **terms) for number in range(1, count + 1)]
+
+
+def waiting(stations: list[Station]) -> list[int]:
+    return [station.statistics().waiting for station in stations]
+
+
+def test_each_product_goes_to_one_station_of_a_group(queue: Queue) -> None:
+    stations = group(queue, 3)
+    beside = queue.station("beside", "**")
+    put(queue, *"123456789")
+    shares = [drain(station) for station in stations]
+    assert sorted(ident for share in shares for ident in share) == list("123456789")
+    assert drain(beside) == list("123456789")
+    assert len({station.terms.line for station in stations}) == 1
+
+
+@pytest.mark.parametrize(
+    "count",
+    [
+        1,
+        pytest.param(2, marks=pytest.mark.xfail(strict=True, reason="the turn is taken twice for each product")),
+        3,
+        pytest.param(4, marks=pytest.mark.xfail(strict=True, reason="the turn is taken twice for each product")),
+        5,
+    ],
+)
+def test_round_robin_gives_everybody_the_same_number(queue: Queue, count: int) -> None:
+    stations = group(queue, count)
+    for _ in range(count * 4):
+        queue.put(b"x", feed="a")
+    assert waiting(stations) == [4] * count
+
+
+@pytest.mark.xfail(strict=True, reason="the turn is taken twice for each product")
+@pytest.mark.parametrize("count", [2, 3])
+def test_round_robin_takes_turns_in_the_order_of_the_stations(queue: Queue, count: int) -> None:
+    stations = group(queue, count)
+    turns = []
+    for _ in range(count * 3):
+        before = waiting(stations)
+        queue.put(b"x", feed="a")
+        turns.append([new - old for new, old in zip(waiting(stations), before, strict=True)].index(1))
+    start = turns[0]
+    assert turns == [(start + number) % count for number in range(count * 3)]
+
+
+def test_turns_go_on_however_fast_the_consumers_are(queue: Queue) -> None:
+    stations = group(queue, 3)
+    consumers = [station.attach() for station in stations]
+    for number in range(30):
+        queue.put(b"x", feed="a")
+        work(consumers[number % 3])
+    for consumer in consumers:
+        work(consumer)
+    assert [station.statistics().done for station in stations] == [10, 10, 10]
+
+
+def test_a_full_station_is_passed_over(queue: Queue) -> None:
+    full, free = queue.station("full", "**", group="g", cue=1), queue.station("free", "**", group="g")
+    put(queue, *"12345")
+    assert sorted(waiting([full, free])) in ([0, 5], [1, 4])
+    queue.station("third", "**", group="g", cue=1)
+    put(queue, *"67890")
+    told = [queue.station(name).statistics() for name in ("full", "free", "third")]
+    assert sum(station.waiting for station in told) == 10
+    assert all(sum(station.dropped.values()) == 0 for station in told)
+
+
+@pytest.mark.xfail(strict=True, reason="the turn is taken twice for each product")
+def test_a_full_station_gets_its_share_up_to_its_cue(queue: Queue) -> None:
+    stations = [queue.station("full", "**", group="g", cue=1), queue.station("free", "**", group="g")]
+    put(queue, *"12345")
+    assert waiting(stations) == [1, 4]
+
+
+def test_products_flow_past_a_group_that_is_full_and_are_counted_once(queue: Queue) -> None:
+    stations = group(queue, 2, cue=2)
+    behind = queue.station("behind", "**", after="w1")
+    put(queue, *"1234567")
+    assert waiting(stations) == [2, 2]
+    assert sum(station.statistics().dropped["flowed_around"] for station in stations) == 3
+    assert drain(behind) == ["5", "6", "7"]
+
+
+def test_a_blocking_group_holds_producers_up_only_when_all_are_full(queue: Queue) -> None:
+    stations = group(queue, 3, blocking=True, cue=2)
+    put_together(queue, *"123456")
+    assert waiting(stations) == [2, 2, 2]
+    with pytest.raises(BlockedError):
+        put(queue, "7", timeout=0)
+    assert len(drain(stations[0])) == 2
+    with pytest.raises(BlockedError):  # a product that goes by turns may come to any of them
+        put(queue, "7", timeout=0)
+    for station in stations[1:]:
+        drain(station)
+    put(queue, "7", timeout=0)
+    assert sum(waiting(stations)) == 1
+
+
+def test_equal_cue_gives_to_the_one_with_the_least_to_do(queue: Queue) -> None:
+    stations = group(queue, 3, distribution="equal_cue")
+    put(queue, *"123456")
+    assert waiting(stations) == [2, 2, 2]
+    drain(stations[1])
+    put(queue, "7", "8")
+    assert waiting(stations) == [2, 2, 2]
+    assert sorted(drain(stations[1])) == ["7", "8"]
+
+
+def test_equal_cue_counts_what_is_being_worked_on(queue: Queue) -> None:
+    stations = group(queue, 2, distribution="equal_cue")
+    put(queue, *"1234")
+    busy = stations[0].attach()
+    busy.get_nowait(9)
+    drain(stations[1])
+    put(queue, "5", "6")
+    assert waiting(stations) == [0, 2]
+
+
+def test_a_group_shares_only_what_each_selects(queue: Queue) -> None:
+    left = queue.station("left", "a/**", group="g")
+    right = queue.station("right", "b/**", group="g")
+    put(queue, "1", "2", feed="a")
+    put(queue, "3", feed="b")
+    put(queue, "4", feed="c")
+    assert drain(left) == ["1", "2"]
+    assert drain(right) == ["3"]
+
+
+def test_a_group_may_ask_for_more_than_rows_tell(queue: Queue) -> None:
+    stations = group(queue, 3, Selection(ident="^x"))
+    put(queue, "x1", "y2", "x3", "x4", "y5", "x6")
+    stations[0].statistics()
+    shares = [drain(station) for station in stations]
+    assert sorted(ident for share in shares for ident in share) == ["x1", "x3", "x4", "x6"]
+
+
+def test_a_group_in_the_middle_of_a_series(queue: Queue) -> None:
+    first = queue.station("first", "**")
+    middle = [queue.station(name, "**", after="first", group="g") for name in ("m1", "m2", "m3")]
+    last = queue.station("last", "**", after="m2")
+    put(queue, *"123456")
+    assert drain(first) == list("123456")
+    assert drain(last) == []
+    assert sum(waiting(middle)) == 6
+    shares = [drain(station) for station in middle]
+    assert sorted(ident for share in shares for ident in share) == list("123456")
+    assert sorted(drain(last)) == list("123456")
+
+
+def test_a_late_member_of_a_group_gets_its_share_from_then_on(queue: Queue) -> None:
+    first = queue.station("w1", "**", group="workers")
+    put(queue, *"1234")
+    assert waiting([first]) == [4]
+    stations = [first, *group(queue, 3)[1:]]
+    put(queue, *"567890abc")
+    assert sum(waiting(stations)) == 13
+    assert min(waiting(stations)) == 3
+
+
+def test_when_a_member_is_removed_the_others_get_everything(queue: Queue) -> None:
+    stations = group(queue, 3)
+    stations[1].remove()
+    put(queue, *"123456")
+    assert sum(waiting([stations[0], stations[2]])) == 6
+    stations[2].remove()
+    put(queue, "7")
+    assert stations[0].statistics().waiting >= 1
+
+
+@pytest.mark.xfail(strict=True, reason="what waits at a member that is removed goes on, past the rest of its group")
+def test_what_waits_at_a_member_that_is_removed_goes_to_the_others(queue: Queue) -> None:
+    stations = group(queue, 3)
+    put(queue, *"123456")
+    assert waiting(stations) == [2, 2, 2]
+    stations[1].remove()
+    assert sum(waiting([stations[0], stations[2]])) == 6
+
+
+def test_a_group_has_one_way_to_share(queue: Queue) -> None:
+    group(queue, 1)
+    with pytest.raises(StationExistsError, match="distributes by round_robin"):
+        queue.station("w2", "**", group="workers", distribution="equal_cue")
+    assert queue.stations() == ["w1"]
+
+
+@pytest.mark.xfail(strict=True, reason="one member can be changed alone, and whoever is first decides for all")
+def test_the_way_to_share_is_changed_for_the_whole_group(queue: Queue) -> None:
+    stations = group(queue, 2)
+    stations[1].change(distribution="equal_cue")
+    assert len({station.terms.distribution for station in stations}) == 1
+
+
+# --- what a dead consumer leaves ------------------------------------------------------------------
+
+
+def test_restored_to_the_group_it_is_shared_out(queue: Queue) -> None:
+    stations = group(queue, 3, restore="group")
+    put(queue, *"123456789")
+    dying = stations[0].attach()
+    held = idents(dying.get_nowait(9))
+    assert len(held) == 3
+    vanish(dying)
+    assert stations[0].statistics().restored == 3
+    assert waiting(stations) == [1, 4, 4]
+    shares = [drain(station) for station in stations]
+    assert sorted(ident for share in shares for ident in share) == list("123456789")
+    for share in shares:
+        assert share == sorted(share)
+
+
+def test_restored_to_the_group_deliveries_are_counted_on(queue: Queue) -> None:
+    stations = group(queue, 3, restore="group")
+    put(queue, *"123")
+    dying = stations[0].attach()
+    (ident,) = idents(dying.get_nowait(9))
+    vanish(dying)
+    stations[0].statistics()
+    found = {}
+    for station in stations:
+        batch = station.attach().get_nowait(9)
+        found.update(zip(idents(batch), batch.deliveries.tolist(), strict=True))
+    assert found.pop(ident) == 2
+    assert list(found.values()) == [1, 1]
+
+
+def test_restored_to_the_input_it_stays_with_its_member(queue: Queue) -> None:
+    stations = group(queue, 3)
+    put(queue, *"123456")
+    dying = stations[0].attach()
+    dying.get_nowait(9)
+    vanish(dying)
+    assert waiting(stations) == [2, 2, 2]

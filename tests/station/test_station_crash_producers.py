@@ -1,0 +1,159 @@
+"""Producers at a blocking station: they wait for the living and never for the dead, and are killed while they wait."""
+
+import os
+import signal
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from arena_stations import Arena, Ledger, consume, produce, recoveries, seed_of, sequences_of, wait_until
+
+from headrace import Queue
+from headrace.errors import BlockedError
+
+CUE = 20
+FEEDS = ("f/1",)
+
+
+@pytest.fixture
+def path(shared_memory: Path) -> Iterator[Path]:
+    """A queue with a blocking station "s", closed; it must check clean in the end."""
+    path = shared_memory / "q"
+    with Queue.create(path, size="64MiB", durability="memory", dedup="none", origin="here") as queue:
+        queue.station("s", "f/**", blocking=True, cue=CUE, deliveries_max=0)
+    yield path
+    with Queue.open(path) as queue:
+        assert queue.check() == []
+
+
+def put_singly(folder: Path, path: Path, ledger: Ledger, seed: int) -> None:
+    """One product after another, until the end."""
+    with Queue.open(path) as queue:
+        number = 0
+        while not (folder / "stop").exists():
+            ledger.note("try")
+            first = queue.put_many([b"%d" % number], feed="f/1").first
+            ledger.note("f/1", [first])
+            number += 1
+
+
+def next_of(path: Path) -> int:
+    with Queue.open(path) as queue:
+        return queue.next
+
+
+def wait_until_blocked(path: Path) -> int:
+    """Nothing has been put for a while though somebody would; the next sequence."""
+    with Queue.open(path) as queue:
+        wait_until(lambda: queue.next > CUE, "the cue is full")
+        before = -1
+        while before != queue.next:
+            before = queue.next
+            time.sleep(0.3)
+        return before
+
+
+def test_producers_wait_for_consumers_that_died_and_go_on_with_a_new_one(path: Path) -> None:
+    with Arena(path, path.parent / "ledgers", seed_of()) as arena:
+        consumers = [arena.start(consume, "s", 5) for _ in range(2)]
+        for _ in range(2):
+            arena.start(produce, FEEDS, 0.001)
+        wait_until(lambda: next_of(path) > 5 * CUE, "products flow")
+        for consumer in consumers:
+            arena.kill(consumer)
+        stuck_at = wait_until_blocked(path)
+        begun_s = time.monotonic()
+        arena.start(consume, "s", 5)
+        wait_until(lambda: next_of(path) > stuck_at + CUE, "products flow again")
+        print(f"products flowed again after {time.monotonic() - begun_s:.2f} s")
+        arena.finish("s")
+        with Queue.open(path) as queue:
+            arena.judge(queue, sequences_of(queue), "s")
+
+
+def test_a_put_that_waited_in_vain_has_stored_nothing(path: Path) -> None:
+    def take_some_and_die(folder: Path, path: Path, ledger: Ledger, seed: int) -> None:
+        with Queue.open(path) as queue, queue.station("s").attach() as consumer:
+            consumer.get(5, 10.0)
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    with Queue.open(path) as queue, Arena(path, path.parent / "ledgers", seed_of()) as arena:
+        queue.put_many([b""] * CUE, feed="f/1")
+        arena.start(take_some_and_die).process.join(10)
+        queue.put_many([b""] * 5, feed="f/1", timeout=0)  # the dead one had made room for these
+        before = queue.next
+        for timeout in (0, 0.3, "1s"):
+            begun_s = time.monotonic()
+            with pytest.raises(BlockedError, match="nothing was stored"):
+                queue.put(b"one more", feed="f/1", timeout=timeout)
+            with pytest.raises(BlockedError, match="nothing was stored"):
+                queue.put_many([b"one more"] * 3, feed="f/1", timeout=0)
+            assert time.monotonic() - begun_s < 2.0
+        assert queue.next == before
+        assert queue.put(b"for others", feed="g", timeout=0) == before  # nobody waits for a station that wants no g
+        told = queue.station("s").statistics()
+        assert (told.restored, told.leased, told.waiting) == (5, 0, CUE)  # what the dead one had is back
+
+
+def test_producers_killed_while_they_wait_leave_nothing_behind(path: Path) -> None:
+    with Arena(path, path.parent / "ledgers", seed_of()) as arena:
+        producers = [arena.start(put_singly) for _ in range(4)]
+        stuck_at = wait_until_blocked(path)
+        for producer in producers[:3]:
+            arena.kill(producer)
+        assert next_of(path) == stuck_at
+        arena.start(consume, "s", 3)
+        wait_until(lambda: next_of(path) > stuck_at + 2 * CUE, "the living one goes on")
+        arena.end("stop", put_singly)
+        arena.finish("s")
+        with Queue.open(path) as queue:
+            put = {sequence for producer in producers for sequence in producer.sequences("f/1")}
+            assert put == sequences_of(queue)
+            arena.judge(queue, put, "s")
+
+
+@pytest.mark.xfail(strict=False, reason="a station that is not durable outlives its last consumer if that was killed")
+def test_a_station_that_is_not_durable_blocks_nobody_once_its_last_consumer_was_killed(path: Path) -> None:
+    def attach_and_die(folder: Path, path: Path, ledger: Ledger, seed: int) -> None:
+        with Queue.open(path) as queue, queue.station("passing").attach():
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    with Queue.open(path) as queue, Arena(path, path.parent / "ledgers", seed_of()) as arena:
+        queue.station("passing", "g", blocking=True, cue=1, durable=False)
+        arena.start(attach_and_die).process.join(10)
+        for _ in range(3):
+            queue.put(b"", feed="g", timeout=2)
+        assert queue.stations() == ["s"]
+
+
+def siege(path: Path, seed: int, kills: int) -> str:
+    """Both sides are killed at random while the cue is mostly full."""
+    with Arena(path, path.parent / "ledgers", seed) as arena:
+        for n in (1, 7):
+            arena.start(consume, "s", n, 0.01)
+        for _ in range(4):
+            arena.start(put_singly)
+        for _ in range(kills):
+            time.sleep(arena.chance.uniform(0.005, 0.1))
+            arena.kill_one(arena.chance.choice([consume, put_singly]))
+        before = next_of(path)
+        wait_until(lambda: next_of(path) > before + CUE, "the survivors go on")
+        arena.end("stop", put_singly)
+        arena.finish("s")
+        with Queue.open(path) as queue:
+            put = {sequence for actor in arena.actors for sequence in actor.sequences("f/1")}
+            assert put <= sequences_of(queue)
+            arena.judge(queue, sequences_of(queue), "s")
+            inside, admitted = recoveries(queue, 1), queue.station("s").statistics().admitted
+            assert queue.statistics().evicted_products == 0
+    return f"{arena.kills()} kills, {inside} inside the lock, {admitted} products"
+
+
+def test_nobody_hangs_when_both_sides_of_a_full_cue_are_killed(path: Path) -> None:
+    print(siege(path, seed_of(), kills=30))
+
+
+@pytest.mark.soak
+def test_nobody_hangs_when_both_sides_of_a_full_cue_are_killed_hundreds_of_times(path: Path) -> None:
+    print(siege(path, seed_of(), kills=600))

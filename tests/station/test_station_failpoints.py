@@ -1,0 +1,115 @@
+"""Death inside every step of taking up, leasing, putting and restoring, while the line's lock is held."""
+
+import os
+import signal
+from multiprocessing import get_context
+from pathlib import Path
+
+import pytest
+
+from headrace import Consumer, Queue
+from headrace.testing import failpoints
+
+FORK = get_context("fork")
+POINTS = [point for point in failpoints.POINTS if point.startswith("line:") and point != "line:rebuilt"]
+
+
+def abandon(consumer: Consumer) -> None:
+    """Let a consumer look dead: its lock is gone, its leases are not."""
+    os.close(consumer._lock_fd)
+    consumer._lock_fd = os.open("/dev/null", os.O_RDONLY)
+
+
+def work_until_death(path: Path, ledger: Path, point: str, passes: int) -> None:
+    """Put, get, change, give back, and look after a dead colleague, over and over; the failpoint ends it."""
+    out = os.open(ledger, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+    queue = Queue.open(path)
+    failpoints.arm(point, passes)
+    first, second = queue.station("first"), queue.station("second")
+    mine, behind = first.attach(), second.attach()
+    colleagues = []
+    for number in range(5000):
+        receipt = queue.put_many(
+            [b"x%d" % (number * 10 + i) for i in range(10)], feed="a/b", priority=[0, 1, 2, 3, 4, 5, 6, 7, 4, 4]
+        )
+        os.write(out, f"sent {receipt.first} {receipt.first + 9}\n".encode())
+        colleague = first.attach()
+        colleague.get(2, 0.0)
+        abandon(colleague)
+        colleagues.append(colleague)
+        first.statistics()  # finds the dead one
+        batch = mine.get(7, 0.0)
+        mine.give_back(batch[0])
+        mine.put(list(batch)[1:], payloads=[b"revised" if i % 3 == 0 else None for i in range(1, len(batch))])
+        batch = behind.get(20, 0.0)
+        for what in ("trying", "done"):
+            os.write(out, f"{what} {' '.join(map(str, batch.sequences))}\n".encode())
+            if what == "trying":
+                behind.put(batch)
+
+
+def judge(path: Path, ledger: Path) -> None:
+    """Go on where the dead one stopped: everything comes out of the last station exactly once."""
+    sent, done, trying = set(), [], set()
+    for line in ledger.read_text().splitlines():
+        what, *numbers = line.split()
+        if what == "sent":
+            sent |= set(range(int(numbers[0]), int(numbers[1]) + 1))
+        elif what == "done":
+            done += map(int, numbers)
+            trying = set()
+        else:
+            trying = set(map(int, numbers))
+    with Queue.open(path) as queue:
+        assert queue.check() == []
+        rest: list[int] = []
+        with queue.station("first").attach() as mine, queue.station("second").attach() as behind:
+            queue.station("first").statistics()
+            while len(batch := mine.get(100, 0.0)):
+                mine.put(batch)
+            while len(batch := behind.get(100, 0.0)):
+                rest += map(int, batch.sequences)
+                behind.put(batch)
+        assert len(done) == len(set(done))
+        assert not set(done) & set(rest)
+        assert len(rest) == len(set(rest))
+        everything = {int(s) for batch in [queue.read("oldest", limit=1_000_000)] for s in batch.sequences}
+        assert everything - set(done) - set(rest) <= trying, "lost"
+        assert queue.station("second").statistics().done == len(everything)
+        assert queue.check() == []
+
+
+def kill_at(path: Path, ledger: Path, point: str, passes: int) -> None:
+    worker = FORK.Process(target=work_until_death, args=(path, ledger, point, passes))
+    worker.start()
+    worker.join(60)
+    assert worker.exitcode == -signal.SIGKILL, f"{point} was not reached"
+
+
+@pytest.fixture
+def place(shared_memory: Path) -> Path:
+    with Queue.create(shared_memory / "q", size="16MiB", durability="memory", dedup="none", origin="here") as queue:
+        queue.station("first", None, deliveries_max=0)
+        queue.station("second", None, after="first", deliveries_max=0)
+    return shared_memory
+
+
+@pytest.mark.parametrize("passes", [1, 2, 23, 104])
+@pytest.mark.parametrize("point", POINTS)
+def test_death_at_this_step_loses_and_repeats_nothing(place: Path, point: str, passes: int) -> None:
+    with Queue.open(place / "q"):  # somebody is attached all the time: nothing is settled by being alone
+        kill_at(place / "q", place / "ledger", point, passes)
+        judge(place / "q", place / "ledger")
+
+
+@pytest.mark.parametrize("point", POINTS)
+def test_death_of_everybody_at_this_step_loses_and_repeats_nothing(place: Path, point: str) -> None:
+    kill_at(place / "q", place / "ledger", point, 11)
+    judge(place / "q", place / "ledger")
+
+
+def test_death_while_mending_what_a_dead_one_left_is_mended_by_the_next(place: Path) -> None:
+    with Queue.open(place / "q"):
+        kill_at(place / "q", place / "ledger", "line:slot-marked", 30)
+        kill_at(place / "q", place / "ledger2", "line:rebuilt", 1)
+        judge(place / "q", place / "ledger")

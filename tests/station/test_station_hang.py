@@ -1,0 +1,186 @@
+"""A consumer that is stopped is taken for dead after `hung_after`; when it goes on, it is told so."""
+
+import os
+import signal
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from arena_stations import Actor, Arena, Ledger, consume, is_idle, produce, seed_of, sequences_of, wait_until
+
+from headrace import Queue
+from headrace.errors import LeaseLostError
+
+
+@pytest.fixture
+def path(shared_memory: Path) -> Iterator[Path]:
+    path = shared_memory / "q"
+    Queue.create(path, size="16MiB", durability="memory", dedup="none", origin="here").close()
+    yield path
+    with Queue.open(path) as queue:
+        assert queue.check() == []
+
+
+def hold(folder: Path, path: Path, ledger: Ledger, seed: int, count: int, revise: bool = False) -> None:
+    """Take products, put them when told to, and note what became of it; then attach again and go on."""
+    with Queue.open(path) as queue:
+        station = queue.station("s")
+        with station.attach() as consumer:
+            batch = consumer.get(count, 10.0)
+            ledger.note("trying", batch.sequences.tolist())
+            wait_until((folder / "go").exists, "told to go on", 60)
+            for _ in range(2):
+                try:
+                    consumer.put(batch, [b"late"] * len(batch) if revise else None)
+                    ledger.note("accepted")
+                except LeaseLostError:
+                    ledger.note("refused")
+            try:
+                consumer.get(1, 0.1)
+            except LeaseLostError:
+                ledger.note("refused")
+        with station.attach() as consumer:
+            ledger.note("attached-again")
+            for batch in consumer.batches(10, timeout=1.0):
+                ledger.note("later", batch.sequences.tolist())
+
+
+def stop(actor: Actor) -> float:
+    os.kill(actor.pid, signal.SIGSTOP)
+    return time.monotonic()
+
+
+def go_on(arena: Arena, actor: Actor) -> None:
+    os.kill(actor.pid, signal.SIGCONT)
+    (arena.folder / "go").touch()
+    wait_until(lambda: actor.notes("attached-again"), "it is attached again")
+
+
+@pytest.mark.parametrize("revise", [False, True])
+def test_a_late_put_of_a_hung_consumer_is_refused_and_nothing_is_put_twice(path: Path, revise: bool) -> None:
+    with Queue.open(path) as queue, Arena(path, path.parent / "ledgers", seed_of()) as arena:
+        station = queue.station("s", "**", hung_after="1s", deliveries_max=0)
+        behind = queue.station("behind", "**", after="s")
+        queue.put_many([b"%d" % n for n in range(10)], feed="a")
+        hung = arena.start(hold, 10, revise)
+        wait_until(lambda: len(hung.held()) == 10, "it holds them")
+        stopped_s = stop(hung)
+        other = arena.start(consume, "s", 10)
+        wait_until(lambda: station.statistics().done == 10, "the other has put them", 10)
+        wait_s = other.notes("trying")[0].at_s - stopped_s
+        print(f"taken for dead after {wait_s:.2f} s")
+        assert 0.7 < wait_s < 5.0  # the last beat was up to a quarter of a second before the stop
+
+        go_on(arena, hung)
+        assert len(hung.notes("refused")) == 3
+        assert hung.notes("accepted") == []
+        assert station.statistics().done == 10
+        assert station.statistics().restored == 10
+        with behind.attach() as last:
+            batch = last.get(100, 5.0)
+            assert sorted(batch.sequences.tolist()) == sorted(other.sequences("done"))
+            assert batch.revisions.tolist() == [0] * 10
+            last.put(batch)
+            assert len(last.get_nowait(100)) == 0
+        arena.end("end", consume)
+
+        queue.put_many([b"more"] * 5, feed="a")  # it works again like any other
+        wait_until(lambda: len(hung.sequences("later")) == 5, "it gets more")
+        hung.process.join(10)
+        assert hung.process.exitcode == 0
+        assert station.statistics().done == 15
+
+
+def test_a_producer_at_a_full_cue_does_not_wait_for_a_hung_consumer(path: Path) -> None:
+    """What the hung one holds is handed to another, which makes room."""
+    with Queue.open(path) as queue, Arena(path, path.parent / "ledgers", seed_of()) as arena:
+        station = queue.station("s", "**", hung_after="0.5s", blocking=True, cue=10, deliveries_max=0)
+        queue.put_many([b""] * 10, feed="a")
+        hung = arena.start(hold, 10)
+        wait_until(lambda: len(hung.held()) == 10, "it holds them")
+        queue.put_many([b""] * 10, feed="a")
+        stop(hung)
+        arena.start(consume, "s", 3)
+        for _ in range(50):
+            queue.put(b"", feed="a", timeout=10)
+        wait_until(lambda: station.statistics().done == 70, "all are put")
+        assert station.statistics().restored == 10
+        go_on(arena, hung)
+        assert station.statistics().done == 70
+
+
+def test_a_consumer_that_is_stopped_for_less_keeps_what_it_has(path: Path) -> None:
+    with Queue.open(path) as queue, Arena(path, path.parent / "ledgers", seed_of()) as arena:
+        station = queue.station("s", "**", hung_after="30s", deliveries_max=0)
+        queue.put_many([b""] * 3, feed="a")
+        holder = arena.start(hold, 3)
+        wait_until(lambda: len(holder.held()) == 3, "it holds them")
+        stop(holder)
+        with station.attach() as other:
+            assert len(other.get(10, 0.8)) == 0
+        os.kill(holder.pid, signal.SIGCONT)
+        (arena.folder / "go").touch()
+        wait_until(lambda: holder.notes("accepted"), "its put is accepted")
+        wait_until(lambda: station.statistics().done == 3, "and counts")
+
+
+def test_work_that_takes_longer_than_hung_after_is_not_taken_for_a_hang(path: Path) -> None:
+    with Queue.open(path) as queue:
+        station = queue.station("s", "**", hung_after="0.6s")
+        queue.put(b"", feed="a")
+        with station.attach() as slow, station.attach() as other:
+            batch = slow.get(1, 5.0)
+            assert len(other.get(1, 1.2)) == 0
+            slow.put(batch)
+        assert station.statistics().done == 1
+
+
+def work_on(folder: Path, path: Path, ledger: Ledger, seed: int) -> None:
+    """As `consume`, and whoever is taken for dead attaches again."""
+    with Queue.open(path) as queue:
+        station = queue.station("s")
+        while not (folder / "end").exists():
+            with station.attach() as consumer:
+                try:
+                    while not (folder / "end").exists():
+                        batch = consumer.get(5, 0.5)
+                        time.sleep(0.002)
+                        if len(batch):
+                            consumer.put(batch)
+                            ledger.note("done", batch.sequences.tolist())
+                except LeaseLostError:
+                    ledger.note("refused")
+
+
+def stops(path: Path, seed: int, rounds: int) -> str:
+    """Stop consumers for shorter and longer than hung_after."""
+    with Queue.open(path) as queue:
+        station = queue.station("s", "f/**", hung_after="0.4s", deliveries_max=0)
+        with Arena(path, path.parent / "ledgers", seed) as arena:
+            for _ in range(3):
+                arena.start(work_on)
+            arena.start(produce, ("f/1", "other"), 0.3)
+            for _ in range(rounds):
+                actor = arena.chance.choice(arena.living(work_on))
+                stop(actor)
+                time.sleep(arena.chance.uniform(0.05, 1.0))
+                os.kill(actor.pid, signal.SIGCONT)
+            arena.end("stop", produce)
+            wait_until(lambda: is_idle(station.statistics()), "caught up")
+            arena.end("end", work_on)
+            done = [sequence for actor in arena.actors for sequence in actor.sequences("done")]
+            assert len(done) == len(set(done)), "put twice"
+            assert set(done) == sequences_of(queue, "f/**")
+            assert station.statistics().done == len(done)
+            refused = sum(len(actor.notes("refused")) for actor in arena.actors)
+        return f"{rounds} stops, {refused} refused, {len(done)} products"
+
+
+def test_stops_and_starts_at_random_put_nothing_twice(path: Path) -> None:
+    print(stops(path, seed_of(), rounds=5))
+
+
+@pytest.mark.soak
+def test_a_hundred_stops_and_starts_at_random_put_nothing_twice(path: Path) -> None:
+    print(stops(path, seed_of(), rounds=200))
