@@ -27,8 +27,8 @@ __all__ = [
 ]  # fmt: skip
 
 _HOMES = {
-    "Batch": "product", "Consumer": "station", "Cursor": "queue", "Duplicate": "queue", "HeadraceError": "errors", "Lost": "product",
-    "Product": "product", "Queue": "queue", "Receipt": "queue", "Selection": "selection",
+    "Batch": "product", "Consumer": "station", "Cursor": "queue", "Duplicate": "queue", "HeadraceError": "errors",
+    "Lost": "product", "Product": "product", "Queue": "queue", "Receipt": "queue", "Selection": "selection",
     "Station": "station",
 }  # fmt: skip
 

@@ -37,7 +37,7 @@ def holds_nothing(table: SubscriptionTable) -> bool:
         len(table) == 0
         and all(len(index) == 0 for index in table._indexes.values())
         and not table._finders
-        and not table._by_selection
+        and not table._by_meaning
         and not table._owned
     )
 
@@ -128,6 +128,15 @@ def test_what_means_the_same_is_evaluated_once_for_all_its_keys() -> None:
     assert len(keys(table)) == 100
     statistics = table.statistics()
     assert (statistics.keys, statistics.selections, statistics.checked) == (100, 1, 1)
+
+
+def test_true_and_one_are_different_tags() -> None:
+    table = SubscriptionTable()
+    for key, value in (("true", True), ("one", 1), ("real", 1.0), ("text", "1")):
+        table.add(key, Selection(tags={"x": value}))
+    assert keys(table, properties={"x": True}) == ["true"]
+    assert keys(table, properties={"x": 1}) == ["one", "real"]
+    assert keys(table, properties={"x": "1"}) == ["text"]
 
 
 def test_every_nth_is_counted_for_each_key_from_when_it_was_added() -> None:

@@ -122,7 +122,9 @@ def _check_revisions(batch: Batch, part: str) -> None:
         assert (revisions, data.count(REVISED)) == (expected, expected), f"{product.sequence}: {data[-40:]!r}"
 
 
-def _run(role: Callable[..., None], folder: Path, path: Path, file: Path, seed: int, arguments: tuple[Any, ...]) -> None:
+def _run(
+    role: Callable[..., None], folder: Path, path: Path, file: Path, seed: int, arguments: tuple[Any, ...]
+) -> None:
     signal.alarm(LIFE_S_MAX)
     try:
         role(folder, path, Ledger(file), seed, *arguments)

@@ -33,16 +33,7 @@ def test_each_product_goes_to_one_station_of_a_group(queue: Queue) -> None:
     assert len({station.terms.line for station in stations}) == 1
 
 
-@pytest.mark.parametrize(
-    "count",
-    [
-        1,
-        pytest.param(2, marks=pytest.mark.xfail(strict=True, reason="the turn is taken twice for each product")),
-        3,
-        pytest.param(4, marks=pytest.mark.xfail(strict=True, reason="the turn is taken twice for each product")),
-        5,
-    ],
-)
+@pytest.mark.parametrize("count", [1, 2, 3, 4, 5])
 def test_round_robin_gives_everybody_the_same_number(queue: Queue, count: int) -> None:
     stations = group(queue, count)
     for _ in range(count * 4):
@@ -50,7 +41,6 @@ def test_round_robin_gives_everybody_the_same_number(queue: Queue, count: int) -
     assert waiting(stations) == [4] * count
 
 
-@pytest.mark.xfail(strict=True, reason="the turn is taken twice for each product")
 @pytest.mark.parametrize("count", [2, 3])
 def test_round_robin_takes_turns_in_the_order_of_the_stations(queue: Queue, count: int) -> None:
     stations = group(queue, count)
@@ -85,7 +75,6 @@ def test_a_full_station_is_passed_over(queue: Queue) -> None:
     assert all(sum(station.dropped.values()) == 0 for station in told)
 
 
-@pytest.mark.xfail(strict=True, reason="the turn is taken twice for each product")
 def test_a_full_station_gets_its_share_up_to_its_cue(queue: Queue) -> None:
     stations = [queue.station("full", "**", group="g", cue=1), queue.station("free", "**", group="g")]
     put(queue, *"12345")
@@ -101,19 +90,28 @@ def test_products_flow_past_a_group_that_is_full_and_are_counted_once(queue: Que
     assert drain(behind) == ["5", "6", "7"]
 
 
-def test_a_blocking_group_holds_producers_up_only_when_all_are_full(queue: Queue) -> None:
+def test_a_blocking_group_that_is_full_holds_producers_up(queue: Queue) -> None:
     stations = group(queue, 3, blocking=True, cue=2)
     put_together(queue, *"123456")
     assert waiting(stations) == [2, 2, 2]
     with pytest.raises(BlockedError):
         put(queue, "7", timeout=0)
-    assert len(drain(stations[0])) == 2
-    with pytest.raises(BlockedError):  # a product that goes by turns may come to any of them
-        put(queue, "7", timeout=0)
-    for station in stations[1:]:
+    for station in stations:
         drain(station)
     put(queue, "7", timeout=0)
     assert sum(waiting(stations)) == 1
+
+
+@pytest.mark.xfail(strict=True, reason="one full member holds producers up although the others have room")
+def test_a_blocking_group_of_which_one_has_room_holds_nobody_up(queue: Queue) -> None:
+    stations = group(queue, 3, blocking=True, cue=2)
+    put_together(queue, *"123456")
+    drain(stations[1])
+    put(queue, "7", timeout=0)
+    put(queue, "8", timeout=0)
+    assert waiting(stations) == [2, 2, 2]
+    with pytest.raises(BlockedError):
+        put(queue, "9", timeout=0)
 
 
 def test_equal_cue_gives_to_the_one_with_the_least_to_do(queue: Queue) -> None:

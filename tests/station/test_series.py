@@ -416,7 +416,6 @@ def test_a_clean_detach_gives_back_to_the_input_whatever_was_agreed(queue: Queue
 # --- times ----------------------------------------------------------------------------------------
 
 
-@pytest.mark.xfail(strict=True, reason="the time-out of one station holds for all of the line")
 @pytest.mark.parametrize("timed", ["first", "second"])
 def test_the_time_out_of_a_station_is_its_own(make_quick: Callable[..., Queue], timed: str) -> None:
     """It says what expires here, not before and not behind."""

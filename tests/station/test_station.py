@@ -367,7 +367,6 @@ def test_a_seek_leaves_consumers_what_they_hold(queue: Queue) -> None:
     assert (station.statistics().done, station.lag().products) == (1, 0)
 
 
-@pytest.mark.xfail(strict=True, reason="a seek back hands out what somebody still holds")
 def test_after_a_seek_back_nobody_gets_what_somebody_holds(queue: Queue) -> None:
     station = queue.station("s", "**")
     put(queue, *"123")
@@ -378,7 +377,6 @@ def test_after_a_seek_back_nobody_gets_what_somebody_holds(queue: Queue) -> None
     first.put(held)
 
 
-@pytest.mark.xfail(strict=True, reason="making the lists anew moves the position behind everything that is held")
 def test_a_seek_back_survives_a_reopening_while_something_is_held(queue: Queue) -> None:
     station = queue.station("s", "**")
     put(queue, *"123")
@@ -461,7 +459,6 @@ def test_a_consumer_in_another_opening_is_told_of_the_removal(queue: Queue) -> N
         consumer.detach()
 
 
-@pytest.mark.xfail(strict=True, reason="the consumers of a removed station keep their places and go over to the next")
 def test_consumers_of_a_removed_station_do_not_serve_its_successor(queue: Queue) -> None:
     first = queue.station("first", "**")
     old = queue.station("old", "**", after="first")

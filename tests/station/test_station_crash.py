@@ -26,6 +26,7 @@ from arena_stations import (
 
 from headrace import Queue
 from headrace.selection import Selection
+from headrace.testing import failpoints
 
 # --- who takes part: stations, how many consumers, products per get, what is wanted ----------------
 
@@ -256,6 +257,31 @@ def test_a_child_of_a_dead_consumer_does_not_keep_it_alive(path: Path) -> None:
         finally:
             (child,) = (note.what for note in read_ledger(holder.ledger) if note.what.startswith("child-"))
             os.kill(int(child.removeprefix("child-")), signal.SIGKILL)
+
+
+@pytest.mark.xfail(strict=False, reason="products that were taken up by a dead one are given out before it is known")
+def test_what_a_dead_one_had_half_taken_up_is_not_taken_up_again(shared_memory: Path) -> None:
+    """Where index rows do not decide, products are handed to the line in batches; death falls inside one."""
+    path = shared_memory / "q"
+
+    def take_up_and_die(folder: Path, path: Path, ledger: Ledger, seed: int) -> None:
+        with Queue.open(path) as queue, queue.station("s").attach() as consumer:
+            failpoints.arm("line:admitted", 4)
+            consumer.get(10, 1.0)
+
+    with Queue.create(path, size="16MiB", durability="memory", dedup="none", origin="here") as queue:
+        by_ident(queue)
+        with queue.station("s").attach() as consumer, Arena(path, shared_memory / "ledgers", seed_of()) as arena:
+            assert len(consumer.get(10, 0.3)) == 0  # it knows the terms now
+            expected = set(put(path, 10, ident=["0"] * 10))
+            arena.start(take_up_and_die).process.join(10)
+            found: list[int] = []
+            while len(batch := consumer.get(10, 0.5)):
+                found += batch.sequences.tolist()
+                consumer.put(batch)
+        assert sorted(found) == sorted(expected)
+        assert queue.station("s").statistics().done == 10
+        assert queue.check() == []
 
 
 # --- what kills its consumers ---------------------------------------------------------------------

@@ -113,7 +113,6 @@ def test_producers_killed_while_they_wait_leave_nothing_behind(path: Path) -> No
             arena.judge(queue, put, "s")
 
 
-@pytest.mark.xfail(strict=False, reason="a station that is not durable outlives its last consumer if that was killed")
 def test_a_station_that_is_not_durable_blocks_nobody_once_its_last_consumer_was_killed(path: Path) -> None:
     def attach_and_die(folder: Path, path: Path, ledger: Ledger, seed: int) -> None:
         with Queue.open(path) as queue, queue.station("passing").attach():

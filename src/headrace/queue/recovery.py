@@ -47,7 +47,7 @@ class Segment:
 
 def settle(path: Path, config: QueueConfig, log: kernel.Log, storage: Storage) -> None:
     """Make the queue ready for use. The caller is alone."""
-    continued = is_continued(log)
+    continued, same_start = is_continued(log), log.state["boot"] == boot_id()
     read_stations(path)
     log.set_state(state=STATE_RECOVERING)
     kernel.reset_locks(log)
@@ -64,7 +64,7 @@ def settle(path: Path, config: QueueConfig, log: kernel.Log, storage: Storage) -
     if log.state["head"] != log.state["tail"]:
         _sync_all(path, log, storage)
         log.publish(log.state["tail"])
-    settle_stations(log, path, storage, trusted=continued)
+    settle_stations(log, path, storage, trusted=same_start)
     log.set_state(boot=boot_id(), state=STATE_READY)
 
 

@@ -8,9 +8,11 @@ from pathlib import Path
 
 from headrace.errors import (
     BatchTooLargeError,
+    BlockedError,
     DiskFullError,
     HeadraceError,
     NamesFullError,
+    PayloadTooLargeError,
     QueueAccessError,
     QueueDamagedError,
     QueueError,
@@ -30,8 +32,6 @@ def explaining(path: Path) -> Iterator[None]:
         raise explain(error, path) from None
 
 
-
-
 def segment_path(directory: Path, file: int) -> Path:
     """Where the segment file of that number lies."""
     return directory / "segments" / f"{file:016x}.segment"
@@ -47,8 +47,15 @@ def explain(error: kernel.KernelError, path: Path) -> HeadraceError:
         )
     if error.code == kernel.TROUBLE["batch_too_large"]:
         return BatchTooLargeError(f"{path} is too small for this in one piece", "put less at once, or resize the queue")
+    if error.code == kernel.TROUBLE["payload_too_large"]:
+        return PayloadTooLargeError("a payload exceeds a quarter of the queue", "split it, or resize the queue")
+    if error.code == kernel.TROUBLE["held"]:
+        return BlockedError(
+            f"{path} is full of products that blocking stations have not put yet; nothing was stored",
+            "put what is held, make the queue larger, or remove the station",
+        )
     if error.code == kernel.TROUBLE["newer"]:
-        return QueueVersionError(f"{path} has stations in a format that this Headrace does not know", "upgrade Headrace")
+        return QueueVersionError(f"{path} has stations in a format unknown to this Headrace", "upgrade Headrace")
     if error.code == kernel.TROUBLE["damaged"] or error.code == -errno.ENOENT:
         return QueueDamagedError(f"{file} is missing, cut short or altered", REPAIR.format(path=path))
     return explain_os_error(OSError(-error.code, os.strerror(-error.code), str(path)), path)

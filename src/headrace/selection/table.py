@@ -20,7 +20,8 @@ Threads. Any number may call `matches` while others add and remove. Writers take
 except to copy the keys of a subscription once after these have changed: what they walk over is immutable and replaced
 in one step. What was added before `matches` was called is found, what was removed before is not, and what changes
 meanwhile is found or not, each key at most once. A key that is taken is refused: whoever changes a subscription adds
-the new one under a new key, then removes the old one, and has no gap.
+the new one under a new key, then removes the old one, and has no gap. A finalizer (`__del__`) must not add or remove:
+it may run on a thread that holds the lock.
 
 Not here: who the keys are and how products reach them.
 """
@@ -39,7 +40,7 @@ from headrace.selection.feed_index import FeedIndex
 from headrace.selection.field_index import FieldIndex
 from headrace.selection.regex_index import RegexIndex
 from headrace.selection.residue import Residue
-from headrace.selection.selection import Selection
+from headrace.selection.selection import Function, Selection
 from headrace.selection.subscription import Subscription
 from headrace.selection.tag_index import TagIndex
 from headrace.selection.ways import undecided, ways
@@ -49,6 +50,9 @@ RESIDUE_OWNER_MAX = 100
 COMPANY_FREE = 8  # so many under one term cost no more than another way in
 DEAREST = 10
 _REMEDY = "name a feed, a tag, or three characters in a row that the ident must contain, or use = in `where`"
+
+
+Wanted = Selection | str | Mapping[str, Any] | Function | None
 
 
 class Index(Protocol):
@@ -109,7 +113,7 @@ class SubscriptionTable:
         self._indexes = {index.name: index for index in indexes}
         self._finders: tuple[Callable[[Product], Iterable[Subscription]], ...] = ()
         self._by_key: dict[Hashable, Subscription] = {}
-        self._by_selection: dict[Selection, Subscription] = {}
+        self._by_meaning: dict[Hashable, Subscription] = {}
         self._owned: Counter[Hashable] = Counter()  # residue of each owner
         self._products = 0
         self._gone = Counter[str]()  # counts of removed subscriptions
@@ -135,21 +139,22 @@ class SubscriptionTable:
 
     # --- changes ----------------------------------------------------------------------------------
 
-    def add(self, key: Hashable, selection: Any = None, *, owner: Hashable = None) -> None:
+    def add(self, key: Hashable, selection: Wanted = None, *, owner: Hashable = None) -> None:
         """From now on `key` is among the matches of what `selection` wants.
 
         SelectionError: the key is taken, a pattern is over its budget, or there is no room for one more that would have
         to be checked one by one. Nothing is changed then.
         """
         wanted = Selection.of(selection)
-        offered = [] if wanted in self._by_selection else ways(wanted)
+        meaning = _meaning(wanted)
+        offered = [] if meaning in self._by_meaning else ways(wanted)
         with self._lock:
             if key in self._by_key:
                 raise SelectionError(
                     f"the key {key!r} has a subscription already",
                     "add the new one under another key, then remove this one",
                 )
-            known = self._by_selection.get(wanted)
+            known = self._by_meaning.get(meaning)
             subscription = known or self._made(wanted, offered or ways(wanted))
             self._charge(subscription, owner)
             subscription.keys[key] = owner
@@ -203,14 +208,14 @@ class SubscriptionTable:
         index = self._indexes[subscription.access.index]
         subscription.placed = [index.add(term, subscription) for term in subscription.access.terms]
         if subscription.every == 1:
-            self._by_selection[subscription.selection] = subscription
+            self._by_meaning[_meaning(subscription.selection)] = subscription
         self._refresh()
 
     def _unlink(self, subscription: Subscription) -> None:
         index = self._indexes[subscription.access.index]
         for placed in subscription.placed:
             index.remove(placed, subscription)
-        self._by_selection.pop(subscription.selection, None)
+        self._by_meaning.pop(_meaning(subscription.selection), None)
         self._gone.update(checked=subscription.checked, failed=subscription.failed, spent_ns=subscription.spent_ns)
         self._refresh()
 
@@ -237,6 +242,11 @@ class SubscriptionTable:
             spent_s=(gone["spent_ns"] + sum(subscription.spent_ns for subscription in held)) / 1e9,
             dearest=tuple(map(_expense, nlargest(DEAREST, held, key=lambda subscription: subscription.spent_ns))),
         )
+
+
+def _meaning(selection: Selection) -> Hashable:
+    """What is alike for selections that want the same. Their texts tell True from 1, which equality does not."""
+    return str(selection), id(selection.function)
 
 
 def _is_residue(subscription: Subscription) -> bool:

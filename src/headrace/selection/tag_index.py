@@ -15,6 +15,7 @@ and readers need no lock.
 """
 
 from collections.abc import ItemsView, Mapping
+from sys import intern
 from typing import Any, NamedTuple
 
 from headrace.product.product import Product
@@ -74,7 +75,7 @@ class TagIndex:
 
     def add(self, pairs: Pairs, subscription: Subscription) -> Pairs:
         above, value, node, used = _descend(self._root, pairs)
-        node = _with(node, {name: pairs[name] for name in pairs if name not in used}, subscription)
+        node = _with(node, {intern(name): pairs[name] for name in pairs if name not in used}, subscription)
         if above is None:
             self._root = node
         else:

@@ -7,7 +7,7 @@
     batch = consumer.get(100, timeout=1)    # or by hand, many at a time
     consumer.put(batch)
 
-What is got is leased: nobody else gets it until it is put, discarded, given back, or its consumer is found dead or hung.
+What is got is leased: nobody else gets it until it is put, discarded or given back, or its consumer dies or hangs.
 A consumer that was taken for dead is told so by LeaseLostError, and whatever it puts is refused.
 
 A Consumer belongs to one process and, at any time, to one thread. A forked child attaches anew.
@@ -68,6 +68,7 @@ class Consumer:
         self._recent: deque[Batch] = deque(maxlen=_REMEMBERED)
         self._interrupted = False
         self._detached = False
+        self._foreign = False  # detached, or in a forked child
         heart.add(self)
 
     # --- get --------------------------------------------------------------------------------------
@@ -80,15 +81,16 @@ class Consumer:
             seconds = timeout if timeout.__class__ is float and timeout >= 0 else parse_age(timeout, "timeout")
         if n.__class__ is not int or n < 1:
             raise OptionError(f"{n!r} is not a number of products", "ask for one or more")
-        if n > self._batch_max:
-            n = self._batch_max
+        if self._foreign:
+            self._check()
         if self._pacing_s:
-            self._fill(n, seconds)
+            seconds = self._fill(min(n, self._batch_max), seconds)
         now_ns = self._lines.now_ns() if self._by_clock else 0
         looked = 0
         until = None
         while True:
-            outcome, rows = self._kernel.get(self._place, self._epoch, n, seconds, now_ns, looked)
+            limit = n if n <= self._batch_max else self._batch_max
+            outcome, rows = self._kernel.get(self._place, self._epoch, limit, seconds, now_ns, looked)
             if outcome > 0:
                 batch = Batch(rows, self._names)  # type: ignore[arg-type]
                 self._recent.append(batch)
@@ -115,18 +117,19 @@ class Consumer:
         if outcome == _T["lease_lost"]:
             raise self._lost()
         self._check()
+        if outcome == _T["look"]:
+            self._lines.look_after(self._line)
+            return
+        self._line.attend(outcome, lambda: self._lines.in_line(self._line.number))
         if outcome == _T["terms"]:
             self._read_terms(self.station.terms)
-        self._line.attend(outcome, lambda: self._lines.stations.line(self._line.number))
 
     def _read_terms(self, terms: StationTerms) -> None:
         self._batch_max, self._pacing_s = terms.batch_max or GET_MAX, terms.pacing_s
 
     def _check(self) -> None:
         if self._detached:
-            raise StationError(
-                f"this consumer of {self.station.name!r} has detached", "attach again: station.attach()"
-            )
+            raise StationError(f"this consumer of {self.station.name!r} has detached", "attach again: station.attach()")
         if self._pid != os.getpid():
             raise StationError(
                 f"this consumer of {self.station.name!r} belongs to process {self._pid}",
@@ -142,8 +145,8 @@ class Consumer:
             "attach again, and raise hung_after if the process may be stopped for that long",
         )
 
-    def _fill(self, n: int, seconds: float) -> None:
-        """Pacing: once something waits, give the batch some time to fill."""
+    def _fill(self, n: int, seconds: float) -> float:
+        """Pacing: once something waits, give the batch some time to fill; what is left of the time-out."""
         deadline = None if seconds < 0 else time.monotonic() + seconds
         first: float | None = None
         while True:
@@ -153,7 +156,7 @@ class Consumer:
             first = first or (now if waiting else None)
             ends = [end for end in (deadline, first and first + self._pacing_s) if end is not None]
             if waiting >= n or (ends and now >= min(ends)) or self._interrupted:
-                return
+                return seconds if deadline is None else max(0.0, deadline - now)
             self._kernel.wait(seen, min([0.2, *(end - now for end in ends)]))
 
     # --- put --------------------------------------------------------------------------------------
@@ -168,8 +171,8 @@ class Consumer:
             self._settle(what, None, _DONE)
         elif payloads is not None:
             self._put_revised(what, payloads)
-        elif not isinstance(what, Product) and len(what) and isinstance(what[0], Draft):
-            self._put_drafts(what)  # type: ignore[arg-type]
+        elif isinstance(what, list | tuple) and what and all(isinstance(draft, Draft) for draft in what):
+            self._put_drafts(what)
         else:
             self._settle_found(what, _DONE)  # type: ignore[arg-type]
 
@@ -185,14 +188,15 @@ class Consumer:
         for batch, places in self._find(what):
             self._settle(batch, places, how)
 
+    def _explain(self, error: kernel.KernelError) -> Exception:
+        return self._lost() if error.code == _T["lease_lost"] else explain(error, self._lines.path)
+
     def _find(self, what: Leased) -> list[tuple[Batch, npt.NDArray[np.uint32] | None]]:
         """The batches and places in them that are meant."""
         if isinstance(what, Batch):
             return [(what, None)]
-        products = [what] if isinstance(what, Product) else what
         found: dict[int, tuple[Batch, list[int]]] = {}
-        for product in products:
-            batch, place = self._find_one(product)
+        for batch, place in map(self._find_one, _products(what)):
             found.setdefault(id(batch), (batch, []))[1].append(place)
         return [(batch, np.array(places, np.uint32)) for batch, places in found.values()]
 
@@ -212,12 +216,12 @@ class Consumer:
         self, batch: Batch, places: npt.NDArray[np.uint32] | None, how: int,
         revisions: npt.NDArray[np.uint64] | None = None,
     ) -> None:  # fmt: skip
+        if self._foreign:
+            self._check()
         try:
             refused = self._kernel.settle(self._place, self._epoch, batch.rows, places, how, revisions)  # type: ignore[arg-type]
         except kernel.KernelError as error:
-            if error.code == _T["lease_lost"]:
-                raise self._lost() from None
-            raise explain(error, self._lines.path) from None
+            raise self._explain(error) from None
         if places is None and self._recent and self._recent[-1] is batch:
             self._recent.pop()
         if refused:
@@ -228,18 +232,27 @@ class Consumer:
             )
 
     def _put_revised(self, what: Any, payloads: Sequence[Any]) -> None:
-        if not isinstance(payloads, list | tuple) or len(payloads) != (1 if isinstance(what, Product) else len(what)):
+        if isinstance(what, Batch):
+            leases = [(what, place) for place in range(len(what))]
+        else:
+            leases = [self._find_one(product) for product in _products(what)]
+        if not isinstance(payloads, list | tuple) or len(payloads) != len(leases):
             raise OptionError("payloads has not one entry for each product", "give one for each; None: unchanged")
-        rest = list(payloads)
-        for batch, places in self._find(what):
-            chosen = np.arange(len(batch), dtype=np.uint32) if places is None else places
-            mine, rest = rest[: len(chosen)], rest[len(chosen) :]
-            changed = [place for place, payload in enumerate(mine) if payload is not None]
-            revisions = np.zeros(len(chosen), np.uint64)
-            if changed:
-                self._check_held(batch)
-                revisions[changed] = self._append_revisions(batch, chosen[changed], [mine[place] for place in changed])
-            self._settle(batch, chosen, _DONE, revisions)
+        parts: dict[int, tuple[Batch, list[int], list[Any]]] = {}
+        for (batch, place), payload in zip(leases, payloads, strict=True):
+            part = parts.setdefault(id(batch), (batch, [], []))
+            part[1].append(place)
+            part[2].append(payload)
+        for batch, places, new in parts.values():
+            self._settle_revised(batch, np.array(places, np.uint32), new)
+
+    def _settle_revised(self, batch: Batch, places: npt.NDArray[np.uint32], payloads: list[Any]) -> None:
+        changed = [number for number, payload in enumerate(payloads) if payload is not None]
+        revisions = np.zeros(len(places), np.uint64)
+        if changed:
+            self._check_held(batch)
+            revisions[changed] = self._append_revisions(batch, places[changed], [payloads[i] for i in changed])
+        self._settle(batch, places, _DONE, revisions)
 
     def _check_held(self, batch: Batch) -> None:
         """Before anything is appended: are we still taken for alive?"""
@@ -283,7 +296,15 @@ class Consumer:
         """Batches of up to `n`, each put when the next is asked for; ends when `timeout` passes without any."""
         while len(batch := self.get(n, timeout)):
             yield batch
-            self.put(batch)
+            self._put_rest(batch)
+
+    def _put_rest(self, batch: Batch) -> None:
+        """Put what the loop has not settled itself."""
+        self._check()
+        try:
+            self._kernel.settle(self._place, self._epoch, batch.rows, None, _DONE, None)  # type: ignore[arg-type]
+        except kernel.KernelError as error:
+            raise self._explain(error) from None
 
     async def __aiter__(self) -> AsyncIterator[Product]:
         async for batch in self.batches_async(1):
@@ -293,7 +314,7 @@ class Consumer:
         """As `batches`, for `async for`."""
         while len(batch := await self.get_async(n, timeout)):
             yield batch
-            self.put(batch)
+            self._put_rest(batch)
 
     async def get_async(self, n: int = 1, timeout: Timeout = None) -> Batch:
         """As `get`; the wait is in a thread. If it is cancelled, what came meanwhile goes back."""
@@ -327,6 +348,7 @@ class Consumer:
 
     def leave_to_parent(self) -> None:
         """In a forked child: this consumer is the parent's."""
+        self._foreign = True
         os.close(self._lock_fd)
 
     def statistics(self) -> ConsumerStatistics:
@@ -340,7 +362,7 @@ class Consumer:
         """Leave the station; what was got and not put goes back to its input."""
         if self._detached or self._pid != os.getpid():
             return
-        self._detached = True
+        self._detached = self._foreign = True
         heart.remove(self)
         self._kernel.detach(self._place, self._epoch)
         os.close(self._lock_fd)
@@ -361,3 +383,13 @@ class Consumer:
 
     def __repr__(self) -> str:
         return f"<Consumer {self._place} of {self.station.name!r}{', detached' if self._detached else ''}>"
+
+
+def _products(what: Any) -> list[Product]:
+    if isinstance(what, Product):
+        return [what]
+    if isinstance(what, list | tuple):
+        return list(what)
+    raise OptionError(
+        f"{what!r} cannot be put", "put a batch or products that get() has returned, or drafts from new()"
+    )

@@ -48,7 +48,6 @@ class Heart:
                 consumer.beat()
             del alive
 
-
     def after_fork_in_child(self) -> None:
         """The child has neither the thread nor the consumers, and must not keep their locks alive."""
         self._lock = threading.Lock()

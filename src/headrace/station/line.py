@@ -103,15 +103,13 @@ class OpenLine:
     # --- from the log -----------------------------------------------------------------------------
 
     def attend(self, outcome: int, stations: Callable[[], list[StationTerms]]) -> None:
-        """Do what the kernel asks for before it can go on; other trouble is raised."""
+        """Learn what the kernel needs to know before it can go on; other trouble is raised."""
         if outcome == _T["unknown_feed"]:
             for rows in self._rows:
                 rows.learn()
             self._use_rows()
         elif outcome == _T["terms"]:
             self.use(stations())
-        elif outcome == _T["look"]:
-            self.look_after()
         elif outcome < 0:
             raise explain(kernel.KernelError(outcome, self._log.trouble_file), self._path)
 
@@ -124,7 +122,11 @@ class OpenLine:
             self.attend(outcome, stations)
         looked = self._log.head
         if not self.conducts:
-            while self.kernel.position < looked and self._has_room() and self._conduct_by_reading(now_ns):
+            start = -1
+            while start < self.kernel.position < looked and self._has_room():
+                start = self.kernel.position
+                if not self._conduct_by_reading(now_ns):
+                    break
                 if self.kernel.position >= self._until:
                     self.use(stations())
         return looked
@@ -142,20 +144,24 @@ class OpenLine:
         if any(reader is None for _, reader in self._readers):
             return False
         end, found = stop, []
+        passed: list[tuple[int, int, int]] = []
         for terms, reader in self._readers:
             assert reader is not None
             try:
                 batch = reader.read(start, _READ_AHEAD, _BYTES_AHEAD, now_ns, stop)
             except ProductDamagedError as error:
                 end = min(end, error.next)
+                passed.append((terms.member, 0, 1))
                 continue
             if batch.lost:
                 self.kernel.skip(start, batch.lost.last)
                 return True
             end = min(end, batch.next)
             found.append((terms, batch.columns))
-        rows = _merge(found, end)
-        self.kernel.admit(self._seen, start, end, *rows)
+            passed.append((terms.member, batch.expired, batch.damaged))
+        if self.kernel.admit(self._seen, start, end, *_merge(found, end)):
+            for member, expired, damaged in passed:
+                self.kernel.count_passed(member, expired, damaged)
         return True
 
     # --- the living and the dead ------------------------------------------------------------------
@@ -177,13 +183,13 @@ class OpenLine:
         answer = fcntl.fcntl(self.kernel.fd, _OFD_GETLK, asked)
         return bool(_FLOCK.unpack_from(answer)[0] != fcntl.F_UNLCK)
 
-    def look_after(self) -> int:
-        """Take back what dead and hung consumers hold; how many products."""
-        count = 0
-        for place, _, epoch, *_ in self.kernel.consumers():
-            if not self.is_alive(place) or self.kernel.hung(place):
-                count += max(0, self.kernel.recover(place, epoch))
-        return count
+    def look_after(self) -> set[int]:
+        """Take back what dead and hung consumers hold; the members that have lost one."""
+        bereaved = set()
+        for place, member, epoch, *_ in self.kernel.consumers():
+            if (not self.is_alive(place) or self.kernel.hung(place)) and self.kernel.recover(place, epoch) >= 0:
+                bereaved.add(member)
+        return bereaved
 
 
 def _unknown(product: Product) -> bool:

@@ -53,6 +53,11 @@ class Lines:
             self._open = {number: line for number, line in self._open.items() if number in lines}
         return self._stations
 
+    def in_line(self, number: int) -> list[StationTerms]:
+        """The stations of a line that says that its terms have changed: read anew, whatever the number says."""
+        self._seen = -1
+        return self.stations.line(number)
+
     def line(self, number: int) -> OpenLine:
         """The line, mapped once and by current terms."""
         if number not in self._open:
@@ -74,7 +79,18 @@ class Lines:
 
     def conduct(self, line: OpenLine) -> int:
         """Bring a line up to date; up to where the log was looked at."""
-        return line.conduct(self.now_ns(), lambda: self.stations.line(line.number))
+        return line.conduct(self.now_ns(), lambda: self.in_line(line.number))
+
+    def look_after(self, line: OpenLine) -> None:
+        """Take back what the dead hold; a station that is not durable goes with its last consumer."""
+        bereaved = line.look_after()
+        if not bereaved:
+            return
+        with self.log.held():
+            attached = {member for _, member, *_ in line.kernel.consumers()}
+            for terms in self.stations.line(line.number):
+                if not terms.durable and terms.member in bereaved - attached:
+                    self.change(self.stations.without(terms.name))
 
     # --- changes, all under the queue's lock ------------------------------------------------------
 
@@ -183,7 +199,7 @@ class Lines:
         seen = line.kernel.watch_room()
         if self._watched.get(line.number) != seen:
             self._watched[line.number] = seen
-            line.look_after()
+            self.look_after(line)
             self.conduct(line)
             return
         self._watched.pop(line.number, None)

@@ -57,21 +57,28 @@ def open_station(queue: "Queue", lines: Lines, name: str, start: "Start", option
                 )
             terms = _create(queue, lines, name, start, fields, after)
         else:
-            _compare(terms, fields)
+            _compare(lines.stations, terms, fields, after)
     station = Station(queue, lines, name)
     if function is not None:
         station.give_function(function)
     return station
 
 
-def _compare(terms: StationTerms, fields: dict[str, Any]) -> None:
+def _compare(stations: Stations, terms: StationTerms, fields: dict[str, Any], after: str | None) -> None:
     """An existing station is opened only on its own terms."""
-    for field, value in fields.items():
-        if field not in GIVEN and getattr(terms, field) != value:
-            raise StationExistsError(
-                f"station {terms.name!r} exists with {field} {getattr(terms, field)!r}, not {value!r}",
-                f"open it without terms, or change it: station.change({field}=…)",
-            )
+    differ = [
+        f"{field} {getattr(terms, field)!r}, not {value!r}"
+        for field, value in fields.items()
+        if field not in GIVEN and getattr(terms, field) != value
+    ]
+    ahead = stations.find(after) if after is not None else None
+    if after is not None and (ahead is None or ahead.line != terms.line or ahead.stage >= terms.stage):
+        differ.append(f"a place that is not behind {after!r}")
+    if differ:
+        raise StationExistsError(
+            f"station {terms.name!r} exists with {'; '.join(differ)}",
+            "open it without terms, or change it: station.change(…)",
+        )
 
 
 def _create(
@@ -183,7 +190,7 @@ class Station:
         """
         by_channel = options.pop("channel", None)
         fields = check_options(options)
-        for field in fields:
+        for field in (*fields, *(["after"] if "after" in options else [])):
             if field not in CHANGEABLE:
                 raise OptionError(f"{field} of a station cannot be changed", "remove the station and make it anew")
         function = Selection.of(options.get("selection")).function
@@ -196,9 +203,13 @@ class Station:
                 )
             if "selection" in fields:
                 fields["retired"] = self._retire(terms)
-            self._lines.change(
-                self._lines.stations.replace(check_terms(msgspec.structs.replace(terms, **fields)))
-            )
+            changed = check_terms(msgspec.structs.replace(terms, **fields))
+            beside = [
+                msgspec.structs.replace(other, distribution=changed.distribution)
+                for other in self._lines.stations.stations
+                if terms.group is not None and other.group == terms.group and other.name != self.name
+            ]
+            self._lines.change(self._lines.stations.replace(changed, *beside))
         if function is not None:
             self.give_function(function)
 
@@ -290,7 +301,7 @@ class Station:
         """Everything the station can tell of itself; looks at the log and after dead consumers first."""
         terms, line = self.terms, self._line
         with explaining(self.queue.path):
-            line.look_after()
+            self._lines.look_after(line)
             self._lines.conduct(line)
             member, state = line.kernel.member(terms.member), line.kernel.state
             oldest, retries = line.kernel.in_hand(terms.member)

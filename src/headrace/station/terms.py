@@ -45,7 +45,9 @@ class StationTerms(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     name: str
     line: Annotated[int, msgspec.Meta(ge=0)] = 0  # number of the line it stands in
     member: Annotated[int, msgspec.Meta(ge=0, lt=64)] = 0  # its place there
-    stage: Annotated[int, msgspec.Meta(ge=0, lt=1 << 32)] = 0  # earlier stages come first; stations of a group share one
+    stage: Annotated[int, msgspec.Meta(ge=0, lt=1 << 32)] = (
+        0  # earlier stages come first; stations of a group share one
+    )
     selection: str = "**"  # canonical text, without the function and the prescale
     local: bool = False  # part of the selection is a Python function, known only to those who bring it
     prescale: Count = 1
@@ -181,9 +183,9 @@ def _number(low: int, high: int, none: bool = False) -> Any:
 
 def _one_of(known: Mapping[str, int]) -> Any:
     def check(name: str, value: Any) -> str:
-        if value not in known:
+        if not isinstance(value, str) or value not in known:
             raise OptionError(f"{name} {value!r} is unknown", "choose one of: " + ", ".join(known))
-        return str(value)
+        return value
 
     return check
 

@@ -1,4 +1,4 @@
-"""The processes of a demonstration: one feeds the queue, the others watch it.
+"""The processes of a demonstration: one feeds the queue, others watch it (and workers.py has those of the station).
 
 Each runs in a fresh interpreter and talks to the stage through a pipe: reports go out, the end comes in. What an actor
 sent or saw it notes product by product, content included by its signature, and leaves in a file for the oracle. An
@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from multiprocessing.connection import Connection
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -25,7 +26,7 @@ from headrace.queue import Queue
 from headrace.testing.verdict import SIGNATURE_BYTES, Sighting
 
 ENDINGS = (signal.SIGINT, signal.SIGTERM)  # held back until an actor runs
-_REPORT_S = 0.2
+REPORT_S = 0.2
 _LOOK_UP_S = 0.1  # how long a watcher waits for products before it looks for the end
 
 
@@ -39,29 +40,31 @@ class Report(msgspec.Struct, frozen=True):
     latency_p99_s: float | None = None
     done: bool = False
     next: int = 0  # of the feeder when it is done: where the queue ends
+    held: int = 0  # of a worker that takes its time: products in its hands
+    again: int = 0  # of a worker: products that another had in its hands before
     problem: str = ""  # why it could not go on
     hint: str = ""
 
 
 def run_feeder(plan: Plan, pipe: Connection) -> None:
     """Put the whole stream at its pace."""
-    with _acting(pipe), Queue.open(plan.queue) as queue:
+    with acting(pipe), Queue.open(plan.queue) as queue:
         sent: list[Sighting] = []
         size, told_s = 0, 0.0
         for batch in due_batches(plan.drafts(), fast=False):
             put_drafts(queue, batch)
-            sent += [_sighting(draft.feed, draft.ident, draft.payload) for draft in batch]
+            sent += [sighting_of(draft.feed, draft.ident, draft.payload) for draft in batch]
             size += sum(len(draft.payload) for draft in batch)
-            if time.monotonic() - told_s >= _REPORT_S:
+            if time.monotonic() - told_s >= REPORT_S:
                 pipe.send(Report(len(sent), size))
                 told_s = time.monotonic()
-        _save(plan.notes_of("feeder"), sent)
+        save_notes(plan.notes_of("feeder"), sent)
         pipe.send(Report(len(sent), size, done=True, next=queue.next))
 
 
 def run_watcher(plan: Plan, watcher: Watcher, pipe: Connection) -> None:
     """Follow the queue until the position that comes through the pipe."""
-    with _acting(pipe), Queue.open(plan.queue) as queue:
+    with acting(pipe), Queue.open(plan.queue) as queue:
         seen = _Seen(pipe)
         follower = queue.follow("oldest", watcher.select, timeout=_LOOK_UP_S)
         end: int | None = None
@@ -72,7 +75,7 @@ def run_watcher(plan: Plan, watcher: Watcher, pipe: Connection) -> None:
             seen.report_if_due()
             if end is None and pipe.poll():
                 end = pipe.recv()
-        _save(plan.notes_of(watcher.name), seen.sightings)
+        save_notes(plan.notes_of(watcher.name), seen.sightings)
         pipe.send(seen.report(seen.all_latencies(), done=True))
 
 
@@ -89,13 +92,13 @@ class _Seen:
 
     def add(self, batch: Batch) -> None:
         self._latencies.append((time.time_ns() - batch.columns["inserted_ns"].astype(np.int64)) / 1e9)
-        self.sightings += [_sighting(product.feed, product.ident, product.payload) for product in batch]
+        self.sightings += [sighting_of(product.feed, product.ident, product.payload) for product in batch]
         self._bytes += batch.payload_bytes
         self._lost += batch.lost.products if batch.lost else 0
         self.report_if_due()
 
     def report_if_due(self) -> None:
-        if time.monotonic() - self._told_s >= _REPORT_S:
+        if time.monotonic() - self._told_s >= REPORT_S:
             self._pipe.send(self.report(self._latencies[self._told :]))
             self._told, self._told_s = len(self._latencies), time.monotonic()
 
@@ -110,7 +113,7 @@ class _Seen:
 
 
 @contextmanager
-def _acting(pipe: Connection) -> Iterator[None]:
+def acting(pipe: Connection) -> Iterator[None]:
     """Signals as an actor wants them, and problems told to the stage."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, ENDINGS)
@@ -122,12 +125,12 @@ def _acting(pipe: Connection) -> Iterator[None]:
         pass  # the stage is gone, and nobody is left to tell
 
 
-def _sighting(feed: str, ident: str, payload: bytes | memoryview) -> Sighting:
+def sighting_of(feed: str, ident: str, payload: bytes | memoryview) -> Sighting:
     return Sighting(feed, ident, len(payload), blake3(payload).digest(length=SIGNATURE_BYTES))
 
 
-def _save(path: Path, sightings: list[Sighting]) -> None:
-    path.write_bytes(msgspec.msgpack.encode(sightings))
+def save_notes(path: Path, notes: list[Any]) -> None:
+    path.write_bytes(msgspec.msgpack.encode(notes))
 
 
 def load_sightings(path: Path) -> list[Sighting]:

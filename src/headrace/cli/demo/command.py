@@ -6,17 +6,18 @@ from typing import Any
 
 import click
 
-from headrace.cli.demo.plan import WATCHERS, Plan
-from headrace.cli.demo.stage import Stage
+from headrace.cli.demo.outcome import Outcome, outcome_of
+from headrace.cli.demo.plan import STATION, STATION_SELECT, VICTIM, WATCHERS, WORKERS, Plan
+from headrace.cli.demo.stage import Kill, Stage
 from headrace.cli.demo.view import view
 from headrace.cli.failure import NEGATIVE, OK
 from headrace.cli.options import json_option
 from headrace.cli.output import echo_json, format_short_age, many, show_table
 from headrace.cli.verdicts import VERDICT_HEADER, VERDICT_RIGHT, verdict_row, verdict_values
 from headrace.queue import Queue
-from headrace.queue.statistics import Statistics
-from headrace.testing import Verdict
 from headrace.units import format_size
+
+_ORDER = VERDICT_HEADER.index("out of order")
 
 
 @click.command()
@@ -25,11 +26,12 @@ from headrace.units import format_size
 @click.option("--path", metavar="PATH", help="Make the queue there and keep it. [default: a temporary directory]")
 @json_option
 def demo(seconds: float, seed: int, path: str | None, as_json: bool) -> int:
-    """See a feed generator, a queue and two watchers at work, each in a process of its own.
+    """See a feed generator, a queue, two watchers and a station at work, each in processes of their own.
 
-    2,000 products per second go in, with some duplicates; one watcher takes everything, the other the radar feeds. In
-    the end the oracle compares what was sent with what each watcher got. Exit code 0 only if nothing was lost,
-    duplicated, out of order or altered.
+    2,000 products per second go in, with some duplicates; one watcher takes everything, the other the radar feeds. Three
+    workers share the weather feeds at a station; half way one of them is killed with products in hand, which the others
+    then get. In the end the oracle compares what was sent with what each watcher got, and with what the workers put.
+    Exit code 0 only if nothing was lost, duplicated, out of order or altered.
 
     \b
     Example:
@@ -38,55 +40,99 @@ def demo(seconds: float, seed: int, path: str | None, as_json: bool) -> int:
     """
     with tempfile.TemporaryDirectory(prefix="headrace-demo-") as folder:
         plan = Plan(Path(path).absolute() if path else Path(folder) / "queue", Path(folder), seed, seconds)
-        with Queue.create(plan.queue, size=plan.queue_bytes) as queue, Stage(plan) as stage:
-            with view(plan, queue, quiet=as_json) as refresh:
-                stage.play(refresh)
-            statistics, verdicts = queue.statistics(), stage.verdicts()
-    ok = all(verdict.ok for verdict in verdicts.values())
+        with Queue.create(plan.queue, size=plan.queue_bytes) as queue:
+            station = queue.station(STATION, STATION_SELECT)
+            with Stage(plan, station) as stage:
+                with view(plan, queue, quiet=as_json) as refresh:
+                    stage.play(refresh)
+                outcome = outcome_of(plan, stage, queue.statistics())
     if as_json:
-        echo_json({"ok": ok, **_values(plan, statistics, stage, verdicts)})
+        echo_json({"ok": outcome.ok, **_values(plan, outcome)})
     else:
-        _show(plan, statistics, stage, verdicts, ok)
+        _show(plan, outcome)
         if path:
             click.echo(f"the queue is kept: headrace queue info {path}")
-    return OK if ok else NEGATIVE
+    return OK if outcome.ok else NEGATIVE
 
 
-def _values(plan: Plan, statistics: Statistics, stage: Stage, verdicts: dict[str, Verdict]) -> dict[str, Any]:
+def _values(plan: Plan, outcome: Outcome) -> dict[str, Any]:
     watchers = [
         {
             "name": watcher.name,
             "select": watcher.select,
-            "bytes": stage.latest[watcher.name].bytes,
-            "latency_p50_s": stage.latest[watcher.name].latency_p50_s,
-            "latency_p99_s": stage.latest[watcher.name].latency_p99_s,
-            **verdict_values(verdicts[watcher.name]),
+            "bytes": outcome.reports[watcher.name].bytes,
+            "latency_p50_s": outcome.reports[watcher.name].latency_p50_s,
+            "latency_p99_s": outcome.reports[watcher.name].latency_p99_s,
+            **verdict_values(outcome.watchers[watcher.name]),
         }
         for watcher in WATCHERS
     ]
     return {
         "seed": plan.seed,
         "seconds": plan.seconds,
-        "products": statistics.inserted_products,
-        "bytes": statistics.inserted_bytes,
-        "duplicates": statistics.duplicates,
+        "products": outcome.queue.inserted_products,
+        "bytes": outcome.queue.inserted_bytes,
+        "duplicates": outcome.queue.duplicates,
         "watchers": watchers,
+        "station": _station_values(outcome),
     }
 
 
-def _show(plan: Plan, statistics: Statistics, stage: Stage, verdicts: dict[str, Verdict], ok: bool) -> None:
+def _station_values(outcome: Outcome) -> dict[str, Any]:
+    """Without what an oracle says of order: work that is shared has none."""
+    told = outcome.station
+    verdict = {name: value for name, value in verdict_values(outcome.workers).items() if "order" not in name}
+    workers = [
+        {"name": worker, "pid": outcome.pids[worker], "products": outcome.reports[worker].products, "killed": worker == VICTIM}
+        for worker in WORKERS
+    ]  # fmt: skip
+    return {
+        "name": told.name,
+        "select": told.selection,
+        "waiting": told.waiting,
+        "leased": told.leased,
+        "done": told.done,
+        "restored": told.restored,
+        "redelivered": told.redelivered,
+        "workers": workers,
+        "kill": None if outcome.kill is None else _kill_values(outcome.kill),
+        **verdict,
+    }
+
+
+def _kill_values(kill: Kill) -> dict[str, Any]:
+    return {"pid": kill.pid, "after_s": kill.after_s, "held": kill.held, "back_after_s": kill.back_after_s}
+
+
+def _show(plan: Plan, outcome: Outcome) -> None:
+    statistics = outcome.queue
     click.echo(
         f"{many(statistics.inserted_products, 'product')} ({format_size(statistics.inserted_bytes)}) "
         f"in {plan.seconds:g} s, {statistics.inserted_products / plan.seconds:,.0f}/s; "
         f"{many(statistics.duplicates, 'duplicate')} rejected"
     )
     for watcher in WATCHERS:
-        report = stage.latest[watcher.name]
+        report = outcome.reports[watcher.name]
         p50, p99 = report.latency_p50_s or 0.0, report.latency_p99_s or 0.0
         click.echo(f"{watcher.name}: latency p50 {format_short_age(p50)}, p99 {format_short_age(p99)}")
+    click.echo(_told_of_station(outcome))
+    verdicts = {**outcome.watchers, f"station {STATION}": outcome.workers}
     rows = [verdict_row(name, verdict) for name, verdict in verdicts.items()]
+    rows[-1][_ORDER] = ""
     show_table("verdict of the oracle", VERDICT_HEADER, rows, right=VERDICT_RIGHT)
     for name, verdict in verdicts.items():
         if not verdict.ok:
             click.echo(f"{name}: {verdict}")
-    click.echo("nothing lost, nothing twice" if ok else "not as it should be")
+    click.echo("nothing lost, nothing twice" if outcome.ok else "not as it should be")
+
+
+def _told_of_station(outcome: Outcome) -> str:
+    shares = ", ".join(f"{outcome.reports[worker].products:,}" for worker in WORKERS)
+    told = f"station {STATION}: its workers put {shares} products"
+    kill = outcome.kill
+    if kill is None:
+        return told
+    told += f"; {VICTIM} was killed after {kill.after_s:.1f} s with {many(kill.held, 'product')} in hand"
+    if kill.back_after_s is None:
+        return told
+    return f"{told}, and another had them {format_short_age(kill.back_after_s)} later"

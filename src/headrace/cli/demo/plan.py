@@ -18,13 +18,17 @@ _SPARE_BYTES = 64 << 20
 
 @dataclass(frozen=True, slots=True)
 class Watcher:
-    """One consumer: its name and the feeds that it wants."""
+    """One that sees everything it wants: its name and the feeds."""
 
     name: str
     select: str
 
 
 WATCHERS = (Watcher("everything", "**"), Watcher("radar", "wx/radar/**"))
+
+STATION, STATION_SELECT = "decode", "wx/**"
+WORKERS = ("worker 1", "worker 2", "worker 3")  # they share what the station selects
+VICTIM = WORKERS[1]  # killed half way, with products in hand
 
 
 @dataclass(frozen=True, slots=True)

@@ -255,7 +255,7 @@ cdef void note_batch(Store *store, Item *items, size_t count) noexcept nogil:
     cdef size_t i
     cdef Name *feed
     for i in range(count):
-        if not items[i].duplicate:
+        if not items[i].duplicate and not items[i].revision:
             feed = name_of(store, items[i].feed)
             feed.products += 1
             feed.payload_bytes += items[i].payload_bytes
@@ -313,8 +313,9 @@ cdef int append_locked(Store *store, Item *items, size_t count, uint64_t now_ns,
     if items[count - 1].duplicate:   # the last row that was stored ends the batch
         end_batch(store, sequence - 1)
     failpoint(FAIL_COMMIT)
-    control.inserted_products += sequence - control.tail
-    control.inserted_bytes += stored_bytes
+    if not items[0].revision:
+        control.inserted_products += sequence - control.tail
+        control.inserted_bytes += stored_bytes
     control.held_products += sequence - control.tail
     store64(&control.tail, sequence)
     if control.durability != DURABLE_DISK:

@@ -121,7 +121,7 @@ cdef int admit(LineHeader *line, int fd, uint64_t sequence, uint32_t priority, u
 cdef int conduct_segment(LineHeader *line, int fd, Mapping *mapping, Entry *entry, uint64_t end,
                          const Term *terms, uint32_t terms_count) noexcept nogil:
     """1 if it got to `end`, 0 if there is no room, or trouble."""
-    cdef uint64_t sequence = line.position, wanted
+    cdef uint64_t sequence = line.position, wanted, late
     cdef uint32_t i
     cdef int found = 1
     cdef Row row
@@ -131,13 +131,15 @@ cdef int conduct_segment(LineHeader *line, int fd, Mapping *mapping, Entry *entr
             line.damaged_rows += 1
             sequence += 1
             continue
-        wanted = 0
+        wanted = late = 0
         if not row.flags & ROW_HIDDEN:
             for i in range(terms_count):
                 found = 1 if terms[i].wanted == NULL else row_wanted(terms[i].wanted, &row)
                 if found < 0:
                     break
-                if found and not is_too_late(member_at(line, terms[i].member), &row):
+                if found and is_too_late(member_at(line, terms[i].member), &row):
+                    late |= <uint64_t>1 << terms[i].member
+                elif found:
                     wanted |= <uint64_t>1 << terms[i].member
             if found < 0:
                 break
@@ -145,6 +147,9 @@ cdef int conduct_segment(LineHeader *line, int fd, Mapping *mapping, Entry *entr
             found = admit(line, fd, sequence, row.priority, wanted, expiry_of(mapping, &row), row.inserted_ns)
             if found == 0:
                 break
+        while late:
+            member_at(line, lowest_bit64(late)).expired += 1
+            late &= late - 1
         sequence += 1
         found = 1
     store64(&line.position, sequence)
@@ -153,10 +158,7 @@ cdef int conduct_segment(LineHeader *line, int fd, Mapping *mapping, Entry *entr
 
 cdef inline bint is_too_late(Member *member, Row *row) noexcept nogil:
     """Was it put after the station stopped taking any?"""
-    if member.stop_ns != 0 and row.inserted_ns >= member.stop_ns:
-        member.expired += 1
-        return True
-    return False
+    return member.stop_ns != 0 and row.inserted_ns >= member.stop_ns
 
 
 cdef int conduct(Store *store, LineHeader *line, int fd, uint64_t stop, const Term *terms,

@@ -87,6 +87,7 @@ cdef class Line:
         try:
             if not member.used:
                 memset(member, 0, sizeof(Member))
+            anew = member.order != terms["order"] or member.discard != terms["discard"]
             member.stage = terms["stage"]
             member.grouped = terms["grouped"]
             member.distribution = terms["distribution"]
@@ -105,21 +106,24 @@ cdef class Line:
             member.max_queue = terms["max_queue"]
             member.later = terms["later"]
             store32(&member.used, 1)
+            if anew and member.waiting:          # what waits is put into the new order
+                rebuild(self.line)
         finally:
             unlock_line(self.line)
 
     def remove_member(self, uint32_t number):
-        """Forget a station; what waits there goes on to the stations behind it."""
+        """Forget a station; what waits there goes to the others of its group, or on to the stations behind it."""
         cdef Member *member = member_at(self.line, number)
+        cdef uint64_t others
         cdef uint32_t place
         self.lock()
         try:
-            member.blocking = 0
+            others = member.later | stage_of(self.line, member)
             for place in range(self.line.slots_ready):
                 self.remove_from(slot_at(self.line, place), place, number)
             while member.present:
                 place = delist(self.line, member, lowest_bit(member.present))
-                arrive(self.line, place, slot_at(self.line, place).wanted & member.later, False)
+                arrive(self.line, place, slot_at(self.line, place).wanted & others, False)
             for place in range(CONSUMERS):
                 if consumer_at(self.line, place).used and consumer_at(self.line, place).member == number:
                     forget_consumer(self.line, place)
@@ -343,10 +347,9 @@ cdef class Line:
                 seen = load32(&self.log.store.control.wake)
                 with nogil:
                     outcome = self.try_get(number, epoch, limit, now_ns, places)
-                if outcome != 0 or now >= until:
-                    break
-                if not self.conducts and load64(&self.log.store.control.head) > looked:
+                if outcome == 0 and not self.conducts and load64(&self.log.store.control.head) > looked:
                     outcome = TROUBLE_LOOK
+                if outcome != 0 or now >= until:
                     break
                 with nogil:
                     self.sleep(seen, min(until, now + LOOK_NS))
@@ -387,6 +390,7 @@ cdef class Line:
         cdef Slot *slot
         cdef Ref *ref
         rows.next = self.line.position
+        rows.leased_by = self.line.number
         rows.reserve(count)
         with nogil:
             for i in range(count):
@@ -474,7 +478,7 @@ cdef class Line:
             if not lost:
                 for i in range(count):
                     place = i if chosen is None else chosen[i]
-                    if place >= rows.count:
+                    if place >= rows.count or rows.leased_by != self.line.number:
                         refused += 1
                         continue
                     revision = revisions[i] if revisions is not None else 0
@@ -492,6 +496,11 @@ cdef class Line:
         if lost:
             raise KernelError(TROUBLE_LEASE_LOST)
         return refused
+
+    def count_passed(self, uint32_t number, uint64_t expired, uint64_t damaged):
+        """Note what a reader on behalf of the station has passed over."""
+        add64(&member_at(self.line, number).expired, <long>expired)
+        add64(&member_at(self.line, number).damaged, <long>damaged)
 
     def put_revisions(self, Rows rows, const uint32_t[::1] places, list payloads, uint64_t now_ns):
         """Append other payloads of these products, for the stations behind; their sequences."""
@@ -533,7 +542,7 @@ cdef class Line:
         cdef Consumer *consumer = consumer_at(self.line, number)
         self.lock()
         if consumer.used:            # its last holder has died
-            restore_leases(self.line, number, member_at(self.line, consumer.member % MEMBERS).restore)
+            restore_leases(self.line, number, member_at(self.line, consumer.member % MEMBERS).restore, True)
         consumer.member = member
         consumer.pid = pid
         consumer.attached_ns = clock_ns(CLOCK_REALTIME)
@@ -551,7 +560,7 @@ cdef class Line:
         self.lock()
         mine = consumer.used != 0 and consumer.epoch == epoch
         if mine:
-            restore_leases(self.line, number, RESTORE_INPUT)
+            restore_leases(self.line, number, RESTORE_INPUT, False)
         unlock_line(self.line)
         self.wake_consumers()
         return mine
@@ -577,7 +586,7 @@ cdef class Line:
         cdef int count = -1
         self.lock()
         if consumer.used and consumer.epoch == epoch:
-            count = restore_leases(self.line, number, member_at(self.line, consumer.member % MEMBERS).restore)
+            count = restore_leases(self.line, number, member_at(self.line, consumer.member % MEMBERS).restore, True)
         unlock_line(self.line)
         if count >= 0:
             self.wake_consumers()
@@ -741,7 +750,7 @@ cdef class Line:
             raise MemoryError
         for i in range(CONSUMERS):
             if consumer_at(line, i).used:
-                restore_leases(line, i, member_at(line, consumer_at(line, i).member % MEMBERS).restore)
+                restore_leases(line, i, member_at(line, consumer_at(line, i).member % MEMBERS).restore, True)
         note_low(line)
 
     def check(self):

@@ -167,8 +167,7 @@ cdef uint32_t delist(LineHeader *line, Member *member, uint32_t priority) noexce
 cdef uint32_t list_by(LineHeader *line, Member *member, uint32_t rule, bint highest) noexcept nogil:
     """Which of the lists has the product that comes first by `rule`. At least one has something."""
     cdef uint32_t present = member.present, best = NOWHERE, priority
-    cdef Slot *slot
-    cdef Slot *other
+    cdef uint64_t mine, others
     if not present & (present - 1):
         return lowest_bit(present)
     if rule == BY_PRIORITY:
@@ -179,11 +178,12 @@ cdef uint32_t list_by(LineHeader *line, Member *member, uint32_t rule, bint high
         if best == NOWHERE:
             best = priority
             continue
-        slot, other = slot_at(line, member.first[priority]), slot_at(line, member.first[best])
-        if rule == BY_DEADLINE:
-            if deadline_at(member, slot) < deadline_at(member, other):
+        if rule == BY_DEADLINE:      # among equals the urgent come first, and go last
+            mine = deadline_at(member, slot_at(line, member.first[priority]))
+            others = deadline_at(member, slot_at(line, member.first[best]))
+            if mine < others or (mine == others and highest):
                 best = priority
-        elif slot.sequence < other.sequence:
+        elif slot_at(line, member.first[priority]).sequence < slot_at(line, member.first[best]).sequence:
             best = priority
     return best
 
@@ -292,22 +292,28 @@ cdef void park(LineHeader *line, uint32_t place) noexcept nogil:
     member.parked_total += 1
 
 
+cdef uint64_t stage_of(LineHeader *line, Member *member) noexcept nogil:
+    """All members that stand where this one does."""
+    cdef uint64_t members = 0
+    cdef uint32_t number
+    for number in range(MEMBERS):
+        if member_at(line, number).used and member_at(line, number).stage == member.stage:
+            members |= <uint64_t>1 << number
+    return members
+
+
 cdef void give_back_slot(LineHeader *line, uint32_t place, uint32_t where) noexcept nogil:
     """A leased product comes back undone: to the input, on to the output, to the start, or to the group."""
     cdef Slot *slot = slot_at(line, place)
-    cdef uint32_t number = station_of(slot), other
+    cdef uint32_t number = station_of(slot)
     cdef Member *member = member_at(line, number)
-    cdef uint64_t group = 0
     member.leased -= 1
     if where == RESTORE_OUTPUT:
         arrive(line, place, slot.wanted & member.later, False)
     elif where == RESTORE_START:
         arrive(line, place, slot.wanted, True)
     elif where == RESTORE_GROUP and member.grouped:
-        for other in range(MEMBERS):
-            if member_at(line, other).used and member_at(line, other).stage == member.stage:
-                group |= <uint64_t>1 << other
-        arrive(line, place, slot.wanted & group, True)
+        arrive(line, place, slot.wanted & stage_of(line, member), True)
     else:
         enlist(line, place, number, True)
 
@@ -326,7 +332,7 @@ cdef void forget_consumer(LineHeader *line, uint32_t number) noexcept nogil:
     store32(&consumer.used, 0)
 
 
-cdef int restore_leases(LineHeader *line, uint32_t number, uint32_t where) noexcept nogil:
+cdef int restore_leases(LineHeader *line, uint32_t number, uint32_t where, bint dead) noexcept nogil:
     """Take back what a consumer holds and free its place; how many, or -ENOMEM."""
     cdef Member *member = member_at(line, consumer_at(line, number).member % MEMBERS)
     cdef Ordered *found = <Ordered *>malloc((line.in_hand + 1) * sizeof(Ordered))
@@ -341,7 +347,7 @@ cdef int restore_leases(LineHeader *line, uint32_t number, uint32_t where) noexc
         place = slot_at(line, place).newer
     for i in range(count):           # giving back may change the list, so it comes second
         give_back_slot(line, found[i].place, where)
-        member.restored += 1
+        member.restored += dead
         failpoint(FAIL_RESTORED)
     free(found)
     forget_consumer(line, number)

@@ -118,6 +118,7 @@ cdef class Rows:
     cdef uint64_t *pinned_first
     cdef uint32_t pinned_count
     cdef Picked picked
+    cdef uint64_t leased_by          # number of the line that handed them out; 0 none
     cdef readonly uint64_t next      # where the next scan begins
     cdef readonly uint64_t bytes     # payload bytes of the rows
     cdef readonly object damage      # (sequence, segment file) that ended the scan, or None

@@ -1,0 +1,179 @@
+"""Death between any two instructions while a line's lock is held: nothing is lost, put twice or changed."""
+
+import os
+import random
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from arena_stations import seed_of
+from stepping import FOR_EVER, can_trace, die_inside
+
+from headrace import Batch, Consumer, Queue
+from headrace.queue.kernel import _kernel as kernel
+
+PRODUCTS = [1, 2, 3, 4, 5, 6]
+REVISED = b"revised"
+Held = tuple[Consumer, Batch | None, Any]
+
+
+@pytest.fixture
+def make(shared_memory: Path) -> Iterator[Callable[[], Queue]]:
+    """Six products before two stations in series, in a fresh queue each time."""
+    if not can_trace():
+        pytest.skip("processes may not be traced here")
+    cpus = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, {min(cpus)})  # tracer and traced take turns, which is faster on one
+    path = shared_memory / "q"
+
+    def make() -> Queue:
+        shutil.rmtree(path, ignore_errors=True)
+        queue = Queue.create(path, size="1MiB", durability="memory", dedup="none", origin="here")
+        queue.station("first", "**", deliveries_max=0)
+        queue.station("second", "**", after="first", deliveries_max=0)
+        for number in PRODUCTS:
+            queue.put(b"%d" % number, feed="a", priority=number % 3)
+        return queue
+
+    yield make
+    os.sched_setaffinity(0, cpus)
+
+
+# --- what the dying process does ------------------------------------------------------------------
+#
+# `act` goes straight to the kernel: what Python does before it takes the lock need not be stepped through.
+
+
+def prepare_idle(path: Path) -> Held:
+    """A consumer that knows the terms; nobody has looked at the log yet."""
+    consumer = Queue.open(path).station("first").attach()
+    consumer._line.use(consumer._lines.in_line(consumer._line.number))
+    return consumer, None, None
+
+
+def prepare_held(path: Path) -> Held:
+    consumer = Queue.open(path).station("first").attach()
+    return consumer, consumer.get(3, 1.0), None
+
+
+def prepare_revised(path: Path) -> Held:
+    consumer, batch, _ = prepare_held(path)
+    assert batch is not None
+    sequences = consumer._append_revisions(batch, np.arange(3, dtype=np.uint32), [REVISED] * 3)
+    return consumer, batch, np.array(sequences, np.uint64)
+
+
+def settle(how: str) -> Callable[[Held], None]:
+    def act(held: Held) -> None:
+        consumer, batch, revisions = held
+        assert batch is not None
+        places = None if revisions is None else np.arange(3, dtype=np.uint32)
+        consumer._kernel.settle(consumer._place, consumer._epoch, batch.rows, places, kernel.SETTLE[how], revisions)
+
+    return act
+
+
+def get(held: Held) -> None:
+    held[0]._kernel.get(held[0]._place, held[0]._epoch, 4, 0.0, 0, 0)
+
+
+def detach(held: Held) -> None:
+    held[0]._kernel.detach(held[0]._place, held[0]._epoch)
+
+
+def recover(held: Held) -> None:
+    held[0]._kernel.recover(held[0]._place, held[0]._epoch)
+
+
+def seek(held: Held) -> None:
+    held[0]._kernel.seek(4)
+
+
+ACTS: dict[str, tuple[Callable[[Path], Held], Callable[[Held], None]]] = {
+    "get": (prepare_idle, get),
+    "put": (prepare_held, settle("done")),
+    "put with revisions": (prepare_revised, settle("done")),
+    "give back": (prepare_held, settle("failed")),
+    "detach": (prepare_held, detach),
+    "recover": (prepare_held, recover),
+    "seek": (prepare_held, seek),
+}
+HALF_REVISED = "a revision is there before its product is put"
+FORGETFUL = "what waits is forgotten before the position is set"
+
+
+def acts() -> list[Any]:
+    known = {"put with revisions": HALF_REVISED, "seek": FORGETFUL}
+    return [
+        pytest.param(name, marks=pytest.mark.xfail(strict=False, reason=known[name]) if name in known else ())
+        for name in ACTS
+    ]
+
+
+# --- what the next one finds ----------------------------------------------------------------------
+
+
+def drain(queue: Queue, station: str, revised: bool) -> dict[int, bytes]:
+    """Get and put everything; each product must come once."""
+    found: dict[int, bytes] = {}
+    with queue.station(station).attach() as consumer:
+        queue.station(station).statistics()  # which finds the dead
+        while len(batch := consumer.get(2, 0.0)):
+            for product, revisions in zip(batch, batch.revisions.tolist(), strict=True):
+                assert product.sequence not in found, f"{product.sequence} came twice"
+                assert revisions == (bytes(product.payload) == REVISED)
+                assert revised or not revisions, f"{product.sequence} came back revised, though it was not put"
+                found[product.sequence] = bytes(product.payload)
+            consumer.put(batch)
+    return found
+
+
+def judge(queue: Queue, name: str) -> None:
+    assert queue.check() == []
+    first = drain(queue, "first", revised=False)
+    second = drain(queue, "second", revised=True)
+    if name == "seek":  # what waited may be forgotten, if it stands before the new position
+        assert set(second) >= {4, 5, 6}
+        assert set(second) == set(first)
+    else:
+        assert sorted(second) == PRODUCTS
+        assert name.startswith("put") or sorted(first) == PRODUCTS
+        assert len(PRODUCTS) <= queue.station("first").statistics().done <= len(PRODUCTS) + 1
+    for sequence in first:
+        assert second.get(sequence) == first[sequence]
+    assert queue.check() == []
+
+
+def kill_at(make: Callable[[], Queue], name: str, instruction: int) -> int:
+    prepare, act = ACTS[name]
+    with make() as queue:
+        count = die_inside(queue.path / "stations" / "1.line", lambda: prepare(queue.path), act, instruction)
+        judge(queue, name)
+    return count
+
+
+@pytest.mark.parametrize("name", acts())
+def test_death_inside_the_lock_harms_nothing(make: Callable[[], Queue], name: str) -> None:
+    chance = random.Random(seed_of())
+    count = kill_at(make, name, FOR_EVER)
+    instructions = sorted(chance.randrange(1, count + 1) for _ in range(4))
+    print(f"killed at {instructions} of {count} instructions")
+    for instruction in instructions:
+        kill_at(make, name, instruction)
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("name", acts())
+def test_death_at_hundreds_of_places_inside_the_lock_harms_nothing(make: Callable[[], Queue], name: str) -> None:
+    chance = random.Random(seed_of())
+    count = kill_at(make, name, FOR_EVER)
+    instructions = sorted(chance.sample(range(1, count + 1), min(count, 400)))
+    for instruction in instructions:
+        try:
+            kill_at(make, name, instruction)
+        except AssertionError as error:
+            raise AssertionError(f"at instruction {instruction} of {count}: {error}") from error
+    print(f"{name}: {len(instructions)} of {count} instructions")
