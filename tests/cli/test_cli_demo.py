@@ -1,14 +1,19 @@
 """headrace demo, as a user runs it."""
 
 import os
+import re
 import signal
 from pathlib import Path
+from typing import Any
 
 import pytest
-from commandline import children_of, environment, is_alive, objects, wait_until
+from commandline import Run, children_of, environment, is_alive, objects, wait_until
 
 from headrace import Queue
-from headrace.cli.demo.plan import Plan
+from headrace.cli.demo import outcome
+from headrace.cli.demo.plan import WORKERS, Plan
+
+CHILDREN = 7  # feeder, two watchers, three workers, and Python's own helper
 
 
 def test_nothing_is_lost_or_duplicated_and_nothing_is_left_behind(tmp_path: Path, start) -> None:
@@ -24,7 +29,22 @@ def test_nothing_is_lost_or_duplicated_and_nothing_is_left_behind(tmp_path: Path
     for watcher in told["watchers"]:
         assert (watcher["lost"], watcher["duplicated"], watcher["out_of_order"]) == (0, 0, 0)
         assert 0 < watcher["latency_p50_s"] <= watcher["latency_p99_s"]
+    judge_station(told["station"])
     assert list(tmp_path.iterdir()) == []
+
+
+def judge_station(station: dict[str, Any]) -> None:
+    """One worker was killed with products in hand; everything was put once all the same."""
+    kill = station["kill"]
+    assert station["sent"] == station["received"] == station["done"] > 1000
+    assert (station["lost"], station["duplicated"], station["waiting"], station["leased"]) == (0, 0, 0, 0)
+    assert 0 < kill["held"] == station["restored"] == station["redelivered"]
+    assert 0 < kill["back_after_s"] < 5
+    assert [(worker["name"], worker["killed"]) for worker in station["workers"]] == [
+        (name, worker == 1) for worker, name in enumerate(WORKERS)
+    ]
+    assert kill["pid"] == station["workers"][1]["pid"]
+    assert sum(worker["products"] for worker in station["workers"]) == station["received"]
 
 
 def test_people_get_lines_and_a_verdict_and_may_keep_the_queue(tmp_path: Path, start) -> None:
@@ -35,8 +55,11 @@ def test_people_get_lines_and_a_verdict_and_may_keep_the_queue(tmp_path: Path, s
     shown = out.decode()
     assert "duplicates rejected; watchers: everything " in shown
     assert "nothing lost, nothing twice" in shown
+    assert re.search(r"worker 2 \(process \d+\) was killed after \d\.\d s with \d+ in hand", shown)
+    assert re.search(r"worker 2 was killed .* in hand, put by another .* later", shown)
     with Queue.open(tmp_path / "kept") as queue:
         assert queue.check() == []
+        assert queue.station("decode").statistics().consumers == 0
         assert f"{queue.statistics().inserted_products:,} products (" in shown
     assert [file.name for file in tmp_path.iterdir()] == ["kept"]
 
@@ -44,7 +67,7 @@ def test_people_get_lines_and_a_verdict_and_may_keep_the_queue(tmp_path: Path, s
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_an_interrupted_demo_leaves_no_process_and_no_file(tmp_path: Path, start, number: int, code: int) -> None:
     process = start("demo", env=environment(TMPDIR=str(tmp_path)))
-    wait_until(lambda: len(children_of(process.pid)) >= 4)  # feeder, two watchers, and Python's own helper
+    wait_until(lambda: len(children_of(process.pid)) >= CHILDREN)
     children = children_of(process.pid)
     process.send_signal(number)
     _, err = process.communicate(timeout=20)
@@ -55,7 +78,7 @@ def test_an_interrupted_demo_leaves_no_process_and_no_file(tmp_path: Path, start
 
 def test_a_process_that_dies_is_named(tmp_path: Path, start) -> None:
     process = start("demo", "--json", env=environment(TMPDIR=str(tmp_path)))
-    wait_until(lambda: len(children_of(process.pid)) >= 4)
+    wait_until(lambda: len(children_of(process.pid)) >= CHILDREN)
     actors = [pid for pid in children_of(process.pid) if b"spawn_main" in Path(f"/proc/{pid}/cmdline").read_bytes()]
     os.kill(actors[0], signal.SIGKILL)
     _, err = process.communicate(timeout=20)
@@ -63,6 +86,23 @@ def test_a_process_that_dies_is_named(tmp_path: Path, start) -> None:
     assert process.returncode == told["exit"] == 3
     assert "ended early, with exit code -9" in told["problem"]
     assert list(tmp_path.iterdir()) == []
+
+
+def test_one_product_that_was_not_put_once_makes_the_demo_fail(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    plain = outcome.load_noted
+
+    def load(path: Path) -> list[Any]:
+        put = plain(path)
+        if WORKERS[0] in path.name:
+            return put[1:]
+        return put[:1] + put if WORKERS[2] in path.name else put
+
+    monkeypatch.setattr(outcome, "load_noted", load)
+    result = run("demo", "--seconds", "1", "--json")
+    (told,) = objects(result.stdout)
+    assert result.exit_code == 1
+    assert (told["ok"], told["station"]["ok"]) == (False, False)
+    assert (told["station"]["lost"], told["station"]["duplicated"]) == (1, 1)
 
 
 def test_the_queue_of_a_demo_holds_more_than_the_feeder_puts() -> None:

@@ -49,7 +49,7 @@ def vanish(consumer: Consumer) -> None:
     """What the death of its process leaves of a consumer: a place whose lock is free, and no beats."""
     heart.remove(consumer)
     os.close(consumer._lock_fd)
-    consumer._detached = True
+    consumer._detached = consumer._foreign = True
 
 
 def in_child(act: Callable[[], Any], seconds: float = 20) -> str:

@@ -9,6 +9,7 @@ import mmap
 import os
 import signal
 import struct
+import traceback
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -44,8 +45,11 @@ def die_inside(line: Path, prepare: Callable[[], Any], act: Callable[[Any], None
             _c.ptrace(_TRACE_ME, 0, None, None)
             os.kill(os.getpid(), signal.SIGSTOP)
             act(prepared)
-        finally:
             os._exit(0)
+        except BaseException:
+            traceback.print_exc()
+        finally:
+            os._exit(1)
     inside = 0
     with line.open("r+b") as handle, mmap.mmap(handle.fileno(), 4096) as words:
         status = os.waitpid(child, 0)[1]
@@ -56,4 +60,6 @@ def die_inside(line: Path, prepare: Callable[[], Any], act: Callable[[Any], None
     if os.WIFSTOPPED(status):
         os.kill(child, signal.SIGKILL)
         os.waitpid(child, 0)
+    else:
+        assert status == 0, f"it ended by itself, with status {status}"
     return inside

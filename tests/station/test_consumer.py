@@ -84,7 +84,6 @@ def test_get_nowait_finds_what_has_been_put_before(queue: Queue) -> None:
         assert work(consumer) == [ident]
 
 
-@pytest.mark.xfail(strict=True, reason="get_nowait does not look at the log where index rows do not decide")
 def test_get_nowait_finds_what_has_been_put_before_also_where_idents_decide(queue: Queue) -> None:
     consumer = queue.station("w", Selection(ident="^x")).attach()
     for ident in ("x1", "x2", "x3"):
@@ -132,9 +131,7 @@ def test_a_batch_stays_readable_after_its_put(queue: Queue, consumer: Consumer) 
 # --- put, discard, give back ----------------------------------------------------------------------
 
 
-def test_batches_products_and_lists_of_products_can_be_put(
-    queue: Queue, station: Station, consumer: Consumer
-) -> None:
+def test_batches_products_and_lists_of_products_can_be_put(queue: Queue, station: Station, consumer: Consumer) -> None:
     put(queue, *"123456")
     consumer.put(consumer.get_nowait(2))
     batch = consumer.get_nowait(4)
@@ -207,7 +204,6 @@ def test_what_another_consumer_holds_cannot_be_put(queue: Queue, station: Statio
     other.put(theirs)
 
 
-@pytest.mark.xfail(strict=True, reason="a batch of another line settles whatever lies in the same slots here")
 def test_a_batch_of_another_station_cannot_be_put(queue: Queue, station: Station, consumer: Consumer) -> None:
     other = queue.station("other", "b").attach()
     put(queue, "1", "2")
@@ -219,16 +215,9 @@ def test_a_batch_of_another_station_cannot_be_put(queue: Queue, station: Station
     consumer.put(mine)
 
 
-@pytest.mark.parametrize("what", ["abc", [1, 2], b"x"])
+@pytest.mark.parametrize("what", ["abc", [1, 2], b"x", 5, None])
 def test_what_is_no_product_cannot_be_put(consumer: Consumer, what: object) -> None:
-    with pytest.raises(OptionError, match="is not a product"):
-        consumer.put(what)  # type: ignore[arg-type]
-
-
-@pytest.mark.parametrize("what", [5, None])
-@pytest.mark.xfail(strict=True, raises=TypeError, reason="put asks for the length before it knows what it has")
-def test_what_has_no_length_is_refused_as_well(consumer: Consumer, what: object) -> None:
-    with pytest.raises(OptionError, match="is not a product"):
+    with pytest.raises(OptionError, match=r"is not a product|cannot be put"):
         consumer.put(what)  # type: ignore[arg-type]
 
 
@@ -253,9 +242,7 @@ def test_discarded_products_are_counted_and_gone(queue: Queue, station: Station,
     assert drain(station) == []
 
 
-def test_what_is_given_back_comes_again_before_younger_ones(
-    queue: Queue, station: Station, consumer: Consumer
-) -> None:
+def test_what_is_given_back_comes_again_before_younger_ones(queue: Queue, station: Station, consumer: Consumer) -> None:
     put(queue, *"1234")
     batch = consumer.get_nowait(3)
     consumer.give_back([batch[2], batch[0]])
@@ -318,7 +305,6 @@ def test_a_payload_that_is_not_bytes_is_refused_and_nothing_is_put(
     consumer.put(batch)
 
 
-@pytest.mark.xfail(strict=True, reason="the error is 'Unknown error'")
 def test_a_payload_that_is_too_large_is_refused_in_words(queue: Queue, station: Station, consumer: Consumer) -> None:
     put(queue, "1")
     batch = consumer.get_nowait()
@@ -384,15 +370,12 @@ def test_a_product_whose_work_failed_goes_to_another_consumer(queue: Queue, stat
     assert (idents(batch), batch.deliveries.tolist()) == (["2"], [2])
 
 
-def test_batches_end_when_nothing_has_come_for_the_time_out(
-    queue: Queue, station: Station, consumer: Consumer
-) -> None:
+def test_batches_end_when_nothing_has_come_for_the_time_out(queue: Queue, station: Station, consumer: Consumer) -> None:
     put(queue, *"12345")
     assert [idents(batch) for batch in consumer.batches(2, timeout=0)] == [["1", "2"], ["3", "4"], ["5"]]
     assert (station.statistics().done, station.statistics().leased) == (5, 0)
 
 
-@pytest.mark.xfail(strict=True, raises=LeaseLostError, reason="the loop puts again what was settled inside it")
 @pytest.mark.parametrize("how", ["put", "discard", "give_back"])
 def test_a_loop_may_settle_a_product_itself(queue: Queue, station: Station, consumer: Consumer, how: str) -> None:
     put(queue, "1", "2")
@@ -509,7 +492,6 @@ def test_detaching_wakes_a_consumer_that_waits(queue: Queue, station: Station) -
         assert idents(waiting.result(20)) == ["1"]
 
 
-@pytest.mark.xfail(strict=True, reason="what a consumer gives back by detaching counts as taken back from a dead one")
 def test_detaching_is_not_counted_as_a_death(queue: Queue, station: Station) -> None:
     put(queue, "1")
     with station.attach() as consumer:
@@ -517,7 +499,7 @@ def test_detaching_is_not_counted_as_a_death(queue: Queue, station: Station) -> 
     assert station.statistics().restored == 0
 
 
-def test_a_consumer_that_is_forgotten_detaches(queue: Queue, station: Station) -> None:
+def test_what_a_forgotten_consumer_held_comes_back(queue: Queue, station: Station) -> None:
     put(queue, "1")
     station.attach().get_nowait()
     assert station.statistics().consumers == 0
@@ -575,12 +557,12 @@ def test_a_consumer_that_was_taken_for_dead_cannot_put(queue: Queue, station: St
     put(queue, "1", "2")
     batch = consumer.get_nowait()
     vanish(consumer)
-    consumer._detached = False  # it is alive after all, and knows nothing
+    consumer._detached = consumer._foreign = False  # it is alive after all, and knows nothing
     station.statistics()
     for act in (lambda: consumer.put(batch), lambda: consumer.put(batch, [b"new"]), consumer.get_nowait):
         with pytest.raises(LeaseLostError, match="taken for dead"):
             act()
-    consumer._detached = True
+    consumer._detached = consumer._foreign = True
     assert drain(station) == ["1", "2"]
 
 
@@ -593,7 +575,6 @@ def test_a_forked_child_cannot_get_in_its_parents_name(queue: Queue, station: St
     assert (station.statistics().leased, station.statistics().consumers) == (0, 1)
 
 
-@pytest.mark.xfail(strict=True, reason="the owner is compared only when the kernel has something to tell")
 def test_a_forked_child_cannot_get_in_its_parents_name_even_when_that_has_been_at_work(
     queue: Queue, station: Station, consumer: Consumer
 ) -> None:
@@ -603,7 +584,6 @@ def test_a_forked_child_cannot_get_in_its_parents_name_even_when_that_has_been_a
     assert station.statistics().leased == 0
 
 
-@pytest.mark.xfail(strict=True, reason="put, discard and give_back do not compare the owner")
 @pytest.mark.parametrize("how", ["put", "discard", "give_back"])
 def test_a_forked_child_cannot_settle_what_its_parent_holds(
     queue: Queue, station: Station, consumer: Consumer, how: str

@@ -99,18 +99,23 @@ ORDERS = ["any", "fifo", "priority", "deadline"]
 DISCARDS = ["any", "fifo", "lifo", "priority", "deadline"]
 
 
+def put(queue: Queue, clock: MockClock, act: Put) -> Waiting:
+    """Deadlines differ, so that there is always one that comes first; what lasts for ever is equally urgent."""
+    if act.lasts_s is None:
+        sequence, deadline_ns, priority = queue.put(b"", feed="a"), NEVER, 4
+    else:
+        deadline_ns, priority = clock.now_ns() + act.lasts_s * S + queue.next, act.priority
+        sequence = queue.put(b"", feed="a", priority=priority, expiry=deadline_ns)
+    assert isinstance(sequence, int)
+    return Waiting(sequence, priority, deadline_ns)
+
+
 def run(queue: Queue, clock: MockClock, station: Station, model: Model, acts: list[Put | Get | Pass]) -> None:
     """Do the same with both, and compare at every step."""
     with station.attach() as consumer:
         for act in [*acts, Get(100)]:
             if isinstance(act, Put):
-                # deadlines differ, so that there is always one that comes first
-                deadline_ns = NEVER if act.lasts_s is None else clock.now_ns() + act.lasts_s * S + queue.next
-                sequence = queue.put(
-                    b"", feed="a", priority=act.priority, expiry=None if act.lasts_s is None else deadline_ns
-                )
-                assert isinstance(sequence, int)
-                model.put(Waiting(sequence, act.priority, deadline_ns))
+                model.put(put(queue, clock, act))
             elif isinstance(act, Pass):
                 clock.advance(act.seconds)
             else:

@@ -259,7 +259,6 @@ def test_a_child_of_a_dead_consumer_does_not_keep_it_alive(path: Path) -> None:
             os.kill(int(child.removeprefix("child-")), signal.SIGKILL)
 
 
-@pytest.mark.xfail(strict=False, reason="products that were taken up by a dead one are given out before it is known")
 def test_what_a_dead_one_had_half_taken_up_is_not_taken_up_again(shared_memory: Path) -> None:
     """Where index rows do not decide, products are handed to the line in batches; death falls inside one."""
     path = shared_memory / "q"

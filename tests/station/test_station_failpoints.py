@@ -39,8 +39,9 @@ def work_until_death(path: Path, ledger: Path, point: str, passes: int) -> None:
         colleagues.append(colleague)
         first.statistics()  # finds the dead one
         batch = mine.get(7, 0.0)
-        mine.give_back(batch[0])
-        mine.put(list(batch)[1:], payloads=[b"revised" if i % 3 == 0 else None for i in range(1, len(batch))])
+        back = 1 if len(batch) > 1 else 0
+        mine.give_back(list(batch)[:back])
+        mine.put(list(batch)[back:], payloads=[b"revised" if i % 3 == 0 else None for i in range(back, len(batch))])
         batch = behind.get(20, 0.0)
         for what in ("trying", "done"):
             os.write(out, f"{what} {' '.join(map(str, batch.sequences))}\n".encode())

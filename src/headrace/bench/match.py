@@ -38,6 +38,7 @@ GOAL_UP_TO = 100_000  # subscriptions
 GROWTH_MAX = 2.0  # where five times as many would take five times as long if each were looked at
 NOT_MEASURED = [
     "making and adding selections: reading SQL takes longer than anything that is measured here",
+    "pairs of fewer values or of names that differ between subscriptions, which take longer (docs/decisions, 11)",
     "selections with several clauses, residue, and many subscribers to one product",
     "several threads at once: readers take no lock, but the interpreter has one",
     "XPath: no index helps it, so it is looked at product by product for those who ask for it",

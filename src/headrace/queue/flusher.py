@@ -76,8 +76,12 @@ def _sync_segment(path: Path, file: int, storage: Storage) -> None:
 class Flusher:
     """The thread that flushes and drops what is too old once a second, from the first put on."""
 
-    def __init__(self, path: Path, log: kernel.Log, storage: Storage, save_stations: Callable[[], None]) -> None:
-        self._path, self._log, self._storage, self._save_stations = path, log, storage, save_stations
+    def __init__(
+        self, path: Path, log: kernel.Log, storage: Storage, mind_stations: Callable[[], None],
+        save_stations: Callable[[], None],
+    ) -> None:  # fmt: skip
+        self._path, self._log, self._storage = path, log, storage
+        self._mind_stations, self._save_stations = mind_stations, save_stations
         self._ending = threading.Event()
         self.failure: Exception | None = None
         self._thread = threading.Thread(target=self._run, name="headrace-flush", daemon=True)
@@ -89,8 +93,12 @@ class Flusher:
 
     def _flush(self) -> None:
         try:
+            self._mind_stations()
             with self._log.held():
                 kernel.apply_limits(self._log, 0)
+        except (OSError, HeadraceError, kernel.KernelError) as error:
+            self.failure = error
+        try:
             flush(self._path, self._log, self._storage)
             self._storage.sync_file(self._path / "cursors")
             self._save_stations()

@@ -5,6 +5,7 @@ attaches first has to settle them, in programs that have never heard of stations
 here, when a queue turns out to have stations.
 """
 
+from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,7 +14,7 @@ from headrace.queue.kernel import _kernel as kernel
 from headrace.queue.storage import Storage
 
 if TYPE_CHECKING:
-    from headrace.station.lines import Lines
+    from headrace.station.lines import Lines, Wait
 
 STATIONS_FILE = "stations.json"
 CHANNELS_FILE = "channels.json"
@@ -24,6 +25,13 @@ def lines_of(log: kernel.Log, path: Path, storage: Storage | None, clock: Clock 
     from headrace.station.lines import Lines
 
     return Lines(log, path, storage, clock)
+
+
+def begin_wait(timeout: float | str | timedelta | None) -> "Wait":
+    """The time that a put has for stations that make it wait."""
+    from headrace.station.lines import Wait
+
+    return Wait(timeout)
 
 
 def read_stations(path: Path) -> None:

@@ -49,7 +49,7 @@ from headrace.queue.directory import alone_at, attach, check_path, hold_presence
 from headrace.queue.flusher import Flusher, commit, flush
 from headrace.queue.follower import Follower
 from headrace.queue.kernel import _kernel as kernel
-from headrace.queue.onward import lines_of
+from headrace.queue.onward import begin_wait, lines_of
 from headrace.queue.reading import Reader
 from headrace.queue.receipt import Duplicate, Receipt
 from headrace.queue.repair import repair_queue
@@ -63,7 +63,7 @@ from headrace.units import parse_age, parse_size
 if TYPE_CHECKING:
     from headrace.station import Station
     from headrace.station.channel import Channel
-    from headrace.station.lines import Lines
+    from headrace.station.lines import Lines, Wait
 
 Wanted = Selection | str | None
 When = int | str | datetime
@@ -157,6 +157,7 @@ class Queue:
         `origin`, `origin_sequence` and `previous` belong to products that were created at another site. `timeout` is
         how long to wait for a blocking station whose cue is full: for ever, if nothing is said.
         """
+        wait: Wait | None = None
         while True:
             try:
                 if (
@@ -172,8 +173,9 @@ class Queue:
                 break
             except (LookupError, TypeError, ValueError, OverflowError, BufferError, kernel.KernelError) as error:
                 self._check_open()
-                timeout, way_made = self._make_way(error, timeout)
-                if not way_made and not puts.learn_feed(self._log, feed, error, self.path):
+                if isinstance(error, kernel.KernelError) and error.code in puts.GATES:
+                    wait = self._make_way(error, timeout, wait)
+                elif not puts.learn_feed(self._log, feed, error, self.path):
                     raise puts.explain_put(
                         error, self.path, self.config.payload_bytes_max, payload, feed, ident, priority
                     ) from None
@@ -220,6 +222,7 @@ class Queue:
         held = columns.payload_column(payloads) if type(payloads) is not list else payloads
         batch = puts.ManyColumns(log, len(held), feed, ident, created, priority, expiry, properties, slice, signature,
                                  origin, origin_sequence, previous)  # fmt: skip
+        wait: Wait | None = None
         try:
             while True:
                 try:
@@ -227,9 +230,9 @@ class Queue:
                     break
                 except kernel.KernelError as error:
                     self._check_open()
-                    timeout, way_made = self._make_way(error, timeout)
-                    if not way_made:
+                    if error.code not in puts.GATES:
                         raise
+                    wait = self._make_way(error, timeout, wait)
         except (TypeError, ValueError, KeyError, kernel.KernelError, BufferError) as error:
             self._check_open()
             if isinstance(error, kernel.KernelError) and error.code == kernel.TROUBLE["batch_too_large"]:
@@ -242,13 +245,11 @@ class Queue:
             self._commit(max([first + stored - 1, *map(abs, outcomes or ())]))
         return Receipt(len(held), stored, first, None if outcomes is None else tuple(outcomes))
 
-    def _make_way(self, error: Exception, timeout: Any) -> tuple[Any, bool]:
-        """What stations refused an append for, dealt with or waited for; what is left of the time."""
-        if not isinstance(error, kernel.KernelError) or error.code not in puts.GATES:
-            return timeout, False
-        deadline = None if timeout is None else time.monotonic() + parse_age(timeout, "timeout")
-        self.lines().make_way(error, deadline)
-        return None if deadline is None else max(0.0, deadline - time.monotonic()), True
+    def _make_way(self, error: kernel.KernelError, timeout: Any, wait: "Wait | None") -> "Wait":
+        """Deal with what stations refused an append for, or wait for it; what is left of the time."""
+        wait = wait or begin_wait(timeout)
+        self.lines().make_way(error, wait)
+        return wait
 
     def _begin_writing(self) -> None:
         """Before the first put of this process: say so, and see to it that somebody flushes."""
@@ -262,6 +263,11 @@ class Queue:
             self.keep_positions()
         self._writing = True
         self._plain = self._clock is None and not self._disk
+
+    def make_durable(self, sequence: int) -> None:
+        """Under durability `disk`, return when `sequence` is on the disk; at once elsewhere."""
+        if self._disk:
+            self._commit(sequence)
 
     def _commit(self, sequence: int) -> None:
         """Return when `sequence` is on the disk; one flush serves all who wait."""
@@ -392,7 +398,12 @@ class Queue:
     def keep_positions(self) -> None:
         """See to it that what was put, and where consumers are, reaches the disk once a second."""
         if self._flusher is None and self._config.durability != "memory":
-            self._flusher = Flusher(self.path, self._log, self._storage, self._save_stations)
+            self._flusher = Flusher(self.path, self._log, self._storage, self._mind_stations, self._save_stations)
+
+    def _mind_stations(self) -> None:
+        """Before anything is evicted: know which stations keep it."""
+        if self._log.state["stations"] != self._log.gates_number:
+            self.lines().make_gates()
 
     def _save_stations(self) -> None:
         """Make the positions of stations survive a power failure."""
@@ -460,6 +471,7 @@ class Queue:
             config = msgspec.structs.replace(config, size=check_size(parse_size(size)))
         if age is not None:
             config = msgspec.structs.replace(config, age_s=check_age(parse_age(age) or None))
+        self._mind_stations()
         try:
             with self.locked():
                 kernel.forget_spare(self._log)
@@ -532,6 +544,7 @@ class Queue:
             except HeadraceError as error:
                 failure = error
         self._presence.leave()
+        kernel.set_gates(self._log, 0, [])  # they hold lines, which hold the log
         with self._log.held():  # no other thread of ours is inside when we cease to be present
             self._leave_clean()
             os.close(self._presence_fd)

@@ -21,7 +21,7 @@ class Heart:
     """Beats for as long as there is anybody to beat for."""
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
         self._alive: weakref.WeakSet[Beating] = weakref.WeakSet()
         self._thread: threading.Thread | None = None
 
@@ -44,13 +44,12 @@ class Heart:
                 if not alive:
                     self._thread = None
                     return
-            for consumer in alive:
-                consumer.beat()
-            del alive
+            while alive:
+                alive.pop().beat()  # nothing here keeps a consumer that everybody else has dropped
 
     def after_fork_in_child(self) -> None:
         """The child has neither the thread nor the consumers, and must not keep their locks alive."""
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
         for consumer in list(self._alive):
             consumer.leave_to_parent()
         self._alive, self._thread = weakref.WeakSet(), None

@@ -12,6 +12,7 @@ import contextlib
 import fcntl
 import os
 import struct
+import threading
 from collections.abc import Callable
 from pathlib import Path
 
@@ -26,7 +27,7 @@ from headrace.queue.reading import Reader, RowTerms
 from headrace.queue.trouble import REPAIR, explain
 from headrace.selection import Selection
 from headrace.station.registry import line_path
-from headrace.station.terms import StationTerms
+from headrace.station.terms import Retired, StationTerms
 
 NO_END = (1 << 63) - 1
 _READ_AHEAD = 1000  # products looked at in one go where index rows do not decide
@@ -37,6 +38,10 @@ _LOCKS_AT = 1 << 40  # far behind the end of the file: bytes that exist only to 
 _T = kernel.TROUBLE
 
 Function = Callable[[Product], bool]
+Stations = Callable[[], list[StationTerms]]
+Readers = list[tuple[StationTerms, Reader | None]]
+Found = list[tuple[StationTerms, npt.NDArray[np.void]]]
+Passed = list[tuple[int, int, int]]  # member, expired, damaged
 
 
 class OpenLine:
@@ -56,96 +61,107 @@ class OpenLine:
                     f"{file} is cut short or altered", "stop all programs that use the queue, then open it again"
                 ) from None
             raise explain(error, path) from None
-        self.functions: dict[str, Function] = {}
+        self.functions: dict[str, Function] = {}  # of selections, by station
+        self.old_functions: dict[tuple[str, int], Function] = {}  # and of retired ones, by where they end
+        self._lock = threading.RLock()  # threads of this process over what follows
         self._stations: list[StationTerms] = []
         self._rows: list[RowTerms] = []
-        self._readers: list[tuple[StationTerms, Reader | None]] = []
+        self._readers: Readers = []
         self._seen = 0
         self._until = NO_END
         self.conducts = False
 
     # --- terms ------------------------------------------------------------------------------------
 
-    def use(self, stations: list[StationTerms]) -> None:
-        """Conduct by the selections that hold at the line's position."""
-        self._seen = self.kernel.terms_number
-        position = self.kernel.position
-        selections = [self._selection_at(terms, position) for terms in stations]
-        self._until = min((end for _, end in selections), default=NO_END)
-        self._stations = stations
-        self._rows = [RowTerms(self._log, selection) for selection, _ in selections]
-        self.conducts = all(selection.is_cheap for selection, _ in selections)
-        self._readers = [] if self.conducts else [
-            (terms, self._reader(terms, selection)) for terms, (selection, _) in zip(stations, selections, strict=True)
-        ]  # fmt: skip
-        self._use_rows()
+    def use(self, stations: Stations) -> None:
+        """Conduct by the selections that hold at the line's position; `stations` reads the terms."""
+        with self._lock:
+            seen = self.kernel.terms_number  # before the terms are read: newer ones would show another number
+            position = self.kernel.position
+            chosen = [(terms, *self._selection_at(terms, position)) for terms in stations()]
+            self._until = min((end for *_, end in chosen), default=NO_END)
+            wanting = [(terms, selection) for terms, selection, _ in chosen if selection is not None]
+            self._stations = [terms for terms, _ in wanting]
+            self._rows = [RowTerms(self._log, selection) for _, selection in wanting]
+            self.conducts = all(selection.is_cheap for _, selection in wanting)
+            self._readers = [] if self.conducts else [(terms, self._reader(selection)) for terms, selection in wanting]
+            self._seen = seen
+            self._use_rows()
 
     def _use_rows(self) -> None:
         members = [terms.member for terms in self._stations]
         self.kernel.use_terms(self._seen, members, [rows.filter for rows in self._rows], self._until, self.conducts)
 
-    def _selection_at(self, terms: StationTerms, position: int) -> tuple[Selection, int]:
-        """The selection that decides about `position`, and where it ends."""
+    def _selection_at(self, terms: StationTerms, position: int) -> tuple[Selection | None, int]:
+        """The selection that decides about `position`, None if that was put before the station; and where it ends."""
         for retired in terms.retired:
             if position < retired.until:
-                return self._selection(terms.name, retired.selection, retired.local), retired.until
-        return self._selection(terms.name, terms.selection, terms.local), NO_END
+                return self._retired(terms.name, retired), retired.until
+        selection = Selection.parse(terms.selection)
+        if terms.local:
+            selection = selection.replace(function=self.functions.get(terms.name, _unknown))
+        return selection, NO_END
 
-    def _selection(self, name: str, text: str, local: bool) -> Selection:
-        selection = Selection.parse(text)
-        return selection.replace(function=self.functions.get(name, _unknown)) if local else selection
+    def _retired(self, name: str, retired: Retired) -> Selection | None:
+        """A function that is not known any more wants everything: nothing may be lost with it."""
+        if retired.selection is None:
+            return None
+        function = self.old_functions.get((name, retired.until)) if retired.local else None
+        return Selection.parse(retired.selection).replace(function=function)
 
-    def _reader(self, terms: StationTerms, selection: Selection) -> Reader | None:
+    def _reader(self, selection: Selection) -> Reader | None:
         if selection.function is _unknown:
             return None
         return Reader(self._log, self._path, selection)
 
     # --- from the log -----------------------------------------------------------------------------
 
-    def attend(self, outcome: int, stations: Callable[[], list[StationTerms]]) -> None:
+    def attend(self, outcome: int, stations: Stations) -> None:
         """Learn what the kernel needs to know before it can go on; other trouble is raised."""
+        if outcome == _T["terms"]:
+            self.use(stations)
+            return
         if outcome == _T["unknown_feed"]:
-            for rows in self._rows:
-                rows.learn()
-            self._use_rows()
-        elif outcome == _T["terms"]:
-            self.use(stations())
-        elif outcome < 0:
+            with self._lock:
+                learnt = [rows.learn() for rows in self._rows]
+                self._use_rows()
+            if any(learnt):
+                return
+            outcome = _T["damaged"]  # a row speaks of a feed that nobody knows
+        if outcome < 0:
             raise explain(kernel.KernelError(outcome, self._log.trouble_file), self._path)
 
-    def conduct(self, now_ns: int, stations: Callable[[], list[StationTerms]]) -> int:
+    def conduct(self, now_ns: int, stations: Stations) -> int:
         """Look at the log as far as there is room; up to where it has been looked at."""
         while True:
+            if self.kernel.position >= self._until:
+                self.use(stations)
+            before, looked = self.kernel.position, self._log.head
             outcome = self.kernel.conduct()
-            if outcome == 0:
-                break
-            self.attend(outcome, stations)
-        looked = self._log.head
-        if not self.conducts:
-            start = -1
-            while start < self.kernel.position < looked and self._has_room():
-                start = self.kernel.position
-                if not self._conduct_by_reading(now_ns):
-                    break
-                if self.kernel.position >= self._until:
-                    self.use(stations())
-        return looked
+            if outcome != 0:
+                self.attend(outcome, stations)
+                continue
+            if not self.conducts:
+                self._conduct_by_reading(now_ns)
+            if not before < self.kernel.position < looked:
+                return looked
 
-    def _has_room(self) -> bool:
-        """Could any of the stations take more? One that is not blocking always does: it lets others go by."""
-        return any(
-            self.kernel.waiting(terms.member) < (terms.cue or 4096) or (terms.cue and not terms.blocking)
-            for terms in self._stations
-        )
+    def _conduct_by_reading(self, now_ns: int) -> None:
+        """Read ahead what each station wants and hand it over, unless a function is not known here."""
+        with self._lock:
+            seen, readers = self._seen, self._readers
+            start, stop = self.kernel.position, min(self._log.head, self._until)
+            if start >= stop or any(reader is None for _, reader in readers):
+                return
+            end, found, passed = self._read_ahead(readers, start, stop, now_ns)
+        if found is not None and self.kernel.admit(seen, start, end, *_merge(found, end)):
+            for member, expired, damaged in passed:
+                self.kernel.count_passed(member, expired, damaged)
 
-    def _conduct_by_reading(self, now_ns: int) -> bool:
-        """Read ahead what each station wants and hand it over; False if a function is missing here."""
-        start, stop = self.kernel.position, min(self._log.head, self._until)
-        if any(reader is None for _, reader in self._readers):
-            return False
-        end, found = stop, []
-        passed: list[tuple[int, int, int]] = []
-        for terms, reader in self._readers:
+    def _read_ahead(self, readers: Readers, start: int, stop: int, now_ns: int) -> tuple[int, Found | None, Passed]:
+        """How far all readers came, what each found, and what they passed over; None if something was lost."""
+        end, found, passed = stop, [], []
+        for terms, reader in readers:
             assert reader is not None
             try:
                 batch = reader.read(start, _READ_AHEAD, _BYTES_AHEAD, now_ns, stop)
@@ -155,14 +171,11 @@ class OpenLine:
                 continue
             if batch.lost:
                 self.kernel.skip(start, batch.lost.last)
-                return True
+                return end, None, passed
             end = min(end, batch.next)
             found.append((terms, batch.columns))
             passed.append((terms.member, batch.expired, batch.damaged))
-        if self.kernel.admit(self._seen, start, end, *_merge(found, end)):
-            for member, expired, damaged in passed:
-                self.kernel.count_passed(member, expired, damaged)
-        return True
+        return end, found, passed
 
     # --- the living and the dead ------------------------------------------------------------------
 
@@ -173,7 +186,11 @@ class OpenLine:
         for place in [place for place in range(256) if place not in taken] + sorted(taken):
             with contextlib.suppress(BlockingIOError, PermissionError):
                 fcntl.fcntl(descriptor, _OFD_SETLK, _FLOCK.pack(fcntl.F_WRLCK, 0, _LOCKS_AT + place, 1, 0))
-                return place, self.kernel.attach(place, member, os.getpid()), descriptor
+                try:
+                    return place, self.kernel.attach(place, member, os.getpid()), descriptor
+                except BaseException:
+                    os.close(descriptor)
+                    raise
         os.close(descriptor)
         raise StationError("the line has as many consumers as it can", "detach one, or share work by another station")
 
@@ -202,7 +219,7 @@ Columns = tuple[Numbers, npt.NDArray[np.uint8], Numbers, Numbers, Numbers]
 _TAKEN = ["sequence", "priority", "expires_ns", "inserted_ns"]
 
 
-def _merge(found: list[tuple[StationTerms, npt.NDArray[np.void]]], end: int) -> Columns:
+def _merge(found: Found, end: int) -> Columns:
     """One row for each product below `end` that any station wants: sequence, priority, members, expiry, insertion."""
     taken, wanted = [np.empty(0, ROW)[_TAKEN]], [np.empty(0, np.uint64)]
     for terms, columns in found:

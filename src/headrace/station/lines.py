@@ -8,8 +8,10 @@ the kernel refuse an append (queue/kernel/gate.pxi); `make_way` then brings the 
 consumers, and sleeps until somebody has made room or the time is over.
 """
 
+import contextlib
 import os
 import time
+from datetime import timedelta
 from pathlib import Path
 from typing import NoReturn
 
@@ -25,9 +27,22 @@ from headrace.selection import Selection
 from headrace.station.line import OpenLine
 from headrace.station.registry import FOLDER, Stations, line_path, load_stations, save_stations
 from headrace.station.terms import StationTerms, for_kernel
+from headrace.units import parse_age
 
 _T = kernel.TROUBLE
 _LOOK_S = 0.2  # nobody is left to wake us when the one who should has died
+
+
+class Wait:
+    """How long one put may wait for stations, and which of them it has asked."""
+
+    def __init__(self, timeout: float | str | timedelta | None) -> None:
+        self._deadline = None if timeout is None else time.monotonic() + parse_age(timeout, "timeout")
+        self.seen: dict[int, int] = {}
+
+    @property
+    def left_s(self) -> float:
+        return _LOOK_S if self._deadline is None else self._deadline - time.monotonic()
 
 
 class Lines:
@@ -37,7 +52,6 @@ class Lines:
         self.log, self.path, self._storage, self._clock = log, path, storage, clock
         self._open: dict[int, OpenLine] = {}
         self._gates: list[tuple[StationTerms | None, OpenLine]] = []
-        self._watched: dict[int, int] = {}
         self._seen = -1
         self._stations = Stations()
 
@@ -62,7 +76,7 @@ class Lines:
         """The line, mapped once and by current terms."""
         if number not in self._open:
             line = self._map(number)
-            line.use(self.stations.line(number))
+            line.use(lambda: self.in_line(number))
             return self._open.setdefault(number, line)
         return self._open[number]
 
@@ -76,6 +90,9 @@ class Lines:
 
     def now_ns(self) -> int:
         return self._clock.now_ns() if self._clock else 0
+
+    def elapsed_ns(self) -> int:
+        return self._clock.elapsed_ns() if self._clock else 0
 
     def conduct(self, line: OpenLine) -> int:
         """Bring a line up to date; up to where the log was looked at."""
@@ -113,10 +130,7 @@ class Lines:
             return
         for number in {terms.line for terms in stations.stations}:
             line = OpenLine(self.log, self.path, number)
-            members = stations.line(number)
-            for member in set(line.kernel.members()) - {terms.member for terms in members}:
-                line.kernel.remove_member(member)
-            _tell_members(line, members)
+            _tell_members(line, stations.line(number))
             line.kernel.note_terms()
         self.log.set_state(stations=stations.number)
 
@@ -150,9 +164,6 @@ class Lines:
         if after:
             self._open[number] = line
         _tell_members(line, after)
-        for terms in before:
-            if terms.member not in {other.member for other in after}:
-                line.kernel.remove_member(terms.member)
         line.kernel.note_terms()
         if not after:
             self._open.pop(number, None)
@@ -160,55 +171,68 @@ class Lines:
 
     # --- those who put ----------------------------------------------------------------------------
 
-    def make_way(self, error: kernel.KernelError, deadline: float | None) -> bool:
-        """What an append was refused for, dealt with or waited for; False if it was something else."""
+    def make_way(self, error: kernel.KernelError, wait: "Wait") -> None:
+        """Deal with what an append was refused for, or wait for it."""
         if error.code == _T["stations"]:
-            self._make_gates()
-        elif error.code in (_T["blocked"], _T["rejected"], _T["held"]):
-            self._wait_at(error, deadline)
+            self.make_gates()
         else:
-            return False
-        return True
+            self._wait_at(error, wait)
 
-    def _make_gates(self) -> None:
-        """Tell the kernel which stations writers have to mind."""
+    def make_gates(self) -> None:
+        """Tell the kernel which stations writers have to mind; nothing if it knows."""
         number = self.log.state["stations"]
         gates: list[tuple[kernel.Line, int | None, npt.NDArray[np.uint8] | None]] = []
-        self._gates = []
-        for terms in self.stations.stations:
-            line = self.line(terms.line)
-            if (terms.blocking and terms.cue) or terms.max_queue:
-                gates.append((line.kernel, terms.member, self._feeds(terms)))
-                self._gates.append((terms, line))
-        for holding in sorted({terms.line for terms in self.stations.stations if terms.blocking}):
-            gates.append((self.line(holding).kernel, None, None))
-            self._gates.append((None, self.line(holding)))
+        told: list[tuple[StationTerms | None, OpenLine]] = []
+        try:
+            for terms in self.stations.stations:
+                if (terms.blocking and terms.cue) or terms.max_queue:
+                    gates.append((self.line(terms.line).kernel, terms.member, self._feeds(terms)))
+                    told.append((terms, self.line(terms.line)))
+            for holding in sorted({terms.line for terms in self.stations.stations if terms.blocking}):
+                gates.append((self.line(holding).kernel, None, None))
+                told.append((None, self.line(holding)))
+        except StationMissingError:  # removed meanwhile: the next append asks for gates again
+            return
         kernel.set_gates(self.log, number, gates)
+        self._gates = told
 
     def _feeds(self, terms: StationTerms) -> npt.NDArray[np.uint8] | None:
         """Which feeds the station may want, by number: others need not wait for it."""
         selection = Selection.parse(terms.selection)
-        if terms.retired or selection.feed is None:
+        position = self.line(terms.line).kernel.position
+        if any(retired.until > position for retired in terms.retired) or selection.feed is None:
             return None
         end = self.log.learn_names()
         return np.array([bool(name) and selection.wants_feed(name) for name in self.log.names[:end]], np.uint8)
 
-    def _wait_at(self, error: kernel.KernelError, deadline: float | None) -> None:
-        """The first refusal brings the line up to date and is tried again; only the second waits, or ends it."""
-        terms, line = self._gates[error.file]
+    def _wait_at(self, error: kernel.KernelError, wait: "Wait") -> None:
+        """The first refusal brings the line up to date and is tried again; only the next one waits, or ends it."""
+        gate = self._gate(error)
+        if gate is None:
+            return
+        terms, line = gate
         seen = line.kernel.watch_room()
-        if self._watched.get(line.number) != seen:
-            self._watched[line.number] = seen
+        if wait.seen.get(line.number) != seen:
+            wait.seen[line.number] = seen
             self.look_after(line)
             self.conduct(line)
+            if terms is not None and terms.retired:
+                self.make_gates()  # by now an old selection may have nothing more to say
             return
-        self._watched.pop(line.number, None)
-        left = _LOOK_S if deadline is None else deadline - time.monotonic()
+        wait.seen.clear()
         if error.code == _T["rejected"] and terms is not None:
             line.kernel.count_rejected(terms.member)
-        if error.code == _T["rejected"] or left <= 0:
+        if error.code == _T["rejected"] or wait.left_s <= 0:
             self._refuse(error, terms, line)
-        line.kernel.wait_room(seen, min(left, _LOOK_S))
+        line.kernel.wait_room(seen, min(wait.left_s, _LOOK_S))
+
+    def _gate(self, error: kernel.KernelError) -> tuple[StationTerms | None, OpenLine] | None:
+        """Whom the refused append has to wait for; None if the stations have changed meanwhile."""
+        gates = self._gates
+        if error.code == _T["held"]:
+            holding = [gate for gate in gates if gate[0] is None]
+            return min(holding, key=lambda gate: gate[1].kernel.low, default=None)
+        return gates[error.file] if error.file < len(gates) and gates[error.file][0] is not None else None
 
     def _refuse(self, error: kernel.KernelError, terms: StationTerms | None, line: OpenLine) -> NoReturn:
         names = ", ".join(repr(other.name) for other in self.stations.line(line.number) if other.blocking)
@@ -235,11 +259,15 @@ class Lines:
     def save(self, storage: Storage) -> None:
         """Make positions survive a power failure."""
         for number in {terms.line for terms in self.stations.stations}:
-            self.line(number).kernel.save_cell()
-            storage.sync_file(line_path(self.path, number))
+            with contextlib.suppress(StationMissingError, FileNotFoundError):  # removed meanwhile
+                self.line(number).kernel.save_cell()
+                storage.sync_file(line_path(self.path, number))
 
 
 def _tell_members(line: OpenLine, stations: list[StationTerms]) -> None:
+    """Bring the members of a line's file to what the document says."""
+    for member in set(line.kernel.members()) - {terms.member for terms in stations}:
+        line.kernel.remove_member(member)
     for terms in stations:
         beside = [other for other in stations if other.stage == terms.stage]
         later = sum(1 << other.member for other in stations if other.stage > terms.stage)

@@ -73,7 +73,7 @@ def _compare(stations: Stations, terms: StationTerms, fields: dict[str, Any], af
     ]
     ahead = stations.find(after) if after is not None else None
     if after is not None and (ahead is None or ahead.line != terms.line or ahead.stage >= terms.stage):
-        differ.append(f"a place that is not behind {after!r}")
+        differ.append(f"another place than after {after!r}")
     if differ:
         raise StationExistsError(
             f"station {terms.name!r} exists with {'; '.join(differ)}",
@@ -86,12 +86,13 @@ def _create(
 ) -> StationTerms:
     stations, terms = _place(lines.stations, StationTerms(name=name, **fields), after)
     position = queue.resolve(start)
-    fresh = terms.line not in {other.line for other in lines.stations.stations}
-    if not fresh and start != "next":
-        raise OptionError(
-            f"station {name!r} joins a line that is under way, so it cannot start at {start!r}",
-            "leave `start` out: it sees what is put from now on",
-        )
+    if terms.line in {other.line for other in lines.stations.stations}:
+        if start != "next":
+            raise OptionError(
+                f"station {name!r} joins a line that is under way, so it cannot start at {start!r}",
+                "leave `start` out: it sees what is put from now on",
+            )
+        terms = msgspec.structs.replace(terms, retired=(Retired(lines.log.tail, None, False),))
     lines.change(stations.replace(check_terms(terms)), position)
     return terms
 
@@ -153,15 +154,14 @@ class Station:
 
     def attach(self) -> Consumer:
         """Become one of the consumers that share this station's products."""
-        terms = self.terms
-        line = self._line
-        if terms.local and self.name not in line.functions:
-            raise OptionError(
-                f"the selection of station {self.name!r} has a function that this process does not know",
-                "give it: queue.station(name, selection=…)",
-            )
         self.queue.keep_positions()
         with self.queue.locked(), explaining(self.queue.path):
+            terms, line = self.terms, self._line
+            if terms.local and self.name not in line.functions:
+                raise OptionError(
+                    f"the selection of station {self.name!r} has a function that this process does not know",
+                    "give it: queue.station(name, selection=…)",
+                )
             self._check_consumers(terms, line)
             claim = line.claim(terms.member)
         return Consumer(self, self._lines, line, terms, claim)
@@ -179,7 +179,7 @@ class Station:
         """Tell this process the function of the station's selection."""
         line = self._line
         line.functions[self.name] = function
-        line.use(self._lines.stations.line(line.number))
+        line.use(lambda: self._lines.in_line(line.number))
 
     # --- change -----------------------------------------------------------------------------------
 
@@ -209,9 +209,18 @@ class Station:
                 for other in self._lines.stations.stations
                 if terms.group is not None and other.group == terms.group and other.name != self.name
             ]
+            self._keep_function(terms, changed)
             self._lines.change(self._lines.stations.replace(changed, *beside))
         if function is not None:
             self.give_function(function)
+
+    def _keep_function(self, before: StationTerms, after: StationTerms) -> None:
+        """The function of a selection that retires goes on to decide about what was put before."""
+        line = self._line
+        if before.local and self.name in line.functions:
+            for retired in after.retired:
+                if retired.local:
+                    line.old_functions.setdefault((self.name, retired.until), line.functions[self.name])
 
     def _retire(self, terms: StationTerms) -> tuple[Retired, ...]:
         """The old selection still decides about what was put before and has not been looked at."""
@@ -238,6 +247,7 @@ class Station:
         with self.queue.locked():
             position = self.queue.resolve(start)
             self._line.kernel.seek(position)
+            self._line.kernel.note_terms()  # another of its selections may hold there
         return position
 
     def remove(self) -> None:

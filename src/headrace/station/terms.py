@@ -30,7 +30,7 @@ class Retired(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A selection that still decides about products put before it was changed."""
 
     until: int  # first sequence that it does not decide about
-    selection: str
+    selection: str | None  # None: nothing, since the station was not there yet
     local: bool
 
 

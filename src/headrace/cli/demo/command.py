@@ -28,10 +28,10 @@ _ORDER = VERDICT_HEADER.index("out of order")
 def demo(seconds: float, seed: int, path: str | None, as_json: bool) -> int:
     """See a feed generator, a queue, two watchers and a station at work, each in processes of their own.
 
-    2,000 products per second go in, with some duplicates; one watcher takes everything, the other the radar feeds. Three
-    workers share the weather feeds at a station; half way one of them is killed with products in hand, which the others
-    then get. In the end the oracle compares what was sent with what each watcher got, and with what the workers put.
-    Exit code 0 only if nothing was lost, duplicated, out of order or altered.
+    2,000 products per second go in, with some duplicates; one watcher takes everything, the other the radar feeds.
+    Three workers share the weather feeds at a station; half way one of them is killed with products in hand, which the
+    others then get. In the end the oracle compares what was sent with what each watcher got, and with what the workers
+    put. Exit code 0 only if nothing was lost, duplicated, out of order or altered.
 
     \b
     Example:
@@ -83,9 +83,14 @@ def _station_values(outcome: Outcome) -> dict[str, Any]:
     told = outcome.station
     verdict = {name: value for name, value in verdict_values(outcome.workers).items() if "order" not in name}
     workers = [
-        {"name": worker, "pid": outcome.pids[worker], "products": outcome.reports[worker].products, "killed": worker == VICTIM}
+        {
+            "name": worker,
+            "pid": outcome.pids[worker],
+            "products": outcome.reports[worker].products,
+            "killed": worker == VICTIM and outcome.kill is not None,
+        }
         for worker in WORKERS
-    ]  # fmt: skip
+    ]
     return {
         "name": told.name,
         "select": told.selection,
@@ -127,12 +132,6 @@ def _show(plan: Plan, outcome: Outcome) -> None:
 
 
 def _told_of_station(outcome: Outcome) -> str:
-    shares = ", ".join(f"{outcome.reports[worker].products:,}" for worker in WORKERS)
-    told = f"station {STATION}: its workers put {shares} products"
-    kill = outcome.kill
-    if kill is None:
-        return told
-    told += f"; {VICTIM} was killed after {kill.after_s:.1f} s with {many(kill.held, 'product')} in hand"
-    if kill.back_after_s is None:
-        return told
-    return f"{told}, and another had them {format_short_age(kill.back_after_s)} later"
+    shares = ", ".join(f"{worker} {outcome.reports[worker].products:,}" for worker in WORKERS)
+    told = f"station {STATION}: {shares} products"
+    return told if outcome.kill is None else f"{told}; {VICTIM} was {outcome.kill}"

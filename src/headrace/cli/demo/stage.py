@@ -1,10 +1,11 @@
 """Stage: starts the processes of a demonstration, listens to them, and ends them whatever happens.
 
 Watchers and workers are there before the feeder starts. Half way one worker is told to take its time, and is killed
-(SIGKILL) as soon as it says that it has products in hand. When the feeder is done, its end is passed on to the watchers,
-who stop there; the workers stop when their station has nothing more to hand out. A signal to end is held back while a
-child is being started, so that there is never half a child; the child inherits that, and leaves Ctrl-C to the stage,
-which ends it.
+(SIGKILL) as soon as it says that it has products in hand. When the feeder is done, its end is passed on to the
+watchers, who stop there; the workers stop when their station has nothing more to hand out.
+
+A signal to end is held back while a child is being started, so that there is never half a child; the child inherits
+that, and leaves Ctrl-C to the stage, which ends it.
 """
 
 import multiprocessing
@@ -21,6 +22,7 @@ from typing import Any
 from headrace.cli.demo.actors import ENDINGS, Report, run_feeder, run_watcher
 from headrace.cli.demo.plan import VICTIM, WATCHERS, WORKERS, Plan
 from headrace.cli.demo.workers import END, TAKE_YOUR_TIME, run_worker
+from headrace.cli.output import format_short_age
 from headrace.errors import HeadraceError
 from headrace.station import Station
 
@@ -38,7 +40,13 @@ class Kill:
     after_s: float  # since the feeder began
     at_s: float  # time.monotonic
     held: int
-    back_after_s: float | None = None  # until another worker had them
+    back_after_s: float | None = None  # until another worker had put them
+
+    def __str__(self) -> str:
+        told = f"killed after {self.after_s:.1f} s with {self.held} in hand"
+        return (
+            told if self.back_after_s is None else f"{told}, put by another {format_short_age(self.back_after_s)} later"
+        )
 
 
 class Stage:

@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING
 import click
 
 from headrace.cli.demo.actors import Report
-from headrace.cli.demo.plan import WATCHERS, Plan
+from headrace.cli.demo.plan import STATION, VICTIM, WATCHERS, WORKERS, Plan
 from headrace.cli.demo.stage import REFRESH_S, Stage
 from headrace.cli.output import format_short_age, framed_table, is_terminal
 from headrace.queue import Queue
 from headrace.queue.statistics import Statistics
+from headrace.station import StationStatistics
 from headrace.units import format_size
 
 if TYPE_CHECKING:
@@ -60,10 +61,14 @@ class _Lines:
         self._queue = queue
         self._rate = _Rate()
         self._began_s = self._told_s = time.monotonic()
+        self._told_kill = False
 
     def __call__(self, stage: Stage) -> None:
         now_s, statistics = time.monotonic(), self._queue.statistics()
         rate = self._rate(statistics.inserted_products)
+        if stage.kill is not None and not self._told_kill:
+            self._told_kill = True
+            click.echo(f"{now_s - self._began_s:5.1f} s  {VICTIM} (process {stage.kill.pid}) was {stage.kill}")
         if now_s - self._told_s < _LINE_EVERY_S:
             return
         self._told_s = now_s
@@ -71,7 +76,8 @@ class _Lines:
         click.echo(
             f"{now_s - self._began_s:5.1f} s  {statistics.inserted_products:,} products, "
             f"{format_size(statistics.inserted_bytes)}, {rate:,.0f}/s, "
-            f"{statistics.duplicates:,} duplicates rejected; watchers: {counts}"
+            f"{statistics.duplicates:,} duplicates rejected; watchers: {counts}; "
+            f"station: {_station_line(stage.station.statistics())}"
         )
 
 
@@ -87,7 +93,13 @@ class _LiveTable:
         from rich.console import Group
 
         statistics = self._queue.statistics()
-        return Group(self._headline(stage, statistics), _groups(statistics), _watcher_table(stage))
+        return Group(
+            self._headline(stage, statistics),
+            _groups(statistics),
+            _watcher_table(stage),
+            _worker_table(stage),
+            _station_line(stage.station.statistics()),
+        )
 
     def _headline(self, stage: Stage, statistics: Statistics) -> str:
         if not stage.feeder.products:
@@ -128,6 +140,23 @@ def _watcher_table(stage: Stage) -> "Table":
     ]
     header = ("watcher", "wants", "process", "products", "payload", "latency p50", "p99", "lost")
     return framed_table("out of the queue", header, rows, right=range(2, 8))
+
+
+def _worker_table(stage: Stage) -> "Table":
+    rows = []
+    for name in WORKERS:
+        report = stage.latest.get(name, Report())
+        state = str(stage.kill) if name == VICTIM and stage.kill is not None else "works"
+        rows.append((name, str(stage.pids().get(name, "")), f"{report.products:,}", format_size(report.bytes), state))
+    title = f"shared at station {STATION}"
+    return framed_table(title, ("worker", "process", "put", "payload", "state"), rows, right=(1, 2, 3))
+
+
+def _station_line(told: StationStatistics) -> str:
+    return (
+        f"{told.selection}: {told.done:,} done, {told.waiting:,} waiting, {told.leased:,} in hand, "
+        f"{told.restored:,} taken back, {told.redelivered:,} handed out again"
+    )
 
 
 def _watchers(stage: Stage) -> list[tuple[str, Report]]:

@@ -181,6 +181,9 @@ cdef int append_item(Store *store, Item *item, uint64_t sequence, uint64_t now_n
         failpoint(FAIL_DEDUP)
     control.data_end += stride
     entry.payload_bytes += item.payload_bytes
+    if item.revision:                # it is there, and does not count
+        entry.deleted_products += 1
+        entry.deleted_bytes += item.payload_bytes
     entry.newest_boot_ns = boot_ns
     if now_ns > entry.newest_ns:
         entry.newest_ns = now_ns
@@ -284,7 +287,10 @@ cdef int append_locked(Store *store, Item *items, size_t count, uint64_t now_ns,
         boot_ns = clock_ns(CLOCK_BOOTTIME)
     take_sample(control, boot_ns)
     store.overdraw = count != 0 and items[0].revision
-    outcome = 0 if store.overdraw else pass_gates(store, items, count)
+    if store.overdraw:
+        outcome = TROUBLE_STATIONS if control.stations != store.stations_seen else 0
+    else:
+        outcome = pass_gates(store, items, count)
     if outcome != 0:
         return outcome
     outcome = ready_to_append(store, boot_ns)

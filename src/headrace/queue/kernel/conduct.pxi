@@ -29,13 +29,16 @@ cdef int grow_slots(LineHeader *line, int fd) noexcept nogil:
     return 0
 
 
-cdef uint32_t take_slot(LineHeader *line, int fd) noexcept nogil:
-    cdef uint32_t place
-    if line.free == NOWHERE and grow_slots(line, fd) != 0:
-        return NOWHERE
-    place = line.free
-    line.free = slot_at(line, place).next
-    return place
+cdef int take_slot(LineHeader *line, int fd, uint32_t *place) noexcept nogil:
+    """1, 0 if the line has as many products in hand as it can, or trouble with the disk."""
+    cdef int error = 0
+    if line.free == NOWHERE:
+        error = grow_slots(line, fd)
+    if error != 0:
+        return 0 if error == -ENOMEM else error
+    place[0] = line.free
+    line.free = slot_at(line, place[0]).next
+    return 1
 
 
 cdef uint64_t expiry_of(Mapping *mapping, Row *row) noexcept nogil:
@@ -53,9 +56,10 @@ cdef uint64_t expiry_of(Mapping *mapping, Row *row) noexcept nogil:
 
 cdef bint is_in_hand(LineHeader *line, uint64_t sequence) noexcept nogil:
     """After a seek back, or a death before `position` was stored: was the product taken up before?"""
-    cdef uint32_t place = line.newest
-    while place != NOWHERE and slot_at(line, place).sequence > sequence:
+    cdef uint32_t place = line.newest, steps = 0
+    while place != NOWHERE and slot_at(line, place).sequence > sequence and steps <= line.slots_ready:
         place = slot_at(line, place).older
+        steps += 1
     return place != NOWHERE and slot_at(line, place).sequence == sequence
 
 
@@ -85,9 +89,10 @@ cdef void count_up(LineHeader *line, uint64_t wanted) noexcept nogil:
 
 cdef int admit(LineHeader *line, int fd, uint64_t sequence, uint32_t priority, uint64_t wanted,
                uint64_t expires_ns, uint64_t inserted_ns) noexcept nogil:
-    """Take a product up for the members that want it; 0 if there is no room for it now."""
+    """Take a product up for the members that want it: 1, 0 if there is no room for it now, or trouble."""
     cdef uint64_t chosen
-    cdef uint32_t place
+    cdef uint32_t place = NOWHERE
+    cdef int taken
     cdef Member *member
     cdef Slot *slot
     if line.newest != NOWHERE and slot_at(line, line.newest).sequence >= sequence and is_in_hand(line, sequence):
@@ -99,22 +104,24 @@ cdef int admit(LineHeader *line, int fd, uint64_t sequence, uint32_t priority, u
     if (member.blocking and is_full(member)) or (member.cue == 0 and member.waiting >= WINDOW):
         count_up(line, wanted)
         return 0
-    place = take_slot(line, fd)
-    if place == NOWHERE:
+    taken = take_slot(line, fd, &place)
+    if taken <= 0:
         count_up(line, wanted)
-        return 0
+        return taken
     slot = slot_at(line, place)
     slot.sequence = sequence
     slot.revision = 0
     slot.wanted = chosen
     slot.expires_ns = expires_ns
     slot.inserted_ns = inserted_ns
-    slot.deliveries = slot.revisions = 0
+    slot.deliveries = slot.revisions = slot.restarts = 0
     slot.priority = <uint8_t>(priority & 7)
+    store64(&line.admitting, sequence)
     join_hand(line, place)
     failpoint(FAIL_SLOT_FILLED)
     arrive(line, place, chosen, False)
     failpoint(FAIL_ADMITTED)
+    store64(&line.position, sequence + 1)
     return 1
 
 
@@ -145,7 +152,7 @@ cdef int conduct_segment(LineHeader *line, int fd, Mapping *mapping, Entry *entr
                 break
         if wanted:
             found = admit(line, fd, sequence, row.priority, wanted, expiry_of(mapping, &row), row.inserted_ns)
-            if found == 0:
+            if found <= 0:
                 break
         while late:
             member_at(line, lowest_bit64(late)).expired += 1
@@ -199,7 +206,7 @@ cdef void skip_to(Store *store, LineHeader *line, uint64_t held) noexcept nogil:
     """Pass over what is not in the log: evicted before we came, or never given."""
     cdef uint64_t oldest = load64(&store.control.oldest)
     if line.position < oldest:
-        line.lost_products += oldest - line.position
+        line.lost_products += <uint32_t>(oldest - line.position)    # without leaps, which are 2**32 each
         line.lost_first = line.position
         line.lost_last = oldest - 1
     store64(&line.position, held)

@@ -33,19 +33,34 @@ cdef int concerns(Gate *gate, Item *items, size_t count) noexcept nogil:
     return 0
 
 
+cdef bint has_open_mate(Store *store, Gate *gate) noexcept nogil:
+    """Is there room at another station of the same group?"""
+    cdef uint32_t i
+    if not gate.member.grouped:
+        return False
+    for i in range(store.gates_count):
+        if (store.gates[i].line == gate.line and store.gates[i].member != NULL
+                and store.gates[i].member.stage == gate.member.stage
+                and shut(&store.gates[i], store.control.tail) == 0):
+            return True
+    return False
+
+
 cdef int pass_gates(Store *store, Item *items, size_t count) noexcept nogil:
-    """May these be appended now? Under the log's lock."""
+    """May these be appended now? If not, the first item's outcome is the gate. Under the log's lock."""
     cdef uint32_t i
     cdef int outcome, concerned
     if store.control.stations != store.stations_seen:
         return TROUBLE_STATIONS
     for i in range(store.gates_count):
         outcome = shut(&store.gates[i], store.control.tail) if store.gates[i].member != NULL else 0
-        concerned = concerns(&store.gates[i], items, count) if outcome != 0 else 0
+        if outcome == 0 or count == 0:
+            continue
+        concerned = concerns(&store.gates[i], items, count)
         if concerned < 0:
             return concerned
-        if concerned:
-            store.trouble_file = i
+        if concerned and not has_open_mate(store, &store.gates[i]):
+            items[0].outcome = i
             return outcome
     return 0
 
@@ -57,6 +72,5 @@ cdef bint held_back(Store *store, uint64_t end) noexcept nogil:
         return True
     for i in range(store.gates_count):
         if store.gates[i].member == NULL and load64(&store.gates[i].line.low) < end:
-            store.trouble_file = i
             return True
     return False

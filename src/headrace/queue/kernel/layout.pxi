@@ -255,7 +255,7 @@ cdef struct Slot:                    # 64 bytes: one product in a line's hands
     uint8_t deliveries               # how often it was handed out by this station
     uint8_t revisions
     uint8_t priority
-    uint8_t gap
+    uint8_t restarts                 # how often it went back to the start of the line
 
 cdef struct Member:                  # 512 bytes: one station
     uint32_t used
@@ -339,12 +339,13 @@ cdef struct LineHeader:              # 1024 bytes, then members, consumers, slot
     uint32_t in_hand
     uint32_t room                    # futex: changes when there is room for those who wait to put
     uint32_t waiters                 # somebody may wait for that
-    uint32_t gap2
+    uint32_t torn                    # lists and counts have to be made anew
     uint64_t recoveries
     uint64_t lost_products           # evicted before they were looked at
     uint64_t lost_first
     uint64_t lost_last
     uint64_t damaged_rows
-    uint64_t gap3[3]
+    uint64_t admitting               # the product that was last taken up
+    uint64_t gap3[2]
     Cell cells[2]
     uint64_t gap4[91]

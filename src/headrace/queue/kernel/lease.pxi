@@ -11,9 +11,19 @@ cdef enum:                           # how a leased product is settled
 SETTLE = {"done": SETTLE_DONE, "discard": SETTLE_DISCARD, "back": SETTLE_BACK, "failed": SETTLE_FAILED}
 
 cdef enum:
+    SUSPECT = 2                      # deliveries after which a product is handed out alone
     GET_MAX = 65536
     SPIN_NS = 20000                  # a producer at full speed comes sooner than a sleeper wakes up
     LOOK_NS = 200000000              # how often a sleeper sees whether the others are alive
+
+
+cdef struct Lease:                   # what is copied of a slot while the lock is held
+    uint64_t sequence
+    uint64_t revision
+    uint32_t place
+    uint32_t ticket
+    uint8_t deliveries
+    uint8_t revisions
 
 
 cdef inline uint64_t now_or(uint64_t now_ns) noexcept nogil:
@@ -63,9 +73,11 @@ cdef class Line:
             c_close(self.fd)
 
     cdef int enter(self) noexcept nogil:
-        if is_holed(self.guarded):
+        cdef int error = lock_line(self.line)
+        if error == 0 and is_holed(self.guarded):
+            pthread_mutex_unlock(&self.line.lock)
             return TROUBLE_DAMAGED
-        return lock_line(self.line)
+        return error
 
     cdef lock(self):
         cdef int error
@@ -108,6 +120,7 @@ cdef class Line:
             store32(&member.used, 1)
             if anew and member.waiting:          # what waits is put into the new order
                 rebuild(self.line)
+            store64(&self.line.terms, self.line.terms + 1)
         finally:
             unlock_line(self.line)
 
@@ -128,6 +141,7 @@ cdef class Line:
                 if consumer_at(self.line, place).used and consumer_at(self.line, place).member == number:
                     forget_consumer(self.line, place)
             memset(member, 0, sizeof(Member))
+            store64(&self.line.terms, self.line.terms + 1)
         finally:
             unlock_line(self.line)
         self.wake_consumers()
@@ -228,11 +242,11 @@ cdef class Line:
         cdef uint64_t reached = end
         self.lock()
         try:
-            mine = self.line.terms == seen and self.line.position == start
+            mine = self.line.terms == seen and self.line.position == start and start <= end
             if mine:
                 for i in range(<size_t>sequences.shape[0]):
-                    if not admit(self.line, self.fd, sequences[i], priorities[i], wanted[i], expires_ns[i],
-                                 inserted_ns[i]):
+                    if admit(self.line, self.fd, sequences[i], priorities[i], wanted[i], expires_ns[i],
+                             inserted_ns[i]) <= 0:
                         reached = sequences[i]
                         break
                 store64(&self.line.position, reached)
@@ -254,10 +268,11 @@ cdef class Line:
         """Begin again at `position`; what waits is forgotten, what is leased stays so."""
         cdef uint32_t place
         self.lock()
+        self.line.admitting = 0
+        store64(&self.line.position, position)
         for place in range(self.line.slots_ready):
             if state_of(slot_at(self.line, place)) == SLOT_WAITING:
                 slot_at(self.line, place).mark = SLOT_FREE
-        store64(&self.line.position, position)
         rebuild(self.line)
         save_cell(self.line)
         unlock_line(self.line)
@@ -267,12 +282,12 @@ cdef class Line:
     # --- get --------------------------------------------------------------------------------------
 
     cdef int take_leases(self, uint32_t number, uint64_t epoch, uint32_t limit, uint64_t now_ns,
-                         uint32_t *places) noexcept nogil:
+                         Lease *leases) noexcept nogil:
         """Hand out up to `limit` products; how many, or trouble. Under the lock."""
         cdef LineHeader *line = self.line
         cdef Consumer *consumer = consumer_at(line, number)
         cdef Member *member
-        cdef uint32_t count = 0, place
+        cdef uint32_t count = 0, place, priority
         cdef Slot *slot
         if consumer.used == 0 or consumer.epoch != epoch:
             return TROUBLE_LEASE_LOST
@@ -283,13 +298,19 @@ cdef class Line:
             return 0
         line.ticket += 1
         while count < limit and member.present:
-            place = delist(line, member, list_by(line, member, member.order, True))
+            priority = list_by(line, member, member.order, True)
+            if count != 0 and slot_at(line, member.first[priority]).deliveries >= SUSPECT:
+                break                # it may be its fault: it goes alone, and the others are not parked with it
+            place = delist(line, member, priority)
             slot = slot_at(line, place)
             if deadline_at(member, slot) <= now_ns:
                 member.expired += 1
-                release_slot(line, place)
+                if slot.expires_ns != 0 and slot.expires_ns <= now_ns:
+                    release_slot(line, place)
+                else:                # of no more use here; others may have more time
+                    arrive(line, place, slot.wanted & member.later, False)
                 continue
-            if member.deliveries_max != 0 and slot.deliveries >= member.deliveries_max:
+            if member.deliveries_max != 0 and max(slot.deliveries, slot.restarts) >= member.deliveries_max:
                 park(line, place)
                 continue
             if slot.deliveries:
@@ -297,8 +318,12 @@ cdef class Line:
             slot.deliveries += slot.deliveries < 0xFF
             store64(&slot.mark, mark_of(SLOT_LEASED, consumer.member, number, line.ticket))
             failpoint(FAIL_LEASED)
-            places[count] = place
+            leases[count].sequence, leases[count].revision = slot.sequence, slot.revision
+            leases[count].place, leases[count].ticket = place, line.ticket
+            leases[count].deliveries, leases[count].revisions = slot.deliveries, slot.revisions
             count += 1
+            if slot.deliveries > SUSPECT:
+                break
         member.leased += count
         member.delivered += count
         consumer.leased += count
@@ -306,7 +331,7 @@ cdef class Line:
         return count
 
     cdef int try_get(self, uint32_t number, uint64_t epoch, uint32_t limit, uint64_t now_ns,
-                     uint32_t *places) noexcept nogil:
+                     Lease *leases) noexcept nogil:
         cdef Member *member = member_at(self.line, consumer_at(self.line, number).member % MEMBERS)
         cdef int outcome = self.enter()
         cdef bint low
@@ -314,7 +339,7 @@ cdef class Line:
             return outcome
         outcome = self.conduct_if_current()
         if outcome == 0:
-            outcome = self.take_leases(number, epoch, limit, now_or(now_ns), places)
+            outcome = self.take_leases(number, epoch, limit, now_or(now_ns), leases)
         low = member.waiting * 2 <= member.cue
         unlock_line(self.line)
         if low:
@@ -328,25 +353,28 @@ cdef class Line:
         other consumers are alive, and, where index rows do not decide alone, to look at the log from `looked` on;
         then to come again.
         """
-        cdef uint32_t few[256]
-        cdef uint32_t *places = few
-        cdef uint64_t now = clock_ns(CLOCK_MONOTONIC), begun = now
+        cdef Lease few[64]
+        cdef Lease *leases = few
+        cdef uint64_t now = clock_ns(CLOCK_MONOTONIC), begun = now, position
         cdef uint64_t until = <uint64_t>0xFFFFFFFFFFFFFFFF
         cdef uint32_t seen
         cdef int outcome
-        cdef Rows rows
         limit = min(limit, <uint32_t>GET_MAX)
         if 0 <= timeout_s < 1e9:
             until = begun + <uint64_t>(timeout_s * 1e9)
-        if limit > 256:
-            places = <uint32_t *>malloc(limit * sizeof(uint32_t))
-            if places == NULL:
+        if limit > 64:
+            leases = <Lease *>malloc(limit * sizeof(Lease))
+            if leases == NULL:
                 raise MemoryError
         try:
             while True:
                 seen = load32(&self.log.store.control.wake)
+                position = load64(&self.line.position)
                 with nogil:
-                    outcome = self.try_get(number, epoch, limit, now_ns, places)
+                    outcome = self.try_get(number, epoch, limit, now_ns, leases)
+                if outcome == 0 and self.is_under_way(position):
+                    PyErr_CheckSignals()
+                    continue
                 if outcome == 0 and not self.conducts and load64(&self.log.store.control.head) > looked:
                     outcome = TROUBLE_LOOK
                 if outcome != 0 or now >= until:
@@ -358,13 +386,16 @@ cdef class Line:
                 if now >= begun + LOOK_NS and now < until:
                     outcome = TROUBLE_LOOK
                     break
-            if outcome <= 0:
-                return outcome, None
-            rows = self.collect(places, outcome, epoch, number, now_ns)
-            return rows.count if rows.count else TROUBLE_LOOK, rows
+            return self.collect(leases, outcome, number) if outcome > 0 else (outcome, None)
         finally:
-            if places != few:
-                free(places)
+            if leases != few:
+                free(leases)
+
+    cdef bint is_under_way(self, uint64_t position) noexcept nogil:
+        """Has the look at the log ended only because it took too long for one lock?"""
+        cdef uint64_t reached = load64(&self.line.position)
+        return (self.conducts and reached > position and reached < self.terms_until
+                and reached < load64(&self.log.store.control.head))
 
     cdef void sleep(self, uint32_t seen, uint64_t wake_at) noexcept nogil:
         """Until `wake` changes or the time is over: awake for a moment, then asleep."""
@@ -382,43 +413,47 @@ cdef class Line:
         if load32(&control.wake) == seen:
             futex(&control.wake, FUTEX_WAIT_BITSET, seen, &until)
 
-    cdef Rows collect(self, uint32_t *places, uint32_t count, uint64_t epoch, uint32_t number, uint64_t now_ns):
-        """The products behind the leases; those that cannot be had any more are settled at once."""
+    cdef collect(self, Lease *leases, uint32_t count, uint32_t number):
+        """(how many, Rows) behind the leases; those that cannot be had any more are settled at once."""
         cdef Rows rows = Rows(self.log)
-        cdef uint32_t i, bad = 0
-        cdef int outcome
-        cdef Slot *slot
+        cdef uint32_t i
+        cdef int outcome, trouble = TROUBLE_LOOK
+        cdef Lease *lease
         cdef Ref *ref
-        rows.next = self.line.position
+        rows.next = load64(&self.line.position)
         rows.leased_by = self.line.number
         rows.reserve(count)
         with nogil:
             for i in range(count):
-                slot = slot_at(self.line, places[i])
-                outcome = 0
-                if slot.revision and is_deleted(self.log.store, slot.sequence):
-                    outcome = TROUBLE_GONE
-                if outcome == 0:
-                    outcome = rows.pick_one(slot.revision if slot.revision else slot.sequence)
-                if outcome == 0:
-                    ref = &rows.refs[rows.count - 1]
-                    ref.sequence = slot.sequence
-                    ref.slot = places[i]
-                    ref.deliveries = slot.deliveries
-                    ref.revisions = slot.revisions
-                    ref.ticket = <uint32_t>(slot.mark >> 32)
+                lease = &leases[i]
+                outcome = TROUBLE_GONE
+                if lease.revision == 0 or not is_deleted(self.log.store, lease.sequence):
+                    outcome = rows.pick_one(lease.revision if lease.revision else lease.sequence)
+                if outcome != 0:
+                    if outcome != TROUBLE_GONE and outcome != TROUBLE_DAMAGED:
+                        trouble = outcome        # too many open files, say: it is there, and goes back
+                    self.settle_missing(lease, number, outcome)
                     continue
-                if bad == 0:
-                    lock_line(self.line)
-                bad += 1
-                self.settle_slot(places[i], number, <uint32_t>(slot.mark >> 32),
-                                 SETTLE_EVICTED if outcome == TROUBLE_GONE else SETTLE_DAMAGED, 0)
-            if bad:
-                unlock_line(self.line)
+                ref = &rows.refs[rows.count - 1]
+                ref.sequence = lease.sequence
+                ref.slot = lease.place
+                ref.deliveries = lease.deliveries
+                ref.revisions = lease.revisions
+                ref.ticket = lease.ticket
         if ORIGINS_MAX + len(self.log.feeds) != self.log.store.control.feeds_end or (
                 len(self.log.origins) != self.log.store.control.origins_end):
             self.log.learn_names()
-        return rows
+        return <int>rows.count if rows.count else trouble, rows
+
+    cdef void settle_missing(self, Lease *lease, uint32_t number, int outcome) noexcept nogil:
+        cdef int how = SETTLE_BACK
+        if outcome == TROUBLE_GONE:
+            how = SETTLE_EVICTED
+        elif outcome == TROUBLE_DAMAGED:
+            how = SETTLE_DAMAGED
+        if self.enter() == 0:
+            self.settle_slot(lease.place, number, lease.ticket, how, 0)
+            unlock_line(self.line)
 
     # --- put --------------------------------------------------------------------------------------
 
@@ -502,7 +537,7 @@ cdef class Line:
         add64(&member_at(self.line, number).expired, <long>expired)
         add64(&member_at(self.line, number).damaged, <long>damaged)
 
-    def put_revisions(self, Rows rows, const uint32_t[::1] places, list payloads, uint64_t now_ns):
+    def put_revisions(self, Rows rows, const uint32_t[::1] places, list payloads, uint64_t now_ns, uint64_t boot_ns):
         """Append other payloads of these products, for the stations behind; their sequences."""
         cdef Payloads held = Payloads(payloads)
         cdef size_t count = places.shape[0], i
@@ -528,7 +563,7 @@ cdef class Line:
                 items[i].priority, items[i].slice = ref.priority, ref.slice
                 items[i].revision = 1
             with nogil:
-                outcome = append(self.log.store, items, count, now_ns, now_ns)
+                outcome = append(self.log.store, items, count, now_ns, boot_ns)
             if outcome < 0:
                 self.log.fail(outcome)
             return [items[i].outcome for i in range(count)]
@@ -669,7 +704,7 @@ cdef class Line:
             member_at(self.line, number).parked -= 1
             count += 1
             if retry:
-                slot.deliveries = 0
+                slot.deliveries = slot.restarts = 0
                 join_hand(self.line, place)
                 enlist(self.line, place, number, True)
             else:
@@ -701,13 +736,14 @@ cdef class Line:
 
     def in_hand(self, uint32_t number):
         """(oldest sequence or 0, how many were handed out before) of what waits or is leased at a station."""
-        cdef uint32_t place
+        cdef uint32_t place, steps = 0
         cdef Slot *slot
         cdef uint64_t oldest = 0
         retries = 0
         self.lock()
         place = self.line.oldest
-        while place != NOWHERE:
+        while place != NOWHERE and steps <= self.line.slots_ready:
+            steps += 1
             slot = slot_at(self.line, place)
             if station_of(slot) == number:
                 if oldest == 0:
@@ -746,6 +782,7 @@ cdef class Line:
                 slot_at(line, i).mark = SLOT_FREE
             line.position = low
         line.position = min(line.position, tail)
+        line.torn = 0
         if rebuild(line) != 0:
             raise MemoryError
         for i in range(CONSUMERS):

@@ -30,7 +30,8 @@ cdef inline Consumer *consumer_at(LineHeader *line, uint32_t place) noexcept nog
 
 
 cdef inline Slot *slot_at(LineHeader *line, uint32_t place) noexcept nogil:
-    return <Slot *>(<char *>line + SLOTS_AT) + place
+    """Whatever a damaged file says, this stays inside the mapping."""
+    return <Slot *>(<char *>line + SLOTS_AT) + (place & (SLOTS_MAX - 1))
 
 
 cdef inline uint64_t mark_of(uint64_t state, uint64_t member, uint64_t consumer, uint64_t ticket) noexcept nogil:
@@ -54,10 +55,11 @@ cdef inline uint32_t owner_of(Slot *slot) noexcept nogil:
 cdef void join_hand(LineHeader *line, uint32_t place) noexcept nogil:
     """Insert by sequence; new products have the highest, so this looks at one neighbour."""
     cdef Slot *slot = slot_at(line, place)
-    cdef uint32_t older = line.newest, newer = NOWHERE
-    while older != NOWHERE and slot_at(line, older).sequence > slot.sequence:
+    cdef uint32_t older = line.newest, newer = NOWHERE, steps = 0
+    while older != NOWHERE and slot_at(line, older).sequence > slot.sequence and steps <= line.slots_ready:
         newer = older
         older = slot_at(line, older).older
+        steps += 1
     slot.older, slot.newer = older, newer
     if older == NOWHERE:
         line.oldest = place
@@ -129,7 +131,8 @@ cdef void enlist(LineHeader *line, uint32_t place, uint32_t number, bint in_orde
     """Let a product wait at a station: at the end, or where its sequence or deadline belongs."""
     cdef Member *member = member_at(line, number)
     cdef Slot *slot = slot_at(line, place)
-    cdef uint32_t before = NOWHERE, behind
+    cdef uint32_t before = NOWHERE, behind, steps = 0
+    slot.priority &= PRIORITIES - 1
     store64(&slot.mark, mark_of(SLOT_WAITING, number, 0, 0))
     failpoint(FAIL_SLOT_MARKED)
     member.waiting += 1
@@ -140,9 +143,10 @@ cdef void enlist(LineHeader *line, uint32_t place, uint32_t number, bint in_orde
         return
     if (in_order or by_deadline(member)) and comes_before(member, slot, slot_at(line, member.last[slot.priority])):
         behind = member.first[slot.priority]
-        while not comes_before(member, slot, slot_at(line, behind)):
+        while not comes_before(member, slot, slot_at(line, behind)) and steps <= line.slots_ready:
             before = behind
             behind = slot_at(line, behind).next
+            steps += 1
         slot.next = behind
         if before == NOWHERE:
             member.first[slot.priority] = place
@@ -178,12 +182,13 @@ cdef uint32_t list_by(LineHeader *line, Member *member, uint32_t rule, bint high
         if best == NOWHERE:
             best = priority
             continue
-        if rule == BY_DEADLINE:      # among equals the urgent come first, and go last
+        if rule == BY_DEADLINE:
             mine = deadline_at(member, slot_at(line, member.first[priority]))
             others = deadline_at(member, slot_at(line, member.first[best]))
-            if mine < others or (mine == others and highest):
-                best = priority
-        elif slot_at(line, member.first[priority]).sequence < slot_at(line, member.first[best]).sequence:
+            if mine != others:
+                best = priority if mine < others else best
+                continue
+        if slot_at(line, member.first[priority]).sequence < slot_at(line, member.first[best]).sequence:
             best = priority
     return best
 
@@ -311,6 +316,7 @@ cdef void give_back_slot(LineHeader *line, uint32_t place, uint32_t where) noexc
     if where == RESTORE_OUTPUT:
         arrive(line, place, slot.wanted & member.later, False)
     elif where == RESTORE_START:
+        slot.restarts += slot.restarts < 0xFF
         arrive(line, place, slot.wanted, True)
     elif where == RESTORE_GROUP and member.grouped:
         arrive(line, place, slot.wanted & stage_of(line, member), True)
@@ -335,18 +341,19 @@ cdef void forget_consumer(LineHeader *line, uint32_t number) noexcept nogil:
 cdef int restore_leases(LineHeader *line, uint32_t number, uint32_t where, bint dead) noexcept nogil:
     """Take back what a consumer holds and free its place; how many, or -ENOMEM."""
     cdef Member *member = member_at(line, consumer_at(line, number).member % MEMBERS)
-    cdef Ordered *found = <Ordered *>malloc((line.in_hand + 1) * sizeof(Ordered))
-    cdef uint32_t place = line.oldest
+    cdef Ordered *found = <Ordered *>malloc((<size_t>line.in_hand + 2) * sizeof(Ordered))
+    cdef uint32_t place = line.oldest, steps = 0
     cdef int count = 0, i
     if found == NULL:
         return -ENOMEM
-    while place != NOWHERE:
+    while place != NOWHERE and steps <= line.in_hand:
         if state_of(slot_at(line, place)) == SLOT_LEASED and owner_of(slot_at(line, place)) == number:
             found[count].place = place
             count += 1
         place = slot_at(line, place).newer
-    for i in range(count):           # giving back may change the list, so it comes second
-        give_back_slot(line, found[i].place, where)
+        steps += 1
+    for i in range(count):           # the youngest first where they go to the front of a list
+        give_back_slot(line, found[i if where == RESTORE_OUTPUT else count - 1 - i].place, where)
         member.restored += dead
         failpoint(FAIL_RESTORED)
     free(found)
@@ -386,6 +393,8 @@ cdef int rebuild(LineHeader *line) noexcept nogil:
     for i in range(count):
         slot = slot_at(line, found[i].place)
         join_hand(line, found[i].place)
+        if slot.sequence == line.admitting and line.position <= line.admitting:
+            line.position = line.admitting + 1   # taken up, and not noted before its conductor died
         if state_of(slot) == SLOT_WAITING:
             enlist(line, found[i].place, station_of(slot), False)
         else:
@@ -413,11 +422,19 @@ cdef void save_cell(LineHeader *line) noexcept nogil:
 
 
 cdef int lock_line(LineHeader *line) noexcept nogil:
+    """Mends what a dead holder left behind; if that fails, the next one tries again."""
     cdef int error = pthread_mutex_lock(&line.lock)
     if error == EOWNERDEAD:
-        error = -rebuild(line)
+        store32(&line.torn, 1)
         line.recoveries += 1
         pthread_mutex_consistent(&line.lock)
+        error = 0
+    if error == 0 and line.torn:
+        error = -rebuild(line)
+        if error != 0:
+            pthread_mutex_unlock(&line.lock)
+            return -error
+        store32(&line.torn, 0)
     return -error
 
 

@@ -97,6 +97,12 @@ cdef class Log:
     cdef fail(self, int code):
         raise KernelError(code, self.store.trouble_file)
 
+    cdef refuse(self, int code, Item *items):
+        """An append that was refused: by a gate, which the first item tells, or by something else."""
+        if code == TROUBLE_BLOCKED or code == TROUBLE_REJECTED:
+            raise KernelError(code, items.outcome)
+        self.fail(code)
+
     # --- names ------------------------------------------------------------------------------------
 
     def learn_names(self):
@@ -226,7 +232,7 @@ cdef class Log:
         finally:
             PyBuffer_Release(&buffer)
         if outcome < 0:
-            self.fail(outcome)
+            self.refuse(outcome, &item)
         return -<int64_t>item.outcome if item.duplicate else <int64_t>item.outcome
 
     def put_many(self, payloads, feeds, idents, const uint64_t[::1] created_ns,
@@ -299,7 +305,7 @@ cdef class Log:
             with nogil:
                 outcome = append(self.store, items, count, now_ns, boot_ns)
             if outcome < 0:
-                self.fail(outcome)
+                self.refuse(outcome, items)
             for i in range(count):
                 if not items[i].duplicate:
                     if stored == 0:
@@ -394,6 +400,11 @@ cdef class Log:
             if load64(&control.head) <= sequence:
                 futex(&control.wake, FUTEX_WAIT_BITSET, seen, &until)
         PyErr_CheckSignals()
+
+    @property
+    def gates_number(self):
+        """The number `stations` that this process's gates were made by."""
+        return self.store.stations_seen
 
     @property
     def wake_number(self):

@@ -31,6 +31,9 @@ def apply_limits(Log log, uint64_t boot_ns):
             break
         else:                    # the newest one alone is too large
             error = open_segment(log.store, 0, control.tail, now)
+    if error == TROUBLE_HELD:        # what is too old goes when the stations are done with it
+        roll_back(log.store)
+        return
     if error < 0:
         roll_back(log.store)
         log.fail(error)
@@ -48,6 +51,7 @@ def begin_segment(Log log, uint64_t first):
         entry_of(log.store, control.segment_newest).end = control.tail
     else:
         store64(&control.oldest, first)
+    log.store.overdraw = True        # nobody is there yet to make room
     error = open_segment(log.store, 0, first, clock_ns(CLOCK_BOOTTIME))
     if error != 0:
         roll_back(log.store)
@@ -84,7 +88,7 @@ def mark_rows(Log log, const uint64_t[::1] sequences, uint8_t flag):
         if error != 0:
             log.fail(error)
         row = row_of(mapping, sequences[i] - entry.first)
-        if not row.flags & (ROW_DELETED | ROW_DAMAGED):
+        if not row.flags & ROW_HIDDEN:
             entry.deleted_products += 1
             entry.deleted_bytes += row.payload_bytes
             marked += 1

@@ -226,7 +226,7 @@ cdef int settle_newest(Store *store) noexcept nogil:
     for place in range(count):
         row = row_of(mapping, place)
         entry.payload_bytes += row.payload_bytes
-        if row.flags & (ROW_DELETED | ROW_DAMAGED):
+        if row.flags & ROW_HIDDEN:
             entry.deleted_products += 1
             entry.deleted_bytes += row.payload_bytes
     control.data_end = SEGMENT_HEADER

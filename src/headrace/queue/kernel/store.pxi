@@ -39,7 +39,7 @@ cdef struct Store:
     int maps_room
     Mapping *current                 # of the newest segment, under the log's lock
     Store *following                 # all stores of this process, for fork
-    uint64_t trouble_file            # which segment file (or gate) the last error was about; 0 none
+    uint64_t trouble_file            # which segment file the last error was about; 0 none
     Gate *gates                      # changed under the log's lock
     uint32_t gates_count
     bint overdraw                    # this append may exceed the size rather than wait for a station

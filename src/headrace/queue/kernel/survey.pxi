@@ -78,7 +78,7 @@ def survey_rows(Log log, uint8_t[::1] data, uint64_t first, uint64_t count, bint
             expected = record_end(&mapping, row)
         payload_bytes += row.payload_bytes
         newest_ns = max(newest_ns, row.inserted_ns)
-        if row.flags & (ROW_DELETED | ROW_DAMAGED):
+        if row.flags & ROW_HIDDEN:
             marked += 1
             marked_bytes += row.payload_bytes
         place += 1
