@@ -46,9 +46,8 @@ def die_inside(line: Path, prepare: Callable[[], Any], act: Callable[[Any], None
             os.kill(os.getpid(), signal.SIGSTOP)
             act(prepared)
             os._exit(0)
-        except BaseException:
-            traceback.print_exc()
         finally:
+            traceback.print_exc()
             os._exit(1)
     inside = 0
     with line.open("r+b") as handle, mmap.mmap(handle.fileno(), 4096) as words:

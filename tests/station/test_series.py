@@ -394,6 +394,16 @@ def test_restored_to_the_output_it_goes_on(queue: Queue) -> None:
     assert (first.statistics().restored, first.statistics().done) == (1, 1)
 
 
+def test_restored_to_the_output_products_go_on_in_their_order(queue: Queue) -> None:
+    first, second = series(queue, "first", "second", restore="output")
+    put(queue, *"1234")
+    vanishing = first.attach()
+    vanishing.get_nowait(3)
+    vanish(vanishing)
+    first.statistics()
+    assert drain(second) == ["1", "2", "3"]
+
+
 def test_restored_to_the_output_of_the_last_station_it_is_over(queue: Queue) -> None:
     (station,) = series(queue, "only", restore="output")
     put(queue, "1")

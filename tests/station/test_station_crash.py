@@ -1,23 +1,19 @@
 """Consumers of stations are killed at random; every product is put exactly once, and nobody hangs."""
 
-import os
 import random
 import signal
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
 from arena_stations import (
-    Actor,
     Arena,
     Ledger,
     consume,
-    is_idle,
     produce,
-    read_ledger,
     recoveries,
     seed_of,
     sequences_of,
@@ -26,7 +22,6 @@ from arena_stations import (
 
 from headrace import Queue
 from headrace.selection import Selection
-from headrace.testing import failpoints
 
 # --- who takes part: stations, how many consumers, products per get, what is wanted ----------------
 
@@ -82,6 +77,7 @@ SCENES = {
     ),
     "group": Scene(group, (("w1", 2, 10, ""), ("w2", 1, 10, ""), ("w3", 1, 100, ""))),
 }
+SHORT = [scene for scene in SCENES if scene not in ("one by one", "blocking, by the hundred")]
 FEEDS = ("f/1", "f/2", "other")
 
 
@@ -125,9 +121,9 @@ def judge(arena: Arena, queue: Queue, scene: Scene) -> None:
         arena.judge(queue, sequences_of(queue, queue.station(shared[0]).terms.selection), *shared)
 
 
-@pytest.mark.parametrize("scene", SCENES)
+@pytest.mark.parametrize("scene", SHORT)
 def test_every_product_is_put_once_while_consumers_are_killed(shared_memory: Path, scene: str) -> None:
-    print(battle(shared_memory, seed_of(), SCENES[scene], kills=12))
+    print(battle(shared_memory, seed_of(), SCENES[scene], kills=10))
 
 
 @pytest.mark.soak
@@ -138,179 +134,6 @@ def test_every_product_is_put_once_through_hundreds_of_kills(shared_memory: Path
         folder = shared_memory / str(number)
         folder.mkdir()
         print(battle(folder, seed + number, SCENES[scene], kills=200))
-
-
-# --- how long it takes ----------------------------------------------------------------------------
-
-
-def hold(folder: Path, path: Path, ledger: Ledger, seed: int, station: str, n: int) -> None:
-    """Take products and keep them."""
-    with Queue.open(path) as queue, queue.station(station).attach() as consumer:
-        ledger.note("trying", consumer.get(n, 10.0).sequences.tolist())
-        signal.pause()
-
-
-def hold_products(arena: Arena, station: str, n: int) -> Actor:
-    """A consumer that has some."""
-    holder = arena.start(hold, station, n)
-    wait_until(lambda: holder.notes("trying"), "the holder has something")
-    assert len(holder.held()) == n
-    return holder
-
-
-def seen_again_s(arena: Arena, dead: Actor, seconds_max: float = 5.0) -> float:
-    """How long after its death other consumers had got all that it held."""
-    assert dead.killed_s is not None
-    killed_s, held = dead.killed_s, dead.held()
-
-    def seen() -> dict[int, float]:
-        notes = [note for a in arena.actors if a.role is consume for note in a.notes("trying") if note.at_s > killed_s]
-        return {sequence: note.at_s - killed_s for note in notes for sequence in note.sequences if sequence in held}
-
-    wait_until(lambda: set(seen()) == held, "they were handed out again", seconds_max)
-    return max(seen().values())
-
-
-@pytest.fixture
-def path(shared_memory: Path) -> Iterator[Path]:
-    """A queue with station "s", closed; it must check clean in the end."""
-    path = shared_memory / "q"
-    with Queue.create(path, size="16MiB", durability="memory", dedup="none", origin="here") as queue:
-        queue.station("s", "f/**", **PLAIN)
-    yield path
-    with Queue.open(path) as queue:
-        assert queue.check() == []
-
-
-def put(path: Path, count: int, **more: Any) -> list[int]:
-    with Queue.open(path) as queue:
-        first = queue.put_many([b"%d" % n for n in range(count)], feed="f/1", **more).first
-        return list(range(first, first + count))
-
-
-@pytest.mark.parametrize("n", [1, 100])
-def test_somebody_who_waits_gets_what_a_dead_one_held_within_a_second(path: Path, n: int) -> None:
-    waits = []
-    with Queue.open(path) as queue, Arena(path, path.parent / "ledgers", seed_of()) as arena:
-        for _ in range(3):
-            put(path, n)
-            holder = hold_products(arena, "s", n)
-            waiting = arena.start(consume, "s", n)
-            wait_until(lambda waiting=waiting: waiting.notes("attached"), "it waits")
-            time.sleep(arena.chance.uniform(0.25, 0.5))
-            arena.kill(holder)
-            waits.append(seen_again_s(arena, holder))
-            wait_until(lambda: is_idle(queue.station("s").statistics()), "they are put")
-            arena.kill(waiting)
-    print(f"{n} products were back after {', '.join(f'{wait:.3f}' for wait in waits)} s")
-    assert max(waits) < 1.0
-
-
-@pytest.mark.xfail(strict=False, reason="only a consumer that waits for a fifth of a second looks for dead ones")
-def test_a_station_that_is_never_idle_gets_them_back_within_a_second_too(path: Path) -> None:
-    """Products come so fast that its consumers never have to wait."""
-    put(path, 5)
-    with Arena(path, path.parent / "ledgers", seed_of()) as arena:
-        holder = hold_products(arena, "s", 5)
-        arena.start(consume, "s", 10)
-        arena.start(produce, ("f/1",), 0.02)
-        time.sleep(0.5)
-        arena.kill(holder)
-        wait_s = seen_again_s(arena, holder, 3.0)
-        print(f"back after {wait_s:.3f} s")
-        assert wait_s < 1.0
-
-
-@pytest.mark.xfail(strict=False, reason="a get with a time-out below a fifth of a second never looks for dead ones")
-def test_somebody_who_comes_again_and_again_gets_them_too(path: Path) -> None:
-    put(path, 3)
-    with Queue.open(path) as queue, Arena(path, path.parent / "ledgers", seed_of()) as arena:
-        holder = hold_products(arena, "s", 3)
-        with queue.station("s").attach() as consumer:
-            arena.kill(holder)
-            end_s = time.monotonic() + 2.0
-            while not len(batch := consumer.get(3, 0.1)):
-                assert time.monotonic() < end_s, "not back after 2 s"
-            consumer.put(batch)
-
-
-def test_a_child_of_a_dead_consumer_does_not_keep_it_alive(path: Path) -> None:
-    def hold_and_fork(folder: Path, path: Path, ledger: Ledger, seed: int) -> None:
-        with Queue.open(path) as queue, queue.station("s").attach() as consumer:
-            sequences = consumer.get(3, 10.0).sequences.tolist()
-            child = os.fork()
-            if child == 0:
-                time.sleep(8)  # by itself it ends
-                os._exit(0)
-            ledger.note(f"child-{child}")
-            ledger.note("trying", sequences)
-            signal.pause()
-
-    put(path, 3)
-    with Arena(path, path.parent / "ledgers", seed_of()) as arena:
-        holder = arena.start(hold_and_fork)
-        wait_until(lambda: holder.notes("trying"), "it holds them")
-        arena.start(consume, "s", 3)
-        arena.kill(holder)
-        try:
-            seen_again_s(arena, holder)
-        finally:
-            (child,) = (note.what for note in read_ledger(holder.ledger) if note.what.startswith("child-"))
-            os.kill(int(child.removeprefix("child-")), signal.SIGKILL)
-
-
-def test_what_a_dead_one_had_half_taken_up_is_not_taken_up_again(shared_memory: Path) -> None:
-    """Where index rows do not decide, products are handed to the line in batches; death falls inside one."""
-    path = shared_memory / "q"
-
-    def take_up_and_die(folder: Path, path: Path, ledger: Ledger, seed: int) -> None:
-        with Queue.open(path) as queue, queue.station("s").attach() as consumer:
-            failpoints.arm("line:admitted", 4)
-            consumer.get(10, 1.0)
-
-    with Queue.create(path, size="16MiB", durability="memory", dedup="none", origin="here") as queue:
-        by_ident(queue)
-        with queue.station("s").attach() as consumer, Arena(path, shared_memory / "ledgers", seed_of()) as arena:
-            assert len(consumer.get(10, 0.3)) == 0  # it knows the terms now
-            expected = set(put(path, 10, ident=["0"] * 10))
-            arena.start(take_up_and_die).process.join(10)
-            found: list[int] = []
-            while len(batch := consumer.get(10, 0.5)):
-                found += batch.sequences.tolist()
-                consumer.put(batch)
-        assert sorted(found) == sorted(expected)
-        assert queue.station("s").statistics().done == 10
-        assert queue.check() == []
-
-
-# --- what kills its consumers ---------------------------------------------------------------------
-
-
-def test_a_product_that_kills_its_consumers_is_parked_and_the_others_go_on(shared_memory: Path) -> None:
-    def fall(folder: Path, path: Path, ledger: Ledger, seed: int) -> None:
-        with Queue.open(path) as queue, queue.station("s").attach() as consumer:
-            for batch in consumer.batches(1):
-                ledger.note("trying", batch.sequences.tolist())
-                if batch[0].ident == "poison":
-                    os.kill(os.getpid(), signal.SIGKILL)
-
-    path = shared_memory / "q"
-    with Queue.create(path, size="16MiB", durability="memory", dedup="none", origin="here") as queue:
-        station = queue.station("s", "**", deliveries_max=3)
-        idents = ["good", "poison", "good", "good"]
-        queue.put_many([b""] * 4, feed="f/1", ident=idents)
-        with Arena(path, shared_memory / "ledgers", seed_of()) as arena:
-            for _ in range(3):
-                victim = arena.start(fall)
-                victim.process.join(10)
-                assert victim.process.exitcode == -signal.SIGKILL
-            arena.start(fall)
-            wait_until(lambda: station.statistics().done == 3, "the others are put")
-            (parked,) = station.parked()
-            assert (parked.ident, parked.deliveries) == ("poison", 3)
-            assert station.retry() == 1
-            wait_until(lambda: not arena.living(), "it kills again")
-        assert queue.check() == []
 
 
 # --- everybody at once ----------------------------------------------------------------------------
@@ -349,7 +172,7 @@ def massacre(folder: Path, seed: int, rounds: int) -> str:
 
 
 def test_stations_go_on_after_everybody_was_killed_at_once(shared_memory: Path) -> None:
-    print(massacre(shared_memory, seed_of(), rounds=4))
+    print(massacre(shared_memory, seed_of(), rounds=3))
 
 
 @pytest.mark.soak
@@ -372,7 +195,8 @@ def test_consumers_that_wait_go_on_when_the_maker_of_queue_and_station_was_kille
         waiting = [arena.start(consume, "s", 10) for _ in range(2)]
         wait_until(lambda: all(actor.notes("attached") for actor in waiting), "they wait")
         arena.kill(maker)
-        expected = set(put(path, 50))
+        with Queue.open(path) as queue:
+            expected = {queue.put(b"", feed="f/1") for _ in range(50)}
         arena.finish("s")
         with Queue.open(path) as queue:
             assert queue.check() == []

@@ -42,7 +42,7 @@ def hold(folder: Path, path: Path, ledger: Ledger, seed: int, count: int, revise
                 ledger.note("refused")
         with station.attach() as consumer:
             ledger.note("attached-again")
-            for batch in consumer.batches(10, timeout=1.0):
+            for batch in consumer.batches(10, timeout=0.4):
                 ledger.note("later", batch.sequences.tolist())
 
 
@@ -178,7 +178,7 @@ def stops(path: Path, seed: int, rounds: int) -> str:
 
 
 def test_stops_and_starts_at_random_put_nothing_twice(path: Path) -> None:
-    print(stops(path, seed_of(), rounds=5))
+    print(stops(path, seed_of(), rounds=3))
 
 
 @pytest.mark.soak

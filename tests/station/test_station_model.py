@@ -323,7 +323,8 @@ class LineModel(RuleBasedStateMachine):
         worker = self.pick(who, self.workers)
         vanish(worker.consumer)
         self.stations[worker.place.name].statistics()  # looks after the dead
-        for _, _, product in sorted(worker.held, key=lambda held: held[2].sequence):
+        youngest_first = worker.place.terms["restore"] != "output"  # whoever goes to the front of a list
+        for _, _, product in sorted(worker.held, key=lambda held: held[2].sequence, reverse=youngest_first):
             worker.place.count("restored")
             self.line.restore(worker.place, product)
         self.line.conduct()
@@ -401,7 +402,7 @@ class LineModel(RuleBasedStateMachine):
                 len(place.waiting), len(place.leased), len(place.parked),
             ), name  # fmt: skip
             assert told.behind == len(self.line.unseen)
-            for what in ("admitted", "delivered", "done", "discarded", "redelivered", "parked_total"):
+            for what in ("admitted", "delivered", "done", "discarded", "redelivered", "restored", "parked_total"):
                 assert getattr(told, what) == place.counts.get(what, 0), f"{what} of {name}"
             assert told.retries == sum(product.deliveries > 0 for product in place.waiting) + sum(
                 product.deliveries > 1 for product in place.leased.values()

@@ -346,6 +346,8 @@ cdef struct LineHeader:              # 1024 bytes, then members, consumers, slot
     uint64_t lost_last
     uint64_t damaged_rows
     uint64_t admitting               # the product that was last taken up
-    uint64_t gap3[2]
+    uint64_t looked_ns               # when somebody last looked after the others; CLOCK_MONOTONIC
+    uint64_t revising                # 1 + slot whose revision is being changed; 0 none
     Cell cells[2]
-    uint64_t gap4[91]
+    uint64_t revising_from           # what that slot's `revision` was before
+    uint64_t gap3[90]

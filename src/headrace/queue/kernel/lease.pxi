@@ -367,6 +367,9 @@ cdef class Line:
             if leases == NULL:
                 raise MemoryError
         try:
+            if now < self.line.looked_ns or now - self.line.looked_ns > LOOK_NS:
+                store64(&self.line.looked_ns, now)
+                return TROUBLE_LOOK, None
             while True:
                 seen = load32(&self.log.store.control.wake)
                 position = load64(&self.line.position)
@@ -481,9 +484,13 @@ cdef class Line:
             member.done += 1
             consumer_at(line, number).done += 1
             if revision:
+                line.revising_from = slot.revision
+                store64(&line.revising, <uint64_t>place + 1)
                 slot.revision = revision
                 slot.revisions += slot.revisions < 0xFF
+                failpoint(FAIL_REVISED)
             arrive(line, place, slot.wanted & member.later, False)
+            line.revising = 0
             return True
         if how == SETTLE_DISCARD:
             member.discarded += 1

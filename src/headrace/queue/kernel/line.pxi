@@ -107,7 +107,8 @@ cdef void release_slot(LineHeader *line, uint32_t place) noexcept nogil:
 # --- the waiting lists of a station --------------------------------------------------------------
 
 cdef inline bint by_deadline(Member *member) noexcept nogil:
-    return member.order == BY_DEADLINE or member.discard == BY_DEADLINE
+    """Are the lists sorted by deadline, rather than in the order of arrival?"""
+    return member.order == BY_DEADLINE
 
 
 cdef inline uint64_t deadline_at(Member *member, Slot *slot) noexcept nogil:
@@ -193,6 +194,40 @@ cdef uint32_t list_by(LineHeader *line, Member *member, uint32_t rule, bint high
     return best
 
 
+cdef bint goes_before(Member *member, Slot *slot, Slot *other) noexcept nogil:
+    """Is this one dropped rather than the other?"""
+    cdef uint64_t mine, others
+    if member.discard == BY_DEADLINE:
+        mine, others = deadline_at(member, slot), deadline_at(member, other)
+        if mine != others:
+            return mine < others
+    return slot.sequence < other.sequence
+
+
+cdef uint32_t take_victim(LineHeader *line, Member *member) noexcept nogil:
+    """Of what waits, take the one that the policy drops first."""
+    cdef uint32_t present = member.present, victim = NOWHERE, ahead = NOWHERE, place, before, priority, list_of = 0
+    if (member.discard == BY_DEADLINE) == (member.order == BY_DEADLINE):
+        return delist(line, member, list_by(line, member, member.discard, False))
+    if member.discard == BY_PRIORITY:
+        present &= ~(present - 1)    # the lowest only
+    while present:                   # the lists are in another order: look at all
+        priority = lowest_bit(present)
+        present &= present - 1
+        place, before = member.first[priority], NOWHERE
+        while place != NOWHERE:
+            if victim == NOWHERE or goes_before(member, slot_at(line, place), slot_at(line, victim)):
+                victim, ahead, list_of = place, before, priority
+            before, place = place, slot_at(line, place).next
+    if ahead == NOWHERE:
+        return delist(line, member, list_of)
+    slot_at(line, ahead).next = slot_at(line, victim).next
+    if member.last[list_of] == victim:
+        member.last[list_of] = ahead
+    member.waiting -= 1
+    return victim
+
+
 # --- which station gets it -----------------------------------------------------------------------
 
 cdef inline bint is_full(Member *member) noexcept nogil:
@@ -267,7 +302,7 @@ cdef void arrive(LineHeader *line, uint32_t place, uint64_t candidates, bint in_
             continue
         rule = member.discard
         enlist(line, place, number, False)
-        victim = delist(line, member, list_by(line, member, rule, False))
+        victim = take_victim(line, member)
         if rule == BY_FIFO:
             member.dropped_fifo += 1
         elif rule == BY_PRIORITY:
@@ -361,6 +396,15 @@ cdef int restore_leases(LineHeader *line, uint32_t number, uint32_t where, bint 
     return count
 
 
+cdef void take_revision_back(LineHeader *line) noexcept nogil:
+    """If somebody died between giving a slot a revision and its new mark, it has the old revision still."""
+    cdef Slot *slot = slot_at(line, <uint32_t>line.revising - 1)
+    if line.revising != 0 and state_of(slot) == SLOT_LEASED and slot.revision != line.revising_from:
+        slot.revision = line.revising_from
+        slot.revisions -= slot.revisions != 0
+    line.revising = 0
+
+
 cdef int rebuild(LineHeader *line) noexcept nogil:
     """Make all lists and counts anew from the marks."""
     cdef uint32_t ready = line.slots_ready, place, i, count = 0
@@ -369,6 +413,7 @@ cdef int rebuild(LineHeader *line) noexcept nogil:
     cdef Member *member
     if found == NULL:
         return -ENOMEM
+    take_revision_back(line)
     line.free = line.oldest = line.newest = NOWHERE
     line.in_hand = 0
     for i in range(MEMBERS):

@@ -145,7 +145,8 @@ cdef enum:
     FAIL_RESTORED = 21
     FAIL_RELEASED = 22
     FAIL_REBUILT = 23
-    FAIL_OTHER = 24
+    FAIL_REVISED = 24
+    FAIL_OTHER = 25
 
 FAILPOINTS = {
     "append:record-written": FAIL_RECORD,
@@ -171,6 +172,7 @@ FAILPOINTS = {
     "line:restored": FAIL_RESTORED,
     "line:released": FAIL_RELEASED,
     "line:rebuilt": FAIL_REBUILT,
+    "line:revised": FAIL_REVISED,
 }
 
 cdef int armed_point = FAIL_NEVER
