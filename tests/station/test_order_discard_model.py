@@ -129,25 +129,9 @@ def run(queue: Queue, clock: MockClock, station: Station, model: Model, acts: li
             assert (told.expired, told.admitted) == (model.expired, model.admitted)
 
 
-def is_mixed(order: str, discard: str, cue: int) -> bool:
-    """Is a deadline only one of two things asked for?"""
-    if discard == "deadline":
-        return order != "deadline" and cue > 1  # one product alone is always in order
-    return order == "deadline" and discard in ("fifo", "priority")
-
-
-MIXED = pytest.mark.xfail(strict=True, reason="the lists are sorted by deadline, whatever else is asked for")
-
-
-@pytest.mark.parametrize(
-    ("order", "discard", "cue"),
-    [
-        pytest.param(order, discard, cue, marks=[MIXED] if is_mixed(order, discard, cue) else [])
-        for order in ORDERS
-        for discard in DISCARDS
-        for cue in (1, 3)
-    ],
-)
+@pytest.mark.parametrize("cue", [1, 3])
+@pytest.mark.parametrize("discard", DISCARDS)
+@pytest.mark.parametrize("order", ORDERS)
 def test_a_station_hands_out_and_drops_what_it_should(
     make_quick: Callable[..., Queue], order: str, discard: str, cue: int
 ) -> None:

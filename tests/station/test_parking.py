@@ -283,9 +283,6 @@ def test_a_product_that_is_restored_to_the_start_is_parked_in_the_end(queue: Que
     assert len(first.parked()) + len(second.parked()) == 1
 
 
-@pytest.mark.xfail(
-    strict=True, reason="retry() forgets the deliveries and not the restarts, so it is parked again at once"
-)
 def test_a_product_that_was_restored_to_the_start_too_often_can_be_brought_back(queue: Queue) -> None:
     first = queue.station("first", "**", restore="start", deliveries_max=2)
     second = queue.station("second", "**", after="first", restore="start", deliveries_max=2)

@@ -233,9 +233,6 @@ def test_a_blocking_station_loses_nothing_by_a_change(queue: Queue) -> None:
     assert seen == [["x1", "x2"], ["x3", "x4"], ["y5", "y6"], ["y7"]]
 
 
-@pytest.mark.xfail(
-    strict=True, raises=BlockedError, reason="selections that have had their say still keep all producers waiting"
-)
 def test_once_the_change_lies_behind_only_producers_of_the_new_feeds_wait(queue: Queue) -> None:
     station = queue.station("s", "x", blocking=True, cue=1)
     consumer = station.attach()
@@ -259,7 +256,6 @@ def begins_with(letter: str) -> Callable[[Any], bool]:
     return lambda product: bool(product.ident.startswith(letter))
 
 
-@pytest.mark.xfail(strict=True, reason="the new function decides about everything, since the old one is forgotten")
 def test_the_old_function_decides_about_what_was_put_before(queue: Queue) -> None:
     station = queue.station("s", begins_with("x"))
     put(queue, "x1", "y2")

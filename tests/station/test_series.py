@@ -100,7 +100,6 @@ def test_revisions_are_no_products_to_anybody(queue: Queue) -> None:
     assert queue.put(b"one", feed="a") == 3  # not taken for a duplicate of the revision
 
 
-@pytest.mark.xfail(strict=True, reason="the counters of the queue and of the feed take revisions for products")
 def test_revisions_are_not_counted_as_products(queue: Queue) -> None:
     first, _ = series(queue, "first", "second")
     put(queue, "1")

@@ -80,7 +80,6 @@ def test_somebody_who_waits_gets_what_a_dead_one_held_within_a_second(path: Path
     assert max(waits) < 1.0
 
 
-@pytest.mark.xfail(strict=False, reason="only a consumer that waits for a fifth of a second looks for dead ones")
 def test_a_station_that_is_never_idle_gets_them_back_within_a_second_too(path: Path) -> None:
     """Products come so fast that its consumers never have to wait."""
     put(path, 5)
@@ -95,7 +94,6 @@ def test_a_station_that_is_never_idle_gets_them_back_within_a_second_too(path: P
         assert wait_s < 1.0
 
 
-@pytest.mark.xfail(strict=False, reason="a get with a time-out below a fifth of a second never looks for dead ones")
 def test_somebody_who_comes_again_and_again_gets_them_too(path: Path) -> None:
     put(path, 3)
     with Queue.open(path) as queue, Arena(path, path.parent / "ledgers", seed_of()) as arena:

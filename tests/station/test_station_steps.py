@@ -79,7 +79,9 @@ def settle(how: str) -> Callable[[Held], None]:
 
 
 def get(held: Held) -> None:
-    held[0]._kernel.get(held[0]._place, held[0]._epoch, 4, 0.0, 0, 0)
+    for _ in range(50):  # now and then it asks to look for dead ones instead
+        if held[0]._kernel.get(held[0]._place, held[0]._epoch, 4, 0.0, 0, 0)[0] > 0:
+            return
 
 
 def detach(held: Held) -> None:
@@ -103,15 +105,6 @@ ACTS: dict[str, tuple[Callable[[Path], Held], Callable[[Held], None]]] = {
     "recover": (prepare_held, recover),
     "seek": (prepare_held, seek),
 }
-HALF_REVISED = "a revision is there before its product is put"
-
-
-def acts() -> list[Any]:
-    known = {"put with revisions": HALF_REVISED}
-    return [
-        pytest.param(name, marks=pytest.mark.xfail(strict=False, reason=known[name]) if name in known else ())
-        for name in ACTS
-    ]
 
 
 # --- what the next one finds ----------------------------------------------------------------------
@@ -156,7 +149,7 @@ def kill_at(make: Callable[[], Queue], name: str, instruction: int) -> int:
     return count
 
 
-@pytest.mark.parametrize("name", acts())
+@pytest.mark.parametrize("name", ACTS)
 def test_death_inside_the_lock_harms_nothing(make: Callable[[], Queue], name: str) -> None:
     chance = random.Random(seed_of())
     count = kill_at(make, name, FOR_EVER)
@@ -167,11 +160,11 @@ def test_death_inside_the_lock_harms_nothing(make: Callable[[], Queue], name: st
 
 
 @pytest.mark.soak
-@pytest.mark.parametrize("name", acts())
+@pytest.mark.parametrize("name", ACTS)
 def test_death_at_hundreds_of_places_inside_the_lock_harms_nothing(make: Callable[[], Queue], name: str) -> None:
     chance = random.Random(seed_of())
     count = kill_at(make, name, FOR_EVER)
-    instructions = sorted(chance.sample(range(1, count + 1), min(count, 400)))
+    instructions = sorted(chance.sample(range(1, count + 1), 400 if count < 10_000 else 100))
     for instruction in instructions:
         try:
             kill_at(make, name, instruction)

@@ -77,31 +77,35 @@ def run(place: Path, scale: float, progress: Progress) -> Iterator[Figure]:
 def _by_size(place: Path, size: int, scale: float) -> Iterator[Figure]:
     array = 100 if size < 100_000 else 10
     products = max(array * 20, int(scale * min(2_000_000, 4_000_000_000 // max(size, 1000))) // array * array)
-    rate = _best(place, Run(size, array, 1, 1, products))
-    plain = max(_plain_rate(size, array, products) for _ in range(ROUNDS))
+    rate = _best(place, Run(size, array, 1, 1, products), scale)
+    plain = max(_plain_rate(size, array, products) for _ in range(_rounds(scale)))
     beside = f"{ANCHORS[f'station-{size}']}; plain shared memory here: {plain:,.0f}/s"
     yield Figure(f"size-{size}", f"{size:,} B, arrays of {array}", rate, "/s", GOALS[size], beside=beside)
 
 
 def _by_array(place: Path, array: int, scale: float) -> Iterator[Figure]:
     products = max(array * 20, int(scale * (200_000 if array == 1 else 2_000_000)) // array * array)
-    rate = _best(place, Run(100, array, 1, 1, products))
-    plain = max(_plain_rate(100, array, products) for _ in range(ROUNDS))
+    rate = _best(place, Run(100, array, 1, 1, products), scale)
+    plain = max(_plain_rate(100, array, products) for _ in range(_rounds(scale)))
     beside = f"{ANCHORS[f'array-{array}']}; plain shared memory here: {plain:,.0f}/s"
     yield Figure(f"array-{array}", f"100 B, arrays of {array}", rate, "/s", ARRAY_GOALS.get(array), beside=beside)
 
 
 def _by_consumers(place: Path, consumers: int, stations: bool, scale: float, alone: float) -> Figure:
     products = max(2_000, int(scale * (500_000 if stations and consumers > 1 else 1_000_000)) // 100 * 100)
-    rate = _best(place, Run(100, 100, consumers, consumers if stations else 1, products))
+    rate = _best(place, Run(100, 100, consumers, consumers if stations else 1, products), scale)
     what = f"{consumers} consumer{'s' if consumers > 1 else ''}, " + ("a station each" if stations else "one station")
     beside = ANCHORS.get(f"consumers-{consumers}-{'each' if stations else 'one'}", "")
     goal = alone / 2 if consumers == CONSUMERS[-1] and stations else None
     return Figure(f"consumers-{consumers}-{'each' if stations else 'one'}", what, rate, "/s", goal, beside=beside)
 
 
-def _best(place: Path, experiment: Run) -> float:
-    return max(_rate(place / f"round-{number}", experiment) for number in range(ROUNDS))
+def _best(place: Path, experiment: Run, scale: float) -> float:
+    return max(_rate(place / f"round-{number}", experiment) for number in range(_rounds(scale)))
+
+
+def _rounds(scale: float) -> int:
+    return ROUNDS if scale >= 0.1 else 1
 
 
 # --- one experiment ------------------------------------------------------------------------------

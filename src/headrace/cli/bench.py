@@ -1,9 +1,11 @@
 """`headrace bench`: run the benchmarks behind every claim about speed."""
 
+import contextlib
 import shutil
 import statistics
 import sys
 import tempfile
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,7 +14,7 @@ import click
 from headrace.cli.output import echo_json
 
 if TYPE_CHECKING:
-    from headrace.bench.report import Report
+    from headrace.bench.report import Figure, Report
 
 
 @click.group(short_help="Measure what is claimed.")
@@ -42,35 +44,17 @@ def queue(place: str | None, durability: str | None, scale: float, as_json: bool
       headrace bench queue --place /var/tmp --durability process --json
     """
     from headrace.bench import queue as measured
-    from headrace.bench.report import Report, commit, machine, yardstick
 
-    memory = place is None and Path("/dev/shm").is_dir()
-    folder = Path(tempfile.mkdtemp(prefix="headrace-bench-", dir="/dev/shm" if memory else place))
-    kind = durability or ("memory" if memory else "process")
-    yardsticks = [yardstick()]
-
-    def progress(text: str) -> None:
-        yardsticks.append(yardstick())
-        if sys.stderr.isatty() or not as_json:
-            click.echo(f"  … {text}", err=True)
-
-    try:
-        figures = list(measured.run(folder, kind, scale, progress))
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
-    report = Report(
-        command=f"headrace bench queue --durability {kind} --scale {scale:g}",
-        machine=machine(),
-        commit=commit(),
-        place=f"{'memory (/dev/shm)' if memory else 'disk'}, durability {kind}",
-        yardstick_us=statistics.median(yardsticks),
-        figures=figures,
-        not_measured=measured.NOT_MEASURED,
-    )
-    if as_json:
-        echo_json(report)
-    else:
-        _show(report)
+    with _place(place) as (folder, memory):
+        kind = durability or ("memory" if memory else "process")
+        _measure(
+            "product queue",
+            f"queue --durability {kind} --scale {scale:g}",
+            f"{'memory (/dev/shm)' if memory else 'disk'}, durability {kind}",
+            lambda progress: measured.run(folder, kind, scale, progress),
+            measured.NOT_MEASURED,
+            as_json,
+        )
 
 
 @bench.command("match", short_help="One product against many subscriptions.")
@@ -94,9 +78,65 @@ def match(subscriptions: str, as_json: bool) -> None:
       headrace bench match --subscriptions 1000,1000000 --json
     """
     from headrace.bench import match as measured
-    from headrace.bench.report import Report, commit, machine, yardstick
 
     numbers = _numbers(subscriptions)
+    _measure(
+        "subscription table",
+        f"match --subscriptions {','.join(map(str, numbers))}",
+        "one thread, in memory",
+        lambda progress: measured.run(numbers, progress),
+        measured.NOT_MEASURED,
+        as_json,
+    )
+
+
+@bench.command("stations", short_help="Producers, stations and consumers.")
+@click.option(
+    "--place", type=click.Path(file_okay=False), help="Directory for the queues; default: in memory (/dev/shm)."
+)
+@click.option(
+    "--scale", type=click.FloatRange(0.001, 10), default=1.0, show_default=True, help="How much of everything."
+)
+@click.option("--json", "as_json", is_flag=True, help="One JSON object for programs.")
+def stations(place: str | None, scale: float, as_json: bool) -> None:
+    """Measure stations: sizes from 8 B to 1 MB, arrays of 1 to 1000, one to eight consumers, latency.
+
+    \b
+    Example:
+      headrace bench stations
+      headrace bench stations --scale 0.1 --json
+    """
+    from headrace.bench import stations as measured
+
+    with _place(place) as (folder, memory):
+        _measure(
+            "stations",
+            f"stations --scale {scale:g}",
+            "memory (/dev/shm)" if memory else "disk",
+            lambda progress: measured.run(folder, scale, progress),
+            measured.NOT_MEASURED,
+            as_json,
+        )
+
+
+@contextlib.contextmanager
+def _place(place: str | None) -> Iterator[tuple[Path, bool]]:
+    """A folder that is removed in the end, and whether it lies in memory."""
+    memory = place is None and Path("/dev/shm").is_dir()
+    folder = Path(tempfile.mkdtemp(prefix="headrace-bench-", dir="/dev/shm" if memory else place))
+    try:
+        yield folder, memory
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _measure(
+    title: str, command: str, place: str, run: Callable[[Callable[[str], None]], "Iterable[Figure]"],
+    not_measured: list[str], as_json: bool,
+) -> None:  # fmt: skip
+    """Take all figures, the yardstick between them, and show the report."""
+    from headrace.bench.report import Report, commit, machine, yardstick
+
     yardsticks = [yardstick()]
 
     def progress(text: str) -> None:
@@ -104,19 +144,15 @@ def match(subscriptions: str, as_json: bool) -> None:
         if sys.stderr.isatty() or not as_json:
             click.echo(f"  … {text}", err=True)
 
+    figures = list(run(progress))
     report = Report(
-        command=f"headrace bench match --subscriptions {','.join(map(str, numbers))}",
-        machine=machine(),
-        commit=commit(),
-        place="one thread, in memory",
-        figures=list(measured.run(numbers, progress)),
-        yardstick_us=statistics.median(yardsticks),
-        not_measured=measured.NOT_MEASURED,
-    )
+        command=f"headrace bench {command}", machine=machine(), commit=commit(), place=place,
+        yardstick_us=statistics.median(yardsticks), figures=figures, not_measured=not_measured,
+    )  # fmt: skip
     if as_json:
         echo_json(report)
     else:
-        _show(report, "subscription table")
+        _show(report, title)
 
 
 def _numbers(text: str) -> list[int]:
@@ -131,7 +167,7 @@ def _numbers(text: str) -> list[int]:
     return numbers
 
 
-def _show(report: "Report", title: str = "product queue") -> None:
+def _show(report: "Report", title: str) -> None:
     from headrace.cli.output import show_table
 
     click.echo(f"{report.machine}; commit {report.commit}; {report.place}")
