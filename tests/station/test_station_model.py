@@ -551,7 +551,7 @@ class GroupModel(LineModel):
 
 
 SETTINGS = settings(
-    max_examples=40, stateful_step_count=30, deadline=None, suppress_health_check=[HealthCheck.too_slow]
+    max_examples=50, stateful_step_count=30, deadline=None, suppress_health_check=[HealthCheck.too_slow]
 )
 TestSeriesModel = SeriesModel.TestCase
 TestSeriesModel.settings = SETTINGS

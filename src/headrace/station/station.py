@@ -92,7 +92,8 @@ def _create(
                 f"station {name!r} joins a line that is under way, so it cannot start at {start!r}",
                 "leave `start` out: it sees what is put from now on",
             )
-        terms = msgspec.structs.replace(terms, retired=(Retired(lines.log.tail, None, False),))
+        if lines.line(terms.line).kernel.position < lines.log.tail:  # it wants nothing of what was put before
+            terms = msgspec.structs.replace(terms, retired=(Retired(lines.log.tail, None, False),))
     lines.change(stations.replace(check_terms(terms)), position)
     return terms
 

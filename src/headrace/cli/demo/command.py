@@ -120,7 +120,10 @@ def _show(plan: Plan, outcome: Outcome) -> None:
         report = outcome.reports[watcher.name]
         p50, p99 = report.latency_p50_s or 0.0, report.latency_p99_s or 0.0
         click.echo(f"{watcher.name}: latency p50 {format_short_age(p50)}, p99 {format_short_age(p99)}")
-    click.echo(_told_of_station(outcome))
+    shares = ", ".join(f"{worker} {outcome.reports[worker].products:,}" for worker in WORKERS)
+    click.echo(f"station {STATION}: {shares}")
+    if outcome.kill is not None:
+        click.echo(f"{VICTIM} was {outcome.kill}")
     verdicts = {**outcome.watchers, f"station {STATION}": outcome.workers}
     rows = [verdict_row(name, verdict) for name, verdict in verdicts.items()]
     rows[-1][_ORDER] = ""
@@ -129,9 +132,3 @@ def _show(plan: Plan, outcome: Outcome) -> None:
         if not verdict.ok:
             click.echo(f"{name}: {verdict}")
     click.echo("nothing lost, nothing twice" if outcome.ok else "not as it should be")
-
-
-def _told_of_station(outcome: Outcome) -> str:
-    shares = ", ".join(f"{worker} {outcome.reports[worker].products:,}" for worker in WORKERS)
-    told = f"station {STATION}: {shares} products"
-    return told if outcome.kill is None else f"{told}; {VICTIM} was {outcome.kill}"

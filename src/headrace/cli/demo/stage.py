@@ -43,10 +43,8 @@ class Kill:
     back_after_s: float | None = None  # until another worker had put them
 
     def __str__(self) -> str:
-        told = f"killed after {self.after_s:.1f} s with {self.held} in hand"
-        return (
-            told if self.back_after_s is None else f"{told}, put by another {format_short_age(self.back_after_s)} later"
-        )
+        told = f"killed at {self.after_s:.1f} s with {self.held} in hand"
+        return told if self.back_after_s is None else f"{told}, back in {format_short_age(self.back_after_s)}"
 
 
 class Stage:

@@ -3,8 +3,8 @@
 A worker notes each product that it has *put*, with its sequence, since that is what the station promises: put exactly
 once, by one of them. The order is that of the queue, in which the workers' notes are merged in the end.
 
-The stage tells one of them to take its time. It notes what it has put so far, takes some more, says how many, and works
-on these for ever; so it is known to have products in hand when it is killed.
+The stage tells one of them to take its time. It notes what it has put so far, takes a full batch more, says so, and
+works on that for ever; so it is known to have products in hand when it is killed.
 """
 
 import time
@@ -25,6 +25,7 @@ TAKE_YOUR_TIME, END = "take your time", "end"
 _BATCH = 20
 _WORK_S = 0.004  # stands for the work on a batch
 _LOOK_UP_S = 0.25  # how long a worker waits for products before it looks for word from the stage
+_TAKE_S = 3.0  # for those who have to wait for so many products
 _FOR_EVER_S = 60.0
 
 Noted = tuple[int, Sighting]
@@ -72,9 +73,12 @@ class _Worker:
             self._tell()
 
     def take_your_time(self) -> None:
-        """Take products and never put them."""
-        batch = self._consumer.get(_BATCH, _FOR_EVER_S)
-        self._pipe.send(self.report(held=len(batch)))
+        """Take a batch of products and never put them."""
+        held = 0
+        until_s = time.monotonic() + _TAKE_S
+        while held < _BATCH and time.monotonic() < until_s:
+            held += len(self._consumer.get(_BATCH - held, _LOOK_UP_S))
+        self._pipe.send(self.report(held=held))
         time.sleep(_FOR_EVER_S)
 
     def report(self, held: int = 0, done: bool = False) -> Report:

@@ -367,6 +367,7 @@ cdef class Line:
             if leases == NULL:
                 raise MemoryError
         try:
+            self.beat(number, epoch)
             if now < self.line.looked_ns or now - self.line.looked_ns > LOOK_NS:
                 store64(&self.line.looked_ns, now)
                 return TROUBLE_LOOK, None
@@ -607,7 +608,7 @@ cdef class Line:
         self.wake_consumers()
         return mine
 
-    def beat(self, uint32_t number, uint64_t epoch):
+    cpdef bint beat(self, uint32_t number, uint64_t epoch):
         """Say that the consumer is alive; False if it was taken for dead."""
         cdef Consumer *consumer = consumer_at(self.line, number)
         if consumer.used == 0 or consumer.epoch != epoch:
