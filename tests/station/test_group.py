@@ -113,7 +113,6 @@ def test_a_blocking_group_of_which_one_has_room_holds_nobody_up(queue: Queue) ->
         put(queue, "9", timeout=0)
 
 
-@pytest.mark.xfail(strict=True, raises=BlockedError, reason="only members with a cue are asked whether they have room")
 def test_a_blocking_group_of_which_one_has_no_cue_holds_nobody_up(queue: Queue) -> None:
     full = queue.station("full", "**", group="g", blocking=True, cue=1)
     free = queue.station("free", "**", group="g", blocking=True)

@@ -66,7 +66,7 @@ def put(path: Path, count: int, **more: Any) -> list[int]:
 def test_somebody_who_waits_gets_what_a_dead_one_held_within_a_second(path: Path, n: int) -> None:
     waits = []
     with Queue.open(path) as queue, Arena(path, path.parent / "ledgers", seed_of()) as arena:
-        for _ in range(3):
+        for _ in range(2):
             put(path, n)
             holder = hold_products(arena, "s", n)
             waiting = arena.start(consume, "s", n)

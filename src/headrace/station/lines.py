@@ -185,7 +185,7 @@ class Lines:
         told: list[tuple[StationTerms | None, OpenLine]] = []
         try:
             for terms in self.stations.stations:
-                if (terms.blocking and terms.cue) or terms.max_queue:
+                if (terms.blocking and (terms.cue or terms.group)) or terms.max_queue:
                     gates.append((self.line(terms.line).kernel, terms.member, self._feeds(terms)))
                     told.append((terms, self.line(terms.line)))
             for holding in sorted({terms.line for terms in self.stations.stations if terms.blocking}):
