@@ -368,8 +368,7 @@ cdef class Line:
                 raise MemoryError
         try:
             self.beat(number, epoch)
-            if now < self.line.looked_ns or now - self.line.looked_ns > LOOK_NS:
-                store64(&self.line.looked_ns, now)
+            if self.claim_look(now):
                 return TROUBLE_LOOK, None
             while True:
                 seen = load32(&self.log.store.control.wake)
@@ -394,6 +393,14 @@ cdef class Line:
         finally:
             if leases != few:
                 free(leases)
+
+    cpdef bint claim_look(self, uint64_t now=0) noexcept:
+        """Is it time to see whether other consumers are alive? Then the caller has promised to."""
+        now = now if now else clock_ns(CLOCK_MONOTONIC)
+        if self.line.looked_ns <= now <= self.line.looked_ns + LOOK_NS:
+            return False
+        store64(&self.line.looked_ns, now)
+        return True
 
     cdef bint is_under_way(self, uint64_t position) noexcept nogil:
         """Has the look at the log ended only because it took too long for one lock?"""
@@ -502,7 +509,7 @@ cdef class Line:
         release_slot(line, place)
         return True
 
-    def settle(self, uint32_t number, uint64_t epoch, Rows rows, const uint32_t[::1] chosen, int how,
+    def settle(self, uint32_t number, uint64_t epoch, Rows rows not None, const uint32_t[::1] chosen, int how,
                const uint64_t[::1] revisions):
         """Settle leased rows, all of them or those at the places `chosen`; how many were not held any more.
 
@@ -545,7 +552,7 @@ cdef class Line:
         add64(&member_at(self.line, number).expired, <long>expired)
         add64(&member_at(self.line, number).damaged, <long>damaged)
 
-    def put_revisions(self, Rows rows, const uint32_t[::1] places, list payloads, uint64_t now_ns, uint64_t boot_ns):
+    def put_revisions(self, Rows rows not None, const uint32_t[::1] places, list payloads, uint64_t now_ns, uint64_t boot_ns):
         """Append other payloads of these products, for the stations behind; their sequences."""
         cdef Payloads held = Payloads(payloads)
         cdef size_t count = places.shape[0], i
