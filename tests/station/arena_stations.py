@@ -8,6 +8,7 @@ against the products in the queue and against the stations' own counts.
 The end is a file, since a lock or a semaphore could die with the process that holds it.
 """
 
+import ctypes
 import os
 import random
 import signal
@@ -24,7 +25,7 @@ from headrace.product import Batch
 from headrace.station import StationStatistics
 
 FORK = get_context("fork")
-LIFE_S_MAX = 600  # nobody outlives a test that was itself killed by more than this
+_PR_SET_PDEATHSIG = 1
 REVISED = b"+decoded"
 
 
@@ -83,7 +84,7 @@ def produce(
             count, feed = chance.choice([1, 1, 2, 10, 40]), chance.choice(feeds)
             numbers = range(number, number + count)
             first = queue.put_many(
-                [b"%d:%d:" % (seed, n) + b"x" * (n % size_max) for n in numbers],
+                [b"%d:%d:" % (seed, n) + b"x" * (n * 37 % size_max) for n in numbers],
                 feed=feed,
                 ident=[str(n) for n in numbers],
                 priority=[chance.randrange(8) for _ in numbers],
@@ -125,7 +126,7 @@ def _check_revisions(batch: Batch, part: str) -> None:
 def _run(
     role: Callable[..., None], folder: Path, path: Path, file: Path, seed: int, arguments: tuple[Any, ...]
 ) -> None:
-    signal.alarm(LIFE_S_MAX)
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)  # also if it is stopped, nobody outlives the test
     try:
         role(folder, path, Ledger(file), seed, *arguments)
     except BaseException as error:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from arena_stations import Arena, Ledger, Note, consume, produce, read_ledger, seed_of, sequences_of, wait_until
+from arena_stations import Arena, Ledger, Note, consume, produce, read_ledger, seed_of, wait_until
 
 from headrace import Queue
 from headrace.station.lines import Lines
@@ -19,7 +19,7 @@ PLAIN: dict[str, Any] = {"deliveries_max": 0}
 def path(shared_memory: Path) -> Iterator[Path]:
     """A queue, closed; it must check clean in the end."""
     path = shared_memory / "q"
-    Queue.create(path, size="64MiB", durability="memory", dedup="none", origin="here").close()
+    Queue.create(path, size="1GiB", durability="memory", dedup="none", origin="here").close()
     yield path
     with Queue.open(path) as queue:
         assert queue.check() == []
@@ -58,7 +58,7 @@ def changes(path: Path, seed: int, seconds: float) -> str:
         arena.end("stop", change)
         arena.finish("choice", "full", "some")
         with Queue.open(path) as queue:
-            f, g = sequences_of(queue, "f/**"), sequences_of(queue, "g")
+            f, g = arena.acknowledged("f/1"), arena.acknowledged("g")
             arena.judge(queue, f, "full")
             put = {sequence for actor in arena.consumers("choice") for sequence in actor.sequences("trying")}
             notes = [note for note in read_ledger(changer.ledger) if note.what in ("wide", "narrow")]
