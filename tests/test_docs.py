@@ -1,11 +1,15 @@
 """The pages say what is true: files and functions they name exist, links lead somewhere, examples run."""
 
 import re
+import shlex
 import subprocess
 import sys
 from pathlib import Path
 
+import click
 import pytest
+
+from headrace.cli.main import headrace
 
 ROOT = Path(__file__).parent.parent
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
@@ -54,6 +58,22 @@ def test_the_programs_of_the_readme_run(tmp_path: Path) -> None:
     assert third != programs[2]
     done = subprocess.run([sys.executable, "-c", third], cwd=tmp_path, capture_output=True, text=True, check=False)
     assert (done.returncode, len(done.stdout.splitlines())) == (0, 3), done.stderr
+
+
+def test_every_command_of_the_readme_has_the_options_it_is_shown_with() -> None:
+    block = next(part for part in (ROOT / "README.md").read_text().split("```") if "headrace queue create" in part)
+    lines = [line.split("#")[0] for line in block.splitlines() if line.startswith("headrace ")]
+    assert len(lines) >= 15
+    for line in lines:
+        words = shlex.split(line)[1:]
+        path, command = [], headrace
+        while isinstance(command, click.Group):
+            path.append(words[len(path)])
+            found = command.get_command(click.Context(command), path[-1])
+            assert found is not None, line
+            command = found
+        known = {option for parameter in command.params for option in parameter.opts}
+        assert {word for word in words if word.startswith("--")} <= known, line
 
 
 def test_no_page_nor_source_knows_a_place_on_this_machine() -> None:

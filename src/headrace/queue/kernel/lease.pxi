@@ -394,9 +394,8 @@ cdef class Line:
             if leases != few:
                 free(leases)
 
-    cpdef bint claim_look(self, uint64_t now=0) noexcept:
+    cdef bint claim_look(self, uint64_t now) noexcept nogil:
         """Is it time to see whether other consumers are alive? Then the caller has promised to."""
-        now = now if now else clock_ns(CLOCK_MONOTONIC)
         if self.line.looked_ns <= now <= self.line.looked_ns + LOOK_NS:
             return False
         store64(&self.line.looked_ns, now)
