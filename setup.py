@@ -13,7 +13,7 @@ KERNEL = Path("src/headrace/queue/kernel")
 
 kernel = Extension(
     "headrace.queue.kernel._kernel",
-    [str(KERNEL / "_kernel.pyx")],
+    [str(KERNEL / "_kernel.pyx"), str(KERNEL / "wide.c")],
     depends=[str(part) for part in sorted(KERNEL.glob("*.pxi"))],
     include_dirs=[pyarrow.get_include()],
     define_macros=[("_GNU_SOURCE", "1"), ("XXH_INLINE_ALL", "1")],

@@ -100,21 +100,22 @@ CONTROL: Layout = {
     "magic": (0, "8s"), "version": (8, "I"), "state": (12, "I"), "uuid": (16, "16s"), "boot": (32, "16s"),
     "size_bytes": (48, "Q"), "age_ns": (56, "Q"), "segment_bytes": (64, "Q"), "secret": (72, "16s"),
     "durability": (88, "I"), "signature_kind": (92, "I"), "origin": (96, "I"), "clean": (100, "I"),
-    "sync_failed": (104, "I"), "gap0": (108, "84s"),
+    "sync_failed": (104, "I"), "gap0": (108, "I"), "feeds_end": (112, "Q"), "origins_end": (120, "Q"),
+    "gap1": (128, "64s"),
     # locks
-    "lock": (192, "40s"), "gap1": (232, "24s"), "sync_lock": (256, "40s"), "gap2": (296, "24s"),
+    "lock": (192, "40s"), "gap2": (232, "24s"), "sync_lock": (256, "40s"), "gap3": (296, "24s"),
     # what readers watch
-    "head": (320, "Q"), "wake": (328, "I"), "sleepers": (332, "I"), "gap3": (336, "48s"),
-    # the writers' words
-    "tail": (384, "Q"), "data_end": (392, "Q"), "oldest": (400, "Q"), "segment_oldest": (408, "Q"),
-    "segment_newest": (416, "Q"), "next_file": (424, "Q"), "spare_file": (432, "Q"), "bytes_total": (440, "Q"),
-    "dedup_table": (448, "Q"), "feeds_end": (456, "Q"), "origins_end": (464, "Q"), "synced": (472, "Q"),
-    "opened_boot_ns": (480, "Q"), "synced_file": (488, "Q"), "pending_file": (496, "Q"), "held_products": (504, "Q"),
-    "synced_names": (512, "Q"),
-    # counters
-    "inserted_products": (520, "Q"), "inserted_bytes": (528, "Q"), "duplicates": (536, "Q"),
+    "head": (320, "Q"), "wake": (328, "I"), "sleepers": (332, "I"), "gap4": (336, "48s"),
+    # what changes with every put
+    "tail": (384, "Q"), "data_end": (392, "Q"), "held_products": (400, "Q"), "inserted_products": (408, "Q"),
+    "inserted_bytes": (416, "Q"), "duplicates": (424, "Q"), "gap5": (432, "16s"),
+    # what changes with every segment
+    "oldest": (448, "Q"), "segment_oldest": (456, "Q"), "segment_newest": (464, "Q"), "next_file": (472, "Q"),
+    "spare_file": (480, "Q"), "bytes_total": (488, "Q"), "dedup_table": (496, "Q"), "pending_file": (504, "Q"),
+    # what changes seldom
+    "opened_boot_ns": (512, "Q"), "synced": (520, "Q"), "synced_file": (528, "Q"), "synced_names": (536, "Q"),
     "evicted_products": (544, "Q"), "evicted_bytes": (552, "Q"), "deleted_products": (560, "Q"),
-    "unlinked_pinned": (568, "Q"), "recoveries": (576, "Q"), "stations": (584, "Q"), "gap5": (592, "48s"),
+    "unlinked_pinned": (568, "Q"), "recoveries": (576, "Q"), "stations": (584, "Q"), "gap6": (592, "48s"),
     # arrays
     "samples": (640, "2048s"), "attachments": (2688, "65536s"), "directory": (68224, "262144s"),
 }  # fmt: skip
@@ -128,8 +129,8 @@ ENTRIES = 2048
 ENTRY_BYTES = 128
 ENTRY: Layout = {
     "number": (0, "Q"), "first": (8, "Q"), "end": (16, "Q"), "file": (24, "Q"), "size": (32, "Q"),
-    "payload_bytes": (40, "Q"), "newest_ns": (48, "Q"), "newest_boot_ns": (56, "Q"), "deleted_products": (64, "Q"),
-    "deleted_bytes": (72, "Q"), "reserved": (80, "48s"),
+    "gap": (40, "24s"), "payload_bytes": (64, "Q"), "newest_ns": (72, "Q"), "newest_boot_ns": (80, "Q"),
+    "deleted_products": (88, "Q"), "deleted_bytes": (96, "Q"), "reserved": (104, "24s"),
 }  # fmt: skip
 
 

@@ -83,7 +83,8 @@ LINE_HEADER: Layout = {
     "in_hand": (168, "I"), "room": (172, "I"), "waiters": (176, "I"), "torn": (180, "I"), "recoveries": (184, "Q"),
     "lost_products": (192, "Q"), "lost_first": (200, "Q"), "lost_last": (208, "Q"), "damaged_rows": (216, "Q"),
     "admitting": (224, "Q"), "looked_ns": (232, "Q"), "revising": (240, "Q"), "cells": (248, "48s"),
-    "revising_from": (296, "Q"), "gap3": (304, "720s"),
+    "revising_from": (296, "Q"), "gap3": (304, "16s"),
+    "surges": (320, "Q"), "gap4": (328, "696s"),
 }  # fmt: skip
 LINE_CELL_BYTES = 24
 LINE_CELL: Layout = {"generation": (0, "Q"), "low": (8, "Q"), "checksum": (16, "Q")}

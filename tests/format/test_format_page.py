@@ -272,7 +272,7 @@ def test_every_array_of_the_control_file_is_where_the_page_says(make_queue: Call
     control, log = reader.read_control(queue.path), queue._log
     for number in range(control["segment_oldest"], control["segment_newest"] + 1):
         entry = reader.entry_of(control, number)
-        assert entry == log.entry(number) | {"reserved": bytes(48)}
+        assert entry == log.entry(number) | {"gap": bytes(24), "reserved": bytes(24)}
     samples = reader.items_of(control["samples"], reader.SAMPLE, reader.SAMPLE_BYTES)
     assert [tuple(sample.values()) for sample in samples if sample["boot_ns"]] == log.samples() != []
     assert all(sample["boot_ns"] // 10**9 % 64 in (0, place) for place, sample in enumerate(samples))

@@ -152,6 +152,30 @@ def test_a_producer_in_another_process_waits_as_well(queue: Queue) -> None:
     assert got == [str(number) for number in range(20)]
 
 
+def test_what_comes_back_fills_the_cue_at_once(queue: Queue) -> None:
+    """The producer has seen room for three more; what is given back takes it away again."""
+    station = queue.station("s", "**", blocking=True, cue=4)
+    consumer = station.attach()
+    put(queue, "1", "2", "3", "4")
+    batch = consumer.get_nowait(4)
+    put(queue, "5", timeout=0)
+    consumer.give_back(batch)
+    with pytest.raises(BlockedError):
+        put(queue, "6", timeout=0)
+
+
+def test_a_station_that_is_sought_back_keeps_producers_waiting(queue: Queue) -> None:
+    station = queue.station("s", "**", blocking=True, cue=4)
+    consumer = station.attach()
+    put(queue, "1", "2", "3", "4")
+    assert work(consumer, 4) == ["1", "2", "3", "4"]
+    put(queue, "5", timeout=0)
+    assert work(consumer) == ["5"]
+    station.seek("oldest")
+    with pytest.raises(BlockedError):
+        put(queue, "6", timeout=0)
+
+
 def test_a_consumers_death_frees_the_producers(queue: Queue) -> None:
     """The products of the dead one come to the other consumer, whose gets make room."""
     station = queue.station("s", "**", blocking=True, cue=2)

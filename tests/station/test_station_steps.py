@@ -80,7 +80,7 @@ def settle(how: str) -> Callable[[Held], None]:
 
 def get(held: Held) -> None:
     for _ in range(50):  # now and then it asks to look for dead ones instead
-        if held[0]._kernel.get(held[0]._place, held[0]._epoch, 4, 0.0, 0, 0)[0] > 0:
+        if held[0]._kernel.get(held[0]._place, held[0]._epoch, 4, 0.0, 0, 0, held[0]._terms_seen)[0] > 0:
             return
 
 

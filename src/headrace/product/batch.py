@@ -70,14 +70,18 @@ class Lost:
 class Batch:
     """Products in the order of their sequence; see the module."""
 
-    __slots__ = ("_columns", "_names", "lost", "next", "rows")
+    __slots__ = ("_columns", "_names", "lost", "rows")
 
     def __init__(self, rows: Rows, names: Sequence[str], lost: Lost | None = None) -> None:
         self.rows = rows  # the kernel's; not for users
         self._names = names
         self._columns: npt.NDArray[np.void] | None = None
-        self.next: int = rows.next  # where to read on
         self.lost = lost  # what eviction took before this read could see it
+
+    @property
+    def next(self) -> int:
+        """Where to read on."""
+        return self.rows.next
 
     @property
     def columns(self) -> npt.NDArray[np.void]:

@@ -181,36 +181,30 @@ def explain_many(error: Exception, path: Path, payload_max: int, payloads: Any, 
 GATES = tuple(kernel.TROUBLE[why] for why in ("stations", "blocked", "rejected", "held"))
 
 
-class ManyColumns:
+def many_columns(
+    log: kernel.Log, count: int, feed: Any, ident: Any, created: Any, priority: Any, expiry: Any, properties: Any,
+    slice_number: Any, signature: Any, origin: Any, origin_sequence: Any, previous: Any,
+) -> tuple[Any, ...]:  # fmt: skip
     """The columns of one `put_many`, in the order in which the kernel takes them."""
-
-    __slots__ = ("arguments",)
-
-    def __init__(
-        self, log: kernel.Log, count: int, feed: Any, ident: Any, created: Any, priority: Any, expiry: Any,
-        properties: Any, slice_number: Any, signature: Any, origin: Any, origin_sequence: Any, previous: Any,
-    ) -> None:  # fmt: skip
-        feeds = columns.text_column(feed, count, "feed")
-        for name in {feeds} if isinstance(feeds, str) else set(feeds):
-            if name not in log.feeds:
-                learn_feed(log, name, KeyError(name), Path())
-        self.arguments = (
-            feeds,
-            columns.text_column(ident, count, "ident"),
-            _times(created, count, "created"),
-            _NORMAL_PRIORITY
-            if isinstance(priority, int) and priority == 4
-            else columns.number_column(priority, count, "priority", np.uint8, 0, PRIORITY_MAX),
-            _times(expiry, count, "expiry"),
-            columns.property_column(properties, count),
-            None
-            if slice_number is None
-            else columns.number_column(slice_number, count, "slice", np.uint16, 0, SLICE_MAX),
-            _signatures(signature, count),
-            _origins(log, origin, origin_sequence, count),
-            _sequences(origin_sequence, count, "origin_sequence"),
-            _sequences(previous, count, "previous"),
-        )
+    feeds = columns.text_column(feed, count, "feed")
+    for name in {feeds} if isinstance(feeds, str) else set(feeds):
+        if name not in log.feeds:
+            learn_feed(log, name, KeyError(name), Path())
+    return (
+        feeds,
+        columns.text_column(ident, count, "ident"),
+        _times(created, count, "created"),
+        _NORMAL_PRIORITY
+        if isinstance(priority, int) and priority == 4
+        else columns.number_column(priority, count, "priority", np.uint8, 0, PRIORITY_MAX),
+        _times(expiry, count, "expiry"),
+        columns.property_column(properties, count),
+        None if slice_number is None else columns.number_column(slice_number, count, "slice", np.uint16, 0, SLICE_MAX),
+        _signatures(signature, count),
+        _origins(log, origin, origin_sequence, count),
+        _sequences(origin_sequence, count, "origin_sequence"),
+        _sequences(previous, count, "previous"),
+    )
 
 
 def _times(times: Any, count: int, what: str) -> Any:

@@ -213,20 +213,24 @@ class Queue:
         `put`; a batch goes in as a whole once the cue is not full.
         """
         log = self._log
-        now_ns = boot_ns = 0
-        if self._clock is not None:
-            now_ns, boot_ns = self._clock.now_ns(), self._clock.elapsed_ns()
-        self._check_open()
-        if not self._writing:
-            self._begin_writing()
-        held = columns.payload_column(payloads) if type(payloads) is not list else payloads
-        batch = puts.ManyColumns(log, len(held), feed, ident, created, priority, expiry, properties, slice, signature,
-                                 origin, origin_sequence, previous)  # fmt: skip
+        plain = (
+            self._plain and payloads.__class__ is list and feed.__class__ is str and ident.__class__ is str
+            and priority.__class__ is int and 0 <= priority <= 7 and created is expiry is properties is slice is None
+            and signature is origin is origin_sequence is previous is None and feed in log.feeds
+        )  # fmt: skip
+        held: Any = payloads
+        arguments: Any = None
+        if not plain:
+            held, arguments = self._columns(payloads, feed, ident, created, priority, expiry, properties, slice,
+                                            signature, origin, origin_sequence, previous)  # fmt: skip
         wait: Wait | None = None
         try:
             while True:
                 try:
-                    first, stored, outcomes = log.put_many(held, *batch.arguments, now_ns, boot_ns)
+                    if plain:
+                        first, stored, outcomes = log.put_many_plain(held, feed, ident, priority)
+                    else:
+                        first, stored, outcomes = log.put_many(held, *arguments)
                     break
                 except kernel.KernelError as error:
                     self._check_open()
@@ -244,6 +248,17 @@ class Queue:
         if self._disk and held:
             self._commit(max([first + stored - 1, *map(abs, outcomes or ())]))
         return Receipt(len(held), stored, first, None if outcomes is None else tuple(outcomes))
+
+    def _columns(self, payloads: Any, *columns_given: Any) -> tuple[Any, tuple[Any, ...]]:
+        """The payloads of a `put_many`, and its other arguments as the kernel takes them."""
+        self._check_open()
+        if not self._writing:
+            self._begin_writing()
+        now_ns = boot_ns = 0
+        if self._clock is not None:
+            now_ns, boot_ns = self._clock.now_ns(), self._clock.elapsed_ns()
+        held = columns.payload_column(payloads) if type(payloads) is not list else payloads
+        return held, (*puts.many_columns(self._log, len(held), *columns_given), now_ns, boot_ns)
 
     def _make_way(self, error: kernel.KernelError, timeout: Any, wait: "Wait | None") -> "Wait":
         """Deal with what stations refused an append for, or wait for it; what is left of the time."""

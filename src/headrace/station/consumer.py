@@ -83,31 +83,29 @@ class Consumer:
             raise OptionError(f"{n!r} is not a number of products", "ask for one or more")
         if self._foreign:
             self._check()
-        if self._kernel.terms_number != self._terms_seen:
-            self._read_terms()
-        if self._pacing_s:
-            seconds = self._fill(min(n, self._batch_max), seconds)
-        now_ns = self._lines.now_ns() if self._by_clock else 0
-        looked = 0
-        until = time.monotonic() + seconds if seconds > 0 else 0.0
+        looked, paced = 0, 0.0
         while True:
+            if self._pacing_s > paced:
+                paced = self._pacing_s
+                seconds = self._fill(min(n, self._batch_max), seconds)
             limit = n if n <= self._batch_max else self._batch_max
-            outcome, rows = self._kernel.get(self._place, self._epoch, limit, seconds, now_ns, looked)
+            now_ns = self._lines.now_ns() if self._by_clock else 0
+            outcome, found = self._kernel.get(
+                self._place, self._epoch, limit, seconds, now_ns, looked, self._terms_seen
+            )
             if outcome > 0:
                 self._interrupted = False
-                batch = Batch(rows, self._names)  # type: ignore[arg-type]
+                batch = Batch(found, self._names)  # type: ignore[arg-type]
                 self._recent.append(batch)
                 return batch
             if outcome == 0 or self._interrupted:
                 return self._nothing()
+            seconds = cast(float, found)
             self._attend(outcome)
             if outcome == _T["terms"]:
                 self._read_terms()
             if not self._line.conducts:
                 looked = self._lines.conduct(self._line)
-            now_ns = self._lines.now_ns() if self._by_clock else 0
-            if seconds >= 0:
-                seconds = max(0.0, until - time.monotonic())
 
     def get_nowait(self, n: int = 1) -> Batch:
         """Up to `n` products that are there now."""

@@ -214,8 +214,10 @@ class Lines:
         seen = line.kernel.watch_room()
         if wait.seen.get(line.number) != seen:
             wait.seen[line.number] = seen
-            self.look_after(line)
-            self.conduct(line)
+            if wait.left_s <= 0 or line.kernel.may_look():
+                self.look_after(line)
+            if terms is None or not line.kernel.is_surely_full(terms.member):
+                self.conduct(line)
             if terms is not None and terms.retired:
                 self.make_gates()  # by now an old selection may have nothing more to say
             return

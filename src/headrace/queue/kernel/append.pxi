@@ -28,6 +28,9 @@ cdef struct Item:                    # one product on its way into the log
 cdef enum:
     TOUCH_AHEAD = 20
     COPY_CHUNK = 32768               # large payloads are copied and summed in pieces that fit the cache
+    WIDE_FROM = 241                  # shorter inputs XXH3 sums without vectors
+
+cdef bint wide = is_wide()
 
 
 cdef inline uint64_t body_offset(Record *record) noexcept nogil:
@@ -41,8 +44,20 @@ cdef inline uint64_t record_bytes(Record *record) noexcept nogil:
     return body_offset(record) + record.payload_bytes
 
 
+cdef inline uint64_t sum_of(const char *bytes, uint64_t size) noexcept nogil:
+    """XXH3 of these bytes."""
+    return wide_sum(bytes, size) if wide and size >= WIDE_FROM else XXH3_64bits(bytes, size)
+
+
 cdef inline uint32_t record_checksum(const char *record, uint64_t size) noexcept nogil:
-    return <uint32_t>XXH3_64bits(record + 8, size - 8) ^ (<uint32_t *>record)[0]
+    return <uint32_t>sum_of(record + 8, size - 8) ^ (<uint32_t *>record)[0]
+
+
+cdef inline void add_to_sum(XXH3_state_t *state, const char *bytes, uint64_t size) noexcept nogil:
+    if wide:
+        wide_update(state, bytes, size)
+    else:
+        XXH3_64bits_update(state, bytes, size)
 
 
 cdef uint32_t copy_and_sum(char *record, const char *payload, uint64_t body, uint64_t size) noexcept nogil:
@@ -50,11 +65,11 @@ cdef uint32_t copy_and_sum(char *record, const char *payload, uint64_t body, uin
     cdef XXH3_state_t state
     cdef uint64_t done = 0, piece
     XXH3_64bits_reset(&state)
-    XXH3_64bits_update(&state, record + 8, body - 8)
+    add_to_sum(&state, record + 8, body - 8)
     while done < size:
         piece = min(size - done, <uint64_t>COPY_CHUNK)
         memcpy(record + body + done, payload + done, piece)
-        XXH3_64bits_update(&state, record + body + done, piece)
+        add_to_sum(&state, record + body + done, piece)
         done += piece
     return <uint32_t>XXH3_64bits_digest(&state) ^ (<uint32_t *>record)[0]
 
@@ -116,17 +131,15 @@ cdef void write_record(Store *store, char *where, Item *item, uint64_t sequence)
 
 cdef inline void write_row(Row *row, Item *item, uint64_t offset, uint64_t sequence,
                            uint64_t now_ns) noexcept nogil:
-    row.inserted_ns = now_ns
-    row.offset = <uint32_t>(offset // 8)
-    row.payload_bytes = <uint32_t>item.payload_bytes
-    row.feed = item.feed
-    row.sequence = <uint32_t>sequence
-    row.origin = item.origin
-    row.slice = item.slice
-    row.priority = item.priority
-    row.flags = ((ROW_EXPIRES if item.expires_ns else 0) | (ROW_SIGNED if item.kind else 0)
-                 | (ROW_CONTINUES if item.continues else 0) | (ROW_REVISION if item.revision else 0))
-    row.check = row_check(row)
+    """Field by field as layout.pxi has them, in four words."""
+    cdef uint64_t *words = <uint64_t *>row
+    cdef uint64_t flags = ((ROW_EXPIRES if item.expires_ns else 0) | (ROW_SIGNED if item.kind else 0)
+                           | (ROW_CONTINUES if item.continues else 0) | (ROW_REVISION if item.revision else 0))
+    cdef uint64_t place = offset // 8 | item.payload_bytes << 32
+    cdef uint64_t name = item.feed | sequence << 32
+    cdef uint64_t marks = item.origin | <uint64_t>item.slice << 16 | <uint64_t>item.priority << 32 | flags << 40
+    words[0], words[1], words[2] = now_ns, place, name
+    words[3] = marks | sum_of_30(now_ns, place, name, marks) << 48
 
 
 cdef int find_duplicate(Store *store, Item *item, uint64_t sequence, uint64_t **slot,

@@ -11,12 +11,24 @@ cdef inline uint64_t backlog_of(Gate *gate, uint64_t tail) noexcept nogil:
 
 
 cdef inline int shut(Gate *gate, uint64_t tail) noexcept nogil:
-    """0, or why nothing more may be put for this station."""
-    cdef uint64_t backlog = backlog_of(gate, tail)
-    if gate.member.max_queue != 0 and backlog >= gate.member.max_queue:
-        return TROUBLE_REJECTED
-    if gate.member.blocking and gate.member.cue != 0 and backlog >= gate.member.cue:
-        return TROUBLE_BLOCKED
+    """0, or why nothing more may be put for this station.
+
+    A backlog grows by one with each put, else only by a surge. So whoever has found room for many need not look at
+    the consumers' words, and take them out of their caches, before so many were put.
+    """
+    cdef uint64_t surges = load64(&gate.line.surges), backlog, room = 1 << 62
+    if tail < gate.open_until and surges == gate.surges:
+        return 0
+    backlog = backlog_of(gate, tail)
+    if gate.member.max_queue != 0:
+        if backlog >= gate.member.max_queue:
+            return TROUBLE_REJECTED
+        room = gate.member.max_queue - backlog
+    if gate.member.blocking and gate.member.cue != 0:
+        if backlog >= gate.member.cue:
+            return TROUBLE_BLOCKED
+        room = min(room, gate.member.cue - backlog)
+    gate.open_until, gate.surges = tail + room, surges
     return 0
 
 

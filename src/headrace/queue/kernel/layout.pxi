@@ -105,18 +105,22 @@ cdef struct SegmentHeader:           # the first 256 bytes of a segment file
     uint8_t gap[56]
     uint32_t pins                    # views that somebody holds; only ever added to and taken from
 
+cdef enum:
+    ENTRY_KNOWN = 40                 # bytes of an Entry that do not change with puts
+
 cdef struct Entry:                   # 128 bytes: one segment in the directory
     uint64_t number                  # 0 while it is being written
     uint64_t first
     uint64_t end                     # first sequence after it; 0 while it is the newest
     uint64_t file
     uint64_t size
-    uint64_t payload_bytes
+    uint64_t gap[3]
+    uint64_t payload_bytes           # from here on: what changes with every put
     uint64_t newest_ns               # latest insertion time in it
     uint64_t newest_boot_ns
     uint64_t deleted_products
     uint64_t deleted_bytes
-    uint64_t reserved[6]
+    uint64_t reserved[3]
 
 cdef struct Sample:                  # totals at the first put of a second
     uint64_t boot_ns
@@ -158,20 +162,29 @@ cdef struct Control:
     uint32_t origin                  # our own, as a name
     uint32_t clean                   # closed in order after a flush
     uint32_t sync_failed             # the disk refused a flush: nothing is durable any more
-    uint8_t gap0[84]
+    uint32_t gap0
+    uint64_t feeds_end               # first name of a feed that is not taken yet
+    uint64_t origins_end
+    uint8_t gap1[64]
     # --- locks, a line each
     pthread_mutex_t lock             # all changes of the log
-    uint8_t gap1[24]
-    pthread_mutex_t sync_lock        # one flush at a time
     uint8_t gap2[24]
+    pthread_mutex_t sync_lock        # one flush at a time
+    uint8_t gap3[24]
     # --- the line that readers watch
     uint64_t head                    # first sequence that readers may not see yet
     uint32_t wake                    # futex: changes with every head
     uint32_t sleepers                # somebody may be asleep on `wake`
-    uint8_t gap3[48]
-    # --- the writer's lines, changed under `lock`
+    uint8_t gap4[48]
+    # --- the line that changes with every put, under `lock`
     uint64_t tail                    # next sequence; equals head unless durability is `disk`
     uint64_t data_end                # of the newest segment
+    uint64_t held_products           # rows in all segments below tail
+    uint64_t inserted_products
+    uint64_t inserted_bytes
+    uint64_t duplicates
+    uint64_t gap5[2]
+    # --- the line that changes with every segment, under `lock`; readers look here
     uint64_t oldest                  # oldest sequence still held
     uint64_t segment_oldest
     uint64_t segment_newest
@@ -179,25 +192,19 @@ cdef struct Control:
     uint64_t spare_file              # an evicted segment file kept for the next one; 0 none
     uint64_t bytes_total             # of all segment files, the spare one included
     uint64_t dedup_table             # which file: generation << 40 | buckets
-    uint64_t feeds_end               # first name of a feed that is not taken yet
-    uint64_t origins_end
-    uint64_t synced                  # everything below has reached the disk
-    uint64_t opened_boot_ns          # when the newest segment was begun
-    uint64_t synced_file             # files below this number have their directory entry on disk
     uint64_t pending_file            # segment file in the middle of coming or going; 0 none
-    uint64_t held_products           # rows in all segments below tail
+    # --- what changes seldom
+    uint64_t opened_boot_ns          # when the newest segment was begun
+    uint64_t synced                  # everything below has reached the disk
+    uint64_t synced_file             # files below this number have their directory entry on disk
     uint64_t synced_names            # feeds_end + origins_end when the names last reached the disk
-    # --- counters
-    uint64_t inserted_products
-    uint64_t inserted_bytes
-    uint64_t duplicates
     uint64_t evicted_products
     uint64_t evicted_bytes
     uint64_t deleted_products
     uint64_t unlinked_pinned         # segments that left while somebody still looked at them
     uint64_t recoveries
     uint64_t stations                # changes with every change of a station's terms
-    uint64_t gap5[6]
+    uint64_t gap6[6]
     Sample samples[SAMPLES]
     Attachment attachments[ATTACHMENTS]
     Entry directory[DIRECTORY]
@@ -350,4 +357,6 @@ cdef struct LineHeader:              # 1024 bytes, then members, consumers, slot
     uint64_t revising                # 1 + slot whose revision is being changed; 0 none
     Cell cells[2]
     uint64_t revising_from           # what that slot's `revision` was before
-    uint64_t gap3[90]
+    uint64_t gap3[2]
+    uint64_t surges                  # changes when more waits at a station than the log had for it; a line of its own
+    uint64_t gap4[87]

@@ -13,9 +13,12 @@ SETTLE = {"done": SETTLE_DONE, "discard": SETTLE_DISCARD, "back": SETTLE_BACK, "
 cdef enum:
     SUSPECT = 2                      # deliveries after which a product is handed out alone
     GET_MAX = 65536
+    FEW = 16                         # products for which it is not worth to let other threads run meanwhile
     SPIN_NS = 20000                  # a producer at full speed comes sooner than a sleeper wakes up
     LOOK_NS = 200000000              # how often a sleeper sees whether the others are alive
 
+
+cdef uint64_t FOR_EVER = 0xFFFFFFFFFFFFFFFF
 
 cdef struct Lease:                   # what is copied of a slot while the lock is held
     uint64_t sequence
@@ -72,17 +75,18 @@ cdef class Line:
         if self.fd >= 0:
             c_close(self.fd)
 
-    cdef int enter(self) noexcept nogil:
-        cdef int error = lock_line(self.line)
+    cdef int enter(self, bint at_once=False) noexcept nogil:
+        cdef int error = lock_line(self.line, at_once)
         if error == 0 and is_holed(self.guarded):
             pthread_mutex_unlock(&self.line.lock)
             return TROUBLE_DAMAGED
         return error
 
     cdef lock(self):
-        cdef int error
-        with nogil:
-            error = self.enter()
+        cdef int error = self.enter(True)
+        if error == -EBUSY:
+            with nogil:
+                error = self.enter()
         if error != 0:
             raise KernelError(error)
 
@@ -136,7 +140,7 @@ cdef class Line:
                 self.remove_from(slot_at(self.line, place), place, number)
             while member.present:
                 place = delist(self.line, member, lowest_bit(member.present))
-                arrive(self.line, place, slot_at(self.line, place).wanted & others, False)
+                go_on(self.line, place, slot_at(self.line, place).wanted & others, False)
             for place in range(CONSUMERS):
                 if consumer_at(self.line, place).used and consumer_at(self.line, place).member == number:
                     forget_consumer(self.line, place)
@@ -308,7 +312,7 @@ cdef class Line:
                 if slot.expires_ns != 0 and slot.expires_ns <= now_ns:
                     release_slot(line, place)
                 else:                # of no more use here; others may have more time
-                    arrive(line, place, slot.wanted & member.later, False)
+                    go_on(line, place, slot.wanted & member.later, False)
                 continue
             if member.deliveries_max != 0 and max(slot.deliveries, slot.restarts) >= member.deliveries_max:
                 park(line, place)
@@ -331,9 +335,9 @@ cdef class Line:
         return count
 
     cdef int try_get(self, uint32_t number, uint64_t epoch, uint32_t limit, uint64_t now_ns,
-                     Lease *leases) noexcept nogil:
+                     Lease *leases, bint at_once) noexcept nogil:
         cdef Member *member = member_at(self.line, consumer_at(self.line, number).member % MEMBERS)
-        cdef int outcome = self.enter()
+        cdef int outcome = self.enter(at_once)
         cdef bint low
         if outcome != 0:
             return outcome
@@ -346,19 +350,22 @@ cdef class Line:
             call_waiters(self.line)
         return outcome
 
-    def get(self, uint32_t number, uint64_t epoch, uint32_t limit, double timeout_s, uint64_t now_ns, uint64_t looked):
+    def get(self, uint32_t number, uint64_t epoch, uint32_t limit, double timeout_s, uint64_t now_ns, uint64_t looked,
+            uint64_t terms_seen):
         """(outcome, Rows): up to `limit` products, waiting for the first until `timeout_s` (negative: for ever).
 
-        The outcome is how many were handed out, or trouble. TROUBLE_LOOK asks the caller to see whether the
-        other consumers are alive, and, where index rows do not decide alone, to look at the log from `looked` on;
+        The outcome is how many were handed out, or trouble; then there is what is left of the time instead of Rows.
+        TROUBLE_LOOK asks the caller to see whether the other consumers are alive, and, where index rows do not decide
+        alone, to look at the log from `looked` on; TROUBLE_TERMS to read the terms, which are newer than `terms_seen`;
         then to come again.
         """
         cdef Lease few[64]
         cdef Lease *leases = few
         cdef uint64_t now = clock_ns(CLOCK_MONOTONIC), begun = now, position
-        cdef uint64_t until = <uint64_t>0xFFFFFFFFFFFFFFFF
+        cdef uint64_t until = FOR_EVER
         cdef uint32_t seen
         cdef int outcome
+        cdef double left_s
         limit = min(limit, <uint32_t>GET_MAX)
         if 0 <= timeout_s < 1e9:
             until = begun + <uint64_t>(timeout_s * 1e9)
@@ -367,14 +374,18 @@ cdef class Line:
             if leases == NULL:
                 raise MemoryError
         try:
-            self.beat(number, epoch)
+            self.beat_at(number, epoch, now)
             if self.claim_look(now):
-                return TROUBLE_LOOK, None
+                return TROUBLE_LOOK, timeout_s
+            if terms_seen != load64(&self.line.terms):
+                return TROUBLE_TERMS, timeout_s
             while True:
                 seen = load32(&self.log.store.control.wake)
                 position = load64(&self.line.position)
-                with nogil:
-                    outcome = self.try_get(number, epoch, limit, now_ns, leases)
+                outcome = self.try_get(number, epoch, limit, now_ns, leases, True) if limit <= FEW else -EBUSY
+                if outcome == -EBUSY:
+                    with nogil:
+                        outcome = self.try_get(number, epoch, limit, now_ns, leases, False)
                 if outcome == 0 and self.is_under_way(position):
                     PyErr_CheckSignals()
                     continue
@@ -389,7 +400,8 @@ cdef class Line:
                 if now >= begun + LOOK_NS and now < until:
                     outcome = TROUBLE_LOOK
                     break
-            return self.collect(leases, outcome, number) if outcome > 0 else (outcome, None)
+            left_s = timeout_s if until == FOR_EVER else <double>(until - min(now, until)) / 1e9
+            return self.collect(leases, outcome, number, left_s) if outcome > 0 else (outcome, left_s)
         finally:
             if leases != few:
                 free(leases)
@@ -423,37 +435,48 @@ cdef class Line:
         if load32(&control.wake) == seen:
             futex(&control.wake, FUTEX_WAIT_BITSET, seen, &until)
 
-    cdef collect(self, Lease *leases, uint32_t count, uint32_t number):
+    cdef collect(self, Lease *leases, uint32_t count, uint32_t number, double left_s):
         """(how many, Rows) behind the leases; those that cannot be had any more are settled at once."""
         cdef Rows rows = Rows(self.log)
-        cdef uint32_t i
-        cdef int outcome, trouble = TROUBLE_LOOK
-        cdef Lease *lease
-        cdef Ref *ref
+        cdef int trouble
         rows.next = load64(&self.line.position)
         rows.leased_by = self.line.number
         rows.reserve(count)
-        with nogil:
-            for i in range(count):
-                lease = &leases[i]
-                outcome = TROUBLE_GONE
-                if lease.revision == 0 or not is_deleted(self.log.store, lease.sequence):
-                    outcome = rows.pick_one(lease.revision if lease.revision else lease.sequence)
-                if outcome != 0:
-                    if outcome != TROUBLE_GONE and outcome != TROUBLE_DAMAGED:
-                        trouble = outcome        # too many open files, say: it is there, and goes back
-                    self.settle_missing(lease, number, outcome)
-                    continue
-                ref = &rows.refs[rows.count - 1]
-                ref.sequence = lease.sequence
-                ref.slot = lease.place
-                ref.deliveries = lease.deliveries
-                ref.revisions = lease.revisions
-                ref.ticket = lease.ticket
+        if count <= FEW:
+            trouble = self.pick_leased(rows, leases, count, number)
+        else:
+            with nogil:
+                trouble = self.pick_leased(rows, leases, count, number)
+        if rows.count == 0:
+            return trouble, left_s
         if ORIGINS_MAX + len(self.log.feeds) != self.log.store.control.feeds_end or (
                 len(self.log.origins) != self.log.store.control.origins_end):
             self.log.learn_names()
-        return <int>rows.count if rows.count else trouble, rows
+        return <int>rows.count, rows
+
+    cdef int pick_leased(self, Rows rows, Lease *leases, uint32_t count, uint32_t number) noexcept nogil:
+        """Add what was leased; why nothing was, if so."""
+        cdef int outcome, trouble = TROUBLE_LOOK
+        cdef uint32_t i
+        cdef Lease *lease
+        cdef Ref *ref
+        for i in range(count):
+            lease = &leases[i]
+            outcome = TROUBLE_GONE
+            if lease.revision == 0 or not is_deleted(self.log.store, lease.sequence):
+                outcome = rows.pick_one(lease.revision if lease.revision else lease.sequence)
+            if outcome != 0:
+                if outcome != TROUBLE_GONE and outcome != TROUBLE_DAMAGED:
+                    trouble = outcome            # too many open files, say: it is there, and goes back
+                self.settle_missing(lease, number, outcome)
+                continue
+            ref = &rows.refs[rows.count - 1]
+            ref.sequence = lease.sequence
+            ref.slot = lease.place
+            ref.deliveries = lease.deliveries
+            ref.revisions = lease.revisions
+            ref.ticket = lease.ticket
+        return trouble
 
     cdef void settle_missing(self, Lease *lease, uint32_t number, int outcome) noexcept nogil:
         cdef int how = SETTLE_BACK
@@ -496,7 +519,7 @@ cdef class Line:
                 slot.revision = revision
                 slot.revisions += slot.revisions < 0xFF
                 failpoint(FAIL_REVISED)
-            arrive(line, place, slot.wanted & member.later, False)
+            go_on(line, place, slot.wanted & member.later, False)
             line.revising = 0
             return True
         if how == SETTLE_DISCARD:
@@ -515,36 +538,51 @@ cdef class Line:
         Raises KernelError(lease_lost) if the consumer itself was taken for dead.
         """
         cdef size_t count = rows.count if chosen is None else <size_t>chosen.shape[0]
-        cdef size_t i, place, refused = 0
+        cdef const uint32_t *places = NULL
+        cdef const uint64_t *others = NULL
+        cdef int64_t refused = -EBUSY
+        if count and chosen is not None:
+            places = &chosen[0]
+        if count and revisions is not None:
+            others = &revisions[0]
+        if count <= FEW:
+            refused = self.settle_all(number, epoch, rows, places, count, how, others, True)
+        if refused == -EBUSY:
+            with nogil:
+                refused = self.settle_all(number, epoch, rows, places, count, how, others, False)
+        if refused < 0:
+            raise KernelError(<int>refused)
+        return refused
+
+    cdef int64_t settle_all(self, uint32_t number, uint64_t epoch, Rows rows, const uint32_t *places, size_t count,
+                            int how, const uint64_t *revisions, bint at_once) noexcept nogil:
+        """How many were not held any more, or trouble."""
         cdef Consumer *consumer = consumer_at(self.line, number)
+        cdef size_t i, place, refused = 0
         cdef uint32_t in_hand
-        cdef uint64_t low, revision
+        cdef uint64_t low
         cdef bint lost, wake, room
-        self.lock()
+        cdef int error = self.enter(at_once)
+        if error != 0:
+            return error
         lost = consumer.used == 0 or consumer.epoch != epoch
         in_hand, low = self.line.in_hand, self.line.low
-        with nogil:
-            if not lost:
-                for i in range(count):
-                    place = i if chosen is None else chosen[i]
-                    if place >= rows.count or rows.leased_by != self.line.number:
-                        refused += 1
-                        continue
-                    revision = revisions[i] if revisions is not None else 0
-                    if not self.settle_slot(rows.refs[place].slot, number, <uint32_t>rows.refs[place].ticket, how,
-                                            revision):
-                        refused += 1
-                    failpoint(FAIL_SETTLED)
-            wake = in_hand < self.line.in_hand + count - refused     # something waits again
-            unlock_line(self.line)
-            room = self.line.low != low
-            if wake:
-                self.wake_consumers()
-            if room:
-                call_waiters(self.line)
-        if lost:
-            raise KernelError(TROUBLE_LEASE_LOST)
-        return refused
+        if not lost:
+            for i in range(count):
+                place = i if places == NULL else places[i]
+                if place >= rows.count or rows.leased_by != self.line.number or not self.settle_slot(
+                        rows.refs[place].slot, number, <uint32_t>rows.refs[place].ticket, how,
+                        revisions[i] if revisions != NULL else 0):
+                    refused += 1
+                failpoint(FAIL_SETTLED)
+        wake = in_hand < self.line.in_hand + count - refused         # something waits again
+        unlock_line(self.line)
+        room = self.line.low != low
+        if wake and not lost:
+            self.wake_consumers()
+        if room:
+            call_waiters(self.line)
+        return TROUBLE_LEASE_LOST if lost else <int64_t>refused
 
     def count_passed(self, uint32_t number, uint64_t expired, uint64_t damaged):
         """Note what a reader on behalf of the station has passed over."""
@@ -614,12 +652,15 @@ cdef class Line:
         self.wake_consumers()
         return mine
 
-    cpdef bint beat(self, uint32_t number, uint64_t epoch):
+    def beat(self, uint32_t number, uint64_t epoch):
         """Say that the consumer is alive; False if it was taken for dead."""
+        return self.beat_at(number, epoch, clock_ns(CLOCK_MONOTONIC))
+
+    cdef bint beat_at(self, uint32_t number, uint64_t epoch, uint64_t now) noexcept nogil:
         cdef Consumer *consumer = consumer_at(self.line, number)
         if consumer.used == 0 or consumer.epoch != epoch:
             return False
-        store64(&consumer.beat_ns, clock_ns(CLOCK_MONOTONIC))
+        store64(&consumer.beat_ns, now)
         return True
 
     def hung(self, uint32_t number):
@@ -667,6 +708,16 @@ cdef class Line:
             if load32(&self.line.room) == seen:
                 futex(&self.line.room, FUTEX_WAIT_BITSET, seen, &until)
         PyErr_CheckSignals()
+
+    def is_surely_full(self, uint32_t number):
+        """Does the station have as many products waiting as it takes, whatever the log has for it besides?"""
+        cdef Member *member = member_at(self.line, number)
+        cdef uint32_t waiting = load32(&member.waiting)
+        return (0 < member.cue <= waiting) or (0 < member.max_queue <= waiting)
+
+    def may_look(self):
+        """Is it time to see whether consumers are alive? Then the caller has promised to."""
+        return self.claim_look(clock_ns(CLOCK_MONOTONIC))
 
     def count_rejected(self, uint32_t number):
         """A put was refused because of max_queue."""
@@ -720,7 +771,7 @@ cdef class Line:
             if retry:
                 slot.deliveries = slot.restarts = 0
                 join_hand(self.line, place)
-                enlist(self.line, place, number, True)
+                come_back(self.line, place, number)
             else:
                 release_slot(self.line, place)
         unlock_line(self.line)

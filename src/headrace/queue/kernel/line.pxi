@@ -277,6 +277,24 @@ cdef uint32_t share(LineHeader *line, uint64_t candidates, uint32_t first) noexc
     return best
 
 
+cdef inline void note_surge(LineHeader *line) noexcept nogil:
+    """Something waits that the log had not for this station: those who put look at the cues again."""
+    store64(&line.surges, line.surges + 1)
+
+
+cdef void come_back(LineHeader *line, uint32_t place, uint32_t number) noexcept nogil:
+    """Let a product wait at a station where it was before, in its old place."""
+    enlist(line, place, number, True)
+    note_surge(line)
+
+
+cdef void go_on(LineHeader *line, uint32_t place, uint64_t candidates, bint in_order) noexcept nogil:
+    """As `arrive`, for a product that the line has had in hand."""
+    arrive(line, place, candidates, in_order)
+    if candidates:
+        note_surge(line)
+
+
 cdef void arrive(LineHeader *line, uint32_t place, uint64_t candidates, bint in_order) noexcept nogil:
     """Bring a product to the next station that takes it; if none is left, the line is done with it.
 
@@ -349,14 +367,14 @@ cdef void give_back_slot(LineHeader *line, uint32_t place, uint32_t where) noexc
     cdef Member *member = member_at(line, number)
     member.leased -= 1
     if where == RESTORE_OUTPUT:
-        arrive(line, place, slot.wanted & member.later, False)
+        go_on(line, place, slot.wanted & member.later, False)
     elif where == RESTORE_START:
         slot.restarts += slot.restarts < 0xFF
-        arrive(line, place, slot.wanted, True)
+        go_on(line, place, slot.wanted, True)
     elif where == RESTORE_GROUP and member.grouped:
-        arrive(line, place, slot.wanted & stage_of(line, member), True)
+        go_on(line, place, slot.wanted & stage_of(line, member), True)
     else:
-        enlist(line, place, number, True)
+        come_back(line, place, number)
 
 
 # --- after a death -------------------------------------------------------------------------------
@@ -447,6 +465,7 @@ cdef int rebuild(LineHeader *line) noexcept nogil:
             consumer_at(line, owner_of(slot)).leased += 1
     free(found)
     note_low(line)
+    note_surge(line)
     return 0
 
 
@@ -466,9 +485,9 @@ cdef void save_cell(LineHeader *line) noexcept nogil:
     cell.checksum = XXH3_64bits(cell, 16)
 
 
-cdef int lock_line(LineHeader *line) noexcept nogil:
-    """Mends what a dead holder left behind; if that fails, the next one tries again."""
-    cdef int error = pthread_mutex_lock(&line.lock)
+cdef int lock_line(LineHeader *line, bint at_once) noexcept nogil:
+    """Mends what a dead holder left behind; if that fails, the next one tries again. -EBUSY only if `at_once`."""
+    cdef int error = pthread_mutex_trylock(&line.lock) if at_once else pthread_mutex_lock(&line.lock)
     if error == EOWNERDEAD:
         store32(&line.torn, 1)
         line.recoveries += 1

@@ -246,11 +246,9 @@ cdef class Log:
         value for all or one each, or are None.
         """
         cdef Payloads held = Payloads(payloads)
-        cdef size_t count = len(held.objects), i, stored = 0
+        cdef size_t count = len(held.objects), i
         cdef Item *items = <Item *>calloc(max(count, 1), sizeof(Item))
         cdef Item *item
-        cdef int outcome
-        cdef uint64_t first = 0
         cdef bint each_feed = isinstance(feeds, list), each_ident = isinstance(idents, list)
         cdef bint each_block = isinstance(properties, list), each_origin = isinstance(origins, list)
         cdef uint32_t feed = 0 if each_feed else self.feed_id(feeds)
@@ -302,22 +300,57 @@ cdef class Log:
                 for i in range(count):
                     items[i].origin_sequence = origin_sequences[i]
                     items[i].previous = previous[i] if previous is not None else 0
-            with nogil:
-                outcome = append(self.store, items, count, now_ns, boot_ns)
-            if outcome < 0:
-                self.refuse(outcome, items)
-            for i in range(count):
-                if not items[i].duplicate:
-                    if stored == 0:
-                        first = items[i].outcome
-                    stored += 1
-            outcomes = None
-            if stored < count:
-                outcomes = [-<int64_t>items[i].outcome if items[i].duplicate
-                            else <int64_t>items[i].outcome for i in range(count)]
-            return first, stored, outcomes
+            return self.append_many(items, count, now_ns, boot_ns)
         finally:
             free(items)
+
+    def put_many_plain(self, payloads, str feed not None, str ident not None, uint8_t priority):
+        """`put_many` of products that have nothing but these; by the machine's clock."""
+        cdef Payloads held = Payloads(payloads)
+        cdef size_t count = len(held.objects), i
+        cdef Item *items
+        cdef Item same
+        cdef uint8_t kind = <uint8_t>self.store.control.signature_kind
+        memset(&same, 0, sizeof(same))
+        same.feed = self.feed_id(feed)
+        set_ident(&same, ident)
+        same.origin = <uint16_t>self.store.control.origin
+        same.slice = NO_SLICE
+        same.priority = priority
+        items = <Item *>malloc(max(count, 1) * sizeof(Item))
+        if items == NULL:
+            raise MemoryError
+        try:
+            for i in range(count):
+                items[i] = same
+                held.take(i, &items[i])
+                if items[i].payload_bytes > payload_bytes_max(self.store):
+                    self.fail(TROUBLE_PAYLOAD_TOO_LARGE)
+                if kind:
+                    sign(&items[i], kind, held.objects[i])
+            return self.append_many(items, count, 0, 0)
+        finally:
+            free(items)
+
+    cdef append_many(self, Item *items, size_t count, uint64_t now_ns, uint64_t boot_ns):
+        """What `put_many` returns."""
+        cdef size_t i, stored = 0
+        cdef uint64_t first = 0
+        cdef int outcome
+        with nogil:
+            outcome = append(self.store, items, count, now_ns, boot_ns)
+        if outcome < 0:
+            self.refuse(outcome, items)
+        for i in range(count):
+            if not items[i].duplicate:
+                if stored == 0:
+                    first = items[i].outcome
+                stored += 1
+        outcomes = None
+        if stored < count:
+            outcomes = [-<int64_t>items[i].outcome if items[i].duplicate
+                        else <int64_t>items[i].outcome for i in range(count)]
+        return first, stored, outcomes
 
     # --- read -------------------------------------------------------------------------------------
 

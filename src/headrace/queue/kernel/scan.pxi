@@ -62,15 +62,15 @@ cdef bint sound_record(Mapping *mapping, Row *row) noexcept nogil:
 cdef bint same_names(Store *store, Row *row, Record *record) noexcept nogil:
     """Do row and record speak of the same feed and origin?"""
     cdef char *text = <char *>record + RECORD_HEADER
-    cdef Name *name
     if not is_feed(store.control, row.feed) or row.origin >= store.control.origins_end:
         return False
-    name = name_of(store, row.feed)
-    if name.bytes != record.feed_bytes or memcmp(name.text, text, record.feed_bytes) != 0:
-        return False
-    name = name_of(store, row.origin)
-    return (name.bytes == record.origin_bytes
-            and memcmp(name.text, text + record.feed_bytes, record.origin_bytes) == 0)
+    return (is_name(name_of(store, row.feed), text, record.feed_bytes)
+            and is_name(name_of(store, row.origin), text + record.feed_bytes, record.origin_bytes))
+
+
+cdef inline bint is_name(Name *name, const char *text, uint8_t size) noexcept nogil:
+    """Compares the text and the zero behind it only: the line with its size is the one that writers count in."""
+    return memcmp(name.text, text, size) == 0 and name.text[size] == 0
 
 
 cdef void fill_ref(Ref *ref, Record *record, Row *row) noexcept nogil:
@@ -152,7 +152,7 @@ cdef class Rows:
         cdef int error
         if self.pinned_count:
             mapping[0] = self.pinned[self.pinned_count - 1]
-            entry[0] = entry_of(self.log.store, number)[0]
+            memcpy(entry, entry_of(self.log.store, number), ENTRY_KNOWN)
             if (entry.file == mapping[0].file and entry.number == number
                     and entry.first == self.pinned_first[self.pinned_count - 1]
                     and number >= load64(&self.log.store.control.segment_oldest)):

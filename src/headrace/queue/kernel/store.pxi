@@ -21,6 +21,8 @@ cdef struct Gate:                    # one station, or one line, that writers ha
     Member *member                   # NULL: the line only holds
     const uint8_t *feeds             # which feeds its selection may want; NULL = all
     uint32_t feeds_count
+    uint64_t open_until              # it cannot be shut before `tail` gets there ...
+    uint64_t surges                  # ... unless the line's `surges` is another by then
 
 cdef struct Store:
     Control *control
@@ -100,7 +102,9 @@ cdef inline uint64_t rows_room(uint64_t size) noexcept nogil:
 
 
 cdef inline uint16_t row_check(Row *row) noexcept nogil:
-    return <uint16_t>XXH3_64bits(row, 30)
+    """XXH3 of 30 bytes, from whole words: the row was written a moment ago, in other pieces."""
+    cdef uint64_t *words = <uint64_t *>row
+    return <uint16_t>sum_of_30(words[0], words[1], words[2], words[3])
 
 
 cdef inline void load_row(Mapping *mapping, uint64_t place, Row *row) noexcept nogil:
@@ -285,13 +289,13 @@ cdef void release_view(Store *store, Mapping *mapping) noexcept nogil:
 
 
 cdef int pin_segment(Store *store, uint64_t number, Entry *copy, Mapping **found) noexcept nogil:
-    """Pin segment `number` for reading and copy its entry; TROUBLE_GONE if it has been evicted."""
+    """Pin segment `number` for reading and copy what stays of its entry; TROUBLE_GONE if it has been evicted."""
     cdef Entry *entry = entry_of(store, number)
     cdef Mapping *mapping = NULL
     cdef int error
     if load64(&entry.number) != number:
         return TROUBLE_GONE
-    copy[0] = entry[0]
+    memcpy(copy, entry, ENTRY_KNOWN)
     fence()
     if load64(&entry.number) != number or number < load64(&store.control.segment_oldest):
         return TROUBLE_GONE

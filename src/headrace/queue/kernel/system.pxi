@@ -41,7 +41,24 @@ cdef extern from *:
     #define hr_leading_zeros(x) __builtin_clz(x)
     #define hr_keep_value(x) __asm__ volatile("" : : "r"(x))
     #define hr_likely(x) __builtin_expect(!!(x), 1)
+
+    int hr_is_wide(void);            // wide.c
+    uint64_t hr_wide_sum(const void *, size_t);
+    void hr_wide_update(XXH3_state_t *, const void *, size_t);
+
+    /* XXH3_64bits of the first 30 of 32 bytes that are in registers, not in memory. */
+    static inline uint64_t hr_sum_of_30(uint64_t a, uint64_t b, uint64_t c, uint64_t d)
+    {
+        uint64_t secret[4], sum;
+        memcpy(secret, XXH3_kSecret, 32);
+        sum = 30 * XXH_PRIME64_1 + XXH3_mul128_fold64(a ^ secret[0], b ^ secret[1])
+            + XXH3_mul128_fold64((b >> 48 | c << 16) ^ secret[2], (c >> 48 | d << 16) ^ secret[3]);
+        return XXH3_avalanche(sum);
+    }
     """
+    bint is_wide "hr_is_wide"() noexcept nogil
+    uint64_t wide_sum "hr_wide_sum"(const void *, size_t) noexcept nogil
+    uint64_t sum_of_30 "hr_sum_of_30"(uint64_t, uint64_t, uint64_t, uint64_t) noexcept nogil
     uint64_t load64 "hr_load"(uint64_t *) noexcept nogil
     uint32_t load32 "hr_load"(uint32_t *) noexcept nogil
     void store64 "hr_store"(uint64_t *, uint64_t) noexcept nogil
@@ -84,6 +101,7 @@ cdef extern from *:
     void XXH128_canonicalFromHash(XXH128_canonical_t *, XXH128_hash_t) noexcept nogil
     int XXH3_64bits_reset(XXH3_state_t *) noexcept nogil
     int XXH3_64bits_update(XXH3_state_t *, const void *, size_t) noexcept nogil
+    void wide_update "hr_wide_update"(XXH3_state_t *, const void *, size_t) noexcept nogil
     uint64_t XXH3_64bits_digest(XXH3_state_t *) noexcept nogil
 
 cdef extern from "<pthread.h>" nogil:
