@@ -12,7 +12,7 @@ import click
 import msgspec
 
 from headrace.cli.lines import Line, line_batches
-from headrace.cli.options import EXPIRY, FEED, json_option, queue_argument
+from headrace.cli.options import AGE, EXPIRY, FEED, json_option, queue_argument
 from headrace.cli.progress import progress_bar
 from headrace.cli.receipts import Receipts
 from headrace.errors import InvalidError, OptionError, PayloadError, PropertyError
@@ -46,16 +46,21 @@ class Terms:
 @click.option("--expiry", type=EXPIRY, help="No reader gets it from then on: 10min from now, or a time.")
 @click.option("--property", "pairs", multiple=True, metavar="NAME=VALUE", help="May be repeated.")
 @click.option("--slice", "slice_number", type=click.IntRange(0, SLICE_MAX), help="The slice of the products.")
+@click.option(
+    "--timeout", type=AGE,
+    help="How long to wait for a blocking station whose cue is full, such as 10s. [default: for ever]",
+)  # fmt: skip
 @click.option("--lines", is_flag=True, help="Every line that is not empty is a product. [ident: {name}:{line}]")
 @json_option
 def put(
     queue_path: str, files: tuple[str, ...], feed: str, template: str | None, priority: int, expiry: str | None,
-    pairs: tuple[str, ...], slice_number: int | None, lines: bool, as_json: bool,
+    pairs: tuple[str, ...], slice_number: int | None, timeout: float | None, lines: bool, as_json: bool,
 ) -> int:  # fmt: skip
     """Put FILES into QUEUE, one product each; standard input if there are none, or for the file "-".
 
     A duplicate of a product that is held is told and is no error. A file that cannot be read is an error (exit code
-    2), and the others are put all the same. The value of a property is a number, true, false or quoted text if it
+    2), and the others are put all the same. If a blocking station has no room for --timeout, the command ends (exit
+    code 3); what was told as put is put. The value of a property is a number, true, false or quoted text if it
     reads as one in JSON, and otherwise text.
 
     \b
@@ -65,7 +70,7 @@ def put(
     """
     options = {
         "feed": feed, "priority": priority, "expiry": expiry, "slice": slice_number,
-        "properties": properties_of(pairs) if pairs else None,
+        "properties": properties_of(pairs) if pairs else None, "timeout": timeout,
     }  # fmt: skip
     terms = Terms(_checked_template(template or ("{name}:{line}" if lines else "{name}")), options)
     paths = files or (STDIN,)

@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from headrace.station.station import Station
 
 GET_MAX = 65_536
+_FEW = 16  # products that are got without letting other threads run meanwhile
 _REMEMBERED = 64  # batches in which `put(product)` looks for its lease
 _T = kernel.TROUBLE
 _DONE, _DISCARD, _BACK, _FAILED = (kernel.SETTLE[how] for how in ("done", "discard", "back", "failed"))
@@ -60,21 +61,34 @@ class Consumer:
         self.station = station
         self._lines, self._line, self._kernel, self._log = lines, line, line.kernel, lines.log
         self._member = terms.member
-        self._read_terms()
         self._place, self._epoch, self._lock_fd = claim
         self._pid = os.getpid()
         self._names = lines.log.names
         self._by_clock = lines.now_ns() != 0  # a clock of the caller's decides what has expired
+        self._batch_max, self._pacing_s = GET_MAX, 0.0
+        self._quick_max = 0  # how many may be got without a thought; nothing after `detach`
         self._recent: deque[Batch] = deque(maxlen=_REMEMBERED)
         self._interrupted = False
         self._detached = False
         self._foreign = False  # detached, or in a forked child
+        self._read_terms()
         heart.add(self)
 
     # --- get --------------------------------------------------------------------------------------
 
     def get(self, n: int = 1, timeout: Timeout = None) -> Batch:
         """Up to `n` products, waiting for the first; an empty batch when `timeout` is over. None waits for ever."""
+        if n.__class__ is int and 0 < n <= self._quick_max:
+            rows = self._kernel.get_plain(self._place, self._epoch, n, self._terms_seen)
+            if rows is not None:
+                self._interrupted = False
+                batch = Batch(rows, self._names)
+                self._recent.append(batch)
+                return batch
+        return self._get(n, timeout)
+
+    def _get(self, n: int, timeout: Timeout) -> Batch:
+        """As `get`, with everything that may have to be done before."""
         if timeout is None:
             seconds = -1.0
         else:
@@ -130,6 +144,7 @@ class Consumer:
         for terms in self._lines.in_line(self._line.number):
             if terms.name == self.station.name:
                 self._batch_max, self._pacing_s = terms.batch_max or GET_MAX, terms.pacing_s
+        self._quick_max = 0 if self._pacing_s or self._foreign or self._by_clock else min(self._batch_max, _FEW)
 
     def _check(self) -> None:
         if self._detached:
@@ -359,7 +374,7 @@ class Consumer:
 
     def leave_to_parent(self) -> None:
         """In a forked child: this consumer is the parent's."""
-        self._foreign = True
+        self._foreign, self._quick_max = True, 0
         os.close(self._lock_fd)
 
     def statistics(self) -> ConsumerStatistics:
@@ -374,6 +389,7 @@ class Consumer:
         if self._detached or self._pid != os.getpid():
             return
         self._detached = self._foreign = True
+        self._quick_max = 0
         heart.remove(self)
         self._kernel.detach(self._place, self._epoch)
         os.close(self._lock_fd)

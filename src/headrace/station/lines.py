@@ -211,7 +211,7 @@ class Lines:
         if gate is None:
             return
         terms, line = gate
-        seen = line.kernel.watch_room()
+        seen = line.kernel.watch_room(terms is None)
         if wait.seen.get(line.number) != seen:
             wait.seen[line.number] = seen
             if wait.left_s <= 0 or line.kernel.may_look():

@@ -91,7 +91,7 @@ cdef int admit(LineHeader *line, int fd, uint64_t sequence, uint32_t priority, u
                uint64_t expires_ns, uint64_t inserted_ns) noexcept nogil:
     """Take a product up for the members that want it: 1, 0 if there is no room for it now, or trouble."""
     cdef uint64_t chosen
-    cdef uint32_t place = NOWHERE
+    cdef uint32_t place = NOWHERE, number
     cdef int taken
     cdef Member *member
     cdef Slot *slot
@@ -100,7 +100,8 @@ cdef int admit(LineHeader *line, int fd, uint64_t sequence, uint32_t priority, u
     chosen = count_down(line, wanted)
     if chosen == 0:
         return 1
-    member = member_at(line, next_station(line, chosen))
+    number = next_station(line, chosen)
+    member = member_at(line, number)
     if (member.blocking and is_full(member)) or (member.cue == 0 and member.waiting >= WINDOW):
         count_up(line, wanted)
         return 0
@@ -119,7 +120,11 @@ cdef int admit(LineHeader *line, int fd, uint64_t sequence, uint32_t priority, u
     store64(&line.admitting, sequence)
     join_hand(line, place)
     failpoint(FAIL_SLOT_FILLED)
-    arrive(line, place, chosen, False)
+    if member.grouped or is_full(member):
+        arrive(line, place, chosen, False)
+    else:                            # the same without asking again who is next
+        member.admitted += 1
+        enlist(line, place, number, False)
     failpoint(FAIL_ADMITTED)
     store64(&line.position, sequence + 1)
     return 1

@@ -345,7 +345,7 @@ cdef struct LineHeader:              # 1024 bytes, then members, consumers, slot
     uint32_t newest
     uint32_t in_hand
     uint32_t room                    # futex: changes when there is room for those who wait to put
-    uint32_t waiters                 # somebody may wait for that
+    uint32_t waiters                 # somebody may wait for that: for room in a cue 1, for `low` to move 2
     uint32_t torn                    # lists and counts have to be made anew
     uint64_t recoveries
     uint64_t lost_products           # evicted before they were looked at

@@ -149,7 +149,7 @@ cdef class Line:
         finally:
             unlock_line(self.line)
         self.wake_consumers()
-        call_waiters(self.line)
+        call_waiters(self.line, FOR_CUE | FOR_LOW)
 
     cdef void remove_from(self, Slot *slot, uint32_t place, uint32_t number) noexcept nogil:
         cdef Member *member = member_at(self.line, number)
@@ -169,7 +169,7 @@ cdef class Line:
         """Say to all processes that the terms have changed."""
         store64(&self.line.terms, self.line.terms + 1)
         self.wake_consumers()
-        call_waiters(self.line)
+        call_waiters(self.line, FOR_CUE | FOR_LOW)
 
     def use_terms(self, uint64_t seen, list members, list filters, uint64_t until, bint conducts):
         """How this process looks at rows on behalf of the line: one RowFilter (or None) for each member."""
@@ -281,7 +281,7 @@ cdef class Line:
         save_cell(self.line)
         unlock_line(self.line)
         self.wake_consumers()
-        call_waiters(self.line)
+        call_waiters(self.line, FOR_CUE | FOR_LOW)
 
     # --- get --------------------------------------------------------------------------------------
 
@@ -347,7 +347,7 @@ cdef class Line:
         low = member.waiting * 2 <= member.cue
         unlock_line(self.line)
         if low:
-            call_waiters(self.line)
+            call_waiters(self.line, FOR_CUE)
         return outcome
 
     def get(self, uint32_t number, uint64_t epoch, uint32_t limit, double timeout_s, uint64_t now_ns, uint64_t looked,
@@ -406,12 +406,30 @@ cdef class Line:
             if leases != few:
                 free(leases)
 
+    def get_plain(self, uint32_t number, uint64_t epoch, uint32_t limit, uint64_t terms_seen):
+        """Rows of up to `limit` products if some are there and nothing else is to be done first; else None."""
+        cdef Lease few[FEW]
+        cdef uint64_t now = clock_ns(CLOCK_MONOTONIC)
+        cdef int outcome
+        if limit > FEW or self.is_time_to_look(now) or terms_seen != load64(&self.line.terms):
+            return None
+        self.beat_at(number, epoch, now)
+        outcome = self.try_get(number, epoch, limit, 0, few, True)
+        if outcome <= 0:
+            return None
+        outcome, found = self.collect(few, outcome, number, 0)
+        return found if outcome > 0 else None
+
     cdef bint claim_look(self, uint64_t now) noexcept nogil:
         """Is it time to see whether other consumers are alive? Then the caller has promised to."""
-        if self.line.looked_ns <= now <= self.line.looked_ns + LOOK_NS:
+        if not self.is_time_to_look(now):
             return False
         store64(&self.line.looked_ns, now)
         return True
+
+    cdef bint is_time_to_look(self, uint64_t now) noexcept nogil:
+        cdef uint64_t looked_ns = load64(&self.line.looked_ns)
+        return not looked_ns <= now <= looked_ns + LOOK_NS
 
     cdef bint is_under_way(self, uint64_t position) noexcept nogil:
         """Has the look at the log ended only because it took too long for one lock?"""
@@ -457,6 +475,7 @@ cdef class Line:
     cdef int pick_leased(self, Rows rows, Lease *leases, uint32_t count, uint32_t number) noexcept nogil:
         """Add what was leased; why nothing was, if so."""
         cdef int outcome, trouble = TROUBLE_LOOK
+        cdef uint64_t head = load64(&self.log.store.control.head)
         cdef uint32_t i
         cdef Lease *lease
         cdef Ref *ref
@@ -464,7 +483,7 @@ cdef class Line:
             lease = &leases[i]
             outcome = TROUBLE_GONE
             if lease.revision == 0 or not is_deleted(self.log.store, lease.sequence):
-                outcome = rows.pick_one(lease.revision if lease.revision else lease.sequence)
+                outcome = rows.pick_one(lease.revision if lease.revision else lease.sequence, head)
             if outcome != 0:
                 if outcome != TROUBLE_GONE and outcome != TROUBLE_DAMAGED:
                     trouble = outcome            # too many open files, say: it is there, and goes back
@@ -581,7 +600,7 @@ cdef class Line:
         if wake and not lost:
             self.wake_consumers()
         if room:
-            call_waiters(self.line)
+            call_waiters(self.line, FOR_LOW)
         return TROUBLE_LEASE_LOST if lost else <int64_t>refused
 
     def count_passed(self, uint32_t number, uint64_t expired, uint64_t damaged):
@@ -680,7 +699,7 @@ cdef class Line:
         unlock_line(self.line)
         if count >= 0:
             self.wake_consumers()
-            call_waiters(self.line)
+            call_waiters(self.line, FOR_CUE | FOR_LOW)
         return count
 
     def consumers(self):
@@ -723,12 +742,10 @@ cdef class Line:
         """A put was refused because of max_queue."""
         add64(&member_at(self.line, number).rejected, 1)
 
-    def watch_room(self):
-        """Ask to be called when there is room; the number to wait by."""
-        cdef uint32_t seen
-        seen = load32(&self.line.room)
-        store32(&self.line.waiters, 1)
-        fence()
+    def watch_room(self, bint held):
+        """Ask to be called when a cue has room, or else when the line lets products go; the number to wait by."""
+        cdef uint32_t seen = load32(&self.line.room)
+        or32(&self.line.waiters, FOR_LOW if held else FOR_CUE)
         return seen
 
     # --- parked -----------------------------------------------------------------------------------

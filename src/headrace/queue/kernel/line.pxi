@@ -507,9 +507,14 @@ cdef void unlock_line(LineHeader *line) noexcept nogil:
     pthread_mutex_unlock(&line.lock)
 
 
-cdef void call_waiters(LineHeader *line) noexcept nogil:
-    """Those who wait for room look again."""
+cdef enum:                           # what those who put may wait for
+    FOR_CUE = 1
+    FOR_LOW = 2
+
+
+cdef void call_waiters(LineHeader *line, uint32_t what) noexcept nogil:
+    """Those who wait look again, if any of them waits for this."""
     fence()                          # what made the room is seen before `waiters` is asked
-    if load32(&line.waiters) != 0 and swap32(&line.waiters, 0) != 0:
+    if load32(&line.waiters) & what and swap32(&line.waiters, 0) != 0:
         add32(&line.room, 1)
         futex(&line.room, FUTEX_WAKE, 0x7FFFFFFF, NULL)

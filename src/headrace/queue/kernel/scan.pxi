@@ -261,8 +261,8 @@ cdef class Rows:
                 return error
         return 0
 
-    cdef int pick_one(self, uint64_t sequence) noexcept nogil:
-        """Add one product, verified and filled; 0 or why it cannot be had."""
+    cdef int pick_one(self, uint64_t sequence, uint64_t head) noexcept nogil:
+        """Add one product below `head`, verified and filled; 0 or why it cannot be had."""
         cdef Store *store = self.log.store
         cdef uint64_t number, first
         cdef Entry entry
@@ -270,7 +270,7 @@ cdef class Rows:
         cdef Ref *ref
         cdef Row row
         cdef int error
-        if sequence >= load64(&store.control.head):
+        if sequence >= head:
             return TROUBLE_GONE
         while True:
             if self.pinned_count:    # the next product is mostly where the last one was

@@ -28,6 +28,7 @@ cdef extern from *:
     #define hr_load(p) __atomic_load_n((p), __ATOMIC_ACQUIRE)
     #define hr_store(p, v) __atomic_store_n((p), (v), __ATOMIC_RELEASE)
     #define hr_add(p, v) __atomic_add_fetch((p), (v), __ATOMIC_SEQ_CST)
+    #define hr_or(p, v) __atomic_fetch_or((p), (v), __ATOMIC_SEQ_CST)
     #define hr_swap(p, v) __atomic_exchange_n((p), (v), __ATOMIC_SEQ_CST)
     #define hr_fence() __atomic_thread_fence(__ATOMIC_SEQ_CST)
     #define hr_futex(word, op, value, timeout) \
@@ -65,6 +66,7 @@ cdef extern from *:
     void store32 "hr_store"(uint32_t *, uint32_t) noexcept nogil
     uint32_t add32 "hr_add"(uint32_t *, int) noexcept nogil
     uint64_t add64 "hr_add"(uint64_t *, long) noexcept nogil
+    uint32_t or32 "hr_or"(uint32_t *, uint32_t) noexcept nogil
     uint32_t swap32 "hr_swap"(uint32_t *, uint32_t) noexcept nogil
     void fence "hr_fence"() noexcept nogil
     long futex "hr_futex"(uint32_t *, int, uint32_t, timespec *) noexcept nogil
