@@ -13,6 +13,7 @@
     │   ├── StationNameError
     │   ├── ChannelNameError
     │   ├── TermsError                    options of a channel or station contradict; `conflicts` lists all
+    │   ├── ConfigError                   a site's configuration cannot be; `complaints` lists all
     │   └── OptionError                   size, age, priority, durability, start … out of range
     ├── QueueError
     │   ├── QueueExistsError
@@ -38,6 +39,11 @@
     │       ├── ChannelInUseError         it has stations
     │       ├── ChannelEndedError         its stop time has passed; nothing was stored
     │       └── SuppliersFullError        as many suppliers are there as it admits
+    ├── FabricError                       sites cannot reach each other as they should
+    │   ├── FabricMessageError            a message of another site cannot be believed
+    │   ├── SiteUnreachableError          a site does not answer; heals when it is back
+    │   └── AccessDeniedError             a site's rules do not allow it
+    ├── RecordsDamagedError (ValueError)  bytes that are not whole records; `offset` tells where
     └── OracleError                       a saved oracle that cannot be read
 
 Each message names the thing and ends with what to do; `hint` holds that last part alone. Outcomes that belong to
@@ -112,6 +118,14 @@ class TermsError(InvalidError):
     def __init__(self, problem: str, hint: str = "", conflicts: tuple[object, ...] = ()) -> None:
         super().__init__(problem, hint)
         self.conflicts = conflicts
+
+
+class ConfigError(InvalidError):
+    """The configuration of a site cannot be; `complaints` has every reason."""
+
+    def __init__(self, problem: str, hint: str = "", complaints: tuple[object, ...] = ()) -> None:
+        super().__init__(problem, hint)
+        self.complaints = complaints
 
 
 class OptionError(InvalidError):
@@ -217,6 +231,30 @@ class ChannelEndedError(ChannelError):
 
 class SuppliersFullError(ChannelError):
     """The channel has as many suppliers as it admits. Heals when one of them leaves."""
+
+
+class FabricError(HeadraceError):
+    """Sites, or a site and its user, cannot reach each other as they should."""
+
+
+class FabricMessageError(FabricError):
+    """A message from elsewhere is malformed or contradicts itself. It was refused, and nothing of it was used."""
+
+
+class SiteUnreachableError(FabricError):
+    """A site did not answer for as long as we had patience. What it was asked may have happened, or not."""
+
+
+class AccessDeniedError(FabricError):
+    """The rules of a site do not allow this to whoever asked."""
+
+
+class RecordsDamagedError(HeadraceError, ValueError):
+    """Records from elsewhere cannot be used, none of them; `offset` is where the first bad one begins."""
+
+    def __init__(self, problem: str, hint: str, offset: int) -> None:
+        super().__init__(problem, hint)
+        self.offset = offset
 
 
 class OracleError(HeadraceError, ValueError):

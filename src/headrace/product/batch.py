@@ -160,6 +160,18 @@ class Batch:
         idents: list[str] = self._ident_column().to_pylist()
         return idents
 
+    @property
+    def origins(self) -> list[str]:
+        return [self._names[origin] for origin in self.columns["origin"].tolist()]
+
+    def origin(self, place: int) -> str:
+        """The origin of one product."""
+        return self._names[int(self.columns["origin"][place])]
+
+    def feed(self, place: int) -> str:
+        """The feed of one product."""
+        return self._names[int(self.columns["feed"][place])]
+
     def payload(self, place: int) -> memoryview:
         """The payload at one place, without a copy."""
         if not 0 <= place < len(self):

@@ -35,6 +35,11 @@ class Follower:
         self.position = batch.next
         return batch if len(batch) or batch.lost else None
 
+    def wait(self, timeout_s: float) -> None:
+        """Sleep until there is something to look at, or somebody says `stop`."""
+        if not self._stopped and self.position >= self._log.head:
+            self._log.wait_once(self.position, timeout_s)
+
     def _wait(self, deadline: float | None) -> bool:
         """Sleep until there is something to look at; False if it is time to end."""
         if self._stopped:

@@ -26,7 +26,7 @@ from headrace.errors import BatchTooLargeError, HeadraceError, NotAQueueError, O
 from headrace.product.batch import Batch
 from headrace.product.product import PRIORITY_DEFAULT
 from headrace.product.properties import PropertyValue
-from headrace.queue import columns, puts
+from headrace.queue import columns, puts, records
 from headrace.queue.attachment import READER, WRITER, Presence
 from headrace.queue.check import Finding, Progress, check_queue
 from headrace.queue.clock import Clock
@@ -190,9 +190,7 @@ class Queue:
         """A put with everything that may go with it; the kernel's answer."""
         if not self._writing:
             self._begin_writing()
-        now_ns = boot_ns = 0
-        if self._clock is not None:
-            now_ns, boot_ns = self._clock.now_ns(), self._clock.elapsed_ns()
+        now_ns, boot_ns = self._now()
         return self._log.put(
             payload, feed, ident, puts.time_of(created, "created"), puts.check_priority(priority),
             puts.expiry_of(expiry, now_ns), puts.properties_of(properties), puts.slice_of(slice),
@@ -249,16 +247,43 @@ class Queue:
             self._commit(max([first + stored - 1, *map(abs, outcomes or ())]))
         return Receipt(len(held), stored, first, None if outcomes is None else tuple(outcomes))
 
+    def put_batch(self, batch: Batch, keep: Any = None, timeout: float | str | timedelta | None = None) -> Receipt:
+        """Store products of another queue or site as they are, as one: with their origin, sequence there and signature.
+
+        `keep` has a true value for each product that is wanted; the receipt speaks of those alone, in their order. A
+        product without a signature gets this queue's. Products of this queue's own origin that come back are stored
+        like others, unless they are duplicates: leave them out by `keep`. `timeout` is as for `put`.
+        """
+        self._check_open()
+        if not self._writing:
+            self._begin_writing()
+        rows, mask = records.rows_of(batch), records.mask_of(keep, len(batch))
+        wait: Wait | None = None
+        while True:
+            try:
+                first, stored, outcomes = self._log.put_records(rows, mask, *self._now())
+                break
+            except kernel.KernelError as error:
+                self._check_open()
+                if error.code not in puts.GATES:
+                    raise records.explain_records(error, self.path, batch, self.config) from None
+                wait = self._make_way(error, timeout, wait)
+        products = stored if outcomes is None else len(outcomes)
+        if self._disk and products:
+            self._commit(max([first + stored - 1, *map(abs, outcomes or ())]))
+        return Receipt(products, stored, first, None if outcomes is None else tuple(outcomes))
+
+    def _now(self) -> tuple[int, int]:
+        """The time and the time since the start of the machine by the clock that was given; else zeros."""
+        return (self._clock.now_ns(), self._clock.elapsed_ns()) if self._clock is not None else (0, 0)
+
     def _columns(self, payloads: Any, *columns_given: Any) -> tuple[Any, tuple[Any, ...]]:
         """The payloads of a `put_many`, and its other arguments as the kernel takes them."""
         self._check_open()
         if not self._writing:
             self._begin_writing()
-        now_ns = boot_ns = 0
-        if self._clock is not None:
-            now_ns, boot_ns = self._clock.now_ns(), self._clock.elapsed_ns()
         held = columns.payload_column(payloads) if type(payloads) is not list else payloads
-        return held, (*puts.many_columns(self._log, len(held), *columns_given), now_ns, boot_ns)
+        return held, (*puts.many_columns(self._log, len(held), *columns_given), *self._now())
 
     def _make_way(self, error: kernel.KernelError, timeout: Any, wait: "Wait | None") -> "Wait":
         """Deal with what stations refused an append for, or wait for it; what is left of the time."""
@@ -363,6 +388,12 @@ class Queue:
     def next(self) -> int:
         """The sequence that the next product will have."""
         return self._log.head
+
+    @property
+    def origins(self) -> list[str]:
+        """The sites whose products the queue has had, its own among them."""
+        self._log.learn_names()
+        return list(self._log.origins)
 
     # --- cursors ----------------------------------------------------------------------------------
 

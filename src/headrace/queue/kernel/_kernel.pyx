@@ -15,6 +15,7 @@ One extension module in several files, in the order in which they build on each 
     filter       which index rows are wanted
     scan         Rows: pick, keep, verify, gather
     items        from the objects of a call to what append takes
+    wire         records on their way between queues
     log          Log: what Python calls
     held         locks as contexts, files that may shrink
     maintenance  what happens under the lock, or while nobody else is attached
@@ -37,6 +38,7 @@ include "properties.pxi"
 include "filter.pxi"
 include "scan.pxi"
 include "items.pxi"
+include "wire.pxi"
 include "log.pxi"
 include "held.pxi"
 include "maintenance.pxi"

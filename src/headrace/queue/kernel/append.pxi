@@ -4,6 +4,7 @@
 # next writer if this one dies; so a batch is there as a whole or not at all.
 
 cdef struct Item:                    # one product on its way into the log
+    const char *record               # it comes as a record, which ends with the payload; NULL: in parts
     const char *payload
     const char *ident
     const char *properties
@@ -76,6 +77,8 @@ cdef uint32_t copy_and_sum(char *record, const char *payload, uint64_t body, uin
 
 cdef inline uint64_t item_stride(Store *store, Item *item) noexcept nogil:
     """Bytes that the item's record takes in a segment."""
+    if item.record != NULL:
+        return rounded(item.payload - item.record + item.payload_bytes, 8)
     return rounded(rounded(<uint64_t>RECORD_HEADER + name_of(store, item.feed).bytes
                            + name_of(store, item.origin).bytes + item.ident_bytes
                            + item.properties_bytes + (8 if item.expires_ns else 0), 8)
@@ -129,6 +132,28 @@ cdef void write_record(Store *store, char *where, Item *item, uint64_t sequence)
         record.checksum = record_checksum(where, body + item.payload_bytes)
 
 
+cdef bint copy_record(char *where, Item *item) noexcept nogil:
+    """Write an item that comes as a record, byte by byte but for a signature made here; False if it is not whole."""
+    cdef Record *record = <Record *>where
+    cdef uint64_t body = item.payload - item.record
+    cdef uint8_t flags
+    cdef uint32_t checksum
+    if item.payload_bytes > 4 * COPY_CHUNK:
+        memcpy(where, item.record, body)
+        checksum = copy_and_sum(where, item.payload, body, item.payload_bytes)
+    else:
+        memcpy(where, item.record, body + item.payload_bytes)
+        checksum = record_checksum(where, body + item.payload_bytes)
+    if checksum != record.checksum:
+        return False
+    flags = (record.flags & ~RECORD_KIND) | (item.kind << 3)
+    if flags != record.flags:
+        record.flags = flags
+        memcpy(record.signature, item.signature, 16)
+        record.checksum = record_checksum(where, body + item.payload_bytes)
+    return True
+
+
 cdef inline void write_row(Row *row, Item *item, uint64_t offset, uint64_t sequence,
                            uint64_t now_ns) noexcept nogil:
     """Field by field as layout.pxi has them, in four words."""
@@ -168,6 +193,7 @@ cdef int append_item(Store *store, Item *item, uint64_t sequence, uint64_t now_n
     cdef uint64_t *slot = NULL
     cdef uint64_t tag = 0, place
     cdef Entry *entry
+    cdef bint whole = True
     cdef int outcome
     if item.kind and control.signature_kind != SIGNATURE_NONE:
         outcome = find_duplicate(store, item, sequence, &slot, &tag)
@@ -182,13 +208,18 @@ cdef int append_item(Store *store, Item *item, uint64_t sequence, uint64_t now_n
             return outcome
         entry = entry_of(store, control.segment_newest)
         place = 0
-    write_record(store, store.current.base + control.data_end, item, sequence)
+    if item.record != NULL:
+        whole = copy_record(store.current.base + control.data_end, item)
+    else:
+        write_record(store, store.current.base + control.data_end, item, sequence)
     failpoint(FAIL_RECORD)
     write_row(row_of(store.current, place), item, control.data_end, sequence, now_ns)
     failpoint(FAIL_ROW)
     if holed(store.current):
         store.trouble_file = entry.file
         return TROUBLE_DAMAGED
+    if not whole:
+        return TROUBLE_ALTERED
     if slot != NULL:
         slot[0] = tag | (sequence & LOW_48)
         failpoint(FAIL_DEDUP)

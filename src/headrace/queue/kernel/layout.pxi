@@ -36,6 +36,7 @@ cdef enum:
     NO_SLICE = 0xFFFF
 
 cdef enum:                           # record flags: bits 0-2 priority, bits 3-5 signature kind
+    RECORD_KIND = 56
     RECORD_EXPIRES = 64
     RECORD_REVISION = 128            # another payload of an earlier product; see ROW_REVISION
 

@@ -619,6 +619,8 @@ cdef class Line:
         if items == NULL:
             raise MemoryError
         try:
+            if rows.log is not self.log:
+                self.log.fail(TROUBLE_LEASE_LOST)
             for i in range(count):
                 ref = &rows.refs[places[i]]
                 held.take(i, &items[i])

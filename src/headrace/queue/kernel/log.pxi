@@ -6,12 +6,16 @@ from cpython.ref cimport PyObject
 
 
 class KernelError(Exception):
-    """Trouble in the log: `code` (a negative errno or one of TROUBLE) and the segment file it was about."""
+    """Trouble: `code` (a negative errno or one of TROUBLE) and the segment file it was about.
 
-    def __init__(self, code, file=0):
-        super().__init__(code, file)
+    Of a buffer of records `file` is where in it the trouble is, and `fault` says what it is.
+    """
+
+    def __init__(self, code, file=0, fault=""):
+        super().__init__(code, file, fault)
         self.code = code
         self.file = file
+        self.fault = fault
 
 
 TROUBLE = {
@@ -29,6 +33,8 @@ TROUBLE = {
     "terms": TROUBLE_TERMS,
     "look": TROUBLE_LOOK,
     "newer": TROUBLE_NEWER,
+    "altered": TROUBLE_ALTERED,
+    "revision": TROUBLE_REVISION,
 }
 CONTROL_BYTES = sizeof(Control)
 
@@ -166,6 +172,13 @@ cdef class Log:
         c_close(fd)
         if error != 0:
             self.fail(-error)
+
+    cdef uint32_t id_of(self, int kind, str text) except? 0xFFFFFFFF:
+        """The id of a valid name, noted if it is new."""
+        known = (self.feeds if kind == 1 else self.origins).get(text)
+        if known is None and not text:
+            raise KernelError(TROUBLE_UNKNOWN_FEED)
+        return self.add_name(kind, text) if known is None else known
 
     cdef uint32_t feed_id(self, str feed) except? 0xFFFFFFFF:
         cdef PyObject *known = PyDict_GetItem(self.feeds, feed)
@@ -331,6 +344,14 @@ cdef class Log:
             return self.append_many(items, count, 0, 0)
         finally:
             free(items)
+
+    def put_records(self, Rows rows not None, const uint8_t[::1] mask, uint64_t now_ns, uint64_t boot_ns):
+        """Append the records of these rows as they are, all or none; what `put_many` returns.
+
+        Rows whose byte in `mask` is zero are left out and not spoken of. Feeds and origins that the log does not know
+        are noted. A record without a signature gets this queue's.
+        """
+        return put_rows(self, rows, mask, now_ns, boot_ns)
 
     cdef append_many(self, Item *items, size_t count, uint64_t now_ns, uint64_t boot_ns):
         """What `put_many` returns."""

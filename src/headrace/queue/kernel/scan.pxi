@@ -2,10 +2,11 @@
 #
 # A Rows object goes through three steps: `pick` (index rows only), `keep` (whatever the caller filters
 # by), `verify` (every record that is handed out has its checksum compared). It holds one pin for each
-# segment that it touches; views of payloads hold the Rows.
+# segment that it touches; views of payloads hold the Rows. Rows that came from elsewhere (wire.pxi) have
+# a buffer instead of a log and pins, and were verified when they were read.
 
 cimport cython
-from cpython.buffer cimport PyBuffer_FillInfo
+from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_FillInfo, PyBuffer_Release, PyObject_GetBuffer
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
 
 cdef packed struct Ref:              # 128 bytes: one product as the Batch sees it
@@ -73,14 +74,14 @@ cdef inline bint is_name(Name *name, const char *text, uint8_t size) noexcept no
     return memcmp(name.text, text, size) == 0 and name.text[size] == 0
 
 
-cdef void fill_ref(Ref *ref, Record *record, Row *row) noexcept nogil:
+cdef void fill_ref(Ref *ref, Record *record, uint16_t origin) noexcept nogil:
     ref.created_ns = record.created_ns
     ref.origin_sequence = record.origin_sequence
     ref.previous = record.origin_sequence - record.previous_delta if record.previous_delta else 0
     ref.record = <uint64_t>record
     ref.payload = <uint64_t>record + body_offset(record)
     ref.payload_bytes = record.payload_bytes
-    ref.origin = row.origin
+    ref.origin = origin
     ref.slice = record.slice
     ref.ident_bytes = record.ident_bytes
     ref.properties_bytes = record.properties_bytes
@@ -110,8 +111,10 @@ cdef class View:
 @cython.no_gc                        # no cycle can pass through it, and its end needs the Log
 @cython.final
 cdef class Rows:
-    """Rows picked from the log, with pins on their segments."""
-    cdef Log log
+    """Rows picked from the log, with pins on their segments; or rows of a buffer that they hold."""
+    cdef Log log                     # None: the records lie in `buffer`
+    cdef list texts                  # names, without a log
+    cdef Py_buffer buffer
     cdef Ref *refs
     cdef size_t count, room
     cdef Mapping **pinned
@@ -123,7 +126,7 @@ cdef class Rows:
     cdef readonly uint64_t bytes     # payload bytes of the rows
     cdef readonly object damage      # (sequence, segment file) that ended the scan, or None
 
-    def __cinit__(self, Log log not None):
+    def __cinit__(self, Log log):
         self.log = log
         self.damage = None
 
@@ -131,6 +134,7 @@ cdef class Rows:
         cdef uint32_t i
         for i in range(self.pinned_count):
             release_view(self.log.store, self.pinned[i])
+        PyBuffer_Release(&self.buffer)           # does nothing for one that was never taken
         free(self.pinned)
         free(self.pinned_first)
         free(self.refs)
@@ -140,6 +144,11 @@ cdef class Rows:
 
     def __getbuffer__(self, Py_buffer *buffer, int flags):
         PyBuffer_FillInfo(buffer, self, self.refs, self.count * sizeof(Ref), 1, flags)
+
+    @property
+    def names(self):
+        """The texts of the numbers of feeds and origins."""
+        return self.texts if self.log is None else self.log.names
 
     @property
     def passed_over(self):
@@ -166,6 +175,15 @@ cdef class Rows:
             self.pinned_first[self.pinned_count] = entry.first
             self.pinned_count += 1
         return error
+
+    cdef int hold(self, data) except -1:
+        """Hold a buffer for records; a copy of it if it could be altered, or does not begin at a multiple of 8."""
+        PyObject_GetBuffer(data, &self.buffer, PyBUF_SIMPLE)
+        if not self.buffer.readonly or <uintptr_t>self.buffer.buf % 8:
+            copy = PyBytes_FromStringAndSize(<char *>self.buffer.buf, self.buffer.len)
+            PyBuffer_Release(&self.buffer)
+            PyObject_GetBuffer(copy, &self.buffer, PyBUF_SIMPLE)
+        return 0
 
     cdef void reserve(self, size_t room) noexcept nogil:
         """For rows whose number is known: room for so many."""
@@ -308,7 +326,7 @@ cdef class Rows:
         ref.inserted_ns = row.inserted_ns
         ref.feed = row.feed
         ref.segment = self.pinned_count - 1
-        fill_ref(ref, <Record *>(mapping.base + <uint64_t>row.offset * 8), &row)
+        fill_ref(ref, <Record *>(mapping.base + <uint64_t>row.offset * 8), row.origin)
         self.bytes += row.payload_bytes
         return 0
 
@@ -320,6 +338,8 @@ cdef class Rows:
         """
         cdef const Wanted *wanted = &row_filter.wanted if row_filter is not None else NULL
         cdef int outcome
+        if self.log is None:
+            raise ValueError("rows without a log")
         self.next = start
         with nogil:
             outcome = self.pick_all(limit, bytes_limit, stop, wanted)
@@ -346,7 +366,7 @@ cdef class Rows:
             self.count = limit
 
     def verify(self, size_t begin, uint64_t now_ns):
-        """Check and fill the rows from place `begin` on; drop what has expired.
+        """Check and fill the rows from place `begin` on, unless they came that way; drop what has expired.
 
         A record that does not fit its checksum ends the rows there and is named by `damage`.
         """
@@ -354,7 +374,7 @@ cdef class Rows:
         cdef Ref *ref
         cdef Mapping *mapping
         cdef Row row
-        cdef bint sound = True
+        cdef bint sound = True, from_log = self.log is not None
         if now_ns == 0:
             now_ns = clock_ns(CLOCK_REALTIME)
         with nogil:
@@ -362,12 +382,13 @@ cdef class Rows:
                 if i + 8 < self.count:
                     prefetch(<void *>self.refs[i + 8].record)
                 ref = &self.refs[i]
-                mapping = self.pinned[ref.segment]
-                load_row(mapping, ref.sequence - self.pinned_first[ref.segment], &row)
-                sound = sound_record(mapping, &row) and same_names(self.log.store, &row, <Record *>ref.record)
-                if not sound:
-                    break
-                fill_ref(ref, <Record *>ref.record, &row)
+                if from_log:
+                    mapping = self.pinned[ref.segment]
+                    load_row(mapping, ref.sequence - self.pinned_first[ref.segment], &row)
+                    sound = sound_record(mapping, &row) and same_names(self.log.store, &row, <Record *>ref.record)
+                    if not sound:
+                        break
+                    fill_ref(ref, <Record *>ref.record, row.origin)
                 if ref.expires_ns != 0 and ref.expires_ns <= now_ns:
                     self.picked.expired += 1
                     self.bytes -= ref.payload_bytes
@@ -403,6 +424,12 @@ cdef class Rows:
         return PyBytes_FromStringAndSize(
             <char *>self.refs[place].record, record_bytes(<Record *>self.refs[place].record))
 
+    def gather_records(self, const uint32_t[::1] places=None):
+        """The records at these places, or all, one after the other, each padded with zeros to a multiple of 8."""
+        if places is None:
+            return gather_records(self, NULL, self.count)
+        return gather_records(self, &places[0] if places.shape[0] else NULL, places.shape[0])
+
     def gather_idents(self, size_t begin=0):
         """(offsets, bytes) of the idents from place `begin` on, as Arrow lays out strings."""
         cdef size_t i, count = self.count - begin
@@ -417,7 +444,8 @@ cdef class Rows:
             if i + 8 < count:
                 prefetch(<void *>self.refs[begin + i + 8].record)
             ref = &self.refs[begin + i]
-            ref.ident_bytes = ident_room(self.pinned[ref.segment], ref)
+            if self.log is not None:
+                ref.ident_bytes = ident_room(self.pinned[ref.segment], ref)
             offsets[i] = <uint32_t>total
             total += ref.ident_bytes
         offsets[count] = <uint32_t>total

@@ -65,6 +65,8 @@ cdef enum:                           # outcomes below zero; plain errno values a
     TROUBLE_TERMS = -1012            # the caller's terms are older than the line's
     TROUBLE_LOOK = -1013             # time to see whether other consumers are alive
     TROUBLE_NEWER = -1014            # a line file of another version
+    TROUBLE_ALTERED = -1015          # a record was no longer whole when it was copied
+    TROUBLE_REVISION = -1016         # a revision, which stays where it is
 
 
 cdef inline Entry *entry_of(Store *store, uint64_t number) noexcept nogil:

@@ -1,0 +1,108 @@
+"""`headrace certs`: an authority and certificates for sites and users."""
+
+from typing import Any
+
+import click
+
+from headrace.cli.failure import NEGATIVE, OK, visible
+from headrace.cli.options import json_option
+from headrace.cli.output import echo_json, show_terms
+from headrace.fabric.certs import SITE_DAYS, Certificate, describe, make_authority, make_certificate
+
+
+@click.group(no_args_is_help=False)
+def certs() -> None:
+    """Make and show certificates, by which sites and users know each other.
+
+    \b
+    Example:
+      headrace certs authority certs
+      headrace certs site certs denver --host denver.example.org
+    """
+
+
+@certs.command()
+@click.argument("folder", metavar="DIR")
+@json_option
+def authority(folder: str, as_json: bool) -> None:
+    """Make an authority in DIR. Give authority.crt to every site and user; keep authority.key to yourself.
+
+    \b
+    Example:
+      headrace certs authority certs
+    """
+    _tell_made(make_authority(folder), as_json)
+
+
+@certs.command()
+@click.argument("folder", metavar="DIR")
+@click.argument("name")
+@click.option("--host", "hosts", multiple=True, metavar="HOST", help="A name or address of it; may be given often.")
+@click.option("--days", type=int, default=SITE_DAYS, show_default=True, help="How long the certificate is good.")
+@json_option
+def site(folder: str, name: str, hosts: tuple[str, ...], days: int, as_json: bool) -> None:
+    """Make a certificate for the site or user NAME, by the authority in DIR.
+
+    --host says under which names and addresses others connect to it. Who only connects needs none.
+
+    \b
+    Example:
+      headrace certs site certs denver --host denver.example.org --host 192.0.2.7
+      headrace certs site certs alice
+    """
+    _tell_made(make_certificate(folder, name, hosts, days=days), as_json)
+
+
+@certs.command()
+@click.argument("file", metavar="FILE")
+@json_option
+def show(file: str, as_json: bool) -> int:
+    """Show the names and dates of the certificate in FILE. Exit code 1 if it has expired.
+
+    \b
+    Example:
+      headrace certs show certs/denver.crt
+    """
+    shown = describe(file)
+    if as_json:
+        echo_json(_values(shown))
+    else:
+        show_terms(file, _words(shown))
+    return NEGATIVE if shown.days_left() < 0 else OK
+
+
+def _tell_made(made: Certificate, as_json: bool) -> None:
+    if as_json:
+        echo_json(_values(made))
+        return
+    click.echo(visible(f"{made.name} until {made.expires:%Y-%m-%d}: {made.path} and {made.key_path}"))
+
+
+def _values(of: Certificate) -> dict[str, Any]:
+    values = {
+        "path": str(of.path),
+        "name": of.name,
+        "issuer": of.issuer,
+        "hosts": of.hosts,
+        "authority": of.is_authority,
+        "starts": of.starts,
+        "expires": of.expires,
+        "days_left": round(of.days_left(), 3),
+        "expired": of.days_left() < 0,
+        "fingerprint": of.fingerprint,
+    }
+    return values if of.key_path is None else {**values, "key": str(of.key_path)}
+
+
+def _words(of: Certificate) -> dict[str, object]:
+    left = of.days_left()
+    return {
+        "name": of.name,
+        "kind": "authority" if of.is_authority else "site or user",
+        "hosts": ", ".join(of.hosts) or "none",
+        "issued by": of.issuer,
+        "valid from": f"{of.starts:%Y-%m-%d %H:%M} UTC",
+        "valid until": f"{of.expires:%Y-%m-%d %H:%M} UTC",
+        "days left": "0, expired" if left < 0 else int(left),
+        "fingerprint": of.fingerprint,
+    }

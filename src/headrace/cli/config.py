@@ -1,0 +1,165 @@
+"""`headrace config`: check and show the configuration of a site, and an example to begin with."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import click
+import msgspec
+
+from headrace.cli.failure import OK, USAGE, visible
+from headrace.cli.options import json_option
+from headrace.cli.output import echo_json, many
+from headrace.cli.toml import toml_lines
+from headrace.site.complaint import Complaint
+from headrace.site.config import REPEATED, TABLES, keys_of
+from headrace.site.document import KeyPath
+from headrace.site.example import EXAMPLE
+from headrace.site.loading import Loaded, check_config, load
+from headrace.site.report import bracketed
+
+_COMMENT_COLUMN = 48
+_GIVEN, _DEFAULT, _QUEUE = "file", "default", "queue"  # where a value comes from
+
+
+@click.group(invoke_without_command=False, no_args_is_help=False)
+def config() -> None:
+    """Check and show the configuration of a site, and print an example to begin with.
+
+    \b
+    Example:
+      headrace config example > site.toml
+      headrace config check site.toml
+    """
+
+
+@config.command()
+@click.argument("path", metavar="FILE")
+@json_option
+def check(path: str, as_json: bool) -> int:
+    """List every mistake in FILE, each with its line and its remedy. Exit code 2 if there is any.
+
+    Files and folders that it names are looked at, and nothing is changed.
+
+    \b
+    Example:
+      headrace config check site.toml && systemctl reload headrace@site
+    """
+    complaints = check_config(path)
+    if as_json:
+        echo_json({"path": path, "ok": not complaints, "complaints": complaints})
+        return USAGE if complaints else OK
+    for complaint in complaints:
+        _show_complaint(complaint)
+    if not complaints:
+        click.echo(f"{path} is sound")
+        return OK
+    click.echo(f"{path}: {many(len(complaints), 'mistake')}", err=True)
+    return USAGE
+
+
+@config.command()
+@click.argument("path", metavar="FILE")
+@click.option("--effective", is_flag=True, help="With all that FILE leaves to its default, marked as such.")
+@json_option
+def show(path: str, effective: bool, as_json: bool) -> None:
+    """Show what FILE says, as TOML that can be loaded again; paths become absolute. Secrets stay in their files.
+
+    \b
+    Example:
+      headrace config show site.toml --effective
+    """
+    loaded = load(path)
+    values = [value for value in _values(loaded) if effective or value.source == _GIVEN]
+    if as_json:
+        echo_json({"path": path, "values": values})
+        return
+    for line in _toml(values, loaded, effective):
+        click.echo(visible(line))
+
+
+@config.command()
+@json_option
+def example(as_json: bool) -> None:
+    """Print a configuration in which every key is explained.
+
+    \b
+    Example:
+      headrace config example > site.toml
+    """
+    if as_json:
+        echo_json({"toml": EXAMPLE})
+    else:
+        click.echo(EXAMPLE, nl=False)
+
+
+def _show_complaint(complaint: Complaint) -> None:
+    click.echo(visible(str(complaint)))
+    if complaint.excerpt:
+        click.echo(complaint.excerpt)  # has no control characters
+    if complaint.hint:
+        click.echo(f"  try: {visible(complaint.hint)}")
+
+
+# --- values and where they come from --------------------------------------------------------------
+
+
+class _Value(msgspec.Struct, frozen=True):
+    """One key in force."""
+
+    table: str
+    place: int | None  # of a table that is repeated, from 1
+    key: str
+    value: Any  # as TOML has it; None: not set
+    source: str
+
+
+def _values(loaded: Loaded) -> Iterator[_Value]:
+    """Every key of every table that is there."""
+    for table in TABLES:
+        content = getattr(loaded.config, table)
+        if table in REPEATED:
+            for place, element in enumerate(content):
+                yield from _keys(loaded, (table, place), element)
+        elif content is not None:
+            yield from _keys(loaded, (table,), content)
+
+
+def _keys(loaded: Loaded, path: KeyPath, struct: msgspec.Struct) -> Iterator[_Value]:
+    table, place = str(path[0]), int(path[1]) + 1 if len(path) > 1 else None
+    for key in keys_of(type(struct)):
+        held = getattr(struct, key.field)
+        value = None if held is None else key.kind.write(held)
+        yield _Value(table, place, key.name, value, _source(loaded, (*path, key.name)))
+
+
+def _source(loaded: Loaded, path: KeyPath) -> str:
+    if path in loaded.given:
+        return _GIVEN
+    is_of_queue = path[0] == "queue" or path == ("site", "name")
+    return _QUEUE if is_of_queue and loaded.queue_exists else _DEFAULT
+
+
+# --- as TOML --------------------------------------------------------------------------------------
+
+
+def _toml(values: list[_Value], loaded: Loaded, effective: bool) -> Iterator[str]:
+    yield "# as in force; marked values are not in the file" if effective else "# what the file says"
+    above: tuple[str, int | None] | None = None
+    for value in values:
+        if (value.table, value.place) != above:
+            above = (value.table, value.place)
+            yield ""
+            yield bracketed(value.table)
+        yield _line(value)
+    missing = [bracketed(table) for table in TABLES if not getattr(loaded.config, table)]
+    if effective and missing:
+        yield ""
+        yield f"# not there: {', '.join(missing)}"
+
+
+def _line(value: _Value) -> str:
+    if value.value is None:
+        return f"# {value.key} is not set"
+    (line,) = toml_lines({value.key: value.value})
+    marks = {_DEFAULT: "# default", _QUEUE: "# of the queue"}
+    return f"{line:<{_COMMENT_COLUMN}}  {marks[value.source]}" if value.source in marks else line

@@ -1,0 +1,85 @@
+"""Declarations: what a session has told the fabric, told again when a router joins.
+
+Routers tell each other what their sessions listen to, answer and have tokens for. When one joins while another is
+leaving, it may drop what it is told because it does not yet know the way by which it came, and never hears it again
+(Zenoh's issue 1886). So everything that was declared here is declared anew shortly after a router has joined. What is
+sent in the moment between is found missing like anything else that was lost on its way.
+"""
+
+import logging
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import zenoh
+
+_AFTER_S = (1.0, 4.0)  # soon, and once more when everything should be quiet
+
+log = logging.getLogger("headrace.fabric")
+
+
+class Declared:
+    """One thing; `undeclare` it when it is over."""
+
+    def __init__(self, owner: "Declarations", declare: Callable[[], Any]) -> None:
+        self._owner, self._declare = owner, declare
+        self._handle: Any = declare()
+
+    def renew(self) -> None:
+        self._handle.undeclare()
+        self._handle = self._declare()
+
+    def undeclare(self) -> None:
+        self._owner.forget(self)
+        self._handle.undeclare()
+
+
+class Declarations:
+    """Of one session; `close` before the session."""
+
+    def __init__(self, session: zenoh.Session) -> None:
+        self._lock = threading.RLock()
+        self._all: list[Declared] = []
+        self._due = threading.Event()
+        self._stopped = threading.Event()
+        self._listener: Any = session.info.declare_transport_events_listener(self._see)
+        self._thread = threading.Thread(target=self._run, name="headrace-declare")
+        self._thread.start()
+
+    def add(self, declare: Callable[[], Any]) -> Declared:
+        """Declare something now and whenever it is necessary."""
+        with self._lock:
+            declared = Declared(self, declare)
+            self._all.append(declared)
+            return declared
+
+    def forget(self, declared: Declared) -> None:
+        with self._lock:
+            self._all.remove(declared)
+
+    def _see(self, event: zenoh.TransportEvent) -> None:
+        """On Zenoh's thread."""
+        if event.kind == zenoh.SampleKind.PUT and event.transport.whatami == zenoh.WhatAmI.ROUTER:
+            self._due.set()
+
+    def _run(self) -> None:
+        while not self._stopped.is_set():
+            self._due.wait()
+            self._due.clear()
+            for pause_s in _AFTER_S:
+                if not self._stopped.wait(pause_s):
+                    self.renew()
+
+    def renew(self) -> None:
+        with self._lock:
+            for declared in self._all:
+                try:
+                    declared.renew()
+                except zenoh.ZError as error:
+                    log.error("a declaration could not be renewed: %s", error)
+
+    def close(self) -> None:
+        self._stopped.set()
+        self._due.set()
+        self._thread.join()
+        self._listener.undeclare()

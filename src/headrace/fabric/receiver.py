@@ -1,0 +1,184 @@
+"""Receiver: all requests of a site, and the sites that serve them.
+
+Sites are known by their liveliness tokens, which come and go with their sessions. For each request and each site that
+it may come from there is an Upstream; it stays when the site goes, and goes on when it comes back. What arrives is put
+into the site's queue with everything that its origin said about it; a product that the queue holds already is dropped
+there.
+"""
+
+import logging
+import threading
+import time
+from dataclasses import dataclass
+
+import msgspec
+import numpy as np
+import zenoh
+
+from headrace.errors import FabricError, HeadraceError, InvalidError
+from headrace.fabric.asking import Asker, Unreachable
+from headrace.fabric.declarations import Declarations
+from headrace.fabric.flows import Flows
+from headrace.fabric.hops import Hops
+from headrace.fabric.keys import OWN, site_key, site_of
+from headrace.fabric.page import Keep, Page
+from headrace.fabric.progress import Progress
+from headrace.fabric.question import Card, CardAnswer
+from headrace.fabric.upstream import Stopped, Upstream
+from headrace.queue import Queue, Receipt
+from headrace.selection import Selection
+
+_SAVE_S = 1.0
+_RETRY_S = 1.0
+
+log = logging.getLogger("headrace.fabric")
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What a site wants from others. No `sites`: from whichever site it was put at."""
+
+    name: str
+    selection: Selection
+    begin_at: str = "next"
+    sites: tuple[str, ...] = ()
+    redundancy: str = "all"  # of `sites`; or "failover": from one of them at a time
+
+
+class Arrivals(msgspec.Struct):
+    """Counts of one request since the start."""
+
+    products: int = 0
+    duplicates: int = 0
+    refused: int = 0
+
+
+class Receiver:
+    """Receives from the moment it is made until `close`."""
+
+    def __init__(
+        self, session: zenoh.Session, declarations: Declarations, queue: Queue, site: str, requests: list[Request],
+        progress: Progress,
+    ) -> None:  # fmt: skip
+        self._session, self._declarations = session, declarations
+        self._queue, self._site, self._progress = queue, site, progress
+        self._requests = requests
+        self._upstreams: dict[tuple[str, str], Upstream] = {}
+        self._present: set[str] = set()  # sites that are there now
+        self.flows = Flows()
+        self.hops = Hops(queue.path / "site" / "hops.json")
+        self.arrivals = {request.name: Arrivals() for request in requests}
+        self._lock = threading.Lock()
+        self._stopped = threading.Event()
+        self._saver = threading.Thread(target=self._save, name="headrace-progress")
+        self._saver.start()
+        for request in requests:
+            for name in request.sites:
+                self._add(request, name)
+        self._tokens = declarations.add(
+            lambda: session.liveliness().declare_subscriber(site_key("*", "*"), self._see, history=True)
+        )
+
+    def _see(self, sample: zenoh.Sample) -> None:
+        """On Zenoh's thread: a site has come, or gone."""
+        key = str(sample.key_expr)
+        name = site_of(key)
+        if name == self._site:
+            if key != site_key(name, str(self._session.zid())):
+                log.error("another site calls itself %s: give one of the two another name", name)
+        elif sample.kind == zenoh.SampleKind.DELETE:
+            self._present.discard(name)
+        elif not self._stopped.is_set():
+            self._present.add(name)
+            threading.Thread(target=self._meet, args=(name,), daemon=True).start()
+
+    def _meet(self, name: str) -> None:
+        """Ask the newcomer for what was put there, and for what it has of origins that are away."""
+        self._add_origin(name)
+        try:
+            card = Asker(self._session, name).ask(Card(), CardAnswer)
+        except (Unreachable, FabricError, zenoh.ZError):
+            return
+        for origin in card.origins:
+            if origin != self._site:
+                self._add_origin(origin)
+
+    def _add_origin(self, name: str) -> None:
+        for request in self._requests:
+            if not request.sites and request.selection.wants_origin(name):
+                self._add(request, name)
+
+    def _add(self, request: Request, name: str) -> None:
+        with self._lock:
+            if (request.name, name) in self._upstreams or self._stopped.is_set():
+                return
+            upstream = Upstream(
+                self._session, self._declarations, name, request.selection, bool(request.sites), request.begin_at,
+                lambda page, keep: self._put(request, page, keep), self._progress.known(request.name, name),
+                lambda: [other for other in self._present if other != name],
+            )  # fmt: skip
+            self._upstreams[request.name, name] = upstream
+        upstream.start()
+
+    def _put(self, request: Request, page: Page, keep: Keep | None) -> None:
+        """Return when the page is in the queue; what it can never take is counted and left out."""
+        keep = self._without_ours(page, keep)
+        while not self._stopped.is_set():
+            try:
+                receipt = self._queue.put_batch(page.batch, keep, timeout=_RETRY_S)
+                self._count(request, page, keep, receipt)
+                return
+            except InvalidError as error:
+                self.arrivals[request.name].refused += len(page.batch)
+                log.error("site %s: %d products refused: %s", page.head.site, len(page.batch), error)
+                return
+            except (HeadraceError, OSError) as error:  # a full disk, a full queue: it is not lost, it waits
+                log.warning("site %s waits: %s", page.head.site, error)
+                self._stopped.wait(_RETRY_S / 10)
+        raise Stopped
+
+    def _count(self, request: Request, page: Page, keep: Keep | None, receipt: Receipt) -> None:
+        arrivals = self.arrivals[request.name]
+        arrivals.products += receipt.stored
+        arrivals.duplicates += receipt.products - receipt.stored
+        if not receipt.products:
+            return
+        wanted = np.ones(len(page.batch), np.bool_) if keep is None else keep.astype(np.bool_)
+        new = wanted.copy()
+        new[wanted] = ~receipt.duplicates
+        self.flows.add(page, wanted, new, time.time_ns())
+        if receipt.stored:
+            self.hops.add(receipt.first, receipt.first + receipt.stored - 1, page.head.site)
+
+    def _without_ours(self, page: Page, keep: Keep | None) -> Keep | None:
+        """What we have put ourselves does not come back to us."""
+        if page.head.stream == OWN:
+            return keep
+        others = np.array([origin != self._site for origin in page.batch.origins], np.uint8)
+        return others if keep is None else keep & others
+
+    def upstreams(self) -> list[tuple[str, Upstream]]:
+        with self._lock:
+            return [(request, upstream) for (request, _), upstream in self._upstreams.items()]
+
+    def _save(self) -> None:
+        while not self._stopped.wait(_SAVE_S):
+            self._note()
+
+    def _note(self) -> None:
+        for request, upstream in self.upstreams():
+            self._progress.note(request, upstream.site, upstream.known)
+        try:
+            self._progress.save()
+            self.hops.save(self._queue.oldest)
+        except OSError as error:
+            log.error("progress cannot be saved: %s", error)
+
+    def close(self) -> None:
+        """Nothing that was taken is lost: each upstream ends between two pages."""
+        self._stopped.set()
+        self._tokens.undeclare()
+        for _, upstream in self.upstreams():
+            upstream.stop()
+        self._saver.join()
+        self._note()

@@ -1,0 +1,407 @@
+"""Calls: what a remote user asks of a site's queue, and the answers, as plain data.
+
+A call is one query to `headrace/call/<site>`. Its attachment is an Envelope, its payload is whatever is bulky: payloads
+one after another, or records. The answer goes the same way: an Answer as the attachment, records as the payload.
+
+Every call that changes something has a number of its own in the Envelope. Asked again, because the answer did not
+arrive, it is not done again: the site answers what it has answered before. `oldest` says which calls the client may
+still ask again, so that the site remembers those and no others. Calls that may be repeated without harm have number 0.
+
+Whatever cannot be decoded, or exceeds one of the bounds here, is refused with a word, and nothing else happens.
+"""
+
+from typing import Annotated, Any
+
+import msgspec
+
+from headrace.errors import FabricMessageError
+from headrace.fabric.page import QueueId, Sequence64, SiteName
+from headrace.queue.config import QueueConfig
+from headrace.queue.statistics import Statistics
+from headrace.station.statistics import ConsumerStatistics, Parked, StationStatistics
+from headrace.station.terms import StationTerms
+
+VERSION = 1
+HEAD_BYTES_MAX = 256 << 20  # of a call without its payload: a batch has an ident for each product
+CALL_BYTES_MAX = 512 << 20  # of its payload
+PAGE_PRODUCTS_MAX = 100_000  # in one answer
+PAGE_BYTES_MAX = 64 << 20  # of payload in one answer, the product that crosses it included
+WAIT_S_MAX = 10.0  # for one call; who waits longer calls again
+KEEP_S_MAX = 86_400.0
+
+Text = Annotated[str, msgspec.Meta(max_length=65_536)]
+Name = Annotated[str, msgspec.Meta(max_length=1024)]
+ClientId = Annotated[bytes, msgspec.Meta(min_length=16, max_length=16)]
+Count = Annotated[int, msgspec.Meta(ge=0, le=1 << 32)]
+Seconds = Annotated[float, msgspec.Meta(ge=0, le=1e12)]
+Wait = Annotated[float, msgspec.Meta(ge=0, le=WAIT_S_MAX)]
+Number64 = Annotated[int, msgspec.Meta(ge=-(1 << 63), le=(1 << 63) - 1)]
+Start = Number64 | Annotated[str, msgspec.Meta(max_length=64)]
+Value = bool | Number64 | float | Text | None
+Options = Annotated[dict[Name, Value], msgspec.Meta(max_length=64)]
+
+
+class _Call(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag=str.lower, omit_defaults=True):
+    pass
+
+
+# --- the queue --------------------------------------------------------------------------------------
+
+
+class Who(_Call):
+    """Which queue is this?"""
+
+
+class Put(_Call):
+    """One product; the payload is its payload."""
+
+    feed: Name
+    ident: Annotated[str, msgspec.Meta(max_length=4096)] = ""
+    created: Sequence64 | None = None
+    priority: Annotated[int, msgspec.Meta(ge=0, le=7)] = 4
+    expiry: Sequence64 | Name | None = None
+    properties: Annotated[bytes, msgspec.Meta(max_length=65_535)] | None = None
+    slice: Annotated[int, msgspec.Meta(ge=0, le=65_534)] | None = None
+    signature: Annotated[bytes, msgspec.Meta(min_length=16, max_length=16)] | None = None
+    origin: Name | None = None
+    origin_sequence: Sequence64 = 0
+    previous: Sequence64 = 0
+    timeout_s: Seconds | None = None
+
+
+class PutMany(_Call):
+    """Many products as one; the payload is their payloads one after another."""
+
+    lengths: bytes  # of each payload, 4 bytes
+    columns: bytes  # Columns, encoded
+    timeout_s: Seconds | None = None
+
+
+class PutBatch(_Call):
+    """Products of elsewhere as they are; the payload is their records."""
+
+    keep: bytes | None = None  # a byte for each
+    timeout_s: Seconds | None = None
+
+
+class Next(_Call):
+    """What the selection wants from `position` on; if there is nothing, wait for it."""
+
+    selection: Text
+    position: Start
+    limit: Annotated[int, msgspec.Meta(ge=1, le=PAGE_PRODUCTS_MAX)]
+    bytes_limit: Annotated[int, msgspec.Meta(ge=1, le=PAGE_BYTES_MAX)]
+    wait_s: Wait = 0.0
+    follower: Count = 0  # who asks again has a number, and `every` goes on to count; 0: asked once
+
+
+class Where(_Call):
+    """Which sequence does this start mean?"""
+
+    start: Start
+
+
+class Ends(_Call):
+    """The oldest sequence, and the next."""
+
+
+class Tell(_Call):
+    """The statistics of the queue."""
+
+
+class Flush(_Call):
+    pass
+
+
+# --- cursors ----------------------------------------------------------------------------------------
+
+
+class OpenCursor(_Call):
+    name: Text
+    start: Start
+
+
+class ListCursors(_Call):
+    pass
+
+
+class LoadCursor(_Call):
+    name: Text
+
+
+class SaveCursor(_Call):
+    name: Text
+    position: Sequence64
+    lost_first: Sequence64 = 0
+    lost_last: Sequence64 = 0
+
+
+class RemoveCursor(_Call):
+    name: Text
+
+
+# --- stations ---------------------------------------------------------------------------------------
+
+
+class OpenStation(_Call):
+    name: Text
+    start: Start
+    options: Options
+
+
+class ListStations(_Call):
+    pass
+
+
+class TellStation(_Call):
+    """What of a station: terms, statistics, consumers, or parked?"""
+
+    name: Text
+    what: Annotated[str, msgspec.Meta(pattern="^(terms|statistics|consumers|parked)$")]
+
+
+class ChangeStation(_Call):
+    name: Text
+    options: Options
+
+
+class PauseStation(_Call):
+    name: Text
+    paused: bool
+
+
+class SeekStation(_Call):
+    name: Text
+    start: Start
+
+
+class RemoveStation(_Call):
+    name: Text
+
+
+class Unpark(_Call):
+    name: Text
+    sequences: list[Number64] | None
+    retry: bool
+
+
+# --- consumers --------------------------------------------------------------------------------------
+
+
+class Attach(_Call):
+    """Become a consumer, who stays one for `keep_s` if the connection breaks."""
+
+    station: Text
+    keep_s: Annotated[float, msgspec.Meta(ge=0, le=KEEP_S_MAX)]
+
+
+class Get(_Call):
+    """Products, waiting for the first; before that, put what is left of the batch that call `rest` has got."""
+
+    attachment: Count
+    n: Annotated[int, msgspec.Meta(ge=1)]
+    wait_s: Wait
+    rest: Sequence64 = 0
+
+
+class Settle(_Call):
+    """Put, discard or give back products that call `got` has got: all, or those at these places."""
+
+    attachment: Count
+    got: Sequence64
+    how: Annotated[str, msgspec.Meta(pattern="^(done|discard|back|failed)$")]
+    places: bytes | None = None  # 4 bytes each
+
+
+class Revise(_Call):
+    """Put products with other payloads, which are the payload of the call."""
+
+    attachment: Count
+    got: Sequence64
+    places: bytes
+    lengths: bytes  # 8 bytes each, signed; -1: unchanged
+
+
+class Interrupt(_Call):
+    attachment: Count
+
+
+class TellConsumer(_Call):
+    attachment: Count
+
+
+class Detach(_Call):
+    attachment: Count
+
+
+AtConsumer = Get | Settle | Revise | Interrupt | TellConsumer | Detach
+Call = (
+    Who | Put | PutMany | PutBatch | Next | Where | Ends | Tell | Flush | OpenCursor | ListCursors | LoadCursor
+    | SaveCursor | RemoveCursor | OpenStation | ListStations | TellStation | ChangeStation | PauseStation | SeekStation
+    | RemoveStation | Unpark | Attach | AtConsumer
+)  # fmt: skip
+
+
+class Envelope(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+    """A call, and who makes it."""
+
+    version: int
+    client: ClientId  # known to nobody else: its token has a digest of it
+    queue: QueueId | None  # the queue that is meant; a site may have got another one
+    number: Sequence64  # of the call; 0: it may be repeated
+    oldest: Sequence64  # no call below this one will be asked again
+    call: Call
+
+
+class Columns(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """What `put_many` was given beside payloads: one value for all, or a column as bytes or as a list."""
+
+    feed: str | list[str]
+    ident: str | list[str] = ""
+    created: int | bytes | None = None
+    priority: int | bytes = 4
+    expiry: int | str | bytes | None = None
+    properties: bytes | list[bytes] | None = None
+    slice: int | bytes | None = None
+    signature: list[bytes | None] | None = None
+    origin: str | list[str] | None = None
+    origin_sequence: bytes | None = None
+    previous: bytes | None = None
+
+
+# --- answers ----------------------------------------------------------------------------------------
+
+
+class _Answer(msgspec.Struct, frozen=True, tag=str.lower, omit_defaults=True):
+    pass
+
+
+class Failure(_Answer):
+    """An error of the site, to be raised at the client's."""
+
+    error: Name  # the name of its class
+    problem: str
+    hint: str = ""
+    details: dict[str, Any] = {}
+
+
+class Again(_Answer):
+    """A put had to wait for a station, and nothing was stored; there is time left."""
+
+
+class Unattached(_Answer):
+    """The site knows no such attachment: it was restarted, or the client was away for too long."""
+
+
+class Done(_Answer):
+    pass
+
+
+class Number(_Answer):
+    """A sequence or a count; of a put, minus the sequence that is held if it is a duplicate."""
+
+    value: int
+
+
+class Here(_Answer):
+    site: SiteName
+    queue: QueueId
+    config: QueueConfig
+
+
+class Bounds(_Answer):
+    oldest: Sequence64
+    next: Sequence64
+
+
+class Received(_Answer):
+    """What became of a `put_many`."""
+
+    products: int
+    stored: int
+    first: int
+    outcomes: bytes | None = None  # 8 bytes each, signed
+
+
+class Products(_Answer):
+    """A batch; its records are the payload. Columns have 8 or 2 bytes for each product."""
+
+    count: Annotated[int, msgspec.Meta(ge=0, le=1 << 24)]
+    next: Sequence64
+    head: Sequence64  # the next sequence of the queue
+    sequences: bytes = b""
+    inserted_ns: bytes = b""
+    lost_first: Sequence64 = 0
+    lost_last: Sequence64 = 0
+    passed_over: tuple[int, int, int, int, int] = (0, 0, 0, 0, 0)
+    deliveries: bytes = b""
+    revisions: bytes = b""
+
+
+class Listed(_Answer):
+    values: list[str]
+
+
+class CursorTold(_Answer):
+    position: Sequence64
+    saved_ns: int
+    lost_products: int
+    lost_first: Sequence64
+    lost_last: Sequence64
+    generation: int
+
+
+class Told(_Answer):
+    """What a queue, a station or a consumer tells; one of these."""
+
+    statistics: Statistics | None = None
+    terms: StationTerms | None = None
+    station: StationStatistics | None = None
+    consumers: list[ConsumerStatistics] | None = None
+    parked: list[Parked] | None = None
+
+
+class Attached(_Answer):
+    attachment: Count
+    place: int
+
+
+Answer = (
+    Failure | Again | Unattached | Done | Number | Here | Bounds | Received | Products | Listed | CursorTold | Told
+    | Attached
+)  # fmt: skip
+
+_ENVELOPE = msgspec.msgpack.Decoder(Envelope)
+_COLUMNS = msgspec.msgpack.Decoder(Columns)
+_ANSWER = msgspec.msgpack.Decoder(Answer)
+encode = msgspec.msgpack.Encoder().encode
+
+
+def decode_envelope(head: bytes) -> Envelope:
+    """The call in an attachment; FabricMessageError says what is wrong with it."""
+    if len(head) > HEAD_BYTES_MAX:
+        raise FabricMessageError(f"a call of {len(head)} bytes", f"no call has more than {HEAD_BYTES_MAX}")
+    try:
+        envelope = _ENVELOPE.decode(head)
+    except (msgspec.DecodeError, ValueError) as error:
+        raise FabricMessageError(f"the call cannot be read: {error}", "call by a Headrace of this version") from None
+    if envelope.version != VERSION:
+        raise FabricMessageError(
+            f"the call has version {envelope.version}; this Headrace knows {VERSION}", "run the same version"
+        )
+    return envelope
+
+
+def decode_columns(columns: bytes) -> Columns:
+    try:
+        return _COLUMNS.decode(columns)
+    except (msgspec.DecodeError, ValueError) as error:
+        raise FabricMessageError(f"the columns of a put_many cannot be read: {error}", "nothing was stored") from None
+
+
+def decode_answer(head: bytes) -> Answer:
+    try:
+        answer: Answer = _ANSWER.decode(head)
+    except (msgspec.DecodeError, ValueError) as error:
+        raise FabricMessageError(f"the answer cannot be read: {error}", "run the same version at both ends") from None
+    return answer

@@ -1,0 +1,302 @@
+"""Upstream: everything that one request wants from one site, live where it can be and from the log where it must.
+
+    begin      ask the site who it is and where to begin, and listen to the right stream
+    catch up   pull pages from its log, with the live path shut, until the end is near
+    live       take pages as they come; a gap, or a beat that is not satisfied, is pulled from the log
+
+All of this happens in one thread. What a page brings is given to the sink, which returns when it is in the queue; only
+then the track moves. So memory is bounded by one page and the live buffer, order within a feed is kept, and a death at
+any point costs no more than asking for something twice.
+"""
+
+import logging
+import threading
+import time
+from collections.abc import Callable
+
+import msgspec
+import numpy as np
+import zenoh
+
+from headrace.errors import FabricError, FabricMessageError
+from headrace.fabric.asking import Asker, Unreachable
+from headrace.fabric.beat import INTERVAL_S, decode_beat
+from headrace.fabric.buffer import LiveBuffer, Message
+from headrace.fabric.declarations import Declarations, Declared
+from headrace.fabric.holders import Holders
+from headrace.fabric.keys import OWN, beat_key, feed_of, live_key
+from headrace.fabric.page import Keep, Page, decode, decode_head
+from headrace.fabric.question import Card, CardAnswer, Listen, ListenAnswer, Read, Where, WhereAnswer
+from headrace.fabric.track import Track
+from headrace.queue.records import Names
+from headrace.selection import Selection
+
+PAGES = 16  # in one query
+PRODUCTS = 20_000  # in one page
+BYTES = 4 << 20
+_SILENCE_S = 6 * INTERVAL_S  # without a beat: ask the log
+_GRACE_S = 0.1  # a beat may overtake the page before it
+_BACKOFF_S = (0.1, 0.2, 0.5, 1.0, 2.0, 5.0)
+
+Sink = Callable[[Page, Keep | None], None]
+
+log = logging.getLogger("headrace.fabric")
+
+
+class Stopped(Exception):  # noqa: N818
+    """From a sink: we are stopping. The page was not put, and will be asked for again."""
+
+
+class Upstream:
+    """Runs in its own thread from `start` to `stop`."""
+
+    def __init__(
+        self, session: zenoh.Session, declarations: Declarations, site: str, selection: Selection, relayed: bool,
+        begin_at: str, sink: Sink, known: tuple[bytes, int] | None = None, others: Callable[[], list[str]] = list,
+    ) -> None:  # fmt: skip
+        """`relayed`: also what the site has from others; otherwise what was put there, and nothing else.
+
+        `others` are the sites that may be asked for the latter while the site itself is away.
+        """
+        self.site = site
+        self.selection = selection if relayed else selection.replace(origin=site)
+        self._is_relayed = relayed
+        self._is_own = not relayed and not set(selection.given()) - {"feed", "origin"}
+        self._session, self._declarations, self._begin_at, self._sink = session, declarations, begin_at, sink
+        self._names = Names()
+        self._asker = Asker(session, site)
+        self._holders = None if relayed else Holders(session, self.selection, self._names, others)
+        self._buffer = LiveBuffer()
+        self._queue_id, base = known or (b"", 0)
+        self.track = Track(base)
+        self._stream = ""
+        self._subscribers: list[Declared] = []
+        self._stopped = threading.Event()
+        self._thread = threading.Thread(target=self._run, name=f"headrace-from-{site}")
+        self._heard = 0.0
+        self._site_next = 0
+        self.statistics = UpstreamStatistics()
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def stop(self) -> None:
+        self._stopped.set()
+        self._buffer.wake()
+        self._thread.join()
+        self._unsubscribe()
+
+    @property
+    def known(self) -> tuple[bytes, int]:
+        """The id of the site's queue and how far everything has arrived: what to remember over a restart."""
+        return self._queue_id, self.track.base
+
+    # --- the way ----------------------------------------------------------------------------------
+
+    def _run(self) -> None:
+        failures = 0
+        while not self._stopped.is_set():
+            try:
+                self._begin()
+                self._catch_up()
+                failures = 0
+                self.statistics.state = "live"
+                self._live()
+            except Stopped:
+                return
+            except (Unreachable, FabricError, zenoh.ZError) as error:
+                self._buffer.shut()
+                self.statistics.state = "unreachable"
+                self.statistics.trouble = str(error)
+                log.warning("site %s: %s", self.site, error)
+                self._ask_holders()
+                self._stopped.wait(_BACKOFF_S[min(failures, len(_BACKOFF_S) - 1)])
+                failures += 1
+
+    def _begin(self) -> None:
+        self.statistics.state = "asking"
+        card = self._asker.ask(Card(), CardAnswer)
+        if card.queue != self._queue_id:
+            if self._queue_id:
+                log.warning("site %s has another queue than before; beginning at %s", self.site, self._begin_at)
+            start = self._asker.ask(Where(self._begin_at), WhereAnswer).sequence
+            self._queue_id, self.track = card.queue, Track(start - 1)
+        stream = OWN if self._is_own else self._asker.ask(Listen(str(self.selection)), ListenAnswer).stream
+        if stream != self._stream:
+            self._subscribe(stream)
+
+    def _subscribe(self, stream: str) -> None:
+        self._unsubscribe()
+        feeds = (self.selection.feed or "**") if stream == OWN else "**"
+        live, beat = live_key(self.site, stream, feeds), beat_key(self.site, stream)
+        self._subscribers = [
+            self._declarations.add(lambda: self._session.declare_subscriber(live, self._take_page)),
+            self._declarations.add(lambda: self._session.declare_subscriber(beat, self._take_beat)),
+        ]
+        self._stream = stream
+
+    def _unsubscribe(self) -> None:
+        for subscriber in self._subscribers:
+            subscriber.undeclare()
+        self._subscribers, self._stream = [], ""
+
+    def _take_page(self, sample: zenoh.Sample) -> None:
+        attachment = sample.attachment
+        self._buffer.push(
+            Message(feed_of(str(sample.key_expr)), attachment.to_bytes() if attachment else b"",
+                    sample.payload.to_bytes(), time.time_ns())
+        )  # fmt: skip
+
+    def _take_beat(self, sample: zenoh.Sample) -> None:
+        self._heard = time.monotonic()
+        self._buffer.push(Message(None, b"", sample.payload.to_bytes(), time.time_ns()))
+
+    # --- from the log -----------------------------------------------------------------------------
+
+    def _catch_up(self) -> None:
+        """Pull until the end; the last pull is made with the live path open, so that both overlap."""
+        self.statistics.state = "catching up"
+        self._buffer.shut()
+        while not self._stopped.is_set():
+            if self._pull() and self._buffer.is_open:
+                self._heard = time.monotonic()
+                return
+            if self._is_near():
+                self._buffer.open()
+
+    def _is_near(self) -> bool:
+        return self._site_next - self.track.base <= PRODUCTS
+
+    def _pull(self) -> bool:
+        """Pages of one query; True if the site had no more."""
+        question = Read(str(self.selection), self.track.base, PAGES, PRODUCTS, BYTES)
+        came = False
+        for page in self._asker.pages(question, self._names):
+            self._check_page(page, None)
+            came = True
+            if page.head.queue != self._queue_id or page.head.after > self.track.base:
+                raise Unreachable("its log has changed under our hands")
+            self._note_lost(page)
+            self._give(page, self._new_in(page))
+            self.track.add_pulled(page.head.upto)
+            self._site_next = page.head.head
+            self.statistics.pulled += 1
+            if self._stopped.is_set():
+                return False
+        if not came:
+            raise Unreachable("no page came")
+        return self.track.base >= self._site_next - 1
+
+    def _new_in(self, page: Page) -> Keep | None:
+        """Which products of a pulled page have not come live already."""
+        keep: Keep = (page.sequences > self.track.base).astype(np.uint8)
+        for place, sequence in enumerate(page.sequences.tolist()) if self.track.ahead else ():
+            keep[place] = sequence > self.track.reached(page.batch.feed(place))
+        return keep
+
+    def _note_lost(self, page: Page) -> None:
+        first, last = max(page.head.lost_first, self.track.base + 1), page.head.lost_last
+        if page.head.lost_first and last >= first:
+            self.statistics.lost.append((first, last))
+            log.error("site %s no longer has %d-%d: those that were wanted are lost", self.site, first, last)
+
+    def _ask_holders(self) -> None:
+        """While the site is away: perhaps somebody else has what we have missed."""
+        if self._holders is None or not (self._queue_id or self._begin_at == "oldest"):
+            return
+        try:
+            self.statistics.from_others += self._holders.pull(self.track, self._give)
+        except (Unreachable, FabricError, zenoh.ZError) as error:
+            log.warning("what site %s has put, from others: %s", self.site, error)
+
+    # --- live -------------------------------------------------------------------------------------
+
+    def _live(self) -> None:
+        suspect = 0.0
+        while not self._stopped.is_set():
+            message = self._buffer.pop(INTERVAL_S)
+            if message is not None and message.feed is not None:
+                self._take_live(message.feed, message)
+            elif message is not None and not self._is_satisfied(message):
+                suspect = suspect or time.monotonic() + _GRACE_S
+            elif message is not None:
+                suspect = 0.0
+            if suspect and time.monotonic() > suspect:
+                self._repair()
+                suspect = 0.0
+            if time.monotonic() - self._heard > _SILENCE_S:
+                raise Unreachable(f"silent for {_SILENCE_S:g} s")
+
+    def _take_live(self, feed: str, message: Message) -> None:
+        try:
+            head = decode_head(message.attachment)
+            if head.queue != self._queue_id:
+                raise Unreachable("it has another queue now")
+            if head.upto <= self.track.reached(feed):
+                self.statistics.old_pages += 1
+                return
+            page = decode(message.attachment, message.payload, self._names)
+            self._check_page(page, feed)
+        except FabricMessageError as error:
+            self.statistics.refused += 1
+            log.warning("site %s: %s", self.site, error)
+            return
+        if not self.track.fits(feed, head.after):
+            self.statistics.gaps += 1
+            self._repair()
+            if not self.track.fits(feed, head.after):
+                return
+        reached = self.track.reached(feed)
+        self._give(page, None if head.after == reached else (page.sequences > reached).astype(np.uint8))
+        self.track.add_live(feed, head.upto)
+        self.statistics.live += 1
+        self.statistics.latency_ns = message.arrived_ns - head.sent_ns
+
+    def _check_page(self, page: Page, feed: str | None) -> None:
+        """Nobody speaks for another site, nor puts products under another feed's key."""
+        if page.head.site != self.site or (feed is not None and not set(page.batch.feeds) <= {feed}):
+            raise FabricMessageError(f"a page for feed {feed} of site {self.site} speaks of others", "it was refused")
+        if not self._is_relayed and not set(page.batch.origins) <= {self.site}:
+            raise FabricMessageError(f"a page of site {self.site} has products of other origins", "it was refused")
+
+    def _is_satisfied(self, message: Message) -> bool:
+        try:
+            beat = decode_beat(message.payload)
+        except FabricMessageError as error:
+            self.statistics.refused += 1
+            log.warning("site %s: %s", self.site, error)
+            return True
+        if beat.queue != self._queue_id:
+            raise Unreachable("it has another queue now")
+        recent = beat.recent
+        if recent is not None and self._stream == OWN:
+            recent = {feed: last for feed, last in recent.items() if self.selection.wants_feed(feed)}
+        return self.track.add_beat(beat.since, beat.examined, recent)
+
+    def _repair(self) -> None:
+        """Pull what is missing; what comes live meanwhile waits in the buffer."""
+        self.statistics.repairs += 1
+        while not self._pull() and not self._stopped.is_set():
+            pass
+
+    def _give(self, page: Page, keep: Keep | None) -> None:
+        if len(page.batch) and (keep is None or keep.any()):
+            self._sink(page, keep)
+            self.statistics.products += len(page.batch) if keep is None else int(np.count_nonzero(keep))
+
+
+class UpstreamStatistics(msgspec.Struct):
+    """Counts since the start."""
+
+    state: str = "asking"
+    trouble: str = ""
+    products: int = 0
+    from_others: int = 0  # of these, had from other sites while this one was away
+    live: int = 0  # pages
+    old_pages: int = 0
+    pulled: int = 0
+    gaps: int = 0
+    repairs: int = 0
+    refused: int = 0
+    latency_ns: int = 0  # of the last live page, from its sending to its arrival; the two clocks may differ
+    lost: list[tuple[int, int]] = msgspec.field(default_factory=list)

@@ -1,0 +1,153 @@
+"""SiteConfig: all that a site is told, as plain data.
+
+One struct for each table of the TOML file, with the keys in the order of docs/site.md. A field carries the kind of its
+value (kinds.py, files.py), and its default is the one in force; where a field's name has a unit or is a word of Python,
+the key in the file is the one in `rename`. A value of these structs that came from `load_config` has been checked as a
+whole: paths are absolute, `site.name` is known, and `queue` has the terms of the queue that exists, if it does.
+
+Not here: reading (reading.py), and what contradicts what (rules.py).
+"""
+
+from pathlib import Path
+from typing import Annotated, Any, Literal, NamedTuple, get_args
+
+import msgspec
+
+from headrace.queue.config import DURABILITIES, SIGNATURES, Dedup, Durability
+from headrace.selection import Selection
+from headrace.selection.selection import KEYS
+from headrace.site.files import DICTIONARY_FILE, FILE, FOLDER, OUTPUT_FILE, PASSWORD_FILE, USER
+from headrace.site.kinds import (
+    ENDPOINTS,
+    FLAG,
+    LISTENING,
+    NAME,
+    PATTERNS,
+    QUEUE_AGE,
+    SELECTION,
+    SITE_NAME,
+    SITE_NAMES,
+    SIZE,
+    START,
+    WHO,
+    Kind,
+    Listed,
+    age,
+    choice,
+    count,
+)
+
+Mode = Literal["router", "peer", "client"]
+Redundancy = Literal["all", "failover"]
+Level = Literal["debug", "info", "warning", "error"]
+CLAUSES = tuple(key for key in KEYS if key not in ("feed", "function"))  # of a selection, as keys of [[request]]
+LISTEN = ("tcp/127.0.0.1:7447",)
+
+
+class SiteTable(msgspec.Struct, frozen=True, kw_only=True, rename={"beat_s": "beat"}):
+    """[site]: its place in the fabric."""
+
+    queue: Annotated[Path, FOLDER]
+    name: Annotated[str, SITE_NAME] = ""  # the origin of the queue; never empty once it is loaded
+    listen: Annotated[tuple[str, ...], LISTENING] = LISTEN  # a client has none
+    connect: Annotated[tuple[str, ...], ENDPOINTS] = ()
+    mode: Annotated[Mode, choice(*get_args(Mode))] = "router"
+    scouting: Annotated[bool, FLAG] = False  # by multicast
+    gossip: Annotated[bool, FLAG] = True
+    compression: Annotated[bool, FLAG] = False
+    beat_s: Annotated[float, age(0.01, 60, "500ms")] = 0.5
+
+
+class QueueTable(msgspec.Struct, frozen=True, kw_only=True, rename={"age_s": "age"}):
+    """[queue]: the terms on which the queue is made, if it is not there yet."""
+
+    size: Annotated[int, SIZE] = 1 << 30
+    age_s: Annotated[float | None, QUEUE_AGE] = None
+    durability: Annotated[Durability, choice(*DURABILITIES)] = "process"
+    dedup: Annotated[Dedup, choice(*SIGNATURES)] = "blake3"
+
+
+class Request(msgspec.Struct, frozen=True, kw_only=True, rename={"selection": "select", "start": "from"}):
+    """[[request]]: what is wanted from other sites."""
+
+    selection: Annotated[Selection, SELECTION]  # with the clauses that were given as keys
+    name: Annotated[str, NAME] = ""  # "request 1", by its place; never empty once it is loaded
+    start: Annotated[Literal["now", "oldest"] | float, START] = "now"  # a number: so many seconds back
+    sites: Annotated[tuple[str, ...], SITE_NAMES] = ()  # none: any
+    redundancy: Annotated[Redundancy, choice(*get_args(Redundancy))] = "all"
+
+    @property
+    def begin_at(self) -> str:
+        """`start` as `Queue.resolve` takes it."""
+        return "next" if self.start == "now" else str(START.write(self.start))
+
+
+class Allow(msgspec.Struct, frozen=True, kw_only=True):
+    """[[allow]]: what others may do here."""
+
+    who: Annotated[tuple[str, ...], WHO]  # ("*",): everybody
+    receive: Annotated[tuple[str, ...], PATTERNS] = ()
+    publish: Annotated[tuple[str, ...], PATTERNS] = ()
+
+
+class TlsTable(msgspec.Struct, frozen=True, kw_only=True):
+    """[tls]: by what this site is known, and whom it believes."""
+
+    authority: Annotated[Path, FILE]
+    certificate: Annotated[Path | None, FILE] = None
+    key: Annotated[Path | None, FILE] = None
+    mutual: Annotated[bool, FLAG] = True
+
+
+class UsersTable(msgspec.Struct, frozen=True, kw_only=True):
+    """[users]: names and passwords, each in a file of its own."""
+
+    name: Annotated[str | None, USER] = None
+    password_file: Annotated[Path | None, PASSWORD_FILE] = None
+    dictionary_file: Annotated[Path | None, DICTIONARY_FILE] = None
+
+
+class LogTable(msgspec.Struct, frozen=True, kw_only=True):
+    """[log]: what the site tells of itself."""
+
+    level: Annotated[Level, choice(*get_args(Level))] = "info"
+    file: Annotated[Path | None, OUTPUT_FILE] = None  # None: standard error
+    per_second: Annotated[int, count(1, 1_000_000)] = 5  # messages of one kind
+
+
+class SiteConfig(msgspec.Struct, frozen=True, kw_only=True):
+    """The whole file."""
+
+    site: SiteTable
+    queue: QueueTable = QueueTable()
+    request: tuple[Request, ...] = ()
+    allow: tuple[Allow, ...] = ()
+    tls: TlsTable | None = None
+    users: UsersTable | None = None
+    log: LogTable = LogTable()
+
+
+TABLES: dict[str, type[msgspec.Struct]] = {
+    "site": SiteTable, "queue": QueueTable, "request": Request, "allow": Allow, "tls": TlsTable, "users": UsersTable,
+    "log": LogTable,
+}  # fmt: skip
+REPEATED = ("request", "allow")  # [[…]]
+
+
+class Key(NamedTuple):
+    """One key of a table."""
+
+    name: str  # in the file
+    field: str  # in the struct
+    kind: Kind | Listed
+    default: Any  # NODEFAULT: it must be given
+
+    @property
+    def is_required(self) -> bool:
+        return self.default is msgspec.NODEFAULT
+
+
+def keys_of(table: type[msgspec.Struct]) -> list[Key]:
+    """The keys of a table, in their order."""
+    fields = msgspec.structs.fields(table)
+    return [Key(field.encode_name, field.name, get_args(field.type)[1], field.default) for field in fields]

@@ -1,0 +1,192 @@
+"""Document: a TOML file as data, together with the place of every key in its text.
+
+`tomllib` of the standard library decides what the file says, and whether it is TOML at all; it keeps no places. They
+come from the syntax tree of tree-sitter, which is walked only once the text is known to be right, and says nothing
+about values. A path names a thing in both: `("request", 1, "select")` is the key `select` of the second `[[request]]`.
+
+Not here: what the keys mean.
+"""
+
+import re
+import tomllib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import tree_sitter_toml
+from tree_sitter import Language, Node, Parser
+
+from headrace.selection.excerpt import excerpt
+from headrace.site.complaint import Complaint
+
+FILE_BYTES_MAX = 1 << 20
+KeyPath = tuple[str | int, ...]
+_SYNTAX = re.compile(r"(?s)(.*) \(at (?:line ([0-9]+), column ([0-9]+)|end of document)\)")
+_REMEDIES = {
+    "Cannot declare": "write a table once; only [[request]] and [[allow]], in two brackets, may be repeated",
+    "Cannot overwrite": "it is there already: keep one; [[request]] and [[allow]], in two brackets, may be repeated",
+    "Invalid value": 'texts stand in quotes, "1h"; truth values are true and false',
+    "Expected newline": 'texts stand in quotes, "1h"; each key has a line of its own',
+    "Expected '='": "write key = value; names of tables stand in brackets, [site]",
+    "Invalid statement": "write key = value, [table], or # and a remark",
+    "Unescaped '\\'": "double the backslash, or write the text in 'single quotes'",
+    "Illegal character": 'texts end in the line in which they begin; longer ones stand in """three quotes"""',
+    "Unclosed array": "end the list with ]",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Spot:
+    """Where a key and its value are, lines and columns from 1."""
+
+    line: int
+    value_line: int
+    value_column: int
+    source: str  # the value as it is written
+
+
+@dataclass(frozen=True, slots=True)
+class Document:
+    """A file that is TOML."""
+
+    file: str
+    folder: Path
+    data: dict[str, Any]
+    spots: dict[KeyPath, Spot]
+
+    def line(self, path: KeyPath) -> int:
+        """The line of a key or table: of the first thing in it, or what holds it, if it is not there by itself."""
+        while path:
+            inside = (spot.line for at, spot in self.spots.items() if at[: len(path)] == path)
+            if (line := min(inside, default=0)) > 0:
+                return line
+            path = path[:-1]
+        return 1
+
+    def place_within(self, path: KeyPath, column: int) -> tuple[int, int]:
+        """Line and column in the file of the n-th character of a text; where the value begins, if it has escapes."""
+        spot = self.spots.get(path)
+        value = _at(self.data, path)
+        if spot is None:
+            return self.line(path), 1
+        verbatim = isinstance(value, str) and spot.source[1:-1] == value and "\n" not in value
+        return spot.value_line, spot.value_column + (column if verbatim else 0)
+
+
+def read_document(path: Path) -> Document | Complaint:
+    """The file as a document, or the one reason why it is none."""
+    file = str(path)
+    try:
+        with path.open("rb") as stream:
+            content = stream.read(FILE_BYTES_MAX + 1)
+    except FileNotFoundError:
+        return Complaint(
+            file=file, problem="there is no such file", hint="headrace config example writes one to begin with"
+        )
+    except OSError as error:
+        return Complaint(
+            file=file, problem=f"it cannot be read: {error.strerror}", hint="look at its path and its rights"
+        )
+    if len(content) > FILE_BYTES_MAX:
+        return Complaint(file=file, problem=f"it is longer than {FILE_BYTES_MAX:,} bytes", hint="give a configuration")
+    return _parsed(file, path.absolute().parent, content)
+
+
+def _parsed(file: str, folder: Path, content: bytes) -> Document | Complaint:
+    try:
+        text = content.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = content.count(b"\n", 0, error.start) + 1
+        return Complaint(file=file, line=line, problem="this line is not UTF-8", hint="save the file as UTF-8")
+    try:
+        data = tomllib.loads(text)
+        return Document(file, folder, data, dict(_spots(text.encode())))
+    except ValueError as error:  # TOMLDecodeError, or a number with too many digits
+        return _syntax(file, text, str(error))
+    except RecursionError:
+        return Complaint(file=file, problem="lists or tables are nested too deep", hint="write it flatter")
+
+
+def _syntax(file: str, text: str, message: str) -> Complaint:
+    """What the parser says, with the line that it means."""
+    found = _SYNTAX.fullmatch(message)
+    if found is None:
+        return Complaint(file=file, problem=f"not TOML: {message}", hint="write it differently")
+    lines = text.split("\n")
+    line = int(found[2] or text.rstrip().count("\n") + 1)
+    shown = lines[line - 1].rstrip("\r")
+    column = int(found[3] or len(shown) + 1)
+    remedies = (hint for begin, hint in _REMEDIES.items() if found[1].startswith(begin))
+    return Complaint(
+        file=file, line=line, column=column, problem=f"not TOML: {found[1]}",
+        hint=next(remedies, "look at the place above the caret"), excerpt=excerpt(shown, column - 1),
+    )  # fmt: skip
+
+
+def _at(data: Any, path: KeyPath) -> Any:
+    for part in path:
+        data = data[part]
+    return data
+
+
+# --- places ---------------------------------------------------------------------------------------
+
+
+def _spots(source: bytes) -> Iterator[tuple[KeyPath, Spot]]:
+    """Every key, table and element of a list, in the order of the text."""
+    root = Parser(Language(tree_sitter_toml.language())).parse(source).root_node
+    lines = source.split(b"\n")
+    counts: dict[KeyPath, int] = {}  # elements so far of each list of tables
+    for node in root.named_children:
+        at: KeyPath = ()
+        if node.type in ("table", "table_array_element"):
+            at = _header(node, counts)
+            yield at, _spot(node, node, lines)
+        yield from _pairs(at, [node] if node.type == "pair" else node.named_children, lines)
+
+
+def _header(node: Node, counts: dict[KeyPath, int]) -> KeyPath:
+    """The path that a header opens. Within a list of tables, names lead into its last element."""
+    at: KeyPath = ()
+    *outer, last = _names(node.named_children[0])
+    for name in outer:
+        at = (*at, name)
+        at = (*at, counts[at] - 1) if at in counts else at
+    at = (*at, last)
+    if node.type == "table":
+        return at
+    counts[at] = counts.get(at, 0) + 1
+    return (*at, counts[at] - 1)
+
+
+def _pairs(at: KeyPath, nodes: list[Node], lines: list[bytes]) -> Iterator[tuple[KeyPath, Spot]]:
+    for node in nodes:
+        if node.type == "pair":
+            key, value = [child for child in node.named_children if child.type != "comment"][:2]
+            yield from _value((*at, *_names(key)), key, value, lines)
+
+
+def _value(at: KeyPath, key: Node, value: Node, lines: list[bytes]) -> Iterator[tuple[KeyPath, Spot]]:
+    yield at, _spot(key, value, lines)
+    if value.type == "inline_table":
+        yield from _pairs(at, value.named_children, lines)
+    elif value.type == "array":
+        elements = (child for child in value.named_children if child.type != "comment")
+        for place, element in enumerate(elements):
+            yield from _value((*at, place), element, element, lines)
+
+
+def _names(key: Node) -> list[str]:
+    """The names that a key is made of."""
+    if key.type == "dotted_key":
+        return [name for part in key.named_children for name in _names(part)]
+    written = (key.text or b"").decode()
+    return [written] if key.type == "bare_key" else list(tomllib.loads(f"{written} = 0"))
+
+
+def _spot(key: Node, value: Node, lines: list[bytes]) -> Spot:
+    """The tree counts lines and columns from 0, and columns in bytes."""
+    begin = value.start_point
+    column = len(lines[begin.row][: begin.column].decode()) + 1
+    return Spot(key.start_point.row + 1, begin.row + 1, column, (value.text or b"").decode())

@@ -1,0 +1,48 @@
+"""Logs: lines that name the feed and the peer, and never more of one kind than can be read.
+
+Messages of one kind are those with the same text before the numbers and names are filled in. Of each kind at most
+`per_second` are written in a second; the next one says how many were left out.
+"""
+
+import logging
+import sys
+import time
+from pathlib import Path
+
+_FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
+
+
+class RateLimit(logging.Filter):
+    """Lets through a few of each kind in a second."""
+
+    def __init__(self, per_second: float) -> None:
+        super().__init__()
+        self._per_second = per_second
+        self._kinds: dict[tuple[str, str], tuple[float, float, int]] = {}  # allowance, when, left out
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        kind, now = (record.name, str(record.msg)), time.monotonic()
+        burst = max(1.0, self._per_second)
+        allowance, then, left_out = self._kinds.get(kind, (burst, now, 0))
+        allowance = min(burst, allowance + (now - then) * self._per_second)
+        if allowance < 1:
+            self._kinds[kind] = (allowance, now, left_out + 1)
+            return False
+        self._kinds[kind] = (allowance - 1, now, 0)
+        if left_out:
+            record.msg = f"{record.msg} ({left_out} more like this were left out)"
+        return True
+
+
+def begin_logs(level: str, file: Path | None, per_second: float) -> logging.Handler:
+    """Write the logs of Headrace to `file`, or to standard error."""
+    handler: logging.Handler = logging.FileHandler(file) if file else logging.StreamHandler(sys.stderr)
+    formatter = logging.Formatter(_FORMAT, "%Y-%m-%dT%H:%M:%SZ")
+    formatter.converter = time.gmtime
+    handler.setFormatter(formatter)
+    handler.addFilter(RateLimit(per_second))
+    root = logging.getLogger("headrace")
+    root.handlers = [handler]
+    root.setLevel(level.upper())
+    root.propagate = False
+    return handler

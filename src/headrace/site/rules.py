@@ -1,0 +1,196 @@
+"""Rules: what cannot stand together in a configuration, though each key is right by itself.
+
+Either a value would have no effect, which nobody means, or it would break the promise of another. The rule about
+strangers is the strictest: whoever can reach a site from another machine must be known to it, or be allowed by name or
+by `who = "*"`; silence allows nothing.
+"""
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from headrace.fabric.access import EVERYBODY
+from headrace.fabric.endpoint import SECURE, is_loopback
+from headrace.site.config import SiteConfig, TlsTable
+from headrace.site.document import KeyPath
+
+
+class Contradiction(NamedTuple):
+    """What contradicts what; the first path is where it is told."""
+
+    paths: tuple[KeyPath, ...]
+    problem: str
+    hint: str
+
+
+def contradictions(config: SiteConfig) -> Iterator[Contradiction]:
+    """Every contradiction within a configuration."""
+    yield from _about_reach(config)
+    yield from _about_tls(config)
+    yield from _about_users(config)
+    yield from _about_strangers(config)
+    yield from _about_allowances(config)
+    yield from _about_requests(config)
+
+
+_MODE, _LISTEN, _CONNECT = ("site", "mode"), ("site", "listen"), ("site", "connect")
+_SCOUTING = ("site", "scouting")
+
+
+def _about_reach(config: SiteConfig) -> Iterator[Contradiction]:
+    site = config.site
+    if site.mode == "client" and site.listen:
+        yield Contradiction(
+            (_LISTEN, _MODE), "a client listens to nobody", 'leave listen out, or choose mode "peer" or "router"'
+        )
+    elif not site.connect and not site.scouting and (site.mode == "client" or not site.listen):
+        yield Contradiction(
+            (_CONNECT, _LISTEN, _SCOUTING, _MODE),
+            "it has no endpoint, and neither listen nor scouting helps: no other site can be reached",
+            'give an endpoint to connect to, such as "tcp/upstream.example.org:7447"',
+        )
+    for place, endpoint in enumerate(site.connect):
+        if endpoint in site.listen:
+            yield Contradiction(
+                ((*_CONNECT, place), _CONNECT, _LISTEN), f"{endpoint!r} is this site itself, see listen", "leave it out"
+            )
+
+
+# --- who is who -----------------------------------------------------------------------------------
+
+
+def _about_tls(config: SiteConfig) -> Iterator[Contradiction]:
+    tls, site = config.tls, config.site
+    for place, endpoint in enumerate(site.listen):
+        if _is_secure(endpoint) and (tls is None or tls.certificate is None):
+            yield Contradiction(
+                ((*_LISTEN, place), _LISTEN, ("tls",)),
+                f"{endpoint!r} needs a certificate to show",
+                "give [tls] certificate and key; headrace certs makes them",
+            )
+    if tls is None:
+        return
+    yield from _about_certificates(tls)
+    endpoints = (*site.listen, *site.connect)
+    if not site.scouting and not any(_is_secure(endpoint) for endpoint in endpoints):
+        yield Contradiction(
+            (("tls",), _LISTEN, _CONNECT, _SCOUTING),
+            "no endpoint uses it: links are neither encrypted nor proven",
+            "write tls/ or quic/ instead of tcp/ in [site] listen and connect, or leave [tls] out",
+        )
+
+
+def _about_certificates(tls: TlsTable) -> Iterator[Contradiction]:
+    if (tls.certificate is None) != (tls.key is None):
+        there, missing = ("key", "certificate") if tls.certificate is None else ("certificate", "key")
+        yield Contradiction(
+            (("tls", there), ("tls", missing)), f"it is of no use without {missing}", f"give {missing} too"
+        )
+
+
+def _about_users(config: SiteConfig) -> Iterator[Contradiction]:
+    users = config.users
+    if users is None:
+        return
+    name, password, dictionary = (("users", key) for key in ("name", "password_file", "dictionary_file"))
+    if (users.name is None) != (users.password_file is None):
+        there, missing = (password, name) if users.name is None else (name, password)
+        yield Contradiction((there, missing), f"it is of no use without {missing[1]}", f"give {missing[1]} too")
+    elif users.name is None and users.dictionary_file is None:
+        yield Contradiction(
+            (("users",),), "it is empty", "give name and password_file, or dictionary_file, or leave the table out"
+        )
+    if users.dictionary_file is not None and not config.site.listen:
+        yield Contradiction((dictionary, _LISTEN), "nobody can connect to a site that does not listen", "leave it out")
+    elif users.name is not None and users.dictionary_file is None and config.site.listen:
+        yield Contradiction(
+            (name, dictionary, _LISTEN),
+            "a site that has a user name asks all others for theirs, and dictionary_file is missing: nobody gets in",
+            "give dictionary_file, or listen = []",
+        )
+
+
+def _about_strangers(config: SiteConfig) -> Iterator[Contradiction]:
+    """Without any [[allow]], only whoever is on this machine, or proves a name, may come in."""
+    if config.allow or _knows_users(config):
+        return
+    remedy = 'say who may do what with [[allow]] (who = "*" for everybody), or make them prove who they are: '
+    for place, endpoint in enumerate(config.site.listen):
+        if not is_loopback(endpoint) and not (_knows_certificates(config) and _is_secure(endpoint)):
+            yield Contradiction(
+                ((*_LISTEN, place), _LISTEN, ("tls",), ("users",), ("allow",)),
+                f"{endpoint!r} is open to strangers",
+                remedy + "[tls] with mutual = true and a tls/ or quic/ endpoint, or [users] dictionary_file; "
+                "or listen on 127.0.0.1",
+            )
+    if config.site.scouting and not _knows_certificates(config):
+        yield Contradiction(
+            (_SCOUTING, ("tls",), ("users",), ("allow",)),
+            "it links this site to whomever it finds",
+            remedy + "[tls] with mutual = true, or [users] dictionary_file",
+        )
+
+
+def _about_allowances(config: SiteConfig) -> Iterator[Contradiction]:
+    for place, allow in enumerate(config.allow):
+        path = ("allow", place)
+        if not allow.receive and not allow.publish:
+            yield Contradiction((path,), "it allows nothing", 'give receive or publish, such as receive = ["wx/**"]')
+        if EVERYBODY in (allow.who or ()):
+            if len(allow.who) > 1:
+                yield Contradiction(((*path, "who"),), '"*" is everybody, the others too', 'write who = "*", or names')
+        elif allow.who == ():
+            yield Contradiction(((*path, "who"),), "the list is empty", 'name somebody, or write who = "*"')
+        elif not _knows_users(config) and not _knows_certificates(config):
+            yield Contradiction(
+                ((*path, "who"), ("tls",), ("users",)),
+                "nobody can prove to have such a name",
+                "give [tls] with mutual = true for names of certificates, or [users] dictionary_file for user names",
+            )
+
+
+def _is_secure(endpoint: str) -> bool:
+    """Whether certificates are shown on it."""
+    return endpoint.partition("/")[0] in SECURE
+
+
+def _knows_certificates(config: SiteConfig) -> bool:
+    return config.tls is not None and config.tls.mutual
+
+
+def _knows_users(config: SiteConfig) -> bool:
+    return config.users is not None and config.users.dictionary_file is not None
+
+
+# --- requests -------------------------------------------------------------------------------------
+
+
+def _about_requests(config: SiteConfig) -> Iterator[Contradiction]:
+    seen: dict[object, int] = {}
+    names: dict[str, int] = {}
+    for place, request in enumerate(config.request):
+        path = ("request", place)
+        if request.redundancy == "failover" and len(request.sites) == 1:
+            yield Contradiction(
+                ((*path, "redundancy"), (*path, "sites")),
+                '"failover" needs another site to turn to, and sites has one',
+                'name more sites, or leave sites out, or choose "all"',
+            )
+        if config.site.name in request.sites:
+            yield Contradiction(
+                ((*path, "sites"), ("site", "name")), f"{config.site.name!r} is this site itself", "leave it out"
+            )
+        meaning = (str(request.selection), frozenset(request.sites))
+        first = seen.setdefault(meaning, place)
+        if first != place:
+            yield Contradiction(
+                ((*path, "select"), ("request", first)),
+                f"{str(request.selection)!r} is requested by [[request]] {first + 1} already",
+                "keep one of them",
+            )
+        first = names.setdefault(request.name, place)
+        if first != place:
+            yield Contradiction(
+                ((*path, "name"), ("request", first, "name")),
+                f"{request.name!r} is the name of [[request]] {first + 1} already",
+                "choose another",
+            )

@@ -1,0 +1,106 @@
+"""Site: a running node. Its queue, its place in the fabric, its requests.
+
+Nothing here knows of files and signals (site/daemon.py does), so that several sites can run in one process.
+"""
+
+import logging
+from pathlib import Path
+
+import msgspec
+import zenoh
+
+from headrace.errors import FabricError
+from headrace.fabric.beat import INTERVAL_S
+from headrace.fabric.declarations import Declarations
+from headrace.fabric.flows import FlowStatistics
+from headrace.fabric.keys import site_key
+from headrace.fabric.progress import Progress
+from headrace.fabric.receiver import Arrivals, Receiver, Request
+from headrace.fabric.server import Server
+from headrace.fabric.streams import Streams
+from headrace.fabric.upstream import UpstreamStatistics
+from headrace.queue import Queue
+
+_LOOK_S = 2.0
+
+log = logging.getLogger("headrace.site")
+
+
+class UpstreamState(msgspec.Struct, frozen=True):
+    """One site that serves one request."""
+
+    request: str
+    site: str
+    base: int
+    counts: UpstreamStatistics
+
+
+class SiteStatistics(msgspec.Struct, frozen=True):
+    """A site at one moment."""
+
+    name: str
+    upstreams: list[UpstreamState]
+    arrivals: dict[str, Arrivals]
+    streams: dict[str, int]  # products sent, by stream
+    flows: list[FlowStatistics]
+    answered: int
+    refused: int
+
+
+class Site:
+    """Runs from the moment it is made until `close`. The queue and the session are the caller's."""
+
+    def __init__(
+        self, session: zenoh.Session, queue: Queue, requests: list[Request], *, beat_s: float = INTERVAL_S,
+        progress: Path | None = None,
+    ) -> None:  # fmt: skip
+        self.name = queue.config.origin
+        self._session, self._queue = session, queue
+        self._check_name(session)
+        self._declarations = Declarations(session)
+        self._streams = Streams(session, queue, self.name, beat_s)
+        self._server = Server(session, self._declarations, queue, self.name, self._streams.listen)
+        self._progress = Progress(progress or queue.path / "site" / "progress.json")
+        self._receiver = self._receive(requests)
+        key = site_key(self.name, str(session.zid()))
+        self._token = self._declarations.add(lambda: session.liveliness().declare_token(key))
+
+    def _check_name(self, session: zenoh.Session) -> None:
+        """Two sites of one name would be taken for one by everybody else."""
+        mine = site_key(self.name, str(session.zid()))
+        for reply in session.liveliness().get(site_key(self.name, "*"), timeout=_LOOK_S):
+            if reply.ok is not None and str(reply.ok.key_expr) != mine:
+                raise FabricError(
+                    f"there is a site called {self.name!r} already", "stop it, or give this one another name"
+                )
+
+    def statistics(self) -> SiteStatistics:
+        return SiteStatistics(
+            self.name,
+            [UpstreamState(request, upstream.site, upstream.track.base, upstream.statistics)
+             for request, upstream in self._receiver.upstreams()],
+            self._receiver.arrivals,
+            {stream.name: stream.products for stream in self._streams.all()},
+            self._receiver.flows.statistics(),
+            self._server.answered,
+            self._server.refused,
+        )  # fmt: skip
+
+    def _receive(self, requests: list[Request]) -> Receiver:
+        return Receiver(self._session, self._declarations, self._queue, self.name, requests, self._progress)
+
+    def change_requests(self, requests: list[Request]) -> None:
+        """Other requests from now on; those that stay go on where they are."""
+        self._receiver.close()
+        self._receiver = self._receive(requests)
+
+    def hop(self, sequence: int) -> str | None:
+        """The site through which a product of the queue has come; None if it was put here."""
+        return self._receiver.hops.site_of(sequence)
+
+    def close(self) -> None:
+        self._token.undeclare()
+        self._receiver.close()
+        self._server.close()
+        self._streams.close()
+        self._declarations.close()

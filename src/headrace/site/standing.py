@@ -1,0 +1,96 @@
+"""Standing: what the configuration says of the queue, against the queue that stands there.
+
+A queue that exists keeps its terms, whatever the file says. A file that says otherwise is therefore wrong, and the
+complaint has both values. Keys that are not given are taken from the queue. Nothing is created or changed here.
+"""
+
+import os
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from headrace.errors import QueueError
+from headrace.queue.config import QueueConfig, default_origin, read_config
+from headrace.site.config import QueueTable, SiteConfig, keys_of
+from headrace.site.document import KeyPath
+from headrace.site.report import Report
+
+_QUEUE = ("site", "queue")
+
+
+def settle_queue(config: SiteConfig, given: frozenset[KeyPath], report: Report) -> tuple[SiteConfig, bool]:
+    """The configuration with the terms and the name of the queue that exists, and whether it does."""
+    terms = None if report.is_wrong(_QUEUE) else _terms(config.site.queue, report)
+    name = default_origin() if terms is None else terms.origin
+    if terms is not None:
+        _compare_name(config, terms, report)
+        _compare_terms(config, terms, given, report)
+        table = QueueTable(size=terms.size, age_s=terms.age_s, durability=terms.durability, dedup=terms.dedup)
+        config = msgspec.structs.replace(config, queue=table)
+    site = msgspec.structs.replace(config.site, name=config.site.name or name)
+    return msgspec.structs.replace(config, site=site), terms is not None
+
+
+def _terms(path: Path, report: Report) -> QueueConfig | None:
+    """The terms of the queue at `path`; None if there is none, or none can be."""
+    try:
+        if path.is_dir() and any(path.iterdir()):
+            return read_config(path)
+        if os.path.lexists(path) and not path.is_dir():
+            report.add(
+                _QUEUE, f"{path} is not a folder", "give the folder of a queue, or a path that does not exist yet"
+            )
+            return None
+    except QueueError as error:
+        report.refuse(_QUEUE, error)
+        return None
+    except OSError as error:
+        report.add(_QUEUE, f"{path} cannot be reached: {error.strerror}", "correct the path, or its owner and rights")
+        return None
+    _check_parent(path, report)
+    return None
+
+
+def _check_parent(path: Path, report: Report) -> None:
+    """Complain if the queue could not be created there."""
+    parent = next(folder for folder in path.parents if os.path.lexists(folder))
+    if not parent.is_dir():
+        report.add(_QUEUE, f"{path} cannot be: {parent} is not a folder", "choose another path")
+    elif not os.access(parent, os.W_OK | os.X_OK):
+        hint = "choose another path, or change its owner or rights"
+        report.add(_QUEUE, f"{path} cannot be made: {parent} cannot be written by this user", hint)
+
+
+def _compare_name(config: SiteConfig, terms: QueueConfig, report: Report) -> None:
+    path = ("site", "name")
+    if config.site.name and config.site.name != terms.origin and not report.is_wrong(path):
+        report.add(
+            path,
+            f"{config.site.name!r} is not the origin of {config.site.queue}, which is {terms.origin!r}",
+            f'write name = "{terms.origin}", leave it out, or choose another queue',
+        )
+
+
+def _compare_terms(config: SiteConfig, terms: QueueConfig, given: frozenset[KeyPath], report: Report) -> None:
+    for key in keys_of(QueueTable):
+        path = ("queue", key.name)
+        said, held = getattr(config.queue, key.field), getattr(terms, key.field)
+        if path in given and said != held and not report.is_wrong(path):
+            shown = key.kind.write(said)
+            report.add(
+                path,
+                f'"{shown}" is not what {config.site.queue} has: {_held_text(key.kind.write, held)}',
+                _remedy(key.name, shown, held, key.kind.write, config.site.queue),
+            )
+
+
+def _held_text(write: Any, held: Any) -> str:
+    return "no limit" if held is None else f'"{write(held)}"'
+
+
+def _remedy(key: str, said: str, held: Any, write: Any, path: Path) -> str:
+    here = f"leave {key} out here" if held is None else f'write {key} = "{write(held)}" here'
+    if key in ("size", "age"):
+        return f"run: headrace queue resize {path} --{key} {said}, or {here}"
+    return f"a queue keeps its {key}: {here}, or choose another queue"

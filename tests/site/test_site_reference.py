@@ -1,0 +1,123 @@
+"""The example, the reference and the unit file say what is true."""
+
+import configparser
+import re
+import tomllib
+from pathlib import Path
+
+import pytest
+from siteconfig import SITE, Write, told
+
+from headrace.cli.toml import toml_lines
+from headrace.site import check_config, load_config
+from headrace.site.config import CLAUSES, REPEATED, TABLES, Key, keys_of
+from headrace.site.example import EXAMPLE
+
+ROOT = Path(__file__).parent.parent.parent
+REFERENCE = (ROOT / "docs" / "site.md").read_text()
+SWITCHED_OFF = re.compile(r"(?m)^#(?=[\[a-z])")  # "#" without a blank, before a key or a table
+
+
+def bracketed(table: str) -> str:
+    return f"[[{table}]]" if table in REPEATED else f"[{table}]"
+
+
+# --- the example ----------------------------------------------------------------------------------
+
+
+def test_the_example_in_contrib_is_the_one_that_is_printed() -> None:
+    assert (ROOT / "contrib" / "site.toml").read_text() == EXAMPLE
+
+
+def test_the_example_checks_clean(write: Write) -> None:
+    path = write(EXAMPLE)
+    assert told(path) == []
+    assert [request.name for request in load_config(path).request] == ["radar", "request 2"]
+
+
+def test_the_example_with_everything_switched_on_has_every_key_and_checks_clean(write: Write, tmp_path: Path) -> None:
+    text = SWITCHED_OFF.sub("", EXAMPLE).replace("tcp/127.0.0.1", "tls/[::]")
+    for name in ("site1.pem", "site1.key", "authority.pem"):
+        (tmp_path / name).touch()
+    (tmp_path / "site1.password").write_text("secret\n")
+    (tmp_path / "users.txt").write_text("site2:a\nsite3:b\n")
+    assert told(write(text)) == []
+    data = tomllib.loads(text)
+    for table, struct in TABLES.items():
+        elements = data[table] if table in REPEATED else [data[table]]
+        assert {key.name for key in keys_of(struct)} <= {name for each in elements for name in each}, table
+
+
+# --- the reference --------------------------------------------------------------------------------
+
+
+def section(table: str) -> str:
+    """What the reference has below the heading of a table."""
+    return REFERENCE.split(f"\n## {bracketed(table)}\n")[1].split("\n## ")[0]
+
+
+def rows(table: str) -> dict[str, list[str]]:
+    """Value, default and meaning of each key."""
+    cells = [
+        [cell.strip() for cell in line.strip("|").split(" | ")] for line in section(table).splitlines() if "|" in line
+    ]
+    assert [cell.strip() for cell in cells[0]] == ["key", "value", "default", "meaning"]
+    return {name: row[1:] for row in cells[2:] for name in re.findall(r"`([^`]+)`", row[0])}
+
+
+def default_text(key: Key) -> str | None:
+    """How the reference has a default; None if only words can tell it."""
+    if key.is_required:
+        return "required"
+    if key.default is None or key.default == "":
+        return None
+    (line,) = toml_lines({"x": key.kind.write(key.default)})
+    return f"`{line.removeprefix('x = ')}`"
+
+
+@pytest.mark.parametrize("table", TABLES)
+def test_the_reference_has_every_key_with_its_kind_and_default_and_no_other(table: str) -> None:
+    keys = {key.name: key for key in keys_of(TABLES[table])}
+    clauses = CLAUSES if table == "request" else ()
+    found = rows(table)
+    assert list(found) == [*keys, *clauses]
+    for name, key in keys.items():
+        value, default, meaning = found[name]
+        assert value == key.kind.name, name
+        assert default == default_text(key) or (default_text(key) is None and default), name
+        assert meaning
+
+
+def test_the_reference_has_every_table_and_no_other() -> None:
+    headings = re.findall(r"(?m)^## (\[.*)$", REFERENCE)
+    assert headings == [bracketed(table) for table in TABLES]
+
+
+def test_the_shortest_file_of_the_reference_checks_clean(write: Write) -> None:
+    (text,) = re.findall(r"```toml\n(.*?)```", REFERENCE, re.S)
+    assert told(write(text)) == []
+
+
+def test_the_complaints_of_the_reference_are_those_that_are_told(write: Write) -> None:
+    text = f'{SITE}[[request]]\nselect = "a"\n[[request]]\nselect = "b"\nidnet = "x"\n[[request]]\nselect = "wx/** priorty 5"\n'
+    shown = REFERENCE.split("```")[5]
+    for complaint in check_config(write(text)):
+        about = f"{complaint.table} {complaint.key}".strip()
+        assert f"{about}: {complaint.problem}" in shown
+        assert complaint.hint.split(", origin")[0] in shown
+
+
+# --- the unit file --------------------------------------------------------------------------------
+
+
+def test_the_unit_file_notifies_reloads_and_is_hardened() -> None:
+    unit = configparser.ConfigParser(strict=False, interpolation=None)
+    unit.optionxform = str  # type: ignore[assignment,method-assign]
+    unit.read(ROOT / "contrib" / "headrace@.service")
+    service = unit["Service"]
+    assert service["Type"] == "notify"
+    assert service["ExecStart"] == "headrace serve /etc/headrace/%i.toml"
+    assert service["ExecReload"] == "kill -HUP $MAINPID"
+    assert service["RestartPreventExitStatus"] == "2"
+    assert {service[key] for key in ("NoNewPrivileges", "PrivateTmp", "ProtectHome")} == {"true"}
+    assert "ProtectProc" not in service  # processes that share a queue look for each other in /proc

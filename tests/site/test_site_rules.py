@@ -1,0 +1,124 @@
+"""Keys that are right by themselves and cannot stand together."""
+
+from pathlib import Path
+
+import pytest
+from siteconfig import SITE, Write, only, told
+
+from headrace.site import check_config
+
+TLS = "[tls]\nauthority = 'f'\ncertificate = 'f'\nkey = 'f'\n"
+USERS = "[users]\ndictionary_file = 'u'\n"
+ALLOW = "[[allow]]\nwho = '*'\nreceive = ['**']\n"
+
+
+@pytest.fixture(autouse=True)
+def files(tmp_path: Path) -> None:
+    (tmp_path / "f").touch()
+    (tmp_path / "u").write_text("a:1\n")
+    (tmp_path / "p").write_text("1\n")
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("mode = 'client'\nlisten = ['tcp/127.0.0.1:1']\nconnect = ['tcp/a:1']\n",
+         "4: [site] listen: a client listens to nobody"),
+        ("mode = 'client'\n", "1: [site] connect: it has no endpoint"),
+        ("listen = []\n", "1: [site] connect: it has no endpoint"),
+        ("connect = ['tcp/a:1', 'tcp/127.0.0.1:7447']\n", "3: [site] connect: 'tcp/127.0.0.1:7447' is this site itself"),
+        ("listen = ['tls/127.0.0.1:1']\n", "3: [site] listen: 'tls/127.0.0.1:1' needs a certificate to show"),
+        ("listen = ['quic/127.0.0.1:1']\n[tls]\nauthority = 'f'\n",
+         "3: [site] listen: 'quic/127.0.0.1:1' needs a certificate to show"),
+        ("connect = ['tls/a:1']\n[tls]\nauthority = 'f'\ncertificate = 'f'\n",
+         "6: [tls] certificate: it is of no use without key"),
+        ("connect = ['tls/a:1']\n[tls]\nauthority = 'f'\nkey = 'f'\n",
+         "6: [tls] key: it is of no use without certificate"),
+        (TLS, "3: [tls]: no endpoint uses it"),
+        ("[users]\n", "3: [users]: it is empty"),
+        (f"{USERS}name = 'a'\n", "5: [users] name: it is of no use without password_file"),
+        (f"{USERS}password_file = 'p'\n", "5: [users] password_file: it is of no use without name"),
+        ("[users]\nname = 'a'\npassword_file = 'p'\n", "4: [users] name: a site that has a user name asks all others"),
+        (f"mode = 'client'\nconnect = ['tcp/a:1']\n{USERS}", "6: [users] dictionary_file: nobody can connect"),
+        ("[[allow]]\nwho = '*'\n", "3: [[allow]] 1: it allows nothing"),
+        (f"{USERS}[[allow]]\nwho = ['*', 'a']\nreceive = ['**']\n", "6: [[allow]] 1 who: \"*\" is everybody"),
+        (f"{USERS}[[allow]]\nwho = []\nreceive = ['**']\n", "6: [[allow]] 1 who: the list is empty"),
+        ("[[allow]]\nwho = ['a']\nreceive = ['**']\n", "4: [[allow]] 1 who: nobody can prove to have such a name"),
+        ("[[request]]\nselect = 'a'\nsites = ['b']\nredundancy = 'failover'\n",
+         "6: [[request]] 1 redundancy: \"failover\" needs another site"),
+        ("name = 'me'\n[[request]]\nselect = 'a'\nsites = ['b', 'me']\n", "6: [[request]] 1 sites: 'me' is this site"),
+        ("[[request]]\nselect = 'a/**/**'\n[[request]]\nselect = 'a/**'\nfrom = '1h'\n",
+         "6: [[request]] 2 select: 'a/**' is requested by [[request]] 1 already"),
+        ("[[request]]\nselect = 'a'\nname = 'x'\n[[request]]\nselect = 'b'\nname = 'x'\n",
+         "8: [[request]] 2 name: 'x' is the name of [[request]] 1 already"),
+        ("[[request]]\nselect = 'a'\nname = 'request 2'\n[[request]]\nselect = 'b'\n",
+         "6: [[request]] 2 name: 'request 2' is the name of [[request]] 1 already"),
+    ],
+)  # fmt: skip
+def test_a_contradiction_is_told_with_a_remedy(write: Write, text: str, said: str) -> None:
+    path = write(SITE + text)
+    assert len(told(path)) == 1, told(path)
+    assert told(path)[0].startswith(said)
+    assert only(path).hint
+
+
+def test_requests_for_the_same_from_different_sites_are_none(write: Write) -> None:
+    requests = "".join(f"[[request]]\nselect = 'a'\nsites = ['{site}']\n" for site in "bc")
+    assert told(write(SITE + requests + "[[request]]\nselect = 'a'\n")) == []
+
+
+def test_names_of_certificates_and_users_can_be_allowed(write: Write) -> None:
+    rule = "[[allow]]\nwho = ['a']\nreceive = ['**']\n"
+    assert told(write(SITE + USERS + rule)) == []
+    assert told(write(f"{SITE}listen = ['tls/[::]:1']\n{TLS}{rule}")) == []
+    assert len(told(write(f"{SITE}listen = ['tls/[::]:1']\n{TLS}mutual = false\n{rule}"))) == 1
+
+
+# --- strangers ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "endpoint", ["tcp/127.0.0.1:1", "tcp/127.9.9.9:1", "tcp/[::1]:1", "ws/localhost:1", "unixsock-stream//run/x.sock"]
+)
+def test_a_site_that_only_this_machine_can_reach_is_open(write: Write, endpoint: str) -> None:
+    assert told(write(f"{SITE}listen = ['{endpoint}']\n")) == []
+
+
+@pytest.mark.parametrize(
+    "endpoint", ["tcp/0.0.0.0:1", "tcp/[::]:1", "udp/192.0.2.1:1", "ws/a.example.org:1", "tcp/[2001:db8::1]:1"]
+)
+def test_a_site_that_strangers_can_reach_must_say_who_may_what(write: Write, endpoint: str) -> None:
+    text = f"{SITE}listen = ['tcp/127.0.0.1:1', '{endpoint}']\n"
+    complaint = only(write(text))
+    assert complaint.problem == f"'{endpoint}' is open to strangers"
+    assert (complaint.line, complaint.key) == (3, "listen")
+    assert told(write(text + ALLOW)) == []
+    assert told(write(text + USERS)) == []
+
+
+def test_certificates_keep_strangers_out_only_where_they_are_shown(write: Write) -> None:
+    assert told(write(f"{SITE}listen = ['tls/[::]:1', 'quic/[::]:2']\n{TLS}")) == []
+    (said,) = told(write(f"{SITE}listen = ['tls/[::]:1', 'tcp/[::]:2']\n{TLS}"))
+    assert "'tcp/[::]:2' is open to strangers" in said
+    (said,) = told(write(f"{SITE}listen = ['tls/[::]:1']\n{TLS}mutual = false\n"))
+    assert "'tls/[::]:1' is open to strangers" in said
+
+
+def test_scouting_may_find_strangers(write: Write) -> None:
+    text = f"{SITE}scouting = true\n"
+    assert only(write(text)).key == "scouting"
+    assert told(write(text + ALLOW)) == told(write(text + USERS)) == told(write(text + TLS)) == []
+
+
+# --- beside other mistakes ------------------------------------------------------------------------
+
+
+def test_what_is_wrong_by_itself_takes_part_in_no_rule(write: Write) -> None:
+    assert len(told(write(f"{SITE}mode = 'clint'\nlisten = []\n"))) == 1
+    assert len(told(write(f"{SITE}listen = ['tcp/x', 'tcp/0.0.0.0:1']\n"))) == 1
+    assert len(told(write(f"{SITE}listen = ['tls/[::]:1']\n[tls]\nauthority = 'f'\ncertificate = 'none'\n"))) == 1
+
+
+def test_contradictions_do_not_hide_each_other(write: Write) -> None:
+    path = write(f"{SITE}listen = ['tcp/0.0.0.0:1']\n{TLS}[[request]]\nselect = 'a'\n[[request]]\nselect = 'a'\n")
+    assert [complaint.table for complaint in check_config(path)] == ["[site]", "[tls]", "[[request]] 2"]

@@ -1,0 +1,104 @@
+"""What a configuration says of its queue, against the queue that is there."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from siteconfig import SITE, Write, only, told
+
+from headrace import Queue
+from headrace.queue.config import default_origin
+from headrace.site import load_config
+from headrace.site.config import QueueTable
+
+
+def test_a_queue_that_is_not_there_yet_has_the_terms_of_the_file(write: Write, tmp_path: Path) -> None:
+    config = load_config(write(f"{SITE}name = 'x'\n[queue]\nsize = '4MiB'\n"))
+    assert (config.site.name, config.queue.size) == ("x", 4 << 20)
+    assert not (tmp_path / "q").exists()
+    (tmp_path / "q").mkdir()
+    assert load_config(write(SITE)).site.name == default_origin()
+
+
+def test_the_terms_do_for_creating_a_queue(write: Write, tmp_path: Path) -> None:
+    config = load_config(write(f"{SITE}[queue]\nsize = '4MiB'\nage = '1h'\ndedup = 'md5'\n"))
+    terms = config.queue
+    with Queue.create(
+        config.site.queue, size=terms.size, age=terms.age_s, durability=terms.durability, dedup=terms.dedup,
+        origin=config.site.name,
+    ):  # fmt: skip
+        assert load_config(tmp_path / "site.toml") == config
+
+
+def test_a_queue_that_is_there_keeps_its_terms_and_its_name(write: Write, make_queue: Callable[..., Queue]) -> None:
+    make_queue(size="4MiB", age="1h", dedup="xxh3", origin="there")
+    config = load_config(write(SITE))
+    assert config.site.name == "there"
+    assert config.queue == QueueTable(size=4 << 20, age_s=3600.0, dedup="xxh3")
+
+
+def test_the_same_terms_again_are_no_mistake(write: Write, make_queue: Callable[..., Queue]) -> None:
+    make_queue(size="4MiB", age="1h", origin="there")
+    terms = "[queue]\nsize = '4096KiB'\nage = '60min'\ndurability = 'process'\ndedup = 'blake3'\n"
+    assert told(write(f"{SITE}name = 'there'\n{terms}")) == []
+
+
+@pytest.mark.parametrize(
+    ("text", "key", "problem", "remedy"),
+    [
+        ("size = '8MiB'", "size", '"8MiB" is not what {path} has: "4MiB"',
+         'run: headrace queue resize {path} --size 8MiB, or write size = "4MiB" here'),
+        ("age = '2h'", "age", '"2h" is not what {path} has: no limit',
+         "run: headrace queue resize {path} --age 2h, or leave age out here"),
+        ("durability = 'disk'", "durability", '"disk" is not what {path} has: "process"',
+         'a queue keeps its durability: write durability = "process" here, or choose another queue'),
+        ("dedup = 'md5'", "dedup", '"md5" is not what {path} has: "blake3"',
+         'a queue keeps its dedup: write dedup = "blake3" here, or choose another queue'),
+    ],
+)  # fmt: skip
+def test_other_terms_are_told_with_both_values_and_the_remedy(
+    write: Write, make_queue: Callable[..., Queue], text: str, key: str, problem: str, remedy: str
+) -> None:
+    path = make_queue(size="4MiB").path
+    complaint = only(write(f"{SITE}[queue]\n{text}\n"))
+    assert (complaint.line, complaint.table, complaint.key) == (4, "[queue]", key)
+    assert complaint.problem == problem.format(path=path)
+    assert complaint.hint == remedy.format(path=path)
+
+
+def test_resizing_mends_what_the_complaint_says(write: Write, make_queue: Callable[..., Queue]) -> None:
+    queue = make_queue(size="4MiB")
+    path = write(f"{SITE}[queue]\nsize = '8MiB'\nage = '2h'\n")
+    assert len(told(path)) == 2
+    queue.resize(size="8MiB", age="2h")
+    assert told(path) == []
+
+
+def test_another_name_is_told_with_both(write: Write, make_queue: Callable[..., Queue]) -> None:
+    make_queue(origin="there")
+    complaint = only(write(f"{SITE}name = 'here'\n"))
+    assert (complaint.line, complaint.key) == (3, "name")
+    assert "'here' is not the origin of" in complaint.problem
+    assert "'there'" in complaint.problem
+    assert 'name = "there"' in complaint.hint
+
+
+def test_what_is_no_queue_is_told(write: Write, tmp_path: Path) -> None:
+    (tmp_path / "q").write_text("x")
+    assert "is not a folder" in only(write(SITE)).problem
+    (tmp_path / "q").unlink()
+    (tmp_path / "q").mkdir()
+    (tmp_path / "q" / "x").touch()
+    assert "it is not a queue" in only(write(SITE)).problem
+    (tmp_path / "q" / "queue.json").write_text("{")
+    assert "cannot be read" in only(write(SITE)).problem
+
+
+def test_a_place_where_no_queue_can_be_is_told(write: Write, tmp_path: Path) -> None:
+    (tmp_path / "f").touch()
+    complaint = only(write('[site]\nqueue = "f/deeper/q"\n'))
+    assert complaint.key == "queue"
+    assert f"{tmp_path / 'f'} is not a folder" in complaint.problem
+    assert only(write(f'[site]\nqueue = "{"x" * 300}"\n')).key == "queue"
+    assert told(write('[site]\nqueue = "not/yet/there/q"\n')) == []
+    assert not (tmp_path / "not").exists()
