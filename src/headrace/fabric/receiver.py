@@ -18,6 +18,7 @@ import zenoh
 from headrace.errors import FabricError, HeadraceError, InvalidError
 from headrace.fabric.asking import Asker, Unreachable
 from headrace.fabric.declarations import Declarations
+from headrace.fabric.failover import Failover
 from headrace.fabric.flows import Flows
 from headrace.fabric.hops import Hops
 from headrace.fabric.keys import OWN, site_key, site_of
@@ -72,7 +73,11 @@ class Receiver:
         self._stopped = threading.Event()
         self._saver = threading.Thread(target=self._save, name="headrace-progress")
         self._saver.start()
+        self._failovers: list[Failover] = []
         for request in requests:
+            if request.redundancy == "failover" and len(request.sites) > 1:
+                self._failovers.append(self._begin_failover(request))
+                continue
             for name in request.sites:
                 self._add(request, name)
         self._tokens = declarations.add(
@@ -112,18 +117,35 @@ class Receiver:
         with self._lock:
             if (request.name, name) in self._upstreams or self._stopped.is_set():
                 return
-            upstream = Upstream(
-                self._session, self._declarations, name, request.selection, bool(request.sites), request.begin_at,
-                lambda page, keep: self._put(request, page, keep), self._progress.known(request.name, name),
-                lambda: [other for other in self._present if other != name],
-            )  # fmt: skip
+            upstream = self._open(request, name, None)
             self._upstreams[request.name, name] = upstream
         upstream.start()
 
-    def _put(self, request: Request, page: Page, keep: Keep | None) -> None:
+    def _open(self, request: Request, name: str, begin_at: str | None) -> Upstream:
+        """An Upstream that is not started yet; without `begin_at`, from where the request has got at this site."""
+        known = None if begin_at else self._progress.known(request.name, name)
+        upstream = Upstream(
+            self._session, self._declarations, name, request.selection, bool(request.sites),
+            begin_at or request.begin_at, lambda page, keep: self._put(request, upstream, page, keep), known,
+            lambda: [other for other in self._present if other != name],
+        )  # fmt: skip
+        return upstream
+
+    def _begin_failover(self, request: Request) -> Failover:
+        def open_one(name: str, begin_at: str | None) -> Upstream:
+            upstream = self._open(request, name, begin_at)
+            with self._lock:
+                for key in [key for key in self._upstreams if key[0] == request.name]:
+                    self._progress.note(request.name, key[1], self._upstreams.pop(key).known)
+                self._upstreams[request.name, name] = upstream
+            return upstream
+
+        return Failover(request.name, request.sites, lambda name: name in self._present, open_one)
+
+    def _put(self, request: Request, upstream: Upstream, page: Page, keep: Keep | None) -> None:
         """Return when the page is in the queue; what it can never take is counted and left out."""
         keep = self._without_ours(page, keep)
-        while not self._stopped.is_set():
+        while not upstream.is_stopping:
             try:
                 receipt = self._queue.put_batch(page.batch, keep, timeout=_RETRY_S)
                 self._count(request, page, keep, receipt)
@@ -134,7 +156,7 @@ class Receiver:
                 return
             except (HeadraceError, OSError) as error:  # a full disk, a full queue: it is not lost, it waits
                 log.warning("site %s waits: %s", page.head.site, error)
-                self._stopped.wait(_RETRY_S / 10)
+                upstream.pause(_RETRY_S / 10)
         raise Stopped
 
     def _count(self, request: Request, page: Page, keep: Keep | None, receipt: Receipt) -> None:
@@ -178,6 +200,8 @@ class Receiver:
         """Nothing that was taken is lost: each upstream ends between two pages."""
         self._stopped.set()
         self._tokens.undeclare()
+        for failover in self._failovers:
+            failover.close()
         for _, upstream in self.upstreams():
             upstream.stop()
         self._saver.join()

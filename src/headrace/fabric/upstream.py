@@ -81,10 +81,19 @@ class Upstream:
         self._thread.start()
 
     def stop(self) -> None:
+        """Ends between two pages; may be said twice."""
         self._stopped.set()
         self._buffer.wake()
         self._thread.join()
         self._unsubscribe()
+
+    @property
+    def is_stopping(self) -> bool:
+        return self._stopped.is_set()
+
+    def pause(self, seconds: float) -> None:
+        """Sleep in a sink, unless it is time to stop."""
+        self._stopped.wait(seconds)
 
     @property
     def known(self) -> tuple[bytes, int]:
