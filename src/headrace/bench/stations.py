@@ -12,19 +12,18 @@ The yardstick is the least that two Python processes can do: copy the same array
 byte through a pipe.
 """
 
-import contextlib
 import os
 import shutil
 import statistics
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from multiprocessing import get_context, shared_memory
+from multiprocessing import shared_memory
 from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import Any
 
 from headrace.bench.anchors import ANCHORS
+from headrace.bench.processes import processes
 from headrace.bench.report import Figure
 from headrace.queue import Queue
 
@@ -130,7 +129,7 @@ def _rate(path: Path, experiment: Run) -> float:
         share = experiment.products if experiment.stations > 1 else experiment.products // experiment.consumers
         places = [(path, f"s{number % experiment.stations}", experiment.array, share)
                   for number in range(experiment.consumers)]  # fmt: skip
-        with _processes(_consume, places) as consumers:
+        with processes(_consume, places) as consumers:
             payloads = [os.urandom(experiment.size) for _ in range(experiment.array)]
             begun = time.perf_counter()
             _produce(queue, payloads, share * (experiment.consumers if experiment.stations == 1 else 1))
@@ -163,27 +162,6 @@ def _consume(told: Connection, path: Path, station: str, array: int, products: i
         told.send(time.perf_counter())
 
 
-@contextlib.contextmanager
-def _processes(target: Callable[..., None], arguments: list[tuple[Any, ...]]) -> Iterator[list[Connection]]:
-    """Processes that have said "ready"; they end by themselves, or with us."""
-    context = get_context("spawn")
-    pairs = [context.Pipe() for _ in arguments]
-    started = [context.Process(target=target, args=(theirs, *more), daemon=True)
-               for (_, theirs), more in zip(pairs, arguments, strict=True)]  # fmt: skip
-    try:
-        for process in started:
-            process.start()
-        for ours, _ in pairs:
-            if not ours.poll(60) or ours.recv() != "ready":
-                raise RuntimeError("a process of the benchmark did not start")
-        yield [ours for ours, _ in pairs]
-    finally:
-        for process in started:
-            process.join(10)
-            if process.is_alive():
-                process.kill()
-
-
 # --- the yardstick -------------------------------------------------------------------------------
 
 
@@ -193,7 +171,7 @@ def _plain_rate(size: int, array: int, products: int) -> float:
     memory = shared_memory.SharedMemory(create=True, size=16 + slots * size * array)
     room: memoryview = memory.buf  # type: ignore[assignment]
     try:
-        with _processes(_copy_out, [(memory.name, size * array, slots, products // array)]) as (reader,):
+        with processes(_copy_out, [(memory.name, size * array, slots, products // array)]) as (reader,):
             counters, payload = room[:16].cast("Q"), os.urandom(size * array)
             begun = time.perf_counter()
             for number in range(products // array):
@@ -235,13 +213,13 @@ def _latency(place: Path, scale: float) -> Iterator[Figure]:
     count = max(50, int(1000 * scale))
     with Queue.create(path, size="64MiB", durability="memory", dedup="none", origin="bench") as queue:
         queue.station("s", None)
-        with _processes(_note_latency, [(path, count)]) as (consumer,):
+        with processes(_note_latency, [(path, count)]) as (consumer,):
             for _ in range(count):
                 time.sleep(0.01)
                 queue.put(time.perf_counter_ns().to_bytes(8, "little"), feed=FEED)
             taken = sorted(consumer.recv())
     shutil.rmtree(path)
-    with _processes(_note_pipe, [(count,)]) as (reader,):
+    with processes(_note_pipe, [(count,)]) as (reader,):
         for _ in range(count):
             time.sleep(0.01)
             reader.send_bytes(time.perf_counter_ns().to_bytes(8, "little"))

@@ -119,6 +119,35 @@ def stations(place: str | None, scale: float, as_json: bool) -> None:
         )
 
 
+@bench.command("relay", short_help="Products from one site to another.")
+@click.option(
+    "--place", type=click.Path(file_okay=False), help="Directory for the queues; default: in memory (/dev/shm)."
+)
+@click.option(
+    "--scale", type=click.FloatRange(0.001, 10), default=1.0, show_default=True, help="How much of everything."
+)
+@click.option("--json", "as_json", is_flag=True, help="One JSON object for programs.")
+def relay(place: str | None, scale: float, as_json: bool) -> None:
+    """Measure the fabric: backlog, live, latency at several rates, and a thousand subscribers.
+
+    \b
+    Example:
+      headrace bench relay
+      headrace bench relay --scale 0.1 --json
+    """
+    from headrace.bench import relay as measured
+
+    with _place(place) as (folder, memory):
+        _measure(
+            "relay",
+            f"relay --scale {scale:g}",
+            "memory (/dev/shm)" if memory else "disk",
+            lambda progress: measured.run(folder, scale, progress),
+            measured.NOT_MEASURED,
+            as_json,
+        )
+
+
 @contextlib.contextmanager
 def _place(place: str | None) -> Iterator[tuple[Path, bool]]:
     """A folder that is removed in the end, and whether it lies in memory."""

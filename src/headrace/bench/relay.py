@@ -1,0 +1,295 @@
+"""`headrace bench relay`: products from one site to another, over loopback.
+
+Two sites in two processes, as `headrace serve` runs them, with queues in memory that reject duplicates; a third process
+puts. Backlog: everything is there when the second site asks for it. Live: the second site listens while products are
+put at full speed. Latency: from before the put at one site to after the read at the other, at several rates. Audio:
+NaradaBrokering's experiment, 252 bytes every 30 ms to up to a thousand subscribers, each with a session of its own.
+
+Yardsticks in the same run: the same bytes through a plain socket, and through plain Zenoh, in messages of the size of
+our pages, with nothing kept and nothing promised.
+"""
+
+import os
+import shutil
+import socket
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from multiprocessing.connection import Connection
+from pathlib import Path
+
+import zenoh
+
+from headrace.bench.anchors import ANCHORS
+from headrace.bench.processes import processes
+from headrace.bench.report import Figure
+from headrace.fabric.keys import OWN, live_key
+from headrace.fabric.page import decode_head
+from headrace.fabric.receiver import Request
+from headrace.fabric.session import SessionTerms, locators, open_session
+from headrace.queue import Queue
+from headrace.selection import Selection
+from headrace.site.site import Site
+
+FEED = "wx/text"
+BACKLOG = {150: (1_000_000, 500_000.0), 13_600: (50_000, 100_000.0)}
+LARGE = 1_000_000
+RATES = (1, 200, 5_000)
+SUBSCRIBERS = (100, 400, 1_000)
+SESSIONS_EACH = 125  # subscribers in one process
+NOT_MEASURED = [
+    "LDM and NaradaBrokering themselves: their figures come from elsewhere",
+    "several machines, real networks, TLS, compression, durability on disk",
+    "filters with conditions: headrace bench match has their cost",
+    "the thousand subscribers run on the same two cores as the site; what they cost is told beside",
+]
+_AUDIO_BYTES, _AUDIO_S = 252, 0.03
+_STREAM_BYTES = 1 << 20
+
+Progress = Callable[[str], None]
+
+
+def run(place: Path, scale: float, progress: Progress) -> Iterator[Figure]:
+    progress("plain socket and plain Zenoh")
+    plain = _socket_rate(scale), _zenoh_rate(scale)
+    beside = f"plain socket here: {plain[0] / 1e9:.2f} GB/s, plain Zenoh {plain[1] / 1e9:.2f} in messages of 1 MiB"
+    for size, (count, goal) in BACKLOG.items():
+        progress(f"backlog of {size} B products")
+        rate = _backlog(place, size, max(2_000, int(count * scale)))
+        yield Figure(f"backlog-{size}", f"backlog, {size:,} B", rate, "/s", goal,
+                     beside=f"{ANCHORS[f'backlog-{size}']}; {beside}")  # fmt: skip
+    progress("backlog of 1 MB products")
+    rate = _backlog(place, LARGE, max(20, int(800 * scale)))
+    yield Figure("backlog-1mb", "backlog, 1 MB", rate * LARGE / 1e9, "GB/s", 1.0, beside=beside)
+    progress("live at full speed")
+    yield from _live(place, max(2_000, int(600_000 * scale)))
+    for per_second in RATES:
+        progress(f"latency at {per_second}/s")
+        yield from _latency(place, per_second, scale)
+    for subscribers in SUBSCRIBERS:
+        progress(f"{subscribers} subscribers")
+        yield from _audio(place, max(2, int(subscribers * min(1.0, scale * 2))), scale)
+
+
+# --- two sites -----------------------------------------------------------------------------------
+
+
+def _serve(told: Connection, path: Path, near: list[str], begin_at: str) -> None:
+    """A site until it is told to stop; it wants everything if it has a neighbour."""
+    requests = [Request("all", Selection("**"), begin_at)] if near else []
+    terms = SessionTerms("router", listen=("tcp/127.0.0.1:0",), connect=tuple(near))
+    with Queue.open(path) as queue, open_session(terms) as session:
+        begun = time.perf_counter()
+        site = Site(session, queue, requests)
+        told.send("ready")
+        told.send((begun, locators(session)))
+        told.recv()
+        site.close()
+
+
+@contextmanager
+def _site(path: Path, near: list[str], begin_at: str = "next") -> Iterator[tuple[float, list[str]]]:
+    """When it began, and where it listens."""
+    with processes(_serve, [(path, near, begin_at)]) as (pipe,):
+        yield pipe.recv()
+        pipe.send("stop")
+
+
+@contextmanager
+def _queues(place: Path, size_mib: int) -> Iterator[tuple[Queue, Queue]]:
+    paths = place / "one", place / "two"
+    made = [Queue.create(path, size=f"{size_mib}MiB", durability="memory", origin=path.name) for path in paths]
+    try:
+        yield made[0], made[1]
+    finally:
+        for queue in made:
+            queue.close()
+            shutil.rmtree(queue.path)
+
+
+def _fill(queue: Queue, size: int, count: int) -> None:
+    """Products that are all different."""
+    filling, array = os.urandom(size), max(1, min(1000, 4_000_000 // size))
+    for begin in range(0, count, array):
+        numbers = range(begin, min(begin + array, count))
+        queue.put_many([number.to_bytes(8, "little") + filling[8:] for number in numbers], feed=FEED)
+
+
+def _until(queue: Queue, count: int, seconds: float = 120) -> float:
+    """When the queue has so many."""
+    end = time.perf_counter() + seconds
+    while queue.next <= count:
+        if time.perf_counter() > end:
+            raise RuntimeError(f"only {queue.next - 1} of {count} products arrived in {seconds} s")
+        time.sleep(0.001)
+    return time.perf_counter()
+
+
+def _backlog(place: Path, size: int, count: int) -> float:
+    with _queues(place, max(64, 3 * size * count >> 20)) as (first, second):
+        _fill(first, size, count)
+        with _site(first.path, []) as (_, where), _site(second.path, where, "oldest") as (begun, _):
+            first_came, before = _until(second, 1), second.next - 1
+            if before == count:
+                return count / (first_came - begun)
+            return (count - before) / (_until(second, count) - first_came)
+
+
+def _live(place: Path, count: int) -> Iterator[Figure]:
+    with _queues(place, 1024) as (first, second), _site(first.path, []) as (_, where), _site(second.path, where):
+        _settle(first, second)
+        begun, before = time.perf_counter(), second.next - 1
+        _fill(first, 150, count)
+        put = time.perf_counter()
+        ended = _until(second, before + count)
+    beside = f"{ANCHORS['live-150']}; put here at {count / (put - begun):,.0f}/s"
+    yield Figure("live-150", "live at full speed, 150 B", count / (ended - begun), "/s", 200_000, beside=beside)
+    yield Figure("live-behind", "the last product, behind its put", (ended - put) * 1e3, "ms", beside="LDM: 0.5-0.9 s")
+
+
+def _settle(first: Queue, second: Queue) -> None:
+    """Put now and then until something comes through."""
+    while second.next == 1:
+        first.put(os.urandom(16), feed="bench/settle")
+        time.sleep(0.1)
+    time.sleep(1.0)
+
+
+# --- latency -------------------------------------------------------------------------------------
+
+
+def _latency(place: Path, per_second: int, scale: float) -> Iterator[Figure]:
+    count = max(20, int(min(per_second * 10, 20_000) * scale)) if per_second > 1 else max(5, int(20 * scale))
+    with _queues(place, 256) as (first, second), _site(first.path, []) as (_, where), _site(second.path, where):
+        _settle(first, second)
+        with processes(_note_latency, [(second.path, count)]) as (reader,):
+            _put_at(first, per_second, count)
+            taken = sorted(reader.recv())
+    anchor = ANCHORS.get(f"relay-{per_second}", "")
+    for name, share, goal in (("p50", 0.5, 0.5), ("p99", 0.99, 5.0), ("max", 1.0, None)):
+        value = taken[min(len(taken) - 1, int(len(taken) * share))] / 1e6
+        what = f"latency at {per_second:,}/s, {name}"
+        yield Figure(f"latency-{per_second}-{name}", what, value, "ms", goal, True, anchor)
+
+
+def _put_at(queue: Queue, per_second: float, count: int) -> None:
+    due = time.perf_counter()
+    for number in range(count):
+        due += 1 / per_second
+        while (left := due - time.perf_counter()) > 0:
+            time.sleep(left if left > 0.0005 else 0)
+        queue.put(time.time_ns().to_bytes(8, "little") + number.to_bytes(8, "little") + bytes(134), feed=FEED)
+
+
+def _note_latency(told: Connection, path: Path, count: int) -> None:
+    taken: list[int] = []
+    with Queue.open(path) as queue:
+        told.send("ready")
+        for batch in queue.follow("next", FEED, timeout=60):
+            now = time.time_ns()
+            taken += [now - int.from_bytes(batch.payload(place)[:8], "little") for place in range(len(batch))]
+            if len(taken) >= count:
+                break
+    told.send(taken)
+
+
+# --- many subscribers ----------------------------------------------------------------------------
+
+
+def _audio(place: Path, subscribers: int, scale: float) -> Iterator[Figure]:
+    """One site, products of 252 B every 30 ms, and subscribers with a session each."""
+    count = max(20, int(300 * scale))
+    shares = [min(SESSIONS_EACH, subscribers - begin) for begin in range(0, subscribers, SESSIONS_EACH)]
+    with (
+        _queues(place, 64) as (first, _),
+        _site(first.path, []) as (_, where),
+        processes(_listen, [(where[0], share, count) for share in shares], 120) as pipes,
+    ):
+        for pipe in pipes:
+            pipe.send("go")
+        time.sleep(0.5)
+        begun = time.perf_counter()
+        for number in range(count):
+            time.sleep(max(0.0, begun + number * _AUDIO_S - time.perf_counter()))
+            first.put(number.to_bytes(8, "little") + bytes(_AUDIO_BYTES - 8), feed=FEED)
+        told = [pipe.recv() for pipe in pipes]
+    taken = sorted(latency for latencies, _ in told for latency in latencies)
+    late = sum(latency > 100_000_000 for latency in taken) / max(1, len(taken))
+    spent = sum(seconds for _, seconds in told) / (count * _AUDIO_S)
+    cost = f"the subscribers took {spent:.2f} cores; {len(taken):,} of {count * subscribers:,} messages came"
+    yield Figure(f"audio-{subscribers}-mean", f"{subscribers:,} subscribers, mean latency",
+                 sum(taken) / max(1, len(taken)) / 1e6, "ms", 20, True, f"{ANCHORS['audio']}; {cost}")  # fmt: skip
+    yield Figure(
+        f"audio-{subscribers}-late", f"{subscribers:,} subscribers, later than 100 ms", 100 * late, "%", 1, True
+    )
+
+
+def _listen(told: Connection, endpoint: str, sessions: int, count: int) -> None:
+    """So many sessions, one subscription each; when each page came, from its sending on."""
+    taken: list[int] = []
+
+    def note(sample: zenoh.Sample) -> None:
+        taken.append(time.time_ns() - decode_head(sample.attachment.to_bytes()).sent_ns if sample.attachment else 0)
+
+    opened = [open_session(SessionTerms("client", connect=(endpoint,), timeout_s=60)) for _ in range(sessions)]
+    kept = [session.declare_subscriber(live_key("one", OWN, FEED), note) for session in opened]
+    told.send("ready")
+    told.recv()
+    begun, end = time.process_time(), time.monotonic() + count * _AUDIO_S + 10
+    while len(taken) < count * sessions and time.monotonic() < end:
+        time.sleep(0.05)
+    told.send((taken, time.process_time() - begun))
+    del kept
+
+
+# --- yardsticks ----------------------------------------------------------------------------------
+
+
+def _socket_rate(scale: float) -> float:
+    """Bytes a second through a plain socket, one process to another."""
+    messages = max(20, int(2_000 * scale))
+    listener = socket.create_server(("127.0.0.1", 0))
+    with listener, processes(_drain, [(listener.getsockname()[1], messages)]) as (reader,):
+        connection, _ = listener.accept()
+        data, begun = os.urandom(_STREAM_BYTES), time.perf_counter()
+        for _ in range(messages):
+            connection.sendall(data)
+        spent: float = reader.recv() - begun
+        connection.close()
+    return messages * _STREAM_BYTES / spent
+
+
+def _drain(told: Connection, port: int, messages: int) -> None:
+    with socket.create_connection(("127.0.0.1", port)) as connection:
+        told.send("ready")
+        room, left = memoryview(bytearray(_STREAM_BYTES)), messages * _STREAM_BYTES
+        while left:
+            left -= connection.recv_into(room)
+        told.send(time.perf_counter())
+
+
+def _zenoh_rate(scale: float) -> float:
+    """Bytes a second through plain Zenoh, which waits for the subscriber here."""
+    messages = max(20, int(1_000 * scale))
+    with (
+        open_session(SessionTerms("router", listen=("tcp/127.0.0.1:0",))) as session,
+        processes(_count_messages, [(locators(session)[0], messages)]) as (reader,),
+    ):
+        publisher = session.declare_publisher("bench", congestion_control=zenoh.CongestionControl.BLOCK)
+        data, begun = os.urandom(_STREAM_BYTES), time.perf_counter()
+        for _ in range(messages):
+            publisher.put(data)
+        spent: float = reader.recv() - begun
+    return messages * _STREAM_BYTES / spent
+
+
+def _count_messages(told: Connection, endpoint: str, messages: int) -> None:
+    came: list[float] = []
+    with open_session(SessionTerms("client", connect=(endpoint,))) as session:
+        session.declare_subscriber("bench", lambda sample: came.append(len(sample.payload.to_bytes())))
+        time.sleep(0.5)
+        told.send("ready")
+        end = time.monotonic() + 60
+        while len(came) < messages and time.monotonic() < end:
+            time.sleep(0.0005)
+        told.send(time.perf_counter())
