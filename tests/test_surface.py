@@ -7,7 +7,7 @@ import headrace.queue
 def test_the_public_names_are_exactly_these() -> None:
     assert headrace.__all__ == [
         "Batch", "Consumer", "Cursor", "Duplicate", "HeadraceError", "Lost", "Product", "Queue", "Receipt",
-        "Selection", "Station",
+        "Selection", "Station", "connect",
     ]  # fmt: skip
 
 

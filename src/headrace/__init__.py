@@ -7,6 +7,9 @@
         for product in queue.read("oldest", Selection("wx/**", ident="^SA")):
             print(product.ident, bytes(product.payload))
 
+`connect` opens a queue that is there already: by its directory, or at another site by its endpoint, with no other
+difference.
+
 `docs/journey.md` follows one product through the code. Names are loaded when they are first used, so that a command
 that needs none of them starts at once.
 """
@@ -16,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from headrace.errors import HeadraceError
+    from headrace.fabric.remote import connect
     from headrace.product import Batch, Lost, Product
     from headrace.queue import Cursor, Duplicate, Queue, Receipt
     from headrace.selection import Selection
@@ -23,13 +27,13 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Batch", "Consumer", "Cursor", "Duplicate", "HeadraceError", "Lost", "Product", "Queue", "Receipt", "Selection",
-    "Station",
+    "Station", "connect",
 ]  # fmt: skip
 
 _HOMES = {
     "Batch": "product", "Consumer": "station", "Cursor": "queue", "Duplicate": "queue", "HeadraceError": "errors",
     "Lost": "product", "Product": "product", "Queue": "queue", "Receipt": "queue", "Selection": "selection",
-    "Station": "station",
+    "Station": "station", "connect": "fabric.remote",
 }  # fmt: skip
 
 

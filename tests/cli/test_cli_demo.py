@@ -13,7 +13,7 @@ from headrace import Queue
 from headrace.cli.demo import outcome
 from headrace.cli.demo.plan import WORKERS, Plan
 
-CHILDREN = 7  # feeder, two watchers, three workers, and Python's own helper
+CHILDREN = 10  # two sites, the link, feeder, two watchers, three workers, and Python's own helper
 
 
 def test_nothing_is_lost_or_duplicated_and_nothing_is_left_behind(tmp_path: Path, start) -> None:
@@ -29,8 +29,18 @@ def test_nothing_is_lost_or_duplicated_and_nothing_is_left_behind(tmp_path: Path
     for watcher in told["watchers"]:
         assert (watcher["lost"], watcher["duplicated"], watcher["out_of_order"]) == (0, 0, 0)
         assert 0 < watcher["latency_p50_s"] <= watcher["latency_p99_s"]
+    judge_cut(told)
     judge_station(told["station"])
     assert list(tmp_path.iterdir()) == []
+
+
+def judge_cut(told: dict[str, Any]) -> None:
+    """The link was cut for a while, and everything came over it all the same."""
+    cut = told["cut"]
+    assert told["arrived"] == told["products"]
+    assert cut["missing"] > 0
+    assert 0.5 < cut["lasted_s"] < 10
+    assert 0 < cut["caught_up_after_s"] < 20
 
 
 def judge_station(station: dict[str, Any]) -> None:
@@ -53,15 +63,19 @@ def test_people_get_lines_and_a_verdict_and_may_keep_the_queue(tmp_path: Path, s
     out, err = process.communicate(timeout=60)
     assert (process.returncode, err) == (0, b"")
     shown = out.decode()
-    assert "duplicates rejected; watchers: everything " in shown
+    assert re.search(r"duplicates rejected; site two: [\d,]+; watchers: everything ", shown)
+    assert re.search(r"s  the link between the sites was cut at \d\.\d s\n", shown)
+    assert re.search(r"s  the link is back after \d\.\d s; site two lacks [\d,]+ products\n", shown)
+    assert re.search(r"s  site two has caught up, .* after the link was back\n", shown)
     assert "nothing lost, nothing twice" in shown
     assert re.search(r"worker 2 \(process \d+\) was killed at \d\.\d s with \d+ in hand", shown)
     assert re.search(r"\nworker 2 was killed at .* in hand, back in ", shown)
-    with Queue.open(tmp_path / "kept") as queue:
+    with Queue.open(tmp_path / "kept" / "two") as queue:
         assert queue.check() == []
         assert queue.station("decode").statistics().consumers == 0
         assert f"{queue.statistics().inserted_products:,} products (" in shown
     assert [file.name for file in tmp_path.iterdir()] == ["kept"]
+    assert sorted(file.name for file in (tmp_path / "kept").iterdir()) == ["one", "two"]
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
@@ -70,7 +84,7 @@ def test_an_interrupted_demo_leaves_no_process_and_no_file(tmp_path: Path, start
     wait_until(lambda: len(children_of(process.pid)) >= CHILDREN)
     children = children_of(process.pid)
     process.send_signal(number)
-    _, err = process.communicate(timeout=20)
+    _, err = process.communicate(timeout=30)
     assert (process.returncode, err.strip()) == (code, b"")
     wait_until(lambda: not any(map(is_alive, children)), 5)
     assert list(tmp_path.iterdir()) == []

@@ -35,12 +35,12 @@ def sessions() -> Iterator[Open]:
     """Open sessions by terms; the latest is closed first."""
     with ExitStack() as opened:
 
-        def open(mode: str, **terms: object) -> zenoh.Session:
+        def open_by(mode: str, **terms: object) -> zenoh.Session:
             session = open_session(SessionTerms(mode, **terms))  # type: ignore[arg-type]
             opened.callback(session.close)  # type: ignore[no-untyped-call]
             return session
 
-        yield open
+        yield open_by
 
 
 def eventually(condition: Callable[[], object], what: str, seconds: float = 10) -> None:

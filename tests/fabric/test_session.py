@@ -241,6 +241,12 @@ def test_a_socket_in_a_folder_that_is_not_there_is_told(tmp_path: Path) -> None:
     assert "/none/s" in error.problem
 
 
+def test_a_socket_that_is_taken_is_told(opened: Open, tmp_path: Path) -> None:
+    endpoint = f"unixsock-stream/{tmp_path}/s"
+    opened("router", listen=(endpoint,))
+    assert "another program listens there" in refusal("router", listen=(endpoint,)).hint
+
+
 def test_a_client_whose_site_is_not_there_gives_up_in_time() -> None:
     there = f"tcp/127.0.0.1:{free_port()}"
     began = time.monotonic()

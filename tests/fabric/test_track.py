@@ -80,7 +80,7 @@ def test_everything_arrives_once_and_in_order_whatever_the_live_path_drops(seed:
             if not track.fits(feed, after):
                 pull()
             arrived.extend(row for row in mine if row[0] > track.reached(feed))
-            track.add_live(feed, upto)
+            track.add_live(feed, upto, sum(number > track.base for number, _ in mine))
         if chance.random() < 0.3:
             told = before | recent
             if chance.random() >= loss and not track.add_beat(since, position, told):
@@ -90,3 +90,11 @@ def test_everything_arrives_once_and_in_order_whatever_the_live_path_drops(seed:
     assert sorted(arrived) == log
     for feed in {feed for _, feed in log}:
         assert [row for row in arrived if row[1] == feed] == [row for row in log if row[1] == feed]
+
+
+def test_a_page_without_a_hole_behind_the_base_moves_it() -> None:
+    track = Track(10)
+    track.add_live("a", 13, 3)
+    assert (track.base, dict(track.ahead)) == (13, {})
+    track.add_live("a", 16, 2)
+    assert (track.base, dict(track.ahead)) == (13, {"a": 16})

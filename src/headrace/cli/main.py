@@ -28,6 +28,8 @@ COMMANDS = {
     "top": Place("headrace.cli.top.command:top", "See a queue, its stations and consumers at work."),
     "channel": Place("headrace.cli.channel:channel", "Give feed subtrees a quality of service."),
     "serve": Place("headrace.cli.serve:serve", "Run a site: a queue with its place in the fabric."),
+    "sites": Place("headrace.cli.sites.command:sites", "Show the map: sites, links, requests, latencies."),
+    "wanted": Place("headrace.cli.wanted:wanted", "Tell whether anybody wants a feed."),
     "config": Place("headrace.cli.config:config", "Check and show the configuration of a site."),
     "certs": Place("headrace.cli.certs:certs", "Make and show certificates for sites and users."),
     "generate": Place("headrace.cli.generate:generate", "Make products like those of real feeds."),

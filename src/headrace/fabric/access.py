@@ -165,7 +165,7 @@ def _publish_grants(rule: Rule, name: str) -> list[dict[str, Any]]:
 
 def _common_grants(rule: Rule, name: str) -> list[dict[str, Any]]:
     """Calls, and tokens both ways: who is in a rule sees which sites there are, and shows itself."""
-    shown = [f"{ROOT}/site/{_sites(rule, name)}", f"{ROOT}/client/**"]
+    shown = [f"{ROOT}/site/{_sites(rule, name)}/**", f"{ROOT}/client/**"]
     return [
         _grant("ingress", ["query"], _questions(_CALL, rule, name)),
         _grant("egress", ["reply", "declare_queryable"], [f"{_CALL}/**"]),

@@ -7,13 +7,12 @@ putting overlap; no more than a few wait here.
 from collections.abc import Iterator
 from typing import Any
 
-import msgspec
 import zenoh
 
-from headrace.errors import FabricMessageError
+from headrace.fabric.access import asking_key
 from headrace.fabric.keys import log_key
 from headrace.fabric.page import Page, decode
-from headrace.fabric.question import Question, Read, encode
+from headrace.fabric.question import Question, Read, decode_answer, encode
 from headrace.queue.records import Names
 
 _ANSWER_S = 5.0
@@ -26,20 +25,16 @@ class Unreachable(Exception):  # noqa: N818
 
 
 class Asker:
-    """Of one site."""
+    """Of one site. `principal` is the name that the other side knows us by, if it has rules for who gets what."""
 
-    def __init__(self, session: zenoh.Session, site: str) -> None:
+    def __init__(self, session: zenoh.Session, site: str, principal: str | None = None) -> None:
         self._session, self.site = session, site
+        self._key = asking_key(log_key(site), principal)
 
-    def ask(self, question: Question, kind: type[Any]) -> Any:
+    def ask(self, question: Question, kind: type[Any], timeout_s: float = _ANSWER_S) -> Any:
         """The short answer, which is a `kind`."""
-        for _, payload in self._query(question, _ANSWER_S):
-            try:
-                return msgspec.msgpack.decode(payload, type=kind)
-            except (msgspec.DecodeError, ValueError) as error:
-                raise FabricMessageError(
-                    f"the answer of site {self.site} cannot be read: {error}", "run the same version at both sites"
-                ) from None
+        for _, payload in self._query(question, timeout_s):
+            return decode_answer(payload, kind, self.site)
         raise Unreachable("no answer")
 
     def pages(self, question: Read, names: Names) -> Iterator[Page]:
@@ -53,7 +48,7 @@ class Asker:
 
     def _query(self, question: Question, timeout_s: float) -> Iterator[tuple[bytes, bytes]]:
         replies = self._session.get(
-            log_key(self.site), zenoh.handlers.FifoChannel(_WAITING), payload=encode(question), timeout=timeout_s,
+            self._key, zenoh.handlers.FifoChannel(_WAITING), payload=encode(question), timeout=timeout_s,
             consolidation=zenoh.ConsolidationMode.NONE, congestion_control=zenoh.CongestionControl.BLOCK,
         )  # fmt: skip
         for reply in replies:

@@ -22,7 +22,7 @@ _PROBE_S = 1.0
 _ENDPOINTS_MAX = 3  # that are tried again
 _LISTENING = (
     ("Address already in use", "another program listens there; stop it, or choose another port"),
-    ("Address in use", "another program listens there; stop it, or choose another port"),
+    ("Unable to acquire lock", "another program listens there; stop it, or choose another path"),
     ("Permission denied", "use a port above 1023 or a path that this user may write to"),
     ("Cannot assign requested address", "this machine has no such address; 0.0.0.0 and [::] stand for all it has"),
     ("No such file or directory", "create the folder of the socket first"),

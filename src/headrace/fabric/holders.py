@@ -28,8 +28,10 @@ class Holders:
     """For one origin, which is the selection's."""
 
     def __init__(
-        self, session: zenoh.Session, selection: Selection, names: Names, sites: Callable[[], list[str]]
-    ) -> None:
+        self, session: zenoh.Session, selection: Selection, names: Names, sites: Callable[[], list[str]],
+        principal: str | None = None,
+    ) -> None:  # fmt: skip
+        self._principal = principal
         self._session, self._selection, self._names, self._sites = session, selection, names, sites
         self._asked = str(Selection(selection.feed, origin=selection.origin))
         self._positions: dict[str, tuple[bytes, int]] = {}  # by site: its queue, and how far it was looked at
@@ -39,7 +41,7 @@ class Holders:
         taken = 0
         for site in self._sites():
             try:
-                taken += self._pull_from(Asker(self._session, site), track, give)
+                taken += self._pull_from(Asker(self._session, site, self._principal), track, give)
             except Unreachable:
                 continue
         return taken

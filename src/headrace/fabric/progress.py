@@ -1,7 +1,7 @@
 """Progress: how far each request has got at each site, kept over restarts.
 
-A file beside the queue, written as a whole about once a second and at the end. It may be a second behind the queue:
-what is asked for again is recognised by its signature.
+A file beside the queue, written as a whole about once a second and at the end. It may be a second behind the queue;
+therefore it says where the queue was, and what has arrived since then is found in the queue itself (`arrived_since`).
 """
 
 import os
@@ -10,6 +10,7 @@ from pathlib import Path
 import msgspec
 
 from headrace.errors import FabricError
+from headrace.queue import Queue
 
 
 class Reached(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -21,6 +22,7 @@ class Reached(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 class _File(msgspec.Struct, forbid_unknown_fields=True):
     version: int = 1
+    next: int = 0  # of our queue, when this was noted
     requests: dict[str, dict[str, Reached]] = {}
 
 
@@ -43,6 +45,15 @@ class Progress:
         reached = self._file.requests.get(request, {}).get(site)
         return None if reached is None else (bytes.fromhex(reached.queue), reached.base)
 
+    @property
+    def next(self) -> int:
+        """Everything below this in our queue had arrived when the progress was saved; 0: never."""
+        return self._file.next
+
+    def begin_note(self, next_sequence: int) -> None:
+        """Before the requests are noted: the next sequence of our queue."""
+        self._file.next = next_sequence
+
     def note(self, request: str, site: str, known: tuple[bytes, int]) -> None:
         queue, base = known
         if queue:
@@ -57,3 +68,17 @@ class Progress:
         part.write_bytes(data)
         os.replace(part, self._path)
         self._saved = data
+
+
+def arrived_since(queue: Queue, start: int) -> dict[str, dict[str, int]]:
+    """By origin and feed: the sequence there of the latest product that was put into our queue from `start` on."""
+    latest: dict[str, dict[str, int]] = {}
+    position = max(start, queue.oldest)
+    while position < queue.next:
+        batch = queue.read(position, limit=10_000)
+        columns = batch.columns
+        for origin, feed, sequence in zip(batch.origins, batch.feeds, columns["origin_sequence"].tolist(), strict=True):
+            feeds = latest.setdefault(origin, {})
+            feeds[feed] = max(sequence, feeds.get(feed, 0))
+        position = batch.next
+    return latest

@@ -23,7 +23,7 @@ from headrace.fabric.flows import Flows
 from headrace.fabric.hops import Hops
 from headrace.fabric.keys import OWN, site_key, site_of
 from headrace.fabric.page import Keep, Page
-from headrace.fabric.progress import Progress
+from headrace.fabric.progress import Progress, arrived_since
 from headrace.fabric.question import Card, CardAnswer
 from headrace.fabric.upstream import Stopped, Upstream
 from headrace.queue import Queue, Receipt
@@ -59,13 +59,14 @@ class Receiver:
 
     def __init__(
         self, session: zenoh.Session, declarations: Declarations, queue: Queue, site: str, requests: list[Request],
-        progress: Progress,
+        progress: Progress, principal: str | None = None,
     ) -> None:  # fmt: skip
         self._session, self._declarations = session, declarations
-        self._queue, self._site, self._progress = queue, site, progress
-        self._requests = requests
+        self._queue, self._site, self._progress, self._principal = queue, site, progress, principal
+        self.requests = requests
         self._upstreams: dict[tuple[str, str], Upstream] = {}
         self._present: set[str] = set()  # sites that are there now
+        self._arrived = arrived_since(queue, progress.next) if progress.next else {}
         self.flows = Flows()
         self.hops = Hops(queue.path / "site" / "hops.json")
         self.arrivals = {request.name: Arrivals() for request in requests}
@@ -101,7 +102,7 @@ class Receiver:
         """Ask the newcomer for what was put there, and for what it has of origins that are away."""
         self._add_origin(name)
         try:
-            card = Asker(self._session, name).ask(Card(), CardAnswer)
+            card = Asker(self._session, name, self._principal).ask(Card(), CardAnswer)
         except (Unreachable, FabricError, zenoh.ZError):
             return
         for origin in card.origins:
@@ -109,7 +110,7 @@ class Receiver:
                 self._add_origin(origin)
 
     def _add_origin(self, name: str) -> None:
-        for request in self._requests:
+        for request in self.requests:
             if not request.sites and request.selection.wants_origin(name):
                 self._add(request, name)
 
@@ -127,7 +128,8 @@ class Receiver:
         upstream = Upstream(
             self._session, self._declarations, name, request.selection, bool(request.sites),
             begin_at or request.begin_at, lambda page, keep: self._put(request, upstream, page, keep), known,
-            lambda: [other for other in self._present if other != name],
+            lambda: [other for other in self._present if other != name], self._principal,
+            self._arrived.get(name) if known and not request.sites else None,
         )  # fmt: skip
         return upstream
 
@@ -188,6 +190,7 @@ class Receiver:
             self._note()
 
     def _note(self) -> None:
+        self._progress.begin_note(self._queue.next)
         for request, upstream in self.upstreams():
             self._progress.note(request, upstream.site, upstream.known)
         try:

@@ -97,7 +97,7 @@ class Stream:
             if len(self._publishers) >= _PUBLISHERS:
                 self._publishers.pop(next(iter(self._publishers))).undeclare()  # type: ignore[no-untyped-call]
             found = self._session.declare_publisher(
-                live_key(self._site, self.name, feed), congestion_control=zenoh.CongestionControl.DROP, express=True
+                live_key(self._site, self.name, feed), congestion_control=zenoh.CongestionControl.DROP
             )
             self._publishers[feed] = found
         return found

@@ -63,6 +63,18 @@ class Streams:
             self._wanted[name] = time.monotonic()
         return name
 
+    def is_wanted(self, feed: str) -> bool:
+        """Does anybody listen to what is put here under this feed?"""
+        for stream in self.all():
+            if stream.name == OWN:
+                wanted = stream.is_wanted_feed(feed)
+            else:
+                mine = stream.selection.wants_feed(feed) and stream.selection.wants_origin(self._site)
+                wanted = mine and stream.is_wanted()
+            if wanted:
+                return True
+        return False
+
     def all(self) -> list[Stream]:
         with self._lock:
             return list(self._streams.values())

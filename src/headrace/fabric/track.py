@@ -13,9 +13,9 @@ from collections.abc import Mapping
 class Track:
     """Knows what is missing. All numbers are sequences of the site's queue."""
 
-    def __init__(self, base: int) -> None:
+    def __init__(self, base: int, ahead: Mapping[str, int] | None = None) -> None:
         self.base = base
-        self._ahead: dict[str, int] = {}
+        self._ahead = {feed: last for feed, last in (ahead or {}).items() if last > base}
 
     def reached(self, feed: str) -> int:
         """Everything of this feed up to here has arrived."""
@@ -30,9 +30,14 @@ class Track:
         """Does a live page that begins behind `after` follow what has arrived, or overlap it?"""
         return after <= self.reached(feed)
 
-    def add_live(self, feed: str, upto: int) -> None:
-        """A live page that fits is in the queue."""
-        if upto > self.reached(feed):
+    def add_live(self, feed: str, upto: int, products: int = 0) -> None:
+        """A live page that fits is in the queue, with so many products behind the base.
+
+        If that is every sequence that there is, the base moves with it.
+        """
+        if products and upto - products == self.base:
+            self.add_pulled(upto)
+        elif upto > self.reached(feed):
             self._ahead[feed] = upto
 
     def add_pulled(self, upto: int) -> None:

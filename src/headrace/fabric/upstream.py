@@ -12,7 +12,8 @@ any point costs no more than asking for something twice.
 import logging
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 
 import msgspec
 import numpy as np
@@ -53,10 +54,12 @@ class Upstream:
     def __init__(
         self, session: zenoh.Session, declarations: Declarations, site: str, selection: Selection, relayed: bool,
         begin_at: str, sink: Sink, known: tuple[bytes, int] | None = None, others: Callable[[], list[str]] = list,
+        principal: str | None = None, ahead: Mapping[str, int] | None = None,
     ) -> None:  # fmt: skip
         """`relayed`: also what the site has from others; otherwise what was put there, and nothing else.
 
-        `others` are the sites that may be asked for the latter while the site itself is away.
+        `others` are the sites that may be asked for the latter while the site itself is away. `known` is from the last
+        time, and `ahead` how far single feeds have got beyond it.
         """
         self.site = site
         self.selection = selection if relayed else selection.replace(origin=site)
@@ -64,11 +67,11 @@ class Upstream:
         self._is_own = not relayed and not set(selection.given()) - {"feed", "origin"}
         self._session, self._declarations, self._begin_at, self._sink = session, declarations, begin_at, sink
         self._names = Names()
-        self._asker = Asker(session, site)
-        self._holders = None if relayed else Holders(session, self.selection, self._names, others)
+        self._asker = Asker(session, site, principal)
+        self._holders = None if relayed else Holders(session, self.selection, self._names, others, principal)
         self._buffer = LiveBuffer()
         self._queue_id, base = known or (b"", 0)
-        self.track = Track(base)
+        self.track = Track(base, ahead)
         self._stream = ""
         self._subscribers: list[Declared] = []
         self._stopped = threading.Event()
@@ -103,6 +106,10 @@ class Upstream:
     # --- the way ----------------------------------------------------------------------------------
 
     def _run(self) -> None:
+        with suppress(Stopped):
+            self._keep_up()
+
+    def _keep_up(self) -> None:
         failures = 0
         while not self._stopped.is_set():
             try:
@@ -111,8 +118,6 @@ class Upstream:
                 failures = 0
                 self.statistics.state = "live"
                 self._live()
-            except Stopped:
-                return
             except (Unreachable, FabricError, zenoh.ZError) as error:
                 self._buffer.shut()
                 self.statistics.state = "unreachable"
@@ -257,7 +262,7 @@ class Upstream:
                 return
         reached = self.track.reached(feed)
         self._give(page, None if head.after == reached else (page.sequences > reached).astype(np.uint8))
-        self.track.add_live(feed, head.upto)
+        self.track.add_live(feed, head.upto, int(np.count_nonzero(page.sequences > self.track.base)))
         self.statistics.live += 1
         self.statistics.latency_ns = message.arrived_ns - head.sent_ns
 

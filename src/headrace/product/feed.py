@@ -1,8 +1,9 @@
 """Feed names and feed patterns.
 
 A feed is a hierarchical name, `wx/radar/nexrad2/KFTG`: one or more levels, joined by `/`, at most 255 bytes of UTF-8.
-A level is not empty and has no white space, no control characters, and none of ``* ? # $ + > " ' \\``, which patterns
-and other systems use. In a pattern `*` stands for exactly one level and `**` for any number, none included.
+A level is not empty, does not begin with `@` (Zenoh keeps those names for itself), and has no white space, no control
+characters, and none of ``* ? # $ + > " ' \\``, which patterns and other systems use. In a pattern `*` stands for
+exactly one level and `**` for any number, none included.
 """
 
 import re
@@ -10,7 +11,7 @@ import re
 from headrace.errors import FeedError
 
 FEED_BYTES_MAX = 255
-_LEVEL = re.compile(r"[^\s/*?#$+>\"'\\\x00-\x1f\x7f]+")
+_LEVEL = re.compile(r"(?!@)[^\s/*?#$+>\"'\\\x00-\x1f\x7f]+")
 _RULES = "use levels joined by '/', such as wx/radar/nexrad2, without blanks or any of * ? # $ + > \" ' \\"
 
 

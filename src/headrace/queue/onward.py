@@ -42,6 +42,17 @@ def read_stations(path: Path) -> None:
         load_stations(path)
 
 
+def stations_for(path: Path, feed: str) -> list[str]:
+    """The names of the stations that may want products of this feed."""
+    if not (path / STATIONS_FILE).exists():
+        return []
+    from headrace.selection import Selection
+    from headrace.station.registry import load_stations
+
+    stations = load_stations(path).stations
+    return sorted(terms.name for terms in stations if Selection.parse(terms.selection).wants_feed(feed))
+
+
 def read_channels(path: Path) -> None:
     """Raise what is wrong with the definitions of channels."""
     if (path / CHANNELS_FILE).exists():

@@ -200,10 +200,10 @@ def many_columns(
         _times(expiry, count, "expiry"),
         columns.property_column(properties, count),
         None if slice_number is None else columns.number_column(slice_number, count, "slice", np.uint16, 0, SLICE_MAX),
-        _signatures(signature, count),
+        signature_column(signature, count),
         _origins(log, origin, origin_sequence, count),
-        _sequences(origin_sequence, count, "origin_sequence"),
-        _sequences(previous, count, "previous"),
+        sequence_column(origin_sequence, count, "origin_sequence"),
+        sequence_column(previous, count, "previous"),
     )
 
 
@@ -215,7 +215,7 @@ def _times(times: Any, count: int, what: str) -> Any:
     return columns.number_column(times, count, what, np.uint64, 0, _SEQUENCE_MAX)
 
 
-def _signatures(signatures: Any, count: int) -> list[bytes | None] | None:
+def signature_column(signatures: Any, count: int) -> list[bytes | None] | None:
     if signatures is None:
         return None
     column = signatures.to_pylist() if hasattr(signatures, "to_pylist") else list(signatures)
@@ -233,7 +233,7 @@ def _origins(log: kernel.Log, origins: Any, origin_sequences: Any, count: int) -
     return column
 
 
-def _sequences(sequences: Any, count: int, what: str) -> Any:
+def sequence_column(sequences: Any, count: int, what: str) -> Any:
     if sequences is None:
         return None
     if np.ndim(sequences) == 0:

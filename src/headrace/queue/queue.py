@@ -57,6 +57,7 @@ from headrace.queue.start import Start, resolve_start
 from headrace.queue.statistics import Statistics, gather
 from headrace.queue.storage import Disk, Storage
 from headrace.queue.trouble import explain, explain_os_error
+from headrace.queue.wanting import wanted_by
 from headrace.selection import Selection
 from headrace.units import parse_age, parse_size
 
@@ -338,7 +339,7 @@ class Queue:
         faster than the reader, `batch.lost` is the exact range; `batch.next` is where to go on. The limit of bytes is
         reached by the product that crosses it, so that one product always fits.
         """
-        return self._reader(selection, limit, bytes_limit)(self.resolve(start))
+        return self.reader(selection, limit, bytes_limit)(self.resolve(start))
 
     def follow(
         self, start: Start = "next", selection: Wanted = None, *, limit: int = 10_000,
@@ -348,7 +349,7 @@ class Queue:
 
         It sleeps until there is something. Iteration ends when `timeout` has passed without a wanted product.
         """
-        read = self._reader(selection, limit, bytes_limit)
+        read = self.reader(selection, limit, bytes_limit)
         return Follower(
             self._log,
             read,
@@ -356,7 +357,8 @@ class Queue:
             None if timeout is None else parse_age(timeout, "timeout"),
         )
 
-    def _reader(self, selection: Wanted, limit: int, bytes_limit: int | str) -> Callable[[int], Batch]:
+    def reader(self, selection: Wanted, limit: int, bytes_limit: int | str) -> Callable[[int], Batch]:
+        """A function that reads from a position on; it goes on to count for `every`, and is for one thread at a time."""
         self._check_open()
         if isinstance(limit, bool) or not isinstance(limit, int) or limit < 1:
             raise OptionError(
@@ -493,7 +495,7 @@ class Queue:
         if selection is None:
             raise OptionError("delete needs a selection", 'to delete everything, say so: delete("**")')
         deleted, position = 0, self.oldest
-        read = self._reader(selection, 100_000, "64MiB")
+        read = self.reader(selection, 100_000, "64MiB")
         end = self.next
         while position < end:
             batch = read(position)
@@ -541,6 +543,20 @@ class Queue:
         now_ns = self._clock.now_ns() if self._clock else time.time_ns()
         failure = self._flusher.failure if self._flusher else None
         return gather(self._log, self._cursors, oldest_ns, now_ns, failure)
+
+    def wanted(self, feed: str) -> bool:
+        """Does anybody want products of this feed? False only if a site runs here and nobody does, here or elsewhere.
+
+        For programs whose products cost something to make. It takes about as long as a put; ask now and then, not for
+        each product.
+        """
+        return bool(self.wanted_by(feed))
+
+    def wanted_by(self, feed: str) -> list[str]:
+        """Who wants products of this feed, in words: listeners elsewhere, stations, readers, cursors."""
+        self._check_open()
+        now_ns = self._clock.now_ns() if self._clock else time.time_ns()
+        return wanted_by(self.path, self._log, self._cursors, feed, now_ns)
 
     def check(self, progress: Progress | None = None) -> list[Finding]:
         """Walk everything and list every inconsistency; may run beside writers."""

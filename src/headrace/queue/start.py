@@ -21,11 +21,11 @@ def resolve_start(log: kernel.Log, start: Start, clock: Clock | None) -> int:
         return log.oldest
     if start == "next":
         return log.head
-    return log.first_since(_time_of(start, clock.now_ns() if clock else time.time_ns()))
+    return log.first_since(time_of(start, clock.now_ns() if clock else time.time_ns()))
 
 
-def _time_of(start: Start, now_ns: int) -> int:
-    """Nanoseconds since 1970: an age counts back from now."""
+def time_of(start: Start, now_ns: int) -> int:
+    """Nanoseconds since 1970: an age counts back from now. OptionError if it is neither."""
     try:
         if isinstance(start, timedelta) or (isinstance(start, str) and _is_age(start)):
             return max(0, now_ns - int(parse_age(start, "start") * 1e9))

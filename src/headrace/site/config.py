@@ -53,7 +53,7 @@ class SiteTable(msgspec.Struct, frozen=True, kw_only=True, rename={"beat_s": "be
     connect: Annotated[tuple[str, ...], ENDPOINTS] = ()
     mode: Annotated[Mode, choice(*get_args(Mode))] = "router"
     scouting: Annotated[bool, FLAG] = False  # by multicast
-    gossip: Annotated[bool, FLAG] = True
+    gossip: Annotated[bool, FLAG] = False
     compression: Annotated[bool, FLAG] = False
     beat_s: Annotated[float, age(0.01, 60, "500ms")] = 0.5
 
@@ -88,6 +88,7 @@ class Allow(msgspec.Struct, frozen=True, kw_only=True):
     who: Annotated[tuple[str, ...], WHO]  # ("*",): everybody
     receive: Annotated[tuple[str, ...], PATTERNS] = ()
     publish: Annotated[tuple[str, ...], PATTERNS] = ()
+    relay: Annotated[bool, FLAG] = False
 
 
 class TlsTable(msgspec.Struct, frozen=True, kw_only=True):

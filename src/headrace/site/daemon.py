@@ -27,7 +27,6 @@ from headrace.site.notify import notify
 from headrace.site.site import Site
 
 _SIGNALS = {signal.SIGTERM, signal.SIGINT, signal.SIGHUP}
-_LOOK_S = 1.0
 
 log = logging.getLogger("headrace.site")
 Ready = Callable[[Site, list[str]], None]
@@ -60,13 +59,16 @@ class Daemon:
                 log.info("site %s has stopped", site.name)
 
     def _start(self, session: zenoh.Session, queue: Queue) -> Site:
-        return Site(session, queue, requests_of(self._config), beat_s=self._config.site.beat_s)
+        users = self._config.users
+        principal = users.name if users is not None and users.name else self._config.site.name
+        return Site(
+            session, queue, requests_of(self._config), beat_s=self._config.site.beat_s, rules=rules_of(self._config),
+            principal=principal,
+        )  # fmt: skip
 
     def _serve(self, session: zenoh.Session, site: Site, queue: Queue) -> tuple[zenoh.Session, Site]:
         while True:
-            received = signal.sigtimedwait(_SIGNALS, _LOOK_S)
-            if received is None:
-                continue
+            received = signal.sigwaitinfo(_SIGNALS)  # sigtimedwait may make one up after a SIGCONT
             if received.si_signo != signal.SIGHUP:
                 return session, site
             notify(f"RELOADING=1\nMONOTONIC_USEC={time.monotonic_ns() // 1000}")
@@ -120,11 +122,16 @@ def session_terms(config: SiteConfig) -> SessionTerms:
         user = UserTerms(users.name, users.password_file.read_text().strip())
     return SessionTerms(
         site.mode, site.listen if site.mode != "client" else (), site.connect, site.scouting, site.gossip,
+        mesh=site.gossip,
         compression=site.compression,
         tls=None if tls is None or tls.authority is None else TlsTerms(
             tls.authority, tls.certificate, tls.key, tls.mutual
         ),
         user=user,
         users_file=None if users is None else users.dictionary_file,
-        rules=tuple(Rule(allow.who, allow.receive, allow.publish) for allow in config.allow),
+        rules=rules_of(config),
     )  # fmt: skip
+
+
+def rules_of(config: SiteConfig) -> tuple[Rule, ...]:
+    return tuple(Rule(allow.who, allow.receive, allow.publish, allow.relay) for allow in config.allow)

@@ -17,7 +17,7 @@ listen = ["tcp/127.0.0.1:7447"]         # where others may connect: tcp, tls, qu
 connect = ["tcp/upstream.example.org:7447"]
 mode = "router"                         # or "peer"; or "client", of a router elsewhere: a client listens to nobody
 scouting = false                        # true: find other sites by multicast
-gossip = true                           # learn of other sites from those that are connected
+gossip = false                          # learn of other sites from those that are connected, and link to them
 compression = false                     # of the links; worth it on slow ones
 beat = "500ms"                          # how often others are told the newest product of each feed
 
@@ -43,6 +43,7 @@ redundancy = "failover"                 # one of them at a time; "all": all at o
 #who = ["site2", "site3"]               # names in certificates, or user names; or "*" for everybody
 #receive = ["wx/**"]                    # feed patterns that they may have from here
 #publish = ["wx/text/**"]               # feed patterns that they may put here
+#relay = false                          # may they pass on what other sites publish and ask?
 
 # Certificates, for endpoints of tls and quic. `headrace certs` makes them.
 #[tls]

@@ -4,21 +4,28 @@ Nothing here knows of files and signals (site/daemon.py does), so that several s
 """
 
 import logging
+from collections.abc import Sequence
 from pathlib import Path
 
 import msgspec
 import zenoh
 
 from headrace.errors import FabricError
+from headrace.fabric.access import Rule
+from headrace.fabric.attendant import Attendant, AttendantStatistics
 from headrace.fabric.beat import INTERVAL_S
 from headrace.fabric.declarations import Declarations
+from headrace.fabric.describing import describe
+from headrace.fabric.description import Description
 from headrace.fabric.flows import FlowStatistics
 from headrace.fabric.keys import site_key
 from headrace.fabric.progress import Progress
+from headrace.fabric.quench import Quench
 from headrace.fabric.receiver import Arrivals, Receiver, Request
 from headrace.fabric.server import Server
 from headrace.fabric.streams import Streams
 from headrace.fabric.upstream import UpstreamStatistics
+from headrace.product.feed import check_feed
 from headrace.queue import Queue
 
 _LOOK_S = 2.0
@@ -45,6 +52,7 @@ class SiteStatistics(msgspec.Struct, frozen=True):
     flows: list[FlowStatistics]
     answered: int
     refused: int
+    attendant: AttendantStatistics
 
 
 class Site:
@@ -52,16 +60,22 @@ class Site:
 
     def __init__(
         self, session: zenoh.Session, queue: Queue, requests: list[Request], *, beat_s: float = INTERVAL_S,
-        progress: Path | None = None,
+        progress: Path | None = None, rules: Sequence[Rule] = (), principal: str | None = None,
     ) -> None:  # fmt: skip
+        """`rules` say what others may have of the log and do with the queue; the session has its own.
+
+        `principal` is the name by which other sites know this one, where they have rules.
+        """
         self.name = queue.config.origin
-        self._session, self._queue = session, queue
+        self._session, self._queue, self._principal = session, queue, principal
         self._check_name(session)
         self._declarations = Declarations(session)
         self._streams = Streams(session, queue, self.name, beat_s)
-        self._server = Server(session, self._declarations, queue, self.name, self._streams.listen)
+        self._quench = Quench(session, self._streams, queue, self.name)
         self._progress = Progress(progress or queue.path / "site" / "progress.json")
         self._receiver = self._receive(requests)
+        self._server = Server(session, self._declarations, queue, self.name, self._streams.listen, self.describe, rules)
+        self._attendant = Attendant(session, self._declarations, queue, self.name, rules)
         key = site_key(self.name, str(session.zid()))
         self._token = self._declarations.add(lambda: session.liveliness().declare_token(key))
 
@@ -84,10 +98,21 @@ class Site:
             self._receiver.flows.statistics(),
             self._server.answered,
             self._server.refused,
+            self._attendant.statistics(),
         )  # fmt: skip
 
+    def describe(self) -> Description:
+        """Everything about this site that others may ask for."""
+        return describe(self._session, self._queue, self._server, self._streams, self._receiver, self._quench)
+
+    def is_wanted(self, feed: str) -> bool:
+        """Does anybody elsewhere listen to this feed at this moment? `Queue.wanted` also minds who is near or away."""
+        return self._streams.is_wanted(check_feed(feed))
+
     def _receive(self, requests: list[Request]) -> Receiver:
-        return Receiver(self._session, self._declarations, self._queue, self.name, requests, self._progress)
+        return Receiver(
+            self._session, self._declarations, self._queue, self.name, requests, self._progress, self._principal
+        )
 
     def change_requests(self, requests: list[Request]) -> None:
         """Other requests from now on; those that stay go on where they are."""
@@ -100,7 +125,9 @@ class Site:
 
     def close(self) -> None:
         self._token.undeclare()
+        self._attendant.close()
         self._receiver.close()
         self._server.close()
+        self._quench.close()
         self._streams.close()
         self._declarations.close()

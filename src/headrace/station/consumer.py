@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 
 GET_MAX = 65_536
 _FEW = 16  # products that are got without letting other threads run meanwhile
-_REMEMBERED = 64  # batches in which `put(product)` looks for its lease
+REMEMBERED = 64  # batches in which `put(product)` looks for its lease
 _T = kernel.TROUBLE
 _DONE, _DISCARD, _BACK, _FAILED = (kernel.SETTLE[how] for how in ("done", "discard", "back", "failed"))
 Timeout = float | str | timedelta | None
@@ -67,7 +67,7 @@ class Consumer:
         self._by_clock = lines.now_ns() != 0  # a clock of the caller's decides what has expired
         self._batch_max, self._pacing_s = GET_MAX, 0.0
         self._quick_max = 0  # how many may be got without a thought; nothing after `detach`
-        self._recent: deque[Batch] = deque(maxlen=_REMEMBERED)
+        self._recent: deque[Batch] = deque(maxlen=REMEMBERED)
         self._interrupted = False
         self._detached = False
         self._foreign = False  # detached, or in a forked child
@@ -203,6 +203,14 @@ class Consumer:
         """Back to the input, for any consumer. `failed` counts as a delivery, of which there is a limit."""
         self._settle_found(what, _FAILED if failed else _BACK)
 
+    def settle(self, batch: Batch, places: npt.NDArray[np.uint32] | None, how: str) -> None:
+        """For those who act for somebody else: `done`, `discard`, `back` or `failed` for these places of a batch."""
+        self._settle(batch, places, kernel.SETTLE[how])
+
+    def revise(self, batch: Batch, places: npt.NDArray[np.uint32], payloads: list[Any]) -> None:
+        """For those who act for somebody else: put these places of a batch with these payloads; None: unchanged."""
+        self._settle_revised(batch, places, payloads)
+
     def _settle_found(self, what: Leased, how: int) -> None:
         for batch, places in self._find(what):
             self._settle(batch, places, how)
@@ -227,7 +235,7 @@ class Consumer:
             if len(places):
                 return batch, int(places[0])
         raise StationError(
-            f"product {product.sequence} is not among the last {_REMEMBERED} batches that this consumer got",
+            f"product {product.sequence} is not among the last {REMEMBERED} batches that this consumer got",
             "put the whole batch instead, or put sooner",
         )
 

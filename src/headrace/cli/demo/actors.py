@@ -1,4 +1,4 @@
-"""The processes of a demonstration: one feeds the queue, others watch it (and workers.py has those of the station).
+"""The processes of a demonstration: one feeds the first site, others watch the second (workers.py has the station's).
 
 Each runs in a fresh interpreter and talks to the stage through a pipe: reports go out, the end comes in. What an actor
 sent or saw it notes product by product, content included by its signature, and leaves in a file for the oracle. An
@@ -42,13 +42,17 @@ class Report(msgspec.Struct, frozen=True):
     next: int = 0  # of the feeder when it is done: where the queue ends
     held: int = 0  # of a worker that takes its time: products in its hands
     again: int = 0  # of a worker: products that another had in its hands before
+    endpoint: str = ""  # of a site and of the link: where to connect to
+    state: str = ""  # of a site: of its request
+    base: int = 0  # of a site: everything has come up to here, in the numbers of the other
+    repairs: int = 0  # of a site
     problem: str = ""  # why it could not go on
     hint: str = ""
 
 
 def run_feeder(plan: Plan, pipe: Connection) -> None:
-    """Put the whole stream at its pace."""
-    with acting(pipe), Queue.open(plan.queue) as queue:
+    """Put the whole stream at its pace, at the first site."""
+    with acting(pipe), Queue.open(plan.first) as queue:
         sent: list[Sighting] = []
         size, told_s = 0, 0.0
         for batch in due_batches(plan.drafts(), fast=False):
@@ -63,8 +67,8 @@ def run_feeder(plan: Plan, pipe: Connection) -> None:
 
 
 def run_watcher(plan: Plan, watcher: Watcher, pipe: Connection) -> None:
-    """Follow the queue until the position that comes through the pipe."""
-    with acting(pipe), Queue.open(plan.queue) as queue:
+    """Follow the second site's queue until the position that comes through the pipe."""
+    with acting(pipe), Queue.open(plan.second) as queue:
         seen = _Seen(pipe)
         follower = queue.follow("oldest", watcher.select, timeout=_LOOK_UP_S)
         end: int | None = None
@@ -91,7 +95,7 @@ class _Seen:
         self._told_s = time.monotonic()
 
     def add(self, batch: Batch) -> None:
-        self._latencies.append((time.time_ns() - batch.columns["inserted_ns"].astype(np.int64)) / 1e9)
+        self._latencies.append((time.time_ns() - batch.columns["created_ns"].astype(np.int64)) / 1e9)
         self.sightings += [sighting_of(product.feed, product.ident, product.payload) for product in batch]
         self._bytes += batch.payload_bytes
         self._lost += batch.lost.products if batch.lost else 0

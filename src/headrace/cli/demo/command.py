@@ -6,9 +6,10 @@ from typing import Any
 
 import click
 
+from headrace.cli.demo.events import Cut, Kill
 from headrace.cli.demo.outcome import Outcome, outcome_of
-from headrace.cli.demo.plan import STATION, STATION_SELECT, VICTIM, WATCHERS, WORKERS, Plan
-from headrace.cli.demo.stage import Kill, Stage
+from headrace.cli.demo.plan import FIRST, SECOND, STATION, STATION_SELECT, VICTIM, WATCHERS, WORKERS, Plan
+from headrace.cli.demo.stage import Stage
 from headrace.cli.demo.view import view
 from headrace.cli.failure import NEGATIVE, OK
 from headrace.cli.options import json_option
@@ -21,37 +22,42 @@ _ORDER = VERDICT_HEADER.index("out of order")
 
 
 @click.command()
-@click.option("--seconds", type=click.FloatRange(1, 45), default=20, show_default=True, help="How long to feed.")
+@click.option("--seconds", type=click.FloatRange(1, 45), default=16, show_default=True, help="How long to feed.")
 @click.option("--seed", type=int, default=1, show_default=True, help="The same seed gives the same products.")
-@click.option("--path", metavar="PATH", help="Make the queue there and keep it. [default: a temporary directory]")
+@click.option("--path", metavar="PATH", help="Make the queues there and keep them. [default: a temporary directory]")
 @json_option
 def demo(seconds: float, seed: int, path: str | None, as_json: bool) -> int:
-    """See a feed generator, a queue, two watchers and a station at work, each in processes of their own.
+    """See two sites at work: a feed generator at one, two watchers and a station at the other, and a link that breaks.
 
-    2,000 products per second go in, with some duplicates; one watcher takes everything, the other the radar feeds.
-    Three workers share the weather feeds at a station; half way one of them is killed with products in hand, which the
-    others then get. In the end the oracle compares what was sent with what each watcher got, and with what the workers
-    put. Exit code 0 only if nothing was lost, duplicated, out of order or altered.
+    2,000 products per second go in at the first site, with some duplicates, and come out at the second; there one
+    watcher takes everything, the other the radar feeds, and three workers share the weather feeds at a station. One of
+    them is killed with products in hand, which the others then get. Half way the link between the sites is cut for some
+    seconds. In the end the oracle compares what was put at the first site with what each watcher got at the second, and
+    with what the workers put. Exit code 0 only if nothing was lost, duplicated, out of order or altered.
 
     \b
     Example:
       headrace demo
-      headrace demo --seconds 5 --path demo.queue && headrace queue info demo.queue
+      headrace demo --seconds 5 --path demo && headrace queue info demo/two
     """
     with tempfile.TemporaryDirectory(prefix="headrace-demo-") as folder:
-        plan = Plan(Path(path).absolute() if path else Path(folder) / "queue", Path(folder), seed, seconds)
-        with Queue.create(plan.queue, size=plan.queue_bytes) as queue:
-            station = queue.station(STATION, STATION_SELECT)
-            with Stage(plan, station) as stage:
-                with view(plan, queue, quiet=as_json) as refresh:
+        plan = Plan(Path(path).absolute() if path else Path(folder) / "queues", Path(folder), seed, seconds)
+        plan.queues.mkdir(parents=True, exist_ok=True)
+        with (
+            Queue.create(plan.first, size=plan.queue_bytes, origin=FIRST) as first,
+            Queue.create(plan.second, size=plan.queue_bytes, origin=SECOND) as second,
+        ):
+            second.station(STATION, STATION_SELECT)
+            with Stage(plan, first, second) as stage:
+                with view(plan, quiet=as_json) as refresh:
                     stage.play(refresh)
-                outcome = outcome_of(plan, stage, queue.statistics())
+                outcome = outcome_of(plan, stage)
     if as_json:
         echo_json({"ok": outcome.ok, **_values(plan, outcome)})
     else:
         _show(plan, outcome)
         if path:
-            click.echo(f"the queue is kept: headrace queue info {path}")
+            click.echo(f"the queues are kept: headrace queue info {path}/{SECOND}")
     return OK if outcome.ok else NEGATIVE
 
 
@@ -70,9 +76,11 @@ def _values(plan: Plan, outcome: Outcome) -> dict[str, Any]:
     return {
         "seed": plan.seed,
         "seconds": plan.seconds,
-        "products": outcome.queue.inserted_products,
-        "bytes": outcome.queue.inserted_bytes,
-        "duplicates": outcome.queue.duplicates,
+        "products": outcome.first.inserted_products,
+        "bytes": outcome.first.inserted_bytes,
+        "duplicates": outcome.first.duplicates,
+        "arrived": outcome.second.inserted_products,
+        "cut": None if outcome.cut is None else _cut_values(outcome.cut),
         "watchers": watchers,
         "station": _station_values(outcome),
     }
@@ -109,17 +117,26 @@ def _kill_values(kill: Kill) -> dict[str, Any]:
     return {"pid": kill.pid, "after_s": kill.after_s, "held": kill.held, "back_after_s": kill.back_after_s}
 
 
+def _cut_values(cut: Cut) -> dict[str, Any]:
+    return {
+        "after_s": cut.after_s, "lasted_s": cut.lasted_s, "missing": cut.missing,
+        "caught_up_after_s": cut.caught_up_after_s,
+    }  # fmt: skip
+
+
 def _show(plan: Plan, outcome: Outcome) -> None:
-    statistics = outcome.queue
+    statistics = outcome.first
     click.echo(
         f"{many(statistics.inserted_products, 'product')} ({format_size(statistics.inserted_bytes)}) "
         f"in {plan.seconds:g} s, {statistics.inserted_products / plan.seconds:,.0f}/s; "
         f"{many(statistics.duplicates, 'duplicate')} rejected"
     )
+    if outcome.cut is not None:
+        click.echo(f"the link was {outcome.cut}")
     for watcher in WATCHERS:
         report = outcome.reports[watcher.name]
-        p50, p99 = report.latency_p50_s or 0.0, report.latency_p99_s or 0.0
-        click.echo(f"{watcher.name}: latency p50 {format_short_age(p50)}, p99 {format_short_age(p99)}")
+        p50, p99 = (format_short_age(latency or 0.0) for latency in (report.latency_p50_s, report.latency_p99_s))
+        click.echo(f"{watcher.name}: latency from site to site p50 {p50}, p99 (with the cut) {p99}")
     shares = ", ".join(f"{worker} {outcome.reports[worker].products:,}" for worker in WORKERS)
     click.echo(f"station {STATION}: {shares}")
     if outcome.kill is not None:

@@ -1,6 +1,6 @@
 """Plan: everything that the processes of a demonstration must agree on.
 
-The queue's limit is more than the feeder can put in the time, so that nothing is evicted before a watcher has seen
+The queues' limit is more than the feeder can put in the time, so that nothing is evicted before a watcher has seen
 it. The rate is some twelve times that of the real feeds, and well below what two cores can carry.
 """
 
@@ -24,21 +24,32 @@ class Watcher:
     select: str
 
 
+FIRST, SECOND = "one", "two"  # the sites: products are put at the first, everything else happens at the second
 WATCHERS = (Watcher("everything", "**"), Watcher("radar", "wx/radar/**"))
 
 STATION, STATION_SELECT = "decode", "wx/**"
 WORKERS = ("worker 1", "worker 2", "worker 3")  # they share what the station selects
-VICTIM = WORKERS[1]  # killed half way, with products in hand
+VICTIM = WORKERS[1]  # killed with products in hand
+
+KILL_AT, CUT_AT, CUT_SHARE = 0.25, 0.5, 0.2  # shares of the time: when one is killed, the link is cut, and for how long
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
     """Handed to every process."""
 
-    queue: Path
+    queues: Path  # directory with the queues of both sites
     notes: Path  # directory in which each process leaves what it sent or saw
     seed: int
     seconds: float
+
+    @property
+    def first(self) -> Path:
+        return self.queues / FIRST
+
+    @property
+    def second(self) -> Path:
+        return self.queues / SECOND
 
     @property
     def queue_bytes(self) -> int:

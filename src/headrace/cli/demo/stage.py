@@ -1,8 +1,9 @@
 """Stage: starts the processes of a demonstration, listens to them, and ends them whatever happens.
 
-Watchers and workers are there before the feeder starts. Half way one worker is told to take its time, and is killed
-(SIGKILL) as soon as it says that it has products in hand. When the feeder is done, its end is passed on to the
-watchers, who stop there; the workers stop when their station has nothing more to hand out.
+The first site is there before the link, the link before the second site, and all others before the feeder starts. One
+worker is told to take its time, and is killed (SIGKILL) as soon as it says that it has products in hand. Half way the
+link is cut for some seconds. When the feeder is done and the second site has everything up to there, the watchers are
+told where its queue ends; the workers stop when their station has nothing more to hand out.
 
 A signal to end is held back while a child is being started, so that there is never half a child; the child inherits
 that, and leaves Ctrl-C to the stage, which ends it.
@@ -13,50 +14,54 @@ import signal
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from multiprocessing import resource_tracker
 from multiprocessing.connection import Connection, wait
 from types import TracebackType
 from typing import Any
 
 from headrace.cli.demo.actors import ENDINGS, Report, run_feeder, run_watcher
-from headrace.cli.demo.plan import VICTIM, WATCHERS, WORKERS, Plan
+from headrace.cli.demo.events import Cut, Kill
+from headrace.cli.demo.link import CUT, MEND, run_link
+from headrace.cli.demo.plan import (
+    CUT_AT,
+    CUT_SHARE,
+    FIRST,
+    KILL_AT,
+    SECOND,
+    STATION,
+    VICTIM,
+    WATCHERS,
+    WORKERS,
+    Plan,
+)
+from headrace.cli.demo.sites import run_site, write_first, write_second
 from headrace.cli.demo.workers import END, TAKE_YOUR_TIME, run_worker
-from headrace.cli.output import format_short_age
 from headrace.errors import HeadraceError
-from headrace.station import Station
+from headrace.fabric.endpoint import parse_endpoint
+from headrace.queue import Queue
 
 _START_S_MAX = 30.0
 _DRAIN_S_MAX = 30.0
+_END_S_MAX = 3.0  # for a site to stop in order
 REFRESH_S = 0.25
-FEEDER = "feeder"
+FEEDER, LINK = "feeder", "link"
+_SITES = {FIRST: f"site {FIRST}", SECOND: f"site {SECOND}"}
 
-
-@dataclass(slots=True)
-class Kill:
-    """What became of the worker that was killed, and of what it had in hand."""
-
-    pid: int
-    after_s: float  # since the feeder began
-    at_s: float  # time.monotonic
-    held: int
-    back_after_s: float | None = None  # until another worker had put them
-
-    def __str__(self) -> str:
-        told = f"killed at {self.after_s:.1f} s with {self.held} in hand"
-        return told if self.back_after_s is None else f"{told}, back in {format_short_age(self.back_after_s)}"
+Refresh = Callable[["Stage"], None]
 
 
 class Stage:
     """The running demonstration; `latest` has the last report of every actor."""
 
-    def __init__(self, plan: Plan, station: Station) -> None:
-        self._plan, self.station = plan, station
+    def __init__(self, plan: Plan, first: Queue, second: Queue) -> None:
+        self._plan, self.first, self.second = plan, first, second
+        self.station = second.station(STATION)
         self._processes: dict[str, Any] = {}
         self._pipes: dict[str, Connection] = {}
         self._fed_s: float | None = None
         self.latest: dict[str, Report] = {}
         self.kill: Kill | None = None
+        self.cut: Cut | None = None
 
     def __enter__(self) -> "Stage":
         return self
@@ -64,10 +69,10 @@ class Stage:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        for process in self._processes.values():
-            process.terminate()
-        for process in self._processes.values():
-            process.join()
+        second = self._processes.get(_SITES[SECOND])
+        if second is not None:  # alone: routers that leave each other at once may stumble inside Zenoh
+            _end([second])
+        _end(list(self._processes.values()))
         for pipe in self._pipes.values():
             pipe.close()
 
@@ -83,24 +88,61 @@ class Stage:
     def pids(self) -> dict[str, int]:
         return {name: process.pid for name, process in self._processes.items()}
 
-    def play(self, refresh: Callable[["Stage"], None]) -> None:
+    def site(self, name: str) -> Report:
+        """The latest of a site."""
+        return self.latest.get(_SITES[name], Report())
+
+    def play(self, refresh: Refresh) -> None:
         """Run to the end; `refresh` is called a few times a second. HeadraceError if an actor could not go on."""
-        for watcher in WATCHERS:
-            self._start(watcher.name, run_watcher, self._plan, watcher)
-        for worker in WORKERS:
-            self._start(worker, run_worker, self._plan, worker)
-        self._listen(lambda: len(self.latest) == len(WATCHERS) + len(WORKERS), _START_S_MAX, refresh)
+        self._start_all(refresh)
         self._start(FEEDER, run_feeder, self._plan)
-        half_s = self._plan.seconds / 2
-        self._listen(lambda: self.elapsed_s >= half_s or self.feeder.done, _START_S_MAX + half_s, refresh)
+        self._wait_for(KILL_AT, refresh)
         self._kill_one(refresh)
+        self._wait_for(CUT_AT, refresh)
+        self._cut(refresh)
         self._listen(lambda: self.feeder.done, _START_S_MAX + self._plan.seconds, refresh)
-        self._tell([watcher.name for watcher in WATCHERS], self.feeder.next)
+        self._listen(lambda: self._has_all_below(self.feeder.next), _DRAIN_S_MAX, refresh)
+        self._tell([watcher.name for watcher in WATCHERS], self.second.next)
         self._listen(self._is_station_idle, _DRAIN_S_MAX, refresh)
         self._tell([worker for worker in WORKERS if worker != VICTIM], END)
         self._listen(lambda: not self._unfinished(), _DRAIN_S_MAX, refresh)
 
-    def _kill_one(self, refresh: Callable[["Stage"], None]) -> None:
+    def _start_all(self, refresh: Refresh) -> None:
+        notes = self._plan.notes
+        self._start(_SITES[FIRST], run_site, write_first(notes / "one.toml", self._plan.first))
+        for watcher in WATCHERS:
+            self._start(watcher.name, run_watcher, self._plan, watcher)
+        for worker in WORKERS:
+            self._start(worker, run_worker, self._plan, worker)
+        endpoint = self._endpoint_of(_SITES[FIRST], refresh)
+        self._start(LINK, run_link, parse_endpoint(endpoint).port)
+        upstream = self._endpoint_of(LINK, refresh)
+        self._start(_SITES[SECOND], run_site, write_second(notes / "two.toml", self._plan.second, upstream))
+        everybody = len(WATCHERS) + len(WORKERS) + 3
+        self._listen(lambda: len(self.latest) == everybody and self.site(SECOND).state == "live", _START_S_MAX, refresh)
+
+    def _endpoint_of(self, name: str, refresh: Refresh) -> str:
+        self._listen(lambda: name in self.latest, _START_S_MAX, refresh)
+        return self.latest[name].endpoint
+
+    def _wait_for(self, share: float, refresh: Refresh) -> None:
+        """Until so much of the time has passed."""
+        until_s = share * self._plan.seconds
+        self._listen(lambda: self.elapsed_s >= until_s or self.feeder.done, _START_S_MAX + until_s, refresh)
+
+    def _cut(self, refresh: Refresh) -> None:
+        """The link, for some seconds, while the feeder goes on."""
+        self._tell([LINK], CUT)
+        self.cut = Cut(self.elapsed_s, time.monotonic())
+        mend_s = self.cut.at_s + CUT_SHARE * self._plan.seconds
+        self._listen(lambda: time.monotonic() >= mend_s, _START_S_MAX, refresh)
+        self._tell([LINK], MEND)
+        end, has = self.first.next, self.second.next
+        self.cut.mended_s, self.cut.missing = time.monotonic(), end - has
+        self._listen(lambda: self.second.next >= end or self._has_all_below(end), _DRAIN_S_MAX, refresh)
+        self.cut.level_s = time.monotonic()
+
+    def _kill_one(self, refresh: Refresh) -> None:
         """With products in hand, if there are any left to take."""
         self._tell([VICTIM], TAKE_YOUR_TIME)
         self._listen(lambda: self.latest[VICTIM].held > 0 or self.feeder.done, _START_S_MAX, refresh)
@@ -109,12 +151,18 @@ class Stage:
         victim.kill()
         victim.join()
 
+    def _has_all_below(self, end: int) -> bool:
+        """The second site says that everything before `end` at the first has come."""
+        return self.site(SECOND).base >= end - 1
+
     def _is_station_idle(self) -> bool:
         told = self.station.statistics()
         return told.waiting == told.leased == told.behind == 0
 
     def _unfinished(self) -> list[str]:
-        return [name for name, report in self.latest.items() if not report.done and not self._was_killed(name)]
+        stay = {*_SITES.values(), LINK}  # until the stage ends
+        return [name for name, report in self.latest.items()
+                if not report.done and name not in stay and not self._was_killed(name)]  # fmt: skip
 
     def _was_killed(self, name: str) -> bool:
         return name == VICTIM and self.kill is not None
@@ -135,7 +183,7 @@ class Stage:
             self._processes[name], self._pipes[name] = process, ours
         theirs.close()
 
-    def _listen(self, is_over: Callable[[], bool], seconds_max: float, refresh: Callable[["Stage"], None]) -> None:
+    def _listen(self, is_over: Callable[[], bool], seconds_max: float, refresh: Refresh) -> None:
         """Take in reports until `is_over`."""
         give_up_s = time.monotonic() + seconds_max
         refresh_s = 0.0
@@ -171,6 +219,17 @@ class Stage:
             self._fed_s = time.monotonic()
         if report.again and self.kill is not None and self.kill.back_after_s is None:
             self.kill.back_after_s = time.monotonic() - self.kill.at_s
+
+
+def _end(processes: list[Any]) -> None:
+    for process in processes:
+        process.terminate()
+    end_s = time.monotonic() + _END_S_MAX
+    for process in processes:
+        process.join(max(0.0, end_s - time.monotonic()))
+        if process.is_alive():
+            process.kill()
+            process.join()
 
 
 @contextmanager

@@ -2,17 +2,16 @@
 
 import time
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import click
 
 from headrace.cli.demo.actors import Report
-from headrace.cli.demo.plan import STATION, VICTIM, WATCHERS, WORKERS, Plan
-from headrace.cli.demo.stage import REFRESH_S, Stage
+from headrace.cli.demo.plan import FIRST, SECOND, STATION, VICTIM, WATCHERS, WORKERS, Plan
+from headrace.cli.demo.stage import REFRESH_S, Refresh, Stage
 from headrace.cli.output import format_short_age, framed_table, is_terminal
-from headrace.queue import Queue
 from headrace.queue.statistics import Statistics
 from headrace.station import StationStatistics
 from headrace.units import format_size
@@ -21,23 +20,22 @@ if TYPE_CHECKING:
     from rich.console import Group
     from rich.table import Table
 
-Refresh = Callable[[Stage], None]
 _LINE_EVERY_S = 2.0
 _RATE_S = 2.0
 
 
 @contextmanager
-def view(plan: Plan, queue: Queue, quiet: bool) -> Iterator[Refresh]:
+def view(plan: Plan, quiet: bool) -> Iterator[Refresh]:
     """Something to call with the stage, as often as one likes."""
     if quiet:
         yield lambda stage: None
     elif not is_terminal():
-        yield _Lines(queue)
+        yield _Lines()
     else:
         from rich.console import Console
         from rich.live import Live
 
-        table = _LiveTable(plan, queue)
+        table = _LiveTable(plan)
         with Live(console=Console(), auto_refresh=False) as live:
             yield lambda stage: live.update(table.draw(stage), refresh=True)
 
@@ -57,45 +55,59 @@ class _Rate:
 class _Lines:
     """For pipes and logs."""
 
-    def __init__(self, queue: Queue) -> None:
-        self._queue = queue
+    def __init__(self) -> None:
         self._rate = _Rate()
         self._began_s = self._told_s = time.monotonic()
-        self._told_kill = False
+        self._told: set[str] = set()
 
     def __call__(self, stage: Stage) -> None:
-        now_s, statistics = time.monotonic(), self._queue.statistics()
+        now_s, statistics = time.monotonic(), stage.first.statistics()
         rate = self._rate(statistics.inserted_products)
-        if stage.kill is not None and not self._told_kill:
-            self._told_kill = True
-            click.echo(f"{now_s - self._began_s:5.1f} s  {VICTIM} (process {stage.kill.pid}) was {stage.kill}")
+        for event in _events(stage):
+            if event not in self._told:
+                self._told.add(event)
+                click.echo(f"{now_s - self._began_s:5.1f} s  {event}")
         if now_s - self._told_s < _LINE_EVERY_S:
             return
         self._told_s = now_s
         counts = ", ".join(f"{name} {report.products:,}" for name, report in _watchers(stage))
         click.echo(
-            f"{now_s - self._began_s:5.1f} s  {statistics.inserted_products:,} products, "
+            f"{now_s - self._began_s:5.1f} s  site {FIRST}: {statistics.inserted_products:,} products, "
             f"{format_size(statistics.inserted_bytes)}, {rate:,.0f}/s, "
-            f"{statistics.duplicates:,} duplicates rejected; watchers: {counts}; "
-            f"station: {_station_line(stage.station.statistics())}"
+            f"{statistics.duplicates:,} duplicates rejected; site {SECOND}: {stage.second.next - 1:,}; "
+            f"watchers: {counts}; station: {_station_line(stage.station.statistics())}"
         )
+
+
+def _events(stage: Stage) -> Iterator[str]:
+    """What has been done to the processes, in words that do not change."""
+    if stage.kill is not None:
+        told = f"killed at {stage.kill.after_s:.1f} s with {stage.kill.held} in hand"
+        yield f"{VICTIM} (process {stage.kill.pid}) was {told}"
+    cut = stage.cut
+    if cut is not None:
+        yield f"the link between the sites was cut at {cut.after_s:.1f} s"
+        if cut.mended_s is not None:
+            yield f"the link is back after {cut.lasted_s:.1f} s; site {SECOND} lacks {cut.missing:,} products"
+        if cut.caught_up_after_s is not None:
+            yield f"site {SECOND} has caught up, {format_short_age(cut.caught_up_after_s)} after the link was back"
 
 
 class _LiveTable:
     """For people at a terminal."""
 
-    def __init__(self, plan: Plan, queue: Queue) -> None:
-        self._plan, self._queue = plan, queue
+    def __init__(self, plan: Plan) -> None:
+        self._plan = plan
         self._rate = _Rate()
         self._began_s: float | None = None
 
     def draw(self, stage: Stage) -> "Group":
         from rich.console import Group
 
-        statistics = self._queue.statistics()
         return Group(
-            self._headline(stage, statistics),
-            _groups(statistics),
+            self._headline(stage, stage.first.statistics()),
+            _groups(stage),
+            _link_line(stage),
             _watcher_table(stage),
             _worker_table(stage),
             _station_line(stage.station.statistics()),
@@ -113,15 +125,30 @@ class _LiveTable:
         )
 
 
-def _groups(statistics: Statistics) -> "Table":
+def _groups(stage: Stage) -> "Table":
     """Feeds summed up by their first two levels."""
+    here, there = (_sums(queue.statistics()) for queue in (stage.first, stage.second))
+    rows = [
+        (group, f"{products:,}", format_size(size), f"{there.get(group, (0, 0))[0]:,}")
+        for group, (products, size) in sorted(here.items())
+    ]
+    header = ("feeds", f"put at site {FIRST}", "payload", f"arrived at site {SECOND}")
+    return framed_table("in the queues", header, rows, right=[1, 2, 3])
+
+
+def _sums(statistics: Statistics) -> dict[str, tuple[int, int]]:
     sums: dict[str, tuple[int, int]] = {}
     for feed in statistics.feeds:
         group = "/".join(feed.feed.split("/")[:2])
         products, size = sums.get(group, (0, 0))
         sums[group] = (products + feed.products, size + feed.bytes)
-    rows = [(group, f"{products:,}", format_size(size)) for group, (products, size) in sorted(sums.items())]
-    return framed_table("in the queue", ("feeds", "products", "payload"), rows, right=[1, 2])
+    return sums
+
+
+def _link_line(stage: Stage) -> str:
+    state = stage.site(SECOND).state or "starting"
+    told = f"site {FIRST} ── site {SECOND}: {state}"
+    return told if stage.cut is None else f"{told}; {stage.cut}"
 
 
 def _watcher_table(stage: Stage) -> "Table":
@@ -139,7 +166,7 @@ def _watcher_table(stage: Stage) -> "Table":
         for (name, report), select in zip(_watchers(stage), (w.select for w in WATCHERS), strict=True)
     ]
     header = ("watcher", "wants", "process", "products", "payload", "latency p50", "p99", "lost")
-    return framed_table("out of the queue", header, rows, right=range(2, 8))
+    return framed_table(f"out of the queue of site {SECOND}", header, rows, right=range(2, 8))
 
 
 def _worker_table(stage: Stage) -> "Table":

@@ -33,7 +33,7 @@ Noted = tuple[int, Sighting]
 
 def run_worker(plan: Plan, name: str, pipe: Connection) -> None:
     """Get, work, put, until the stage says that it is over."""
-    with acting(pipe), Queue.open(plan.queue) as queue, queue.station(STATION).attach() as consumer:
+    with acting(pipe), Queue.open(plan.second) as queue, queue.station(STATION).attach() as consumer:
         worker = _Worker(consumer, pipe)
         pipe.send(Report())
         word = ""

@@ -1,4 +1,4 @@
-"""Calls: what a remote user asks of a site's queue, and the answers, as plain data.
+"""Calls: what a remote user asks of a site's queue, as plain data; answers.py has what comes back.
 
 A call is one query to `headrace/call/<site>`. Its attachment is an Envelope, its payload is whatever is bulky: payloads
 one after another, or records. The answer goes the same way: an Answer as the attachment, records as the payload.
@@ -10,23 +10,19 @@ still ask again, so that the site remembers those and no others. Calls that may 
 Whatever cannot be decoded, or exceeds one of the bounds here, is refused with a word, and nothing else happens.
 """
 
-from typing import Annotated, Any
+from typing import Annotated
 
 import msgspec
 
 from headrace.errors import FabricMessageError
-from headrace.fabric.page import QueueId, Sequence64, SiteName
-from headrace.queue.config import QueueConfig
-from headrace.queue.statistics import Statistics
-from headrace.station.statistics import ConsumerStatistics, Parked, StationStatistics
-from headrace.station.terms import StationTerms
+from headrace.fabric.page import QueueId, Sequence64
 
 VERSION = 1
 HEAD_BYTES_MAX = 256 << 20  # of a call without its payload: a batch has an ident for each product
 CALL_BYTES_MAX = 512 << 20  # of its payload
 PAGE_PRODUCTS_MAX = 100_000  # in one answer
 PAGE_BYTES_MAX = 64 << 20  # of payload in one answer, the product that crosses it included
-WAIT_S_MAX = 10.0  # for one call; who waits longer calls again
+WAIT_S_MAX = 5.0  # for one call; who waits longer calls again
 KEEP_S_MAX = 86_400.0
 
 Text = Annotated[str, msgspec.Meta(max_length=65_536)]
@@ -48,11 +44,11 @@ class _Call(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag=str.low
 # --- the queue --------------------------------------------------------------------------------------
 
 
-class Who(_Call):
+class Who(_Call, frozen=True):
     """Which queue is this?"""
 
 
-class Put(_Call):
+class Put(_Call, frozen=True):
     """One product; the payload is its payload."""
 
     feed: Name
@@ -69,7 +65,7 @@ class Put(_Call):
     timeout_s: Seconds | None = None
 
 
-class PutMany(_Call):
+class PutMany(_Call, frozen=True):
     """Many products as one; the payload is their payloads one after another."""
 
     lengths: bytes  # of each payload, 4 bytes
@@ -77,14 +73,14 @@ class PutMany(_Call):
     timeout_s: Seconds | None = None
 
 
-class PutBatch(_Call):
+class PutBatch(_Call, frozen=True):
     """Products of elsewhere as they are; the payload is their records."""
 
     keep: bytes | None = None  # a byte for each
     timeout_s: Seconds | None = None
 
 
-class Next(_Call):
+class Next(_Call, frozen=True):
     """What the selection wants from `position` on; if there is nothing, wait for it."""
 
     selection: Text
@@ -95,91 +91,95 @@ class Next(_Call):
     follower: Count = 0  # who asks again has a number, and `every` goes on to count; 0: asked once
 
 
-class Where(_Call):
+class Where(_Call, frozen=True):
     """Which sequence does this start mean?"""
 
     start: Start
 
 
-class Ends(_Call):
+class Ends(_Call, frozen=True):
     """The oldest sequence, and the next."""
 
 
-class Tell(_Call):
+class Tell(_Call, frozen=True):
     """The statistics of the queue."""
 
 
-class Flush(_Call):
+class ListNames(_Call, frozen=True):
+    """All cursors, stations, or origins."""
+
+    what: Annotated[str, msgspec.Meta(pattern="^(cursors|stations|origins)$")]
+
+
+class WantedBy(_Call, frozen=True):
+    """Who wants products of this feed?"""
+
+    feed: Text
+
+
+class Flush(_Call, frozen=True):
     pass
 
 
 # --- cursors ----------------------------------------------------------------------------------------
 
 
-class OpenCursor(_Call):
+class OpenCursor(_Call, frozen=True):
     name: Text
     start: Start
 
 
-class ListCursors(_Call):
-    pass
-
-
-class LoadCursor(_Call):
+class LoadCursor(_Call, frozen=True):
     name: Text
 
 
-class SaveCursor(_Call):
+class SaveCursor(_Call, frozen=True):
     name: Text
     position: Sequence64
     lost_first: Sequence64 = 0
     lost_last: Sequence64 = 0
 
 
-class RemoveCursor(_Call):
+class RemoveCursor(_Call, frozen=True):
     name: Text
 
 
 # --- stations ---------------------------------------------------------------------------------------
 
 
-class OpenStation(_Call):
+class OpenStation(_Call, frozen=True):
     name: Text
     start: Start
     options: Options
 
 
-class ListStations(_Call):
-    pass
-
-
-class TellStation(_Call):
+class TellStation(_Call, frozen=True):
     """What of a station: terms, statistics, consumers, or parked?"""
 
     name: Text
     what: Annotated[str, msgspec.Meta(pattern="^(terms|statistics|consumers|parked)$")]
 
 
-class ChangeStation(_Call):
+class ChangeStation(_Call, frozen=True):
     name: Text
     options: Options
 
 
-class PauseStation(_Call):
+class PauseStation(_Call, frozen=True):
     name: Text
     paused: bool
 
 
-class SeekStation(_Call):
+class SeekStation(_Call, frozen=True):
     name: Text
     start: Start
 
 
-class RemoveStation(_Call):
+class RemoveStation(_Call, frozen=True):
     name: Text
 
 
-class Unpark(_Call):
+class Unpark(_Call, frozen=True):
     name: Text
     sequences: list[Number64] | None
     retry: bool
@@ -188,57 +188,58 @@ class Unpark(_Call):
 # --- consumers --------------------------------------------------------------------------------------
 
 
-class Attach(_Call):
+class Attach(_Call, frozen=True):
     """Become a consumer, who stays one for `keep_s` if the connection breaks."""
 
     station: Text
     keep_s: Annotated[float, msgspec.Meta(ge=0, le=KEEP_S_MAX)]
 
 
-class Get(_Call):
+class Get(_Call, frozen=True):
     """Products, waiting for the first; before that, put what is left of the batch that call `rest` has got."""
 
-    attachment: Count
+    attachment: Sequence64
     n: Annotated[int, msgspec.Meta(ge=1)]
     wait_s: Wait
     rest: Sequence64 = 0
 
 
-class Settle(_Call):
+class Settle(_Call, frozen=True):
     """Put, discard or give back products that call `got` has got: all, or those at these places."""
 
-    attachment: Count
+    attachment: Sequence64
     got: Sequence64
+    count: Count
     how: Annotated[str, msgspec.Meta(pattern="^(done|discard|back|failed)$")]
     places: bytes | None = None  # 4 bytes each
 
 
-class Revise(_Call):
+class Revise(_Call, frozen=True):
     """Put products with other payloads, which are the payload of the call."""
 
-    attachment: Count
+    attachment: Sequence64
     got: Sequence64
     places: bytes
     lengths: bytes  # 8 bytes each, signed; -1: unchanged
 
 
-class Interrupt(_Call):
-    attachment: Count
+class Interrupt(_Call, frozen=True):
+    attachment: Sequence64
 
 
-class TellConsumer(_Call):
-    attachment: Count
+class TellConsumer(_Call, frozen=True):
+    attachment: Sequence64
 
 
-class Detach(_Call):
-    attachment: Count
+class Detach(_Call, frozen=True):
+    attachment: Sequence64
 
 
 AtConsumer = Get | Settle | Revise | Interrupt | TellConsumer | Detach
 Call = (
-    Who | Put | PutMany | PutBatch | Next | Where | Ends | Tell | Flush | OpenCursor | ListCursors | LoadCursor
-    | SaveCursor | RemoveCursor | OpenStation | ListStations | TellStation | ChangeStation | PauseStation | SeekStation
-    | RemoveStation | Unpark | Attach | AtConsumer
+    Who | Put | PutMany | PutBatch | Next | Where | Ends | Tell | ListNames | WantedBy | Flush | OpenCursor | LoadCursor
+    | SaveCursor | RemoveCursor | OpenStation | TellStation | ChangeStation | PauseStation | SeekStation | RemoveStation
+    | Unpark | Attach | AtConsumer
 )  # fmt: skip
 
 
@@ -253,127 +254,30 @@ class Envelope(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fiel
     call: Call
 
 
+class Column(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Numbers, one for each product, in the width that the field has."""
+
+    data: bytes
+
+
 class Columns(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """What `put_many` was given beside payloads: one value for all, or a column as bytes or as a list."""
+    """What `put_many` was given beside payloads: one value for all, or one for each."""
 
     feed: str | list[str]
     ident: str | list[str] = ""
-    created: int | bytes | None = None
-    priority: int | bytes = 4
-    expiry: int | str | bytes | None = None
+    created: int | Column | None = None
+    priority: int | Column = 4
+    expiry: int | str | Column | None = None
     properties: bytes | list[bytes] | None = None
-    slice: int | bytes | None = None
+    slice: int | Column | None = None
     signature: list[bytes | None] | None = None
     origin: str | list[str] | None = None
-    origin_sequence: bytes | None = None
-    previous: bytes | None = None
+    origin_sequence: Column | None = None
+    previous: Column | None = None
 
-
-# --- answers ----------------------------------------------------------------------------------------
-
-
-class _Answer(msgspec.Struct, frozen=True, tag=str.lower, omit_defaults=True):
-    pass
-
-
-class Failure(_Answer):
-    """An error of the site, to be raised at the client's."""
-
-    error: Name  # the name of its class
-    problem: str
-    hint: str = ""
-    details: dict[str, Any] = {}
-
-
-class Again(_Answer):
-    """A put had to wait for a station, and nothing was stored; there is time left."""
-
-
-class Unattached(_Answer):
-    """The site knows no such attachment: it was restarted, or the client was away for too long."""
-
-
-class Done(_Answer):
-    pass
-
-
-class Number(_Answer):
-    """A sequence or a count; of a put, minus the sequence that is held if it is a duplicate."""
-
-    value: int
-
-
-class Here(_Answer):
-    site: SiteName
-    queue: QueueId
-    config: QueueConfig
-
-
-class Bounds(_Answer):
-    oldest: Sequence64
-    next: Sequence64
-
-
-class Received(_Answer):
-    """What became of a `put_many`."""
-
-    products: int
-    stored: int
-    first: int
-    outcomes: bytes | None = None  # 8 bytes each, signed
-
-
-class Products(_Answer):
-    """A batch; its records are the payload. Columns have 8 or 2 bytes for each product."""
-
-    count: Annotated[int, msgspec.Meta(ge=0, le=1 << 24)]
-    next: Sequence64
-    head: Sequence64  # the next sequence of the queue
-    sequences: bytes = b""
-    inserted_ns: bytes = b""
-    lost_first: Sequence64 = 0
-    lost_last: Sequence64 = 0
-    passed_over: tuple[int, int, int, int, int] = (0, 0, 0, 0, 0)
-    deliveries: bytes = b""
-    revisions: bytes = b""
-
-
-class Listed(_Answer):
-    values: list[str]
-
-
-class CursorTold(_Answer):
-    position: Sequence64
-    saved_ns: int
-    lost_products: int
-    lost_first: Sequence64
-    lost_last: Sequence64
-    generation: int
-
-
-class Told(_Answer):
-    """What a queue, a station or a consumer tells; one of these."""
-
-    statistics: Statistics | None = None
-    terms: StationTerms | None = None
-    station: StationStatistics | None = None
-    consumers: list[ConsumerStatistics] | None = None
-    parked: list[Parked] | None = None
-
-
-class Attached(_Answer):
-    attachment: Count
-    place: int
-
-
-Answer = (
-    Failure | Again | Unattached | Done | Number | Here | Bounds | Received | Products | Listed | CursorTold | Told
-    | Attached
-)  # fmt: skip
 
 _ENVELOPE = msgspec.msgpack.Decoder(Envelope)
 _COLUMNS = msgspec.msgpack.Decoder(Columns)
-_ANSWER = msgspec.msgpack.Decoder(Answer)
 encode = msgspec.msgpack.Encoder().encode
 
 
@@ -397,11 +301,3 @@ def decode_columns(columns: bytes) -> Columns:
         return _COLUMNS.decode(columns)
     except (msgspec.DecodeError, ValueError) as error:
         raise FabricMessageError(f"the columns of a put_many cannot be read: {error}", "nothing was stored") from None
-
-
-def decode_answer(head: bytes) -> Answer:
-    try:
-        answer: Answer = _ANSWER.decode(head)
-    except (msgspec.DecodeError, ValueError) as error:
-        raise FabricMessageError(f"the answer cannot be read: {error}", "run the same version at both ends") from None
-    return answer

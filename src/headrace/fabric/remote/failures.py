@@ -8,7 +8,7 @@ from typing import Any
 
 from headrace import errors
 from headrace.errors import FabricError, HeadraceError, ProductDamagedError
-from headrace.fabric.remote.calls import Failure
+from headrace.fabric.remote.answers import Failure
 
 _ATTRIBUTES = {  # arguments of a class beside problem and hint
     "SelectionError": ("column", "excerpt"),

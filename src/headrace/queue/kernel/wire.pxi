@@ -382,7 +382,7 @@ cdef int fill_items(Store *store, Putting *putting, Rows rows) noexcept nogil:
             ref = &rows.refs[putting.place]
             if ref.feed >= putting.ids_count or ref.origin >= putting.ids_count:
                 return TROUBLE_UNKNOWN_FEED
-            if (<Record *>ref.record).flags & RECORD_REVISION:
+            if (<Record *>ref.record).flags & RECORD_REVISION or ref.revisions:
                 return TROUBLE_REVISION
             if ref.payload_bytes > payload_bytes_max(store):
                 return TROUBLE_PAYLOAD_TOO_LARGE

@@ -1,0 +1,170 @@
+"""Attendant: answers the remote users of a site's queue, on `headrace/call/<site>`.
+
+Calls come on threads of Zenoh's, which must not wait. There they are read, and given to whoever does them:
+
+    a call about a consumer   the thread of its attachment, which may wait for products
+    any other                 a few threads in common, none of which waits for long
+
+What cannot be read is refused and counted; what finds too many before it is told to come again. A call that comes a
+second time is not done a second time (`attending/errand.py`). Everything that clients can make grow has a limit.
+"""
+
+import logging
+import queue as line_of
+import threading
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import msgspec
+import zenoh
+
+from headrace.errors import AccessDeniedError, FabricError, FabricMessageError, HeadraceError, QueueError
+from headrace.fabric.access import Rule, asker
+from headrace.fabric.attending.blocked import Blocked
+from headrace.fabric.attending.client import Busy, Clients
+from headrace.fabric.attending.desk import Desk
+from headrace.fabric.attending.errand import Errand
+from headrace.fabric.attending.lobby import Lobby
+from headrace.fabric.attending.station_desk import StationDesk
+from headrace.fabric.declarations import Declarations
+from headrace.fabric.keys import call_key
+from headrace.fabric.page import queue_id
+from headrace.fabric.remote import answers, calls
+from headrace.fabric.remote.connection import BUSY
+from headrace.fabric.remote.failures import failure_of
+from headrace.queue import Queue
+
+_THREADS = 4
+_LINE = 1024  # calls that may wait for a thread
+
+log = logging.getLogger("headrace.attending")
+
+
+class AttendantStatistics(msgspec.Struct, frozen=True):
+    """Counts since the start; clients, attachments and waiting are those of now."""
+
+    clients: int
+    attachments: int
+    waiting: int
+    taken: int
+    repeated: int
+    refused: int
+
+
+class Attendant:
+    """Answers from the moment it is made until `close`."""
+
+    def __init__(
+        self, session: zenoh.Session, declarations: Declarations, queue: Queue, site: str, rules: Sequence[Rule] = ()
+    ) -> None:
+        self._queue_id = queue_id(queue)
+        self._site = site
+        self.taken = self.repeated = self.refused = 0
+        self._line: line_of.Queue[Errand | None] = line_of.Queue(_LINE)
+        self._clients = Clients(session, declarations, site, rules)
+        self._lobby = Lobby(queue, self._line.put)
+        self._desks = _table(Desk(queue, site, self._lobby, Blocked()), StationDesk(queue, self._clients))
+        self._threads = [threading.Thread(target=self._run, name=f"headrace-call-{i}") for i in range(_THREADS)]
+        for thread in self._threads:
+            thread.start()
+        key = f"{call_key(site)}/**"
+        self._queryable = declarations.add(lambda: session.declare_queryable(key, self._take, complete=True))
+
+    def statistics(self) -> AttendantStatistics:
+        clients, attachments = self._clients.counts()
+        return AttendantStatistics(clients, attachments, len(self._lobby), self.taken, self.repeated, self.refused)
+
+    # --- on Zenoh's threads -----------------------------------------------------------------------
+
+    def _take(self, query: zenoh.Query) -> None:
+        try:
+            errand = self._errand(query)
+            if errand is None:
+                self.repeated += 1
+                return
+            self.taken += 1
+            self._give(errand)
+        except (Busy, line_of.Full):
+            self._refuse(query, BUSY)
+        except FabricError as error:
+            log.warning("a call was refused: %s", error)
+            self._refuse(query, str(error).encode())
+
+    def _errand(self, query: zenoh.Query) -> Errand | None:
+        head, payload = query.attachment, query.payload
+        envelope = calls.decode_envelope(head.to_bytes() if head is not None else b"")
+        if payload is not None and len(payload) > calls.CALL_BYTES_MAX:
+            raise FabricMessageError(f"a call with {len(payload)} bytes", f"no call has over {calls.CALL_BYTES_MAX}")
+        client = self._clients.of(envelope.client, asker(str(query.key_expr)))
+        errand = client.take(envelope, payload.to_bytes() if payload is not None else b"", query)
+        if errand is not None:
+            try:
+                self._check(envelope, errand)
+            except HeadraceError as error:
+                errand.finish(failure_of(error))
+                return None
+        return errand
+
+    def _check(self, envelope: calls.Envelope, errand: Errand) -> None:
+        if errand.client.rights.are_none:
+            raise AccessDeniedError(f"site {self._site} has no rule for you", "ask whoever runs it for one")
+        if envelope.queue is not None and envelope.queue != self._queue_id:
+            raise QueueError(f"site {self._site} has another queue than before", "connect again")
+
+    def _give(self, errand: Errand) -> None:
+        call = errand.call
+        if not isinstance(call, calls.Get | calls.Settle | calls.Revise):
+            self._line.put_nowait(errand)
+            return
+        attachment = errand.client.attachments.get(call.attachment)
+        if attachment is None:
+            errand.finish(answers.Unattached())
+        else:
+            attachment.give(errand)
+
+    def _refuse(self, query: zenoh.Query, why: bytes) -> None:
+        self.refused += 1
+        try:
+            with query:
+                query.reply_err(why)
+        except zenoh.ZError as error:
+            log.warning("a refusal could not be sent: %s", error)
+
+    # --- on ours ----------------------------------------------------------------------------------
+
+    def _run(self) -> None:
+        while (errand := self._line.get()) is not None:
+            try:
+                self._desks[type(errand.call)](errand, errand.call)
+            except Busy:
+                errand.finish(answers.Failure("FabricError", "too many wait at the site", "ask again later"))
+            except (HeadraceError, OSError) as error:
+                errand.finish(failure_of(error))
+            except Exception as error:  # the caller is told; the thread goes on
+                log.exception("a call failed")
+                errand.finish(failure_of(error))
+
+    def close(self) -> None:
+        """Who waits is answered; consumers are detached, and what they hold goes back."""
+        self._queryable.undeclare()
+        self._lobby.close()
+        self._clients.close()
+        for _ in self._threads:
+            self._line.put(None)
+        for thread in self._threads:
+            thread.join()
+
+
+def _table(desk: Desk, stations: StationDesk) -> dict[type, Callable[[Errand, Any], None]]:
+    """Who does which call."""
+    return {
+        calls.Who: desk.who, calls.Put: desk.put, calls.PutMany: desk.put_many, calls.PutBatch: desk.put_batch,
+        calls.Next: desk.next, calls.Where: desk.where, calls.Ends: desk.ends, calls.Tell: desk.tell,
+        calls.ListNames: desk.list, calls.WantedBy: desk.wanted_by, calls.Flush: desk.flush,
+        calls.OpenCursor: desk.open_cursor, calls.LoadCursor: desk.load_cursor, calls.SaveCursor: desk.save_cursor,
+        calls.RemoveCursor: desk.remove_cursor, calls.OpenStation: stations.open, calls.TellStation: stations.tell,
+        calls.ChangeStation: stations.change, calls.PauseStation: stations.pause, calls.SeekStation: stations.seek,
+        calls.RemoveStation: stations.remove, calls.Unpark: stations.unpark, calls.Attach: stations.attach,
+        calls.Detach: stations.detach, calls.Interrupt: stations.interrupt,
+        calls.TellConsumer: stations.tell_consumer,
+    }  # fmt: skip

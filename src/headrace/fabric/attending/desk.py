@@ -1,0 +1,218 @@
+"""Desk: answers calls about the queue itself: put, read, cursors and what it tells.
+
+The arguments of a call go to the Queue as they are, which checks them as it checks those of any program. Nothing here
+waits for long: a put that a blocking station holds up goes on in a thread of its own (blocked.py), and a read that
+finds nothing waits in the lobby.
+"""
+
+import itertools
+import time
+from typing import Any, NamedTuple, cast
+
+import numpy as np
+
+from headrace.errors import CursorNameError, FabricError, FabricMessageError
+from headrace.fabric.attending.blocked import Blocked
+from headrace.fabric.attending.client import Reading
+from headrace.fabric.attending.errand import Errand
+from headrace.fabric.attending.lobby import Lobby
+from headrace.fabric.attending.products import products_of
+from headrace.fabric.page import queue_id
+from headrace.fabric.remote import answers, calls
+from headrace.fabric.remote.answers import Answer, Done, Number, Received
+from headrace.fabric.remote.calls import CALL_BYTES_MAX
+from headrace.product.batch import Batch, Lost
+from headrace.product.properties import decode_properties
+from headrace.queue import Cursor, Queue
+from headrace.queue.receipt import Duplicate, Receipt
+from headrace.queue.records import Names, read_batch, rows_of
+from headrace.selection import Selection
+
+_SMALL_BYTES = 4096  # payloads up to this size are copied sooner than looked at
+
+
+class _Commit(NamedTuple):
+    """What `Cursor.commit` looks at in a batch."""
+
+    next: int
+    lost: Lost | None
+
+
+class Desk:
+    """One for a site. Each method takes an errand and finishes it, now or later."""
+
+    def __init__(self, queue: Queue, site: str, lobby: Lobby, blocked: Blocked) -> None:
+        self._queue, self._site, self._lobby, self._blocked = queue, site, lobby, blocked
+        self._cursors: dict[str, Cursor] = {}
+
+    # --- put --------------------------------------------------------------------------------------
+
+    def put(self, errand: Errand, call: calls.Put) -> None:
+        errand.client.rights.check_publish([call.feed])
+        payload = errand.payload
+        properties = None if call.properties is None else decode_properties(call.properties)
+
+        def store(timeout_s: float) -> Answer:
+            outcome = self._queue.put(
+                payload, feed=call.feed, ident=call.ident, created=call.created, priority=call.priority,
+                expiry=call.expiry, properties=properties, slice=call.slice, signature=call.signature,
+                origin=call.origin, origin_sequence=call.origin_sequence, previous=call.previous, timeout=timeout_s,
+            )  # fmt: skip
+            return Number(-outcome.of if isinstance(outcome, Duplicate) else outcome)
+
+        self._blocked.store(errand, store, call.timeout_s)
+
+    def put_many(self, errand: Errand, call: calls.PutMany) -> None:
+        said = calls.decode_columns(call.columns)
+        errand.client.rights.check_publish({said.feed} if isinstance(said.feed, str) else set(said.feed))
+        payloads = _parted(errand.payload, call.lengths)
+        given = _given(said)
+
+        def store(timeout_s: float) -> Answer:
+            return _received(self._queue.put_many(payloads, **given, timeout=timeout_s))
+
+        self._blocked.store(errand, store, call.timeout_s)
+
+    def put_batch(self, errand: Errand, call: calls.PutBatch) -> None:
+        batch = read_batch(errand.payload, Names())
+        errand.client.rights.check_publish(set(batch.feeds))
+        keep = None if call.keep is None else np.frombuffer(call.keep, np.uint8)
+
+        def store(timeout_s: float) -> Answer:
+            return _received(self._queue.put_batch(batch, keep, timeout=timeout_s))
+
+        self._blocked.store(errand, store, call.timeout_s)
+
+    # --- read -------------------------------------------------------------------------------------
+
+    def next(self, errand: Errand, call: calls.Next) -> None:
+        """What lies at the position; if there is nothing and there is time, wait in the lobby."""
+        rights = errand.client.rights
+        rights.check_receive()
+        if not errand.position:
+            errand.position = self._queue.resolve(call.position)
+            errand.deadline = time.monotonic() + call.wait_s
+        batch = rights.visible(self._reading(errand, call).read(errand.position))
+        if (size := rows_of(batch).bytes) > CALL_BYTES_MAX:
+            raise FabricError(
+                f"products from {errand.position} on have {size} bytes, more than go over the network as one piece",
+                "read them where the queue is",
+            )
+        errand.position = batch.next
+        if len(batch) or batch.lost or errand.deadline <= time.monotonic():
+            errand.finish(*products_of(batch, self._queue.next))
+        else:
+            self._lobby.add(errand)
+
+    def _reading(self, errand: Errand, call: calls.Next) -> Reading:
+        key = (call.follower, call.selection, call.limit, call.bytes_limit)
+        reading = errand.client.reading(key) if call.follower else None
+        if reading is None:
+            reading = Reading(self._queue.reader(Selection.parse(call.selection), call.limit, call.bytes_limit))
+            if call.follower:
+                errand.client.remember(key, reading)
+        return reading
+
+    def where(self, errand: Errand, call: calls.Where) -> None:
+        errand.finish(Number(self._queue.resolve(call.start)))
+
+    def ends(self, errand: Errand, call: calls.Ends) -> None:
+        errand.finish(answers.Bounds(self._queue.oldest, self._queue.next))
+
+    # --- tell -------------------------------------------------------------------------------------
+
+    def who(self, errand: Errand, call: calls.Who) -> None:
+        errand.finish(answers.Here(self._site, queue_id(self._queue), self._queue.config))
+
+    def tell(self, errand: Errand, call: calls.Tell) -> None:
+        errand.finish(answers.Told(statistics=errand.client.rights.visible_statistics(self._queue.statistics())))
+
+    def list(self, errand: Errand, call: calls.ListNames) -> None:
+        if call.what == "cursors":
+            names = self._queue.cursors()
+        else:
+            names = self._queue.stations() if call.what == "stations" else self._queue.origins
+        errand.finish(answers.Listed(names))
+
+    def wanted_by(self, errand: Errand, call: calls.WantedBy) -> None:
+        errand.finish(answers.Listed(self._queue.wanted_by(call.feed)))
+
+    def flush(self, errand: Errand, call: calls.Flush) -> None:
+        self._queue.flush()
+        errand.finish(Done())
+
+    # --- cursors ----------------------------------------------------------------------------------
+
+    def open_cursor(self, errand: Errand, call: calls.OpenCursor) -> None:
+        errand.client.rights.check_receive()
+        self._cursors[call.name] = self._queue.cursor(call.name, call.start)
+        errand.finish(Done())
+
+    def load_cursor(self, errand: Errand, call: calls.LoadCursor) -> None:
+        state = self._cursor(call.name).state
+        first, last = (state.lost.first, state.lost.last) if state.lost else (0, 0)
+        errand.finish(
+            answers.CursorTold(state.position, state.saved_ns, state.lost_products, first, last, state.generation)
+        )
+
+    def save_cursor(self, errand: Errand, call: calls.SaveCursor) -> None:
+        errand.client.rights.check_receive()
+        lost = Lost(call.lost_first, call.lost_last) if call.lost_last else None
+        self._cursor(call.name).commit(cast(Batch, _Commit(call.position, lost)))
+        errand.finish(Done())
+
+    def remove_cursor(self, errand: Errand, call: calls.RemoveCursor) -> None:
+        errand.client.rights.check_receive()
+        self._cursor(call.name).remove()
+        self._cursors.pop(call.name, None)
+        errand.finish(Done())
+
+    def _cursor(self, name: str) -> Cursor:
+        """One that is there: what was removed is not made again by a look at it."""
+        cursor = self._cursors.get(name)
+        if cursor is None:
+            if name not in self._queue.cursors():
+                raise CursorNameError(f"cursor {name!r} was removed", "ask the queue for it anew: queue.cursor(name)")
+            cursor = self._cursors[name] = self._queue.cursor(name)
+        return cursor
+
+
+def _parted(payload: bytes, lengths: bytes) -> list[bytes | memoryview]:
+    """Payloads by their lengths."""
+    if len(lengths) % 4:
+        raise FabricMessageError("the lengths of a put_many are cut short", "nothing was stored")
+    ends = np.cumsum(np.frombuffer(lengths, np.uint32), dtype=np.uint64)
+    if (int(ends[-1]) if len(ends) else 0) != len(payload):
+        raise FabricMessageError(f"the payloads of a put_many do not have {len(payload)} bytes", "nothing was stored")
+    places = [0, *ends.tolist()]
+    whole: Any = payload if len(payload) <= _SMALL_BYTES * len(ends) else memoryview(payload)
+    return [whole[a:b] for a, b in itertools.pairwise(places)]
+
+
+def _given(said: calls.Columns) -> dict[str, Any]:
+    """The columns of a call as `Queue.put_many` takes them."""
+    return {
+        "feed": said.feed, "ident": said.ident, "created": _numbers(said.created, np.uint64),
+        "priority": _numbers(said.priority, np.uint8), "expiry": _numbers(said.expiry, np.uint64),
+        "properties": _properties(said.properties), "slice": _numbers(said.slice, np.uint16),
+        "signature": said.signature, "origin": said.origin,
+        "origin_sequence": _numbers(said.origin_sequence, np.uint64), "previous": _numbers(said.previous, np.uint64),
+    }  # fmt: skip
+
+
+def _numbers(column: Any, kind: Any) -> Any:
+    return np.frombuffer(column.data, kind) if isinstance(column, calls.Column) else column
+
+
+def _properties(blocks: bytes | list[bytes] | None) -> Any:
+    if blocks is None or isinstance(blocks, bytes):
+        return None if blocks is None else decode_properties(blocks)
+    return [decode_properties(block) for block in blocks]
+
+
+def _received(receipt: Receipt) -> Received:
+    outcomes = None
+    if receipt.stored != receipt.products:
+        sequences = receipt.sequences.astype(np.int64)
+        outcomes = np.where(receipt.duplicates, -sequences, sequences).tobytes()
+    return Received(receipt.products, receipt.stored, receipt.first, outcomes)

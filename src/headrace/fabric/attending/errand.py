@@ -1,0 +1,63 @@
+"""Errand: a call that a site has taken, until whoever made it has the answer.
+
+An answer may get lost with the connection. Then the call comes again, with the same number: an errand that is done
+answers once more, one that is not done yet answers the newest query. The call itself is done once.
+"""
+
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+import zenoh
+
+from headrace.fabric.remote.answers import Answer
+from headrace.fabric.remote.calls import Call, encode
+
+if TYPE_CHECKING:
+    from headrace.fabric.attending.client import Client
+
+Say = Callable[[], tuple[Answer, bytes]]  # an answer and its records
+
+
+class Errand:
+    """`finish` by the thread that does it, `repeat` by any."""
+
+    __slots__ = ("_lock", "_query", "_say", "call", "client", "deadline", "number", "payload", "position")
+
+    def __init__(self, client: "Client", number: int, call: Call, payload: bytes, query: zenoh.Query) -> None:
+        self.client, self.number, self.call, self.payload = client, number, call, payload
+        self.deadline = 0.0  # for one that waits, with
+        self.position = 0  # how far it has looked
+        self._lock = threading.Lock()
+        self._query: zenoh.Query | None = query
+        self._say: Say | None = None
+
+    def finish(self, answer: Answer, records: bytes = b"") -> None:
+        """The answer, which is kept for as long as the call may come again."""
+        self.finish_with(lambda: (answer, records))
+
+    def finish_with(self, say: Say) -> None:
+        """As `finish`, for what is too large to be kept: it is made again if it has to be sent again."""
+        with self._lock:
+            self._say, self.payload = say, b""
+            query, self._query = self._query, None
+        if query is not None:
+            _send(query, say)
+
+    def repeat(self, query: zenoh.Query) -> None:
+        """The same call once more: answer this query, now or when it is done."""
+        with self._lock:
+            before, say = self._query, self._say
+            if say is None:
+                self._query = query
+        if before is not None:
+            before.drop()  # type: ignore[no-untyped-call]
+        if say is not None:
+            _send(query, say)
+
+
+def _send(query: zenoh.Query, say: Say) -> None:
+    answer, records = say()
+    with suppress(zenoh.ZError), query:  # whoever asked may have gone
+        query.reply(query.key_expr, records, attachment=encode(answer))

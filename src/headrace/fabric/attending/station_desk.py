@@ -1,0 +1,99 @@
+"""StationDesk: answers calls about stations, and attaches remote consumers to them."""
+
+from typing import Any
+
+from headrace.fabric.attending.client import Clients
+from headrace.fabric.attending.errand import Errand
+from headrace.fabric.remote import answers, calls
+from headrace.fabric.remote.answers import Done, Number, Told, Unattached
+from headrace.queue import Queue
+from headrace.selection import Selection
+from headrace.station import Station
+
+
+class StationDesk:
+    """One for a site."""
+
+    def __init__(self, queue: Queue, clients: Clients) -> None:
+        self._queue, self._clients = queue, clients
+
+    def _station(self, errand: Errand, name: str) -> Station:
+        """A handle, if whoever asks may receive what the station hands out."""
+        station = Station(self._queue, self._queue.lines(), name)
+        errand.client.rights.check_selection(Selection.parse(station.terms.selection))
+        return station
+
+    # --- stations ---------------------------------------------------------------------------------
+
+    def open(self, errand: Errand, call: calls.OpenStation) -> None:
+        options: dict[str, Any] = dict(call.options)
+        if options:
+            errand.client.rights.check_selection(Selection.of(options.get("selection")))
+        station = self._queue.station(call.name, options.pop("selection", ...), start=call.start, **options)
+        errand.client.rights.check_selection(Selection.parse(station.terms.selection))
+        errand.finish(Done())
+
+    def tell(self, errand: Errand, call: calls.TellStation) -> None:
+        station = self._station(errand, call.name)
+        if call.what == "terms":
+            told = Told(terms=station.terms)
+        elif call.what == "statistics":
+            told = Told(station=station.statistics())
+        elif call.what == "consumers":
+            told = Told(consumers=station.consumers())
+        else:
+            told = Told(parked=station.parked())
+        errand.finish(told)
+
+    def change(self, errand: Errand, call: calls.ChangeStation) -> None:
+        station = self._station(errand, call.name)
+        if "selection" in call.options:
+            errand.client.rights.check_selection(Selection.of(call.options["selection"]))  # type: ignore[arg-type]
+        station.change(**call.options)
+        errand.finish(Done())
+
+    def pause(self, errand: Errand, call: calls.PauseStation) -> None:
+        station = self._station(errand, call.name)
+        (station.pause if call.paused else station.resume)()
+        errand.finish(Done())
+
+    def seek(self, errand: Errand, call: calls.SeekStation) -> None:
+        errand.finish(Number(self._station(errand, call.name).seek(call.start)))
+
+    def remove(self, errand: Errand, call: calls.RemoveStation) -> None:
+        self._station(errand, call.name).remove()
+        errand.finish(Done())
+
+    def unpark(self, errand: Errand, call: calls.Unpark) -> None:
+        station = self._station(errand, call.name)
+        errand.finish(Number((station.retry if call.retry else station.forget)(call.sequences)))
+
+    # --- consumers --------------------------------------------------------------------------------
+
+    def attach(self, errand: Errand, call: calls.Attach) -> None:
+        station = self._station(errand, call.station)
+        self._clients.check_room()
+        consumer = station.attach()
+        number = self._clients.attach(errand.client, consumer, call.keep_s)
+        errand.finish(answers.Attached(number, consumer.statistics().place))
+
+    def detach(self, errand: Errand, call: calls.Detach) -> None:
+        """Answered when the leases are back."""
+        attachment = self._clients.detach(errand.client, call.attachment)
+        if attachment is not None:
+            attachment.end()
+            attachment.join()
+        errand.finish(Done())
+
+    def interrupt(self, errand: Errand, call: calls.Interrupt) -> None:
+        attachment = errand.client.attachments.get(call.attachment)
+        if attachment is not None:
+            attachment.consumer.interrupt()
+        errand.finish(Done())
+
+    def tell_consumer(self, errand: Errand, call: calls.TellConsumer) -> None:
+        attachment = errand.client.attachments.get(call.attachment)
+        if attachment is None:
+            errand.finish(Unattached())
+        else:
+            errand.finish(Told(consumers=[attachment.consumer.statistics()]))

@@ -1,0 +1,114 @@
+"""Quench: which feeds others listen to, noted beside the queue for those who put products there.
+
+A router and a peer know every subscription that concerns them, and tell them in Zenoh's admin space: once a second the
+patterns under which others listen to this site's streams are read there, and written down if they have changed
+(queue/wanting.py). A client of a router knows only whether anybody listens at all; then everything counts as wanted.
+A pattern that nobody listens to any more is kept with the time at which that was noticed, over a restart too.
+"""
+
+import logging
+import threading
+import time
+
+import zenoh
+
+from headrace.errors import FeedError
+from headrace.fabric.keys import OWN, ROOT, client_key, live_key
+from headrace.fabric.streams import Streams
+from headrace.product.feed import FeedPattern
+from headrace.queue import Queue
+from headrace.queue.wanting import LINGER_S, read_wanted, write_wanted
+
+PATTERNS_MAX = 10_000  # more are not told one by one
+EVERYTHING = "**"
+_LOOK_S = 1.0
+_ANSWER_S = 2.0
+
+log = logging.getLogger("headrace.fabric")
+
+
+class Quench:
+    """Of one site; looks from the moment it is made until `close`."""
+
+    def __init__(self, session: zenoh.Session, streams: Streams, queue: Queue, site: str) -> None:
+        self._session, self._streams, self._queue, self._site = session, streams, queue, site
+        self._has_admin_space = any(reply.ok for reply in session.get(f"@/{session.zid()}/*", timeout=_ANSWER_S))
+        before = read_wanted(queue.path)
+        now_ns = time.time_ns()
+        self._last = {pattern: last or now_ns for pattern, last in before.patterns.items()} if before else {}
+        self._noted: tuple[int, dict[str, int]] | None = None
+        self.users = 0
+        self._look_once()
+        self._stopped = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="headrace-quench")
+        self._thread.start()
+
+    @property
+    def patterns(self) -> list[str]:
+        """The feed patterns that somebody listens to now."""
+        return sorted(pattern for pattern, last_ns in self._last.copy().items() if not last_ns)
+
+    def _run(self) -> None:
+        while not self._stopped.wait(_LOOK_S):
+            self._look_once()
+
+    def _look_once(self) -> None:
+        try:
+            self._last = self._remembered(self._listened(), time.time_ns())
+            self.users = len(list(self._session.liveliness().get(client_key(self._site, "*"), timeout=_ANSWER_S)))
+            self._note()
+        except (zenoh.ZError, OSError) as error:
+            log.error("what others want cannot be told: %s", error)
+
+    def _remembered(self, listened: set[str], now_ns: int) -> dict[str, int]:
+        """Those that are listened to, and those that were not long ago."""
+        gone = {pattern: last_ns or now_ns for pattern, last_ns in self._last.items() if pattern not in listened}
+        recent = {pattern: last_ns for pattern, last_ns in gone.items() if now_ns - last_ns < LINGER_S * 1e9}
+        return dict.fromkeys(sorted(listened), 0) | recent
+
+    def _note(self) -> None:
+        noted = self.users, self._last
+        if noted != self._noted:
+            write_wanted(self._queue.path, *noted)
+            self._noted = noted
+
+    def _listened(self) -> set[str]:
+        if not self._has_admin_space:
+            return {EVERYTHING} if any(stream.is_wanted() for stream in self._streams.all()) else set()
+        where = f"@/{self._session.zid()}/*/subscriber/"
+        asked = where + live_key(self._site, "*", EVERYTHING)
+        found: set[str] = set()
+        for reply in self._session.get(asked, timeout=_ANSWER_S):
+            if reply.ok is not None:
+                found.update(self._patterns_in(str(reply.ok.key_expr).split("/", 4)[4]))
+        return found if len(found) <= PATTERNS_MAX else {EVERYTHING}
+
+    def _patterns_in(self, key: str) -> list[str]:
+        """The feeds that a subscription to this key is about; no more than one pattern."""
+        levels = key.split("/", 4)
+        if len(levels) < 5 or levels[:3] != [ROOT, "live", self._site] or "*" in levels[3]:
+            return [EVERYTHING]  # somebody listens to more than one site, or stream
+        if levels[3] == OWN:
+            return [_checked(levels[4])]
+        stream = next((stream for stream in self._streams.all() if stream.name == levels[3]), None)
+        if stream is None or not stream.selection.wants_origin(self._site):
+            return []
+        return [stream.selection.feed or EVERYTHING]
+
+    def close(self) -> None:
+        """What is listened to now will have been listened to until now."""
+        self._stopped.set()
+        self._thread.join()
+        try:
+            self._last = self._remembered(set(), time.time_ns())
+            self._note()
+        except OSError as error:
+            log.error("what others want cannot be told: %s", error)
+
+
+def _checked(pattern: str) -> str:
+    """Strangers may listen to what is no feed pattern."""
+    try:
+        return FeedPattern(pattern).text
+    except FeedError:
+        return EVERYTHING

@@ -1,0 +1,251 @@
+"""Connection: one client of one site. It makes calls and sees to it that each gets its answer.
+
+A link that breaks is set up again by Zenoh, for as long as the session lives. Meanwhile calls stay unanswered, and are
+asked again with the number they had: what the site did already, it does not do again. How long is a matter of
+patience, which is the caller's; calls that wait for products anyway wait for the site as well.
+
+The site knows that a client is there by its token. The token has a digest of the client's id, so that nobody who sees
+it can make calls in the client's name. A Connection may be used by several threads, and by one process.
+"""
+
+import hashlib
+import logging
+import os
+import threading
+import time
+from typing import Any, TypeVar
+
+import zenoh
+
+from headrace.errors import FabricError, FabricMessageError, QueueClosedError, SiteUnreachableError
+from headrace.fabric.access import asking_key
+from headrace.fabric.keys import call_key, client_key
+from headrace.fabric.remote.answers import Again, Answer, Failure, Here, Unattached, decode_answer
+from headrace.fabric.remote.calls import VERSION, Call, Envelope, Who, encode
+from headrace.fabric.remote.failures import error_of
+from headrace.queue.records import Names
+
+BUSY = b"busy"
+_ANSWER_S = 15.0  # beyond what a call waits by intention
+_PAUSES_S = (0.02, 0.05, 0.1, 0.2, 0.5)
+_NONE = zenoh.ConsolidationMode.NONE
+_BLOCK = zenoh.CongestionControl.BLOCK
+
+Kind = TypeVar("Kind", bound=Answer)
+Came = tuple[bytes, bytes]  # head and payload of an answer
+
+log = logging.getLogger("headrace.remote")
+
+
+class Detached(Exception):  # noqa: N818
+    """The site does not know our attachment any more."""
+
+
+class NotYet(Exception):  # noqa: N818
+    """A put has to wait for a station; nothing was stored."""
+
+
+class Asked:
+    """A query under way; its answer is taken once."""
+
+    __slots__ = ("_replies", "_token")
+
+    def __init__(self, session: zenoh.Session, key: str, head: bytes, payload: Any, timeout_s: float) -> None:
+        self._token = zenoh.CancellationToken()
+        self._replies = session.get(
+            key, zenoh.handlers.FifoChannel(2), payload=payload, attachment=head, timeout=timeout_s, express=True,
+            consolidation=_NONE, congestion_control=_BLOCK, cancellation_token=self._token,
+        )  # fmt: skip
+
+    def take(self) -> Came | None:
+        """Wait for the answer; None if there is none, FabricMessageError if the call could not be read there."""
+        return _came(next(self._replies, None))
+
+    def cancel(self) -> None:
+        """Nobody wants the answer any more; who waits for it goes on at once."""
+        self._token.cancel()  # type: ignore[no-untyped-call]
+
+
+def _came(reply: zenoh.Reply | None) -> Came | None:
+    if reply is None:
+        return None
+    if reply.ok is None:
+        told = reply.err.payload.to_bytes() if reply.err is not None else BUSY
+        if told == BUSY or told == b"Timeout":
+            return None
+        raise FabricMessageError(f"the site refused the call: {told.decode(errors='replace')}", "run the same version")
+    head = reply.ok.attachment
+    return head.to_bytes() if head is not None else b"", reply.ok.payload.to_bytes()
+
+
+class Connection:
+    """Lives until `close`. `name` is that of our certificate or user, if we have one."""
+
+    def __init__(self, session: zenoh.Session, endpoint: str, site: str, name: str | None, patience_s: float) -> None:
+        self.endpoint, self.site, self.patience_s = endpoint, site, patience_s
+        self.names = Names()
+        self._session, self._key = session, asking_key(call_key(site), name)
+        self._client = os.urandom(16)
+        self._pid = os.getpid()
+        self._lock = threading.Lock()
+        self._numbers = 0
+        self._open: dict[int, None] = {}  # calls that may be asked again, the oldest first
+        self._followers = 0
+        self._silent_since: float | None = None
+        self._closed = threading.Event()
+        self._queue: bytes | None = None
+        self._token = session.liveliness().declare_token(client_key(site, client_digest(self._client)))
+        here, _ = self.ask(Who(), Here)
+        self._queue, self.queue = here.queue, here.config.uuid
+
+    # --- numbers ----------------------------------------------------------------------------------
+
+    def begin(self) -> int:
+        """A number for a call that must not be done twice; it is remembered until `end`."""
+        with self._lock:
+            self._numbers += 1
+            self._open[self._numbers] = None
+            return self._numbers
+
+    def end(self, number: int) -> None:
+        """The call was answered, or nobody will ask again."""
+        with self._lock:
+            self._open.pop(number, None)
+
+    def new_follower(self) -> int:
+        with self._lock:
+            self._followers += 1
+            return self._followers
+
+    def _head(self, call: Call, number: int) -> bytes:
+        with self._lock:
+            oldest = next(iter(self._open), self._numbers + 1)
+        return encode(Envelope(VERSION, self._client, self._queue, number, oldest, call))
+
+    # --- calls ------------------------------------------------------------------------------------
+
+    def stand(self, call: Call, payload: Any = b"", *, number: int = 0, wait_s: float = 0.0) -> Asked:
+        """Make a call whose answer is taken later."""
+        self.check_open()
+        try:
+            return Asked(self._session, self._key, self._head(call, number), payload, wait_s + _ANSWER_S)
+        except zenoh.ZError as error:
+            self.check_open()
+            raise FabricError(f"site {self.site} cannot be asked: {error}", "connect anew") from None
+
+    def read(self, came: Came | None, kind: type[Kind]) -> tuple[Kind, bytes] | None:
+        """What came: the answer, None for silence, or the error of the site."""
+        if came is None:
+            self.check_open()
+            self._note_silence()
+            return None
+        self._silent_since = None
+        answer = decode_answer(came[0])
+        if isinstance(answer, Failure):
+            raise error_of(answer)
+        if isinstance(answer, Unattached):
+            raise Detached
+        if isinstance(answer, Again):
+            raise NotYet
+        if not isinstance(answer, kind):
+            raise FabricMessageError(
+                f"site {self.site} answered {type(answer).__name__} where {kind.__name__} was asked for",
+                "run the same version at both ends",
+            )
+        return answer, came[1]
+
+    def attempt(
+        self, call: Call, kind: type[Kind], payload: Any = b"", *, number: int = 0, wait_s: float = 0.0
+    ) -> tuple[Kind, bytes] | None:
+        """Ask once; None if no answer came."""
+        return self.read(self.stand(call, payload, number=number, wait_s=wait_s).take(), kind)
+
+    def ask(
+        self, call: Call, kind: type[Kind], payload: Any = b"", *, number: int = 0, patience_s: float | None = None
+    ) -> tuple[Kind, bytes]:
+        """Ask until the answer comes, or patience is over: SiteUnreachableError."""
+        until = time.monotonic() + (self.patience_s if patience_s is None else patience_s)
+        turn = 0
+        while (came := self.attempt(call, kind, payload, number=number)) is None:
+            if time.monotonic() >= until:
+                raise self.unreachable()
+            self.pause(turn)
+            turn += 1
+        return came
+
+    def once(self, call: Call, kind: type[Kind], payload: Any = b"") -> tuple[Kind, bytes]:
+        """As `ask`, for what must not be done twice."""
+        number = self.begin()
+        try:
+            return self.ask(call, kind, payload, number=number)
+        finally:
+            self.end(number)
+
+    def forsake(self, call: Call) -> None:
+        """Make a call and do not care for the answer. Takes no lock: it may be called by the garbage collector."""
+        if self._closed.is_set() or self._pid != os.getpid():
+            return
+        head = encode(Envelope(VERSION, self._client, self._queue, 0, 0, call))
+        self._session.get(self._key, lambda reply: None, attachment=head, timeout=_ANSWER_S, congestion_control=_BLOCK)
+
+    # --- silence ----------------------------------------------------------------------------------
+
+    def pause(self, turn: int) -> None:
+        """Between two attempts, longer each time."""
+        self._closed.wait(_PAUSES_S[min(turn, len(_PAUSES_S) - 1)])
+
+    def _note_silence(self) -> None:
+        if self._silent_since is None:
+            self._silent_since = time.monotonic()
+            log.warning("site %s at %s does not answer; asking again", self.site, self.endpoint)
+
+    @property
+    def is_silent(self) -> bool:
+        """The last call got no answer."""
+        return self._silent_since is not None
+
+    @property
+    def has_patience(self) -> bool:
+        """Nothing is wrong, or it has not been for long."""
+        since = self._silent_since
+        return since is None or time.monotonic() - since < self.patience_s
+
+    def unreachable(self) -> SiteUnreachableError:
+        since = self._silent_since or time.monotonic()
+        return SiteUnreachableError(
+            f"site {self.site} at {self.endpoint} has not answered for {time.monotonic() - since:.1f} s",
+            "check that it runs and can be reached from here; what was under way may have happened, or not",
+        )
+
+    # --- life -------------------------------------------------------------------------------------
+
+    def check_open(self) -> None:
+        if self._closed.is_set():
+            raise QueueClosedError(
+                f"{self.endpoint} was closed in this process", "open it again: headrace.connect(where)"
+            )
+        if self._pid != os.getpid():
+            raise FabricError(
+                f"this connection to {self.endpoint} belongs to process {self._pid}",
+                "connect again in the child: headrace.connect(where)",
+            )
+
+    @property
+    def is_closed(self) -> bool:
+        return self._closed.is_set()
+
+    def close(self) -> None:
+        """Leave: what consumers of this connection hold goes back."""
+        if self._closed.is_set() or self._pid != os.getpid():
+            return
+        self._closed.set()
+        try:
+            self._token.undeclare()  # type: ignore[no-untyped-call]
+            self._session.close()  # type: ignore[no-untyped-call]
+        except zenoh.ZError as error:
+            log.warning("closing the connection to %s: %s", self.endpoint, error)
+
+
+def client_digest(client: bytes) -> str:
+    """What a client's token shows of its id."""
+    return hashlib.blake2b(client, digest_size=16).hexdigest()

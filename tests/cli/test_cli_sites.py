@@ -1,0 +1,214 @@
+"""headrace sites: the map of real sites, as tables, JSON and a graph."""
+
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import msgspec
+import pytest
+from commandline import Run, objects, wait_until
+
+from headrace import Queue
+from headrace.cli.sites.command import is_well, terms_for
+from headrace.cli.sites.dot import dot_lines, quoted
+from headrace.cli.sites.tables import show_map
+from headrace.cli.sites.trails import trails
+from headrace.errors import OptionError
+from headrace.fabric.description import Description, LinkTold, RequestTold, UpstreamTold
+from headrace.fabric.map import Link, Map, Place
+
+PROGRAM = [sys.executable, "-c", "from headrace.cli.main import main; main()"]
+Serve = Callable[[str, str], str]
+
+
+@pytest.fixture(scope="module")
+def fabric(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, str]]:
+    """Two sites that run, and where the first listens. The second has had ten products of it."""
+    folder = tmp_path_factory.mktemp("fabric")
+    started: list[subprocess.Popen[bytes]] = []
+
+    def serve(name: str, more: str) -> str:
+        file = folder / f"{name}.toml"
+        file.write_text(f'[site]\nqueue = "{name}"\nname = "{name}"\nlisten = ["tcp/127.0.0.1:0"]\n{more}')
+        process = subprocess.Popen([*PROGRAM, "serve", str(file), "--json"], stdout=subprocess.PIPE)
+        started.append(process)
+        assert process.stdout is not None
+        endpoint: str = msgspec.json.decode(process.stdout.readline())["endpoints"][0]
+        return endpoint
+
+    first = serve("one", "")
+    serve("two", f'connect = ["{first}"]\n[[request]]\nselect = "wx/**"\nfrom = "oldest"\nname = "weather"\n')
+    with Queue.open(folder / "one") as one, Queue.open(folder / "two") as two:
+        one.put_many([b"%d" % number for number in range(10)], feed="wx/text")
+        wait_until(lambda: two.next == 11 and one.wanted_by("wx/x") == ["those who listen to wx/**"])
+    yield folder, first
+    for process in started:
+        process.terminate()
+    for process in started:
+        process.communicate(timeout=20)
+
+
+def test_people_get_tables_and_a_picture(run: Run, fabric: tuple[Path, str]) -> None:
+    result = run("sites", fabric[1], "--check")
+    assert (result.exit_code, result.stderr) == (0, "")
+    shown = result.stdout
+    assert re.search(r"sites:\n  site  state  round trip", shown)
+    assert re.search(r"\n  (one ── .* ── two|two ── .* ── one)\n", shown)
+    assert re.search(r"two +weather +wx/\*\* +one +live +10 +0 +\d+ +0\n", shown)
+    assert re.search(r"two +one +wx/text +10 +10 B +0 ", shown)
+    assert re.search(r"wanted:\n.*\n  one +wx/\*\*\n", shown)
+
+
+def test_programs_get_everything_as_json(run: Run, fabric: tuple[Path, str]) -> None:
+    (told,) = objects(run("sites", fabric[1], "--json").stdout)
+    assert [(place["name"], place["state"]) for place in told["places"]] == [("one", "here"), ("two", "here")]
+    (link,) = told["links"]
+    assert {link["one"], link["other"]} == {"one", "two"}
+    assert 0 < link["round_trip_s"] < 5
+    (flow,) = told["places"][1]["told"]["flows"]
+    assert (flow["products"], flow["duplicates"]) == (10, 0)
+    assert flow["latency_p50_s"] <= flow["latency_max_s"]
+
+
+def test_a_configuration_leads_into_the_fabric_as_well(run: Run, fabric: tuple[Path, str], tmp_path: Path) -> None:
+    file = tmp_path / "site.toml"
+    file.write_text(f'[site]\nqueue = "{fabric[0] / "one"}"\nlisten = ["{fabric[1]}"]\n')
+    (told,) = objects(run("sites", file, "--json").stdout)
+    assert len(told["places"]) == 2
+
+
+def test_a_graph_is_what_graphviz_reads(run: Run, fabric: tuple[Path, str]) -> None:
+    result = run("sites", fabric[1], "--dot")
+    nodes, edges = parsed(result.stdout)
+    assert nodes == {"one", "two"}
+    assert ("one", "two", "dashed") in edges
+    assert [kind for *_, kind in edges].count("solid") == 1
+    if shutil.which("dot"):
+        subprocess.run(["dot", "-Tsvg"], input=result.stdout, text=True, check=True, capture_output=True, timeout=20)
+
+
+def test_where_nobody_is_there_is_an_error(run: Run, tmp_path: Path) -> None:
+    result = run("sites", "tcp/127.0.0.1:9")
+    assert result.exit_code == 3
+    assert "cannot connect to tcp/127.0.0.1:9" in result.stderr
+    assert run("sites", "tcp/127.0.0.1").exit_code == 2
+    assert run("sites", "tcp/127.0.0.1:9", "--dot", "--json").exit_code == 2
+    (tmp_path / "site.toml").write_text('[site]\nqueue = "q"\nlisten = ["tcp/127.0.0.1:0"]\n')
+    assert "has no endpoint that is known beforehand" in run("sites", "site.toml").stderr
+
+
+def test_a_configuration_is_visited_where_it_listens_and_then_where_it_connects(tmp_path: Path) -> None:
+    file = tmp_path / "site.toml"
+    file.write_text(
+        '[site]\nqueue = "q"\nlisten = ["tcp/0.0.0.0:1", "tcp/[::]:2", "tcp/127.0.0.1:0"]\nconnect = ["tcp/h:3"]\n'
+        '[[allow]]\nwho = "*"\nreceive = ["**"]\n'
+    )
+    terms = terms_for(str(file))
+    assert (terms.mode, terms.connect) == ("client", ("tcp/127.0.0.1:1", "tcp/[::1]:2", "tcp/h:3"))
+    assert terms_for("tcp/host:7447").connect == ("tcp/host:7447",)
+    with pytest.raises(OptionError):
+        terms_for("tcp://host:7447")
+
+
+# --- made up ------------------------------------------------------------------------------------------
+
+
+def description(**given: object) -> Description:
+    plain: dict[str, object] = {
+        "site": "a", "zid": "1", "started_ns": 0, "oldest": 1, "next": 1, "held_products": 0, "held_bytes": 0,
+        "size": 1 << 20, "links": (), "users": 0, "feeds": (), "feeds_in_all": 0, "wanted": (), "requests": (),
+        "upstreams": (), "streams": (), "flows": (), "flows_in_all": 0, "answered": 0, "refused": 0,
+    }  # fmt: skip
+    return Description(**{**plain, **given})  # type: ignore[arg-type]
+
+
+def upstream(**given: object) -> UpstreamTold:
+    plain: dict[str, object] = {
+        "request": "r", "site": "b", "state": "live", "trouble": "", "base": 0, "products": 0, "from_others": 0,
+        "live_pages": 0, "pulled_pages": 0, "gaps": 0, "repairs": 0, "refused": 0, "latency_s": 0.0, "lost": (),
+        "lost_sequences": 0,
+    }  # fmt: skip
+    return UpstreamTold(**{**plain, **given})  # type: ignore[arg-type]
+
+
+def link(one: str, other: str, seconds: float | None = None) -> Link:
+    return Link(one, other, "tcp/x:1", seconds, 0, 0, None)
+
+
+HOSTILE = 'a"];\\ \x1b[31m\n}'
+
+
+def hostile() -> Map:
+    """Everything that a stranger can name has a trick in it."""
+    told = description(
+        links=(LinkTold("2", "router", HOSTILE),), wanted=(HOSTILE,),
+        requests=(RequestTold(HOSTILE, "**", HOSTILE, (), "all", 0, 0, 3),),
+        upstreams=(upstream(request=HOSTILE, state="unreachable", trouble=HOSTILE, lost=((1, 2),), lost_sequences=2),),
+    )  # fmt: skip
+    places = (
+        Place(HOSTILE, "1", "here", "", 0.001, told),
+        Place("b", "", "away", "", None, None),
+        Place("c", "3", "silent", HOSTILE, None, None),
+        Place("router 4", "4", "router", "", None, None),
+    )
+    return Map(10**9, places, (Link(HOSTILE, "router 4", HOSTILE, 0.002, 3, 1, 0.25),))
+
+
+def test_no_name_can_break_out_of_a_graph() -> None:
+    nodes, edges = parsed("\n".join(dot_lines(hostile())))
+    assert len(nodes) == 4
+    assert len(edges) == 2
+    assert quoted('a"b\\c\n') == '"a\\"b\\\\c\\\\n"'
+
+
+def test_no_name_can_play_tricks_on_a_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+    show_map(hostile(), all_flows=True)
+    shown = capsys.readouterr().out
+    assert "\x1b" not in shown
+    assert "site b is missed by others" in shown
+    assert "has lost 1-2 of b" in shown
+    assert "its queue refused 3 products" in shown
+    assert "site c does not answer" in shown
+
+
+def test_a_map_is_well_if_everybody_answers_and_is_served() -> None:
+    here = Place("a", "1", "here", "", None, description(upstreams=(upstream(),)))
+    assert is_well(Map(0, (here,), ()))
+    assert not is_well(Map(0, (), ()))
+    assert not is_well(Map(0, (here, Place("b", "", "away", "", None, None)), ()))
+    told = description(upstreams=(upstream(state="unreachable"),))
+    assert not is_well(Map(0, (Place("a", "1", "here", "", None, told),), ()))
+
+
+def test_links_are_drawn_as_chains_and_rings() -> None:
+    assert list(trails([link("a", "b", 0.0004), link("b", "c", 0.002)])) == ["a ── 400 µs ── b ── 2.0 ms ── c"]
+    (ring,) = trails([link("a", "b"), link("b", "c"), link("c", "a")])
+    names = ring.split(" ── ")
+    assert (names[0], set(names), len(names)) == (names[-1], set("abc"), 4)
+    star = list(trails([link("a", "b"), link("a", "c"), link("a", "d")]))
+    assert sum(line.count("──") for line in star) == 3
+    assert list(trails([])) == []
+
+
+def parsed(graph: str) -> tuple[set[str], list[tuple[str, str, str]]]:
+    """Nodes and edges of a graph in the part of Graphviz's language that is used; anything else is a mistake."""
+    text = r'"(?:[^"\\\n]|\\.)*"'
+    name = rf"(?:{text}|[\w-]+)"
+    attributes = rf"\[({name}={name}(?:, {name}={name})*)\]"
+    lines = graph.splitlines()
+    assert (lines[0], lines[-1]) == ("digraph headrace {", "}")
+    nodes, edges = set[str](), list[tuple[str, str, str]]()
+    for line in lines[1:-1]:
+        if re.fullmatch(rf"  (node|edge) {attributes};", line):
+            continue
+        edge = re.fullmatch(rf"  ({text}) -> ({text}) {attributes};", line)
+        node = re.fullmatch(rf"  ({text}) {attributes};", line)
+        assert edge or node, line
+        if edge:
+            edges.append((edge[1][1:-1], edge[2][1:-1], "dashed" if "style=dashed" in edge[3] else "solid"))
+        elif node:
+            nodes.add(node[1][1:-1])
+    return nodes, edges

@@ -1,0 +1,278 @@
+"""Harness: sites in real processes, links between them that can fail, feeders, and the oracle's word on every queue.
+
+    with chain(folder, seed) as fleet:          # a - b - c - d, each a `headrace serve` of its own
+        fleet.start()
+        fleet.feed("a", seconds=5)              # `headrace generate`, in its own process too
+        fleet.network.cut(("b", "c"))
+        ...
+        fleet.settle()                          # everything that was put has arrived everywhere
+    fleet.judge()                               # lost 0, duplicated 0, order kept, nothing altered, queues clean
+
+Every site wants everything, from the beginning. Whatever happens, each process that was started here is ended here.
+"""
+
+import json
+import os
+import random
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import Any, Self
+
+from network import Link, Network, Wires
+from timeline import Timeline
+
+from headrace import Queue
+from headrace.testing import FeedGenerator, Oracle
+
+HEADRACE = [str(Path(sys.executable).with_name("headrace"))]
+LEASH = ["setpriv", "--pdeathsig", "KILL"] if shutil.which("setpriv") else []  # nothing outlives a harness that dies
+PATIENCE_S = 30.0
+KINDS = "metar,bulletin,nexrad3,event,monitor"
+_LOST = re.compile(r"site (\S+) no longer has (\d+)-(\d+)")
+
+
+def seed_of() -> int:
+    """A new one every time, unless HEADRACE_SEED says which."""
+    seed = int(os.environ.get("HEADRACE_SEED", "0")) or random.SystemRandom().randrange(1, 2**31)
+    print(f"\nseed {seed} (repeat with HEADRACE_SEED={seed})")
+    return seed
+
+
+def until(condition: Callable[[], object], what: str | Callable[[], object], seconds: float = PATIENCE_S) -> float:
+    """Wait for it; how long that took."""
+    begun = time.monotonic()
+    while not condition():
+        if time.monotonic() > begun + seconds:
+            raise AssertionError(f"in vain for {seconds:g} s: {what() if callable(what) else what}")
+        time.sleep(0.02)
+    return time.monotonic() - begun
+
+
+class Fleet:
+    """Sites by name. A site that was killed keeps its queue and its place, and can be started again."""
+
+    def __init__(self, folder: Path, sites: Iterable[str], links: Sequence[Link], seed: int,
+                 network: Network | None = None, *, relayed: bool = False,
+                 queues: dict[str, dict[str, str]] | None = None, folders: dict[str, Path] | None = None) -> None:  # fmt: skip
+        """`relayed`: each site asks its neighbours for all that they have, and not whoever has put it.
+
+        `queues` are terms of [queue] by site, `folders` where their queues lie.
+        """
+        self._folder, self.links, self.seed = folder, list(links), seed
+        self.chance = random.Random(seed)
+        self.network: Network = Wires() if network is None else network
+        self.sites = list(sites)
+        self.timeline = Timeline()
+        self._processes: dict[str, subprocess.Popen[bytes]] = {}
+        self._feeders: list[tuple[str, subprocess.Popen[bytes]]] = []
+        self._environment: dict[str, dict[str, str]] = {}
+        self._paths = {site: (folders or {}).get(site, folder) / f"{site}.queue" for site in self.sites}
+        self._write_files(relayed, queues or {})
+
+    def _write_files(self, relayed: bool, queues: dict[str, dict[str, str]]) -> None:
+        listen = {site: self.network.add(site) for site in self.sites}
+        connect: dict[str, list[str]] = defaultdict(list)
+        near: dict[str, list[str]] = defaultdict(list)
+        for link in self.links:
+            connect[link[1]].append(self.network.link(link))
+            near[link[0]].append(link[1])
+            near[link[1]].append(link[0])
+        for site in self.sites:
+            tables = {
+                "site": {"queue": str(self._paths[site]), "name": site, "listen": [listen[site]],
+                         "connect": connect[site]},
+                "queue": {"size": "256MiB", **queues.get(site, {})},
+                "log": {"file": str(self.log_file(site))},
+            }  # fmt: skip
+            request = {"select": "**", "from": "oldest", "sites": near[site] if relayed else []}
+            text = _toml(tables) + "\n[[request]]\n" + _keys(request)
+            if "127.0.0." not in listen[site]:
+                text += '\n[[allow]]\nwho = "*"\nreceive = ["**"]\npublish = ["**"]\n'
+            (self._folder / f"{site}.toml").write_text(text)
+
+    def path(self, site: str) -> Path:
+        return self._paths[site]
+
+    def log_file(self, site: str) -> Path:
+        return self._folder / f"{site}.log"
+
+    def log(self, site: str) -> str:
+        return self.log_file(site).read_text() if self.log_file(site).exists() else ""
+
+    def endpoint(self, site: str) -> str:
+        """Where a program at the same place reaches it."""
+        (endpoint,) = re.findall(r'listen = \["(.*?)"\]', (self._folder / f"{site}.toml").read_text())
+        return str(endpoint).replace("0.0.0.0", "127.0.0.1")
+
+    # --- processes --------------------------------------------------------------------------------
+
+    def start(self, *sites: str) -> None:
+        """Start these, or all, and wait until they are ready."""
+        for site in sites or self.sites:
+            words = [*self.network.prefix(site), *LEASH, *HEADRACE, "serve", str(self._folder / f"{site}.toml"), "--json"]
+            environment = {**os.environ, **self._environment.get(site, {})}
+            with (self._folder / f"{site}.out").open("wb") as out, self._errors(site).open("ab") as errors:
+                self._processes[site] = subprocess.Popen(words, stdout=out, stderr=errors, env=environment)
+        for site in sites or self.sites:
+            until(lambda site=site: self._is_ready(site), f"site {site} is ready")  # type: ignore[misc]
+            self.timeline.detach(site)
+            self.timeline.attach(site, self._paths[site])
+
+    def _errors(self, site: str) -> Path:
+        return self._folder / f"{site}.err"
+
+    def _is_ready(self, site: str) -> bool:
+        process = self._processes[site]
+        assert process.poll() is None, f"site {site} has ended: {self._errors(site).read_text()}"
+        return b"endpoints" in (self._folder / f"{site}.out").read_bytes()
+
+    def environ(self, site: str, **values: str) -> None:
+        """For the next start of a site."""
+        self._environment[site] = values
+
+    def pid(self, site: str) -> int:
+        return self._processes[site].pid
+
+    def kill(self, *sites: str) -> None:
+        """kill -9, all at once."""
+        for site in sites:
+            if site not in self.origins:
+                self.timeline.detach(site)
+        for site in sites:
+            self._processes[site].kill()
+        for site in sites:
+            self._processes.pop(site).wait()
+
+    def freeze(self, site: str) -> None:
+        os.kill(self.pid(site), signal.SIGSTOP)
+
+    def thaw(self, site: str) -> None:
+        os.kill(self.pid(site), signal.SIGCONT)
+
+    def stop(self, *sites: str) -> None:
+        """SIGTERM, and a clean end."""
+        for site in sites:
+            self._processes[site].terminate()
+        for site in sites:
+            code = self._processes.pop(site).wait(PATIENCE_S)
+            assert code == 0, f"site {site} ended with {code}: {self._errors(site).read_text()}{self.log(site)}"
+
+    # --- feeding ----------------------------------------------------------------------------------
+
+    @property
+    def origins(self) -> list[str]:
+        """Where something was put."""
+        return list(dict.fromkeys(site for site, _ in self._feeders))
+
+    def feed(self, site: str, seconds: float, rate: float = 300, size_max: str = "4kB", kinds: str = KINDS) -> None:
+        """Put a seeded stream there, at its pace, from now on."""
+        number = len(self._feeders)
+        words = [
+            "generate", str(self._paths[site]), "--seed", str(self.seed + number), "--duration", f"{seconds}s",
+            "--rate", str(rate), "--feeds", kinds, "--size-max", size_max, "--no-giants",
+            "--oracle", str(self._sent(number)), "--json",
+        ]  # fmt: skip
+        environment = {**os.environ, **self._environment.get(site, {})}
+        with (self._folder / f"feeder-{number}.out").open("wb") as out:
+            process = subprocess.Popen([*LEASH, *HEADRACE, *words], stdout=out, stderr=out, env=environment)
+        self._feeders.append((site, process))
+
+    def _sent(self, number: int) -> Path:
+        return self._folder / f"sent-{number}.jsonl"
+
+    def wait_fed(self, seconds: float = PATIENCE_S) -> None:
+        """All feeders have put everything."""
+        for number, (site, process) in enumerate(self._feeders):
+            code = process.wait(seconds)
+            assert code == 0, f"the feeder of {site}: {(self._folder / f'feeder-{number}.out').read_text()}"
+
+    def settle(self, seconds: float = PATIENCE_S) -> float:
+        """Wait until everything that was put is everywhere; how long after the last feeder that was."""
+        self.wait_fed()
+        return until(lambda: self.timeline.is_level(self.sites, self.origins), self._missing, seconds)
+
+    def _missing(self) -> dict[str, int]:
+        count = self.timeline.count
+        return {f"{origin} at {site}": count(site, origin) - count(origin, origin)
+                for site in self.sites for origin in self.origins}  # fmt: skip
+
+    # --- judging ----------------------------------------------------------------------------------
+
+    def judge(self, except_for: Callable[[str, str, int], bool] | None = None) -> int:
+        """Stop all sites, and compare every queue with what was sent; how many products that were.
+
+        `except_for(site, origin, sequence there)` says what a site cannot have.
+        """
+        for site in self.sites:
+            self.timeline.detach(site)
+            assert not (complaint := self._errors(site).read_text()), f"site {site}: {complaint}"
+        self.stop(*list(self._processes))
+        return sum(self._judge_site(site) for site in self.sites)
+
+    def oracle_of(self, origin: str) -> Oracle:
+        """All that was put there, in order."""
+        numbers = [number for number, (site, _) in enumerate(self._feeders) if site == origin]
+        assert len(numbers) == 1, "one feeder for each origin"
+        return Oracle.load(self._sent(numbers[0]))
+
+    def _judge_site(self, site: str) -> int:
+        held: dict[str, list[Any]] = {origin: [] for origin in self.origins}
+        with Queue.open(self._paths[site]) as queue:
+            assert queue.check() == []
+            for product in queue.read("oldest", limit=10_000_000):
+                held[product.origin].append(product)
+            for origin, products in held.items():
+                self._judge_origin(site, origin, products)
+            return sum(len(products) for products in held.values())
+
+    def _judge_origin(self, site: str, origin: str, products: list[Any]) -> None:
+        oracle = self.oracle_of(origin)
+        newest: dict[str, int] = {}
+        for product in products:
+            oracle.received(product.feed, product.ident, product.payload)
+            assert product.origin_sequence > newest.get(product.feed, 0), f"{product.ident} at {site} is out of order"
+            newest[product.feed] = product.origin_sequence
+        verdict = oracle.verdict(order="feed")
+        assert verdict.ok, f"what {origin} has put, at {site}: {verdict}\n{self.log(site)[-4000:]}"
+
+    def lost(self, site: str) -> list[tuple[str, int, int]]:
+        """The ranges that a site has named as lost, from its log: whose, first and last sequence there."""
+        return [(name, int(first), int(last)) for name, first, last in _LOST.findall(self.log(site))]
+
+    # --- the end ----------------------------------------------------------------------------------
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for process in (*self._processes.values(), *(feeder for _, feeder in self._feeders)):
+            process.kill()
+            process.wait()
+        self.timeline.close()
+        self.network.close()
+
+
+def _keys(table: dict[str, Any]) -> str:
+    return "".join(f"{key} = {json.dumps(value)}\n" for key, value in table.items())
+
+
+def _toml(tables: dict[str, dict[str, Any]]) -> str:
+    return "\n".join(f"[{name}]\n{_keys(table)}" for name, table in tables.items())
+
+
+def chain(folder: Path, seed: int, sites: str = "abcd", **terms: Any) -> Fleet:
+    """Sites in a row."""
+    return Fleet(folder, sites, list(zip(sites, sites[1:], strict=False)), seed, **terms)
+
+
+def ring(folder: Path, seed: int, sites: str = "abcd", **terms: Any) -> Fleet:
+    """Sites in a circle."""
+    links = [*zip(sites, sites[1:], strict=False), (sites[0], sites[-1])]
+    return Fleet(folder, sites, links, seed, **terms)
