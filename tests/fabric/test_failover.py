@@ -2,9 +2,9 @@
 
 import time
 
+from fleet import Fabric, until
 from test_relay import put, texts
 
-from conftest import Fabric, until
 from headrace import Selection
 from headrace.fabric.receiver import Request
 

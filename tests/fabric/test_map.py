@@ -5,8 +5,8 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from fleet import Fabric, until, want
 
-from conftest import Fabric, until, want
 from headrace.errors import FabricMessageError
 from headrace.fabric.asking import Asker
 from headrace.fabric.description import TEXT_MAX, FeedTold, largest, shortened, visible_to

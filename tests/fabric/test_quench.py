@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 import zenoh
+from fleet import Fabric, until, want
 
-from conftest import Fabric, until, want
-from headrace import Queue
+from headrace import Queue, connect
 from headrace.errors import FeedError
 from headrace.fabric.session import SessionTerms, open_session
 from headrace.queue.wanting import LINGER_S, read_wanted, wanted_by
@@ -111,6 +111,18 @@ def test_whoever_reads_wants(routers: Fabric) -> None:
         assert a.wanted_by("x") == [f"process {reader.pid}, which reads the queue"]
         reader.communicate(b"\n")
     assert not a.wanted("x")
+
+
+def test_users_elsewhere_want_what_they_read(routers: Fabric) -> None:
+    a = routers.add("a")
+    with connect(routers._endpoints["a"]) as there:
+        assert not there.wanted("wx/text")  # to be connected is not to read
+        there.follow("next", "wx/**", timeout=0.01).next_nowait()
+        until(lambda: a.wanted("wx/text"), "a notices that it is read")
+        assert there.wanted_by("wx/text") == ["those who listen to wx/**"]
+        assert not there.wanted("tel/frames")
+        (told,) = [fabric.describe() for fabric in routers.sites.values()]
+        assert (told.users, told.wanted) == (1, ("wx/**",))
 
 
 def test_what_was_wanted_is_remembered_over_a_restart(routers: Fabric) -> None:

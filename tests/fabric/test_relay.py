@@ -3,8 +3,8 @@
 import time
 
 import pytest
+from fleet import Fabric, held, until, want
 
-from conftest import Fabric, held, until, want
 from headrace import Queue
 from headrace.errors import FabricError
 

@@ -9,6 +9,7 @@ from pathlib import Path
 import click
 
 from headrace.cli.failure import NEGATIVE, OK
+from headrace.cli.opening import open_queue
 from headrace.cli.options import POSITION, json_option, queue_argument, selection_of, selection_options
 from headrace.cli.output import echo_json, many, product_values
 from headrace.cli.stream import Told, read_range
@@ -56,7 +57,7 @@ def cat(
       headrace cat wx.queue --from 1h --output products/
     """
     selection, told = selection_of(select, ident), Told(as_json)
-    with Queue.open(queue_path) as queue:
+    with open_queue(queue_path) as queue:
         write = _writer(output, record, _unescape(separator), as_json)
         products = size = 0
         for batch, place in _wanted(queue, selection, start, end, count, told):

@@ -2,6 +2,7 @@
 
 import click
 
+from headrace.cli.opening import open_queue
 from headrace.cli.options import POSITION, json_option, queue_argument
 from headrace.cli.output import echo_json, show_table
 from headrace.cli.queue.info import CURSOR_HEADER, cursor_rows
@@ -31,7 +32,7 @@ def list_cursors(queue_path: str, as_json: bool) -> None:
     Example:
       headrace cursor list wx.queue
     """
-    with Queue.open(queue_path) as queue:
+    with open_queue(queue_path) as queue:
         statistics = queue.statistics()
     if as_json:
         for each in statistics.cursors:
@@ -54,7 +55,7 @@ def seek(queue_path: str, name: str, start: int | str, as_json: bool) -> None:
     Example:
       headrace cursor seek wx.queue archive 1h
     """
-    with Queue.open(queue_path) as queue:
+    with open_queue(queue_path) as queue:
         position = _existing(queue, name).seek(start)
     if as_json:
         echo_json({"name": name, "position": position})
@@ -73,7 +74,7 @@ def remove(queue_path: str, name: str, as_json: bool) -> None:
     Example:
       headrace cursor remove wx.queue archive
     """
-    with Queue.open(queue_path) as queue:
+    with open_queue(queue_path) as queue:
         _existing(queue, name).remove()
     if as_json:
         echo_json({"name": name, "removed": True})

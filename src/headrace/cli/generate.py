@@ -8,6 +8,7 @@ from pathlib import Path
 import click
 
 from headrace.cli.failure import OK
+from headrace.cli.opening import open_queue
 from headrace.cli.options import AGE, SIZE, json_option
 from headrace.cli.output import echo_json, many
 from headrace.cli.pacing import BATCH_BYTES_MAX, due_batches, put_drafts
@@ -48,7 +49,7 @@ def generate(
       headrace generate --products 5 --feeds metar,nexrad2
     """
     with ExitStack() as stack:
-        queue = stack.enter_context(Queue.open(queue_path)) if queue_path is not None else None
+        queue = stack.enter_context(open_queue(queue_path)) if queue_path is not None else None
         limit = size_max if queue is None else min(size_max or sys.maxsize, queue.config.payload_bytes_max)
         generator = _generator(seed, products, duration, rate, feeds, duplicates, limit, not no_giants)
         oracle = Oracle() if oracle_path is not None else None

@@ -6,10 +6,10 @@ import click
 import msgspec
 
 from headrace.cli.failure import NEGATIVE, OK, visible
+from headrace.cli.opening import open_queue
 from headrace.cli.options import AGE, json_option, queue_argument
 from headrace.cli.output import echo_json, many, show_table
 from headrace.cli.station.standing import every, existing
-from headrace.queue import Queue
 from headrace.station import Lag, Station
 from headrace.units import format_age
 
@@ -47,7 +47,7 @@ def lag(
     def look(station: Station) -> StationLag:
         return judge(station.name, station.lag(), max_products, max_seconds)
 
-    with Queue.open(queue_path) as queue:
+    with open_queue(queue_path) as queue:
         lags = [look(existing(queue, name)) for name in names] if names else every(queue, look)
     if as_json:
         for each in lags:

@@ -88,7 +88,8 @@ def headrace() -> None:
       3    trouble with the queue or the operating system
       130  ended by Ctrl-C; 143 by SIGTERM; 141 when the reader of the output went away
 
-    Every command takes --json, for its output and for its errors, and --help.
+    QUEUE is the directory of a queue. Commands that put, read or use stations also take the endpoint of a site there,
+    such as tcp/host:7447. Every command takes --json, for its output and for its errors, and --help.
     """
 
 

@@ -12,6 +12,7 @@ import click
 import msgspec
 
 from headrace.cli.lines import Line, line_batches
+from headrace.cli.opening import open_queue
 from headrace.cli.options import AGE, EXPIRY, FEED, json_option, queue_argument
 from headrace.cli.progress import progress_bar
 from headrace.cli.receipts import Receipts
@@ -75,7 +76,7 @@ def put(
     terms = Terms(_checked_template(template or ("{name}:{line}" if lines else "{name}")), options)
     paths = files or (STDIN,)
     receipts = Receipts(feed, as_json, one_by_one=not lines and len(paths) <= MANY_FILES)
-    with Queue.open(queue_path) as queue, progress_bar("putting", len(paths), len(paths) > MANY_FILES) as bar:
+    with open_queue(queue_path) as queue, progress_bar("putting", len(paths), len(paths) > MANY_FILES) as bar:
         for done, path in enumerate(paths, 1):
             try:
                 with _opened(path) as stream:

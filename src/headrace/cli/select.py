@@ -7,12 +7,12 @@ from typing import Any
 import click
 
 from headrace.cli.failure import NEGATIVE, OK, visible
+from headrace.cli.opening import open_queue
 from headrace.cli.options import FEED, json_option
 from headrace.cli.output import echo_json, many, show_table
 from headrace.cli.put import properties_of
 from headrace.cli.samples import Sample, samples_of
 from headrace.cli.toml import toml_lines
-from headrace.queue import Queue
 from headrace.selection import Selection
 from headrace.selection.expression import FIELDS, PROPERTIES
 
@@ -124,7 +124,7 @@ def _properties_asked(selection: Selection) -> set[str]:
 
 
 def _queued(path: str) -> Iterator[Sample]:
-    with Queue.open(path) as queue:
+    with open_queue(path) as queue:
         start = max(queue.oldest, queue.next - _QUEUE_PRODUCTS)
         batch = queue.read(start, limit=_QUEUE_PRODUCTS)
         yield from [Sample(f"{path}:{product.sequence}", product, True) for product in batch]

@@ -3,12 +3,12 @@
 import click
 
 from headrace.cli.failure import NEGATIVE, OK
+from headrace.cli.opening import open_queue
 from headrace.cli.options import json_option, queue_argument, selection_of, selection_options
 from headrace.cli.output import echo_json, show_table
 from headrace.cli.stream import Told, read_range
 from headrace.cli.verdicts import VERDICT_HEADER, VERDICT_RIGHT, expectation, verdict_row, verdict_values
 from headrace.errors import OracleError
-from headrace.queue import Queue
 from headrace.testing import Oracle
 
 _CONSUMER = "headrace verify"
@@ -38,7 +38,7 @@ def verify(queue_path: str, oracle_path: str, select: str | None, ident: str | N
     """
     selection = selection_of(select, ident)
     oracle = _load(oracle_path)
-    with Queue.open(queue_path) as queue:
+    with open_queue(queue_path) as queue:
         for batch in read_range(queue, queue.oldest, queue.next, selection, Told(as_json)):
             for product in batch:
                 oracle.received(product.feed, product.ident, product.payload, _CONSUMER)

@@ -3,9 +3,9 @@
 import click
 
 from headrace.cli.failure import NEGATIVE, OK, visible
+from headrace.cli.opening import open_queue
 from headrace.cli.options import FEED, json_option, queue_argument
 from headrace.cli.output import echo_json
-from headrace.queue import Queue
 
 
 @click.command()
@@ -23,7 +23,7 @@ def wanted(queue_path: str, feeds: tuple[str, ...], as_json: bool) -> int:
     Example:
       headrace wanted wx.queue wx/radar/KFTG && make-volume | headrace put wx.queue - --feed wx/radar/KFTG
     """
-    with Queue.open(queue_path) as queue:
+    with open_queue(queue_path) as queue:
         found = {feed: queue.wanted_by(feed) for feed in feeds}
     for feed, by in found.items():
         if as_json:

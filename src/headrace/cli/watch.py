@@ -7,11 +7,12 @@ from itertools import islice
 import click
 
 from headrace.cli.failure import NEGATIVE, OK
+from headrace.cli.opening import open_queue
 from headrace.cli.options import AGE, POSITION, json_option, queue_argument, selection_of, selection_options
 from headrace.cli.output import json_line, product_text, product_values
 from headrace.cli.stream import Told, follow, stop_when_unread
 from headrace.product import Batch
-from headrace.queue import Cursor, Queue
+from headrace.queue import Cursor
 
 _BATCH_PRODUCTS = 1000  # few enough that the first line of a long backlog comes at once
 
@@ -53,7 +54,7 @@ def watch(
       headrace watch wx.queue --from 1h --ident '^SA' --timeout 5s --json
     """
     selection = selection_of(select, ident)
-    with Queue.open(queue_path) as queue:
+    with open_queue(queue_path) as queue:
         cursor = None if cursor_name is None else queue.cursor(cursor_name, start)
         begin = queue.resolve(start) if cursor is None else cursor.position
         follower = queue.follow(begin, selection, limit=min(_BATCH_PRODUCTS, count or _BATCH_PRODUCTS), timeout=timeout)

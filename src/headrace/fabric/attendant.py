@@ -25,6 +25,7 @@ from headrace.fabric.attending.client import Busy, Clients
 from headrace.fabric.attending.desk import Desk
 from headrace.fabric.attending.errand import Errand
 from headrace.fabric.attending.lobby import Lobby
+from headrace.fabric.attending.readers import Readers
 from headrace.fabric.attending.station_desk import StationDesk
 from headrace.fabric.declarations import Declarations
 from headrace.fabric.keys import call_key
@@ -63,7 +64,9 @@ class Attendant:
         self._line: line_of.Queue[Errand | None] = line_of.Queue(_LINE)
         self._clients = Clients(session, declarations, site, rules)
         self._lobby = Lobby(queue, self._line.put)
-        self._desks = _table(Desk(queue, site, self._lobby, Blocked()), StationDesk(queue, self._clients))
+        self.readers = Readers()
+        desk = Desk(queue, site, self._lobby, Blocked(), self.readers)
+        self._desks = _table(desk, StationDesk(queue, self._clients))
         self._threads = [threading.Thread(target=self._run, name=f"headrace-call-{i}") for i in range(_THREADS)]
         for thread in self._threads:
             thread.start()
@@ -165,6 +168,6 @@ def _table(desk: Desk, stations: StationDesk) -> dict[type, Callable[[Errand, An
         calls.RemoveCursor: desk.remove_cursor, calls.OpenStation: stations.open, calls.TellStation: stations.tell,
         calls.ChangeStation: stations.change, calls.PauseStation: stations.pause, calls.SeekStation: stations.seek,
         calls.RemoveStation: stations.remove, calls.Unpark: stations.unpark, calls.Attach: stations.attach,
-        calls.Detach: stations.detach, calls.Interrupt: stations.interrupt,
+        calls.Detach: stations.detach, calls.Leave: stations.leave, calls.Interrupt: stations.interrupt,
         calls.TellConsumer: stations.tell_consumer,
     }  # fmt: skip

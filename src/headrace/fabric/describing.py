@@ -2,6 +2,7 @@
 
 import zenoh
 
+from headrace.fabric.attendant import Attendant
 from headrace.fabric.description import (
     FEEDS_MAX,
     FLOWS_MAX,
@@ -28,8 +29,9 @@ from headrace.queue import Queue
 
 
 def describe(
-    session: zenoh.Session, queue: Queue, server: Server, streams: Streams, receiver: Receiver, quench: Quench
-) -> Description:
+    session: zenoh.Session, queue: Queue, server: Server, streams: Streams, receiver: Receiver, attendant: Attendant,
+    quench: Quench,
+) -> Description:  # fmt: skip
     """The site at this moment. Its numbers may be a few products apart from each other."""
     statistics, flows = queue.statistics(), receiver.flows.statistics()
     feeds = [FeedTold(feed.feed, feed.products, feed.bytes) for feed in statistics.feeds]
@@ -43,7 +45,7 @@ def describe(
         held_bytes=statistics.held_bytes,
         size=statistics.size,
         links=links_of(session),
-        users=quench.users,
+        users=attendant.statistics().clients,
         feeds=largest(feeds, FEEDS_MAX, lambda feed: feed.products),
         feeds_in_all=len(feeds),
         wanted=tuple(quench.patterns[:FEEDS_MAX]),

@@ -3,17 +3,19 @@
 A router and a peer know every subscription that concerns them, and tell them in Zenoh's admin space: once a second the
 patterns under which others listen to this site's streams are read there, and written down if they have changed
 (queue/wanting.py). A client of a router knows only whether anybody listens at all; then everything counts as wanted.
-A pattern that nobody listens to any more is kept with the time at which that was noticed, over a restart too.
+Users who read the queue from elsewhere count as well. A pattern that nobody wants any more is kept with the time at
+which that was noticed, over a restart too.
 """
 
 import logging
 import threading
 import time
+from collections.abc import Callable
 
 import zenoh
 
 from headrace.errors import FeedError
-from headrace.fabric.keys import OWN, ROOT, client_key, live_key
+from headrace.fabric.keys import OWN, ROOT, live_key
 from headrace.fabric.streams import Streams
 from headrace.product.feed import FeedPattern
 from headrace.queue import Queue
@@ -24,20 +26,23 @@ EVERYTHING = "**"
 _LOOK_S = 1.0
 _ANSWER_S = 2.0
 
+Read = Callable[[], set[str]]
+
 log = logging.getLogger("headrace.fabric")
 
 
 class Quench:
     """Of one site; looks from the moment it is made until `close`."""
 
-    def __init__(self, session: zenoh.Session, streams: Streams, queue: Queue, site: str) -> None:
+    def __init__(self, session: zenoh.Session, streams: Streams, queue: Queue, site: str, read: Read = set) -> None:
+        """`read` tells the feed patterns that users from elsewhere read."""
         self._session, self._streams, self._queue, self._site = session, streams, queue, site
+        self._read = read
         self._has_admin_space = any(reply.ok for reply in session.get(f"@/{session.zid()}/*", timeout=_ANSWER_S))
         before = read_wanted(queue.path)
         now_ns = time.time_ns()
         self._last = {pattern: last or now_ns for pattern, last in before.patterns.items()} if before else {}
-        self._noted: tuple[int, dict[str, int]] | None = None
-        self.users = 0
+        self._noted: dict[str, int] | None = None
         self._look_once()
         self._stopped = threading.Event()
         self._thread = threading.Thread(target=self._run, name="headrace-quench")
@@ -54,8 +59,7 @@ class Quench:
 
     def _look_once(self) -> None:
         try:
-            self._last = self._remembered(self._listened(), time.time_ns())
-            self.users = len(list(self._session.liveliness().get(client_key(self._site, "*"), timeout=_ANSWER_S)))
+            self._last = self._remembered(self._listened() | self._read(), time.time_ns())
             self._note()
         except (zenoh.ZError, OSError) as error:
             log.error("what others want cannot be told: %s", error)
@@ -67,10 +71,9 @@ class Quench:
         return dict.fromkeys(sorted(listened), 0) | recent
 
     def _note(self) -> None:
-        noted = self.users, self._last
-        if noted != self._noted:
-            write_wanted(self._queue.path, *noted)
-            self._noted = noted
+        if self._last != self._noted:
+            write_wanted(self._queue.path, self._last)
+            self._noted = self._last
 
     def _listened(self) -> set[str]:
         if not self._has_admin_space:

@@ -87,8 +87,7 @@ Question = Card | Where | Read | Listen | Describe | Measure
 _DECODER = msgspec.msgpack.Decoder(Question)
 # Made here and not when they are needed: several threads that make the first one of a kind at once crash in msgspec.
 _ANSWERS: dict[type, msgspec.msgpack.Decoder[Any]] = {
-    kind: msgspec.msgpack.Decoder(kind)
-    for kind in (CardAnswer, WhereAnswer, ListenAnswer, MeasureAnswer, Description)
+    kind: msgspec.msgpack.Decoder(kind) for kind in (CardAnswer, WhereAnswer, ListenAnswer, MeasureAnswer, Description)
 }
 encode = msgspec.msgpack.Encoder().encode
 

@@ -120,7 +120,7 @@ class Receiver:
                 return
             upstream = self._open(request, name, None)
             self._upstreams[request.name, name] = upstream
-        upstream.start()
+            upstream.start()  # before anybody can find it and stop it
 
     def _open(self, request: Request, name: str, begin_at: str | None) -> Upstream:
         """An Upstream that is not started yet; without `begin_at`, from where the request has got at this site."""
@@ -128,7 +128,7 @@ class Receiver:
         upstream = Upstream(
             self._session, self._declarations, name, request.selection, bool(request.sites),
             begin_at or request.begin_at, lambda page, keep: self._put(request, upstream, page, keep), known,
-            lambda: [other for other in self._present if other != name], self._principal,
+            lambda: [other for other in tuple(self._present) if other != name], self._principal,
             self._arrived.get(name) if known and not request.sites else None,
         )  # fmt: skip
         return upstream

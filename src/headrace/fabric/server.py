@@ -40,7 +40,7 @@ _THREADS = 3
 _LINE = 256  # questions that may wait
 
 Listening = Callable[[Selection], str]
-Describing = Callable[[], Description]
+Describing = Callable[["Server"], Description]
 ShortAnswer = CardAnswer | WhereAnswer | ListenAnswer | MeasureAnswer | Description
 
 
@@ -98,7 +98,7 @@ class Server:
         if isinstance(question, Listen):
             return ListenAnswer(self._listen(Selection.parse(question.selection)))
         if isinstance(question, Describe):
-            return visible_to(self._describe(), receivable(self._rules, name))
+            return visible_to(self._describe(self), receivable(self._rules, name))
         if isinstance(question, Measure):
             return MeasureAnswer(round_trips(self._session, question.site, question.times))
         statistics = self._queue.statistics()

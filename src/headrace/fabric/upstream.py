@@ -182,12 +182,12 @@ class Upstream:
         return self._site_next - self.track.base <= PRODUCTS
 
     def _pull(self) -> bool:
-        """Pages of one query; True if the site had no more."""
+        """Pages of one query; True if all has come that the site had when it began to answer. The rest comes live."""
         question = Read(str(self.selection), self.track.base, PAGES, PRODUCTS, BYTES)
-        came = False
+        end = 0
         for page in self._asker.pages(question, self._names):
             self._check_page(page, None)
-            came = True
+            end = end or page.head.head
             if page.head.queue != self._queue_id or page.head.after > self.track.base:
                 raise Unreachable("its log has changed under our hands")
             self._note_lost(page)
@@ -197,9 +197,9 @@ class Upstream:
             self.statistics.pulled += 1
             if self._stopped.is_set():
                 return False
-        if not came:
+        if not end:
             raise Unreachable("no page came")
-        return self.track.base >= self._site_next - 1
+        return self.track.base >= end - 1
 
     def _new_in(self, page: Page) -> Keep | None:
         """Which products of a pulled page have not come live already."""

@@ -358,7 +358,7 @@ class Queue:
         )
 
     def reader(self, selection: Wanted, limit: int, bytes_limit: int | str) -> Callable[[int], Batch]:
-        """A function that reads from a position on; it goes on to count for `every`, and is for one thread at a time."""
+        """A function that reads from a position on; it goes on counting for `every`; for one thread at a time."""
         self._check_open()
         if isinstance(limit, bool) or not isinstance(limit, int) or limit < 1:
             raise OptionError(

@@ -30,7 +30,6 @@ class WantedFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     pid: int
     process_start: int  # so that the number is not taken for that of another process
-    users: int  # of the queue, from elsewhere
     patterns: dict[str, int]  # feed patterns: when they were last listened to; 0: they are
     version: int = 1
 
@@ -47,9 +46,9 @@ def read_wanted(path: Path) -> WantedFile | None:
     return found if found.version == 1 else None
 
 
-def write_wanted(path: Path, users: int, patterns: dict[str, int]) -> None:
+def write_wanted(path: Path, patterns: dict[str, int]) -> None:
     """As a whole or not at all."""
-    wanted = WantedFile(os.getpid(), process_start(os.getpid()), users, patterns)
+    wanted = WantedFile(os.getpid(), process_start(os.getpid()), patterns)
     file = path / _FILE
     file.parent.mkdir(parents=True, exist_ok=True)
     part = file.with_suffix(".part")
@@ -76,8 +75,6 @@ def _elsewhere(site: WantedFile, feed: str, since_ns: int) -> Iterable[str]:
     for pattern, last_ns in sorted(site.patterns.items()):
         if _matches(pattern, feed) and (not last_ns or last_ns > since_ns):
             yield f"those who {'listen' if not last_ns else 'listened a short time ago'} to {pattern}"
-    if site.users:
-        yield "remote users of the queue"
 
 
 def _matches(pattern: str, feed: str) -> bool:

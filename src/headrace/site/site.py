@@ -71,11 +71,13 @@ class Site:
         self._check_name(session)
         self._declarations = Declarations(session)
         self._streams = Streams(session, queue, self.name, beat_s)
-        self._quench = Quench(session, self._streams, queue, self.name)
         self._progress = Progress(progress or queue.path / "site" / "progress.json")
         self._receiver = self._receive(requests)
-        self._server = Server(session, self._declarations, queue, self.name, self._streams.listen, self.describe, rules)
         self._attendant = Attendant(session, self._declarations, queue, self.name, rules)
+        self._quench = Quench(session, self._streams, queue, self.name, self._attendant.readers.patterns)
+        self._server = Server(
+            session, self._declarations, queue, self.name, self._streams.listen, self._describe, rules
+        )
         key = site_key(self.name, str(session.zid()))
         self._token = self._declarations.add(lambda: session.liveliness().declare_token(key))
 
@@ -103,7 +105,12 @@ class Site:
 
     def describe(self) -> Description:
         """Everything about this site that others may ask for."""
-        return describe(self._session, self._queue, self._server, self._streams, self._receiver, self._quench)
+        return self._describe(self._server)
+
+    def _describe(self, server: Server) -> Description:
+        return describe(
+            self._session, self._queue, server, self._streams, self._receiver, self._attendant, self._quench
+        )
 
     def is_wanted(self, feed: str) -> bool:
         """Does anybody elsewhere listen to this feed at this moment? `Queue.wanted` also minds who is near or away."""

@@ -404,6 +404,17 @@ class Consumer:
         self._recent.clear()
         self.station.forsake()
 
+    def abandon(self) -> None:
+        """Leave as the dead do: what was got and not put is restored by the station's terms, and was a delivery."""
+        if self._foreign:
+            return
+        self._detached = self._foreign = True
+        self._quick_max = 0
+        heart.remove(self)
+        os.close(self._lock_fd)
+        self._recent.clear()
+        self._lines.look_after(self._line)
+
     def __enter__(self) -> "Consumer":
         return self
 

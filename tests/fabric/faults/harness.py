@@ -11,6 +11,7 @@
 Every site wants everything, from the beginning. Whatever happens, each process that was started here is ended here.
 """
 
+import itertools
 import json
 import os
 import random
@@ -29,12 +30,12 @@ from network import Link, Network, Wires
 from timeline import Timeline
 
 from headrace import Queue
-from headrace.testing import FeedGenerator, Oracle
+from headrace.testing import Oracle
 
 HEADRACE = [str(Path(sys.executable).with_name("headrace"))]
 LEASH = ["setpriv", "--pdeathsig", "KILL"] if shutil.which("setpriv") else []  # nothing outlives a harness that dies
 PATIENCE_S = 30.0
-KINDS = "metar,bulletin,nexrad3,event,monitor"
+KINDS = ("bulletin,event,monitor", "nexrad3,lightning", "bufr,satellite", "metar")  # no two feeders put the same
 _LOST = re.compile(r"site (\S+) no longer has (\d+)-(\d+)")
 
 
@@ -94,8 +95,16 @@ class Fleet:
             request = {"select": "**", "from": "oldest", "sites": near[site] if relayed else []}
             text = _toml(tables) + "\n[[request]]\n" + _keys(request)
             if "127.0.0." not in listen[site]:
-                text += '\n[[allow]]\nwho = "*"\nreceive = ["**"]\npublish = ["**"]\n'
+                text += "\n[users]\n" + _keys(self._users())
             (self._folder / f"{site}.toml").write_text(text)
+
+    def _users(self) -> dict[str, str]:
+        """Beyond loopback nobody may come in without a word."""
+        files = {"password_file": ("password", "open sesame\n"), "dictionary_file": ("users", "fleet:open sesame\n")}
+        for name, text in files.values():
+            (self._folder / name).write_text(text)
+            (self._folder / name).chmod(0o600)
+        return {"name": "fleet", **{key: str(self._folder / name) for key, (name, _) in files.items()}}
 
     def path(self, site: str) -> Path:
         return self._paths[site]
@@ -171,13 +180,13 @@ class Fleet:
         """Where something was put."""
         return list(dict.fromkeys(site for site, _ in self._feeders))
 
-    def feed(self, site: str, seconds: float, rate: float = 300, size_max: str = "4kB", kinds: str = KINDS) -> None:
-        """Put a seeded stream there, at its pace, from now on."""
+    def feed(self, site: str, seconds: float, rate: float = 300, size_max: str = "4kB", *, fast: bool = False) -> None:
+        """Put a seeded stream there from now on, at its pace or all at once."""
         number = len(self._feeders)
         words = [
             "generate", str(self._paths[site]), "--seed", str(self.seed + number), "--duration", f"{seconds}s",
-            "--rate", str(rate), "--feeds", kinds, "--size-max", size_max, "--no-giants",
-            "--oracle", str(self._sent(number)), "--json",
+            "--rate", str(rate), "--feeds", KINDS[number], "--size-max", size_max, "--no-giants",
+            "--oracle", str(self._sent(number)), "--json", "--fast" if fast else "--real-time",
         ]  # fmt: skip
         environment = {**os.environ, **self._environment.get(site, {})}
         with (self._folder / f"feeder-{number}.out").open("wb") as out:
@@ -269,10 +278,10 @@ def _toml(tables: dict[str, dict[str, Any]]) -> str:
 
 def chain(folder: Path, seed: int, sites: str = "abcd", **terms: Any) -> Fleet:
     """Sites in a row."""
-    return Fleet(folder, sites, list(zip(sites, sites[1:], strict=False)), seed, **terms)
+    return Fleet(folder, sites, list(itertools.pairwise(sites)), seed, **terms)
 
 
 def ring(folder: Path, seed: int, sites: str = "abcd", **terms: Any) -> Fleet:
     """Sites in a circle."""
-    links = [*zip(sites, sites[1:], strict=False), (sites[0], sites[-1])]
+    links = [*itertools.pairwise(sites), (sites[0], sites[-1])]
     return Fleet(folder, sites, links, seed, **terms)

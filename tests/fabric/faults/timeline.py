@@ -5,6 +5,7 @@ it lacked something that had been put somewhere more than GRACE_S before.
 """
 
 import bisect
+import itertools
 import threading
 import time
 from collections import Counter
@@ -98,7 +99,7 @@ class Timeline:
             got, put = (self._histories.get((place, origin), _History()) for place in (site, origin))
             looks = self._looks[bisect.bisect_left(self._looks, since) :]
             spans: list[tuple[float, float]] = []
-            for before, moment in zip(looks, looks[1:], strict=False):
+            for before, moment in itertools.pairwise(looks):
                 if got.at(moment) >= put.at(moment - GRACE_S):
                     continue
                 begun = spans.pop()[0] if spans and spans[-1][1] == before - since else moment - since

@@ -5,6 +5,7 @@ from typing import Any
 import click
 
 from headrace.cli.failure import visible
+from headrace.cli.opening import open_queue
 from headrace.cli.options import POSITION, json_option, queue_argument
 from headrace.cli.output import echo_json
 from headrace.cli.station.terms import for_channel, selection_text, term_options, terms_said
@@ -38,7 +39,7 @@ def add(
     """
     said = terms_said(**options)
     said.update({term: value for term, value in (("after", after), ("group", group)) if value is not None})
-    with Queue.open(queue_path) as queue:
+    with open_queue(queue_path) as queue:
         is_new = name not in queue.stations()
         terms = _open(queue, name, channel, start, said).terms
     if as_json:

@@ -5,6 +5,7 @@ from typing import Any
 import click
 
 from headrace.cli.failure import visible
+from headrace.cli.opening import open_queue
 from headrace.cli.options import json_option, queue_argument
 from headrace.cli.output import echo_json
 from headrace.cli.station.standing import existing
@@ -31,7 +32,7 @@ def change(queue_path: str, name: str, as_json: bool, **options: Any) -> None:
     said = terms_said(**options)
     if not said:
         raise click.UsageError("Nothing to change: give at least one option")
-    with Queue.open(queue_path) as queue:
+    with open_queue(queue_path) as queue:
         station = existing(queue, name)
         _change(queue, station, said)
         terms = station.terms

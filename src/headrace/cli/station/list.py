@@ -5,12 +5,12 @@ from collections.abc import Callable
 import click
 import msgspec
 
+from headrace.cli.opening import open_queue
 from headrace.cli.options import json_option, queue_argument
 from headrace.cli.output import echo_json, show_table
 from headrace.cli.station.standing import ahead_of, every, in_order
 from headrace.cli.station.terms import selection_text
-from headrace.queue import Queue
-from headrace.station import Station, StationStatistics
+from headrace.station import StationStatistics
 from headrace.units import format_age
 
 _COUNTS = ("waiting", "leased", "parked", "behind", "consumers")
@@ -35,8 +35,8 @@ def list_stations(queue_path: str, as_json: bool) -> None:
       headrace station list wx.queue
       headrace station list wx.queue --json | jq -r 'select(.parked > 0) | .name'
     """
-    with Queue.open(queue_path) as queue:
-        stations = in_order(every(queue, Station.statistics))
+    with open_queue(queue_path) as queue:
+        stations = in_order(every(queue, lambda station: station.statistics()))
     if as_json:
         for station in stations:
             echo_json({**msgspec.to_builtins(station), "after": ahead_of(station, stations)})

@@ -5,10 +5,10 @@ from collections.abc import Sequence
 import click
 
 from headrace.cli.failure import NEGATIVE, OK, notice, visible
+from headrace.cli.opening import open_queue
 from headrace.cli.options import json_option, queue_argument
 from headrace.cli.output import echo_json, many, show_table
 from headrace.cli.station.standing import existing
-from headrace.queue import Queue
 from headrace.station import Parked
 from headrace.units import format_size
 
@@ -27,7 +27,7 @@ def parked(queue_path: str, name: str, as_json: bool) -> None:
       headrace station parked wx.queue decode
       headrace cat wx.queue --from 4711 --count 1
     """
-    with Queue.open(queue_path) as queue:
+    with open_queue(queue_path) as queue:
         found = existing(queue, name).parked()
     if as_json:
         for each in found:
@@ -74,7 +74,7 @@ def forget(queue_path: str, name: str, sequences: tuple[int, ...], as_json: bool
 
 
 def _unpark(queue_path: str, name: str, sequences: Sequence[int], again: bool, as_json: bool) -> int:
-    with Queue.open(queue_path) as queue:
+    with open_queue(queue_path) as queue:
         station = existing(queue, name)
         missing = sorted(set(sequences) - {each.sequence for each in station.parked()})
         count = (station.retry if again else station.forget)(list(sequences) or None)

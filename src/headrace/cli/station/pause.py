@@ -3,10 +3,10 @@
 import click
 
 from headrace.cli.failure import visible
+from headrace.cli.opening import open_queue
 from headrace.cli.options import json_option, queue_argument
 from headrace.cli.output import echo_json, many
 from headrace.cli.station.standing import existing
-from headrace.queue import Queue
 
 
 @click.command()
@@ -38,7 +38,7 @@ def resume(queue_path: str, name: str, as_json: bool) -> None:
 
 
 def _set_paused(queue_path: str, name: str, paused: bool, as_json: bool) -> None:
-    with Queue.open(queue_path) as queue:
+    with open_queue(queue_path) as queue:
         station = existing(queue, name)
         if paused:
             station.pause()

@@ -3,11 +3,11 @@
 import click
 
 from headrace.cli.failure import NEGATIVE, OK, visible
+from headrace.cli.opening import open_queue
 from headrace.cli.options import json_option, queue_argument
 from headrace.cli.output import echo_json, many
 from headrace.cli.station.question import confirmed
 from headrace.cli.station.standing import existing
-from headrace.queue import Queue
 
 
 @click.command()
@@ -25,7 +25,7 @@ def remove(queue_path: str, name: str, yes: bool, as_json: bool) -> int:
     Example:
       headrace station remove wx.queue decode
     """
-    with Queue.open(queue_path) as queue:
+    with open_queue(queue_path) as queue:
         station = existing(queue, name)
         told = station.statistics()
         left = told.waiting + told.behind + told.leased + told.parked

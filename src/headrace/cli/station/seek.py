@@ -5,11 +5,11 @@ from collections.abc import Sequence
 import click
 
 from headrace.cli.failure import NEGATIVE, OK, visible
+from headrace.cli.opening import open_queue
 from headrace.cli.options import POSITION, json_option, queue_argument
 from headrace.cli.output import echo_json, many
 from headrace.cli.station.question import confirmed
 from headrace.cli.station.standing import existing, line_of
-from headrace.queue import Queue
 from headrace.station import StationStatistics
 
 
@@ -31,7 +31,7 @@ def seek(queue_path: str, name: str, start: int | str, yes: bool, as_json: bool)
       headrace station seek wx.queue decode 1h
       headrace station seek wx.queue decode next --yes
     """
-    with Queue.open(queue_path) as queue:
+    with open_queue(queue_path) as queue:
         station = existing(queue, name)
         line = line_of(queue, station)
         forgotten = forgotten_products(line, queue.resolve(start))

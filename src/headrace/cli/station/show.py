@@ -2,11 +2,11 @@
 
 import click
 
+from headrace.cli.opening import open_queue
 from headrace.cli.options import json_option, queue_argument
 from headrace.cli.output import echo_json, format_short_age, show_table, show_terms
 from headrace.cli.station.standing import ahead_of, existing, line_of
 from headrace.cli.station.terms import terms_of
-from headrace.queue import Queue
 from headrace.station import ConsumerStatistics, StationStatistics
 from headrace.units import format_age, format_time
 
@@ -25,7 +25,7 @@ def show(queue_path: str, name: str, as_json: bool) -> None:
       headrace station show wx.queue decode
       headrace station show wx.queue decode --json | jq .statistics.dropped
     """
-    with Queue.open(queue_path) as queue:
+    with open_queue(queue_path) as queue:
         station = existing(queue, name)
         terms, consumers, line = station.terms, station.consumers(), line_of(queue, station)
     statistics = next(told for told in line if told.name == name)

@@ -53,4 +53,4 @@ def ahead_of(station: StationStatistics, stations: Sequence[StationStatistics]) 
 def line_of(queue: Queue, station: Station) -> list[StationStatistics]:
     """Statistics of all stations of its line, itself among them."""
     number = station.terms.line
-    return in_order(queue.station(terms.name).statistics() for terms in queue.lines().stations.line(number))
+    return in_order(told for told in every(queue, lambda each: each.statistics()) if told.line == number)

@@ -54,7 +54,7 @@ class Attachment:
         self._held: dict[int, _Held] = {}
         self._line: line_of.SimpleQueue[Errand | None] = line_of.SimpleQueue()
         self._lock = threading.Lock()
-        self._ended = False
+        self._ended = self._died = False
         self._thread = threading.Thread(target=self._run, name="headrace-consumer", daemon=True)
         self._thread.start()
 
@@ -66,9 +66,10 @@ class Attachment:
                 return
         errand.finish(Unattached())
 
-    def end(self) -> None:
+    def end(self, died: bool = False) -> None:
+        """Detach, or if the user has died leave the leases to the station's terms."""
         with self._lock:
-            self._ended = True
+            self._ended, self._died = True, died
             self._line.put(None)
         self.consumer.interrupt()
 
@@ -87,7 +88,7 @@ class Attachment:
     def _leave(self) -> None:
         self._held.clear()
         try:
-            self.consumer.detach()
+            (self.consumer.abandon if self._died else self.consumer.detach)()
         except HeadraceError as error:
             log.warning("detaching a remote consumer: %s", error)
         while not self._line.empty():

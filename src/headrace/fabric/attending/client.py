@@ -28,7 +28,7 @@ from headrace.product.batch import Batch
 from headrace.station import Consumer
 
 CLIENTS_MAX = 4096
-ATTACHMENTS_MAX = 256  # at a site; each has a thread
+ATTACHMENTS_MAX = 1000  # at a site; each has a thread
 ERRANDS_MAX = 1024  # of one client, not yet answered or not yet forgotten
 FOLLOWERS_MAX = 64  # of one client, whose place in counting is remembered
 _FORGET_S = 900.0
@@ -166,6 +166,11 @@ class Clients:
         with self._lock:
             return client.attachments.pop(number, None)
 
+    def detach_all(self, client: Client) -> list[Attachment]:
+        with self._lock:
+            left, client.attachments = list(client.attachments.values()), {}
+            return left
+
     def counts(self) -> tuple[int, int]:
         """Clients and attachments."""
         with self._lock:
@@ -185,7 +190,7 @@ class Clients:
                 overdue = [attachment for client in self._clients.values() for attachment in _overdue(client)]
                 self._forget(_FORGET_S)
             for attachment in overdue:
-                attachment.end()
+                attachment.end(died=True)
 
     def _forget(self, after_s: float) -> bool:
         """Forget who has been away for so long and holds nothing; False if there is nobody like that."""

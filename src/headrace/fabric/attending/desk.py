@@ -17,6 +17,7 @@ from headrace.fabric.attending.client import Reading
 from headrace.fabric.attending.errand import Errand
 from headrace.fabric.attending.lobby import Lobby
 from headrace.fabric.attending.products import products_of
+from headrace.fabric.attending.readers import Readers
 from headrace.fabric.page import queue_id
 from headrace.fabric.remote import answers, calls
 from headrace.fabric.remote.answers import Answer, Done, Number, Received
@@ -41,8 +42,9 @@ class _Commit(NamedTuple):
 class Desk:
     """One for a site. Each method takes an errand and finishes it, now or later."""
 
-    def __init__(self, queue: Queue, site: str, lobby: Lobby, blocked: Blocked) -> None:
+    def __init__(self, queue: Queue, site: str, lobby: Lobby, blocked: Blocked, readers: Readers) -> None:
         self._queue, self._site, self._lobby, self._blocked = queue, site, lobby, blocked
+        self._readers = readers
         self._cursors: dict[str, Cursor] = {}
 
     # --- put --------------------------------------------------------------------------------------
@@ -92,6 +94,7 @@ class Desk:
         if not errand.position:
             errand.position = self._queue.resolve(call.position)
             errand.deadline = time.monotonic() + call.wait_s
+            self._readers.note(call.selection)
         batch = rights.visible(self._reading(errand, call).read(errand.position))
         if (size := rows_of(batch).bytes) > CALL_BYTES_MAX:
             raise FabricError(

@@ -81,7 +81,15 @@ class StationDesk:
         """Answered when the leases are back."""
         attachment = self._clients.detach(errand.client, call.attachment)
         if attachment is not None:
+            attachment.end(call.died)
+            attachment.join()
+        errand.finish(Done())
+
+    def leave(self, errand: Errand, call: calls.Leave) -> None:
+        left = self._clients.detach_all(errand.client)
+        for attachment in left:
             attachment.end()
+        for attachment in left:
             attachment.join()
         errand.finish(Done())
 

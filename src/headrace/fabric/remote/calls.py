@@ -232,14 +232,21 @@ class TellConsumer(_Call, frozen=True):
 
 
 class Detach(_Call, frozen=True):
+    """Leave; `died`: without a word, so that the leases are those of a dead consumer."""
+
     attachment: Sequence64
+    died: bool = False
+
+
+class Leave(_Call, frozen=True):
+    """Detach everything that this client has attached."""
 
 
 AtConsumer = Get | Settle | Revise | Interrupt | TellConsumer | Detach
 Call = (
     Who | Put | PutMany | PutBatch | Next | Where | Ends | Tell | ListNames | WantedBy | Flush | OpenCursor | LoadCursor
     | SaveCursor | RemoveCursor | OpenStation | TellStation | ChangeStation | PauseStation | SeekStation | RemoveStation
-    | Unpark | Attach | AtConsumer
+    | Unpark | Attach | AtConsumer | Leave
 )  # fmt: skip
 
 

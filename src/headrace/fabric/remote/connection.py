@@ -13,20 +13,22 @@ import logging
 import os
 import threading
 import time
+from contextlib import suppress
 from typing import Any, TypeVar
 
 import zenoh
 
-from headrace.errors import FabricError, FabricMessageError, QueueClosedError, SiteUnreachableError
+from headrace.errors import FabricError, FabricMessageError, HeadraceError, QueueClosedError, SiteUnreachableError
 from headrace.fabric.access import asking_key
 from headrace.fabric.keys import call_key, client_key
-from headrace.fabric.remote.answers import Again, Answer, Failure, Here, Unattached, decode_answer
-from headrace.fabric.remote.calls import VERSION, Call, Envelope, Who, encode
+from headrace.fabric.remote.answers import Again, Answer, Done, Failure, Here, Unattached, decode_answer
+from headrace.fabric.remote.calls import VERSION, Call, Envelope, Leave, Who, encode
 from headrace.fabric.remote.failures import error_of
 from headrace.queue.records import Names
 
 BUSY = b"busy"
 _ANSWER_S = 15.0  # beyond what a call waits by intention
+_LEAVE_S = 1.0
 _PAUSES_S = (0.02, 0.05, 0.1, 0.2, 0.5)
 _NONE = zenoh.ConsolidationMode.NONE
 _BLOCK = zenoh.CongestionControl.BLOCK
@@ -238,6 +240,9 @@ class Connection:
         """Leave: what consumers of this connection hold goes back."""
         if self._closed.is_set() or self._pid != os.getpid():
             return
+        with suppress(HeadraceError):  # a site that cannot be reached finds out by itself
+            if not self.is_silent:
+                self.ask(Leave(), Done, patience_s=_LEAVE_S)
         self._closed.set()
         try:
             self._token.undeclare()  # type: ignore[no-untyped-call]

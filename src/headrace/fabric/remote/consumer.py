@@ -139,7 +139,10 @@ class RemoteConsumer(Consumer):
         self, batch: Batch, places: npt.NDArray[np.uint32] | None, how: int,
         revisions: npt.NDArray[np.uint64] | None = None,
     ) -> None:  # fmt: skip
-        number, count = self._number_of(batch, places), len(batch) if places is None else len(places)
+        count = len(batch) if places is None else len(places)
+        number = self._number_of(batch, count)
+        if not count:
+            return
         call = Settle(self._attachment, number, count, _HOW[how], None if places is None else places.tobytes())
         self._ask_settled(call, b"")
         if places is None and self._recent and self._recent[-1] is batch:
@@ -153,14 +156,15 @@ class RemoteConsumer(Consumer):
             except TypeError:
                 raise OptionError(f"payload of type {type(payload).__name__} is not bytes", "give bytes") from None
         sizes = [-1 if payload is None else memoryview(payload).nbytes for payload in payloads]
-        number = self._number_of(batch, places)
+        number = self._number_of(batch, len(places))
         call = Revise(self._attachment, number, places.tobytes(), np.array(sizes, np.int64).tobytes())
         self._ask_settled(call, b"".join(parts))
 
-    def _number_of(self, batch: Batch, places: npt.NDArray[np.uint32] | None) -> int:
+    def _number_of(self, batch: Batch, count: int) -> int:
         """The number of the get that a batch comes from; LeaseLostError if that is over."""
         self._check()
-        count = len(batch) if places is None else len(places)
+        if not count:
+            return 0
         if not isinstance(batch, RemoteBatch) or not batch.got:
             raise LeaseLostError(
                 f"{count} of {count} products were not this consumer's at station {self.station.name!r}; the others "
@@ -226,4 +230,4 @@ class RemoteConsumer(Consumer):
         """Forgotten without a word: the site is told, and nobody waits for its answer."""
         if not getattr(self, "_detached", True) and self._attachment and not sys.is_finalizing():
             self._detached = True
-            self._connection.forsake(Detach(self._attachment))
+            self._connection.forsake(Detach(self._attachment, died=True))

@@ -1,0 +1,54 @@
+"""Opening: where commands get their QUEUE from, a directory or the endpoint of a site.
+
+Who connects to a site that wants to know him says so in the environment, which no list of processes shows:
+
+    HEADRACE_USER, HEADRACE_PASSWORD_FILE                          name, and the file with the password
+    HEADRACE_AUTHORITY, HEADRACE_CERTIFICATE, HEADRACE_KEY         for endpoints with tls or quic
+"""
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from headrace.errors import FabricError, OptionError
+from headrace.fabric.remote.opening import connect, is_endpoint
+from headrace.queue import Queue
+
+if TYPE_CHECKING:
+    from headrace.fabric.credentials import TlsTerms, UserTerms
+
+_PATIENCE_S = 10.0  # a person waits
+
+
+def open_queue(where: str) -> Queue:
+    """The queue at a directory or an endpoint; SiteUnreachableError and others say what is in the way."""
+    if not is_endpoint(where):
+        return Queue.open(where)
+    return connect(where, patience=_PATIENCE_S, tls=_tls(), user=_user())
+
+
+def _user() -> "UserTerms | None":
+    from headrace.fabric.credentials import UserTerms
+
+    name, file = os.environ.get("HEADRACE_USER"), os.environ.get("HEADRACE_PASSWORD_FILE")
+    if not name:
+        return None
+    if not file:
+        raise OptionError("HEADRACE_USER is set without a password", "set HEADRACE_PASSWORD_FILE as well")
+    try:
+        return UserTerms(name, Path(file).read_text().strip())
+    except OSError as error:
+        raise FabricError(
+            f"the password file {file} cannot be read: {error.strerror}", "check HEADRACE_PASSWORD_FILE"
+        ) from None
+
+
+def _tls() -> "TlsTerms | None":
+    from headrace.fabric.credentials import TlsTerms
+
+    authority, certificate, key = (
+        os.environ.get(f"HEADRACE_{part}") for part in ("AUTHORITY", "CERTIFICATE", "KEY")
+    )
+    if not authority:
+        return None
+    return TlsTerms(Path(authority), Path(certificate) if certificate else None, Path(key) if key else None)
