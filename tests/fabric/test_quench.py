@@ -136,19 +136,25 @@ def test_what_was_wanted_is_remembered_over_a_restart(routers: Fabric) -> None:
     assert not a.wanted("z")
 
 
-def test_strangers_who_listen_to_more_than_a_site_want_everything(routers: Fabric) -> None:
+def test_strangers_with_odd_tokens_want_everything(routers: Fabric) -> None:
     a, b = routers.add("a"), routers.add("b", near=("a",))
-    subscriber = routers.sessions["b"].declare_subscriber("headrace/live/**", lambda _: None)
+    token = routers.sessions["b"].liveliness().declare_token("headrace/client/a/listens/**")
     until(lambda: a.wanted("x"), "a notices")
     assert a.wanted_by("x") == ["those who listen to **"]
-    subscriber.undeclare()
-    odd = routers.sessions["a"].declare_subscriber("headrace/live/b/own/a$*b", lambda _: None)
+    token.undeclare()
+    odd = routers.sessions["a"].liveliness().declare_token("headrace/client/b/listens/own/a$*b")
     until(lambda: b.wanted("x"), "b notices")
     odd.undeclare()
 
 
-def test_a_site_that_cannot_know_who_listens_to_what_takes_everything_for_wanted(fabric: Fabric) -> None:
-    a = fabric.add("a")
-    assert not a.wanted("x")
-    fabric.add("b", want("wx/**"), near=("a",))
-    until(lambda: a.wanted("x"), "a knows that somebody listens")
+def test_looking_at_what_is_wanted_stops_nobody(routers: Fabric) -> None:
+    """A router that is asked for its subscriptions while others are declared would stand still."""
+    a = routers.add("a")
+    routers.add("b", want("wx/**"), near=("a",))
+    quench, session = routers.sites["a"]._quench, routers.sessions["b"]
+    until(lambda: a.wanted("wx/text"), "b listens")
+    for number in range(300):
+        subscriber = session.declare_subscriber(f"x/{number}", lambda _: None)
+        quench._look_once()
+        subscriber.undeclare()
+    assert quench.patterns == ["wx/**"]

@@ -27,6 +27,11 @@ def open_queue(where: str) -> Queue:
     return connect(where, patience=_PATIENCE_S, tls=_tls(), user=_user())
 
 
+def credentials() -> "tuple[TlsTerms | None, UserTerms | None]":
+    """Whom the environment says that we are."""
+    return _tls(), _user()
+
+
 def _user() -> "UserTerms | None":
     from headrace.fabric.credentials import UserTerms
 
@@ -46,9 +51,7 @@ def _user() -> "UserTerms | None":
 def _tls() -> "TlsTerms | None":
     from headrace.fabric.credentials import TlsTerms
 
-    authority, certificate, key = (
-        os.environ.get(f"HEADRACE_{part}") for part in ("AUTHORITY", "CERTIFICATE", "KEY")
-    )
+    authority, certificate, key = (os.environ.get(f"HEADRACE_{part}") for part in ("AUTHORITY", "CERTIFICATE", "KEY"))
     if not authority:
         return None
     return TlsTerms(Path(authority), Path(certificate) if certificate else None, Path(key) if key else None)

@@ -1,9 +1,11 @@
 """Asking: questions to one site's log, and what comes back.
 
-The caller's thread waits. Pages come one by one while later ones are still on their way, so that asking, sending and
-putting overlap; no more than a few wait here.
+The caller's thread waits, Zenoh's never: there is room here for all that was asked for. Pages come one by one while
+later ones are still on their way, so that asking, sending and putting overlap. They let pass whatever is sent live, and
+short questions and their answers overtake both, so that nobody seems to be away who is merely busy.
 """
 
+import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -11,13 +13,13 @@ import zenoh
 
 from headrace.fabric.access import asking_key
 from headrace.fabric.keys import log_key
+from headrace.fabric.pace import Pace
 from headrace.fabric.page import Page, decode
-from headrace.fabric.question import Question, Read, decode_answer, encode
+from headrace.fabric.question import Question, decode_answer, encode
 from headrace.queue.records import Names
 
 _ANSWER_S = 5.0
-_PULL_S = 60.0
-_WAITING = 4  # pages
+_SPARE = 2  # room for words of Zenoh's own
 
 
 class Unreachable(Exception):  # noqa: N818
@@ -30,26 +32,41 @@ class Asker:
     def __init__(self, session: zenoh.Session, site: str, principal: str | None = None) -> None:
         self._session, self.site = session, site
         self._key = asking_key(log_key(site), principal)
+        self._pace = Pace()
 
     def ask(self, question: Question, kind: type[Any], timeout_s: float = _ANSWER_S) -> Any:
         """The short answer, which is a `kind`."""
-        for _, payload in self._query(question, timeout_s):
+        for _, payload in self._query(question, timeout_s, 1, zenoh.Priority.DATA_HIGH):
             return decode_answer(payload, kind, self.site)
         raise Unreachable("no answer")
 
-    def pages(self, question: Read, names: Names) -> Iterator[Page]:
-        """At least one, or Unreachable."""
-        came = False
-        for attachment, payload in self._query(question, _PULL_S):
-            yield decode(attachment, payload, names)
-            came = True
-        if not came:
-            raise Unreachable("no page came")
+    def pages(self, selection: str, after: int, names: Names, *, hurry: bool = False) -> Iterator[Page]:
+        """What it has behind `after`, as much as is good for the link; at least one page, or Unreachable.
 
-    def _query(self, question: Question, timeout_s: float) -> Iterator[tuple[bytes, bytes]]:
+        In a `hurry`, they do not let others pass: something is missing of what comes live.
+        """
+        priority = zenoh.Priority.DATA if hurry else zenoh.Priority.DATA_LOW
+        question = self._pace.question(selection, after)
+        size, waited_s, begun = 0, 0.0, time.monotonic()
+        try:
+            for attachment, payload in self._query(question, self._pace.patience_s, question.pages, priority):
+                size, waited_s = size + len(attachment) + len(payload), waited_s + time.monotonic() - begun
+                yield decode(attachment, payload, names)
+                begun = time.monotonic()
+        except Unreachable:
+            self._pace.gave_up()
+            raise
+        if not size:
+            raise Unreachable("no page came")
+        self._pace.answered(size, waited_s)
+
+    def _query(
+        self, question: Question, timeout_s: float, answers: int, priority: zenoh.Priority
+    ) -> Iterator[tuple[bytes, bytes]]:
         replies = self._session.get(
-            self._key, zenoh.handlers.FifoChannel(_WAITING), payload=encode(question), timeout=timeout_s,
+            self._key, zenoh.handlers.FifoChannel(answers + _SPARE), payload=encode(question), timeout=timeout_s,
             consolidation=zenoh.ConsolidationMode.NONE, congestion_control=zenoh.CongestionControl.BLOCK,
+            priority=priority,
         )  # fmt: skip
         for reply in replies:
             if reply.ok is None:

@@ -14,12 +14,9 @@ import zenoh
 
 from headrace.fabric.asking import Asker, Unreachable
 from headrace.fabric.page import Keep, Page
-from headrace.fabric.question import Read
 from headrace.fabric.track import Track
 from headrace.queue.records import Names
 from headrace.selection import Selection
-
-_PAGES, _PRODUCTS, _BYTES = 16, 10_000, 4 << 20
 
 Give = Callable[[Page, Keep], None]
 
@@ -34,6 +31,7 @@ class Holders:
         self._principal = principal
         self._session, self._selection, self._names, self._sites = session, selection, names, sites
         self._asked = str(Selection(selection.feed, origin=selection.origin))
+        self._askers: dict[str, Asker] = {}
         self._positions: dict[str, tuple[bytes, int]] = {}  # by site: its queue, and how far it was looked at
 
     def pull(self, track: Track, give: Give) -> int:
@@ -41,10 +39,15 @@ class Holders:
         taken = 0
         for site in self._sites():
             try:
-                taken += self._pull_from(Asker(self._session, site, self._principal), track, give)
+                taken += self._pull_from(self._asker(site), track, give)
             except Unreachable:
                 continue
         return taken
+
+    def _asker(self, site: str) -> Asker:
+        if site not in self._askers:
+            self._askers[site] = Asker(self._session, site, self._principal)
+        return self._askers[site]
 
     def _pull_from(self, asker: Asker, track: Track, give: Give) -> int:
         taken = 0
@@ -52,7 +55,7 @@ class Holders:
         connected = True
         while True:
             begin = after
-            for page in asker.pages(Read(self._asked, begin, _PAGES, _PRODUCTS, _BYTES), self._names):
+            for page in asker.pages(self._asked, begin, self._names):
                 if queue and page.head.queue != queue:
                     self._positions.pop(asker.site)  # it was made anew: look at all of it next time
                     return taken

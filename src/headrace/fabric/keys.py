@@ -6,6 +6,7 @@
     headrace/call/<site>                   queries: what a remote user of the queue asks for
     headrace/site/<site>/<session>         liveliness token: the site is there, in this session of Zenoh's
     headrace/client/<site>/<digest>        liveliness token: a remote user of the site's queue is there
+    headrace/client/<site>/listens/<stream>/<feeds>   and somebody listens to these feeds of a stream
 
 A feed has none of the characters that mean something in a key, and patterns are written the same way, so that feeds and
 feed patterns become keys without a change.
@@ -37,6 +38,10 @@ def site_key(site: str, session: str) -> str:
 
 def client_key(site: str, digest: str) -> str:
     return f"{ROOT}/client/{site}/{digest}"
+
+
+def listening_key(site: str, stream: str, feeds: str) -> str:
+    return f"{ROOT}/client/{site}/listens/{stream}/{feeds}"
 
 
 def feed_of(key: str) -> str:

@@ -1,10 +1,11 @@
 """Quench: which feeds others listen to, noted beside the queue for those who put products there.
 
-A router and a peer know every subscription that concerns them, and tell them in Zenoh's admin space: once a second the
-patterns under which others listen to this site's streams are read there, and written down if they have changed
-(queue/wanting.py). A client of a router knows only whether anybody listens at all; then everything counts as wanted.
-Users who read the queue from elsewhere count as well. A pattern that nobody wants any more is kept with the time at
-which that was noticed, over a restart too.
+Whoever listens to a stream shows it by a token. Once a second these are looked at, and the patterns in them written
+down if they have changed (queue/wanting.py). Users who read the queue from elsewhere count as well. A pattern that
+nobody wants any more is kept with the time at which that was noticed, over a restart too.
+
+Zenoh's admin space would tell the subscriptions themselves; but it holds a lock while it answers, so that a router that
+is asked while anything is declared stands still for ever.
 """
 
 import logging
@@ -15,7 +16,7 @@ from collections.abc import Callable
 import zenoh
 
 from headrace.errors import FeedError
-from headrace.fabric.keys import OWN, ROOT, live_key
+from headrace.fabric.keys import OWN, listening_key
 from headrace.fabric.streams import Streams
 from headrace.product.feed import FeedPattern
 from headrace.queue import Queue
@@ -38,7 +39,6 @@ class Quench:
         """`read` tells the feed patterns that users from elsewhere read."""
         self._session, self._streams, self._queue, self._site = session, streams, queue, site
         self._read = read
-        self._has_admin_space = any(reply.ok for reply in session.get(f"@/{session.zid()}/*", timeout=_ANSWER_S))
         before = read_wanted(queue.path)
         now_ns = time.time_ns()
         self._last = {pattern: last or now_ns for pattern, last in before.patterns.items()} if before else {}
@@ -76,24 +76,20 @@ class Quench:
             self._noted = self._last
 
     def _listened(self) -> set[str]:
-        if not self._has_admin_space:
-            return {EVERYTHING} if any(stream.is_wanted() for stream in self._streams.all()) else set()
-        where = f"@/{self._session.zid()}/*/subscriber/"
-        asked = where + live_key(self._site, "*", EVERYTHING)
         found: set[str] = set()
-        for reply in self._session.get(asked, timeout=_ANSWER_S):
+        for reply in self._session.liveliness().get(listening_key(self._site, "*", EVERYTHING), timeout=_ANSWER_S):
             if reply.ok is not None:
-                found.update(self._patterns_in(str(reply.ok.key_expr).split("/", 4)[4]))
+                found.update(self._patterns_in(str(reply.ok.key_expr)))
         return found if len(found) <= PATTERNS_MAX else {EVERYTHING}
 
     def _patterns_in(self, key: str) -> list[str]:
-        """The feeds that a subscription to this key is about; no more than one pattern."""
-        levels = key.split("/", 4)
-        if len(levels) < 5 or levels[:3] != [ROOT, "live", self._site] or "*" in levels[3]:
-            return [EVERYTHING]  # somebody listens to more than one site, or stream
-        if levels[3] == OWN:
-            return [_checked(levels[4])]
-        stream = next((stream for stream in self._streams.all() if stream.name == levels[3]), None)
+        """The feeds that somebody with this token listens to; no more than one pattern."""
+        levels = key.split("/", 5)
+        if len(levels) < 6 or "*" in levels[4]:
+            return [EVERYTHING]
+        if levels[4] == OWN:
+            return [_checked(levels[5])]
+        stream = next((stream for stream in self._streams.all() if stream.name == levels[4]), None)
         if stream is None or not stream.selection.wants_origin(self._site):
             return []
         return [stream.selection.feed or EVERYTHING]
@@ -110,7 +106,7 @@ class Quench:
 
 
 def _checked(pattern: str) -> str:
-    """Strangers may listen to what is no feed pattern."""
+    """A stranger's token may have what is no feed pattern."""
     try:
         return FeedPattern(pattern).text
     except FeedError:

@@ -25,16 +25,14 @@ from headrace.fabric.beat import INTERVAL_S, decode_beat
 from headrace.fabric.buffer import LiveBuffer, Message
 from headrace.fabric.declarations import Declarations, Declared
 from headrace.fabric.holders import Holders
-from headrace.fabric.keys import OWN, beat_key, feed_of, live_key
+from headrace.fabric.keys import OWN, beat_key, feed_of, listening_key, live_key
 from headrace.fabric.page import Keep, Page, decode, decode_head
-from headrace.fabric.question import Card, CardAnswer, Listen, ListenAnswer, Read, Where, WhereAnswer
+from headrace.fabric.question import Card, CardAnswer, Listen, ListenAnswer, Where, WhereAnswer
 from headrace.fabric.track import Track
 from headrace.queue.records import Names
 from headrace.selection import Selection
 
-PAGES = 16  # in one query
-PRODUCTS = 20_000  # in one page
-BYTES = 4 << 20
+_NEAR = 20_000  # products between here and the end of the log: listen to what comes live
 _SILENCE_S = 6 * INTERVAL_S  # without a beat: ask the log
 _GRACE_S = 0.1  # a beat may overtake the page before it
 _BACKOFF_S = (0.1, 0.2, 0.5, 1.0, 2.0, 5.0)
@@ -143,7 +141,9 @@ class Upstream:
         self._unsubscribe()
         feeds = (self.selection.feed or "**") if stream == OWN else "**"
         live, beat = live_key(self.site, stream, feeds), beat_key(self.site, stream)
+        listening = listening_key(self.site, stream, feeds)
         self._subscribers = [
+            self._declarations.add(lambda: self._session.liveliness().declare_token(listening)),
             self._declarations.add(lambda: self._session.declare_subscriber(live, self._take_page)),
             self._declarations.add(lambda: self._session.declare_subscriber(beat, self._take_beat)),
         ]
@@ -179,13 +179,12 @@ class Upstream:
                 self._buffer.open()
 
     def _is_near(self) -> bool:
-        return self._site_next - self.track.base <= PRODUCTS
+        return self._site_next - self.track.base <= _NEAR
 
-    def _pull(self) -> bool:
-        """Pages of one query; True if all has come that the site had when it began to answer. The rest comes live."""
-        question = Read(str(self.selection), self.track.base, PAGES, PRODUCTS, BYTES)
+    def _pull(self, *, hurry: bool = False) -> bool:
+        """Pages of one answer; True if all has come that the site had when it began to give it. The rest comes live."""
         end = 0
-        for page in self._asker.pages(question, self._names):
+        for page in self._asker.pages(str(self.selection), self.track.base, self._names, hurry=hurry):
             self._check_page(page, None)
             end = end or page.head.head
             if page.head.queue != self._queue_id or page.head.after > self.track.base:
@@ -290,7 +289,7 @@ class Upstream:
     def _repair(self) -> None:
         """Pull what is missing; what comes live meanwhile waits in the buffer."""
         self.statistics.repairs += 1
-        while not self._pull() and not self._stopped.is_set():
+        while not self._pull(hurry=True) and not self._stopped.is_set():
             pass
 
     def _give(self, page: Page, keep: Keep | None) -> None:

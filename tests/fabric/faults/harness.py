@@ -125,7 +125,14 @@ class Fleet:
     def start(self, *sites: str) -> None:
         """Start these, or all, and wait until they are ready."""
         for site in sites or self.sites:
-            words = [*self.network.prefix(site), *LEASH, *HEADRACE, "serve", str(self._folder / f"{site}.toml"), "--json"]
+            words = [
+                *self.network.prefix(site),
+                *LEASH,
+                *HEADRACE,
+                "serve",
+                str(self._folder / f"{site}.toml"),
+                "--json",
+            ]
             environment = {**os.environ, **self._environment.get(site, {})}
             with (self._folder / f"{site}.out").open("wb") as out, self._errors(site).open("ab") as errors:
                 self._processes[site] = subprocess.Popen(words, stdout=out, stderr=errors, env=environment)

@@ -30,8 +30,18 @@ REPORT_S = 0.2
 _LOOK_UP_S = 0.1  # how long a watcher waits for products before it looks for the end
 
 
+class End(msgspec.Struct, frozen=True):
+    """Word for a watcher: where to stop, and from when to when products were held up on purpose."""
+
+    position: int
+    held_up_ns: tuple[int, int]
+
+
 class Report(msgspec.Struct, frozen=True):
-    """What an actor has done so far; latencies are those since its last report, in the final one those of all."""
+    """What an actor has done so far; latencies are those since its last report, in the final one those of all.
+
+    What was held up by the cut is not in the latter.
+    """
 
     products: int = 0
     bytes: int = 0
@@ -71,16 +81,16 @@ def run_watcher(plan: Plan, watcher: Watcher, pipe: Connection) -> None:
     with acting(pipe), Queue.open(plan.second) as queue:
         seen = _Seen(pipe)
         follower = queue.follow("oldest", watcher.select, timeout=_LOOK_UP_S)
-        end: int | None = None
+        end: End | None = None
         pipe.send(Report())
-        while end is None or follower.position < end:
+        while end is None or follower.position < end.position:
             for batch in follower:
                 seen.add(batch)
             seen.report_if_due()
             if end is None and pipe.poll():
                 end = pipe.recv()
         save_notes(plan.notes_of(watcher.name), seen.sightings)
-        pipe.send(seen.report(seen.all_latencies(), done=True))
+        pipe.send(seen.report(seen.latencies_but(*end.held_up_ns), done=True))
 
 
 class _Seen:
@@ -91,11 +101,14 @@ class _Seen:
         self.sightings: list[Sighting] = []
         self._bytes = self._lost = 0
         self._latencies: list[npt.NDArray[np.float64]] = []
+        self._created: list[npt.NDArray[np.int64]] = []
         self._told = 0  # of these
         self._told_s = time.monotonic()
 
     def add(self, batch: Batch) -> None:
-        self._latencies.append((time.time_ns() - batch.columns["created_ns"].astype(np.int64)) / 1e9)
+        created = batch.columns["created_ns"].astype(np.int64)
+        self._created.append(created)
+        self._latencies.append((time.time_ns() - created) / 1e9)
         self.sightings += [sighting_of(product.feed, product.ident, product.payload) for product in batch]
         self._bytes += batch.payload_bytes
         self._lost += batch.lost.products if batch.lost else 0
@@ -106,8 +119,13 @@ class _Seen:
             self._pipe.send(self.report(self._latencies[self._told :]))
             self._told, self._told_s = len(self._latencies), time.monotonic()
 
-    def all_latencies(self) -> list[npt.NDArray[np.float64]]:
-        return self._latencies
+    def latencies_but(self, since_ns: int, until_ns: int) -> list[npt.NDArray[np.float64]]:
+        """Of all products that were not created in between; of all, if there are no others."""
+        kept = [
+            latencies[(created < since_ns) | (created > until_ns)]
+            for latencies, created in zip(self._latencies, self._created, strict=True)
+        ]
+        return kept if any(map(len, kept)) else self._latencies
 
     def report(self, latencies: list[npt.NDArray[np.float64]], done: bool = False) -> Report:
         p50 = p99 = None

@@ -136,7 +136,7 @@ def _show(plan: Plan, outcome: Outcome) -> None:
     for watcher in WATCHERS:
         report = outcome.reports[watcher.name]
         p50, p99 = (format_short_age(latency or 0.0) for latency in (report.latency_p50_s, report.latency_p99_s))
-        click.echo(f"{watcher.name}: latency from site to site p50 {p50}, p99 (with the cut) {p99}")
+        click.echo(f"{watcher.name}: latency from site to site, but for the cut: p50 {p50}, p99 {p99}")
     shares = ", ".join(f"{worker} {outcome.reports[worker].products:,}" for worker in WORKERS)
     click.echo(f"station {STATION}: {shares}")
     if outcome.kill is not None:

@@ -26,9 +26,11 @@ class Cut:
 
     after_s: float  # since the feeder began
     at_s: float  # time.monotonic
-    mended_s: float | None = None  # likewise
+    at_ns: int  # time of day
+    mended_s: float | None = None  # time.monotonic
     missing: int = 0  # products that the second site lacked when the link was mended
     level_s: float | None = None  # when it had them
+    level_ns: int = 0
 
     @property
     def lasted_s(self) -> float:

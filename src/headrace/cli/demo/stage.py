@@ -19,7 +19,7 @@ from multiprocessing.connection import Connection, wait
 from types import TracebackType
 from typing import Any
 
-from headrace.cli.demo.actors import ENDINGS, Report, run_feeder, run_watcher
+from headrace.cli.demo.actors import ENDINGS, End, Report, run_feeder, run_watcher
 from headrace.cli.demo.events import Cut, Kill
 from headrace.cli.demo.link import CUT, MEND, run_link
 from headrace.cli.demo.plan import (
@@ -102,7 +102,8 @@ class Stage:
         self._cut(refresh)
         self._listen(lambda: self.feeder.done, _START_S_MAX + self._plan.seconds, refresh)
         self._listen(lambda: self._has_all_below(self.feeder.next), _DRAIN_S_MAX, refresh)
-        self._tell([watcher.name for watcher in WATCHERS], self.second.next)
+        held_up_ns = (self.cut.at_ns, self.cut.level_ns) if self.cut else (0, 0)
+        self._tell([watcher.name for watcher in WATCHERS], End(self.second.next, held_up_ns))
         self._listen(self._is_station_idle, _DRAIN_S_MAX, refresh)
         self._tell([worker for worker in WORKERS if worker != VICTIM], END)
         self._listen(lambda: not self._unfinished(), _DRAIN_S_MAX, refresh)
@@ -133,14 +134,14 @@ class Stage:
     def _cut(self, refresh: Refresh) -> None:
         """The link, for some seconds, while the feeder goes on."""
         self._tell([LINK], CUT)
-        self.cut = Cut(self.elapsed_s, time.monotonic())
+        self.cut = Cut(self.elapsed_s, time.monotonic(), time.time_ns())
         mend_s = self.cut.at_s + CUT_SHARE * self._plan.seconds
         self._listen(lambda: time.monotonic() >= mend_s, _START_S_MAX, refresh)
         self._tell([LINK], MEND)
         end, has = self.first.next, self.second.next
         self.cut.mended_s, self.cut.missing = time.monotonic(), end - has
         self._listen(lambda: self.second.next >= end or self._has_all_below(end), _DRAIN_S_MAX, refresh)
-        self.cut.level_s = time.monotonic()
+        self.cut.level_s, self.cut.level_ns = time.monotonic(), time.time_ns()
 
     def _kill_one(self, refresh: Refresh) -> None:
         """With products in hand, if there are any left to take."""

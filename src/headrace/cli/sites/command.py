@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 import click
 
 from headrace.cli.failure import NEGATIVE, OK
+from headrace.cli.opening import credentials
 from headrace.cli.options import json_option
 from headrace.cli.output import echo_json
 from headrace.errors import OptionError
@@ -68,7 +69,8 @@ def terms_for(where: str) -> "SessionTerms":
     from headrace.fabric.session import SessionTerms
 
     if where.partition("/")[0].removesuffix(":") in PROTOCOLS:
-        return SessionTerms("client", connect=(where,))
+        tls, user = credentials()
+        return SessionTerms("client", connect=(where,), tls=tls, user=user)
     from headrace.site.loading import load_config
     from headrace.site.visiting import visiting_terms
 

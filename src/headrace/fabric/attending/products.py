@@ -12,4 +12,4 @@ def products_of(batch: Batch, head: int, count: int | None = None) -> tuple[Prod
     places, records = kernel.gather_placed(rows, len(rows) if count is None else count)
     lost = batch.lost
     first, last = (lost.first, lost.last) if lost is not None else (0, 0)
-    return Products(batch.next, head, places, first, last, rows.passed_over), records
+    return Products(batch.next, head, rows.bytes, places, first, last, rows.passed_over), records

@@ -70,6 +70,7 @@ class Products(_Answer, frozen=True):
 
     next: Sequence64
     head: Sequence64  # the next sequence of the queue
+    payload_bytes: int = 0
     places: bytes = b""  # one for each product (queue/kernel/place.pxi)
     lost_first: Sequence64 = 0
     lost_last: Sequence64 = 0

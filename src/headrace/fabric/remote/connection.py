@@ -1,8 +1,8 @@
 """Connection: one client of one site. It makes calls and sees to it that each gets its answer.
 
-A link that breaks is set up again by Zenoh, for as long as the session lives. Meanwhile calls stay unanswered, and are
-asked again with the number they had: what the site did already, it does not do again. How long is a matter of
-patience, which is the caller's; calls that wait for products anyway wait for the site as well.
+A link that breaks is set up again by Zenoh, for as long as the session lives. Calls that were under way are given up
+at that moment, and asked again with the number they had: what the site did already, it does not do again. How long is
+a matter of patience, which is the caller's; calls that wait for products anyway wait for the site as well.
 
 The site knows that a client is there by its token. The token has a digest of the client's id, so that nobody who sees
 it can make calls in the client's name. A Connection may be used by several threads, and by one process.
@@ -13,6 +13,7 @@ import logging
 import os
 import threading
 import time
+import weakref
 from contextlib import suppress
 from typing import Any, TypeVar
 
@@ -27,7 +28,8 @@ from headrace.fabric.remote.failures import error_of
 from headrace.queue.records import Names
 
 BUSY = b"busy"
-_ANSWER_S = 15.0  # beyond what a call waits by intention
+_ANSWER_S = 60.0  # beyond what a call waits by intention; that a link is dead shows much sooner
+_SLOWEST = 20_000  # bytes in a second that a link takes at least
 _LEAVE_S = 1.0
 _PAUSES_S = (0.02, 0.05, 0.1, 0.2, 0.5)
 _NONE = zenoh.ConsolidationMode.NONE
@@ -50,7 +52,7 @@ class NotYet(Exception):  # noqa: N818
 class Asked:
     """A query under way; its answer is taken once."""
 
-    __slots__ = ("_replies", "_token")
+    __slots__ = ("__weakref__", "_replies", "_token")
 
     def __init__(self, session: zenoh.Session, key: str, head: bytes, payload: Any, timeout_s: float) -> None:
         self._token = zenoh.CancellationToken()
@@ -95,6 +97,8 @@ class Connection:
         self._followers = 0
         self._silent_since: float | None = None
         self._closed = threading.Event()
+        self._under_way: weakref.WeakSet[Asked] = weakref.WeakSet()
+        self._links: Any = session.info.declare_transport_events_listener(self._see)
         self._queue: bytes | None = None
         self._token = session.liveliness().declare_token(client_key(site, client_digest(self._client)))
         here, _ = self.ask(Who(), Here)
@@ -129,11 +133,15 @@ class Connection:
     def stand(self, call: Call, payload: Any = b"", *, number: int = 0, wait_s: float = 0.0) -> Asked:
         """Make a call whose answer is taken later."""
         self.check_open()
+        timeout_s = wait_s + _ANSWER_S + len(payload) / _SLOWEST
         try:
-            return Asked(self._session, self._key, self._head(call, number), payload, wait_s + _ANSWER_S)
+            asked = Asked(self._session, self._key, self._head(call, number), payload, timeout_s)
         except zenoh.ZError as error:
             self.check_open()
             raise FabricError(f"site {self.site} cannot be asked: {error}", "connect anew") from None
+        with self._lock:
+            self._under_way.add(asked)
+        return asked
 
     def read(self, came: Came | None, kind: type[Kind]) -> tuple[Kind, bytes] | None:
         """What came: the answer, None for silence, or the error of the site."""
@@ -190,6 +198,20 @@ class Connection:
         head = encode(Envelope(VERSION, self._client, self._queue, 0, 0, call))
         self._session.get(self._key, lambda reply: None, attachment=head, timeout=_ANSWER_S, congestion_control=_BLOCK)
 
+    # --- broken links -----------------------------------------------------------------------------
+
+    def _see(self, event: zenoh.TransportEvent) -> None:
+        """On Zenoh's thread, which must not wait."""
+        if event.kind == zenoh.SampleKind.DELETE and not self._closed.is_set():
+            threading.Thread(target=self._give_up, name="headrace-broken", daemon=True).start()
+
+    def _give_up(self) -> None:
+        """What was sent into a link that broke may never be answered, and Zenoh does not always notice."""
+        with self._lock:
+            under_way = list(self._under_way)
+        for asked in under_way:
+            asked.cancel()
+
     # --- silence ----------------------------------------------------------------------------------
 
     def pause(self, turn: int) -> None:
@@ -245,6 +267,7 @@ class Connection:
                 self.ask(Leave(), Done, patience_s=_LEAVE_S)
         self._closed.set()
         try:
+            self._links.undeclare()
             self._token.undeclare()  # type: ignore[no-untyped-call]
             self._session.close()  # type: ignore[no-untyped-call]
         except zenoh.ZError as error:

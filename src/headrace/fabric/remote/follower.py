@@ -158,7 +158,7 @@ def read_at_once(connection: Connection, terms: Terms, start: int | str) -> Remo
     """All that the terms ask for in one batch, however many answers it takes."""
     number = connection.new_follower()
     first, records = connection.ask(terms.question(start, number), Products)
-    count, size, parts, answers, end = first.count, len(records), [records], [first], first.head
+    count, size, parts, answers, end = first.count, first.payload_bytes, [records], [first], first.head
     while answers[-1].next < end and count < terms.limit and size < terms.bytes_limit:
         rest = Terms(terms.selection, terms.limit - count, terms.bytes_limit - size)
         try:
@@ -167,7 +167,7 @@ def read_at_once(connection: Connection, terms: Terms, start: int | str) -> Remo
             break
         if answer.lost_last:
             break
-        count, size = count + answer.count, size + len(records)
+        count, size = count + answer.count, size + answer.payload_bytes
         parts.append(records)
         answers.append(answer)
     return batch_of(_joined(answers) if len(answers) > 1 else first, b"".join(parts), connection.names)
@@ -177,8 +177,8 @@ def _joined(answers: list[Products]) -> Products:
     scanned, filtered, deleted, damaged, expired = (
         sum(counts) for counts in zip(*(answer.passed_over for answer in answers), strict=True)
     )
-    places = b"".join(answer.places for answer in answers)
     return Products(
-        answers[-1].next, answers[-1].head, places, answers[0].lost_first, answers[0].lost_last,
+        answers[-1].next, answers[-1].head, sum(answer.payload_bytes for answer in answers),
+        b"".join(answer.places for answer in answers), answers[0].lost_first, answers[0].lost_last,
         (scanned, filtered, deleted, damaged, expired),
     )  # fmt: skip

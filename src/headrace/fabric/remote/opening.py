@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 _LOOK_S = 2.0  # for the site behind the router that we are connected to
 _LOOK_AGAIN_S = 0.05
-_CONNECT_S = 5.0
+_CONNECT_S = (0.5, 5.0)  # at least and at most; in between it is a matter of patience
 
 
 def connect(
@@ -45,9 +45,10 @@ def connect(
 
     endpoint, site = parse_where(where)
     patience_s = parse_age(patience, "patience")
-    session = open_session(SessionTerms("client", connect=(endpoint,), tls=tls, user=user, timeout_s=_CONNECT_S))
+    timeout_s = min(max(patience_s, _CONNECT_S[0]), _CONNECT_S[1])
+    session = open_session(SessionTerms("client", connect=(endpoint,), tls=tls, user=user, timeout_s=timeout_s))
     try:
-        found = find_site(session, endpoint, site)
+        found = find_site(session, endpoint, site, min(timeout_s, _LOOK_S))
         return RemoteQueue(Connection(session, where, found, _name(tls, user), patience_s))
     except BaseException:
         session.close()  # type: ignore[no-untyped-call]
@@ -71,9 +72,9 @@ def parse_where(where: str) -> tuple[str, str | None]:
     return endpoint, check_origin(site)
 
 
-def find_site(session: "zenoh.Session", endpoint: str, site: str | None) -> str:
+def find_site(session: "zenoh.Session", endpoint: str, site: str | None, look_s: float) -> str:
     """The site that was asked for, or the one that we are connected to; FabricError if there is none."""
-    until = time.monotonic() + _LOOK_S
+    until = time.monotonic() + look_s
     while True:
         sites = _sites(session)
         names = set(sites.values())

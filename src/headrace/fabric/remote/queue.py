@@ -42,6 +42,7 @@ from headrace.product.product import PRIORITY_DEFAULT
 from headrace.queue import columns, records
 from headrace.queue.config import QueueConfig
 from headrace.queue.cursor import check_cursor_name
+from headrace.queue.kernel import _kernel as kernel
 from headrace.queue.queue import Queue, Wanted
 from headrace.queue.receipt import Duplicate, Receipt
 from headrace.queue.start import Start
@@ -105,7 +106,11 @@ class RemoteQueue(Queue):
         records.rows_of(batch)
         mask = records.mask_of(keep, len(batch))
         call = PutBatch(None if mask is None else mask.tobytes())
-        return _receipt(self._put(call, records_of(batch) if len(batch) else b"", Received, timeout))
+        try:
+            payload = records_of(batch)
+        except kernel.KernelError as error:
+            raise records.explain_records(error, self.path, batch, self.config) from None
+        return _receipt(self._put(call, payload, Received, timeout))
 
     def _put(self, call: Put | PutMany | PutBatch, payload: bytes, kind: type[Putting], timeout: Timeout) -> Putting:
         """Ask, and while a blocking station makes it wait, ask again."""

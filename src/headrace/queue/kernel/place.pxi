@@ -40,7 +40,9 @@ def gather_placed(Rows rows not None, size_t count):
         for i in range(count):
             ref = &rows.refs[i]
             placed[i].sequence, placed[i].inserted_ns = ref.sequence, ref.inserted_ns
-            placed[i].deliveries, placed[i].revisions, placed[i].reserved = ref.deliveries, ref.revisions, 0
+            placed[i].deliveries = ref.deliveries if rows.leased_by else 0
+            placed[i].revisions = ref.revisions if rows.leased_by else 0
+            placed[i].reserved = 0
             copy_plain(where, ref)
             where += rounded(ref_bytes(ref), 8)
     return places, records

@@ -68,6 +68,11 @@ cdef inline uint64_t ref_bytes(Ref *ref) noexcept nogil:
     return ref.payload - ref.record + ref.payload_bytes
 
 
+cdef inline bint is_revision(Rows rows, Ref *ref) noexcept nogil:
+    """Has it another payload than at its origin? What came from elsewhere says so in its place (place.pxi)."""
+    return (<Record *>ref.record).flags & RECORD_REVISION != 0 or (rows.log is None and ref.revisions != 0)
+
+
 cdef bytes gather_records(Rows rows, const uint32_t *places, size_t count):
     cdef uint64_t total = 0, size
     cdef size_t i, place = 0
@@ -89,7 +94,7 @@ cdef bytes gather_records(Rows rows, const uint32_t *places, size_t count):
         for i in range(count):
             place = places[i] if places != NULL else i
             ref = &rows.refs[place]
-            if (<Record *>ref.record).flags & RECORD_REVISION:
+            if is_revision(rows, ref):
                 trouble = TROUBLE_REVISION
                 break
             size = ref_bytes(ref)
@@ -382,7 +387,7 @@ cdef int fill_items(Store *store, Putting *putting, Rows rows) noexcept nogil:
             ref = &rows.refs[putting.place]
             if ref.feed >= putting.ids_count or ref.origin >= putting.ids_count:
                 return TROUBLE_UNKNOWN_FEED
-            if (<Record *>ref.record).flags & RECORD_REVISION or ref.revisions:
+            if is_revision(rows, ref):
                 return TROUBLE_REVISION
             if ref.payload_bytes > payload_bytes_max(store):
                 return TROUBLE_PAYLOAD_TOO_LARGE
