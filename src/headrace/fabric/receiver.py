@@ -27,6 +27,7 @@ from headrace.fabric.progress import Progress, arrived_since
 from headrace.fabric.question import Card, CardAnswer
 from headrace.fabric.upstream import Stopped, Upstream
 from headrace.queue import Queue, Receipt
+from headrace.queue.config import is_origin
 from headrace.selection import Selection
 
 _SAVE_S = 1.0
@@ -94,7 +95,7 @@ class Receiver:
                 log.error("another site calls itself %s: give one of the two another name", name)
         elif sample.kind == zenoh.SampleKind.DELETE:
             self._present.discard(name)
-        elif not self._stopped.is_set():
+        elif not self._stopped.is_set() and is_origin(name):
             self._present.add(name)
             threading.Thread(target=self._meet, args=(name,), daemon=True).start()
 

@@ -4,6 +4,7 @@ Questions come on a thread of Zenoh's, which must not wait; they are put into a 
 of our own. A question that finds the line full is refused at once and asked again later.
 """
 
+import logging
 import queue as line_of
 import threading
 import time
@@ -35,6 +36,8 @@ from headrace.fabric.question import (
 from headrace.fabric.round_trip import round_trips
 from headrace.queue import Queue
 from headrace.selection import Selection
+
+log = logging.getLogger("headrace.fabric")
 
 _THREADS = 3
 _LINE = 256  # questions that may wait
@@ -91,6 +94,9 @@ class Server:
             query.reply_err(str(error).encode())
         except zenoh.ZError:  # whoever asked has gone
             self.refused += 1
+        except Exception as error:  # noqa: BLE001 whatever it is, the next question is to be answered
+            self.refused += 1
+            log.error("a question was not answered: %r", error)
 
     def _answer_shortly(self, question: Card | Where | Listen | Describe | Measure, name: str | None) -> ShortAnswer:
         if isinstance(question, Where):

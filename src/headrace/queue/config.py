@@ -92,6 +92,11 @@ def check_origin(origin: str) -> str:
     return origin
 
 
+def is_origin(name: str) -> bool:
+    """Can a site have this name?"""
+    return _ORIGIN.fullmatch(name) is not None
+
+
 def default_origin() -> str:
     """The host's own name, as far as it can be a site id."""
     name = re.sub(r"[^A-Za-z0-9._-]", "-", socket.gethostname().split(".")[0])[:63].lstrip("._-")
