@@ -8,12 +8,13 @@ from pathlib import Path
 from typing import Any
 
 import zenoh
-from fleet import free_port, open_plain
+from fleet import free_port
 
 import headrace
 from headrace import Queue
 from headrace.fabric.access import Rule
 from headrace.fabric.remote.queue import RemoteQueue
+from headrace.fabric.session import SessionTerms, open_session
 from headrace.site.site import Site
 
 _numbers = itertools.count(1)
@@ -29,13 +30,14 @@ class Served:
         self.queue = Queue.create(folder / self.name, **settings)
         self._session, self.endpoint = session or (None, f"tcp/127.0.0.1:{free_port()}")
         self._is_alone = session is None
+        self._is_spoilt = False
         self.site: Site | None = None
         self._users: list[Queue] = []
         self.start()
 
     def start(self) -> None:
         if self._is_alone:
-            self._session = open_plain([self.endpoint], [])
+            self._session = open_session(SessionTerms("router", listen=(self.endpoint,)))
         assert self._session is not None
         self.site = Site(self._session, self.queue, [], rules=self._rules)
 
@@ -59,10 +61,22 @@ class Served:
         for user in self._users:
             user.close()
 
+    def spoil(self, payload: bytes) -> None:
+        """Alter one byte of a stored payload, in the file."""
+        self._is_spoilt = True
+        for segment in (self.queue.path / "segments").iterdir():
+            place = segment.read_bytes().find(payload)
+            if place >= 0:
+                with segment.open("r+b") as file:
+                    file.seek(place)
+                    file.write(bytes([payload[0] ^ 0xFF]))
+                return
+        raise AssertionError(f"{payload!r} is in no segment")
+
     def close(self) -> None:
         self.close_users()
         self.stop()
-        assert self.queue.check() == []
+        assert self._is_spoilt or self.queue.check() == []
         self.queue.close()
 
 

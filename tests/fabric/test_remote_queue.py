@@ -17,7 +17,14 @@ from serving import Served
 
 import headrace
 from headrace import Batch, Duplicate, HeadraceError, Queue, Selection
-from headrace.errors import BatchTooLargeError, CursorNameError, OptionError, QueueClosedError, QueueError
+from headrace.errors import (
+    BatchTooLargeError,
+    CursorNameError,
+    OptionError,
+    ProductDamagedError,
+    QueueClosedError,
+    QueueError,
+)
 from headrace.fabric.remote import follower as following
 
 Router = tuple[zenoh.Session, str]
@@ -207,6 +214,21 @@ def test_a_lost_range_is_told_exactly(queue: Queue) -> None:
     assert batch.lost is not None
     assert (batch.lost.first, batch.lost.last) == (2, queue.oldest - 1)
     assert batch.sequences.tolist() == [queue.oldest]
+
+
+def test_a_damaged_product_is_named_and_can_be_passed_over(queue: Queue, served: Served) -> None:
+    put(queue, "first", "second", "third")
+    served.spoil(b"second")
+    assert idents(queue.read()) == ["first"]
+    with pytest.raises(ProductDamagedError, match="product 2 in") as caught:
+        queue.read(2)
+    assert (caught.value.sequence, caught.value.next) == (2, 3)
+    follower = queue.follow("oldest", timeout=0)
+    assert idents(next(follower)) == ["first"]
+    with pytest.raises(ProductDamagedError):
+        next(follower)
+    follower.position = caught.value.next
+    assert [idents(batch) for batch in follower] == [["third"]]
 
 
 def test_a_read_may_take_several_answers(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:

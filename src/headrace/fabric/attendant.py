@@ -59,9 +59,9 @@ class Attendant:
         self, session: zenoh.Session, declarations: Declarations, queue: Queue, site: str, rules: Sequence[Rule] = ()
     ) -> None:
         self._queue_id = queue_id(queue)
-        self._site = site
+        self._site, self._has_rules = site, bool(rules)
         self.taken = self.repeated = self.refused = 0
-        self._line: line_of.Queue[Errand | None] = line_of.Queue(_LINE)
+        self._line: line_of.SimpleQueue[Errand | None] = line_of.SimpleQueue()
         self._clients = Clients(session, declarations, site, rules)
         self._lobby = Lobby(queue, self._line.put)
         self.readers = Readers()
@@ -87,7 +87,7 @@ class Attendant:
                 return
             self.taken += 1
             self._give(errand)
-        except (Busy, line_of.Full):
+        except Busy:
             self._refuse(query, BUSY)
         except FabricError as error:
             log.warning("a call was refused: %s", error)
@@ -98,7 +98,7 @@ class Attendant:
         envelope = calls.decode_envelope(head.to_bytes() if head is not None else b"")
         if payload is not None and len(payload) > calls.CALL_BYTES_MAX:
             raise FabricMessageError(f"a call with {len(payload)} bytes", f"no call has over {calls.CALL_BYTES_MAX}")
-        client = self._clients.of(envelope.client, asker(str(query.key_expr)))
+        client = self._clients.of(envelope.client, asker(str(query.key_expr)) if self._has_rules else None)
         errand = client.take(envelope, payload.to_bytes() if payload is not None else b"", query)
         if errand is not None:
             try:
@@ -117,7 +117,9 @@ class Attendant:
     def _give(self, errand: Errand) -> None:
         call = errand.call
         if not isinstance(call, calls.Get | calls.Settle | calls.Revise):
-            self._line.put_nowait(errand)
+            if self._line.qsize() >= _LINE:
+                raise Busy
+            self._line.put(errand)
             return
         attachment = errand.client.attachments.get(call.attachment)
         if attachment is None:

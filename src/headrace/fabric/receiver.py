@@ -22,6 +22,7 @@ from headrace.fabric.failover import Failover
 from headrace.fabric.flows import Flows
 from headrace.fabric.hops import Hops
 from headrace.fabric.keys import OWN, site_key, site_of
+from headrace.fabric.lost import still_missing
 from headrace.fabric.page import Keep, Page
 from headrace.fabric.progress import Progress, arrived_since
 from headrace.fabric.question import Card, CardAnswer
@@ -125,12 +126,13 @@ class Receiver:
 
     def _open(self, request: Request, name: str, begin_at: str | None) -> Upstream:
         """An Upstream that is not started yet; without `begin_at`, from where the request has got at this site."""
-        known = None if begin_at else self._progress.known(request.name, name)
+        known, relayed = None if begin_at else self._progress.known(request.name, name), bool(request.sites)
         upstream = Upstream(
-            self._session, self._declarations, name, request.selection, bool(request.sites),
+            self._session, self._declarations, name, request.selection, relayed,
             begin_at or request.begin_at, lambda page, keep: self._put(request, upstream, page, keep), known,
             lambda: [other for other in tuple(self._present) if other != name], self._principal,
-            self._arrived.get(name) if known and not request.sites else None,
+            self._arrived.get(name) if known and not relayed else None,
+            lambda first, last: (first, last) if relayed else still_missing(self._queue, name, first, last),
         )  # fmt: skip
         return upstream
 

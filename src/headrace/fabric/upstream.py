@@ -26,6 +26,7 @@ from headrace.fabric.buffer import LiveBuffer, Message
 from headrace.fabric.declarations import Declarations, Declared
 from headrace.fabric.holders import Holders
 from headrace.fabric.keys import OWN, beat_key, feed_of, listening_key, live_key
+from headrace.fabric.lost import Range
 from headrace.fabric.page import Keep, Page, decode, decode_head
 from headrace.fabric.question import Card, CardAnswer, Listen, ListenAnswer, Where, WhereAnswer
 from headrace.fabric.track import Track
@@ -53,11 +54,13 @@ class Upstream:
         self, session: zenoh.Session, declarations: Declarations, site: str, selection: Selection, relayed: bool,
         begin_at: str, sink: Sink, known: tuple[bytes, int] | None = None, others: Callable[[], list[str]] = list,
         principal: str | None = None, ahead: Mapping[str, int] | None = None,
+        still_missing: Callable[[int, int], Range] = lambda first, last: (first, last),
     ) -> None:  # fmt: skip
         """`relayed`: also what the site has from others; otherwise what was put there, and nothing else.
 
-        `others` are the sites that may be asked for the latter while the site itself is away. `known` is from the last
-        time, and `ahead` how far single feeds have got beyond it.
+        `others` are the sites that may be asked for the latter while the site itself is away, or no longer has it.
+        `known` is from the last time, and `ahead` how far single feeds have got beyond it. `still_missing` tells what
+        is not here of a range of the site's sequences.
         """
         self.site = site
         self.selection = selection if relayed else selection.replace(origin=site)
@@ -66,6 +69,7 @@ class Upstream:
         self._session, self._declarations, self._begin_at, self._sink = session, declarations, begin_at, sink
         self._names = Names()
         self._asker = Asker(session, site, principal)
+        self._still_missing = still_missing
         self._holders = None if relayed else Holders(session, self.selection, self._names, others, principal)
         self._buffer = LiveBuffer()
         self._queue_id, base = known or (b"", 0)
@@ -189,7 +193,7 @@ class Upstream:
             end = end or page.head.head
             if page.head.queue != self._queue_id or page.head.after > self.track.base:
                 raise Unreachable("its log has changed under our hands")
-            self._note_lost(page)
+            self._make_up_for(page.head.lost_first, page.head.lost_last)
             self._give(page, self._new_in(page))
             self.track.add_pulled(page.head.upto)
             self._site_next = page.head.head
@@ -207,14 +211,20 @@ class Upstream:
             keep[place] = sequence > self.track.reached(page.batch.feed(place))
         return keep
 
-    def _note_lost(self, page: Page) -> None:
-        first, last = max(page.head.lost_first, self.track.base + 1), page.head.lost_last
-        if page.head.lost_first and last >= first:
+    def _make_up_for(self, first: int, last: int) -> None:
+        """The site no longer has these. Others may; what is missing then is lost, and named."""
+        first = max(first, self.track.base + 1)
+        if first <= last:
+            first, last = self._still_missing(first, last)
+        if first <= last and self._holders is not None:
+            self._ask_holders()
+            first, last = self._still_missing(first, last)
+        if first <= last:
             self.statistics.lost.append((first, last))
             log.error("site %s no longer has %d-%d: those that were wanted are lost", self.site, first, last)
 
     def _ask_holders(self) -> None:
-        """While the site is away: perhaps somebody else has what we have missed."""
+        """Perhaps somebody else has what we have missed."""
         if self._holders is None or not (self._queue_id or self._begin_at == "oldest"):
             return
         try:
@@ -304,7 +314,7 @@ class UpstreamStatistics(msgspec.Struct):
     state: str = "asking"
     trouble: str = ""
     products: int = 0
-    from_others: int = 0  # of these, had from other sites while this one was away
+    from_others: int = 0  # of these, had from other sites while this one was away, or no longer had them
     live: int = 0  # pages
     old_pages: int = 0
     pulled: int = 0

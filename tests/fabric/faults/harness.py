@@ -73,6 +73,7 @@ class Fleet:
         self.timeline = Timeline()
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
         self._feeders: list[tuple[str, subprocess.Popen[bytes]]] = []
+        self._consumers: dict[str, subprocess.Popen[bytes]] = {}
         self._environment: dict[str, dict[str, str]] = {}
         self._paths = {site: (folders or {}).get(site, folder) / f"{site}.queue" for site in self.sites}
         self._write_files(relayed, queues or {})
@@ -209,6 +210,18 @@ class Fleet:
             code = process.wait(seconds)
             assert code == 0, f"the feeder of {site}: {(self._folder / f'feeder-{number}.out').read_text()}"
 
+    def consume(self, site: str) -> int:
+        """A consumer behind a blocking station there; its process."""
+        words = [*LEASH, sys.executable, str(Path(__file__).with_name("consuming.py"))]
+        with self._errors(site).open("ab") as errors:
+            process = subprocess.Popen([*words, str(self._paths[site]), str(self._noted(site))], stderr=errors)
+        self._consumers[site] = process
+        until(lambda: self._noted(site).exists(), "the consumer is there")
+        return process.pid
+
+    def _noted(self, site: str) -> Path:
+        return self._folder / f"{site}.noted"
+
     def settle(self, seconds: float = PATIENCE_S) -> float:
         """Wait until everything that was put is everywhere; how long after the last feeder that was."""
         self.wait_fed()
@@ -221,11 +234,8 @@ class Fleet:
 
     # --- judging ----------------------------------------------------------------------------------
 
-    def judge(self, except_for: Callable[[str, str, int], bool] | None = None) -> int:
-        """Stop all sites, and compare every queue with what was sent; how many products that were.
-
-        `except_for(site, origin, sequence there)` says what a site cannot have.
-        """
+    def judge(self) -> int:
+        """Stop all sites, and compare every queue with what was sent; how many products that were."""
         for site in self.sites:
             self.timeline.detach(site)
             assert not (complaint := self._errors(site).read_text()), f"site {site}: {complaint}"
@@ -246,6 +256,8 @@ class Fleet:
                 held[product.origin].append(product)
             for origin, products in held.items():
                 self._judge_origin(site, origin, products)
+            if site in self._consumers:
+                self._judge_consumer(site, queue.next)
             return sum(len(products) for products in held.values())
 
     def _judge_origin(self, site: str, origin: str, products: list[Any]) -> None:
@@ -258,6 +270,11 @@ class Fleet:
         verdict = oracle.verdict(order="feed")
         assert verdict.ok, f"what {origin} has put, at {site}: {verdict}\n{self.log(site)[-4000:]}"
 
+    def _judge_consumer(self, site: str, end: int) -> None:
+        """It has got everything once, in order, and has all of it behind it soon."""
+        until(lambda: len(self._noted(site).read_text().splitlines()) >= end - 1, "the consumer has everything")
+        assert [int(line) for line in self._noted(site).read_text().splitlines()] == list(range(1, end))
+
     def lost(self, site: str) -> list[tuple[str, int, int]]:
         """The ranges that a site has named as lost, from its log: whose, first and last sequence there."""
         return [(name, int(first), int(last)) for name, first, last in _LOST.findall(self.log(site))]
@@ -268,7 +285,8 @@ class Fleet:
         return self
 
     def __exit__(self, *_: object) -> None:
-        for process in (*self._processes.values(), *(feeder for _, feeder in self._feeders)):
+        feeders = (feeder for _, feeder in self._feeders)
+        for process in (*self._processes.values(), *self._consumers.values(), *feeders):
             process.kill()
             process.wait()
         self.timeline.close()

@@ -4,6 +4,8 @@ A scene that breaks something and mends it counts from the mending. One that the
 there is another way, counts from the breaking.
 """
 
+import os
+import signal
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -114,6 +116,20 @@ def freeze(site: str, seconds: float) -> Scene:
         fleet.freeze(site)
         time.sleep(seconds)
         fleet.thaw(site)
+        return time.monotonic()
+
+    return scene
+
+
+def pause_consumer(site: str, seconds: float) -> Scene:
+    """Nobody takes anything from a blocking station, so that the site's queue takes nothing more."""
+
+    def scene(fleet: Fleet) -> float:
+        pid = fleet.consume(site)
+        time.sleep(1)
+        os.kill(pid, signal.SIGSTOP)
+        time.sleep(seconds)
+        os.kill(pid, signal.SIGCONT)
         return time.monotonic()
 
     return scene

@@ -28,6 +28,7 @@ from headrace.product.batch import Batch
 from headrace.station import Consumer
 
 CLIENTS_MAX = 4096
+TOKENS_MAX = 4 * CLIENTS_MAX
 ATTACHMENTS_MAX = 1000  # at a site; each has a thread
 ERRANDS_MAX = 1024  # of one client, not yet answered or not yet forgotten
 FOLLOWERS_MAX = 64  # of one client, whose place in counting is remembered
@@ -180,7 +181,10 @@ class Clients:
         digest = str(sample.key_expr).rsplit("/", 1)[1]
         is_there = sample.kind == zenoh.SampleKind.PUT
         with self._lock:
-            (self._present.add if is_there else self._present.discard)(digest)
+            if is_there and len(self._present) < TOKENS_MAX:
+                self._present.add(digest)
+            elif not is_there:
+                self._present.discard(digest)
             for client in self._by_digest.get(digest, ()):
                 client.gone_since = None if is_there else time.monotonic()
 

@@ -21,7 +21,7 @@ VERSION = 1
 HEAD_BYTES_MAX = 256 << 20  # of a call without its payload: a batch has an ident for each product
 CALL_BYTES_MAX = 512 << 20  # of its payload
 PAGE_PRODUCTS_MAX = 100_000  # in one answer
-PAGE_BYTES_MAX = 64 << 20  # of payload in one answer, the product that crosses it included
+PAGE_BYTES_MAX = 16 << 20  # of payload in one answer, the product that crosses it included
 WAIT_S_MAX = 5.0  # for one call; who waits longer calls again
 KEEP_S_MAX = 86_400.0
 

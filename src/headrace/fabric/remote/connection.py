@@ -23,12 +23,13 @@ from headrace.errors import FabricError, FabricMessageError, HeadraceError, Queu
 from headrace.fabric.access import asking_key
 from headrace.fabric.keys import call_key, client_key
 from headrace.fabric.remote.answers import Again, Answer, Done, Failure, Here, Unattached, decode_answer
-from headrace.fabric.remote.calls import VERSION, Call, Envelope, Leave, Who, encode
+from headrace.fabric.remote.calls import VERSION, Call, Envelope, Get, Leave, Next, Who, encode
 from headrace.fabric.remote.failures import error_of
 from headrace.queue.records import Names
 
 BUSY = b"busy"
 _ANSWER_S = 60.0  # beyond what a call waits by intention; that a link is dead shows much sooner
+_PRODUCTS_S = 600.0  # the same for answers with products, of which one may be large and the link slow
 _SLOWEST = 20_000  # bytes in a second that a link takes at least
 _LEAVE_S = 1.0
 _PAUSES_S = (0.02, 0.05, 0.1, 0.2, 0.5)
@@ -133,7 +134,8 @@ class Connection:
     def stand(self, call: Call, payload: Any = b"", *, number: int = 0, wait_s: float = 0.0) -> Asked:
         """Make a call whose answer is taken later."""
         self.check_open()
-        timeout_s = wait_s + _ANSWER_S + len(payload) / _SLOWEST
+        answer_s = _PRODUCTS_S if isinstance(call, Next | Get) else _ANSWER_S
+        timeout_s = wait_s + answer_s + len(payload) / _SLOWEST
         try:
             asked = Asked(self._session, self._key, self._head(call, number), payload, timeout_s)
         except zenoh.ZError as error:

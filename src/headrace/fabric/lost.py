@@ -1,0 +1,36 @@
+"""Lost: what is really missing of a range that a site no longer has.
+
+A site says from where to where its log was evicted before it was asked. Some of that may have arrived all the same:
+live, from other holders, or before a death that made us forget how far we were. What is in our queue is not lost, so
+the range ends where something is missing, on both sides.
+"""
+
+import numpy as np
+
+from headrace.queue import Queue
+from headrace.selection import Selection
+
+_PRODUCTS = 100_000  # looked at in one go
+
+Range = tuple[int, int]  # first and last sequence; none if the first is the greater one
+
+
+def still_missing(queue: Queue, origin: str, first: int, last: int) -> Range:
+    """The part of `first` to `last`, in the numbers of the origin's queue, of which not everything is in ours."""
+    held = _held(queue, origin, first, last)
+    while first <= last and first in held:
+        first += 1
+    while first <= last and last in held:
+        last -= 1
+    return first, last
+
+
+def _held(queue: Queue, origin: str, first: int, last: int) -> set[int]:
+    found: set[int] = set()
+    follower = queue.follow("oldest", selection=Selection(origin=origin), limit=_PRODUCTS)
+    while follower.position < queue.next:
+        batch = follower.next_nowait()
+        if batch is not None:
+            there = batch.columns["origin_sequence"]
+            found.update(there[(there >= np.uint64(first)) & (there <= np.uint64(last))].tolist())
+    return found

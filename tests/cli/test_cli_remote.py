@@ -1,0 +1,102 @@
+"""Commands with the endpoint of a site where they take a directory."""
+
+import json
+import socket
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from commandline import Run, fill
+
+from headrace import Queue
+from headrace.fabric.session import SessionTerms, open_session
+from headrace.site.site import Site
+
+
+def free_endpoint() -> str:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return f"tcp/127.0.0.1:{probe.getsockname()[1]}"
+
+
+@pytest.fixture
+def there(path: Path) -> Iterator[str]:
+    """The endpoint of a site that serves the queue at `path`."""
+    endpoint = free_endpoint()
+    with Queue.open(path) as queue, open_session(SessionTerms("router", listen=(endpoint,))) as session:
+        site = Site(session, queue, [])
+        yield endpoint
+        site.close()
+
+
+def test_what_is_put_there_can_be_read_there(run: Run, there: str, tmp_path: Path) -> None:
+    (tmp_path / "f1").write_bytes(b"one")
+    (tmp_path / "f2").write_bytes(b"two")
+    put = run("put", there, "f1", "f2", "f1", "--feed", "wx/text", "--property", "run=06")
+    assert (put.exit_code, put.output.count("duplicate of 1")) == (0, 1)
+    lines = run("put", there, "--lines", "--feed", "site/log", stdin="three\n\nfour\n")
+    assert "put 2 products" in lines.output
+    assert run("cat", there, "--separator", "\\n").stdout == "one\ntwo\nthree\nfour"
+    shown = [json.loads(line) for line in run("cat", there, "--select", "wx/**", "--json").stdout.splitlines()]
+    assert [(each["ident"], each["properties"]) for each in shown] == [("f1", {"run": "06"}), ("f2", {"run": "06"})]
+    assert run("verify", there, "--oracle", "none").exit_code == 2
+
+
+def test_a_watch_with_a_cursor_goes_on_where_it_was(run: Run, there: str, path: Path) -> None:
+    fill(path, 3)
+    first = run("watch", there, "--from", "oldest", "--cursor", "c", "--count", "2", "--json")
+    assert [json.loads(line)["sequence"] for line in first.stdout.splitlines()] == [1, 2]
+    second = run("watch", there, "--cursor", "c", "--timeout", "0.2s")
+    assert (second.exit_code, second.stdout.count("ident 3")) == (0, 1)
+    assert json.loads(run("cursor", "list", there, "--json").stdout)["position"] == 4
+
+
+def test_stations_are_managed_there(run: Run, there: str, path: Path) -> None:
+    assert "added decode" in run("station", "add", there, "decode", "--select", "wx/**", "--cue", "10").output
+    run("station", "add", there, "archive", "--after", "decode")
+    fill(path, 3)
+    shown = json.loads(run("station", "show", there, "archive", "--json").stdout)
+    assert (shown["after"], shown["terms"]["selection"]) == (["decode"], "**")
+    listed = [json.loads(line) for line in run("station", "list", there, "--json").stdout.splitlines()]
+    assert [(each["name"], each["waiting"]) for each in listed] == [("decode", 3), ("archive", 0)]
+    lag = run("lag", there, "decode", "--max-products", "2")
+    assert (lag.exit_code, "3 products behind" in lag.stderr) == (1, True)
+    assert "paused decode" in run("station", "pause", there, "decode").output
+    assert "changed decode" in run("station", "change", there, "decode", "--cue", "20").output
+    assert "3 products forgotten" in run("station", "seek", there, "decode", "next", "--yes").output
+    assert "removed decode" in run("station", "remove", there, "decode", "--yes").output
+    missing = run("station", "show", there, "decode")
+    assert (missing.exit_code, "its stations are: archive" in missing.stderr) == (3, True)
+
+
+def test_mistakes_are_told_as_for_a_directory(run: Run, there: str) -> None:
+    for words in (["watch", there, "--select", "wx/** where ("], ["put", f"{there}?size=1", "--feed", "a"],
+                  ["cat", "tcp/nowhere"]):  # fmt: skip
+        result = run(*words, stdin="x")
+        assert (result.exit_code, "try:" in result.stderr) == (2, True), words
+
+
+def test_a_site_that_is_not_there_is_named(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("headrace.cli.opening._PATIENCE_S", 0.5)
+    endpoint = free_endpoint()
+    result = run("put", endpoint, "--feed", "a", stdin="x")
+    assert (result.exit_code, endpoint in result.stderr, "try:" in result.stderr) == (3, True, True)
+
+
+def test_who_one_is_comes_from_the_environment(run: Run, there: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HEADRACE_USER", "ann")
+    assert "HEADRACE_PASSWORD_FILE" in run("cat", there).stderr
+    monkeypatch.setenv("HEADRACE_PASSWORD_FILE", "nowhere")
+    result = run("cat", there)
+    assert (result.exit_code, "nowhere cannot be read" in result.stderr) == (3, True)
+
+
+def test_the_program_ends_by_itself_and_by_a_signal(start: Callable[..., object], there: str, path: Path) -> None:
+    fill(path, 1)
+    whole = start("cat", there)
+    out, err = whole.communicate(timeout=20)  # type: ignore[attr-defined]
+    assert (out, err, whole.returncode) == (b"product 1", b"", 0)  # type: ignore[attr-defined]
+    endless = start("watch", there, "--from", "oldest")
+    assert b"ident 1" in endless.stdout.readline()  # type: ignore[attr-defined]
+    endless.terminate()  # type: ignore[attr-defined]
+    assert endless.wait(10) == 143  # type: ignore[attr-defined]
