@@ -231,6 +231,25 @@ def test_a_site_that_does_not_answer_is_told(served: Served, wire: Wire) -> None
     assert time.monotonic() - begun < 3
 
 
+def test_calls_that_wait_outlast_a_renewal_of_what_the_site_has_declared(served: Served) -> None:
+    remote = served.connect()
+    consumer, follower = remote.station("s", "**").attach(keep=0.1), remote.follow()
+    assert served.site is not None
+    for pause_s, act in ((0.2, served.site._declarations.renew), (0.7, lambda: put(served.queue, "1"))):
+        threading.Timer(pause_s, act).start()
+    begun = time.monotonic()
+    batch = consumer.get(1)
+    assert (idents(batch), batch.deliveries.tolist(), idents(next(follower))) == (["1"], [1], ["1"])
+    consumer.put(batch)
+    assert time.monotonic() - begun < 4
+
+
+def test_a_follower_keeps_its_queue(served: Served) -> None:
+    put(served.queue, "1")
+    follower = headrace.connect(served.endpoint).follow("oldest")
+    assert idents(next(follower)) == ["1"]
+
+
 # --- the site ends ----------------------------------------------------------------------------------
 
 

@@ -13,6 +13,7 @@ import logging
 import queue as line_of
 import threading
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -61,9 +62,9 @@ class Attendant:
         self._queue_id = queue_id(queue)
         self._site, self._has_rules = site, bool(rules)
         self.taken = self.repeated = self.refused = 0
-        self._line: line_of.SimpleQueue[Errand | None] = line_of.SimpleQueue()
+        self._line: line_of.SimpleQueue[Callable[[], None] | None] = line_of.SimpleQueue()
         self._clients = Clients(session, declarations, site, rules)
-        self._lobby = Lobby(queue, self._line.put)
+        self._lobby = Lobby(queue, lambda errand: self._line.put(partial(self._do, errand)))
         self.readers = Readers()
         desk = Desk(queue, site, self._lobby, Blocked(), self.readers)
         self._desks = _table(desk, StationDesk(queue, self._clients))
@@ -81,51 +82,44 @@ class Attendant:
 
     def _take(self, query: zenoh.Query) -> None:
         try:
-            errand = self._errand(query)
-            if errand is None:
+            if self._line.qsize() >= _LINE:
+                raise Busy
+            errand, is_known = self._errand(query)
+            if is_known:
                 self.repeated += 1
-                return
-            self.taken += 1
-            self._give(errand)
+                self._line.put(partial(errand.repeat, query))
+            else:
+                self.taken += 1
+                self._give(errand)
         except Busy:
             self._refuse(query, BUSY)
         except FabricError as error:
             log.warning("a call was refused: %s", error)
             self._refuse(query, str(error).encode())
 
-    def _errand(self, query: zenoh.Query) -> Errand | None:
+    def _errand(self, query: zenoh.Query) -> tuple[Errand, bool]:
+        """The errand that a query is about, and whether it is one that we have already."""
         head, payload = query.attachment, query.payload
         envelope = calls.decode_envelope(head.to_bytes() if head is not None else b"")
         if payload is not None and len(payload) > calls.CALL_BYTES_MAX:
             raise FabricMessageError(f"a call with {len(payload)} bytes", f"no call has over {calls.CALL_BYTES_MAX}")
         client = self._clients.of(envelope.client, asker(str(query.key_expr)) if self._has_rules else None)
-        errand = client.take(envelope, payload.to_bytes() if payload is not None else b"", query)
-        if errand is not None:
-            try:
-                self._check(envelope, errand)
-            except HeadraceError as error:
-                errand.finish(failure_of(error))
-                return None
-        return errand
-
-    def _check(self, envelope: calls.Envelope, errand: Errand) -> None:
-        if errand.client.rights.are_none:
-            raise AccessDeniedError(f"site {self._site} has no rule for you", "ask whoever runs it for one")
-        if envelope.queue is not None and envelope.queue != self._queue_id:
-            raise QueueError(f"site {self._site} has another queue than before", "connect again")
+        errand = Errand(client, envelope, payload.to_bytes() if payload is not None else b"", query)
+        known = client.take(errand, envelope.oldest)
+        return known or errand, known is not None
 
     def _give(self, errand: Errand) -> None:
         call = errand.call
-        if not isinstance(call, calls.Get | calls.Settle | calls.Revise):
-            if self._line.qsize() >= _LINE:
-                raise Busy
-            self._line.put(errand)
-            return
-        attachment = errand.client.attachments.get(call.attachment)
+        attachment = None
+        if isinstance(call, calls.Get | calls.Settle | calls.Revise) and self._is_meant(errand):
+            attachment = errand.client.attachments.get(call.attachment)
         if attachment is None:
-            errand.finish(answers.Unattached())
+            self._line.put(partial(self._do, errand))
         else:
             attachment.give(errand)
+
+    def _is_meant(self, errand: Errand) -> bool:
+        return errand.queue is None or errand.queue == self._queue_id
 
     def _refuse(self, query: zenoh.Query, why: bytes) -> None:
         self.refused += 1
@@ -138,16 +132,26 @@ class Attendant:
     # --- on ours ----------------------------------------------------------------------------------
 
     def _run(self) -> None:
-        while (errand := self._line.get()) is not None:
-            try:
-                self._desks[type(errand.call)](errand, errand.call)
-            except Busy:
-                errand.finish(answers.Failure("FabricError", "too many wait at the site", "ask again later"))
-            except (HeadraceError, OSError) as error:
-                errand.finish(failure_of(error))
-            except Exception as error:  # the caller is told; the thread goes on
-                log.exception("a call failed")
-                errand.finish(failure_of(error))
+        while (act := self._line.get()) is not None:
+            act()
+
+    def _do(self, errand: Errand) -> None:
+        try:
+            self._check(errand)
+            self._desks[type(errand.call)](errand, errand.call)
+        except Busy:
+            errand.finish(answers.Failure("FabricError", "too many wait at the site", "ask again later"))
+        except (HeadraceError, OSError) as error:
+            errand.finish(failure_of(error))
+        except Exception as error:  # the caller is told; the thread goes on
+            log.exception("a call failed")
+            errand.finish(failure_of(error))
+
+    def _check(self, errand: Errand) -> None:
+        if errand.client.rights.are_none:
+            raise AccessDeniedError(f"site {self._site} has no rule for you", "ask whoever runs it for one")
+        if not self._is_meant(errand):
+            raise QueueError(f"site {self._site} has another queue than before", "connect again")
 
     def close(self) -> None:
         """Who waits is answered; consumers are detached, and what they hold goes back."""
@@ -171,5 +175,6 @@ def _table(desk: Desk, stations: StationDesk) -> dict[type, Callable[[Errand, An
         calls.ChangeStation: stations.change, calls.PauseStation: stations.pause, calls.SeekStation: stations.seek,
         calls.RemoveStation: stations.remove, calls.Unpark: stations.unpark, calls.Attach: stations.attach,
         calls.Detach: stations.detach, calls.Leave: stations.leave, calls.Interrupt: stations.interrupt,
-        calls.TellConsumer: stations.tell_consumer,
+        calls.TellConsumer: stations.tell_consumer, calls.Get: stations.miss, calls.Settle: stations.miss,
+        calls.Revise: stations.miss,
     }  # fmt: skip

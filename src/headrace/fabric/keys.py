@@ -45,8 +45,9 @@ def listening_key(site: str, stream: str, feeds: str) -> str:
 
 
 def feed_of(key: str) -> str:
-    """The feed in the key of a live page."""
-    return key.split("/", 4)[4]
+    """The feed in the key of a live page; empty if there is none."""
+    levels = key.split("/", 4)
+    return levels[4] if len(levels) == 5 else ""
 
 
 def site_of(key: str) -> str:

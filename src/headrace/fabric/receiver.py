@@ -31,6 +31,7 @@ from headrace.queue import Queue, Receipt
 from headrace.queue.config import is_origin
 from headrace.selection import Selection
 
+UPSTREAMS_MAX = 1000  # requests times sites; each has a thread
 _SAVE_S = 1.0
 _RETRY_S = 1.0
 
@@ -68,11 +69,12 @@ class Receiver:
         self.requests = requests
         self._upstreams: dict[tuple[str, str], Upstream] = {}
         self._present: set[str] = set()  # sites that are there now
+        self._meeting: set[str] = set()  # those of them that are just being asked who they are
         self._arrived = arrived_since(queue, progress.next) if progress.next else {}
         self.flows = Flows()
         self.hops = Hops(queue.path / "site" / "hops.json")
         self.arrivals = {request.name: Arrivals() for request in requests}
-        self._lock = threading.Lock()
+        self._lock, self._noting = threading.Lock(), threading.Lock()
         self._stopped = threading.Event()
         self._saver = threading.Thread(target=self._save, name="headrace-progress")
         self._saver.start()
@@ -98,7 +100,9 @@ class Receiver:
             self._present.discard(name)
         elif not self._stopped.is_set() and is_origin(name):
             self._present.add(name)
-            threading.Thread(target=self._meet, args=(name,), daemon=True).start()
+            if name not in self._meeting:
+                self._meeting.add(name)
+                threading.Thread(target=self._meet, args=(name,), daemon=True).start()
 
     def _meet(self, name: str) -> None:
         """Ask the newcomer for what was put there, and for what it has of origins that are away."""
@@ -107,6 +111,8 @@ class Receiver:
             card = Asker(self._session, name, self._principal).ask(Card(), CardAnswer)
         except (Unreachable, FabricError, zenoh.ZError):
             return
+        finally:
+            self._meeting.discard(name)
         for origin in card.origins:
             if origin != self._site:
                 self._add_origin(origin)
@@ -120,6 +126,9 @@ class Receiver:
         with self._lock:
             if (request.name, name) in self._upstreams or self._stopped.is_set():
                 return
+            if len(self._upstreams) >= UPSTREAMS_MAX:
+                log.error("%s: site %s is left out; there are %d already", request.name, name, UPSTREAMS_MAX)
+                return
             upstream = self._open(request, name, None)
             self._upstreams[request.name, name] = upstream
             upstream.start()  # before anybody can find it and stop it
@@ -131,8 +140,9 @@ class Receiver:
             self._session, self._declarations, name, request.selection, relayed,
             begin_at or request.begin_at, lambda page, keep: self._put(request, upstream, page, keep), known,
             lambda: [other for other in tuple(self._present) if other != name], self._principal,
-            self._arrived.get(name) if known and not relayed else None,
+            self._arrived.get(name) if known and not relayed and len(self.requests) == 1 else None,
             lambda first, last: (first, last) if relayed else still_missing(self._queue, name, first, last),
+            self._note,
         )  # fmt: skip
         return upstream
 
@@ -193,14 +203,15 @@ class Receiver:
             self._note()
 
     def _note(self) -> None:
-        self._progress.begin_note(self._queue.next)
-        for request, upstream in self.upstreams():
-            self._progress.note(request, upstream.site, upstream.known)
-        try:
-            self._progress.save()
-            self.hops.save(self._queue.oldest)
-        except OSError as error:
-            log.error("progress cannot be saved: %s", error)
+        with self._noting:
+            self._progress.begin_note(self._queue.next)
+            for request, upstream in self.upstreams():
+                self._progress.note(request, upstream.site, upstream.known)
+            try:
+                self._progress.save()
+                self.hops.save(self._queue.oldest)
+            except OSError as error:
+                log.error("progress cannot be saved: %s", error)
 
     def close(self) -> None:
         """Nothing that was taken is lost: each upstream ends between two pages."""

@@ -22,6 +22,15 @@ PENDING_MAX = 2_000  # links that have not yet said who they are
 _OPEN_MS = 5_000  # for a link to be set up, either way
 _KEEP_ALIVES = 4  # within a lease
 _RETRY = {"period_init_ms": 100, "period_max_ms": 2_000, "period_increase_factor": 2}
+_PRIVATE = {  # nobody else asks about subscriptions: who asks while something is declared makes a router stand still
+    "enabled": True,
+    "default_permission": "allow",
+    "rules": [
+        {"id": "admin", "permission": "deny", "messages": ["query"], "flows": ["ingress"], "key_exprs": ["@/**"]}
+    ],
+    "subjects": [{"id": "all"}],
+    "policies": [{"rules": ["admin"], "subjects": ["all"]}],
+}
 _TLS = "transport/link/tls"
 _USER = "transport/auth/usrpwd"
 
@@ -35,7 +44,7 @@ def settings_of(terms: "SessionTerms") -> dict[str, Any]:
         **_scouting_settings(terms),
         **_transport_settings(terms),
         **_credential_settings(terms),
-        "access_control": access_settings(terms.rules),
+        "access_control": access_settings(terms.rules) if terms.rules else _PRIVATE,
         "adminspace/enabled": terms.mode != "client",  # for `locators`
         "adminspace/permissions": {"read": True, "write": False},
         "metadata": {"listen": list(terms.listen)},

@@ -21,6 +21,7 @@ from headrace.selection import Selection
 
 STREAMS_MAX = 256
 _IDLE_S = 60.0
+_GRACE_S = 5.0  # to begin to listen, if others wait for room
 
 log = logging.getLogger("headrace.fabric")
 
@@ -55,6 +56,8 @@ class Streams:
         name = stream_name(selection)
         with self._lock:
             if name not in self._streams:
+                if len(self._streams) >= STREAMS_MAX:
+                    self._end_unheard(_GRACE_S)
                 if len(self._streams) >= STREAMS_MAX:
                     raise FabricError(
                         f"site {self._site} has {STREAMS_MAX} streams already", "ask for fewer selections"
@@ -102,17 +105,17 @@ class Streams:
                     stream.beat()
                 except zenoh.ZError as error:
                     log.error("stream %s: %s", stream.name, error)
-            self._end_idle()
+            with self._lock:
+                self._end_unheard(_IDLE_S)
 
-    def _end_idle(self) -> None:
+    def _end_unheard(self, idle_s: float) -> None:
         now = time.monotonic()
-        with self._lock:
-            for name, stream in list(self._streams.items()):
-                if name == OWN or stream.is_wanted():
-                    self._wanted[name] = now
-                elif now - self._wanted[name] > _IDLE_S:
-                    self._streams.pop(name).close()
-                    del self._wanted[name]
+        for name, stream in list(self._streams.items()):
+            if name == OWN or stream.is_wanted():
+                self._wanted[name] = now
+            elif now - self._wanted[name] > idle_s:
+                self._streams.pop(name).close()
+                del self._wanted[name]
 
     def close(self) -> None:
         self._stopped.set()

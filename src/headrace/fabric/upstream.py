@@ -27,8 +27,9 @@ from headrace.fabric.declarations import Declarations, Declared
 from headrace.fabric.holders import Holders
 from headrace.fabric.keys import OWN, beat_key, feed_of, listening_key, live_key
 from headrace.fabric.lost import Range
-from headrace.fabric.page import Keep, Page, decode, decode_head
+from headrace.fabric.page import Keep, Page, PageHead, decode, decode_head
 from headrace.fabric.question import Card, CardAnswer, Listen, ListenAnswer, Where, WhereAnswer
+from headrace.fabric.scrutiny import check_beat, check_live, check_page, is_leap
 from headrace.fabric.track import Track
 from headrace.queue.records import Names
 from headrace.selection import Selection
@@ -36,6 +37,7 @@ from headrace.selection import Selection
 _NEAR = 20_000  # products between here and the end of the log: listen to what comes live
 _SILENCE_S = 6 * INTERVAL_S  # without a beat: ask the log
 _GRACE_S = 0.1  # a beat may overtake the page before it
+_DOUBT_S = 1.0  # between two questions whether a site has another queue
 _BACKOFF_S = (0.1, 0.2, 0.5, 1.0, 2.0, 5.0)
 
 Sink = Callable[[Page, Keep | None], None]
@@ -55,12 +57,14 @@ class Upstream:
         begin_at: str, sink: Sink, known: tuple[bytes, int] | None = None, others: Callable[[], list[str]] = list,
         principal: str | None = None, ahead: Mapping[str, int] | None = None,
         still_missing: Callable[[int, int], Range] = lambda first, last: (first, last),
+        begun: Callable[[], None] = lambda: None,
     ) -> None:  # fmt: skip
         """`relayed`: also what the site has from others; otherwise what was put there, and nothing else.
 
         `others` are the sites that may be asked for the latter while the site itself is away, or no longer has it.
         `known` is from the last time, and `ahead` how far single feeds have got beyond it. `still_missing` tells what
-        is not here of a range of the site's sequences.
+        is not here of a range of the site's sequences, and `begun` sees to it that `known` is remembered, before
+        anything is taken from a queue that was not known.
         """
         self.site = site
         self.selection = selection if relayed else selection.replace(origin=site)
@@ -69,8 +73,8 @@ class Upstream:
         self._session, self._declarations, self._begin_at, self._sink = session, declarations, begin_at, sink
         self._names = Names()
         self._asker = Asker(session, site, principal)
-        self._still_missing = still_missing
-        self._holders = None if relayed else Holders(session, self.selection, self._names, others, principal)
+        self._still_missing, self._begun = still_missing, begun
+        self._holders = None if relayed else Holders(session, self.selection, Names(), others, principal)
         self._buffer = LiveBuffer()
         self._queue_id, base = known or (b"", 0)
         self.track = Track(base, ahead)
@@ -78,7 +82,7 @@ class Upstream:
         self._subscribers: list[Declared] = []
         self._stopped = threading.Event()
         self._thread = threading.Thread(target=self._run, name=f"headrace-from-{site}")
-        self._heard = 0.0
+        self._heard = self._doubted = 0.0
         self._site_next = 0
         self.statistics = UpstreamStatistics()
 
@@ -123,11 +127,20 @@ class Upstream:
             except (Unreachable, FabricError, zenoh.ZError) as error:
                 self._buffer.shut()
                 self.statistics.state = "unreachable"
+                log.log(
+                    logging.WARNING if self._is_news(error, failures) else logging.DEBUG,
+                    "site %s: %s",
+                    self.site,
+                    error,
+                )
                 self.statistics.trouble = str(error)
-                log.warning("site %s: %s", self.site, error)
                 self._ask_holders()
                 self._stopped.wait(_BACKOFF_S[min(failures, len(_BACKOFF_S) - 1)])
                 failures += 1
+
+    def _is_news(self, error: Exception, failures: int) -> bool:
+        """A site may be away for years."""
+        return not failures or str(error) != self.statistics.trouble
 
     def _begin(self) -> None:
         self.statistics.state = "asking"
@@ -137,6 +150,7 @@ class Upstream:
                 log.warning("site %s has another queue than before; beginning at %s", self.site, self._begin_at)
             start = self._asker.ask(Where(self._begin_at), WhereAnswer).sequence
             self._queue_id, self.track = card.queue, Track(start - 1)
+            self._begun()
         stream = OWN if self._is_own else self._asker.ask(Listen(str(self.selection)), ListenAnswer).stream
         if stream != self._stream:
             self._subscribe(stream)
@@ -189,7 +203,7 @@ class Upstream:
         """Pages of one answer; True if all has come that the site had when it began to give it. The rest comes live."""
         end = 0
         for page in self._asker.pages(str(self.selection), self.track.base, self._names, hurry=hurry):
-            self._check_page(page, None)
+            check_page(page, self.site, relayed=self._is_relayed)
             end = end or page.head.head
             if page.head.queue != self._queue_id or page.head.after > self.track.base:
                 raise Unreachable("its log has changed under our hands")
@@ -253,44 +267,60 @@ class Upstream:
     def _take_live(self, feed: str, message: Message) -> None:
         try:
             head = decode_head(message.attachment)
-            if head.queue != self._queue_id:
-                raise Unreachable("it has another queue now")
+            self._check_queue(head.queue)
             if head.upto <= self.track.reached(feed):
                 self.statistics.old_pages += 1
                 return
             page = decode(message.attachment, message.payload, self._names)
-            self._check_page(page, feed)
+            check_live(page, self.site, feed, relayed=self._is_relayed)
+            self._make_fit(feed, head)
         except FabricMessageError as error:
-            self.statistics.refused += 1
-            log.warning("site %s: %s", self.site, error)
+            self._refuse(error)
             return
-        if not self.track.fits(feed, head.after):
-            self.statistics.gaps += 1
-            self._repair()
-            if not self.track.fits(feed, head.after):
-                return
         reached = self.track.reached(feed)
         self._give(page, None if head.after == reached else (page.sequences > reached).astype(np.uint8))
         self.track.add_live(feed, head.upto, int(np.count_nonzero(page.sequences > self.track.base)))
         self.statistics.live += 1
         self.statistics.latency_ns = message.arrived_ns - head.sent_ns
 
-    def _check_page(self, page: Page, feed: str | None) -> None:
-        """Nobody speaks for another site, nor puts products under another feed's key."""
-        if page.head.site != self.site or (feed is not None and not set(page.batch.feeds) <= {feed}):
-            raise FabricMessageError(f"a page for feed {feed} of site {self.site} speaks of others", "it was refused")
-        if not self._is_relayed and not set(page.batch.origins) <= {self.site}:
-            raise FabricMessageError(f"a page of site {self.site} has products of other origins", "it was refused")
+    def _make_fit(self, feed: str, head: PageHead) -> None:
+        """Pull what is missing before this page. A true page fits then."""
+        if self._fits(feed, head):
+            return
+        self.statistics.gaps += 1
+        self._repair()
+        if not self._fits(feed, head):
+            raise FabricMessageError(f"a page for {head.after + 1}-{head.upto}, where its log is not", "it was refused")
+
+    def _fits(self, feed: str, head: PageHead) -> bool:
+        return self.track.fits(feed, head.after) and not is_leap(head.upto, self.track.base)
+
+    def _check_queue(self, queue: bytes) -> None:
+        """A message about another queue: perhaps the site has a new one, but that it must say itself."""
+        if queue == self._queue_id:
+            return
+        if time.monotonic() > self._doubted:
+            self._doubted = time.monotonic() + _DOUBT_S
+            if self._asker.ask(Card(), CardAnswer).queue != self._queue_id:
+                raise Unreachable("it has another queue now")
+        raise FabricMessageError("a message about a queue that is not the site's", "it was refused")
+
+    def _refuse(self, error: FabricMessageError) -> None:
+        """And forget the names that may have come with it, since there is room for so many only."""
+        self._names = Names()
+        self.statistics.refused += 1
+        log.warning("site %s: %s", self.site, error)
 
     def _is_satisfied(self, message: Message) -> bool:
         try:
             beat = decode_beat(message.payload)
+            check_beat(beat, self.site, self._stream)
+            self._check_queue(beat.queue)
         except FabricMessageError as error:
-            self.statistics.refused += 1
-            log.warning("site %s: %s", self.site, error)
+            self._refuse(error)
             return True
-        if beat.queue != self._queue_id:
-            raise Unreachable("it has another queue now")
+        if is_leap(beat.examined, self.track.base):
+            return False
         recent = beat.recent
         if recent is not None and self._stream == OWN:
             recent = {feed: last for feed, last in recent.items() if self.selection.wants_feed(feed)}

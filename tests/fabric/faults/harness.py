@@ -121,6 +121,13 @@ class Fleet:
         (endpoint,) = re.findall(r'listen = \["(.*?)"\]', (self._folder / f"{site}.toml").read_text())
         return str(endpoint).replace("0.0.0.0", "127.0.0.1")
 
+    def describe(self, site: str) -> dict[str, Any]:
+        """What the site tells of itself."""
+        words = [*HEADRACE, "sites", self.endpoint(site), "--json"]
+        told = subprocess.run([*self.network.prefix(site), *words], capture_output=True, check=True).stdout
+        (found,) = [place for place in json.loads(told)["places"] if place["name"] == site]
+        return dict(found["told"])
+
     # --- processes --------------------------------------------------------------------------------
 
     def start(self, *sites: str) -> None:
@@ -252,8 +259,9 @@ class Fleet:
         held: dict[str, list[Any]] = {origin: [] for origin in self.origins}
         with Queue.open(self._paths[site]) as queue:
             assert queue.check() == []
-            for product in queue.read("oldest", limit=10_000_000):
-                held[product.origin].append(product)
+            for batch in queue.follow("oldest", timeout=0):
+                for product in batch:
+                    held[product.origin].append(product)
             for origin, products in held.items():
                 self._judge_origin(site, origin, products)
             if site in self._consumers:

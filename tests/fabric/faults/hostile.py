@@ -8,7 +8,6 @@ import json
 import random
 import string
 import sys
-import threading
 import time
 from collections import Counter
 from collections.abc import Callable
@@ -37,20 +36,25 @@ class Hostile:
         self._pages: list[tuple[str, bytes, bytes]] = []  # key, head, records
         self._beats: list[tuple[str, bytes]] = []
         self._tokens: list[Any] = []
-        self._keep = [
-            session.declare_subscriber(f"{ROOT}/live/**", self._hear_page),
-            session.declare_subscriber(f"{ROOT}/beat/**", self._hear_beat),
-        ]
-        self._lock = threading.Lock()
         self.sent: Counter[str] = Counter()
 
+    def listen(self, seconds: float = 0.7) -> None:
+        """To what sites say; it must be silent itself meanwhile."""
+        self._pages, self._beats = self._pages[-100:], self._beats[-20:]
+        listening = [
+            self._session.declare_subscriber(f"{ROOT}/live/**", self._hear_page),
+            self._session.declare_subscriber(f"{ROOT}/beat/**", self._hear_beat),
+        ]
+        time.sleep(seconds)
+        for subscriber in listening:
+            subscriber.undeclare()  # type: ignore[no-untyped-call]
+
     def _hear_page(self, sample: zenoh.Sample) -> None:
-        if sample.attachment is not None and len(self._pages) < 5000:
+        if sample.attachment is not None:
             self._pages.append((str(sample.key_expr), sample.attachment.to_bytes(), sample.payload.to_bytes()))
 
     def _hear_beat(self, sample: zenoh.Sample) -> None:
-        if len(self._beats) < 500:
-            self._beats.append((str(sample.key_expr), sample.payload.to_bytes()))
+        self._beats.append((str(sample.key_expr), sample.payload.to_bytes()))
 
     def run(self, seconds: float) -> None:
         deeds: list[Callable[[], None]] = [
@@ -58,8 +62,11 @@ class Hostile:
             self.nonsense_beat, self.forged_beat, self.odd_question, self.absurd_read, self.nasty_selection,
             self.odd_call, self.false_site, self.deletion, self.oversized,
         ]  # fmt: skip
-        end = time.monotonic() + seconds
+        end, silent = time.monotonic() + seconds, 0.0
         while time.monotonic() < end:
+            if time.monotonic() > silent:
+                self.listen()
+                silent = time.monotonic() + 1.5
             deed = self._chance.choice(deeds)
             try:
                 deed()
@@ -93,7 +100,7 @@ class Hostile:
 
     def oversized(self) -> None:
         key, head, records = self._page()
-        self._put(key, (records or b"x") * self._chance.randrange(1, 3_000), head)
+        self._put(key, (records or b"x") * self._chance.randrange(1, 1_000), head)
 
     def _page(self) -> tuple[str, bytes, bytes]:
         return self._chance.choice(self._pages) if self._pages else (f"{ROOT}/live/{self._site()}/own/x", b"", b"")
@@ -206,7 +213,6 @@ def main(endpoint: str, seed: int, seconds: float, sites: list[str]) -> None:
         config.insert_json5(key, json.dumps(value))
     with zenoh.open(config) as session:
         hostile = Hostile(session, seed, sites)
-        time.sleep(0.5)
         hostile.run(seconds)
         print(json.dumps(hostile.sent), flush=True)
 

@@ -135,6 +135,18 @@ def pause_consumer(site: str, seconds: float) -> Scene:
     return scene
 
 
+def in_turn(*scenes: Scene) -> Scene:
+    """One after the other, each when the one before is over."""
+
+    def scene(fleet: Fleet) -> float:
+        since = 0.0
+        for each in scenes:
+            since = each(fleet)
+        return since
+
+    return scene
+
+
 def lasting(breaking: Callable[[Fleet], None], mending: Callable[[Fleet], None], seconds: float) -> Scene:
     """Broken for so long that others must find another way meanwhile: counts from the breaking."""
 

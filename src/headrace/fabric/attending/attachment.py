@@ -8,11 +8,12 @@ settled, because only those batches have the leases.
 import logging
 import queue as line_of
 import threading
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from headrace.errors import FabricError, HeadraceError, LeaseLostError
+from headrace.errors import FabricError, FabricMessageError, HeadraceError, LeaseLostError
 from headrace.fabric.attending.errand import Errand
 from headrace.fabric.attending.products import products_of
 from headrace.fabric.remote.answers import Done, Unattached
@@ -149,7 +150,7 @@ class Attachment:
         return count
 
     def _settle(self, call: Settle) -> None:
-        places = None if call.places is None else np.frombuffer(call.places, np.uint32)
+        places = None if call.places is None else _numbers(call.places, np.uint32)
         held = self._find(call.got, call.count)
         try:
             self.consumer.settle(held.batch, held.all if places is None else places, call.how)
@@ -157,7 +158,7 @@ class Attachment:
             self._note(call.got, held, places)
 
     def _revise(self, call: Revise, payload: bytes) -> None:
-        places, sizes = np.frombuffer(call.places, np.uint32), np.frombuffer(call.lengths, np.int64)
+        places, sizes = _numbers(call.places, np.uint32), _numbers(call.lengths, np.int64)
         held = self._find(call.got, len(places))
         if len(sizes) != len(places) or (len(places) and int(places.max()) >= len(held.batch)):
             raise FabricError("the places and payloads of a put do not fit", "nothing was put")
@@ -182,6 +183,12 @@ class Attachment:
             held.settled[places[places < len(held.settled)]] = True
         if held.settled.all():
             self._held.pop(number, None)
+
+
+def _numbers(data: bytes, kind: Any) -> Any:
+    if len(data) % np.dtype(kind).itemsize:
+        raise FabricMessageError("the places of a call are cut short", "nothing was put")
+    return np.frombuffer(data, kind)
 
 
 def _parted(payload: bytes, sizes: list[int]) -> list[bytes | None]:

@@ -22,7 +22,6 @@ from headrace.fabric.attending.errand import Errand
 from headrace.fabric.attending.rights import Rights
 from headrace.fabric.declarations import Declarations
 from headrace.fabric.keys import client_key
-from headrace.fabric.remote.calls import Envelope
 from headrace.fabric.remote.connection import client_digest
 from headrace.product.batch import Batch
 from headrace.station import Consumer
@@ -65,23 +64,21 @@ class Client:
         self._oldest = 0
         self._lock = threading.Lock()
 
-    def take(self, envelope: Envelope, payload: bytes, query: zenoh.Query) -> Errand | None:
-        """The errand of a call; None if it is one that we have already."""
-        errand = Errand(self, envelope.number, envelope.call, payload, query)
-        if not envelope.number:
-            return errand
+    def take(self, errand: Errand, oldest: int) -> Errand | None:
+        """Take up an errand; if it has come before, the one that we have already."""
+        if not errand.number:
+            return None
         with self._lock:
-            self._forget_below(envelope.oldest)
-            known = self._errands.get(envelope.number)
-            if known is None and envelope.number < self._oldest:
+            self._forget_below(oldest)
+            known = self._errands.get(errand.number)
+            if known is not None:
+                return known
+            if errand.number < self._oldest:
                 raise FabricMessageError("a call that was over has come again", "number calls upwards")
-            if known is None and len(self._errands) >= ERRANDS_MAX:
+            if len(self._errands) >= ERRANDS_MAX:
                 raise Busy
-            if known is None:
-                self._errands[envelope.number] = errand
-                return errand
-        known.repeat(query)
-        return None
+            self._errands[errand.number] = errand
+            return None
 
     def is_idle_since(self, moment: float) -> bool:
         """Away since then, and holding nothing."""

@@ -29,6 +29,7 @@ from headrace.queue.receipt import Duplicate, Receipt
 from headrace.queue.records import Names, read_batch, rows_of
 from headrace.selection import Selection
 
+CURSORS_MAX = 1024  # whose places are remembered
 _SMALL_BYTES = 4096  # payloads up to this size are copied sooner than looked at
 
 
@@ -109,11 +110,10 @@ class Desk:
 
     def _reading(self, errand: Errand, call: calls.Next) -> Reading:
         key = (call.follower, call.selection, call.limit, call.bytes_limit)
-        reading = errand.client.reading(key) if call.follower else None
+        reading = errand.client.reading(key)
         if reading is None:
             reading = Reading(self._queue.reader(Selection.parse(call.selection), call.limit, call.bytes_limit))
-            if call.follower:
-                errand.client.remember(key, reading)
+            errand.client.remember(key, reading)
         return reading
 
     def where(self, errand: Errand, call: calls.Where) -> None:
@@ -148,6 +148,8 @@ class Desk:
 
     def open_cursor(self, errand: Errand, call: calls.OpenCursor) -> None:
         errand.client.rights.check_receive()
+        if len(self._cursors) > CURSORS_MAX:
+            self._cursors.clear()
         self._cursors[call.name] = self._queue.cursor(call.name, call.start)
         errand.finish(Done())
 

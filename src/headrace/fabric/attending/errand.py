@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import zenoh
 
 from headrace.fabric.remote.answers import Answer
-from headrace.fabric.remote.calls import Call, encode
+from headrace.fabric.remote.calls import Envelope, encode
 
 if TYPE_CHECKING:
     from headrace.fabric.attending.client import Client
@@ -23,10 +23,11 @@ Say = Callable[[], tuple[Answer, bytes]]  # an answer and its records
 class Errand:
     """`finish` by the thread that does it, `repeat` by any."""
 
-    __slots__ = ("_lock", "_query", "_say", "call", "client", "deadline", "number", "payload", "position")
+    __slots__ = ("_lock", "_query", "_say", "call", "client", "deadline", "number", "payload", "position", "queue")
 
-    def __init__(self, client: "Client", number: int, call: Call, payload: bytes, query: zenoh.Query) -> None:
-        self.client, self.number, self.call, self.payload = client, number, call, payload
+    def __init__(self, client: "Client", envelope: Envelope, payload: bytes, query: zenoh.Query) -> None:
+        self.client, self.payload = client, payload
+        self.number, self.call, self.queue = envelope.number, envelope.call, envelope.queue
         self.deadline = 0.0  # for one that waits, with
         self.position = 0  # how far it has looked
         self._lock = threading.Lock()

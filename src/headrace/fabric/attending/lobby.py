@@ -1,7 +1,7 @@
 """Lobby: where questions wait that have no answer yet, all of them with one thread.
 
 It sleeps until something is put, or until the first of those who wait has waited long enough, and hands whoever may be
-answered back to those who answer.
+answered back to those who answer. While nobody waits, puts do not wake it.
 """
 
 import threading
@@ -24,6 +24,7 @@ class Lobby:
         self._queue, self._call = queue, call
         self._waiting: list[Errand] = []
         self._lock = threading.Lock()
+        self._is_used = threading.Event()  # somebody waits
         self._waiter = queue.follow(queue.next)
         self._wakes_at = 0.0
         self._is_called = False  # the waiter was stopped, and is of no more use
@@ -45,6 +46,7 @@ class Lobby:
                 is_due = False
                 errand.client.waiting += 1
                 self._waiting.append(errand)
+                self._is_used.set()
                 if errand.deadline < self._wakes_at:
                     self._is_called = True
                     self._waiter.stop()
@@ -53,9 +55,11 @@ class Lobby:
 
     def _run(self) -> None:
         while not self._stopped:
+            self._is_used.wait()
             for errand in self._due():
                 self._call(errand)
-            self._waiter.wait(self._wakes_at - time.monotonic())
+            if self._is_used.is_set():
+                self._waiter.wait(max(0.0, self._wakes_at - time.monotonic()))
 
     def _due(self) -> list[Errand]:
         """Whose time has come; and when to look again."""
@@ -70,6 +74,8 @@ class Lobby:
                                  if errand.position >= head and errand.deadline > now]  # fmt: skip
             for errand in due:
                 errand.client.waiting -= 1
+            if not self._waiting and not self._stopped:
+                self._is_used.clear()
             self._wakes_at = min([now + _SLEEP_S, *(errand.deadline for errand in self._waiting)])
             return due
 
@@ -78,6 +84,7 @@ class Lobby:
         with self._lock:
             self._stopped = True
             left, self._waiting = self._waiting, []
+            self._is_used.set()
             self._waiter.stop()
         self._thread.join()
         for errand in left:

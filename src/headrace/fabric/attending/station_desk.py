@@ -93,6 +93,10 @@ class StationDesk:
             attachment.join()
         errand.finish(Done())
 
+    def miss(self, errand: Errand, call: calls.Get | calls.Settle | calls.Revise) -> None:
+        """A call for an attachment that is not there."""
+        errand.finish(Unattached())
+
     def interrupt(self, errand: Errand, call: calls.Interrupt) -> None:
         attachment = errand.client.attachments.get(call.attachment)
         if attachment is not None:

@@ -88,7 +88,7 @@ class Next(_Call, frozen=True):
     limit: Annotated[int, msgspec.Meta(ge=1, le=PAGE_PRODUCTS_MAX)]
     bytes_limit: Annotated[int, msgspec.Meta(ge=1, le=PAGE_BYTES_MAX)]
     wait_s: Wait = 0.0
-    follower: Count = 0  # who asks again has a number, and `every` goes on to count; 0: asked once
+    follower: Count = 0  # for whom `every` counts; 0: it does not matter, since there is none
 
 
 class Where(_Call, frozen=True):

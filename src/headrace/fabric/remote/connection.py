@@ -103,7 +103,7 @@ class Connection:
         self._queue: bytes | None = None
         self._token = session.liveliness().declare_token(client_key(site, client_digest(self._client)))
         here, _ = self.ask(Who(), Here)
-        self._queue, self.queue = here.queue, here.config.uuid
+        self._queue = here.queue
 
     # --- numbers ----------------------------------------------------------------------------------
 
@@ -198,7 +198,10 @@ class Connection:
         if self._closed.is_set() or self._pid != os.getpid():
             return
         head = encode(Envelope(VERSION, self._client, self._queue, 0, 0, call))
-        self._session.get(self._key, lambda reply: None, attachment=head, timeout=_ANSWER_S, congestion_control=_BLOCK)
+        with suppress(zenoh.ZError):  # it is closed
+            self._session.get(
+                self._key, lambda reply: None, attachment=head, timeout=_ANSWER_S, congestion_control=_BLOCK
+            )
 
     # --- broken links -----------------------------------------------------------------------------
 
@@ -260,12 +263,12 @@ class Connection:
     def is_closed(self) -> bool:
         return self._closed.is_set()
 
-    def close(self) -> None:
-        """Leave: what consumers of this connection hold goes back."""
+    def close(self, politely: bool = True) -> None:
+        """Leave: what consumers of this connection hold goes back, at once if the site is told `politely`."""
         if self._closed.is_set() or self._pid != os.getpid():
             return
         with suppress(HeadraceError):  # a site that cannot be reached finds out by itself
-            if not self.is_silent:
+            if politely and not self.is_silent:
                 self.ask(Leave(), Done, patience_s=_LEAVE_S)
         self._closed.set()
         try:

@@ -8,6 +8,7 @@ at the same position: whatever happens to the connection, nothing is lost and no
 
 import time
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from headrace.errors import OptionError, ProductDamagedError
 from headrace.fabric.remote.answers import Products
@@ -18,7 +19,11 @@ from headrace.fabric.remote.starts import selection_text
 from headrace.product.batch import Batch
 from headrace.queue.follower import Follower
 from headrace.queue.queue import Wanted
+from headrace.selection import Selection
 from headrace.units import parse_size
+
+if TYPE_CHECKING:
+    from headrace.fabric.remote.queue import RemoteQueue
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,12 +33,15 @@ class Terms:
     selection: str
     limit: int
     bytes_limit: int
+    counts: bool = False  # it has `every`
 
     @classmethod
     def of(cls, selection: Wanted, limit: int, bytes_limit: int | str) -> "Terms":
         if isinstance(limit, bool) or not isinstance(limit, int) or limit < 1:
             raise OptionError(f"limit {limit!r} is not a positive number", "give how many products you want at most")
-        return cls(selection_text(selection), limit, max(1, parse_size(bytes_limit, "bytes_limit")))
+        wanted = Selection.of(selection)
+        size = max(1, parse_size(bytes_limit, "bytes_limit"))
+        return cls(selection_text(wanted), limit, size, wanted.every > 1)
 
     def question(self, position: int | str, follower: int, wait_s: float = 0.0) -> Next:
         limit, bytes_limit = min(self.limit, PAGE_PRODUCTS_MAX), min(self.bytes_limit, PAGE_BYTES_MAX)
@@ -64,9 +72,12 @@ class _Standing:
 class RemoteFollower(Follower):
     """An endless read."""
 
-    def __init__(self, connection: Connection, terms: Terms, start: int, timeout_s: float | None) -> None:
+    def __init__(
+        self, queue: "RemoteQueue", connection: Connection, terms: Terms, start: int, timeout_s: float | None
+    ) -> None:
+        self._queue = queue  # which closes the connection when everybody has forgotten it
         self._connection, self._terms, self._timeout_s = connection, terms, timeout_s
-        self._number = connection.new_follower()
+        self._number = connection.new_follower() if terms.counts else 0
         self._standing: _Standing | None = None
         self._stopped = False
         self.position = start
@@ -156,7 +167,7 @@ class RemoteFollower(Follower):
 
 def read_at_once(connection: Connection, terms: Terms, start: int | str) -> RemoteBatch:
     """All that the terms ask for in one batch, however many answers it takes."""
-    number = connection.new_follower()
+    number = connection.new_follower() if terms.counts else 0
     first, records = connection.ask(terms.question(start, number), Products)
     count, size, parts, answers, end = first.count, first.payload_bytes, [records], [first], first.head
     while answers[-1].next < end and count < terms.limit and size < terms.bytes_limit:

@@ -69,7 +69,8 @@ def put_many_call(where: Any, held: list[Any], given: Mapping[str, Any]) -> tupl
     try:
         said = columns_of(len(held), given)
         payload = b"".join(held)
-        lengths = np.fromiter((memoryview(each).nbytes for each in held), np.uint32, len(held))
+        sizes = map(len, held) if set(map(type, held)) <= {bytes} else (memoryview(each).nbytes for each in held)
+        lengths = np.fromiter(sizes, np.uint32, len(held))
         call = PutMany(lengths.tobytes(), encode(said))
     except HeadraceError:
         raise

@@ -142,7 +142,7 @@ class RemoteQueue(Queue):
         """As `Queue.follow`. A connection that breaks is set up again meanwhile; nothing is lost or comes twice."""
         terms = Terms.of(selection, limit, bytes_limit)
         timeout_s = None if timeout is None else parse_age(timeout, "timeout")
-        return RemoteFollower(self._connection, terms, self.resolve(start), timeout_s)
+        return RemoteFollower(self, self._connection, terms, self.resolve(start), timeout_s)
 
     def resolve(self, start: Start) -> int:
         return self._connection.ask(Where(start_text(start)), Number)[0].value
@@ -213,7 +213,7 @@ class RemoteQueue(Queue):
     def __del__(self) -> None:
         connection = getattr(self, "_connection", None)
         if connection is not None:
-            connection.close()
+            connection.close(politely=False)  # nobody has attached anything, or it would hold us
 
     def __repr__(self) -> str:
         return f"<RemoteQueue of site {self.site!r} at {self.path}{', closed' if self._connection.is_closed else ''}>"

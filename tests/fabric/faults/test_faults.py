@@ -1,0 +1,77 @@
+"""Sites in processes of their own, while links and processes fail: nothing is lost, doubled, altered or out of order."""
+
+import time
+from itertools import count
+from pathlib import Path
+
+from clocks import COMPILER, WrongClock
+from harness import Fleet, chain, ring, seed_of, until
+from scenes import cut, flap, freeze, in_turn, kill, play
+
+from headrace import Queue
+
+QUIET_S = 10.0  # to be level again, on a machine that is busy with other things
+
+
+def test_a_chain_gets_over_cuts_and_deaths(tmp_path: Path) -> None:
+    scene = in_turn(cut(("b", "c"), 1.5), kill("b", seconds=0.5), freeze("c", 1.5), flap(("c", "d"), 2))
+    with chain(tmp_path, seed_of()) as fleet:
+        row = play(fleet, "chain", "cut, kill -9, SIGSTOP, flap in turn", scene, feed="ad", seconds=9)
+    assert row.recovered_s < QUIET_S
+
+
+def test_a_ring_routes_around_a_dead_link_and_a_dead_site_whatever_the_clocks_say(tmp_path: Path) -> None:
+    with ring(tmp_path, seed_of()) as fleet:
+        if COMPILER:
+            fleet.environ("a", **WrongClock(tmp_path, "a", 5 * 3600).environment)
+            fleet.environ("c", **WrongClock(tmp_path, "c", -3 * 3600).environment)
+        fleet.start()
+        for site in "ac":
+            fleet.feed(site, 11)
+        time.sleep(1)
+        begun = time.monotonic()
+        fleet.network.cut(("b", "c"))
+        time.sleep(3)
+        without_link_s = fleet.timeline.behind_until("abcd", "ac", begun)
+        fleet.network.heal(("b", "c"))
+        time.sleep(2)
+        begun = time.monotonic()
+        fleet.kill("b")
+        time.sleep(4)
+        without_site_s = fleet.timeline.behind_until("acd", "ac", begun)
+        fleet.start("b")
+        fleet.settle()
+        fleet.judge()
+    print(f"level again {without_link_s:.2f} s after a link was cut, {without_site_s:.2f} s after a site was killed")
+    assert without_link_s < 3
+    assert without_site_s < 4
+
+
+def test_what_was_gone_before_a_site_came_back_is_named_exactly(tmp_path: Path) -> None:
+    with chain(tmp_path, seed_of(), "ab", queues={"a": {"size": "2MiB"}}) as fleet:
+        fleet.start()
+        fleet.feed("a", 2, 100)
+        until(lambda: fleet.timeline.count("b", "a") > 50, "products come")
+        fleet.kill("b")
+        had = _sequences(fleet, "b")
+        fleet.wait_fed()
+        fleet.feed("a", 20, 200, fast=True)
+        fleet.wait_fed()
+        with Queue.open(fleet.path("a")) as queue:
+            oldest, end = queue.oldest, queue.next
+        lost = (next(number for number in count(1) if number not in had), oldest - 1)
+        assert oldest > max(had) + 1, "nothing was evicted"
+        fleet.start("b")
+        until(lambda: fleet.timeline.count("b", "a") == len(had) + end - oldest, "b has what there is")
+        assert fleet.lost("b") == [("a", *lost)]
+        (told,) = [upstream for upstream in fleet.describe("b")["upstreams"] if upstream["site"] == "a"]
+        assert told["lost"] == [[*lost]]
+        fleet.stop("a", "b")
+        assert _sequences(fleet, "b") == [*had, *range(oldest, end)]
+
+
+def _sequences(fleet: Fleet, site: str) -> list[int]:
+    """What is there of a, in a's numbers; in order, since feeds may come out of step."""
+    with Queue.open(fleet.path(site)) as queue:
+        assert queue.check() == []
+        return sorted(product.origin_sequence for batch in queue.follow("oldest", timeout=0) for product in batch)
