@@ -6,7 +6,7 @@ import pytest
 
 from headrace import Queue
 from headrace.fabric.access import Rule, receivable
-from headrace.fabric.page import decode
+from headrace.fabric.page import decode, decode_head
 from headrace.fabric.pager import Pager
 from headrace.fabric.question import Read
 from headrace.queue.records import Names
@@ -31,7 +31,7 @@ def got(queue: Queue, name: str | None, selection: str = "**", products: int = 1
     feeds, upto = list[str](), 0
     pager = Pager(queue, "a", receivable(RULES, name))
     for head, records in pager.pages(Read(selection, 0, 10, products, 1 << 20)):
-        page = decode(head, records, Names())
+        page = decode(decode_head(head), records, Names())
         assert page.head.after == upto
         feeds += page.batch.feeds
         upto = page.head.upto
@@ -54,4 +54,4 @@ def test_a_selection_narrows_and_never_widens(queue: Queue) -> None:
 def test_without_rules_everybody_gets_everything(queue: Queue) -> None:
     pager = Pager(queue, "a", receivable((), None))
     ((head, records),) = pager.pages(Read("**", 0, 10, 100, 1 << 20))
-    assert len(decode(head, records, Names()).batch) == 5
+    assert len(decode(decode_head(head), records, Names()).batch) == 5

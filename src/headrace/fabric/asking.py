@@ -14,7 +14,7 @@ import zenoh
 from headrace.fabric.access import asking_key
 from headrace.fabric.keys import log_key
 from headrace.fabric.pace import Pace
-from headrace.fabric.page import Page, decode
+from headrace.fabric.page import Page, decode, decode_head
 from headrace.fabric.question import Question, decode_answer, encode
 from headrace.queue.records import Names
 
@@ -51,7 +51,7 @@ class Asker:
         try:
             for attachment, payload in self._query(question, self._pace.patience_s, question.pages, priority):
                 size, waited_s = size + len(attachment) + len(payload), waited_s + time.monotonic() - begun
-                yield decode(attachment, payload, names)
+                yield decode(decode_head(attachment), payload, names)
                 begun = time.monotonic()
         except Unreachable:
             self._pace.gave_up()

@@ -1,7 +1,7 @@
 """LiveBuffer: what has come live and was not looked at yet, bounded.
 
-Zenoh's threads push, one thread of ours pops. While it is shut, and when it is full, whatever comes is dropped: the log
-has it.
+Zenoh's threads push, one thread of ours takes. While it is shut, and when it is full, whatever comes is dropped: the
+log has it.
 """
 
 import threading
@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 BYTES_MAX = 64 << 20
 MESSAGES_MAX = 20_000
+TAKEN_BYTES = 4 << 20  # at once, about
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +24,7 @@ class Message:
 
 
 class LiveBuffer:
-    """`open`, `shut` and `pop` by its owner; `push` by anybody."""
+    """`open`, `shut` and `take` by its owner; `push` by anybody."""
 
     def __init__(self, bytes_max: int = BYTES_MAX) -> None:
         self._bytes_max = bytes_max
@@ -59,17 +60,23 @@ class LiveBuffer:
             self._bytes += len(message.payload)
             self._changed.notify()
 
-    def pop(self, timeout_s: float) -> Message | None:
+    def take(self, timeout_s: float) -> list[Message]:
+        """A beat, or the pages that have come before the next one; nothing if nothing comes."""
         with self._changed:
             if not self._messages:
                 self._changed.wait(timeout_s)
-            if not self._messages:
-                return None
-            message = self._messages.popleft()
-            self._bytes -= len(message.payload)
-            return message
+            taken: list[Message] = []
+            size = 0
+            while self._messages and size < TAKEN_BYTES and not (taken and self._messages[0].feed is None):
+                message = self._messages.popleft()
+                taken.append(message)
+                size += len(message.payload)
+                if message.feed is None:
+                    break
+            self._bytes -= size
+            return taken
 
     def wake(self) -> None:
-        """Make a `pop` that waits return."""
+        """Make a `take` that waits return."""
         with self._changed:
             self._changed.notify_all()

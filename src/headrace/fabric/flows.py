@@ -5,6 +5,7 @@ clocks of the two sites. Latencies are counted in classes that are a twelfth wid
 accuracy, whatever the time, and memory does not grow with products. Feeds beyond a limit are counted together.
 """
 
+import math
 import threading
 from typing import Any
 
@@ -13,12 +14,17 @@ import numpy as np
 import numpy.typing as npt
 
 from headrace.fabric.page import Page
+from headrace.product.batch import Batch
 
 FLOWS_MAX = 10_000
 OTHERS = "(other feeds)"
 _CLASSES = 400
 _PER_DOUBLING = 9  # 2 ** (1/9) is 1.08
 _LEAST_NS = 1_000.0
+_FEW = 16
+_ONE = np.uint64(1)
+
+Mask = npt.NDArray[np.bool_]
 
 
 class FlowStatistics(msgspec.Struct, frozen=True):
@@ -52,6 +58,14 @@ class _Flow:
         counts = np.bincount(np.minimum(places.astype(np.int64), _CLASSES - 1), minlength=_CLASSES)
         self.classes += counts.astype(np.uint64)
 
+    def add_one(self, latency_ns: int, payload_bytes: int) -> None:
+        self.products += 1
+        self.payload_bytes += payload_bytes
+        self.last_ns = latency_ns
+        self.max_ns = max(self.max_ns, latency_ns)
+        place = int(math.log2(max(latency_ns, _LEAST_NS) / _LEAST_NS) * _PER_DOUBLING)
+        self.classes[min(place, _CLASSES - 1)] += _ONE
+
     def percentile_s(self, share: float) -> float | None:
         if not self.products:
             return None
@@ -66,13 +80,26 @@ class Flows:
         self._flows: dict[tuple[str, str], _Flow] = {}
         self._lock = threading.Lock()
 
-    def add(self, page: Page, wanted: npt.NDArray[np.bool_], new: npt.NDArray[np.bool_], now_ns: int) -> None:
-        """Count a page that is in the queue: which of its products were wanted, and which of those were new."""
+    def add(self, page: Page, wanted: Mask | None, new: Mask | None, now_ns: int) -> None:
+        """Count a page that is in the queue: which of its products were wanted, and which were new; None: all."""
+        if wanted is None and new is None and len(page.batch) <= _FEW:
+            self._add_few(page.batch, now_ns)
+            return
+        wanted = np.ones(len(page.batch), np.bool_) if wanted is None else wanted
+        new = wanted if new is None else new
         columns = page.batch.columns
         kinds = columns["feed"].astype(np.uint64) << np.uint64(32) | columns["origin"].astype(np.uint64)
         for kind in np.unique(kinds[wanted]).tolist():
             places = np.flatnonzero((kinds == kind) & wanted)
             self._add(page, columns, places, new[places], now_ns)
+
+    def _add_few(self, batch: Batch, now_ns: int) -> None:
+        """Without arrays, which cost more than they save here."""
+        created, sizes = (batch.columns[name].tolist() for name in ("created_ns", "payload_bytes"))
+        with self._lock:
+            for place in range(len(batch)):
+                flow = self._flow(batch.origin(place), batch.feed(place))
+                flow.add_one(max(0, now_ns - created[place]), sizes[place])
 
     def _add(self, page: Page, columns: Any, places: npt.NDArray[np.intp], is_new: Any, now_ns: int) -> None:
         new, place = places[is_new], int(places[0])

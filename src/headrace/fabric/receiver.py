@@ -180,9 +180,11 @@ class Receiver:
         arrivals.duplicates += receipt.products - receipt.stored
         if not receipt.products:
             return
-        wanted = np.ones(len(page.batch), np.bool_) if keep is None else keep.astype(np.bool_)
-        new = wanted.copy()
-        new[wanted] = ~receipt.duplicates
+        wanted = None if keep is None else keep.astype(np.bool_)
+        new = None
+        if receipt.stored < receipt.products:
+            new = np.ones(len(page.batch), np.bool_) if wanted is None else wanted.copy()
+            new[new] = ~receipt.duplicates
         self.flows.add(page, wanted, new, time.time_ns())
         if receipt.stored:
             self.hops.add(receipt.first, receipt.first + receipt.stored - 1, page.head.site)

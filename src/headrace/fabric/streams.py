@@ -21,6 +21,7 @@ from headrace.selection import Selection
 
 STREAMS_MAX = 256
 _IDLE_S = 60.0
+_APART_S = 0.0005  # between pages that follow each other: those who receive a page take about as long
 _GRACE_S = 5.0  # to begin to listen, if others wait for room
 
 log = logging.getLogger("headrace.fabric")
@@ -83,12 +84,17 @@ class Streams:
             return list(self._streams.values())
 
     def _send(self) -> None:
-        """A product that comes while the streams advance makes the sleep end at once."""
+        """A product that comes while the streams advance makes the sleep end at once.
+
+        What comes within a moment of the last time waits for the rest of that moment, and goes out together.
+        """
         while not self._stopped.is_set():
             self._waiter.position = self._queue.next
             for stream in self.all():
                 self._advance(stream)
+            due = time.monotonic() + _APART_S
             self._waiter.wait(1.0)
+            time.sleep(max(0.0, due - time.monotonic()))
 
     def _advance(self, stream: Stream) -> None:
         try:

@@ -18,6 +18,7 @@ from contextlib import suppress
 import msgspec
 import numpy as np
 import zenoh
+from zenoh.handlers import Callback
 
 from headrace.errors import FabricError, FabricMessageError
 from headrace.fabric.asking import Asker, Unreachable
@@ -27,7 +28,7 @@ from headrace.fabric.declarations import Declarations, Declared
 from headrace.fabric.holders import Holders
 from headrace.fabric.keys import OWN, beat_key, feed_of, listening_key, live_key
 from headrace.fabric.lost import Range
-from headrace.fabric.page import Keep, Page, PageHead, decode, decode_head
+from headrace.fabric.page import Keep, Page, PageHead, decode, decode_head, join
 from headrace.fabric.question import Card, CardAnswer, Listen, ListenAnswer, Where, WhereAnswer
 from headrace.fabric.scrutiny import check_beat, check_live, check_page, is_leap
 from headrace.fabric.track import Track
@@ -162,8 +163,12 @@ class Upstream:
         listening = listening_key(self.site, stream, feeds)
         self._subscribers = [
             self._declarations.add(lambda: self._session.liveliness().declare_token(listening)),
-            self._declarations.add(lambda: self._session.declare_subscriber(live, self._take_page)),
-            self._declarations.add(lambda: self._session.declare_subscriber(beat, self._take_beat)),
+            self._declarations.add(
+                lambda: self._session.declare_subscriber(live, Callback(self._hear_page, indirect=False))
+            ),
+            self._declarations.add(
+                lambda: self._session.declare_subscriber(beat, Callback(self._hear_beat, indirect=False))
+            ),
         ]
         self._stream = stream
 
@@ -172,14 +177,16 @@ class Upstream:
             subscriber.undeclare()
         self._subscribers, self._stream = [], ""
 
-    def _take_page(self, sample: zenoh.Sample) -> None:
+    # on Zenoh's threads, not on one of Python's in between
+
+    def _hear_page(self, sample: zenoh.Sample) -> None:
         attachment = sample.attachment
         self._buffer.push(
             Message(feed_of(str(sample.key_expr)), attachment.to_bytes() if attachment else b"",
                     sample.payload.to_bytes(), time.time_ns())
         )  # fmt: skip
 
-    def _take_beat(self, sample: zenoh.Sample) -> None:
+    def _hear_beat(self, sample: zenoh.Sample) -> None:
         self._heard = time.monotonic()
         self._buffer.push(Message(None, b"", sample.payload.to_bytes(), time.time_ns()))
 
@@ -251,12 +258,12 @@ class Upstream:
     def _live(self) -> None:
         suspect = 0.0
         while not self._stopped.is_set():
-            message = self._buffer.pop(INTERVAL_S)
-            if message is not None and message.feed is not None:
-                self._take_live(message.feed, message)
-            elif message is not None and not self._is_satisfied(message):
+            messages = self._buffer.take(INTERVAL_S)
+            if messages and messages[0].feed is not None:
+                self._take_pages(messages)
+            elif messages and not self._is_satisfied(messages[0]):
                 suspect = suspect or time.monotonic() + _GRACE_S
-            elif message is not None:
+            elif messages:
                 suspect = 0.0
             if suspect and time.monotonic() > suspect:
                 self._repair()
@@ -264,24 +271,50 @@ class Upstream:
             if time.monotonic() - self._heard > _SILENCE_S:
                 raise Unreachable(f"silent for {_SILENCE_S:g} s")
 
-    def _take_live(self, feed: str, message: Message) -> None:
-        try:
-            head = decode_head(message.attachment)
-            self._check_queue(head.queue)
-            if head.upto <= self.track.reached(feed):
-                self.statistics.old_pages += 1
+    def _take_pages(self, messages: list[Message]) -> None:
+        """Those of each feed as one, so that whoever is late has less work."""
+        feeds: dict[str, list[tuple[PageHead, bytes]]] = {}
+        for message in messages:
+            try:
+                head = decode_head(message.attachment)
+                self._check_queue(head.queue)
+            except FabricMessageError as error:
+                self._refuse(error)
+                continue
+            feeds.setdefault(message.feed or "", []).append((head, message.payload))
+            self.statistics.latency_ns = message.arrived_ns - head.sent_ns
+        for feed, pages in feeds.items():
+            self._take_feed(feed, pages)
+
+    def _take_feed(self, feed: str, pages: list[tuple[PageHead, bytes]]) -> None:
+        joined = join(pages) if len(pages) > 1 else None
+        if joined is not None:
+            try:
+                self._take_page(feed, *joined)
                 return
-            page = decode(message.attachment, message.payload, self._names)
-            check_live(page, self.site, feed, relayed=self._is_relayed)
-            self._make_fit(feed, head)
-        except FabricMessageError as error:
-            self._refuse(error)
+            except FabricMessageError:  # one of them is not true
+                pass
+        for page in pages:
+            try:
+                self._take_page(feed, *page)
+            except FabricMessageError as error:
+                self._refuse(error)
+
+    def _take_page(self, feed: str, head: PageHead, payload: bytes) -> None:
+        if head.upto <= self.track.reached(feed):
+            self.statistics.old_pages += 1
             return
+        page = decode(head, payload, self._names)
+        check_live(page, self.site, feed, relayed=self._is_relayed)
+        self._make_fit(feed, head)
         reached = self.track.reached(feed)
         self._give(page, None if head.after == reached else (page.sequences > reached).astype(np.uint8))
-        self.track.add_live(feed, head.upto, int(np.count_nonzero(page.sequences > self.track.base)))
+        products = len(page.batch) if head.after >= self.track.base else self._count_new(page)
+        self.track.add_live(feed, head.upto, products)
         self.statistics.live += 1
-        self.statistics.latency_ns = message.arrived_ns - head.sent_ns
+
+    def _count_new(self, page: Page) -> int:
+        return int(np.count_nonzero(page.sequences > self.track.base))
 
     def _make_fit(self, feed: str, head: PageHead) -> None:
         """Pull what is missing before this page. A true page fits then."""
