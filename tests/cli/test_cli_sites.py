@@ -146,7 +146,7 @@ def hostile() -> Map:
     told = description(
         links=(LinkTold("2", "router", HOSTILE),), wanted=(HOSTILE,),
         requests=(RequestTold(HOSTILE, "**", HOSTILE, (), "all", 0, 0, 3),),
-        upstreams=(upstream(request=HOSTILE, state="unreachable", trouble=HOSTILE, lost=((1, 2),), lost_sequences=2),),
+        upstreams=(upstream(request=HOSTILE, state="unreachable", trouble=HOSTILE, lost=((1, 2, "evicted"),), lost_sequences=2),),
     )  # fmt: skip
     places = (
         Place(HOSTILE, "1", "here", "", 0.001, told),
@@ -169,7 +169,7 @@ def test_no_name_can_play_tricks_on_a_terminal(capsys: pytest.CaptureFixture[str
     shown = capsys.readouterr().out
     assert "\x1b" not in shown
     assert "site b is missed by others" in shown
-    assert "has lost 1-2 of b" in shown
+    assert "has lost 1-2 (evicted) of b" in shown
     assert "its queue refused 3 products" in shown
     assert "site c does not answer" in shown
 

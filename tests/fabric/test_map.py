@@ -108,13 +108,13 @@ def test_gaps_are_told_as_the_loss_of_a_link(fabric: Fabric) -> None:
     a.put(b"1", feed="x")
     until(lambda: b.next == 2, "it arrives")
     upstream.statistics.gaps, upstream.statistics.live = 1, 3
-    upstream.statistics.lost.append((7, 9))
+    upstream.statistics.lose(7, 9, "evicted")
     drawn = drawn_from(fabric, "a")
     (link,) = drawn.links
     assert (link.live_pages, link.gaps, link.loss) == (3, 1, 0.25)
     told = place(drawn, "b").told
     assert told is not None
-    assert (told.upstreams[0].lost, told.upstreams[0].lost_sequences) == (((7, 9),), 3)
+    assert (told.upstreams[0].lost, told.upstreams[0].lost_sequences) == (((7, 9, "evicted"),), 3)
 
 
 def test_who_may_not_receive_a_feed_does_not_hear_of_it(fabric: Fabric) -> None:

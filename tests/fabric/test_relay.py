@@ -159,8 +159,43 @@ def test_what_was_evicted_before_it_came_is_named(fabric: Fabric) -> None:
     fabric.start("b")
     until(lambda: is_live(fabric, "b"), "b has caught up")
     (state,) = fabric.sites["b"].statistics().upstreams
-    assert state.counts.lost == [(2, oldest - 1)]
+    assert state.counts.lost == [(2, oldest - 1, "evicted")]
     assert [sequence for _, _, sequence, _ in held(b)] == [1, *range(oldest, 62)]
+
+
+def damage(queue: Queue, payload: bytes) -> None:
+    """Change one bit of a payload where it lies."""
+    for file in (queue.path / "segments").iterdir():
+        place = file.read_bytes().find(payload)
+        if place >= 0:
+            with file.open("r+b") as opened:
+                opened.seek(place)
+                opened.write(bytes([payload[0] ^ 1]))
+
+
+def test_what_is_damaged_at_its_source_is_named_and_the_rest_comes(fabric: Fabric) -> None:
+    a = fabric.add("a")
+    put(a, "x", "first words", "second words", "third words")
+    damage(a, b"second words")
+    b = fabric.add("b", want("**", "oldest"), near=("a",))
+    until(lambda: is_live(fabric, "b"), "b has caught up")
+    assert texts(b) == ["first words", "third words"]
+    (state,) = fabric.sites["b"].statistics().upstreams
+    assert state.counts.lost == [(2, 2, "damaged")]
+    damage(a, b"recond words")  # which mends it
+
+
+def test_what_is_damaged_at_its_source_is_had_from_those_who_hold_it(fabric: Fabric) -> None:
+    a = fabric.add("a")
+    b = fabric.add("b", want("**", "oldest"), near=("a",))
+    put(a, "x", "first words", "second words", "third words")
+    until(lambda: b.next == 4, "b has them")
+    damage(a, b"second words")
+    c = fabric.add("c", want("**", "oldest"), near=("a", "b"))
+    until(lambda: c.next == 4, "c has them")
+    assert texts(c) == ["first words", "second words", "third words"]
+    assert all(upstream.counts.lost == [] for upstream in fabric.sites["c"].statistics().upstreams)
+    damage(a, b"recond words")
 
 
 def test_a_named_site_relays_what_it_has_from_others(fabric: Fabric) -> None:

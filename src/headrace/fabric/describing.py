@@ -6,7 +6,6 @@ from headrace.fabric.attendant import Attendant
 from headrace.fabric.description import (
     FEEDS_MAX,
     FLOWS_MAX,
-    RANGES_MAX,
     REQUESTS_MAX,
     STREAMS_MAX,
     UPSTREAMS_MAX,
@@ -73,11 +72,10 @@ def _request(request: Request, counts: Arrivals) -> RequestTold:
 
 def _upstream(request: str, upstream: Upstream) -> UpstreamTold:
     counts = upstream.statistics
-    lost = tuple(counts.lost)
     return UpstreamTold(
         request, upstream.site, counts.state, shortened(counts.trouble), upstream.track.base, counts.products,
         counts.from_others, counts.live, counts.pulled, counts.gaps, counts.repairs, counts.refused,
-        counts.latency_ns / 1e9, lost[-RANGES_MAX:], sum(last - first + 1 for first, last in lost),
+        counts.latency_ns / 1e9, tuple(counts.lost), counts.lost_sequences,
     )  # fmt: skip
 
 

@@ -14,7 +14,7 @@ import msgspec
 import zenoh
 
 from headrace.fabric.flows import OTHERS, FlowStatistics
-from headrace.fabric.page import Sequence64, SiteName
+from headrace.fabric.page import Cause, Sequence64, SiteName
 from headrace.product.feed import FeedPattern
 
 LINKS_MAX = 1000
@@ -23,7 +23,6 @@ FLOWS_MAX = 200
 REQUESTS_MAX = 200
 UPSTREAMS_MAX = 1000
 STREAMS_MAX = 300
-RANGES_MAX = 50  # lost ranges of one upstream, the latest
 TEXT_MAX = 400  # of a selection
 
 Zid = Annotated[str, msgspec.Meta(max_length=32)]
@@ -75,7 +74,7 @@ class UpstreamTold(msgspec.Struct, frozen=True):
     repairs: int
     refused: int  # pages that could not be believed
     latency_s: float  # of the last live page, by the clocks of both sites
-    lost: tuple[tuple[int, int], ...]  # ranges that were evicted there before they came here
+    lost: tuple[tuple[int, int, Cause], ...]  # the latest ranges that could not be had, and why
     lost_sequences: int  # in all such ranges
 
 

@@ -7,6 +7,7 @@ the range ends where something is missing, on both sides.
 
 import numpy as np
 
+from headrace.errors import ProductDamagedError
 from headrace.queue import Queue
 from headrace.selection import Selection
 
@@ -29,7 +30,10 @@ def _held(queue: Queue, origin: str, first: int, last: int) -> set[int]:
     found: set[int] = set()
     follower = queue.follow("oldest", selection=Selection(origin=origin), limit=_PRODUCTS)
     while follower.position < queue.next:
-        batch = follower.next_nowait()
+        try:
+            batch = follower.next_nowait()
+        except ProductDamagedError as error:  # here, and so it is not held
+            follower.position, batch = error.next, None
         if batch is not None:
             there = batch.columns["origin_sequence"]
             found.update(there[(there >= np.uint64(first)) & (there <= np.uint64(last))].tolist())

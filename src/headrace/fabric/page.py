@@ -12,7 +12,7 @@ before `decode` has looked at all of it.
 import uuid
 from collections.abc import Sequence
 from itertools import pairwise
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import msgspec
 import numpy as np
@@ -30,6 +30,7 @@ Sequence64 = Annotated[int, msgspec.Meta(ge=0, le=(1 << 63) - 1)]
 SiteName = Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$")]
 StreamName = Annotated[str, msgspec.Meta(pattern=r"^(own|[0-9a-f]{16})$")]
 Keep = npt.NDArray[np.uint8]  # which products of a page are meant
+Cause = Literal["evicted", "damaged"]
 QueueId = Annotated[bytes, msgspec.Meta(min_length=16, max_length=16)]
 
 
@@ -45,9 +46,10 @@ class PageHead(msgspec.Struct, array_like=True, frozen=True, forbid_unknown_fiel
     head: Sequence64  # the sequence that the site's next product will have
     count: Annotated[int, msgspec.Meta(ge=0, le=1 << 24)]
     sent_ns: Sequence64
-    lost_first: Sequence64 = 0  # evicted before they were asked for
+    lost_first: Sequence64 = 0  # these cannot be had from this site
     lost_last: Sequence64 = 0
     sequences: bytes = b""  # of the records, 8 bytes each; empty: their origin's, since they come from there
+    lost_by: Cause = "evicted"
 
 
 class Page:

@@ -14,7 +14,7 @@ from headrace.errors import ProductDamagedError
 from headrace.fabric.page import VERSION, PageHead, encode_head, queue_id, records_of, sequence_bytes
 from headrace.fabric.question import Read
 from headrace.fabric.streams import stream_name
-from headrace.product.batch import Batch
+from headrace.product.batch import Batch, Lost
 from headrace.product.feed import FeedPattern
 from headrace.queue import Queue
 from headrace.selection import Selection
@@ -36,17 +36,19 @@ class Pager:
             question.after + 1, selection=selection, limit=question.products, bytes_limit=question.payload_bytes
         )
         for _ in range(question.pages):
-            after, batch = follower.position - 1, None
+            after, batch, damaged = follower.position - 1, None, None
             try:
                 batch = follower.next_nowait()
             except ProductDamagedError as error:  # it cannot be had here; what comes behind can
-                follower.position = error.next
-            yield self._page(stream_name(selection), after, max(after, follower.position - 1), batch)
+                follower.position, damaged = error.next, Lost(error.sequence, error.next - 1)
+            yield self._page(stream_name(selection), after, max(after, follower.position - 1), batch, damaged)
             if follower.position >= self._queue.next:
                 return
 
-    def _page(self, stream: str, after: int, upto: int, batch: Batch | None) -> tuple[bytes, bytes]:
-        count, records, sequences, lost = 0, b"", b"", None
+    def _page(
+        self, stream: str, after: int, upto: int, batch: Batch | None, damaged: Lost | None
+    ) -> tuple[bytes, bytes]:
+        count, records, sequences, lost = 0, b"", b"", damaged
         if batch is not None:
             places, lost = self._places(batch), batch.lost
             chosen = batch.sequences if places is None else batch.sequences[places]
@@ -55,6 +57,7 @@ class Pager:
         head = PageHead(
             VERSION, self._site, queue_id(self._queue), stream, after, upto, self._queue.next, count, time.time_ns(),
             lost.first if lost else 0, lost.last if lost else 0, sequences,
+            "damaged" if damaged else "evicted",
         )  # fmt: skip
         return encode_head(head), records
 

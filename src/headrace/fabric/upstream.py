@@ -28,7 +28,7 @@ from headrace.fabric.declarations import Declarations, Declared
 from headrace.fabric.holders import Holders
 from headrace.fabric.keys import OWN, beat_key, feed_of, listening_key, live_key
 from headrace.fabric.lost import Range
-from headrace.fabric.page import Keep, Page, PageHead, decode, decode_head, join
+from headrace.fabric.page import Cause, Keep, Page, PageHead, decode, decode_head, join
 from headrace.fabric.question import Card, CardAnswer, Listen, ListenAnswer, Where, WhereAnswer
 from headrace.fabric.scrutiny import check_beat, check_live, check_page, is_leap
 from headrace.fabric.track import Track
@@ -37,6 +37,7 @@ from headrace.selection import Selection
 
 _NEAR = 20_000  # products between here and the end of the log: listen to what comes live
 _SILENCE_S = 6 * INTERVAL_S  # without a beat: ask the log
+RANGES_MAX = 50  # lost ranges that are remembered
 _GRACE_S = 0.1  # a beat may overtake the page before it
 _DOUBT_S = 1.0  # between two questions whether a site has another queue
 _BACKOFF_S = (0.1, 0.2, 0.5, 1.0, 2.0, 5.0)
@@ -214,7 +215,7 @@ class Upstream:
             end = end or page.head.head
             if page.head.queue != self._queue_id or page.head.after > self.track.base:
                 raise Unreachable("its log has changed under our hands")
-            self._make_up_for(page.head.lost_first, page.head.lost_last)
+            self._make_up_for(page.head.lost_first, page.head.lost_last, page.head.lost_by)
             self._give(page, self._new_in(page))
             self.track.add_pulled(page.head.upto)
             self._site_next = page.head.head
@@ -232,8 +233,8 @@ class Upstream:
             keep[place] = sequence > self.track.reached(page.batch.feed(place))
         return keep
 
-    def _make_up_for(self, first: int, last: int) -> None:
-        """The site no longer has these. Others may; what is missing then is lost, and named."""
+    def _make_up_for(self, first: int, last: int, cause: Cause) -> None:
+        """The site cannot give these. Others may; what is missing then is lost, and named."""
         first = max(first, self.track.base + 1)
         if first <= last:
             first, last = self._still_missing(first, last)
@@ -241,8 +242,10 @@ class Upstream:
             self._ask_holders()
             first, last = self._still_missing(first, last)
         if first <= last:
-            self.statistics.lost.append((first, last))
-            log.error("site %s no longer has %d-%d: those that were wanted are lost", self.site, first, last)
+            self.statistics.lose(first, last, cause)
+            log.error(
+                "site %s no longer has %d-%d (%s): those that were wanted are lost", self.site, first, last, cause
+            )
 
     def _ask_holders(self) -> None:
         """Perhaps somebody else has what we have missed."""
@@ -385,4 +388,9 @@ class UpstreamStatistics(msgspec.Struct):
     repairs: int = 0
     refused: int = 0
     latency_ns: int = 0  # of the last live page, from its sending to its arrival; the two clocks may differ
-    lost: list[tuple[int, int]] = msgspec.field(default_factory=list)
+    lost: list[tuple[int, int, Cause]] = msgspec.field(default_factory=list)  # the latest ranges
+    lost_sequences: int = 0  # in all that there ever were
+
+    def lose(self, first: int, last: int, cause: Cause) -> None:
+        self.lost = [*self.lost[1 - RANGES_MAX :], (first, last, cause)]
+        self.lost_sequences += last - first + 1

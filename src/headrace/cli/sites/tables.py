@@ -147,7 +147,7 @@ def _troubles(drawn: Map) -> Iterator[str]:
             if each.state == "unreachable":
                 yield f"site {place.name} cannot reach {each.site} for {each.request}: {each.trouble}"
             if each.lost_sequences:
-                ranges = ", ".join(f"{first}-{last}" for first, last in each.lost)
-                yield f"site {place.name} has lost {ranges} of {each.site} ({each.request}): evicted before they came"
+                ranges = ", ".join(f"{first}-{last} ({cause})" for first, last, cause in each.lost)
+                yield f"site {place.name} has lost {ranges} of {each.site} ({each.request})"
             if each.refused:
                 yield f"site {place.name} refused {many(each.refused, 'page')} of {each.site}: not to be believed"
