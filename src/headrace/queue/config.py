@@ -97,6 +97,11 @@ def is_origin(name: str) -> bool:
     return _ORIGIN.fullmatch(name) is not None
 
 
+# made once: threads that use a type for the first time at the same moment would get in each other's way
+_ANY = msgspec.json.Decoder(dict[str, object])
+_CONFIG = msgspec.json.Decoder(QueueConfig)
+
+
 def default_origin() -> str:
     """The host's own name, as far as it can be a site id."""
     name = re.sub(r"[^A-Za-z0-9._-]", "-", socket.gethostname().split(".")[0])[:63].lstrip("._-")
@@ -126,13 +131,13 @@ def read_config(directory: Path) -> QueueConfig:
             "create one elsewhere with: headrace queue create",
         ) from None
     try:
-        version = msgspec.json.decode(text, type=dict[str, object]).get("format")
+        version = _ANY.decode(text).get("format")
         if isinstance(version, int) and version > FORMAT:
             raise QueueVersionError(
                 f"{path} has format {version}; this Headrace knows formats up to {FORMAT}",
                 "upgrade Headrace",
             )
-        return msgspec.json.decode(text, type=QueueConfig)
+        return _CONFIG.decode(text)
     except msgspec.DecodeError as error:
         raise QueueDamagedError(
             f"{path} cannot be read: {error}", "restore it from a backup or write it by hand"

@@ -105,6 +105,11 @@ class DefinitionFile:
             os.close(descriptor)
 
 
+# made once: threads that use a type for the first time at the same moment would get in each other's way
+_ANY = msgspec.json.Decoder(dict[str, Any])
+_DEFINITIONS = msgspec.json.Decoder(Definitions)
+
+
 def check_definitions(directory: Path) -> list[str]:
     """What is wrong with the file, in words; nothing if it is sound or not there."""
     try:
@@ -121,12 +126,12 @@ def _identity(status: os.stat_result) -> tuple[int, int, int]:
 
 def _decode(path: Path, text: bytes) -> Definitions:
     try:
-        version = msgspec.json.decode(text, type=dict[str, Any]).get("format")
+        version = _ANY.decode(text).get("format")
         if isinstance(version, int) and version > FORMAT:
             raise QueueVersionError(
                 f"{path} has format {version}; this Headrace knows formats up to {FORMAT}", "upgrade Headrace"
             )
-        definitions = msgspec.json.decode(text, type=Definitions)
+        definitions = _DEFINITIONS.decode(text)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise _damaged(path, str(error)) from None
     for name, definition in definitions.channels.items():

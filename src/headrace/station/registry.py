@@ -51,6 +51,11 @@ class _Format(msgspec.Struct):
     format: int
 
 
+# made once: threads that use a type for the first time at the same moment would get in each other's way
+_FORMAT = msgspec.json.Decoder(_Format)
+_STATIONS = msgspec.json.Decoder(Stations)
+
+
 def line_path(path: Path, number: int) -> Path:
     return path / FOLDER / f"{number}.line"
 
@@ -63,10 +68,10 @@ def load_stations(path: Path) -> Stations:
     except FileNotFoundError:
         return Stations()
     try:
-        found = msgspec.json.decode(text, type=_Format).format
+        found = _FORMAT.decode(text).format
         if found > FORMAT:
             raise QueueVersionError(f"{file} has format {found}, this Headrace knows {FORMAT}", "upgrade Headrace")
-        return msgspec.json.decode(text, type=Stations)
+        return _STATIONS.decode(text)
     except msgspec.MsgspecError as error:
         raise QueueDamagedError(f"{file} cannot be read: {error}", REPAIR.format(path=path)) from None
 
