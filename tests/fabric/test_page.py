@@ -7,7 +7,7 @@ import pytest
 
 from headrace import Queue
 from headrace.errors import FabricMessageError
-from headrace.fabric.page import VERSION, PageHead, decode, join, queue_id, records_of, sequence_bytes
+from headrace.fabric.page import VERSION, PageHead, decode_all, queue_id, records_of, sequence_bytes
 from headrace.queue.records import Names
 
 Sent = list[tuple[PageHead, bytes]]
@@ -31,20 +31,13 @@ def sent(tmp_path: Path) -> Sent:
         return pages
 
 
-def test_pages_that_follow_each_other_are_one(sent: Sent) -> None:
-    joined = join(sent)
-    assert joined is not None
-    page = decode(*joined, Names())
-    assert (page.head.after, page.head.upto, page.head.count) == (0, 10, 5)
-    assert page.sequences.tolist() == [2, 4, 5, 9, 10]
-    assert [bytes(page.batch.payload(place)) for place in range(5)] == [b"2", b"4", b"5", b"9", b"10"]
-
-
-def test_pages_with_a_gap_between_them_or_of_another_queue_are_not(sent: Sent) -> None:
-    assert join([sent[0], sent[2]]) is None
-    assert join([sent[1], sent[0]]) is None
-    other = msgspec.structs.replace(sent[1][0], queue=b"x" * 16)
-    assert join([sent[0], (other, sent[1][1])]) is None
+def test_pages_of_one_batch_are_told_apart(sent: Sent) -> None:
+    pages = decode_all(sent, Names())
+    assert [page.sequences.tolist() for page in pages] == [[2, 4], [5], [9, 10]]
+    assert [len(page) for page in pages] == [2, 1, 2]
+    batch = pages[0].batch
+    assert all(page.batch is batch for page in pages)
+    assert [bytes(batch.payload(place)) for place in range(5)] == [b"2", b"4", b"5", b"9", b"10"]
 
 
 def test_a_page_that_lies_among_others_is_found(sent: Sent) -> None:
@@ -52,9 +45,15 @@ def test_a_page_that_lies_among_others_is_found(sent: Sent) -> None:
     for lie in (
         msgspec.structs.replace(head, count=2),
         msgspec.structs.replace(head, sequences=sequence_bytes([3])),
-        msgspec.structs.replace(head, sequences=b""),
+        msgspec.structs.replace(head, sequences=sequence_bytes([5, 6])),
     ):
-        joined = join([sent[0], (lie, records), sent[2]])
-        assert joined is not None
         with pytest.raises(FabricMessageError):
-            decode(*joined, Names())
+            decode_all([sent[0], (lie, records), sent[2]], Names())
+
+
+def test_counts_that_are_wrong_in_turn_are_found(sent: Sent) -> None:
+    """One page takes a product of the other's."""
+    (first, one), (second, two), _ = sent
+    lies = msgspec.structs.replace(first, count=3), msgspec.structs.replace(second, count=0)
+    with pytest.raises(FabricMessageError):
+        decode_all([(lies[0], one), (lies[1], two)], Names())

@@ -163,6 +163,17 @@ def test_what_was_evicted_before_it_came_is_named(fabric: Fabric) -> None:
     assert [sequence for _, _, sequence, _ in held(b)] == [1, *range(oldest, 62)]
 
 
+def test_what_a_queue_can_never_take_is_left_out_alone(fabric: Fabric) -> None:
+    a = fabric.add("a", size="64MiB")
+    put(a, "x", "1", "2", "3")
+    a.put(bytes(12 << 20), feed="x", ident="giant")
+    put(a, "x", "5", "6")
+    b = fabric.add("b", want("**", "oldest"), near=("a",), size="4MiB")
+    until(lambda: is_live(fabric, "b"), "b has caught up")
+    assert texts(b) == ["1", "2", "3", "5", "6"]
+    assert fabric.sites["b"].statistics().arrivals["r"].refused == 1
+
+
 def damage(queue: Queue, payload: bytes) -> None:
     """Change one bit of a payload where it lies."""
     for file in (queue.path / "segments").iterdir():

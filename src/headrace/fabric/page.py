@@ -11,7 +11,6 @@ before `decode` has looked at all of it.
 
 import uuid
 from collections.abc import Sequence
-from itertools import pairwise
 from typing import Annotated, Any, Literal
 
 import msgspec
@@ -53,12 +52,16 @@ class PageHead(msgspec.Struct, array_like=True, frozen=True, forbid_unknown_fiel
 
 
 class Page:
-    """A page that has arrived, whole."""
+    """A page that has arrived, whole. Its products are a stretch of a batch, which may hold those of others too."""
 
-    __slots__ = ("batch", "head", "sequences")
+    __slots__ = ("batch", "columns", "head", "sequences")
 
-    def __init__(self, head: PageHead, batch: Batch, sequences: npt.NDArray[np.uint64]) -> None:
+    def __init__(self, head: PageHead, batch: Batch, sequences: npt.NDArray[np.uint64], columns: Any = None) -> None:
         self.head, self.batch, self.sequences = head, batch, sequences
+        self.columns = batch.columns if columns is None else columns
+
+    def __len__(self) -> int:
+        return len(self.columns)
 
 
 _HEAD = msgspec.msgpack.Decoder(PageHead)
@@ -82,21 +85,38 @@ def encode_head(head: PageHead) -> bytes:
 
 def decode(head: PageHead, payload: bytes, names: Names) -> Page:
     """The page in a message; FabricMessageError says what is wrong with it."""
+    return decode_all([(head, payload)], names)[0]
+
+
+def decode_all(sent: Sequence[tuple[PageHead, bytes]], names: Names) -> list[Page]:
+    """Pages of one batch, which costs about as much to make as that of each of them alone."""
+    payload = sent[0][1] if len(sent) == 1 else b"".join(payload for _, payload in sent)
     if len(payload) > PAGE_BYTES_MAX:
         raise FabricMessageError(f"a page of {len(payload)} bytes", f"no page has more than {PAGE_BYTES_MAX}")
     try:
         batch = read_batch(payload, names)
     except RecordsDamagedError as error:
-        raise FabricMessageError(f"a page of site {head.site!r}: {error.problem}", error.hint) from None
-    if len(batch) != head.count:
-        raise FabricMessageError(f"a page of {head.count} products came with {len(batch)}", "it was altered on its way")
-    sequences = batch.sequences
+        raise FabricMessageError(f"a page of site {sent[0][0].site!r}: {error.problem}", error.hint) from None
+    count = sum(head.count for head, _ in sent)
+    if len(batch) != count:
+        raise FabricMessageError(f"a page of {count} products came with {len(batch)}", "it was altered on its way")
+    pages, begin = list[Page](), 0
+    for head, _ in sent:
+        columns = batch.columns[begin : begin + head.count]
+        pages.append(Page(head, batch, _sequences(head, columns), columns))
+        begin += head.count
+    return pages
+
+
+def _sequences(head: PageHead, columns: Any) -> npt.NDArray[np.uint64]:
+    """Those of the sending site's queue."""
+    sequences: npt.NDArray[np.uint64] = columns["sequence"]
     if head.sequences:
         if len(head.sequences) != 8 * head.count:
             raise FabricMessageError(f"{head.count} products have {len(head.sequences)} bytes of sequences", "")
         sequences = np.frombuffer(head.sequences, np.uint64)
     _check_sequences(head, sequences)
-    return Page(head, batch, sequences)
+    return sequences
 
 
 def decode_head(attachment: bytes) -> PageHead:
@@ -114,23 +134,10 @@ def decode_head(attachment: bytes) -> PageHead:
     return head
 
 
-def join(pages: Sequence[tuple[PageHead, bytes]]) -> tuple[PageHead, bytes] | None:
-    """Live pages of a feed that follow each other, as one: it costs about as much to take as each of them alone."""
-    first, last = pages[0][0], pages[-1][0]
-    for (one, _), (other, _) in pairwise(pages):
-        if other.after != one.upto or (other.site, other.queue, other.stream) != (one.site, one.queue, one.stream):
-            return None
-    head = msgspec.structs.replace(
-        last, after=first.after, count=sum(head.count for head, _ in pages),
-        sequences=b"".join(head.sequences for head, _ in pages),
-    )  # fmt: skip
-    return head, b"".join(payload for _, payload in pages)
-
-
 def _check_sequences(head: PageHead, sequences: npt.NDArray[np.uint64]) -> None:
     if not len(sequences):
         return
-    rising = bool(np.all(sequences[1:] > sequences[:-1]))
+    rising = len(sequences) == 1 or bool(np.all(sequences[1:] > sequences[:-1]))
     if not rising or sequences[0] <= head.after or sequences[-1] > head.upto:
         raise FabricMessageError(
             f"a page of site {head.site!r} for {head.after + 1}-{head.upto} has products out of order or beside it",

@@ -166,13 +166,26 @@ class Receiver:
                 self._count(request, page, keep, receipt)
                 return
             except InvalidError as error:
-                self.arrivals[request.name].refused += len(page.batch)
-                log.error("site %s: %d products refused: %s", page.head.site, len(page.batch), error)
+                self._put_in_parts(request, upstream, page, keep, error)
                 return
             except (HeadraceError, OSError) as error:  # a full disk, a full queue: it is not lost, it waits
                 log.warning("site %s waits: %s", page.head.site, error)
                 upstream.pause(_RETRY_S / 10)
         raise Stopped
+
+    def _put_in_parts(
+        self, request: Request, upstream: Upstream, page: Page, keep: Keep | None, error: InvalidError
+    ) -> None:
+        """All at once cannot be; each half perhaps can, and in the end each product but the one that cannot."""
+        places = np.arange(len(page.batch)) if keep is None else np.flatnonzero(keep)
+        if len(places) == 1:
+            self.arrivals[request.name].refused += 1
+            log.error("site %s: product %s refused: %s", page.head.site, page.batch[int(places[0])].ident, error)
+            return
+        for half in np.array_split(places, 2):
+            part = np.zeros(len(page.batch), np.uint8)
+            part[half] = 1
+            self._put(request, upstream, page, part)
 
     def _count(self, request: Request, page: Page, keep: Keep | None, receipt: Receipt) -> None:
         arrivals = self.arrivals[request.name]

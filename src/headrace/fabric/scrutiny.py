@@ -12,7 +12,6 @@ from headrace.errors import FabricMessageError
 from headrace.fabric.beat import Beat
 from headrace.fabric.keys import OWN
 from headrace.fabric.page import Page
-from headrace.product.batch import Batch
 
 _LEAP = 1 << 24  # products; more do not come between two beats
 
@@ -26,24 +25,24 @@ def check_page(page: Page, site: str, *, relayed: bool) -> None:
     """A page of this site, with products of its own unless it relays."""
     if page.head.site != site:
         raise _refusal(f"a page of site {site} says that it comes from {page.head.site}")
-    if not relayed and not _is_all_of(page.batch, site):
+    if not relayed and len(page) and not _is_all(page, "origin", site):
         raise _refusal(f"a page of site {site} has products of other origins")
 
 
-def _is_all_of(batch: Batch, site: str) -> bool:
-    origins = batch.columns["origin"]
-    return not len(origins) or (batch.origin(0) == site and not bool((origins != origins[0]).any()))
+def _is_all(page: Page, column: str, name: str) -> bool:
+    """Do all products have this name there?"""
+    numbers = page.columns[column]
+    return page.batch.name(int(numbers[0])) == name and (len(page) == 1 or not bool((numbers != numbers[0]).any()))
 
 
 def check_live(page: Page, site: str, feed: str, *, relayed: bool) -> None:
     """A page that came under the key of this feed."""
     check_page(page, site, relayed=relayed)
-    feeds = page.batch.columns["feed"]
-    if not len(feeds) or page.batch.feed(0) != feed or (len(feeds) > 1 and bool((feeds != feeds[0]).any())):
+    if not len(page) or not _is_all(page, "feed", feed):
         raise _refusal(f"a live page of site {site} has not the feed of its key, {feed!r}")
     if int(page.sequences[-1]) != page.head.upto:
         raise _refusal(f"a live page of site {site} says that it reaches beyond its products")
-    if page.head.stream == OWN and int(page.batch.columns["previous"][0]) > page.head.after:
+    if page.head.stream == OWN and int(page.columns["previous"][0]) > page.head.after:
         raise _refusal(f"a live page of site {site} says that it begins before its products")
 
 

@@ -28,7 +28,7 @@ from headrace.fabric.declarations import Declarations, Declared
 from headrace.fabric.holders import Holders
 from headrace.fabric.keys import OWN, beat_key, feed_of, listening_key, live_key
 from headrace.fabric.lost import Range
-from headrace.fabric.page import Cause, Keep, Page, PageHead, decode, decode_head, join
+from headrace.fabric.page import Cause, Keep, Page, PageHead, decode, decode_all, decode_head
 from headrace.fabric.question import Card, CardAnswer, Listen, ListenAnswer, Where, WhereAnswer
 from headrace.fabric.scrutiny import check_beat, check_live, check_page, is_leap
 from headrace.fabric.track import Track
@@ -43,6 +43,7 @@ _DOUBT_S = 1.0  # between two questions whether a site has another queue
 _BACKOFF_S = (0.1, 0.2, 0.5, 1.0, 2.0, 5.0)
 
 Sink = Callable[[Page, Keep | None], None]
+_Live = tuple[str, PageHead, bytes]  # a page, and the feed that it came under
 
 log = logging.getLogger("headrace.fabric")
 
@@ -275,49 +276,64 @@ class Upstream:
                 raise Unreachable(f"silent for {_SILENCE_S:g} s")
 
     def _take_pages(self, messages: list[Message]) -> None:
-        """Those of each feed as one, so that whoever is late has less work."""
-        feeds: dict[str, list[tuple[PageHead, bytes]]] = {}
+        """Those that follow what has arrived go into the queue as one, so that whoever is late has less work."""
+        waiting: list[_Live] = []
+        moved: dict[str, int] = {}
         for message in messages:
+            feed = message.feed or ""
             try:
                 head = decode_head(message.attachment)
                 self._check_queue(head.queue)
             except FabricMessageError as error:
                 self._refuse(error)
                 continue
-            feeds.setdefault(message.feed or "", []).append((head, message.payload))
             self.statistics.latency_ns = message.arrived_ns - head.sent_ns
-        for feed, pages in feeds.items():
-            self._take_feed(feed, pages)
+            if head.after != (moved.get(feed) or self.track.reached(feed)) or is_leap(head.upto, self.track.base):
+                self._take_together(waiting)
+                self._take_alone(feed, head, message.payload)
+                waiting, moved = [], {}
+                continue
+            waiting.append((feed, head, message.payload))
+            moved[feed] = head.upto
+        self._take_together(waiting)
 
-    def _take_feed(self, feed: str, pages: list[tuple[PageHead, bytes]]) -> None:
-        joined = join(pages) if len(pages) > 1 else None
-        if joined is not None:
-            try:
-                self._take_page(feed, *joined)
-                return
-            except FabricMessageError:  # one of them is not true
-                pass
-        for page in pages:
-            try:
-                self._take_page(feed, *page)
-            except FabricMessageError as error:
-                self._refuse(error)
+    def _take_together(self, waiting: list[_Live]) -> None:
+        if len(waiting) < 2:
+            for live in waiting:
+                self._take_alone(*live)
+            return
+        try:
+            pages = decode_all([(head, payload) for _, head, payload in waiting], self._names)
+            for (feed, _, _), page in zip(waiting, pages, strict=True):
+                check_live(page, self.site, feed, relayed=self._is_relayed)
+        except FabricMessageError:  # one of them is not true
+            for live in waiting:
+                self._take_alone(*live)
+            return
+        self._give(Page(pages[-1].head, pages[0].batch, pages[0].sequences), None)
+        for (feed, _, _), page in zip(waiting, pages, strict=True):
+            self._note_live(feed, page)
 
-    def _take_page(self, feed: str, head: PageHead, payload: bytes) -> None:
+    def _take_alone(self, feed: str, head: PageHead, payload: bytes) -> None:
         if head.upto <= self.track.reached(feed):
             self.statistics.old_pages += 1
             return
-        page = decode(head, payload, self._names)
-        check_live(page, self.site, feed, relayed=self._is_relayed)
-        self._make_fit(feed, head)
+        try:
+            page = decode(head, payload, self._names)
+            check_live(page, self.site, feed, relayed=self._is_relayed)
+            self._make_fit(feed, head)
+        except FabricMessageError as error:
+            self._refuse(error)
+            return
         reached = self.track.reached(feed)
         self._give(page, None if head.after == reached else (page.sequences > reached).astype(np.uint8))
-        products = len(page.batch) if head.after >= self.track.base else self._count_new(page)
-        self.track.add_live(feed, head.upto, products)
-        self.statistics.live += 1
+        self._note_live(feed, page)
 
-    def _count_new(self, page: Page) -> int:
-        return int(np.count_nonzero(page.sequences > self.track.base))
+    def _note_live(self, feed: str, page: Page) -> None:
+        base = self.track.base
+        products = len(page) if page.head.after >= base else int(np.count_nonzero(page.sequences > base))
+        self.track.add_live(feed, page.head.upto, products)
+        self.statistics.live += 1
 
     def _make_fit(self, feed: str, head: PageHead) -> None:
         """Pull what is missing before this page. A true page fits then."""

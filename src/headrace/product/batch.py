@@ -164,6 +164,10 @@ class Batch:
     def origins(self) -> list[str]:
         return [self._names[origin] for origin in self.columns["origin"].tolist()]
 
+    def name(self, number: int) -> str:
+        """The feed or origin that has this number in `columns`."""
+        return self._names[number]
+
     def origin(self, place: int) -> str:
         """The origin of one product."""
         return self._names[int(self.columns["origin"][place])]
