@@ -113,6 +113,9 @@ class Receiver:
             return
         finally:
             self._meeting.discard(name)
+        for _, upstream in self.upstreams():
+            if upstream.site == name:
+                upstream.look_again()
         for origin in card.origins:
             if origin != self._site:
                 self._add_origin(origin)

@@ -21,7 +21,7 @@ SESSIONS_MAX = 10_000
 PENDING_MAX = 2_000  # links that have not yet said who they are
 _OPEN_MS = 5_000  # for a link to be set up, either way
 _KEEP_ALIVES = 4  # within a lease
-_RETRY = {"period_init_ms": 100, "period_max_ms": 2_000, "period_increase_factor": 2}
+_RETRY = {"period_init_ms": 100, "period_max_ms": 1_000, "period_increase_factor": 2}
 _PRIVATE = {  # nobody else asks about subscriptions: who asks while something is declared makes a router stand still
     "enabled": True,
     "default_permission": "allow",

@@ -83,7 +83,7 @@ class Upstream:
         self.track = Track(base, ahead)
         self._stream = ""
         self._subscribers: list[Declared] = []
-        self._stopped = threading.Event()
+        self._stopped, self._back = threading.Event(), threading.Event()
         self._thread = threading.Thread(target=self._run, name=f"headrace-from-{site}")
         self._heard = self._doubted = 0.0
         self._site_next = 0
@@ -95,9 +95,14 @@ class Upstream:
     def stop(self) -> None:
         """Ends between two pages; may be said twice."""
         self._stopped.set()
+        self._back.set()
         self._buffer.wake()
         self._thread.join()
         self._unsubscribe()
+
+    def look_again(self) -> None:
+        """The site seems to be back: do not wait any longer before it is asked."""
+        self._back.set()
 
     @property
     def is_stopping(self) -> bool:
@@ -138,7 +143,8 @@ class Upstream:
                 )
                 self.statistics.trouble = str(error)
                 self._ask_holders()
-                self._stopped.wait(_BACKOFF_S[min(failures, len(_BACKOFF_S) - 1)])
+                self._back.wait(_BACKOFF_S[min(failures, len(_BACKOFF_S) - 1)])
+                self._back.clear()
                 failures += 1
 
     def _is_news(self, error: Exception, failures: int) -> bool:
