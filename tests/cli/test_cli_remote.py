@@ -91,6 +91,35 @@ def test_who_one_is_comes_from_the_environment(run: Run, there: str, monkeypatch
     assert (result.exit_code, "nowhere cannot be read" in result.stderr) == (3, True)
 
 
+@pytest.mark.parametrize("set_alone", ["PASSWORD_FILE", "CERTIFICATE", "KEY"])
+def test_half_of_who_one_is_is_not_ignored(
+    run: Run, there: str, monkeypatch: pytest.MonkeyPatch, set_alone: str
+) -> None:
+    monkeypatch.setenv(f"HEADRACE_{set_alone}", "file")
+    result = run("cat", there)
+    assert (result.exit_code, "as well" in result.stderr) == (2, True)
+
+
+def test_a_password_file_that_is_no_text_is_told(
+    run: Run, there: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (tmp_path / "password").write_bytes(b"\xff\xfe")
+    monkeypatch.setenv("HEADRACE_USER", "ann")
+    monkeypatch.setenv("HEADRACE_PASSWORD_FILE", str(tmp_path / "password"))
+    result = run("cat", there)
+    assert (result.exit_code, "it is not text" in result.stderr) == (3, True)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [["queue", "info"], ["queue", "check"], ["queue", "resize", "--age", "1h"], ["queue", "delete", "--select", "a"],
+     ["channel", "list"], ["top", "--once"]],
+)  # fmt: skip
+def test_what_needs_the_files_of_a_queue_says_so(run: Run, there: str, words: list[str]) -> None:
+    result = run(*words, there)
+    assert (result.exit_code, "run it where the queue lies" in result.stderr) == (2, True)
+
+
 def test_the_program_ends_by_itself_and_by_a_signal(start: Callable[..., object], there: str, path: Path) -> None:
     fill(path, 1)
     whole = start("cat", there)

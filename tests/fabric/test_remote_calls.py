@@ -2,6 +2,8 @@
 
 import os
 import random
+import threading
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -15,6 +17,9 @@ from serving import Served
 from headrace import Consumer, Cursor, Queue, Selection, Station
 from headrace.errors import AccessDeniedError, FabricError, FabricMessageError, HeadraceError
 from headrace.fabric.access import Rule
+from headrace.fabric.attending import errand as errands
+from headrace.fabric.attending.client import Reading
+from headrace.fabric.attending.readers import Readers
 from headrace.fabric.attending.rights import Rights
 from headrace.fabric.keys import call_key
 from headrace.fabric.remote import answers, calls
@@ -28,6 +33,7 @@ from headrace.queue import Follower
 
 SEED = int(os.environ.get("HEADRACE_SEED", "20261115"))
 Router = tuple[zenoh.Session, str]
+SEND = errands._send
 
 
 @pytest.fixture(scope="module")
@@ -62,6 +68,7 @@ class Stranger:
     def __init__(self, session: zenoh.Session, served: Served) -> None:
         self._session, self._key = session, call_key(served.name)
         self.client = os.urandom(16)
+        self._numbers = 0
 
     def send(self, head: bytes | None, payload: bytes = b"", name: str = "") -> answers.Answer | str:
         """The answer, or the words of the refusal."""
@@ -74,7 +81,13 @@ class Stranger:
             return reply.err.payload.to_bytes().decode()
         return "silence"
 
-    def call(self, call: calls.Call, payload: bytes = b"", number: int = 0, oldest: int = 0) -> answers.Answer | str:
+    def call(
+        self, call: calls.Call, payload: bytes = b"", number: int | None = None, oldest: int = 0
+    ) -> answers.Answer | str:
+        """With the number of the last call and one, if it is one that has a number."""
+        if number is None:
+            number = self._numbers + 1 if isinstance(call, calls.Numbered) else 0
+        self._numbers = max(self._numbers, number)
         return self.send(calls.encode(calls.Envelope(calls.VERSION, self.client, None, number, oldest, call)), payload)
 
 
@@ -112,8 +125,10 @@ def test_altered_calls_do_no_harm(served: Served, stranger: Stranger) -> None:
         calls.Next("**", 1, 10, 10), calls.OpenStation("s", "next", {"selection": "a", "cue": 5}), calls.Attach("s", 1.0),
         calls.Get(1, 1, 0.0), calls.Settle(1, 1, 1, "done"), calls.SaveCursor("c", 5), calls.Unpark("s", [1], True),
     ]  # fmt: skip
-    for _ in range(300):
-        head = bytearray(calls.encode(calls.Envelope(1, stranger.client, None, 0, 0, chance.choice(samples))))
+    for turn in range(1, 301):
+        call = chance.choice(samples)
+        number = turn if isinstance(call, calls.Numbered) else 0
+        head = bytearray(calls.encode(calls.Envelope(1, stranger.client, None, number, turn, call)))
         for _ in range(chance.randrange(1, 4)):
             head[chance.randrange(len(head))] = chance.randrange(256)
         assert stranger.send(bytes(head), chance.randbytes(chance.randrange(4))) != "silence"
@@ -170,11 +185,60 @@ def test_places_and_payloads_that_do_not_fit_are_refused(served: Served, strange
         calls.Revise(number, 2, far, bytes(8)), calls.Revise(number, 2, bytes(4), bytes(7)),
         calls.Revise(number, 2, bytes(4), (9).to_bytes(8, "little")),
     ):  # fmt: skip
-        assert isinstance(stranger.call(call, b"x"), answers.Failure), call
+        payload = b"x" if isinstance(call, calls.Revise) else b""
+        assert isinstance(stranger.call(call, payload), answers.Failure), call
     assert isinstance(stranger.call(calls.Settle(number, 2, 1, "done")), answers.Done)
 
 
 # --- numbers ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("call", [calls.Put("a"), calls.Attach("s", 1.0), calls.Get(1, 1, 0.0)])
+def test_what_must_not_be_done_twice_has_a_number(served: Served, stranger: Stranger, call: calls.Call) -> None:
+    assert "has no number" in str(stranger.call(call, number=0))
+    assert served.queue.next == 1
+
+
+def test_what_may_be_repeated_has_no_number_and_is_not_remembered(stranger: Stranger) -> None:
+    """Or answers with products would be kept for whoever asks for them."""
+    assert "has a number" in str(stranger.call(calls.Next("**", 1, 10, 10), number=1, oldest=1))
+
+
+def test_only_what_has_a_payload_comes_with_one(stranger: Stranger) -> None:
+    assert "has no payload" in str(stranger.call(calls.Ends(), b"x"))
+
+
+def test_a_get_that_nobody_asks_for_again_keeps_no_other_answers(
+    served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("headrace.fabric.attending.client.ERRANDS_MAX", 3)
+    remote = served.connect(patience=0.5)
+    consumer = remote.station("s", "**").attach()
+    monkeypatch.setattr(errands, "_send", lambda query, say: query.drop())
+    assert len(consumer.get(1, timeout=0)) == 0
+    monkeypatch.setattr(errands, "_send", SEND)
+    assert [remote.put(b"%d" % n, feed="a") for n in range(5)] == [1, 2, 3, 4, 5]
+    assert consumer.get(9).sequences.tolist() == [1, 2, 3, 4, 5]
+
+
+def test_a_get_that_is_over_is_not_done_again(served: Served, stranger: Stranger) -> None:
+    served.queue.station("s", "**")
+    attached = stranger.call(calls.Attach("s", 10.0))
+    assert isinstance(attached, answers.Attached)
+    get = calls.Get(attached.attachment, 1, 0.0)
+    assert isinstance(stranger.call(get, number=5), answers.Products)
+    assert isinstance(stranger.call(get, number=5), answers.Products)
+    assert "has come again" in str(stranger.call(get, number=4))
+
+
+def test_an_answer_that_cannot_be_given_ends_nobody(
+    served: Served, stranger: Stranger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    served.queue.put(b"1", feed="a")
+    monkeypatch.setattr("headrace.fabric.attending.desk.answers.Bounds", lambda *ends: answers.Listed(["\ud800"]))
+    for _ in range(9):
+        assert isinstance(stranger.call(calls.Ends()), answers.Failure)
+    assert isinstance(stranger.call(calls.Tell()), answers.Told)
 
 
 def test_answers_are_remembered_until_the_client_lets_go(served: Served, stranger: Stranger) -> None:
@@ -226,6 +290,22 @@ def test_a_client_that_only_calls_is_forgotten_in_the_end(
     until(lambda: served.site.statistics().attendant.clients == 0, "it is forgotten")  # type: ignore[union-attr]
 
 
+def test_reads_that_take_long_hold_up_nobody_else(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    read, may_go_on = Reading.read, threading.Event()
+    monkeypatch.setattr(Reading, "read", lambda *about: (may_go_on.wait(10), read(*about))[1])
+    readers = [threading.Thread(target=served.connect().read) for _ in range(8)]
+    for reader in readers:
+        reader.start()
+    assert served.site is not None
+    until(lambda: served.site.statistics().attendant.taken >= 16, "all have asked")  # type: ignore[union-attr]
+    begun = time.monotonic()
+    assert served.connect().put(b"1", feed="a") == 1
+    may_go_on.set()
+    assert time.monotonic() - begun < 5
+    for reader in readers:
+        reader.join()
+
+
 # --- rights -----------------------------------------------------------------------------------------
 
 
@@ -268,6 +348,115 @@ def test_a_user_sees_and_puts_what_the_rules_allow(make_served: Callable[..., Se
             use()
     with remote.station("mine", "a/**", start="oldest").attach() as consumer:
         assert consumer.get(9).feeds == ["a/1", "a/2", "a/x"]
+
+
+@pytest.fixture
+def guarded(make_served: Callable[..., Served]) -> Served:
+    """Everybody may receive a/** and publish p."""
+    return make_served(rules=(Rule(("*",), receive=("a/**",), publish=("p",)),))
+
+
+@pytest.mark.parametrize(
+    "selection", ["b", "b/**", "**", "** ident ~ secret", "** where ident = 'secret'", "b every 2"]
+)
+def test_nobody_learns_of_products_that_he_may_not_receive(router: Router, guarded: Served, selection: str) -> None:
+    """Not even by where an answer ends, of how many it says that they were passed over, or by their size."""
+    someone, told = Stranger(router[0], guarded), []
+    for feed in ("b", "c"):
+        for number in range(4):
+            guarded.queue.put(b"%d" % number, feed=feed, ident="secret" if feed == "b" else "other")
+        position = guarded.queue.next - 4
+        came = someone.call(calls.Next(selection, position, 1, 1))
+        assert isinstance(came, answers.Products)
+        told.append((came.count, came.next - position, came.payload_bytes, came.passed_over))
+    assert told[0] == told[1]
+    assert told[0][:2] == (0, 4)
+
+
+def test_nobody_learns_of_stations_that_he_may_not_use(guarded: Served) -> None:
+    guarded.queue.station("all", "**")
+    guarded.queue.station("hidden", "b/**", group="g")
+    remote = guarded.connect()
+    remote.station("mine", "a/**")
+    assert remote.stations() == ["mine"]
+    for use in (lambda: remote.station("hidden", "a/**"), lambda: remote.station("hidden").terms,
+                lambda: remote.station("behind", "a/**", after="hidden"),
+                lambda: remote.station("beside", "a/**", group="g")):  # fmt: skip
+        with pytest.raises(AccessDeniedError) as caught:
+            use()
+        assert "b/**" not in str(caught.value)
+    for feed in ("a/1", "p"):
+        assert remote.wanted_by(feed)
+    with pytest.raises(AccessDeniedError):
+        remote.wanted_by("b/1")
+
+
+def test_nobody_moves_stations_that_he_may_not_use(guarded: Served) -> None:
+    """A seek moves all stations of a line."""
+    guarded.queue.station("mine", "a/**", start="oldest")
+    remote = guarded.connect()
+    assert remote.station("mine").seek("next") == 1
+    guarded.queue.station("behind", "**", after="mine")
+    with pytest.raises(AccessDeniedError):
+        remote.station("mine").seek("next")
+
+
+def test_who_may_not_publish_a_feed_gives_its_products_no_other_payload(guarded: Served) -> None:
+    guarded.queue.station("mine", "a/**")
+    guarded.queue.put(b"true", feed="a/1")
+    with guarded.connect().station("mine").attach() as consumer:
+        batch = consumer.get(1)
+        with pytest.raises(AccessDeniedError, match="may not publish feed a/1"):
+            consumer.put(batch, payloads=[b"false"])
+        consumer.put(batch, payloads=[None])
+    assert guarded.queue.station("mine").statistics().done == 1
+
+
+def test_nobody_puts_products_of_another_origin(router: Router, make_served: Callable[..., Served]) -> None:
+    """Unless he is a relay, or one of those whom no rule knows by name."""
+    served = make_served(
+        rules=(
+            Rule(("ann",), publish=("p",)),
+            Rule(("relay",), publish=("p",), relay=True),
+            Rule(("*",), receive=("p",)),
+        )
+    )
+    someone = Stranger(router[0], served)
+
+    def put(name: str, number: int, origin: str | None) -> answers.Answer | str:
+        call = calls.Put("p", origin=origin, origin_sequence=number if origin else 0)
+        head = calls.encode(calls.Envelope(1, someone.client, None, number, number, call))
+        return someone.send(head, b"%d" % number, name)
+
+    assert put("ann", 1, None) == answers.Number(1)
+    assert put("ann", 2, "ann") == answers.Number(2)
+    told = put("ann", 3, "bob")
+    assert isinstance(told, answers.Failure)
+    assert "ann may not put products of origin bob" in told.problem
+    assert put("relay", 4, "bob") == answers.Number(3)
+    Rights((Rule(("*",), publish=("p",)),), None).check_origins(["bob"])
+
+
+def test_who_only_publishes_has_no_cursors(make_served: Callable[..., Served]) -> None:
+    served = make_served(rules=(Rule(("*",), publish=("p",)),))
+    served.queue.cursor("c")
+    remote = served.connect()
+    with pytest.raises(AccessDeniedError):
+        remote.cursor("c")
+    with pytest.raises(AccessDeniedError):
+        RemoteCursor(remote, remote._connection, "c").state
+
+
+def test_what_others_read_is_noted_up_to_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("headrace.fabric.attending.readers.SELECTIONS_MAX", 3)
+    readers = Readers()
+    for number in range(3):
+        readers.note(f"a/{number}")
+    assert readers.patterns() == {"a/0", "a/1", "a/2"}
+    for number in range(100):
+        readers.note(f"b/{number}")
+    assert readers.patterns() == {"**"}
+    assert len(readers) == 4
 
 
 def test_a_stranger_gets_nothing(router: Router, make_served: Callable[..., Served]) -> None:
@@ -314,7 +503,7 @@ OWN = {  # what works from elsewhere as it is written for here
     Station: {"pause", "resume", "retry", "forget", "lag"},
     Cursor: {"position", "read", "follow", "commit", "save", "seek"},
     Consumer: {"get_nowait", "put", "discard", "give_back", "settle", "revise", "new", "batches", "batches_async", "get_async",
-               "beat", "leave_to_parent", "abandon"},
+               },
     Follower: set(),
 }  # fmt: skip
 

@@ -6,6 +6,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -17,6 +18,9 @@ import headrace
 from headrace import Batch, Queue
 from headrace.errors import FabricError, LeaseLostError, QueueError, SiteUnreachableError
 from headrace.fabric.attending import errand as errands
+from headrace.fabric.remote import connection as connections
+from headrace.fabric.remote.answers import Bounds
+from headrace.fabric.remote.calls import Ends
 
 
 @pytest.fixture
@@ -147,6 +151,27 @@ def test_a_follower_goes_on_after_the_line_was_cut(served: Served, wire: Wire) -
     while len(found) < 8:
         found += idents(next(follower))
     assert found == list("12345678")
+
+
+def test_a_call_that_is_made_while_the_line_breaks_is_given_up(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Even if the break is noticed after it was sent, and before anybody knows that it is under way."""
+    connection = served.connect()._connection
+
+    class Unanswered:
+        def __init__(self, *about: Any) -> None:
+            self._given_up = threading.Event()
+            connection._see(SimpleNamespace(kind=zenoh.SampleKind.DELETE))  # type: ignore[arg-type]
+            until(lambda: "headrace-broken" not in {thread.name for thread in threading.enumerate()}, "it is seen")
+
+        def take(self) -> None:
+            assert self._given_up.wait(5)
+
+        def cancel(self) -> None:
+            self._given_up.set()
+
+    monkeypatch.setattr(connections, "Asked", Unanswered)
+    assert connection.attempt(Ends(), Bounds) is None
+    monkeypatch.undo()
 
 
 def test_a_put_waits_for_the_line(served: Served, wire: Wire) -> None:

@@ -24,6 +24,7 @@ from headrace.errors import (
     ProductDamagedError,
     QueueClosedError,
     QueueError,
+    SelectionError,
 )
 from headrace.fabric.remote import follower as following
 
@@ -121,6 +122,7 @@ MISTAKES: dict[str, Callable[[Queue], Any]] = {
     "a feed that is none": lambda q: q.put(b"x", feed="a b"),
     "a feed that is a number": lambda q: q.put(b"x", feed=5),  # type: ignore[arg-type]
     "an ident that is too long": lambda q: q.put(b"x", feed="a", ident="i" * 2000),
+    "an ident that is far too long": lambda q: q.put(b"x", feed="a", ident="i" * 5000),
     "an ident that is bytes": lambda q: q.put(b"x", feed="a", ident=b"i"),  # type: ignore[arg-type]
     "an ident that is no UTF-8": lambda q: q.put(b"x", feed="a", ident="\ud800"),
     "a priority out of range": lambda q: q.put(b"x", feed="a", priority=8),
@@ -165,6 +167,13 @@ def test_a_selection_error_shows_the_place(served: Served) -> None:
     with pytest.raises(HeadraceError) as caught:
         served.connect().station("s", "a where (")
     assert getattr(caught.value, "column", None)
+
+
+def test_a_selection_that_is_too_long_for_the_network_is_refused(served: Served) -> None:
+    long = Selection(origin=[f"a-site-with-a-long-name-{number}" for number in range(4000)])
+    assert len(served.queue.read(selection=long)) == 0
+    with pytest.raises(SelectionError, match="too long to go to another machine"):
+        served.connect().read(selection=long)
 
 
 def test_a_batch_that_is_too_large_for_the_network_is_refused(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -286,6 +295,14 @@ def test_a_follower_can_be_stopped_by_another_thread(queue: Queue) -> None:
     assert list(follower) == []
     assert time.monotonic() - begun < 3
     timer.join()
+
+
+def test_a_follower_that_was_stopped_does_not_wait(queue: Queue) -> None:
+    follower = queue.follow()
+    follower.stop()
+    begun = time.monotonic()
+    follower.wait(4)
+    assert time.monotonic() - begun < 2
 
 
 def test_a_follower_can_be_set_to_another_position(queue: Queue) -> None:

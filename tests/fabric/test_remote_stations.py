@@ -346,6 +346,22 @@ def test_a_detached_consumer_has_given_back(queue: Queue, station: Station) -> N
     consumer.detach()
 
 
+def test_a_consumer_says_that_it_lives(consumer: Consumer) -> None:
+    consumer.beat()
+    assert consumer.statistics().alive
+
+
+def test_a_consumer_that_is_abandoned_leaves_as_the_dead_do(queue: Queue, station: Station) -> None:
+    put(queue, "1")
+    consumer = station.attach()
+    consumer.get(1)
+    consumer.abandon()
+    assert (station.statistics().restored, station.statistics().consumers) == (1, 0)
+    with pytest.raises(StationError, match="has detached"):
+        consumer.get(1)
+    consumer.detach()
+
+
 def test_a_transient_station_goes_with_its_last_consumer(queue: Queue) -> None:
     with queue.station("t", "**", durable=False).attach():
         assert queue.stations() == ["t"]

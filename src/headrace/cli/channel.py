@@ -6,9 +6,9 @@ from typing import Any, TypeVar
 import click
 
 from headrace.cli.failure import NEGATIVE, OK, USAGE
+from headrace.cli.opening import open_here
 from headrace.cli.options import json_option, queue_argument
 from headrace.cli.output import echo_json, many, show_table, show_terms
-from headrace.queue import Queue
 from headrace.station.channel import Channel, ChannelStatistics, list_channels, open_channel
 from headrace.station.conflicts import find_conflicts
 from headrace.station.qos import FIELDS, QoS, option_text
@@ -80,7 +80,7 @@ def create(queue_path: str, name: str, feed: str, as_json: bool, **options: str 
     Example:
       headrace channel create wx.queue radar 'wx/radar/**' --order fifo --timeout 10s --suppliers-max 50
     """
-    with Queue.open(queue_path) as queue:
+    with open_here(queue_path) as queue:
         made = open_channel(queue, name, feed, **_said(options))
         _tell(made, as_json, f"{name} has the feeds {made.feed}")
 
@@ -95,7 +95,7 @@ def list_all(queue_path: str, as_json: bool) -> None:
     Example:
       headrace channel list wx.queue
     """
-    with Queue.open(queue_path) as queue:
+    with open_here(queue_path) as queue:
         told = [open_channel(queue, name).statistics() for name in list_channels(queue)]
     if as_json:
         for each in told:
@@ -119,7 +119,7 @@ def show(queue_path: str, name: str, as_json: bool) -> None:
     Example:
       headrace channel show wx.queue radar
     """
-    with Queue.open(queue_path) as queue:
+    with open_here(queue_path) as queue:
         shown = open_channel(queue, name)
         definition, statistics, stations = shown.definition, shown.statistics(), shown.stations()
     if as_json:
@@ -148,7 +148,7 @@ def change(queue_path: str, name: str, as_json: bool, **options: str | None) -> 
     said = _said(options)
     if not said:
         raise click.UsageError("Nothing to change: give at least one option")
-    with Queue.open(queue_path) as queue:
+    with open_here(queue_path) as queue:
         changed = open_channel(queue, name)
         changed.change(**said)
         _tell(changed, as_json, f"changed {name}")
@@ -166,7 +166,7 @@ def remove(queue_path: str, name: str, force: bool, as_json: bool) -> None:
     Example:
       headrace channel remove wx.queue radar
     """
-    with Queue.open(queue_path) as queue:
+    with open_here(queue_path) as queue:
         open_channel(queue, name).remove(force=force)
     if as_json:
         echo_json({"name": name, "removed": True})

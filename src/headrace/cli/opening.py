@@ -27,6 +27,16 @@ def open_queue(where: str) -> Queue:
     return connect(where, patience=_PATIENCE_S, tls=_tls(), user=_user())
 
 
+def open_here(path: str) -> Queue:
+    """The queue in a directory, for commands that need its files; an endpoint is refused."""
+    if is_endpoint(path):
+        raise OptionError(
+            f"{path} is the endpoint of a site, and this command needs the directory of a queue",
+            f"run it where the queue lies; a directory of that name is written ./{path}",
+        )
+    return Queue.open(path)
+
+
 def credentials() -> "tuple[TlsTerms | None, UserTerms | None]":
     """Whom the environment says that we are."""
     return _tls(), _user()
@@ -36,15 +46,18 @@ def _user() -> "UserTerms | None":
     from headrace.fabric.credentials import UserTerms
 
     name, file = os.environ.get("HEADRACE_USER"), os.environ.get("HEADRACE_PASSWORD_FILE")
-    if not name:
+    if not name and not file:
         return None
     if not file:
         raise OptionError("HEADRACE_USER is set without a password", "set HEADRACE_PASSWORD_FILE as well")
+    if not name:
+        raise OptionError("HEADRACE_PASSWORD_FILE is set without a name", "set HEADRACE_USER as well")
     try:
         return UserTerms(name, Path(file).read_text().strip())
-    except OSError as error:
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it is not text"
         raise FabricError(
-            f"the password file {file} cannot be read: {error.strerror}", "check HEADRACE_PASSWORD_FILE"
+            f"the password file {file} cannot be read: {reason}", "check HEADRACE_PASSWORD_FILE"
         ) from None
 
 
@@ -53,5 +66,9 @@ def _tls() -> "TlsTerms | None":
 
     authority, certificate, key = (os.environ.get(f"HEADRACE_{part}") for part in ("AUTHORITY", "CERTIFICATE", "KEY"))
     if not authority:
+        if certificate or key:
+            raise OptionError(
+                "HEADRACE_CERTIFICATE or HEADRACE_KEY is set without an authority", "set HEADRACE_AUTHORITY as well"
+            )
         return None
     return TlsTerms(Path(authority), Path(certificate) if certificate else None, Path(key) if key else None)

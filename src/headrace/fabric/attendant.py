@@ -2,16 +2,15 @@
 
 Calls come on threads of Zenoh's, which must not wait. There they are read, and given to whoever does them:
 
-    a call about a consumer   the thread of its attachment, which may wait for products
-    any other                 a few threads in common, none of which waits for long
+    get, settle, revise   the thread of the attachment, which may wait for products
+    a read                a few threads in common: to search a large queue takes its time
+    any other             a few threads in common, none of which waits for long
 
 What cannot be read is refused and counted; what finds too many before it is told to come again. A call that comes a
 second time is not done a second time (`attending/errand.py`). Everything that clients can make grow has a limit.
 """
 
 import logging
-import queue as line_of
-import threading
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
@@ -22,9 +21,10 @@ import zenoh
 from headrace.errors import AccessDeniedError, FabricError, FabricMessageError, HeadraceError, QueueError
 from headrace.fabric.access import Rule, asker
 from headrace.fabric.attending.blocked import Blocked
-from headrace.fabric.attending.client import Busy, Clients
+from headrace.fabric.attending.client import Clients
+from headrace.fabric.attending.crew import Crew
 from headrace.fabric.attending.desk import Desk
-from headrace.fabric.attending.errand import Errand
+from headrace.fabric.attending.errand import Busy, Errand
 from headrace.fabric.attending.lobby import Lobby
 from headrace.fabric.attending.readers import Readers
 from headrace.fabric.attending.station_desk import StationDesk
@@ -35,9 +35,6 @@ from headrace.fabric.remote import answers, calls
 from headrace.fabric.remote.connection import BUSY
 from headrace.fabric.remote.failures import failure_of
 from headrace.queue import Queue
-
-_THREADS = 4
-_LINE = 1024  # calls that may wait for a thread
 
 log = logging.getLogger("headrace.attending")
 
@@ -62,15 +59,12 @@ class Attendant:
         self._queue_id = queue_id(queue)
         self._site, self._has_rules = site, bool(rules)
         self.taken = self.repeated = self.refused = 0
-        self._line: line_of.SimpleQueue[Callable[[], None] | None] = line_of.SimpleQueue()
+        self._call_crew, self._read_crew = Crew("call"), Crew("read")
         self._clients = Clients(session, declarations, site, rules)
-        self._lobby = Lobby(queue, lambda errand: self._line.put(partial(self._do, errand)))
+        self._lobby = Lobby(queue, lambda errand: self._read_crew.give(partial(self._do, errand)))
         self.readers = Readers()
         desk = Desk(queue, site, self._lobby, Blocked(), self.readers)
         self._desks = _table(desk, StationDesk(queue, self._clients))
-        self._threads = [threading.Thread(target=self._run, name=f"headrace-call-{i}") for i in range(_THREADS)]
-        for thread in self._threads:
-            thread.start()
         key = f"{call_key(site)}/**"
         self._queryable = declarations.add(lambda: session.declare_queryable(key, self._take, complete=True))
 
@@ -82,15 +76,15 @@ class Attendant:
 
     def _take(self, query: zenoh.Query) -> None:
         try:
-            if self._line.qsize() >= _LINE:
+            if self._call_crew.is_busy:
                 raise Busy
             errand, is_known = self._errand(query)
             if is_known:
                 self.repeated += 1
-                self._line.put(partial(errand.repeat, query))
+                self._call_crew.give(partial(errand.repeat, query))
             else:
-                self.taken += 1
                 self._give(errand)
+                self.taken += 1
         except Busy:
             self._refuse(query, BUSY)
         except FabricError as error:
@@ -103,6 +97,9 @@ class Attendant:
         envelope = calls.decode_envelope(head.to_bytes() if head is not None else b"")
         if payload is not None and len(payload) > calls.CALL_BYTES_MAX:
             raise FabricMessageError(f"a call with {len(payload)} bytes", f"no call has over {calls.CALL_BYTES_MAX}")
+        if payload is not None and len(payload) and not isinstance(envelope.call, calls.Bulky):
+            kind = type(envelope.call).__name__
+            raise FabricMessageError(f"a call {kind} has no payload", "call by a Headrace of this version")
         client = self._clients.of(envelope.client, asker(str(query.key_expr)) if self._has_rules else None)
         errand = Errand(client, envelope, payload.to_bytes() if payload is not None else b"", query)
         known = client.take(errand, envelope.oldest)
@@ -113,10 +110,14 @@ class Attendant:
         attachment = None
         if isinstance(call, calls.Get | calls.Settle | calls.Revise) and self._is_meant(errand):
             attachment = errand.client.attachments.get(call.attachment)
-        if attachment is None:
-            self._line.put(partial(self._do, errand))
-        else:
+        if attachment is not None:
             attachment.give(errand)
+        elif not isinstance(call, calls.Next):
+            self._call_crew.give(partial(self._do, errand))
+        elif self._read_crew.is_busy:
+            raise Busy
+        else:
+            self._read_crew.give(partial(self._do, errand))
 
     def _is_meant(self, errand: Errand) -> bool:
         return errand.queue is None or errand.queue == self._queue_id
@@ -130,10 +131,6 @@ class Attendant:
             log.warning("a refusal could not be sent: %s", error)
 
     # --- on ours ----------------------------------------------------------------------------------
-
-    def _run(self) -> None:
-        while (act := self._line.get()) is not None:
-            act()
 
     def _do(self, errand: Errand) -> None:
         try:
@@ -157,11 +154,9 @@ class Attendant:
         """Who waits is answered; consumers are detached, and what they hold goes back."""
         self._queryable.undeclare()
         self._lobby.close()
-        self._clients.close()
-        for _ in self._threads:
-            self._line.put(None)
-        for thread in self._threads:
-            thread.join()
+        self._read_crew.close()
+        self._call_crew.close()
+        self._clients.close()  # last: nobody is left who attaches anything
 
 
 def _table(desk: Desk, stations: StationDesk) -> dict[type, Callable[[Errand, Any], None]]:
@@ -171,10 +166,10 @@ def _table(desk: Desk, stations: StationDesk) -> dict[type, Callable[[Errand, An
         calls.Next: desk.next, calls.Where: desk.where, calls.Ends: desk.ends, calls.Tell: desk.tell,
         calls.ListNames: desk.list, calls.WantedBy: desk.wanted_by, calls.Flush: desk.flush,
         calls.OpenCursor: desk.open_cursor, calls.LoadCursor: desk.load_cursor, calls.SaveCursor: desk.save_cursor,
-        calls.RemoveCursor: desk.remove_cursor, calls.OpenStation: stations.open, calls.TellStation: stations.tell,
-        calls.ChangeStation: stations.change, calls.PauseStation: stations.pause, calls.SeekStation: stations.seek,
-        calls.RemoveStation: stations.remove, calls.Unpark: stations.unpark, calls.Attach: stations.attach,
-        calls.Detach: stations.detach, calls.Leave: stations.leave, calls.Interrupt: stations.interrupt,
-        calls.TellConsumer: stations.tell_consumer, calls.Get: stations.miss, calls.Settle: stations.miss,
-        calls.Revise: stations.miss,
+        calls.RemoveCursor: desk.remove_cursor, calls.ListStations: stations.list, calls.OpenStation: stations.open,
+        calls.TellStation: stations.tell, calls.ChangeStation: stations.change, calls.PauseStation: stations.pause,
+        calls.SeekStation: stations.seek, calls.RemoveStation: stations.remove, calls.Unpark: stations.unpark,
+        calls.Attach: stations.attach, calls.Detach: stations.detach, calls.Leave: stations.leave,
+        calls.Interrupt: stations.interrupt, calls.TellConsumer: stations.tell_consumer, calls.Get: stations.miss,
+        calls.Settle: stations.miss, calls.Revise: stations.miss,
     }  # fmt: skip

@@ -89,6 +89,18 @@ def read_certificate(path: Path) -> "x509.Certificate":
     return _certificates(path, "the certificate")[0]
 
 
+def principal_of(tls: TlsTerms | None, user: UserTerms | None) -> str | None:
+    """Under which name the rules of sites know the bearer: that of the user, or of the certificate."""
+    if user is not None:
+        return user.name
+    if tls is None or tls.certificate is None:
+        return None
+    from cryptography.x509.oid import NameOID
+
+    names = read_certificate(tls.certificate).subject.get_attributes_for_oid(NameOID.COMMON_NAME)
+    return str(names[0].value) if names else None
+
+
 def _text(path: Path, what: str) -> str:
     try:
         return path.read_text()

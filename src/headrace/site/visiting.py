@@ -4,10 +4,7 @@ It connects to where the site itself listens, and if nobody answers there to who
 certificate or the user name of the site.
 """
 
-from cryptography.x509.oid import NameOID
-
 from headrace.errors import OptionError
-from headrace.fabric.credentials import read_certificate
 from headrace.fabric.endpoint import UNIX, Endpoint, parse_endpoint
 from headrace.fabric.session import SessionTerms
 from headrace.site.config import SiteConfig
@@ -27,16 +24,6 @@ def visiting_terms(config: SiteConfig) -> SessionTerms:
             "give its endpoint instead of its configuration",
         )
     return SessionTerms("client", connect=(*places, *terms.connect), tls=terms.tls, user=terms.user)
-
-
-def principal_of(terms: SessionTerms) -> str | None:
-    """Under which name the rules of sites know who has these terms: that of the user, or of the certificate."""
-    if terms.user is not None:
-        return terms.user.name
-    if terms.tls is None or terms.tls.certificate is None:
-        return None
-    names = read_certificate(terms.tls.certificate).subject.get_attributes_for_oid(NameOID.COMMON_NAME)
-    return str(names[0].value) if names else None
 
 
 def _reachable(endpoint: Endpoint) -> Endpoint:

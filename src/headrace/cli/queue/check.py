@@ -3,11 +3,11 @@
 import click
 
 from headrace.cli.failure import NEGATIVE, OK, visible
+from headrace.cli.opening import open_here
 from headrace.cli.options import json_option
 from headrace.cli.output import echo_json, many
 from headrace.cli.progress import progress_bar
 from headrace.errors import QueueDamagedError
-from headrace.queue import Queue
 from headrace.queue.check import Finding
 
 
@@ -39,7 +39,7 @@ def check(path: str, as_json: bool) -> int:
 def _findings(path: str) -> list[Finding]:
     """What is wrong; a queue that is too damaged to be opened is a finding itself."""
     try:
-        with Queue.open(path) as queue, progress_bar("checking segments") as bar:
+        with open_here(path) as queue, progress_bar("checking segments") as bar:
             return queue.check(bar.set)
     except QueueDamagedError as error:
         return [Finding(path, error.problem)]

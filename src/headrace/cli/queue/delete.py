@@ -5,6 +5,7 @@ from pathlib import Path
 import click
 
 from headrace.cli.failure import NEGATIVE, OK
+from headrace.cli.opening import open_here
 from headrace.cli.options import json_option, selection_of, selection_options
 from headrace.cli.output import echo_json, many
 from headrace.errors import NotAQueueError
@@ -36,7 +37,7 @@ def delete(path: str, select: str | None, ident: str | None, yes: bool, as_json:
 
 def _delete_products(path: str, select: str | None, ident: str | None, as_json: bool) -> int:
     selection = selection_of(select, ident)
-    with Queue.open(path) as queue:
+    with open_here(path) as queue:
         deleted = queue.delete(selection)
     if as_json:
         echo_json({"path": path, "deleted_products": deleted})

@@ -7,9 +7,9 @@ from typing import Any
 
 import click
 
+from headrace.cli.opening import open_here
 from headrace.cli.options import json_option
 from headrace.cli.output import echo_json, many, show_table, show_terms
-from headrace.queue import Queue
 from headrace.queue.config import QueueConfig
 from headrace.queue.statistics import Statistics
 from headrace.units import format_age, format_size
@@ -30,7 +30,7 @@ def info(path: str, all_feeds: bool, as_json: bool) -> None:
       headrace queue info wx.queue
       headrace queue info wx.queue --json | jq .statistics.held_products
     """
-    with Queue.open(path) as queue:
+    with open_here(path) as queue:
         config, statistics = queue.config, queue.statistics()
     others = [_process(pid) for pid in statistics.attached if pid != os.getpid()]
     if as_json:

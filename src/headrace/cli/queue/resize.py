@@ -2,11 +2,11 @@
 
 import click
 
+from headrace.cli.opening import open_here
 from headrace.cli.options import AGE, SIZE, json_option
 from headrace.cli.output import echo_json, many
 from headrace.cli.queue.info import terms_of
 from headrace.errors import OptionError
-from headrace.queue import Queue
 
 
 @click.command()
@@ -23,7 +23,7 @@ def resize(path: str, size: int | None, age: float | None, as_json: bool) -> Non
     """
     if size is None and age is None:
         raise OptionError("there is nothing to change", "give --size, --age or both")
-    with Queue.open(path) as queue:
+    with open_here(path) as queue:
         before = queue.statistics().evicted_products
         queue.resize(size=size, age=age)
         evicted = queue.statistics().evicted_products - before

@@ -51,24 +51,24 @@ def sites(where: str, all_flows: bool, as_dot: bool, check: bool, as_json: bool)
 
 def draw(where: str) -> "Map":
     """The map as it is seen from there."""
+    from headrace.fabric.credentials import principal_of
     from headrace.fabric.map import gather
     from headrace.fabric.session import open_session
-    from headrace.site.visiting import principal_of
 
     terms = terms_for(where)
     session = open_session(terms)
     try:
-        return gather(session, principal_of(terms))
+        return gather(session, principal_of(terms.tls, terms.user))
     finally:
         session.close()  # type: ignore[no-untyped-call]
 
 
 def terms_for(where: str) -> "SessionTerms":
     """How to get in: by an endpoint, or as the site that a file describes."""
-    from headrace.fabric.endpoint import PROTOCOLS
+    from headrace.fabric.remote.opening import is_endpoint
     from headrace.fabric.session import SessionTerms
 
-    if where.partition("/")[0].removesuffix(":") in PROTOCOLS:
+    if is_endpoint(where):
         tls, user = credentials()
         return SessionTerms("client", connect=(where,), tls=tls, user=user)
     from headrace.site.loading import load_config

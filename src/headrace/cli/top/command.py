@@ -17,12 +17,12 @@ from itertools import islice
 import click
 import msgspec
 
+from headrace.cli.opening import open_here
 from headrace.cli.options import AGE, json_option, queue_argument
 from headrace.cli.output import echo_json, is_terminal
 from headrace.cli.top.frame import Frame, frame_of
 from headrace.cli.top.snapshot import Camera
 from headrace.errors import OptionError
-from headrace.queue import Queue
 
 INTERVAL_S_MIN = 0.1
 Pause = Callable[[float], None]  # returns when that time (of time.monotonic) has come
@@ -51,7 +51,7 @@ def top(queue_path: str, interval: float, once: bool, as_json: bool) -> None:
         raise OptionError(f"--interval {interval:g} s is too short", f"give {INTERVAL_S_MIN:g} s or more")
     if not (once or as_json or is_terminal()):
         raise click.UsageError("Standard output is not a terminal: give --once or --json")
-    with Queue.open(queue_path) as queue:
+    with open_here(queue_path) as queue:
         camera = Camera(queue)
         if once or as_json:
             for frame in islice(frames(camera, interval, _sleep_until), 1, 2 if once else None):

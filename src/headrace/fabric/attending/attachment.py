@@ -2,7 +2,7 @@
 
 The thread does what the user asks in the order of asking; while it waits for products it sleeps in the kernel as any
 consumer does, and what comes is sent from there without a further step. What was got is remembered until it is
-settled, because only those batches have the leases.
+settled, because only those batches have the leases; and the last get until the next one, for whoever asks once more.
 """
 
 import logging
@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from headrace.errors import FabricError, FabricMessageError, HeadraceError, LeaseLostError
-from headrace.fabric.attending.errand import Errand
+from headrace.fabric.attending.errand import Busy, Errand
 from headrace.fabric.attending.products import products_of
 from headrace.fabric.remote.answers import Done, Unattached
 from headrace.fabric.remote.calls import CALL_BYTES_MAX, PAGE_BYTES_MAX, Get, Revise, Settle
@@ -53,11 +53,24 @@ class Attachment:
     def __init__(self, consumer: Consumer, keep_s: float) -> None:
         self.consumer, self.keep_s = consumer, keep_s
         self._held: dict[int, _Held] = {}
+        self._last: Errand | None = None  # get
         self._line: line_of.SimpleQueue[Errand | None] = line_of.SimpleQueue()
         self._lock = threading.Lock()
         self._ended = self._died = False
         self._thread = threading.Thread(target=self._run, name="headrace-consumer", daemon=True)
         self._thread.start()
+
+    def take(self, get: Errand) -> Errand | None:
+        """Take up a get; if it has come before, the one that we have already. Busy while another is under way."""
+        last = self._last
+        if last is not None and get.number <= last.number:
+            if get.number < last.number:
+                raise FabricMessageError("a get that was over has come again", "number calls upwards")
+            return last
+        if last is not None and not last.is_done:
+            raise Busy
+        self._last = get
+        return None
 
     def give(self, errand: Errand) -> None:
         """To be done when its turn comes."""
@@ -87,6 +100,8 @@ class Attachment:
             self._leave()
 
     def _leave(self) -> None:
+        with self._lock:
+            self._ended = True
         self._held.clear()
         try:
             (self.consumer.abandon if self._died else self.consumer.detach)()
@@ -105,7 +120,7 @@ class Attachment:
             if isinstance(call, Settle):
                 self._settle(call)
             elif isinstance(call, Revise):
-                self._revise(call, errand.payload)
+                self._revise(errand, call)
             errand.finish(Done())
         except HeadraceError as error:
             errand.finish(failure_of(error))
@@ -157,12 +172,14 @@ class Attachment:
         finally:
             self._note(call.got, held, places)
 
-    def _revise(self, call: Revise, payload: bytes) -> None:
+    def _revise(self, errand: Errand, call: Revise) -> None:
         places, sizes = _numbers(call.places, np.uint32), _numbers(call.lengths, np.int64)
         held = self._find(call.got, len(places))
         if len(sizes) != len(places) or (len(places) and int(places.max()) >= len(held.batch)):
             raise FabricError("the places and payloads of a put do not fit", "nothing was put")
-        payloads = _parted(payload, sizes.tolist())
+        feeds = held.batch.feeds
+        errand.client.rights.check_publish({feeds[place] for place in places[sizes >= 0].tolist()})
+        payloads = _parted(errand.payload, sizes.tolist())
         self.consumer.revise(held.batch, places, payloads)
         self._note(call.got, held, places)
 

@@ -18,10 +18,11 @@ import zenoh
 from headrace.errors import FabricError, FabricMessageError
 from headrace.fabric.access import Rule
 from headrace.fabric.attending.attachment import Attachment
-from headrace.fabric.attending.errand import Errand
+from headrace.fabric.attending.errand import Busy, Errand
 from headrace.fabric.attending.rights import Rights
 from headrace.fabric.declarations import Declarations
 from headrace.fabric.keys import client_key
+from headrace.fabric.remote.calls import Get
 from headrace.fabric.remote.connection import client_digest
 from headrace.product.batch import Batch
 from headrace.station import Consumer
@@ -33,10 +34,6 @@ ERRANDS_MAX = 1024  # of one client, not yet answered or not yet forgotten
 FOLLOWERS_MAX = 64  # of one client, whose place in counting is remembered
 _FORGET_S = 900.0
 _SWEEP_S = 0.2
-
-
-class Busy(Exception):  # noqa: N818
-    """Too much at once; the call may come again."""
 
 
 class Reading:
@@ -70,6 +67,9 @@ class Client:
             return None
         with self._lock:
             self._forget_below(oldest)
+            if isinstance(errand.call, Get):
+                attachment = self.attachments.get(errand.call.attachment)
+                return None if attachment is None else attachment.take(errand)
             known = self._errands.get(errand.number)
             if known is not None:
                 return known

@@ -52,6 +52,7 @@ class Desk:
 
     def put(self, errand: Errand, call: calls.Put) -> None:
         errand.client.rights.check_publish([call.feed])
+        errand.client.rights.check_origins([] if call.origin is None else [call.origin])
         payload = errand.payload
         properties = None if call.properties is None else decode_properties(call.properties)
 
@@ -67,7 +68,8 @@ class Desk:
 
     def put_many(self, errand: Errand, call: calls.PutMany) -> None:
         said = calls.decode_columns(call.columns)
-        errand.client.rights.check_publish({said.feed} if isinstance(said.feed, str) else set(said.feed))
+        errand.client.rights.check_publish(_set_of(said.feed))
+        errand.client.rights.check_origins(_set_of(said.origin or []))
         payloads = _parted(errand.payload, call.lengths)
         given = _given(said)
 
@@ -79,6 +81,7 @@ class Desk:
     def put_batch(self, errand: Errand, call: calls.PutBatch) -> None:
         batch = read_batch(errand.payload, Names())
         errand.client.rights.check_publish(set(batch.feeds))
+        errand.client.rights.check_origins(set(batch.origins))
         keep = None if call.keep is None else np.frombuffer(call.keep, np.uint8)
 
         def store(timeout_s: float) -> Answer:
@@ -90,13 +93,12 @@ class Desk:
 
     def next(self, errand: Errand, call: calls.Next) -> None:
         """What lies at the position; if there is nothing and there is time, wait in the lobby."""
-        rights = errand.client.rights
-        rights.check_receive()
+        errand.client.rights.check_receive()
         if not errand.position:
             errand.position = self._queue.resolve(call.position)
             errand.deadline = time.monotonic() + call.wait_s
             self._readers.note(call.selection)
-        batch = rights.visible(self._reading(errand, call).read(errand.position))
+        batch = self._reading(errand, call).read(errand.position)
         if (size := rows_of(batch).bytes) > CALL_BYTES_MAX:
             raise FabricError(
                 f"products from {errand.position} on have {size} bytes, more than go over the network as one piece",
@@ -112,7 +114,8 @@ class Desk:
         key = (call.follower, call.selection, call.limit, call.bytes_limit)
         reading = errand.client.reading(key)
         if reading is None:
-            reading = Reading(self._queue.reader(Selection.parse(call.selection), call.limit, call.bytes_limit))
+            selection = errand.client.rights.receivable(Selection.parse(call.selection))
+            reading = Reading(self._queue.reader(selection, call.limit, call.bytes_limit))
             errand.client.remember(key, reading)
         return reading
 
@@ -131,13 +134,11 @@ class Desk:
         errand.finish(answers.Told(statistics=errand.client.rights.visible_statistics(self._queue.statistics())))
 
     def list(self, errand: Errand, call: calls.ListNames) -> None:
-        if call.what == "cursors":
-            names = self._queue.cursors()
-        else:
-            names = self._queue.stations() if call.what == "stations" else self._queue.origins
+        names = self._queue.cursors() if call.what == "cursors" else self._queue.origins
         errand.finish(answers.Listed(names))
 
     def wanted_by(self, errand: Errand, call: calls.WantedBy) -> None:
+        errand.client.rights.check_feed(call.feed)
         errand.finish(answers.Listed(self._queue.wanted_by(call.feed)))
 
     def flush(self, errand: Errand, call: calls.Flush) -> None:
@@ -154,6 +155,7 @@ class Desk:
         errand.finish(Done())
 
     def load_cursor(self, errand: Errand, call: calls.LoadCursor) -> None:
+        errand.client.rights.check_receive()
         state = self._cursor(call.name).state
         first, last = (state.lost.first, state.lost.last) if state.lost else (0, 0)
         errand.finish(
@@ -180,6 +182,10 @@ class Desk:
                 raise CursorNameError(f"cursor {name!r} was removed", "ask the queue for it anew: queue.cursor(name)")
             cursor = self._cursors[name] = self._queue.cursor(name)
         return cursor
+
+
+def _set_of(texts: str | list[str]) -> set[str]:
+    return {texts} if isinstance(texts, str) else set(texts)
 
 
 def _parted(payload: bytes, lengths: bytes) -> list[bytes | memoryview]:

@@ -4,6 +4,7 @@ An answer may get lost with the connection. Then the call comes again, with the 
 answers once more, one that is not done yet answers the newest query. The call itself is done once.
 """
 
+import logging
 import threading
 from collections.abc import Callable
 from contextlib import suppress
@@ -13,11 +14,18 @@ import zenoh
 
 from headrace.fabric.remote.answers import Answer
 from headrace.fabric.remote.calls import Envelope, encode
+from headrace.fabric.remote.failures import failure_of
 
 if TYPE_CHECKING:
     from headrace.fabric.attending.client import Client
 
 Say = Callable[[], tuple[Answer, bytes]]  # an answer and its records
+
+log = logging.getLogger("headrace.attending")
+
+
+class Busy(Exception):  # noqa: N818
+    """Too much at once; the call may come again."""
 
 
 class Errand:
@@ -33,6 +41,10 @@ class Errand:
         self._lock = threading.Lock()
         self._query: zenoh.Query | None = query
         self._say: Say | None = None
+
+    @property
+    def is_done(self) -> bool:
+        return self._say is not None
 
     def finish(self, answer: Answer, records: bytes = b"") -> None:
         """The answer, which is kept for as long as the call may come again."""
@@ -59,6 +71,12 @@ class Errand:
 
 
 def _send(query: zenoh.Query, say: Say) -> None:
-    answer, records = say()
+    """Whatever is wrong with the answer, whoever sends it goes on."""
+    try:
+        answer, records = say()
+        head = encode(answer)
+    except Exception as error:
+        log.exception("an answer could not be given")
+        head, records = encode(failure_of(error)), b""
     with suppress(zenoh.ZError), query:  # whoever asked may have gone
-        query.reply(query.key_expr, records, attachment=encode(answer))
+        query.reply(query.key_expr, records, attachment=head)

@@ -8,8 +8,7 @@ import threading
 import time
 from collections.abc import Callable
 
-from headrace.fabric.attending.client import Busy
-from headrace.fabric.attending.errand import Errand
+from headrace.fabric.attending.errand import Busy, Errand
 from headrace.queue import Queue
 
 WAITING_MAX = 4096

@@ -18,13 +18,17 @@ class Readers:
         self._lock = threading.Lock()
         self._last: dict[str, float] = {}  # by the text of a selection
 
+    def __len__(self) -> int:
+        return len(self._last)
+
     def note(self, selection: str) -> None:
         """Somebody reads what this selection wants."""
         now = time.monotonic()
         with self._lock:
-            self._last[selection] = now
             if len(self._last) > SELECTIONS_MAX:
                 self._last = {text: then for text, then in self._last.items() if now - then < READ_S}
+            if len(self._last) <= SELECTIONS_MAX or selection in self._last:
+                self._last[selection] = now
 
     def patterns(self) -> set[str]:
         """The feeds that somebody has read just now; all of them, if those are too many to tell."""

@@ -20,17 +20,27 @@ class StationDesk:
     def _station(self, errand: Errand, name: str) -> Station:
         """A handle, if whoever asks may receive what the station hands out."""
         station = Station(self._queue, self._queue.lines(), name)
-        errand.client.rights.check_selection(Selection.parse(station.terms.selection))
+        errand.client.rights.check_station(station.terms)
         return station
 
     # --- stations ---------------------------------------------------------------------------------
 
+    def list(self, errand: Errand, call: calls.ListStations) -> None:
+        """Those that may be used; nobody learns of others."""
+        stations = self._queue.lines().stations.stations
+        names = sorted(terms.name for terms in stations if errand.client.rights.has_station(terms))
+        errand.finish(answers.Listed(names))
+
     def open(self, errand: Errand, call: calls.OpenStation) -> None:
+        """Neither its terms, if it is there, nor those of stations that it joins are told to whoever may not know."""
         options: dict[str, Any] = dict(call.options)
+        rights, group = errand.client.rights, options.get("group")
+        for terms in self._queue.lines().stations.stations:
+            if terms.name in (call.name, options.get("after")) or (group is not None and terms.group == group):
+                rights.check_station(terms)
         if options:
-            errand.client.rights.check_selection(Selection.of(options.get("selection")))
-        station = self._queue.station(call.name, options.pop("selection", ...), start=call.start, **options)
-        errand.client.rights.check_selection(Selection.parse(station.terms.selection))
+            rights.check_selection(Selection.of(options.get("selection")))
+        self._queue.station(call.name, options.pop("selection", ...), start=call.start, **options)
         errand.finish(Done())
 
     def tell(self, errand: Errand, call: calls.TellStation) -> None:
@@ -58,7 +68,11 @@ class StationDesk:
         errand.finish(Done())
 
     def seek(self, errand: Errand, call: calls.SeekStation) -> None:
-        errand.finish(Number(self._station(errand, call.name).seek(call.start)))
+        """All stations of its line go with it."""
+        station = self._station(errand, call.name)
+        for terms in self._queue.lines().stations.line(station.terms.line):
+            errand.client.rights.check_station(terms)
+        errand.finish(Number(station.seek(call.start)))
 
     def remove(self, errand: Errand, call: calls.RemoveStation) -> None:
         self._station(errand, call.name).remove()

@@ -3,9 +3,10 @@
 A call is one query to `headrace/call/<site>`. Its attachment is an Envelope, its payload is whatever is bulky: payloads
 one after another, or records. The answer goes the same way: an Answer as the attachment, records as the payload.
 
-Every call that changes something has a number of its own in the Envelope. Asked again, because the answer did not
-arrive, it is not done again: the site answers what it has answered before. `oldest` says which calls the client may
-still ask again, so that the site remembers those and no others. Calls that may be repeated without harm have number 0.
+Every call that must not be done twice (`Numbered`) has a number of its own in the Envelope. Asked again, because the
+answer did not arrive, it is not done again: the site answers what it has answered before. `oldest` says which calls the
+client may still ask again, so that the site remembers those and no others; a Get, which may be asked again much later,
+is remembered by its attachment until the next one. Calls that may be repeated without harm have number 0.
 
 Whatever cannot be decoded, or exceeds one of the bounds here, is refused with a word, and nothing else happens.
 """
@@ -24,8 +25,9 @@ PAGE_PRODUCTS_MAX = 100_000  # in one answer
 PAGE_BYTES_MAX = 16 << 20  # of payload in one answer, the product that crosses it included
 WAIT_S_MAX = 5.0  # for one call; who waits longer calls again
 KEEP_S_MAX = 86_400.0
+TEXT_MAX = 65_536  # characters
 
-Text = Annotated[str, msgspec.Meta(max_length=65_536)]
+Text = Annotated[str, msgspec.Meta(max_length=TEXT_MAX)]
 Name = Annotated[str, msgspec.Meta(max_length=1024)]
 ClientId = Annotated[bytes, msgspec.Meta(min_length=16, max_length=16)]
 Count = Annotated[int, msgspec.Meta(ge=0, le=1 << 32)]
@@ -106,9 +108,9 @@ class Tell(_Call, frozen=True):
 
 
 class ListNames(_Call, frozen=True):
-    """All cursors, stations, or origins."""
+    """All cursors, or origins."""
 
-    what: Annotated[str, msgspec.Meta(pattern="^(cursors|stations|origins)$")]
+    what: Annotated[str, msgspec.Meta(pattern="^(cursors|origins)$")]
 
 
 class WantedBy(_Call, frozen=True):
@@ -145,6 +147,10 @@ class RemoveCursor(_Call, frozen=True):
 
 
 # --- stations ---------------------------------------------------------------------------------------
+
+
+class ListStations(_Call, frozen=True):
+    """All that whoever asks may use."""
 
 
 class OpenStation(_Call, frozen=True):
@@ -242,11 +248,14 @@ class Leave(_Call, frozen=True):
     """Detach everything that this client has attached."""
 
 
-AtConsumer = Get | Settle | Revise | Interrupt | TellConsumer | Detach
+Bulky = Put | PutMany | PutBatch | Revise  # these have a payload
+Numbered = (
+    Bulky | SaveCursor | RemoveCursor | OpenStation | ChangeStation | PauseStation | SeekStation | RemoveStation
+    | Unpark | Attach | Get | Settle
+)  # fmt: skip
 Call = (
-    Who | Put | PutMany | PutBatch | Next | Where | Ends | Tell | ListNames | WantedBy | Flush | OpenCursor | LoadCursor
-    | SaveCursor | RemoveCursor | OpenStation | TellStation | ChangeStation | PauseStation | SeekStation | RemoveStation
-    | Unpark | Attach | AtConsumer | Leave
+    Numbered | Who | Next | Where | Ends | Tell | ListNames | WantedBy | Flush | OpenCursor | LoadCursor | ListStations
+    | TellStation | Interrupt | TellConsumer | Detach | Leave
 )  # fmt: skip
 
 
@@ -256,7 +265,7 @@ class Envelope(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fiel
     version: int
     client: ClientId  # known to nobody else: its token has a digest of it
     queue: QueueId | None  # the queue that is meant; a site may have got another one
-    number: Sequence64  # of the call; 0: it may be repeated
+    number: Sequence64  # of a Numbered call; 0 for others
     oldest: Sequence64  # no call below this one will be asked again
     call: Call
 
@@ -300,6 +309,9 @@ def decode_envelope(head: bytes) -> Envelope:
         raise FabricMessageError(
             f"the call has version {envelope.version}; this Headrace knows {VERSION}", "run the same version"
         )
+    if bool(envelope.number) != isinstance(envelope.call, Numbered):
+        has = "has a number" if envelope.number else "has no number"
+        raise FabricMessageError(f"a call {type(envelope.call).__name__} {has}", "call by a Headrace of this version")
     return envelope
 
 

@@ -14,6 +14,7 @@ import os
 import threading
 import time
 import weakref
+from collections import deque
 from contextlib import suppress
 from typing import Any, TypeVar
 
@@ -95,10 +96,12 @@ class Connection:
         self._lock = threading.Lock()
         self._numbers = 0
         self._open: dict[int, None] = {}  # calls that may be asked again, the oldest first
+        self._ended: deque[int] = deque()  # those of them that will not be
         self._followers = 0
         self._silent_since: float | None = None
         self._closed = threading.Event()
         self._under_way: weakref.WeakSet[Asked] = weakref.WeakSet()
+        self._breaks = 0  # of links
         self._links: Any = session.info.declare_transport_events_listener(self._see)
         self._queue: bytes | None = None
         self._token = session.liveliness().declare_token(client_key(site, client_digest(self._client)))
@@ -115,9 +118,14 @@ class Connection:
             return self._numbers
 
     def end(self, number: int) -> None:
-        """The call was answered, or nobody will ask again."""
+        """The call was answered, or nobody will ask again. Takes no lock, as `forsake`."""
+        self._ended.append(number)
+
+    def get_number(self) -> int:
+        """A number for a Get, which the site remembers until the next one."""
         with self._lock:
-            self._open.pop(number, None)
+            self._numbers += 1
+            return self._numbers
 
     def new_follower(self) -> int:
         with self._lock:
@@ -126,6 +134,8 @@ class Connection:
 
     def _head(self, call: Call, number: int) -> bytes:
         with self._lock:
+            while self._ended:
+                self._open.pop(self._ended.popleft(), None)
             oldest = next(iter(self._open), self._numbers + 1)
         return encode(Envelope(VERSION, self._client, self._queue, number, oldest, call))
 
@@ -136,6 +146,7 @@ class Connection:
         self.check_open()
         answer_s = _PRODUCTS_S if isinstance(call, Next | Get) else _ANSWER_S
         timeout_s = wait_s + answer_s + len(payload) / _SLOWEST
+        breaks = self._breaks
         try:
             asked = Asked(self._session, self._key, self._head(call, number), payload, timeout_s)
         except zenoh.ZError as error:
@@ -143,6 +154,8 @@ class Connection:
             raise FabricError(f"site {self.site} cannot be asked: {error}", "connect anew") from None
         with self._lock:
             self._under_way.add(asked)
+        if self._breaks != breaks:  # whoever gave up what was under way may not have seen it
+            asked.cancel()
         return asked
 
     def read(self, came: Came | None, kind: type[Kind]) -> tuple[Kind, bytes] | None:
@@ -151,7 +164,7 @@ class Connection:
             self.check_open()
             self._note_silence()
             return None
-        self._silent_since = None
+        self._end_silence()
         answer = decode_answer(came[0])
         if isinstance(answer, Failure):
             raise error_of(answer)
@@ -208,6 +221,7 @@ class Connection:
     def _see(self, event: zenoh.TransportEvent) -> None:
         """On Zenoh's thread, which must not wait."""
         if event.kind == zenoh.SampleKind.DELETE and not self._closed.is_set():
+            self._breaks += 1
             threading.Thread(target=self._give_up, name="headrace-broken", daemon=True).start()
 
     def _give_up(self) -> None:
@@ -227,6 +241,12 @@ class Connection:
         if self._silent_since is None:
             self._silent_since = time.monotonic()
             log.warning("site %s at %s does not answer; asking again", self.site, self.endpoint)
+
+    def _end_silence(self) -> None:
+        since, self._silent_since = self._silent_since, None
+        if since is not None:
+            silent_s = time.monotonic() - since
+            log.warning("site %s at %s answers again, after %.1f s", self.site, self.endpoint, silent_s)
 
     @property
     def is_silent(self) -> bool:

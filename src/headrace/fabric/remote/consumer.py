@@ -26,7 +26,7 @@ from headrace.fabric.remote.calls import WAIT_S_MAX, Attach, Detach, Get, Interr
 from headrace.fabric.remote.connection import Connection, Detached
 from headrace.product.batch import Batch
 from headrace.queue.kernel import _kernel as kernel
-from headrace.station.consumer import REMEMBERED, Consumer, Timeout
+from headrace.station.consumer import GET_MAX, REMEMBERED, Consumer, Timeout
 from headrace.station.statistics import ConsumerStatistics
 from headrace.units import format_age, parse_age
 
@@ -88,8 +88,8 @@ class RemoteConsumer(Consumer):
         """Ask once, again if the last answer is due; None if the site does not answer, or has to attach us anew."""
         if not self._attachment and not self._attach_anew():
             return None
-        number = self._getting = self._getting or self._connection.begin()
-        call = Get(self._attachment, n, wait_s, self._rest)
+        number = self._getting = self._getting or self._connection.get_number()
+        call = Get(self._attachment, min(n, GET_MAX), wait_s, self._rest)
         try:
             came = self._connection.attempt(call, Products, number=number, wait_s=wait_s)
         except Detached:
@@ -100,15 +100,14 @@ class RemoteConsumer(Consumer):
             raise
         if came is None:
             return None
-        batch = batch_of(*came, self._connection.names, number, self._attachment)
         self._end_get()
+        batch = batch_of(*came, self._connection.names, number, self._attachment)
         if len(batch) > n:  # an earlier get had asked for more
             self.give_back(batch)
             return None
         return batch
 
     def _end_get(self) -> None:
-        self._connection.end(self._getting)
         self._getting = self._rest = 0
 
     def _attach_anew(self) -> bool:
@@ -211,23 +210,37 @@ class RemoteConsumer(Consumer):
         assert told
         return told[0]
 
+    def beat(self) -> None:
+        """The site does so for us, while we are connected."""
+
+    def leave_to_parent(self) -> None:
+        """In a forked child: this consumer is the parent's, as its connection is."""
+
     def detach(self) -> None:
         """Leave the station; what was got and not put goes back to its input."""
+        self._leave(died=False)
+
+    def abandon(self) -> None:
+        """Leave as the dead do: what was got and not put is restored by the station's terms, and was a delivery."""
+        self._leave(died=True)
+
+    def _leave(self, died: bool) -> None:
         if self._detached or self._pid != os.getpid():
             return
         self._detached = True
         self._recent.clear()
         with suppress(SiteUnreachableError, QueueClosedError, Detached):
             if self._attachment:
-                self._connection.ask(Detach(self._attachment), Done, patience_s=_LEAVE_S)
-        for number in (self._getting, self._attaching):
-            self._connection.end(number)
+                self._connection.ask(Detach(self._attachment, died), Done, patience_s=_LEAVE_S)
+        self._connection.end(self._attaching)
 
     def __enter__(self) -> "RemoteConsumer":
         return self
 
     def __del__(self) -> None:
         """Forgotten without a word: the site is told, and nobody waits for its answer."""
-        if not getattr(self, "_detached", True) and self._attachment and not sys.is_finalizing():
+        if not getattr(self, "_detached", True) and not sys.is_finalizing():
             self._detached = True
-            self._connection.forsake(Detach(self._attachment, died=True))
+            self._connection.end(self._attaching)
+            if self._attachment:
+                self._connection.forsake(Detach(self._attachment, died=True))

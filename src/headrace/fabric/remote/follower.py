@@ -151,8 +151,10 @@ class RemoteFollower(Follower):
 
     def _stand(self, wait_s: float) -> _Standing:
         question = self._terms.question(self.position, self._number, wait_s)
-        self._standing = _Standing(self.position, wait_s, self._connection.stand(question, wait_s=wait_s))
-        return self._standing
+        standing = self._standing = _Standing(self.position, wait_s, self._connection.stand(question, wait_s=wait_s))
+        if self._stopped:  # before there was anything to cancel
+            standing.asked.cancel()
+        return standing
 
     def _take(self, standing: _Standing) -> tuple[Products, bytes] | None:
         came = standing.take()

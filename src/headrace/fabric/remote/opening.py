@@ -39,6 +39,7 @@ def connect(
     """
     if not isinstance(where, str) or not is_endpoint(where):
         return Queue.open(where)
+    from headrace.fabric.credentials import principal_of
     from headrace.fabric.remote.connection import Connection
     from headrace.fabric.remote.queue import RemoteQueue
     from headrace.fabric.session import SessionTerms, open_session
@@ -49,7 +50,7 @@ def connect(
     session = open_session(SessionTerms("client", connect=(endpoint,), tls=tls, user=user, timeout_s=timeout_s))
     try:
         found = find_site(session, endpoint, site, min(timeout_s, _LOOK_S))
-        return RemoteQueue(Connection(session, where, found, _name(tls, user), patience_s))
+        return RemoteQueue(Connection(session, where, found, principal_of(tls, user), patience_s))
     except BaseException:
         session.close()  # type: ignore[no-untyped-call]
         raise
@@ -111,17 +112,3 @@ def _nobody(endpoint: str, site: str | None, names: list[str]) -> FabricError:
             f"{endpoint} is not a site, and knows none", "start one there: headrace serve; or check your rights"
         )
     return FabricError(f"{endpoint} is not a site; {known}", f"name the one that you mean: {endpoint}?site={names[0]}")
-
-
-def _name(tls: "TlsTerms | None", user: "UserTerms | None") -> str | None:
-    """Under which name the site's rules know us: that of the user, or of the certificate."""
-    if user is not None:
-        return user.name
-    if tls is None or tls.certificate is None:
-        return None
-    from cryptography.x509.oid import NameOID
-
-    from headrace.fabric.credentials import read_certificate
-
-    names = read_certificate(tls.certificate).subject.get_attributes_for_oid(NameOID.COMMON_NAME)
-    return str(names[0].value) if names else None

@@ -13,7 +13,7 @@ import numpy as np
 from headrace.errors import BatchTooLargeError, HeadraceError, PayloadTooLargeError
 from headrace.fabric.remote.calls import CALL_BYTES_MAX, Column, Columns, Put, PutMany, encode
 from headrace.product.feed import check_feed
-from headrace.product.product import PRIORITY_MAX, SLICE_MAX
+from headrace.product.product import IDENT_BYTES_MAX, PRIORITY_MAX, SLICE_MAX
 from headrace.queue import columns, puts
 from headrace.queue.config import PAYLOAD_MAX, check_origin
 from headrace.units import format_size, parse_age, parse_time
@@ -30,10 +30,11 @@ def put_call(where: Any, payload: Any, feed: Any, ident: Any, priority: Any, giv
     """The call for one product; `given` has the arguments that were not left out."""
     try:
         call = Put(check_feed(feed), ident, priority=puts.check_priority(priority), **_checked(given))
-        encode(ident)
         view = memoryview(payload)
         if not view.c_contiguous or not isinstance(ident, str):
             raise TypeError
+        if len(ident.encode()) > IDENT_BYTES_MAX:
+            raise ValueError
     except HeadraceError:
         raise
     except _FAULTS as error:

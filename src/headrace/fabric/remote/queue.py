@@ -20,6 +20,7 @@ from headrace.fabric.remote.calls import (
     Ends,
     Flush,
     ListNames,
+    ListStations,
     OpenCursor,
     OpenStation,
     Put,
@@ -116,12 +117,14 @@ class RemoteQueue(Queue):
         """Ask, and while a blocking station makes it wait, ask again."""
         seconds = timeout_of(timeout)
         until = None if seconds is None else time.monotonic() + seconds
+        turn = 0
         while True:
             left = None if until is None else max(0.0, until - time.monotonic())
             try:
                 return self._connection.once(msgspec.structs.replace(call, timeout_s=left), kind, payload)[0]
             except NotYet:
-                self._connection.pause(0)
+                self._connection.pause(turn)
+                turn += 1
 
     def flush(self) -> None:
         self._connection.ask(Flush(), Done)
@@ -177,7 +180,7 @@ class RemoteQueue(Queue):
         return RemoteStation(self, self._connection, name)
 
     def stations(self) -> list[str]:
-        return self._connection.ask(ListNames("stations"), Listed)[0].values
+        return self._connection.ask(ListStations(), Listed)[0].values
 
     # --- tell -------------------------------------------------------------------------------------
 

@@ -4,6 +4,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from headrace.errors import OptionError, SelectionError
+from headrace.fabric.remote.calls import TEXT_MAX
 from headrace.queue.start import Start, time_of
 from headrace.selection import Selection
 
@@ -27,11 +28,17 @@ def value_text(value: Any) -> Any:
 
 
 def selection_text(wanted: Any) -> str:
-    """A selection as text; one with a function stays at home."""
+    """A selection as text; one with a function, or of great length, stays at home."""
     selection = Selection.of(wanted)
     if selection.function is not None:
         raise SelectionError(
             "a selection with a Python function cannot go to another machine",
             "use where instead of function, or filter what you get",
         )
-    return str(selection)
+    text = str(selection)
+    if len(text) > TEXT_MAX:
+        raise SelectionError(
+            f"a selection of {len(text)} characters is too long to go to another machine",
+            f"write it in {TEXT_MAX}, or read by several",
+        )
+    return text
