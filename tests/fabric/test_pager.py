@@ -55,3 +55,11 @@ def test_without_rules_everybody_gets_everything(queue: Queue) -> None:
     pager = Pager(queue, "a", receivable((), None))
     ((head, records),) = pager.pages(Read("**", 0, 10, 100, 1 << 20))
     assert len(decode(decode_head(head), records, Names()).batch) == 5
+
+
+def test_no_condition_tells_of_what_may_not_be_received(queue: Queue) -> None:
+    """With one product in a page, it would end at the hidden one."""
+    pager = Pager(queue, "a", receivable(RULES, "b"))
+    for hidden in ("secret", "wx/radar/K", "nothing/there"):
+        heads = [decode_head(head) for head, _ in pager.pages(Read(hidden, 0, 10, 1, 1 << 20))]
+        assert [(head.after, head.upto, head.count) for head in heads] == [(0, 5, 0)], hidden

@@ -6,13 +6,14 @@ condition that they ask for can tell them of it. Who publishes does so under his
 no rule may do nothing at all.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 
 import msgspec
 import zenoh
 
 from headrace.errors import AccessDeniedError
 from headrace.fabric.access import EVERYBODY, Rule, publishable, receivable
+from headrace.fabric.receivable import receivable_part
 from headrace.product.feed import FeedPattern
 from headrace.queue.statistics import Statistics
 from headrace.selection import Selection
@@ -20,20 +21,6 @@ from headrace.station import StationTerms
 
 _ALL = "**"
 _HINT = "ask whoever runs the site for an access rule"
-
-
-class _Receivable(Selection):
-    """A selection that wants nothing of feeds which may not be received."""
-
-    _may: Callable[[str], bool]
-
-    def __init__(self, selection: Selection, may: Callable[[str], bool]) -> None:
-        super().__init__(**selection.given())
-        object.__setattr__(self, "_may", may)
-        object.__setattr__(self, "feed", self.feed or _ALL)  # or nobody would ask which feeds it wants
-
-    def wants_feed(self, feed: str) -> bool:
-        return self._may(feed) and super().wants_feed(feed)
 
 
 class Rights:
@@ -90,7 +77,7 @@ class Rights:
 
     def receivable(self, selection: Selection) -> Selection:
         """The same, of what may be received."""
-        return selection if self._has_all else _Receivable(selection, lambda feed: _is_in(self._receive, feed))
+        return receivable_part(selection, self._receive)
 
     def visible_statistics(self, statistics: Statistics) -> Statistics:
         if self._has_all:
