@@ -18,7 +18,7 @@ def test_the_benchmark_of_the_relay_takes_all_its_figures(monkeypatch: pytest.Mo
     report = json.loads(done.stdout)
     names = [figure["name"] for figure in report["figures"]]
     assert names == [
-        "backlog-150", "backlog-1mb", "live-150", "live-behind",
+        "backlog-150", "backlog-150-shared", "live-150", "live-behind",
         *(f"latency-200-{name}" for name in ("p50", "p99", "max")), "audio-2-mean", "audio-2-late",
     ]  # fmt: skip
     assert all(figure["value"] > 0 for figure in report["figures"] if figure["name"] != "audio-2-late")

@@ -95,6 +95,31 @@ def test_sites_find_each_other_by_endpoint_through_compressed_links(opened: Open
     deliver(second, first)
 
 
+def test_large_messages_go_through_shared_memory(opened: Open) -> None:
+    first = opened("router", listen=("tcp/127.0.0.1:0",), shared_memory=True)
+    second = opened("router", connect=tuple(locators(first)), shared_memory=True)
+    plain = opened("client", connect=tuple(locators(first)))
+    got: list[tuple[int, bool]] = []
+    subscribers = [
+        session.declare_subscriber("large", lambda sample: got.append((len(sample.payload), is_shared(sample))))
+        for session in (second, plain)
+    ]
+    eventually(lambda: first.put("large", bytes(1 << 20)) or len({shared for _, shared in got}) == 2, "both ways")
+    assert {size for size, _ in got} == {1 << 20}
+    for subscriber in subscribers:
+        subscriber.undeclare()
+
+
+def is_shared(sample: zenoh.Sample) -> bool:
+    return sample.payload.as_shm() is not None
+
+
+def test_shared_memory_that_the_machine_does_not_have_is_refused(opened: Open, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("headrace.fabric.session.SHARED_BYTES", 1 << 60)
+    with pytest.raises(FabricError, match=r"/dev/shm has .* free, and shared_memory needs .*make /dev/shm larger"):
+        opened("router", listen=("tcp/127.0.0.1:0",), shared_memory=True)
+
+
 def test_a_site_may_listen_at_many_places(opened: Open, certs: Path, tmp_path: Path) -> None:
     endpoints = ("tcp/127.0.0.1:0", "tcp/[::1]:0", "tls/127.0.0.1:0", "ws/127.0.0.1:0", f"unixsock-stream/{tmp_path}/s")
     site = opened("router", listen=endpoints, tls=tls(certs, "denver"))

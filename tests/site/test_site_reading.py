@@ -44,6 +44,7 @@ def test_every_key_is_understood(write: Write, tmp_path: Path) -> None:
         scouting = true
         gossip = false
         compression = true
+        shared_memory = true
         beat = "1.5s"
         [queue]
         size = "64MiB"
@@ -80,6 +81,7 @@ def test_every_key_is_understood(write: Write, tmp_path: Path) -> None:
         site=SiteTable(
             queue=tmp_path.parent / "x" / "q", name="here", listen=("tls/[::]:7447", "tcp/127.0.0.1:0"),
             connect=("quic/upstream.example.org:7447",), mode="peer", scouting=True, gossip=False, compression=True,
+            shared_memory=True,
             beat_s=1.5,
         ),
         queue=QueueTable(size=64 << 20, age_s=172800.0, durability="disk", dedup="xxh3"),

@@ -1,7 +1,8 @@
 """`headrace bench relay`: products from one site to another, over loopback.
 
 Two sites in two processes, as `headrace serve` runs them, with queues in memory that reject duplicates; a third process
-puts. Backlog: everything is there when the second site asks for it. Live: the second site listens while products are
+puts. Backlog: everything is there when the second site asks for it; over TCP, and with `shared_memory = true` for sites
+on one machine. Live: the second site listens while products are
 put at full speed. Latency: from before the put at one site to after the read at the other, at several rates. Audio:
 NaradaBrokering's experiment, 252 bytes every 30 ms to up to a thousand subscribers, each with a session of its own.
 
@@ -33,8 +34,8 @@ from headrace.selection import Selection
 from headrace.site.site import Site
 
 FEED = "wx/text"
-BACKLOG = {150: (1_000_000, 500_000.0), 13_600: (50_000, 100_000.0)}
 LARGE = 1_000_000
+BACKLOG = {150: (1_000_000, 500_000.0), 13_600: (50_000, 100_000.0), LARGE: (800, 1.0)}  # size: how many, and the goal
 RATES = (1, 200, 5_000)
 SUBSCRIBERS = (100, 400, 700, 1_000)
 SESSIONS_EACH = 500  # subscribers in one process
@@ -57,12 +58,12 @@ def run(place: Path, scale: float, progress: Progress) -> Iterator[Figure]:
     beside = f"plain socket here: {plain[0] / 1e9:.2f} GB/s, plain Zenoh {plain[1] / 1e9:.2f} in messages of 1 MiB"
     for size, (count, goal) in BACKLOG.items():
         progress(f"backlog of {size} B products")
-        rate = _backlog(place, size, max(2_000, int(count * scale)))
-        yield Figure(f"backlog-{size}", f"backlog, {size:,} B", rate, "/s", goal,
-                     beside=f"{ANCHORS[f'backlog-{size}']}; {beside}")  # fmt: skip
-    progress("backlog of 1 MB products")
-    rate = _backlog(place, LARGE, max(20, int(800 * scale)))
-    yield Figure("backlog-1mb", "backlog, 1 MB", rate * LARGE / 1e9, "GB/s", 1.0, beside=beside)
+        beside_it = f"{ANCHORS[f'backlog-{size}']}; {beside}" if size < LARGE else beside
+        for shared in (False, True):
+            rate = _backlog(place, size, max(20_000_000 // (size + 900), int(count * scale)), shared_memory=shared)
+            name, what = (f"backlog-{size}-shared", "in shared memory") if shared else (f"backlog-{size}", "over TCP")
+            value, unit = (rate * LARGE / 1e9, "GB/s") if size == LARGE else (rate, "/s")
+            yield Figure(name, f"backlog, {size:,} B, {what}", value, unit, goal, beside="" if shared else beside_it)
     progress("live at full speed")
     yield from _live(place, max(2_000, int(600_000 * scale)))
     for per_second in RATES:
@@ -76,31 +77,34 @@ def run(place: Path, scale: float, progress: Progress) -> Iterator[Figure]:
 # --- two sites -----------------------------------------------------------------------------------
 
 
-def _serve(told: Connection, path: Path, near: list[str], begin_at: str) -> None:
+def _serve(told: Connection, path: Path, near: list[str], begin_at: str, shared_memory: bool) -> None:
     """A site until it is told to stop; it wants everything if it has a neighbour."""
     requests = [Request("all", Selection("**"), begin_at)] if near else []
-    terms = SessionTerms("router", listen=("tcp/127.0.0.1:0",), connect=tuple(near))
+    terms = SessionTerms(
+        "router", listen=("tcp/127.0.0.1:0",), connect=tuple(near), shared_memory=shared_memory
+    )  # fmt: skip
     with Queue.open(path) as queue, open_session(terms) as session:
-        begun = time.perf_counter()
         site = Site(session, queue, requests)
         told.send("ready")
-        told.send((begun, locators(session)))
+        told.send(locators(session))
         told.recv()
         site.close()
 
 
 @contextmanager
-def _site(path: Path, near: list[str], begin_at: str = "next") -> Iterator[tuple[float, list[str]]]:
-    """When it began, and where it listens."""
-    with processes(_serve, [(path, near, begin_at)]) as (pipe,):
+def _site(path: Path, near: list[str], begin_at: str = "next", *, shared_memory: bool = False) -> Iterator[list[str]]:
+    """Where it listens."""
+    with processes(_serve, [(path, near, begin_at, shared_memory)]) as (pipe,):
         yield pipe.recv()
         pipe.send("stop")
 
 
 @contextmanager
-def _queues(place: Path, size_mib: int) -> Iterator[tuple[Queue, Queue]]:
-    paths = place / "one", place / "two"
-    made = [Queue.create(path, size=f"{size_mib}MiB", durability="memory", origin=path.name) for path in paths]
+def _queues(place: Path, *sizes_mib: int) -> Iterator[tuple[Queue, Queue]]:
+    made = [
+        Queue.create(place / name, size=f"{size}MiB", durability="memory", origin=name)
+        for name, size in zip(("one", "two"), (sizes_mib * 2)[:2], strict=True)
+    ]
     try:
         yield made[0], made[1]
     finally:
@@ -127,18 +131,21 @@ def _until(queue: Queue, count: int, seconds: float = 120) -> float:
     return time.perf_counter()
 
 
-def _backlog(place: Path, size: int, count: int) -> float:
-    with _queues(place, max(64, 3 * size * count >> 20)) as (first, second):
+def _backlog(place: Path, size: int, count: int, *, shared_memory: bool = False) -> float:
+    """Timed once the receiving queue is full and evicts, as that of any site does which has run for a while."""
+    used = (size + 100) * count >> 20
+    with _queues(place, max(64, 2 * used), max(16, used // 4)) as (first, second):
         _fill(first, size, count)
-        with _site(first.path, []) as (_, where), _site(second.path, where, "oldest") as (begun, _):
-            first_came, before = _until(second, 1), second.next - 1
-            if before == count:
-                return count / (first_came - begun)
-            return (count - before) / (_until(second, count) - first_came)
+        with (
+            _site(first.path, [], shared_memory=shared_memory) as where,
+            _site(second.path, where, "oldest", shared_memory=shared_memory),
+        ):
+            begun, before = _until(second, int(count * 0.4)), second.next - 1
+            return (count - before) / (_until(second, count) - begun)
 
 
 def _live(place: Path, count: int) -> Iterator[Figure]:
-    with _queues(place, 1024) as (first, second), _site(first.path, []) as (_, where), _site(second.path, where):
+    with _queues(place, 1024) as (first, second), _site(first.path, []) as where, _site(second.path, where):
         _settle(first, second)
         begun, before = time.perf_counter(), second.next - 1
         _fill(first, 150, count)
@@ -162,7 +169,7 @@ def _settle(first: Queue, second: Queue) -> None:
 
 def _latency(place: Path, per_second: int, scale: float) -> Iterator[Figure]:
     count = max(20, int(min(per_second * 10, 20_000) * scale)) if per_second > 1 else max(5, int(20 * scale))
-    with _queues(place, 256) as (first, second), _site(first.path, []) as (_, where), _site(second.path, where):
+    with _queues(place, 256) as (first, second), _site(first.path, []) as where, _site(second.path, where):
         _settle(first, second)
         with processes(_note_latency, [(second.path, count)]) as (reader,):
             _put_at(first, per_second, count)
@@ -203,7 +210,7 @@ def _audio(place: Path, subscribers: int, scale: float) -> Iterator[Figure]:
     shares = [min(SESSIONS_EACH, subscribers - begin) for begin in range(0, subscribers, SESSIONS_EACH)]
     with (
         _queues(place, 64) as (first, _),
-        _site(first.path, []) as (_, where),
+        _site(first.path, []) as where,
         processes(_listen, [(where[0], share, count) for share in shares], 120) as pipes,
     ):
         for pipe in pipes:

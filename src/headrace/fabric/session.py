@@ -13,6 +13,7 @@ session is opened. Not here: what is sent over a session.
 """
 
 import json
+import os
 import resource
 import socket
 import time
@@ -28,10 +29,12 @@ from headrace.fabric.access import Rule
 from headrace.fabric.credentials import TlsTerms, UserTerms, check_tls, check_users_file
 from headrace.fabric.diagnosis import explain_connecting, explain_listening
 from headrace.fabric.endpoint import SECURE, Endpoint, check_endpoint, parse_endpoint
-from headrace.fabric.settings import plain_words, protocols, settings_of
+from headrace.fabric.settings import SHARED_BYTES, plain_words, protocols, settings_of
+from headrace.units import format_size
 
 Mode = Literal["router", "peer", "client"]
 _PORT_ATTEMPTS = 5
+_SHARED_MEMORY = "/dev/shm"
 _PAUSE_S, _PAUSE_S_MAX = 0.05, 0.5  # between two attempts of a client
 
 
@@ -46,6 +49,7 @@ class SessionTerms:
     gossip: bool = True  # tell neighbours of each other
     mesh: bool = False  # routers connect to each other, too, when they hear of each other by gossip
     compression: bool = False  # of links to those who want it as well
+    shared_memory: bool = False  # for large messages to those on the same machine who want it as well
     tls: TlsTerms | None = None
     user: UserTerms | None = None
     users_file: Path | None = None  # who may connect, with which password
@@ -92,11 +96,23 @@ def open_session(terms: SessionTerms) -> zenoh.Session:
         check_tls(terms.tls)
     if terms.users_file is not None:
         check_users_file(terms.users_file)
+    if terms.shared_memory:
+        _check_shared_memory()
     if terms.mode == "client":
         return _open_client(terms)
     if terms.mode == "router":
         _make_room_for_links()
     return _open_site(terms)
+
+
+def _check_shared_memory() -> None:
+    """A store to memory that the system promised and does not have would end the process."""
+    status = os.statvfs(_SHARED_MEMORY)
+    if (free := status.f_bavail * status.f_frsize) < SHARED_BYTES:
+        raise FabricError(
+            f"{_SHARED_MEMORY} has {format_size(free)} free, and shared_memory needs {format_size(SHARED_BYTES)}",
+            f"make {_SHARED_MEMORY} larger, or leave shared_memory off",
+        )
 
 
 def _open_client(terms: SessionTerms) -> zenoh.Session:

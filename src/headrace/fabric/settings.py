@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 SESSIONS_MAX = 10_000
 PENDING_MAX = 2_000  # links that have not yet said who they are
 _OPEN_MS = 5_000  # for a link to be set up, either way
+SHARED_BYTES = 128 << 20  # of a site's pages that others are reading; two answers from its log
 _KEEP_ALIVES = 4  # within a lease
 _RETRY = {"period_init_ms": 100, "period_max_ms": 1_000, "period_increase_factor": 2}
 _PRIVATE = {  # nobody else asks about subscriptions: who asks while something is declared makes a router stand still
@@ -93,9 +94,9 @@ def _scouting_settings(terms: "SessionTerms") -> dict[str, Any]:
 
 
 def _transport_settings(terms: "SessionTerms") -> dict[str, Any]:
-    """Shared memory is off, because with it a router admits no more than some 350 sessions."""
     return {
-        "transport/shared_memory/enabled": False,
+        "transport/shared_memory/enabled": terms.shared_memory,
+        "transport/shared_memory/transport_optimization/pool_size": SHARED_BYTES,
         "transport/unicast/max_sessions": SESSIONS_MAX,
         "transport/unicast/accept_pending": PENDING_MAX,
         "transport/unicast/accept_timeout": _OPEN_MS,

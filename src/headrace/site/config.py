@@ -55,6 +55,7 @@ class SiteTable(msgspec.Struct, frozen=True, kw_only=True, rename={"beat_s": "be
     scouting: Annotated[bool, FLAG] = False  # by multicast
     gossip: Annotated[bool, FLAG] = False
     compression: Annotated[bool, FLAG] = False
+    shared_memory: Annotated[bool, FLAG] = False
     beat_s: Annotated[float, age(0.01, 60, "500ms")] = 0.5
 
 

@@ -124,6 +124,7 @@ def session_terms(config: SiteConfig) -> SessionTerms:
         site.mode, site.listen if site.mode != "client" else (), site.connect, site.scouting, site.gossip,
         mesh=site.gossip,
         compression=site.compression,
+        shared_memory=site.shared_memory,
         tls=None if tls is None or tls.authority is None else TlsTerms(
             tls.authority, tls.certificate, tls.key, tls.mutual
         ),

@@ -19,6 +19,7 @@ mode = "router"                         # or "peer"; or "client", of a router el
 scouting = false                        # true: find other sites by multicast
 gossip = false                          # learn of other sites from those that are connected, and link to them
 compression = false                     # of the links; worth it on slow ones
+shared_memory = false                   # true: pages to sites on this machine, which want it too, go through memory
 beat = "500ms"                          # how often others are told the newest product of each feed
 
 [queue]                                 # the terms on which it is made; one that exists keeps its own
