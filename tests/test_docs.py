@@ -1,9 +1,12 @@
 """The pages say what is true: files and functions they name exist, links lead somewhere, examples run."""
 
+import json
 import re
 import shlex
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import click
@@ -40,7 +43,7 @@ def test_every_function_named_in_the_journey_exists() -> None:
 
 def test_the_programs_of_the_readme_run(tmp_path: Path) -> None:
     programs = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.S)
-    assert len(programs) == 3
+    assert len(programs) == 4
     first = subprocess.run(
         [sys.executable, "-c", programs[0]], cwd=tmp_path, capture_output=True, text=True, check=False
     )
@@ -58,6 +61,26 @@ def test_the_programs_of_the_readme_run(tmp_path: Path) -> None:
     assert third != programs[2]
     done = subprocess.run([sys.executable, "-c", third], cwd=tmp_path, capture_output=True, text=True, check=False)
     assert (done.returncode, len(done.stdout.splitlines())) == (0, 3), done.stderr
+    with served(tmp_path) as endpoint:
+        fourth = programs[3].replace("tcp/site.example.org:7447", endpoint).replace(
+            'queue.station("decode", "wx/**").attach()',
+            'itertools.islice(queue.station("other", "wx/**", start="oldest").attach(), 3)',
+        )  # fmt: skip
+        assert "islice" in fourth
+        words = [sys.executable, "-c", "import itertools\n" + fourth]
+        done = subprocess.run(words, capture_output=True, text=True, check=False)
+        assert (done.returncode, len(done.stdout.splitlines())) == (0, 3), done.stderr
+
+
+@contextmanager
+def served(folder: Path) -> Iterator[str]:
+    """The endpoint of a site with the queue of the README."""
+    (folder / "site.toml").write_text('[site]\nqueue = "wx.queue"\nlisten = ["tcp/127.0.0.1:0"]\n')
+    words = [str(Path(sys.executable).with_name("headrace")), "serve", str(folder / "site.toml"), "--json"]
+    with subprocess.Popen(words, stdout=subprocess.PIPE, text=True) as site:
+        assert site.stdout is not None
+        yield json.loads(site.stdout.readline())["endpoints"][0]
+        site.terminate()
 
 
 def test_every_command_of_the_readme_has_the_options_it_is_shown_with() -> None:
