@@ -23,6 +23,7 @@ import sys
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Self
 
@@ -195,13 +196,15 @@ class Fleet:
         """Where something was put."""
         return list(dict.fromkeys(site for site, _ in self._feeders))
 
-    def feed(self, site: str, seconds: float, rate: float = 300, size_max: str = "4kB", *, fast: bool = False) -> None:
-        """Put a seeded stream there from now on, at its pace or all at once."""
+    def feed(self, site: str, seconds: float, rate: float = 300, size_max: str = "4kB", *, fast: bool = False,
+             copies: bool = True) -> None:  # fmt: skip
+        """Put a seeded stream there from now on, at its pace or all at once; with some products twice, or without."""
         number = len(self._feeders)
         words = [
             "generate", str(self._paths[site]), "--seed", str(self.seed + number), "--duration", f"{seconds}s",
             "--rate", str(rate), "--feeds", KINDS[number], "--size-max", size_max, "--no-giants",
             "--oracle", str(self._sent(number)), "--json", "--fast" if fast else "--real-time",
+            *([] if copies else ["--duplicates", "0"]),
         ]  # fmt: skip
         environment = {**os.environ, **self._environment.get(site, {})}
         with (self._folder / f"feeder-{number}.out").open("wb") as out:
@@ -241,13 +244,16 @@ class Fleet:
 
     # --- judging ----------------------------------------------------------------------------------
 
-    def judge(self) -> int:
-        """Stop all sites, and compare every queue with what was sent; how many products that were."""
+    def judge(self, sites: Iterable[str] = (), lost: int = 0) -> int:
+        """Stop all sites, and compare the queues of these, or all, with what was sent; how many products that were.
+
+        `lost`: so many are missing there of each origin, and nothing else is wrong.
+        """
         for site in self.sites:
             self.timeline.detach(site)
             assert not (complaint := self._errors(site).read_text()), f"site {site}: {complaint}"
         self.stop(*list(self._processes))
-        return sum(self._judge_site(site) for site in self.sites)
+        return sum(self._judge_site(site, lost) for site in sites or self.sites)
 
     def oracle_of(self, origin: str) -> Oracle:
         """All that was put there, in order."""
@@ -255,7 +261,7 @@ class Fleet:
         assert len(numbers) == 1, "one feeder for each origin"
         return Oracle.load(self._sent(numbers[0]))
 
-    def _judge_site(self, site: str) -> int:
+    def _judge_site(self, site: str, lost: int) -> int:
         held: dict[str, list[Any]] = {origin: [] for origin in self.origins}
         with Queue.open(self._paths[site]) as queue:
             assert queue.check() == []
@@ -263,12 +269,12 @@ class Fleet:
                 for product in batch:
                     held[product.origin].append(product)
             for origin, products in held.items():
-                self._judge_origin(site, origin, products)
+                self._judge_origin(site, origin, products, lost)
             if site in self._consumers:
                 self._judge_consumer(site, queue.next)
             return sum(len(products) for products in held.values())
 
-    def _judge_origin(self, site: str, origin: str, products: list[Any]) -> None:
+    def _judge_origin(self, site: str, origin: str, products: list[Any], lost: int) -> None:
         oracle = self.oracle_of(origin)
         newest: dict[str, int] = {}
         for product in products:
@@ -276,16 +282,23 @@ class Fleet:
             assert product.origin_sequence > newest.get(product.feed, 0), f"{product.ident} at {site} is out of order"
             newest[product.feed] = product.origin_sequence
         verdict = oracle.verdict(order="feed")
-        assert verdict.ok, f"what {origin} has put, at {site}: {verdict}\n{self.log(site)[-4000:]}"
+        is_ok = verdict.lost == lost and replace(verdict, lost=0).ok
+        assert is_ok, f"what {origin} has put, at {site}: {verdict}\n{self.log(site)[-4000:]}"
 
     def _judge_consumer(self, site: str, end: int) -> None:
         """It has got everything once, in order, and has all of it behind it soon."""
         until(lambda: len(self._noted(site).read_text().splitlines()) >= end - 1, "the consumer has everything")
         assert [int(line) for line in self._noted(site).read_text().splitlines()] == list(range(1, end))
 
-    def lost(self, site: str) -> list[tuple[str, int, int]]:
-        """The ranges that a site has named as lost, from its log: whose, first and last sequence there."""
-        return [(name, int(first), int(last)) for name, first, last in _LOST.findall(self.log(site))]
+    def held(self, site: str, origin: str) -> list[int]:
+        """What is there of an origin, in its numbers; in order, since feeds may come out of step."""
+        with Queue.open(self._paths[site]) as queue:
+            batches = queue.follow("oldest", timeout=0)
+            return sorted(product.origin_sequence for batch in batches for product in batch if product.origin == origin)
+
+    def lost(self, site: str, origin: str) -> list[tuple[int, int]]:
+        """The ranges of an origin that a site has named as lost, from its log: first and last sequence there."""
+        return [(int(first), int(last)) for name, first, last in _LOST.findall(self.log(site)) if name == origin]
 
     # --- the end ----------------------------------------------------------------------------------
 

@@ -1,19 +1,40 @@
-"""Scenes: what may happen to a fleet while it is fed. Each returns when it is over, and says from when recovery counts.
+"""Scenes: what may happen to a fleet while it is fed, and how soon the fleet is level again.
 
-A scene that breaks something and mends it counts from the mending. One that the fabric must get over by itself, because
-there is another way, counts from the breaking.
+A scene breaks something, waits, mends it, and returns when it is over. Two times are told of it:
+
+    meanwhile    from the breaking on, until those that were not themselves hit are level, if they ever are while it
+                 lasts: there is another way, or it does not matter to them
+    afterwards   from the mending on, until all are level. A site that was killed is mended when it says that it is ready.
+
+Level is a site that lacks nothing that was put anywhere more than a second before (timeline.GRACE_S).
 """
 
+import errno
 import os
 import signal
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 
+from clocks import WrongClock
 from harness import PATIENCE_S, Fleet
-from network import Link
+from network import Link, Namespaces
 
-Scene = Callable[[Fleet], float]
+HOUR_S = 3600
+_BALLAST_BYTES = 1 << 16
+
+
+@dataclass(frozen=True, slots=True)
+class Over:
+    """A scene that has happened."""
+
+    broken: float
+    mended: float
+    hit: str = ""  # sites that were away or could not take anything; nobody expects them to be level meanwhile
+
+
+Scene = Callable[[Fleet], Over]
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,115 +43,177 @@ class Row:
 
     fleet: str
     scene: str
+    meanwhile_s: float | None
     recovered_s: float
-    products: int  # in all queues together, in the end
+    products: int  # in all queues that were judged
 
     def __str__(self) -> str:
-        return f"{self.fleet:<24} {self.scene:<58} {self.recovered_s:7.2f} {self.products:9}"
+        meanwhile = "-" if self.meanwhile_s is None else f"{self.meanwhile_s:.1f}"
+        return f"{self.fleet:<6} {self.scene:<68} {meanwhile:>9} {self.recovered_s:10.1f} {self.products:8}"
 
 
-HEADER = f"{'fleet':<24} {'what was done':<58} {'s until level':>7} {'judged':>9}"
+HEADER = f"{'fleet':<6} {'what was done':<68} {'meanwhile':>9} {'afterwards':>10} {'judged':>8}"
 
 
 def play(fleet: Fleet, name: str, told: str, scene: Scene, *, feed: str = "ac", seconds: float = 6.0, rate: float = 300,
-         patience_s: float = PATIENCE_S, spared: str = "") -> Row:  # fmt: skip
-    """Start the fleet, feed it, let the scene happen, and judge. Sites in `spared` are not waited for meanwhile."""
+         patience_s: float = PATIENCE_S, judged: str = "") -> Row:  # fmt: skip
+    """Start the fleet, feed it for so long, let the scene happen, and judge these sites, or all."""
     fleet.start()
     for site in feed:
         fleet.feed(site, seconds, rate)
     time.sleep(fleet.chance.uniform(1.0, 1.5))
-    since = scene(fleet)
+    over = scene(fleet)
     fleet.settle(patience_s)
-    sites = [site for site in fleet.sites if site not in spared]
-    recovered_s = fleet.timeline.behind_until(sites, [site for site in feed if site not in spared], since)
-    row = Row(name, told, recovered_s, fleet.judge())
+    sound = [[site for site in sites if site not in over.hit] for sites in (fleet.sites, feed)]
+    meanwhile_s = fleet.timeline.level_within(*sound, over.broken, over.mended)
+    recovered_s = fleet.timeline.behind_until(fleet.sites, feed, over.mended)
+    row = Row(name, told, meanwhile_s, recovered_s, fleet.judge(judged))
     print(row)
     return row
 
 
-def cut(link: Link, seconds: float) -> Scene:
-    """Connections are reset, and refused for a while."""
+def during(seconds: float, breaking: Callable[[Fleet], None], mending: Callable[[Fleet], None], hit: str = "") -> Scene:
+    """Broken for so long; those who are hit must feel it."""
 
-    def scene(fleet: Fleet) -> float:
-        fleet.network.cut(link)
+    def scene(fleet: Fleet) -> Over:
+        broken = time.monotonic()
+        breaking(fleet)
         time.sleep(seconds)
-        fleet.network.heal(link)
-        return time.monotonic()
+        unharmed = [site for site in hit if fleet.timeline.is_level(site, fleet.origins)]
+        assert not unharmed, f"{unharmed} did not feel it"
+        mending(fleet)
+        return Over(broken, time.monotonic(), hit)
 
     return scene
+
+
+# --- links ----------------------------------------------------------------------------------------
+
+
+def cut(link: Link, seconds: float) -> Scene:
+    """Connections are reset, and refused for a while."""
+    return during(seconds, lambda fleet: fleet.network.cut(link), lambda fleet: fleet.network.heal(link))
 
 
 def stall(link: Link, seconds: float) -> Scene:
     """Nothing goes through for a while, and nobody is told."""
+    return during(seconds, lambda fleet: fleet.network.stall(link), lambda fleet: fleet.network.heal(link))
 
-    def scene(fleet: Fleet) -> float:
-        fleet.network.stall(link)
-        time.sleep(seconds)
+
+def slow(link: Link, seconds: float, bytes_per_s: float) -> Scene:
+    return during(
+        seconds,
+        lambda fleet: fleet.network.slow(link, bytes_per_s=bytes_per_s),
+        lambda fleet: fleet.network.heal(link),
+    )
+
+
+def delay(seconds: float, delay_s: float) -> Scene:
+    """On every link, each way."""
+
+    def breaking(fleet: Fleet) -> None:
+        for link in fleet.links:
+            fleet.network.slow(link, delay_s=delay_s)
+
+    return during(seconds, breaking, _heal_all)
+
+
+def lose(seconds: float, percent: int) -> Scene:
+    """So many of a hundred packets, on every link, each way."""
+
+    def breaking(fleet: Fleet) -> None:
+        assert isinstance(fleet.network, Namespaces)
+        for link in fleet.links:
+            fleet.network.lose(link, percent)
+
+    return during(seconds, breaking, _heal_all)
+
+
+def _heal_all(fleet: Fleet) -> None:
+    for link in fleet.links:
         fleet.network.heal(link)
-        return time.monotonic()
-
-    return scene
 
 
 def flap(link: Link, times: int) -> Scene:
     """Cut and healed again and again, for moments."""
 
-    def scene(fleet: Fleet) -> float:
+    def scene(fleet: Fleet) -> Over:
+        broken = time.monotonic()
         for _ in range(times):
             fleet.network.cut(link)
             time.sleep(fleet.chance.uniform(0.05, 0.6))
             fleet.network.heal(link)
             time.sleep(fleet.chance.uniform(0.05, 0.6))
-        return time.monotonic()
+        return Over(broken, time.monotonic())
 
     return scene
 
 
-def slow(link: Link, seconds: float, delay_s: float = 0.0, bytes_per_s: float = 0.0) -> Scene:
-    def scene(fleet: Fleet) -> float:
-        fleet.network.slow(link, delay_s, bytes_per_s)
-        time.sleep(seconds)
-        fleet.network.heal(link)
-        return time.monotonic()
-
-    return scene
+# --- sites ----------------------------------------------------------------------------------------
 
 
 def kill(*sites: str, seconds: float = 1.0) -> Scene:
     """kill -9 at a random moment, and a restart after a while."""
 
-    def scene(fleet: Fleet) -> float:
+    def scene(fleet: Fleet) -> Over:
         time.sleep(fleet.chance.uniform(0, 1))
-        fleet.kill(*sites)
-        time.sleep(seconds)
-        fleet.start(*sites)
-        return time.monotonic()
+        return during(seconds, lambda fleet: fleet.kill(*sites), lambda fleet: fleet.start(*sites), "".join(sites))(
+            fleet
+        )
 
     return scene
 
 
 def freeze(site: str, seconds: float) -> Scene:
     """SIGSTOP for a while: its links stay, and it says nothing."""
-
-    def scene(fleet: Fleet) -> float:
-        fleet.freeze(site)
-        time.sleep(seconds)
-        fleet.thaw(site)
-        return time.monotonic()
-
-    return scene
+    return during(seconds, lambda fleet: fleet.freeze(site), lambda fleet: fleet.thaw(site), site)
 
 
 def pause_consumer(site: str, seconds: float) -> Scene:
     """Nobody takes anything from a blocking station, so that the site's queue takes nothing more."""
 
-    def scene(fleet: Fleet) -> float:
+    def scene(fleet: Fleet) -> Over:
         pid = fleet.consume(site)
         time.sleep(1)
-        os.kill(pid, signal.SIGSTOP)
-        time.sleep(seconds)
-        os.kill(pid, signal.SIGCONT)
-        return time.monotonic()
+        return during(seconds, lambda _: os.kill(pid, signal.SIGSTOP), lambda _: os.kill(pid, signal.SIGCONT), site)(
+            fleet
+        )
+
+    return scene
+
+
+def fill_disk(site: str, disk: Path, seconds: float) -> Scene:
+    """Somebody else takes all the room that is left where the site's queue is, and gives it back after a while."""
+
+    def breaking(_: Fleet) -> None:
+        with (disk / "ballast").open("wb", buffering=0) as file:
+            while _takes_more(file.fileno()):
+                pass
+
+    def mending(fleet: Fleet) -> None:
+        assert "No space left" in fleet.log(site), "the disk was not full"
+        (disk / "ballast").unlink()
+
+    return during(seconds, breaking, mending, site)
+
+
+def _takes_more(file: int) -> bool:
+    try:
+        return os.write(file, bytes(_BALLAST_BYTES)) > 0
+    except OSError as error:
+        assert error.errno == errno.ENOSPC
+        return False
+
+
+def jump(clocks: list[WrongClock], times: int) -> Scene:
+    """Somebody sets clocks while everything runs, by hours, one after the other."""
+
+    def scene(fleet: Fleet) -> Over:
+        broken = time.monotonic()
+        for number in range(times):
+            clocks[number % len(clocks)].set(fleet.chance.choice((-1, 1)) * fleet.chance.randrange(HOUR_S, 12 * HOUR_S))
+            time.sleep(0.4)
+        return Over(broken, time.monotonic())
 
     return scene
 
@@ -138,23 +221,8 @@ def pause_consumer(site: str, seconds: float) -> Scene:
 def in_turn(*scenes: Scene) -> Scene:
     """One after the other, each when the one before is over."""
 
-    def scene(fleet: Fleet) -> float:
-        since = 0.0
-        for each in scenes:
-            since = each(fleet)
-        return since
-
-    return scene
-
-
-def lasting(breaking: Callable[[Fleet], None], mending: Callable[[Fleet], None], seconds: float) -> Scene:
-    """Broken for so long that others must find another way meanwhile: counts from the breaking."""
-
-    def scene(fleet: Fleet) -> float:
-        since = time.monotonic()
-        breaking(fleet)
-        time.sleep(seconds)
-        mending(fleet)
-        return since
+    def scene(fleet: Fleet) -> Over:
+        overs = [each(fleet) for each in scenes]
+        return Over(overs[0].broken, overs[-1].mended, "".join(over.hit for over in overs))
 
     return scene

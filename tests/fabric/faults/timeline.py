@@ -108,6 +108,14 @@ class Timeline:
 
     def behind_until(self, sites: Iterable[str], origins: Iterable[str], since: float) -> float:
         """How long after `since` the last of the sites was still behind; 0 if none ever was."""
+        return max((until for _, until in self._spans(sites, origins, since)), default=0.0)
+
+    def level_within(self, sites: Iterable[str], origins: Iterable[str], since: float, until: float) -> float | None:
+        """How long after `since` none of the sites was behind any more; None if one still was at `until`."""
+        spans = [span for span in self._spans(sites, origins, since) if span[0] < until - since]
+        level_s = max((end for _, end in spans), default=0.0)
+        return level_s if level_s < until - since else None
+
+    def _spans(self, sites: Iterable[str], origins: Iterable[str], since: float) -> list[tuple[float, float]]:
         origins = list(origins)
-        spans = [span for site in sites for origin in origins for span in self.behind(site, origin, since)]
-        return max((until for _, until in spans), default=0.0)
+        return [span for site in sites for origin in origins for span in self.behind(site, origin, since)]
