@@ -13,7 +13,8 @@
     │   ├── StationNameError
     │   ├── ChannelNameError
     │   ├── TermsError                    options of a channel or station contradict; `conflicts` lists all
-    │   ├── ConfigError                   a site's configuration cannot be; `complaints` lists all
+    │   ├── ConfigError                   a site's configuration or a rule file cannot be; `complaints` lists all
+    │   ├── RuleError                     a template, an SQL text or an imported line of a rule cannot be
     │   └── OptionError                   size, age, priority, durability, start … out of range
     ├── QueueError
     │   ├── QueueExistsError
@@ -43,6 +44,8 @@
     │   ├── FabricMessageError            a message of another site cannot be believed
     │   ├── SiteUnreachableError          a site does not answer; heals when it is back
     │   └── AccessDeniedError             a site's rules do not allow it
+    ├── PipelineError                     the pipeline cannot go on
+    │   └── DataLossError                 products are gone that it had not read
     ├── RecordsDamagedError (ValueError)  bytes that are not whole records; `offset` tells where
     └── OracleError                       a saved oracle that cannot be read
 
@@ -121,11 +124,20 @@ class TermsError(InvalidError):
 
 
 class ConfigError(InvalidError):
-    """The configuration of a site cannot be; `complaints` has every reason."""
+    """The configuration of a site, or a file of rules, cannot be; `complaints` has every reason."""
 
     def __init__(self, problem: str, hint: str = "", complaints: tuple[object, ...] = ()) -> None:
         super().__init__(problem, hint)
         self.complaints = complaints
+
+
+class RuleError(InvalidError):
+    """A text within a rule cannot be, or cannot be filled in; `column` (from 1) and `excerpt` tell where, if known."""
+
+    def __init__(self, problem: str, hint: str = "", *, column: int | None = None, excerpt: str = "") -> None:
+        super().__init__(problem, hint)
+        self.column = column
+        self.excerpt = excerpt
 
 
 class OptionError(InvalidError):
@@ -255,6 +267,14 @@ class RecordsDamagedError(HeadraceError, ValueError):
     def __init__(self, problem: str, hint: str, offset: int) -> None:
         super().__init__(problem, hint)
         self.offset = offset
+
+
+class PipelineError(HeadraceError):
+    """Something about the pipeline."""
+
+
+class DataLossError(PipelineError):
+    """Products that the pipeline has not read are gone; the problem names them."""
 
 
 class OracleError(HeadraceError, ValueError):

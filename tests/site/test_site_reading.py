@@ -10,7 +10,6 @@ from headrace.errors import ConfigError
 from headrace.queue.config import default_origin
 from headrace.site import check_config, load_config
 from headrace.site.config import (
-    CLAUSES,
     REPEATED,
     TABLES,
     Allow,
@@ -21,8 +20,9 @@ from headrace.site.config import (
     SiteTable,
     TlsTable,
     UsersTable,
-    keys_of,
 )
+from headrace.toml.layout import keys_of
+from headrace.toml.reading import CLAUSES
 
 
 def test_the_shortest_file_has_every_default(write: Write, tmp_path: Path) -> None:

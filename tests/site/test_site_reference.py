@@ -10,8 +10,10 @@ from siteconfig import SITE, Write, told
 
 from headrace.cli.toml import toml_lines
 from headrace.site import check_config, load_config
-from headrace.site.config import CLAUSES, REPEATED, TABLES, Key, keys_of
+from headrace.site.config import REPEATED, TABLES
 from headrace.site.example import EXAMPLE
+from headrace.toml.layout import Key, keys_of
+from headrace.toml.reading import CLAUSES
 
 ROOT = Path(__file__).parent.parent.parent
 REFERENCE = (ROOT / "docs" / "site.md").read_text()

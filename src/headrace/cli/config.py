@@ -10,12 +10,12 @@ from headrace.cli.failure import OK, USAGE, visible
 from headrace.cli.options import json_option
 from headrace.cli.output import echo_json, many
 from headrace.cli.toml import toml_lines
-from headrace.site.complaint import Complaint
-from headrace.site.config import REPEATED, TABLES, keys_of
-from headrace.site.document import KeyPath
+from headrace.site.config import LAYOUT, REPEATED, TABLES
 from headrace.site.example import EXAMPLE
 from headrace.site.loading import Loaded, check_config, load
-from headrace.site.report import bracketed
+from headrace.toml.complaint import Complaint
+from headrace.toml.document import KeyPath
+from headrace.toml.layout import keys_of
 
 _COMMENT_COLUMN = 48
 _GIVEN, _DEFAULT, _QUEUE = "file", "default", "queue"  # where a value comes from
@@ -149,9 +149,9 @@ def _toml(values: list[_Value], loaded: Loaded, effective: bool) -> Iterator[str
         if (value.table, value.place) != above:
             above = (value.table, value.place)
             yield ""
-            yield bracketed(value.table)
+            yield LAYOUT.bracketed(value.table)
         yield _line(value)
-    missing = [bracketed(table) for table in TABLES if not getattr(loaded.config, table)]
+    missing = [LAYOUT.bracketed(table) for table in TABLES if not getattr(loaded.config, table)]
     if effective and missing:
         yield ""
         yield f"# not there: {', '.join(missing)}"

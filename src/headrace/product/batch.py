@@ -261,6 +261,14 @@ class Batch:
         """Idents as an Arrow array of text."""
         return self._ident_column()
 
+    def payload_column(self) -> Any:
+        """Payloads, copied, as an Arrow array; `large_binary` from 2 GiB on."""
+        return self._payload_column()
+
+    def property_column(self) -> Any:
+        """Properties as an Arrow array of maps from name to the value as text."""
+        return self._property_column()
+
     def _name_column(self, field: str) -> Any:
         used, codes = np.unique(self.columns[field], return_inverse=True)
         texts = pa.array([self._names[name] for name in used.tolist()], pa.string())

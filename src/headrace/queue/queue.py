@@ -50,7 +50,7 @@ from headrace.queue.flusher import Flusher, commit, flush
 from headrace.queue.follower import Follower
 from headrace.queue.kernel import _kernel as kernel
 from headrace.queue.onward import begin_wait, lines_of
-from headrace.queue.reading import Reader
+from headrace.queue.reading import NO_LIMIT, Read, Reader
 from headrace.queue.receipt import Duplicate, Receipt
 from headrace.queue.repair import repair_queue
 from headrace.queue.start import Start, resolve_start
@@ -58,6 +58,7 @@ from headrace.queue.statistics import Statistics, gather
 from headrace.queue.storage import Disk, Storage
 from headrace.queue.trouble import explain, explain_os_error
 from headrace.queue.wanting import wanted_by
+from headrace.queue.weights import Weights, weigh
 from headrace.selection import Selection
 from headrace.units import parse_age, parse_size
 
@@ -331,15 +332,16 @@ class Queue:
 
     def read(
         self, start: Start = "oldest", selection: Wanted = None, *, limit: int = 10_000,
-        bytes_limit: int | str = "64MiB",
+        bytes_limit: int | str = "64MiB", stop: int | None = None,
     ) -> Batch:  # fmt: skip
         """The products from `start` on that the selection wants, as many as there are and the limits allow.
 
         `start` is a sequence, "oldest", "next", a time (datetime or ISO 8601) or an age ("1h"). If eviction was
         faster than the reader, `batch.lost` is the exact range; `batch.next` is where to go on. The limit of bytes is
-        reached by the product that crosses it, so that one product always fits.
+        reached by the product that crosses it, so that one product always fits. Nothing from sequence `stop` on is
+        looked at.
         """
-        return self.reader(selection, limit, bytes_limit)(self.resolve(start))
+        return self.reader(selection, limit, bytes_limit)(self.resolve(start), stop)
 
     def follow(
         self, start: Start = "next", selection: Wanted = None, *, limit: int = 10_000,
@@ -357,8 +359,11 @@ class Queue:
             None if timeout is None else parse_age(timeout, "timeout"),
         )
 
-    def reader(self, selection: Wanted, limit: int, bytes_limit: int | str) -> Callable[[int], Batch]:
-        """A function that reads from a position on; it goes on counting for `every`; for one thread at a time."""
+    def reader(self, selection: Wanted, limit: int, bytes_limit: int | str) -> Read:
+        """A function that reads from one position on, up to another one if there is one.
+
+        It goes on counting for `every`, and is for one thread at a time.
+        """
         self._check_open()
         if isinstance(limit, bool) or not isinstance(limit, int) or limit < 1:
             raise OptionError(
@@ -370,11 +375,17 @@ class Queue:
             self._presence.add_role(READER)
         reader = Reader(self._log, self.path, Selection.of(selection))
 
-        def read(position: int) -> Batch:
+        def read(position: int, stop: int | None = None) -> Batch:
             self._check_open()
-            return reader.read(position, limit, bytes_max, self._clock.now_ns() if self._clock else 0)
+            now_ns = self._clock.now_ns() if self._clock else 0
+            return reader.read(position, limit, bytes_max, now_ns, NO_LIMIT if stop is None else stop)
 
         return read
+
+    def weigh(self, start: int, stop: int, selection: Wanted = None) -> Weights:
+        """How the bytes of the products from `start` up to `stop` are spread, for whoever shares them out."""
+        self._check_open()
+        return weigh(self._log, Selection.of(selection), start, stop)
 
     def resolve(self, start: Start) -> int:
         """The sequence that `start` means now."""

@@ -10,6 +10,7 @@ A Reader remembers two things between reads: the answers about names, and how ma
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -24,10 +25,16 @@ from headrace.selection.matching import narrowed
 
 _CHUNK = 4096  # rows at a time where more than index rows decides
 _SLICES = 65536
-_NO_LIMIT = (1 << 63) - 1
+NO_LIMIT = (1 << 63) - 1
 _TROUBLE = kernel.TROUBLE
 
 Mask = npt.NDArray[np.uint8]
+
+
+class Read(Protocol):
+    """Read products from a position on, up to `stop`, which is not included."""
+
+    def __call__(self, position: int, stop: int | None = None) -> Batch: ...
 
 
 class RowTerms:
@@ -98,7 +105,7 @@ class Reader:
         self._every = selection.every
         self._wanted = 0  # wanted products since the last one that `every` let through
 
-    def read(self, start: int, limit: int, bytes_limit: int, now_ns: int, stop: int = _NO_LIMIT) -> Batch:
+    def read(self, start: int, limit: int, bytes_limit: int, now_ns: int, stop: int = NO_LIMIT) -> Batch:
         """Products from `start` on: at most `limit`, and no more once `bytes_limit` payload bytes are reached."""
         if not self._by_chunks:
             outcome, rows = self._log.take(start, limit, bytes_limit, stop, self._terms.filter, now_ns)
@@ -151,7 +158,7 @@ class Reader:
             pa.string(), len(rows) - begin, [None, pa.py_buffer(offsets), pa.py_buffer(data)]
         )
         last = not self._by_record and self._every == 1
-        _keep(rows, self.selection.wants_idents(idents), begin, limit if last else _NO_LIMIT)
+        _keep(rows, self.selection.wants_idents(idents), begin, limit if last else NO_LIMIT)
 
     def _match_records(self, rows: kernel.Rows, begin: int, limit: int, now_ns: int) -> None:
         """What only verified records can tell, and of that every Nth."""
@@ -159,7 +166,7 @@ class Reader:
             places = self._wanted_places(rows, begin, now_ns)
             wanted = np.zeros(len(rows) - begin, np.bool_)
             wanted[places - begin] = True
-            _keep(rows, wanted, begin, limit if self._every == 1 else _NO_LIMIT)
+            _keep(rows, wanted, begin, limit if self._every == 1 else NO_LIMIT)
         if self._every > 1 and len(rows) > begin:
             turns = np.arange(self._wanted + 1, self._wanted + 1 + len(rows) - begin) % self._every == 0
             self._wanted = (self._wanted + _keep(rows, turns, begin, limit)) % self._every

@@ -1,46 +1,29 @@
 """SiteConfig: all that a site is told, as plain data.
 
 One struct for each table of the TOML file, with the keys in the order of docs/site.md. A field carries the kind of its
-value (kinds.py, files.py), and its default is the one in force; where a field's name has a unit or is a word of Python,
-the key in the file is the one in `rename`. A value of these structs that came from `load_config` has been checked as a
-whole: paths are absolute, `site.name` is known, and `queue` has the terms of the queue that exists, if it does.
+value, and its default is the one in force (toml/layout.py). A value of these structs that came from `load_config` has
+been checked as a whole: paths are absolute, `site.name` is known, and `queue` has the terms of the queue that exists, if it does.
 
 Not here: reading (reading.py), and what contradicts what (rules.py).
 """
 
 from pathlib import Path
-from typing import Annotated, Any, Literal, NamedTuple, get_args
+from typing import Annotated, Literal, get_args
 
 import msgspec
 
 from headrace.queue.config import DURABILITIES, SIGNATURES, Dedup, Durability
 from headrace.selection import Selection
-from headrace.selection.selection import KEYS
-from headrace.site.files import DICTIONARY_FILE, FILE, FOLDER, OUTPUT_FILE, PASSWORD_FILE, USER
-from headrace.site.kinds import (
-    ENDPOINTS,
-    FLAG,
-    LISTENING,
-    NAME,
-    PATTERNS,
-    QUEUE_AGE,
-    SELECTION,
-    SITE_NAME,
-    SITE_NAMES,
-    SIZE,
-    START,
-    WHO,
-    Kind,
-    Listed,
-    age,
-    choice,
-    count,
-)
+from headrace.site.files import DICTIONARY_FILE, PASSWORD_FILE, USER
+from headrace.site.kinds import ENDPOINTS, LISTENING, PATTERNS, QUEUE_AGE, SITE_NAME, SITE_NAMES, SIZE, WHO
+from headrace.toml.kinds import FLAG, NAME, SELECTION, START, age, choice, count
+from headrace.toml.layout import Layout, Table
+from headrace.toml.paths import FILE, FOLDER, OUTPUT_FILE
+from headrace.toml.reading import CLAUSES
 
 Mode = Literal["router", "peer", "client"]
 Redundancy = Literal["all", "failover"]
 Level = Literal["debug", "info", "warning", "error"]
-CLAUSES = tuple(key for key in KEYS if key not in ("feed", "function"))  # of a selection, as keys of [[request]]
 LISTEN = ("tcp/127.0.0.1:7447",)
 
 
@@ -134,22 +117,16 @@ TABLES: dict[str, type[msgspec.Struct]] = {
     "log": LogTable,
 }  # fmt: skip
 REPEATED = ("request", "allow")  # [[…]]
-
-
-class Key(NamedTuple):
-    """One key of a table."""
-
-    name: str  # in the file
-    field: str  # in the struct
-    kind: Kind | Listed
-    default: Any  # NODEFAULT: it must be given
-
-    @property
-    def is_required(self) -> bool:
-        return self.default is msgspec.NODEFAULT
-
-
-def keys_of(table: type[msgspec.Struct]) -> list[Key]:
-    """The keys of a table, in their order."""
-    fields = msgspec.structs.fields(table)
-    return [Key(field.encode_name, field.name, get_args(field.type)[1], field.default) for field in fields]
+LAYOUT = Layout(
+    tables={
+        name: Table(struct, name in REPEATED, CLAUSES if name == "request" else ()) for name, struct in TABLES.items()
+    },
+    example="headrace config example writes one to begin with",
+    examples={"queue": '"wx.queue"', "select": '"wx/radar/**"', "who": '"*"', "authority": '"authority.pem"'},
+    elsewhere={
+        ("queue", "origin"): "the origin of the queue is the name of the site: [site] name",
+        ("request", "feed"): "write the feed pattern as select",
+        ("users", "password"): "write it into a file, and name that file as password_file",
+        ("users", "user"): "did you mean 'name'?",
+    },
+)

@@ -1,75 +1,19 @@
-"""Kinds of values: how each is written in a configuration, and how a struct keeps it.
-
-A field of a struct in config.py carries its kind. `read` takes what TOML gave, and the folder against which paths are
-meant, and returns what the struct keeps, or raises an InvalidError; `write` is the way back. A quantity without its
-unit is refused: nobody can see in `beat = 500` whether seconds are meant.
+"""Kinds of values that only the configuration of a site has; the common ones are in toml/kinds.py.
 
 Not here: files and folders (files.py), and whether values go together (rules.py).
 """
 
-from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from headrace.errors import OptionError, SelectionError
+from headrace.errors import OptionError
 from headrace.fabric.access import EVERYBODY
 from headrace.fabric.endpoint import check_endpoint
 from headrace.queue.config import check_age, check_origin, check_size
-from headrace.selection import Selection
 from headrace.selection.pattern import canonical_pattern
-from headrace.selection.values import max_age_text
-from headrace.units import parse_age, parse_size
+from headrace.toml.kinds import Kind, Listed, age_text, bytes_of, seconds_of, size_text, text_of
 
-NAME_MAX = 255
-_SIZES = {"TiB": 1 << 40, "GiB": 1 << 30, "MiB": 1 << 20, "KiB": 1 << 10, "GB": 10**9, "MB": 10**6, "kB": 1000}
-
-
-def _itself(value: Any) -> Any:
-    return value
-
-
-@dataclass(frozen=True, slots=True)
-class Kind:
-    """One value."""
-
-    name: str  # as the reference calls it
-    read: Callable[[Any, Path], Any]
-    write: Callable[[Any], Any] = _itself
-
-
-@dataclass(frozen=True, slots=True)
-class Listed:
-    """A list of values of one kind, none of them twice; kept as a tuple. `alone` may stand for the list."""
-
-    name: str
-    item: Kind
-    alone: str = ""
-
-    def write(self, values: Any) -> Any:
-        return self.alone if values == (self.alone,) else [self.item.write(value) for value in values]
-
-
-# --- texts and truth ------------------------------------------------------------------------------
-
-
-def text_of(value: Any, example: str) -> str:
-    if not isinstance(value, str):
-        raise OptionError(f"{value!r} is not text", f'write it in quotes, such as "{example}"')
-    return value
-
-
-def _flag(value: Any, folder: Path) -> bool:
-    if not isinstance(value, bool):
-        raise OptionError(f"{value!r} is neither true nor false", "write true or false, without quotes")
-    return value
-
-
-def _name(value: Any, folder: Path) -> str:
-    text = text_of(value, "radar")
-    if not 1 <= len(text) <= NAME_MAX or not text.isprintable() or text != text.strip():
-        raise OptionError(f"{text[:80]!r} is not a name", f"use 1 to {NAME_MAX} printable characters")
-    return text
+# --- names ----------------------------------------------------------------------------------------
 
 
 def _site_name(value: Any, folder: Path) -> str:
@@ -84,108 +28,32 @@ def _principal(value: Any, folder: Path) -> str:
     return EVERYBODY if value == EVERYBODY else _site_name(value, folder)
 
 
-def choice(*names: str) -> Kind:
-    def read(value: Any, folder: Path) -> str:
-        if value not in names:
-            raise OptionError(f"{value!r} is unknown", "choose one of " + ", ".join(f'"{name}"' for name in names))
-        return str(value)
-
-    return Kind(" or ".join(f'`"{name}"`' for name in names), read)
-
-
-FLAG = Kind("`true` or `false`", _flag)
-NAME = Kind("text", _name)
 SITE_NAME = Kind("site name", _site_name)
+SITE_NAMES = Listed("list of site names", SITE_NAME)
+WHO = Listed('list of names, or `"*"`', Kind("name", _principal), alone=EVERYBODY)
 
 
-# --- quantities -----------------------------------------------------------------------------------
-
-
-def _with_unit(value: Any, what: str, example: str) -> str:
-    """The text of a quantity; numbers, and texts that are numbers alone, are refused."""
-    is_number = isinstance(value, int | float) and not isinstance(value, bool)
-    if is_number or (isinstance(value, str) and value.strip()[-1:].isdigit()):
-        raise OptionError(f"{value!r} has no unit", f'write {what} with its unit, such as "{example}"')
-    if not isinstance(value, str):
-        raise OptionError(f"{value!r} is not {what}", f'write a number and a unit, such as "{example}"')
-    return value
-
-
-def age(low_s: float, high_s: float, example: str) -> Kind:
-    def read(value: Any, folder: Path) -> float:
-        seconds = _seconds(value, example)
-        if not low_s <= seconds <= high_s:
-            span = f'choose between "{age_text(low_s)}" and "{age_text(high_s)}"'
-            raise OptionError(f"{value!r} is out of range", f"{span}, such as {example!r}")
-        return seconds
-
-    return Kind("age", read, age_text)
-
-
-def _seconds(value: Any, example: str) -> float:
-    return parse_age(_with_unit(value, "a length of time", example), "")
+# --- the queue ------------------------------------------------------------------------------------
 
 
 def _queue_age(value: Any, folder: Path) -> float | None:
-    return check_age(_seconds(value, "1h"))
+    return check_age(seconds_of(value, "1h"))
 
 
 def _size(value: Any, folder: Path) -> int:
-    return check_size(parse_size(_with_unit(value, "a size", "2GiB"), ""))
-
-
-def count(low: int, high: int) -> Kind:
-    def read(value: Any, folder: Path) -> int:
-        if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
-            raise OptionError(f"{value!r} will not do", f"give a whole number from {low} to {high:,}")
-        return value
-
-    return Kind("number", read)
-
-
-def age_text(seconds: float) -> str:
-    """The shortest text that is read back as exactly this."""
-    units = (("d", 86400.0), ("h", 3600.0), ("min", 60.0), ("s", 1.0), ("ms", 0.001))
-    texts = (f"{round(seconds / length)}{unit}" for unit, length in units)
-    return next((text for text in texts if parse_age(text) == seconds), None) or max_age_text(seconds)
-
-
-def size_text(size: int) -> str:
-    return next((f"{size // unit}{name}" for name, unit in _SIZES.items() if size % unit == 0), f"{size}B")
+    return check_size(bytes_of(value, "2GiB"))
 
 
 SIZE = Kind("size", _size, size_text)
 QUEUE_AGE = Kind("age", _queue_age, age_text)
 
 
-# --- what is selected, and where from -------------------------------------------------------------
-
-
-def _selection(value: Any, folder: Path) -> Selection:
-    if not isinstance(value, str):
-        raise SelectionError(f"{value!r} is not text", 'write a feed pattern, "wx/radar/**", or a selection')
-    return Selection.parse(value)
+# --- feeds and endpoints --------------------------------------------------------------------------
 
 
 def _pattern(value: Any, folder: Path) -> str:
     pattern = canonical_pattern(text_of(value, "wx/radar/**"))
     return "**" if pattern is None else pattern.text
-
-
-def _start(value: Any, folder: Path) -> str | float:
-    if value in ("now", "oldest"):
-        return str(value)
-    try:
-        seconds = _seconds(value, "1h")
-    except OptionError:
-        seconds = 0.0
-    if not seconds:
-        raise OptionError(f"{value!r} is no beginning", 'write "now", "oldest", or how far back, such as "1h"')
-    return seconds
-
-
-def _start_text(start: str | float) -> str:
-    return start if isinstance(start, str) else age_text(start)
 
 
 def _endpoint(value: Any, folder: Path) -> str:
@@ -196,10 +64,6 @@ def _listening(value: Any, folder: Path) -> str:
     return check_endpoint(text_of(value, "tcp/127.0.0.1:7447"), listen=True)
 
 
-SELECTION = Kind("selection", _selection, str)
-START = Kind('`"now"`, `"oldest"` or age', _start, _start_text)
 ENDPOINTS = Listed("list of endpoints", Kind("endpoint", _endpoint))
 LISTENING = Listed("list of endpoints", Kind("endpoint", _listening))
 PATTERNS = Listed("list of feed patterns", Kind("feed pattern", _pattern))
-SITE_NAMES = Listed("list of site names", SITE_NAME)
-WHO = Listed('list of names, or `"*"`', Kind("name", _principal), alone=EVERYBODY)

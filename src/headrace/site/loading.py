@@ -1,22 +1,22 @@
 """Loading: from the path of a configuration to a SiteConfig, or to all that is wrong with it.
 
-document.py ──► reading.py ──► standing.py ──► rules.py ──► SiteConfig
-TOML, places    keys, kinds    the queue       contradictions
-                        └────────── report.py: every complaint ──────────┘
+toml/document.py ──► reading.py ──► standing.py ──► rules.py ──► SiteConfig
+TOML, places         keys, kinds    the queue       contradictions
+        └─────────── toml/report.py: every complaint ──────────┘
 """
 
 import os
 from dataclasses import dataclass
 from pathlib import Path
 
-from headrace.errors import ConfigError
-from headrace.site.complaint import Complaint
-from headrace.site.config import SiteConfig
-from headrace.site.document import KeyPath, read_document
-from headrace.site.reading import given_keys, read_tables
-from headrace.site.report import Report
+from headrace.site.config import LAYOUT, SiteConfig
+from headrace.site.reading import read_tables
 from headrace.site.rules import contradictions
 from headrace.site.standing import settle_queue
+from headrace.toml.complaint import Complaint, refusal
+from headrace.toml.document import KeyPath, read_document
+from headrace.toml.reading import given_keys
+from headrace.toml.report import Report
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,21 +44,16 @@ def load(path: str | os.PathLike[str]) -> Loaded:
     examined = _examine(Path(path))
     if isinstance(examined, Loaded):
         return examined
-    first, more = examined[0], len(examined) - 1
-    if not more:
-        raise ConfigError(str(first), first.hint, tuple(examined))
-    others = f"{more} more mistake" + "s" * (more > 1)
-    hint = f"{first.hint}; all are told by: headrace config check {path}"
-    raise ConfigError(f"{first} (and {others})", hint, tuple(examined))
+    raise refusal(examined, f"headrace config check {path}")
 
 
 def _examine(path: Path) -> Loaded | list[Complaint]:
-    document = read_document(path)
+    document = read_document(path, LAYOUT)
     if isinstance(document, Complaint):
         return [document]
-    report = Report(document)
-    given = given_keys(document)
-    config, queue_exists = settle_queue(read_tables(document, report), given, report)
+    report = Report(document, LAYOUT)
+    given = given_keys(report)
+    config, queue_exists = settle_queue(read_tables(report), given, report)
     found = [each for each in contradictions(config) if not any(map(report.is_wrong, each.paths))]
     for each in found:
         report.add(each.paths[0], each.problem, each.hint)

@@ -11,7 +11,7 @@ from typing import NamedTuple
 from headrace.fabric.access import EVERYBODY
 from headrace.fabric.endpoint import SECURE, is_loopback
 from headrace.site.config import SiteConfig, TlsTable
-from headrace.site.document import KeyPath
+from headrace.toml.document import KeyPath
 
 
 class Contradiction(NamedTuple):

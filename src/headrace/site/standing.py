@@ -12,9 +12,10 @@ import msgspec
 
 from headrace.errors import QueueError
 from headrace.queue.config import QueueConfig, default_origin, read_config
-from headrace.site.config import QueueTable, SiteConfig, keys_of
-from headrace.site.document import KeyPath
-from headrace.site.report import Report
+from headrace.site.config import QueueTable, SiteConfig
+from headrace.toml.document import KeyPath
+from headrace.toml.layout import keys_of
+from headrace.toml.report import Report
 
 _QUEUE = ("site", "queue")
 

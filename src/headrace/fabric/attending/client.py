@@ -25,6 +25,7 @@ from headrace.fabric.keys import client_key
 from headrace.fabric.remote.calls import Get
 from headrace.fabric.remote.connection import client_digest
 from headrace.product.batch import Batch
+from headrace.queue.reading import Read
 from headrace.station import Consumer
 
 CLIENTS_MAX = 4096
@@ -41,12 +42,12 @@ class Reading:
 
     __slots__ = ("_lock", "_read")
 
-    def __init__(self, read: Callable[[int], Batch]) -> None:
+    def __init__(self, read: Read) -> None:
         self._read, self._lock = read, threading.Lock()
 
-    def read(self, position: int) -> Batch:
+    def read(self, position: int, stop: int | None) -> Batch:
         with self._lock:
-            return self._read(position)
+            return self._read(position, stop)
 
 
 class Client:

@@ -98,7 +98,7 @@ class Desk:
             errand.position = self._queue.resolve(call.position)
             errand.deadline = time.monotonic() + call.wait_s
             self._readers.note(call.selection)
-        batch = self._reading(errand, call).read(errand.position)
+        batch = self._reading(errand, call).read(errand.position, call.stop or None)
         if (size := rows_of(batch).bytes) > CALL_BYTES_MAX:
             raise FabricError(
                 f"products from {errand.position} on have {size} bytes, more than go over the network as one piece",
@@ -106,7 +106,8 @@ class Desk:
             )
         errand.position = batch.next
         if len(batch) or batch.lost or errand.deadline <= time.monotonic():
-            errand.finish(*products_of(batch, self._queue.next))
+            end = self._queue.next
+            errand.finish(*products_of(batch, min(end, call.stop) if call.stop else end))
         else:
             self._lobby.add(errand)
 
@@ -121,6 +122,11 @@ class Desk:
 
     def where(self, errand: Errand, call: calls.Where) -> None:
         errand.finish(Number(self._queue.resolve(call.start)))
+
+    def weigh(self, errand: Errand, call: calls.Weigh) -> None:
+        errand.client.rights.check_receive()
+        selection = errand.client.rights.receivable(Selection.parse(call.selection))
+        errand.finish(answers.Weighed(self._queue.weigh(call.start, call.stop, selection)))
 
     def ends(self, errand: Errand, call: calls.Ends) -> None:
         errand.finish(answers.Bounds(self._queue.oldest, self._queue.next))

@@ -8,6 +8,7 @@ from headrace.errors import FabricMessageError
 from headrace.fabric.page import QueueId, Sequence64, SiteName
 from headrace.queue.config import QueueConfig
 from headrace.queue.statistics import Statistics
+from headrace.queue.weights import Weights
 from headrace.station.statistics import ConsumerStatistics, Parked, StationStatistics
 from headrace.station.terms import StationTerms
 
@@ -81,6 +82,10 @@ class Products(_Answer, frozen=True):
         return len(self.places) // PLACE_BYTES
 
 
+class Weighed(_Answer, frozen=True):
+    weights: Weights
+
+
 class Listed(_Answer, frozen=True):
     values: list[str]
 
@@ -110,7 +115,7 @@ class Attached(_Answer, frozen=True):
 
 
 Answer = (
-    Failure | Again | Unattached | Done | Number | Here | Bounds | Received | Products | Listed | CursorTold | Told
+    Failure | Again | Unattached | Done | Number | Here | Bounds | Received | Products | Weighed | Listed | CursorTold | Told
     | Attached
 )  # fmt: skip
 

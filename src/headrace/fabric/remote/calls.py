@@ -90,6 +90,7 @@ class Next(_Call, frozen=True):
     limit: Annotated[int, msgspec.Meta(ge=1, le=PAGE_PRODUCTS_MAX)]
     bytes_limit: Annotated[int, msgspec.Meta(ge=1, le=PAGE_BYTES_MAX)]
     wait_s: Wait = 0.0
+    stop: Sequence64 = 0  # nothing from here on is looked at; 0: there is no end
     follower: Count = 0  # for whom `every` counts; 0: it does not matter, since there is none
 
 
@@ -97,6 +98,14 @@ class Where(_Call, frozen=True):
     """Which sequence does this start mean?"""
 
     start: Start
+
+
+class Weigh(_Call, frozen=True):
+    """How are the bytes of these products spread?"""
+
+    selection: Text
+    start: Sequence64
+    stop: Sequence64
 
 
 class Ends(_Call, frozen=True):
@@ -254,7 +263,7 @@ Numbered = (
     | Unpark | Attach | Get | Settle
 )  # fmt: skip
 Call = (
-    Numbered | Who | Next | Where | Ends | Tell | ListNames | WantedBy | Flush | OpenCursor | LoadCursor | ListStations
+    Numbered | Who | Next | Where | Weigh | Ends | Tell | ListNames | WantedBy | Flush | OpenCursor | LoadCursor | ListStations
     | TellStation | Interrupt | TellConsumer | Detach | Leave
 )  # fmt: skip
 

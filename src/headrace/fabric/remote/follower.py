@@ -7,7 +7,7 @@ at the same position: whatever happens to the connection, nothing is lost and no
 """
 
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from headrace.errors import OptionError, ProductDamagedError
@@ -34,18 +34,19 @@ class Terms:
     limit: int
     bytes_limit: int
     counts: bool = False  # it has `every`
+    stop: int = 0  # nothing from here on; 0: no end
 
     @classmethod
-    def of(cls, selection: Wanted, limit: int, bytes_limit: int | str) -> "Terms":
+    def of(cls, selection: Wanted, limit: int, bytes_limit: int | str, stop: int = 0) -> "Terms":
         if isinstance(limit, bool) or not isinstance(limit, int) or limit < 1:
             raise OptionError(f"limit {limit!r} is not a positive number", "give how many products you want at most")
         wanted = Selection.of(selection)
         size = max(1, parse_size(bytes_limit, "bytes_limit"))
-        return cls(selection_text(wanted), limit, size, wanted.every > 1)
+        return cls(selection_text(wanted), limit, size, wanted.every > 1, stop)
 
     def question(self, position: int | str, follower: int, wait_s: float = 0.0) -> Next:
         limit, bytes_limit = min(self.limit, PAGE_PRODUCTS_MAX), min(self.bytes_limit, PAGE_BYTES_MAX)
-        return Next(self.selection, position, limit, bytes_limit, wait_s, follower)
+        return Next(self.selection, position, limit, bytes_limit, wait_s, self.stop, follower)
 
 
 class _Standing:
@@ -173,7 +174,7 @@ def read_at_once(connection: Connection, terms: Terms, start: int | str) -> Remo
     first, records = connection.ask(terms.question(start, number), Products)
     count, size, parts, answers, end = first.count, first.payload_bytes, [records], [first], first.head
     while answers[-1].next < end and count < terms.limit and size < terms.bytes_limit:
-        rest = Terms(terms.selection, terms.limit - count, terms.bytes_limit - size)
+        rest = replace(terms, limit=terms.limit - count, bytes_limit=terms.bytes_limit - size)
         try:
             answer, records = connection.ask(rest.question(answers[-1].next, number), Products)
         except ProductDamagedError:  # the next read will tell

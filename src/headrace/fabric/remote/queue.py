@@ -15,7 +15,7 @@ import numpy as np
 
 from headrace.errors import QueueError
 from headrace.fabric.page import records_of
-from headrace.fabric.remote.answers import Bounds, Done, Here, Listed, Number, Received, Told
+from headrace.fabric.remote.answers import Bounds, Done, Here, Listed, Number, Received, Told, Weighed
 from headrace.fabric.remote.calls import (
     Ends,
     Flush,
@@ -28,6 +28,7 @@ from headrace.fabric.remote.calls import (
     PutMany,
     Tell,
     WantedBy,
+    Weigh,
     Where,
     Who,
 )
@@ -35,7 +36,7 @@ from headrace.fabric.remote.connection import Connection, NotYet
 from headrace.fabric.remote.cursor import RemoteCursor
 from headrace.fabric.remote.follower import RemoteFollower, Terms, read_at_once
 from headrace.fabric.remote.putting import put_call, put_many_call, timeout_of
-from headrace.fabric.remote.starts import start_text
+from headrace.fabric.remote.starts import selection_text, start_text
 from headrace.fabric.remote.station import RemoteStation, options_of
 from headrace.product.batch import Batch
 from headrace.product.feed import check_feed
@@ -48,6 +49,7 @@ from headrace.queue.queue import Queue, Wanted
 from headrace.queue.receipt import Duplicate, Receipt
 from headrace.queue.start import Start
 from headrace.queue.statistics import Statistics
+from headrace.queue.weights import Weights
 from headrace.station.terms import check_station_name
 from headrace.units import parse_age
 
@@ -133,10 +135,11 @@ class RemoteQueue(Queue):
 
     def read(
         self, start: Start = "oldest", selection: Wanted = None, *, limit: int = 10_000,
-        bytes_limit: int | str = "64MiB",
+        bytes_limit: int | str = "64MiB", stop: int | None = None,
     ) -> Batch:  # fmt: skip
         """As `Queue.read`; the payloads are copies."""
-        return read_at_once(self._connection, Terms.of(selection, limit, bytes_limit), start_text(start))
+        terms = Terms.of(selection, limit, bytes_limit, stop or 0)
+        return read_at_once(self._connection, terms, start_text(start))
 
     def follow(
         self, start: Start = "next", selection: Wanted = None, *, limit: int = 10_000,
@@ -149,6 +152,10 @@ class RemoteQueue(Queue):
 
     def resolve(self, start: Start) -> int:
         return self._connection.ask(Where(start_text(start)), Number)[0].value
+
+    def weigh(self, start: int, stop: int, selection: Wanted = None) -> Weights:
+        call = Weigh(selection_text(selection), start, stop)
+        return self._connection.ask(call, Weighed)[0].weights
 
     @property
     def oldest(self) -> int:

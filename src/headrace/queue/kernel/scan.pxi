@@ -242,6 +242,7 @@ cdef class Rows:
             ref.record = <uint64_t>mapping.base + <uint64_t>row.offset * 8
             ref.payload_bytes = row.payload_bytes
             ref.feed = row.feed
+            ref.slice = row.slice
             ref.segment = self.pinned_count - 1
             self.bytes += row.payload_bytes
             sequence += 1

@@ -18,22 +18,24 @@ import tree_sitter_toml
 from tree_sitter import Language, Node, Parser
 
 from headrace.selection.excerpt import excerpt
-from headrace.site.complaint import Complaint
+from headrace.toml.complaint import Complaint
+from headrace.toml.layout import Layout
 
 FILE_BYTES_MAX = 1 << 20
 KeyPath = tuple[str | int, ...]
 _SYNTAX = re.compile(r"(?s)(.*) \(at (?:line ([0-9]+), column ([0-9]+)|end of document)\)")
 _REMEDIES = {
-    "Cannot declare": "write a table once; only [[request]] and [[allow]], in two brackets, may be repeated",
-    "Cannot overwrite": "it is there already: keep one; [[request]] and [[allow]], in two brackets, may be repeated",
+    "Cannot declare": "write a table once; only {repeated}, in two brackets, may be repeated",
+    "Cannot overwrite": "it is there already: keep one; {repeated}, in two brackets, may be repeated",
     "Invalid value": 'texts stand in quotes, "1h"; truth values are true and false',
     "Expected newline": 'texts stand in quotes, "1h"; each key has a line of its own',
-    "Expected '='": "write key = value; names of tables stand in brackets, [site]",
+    "Expected '='": "write key = value; names of tables stand in brackets, {first}",
     "Invalid statement": "write key = value, [table], or # and a remark",
     "Unescaped '\\'": "double the backslash, or write the text in 'single quotes'",
     "Illegal character": 'texts end in the line in which they begin; longer ones stand in """three quotes"""',
     "Unclosed array": "end the list with ]",
 }
+_NO_REMEDY = "look at the place above the caret"
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,9 +56,12 @@ class Document:
     folder: Path
     data: dict[str, Any]
     spots: dict[KeyPath, Spot]
+    has_lines: bool = True  # False: it is no text, but was made by a program
 
-    def line(self, path: KeyPath) -> int:
+    def line(self, path: KeyPath) -> int | None:
         """The line of a key or table: of the first thing in it, or what holds it, if it is not there by itself."""
+        if not self.has_lines:
+            return None
         while path:
             inside = (spot.line for at, spot in self.spots.items() if at[: len(path)] == path)
             if (line := min(inside, default=0)) > 0:
@@ -64,36 +69,47 @@ class Document:
             path = path[:-1]
         return 1
 
-    def place_within(self, path: KeyPath, column: int) -> tuple[int, int]:
+    def place_within(self, path: KeyPath, column: int) -> tuple[int | None, int]:
         """Line and column in the file of the n-th character of a text; where the value begins, if it has escapes."""
+        while path and path not in self.spots:
+            path = path[:-1]  # a short form: file = "…" for path in [rule.file]
         spot = self.spots.get(path)
-        value = _at(self.data, path)
+        value = self.at(path)
         if spot is None:
             return self.line(path), 1
         verbatim = isinstance(value, str) and spot.source[1:-1] == value and "\n" not in value
         return spot.value_line, spot.value_column + (column if verbatim else 0)
 
+    def at(self, path: KeyPath) -> Any:
+        """What the file has at a path; None if there is nothing."""
+        data: Any = self.data
+        for part in path:
+            if isinstance(data, dict) or (isinstance(data, list) and isinstance(part, int) and part < len(data)):
+                data = data.get(part) if isinstance(data, dict) else data[part]
+            else:
+                return None
+        return data
 
-def read_document(path: Path) -> Document | Complaint:
+
+def read_document(path: Path, layout: Layout) -> Document | Complaint:
     """The file as a document, or the one reason why it is none."""
     file = str(path)
     try:
         with path.open("rb") as stream:
             content = stream.read(FILE_BYTES_MAX + 1)
     except FileNotFoundError:
-        return Complaint(
-            file=file, problem="there is no such file", hint="headrace config example writes one to begin with"
-        )
+        return Complaint(file=file, problem="there is no such file", hint=layout.example)
     except OSError as error:
         return Complaint(
             file=file, problem=f"it cannot be read: {error.strerror}", hint="look at its path and its rights"
         )
     if len(content) > FILE_BYTES_MAX:
         return Complaint(file=file, problem=f"it is longer than {FILE_BYTES_MAX:,} bytes", hint="give a configuration")
-    return _parsed(file, path.absolute().parent, content)
+    return parsed(file, path.absolute().parent, content, layout)
 
 
-def _parsed(file: str, folder: Path, content: bytes) -> Document | Complaint:
+def parsed(file: str, folder: Path, content: bytes, layout: Layout) -> Document | Complaint:
+    """The content of a file as a document, or the one reason why it is none."""
     try:
         text = content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -103,12 +119,12 @@ def _parsed(file: str, folder: Path, content: bytes) -> Document | Complaint:
         data = tomllib.loads(text)
         return Document(file, folder, data, dict(_spots(text.encode())))
     except ValueError as error:  # TOMLDecodeError, or a number with too many digits
-        return _syntax(file, text, str(error))
+        return _syntax(file, text, str(error), layout)
     except RecursionError:
         return Complaint(file=file, problem="lists or tables are nested too deep", hint="write it flatter")
 
 
-def _syntax(file: str, text: str, message: str) -> Complaint:
+def _syntax(file: str, text: str, message: str, layout: Layout) -> Complaint:
     """What the parser says, with the line that it means."""
     found = _SYNTAX.fullmatch(message)
     if found is None:
@@ -117,17 +133,13 @@ def _syntax(file: str, text: str, message: str) -> Complaint:
     line = int(found[2] or text.rstrip().count("\n") + 1)
     shown = lines[line - 1].rstrip("\r")
     column = int(found[3] or len(shown) + 1)
-    remedies = (hint for begin, hint in _REMEDIES.items() if found[1].startswith(begin))
+    remedy = next((hint for begin, hint in _REMEDIES.items() if found[1].startswith(begin)), _NO_REMEDY)
+    repeated = " and ".join(map(layout.bracketed, layout.repeated()))
+    hint = remedy.format(repeated=repeated, first=layout.bracketed(next(iter(layout.tables))))
     return Complaint(
         file=file, line=line, column=column, problem=f"not TOML: {found[1]}",
-        hint=next(remedies, "look at the place above the caret"), excerpt=excerpt(shown, column - 1),
+        hint=hint, excerpt=excerpt(shown, column - 1),
     )  # fmt: skip
-
-
-def _at(data: Any, path: KeyPath) -> Any:
-    for part in path:
-        data = data[part]
-    return data
 
 
 # --- places ---------------------------------------------------------------------------------------

@@ -1,16 +1,19 @@
 """Document: TOML with the place of every key."""
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from siteconfig import Write
 
 from headrace.cli.toml import toml_lines
-from headrace.site.complaint import Complaint
-from headrace.site.document import Document, KeyPath, read_document
+from headrace.site.config import LAYOUT
+from headrace.toml.complaint import Complaint
+from headrace.toml.document import Document, KeyPath, read_document
+
+Write = Callable[[str], Path]
 
 TEXT = """\
 # a remark
@@ -35,14 +38,24 @@ key = 5
 """
 
 
+@pytest.fixture
+def write(tmp_path: Path) -> Write:
+    def write(text: str) -> Path:
+        path = tmp_path / "site.toml"
+        path.write_text(text)
+        return path
+
+    return write
+
+
 def document(path: Path) -> Document:
-    found = read_document(path)
+    found = read_document(path, LAYOUT)
     assert isinstance(found, Document), found
     return found
 
 
 def complaint(path: Path) -> Complaint:
-    found = read_document(path)
+    found = read_document(path, LAYOUT)
     assert isinstance(found, Complaint)
     return found
 

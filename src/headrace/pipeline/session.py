@@ -1,0 +1,58 @@
+"""Session: a SparkSession with Headrace's defaults.
+
+`local[*]` needs nothing but a Java; any other master is used as it is. What is set here is what a stream of products
+needs and Spark does not do by itself: micro-batches without a fixed cost of a quarter of a second, as many shuffle
+partitions as there are cores, UTC, and silence. Whoever has a session of their own keeps it, and calls `register`.
+"""
+
+import os
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+from pyspark.sql import SparkSession
+
+from headrace.pipeline.java import java_home
+from headrace.pipeline.source.source import register
+
+_LOCAL = "local"
+_STREAMING = "org.apache.spark.sql.execution.streaming"
+
+
+def spark_session(
+    name: str = "headrace", master: str = "local[*]", settings: Mapping[str, str] | None = None
+) -> SparkSession:
+    """A session, or the one that this process has; `settings` are Spark's own and come last."""
+    os.environ.setdefault("JAVA_HOME", str(java_home()))
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
+    builder = SparkSession.builder.appName(name).master(master)
+    for key, value in {**defaults(master), **(settings or {})}.items():
+        builder = builder.config(key, value)
+    spark = builder.getOrCreate()
+    register(spark)
+    return spark
+
+
+def defaults(master: str) -> dict[str, str]:
+    """What we set."""
+    quiet = Path(__file__).with_name("log4j2.properties")
+    chosen = {
+        "spark.sql.session.timeZone": "UTC",
+        "spark.sql.shuffle.partitions": str(os.cpu_count() or 2),
+        "spark.sql.python.filterPushdown.enabled": "true",
+        "spark.sql.execution.arrow.pyspark.enabled": "true",
+        "spark.sql.streaming.checkpointFileManagerClass":
+            f"{_STREAMING}.checkpointing.FileSystemBasedCheckpointFileManager",
+        "spark.sql.streaming.checkpoint.fileChecksum.enabled": "false",
+        "spark.python.unix.domain.socket.enabled": "true",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile=file:{quiet}",
+    }  # fmt: skip
+    if master.startswith(_LOCAL):
+        chosen |= {
+            "spark.driver.host": "127.0.0.1",
+            "spark.driver.bindAddress": "127.0.0.1",
+            "spark.ui.enabled": "false",
+        }
+    return chosen

@@ -1,0 +1,170 @@
+"""Options: what a Spark user has said with `.option(name, value)`, read strictly.
+
+Spark hands over every option as text and tells nobody of one that does not exist; here an unknown or unfitting one is
+an error that names it. Names are those that Spark users know from Kafka's source, as far as the things are the same.
+"""
+
+import difflib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from headrace.errors import HeadraceError, OptionError
+from headrace.pipeline.columns import COLUMNS
+from headrace.selection import Selection
+from headrace.units import parse_size
+
+STARTS = {"earliest": "oldest", "latest": "next"}  # Kafka's words, and ours
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where the products are: the folder of a queue, the endpoint of a site, or both."""
+
+    queue: str | None
+    site: str | None
+
+    def __str__(self) -> str:
+        return self.queue or self.site or ""
+
+
+@dataclass(frozen=True, slots=True)
+class ReadOptions:
+    """How to read."""
+
+    place: Place
+    select: str = ""
+    starting_offsets: str | None = None  # None: earliest in a batch, latest in a stream
+    ending_offsets: str = "latest"  # of a batch
+    columns: tuple[str, ...] = COLUMNS
+    max_products: int | None = None  # in one trigger
+    max_bytes: int | None = None
+    min_partitions: int | None = None
+    partition_by: str = "bytes"
+    fail_on_data_loss: bool = True
+    station: str | None = None
+    blocking: bool = False
+    push_filters: bool = False
+
+    @property
+    def selection(self) -> Selection:
+        return Selection.parse(self.select) if self.select else Selection()
+
+
+@dataclass(frozen=True, slots=True)
+class WriteOptions:
+    """How to put rows back."""
+
+    place: Place
+    feed: str | None = None  # for all; None: the column `feed`
+    application: str = ""  # names the writer: the same rows of the same writer are one product
+
+
+def read_options(given: Mapping[str, str]) -> ReadOptions:
+    """From Spark's options; OptionError names the one that cannot be."""
+    options = _known(given, READ)
+    _check_read(options)
+    return ReadOptions(
+        _place(options), **{_READ_FIELDS[name]: value for name, value in options.items() if name in _READ_FIELDS}
+    )
+
+
+def write_options(given: Mapping[str, str]) -> WriteOptions:
+    options = _known(given, WRITE)
+    return WriteOptions(_place(options), options.get("feed"), options.get("application", ""))
+
+
+def _check_read(options: Mapping[str, Any]) -> None:
+    if options.get("blocking") and "station" not in options:
+        raise OptionError("blocking needs a station that holds the products", "give option station too")
+    try:
+        selection = Selection.parse(options.get("select", "") or "**")
+    except HeadraceError as error:
+        raise OptionError(f"option select: {error.problem}", error.hint) from None
+    if selection.every > 1:
+        raise OptionError("option select: `every` counts, and tasks cannot count together", "sample the DataFrame")
+
+
+def _place(options: Mapping[str, Any]) -> Place:
+    if "queue" not in options and "site" not in options:
+        raise OptionError("neither queue nor site is given", 'give option("queue", folder) or option("site", endpoint)')
+    return Place(options.get("queue"), options.get("site"))
+
+
+def _known(given: Mapping[str, str], known: Mapping[str, Callable[[str, str], Any]]) -> dict[str, Any]:
+    names = {name.lower(): name for name in known}
+    options: dict[str, Any] = {}
+    for key, value in given.items():
+        if key.lower() == "path":  # load("wx.queue"), as of a file
+            key = "queue"
+        name = names.get(key.lower())
+        if name is None:
+            near = difflib.get_close_matches(key.lower(), names, 1)
+            hint = f"did you mean {names[near[0]]}?" if near else f"there are {', '.join(known)}"
+            raise OptionError(f"the source headrace has no option {key!r}", hint)
+        options[name] = known[name](name, value)
+    return options
+
+
+# --- kinds of values --------------------------------------------------------------------------------
+
+
+def _text(name: str, value: str) -> str:
+    if not value.strip():
+        raise OptionError(f"option {name} is empty", "give it a value, or leave it out")
+    return value
+
+
+def _number(name: str, value: str) -> int:
+    if not value.isdecimal() or int(value) < 1:
+        raise OptionError(f"option {name}: {value!r} is not a positive number", f"write .option({name!r}, 1000)")
+    return int(value)
+
+
+def _size(name: str, value: str) -> int:
+    return max(1, parse_size(value, f"option {name}"))
+
+
+def _flag(name: str, value: str) -> bool:
+    if value.lower() not in ("true", "false"):
+        raise OptionError(f"option {name}: {value!r} is neither true nor false", "write true or false")
+    return value.lower() == "true"
+
+
+def _start(name: str, value: str) -> str:
+    return STARTS.get(value, value)
+
+
+def _columns(name: str, value: str) -> tuple[str, ...]:
+    columns = tuple(part.strip() for part in value.split(",") if part.strip())
+    unknown = [column for column in columns if column not in COLUMNS]
+    if unknown or not columns or len(set(columns)) < len(columns):
+        raise OptionError(f"option columns: {value!r} names {', '.join(unknown) or 'nothing, or one twice'}",
+                          f"there are {', '.join(COLUMNS)}")  # fmt: skip
+    return columns
+
+
+def _choice(*choices: str) -> Callable[[str, str], str]:
+    def read(name: str, value: str) -> str:
+        if value not in choices:
+            raise OptionError(f"option {name}: {value!r} is not known", f"there are {', '.join(choices)}")
+        return value
+
+    return read
+
+
+READ: dict[str, Callable[[str, str], Any]] = {
+    "queue": _text, "site": _text, "select": _text, "startingOffsets": _start, "endingOffsets": _start,
+    "columns": _columns, "maxProductsPerTrigger": _number, "maxBytesPerTrigger": _size, "minPartitions": _number,
+    "partitionBy": _choice("bytes", "slice"), "failOnDataLoss": _flag, "station": _text, "blocking": _flag,
+    "pushFilters": _flag,
+}  # fmt: skip
+WRITE: dict[str, Callable[[str, str], Any]] = {
+    "queue": _text, "site": _text, "feed": _text, "application": _text, "checkpointLocation": _text,
+}  # fmt: skip
+_READ_FIELDS = {
+    "select": "select", "startingOffsets": "starting_offsets", "endingOffsets": "ending_offsets", "columns": "columns",
+    "maxProductsPerTrigger": "max_products", "maxBytesPerTrigger": "max_bytes", "minPartitions": "min_partitions",
+    "partitionBy": "partition_by", "failOnDataLoss": "fail_on_data_loss", "station": "station", "blocking": "blocking",
+    "pushFilters": "push_filters",
+}  # fmt: skip

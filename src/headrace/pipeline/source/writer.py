@@ -1,0 +1,121 @@
+"""Writers: rows of a DataFrame become products, in a batch or in a stream.
+
+Tasks put what they get at once; Spark may run a task twice, and after a failure a whole batch. A product's signature is
+made of everything that its row says, so the second time the queue drops it as a duplicate: each row is one product,
+once. It follows that two rows which are equal in every column are one product too; give them an ident of their own if
+they are not the same.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+from blake3 import blake3
+from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
+from pyspark.sql.types import StructType
+
+from headrace.errors import OptionError, PipelineError
+from headrace.pipeline.source.options import WriteOptions
+from headrace.pipeline.source.place import open_place
+from headrace.queue import Queue
+
+TAKEN = ("payload", "feed", "ident", "priority", "created", "expiry", "slice", "properties", "signature")
+_TYPES = {
+    "payload": ("binary", "string"), "feed": ("string",), "ident": ("string",),
+    "priority": ("int", "tinyint", "smallint"), "created": ("timestamp",), "expiry": ("timestamp",),
+    "slice": ("int", "smallint"),
+    "properties": ("map<string,string>",), "signature": ("binary",),
+}  # fmt: skip
+
+
+@dataclass
+class Put(WriterCommitMessage):
+    """What one task has done."""
+
+    products: int
+    duplicates: int
+
+
+class _Writing:
+    """What both writers do in a task."""
+
+    def __init__(self, options: WriteOptions) -> None:
+        self._options = options
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
+        queue, products, stored = open_place(self._options.place), 0, 0
+        check_queue(queue)
+        for batch in iterator:
+            if batch.num_rows:
+                receipt = queue.put_many(**puttable(batch, self._options))
+                products, stored = products + receipt.products, stored + receipt.stored
+        return Put(products, products - stored)
+
+
+class BatchWriter(_Writing, DataSourceArrowWriter):
+    """`df.write.format("headrace")`."""
+
+
+class StreamWriter(_Writing, DataSourceStreamArrowWriter):
+    """`df.writeStream.format("headrace")`."""
+
+    def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
+        """Everything is there already."""
+
+    def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
+        """What was put stays; when the batch comes again it is not put twice."""
+
+
+def check_queue(queue: Queue) -> None:
+    if queue.config.dedup == "none":
+        raise PipelineError(
+            f"{queue.path} takes duplicates, so a batch that Spark repeats would be there twice",
+            "write to a queue with dedup, or by foreachBatch on your own",
+        )
+
+
+def check_schema(schema: StructType, options: WriteOptions) -> None:
+    """Before anything is written: are these the columns of products?"""
+    types = {field.name: field.dataType.simpleString() for field in schema.fields}
+    if "payload" not in types:
+        raise OptionError("there is no column payload", "select(…, your_column.alias('payload'))")
+    if "feed" not in types and options.feed is None:
+        raise OptionError("there is no column feed, and no option feed", 'give option("feed", "wx/derived")')
+    for name, kind in types.items():
+        if name not in TAKEN:
+            raise OptionError(
+                f"a product has no column {name!r}", f"drop it, or put it into properties; there are {', '.join(TAKEN)}"
+            )
+        if kind not in _TYPES[name]:
+            raise OptionError(f"column {name} is {kind}", f"cast it to {_TYPES[name][0]}")
+
+
+def puttable(batch: pa.RecordBatch, options: WriteOptions) -> Mapping[str, Any]:
+    """Arguments of `Queue.put_many` for these rows."""
+    columns = {name: batch.column(name) for name in batch.schema.names}
+    rows = batch.num_rows
+    payloads = columns["payload"].cast(pa.binary())
+    feeds = columns["feed"] if "feed" in columns else pa.array([options.feed] * rows)
+    idents = columns["ident"] if "ident" in columns else pa.array([""] * rows)
+    given: dict[str, Any] = {"payloads": payloads, "feed": feeds, "ident": idents}
+    for name in ("created", "expiry"):
+        if name in columns:
+            given[name] = columns[name].cast(pa.timestamp("ns", "UTC")).cast(pa.int64())
+    for name in ("priority", "slice"):
+        if name in columns:
+            given[name] = columns[name]
+    if "properties" in columns:
+        given["properties"] = [dict(pairs or ()) for pairs in columns["properties"].to_pylist()]
+    given["signature"] = columns["signature"] if "signature" in columns else _signatures(batch, given, options)
+    return given
+
+
+def _signatures(batch: pa.RecordBatch, given: Mapping[str, Any], options: WriteOptions) -> list[bytes]:
+    """Of everything that the row says, and of the writer's name."""
+    parts = [given[name].to_pylist() for name in ("feed", "ident", "payloads")]
+    rest = [batch.column(name).to_pylist() for name in batch.schema.names if name not in ("feed", "ident", "payload")]
+    return [
+        blake3(repr((options.application, *row)).encode(errors="surrogatepass")).digest(16)
+        for row in zip(*parts, *rest, strict=True)
+    ]

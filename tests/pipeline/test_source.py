@@ -1,0 +1,251 @@
+"""The Spark source and sink: exact ranges, exact rows, clear errors."""
+
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from headrace import Queue
+
+Make = Callable[..., Queue]
+
+
+@pytest.fixture
+def queue(make_queue: Make) -> Queue:
+    """Ten of each of three feeds."""
+    queue = make_queue()
+    for number in range(30):
+        queue.put(
+            b"payload %d" % number, feed=f"wx/{('text', 'radar', 'radar/KFTG')[number % 3]}", ident=f"i{number}",
+            priority=number % 8, slice=number % 4 if number % 2 else None, properties={"level": number, "kind": "x"},
+            expiry="1h" if number % 5 == 0 else None,
+        )  # fmt: skip
+    return queue
+
+
+def load(spark: Any, queue: Queue | str, **options: Any) -> Any:
+    reader = spark.read.format("headrace").option("queue", str(queue.path if isinstance(queue, Queue) else queue))
+    for name, value in options.items():
+        reader = reader.option(name, value)
+    return reader.load()
+
+
+def stream(spark: Any, queue: Queue, checkpoint: Path, put: Callable[[list[Any], int], None], **options: Any) -> Any:
+    """Run a stream over all that there is, batch by batch; the query when it has ended."""
+    reader = spark.readStream.format("headrace").option("queue", str(queue.path)).option("startingOffsets", "earliest")
+    for name, value in options.items():
+        reader = reader.option(name, value)
+    query = (
+        reader.load().writeStream.foreachBatch(lambda frame, batch: put(frame.collect(), batch))
+        .option("checkpointLocation", str(checkpoint)).trigger(availableNow=True).start()
+    )  # fmt: skip
+    query.awaitTermination()
+    return query
+
+
+# --- batches --------------------------------------------------------------------------------------------
+
+
+def test_every_header_field_has_a_column(spark: Any, queue: Queue) -> None:
+    rows = load(spark, queue).orderBy("sequence").collect()
+    assert len(rows) == 30
+    for row, product in zip(rows, queue.read("oldest"), strict=True):
+        assert (row.sequence, row.feed, row.ident, row.payload) == (
+            product.sequence, product.feed, product.ident, bytearray(product.payload),
+        )  # fmt: skip
+        assert (row.signature, row.origin, row.origin_sequence) == (bytearray(product.signature), "q", product.sequence)
+        assert (row.priority, row.slice) == (product.priority, product.slice)
+        assert row.properties == {"level": str(product.properties["level"]), "kind": "x"}
+        assert (row.expiry is None) == (product.expiry_ns is None)
+        created = datetime.fromtimestamp(product.created_ns // 1000 / 1e6, UTC)
+        assert abs(row.created.replace(tzinfo=UTC) - created) < timedelta(hours=24)
+
+
+def test_a_selection_is_looked_for_at_the_queue(spark: Any, queue: Queue) -> None:
+    frame = load(spark, queue, select='wx/radar/** ident ~ "^i[12]$" where level >= 1')
+    assert [row.ident for row in frame.orderBy("sequence").collect()] == ["i1", "i2"]
+
+
+def test_ranges_are_exact(spark: Any, queue: Queue) -> None:
+    frame = load(spark, queue, startingOffsets="11", endingOffsets="21", minPartitions=3)
+    assert sorted(row.sequence for row in frame.collect()) == list(range(11, 21))
+    queue.put(b"later", feed="wx/text")
+    assert load(spark, queue, startingOffsets="earliest", endingOffsets="latest").count() == 31
+    assert load(spark, queue, startingOffsets="latest").count() == 0
+
+
+def test_only_the_columns_that_were_asked_for_are_made(spark: Any, queue: Queue) -> None:
+    frame = load(spark, queue, columns="ident, sequence")
+    assert frame.columns == ["ident", "sequence"]
+    assert frame.filter("sequence = 3").collect()[0].ident == "i2"
+
+
+@pytest.mark.parametrize("by", ["bytes", "slice"])
+def test_partitions_have_everything_once(spark: Any, queue: Queue, by: str) -> None:
+    frame = load(spark, queue, minPartitions=4, partitionBy=by)
+    rows = [[(row.sequence, row.slice) for row in part] for part in frame.rdd.glom().collect()]
+    assert sorted(sequence for part in rows for sequence, _ in part) == list(range(1, 31))
+    if by == "slice":
+        homes = [{number for _, number in part} for part in rows]
+        assert sum(len(home) for home in homes) == len(set().union(*homes)), "a slice is in one partition"
+
+
+@pytest.mark.parametrize(
+    ("condition", "count"),
+    [
+        ("feed = 'wx/text'", 10), ("feed in ('wx/text', 'nowhere')", 10), ("feed like 'wx/radar/%'", 10),
+        ("priority >= 6", 6), ("priority = 9", 0), ("slice = 1", 8), ("origin = 'q'", 30), ("origin = 'z'", 0),
+        ("sequence between 5 and 8", 4), ("created > timestamp '2020-01-01 00:00:00'", 30),
+        ("inserted < timestamp '2020-01-01 00:00:00'", 0), ("slice is null", 15), ("feed <> 'wx/text'", 20),
+        ("properties['level'] = '7'", 1),
+    ],
+)  # fmt: skip
+def test_filters_give_the_same_pushed_down_or_not(spark: Any, queue: Queue, condition: str, count: int) -> None:
+    assert load(spark, queue).filter(condition).count() == count
+    assert load(spark, queue, pushFilters="true").filter(condition).count() == count
+
+
+def test_one_frame_may_be_filtered_again_and_again(spark: Any, queue: Queue) -> None:
+    frame = load(spark, queue)
+    one, other = frame.filter("feed = 'wx/text'"), frame.filter("feed = 'wx/radar'")
+    assert (one.union(other).count(), frame.count(), one.count()) == (20, 30, 10)
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        ({"selekt": "x"}, "no option 'selekt'.*did you mean select"),
+        ({"select": "wx/** where level >"}, "option select"),
+        ({"select": "wx/** every 3"}, "every.*count"),
+        ({"minPartitions": "many"}, "minPartitions.*'many' is not a positive number"),
+        ({"failOnDataLoss": "perhaps"}, "failOnDataLoss.*neither true nor false"),
+        ({"columns": "sequence,colour"}, "colour"),
+        ({"partitionBy": "moon"}, "partitionBy.*bytes, slice"),
+        ({"blocking": "true"}, "blocking needs a station"),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_is_told(spark: Any, queue: Queue, options: dict[str, str], told: str) -> None:
+    with pytest.raises(Exception, match=told):
+        load(spark, queue, **options).count()
+
+
+def test_a_queue_that_is_not_there_is_told(spark: Any, tmp_path: Path) -> None:
+    with pytest.raises(Exception, match="there is no queue at .*nowhere; create it with: headrace queue create"):
+        load(spark, str(tmp_path / "nowhere")).count()
+
+
+# --- streams --------------------------------------------------------------------------------------------
+
+
+def test_a_stream_goes_on_where_it_was(spark: Any, queue: Queue, tmp_path: Path) -> None:
+    got: list[tuple[int, list[int]]] = []
+
+    def take(rows: list[Any], batch: int) -> None:
+        got.append((batch, sorted(row.sequence for row in rows)))
+
+    stream(spark, queue, tmp_path / "cp", take, maxProductsPerTrigger=12)
+    assert got == [(0, list(range(1, 13))), (1, list(range(13, 25))), (2, list(range(25, 31)))]
+    queue.put_many([b"a", b"b"], feed="wx/text")
+    stream(spark, queue, tmp_path / "cp", take, maxProductsPerTrigger=12)
+    assert got[3:] == [(3, [31, 32])]
+
+
+def test_bytes_limit_a_trigger(spark: Any, make_queue: Make, tmp_path: Path) -> None:
+    queue = make_queue()
+    queue.put_many([bytes([n]) * 600_000 for n in range(10)], feed="x")
+    sizes: list[int] = []
+    stream(spark, queue, tmp_path / "cp", lambda rows, batch: sizes.append(len(rows)), maxBytesPerTrigger="2MB")
+    assert sum(sizes) == 10
+    assert max(sizes) <= 4
+    assert len(sizes) >= 3
+
+
+def test_what_was_evicted_is_an_error_that_names_it(spark: Any, make_queue: Make, tmp_path: Path) -> None:
+    queue = make_queue(size="4MiB")
+    queue.put(b"first", feed="x")
+    stream(spark, queue, tmp_path / "cp", lambda rows, batch: None)
+    for number in range(60):
+        queue.put(number.to_bytes(2, "big") * 100_000, feed="x")
+    oldest = queue.oldest
+    assert oldest > 2
+    with pytest.raises(Exception, match=f"products 2-{oldest - 1} of .* are gone"):
+        stream(spark, queue, tmp_path / "cp", lambda rows, batch: None)
+    got: list[int] = []
+    query = stream(spark, queue, tmp_path / "cp", lambda rows, batch: got.extend(row.sequence for row in rows),
+                   failOnDataLoss="false")  # fmt: skip
+    assert sorted(got) == list(range(oldest, 62))
+    assert f'"lost": {oldest - 2}' in str(query.lastProgress["sources"][0]["endOffset"])
+
+
+def test_another_queue_at_the_same_place_is_told(spark: Any, queue: Queue, make_queue: Make, tmp_path: Path) -> None:
+    stream(spark, queue, tmp_path / "cp", lambda rows, batch: None)
+    other = make_queue("other")
+    other.put(b"x", feed="x")
+    with pytest.raises(Exception, match="another queue than the one that the checkpoint speaks of"):
+        stream(spark, other, tmp_path / "cp", lambda rows, batch: None)
+
+
+def test_a_station_follows_what_was_committed(spark: Any, queue: Queue, tmp_path: Path) -> None:
+    for count in (12, 30):
+        stream(spark, queue, tmp_path / "cp", lambda rows, batch: None, maxProductsPerTrigger=12, station="spark",
+               blocking="true")  # fmt: skip
+        queue.put(b"%d" % count, feed="wx/text")
+    told = queue.station("spark").statistics()
+    assert told.behind <= 14
+    assert queue.station("spark").terms.blocking
+
+
+# --- writing --------------------------------------------------------------------------------------------
+
+
+def test_rows_become_products_once(spark: Any, queue: Queue, make_queue: Make) -> None:
+    target = make_queue("target")
+    frame = load(spark, queue, select="wx/text").selectExpr(
+        "concat('derived/', feed) as feed", "ident", "payload", "priority", "created", "properties"
+    )
+    for _ in range(2):
+        frame.write.format("headrace").option("queue", str(target.path)).mode("append").save()
+    products = list(target.read("oldest"))
+    assert sorted(product.ident for product in products) == sorted(f"i{n}" for n in range(0, 30, 3))
+    assert {product.feed for product in products} == {"derived/wx/text"}
+    source = {product.ident: product for product in queue.read("oldest")}
+    for product in products:
+        assert bytes(product.payload) == bytes(source[product.ident].payload)
+        assert product.created_ns // 1000 == source[product.ident].created_ns // 1000
+        assert product.priority == source[product.ident].priority
+
+
+def test_a_stream_that_is_repeated_puts_nothing_twice(
+    spark: Any, queue: Queue, make_queue: Make, tmp_path: Path
+) -> None:
+    target = make_queue("target")
+    for checkpoint in ("cp1", "cp2"):  # the second one knows nothing of the first
+        query = (
+            spark.readStream.format("headrace").option("queue", str(queue.path)).option("startingOffsets", "earliest")
+            .load().selectExpr("ident", "payload")
+            .writeStream.format("headrace").option("queue", str(target.path)).option("feed", "copy")
+            .option("checkpointLocation", str(tmp_path / checkpoint)).trigger(availableNow=True).start()
+        )  # fmt: skip
+        query.awaitTermination()
+    assert sorted(product.ident for product in target.read("oldest")) == sorted(f"i{n}" for n in range(30))
+
+
+@pytest.mark.parametrize(
+    ("columns", "told"),
+    [
+        (["ident"], "there is no column payload"),
+        (["payload"], "there is no column feed"),
+        (["payload", "feed", "sequence"], "a product has no column 'sequence'"),
+        (["payload", "feed", "cast(priority as string) as priority"], "column priority is string"),
+    ],
+)
+def test_rows_that_are_no_products_are_told(
+    spark: Any, queue: Queue, make_queue: Make, columns: list[str], told: str
+) -> None:
+    target = make_queue("target")
+    with pytest.raises(Exception, match=told):
+        load(spark, queue).selectExpr(*columns).write.format("headrace").option("queue", str(target.path)).mode(
+            "append"
+        ).save()
