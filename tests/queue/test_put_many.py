@@ -1,13 +1,14 @@
 """Putting batches."""
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pytest
 
 from headrace import Queue
-from headrace.errors import BatchTooLargeError, HeadraceError, PayloadError, PayloadTooLargeError
+from headrace.errors import BatchTooLargeError, HeadraceError, OptionError, PayloadError, PayloadTooLargeError
 
 
 def payloads_of(queue: Queue) -> list[bytes]:
@@ -125,3 +126,17 @@ def test_a_bad_batch_stores_nothing(
     with pytest.raises(error, match=words):
         queue.put_many(payloads, **{"feed": "a", **columns})  # type: ignore[arg-type]
     assert queue.next == 1
+
+
+@pytest.mark.parametrize("kind", [list, pa.array])
+def test_some_may_have_no_slice_and_no_expiry(
+    make_queue: Callable[..., Queue], kind: Callable[[list[int | None]], Any]
+) -> None:
+    queue = make_queue()
+    far = 4_000_000_000_000_000_000
+    queue.put_many([b"1", b"2", b"3"], feed="x", slice=kind([5, None, 0]), expiry=kind([None, far, None]))
+    products = list(queue.read("oldest"))
+    assert [product.slice for product in products] == [5, None, 0]
+    assert [product.expiry_ns for product in products] == [None, far, None]
+    with pytest.raises(OptionError, match="priority"):
+        queue.put_many([b"4"], feed="x", priority=kind([None]))

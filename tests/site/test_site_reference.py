@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 from siteconfig import SITE, Write, told
 
-from headrace.cli.toml import toml_lines
 from headrace.site import check_config, load_config
 from headrace.site.config import REPEATED, TABLES
 from headrace.site.example import EXAMPLE
 from headrace.toml.layout import Key, keys_of
 from headrace.toml.reading import CLAUSES
+from headrace.toml.writing import toml_lines
 
 ROOT = Path(__file__).parent.parent.parent
 REFERENCE = (ROOT / "docs" / "site.md").read_text()

@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headrace.cli.toml import toml_lines
 from headrace.site.config import LAYOUT
 from headrace.toml.complaint import Complaint
 from headrace.toml.document import Document, KeyPath, read_document
+from headrace.toml.writing import toml_lines
 
 Write = Callable[[str], Path]
 

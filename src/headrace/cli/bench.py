@@ -90,6 +90,35 @@ def match(subscriptions: str, as_json: bool) -> None:
     )
 
 
+@bench.command("pipeline", short_help="Products through Spark.")
+@click.option(
+    "--place", type=click.Path(file_okay=False), help="Directory for everything; default: in memory (/dev/shm)."
+)
+@click.option(
+    "--scale", type=click.FloatRange(0.001, 10), default=1.0, show_default=True, help="How much of everything."
+)
+@click.option("--json", "as_json", is_flag=True, help="One JSON object for programs.")
+def pipeline(place: str | None, scale: float, as_json: bool) -> None:
+    """Measure the pipeline: batch reads and streams beside Parquet's, micro-batches, decoding.
+
+    \b
+    Example:
+      headrace bench pipeline
+      headrace bench pipeline --scale 0.1 --json
+    """
+    from headrace.bench import pipeline as measured
+
+    with _place(place) as (folder, memory):
+        _measure(
+            "pipeline",
+            f"pipeline --scale {scale:g}",
+            "memory (/dev/shm)" if memory else "disk",
+            lambda progress: measured.run(folder, scale, progress),
+            measured.NOT_MEASURED,
+            as_json,
+        )
+
+
 @bench.command("stations", short_help="Producers, stations and consumers.")
 @click.option(
     "--place", type=click.Path(file_okay=False), help="Directory for the queues; default: in memory (/dev/shm)."

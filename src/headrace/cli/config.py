@@ -6,16 +6,16 @@ from typing import Any
 import click
 import msgspec
 
-from headrace.cli.failure import OK, USAGE, visible
+from headrace.cli.complaints import show_complaints
+from headrace.cli.failure import visible
 from headrace.cli.options import json_option
-from headrace.cli.output import echo_json, many
-from headrace.cli.toml import toml_lines
+from headrace.cli.output import echo_json
 from headrace.site.config import LAYOUT, REPEATED, TABLES
 from headrace.site.example import EXAMPLE
 from headrace.site.loading import Loaded, check_config, load
-from headrace.toml.complaint import Complaint
 from headrace.toml.document import KeyPath
 from headrace.toml.layout import keys_of
+from headrace.toml.writing import toml_lines
 
 _COMMENT_COLUMN = 48
 _GIVEN, _DEFAULT, _QUEUE = "file", "default", "queue"  # where a value comes from
@@ -44,17 +44,7 @@ def check(path: str, as_json: bool) -> int:
     Example:
       headrace config check site.toml && systemctl reload headrace@site
     """
-    complaints = check_config(path)
-    if as_json:
-        echo_json({"path": path, "ok": not complaints, "complaints": complaints})
-        return USAGE if complaints else OK
-    for complaint in complaints:
-        _show_complaint(complaint)
-    if not complaints:
-        click.echo(f"{path} is sound")
-        return OK
-    click.echo(f"{path}: {many(len(complaints), 'mistake')}", err=True)
-    return USAGE
+    return show_complaints(path, check_config(path), as_json)
 
 
 @config.command()
@@ -90,14 +80,6 @@ def example(as_json: bool) -> None:
         echo_json({"toml": EXAMPLE})
     else:
         click.echo(EXAMPLE, nl=False)
-
-
-def _show_complaint(complaint: Complaint) -> None:
-    click.echo(visible(str(complaint)))
-    if complaint.excerpt:
-        click.echo(complaint.excerpt)  # has no control characters
-    if complaint.hint:
-        click.echo(f"  try: {visible(complaint.hint)}")
 
 
 # --- values and where they come from --------------------------------------------------------------

@@ -32,6 +32,8 @@ COMMANDS = {
     "wanted": Place("headrace.cli.wanted:wanted", "Tell whether anybody wants a feed."),
     "config": Place("headrace.cli.config:config", "Check and show the configuration of a site."),
     "certs": Place("headrace.cli.certs:certs", "Make and show certificates for sites and users."),
+    "pipeline": Place("headrace.cli.pipeline.group:pipeline", "Decode, file, store and publish by rules, on Spark."),
+    "archive": Place("headrace.cli.archive:archive", "Look into tables of products, and put them again."),
     "generate": Place("headrace.cli.generate:generate", "Make products like those of real feeds."),
     "verify": Place("headrace.cli.verify:verify", "Compare a queue with what was sent."),
     "demo": Place("headrace.cli.demo.command:demo", "See generator, queue and two watchers at work."),

@@ -12,9 +12,9 @@ from headrace.cli.options import FEED, json_option
 from headrace.cli.output import echo_json, many, show_table
 from headrace.cli.put import properties_of
 from headrace.cli.samples import Sample, samples_of
-from headrace.cli.toml import toml_lines
 from headrace.selection import Selection
 from headrace.selection.expression import FIELDS, PROPERTIES
+from headrace.toml.writing import toml_lines
 
 _DECIDED_BY = {
     "feed": "index row", "priority": "index row", "origin": "index row", "slices": "index row", "ident": "ident",

@@ -87,8 +87,11 @@ def text_column(texts: Any, count: int, what: str) -> str | list[str]:
     return column
 
 
-def number_column(numbers: Any, count: int, what: str, kind: Any, low: int, high: int) -> npt.NDArray[Any]:
-    """An array of one or `count` numbers in [low, high]."""
+def number_column(
+    numbers: Any, count: int, what: str, kind: Any, low: int, high: int, missing: int | None = None
+) -> npt.NDArray[Any]:
+    """An array of one or `count` numbers in [low, high]; `missing` stands for None and null, if they may occur."""
+    absent, numbers = (None, numbers) if missing is None else _without_nulls(numbers, low)
     if isinstance(numbers, pa.Array | pa.ChunkedArray):
         numbers = numbers.to_numpy(zero_copy_only=False) if isinstance(numbers, pa.Array) else numbers.to_numpy()
     try:
@@ -103,7 +106,19 @@ def number_column(numbers: Any, count: int, what: str, kind: Any, low: int, high
         _check_length(column, count, what)
     if len(column) and (int(column.min()) < low or int(column.max()) > high):
         raise OptionError(f"{what} holds values outside {low} to {high}", "check the column")
-    return np.ascontiguousarray(column, dtype=kind)
+    column = np.ascontiguousarray(column, dtype=kind)
+    return column if absent is None else np.where(absent, kind(missing), column)
+
+
+def _without_nulls(numbers: Any, instead: int) -> tuple[npt.NDArray[np.bool_] | None, Any]:
+    """Where there is no number, and the numbers with another one there."""
+    if isinstance(numbers, list | tuple) and None in numbers:
+        absent = np.array([number is None for number in numbers])
+        return absent, [instead if number is None else number for number in numbers]
+    if isinstance(numbers, pa.Array | pa.ChunkedArray) and numbers.null_count:
+        absent = np.asarray(numbers.is_null().to_numpy(zero_copy_only=False), np.bool_)
+        return absent, numbers.fill_null(instead)
+    return None, numbers
 
 
 def property_column(properties: Any, count: int) -> bytes | list[bytes] | None:

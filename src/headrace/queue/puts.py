@@ -21,6 +21,7 @@ from headrace.errors import (
     PayloadError,
     PayloadTooLargeError,
 )
+from headrace.product.batch import NO_SLICE
 from headrace.product.feed import check_feed
 from headrace.product.product import IDENT_BYTES_MAX, PRIORITY_MAX, SLICE_MAX
 from headrace.product.properties import PropertyValue, encode_properties
@@ -30,7 +31,6 @@ from headrace.queue.kernel import _kernel as kernel
 from headrace.queue.trouble import explain
 from headrace.units import format_size, parse_age, parse_time
 
-NO_SLICE = 0xFFFF
 FEED, ORIGIN = 1, 2
 _SEQUENCE_MAX = (1 << 63) - 1
 _NORMAL_PRIORITY = np.array([4], np.uint8)
@@ -199,7 +199,9 @@ def many_columns(
         else columns.number_column(priority, count, "priority", np.uint8, 0, PRIORITY_MAX),
         _times(expiry, count, "expiry"),
         columns.property_column(properties, count),
-        None if slice_number is None else columns.number_column(slice_number, count, "slice", np.uint16, 0, SLICE_MAX),
+        None
+        if slice_number is None
+        else columns.number_column(slice_number, count, "slice", np.uint16, 0, SLICE_MAX, NO_SLICE),
         signature_column(signature, count),
         _origins(log, origin, origin_sequence, count),
         sequence_column(origin_sequence, count, "origin_sequence"),
@@ -212,7 +214,8 @@ def _times(times: Any, count: int, what: str) -> Any:
         return None
     if isinstance(times, str | datetime):
         times = expiry_of(times, 0) if what == "expiry" else parse_time(times, what)
-    return columns.number_column(times, count, what, np.uint64, 0, _SEQUENCE_MAX)
+    missing = 0 if what == "expiry" else None  # never
+    return columns.number_column(times, count, what, np.uint64, 0, _SEQUENCE_MAX, missing)
 
 
 def signature_column(signatures: Any, count: int) -> list[bytes | None] | None:

@@ -2,7 +2,8 @@
 
 One struct for each table of the TOML file, with the keys in the order of docs/site.md. A field carries the kind of its
 value, and its default is the one in force (toml/layout.py). A value of these structs that came from `load_config` has
-been checked as a whole: paths are absolute, `site.name` is known, and `queue` has the terms of the queue that exists, if it does.
+been checked as a whole: paths are absolute, `site.name` is known, and `queue` has the terms of the queue that exists,
+if it does.
 
 Not here: reading (reading.py), and what contradicts what (rules.py).
 """

@@ -71,8 +71,7 @@ class Document:
 
     def place_within(self, path: KeyPath, column: int) -> tuple[int | None, int]:
         """Line and column in the file of the n-th character of a text; where the value begins, if it has escapes."""
-        while path and path not in self.spots:
-            path = path[:-1]  # a short form: file = "…" for path in [rule.file]
+        path = self._written(path)
         spot = self.spots.get(path)
         value = self.at(path)
         if spot is None:
@@ -80,14 +79,20 @@ class Document:
         verbatim = isinstance(value, str) and spot.source[1:-1] == value and "\n" not in value
         return spot.value_line, spot.value_column + (column if verbatim else 0)
 
+    def _written(self, path: KeyPath) -> KeyPath:
+        """The path as it stands in the text, where a key is left out: `file = "…"` for `path` in [rule.file]."""
+        shorter = (path[:place] + path[place + 1 :] for place in reversed(range(len(path))))
+        return path if path in self.spots else next((each for each in shorter if each in self.spots), path)
+
     def at(self, path: KeyPath) -> Any:
         """What the file has at a path; None if there is nothing."""
         data: Any = self.data
         for part in path:
-            if isinstance(data, dict) or (isinstance(data, list) and isinstance(part, int) and part < len(data)):
-                data = data.get(part) if isinstance(data, dict) else data[part]
+            if isinstance(data, dict):
+                data = data.get(part)
             else:
-                return None
+                is_there = isinstance(data, list) and isinstance(part, int) and part < len(data)
+                data = data[part] if is_there else None
         return data
 
 

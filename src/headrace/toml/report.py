@@ -1,12 +1,12 @@
 """Report: every complaint about one document, each with its line, its table and its key."""
 
 import difflib
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Mapping
 
 from headrace.errors import HeadraceError, RuleError, SelectionError
 from headrace.toml.complaint import Complaint
 from headrace.toml.document import Document, KeyPath
-from headrace.toml.layout import Layout
+from headrace.toml.layout import Layout, Table
 
 
 class Report:
@@ -78,8 +78,9 @@ class Report:
         written as a value is a key.
         """
         titles: list[str] = []
-        name, tables, place = "", self.layout.tables, 0
-        while place < len(path) and (not titles or self._is_table(path[: place + 1], tables)):
+        name, place = "", 0
+        tables: Mapping[str, Table] = self.layout.tables
+        while place < len(path) and (not titles or self._is_table(path[: place + 1], set(tables))):
             part = str(path[place])
             name = f"{name}.{part}" if name else part
             tables = tables[part].inner if part in tables else {}
@@ -93,7 +94,7 @@ class Report:
         keys = [part for part in path[place:] if isinstance(part, str)]
         return " ".join(titles), keys[0] if keys else ""
 
-    def _is_table(self, path: KeyPath, tables: Iterable[str]) -> bool:
+    def _is_table(self, path: KeyPath, tables: Collection[str | int]) -> bool:
         value = self.document.at(path)
         is_list = isinstance(value, list) and any(isinstance(each, dict) for each in value)
         return path[-1] in tables and (isinstance(value, dict) or is_list)

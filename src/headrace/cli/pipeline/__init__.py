@@ -1,0 +1,1 @@
+"""`headrace pipeline`: rules on Spark."""

@@ -1,0 +1,138 @@
+"""Dead letters: rows that an action could not deal with, in a table of their own, with the reason.
+
+    tables/dead_letters/part-<rule>-<life>-<batch>-<action>.parquet
+
+What one action refuses of one batch is one file, written aside and renamed when the action has done everything else. A
+batch that comes again replaces its file, or removes it if there is nothing to complain of any more: each letter is
+there once. The payload is cut to 64 KiB; `payload_bytes` has its full size, and `sequence` leads to the product as
+long as the queue has it."""
+
+import os
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from pyspark.sql import DataFrame
+
+from headrace.pipeline.actions.action import Context, Counts
+from headrace.pipeline.actions.disk import disk_error, sync_folder
+from headrace.pipeline.actions.journal import life
+from headrace.pipeline.actions.prepared import SCHEMA as PREPARED
+from headrace.pipeline.actions.prepared import PreparedRow, origin, prepared_batches, rows_in, sound
+
+PAYLOAD_BYTES_MAX = 64 << 10
+ERROR_CHARS_MAX = 1000
+SCHEMA = pa.schema({
+    "rule": pa.string(), "action": pa.string(), "sequence": pa.int64(), "feed": pa.string(), "ident": pa.string(),
+    "error": pa.string(), "time": pa.timestamp("us", "UTC"), "payload": pa.binary(), "payload_bytes": pa.int64(),
+    "batch": pa.int64(),
+})  # fmt: skip
+_BUFFER_BYTES = 4 << 20
+_BUFFER_ROWS = 5000
+_ROW_BYTES = 200  # besides payload
+
+
+class Letters:
+    """The letters of one action and one batch, while they are written."""
+
+    def __init__(self, part: Path, context: Context, action: str) -> None:
+        self._part = part
+        self._context = context
+        self._action = action
+        self._buffer: list[tuple[Any, ...]] = []
+        self._buffered = 0
+        self._writer: Any = None
+        self.count = 0
+
+    def add(self, row: PreparedRow, error: str) -> None:
+        kept = row.content[:PAYLOAD_BYTES_MAX]
+        self._buffer.append((
+            self._context.rule, self._action, row.sequence, row.feed, row.ident, error[:ERROR_CHARS_MAX],
+            time.time_ns() // 1000, kept, len(row.content), self._context.batch_id,
+        ))  # fmt: skip
+        self.count += 1
+        self._buffered += len(kept) + _ROW_BYTES
+        if self._buffered >= _BUFFER_BYTES or len(self._buffer) >= _BUFFER_ROWS:
+            self._write()
+
+    def _write(self) -> None:
+        if self._buffer:
+            columns = [
+                pa.array(each, field.type) for each, field in zip(zip(*self._buffer, strict=True), SCHEMA, strict=True)
+            ]
+            try:
+                if self._writer is None:
+                    self._part.parent.mkdir(parents=True, exist_ok=True)
+                    self._writer = pq.ParquetWriter(self._part, SCHEMA)
+                self._writer.write_batch(pa.RecordBatch.from_arrays(columns, schema=SCHEMA))
+            except OSError as error:
+                raise disk_error(error, self._part) from error
+        self._buffer, self._buffered = [], 0
+
+    def finish(self, target: Path) -> None:
+        """Put the file in its place, or take away one that is there from before."""
+        self._write()
+        try:
+            if self._writer is None:
+                target.unlink(missing_ok=True)
+                return
+            self._writer.close()
+            self._writer = None
+            with open(self._part, "rb") as file:
+                os.fsync(file.fileno())
+            os.replace(self._part, target)
+            sync_folder(target.parent)
+        except OSError as error:
+            raise disk_error(error, target) from error
+
+    def abandon(self) -> None:
+        if self._writer is not None:
+            with suppress(OSError):  # of a full disk; the file goes anyway
+                self._writer.close()
+            self._writer = None
+        self._part.unlink(missing_ok=True)
+
+
+class DeadLetters:
+    """The table. It is also a performer, for rows that have an `error` already: what a decoder refused."""
+
+    def __init__(self, path: Path, action: str = "decode") -> None:
+        self.path = path
+        self._action = action
+
+    @contextmanager
+    def writing(self, context: Context, action: str) -> Iterator[Letters]:
+        """Letters that are there when the block is left, all of them, and none if it is left by an error."""
+        name = f"{context.rule}-{life(context.state)}"
+        letters = Letters(self.path / ".staging" / f"{name}-{action}.parquet", context, action)
+        try:
+            yield letters
+            letters.finish(self.path / f"part-{name}-{context.batch_id:010}-{action}.parquet")
+        except BaseException:
+            letters.abandon()
+            raise
+
+    def perform(self, frame: DataFrame, context: Context) -> Counts:
+        """Rows with the column `error`, and any of sequence, feed, ident and payload."""
+        with self.writing(context, self._action) as letters:
+            for row in rows_in(prepared_batches(frame, refused)):
+                letters.add(row, row.error or "")
+        return Counts(failed=letters.count, files=int(letters.count > 0))
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+
+def refused(rows: pa.RecordBatch) -> pa.RecordBatch:
+    """Rows with an error as prepared ones; in an executor."""
+    rows = sound(rows)
+    count = rows.num_rows
+    payload = rows.column("payload") if "payload" in rows.schema.names else pa.nulls(count, pa.binary())
+    texts = pa.array([[]] * count, PREPARED.field("texts").type)
+    content = pc.fill_null(payload.cast(pa.binary()), b"")
+    return pa.RecordBatch.from_arrays([texts, content, rows.column("error"), *origin(rows)], schema=PREPARED)

@@ -1,0 +1,89 @@
+"""Delta: files in place become part of a Delta table, in one transaction that is known by its batch.
+
+The transaction carries an application id, made of pipeline, rule, action and life, and the id of the batch as its
+version. A batch that comes again finds that version in the table's log, and is passed over. Files are added by the
+library deltalake (`pip install 'headrace[delta]'`); Spark needs no packages for it. They lie flat in the folder of the
+table: their values of partition columns are in the log."""
+
+import json
+import time
+from pathlib import Path
+from typing import Any
+
+from headrace.errors import PipelineError
+from headrace.pipeline.actions.staging import Ready
+from headrace.pipeline.actions.table_schema import TableSchema, plain
+
+
+def _library() -> Any:
+    try:
+        import deltalake
+    except ImportError:
+        raise PipelineError("Delta tables need the library deltalake", "pip install 'headrace[delta]'") from None
+    return deltalake
+
+
+class DeltaLog:
+    """The log of one table, as a writer needs it."""
+
+    def __init__(self, table: Path, application: str) -> None:
+        self._library = _library()
+        self._table = table
+        self._application = application
+
+    def _open(self) -> Any:
+        return (
+            self._library.DeltaTable(str(self._table))
+            if self._library.DeltaTable.is_deltatable(str(self._table))
+            else None
+        )
+
+    def schema(self) -> TableSchema | None:
+        table = self._open()
+        if table is None:
+            return None
+        fields = json.loads(table.schema().to_json())["fields"]
+        return TableSchema(
+            {field["name"]: plain(field["type"]) for field in fields}, table.metadata().partition_columns
+        )
+
+    def has(self, batch_id: int) -> bool:
+        table = self._open()
+        version = None if table is None else table.transaction_version(self._application)
+        return version is not None and version >= batch_id
+
+    def add(self, ready: Ready, schema: TableSchema, spark_schema: dict[str, Any], batch_id: int) -> None:
+        """One transaction; it is there afterwards, or not at all."""
+        if not ready.files or self.has(batch_id):
+            return
+        try:
+            made = self._library.Schema.from_json(json.dumps(nullable(spark_schema)))
+            table = self._open() or self._library.DeltaTable.create(
+                str(self._table), made, mode="ignore", partition_by=schema.partition_by
+            )
+            now = int(time.time() * 1000)
+            library = self._library
+            properties = library.CommitProperties(
+                app_transactions=[library.Transaction(self._application, batch_id, now)],
+                custom_metadata={"batch": str(batch_id)},
+            )
+            table.create_write_transaction(
+                [self._action(staged, now) for staged in ready.files], "append", made, schema.partition_by,
+                commit_properties=properties,
+            )  # fmt: skip
+        except (self._library.exceptions.DeltaError, OSError) as error:
+            raise PipelineError(
+                f"the log of {self._table} does not take batch {batch_id}: {error!s:.300}",
+                "see to what it says, then start the pipeline again; the batch is done again",
+            ) from error
+
+    def _action(self, staged: Any, now: int) -> Any:
+        from deltalake.transaction import AddAction
+
+        stats = json.dumps({"numRecords": staged.rows})
+        return AddAction(staged.target, staged.size, staged.values, now, True, stats)
+
+
+def nullable(schema: dict[str, Any]) -> dict[str, Any]:
+    """Spark's schema with columns that may be null, and no metadata of Spark's own."""
+    return {"type": "struct", "fields": [{**field, "nullable": True, "metadata": {}} for field in schema["fields"]]}

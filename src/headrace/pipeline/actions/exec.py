@@ -1,0 +1,92 @@
+"""Exec: a program run once for each row, with the row's content as its standard input. At least once.
+
+A program that ends with another status than 0, is killed, or has not ended when its time is over has failed. It is
+tried again, after a pause that doubles; then the row is a dead letter. One that cannot be started is not tried again.
+A program that fails on many rows in a row gets no second tries, and one that hangs on many gets no more rows of the
+batch, until it has done one well: a broken program must not hold up the stream."""
+
+import time
+from collections.abc import Iterable
+from contextlib import suppress
+
+import pyarrow as pa
+from pyspark.sql import DataFrame
+
+from headrace.pipeline.actions.action import Context, Counts
+from headrace.pipeline.actions.dead_letters import DeadLetters
+from headrace.pipeline.actions.prepared import PreparedRow, Recipe, prepared_batches, rows_in
+from headrace.pipeline.actions.program import EndedError, HungError, Program, ProgramError, StartError
+from headrace.pipeline.rules.rule import PAYLOAD, ExecAction
+
+FAILURES_MAX = 3  # in a row; then each row has one try
+HANGS_MAX = 5  # in a row; then the rest of the batch is not tried
+
+
+class ExecPerformer:
+    """[rule.exec]."""
+
+    def __init__(self, action: ExecAction, name: str, pattern: str | None, letters: DeadLetters) -> None:
+        self._action = action
+        self._name = name
+        self._letters = letters
+        self._failures = 0  # rows in a row
+        self._hangs = 0
+        command = tuple((argument, "argument") for argument in action.command)
+        self.recipe = Recipe(command, pattern, action.content or PAYLOAD, action.remove)  # type: ignore[arg-type]
+
+    def perform(self, frame: DataFrame, context: Context) -> Counts:
+        self.recipe.check(frame.columns)
+        return self.perform_batches(prepared_batches(frame, self.recipe), context)
+
+    def perform_batches(self, batches: Iterable[pa.RecordBatch], context: Context) -> Counts:
+        """The same with prepared rows."""
+        rows, self._hangs = 0, 0
+        with self._letters.writing(context, self._name) as letters:
+            for row in rows_in(batches):
+                why = row.error or self._run(row)
+                if why is None:
+                    rows += 1
+                else:
+                    letters.add(row, why)
+        return Counts(rows, failed=letters.count)
+
+    def close(self) -> None:
+        """No program outlives its row."""
+
+    def _run(self, row: PreparedRow) -> str | None:
+        """Until it has gone well; why not, if it has not."""
+        if self._hangs >= HANGS_MAX:
+            return f"not tried: the program has hung on {HANGS_MAX} rows before"
+        tries = self._action.tries if self._failures < FAILURES_MAX else 1
+        pause_s, why = self._action.pause_s, ""
+        for number in range(tries):
+            if number:
+                time.sleep(pause_s)
+                pause_s *= 2
+            try:
+                self._run_once(row)
+            except StartError as error:
+                why = str(error)
+                break
+            except ProgramError as error:
+                why = f"{row.texts[0]}: {error}"
+                self._hangs = self._hangs + 1 if isinstance(error, HungError) else 0
+                if self._hangs >= HANGS_MAX:
+                    break
+            else:
+                self._failures = self._hangs = 0
+                return None
+        self._failures += 1
+        return why
+
+    def _run_once(self, row: PreparedRow) -> None:
+        end = time.monotonic() + self._action.timeout_s
+        program = Program(row.texts, self._action.folder)
+        try:
+            with suppress(EndedError):  # a program need not read what it does not need; its status tells
+                program.give(row.content, self._action.timeout_s)
+            program.close_input()
+            if program.wait(end - time.monotonic()) != 0:
+                raise EndedError(program.told())
+        finally:
+            program.kill()

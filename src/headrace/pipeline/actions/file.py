@@ -1,0 +1,200 @@
+"""File: rows written to files below a folder, under paths that a template makes.
+
+    append      contents at the end of the file (append.py)
+    each        one file for each row, whole from the first moment. If the file is there, with other bytes, it stays,
+                and the row is a dead letter
+    overwrite   likewise, and the last row has the file
+
+A path that comes from a product leads nowhere but below the folder: rules/purpose.py makes values harmless, and what
+is left here is checked again. A path that cannot be (a file where a folder is needed, a name that is too long) makes
+the row a dead letter. A full disk, or a folder that may not be written, is a PipelineError."""
+
+import errno
+import os
+import stat
+from collections.abc import Iterable
+from pathlib import Path
+
+import pyarrow as pa
+from pyspark.sql import DataFrame
+
+from headrace.errors import PipelineError
+from headrace.pipeline.actions.action import Context, Counts
+from headrace.pipeline.actions.append import Spool, append
+from headrace.pipeline.actions.dead_letters import DeadLetters, Letters
+from headrace.pipeline.actions.disk import RESERVED, disk_error, is_of_the_row
+from headrace.pipeline.actions.journal import Journal, digest
+from headrace.pipeline.actions.prepared import PreparedRow, Recipe, prepared_batches, rows_in
+from headrace.pipeline.rules.rule import PAYLOAD, FileAction
+
+
+class RefusedError(Exception):
+    """A row has no file that it can go to; the text says why."""
+
+
+class FilePerformer:
+    """[rule.file]."""
+
+    def __init__(self, action: FileAction, name: str, pattern: str | None, letters: DeadLetters) -> None:
+        if action.folder is None:
+            raise PipelineError("the file action has no folder", "load rules with load_rules, or give folder")
+        self._action = action
+        self._folder: Path = action.folder
+        self._name = name
+        self._letters = letters
+        self.recipe = Recipe(
+            ((action.path, "path"),), pattern, action.content or PAYLOAD, action.remove, action.mode == "append"
+        )
+
+    def perform(self, frame: DataFrame, context: Context) -> Counts:
+        self.recipe.check(frame.columns)
+        journal = Journal(context.state / f"{self._name}.json", self._action)
+        if self._action.mode == "append" and (counts := journal.done(context.batch_id)) is not None:
+            return counts
+        return self.perform_batches(prepared_batches(frame, self.recipe), context)
+
+    def perform_batches(self, batches: Iterable[pa.RecordBatch], context: Context) -> Counts:
+        """The same with prepared rows."""
+        try:
+            self._folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise disk_error(error, self._folder, "made") from error
+        if self._action.mode == "append":
+            return self._append(batches, context)
+        return self._place(batches, context)
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+    # --- append -----------------------------------------------------------------------------------
+
+    def _append(self, batches: Iterable[pa.RecordBatch], context: Context) -> Counts:
+        journal = Journal(context.state / f"{self._name}.json", self._action)
+        if (counts := journal.done(context.batch_id)) is not None:
+            return counts
+        targets = Targets(self._folder)
+        try:
+            spool = Spool(context.state)
+        except OSError as error:
+            raise disk_error(error, context.state) from error
+        try:
+            with self._letters.writing(context, self._name) as letters:
+                rows = self._spool(batches, spool, targets, letters)
+            counts = Counts(rows, len(spool.pieces), letters.count)
+            append(self._folder, spool, journal, context.batch_id, counts)
+        finally:
+            spool.close()
+        return counts
+
+    def _spool(self, batches: Iterable[pa.RecordBatch], spool: Spool, targets: "Targets", letters: Letters) -> int:
+        rows = 0
+        for row in rows_in(batches):
+            try:
+                path = targets.admit(row)
+            except RefusedError as error:
+                letters.add(row, str(error))
+                continue
+            try:
+                spool.add(path, row.content)
+            except OSError as error:
+                raise disk_error(error, "the spool of a batch") from error
+            rows += 1
+        return rows
+
+    # --- each, overwrite --------------------------------------------------------------------------
+
+    def _place(self, batches: Iterable[pa.RecordBatch], context: Context) -> Counts:
+        targets = Targets(self._folder)
+        part = f"{RESERVED}-{digest(context.application, context.rule, self._name)}.part"
+        rows = 0
+        with self._letters.writing(context, self._name) as letters:
+            for row in rows_in(batches):
+                try:
+                    path = self._folder / targets.admit(row)
+                    if self._is_wanted(path, row.content):
+                        put_whole(path, row.content, self._folder, part)
+                    rows += 1
+                except RefusedError as error:
+                    letters.add(row, str(error))
+        return Counts(rows, len(targets.files), letters.count)
+
+    def _is_wanted(self, path: Path, content: bytes) -> bool:
+        """Whether it must be written; RefusedError: another row has it."""
+        if self._action.mode == "overwrite":
+            return True
+        try:
+            held = path.read_bytes() if path.stat().st_size <= len(content) else None
+        except FileNotFoundError:
+            return True
+        except OSError as error:
+            raise disk_error(error, path, "read") from error
+        if held is None or not content.startswith(held):
+            raise RefusedError(f"{path} is there, with other bytes; add {{sequence}} to path, or choose overwrite")
+        return len(held) < len(content)  # cut short when the machine went down
+
+
+class Targets:
+    """The files of one batch: whether a row can go where it wants to."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._root = len(os.fspath(folder)) + 1
+        self.files: set[str] = set()
+        self._folders: set[str] = set()
+
+    def admit(self, row: PreparedRow) -> str:
+        """The row's path, whose folder is there afterwards; RefusedError says why there is none."""
+        if row.error is not None:
+            raise RefusedError(row.error)
+        path = row.texts[0]
+        if path not in self.files:
+            parents = self._check(path)
+            self._make_ready(path)
+            self.files.add(path)
+            self._folders.update(parents)
+        return path
+
+    def _check(self, path: str) -> list[str]:
+        names = path.split("/")
+        if "\0" in path or any(name in ("", ".", "..") for name in names):
+            raise RefusedError(f"{path[:200]!r} is no path below {self._folder}")
+        if any(name.startswith(RESERVED) for name in names):
+            raise RefusedError(
+                f"{path[:200]!r} has a name that begins with {RESERVED}, and such are the pipeline's own"
+            )
+        parents = ["/".join(names[:count]) for count in range(1, len(names))]
+        if path in self._folders or not self.files.isdisjoint(parents):
+            raise RefusedError(f"{path[:200]!r} would be both a file and a folder")
+        return parents
+
+    def _make_ready(self, path: str) -> None:
+        target = self._folder / path
+        try:
+            target.parent.mkdir(parents=True, exist_ok=True)
+            held = os.stat(target)
+            if not stat.S_ISREG(held.st_mode):
+                raise RefusedError(f"{target} is there, and is not a file")
+            if not os.access(target, os.W_OK):
+                raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(target))
+        except FileNotFoundError:
+            return  # a new file
+        except (OSError, UnicodeEncodeError) as error:
+            if isinstance(error, UnicodeEncodeError) or is_of_the_row(error):
+                raise RefusedError(f"{str(target)[:200]!r} cannot be: {error!s:.200}") from None
+            raise disk_error(error, target) from error
+
+
+def put_whole(path: Path, content: bytes, folder: Path, part: str) -> None:
+    """A file that nobody sees before it is whole. The same part is used again and again, so that none is left over."""
+    try:
+        is_near = path.parent.stat().st_dev == folder.stat().st_dev
+        aside = (folder if is_near else path.parent) / part
+        with open(aside, "wb", buffering=0) as file:
+            view = memoryview(content)
+            while view:
+                view = view[file.write(view) :]
+        os.replace(aside, path)
+    except OSError as error:
+        if is_of_the_row(error):
+            raise RefusedError(f"{path} cannot be: {error.strerror}") from None
+        raise disk_error(error, path) from error

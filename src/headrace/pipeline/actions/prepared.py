@@ -1,0 +1,157 @@
+"""Prepared rows: templates filled in and contents made, in the executors, a batch at a time.
+
+    rows of a rule ──Recipe──► texts (list of string) | content | error | sequence | feed | ident
+
+`texts` are those of the recipe's templates: a path, or the arguments of a command. A row whose templates cannot be
+filled in has an `error`, and its content is kept for the dead letters. Sequence, feed and ident are those of the
+product that the row comes from, where the rows still have them.
+
+`prepared_batches` brings them to the driver as they are needed, a partition after the other; each partition is sent as
+a few Arrow messages of bounded size, without an object for every row."""
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+from pyspark.sql import DataFrame
+
+from headrace.errors import PipelineError
+from headrace.pipeline.actions.content import contents
+from headrace.pipeline.rules.purpose import Purpose
+from headrace.pipeline.rules.rule import JSON, NOTHING, Removed
+from headrace.pipeline.rules.template import Template, template
+
+MESSAGE_BYTES = 4 << 20
+ORIGIN = pa.schema({"sequence": pa.int64(), "feed": pa.string(), "ident": pa.string()})
+SCHEMA = pa.schema([
+    pa.field("texts", pa.list_(pa.string())), pa.field("content", pa.binary()), pa.field("error", pa.string()), *ORIGIN,
+])  # fmt: skip
+
+
+class PreparedRow(NamedTuple):
+    texts: list[str]
+    content: bytes
+    error: str | None
+    sequence: int | None
+    feed: str | None
+    ident: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Recipe:
+    """What to make of rows; it is sent to executors."""
+
+    texts: tuple[tuple[str, Purpose], ...]
+    pattern: str | None  # of the selection's ident
+    content: str
+    remove: tuple[Removed, ...] = ()
+    ends_lines: bool = False
+
+    def __call__(self, rows: pa.RecordBatch) -> pa.RecordBatch:
+        rows = sound(rows)
+        texts, errors = filled(self._templates(), rows)
+        content = contents(rows, self.content, self.remove, self.ends_lines)
+        listed = pa.array([list(each) for each in zip(*texts, strict=True)], SCHEMA.field("texts").type)
+        return pa.RecordBatch.from_arrays([listed, content, errors, *origin(rows)], schema=SCHEMA)
+
+    def check(self, columns: Iterable[str]) -> None:
+        """PipelineError names a column that is needed and not there."""
+        content = {self.content} - {JSON, NOTHING}
+        check_columns(self._templates(), content, columns)
+
+    def _templates(self) -> list[Template]:
+        return [template(source, purpose, self.pattern) for source, purpose in self.texts]
+
+
+def check_columns(templates: Iterable[Template], others: Iterable[str], columns: Iterable[str]) -> None:
+    has = list(columns)
+    needed = {column for each in templates for column in each.columns} | set(others)
+    missing = sorted(needed.difference(has))
+    if missing:
+        raise PipelineError(f"the rows have no column {missing[0]!r}", f"select it too; columns are: {', '.join(has)}")
+
+
+def filled(templates: Iterable[Template], rows: pa.RecordBatch) -> tuple[list[list[str | None]], Any]:
+    """The texts of each template, and a column of what is wrong, null where nothing is."""
+    texts: list[list[str | None]] = []
+    errors: list[str | None] = [None] * rows.num_rows
+    for each in templates:
+        made = each.column(rows)
+        texts.append(made.texts.to_pylist())
+        for place, why in made.errors:
+            errors[place] = errors[place] or why
+    return texts, pa.array(errors, pa.string())
+
+
+def origin(rows: pa.RecordBatch) -> list[Any]:
+    """Sequence, feed and ident, null where the rows do not have them."""
+    return [_cast(rows, field) for field in ORIGIN]
+
+
+def _cast(rows: pa.RecordBatch, field: pa.Field) -> Any:
+    if field.name not in rows.schema.names:
+        return pa.nulls(rows.num_rows, field.type)
+    column = rows.column(field.name)
+    try:
+        return column.cast(field.type)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError):  # another thing of that name
+        return pa.nulls(rows.num_rows, field.type)
+
+
+def sound(rows: pa.RecordBatch) -> pa.RecordBatch:
+    """The same with texts that are UTF-8: Spark lets any bytes be a text."""
+    columns = [_sound_column(column) for column in rows.columns]
+    return pa.RecordBatch.from_arrays(columns, names=rows.schema.names)
+
+
+def _sound_column(column: Any) -> Any:
+    if not pa.types.is_string(column.type):
+        return column
+    try:
+        column.validate(full=True)
+    except pa.ArrowInvalid:
+        raw = column.cast(pa.binary()).to_pylist()
+        return pa.array([None if each is None else each.decode(errors="replace") for each in raw], pa.string())
+    return column
+
+
+# --- to the driver --------------------------------------------------------------------------------
+
+Prepare = Callable[[pa.RecordBatch], pa.RecordBatch]
+
+
+def prepared_batches(frame: DataFrame, prepare: Prepare) -> Iterator[pa.RecordBatch]:
+    """What `prepare` makes of the rows of a DataFrame, in their order."""
+    messages = frame.mapInArrow(partial(_packed, prepare), "message binary")
+    for row in messages.toLocalIterator(prefetchPartitions=True):
+        with pa.ipc.open_stream(pa.py_buffer(row.message)) as reader:
+            yield from reader
+
+
+def rows_in(batches: Iterable[pa.RecordBatch]) -> Iterator[PreparedRow]:
+    for batch in batches:
+        yield from map(PreparedRow._make, zip(*(column.to_pylist() for column in batch.columns), strict=True))
+
+
+def _packed(prepare: Prepare, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """In an executor: prepared rows as messages."""
+    for batch in batches:
+        for part in _parts(prepare(batch)):
+            sink = pa.BufferOutputStream()
+            with pa.ipc.new_stream(sink, part.schema) as writer:
+                writer.write_batch(part)
+            yield pa.RecordBatch.from_arrays([pa.array([sink.getvalue().to_pybytes()], pa.binary())], ["message"])
+
+
+def _parts(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+    """Pieces of bounded size, or of one row."""
+    if batch.num_rows == 0:
+        return
+    if batch.num_rows == 1 or batch.nbytes <= MESSAGE_BYTES:
+        yield batch
+        return
+    half = batch.num_rows // 2
+    yield from _parts(batch.slice(0, half))
+    yield from _parts(batch.slice(half))

@@ -1,0 +1,163 @@
+"""Publish: a product for each row, put into the pipeline's queue or another, once.
+
+    rows ──► feed, ident, payload, priority, signature (in executors) ──► format("headrace")
+
+The signature is made of everything that the row says, of the pipeline, the rule and the action. A batch that comes
+again makes the same signatures, and the queue drops what it holds already. Two rows that differ in any column are two
+products, even if what is published of them is the same; two that are equal in all columns are one.
+
+A row whose feed or ident cannot be, or whose payload is larger than the queue takes, is a dead letter.
+"""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+import pyarrow as pa
+from blake3 import blake3
+from pyspark.sql import DataFrame
+
+from headrace.errors import HeadraceError, PipelineError
+from headrace.pipeline.actions.action import Context, Counts
+from headrace.pipeline.actions.content import contents
+from headrace.pipeline.actions.dead_letters import DeadLetters
+from headrace.pipeline.actions.prepared import SCHEMA as PREPARED
+from headrace.pipeline.actions.prepared import check_columns, filled, origin, prepared_batches, rows_in, sound
+from headrace.pipeline.rules.rule import JSON, NOTHING, PAYLOAD, PublishAction
+from headrace.pipeline.rules.template import Template, template
+from headrace.pipeline.source.options import Place
+from headrace.pipeline.source.place import open_place
+
+COLUMNS = "feed string, ident string, payload binary, priority int, signature binary"
+
+
+@dataclass(frozen=True, slots=True)
+class Publication:
+    """What becomes of a row; it is sent to executors."""
+
+    feed: str  # templates
+    ident: str
+    message: str | None  # a template for the payload; None: `content` is it
+    content: str
+    pattern: str | None
+    priority: int
+    writer: str  # pipeline, rule and action
+    payload_bytes_max: int = 0
+
+    def templates(self) -> list[Template]:
+        made = [template(self.feed, "feed", self.pattern), template(self.ident, "ident", self.pattern)]
+        return made if self.message is None else [*made, template(self.message, "text", self.pattern)]
+
+    def check(self, columns: Iterable[str]) -> None:
+        needed = {self.content} - {JSON, NOTHING} if self.message is None else set()
+        check_columns(self.templates(), needed, columns)
+
+    def products(self, rows: pa.RecordBatch) -> pa.RecordBatch:
+        """The products of those rows that can be some."""
+        rows = sound(rows)
+        texts, payloads, errors = self._made(rows)
+        signatures = [signature(self.writer, row) for row in zip(*(c.to_pylist() for c in rows.columns), strict=True)]
+        arrays = [
+            pa.array(texts[0], pa.string()), pa.array(texts[1], pa.string()), payloads,
+            pa.array([self.priority] * rows.num_rows, pa.int32()), pa.array(signatures, pa.binary()),
+        ]  # fmt: skip
+        names = ["feed", "ident", "payload", "priority", "signature"]
+        return pa.RecordBatch.from_arrays(arrays, names=names).filter(errors.is_null())
+
+    def refused(self, rows: pa.RecordBatch) -> pa.RecordBatch:
+        """The others, as prepared rows."""
+        rows = sound(rows)
+        _, payloads, errors = self._made(rows)
+        texts = pa.array([[]] * rows.num_rows, PREPARED.field("texts").type)
+        made = pa.RecordBatch.from_arrays([texts, payloads, errors, *origin(rows)], schema=PREPARED)
+        return made.filter(errors.is_valid())
+
+    def _made(self, rows: pa.RecordBatch) -> tuple[list[list[str | None]], Any, Any]:
+        texts, errors = filled(self.templates(), rows)
+        if self.message is None:
+            payloads = contents(rows, self.content)
+        else:
+            payloads = pa.array([(text or "").encode() for text in texts[2]], pa.binary())
+        return texts, payloads, self._with_size(payloads, errors)
+
+    def _with_size(self, payloads: Any, errors: Any) -> Any:
+        told = errors.to_pylist()
+        for place, payload in enumerate(payloads):
+            size = payload.as_buffer().size
+            if size > self.payload_bytes_max > 0:
+                told[place] = (
+                    told[place] or f"the payload has {size:,} bytes, and the queue takes {self.payload_bytes_max:,}"
+                )
+        return pa.array(told, pa.string())
+
+
+def signature(writer: str, row: tuple[Any, ...]) -> bytes:
+    return blake3(repr((writer, *row)).encode(errors="surrogatepass")).digest(16)
+
+
+class PublishPerformer:
+    """[rule.publish]."""
+
+    def __init__(self, action: PublishAction, name: str, pattern: str | None, letters: DeadLetters) -> None:
+        self._place = None
+        if action.queue is not None or action.site is not None:
+            self._place = Place(None if action.queue is None else str(action.queue), action.site)
+        self._name = name
+        self._letters = letters
+        self._publication = Publication(
+            action.feed, action.ident, None, action.content or PAYLOAD, pattern, action.priority, ""
+        )
+
+    def perform(self, frame: DataFrame, context: Context) -> Counts:
+        return publish(frame, self._publication, self._place or context.place, context, self._name, self._letters)
+
+    def close(self) -> None:
+        """Queues stay open for other batches, as Spark's source has them."""
+
+
+def publish(
+    frame: DataFrame, publication: Publication, place: Place, context: Context, name: str, letters: DeadLetters
+) -> Counts:
+    """Put the rows of a batch as products."""
+    publication.check(frame.columns)
+    publication = replace(
+        publication,
+        writer=f"{context.application}/{context.rule}/{name}",
+        payload_bytes_max=open_place(place).config.payload_bytes_max,
+    )
+    context_ = frame.sparkSession.sparkContext
+    refused, put = context_.accumulator(0), context_.accumulator(0)
+
+    def products(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            made = publication.products(batch)
+            refused.add(batch.num_rows - made.num_rows)
+            put.add(made.num_rows)
+            yield made
+
+    writer = frame.mapInArrow(products, COLUMNS).write.format("headrace").mode("append")
+    for option, value in (("queue", place.queue), ("site", place.site), ("application", context.application)):
+        writer = writer.option(option, value) if value is not None else writer
+    try:
+        writer.save()
+    except HeadraceError:
+        raise
+    except Exception as error:
+        raise PipelineError(
+            f"{place} does not take the products of rule {context.rule!r}: {_cause(error)}",
+            "see to what it says, then start the pipeline again; nothing is put twice",
+        ) from error
+    with letters.writing(context, name) as writing:
+        if refused.value:
+            for row in rows_in(prepared_batches(frame, partial(Publication.refused, publication))):
+                writing.add(row, row.error or "")
+    return Counts(put.value, failed=writing.count)
+
+
+def _cause(error: Exception) -> str:
+    """The last line of what a task has told, which is the error that it met."""
+    lines = [
+        line.strip() for line in str(error).splitlines() if "rror: " in line and not line.lstrip().startswith("at ")
+    ]
+    return (lines[-1] if lines else str(error))[:400]

@@ -1,0 +1,155 @@
+"""Table: the rows of a batch added to a table of Parquet files, or to a Delta table, each row once.
+
+    Spark ──► stage (staging.py) ──► ready ──► files in place ──► [Delta: one transaction] ──► journal: done
+
+A reader of the table sees whole files only. Of a Parquet table it may see some files of a batch and not yet the
+others; a Delta table has the batch or does not.
+
+Rows whose value of a partition column cannot be the name of a folder are dead letters.
+"""
+
+import shutil
+from functools import reduce
+from pathlib import Path
+
+from pyspark.errors import AnalysisException
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F  # noqa: N812
+from pyspark.sql.types import StringType
+
+from headrace.errors import PipelineError
+from headrace.pipeline.actions.action import Context, Counts
+from headrace.pipeline.actions.dead_letters import DeadLetters
+from headrace.pipeline.actions.delta import DeltaLog
+from headrace.pipeline.actions.disk import disk_error
+from headrace.pipeline.actions.journal import Journal, life
+from headrace.pipeline.actions.prepared import Recipe, prepared_batches, rows_in
+from headrace.pipeline.actions.staging import Ready, Stage
+from headrace.pipeline.actions.table_schema import TableSchema, check_fits, read_schema, schema_of, write_schema
+from headrace.pipeline.rules.purpose import NAME_BYTES_MAX
+from headrace.pipeline.rules.rule import JSON, PAYLOAD, TableAction
+
+_ESCAPED = r"""[\x01-\x1f"#%'*/:=?\\\x7f{\[\]^]"""  # what Spark writes as three characters in the name of a folder
+
+
+class TablePerformer:
+    """[rule.table]."""
+
+    def __init__(self, action: TableAction, name: str, letters: DeadLetters) -> None:
+        self._action = action
+        self._name = name
+        self._letters = letters
+        self._table = Path(action.path)
+
+    def perform(self, frame: DataFrame, context: Context) -> Counts:
+        journal = Journal(context.state / f"{self._name}.json", self._action)
+        stage = Stage(self._table, context, self._name)
+        done = journal.done(context.batch_id)
+        if done is not None:
+            stage.clear()
+            return done
+        log = self._log(context)
+        schema = schema_of(frame.schema, self._action.partition_by)
+        ready = stage.ready()
+        if ready is None:
+            check_fits(schema, log.schema() if log else read_schema(self._table, frame), self._table)
+            ready = self._write(frame, stage, context)
+        self._publish(ready, stage, schema, frame, log, context)
+        counts = Counts(sum(staged.rows for staged in ready.files), len(ready.files), ready.failed)
+        try:
+            journal.mark(context.batch_id, counts)
+        except OSError as error:
+            raise disk_error(error, journal.path) from error
+        stage.clear()
+        return counts
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+    def _log(self, context: Context) -> DeltaLog | None:
+        if self._action.format != "delta":
+            return None
+        return DeltaLog(self._table, f"{context.application}/{context.rule}/{self._name}/{life(context.state)}")
+
+    def _publish(
+        self, ready: Ready, stage: Stage, schema: TableSchema, frame: DataFrame, log: DeltaLog | None, context: Context
+    ) -> None:
+        if ready.files:
+            if log is None:
+                write_schema(self._table, schema)
+            stage.put_into_place(ready)
+            if log is not None:
+                log.add(ready, schema, frame.schema.jsonValue(), context.batch_id)
+
+    def _write(self, frame: DataFrame, stage: Stage, context: Context) -> Ready:
+        """Have Spark write the stage; if that fails, nothing is left of it."""
+        stage.clear()
+        try:
+            stage.folder.parent.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise disk_error(error, stage.folder) from error
+        try:
+            failed = self._write_fit(frame, stage, context)
+            return stage.make_ready(self._action.format == "delta", failed)
+        except BaseException:
+            stage.clear()
+            raise
+
+    def _write_fit(self, frame: DataFrame, stage: Stage, context: Context) -> int:
+        """Write all rows; if that fails because of some of them, those are looked for, and the others are written."""
+        try:
+            self._spark_write(frame, stage)
+        except PipelineError:
+            raise
+        except Exception:
+            unfit = self._unfit(frame)
+            failed = 0 if unfit is None else self._refuse(frame.filter(unfit), context)
+            if unfit is None or not failed:
+                raise
+            shutil.rmtree(stage.folder, ignore_errors=True)
+            self._spark_write(frame.filter(~unfit), stage)
+            return failed
+        return 0
+
+    def _spark_write(self, frame: DataFrame, stage: Stage) -> None:
+        frame.sparkSession.conf.set("spark.sql.parquet.outputTimestampType", "TIMESTAMP_MICROS")
+        columns = self._action.partition_by
+        rows = frame.repartition(*columns) if columns else frame  # one file for each value
+        try:
+            rows.write.partitionBy(*columns).parquet(f"file://{stage.folder}")
+        except AnalysisException as error:
+            raise PipelineError(
+                f"{self._table} cannot have these rows: {_first(error)}", "change the rule's sql"
+            ) from error
+        except Exception as error:
+            if "No space left on device" in str(error):
+                raise PipelineError(
+                    f"{self._table} cannot be written: no space left on device",
+                    "make room, then start the pipeline again",
+                ) from error
+            raise
+
+    def _unfit(self, frame: DataFrame) -> Column | None:
+        """Whether a row cannot be in any partition."""
+        kinds = {field.name: field.dataType for field in frame.schema.fields}
+        texts = [name for name in self._action.partition_by if isinstance(kinds[name], StringType)]
+        if not texts:
+            return None
+        tests = [
+            (F.octet_length(F.regexp_replace(name, _ESCAPED, "%00")) > NAME_BYTES_MAX - len(name) - 1)
+            | F.contains(name, F.lit("\0"))
+            for name in texts
+        ]
+        return F.coalesce(reduce(Column.__or__, tests), F.lit(False))
+
+    def _refuse(self, frame: DataFrame, context: Context) -> int:
+        content = PAYLOAD if PAYLOAD in frame.columns else JSON
+        names = ", ".join(self._action.partition_by)
+        with self._letters.writing(context, self._name) as letters:
+            for row in rows_in(prepared_batches(frame, Recipe((("x", "text"),), None, content))):
+                letters.add(row, f"{names}: too long, or not fit, to be the name of a partition")
+        return letters.count
+
+
+def _first(error: Exception) -> str:
+    return str(error).strip().partition("\n")[0][:300]

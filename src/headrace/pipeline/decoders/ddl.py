@@ -1,0 +1,66 @@
+"""Schemas as Spark writes them, `station string, temperature double`, made into Arrow's, without a Spark.
+
+Parsed by sqlglot in Spark's dialect. Types: boolean, tinyint, smallint, int, bigint, float, double, decimal, string,
+binary, date, timestamp, array<…>, map<…, …>, struct<…>.
+"""
+
+import pyarrow as pa
+import sqlglot
+from sqlglot import exp
+from sqlglot.errors import SqlglotError
+
+from headrace.errors import OptionError
+from headrace.pipeline.decoders.decoder import PLACE, TIME
+
+_Type = exp.DataType.Type
+_TYPES = {
+    _Type.BOOLEAN: pa.bool_(),
+    _Type.TINYINT: pa.int8(),
+    _Type.SMALLINT: pa.int16(),
+    _Type.INT: pa.int32(),
+    _Type.BIGINT: pa.int64(),
+    _Type.FLOAT: pa.float32(),
+    _Type.DOUBLE: pa.float64(),
+    _Type.TEXT: pa.string(),
+    _Type.VARCHAR: pa.string(),
+    _Type.BINARY: pa.binary(),
+    _Type.DATE: pa.date32(),
+    _Type.TIMESTAMP: TIME,
+    _Type.TIMESTAMPTZ: TIME,
+}
+_HINT = "write it as Spark does, e.g. 'station string, temperature double, observed timestamp'"
+
+
+def arrow_schema(ddl: str) -> pa.Schema:
+    """The schema that a DDL string describes; OptionError says what is wrong with it."""
+    try:
+        table = sqlglot.parse_one(f"CREATE TABLE t ({ddl})", dialect="spark")
+    except SqlglotError:
+        raise OptionError(f"the schema {ddl!r} cannot be understood", _HINT) from None
+    columns = table.this.expressions if isinstance(table, exp.Create) and isinstance(table.this, exp.Schema) else []
+    if not columns or not all(isinstance(column, exp.ColumnDef) for column in columns):
+        raise OptionError(f"the schema {ddl!r} cannot be understood", _HINT)
+    fields = [pa.field(column.name, _type(column.kind, column.name)) for column in columns]
+    names = [field.name for field in fields]
+    if len(set(names)) < len(names):
+        raise OptionError(f"the schema {ddl!r} names a column twice", "give each column a name of its own")
+    if PLACE.name in names:
+        raise OptionError("the schema has a column 'place'", "leave it out: it is added by itself")
+    return pa.schema(fields)
+
+
+def _type(kind: exp.DataType | None, name: str) -> pa.DataType:
+    if kind is None:
+        raise OptionError(f"column {name!r} has no type", _HINT)
+    inner = kind.expressions
+    if kind.this == _Type.ARRAY and len(inner) == 1:
+        return pa.list_(_type(inner[0], name))
+    if kind.this == _Type.MAP and len(inner) == 2:
+        return pa.map_(_type(inner[0], name), _type(inner[1], name))
+    if kind.this == _Type.STRUCT and inner:
+        return pa.struct([pa.field(part.name, _type(part.kind, part.name)) for part in inner])
+    if kind.this == _Type.DECIMAL:
+        return pa.decimal128(*[int(part.name) for part in inner] or (10, 0))
+    if kind.this not in _TYPES:
+        raise OptionError(f"column {name!r} has the type {kind.sql('spark')}, which cannot be decoded into", _HINT)
+    return _TYPES[kind.this]

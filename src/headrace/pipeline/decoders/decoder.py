@@ -1,0 +1,97 @@
+"""What a decoder is: a function from a batch of products to a table of what is in them.
+
+    products (RecordBatch) ──► Decoder.decode ──► Decoded(rows, errors)
+
+`rows` begins with the column `place`, the row of the input that a row comes from, and goes on with the columns of the
+decoder's schema. `errors` names by place each product that cannot be decoded, and why; such a product has no rows. A
+product may also have nothing to say: no rows and no error.
+
+Promises
+    - Bad data never raises, however hostile. A decoder that fails on a batch is given halves of it, until the product
+      is found that it fails on; that one becomes an error (`contained`).
+    - Time and memory are bounded by the size of the input. What a small product may unfold into has a limit of its own
+      in each format.
+    - A decoder holds no state between batches, so that a batch which is decoded again gives the same rows.
+
+Decoders look at the columns `payload`, `created` and `ident` only. Where they run: in Spark's executors, or in any
+program that has a RecordBatch.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+
+PLACE = pa.field("place", pa.int32())
+TIME = pa.timestamp("us", tz="UTC")
+ERROR_CHARS_MAX = 300
+
+Errors = list[tuple[int, str]]
+
+
+class Decoded(NamedTuple):
+    rows: pa.RecordBatch  # `place`, then the columns of the decoder
+    errors: Errors  # place, and why that product cannot be decoded
+
+
+Decode = Callable[[pa.RecordBatch], Decoded]
+
+
+@dataclass(frozen=True, slots=True)
+class Decoder:
+    name: str
+    schema: pa.Schema  # of what it makes, without `place`
+    decode: Decode
+
+
+def make_decoder(name: str, schema: pa.Schema, decode: Decode) -> Decoder:
+    """A decoder whose failures cost the product that caused them, and nothing else."""
+    return Decoder(name, schema, partial(contained, decode, schema))
+
+
+def contained(decode: Decode, schema: pa.Schema, products: pa.RecordBatch) -> Decoded:
+    """Decode; if that raises, decode halves of the batch, down to the products that cannot be."""
+    try:
+        return decode(products)
+    except Exception as error:  # noqa: BLE001 - whatever a product makes a library raise must not stop the stream
+        count = products.num_rows
+        if count <= 1:
+            return Decoded(no_rows(schema), [(place, reason(error)) for place in range(count)])
+    half = count // 2
+    first = contained(decode, schema, products.slice(0, half))
+    second = contained(decode, schema, products.slice(half))
+    return joined(schema, [(0, first), (half, second)])
+
+
+def joined(schema: pa.Schema, parts: Sequence[tuple[int, Decoded]]) -> Decoded:
+    """One result from those of parts, each with the place at which its part begins."""
+    batches, errors = [no_rows(schema)], Errors()
+    for start, part in parts:
+        moved = pa.array(part.rows.column(0).to_numpy() + start, pa.int32())
+        batches.append(pa.RecordBatch.from_arrays([moved, *part.rows.columns[1:]], schema=with_place(schema)))
+        errors += [(start + place, why) for place, why in part.errors]
+    return Decoded(pa.concat_batches(batches), errors)
+
+
+def with_place(schema: pa.Schema) -> pa.Schema:
+    return pa.schema([PLACE, *schema])
+
+
+def no_rows(schema: pa.Schema) -> pa.RecordBatch:
+    return rows_of(schema, [])
+
+
+def rows_of(schema: pa.Schema, rows: Sequence[tuple[Any, ...]]) -> pa.RecordBatch:
+    """Rows, each beginning with its place, as a batch."""
+    whole = with_place(schema)
+    columns: Sequence[Any] = list(zip(*rows, strict=True)) if rows else [()] * len(whole)
+    arrays = [pa.array(column, field.type) for column, field in zip(columns, whole, strict=True)]
+    return pa.RecordBatch.from_arrays(arrays, schema=whole)
+
+
+def reason(error: BaseException) -> str:
+    """What went wrong, short enough for a table of dead letters."""
+    text = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+    return text if len(text) <= ERROR_CHARS_MAX else text[: ERROR_CHARS_MAX - 1] + "…"

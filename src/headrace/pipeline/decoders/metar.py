@@ -1,0 +1,307 @@
+"""METAR and SPECI reports as a typed table, one row for each report.
+
+    KDEN 060053Z AUTO 18008G17KT 10SM FEW080 SCT150 12/M03 A3002 RMK AO2 SLP123 T01221033=
+    station time modifier wind visibility sky temperature pressure remarks
+
+A product is a bulletin of many reports (see `wmo`) or a bare report. Reports end in `=`; where it was forgotten, a
+line that begins with station and time begins the next one. The words of a report are known by their shape
+(`metar_group`), so that groups in an unusual order are read too. Of the remarks, sea-level pressure and tenths of
+degrees are read; the rest stays text.
+
+A word of the body that is not understood is listed in `unread`, and the rest of the report is good. A report without
+station and time has a row with nothing but `unread` and `text`. A product in which no report can be read is an error.
+"""
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from itertools import chain, pairwise
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from headrace.pipeline.decoders.decoder import TIME, Decoded, Decoder, Errors, make_decoder, with_place
+from headrace.pipeline.decoders.metar_group import (
+    IGNORED,
+    M_PER_MILE,
+    MILES,
+    MODIFIER,
+    PRESSURE,
+    SKY,
+    TEMPERATURE,
+    TREND,
+    UNKNOWN,
+    VISIBILITY,
+    WEATHER,
+    WIND,
+    WIND_RANGE,
+    read_group,
+)
+from headrace.pipeline.decoders.moment import resolve_us
+from headrace.pipeline.decoders.products import created_us, payloads
+from headrace.pipeline.decoders.wmo import Bulletin, check_size, read_bulletin
+
+LAYER = pa.struct({"cover": pa.string(), "base_m": pa.float64(), "type": pa.string()})
+SCHEMA = pa.schema(
+    {
+        "report": pa.int32(),
+        "station": pa.string(),
+        "kind": pa.string(),
+        "observed": TIME,
+        "auto": pa.bool_(),
+        "corrected": pa.bool_(),
+        "missing": pa.bool_(),
+        "wind_direction": pa.int32(),
+        "wind_variable": pa.bool_(),
+        "wind_from": pa.int32(),
+        "wind_to": pa.int32(),
+        "wind_speed": pa.float64(),
+        "wind_gust": pa.float64(),
+        "visibility": pa.float64(),
+        "visibility_limit": pa.string(),
+        "weather": pa.list_(pa.string()),
+        "sky": pa.list_(LAYER),
+        "temperature": pa.float64(),
+        "dewpoint": pa.float64(),
+        "altimeter": pa.float64(),
+        "sea_level_pressure": pa.float64(),
+        "trend": pa.string(),
+        "remarks": pa.string(),
+        "unread": pa.list_(pa.string()),
+        "text": pa.string(),
+    }
+)
+REPORT_CHARS_MAX = 4000
+UNREAD_MAX = 20
+GROUPS_MAX = 20  # of weather, of layers
+
+_NOTHING: tuple[Any, ...] = (None, None, None, None)
+_OPENING = re.compile(r"(?:(METAR|SPECI) )?(COR )?([A-Z][A-Z0-9]{3}) ([0-9]{6})Z?(?: |$)")
+_NEXT = re.compile(r"\n(?:(?:METAR|SPECI) )?(?:COR )?[A-Z][A-Z0-9]{3} [0-9]{6}Z ")
+_SEA_LEVEL = re.compile(r"\bSLP([0-9]{3})\b")
+_TENTHS = re.compile(r"\bT([01][0-9]{3})([01][0-9]{3})?\b")
+_LISTS = {"weather": pa.string(), "unread": pa.string(), "sky": LAYER}
+
+
+class _Report:
+    """What is known of a report while its words are read."""
+
+    __slots__ = (
+        "altimeter", "auto", "corrected", "dewpoint", "kind", "miles_m", "missing", "observed_us", "remarks",
+        "sea_level_pressure", "sky", "station", "temperature", "text", "trend", "unread", "visibility", "weather",
+        "wind", "wind_range",
+    )  # fmt: skip
+
+    def __init__(self, text: str, kind: str, station: str | None, observed_us: int | None) -> None:
+        self.text = text
+        self.kind = kind
+        self.station = station
+        self.observed_us = observed_us
+        self.auto = self.corrected = self.missing = False
+        self.wind: tuple[Any, ...] = _NOTHING
+        self.wind_range: tuple[Any, ...] = _NOTHING
+        self.miles_m = 0.0  # `1` of `1 1/2SM`, until the fraction comes
+        self.visibility: tuple[Any, ...] = _NOTHING
+        self.weather: tuple[str, ...] = ()
+        self.sky: tuple[tuple[Any, ...], ...] = ()
+        self.temperature: float | None = None
+        self.dewpoint: float | None = None
+        self.altimeter: float | None = None
+        self.sea_level_pressure: float | None = None
+        self.trend: str | None = None
+        self.remarks: str | None = None
+        self.unread: tuple[str, ...] = ()
+
+    def row(self, place: int, number: int) -> tuple[Any, ...]:
+        direction, variable, speed, gust = self.wind
+        return (
+            place, number, self.station, self.kind, self.observed_us, self.auto, self.corrected, self.missing,
+            direction, variable, self.wind_range[0], self.wind_range[1], speed, gust, self.visibility[0],
+            self.visibility[1], self.weather, self.sky, self.temperature, self.dewpoint, self.altimeter,
+            self.sea_level_pressure, self.trend, self.remarks, self.unread, self.text,
+        )  # fmt: skip
+
+
+def decode(products: pa.RecordBatch) -> Decoded:
+    rows, errors = list[tuple[Any, ...]](), Errors()
+    created = created_us(products)
+    for place, payload in payloads(products):
+        problem = check_size(payload)
+        if problem is not None:
+            errors.append((place, problem))
+            continue
+        bulletin = read_bulletin(payload.decode("latin-1"), reports=True)
+        reports = read_reports(bulletin, created[place])
+        if any(report.station for report in reports):
+            rows += [report.row(place, number) for number, report in enumerate(reports)]
+        else:
+            errors.append((place, "no METAR or SPECI report in it (station and time, as in KDEN 060053Z)"))
+    return Decoded(_batch(rows), errors)
+
+
+def read_reports(bulletin: Bulletin, created_us: int) -> list[_Report]:
+    special = bulletin.shared.startswith("SPECI") or (bulletin.heading and bulletin.heading.data_type == "SP")
+    kind = "SPECI" if special else "METAR"
+    corrected = bulletin.shared.endswith("COR")
+    reports = []
+    for raw in bulletin.reports:
+        for text in _apart(raw):
+            report = _read(" ".join(text.split()), kind, created_us)
+            report.corrected = report.corrected or corrected
+            reports.append(report)
+    return reports
+
+
+def _apart(raw: str) -> Sequence[str]:
+    """The text of each report, where a missing `=` has run several together."""
+    if raw.count("Z ") < 2:
+        return (raw,)
+    starts = [match.start() for match in _NEXT.finditer(raw, 1)]
+    return [text for low, high in pairwise([0, *starts, len(raw)]) if (text := raw[low:high].strip())]
+
+
+def _read(text: str, kind: str, created_us: int) -> _Report:
+    opening = _OPENING.match(text)
+    observed_us = resolve_us(opening[4], created_us) if opening else None
+    if opening is None or observed_us is None or len(text) > REPORT_CHARS_MAX:
+        return _unreadable(text, kind)
+    report = _Report(text, opening[1] or kind, opening[3], observed_us)
+    report.corrected = opening[2] is not None
+    body, mark, remarks = text[opening.end() :].partition("RMK")
+    _read_body(report, body.split())
+    if mark:
+        _read_remarks(report, remarks.removeprefix("S").strip())
+    return report
+
+
+def _unreadable(text: str, kind: str) -> _Report:
+    report = _Report(text, kind, None, None)
+    report.unread = tuple(text.split(" ", UNREAD_MAX)[:UNREAD_MAX])
+    return report
+
+
+def _read_body(report: _Report, words: list[str]) -> None:
+    for at, word in enumerate(words):
+        kind, values = read_group(word)
+        if kind == TREND:
+            report.trend = " ".join(words[at:])
+            break
+        _TAKE[kind](report, values)
+    if report.miles_m:
+        _take_unknown(report, f"{report.miles_m / M_PER_MILE:.0f}")
+
+
+def _take_unknown(report: _Report, word: str) -> None:
+    if len(report.unread) < UNREAD_MAX:
+        report.unread += (word,)
+
+
+def _take_nothing(report: _Report, values: None) -> None:
+    pass
+
+
+# Of two groups that say the same thing, the first counts.
+
+
+def _take_wind(report: _Report, values: tuple[Any, ...]) -> None:
+    if report.wind is _NOTHING:
+        report.wind = values
+
+
+def _take_wind_range(report: _Report, values: tuple[int, int]) -> None:
+    report.wind_range = values
+
+
+def _take_visibility(report: _Report, values: tuple[float, str | None]) -> None:
+    if report.miles_m:
+        values, report.miles_m = (values[0] + report.miles_m, values[1]), 0.0
+    if report.visibility is _NOTHING:
+        report.visibility = values
+
+
+def _take_miles(report: _Report, metres: float) -> None:
+    report.miles_m = metres
+
+
+def _take_weather(report: _Report, word: str) -> None:
+    if len(report.weather) < GROUPS_MAX:
+        report.weather += (word,)
+
+
+def _take_layer(report: _Report, values: tuple[Any, ...]) -> None:
+    if len(report.sky) < GROUPS_MAX:
+        report.sky += (values,)
+
+
+def _take_temperature(report: _Report, values: tuple[float | None, float | None]) -> None:
+    if report.temperature is None and report.dewpoint is None:
+        report.temperature, report.dewpoint = values
+
+
+def _take_pressure(report: _Report, hpa: float) -> None:
+    if report.altimeter is None:
+        report.altimeter = hpa
+
+
+def _take_modifier(report: _Report, word: str) -> None:
+    report.auto |= word == "AUTO"
+    report.corrected |= word == "COR"
+    report.missing |= word == "NIL"
+
+
+def _read_remarks(report: _Report, remarks: str) -> None:
+    report.remarks = remarks
+    pressure = _SEA_LEVEL.search(remarks)
+    if pressure is not None:
+        tenths = int(pressure[1])
+        report.sea_level_pressure = tenths / 10 + (1000 if tenths < 500 else 900)
+    exact = _TENTHS.search(remarks)
+    if exact is not None:
+        report.temperature = _degrees(exact[1])
+        report.dewpoint = _degrees(exact[2]) if exact[2] else report.dewpoint
+
+
+def _degrees(tenths: str) -> float:
+    return int(tenths[1:]) / (-10 if tenths[0] == "1" else 10)
+
+
+_TAKE: Mapping[int, Callable[[_Report, Any], None]] = MappingProxyType(
+    {
+        UNKNOWN: _take_unknown,
+        IGNORED: _take_nothing,
+        WIND: _take_wind,
+        WIND_RANGE: _take_wind_range,
+        VISIBILITY: _take_visibility,
+        MILES: _take_miles,
+        WEATHER: _take_weather,
+        SKY: _take_layer,
+        TEMPERATURE: _take_temperature,
+        PRESSURE: _take_pressure,
+        MODIFIER: _take_modifier,
+    }
+)
+
+
+def _batch(rows: list[tuple[Any, ...]]) -> pa.RecordBatch:
+    schema = with_place(SCHEMA)
+    columns: Sequence[Any] = list(zip(*rows, strict=True)) if rows else [()] * len(schema)
+    arrays = [
+        _list_array(column, _LISTS[field.name]) if field.name in _LISTS else pa.array(column, field.type)
+        for column, field in zip(columns, schema, strict=True)
+    ]
+    return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+
+def _list_array(lists: Sequence[Sequence[Any]], kind: pa.DataType) -> pa.Array:
+    offsets = np.zeros(len(lists) + 1, np.int32)
+    np.cumsum([len(values) for values in lists], out=offsets[1:])
+    flat = list(chain.from_iterable(lists))
+    if kind == LAYER:
+        parts: Sequence[Any] = list(zip(*flat, strict=True)) if flat else [()] * len(LAYER)
+        fields = [pa.array(part, LAYER[at].type) for at, part in enumerate(parts)]
+        return pa.ListArray.from_arrays(offsets, pa.StructArray.from_arrays(fields, fields=list(LAYER)))
+    return pa.ListArray.from_arrays(offsets, pa.array(flat, kind))
+
+
+DECODER: Decoder = make_decoder("metar", SCHEMA, decode)

@@ -1,0 +1,134 @@
+"""Decoders that users write: a function, named "module:function", in one of two forms.
+
+    by the batch   RecordBatch of products -> RecordBatch of rows, with the column `place` first
+    by the row     product as a dict -> dicts, one for each row, of a schema that the rule gives
+
+The form by the batch has its schema from an attribute `schema` of the function (a pa.Schema, without `place`), or else
+from what it makes of no products. It may return a `Decoded` to name errors. Whatever a function raises costs the
+product that it was raised for; a batch is divided until that is known.
+
+What a function returns is checked. How long it takes and how much memory it needs is its author's care.
+"""
+
+import importlib
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
+from typing import Any
+
+import pyarrow as pa
+
+from headrace.errors import OptionError
+from headrace.pipeline.columns import SCHEMA as PRODUCTS
+from headrace.pipeline.decoders.ddl import arrow_schema
+from headrace.pipeline.decoders.decoder import (
+    PLACE,
+    Decoded,
+    Decoder,
+    Errors,
+    make_decoder,
+    no_rows,
+    reason,
+    with_place,
+)
+
+ByBatch = Callable[[pa.RecordBatch], Any]
+ByRow = Callable[[dict[str, Any]], Iterable[Mapping[str, Any]]]
+
+
+def own_decoder(name: str, ddl: str | None) -> Decoder:
+    """The decoder of a function; with a schema it is called by the row, without by the batch."""
+    function = _load(name)
+    if ddl is not None:
+        schema = arrow_schema(ddl)
+        return make_decoder(name, schema, partial(_by_row, function, schema))
+    schema = _schema_of(name, function)
+    return make_decoder(name, schema, partial(_by_batch, function, schema))
+
+
+def _load(name: str) -> Callable[..., Any]:
+    module, _, path = name.partition(":")
+    try:
+        found: Any = importlib.import_module(module)
+        for part in path.split("."):
+            found = getattr(found, part)
+    except ModuleNotFoundError as error:
+        raise OptionError(
+            f"decoder {name!r}: there is no module {error.name!r}", "install it, or put its folder on PYTHONPATH"
+        ) from None
+    except AttributeError:
+        raise OptionError(f"decoder {name!r}: module {module!r} has no {path!r}", "check its spelling") from None
+    except Exception as error:
+        raise OptionError(f"decoder {name!r}: its module fails with {reason(error)}", "mend the module") from error
+    if not callable(found):
+        raise OptionError(f"decoder {name!r} is not a function", "name a function: module:function")
+    return found  # type: ignore[no-any-return]
+
+
+def _schema_of(name: str, function: Callable[..., Any]) -> pa.Schema:
+    schema = getattr(function, "schema", None)
+    if isinstance(schema, pa.Schema):
+        return schema
+    try:
+        made = _rows_and_errors(function(_no_products()))[0]
+    except Exception as error:  # noqa: BLE001 - a user's function may raise anything
+        raise OptionError(
+            f"decoder {name!r} cannot say its schema: without products it fails with {reason(error)}",
+            "if it takes one product, give the rule a schema; if it takes a batch, let it make no rows of no products, "
+            "or give it an attribute `schema` (a pyarrow.Schema)",
+        ) from None
+    if made.schema.names[:1] != [PLACE.name]:
+        raise OptionError(f"decoder {name!r} makes rows without 'place' as first column", "put it there (int32)")
+    return pa.schema(list(made.schema)[1:])
+
+
+def _no_products() -> pa.RecordBatch:
+    return pa.RecordBatch.from_pylist([], schema=PRODUCTS)
+
+
+def _by_batch(function: ByBatch, schema: pa.Schema, products: pa.RecordBatch) -> Decoded:
+    rows, errors = _rows_and_errors(function(products))
+    wanted = with_place(schema)
+    if rows.schema.names != wanted.names:
+        raise ValueError(f"it made the columns {rows.schema.names}, not {wanted.names}")
+    rows = pa.RecordBatch.from_arrays(
+        [column.cast(field.type) for column, field in zip(rows.columns, wanted, strict=True)], schema=wanted
+    )
+    places = rows.column(0).to_pylist()
+    failed = {place for place, _ in errors}
+    if not all(place is not None and 0 <= place < products.num_rows for place in {*places, *failed}):
+        raise ValueError(f"it named a place that is not from 0 to {products.num_rows - 1}")
+    if not failed.isdisjoint(places):
+        raise ValueError("it made rows of a product that it calls an error")
+    return Decoded(rows, errors)
+
+
+def _rows_and_errors(made: Any) -> tuple[pa.RecordBatch, Errors]:
+    rows, errors = (made.rows, made.errors) if isinstance(made, Decoded) else (made, [])
+    if not isinstance(rows, pa.RecordBatch):
+        raise TypeError(f"it made a {type(rows).__name__}, not a pyarrow.RecordBatch")
+    return rows, errors
+
+
+def _by_row(function: ByRow, schema: pa.Schema, products: pa.RecordBatch) -> Decoded:
+    batches, errors = [no_rows(schema)], Errors()
+    for place in range(products.num_rows):
+        try:
+            batches.append(_rows_of_one(function, schema, place, _product(products, place)))
+        except Exception as error:  # noqa: BLE001 - a user's function may raise anything
+            errors.append((place, reason(error)))
+    return Decoded(pa.concat_batches(batches), errors)
+
+
+def _product(products: pa.RecordBatch, place: int) -> dict[str, Any]:
+    product: dict[str, Any] = products.slice(place, 1).to_pylist()[0]
+    if "properties" in product:
+        product["properties"] = dict(product["properties"] or ())
+    return product
+
+
+def _rows_of_one(function: ByRow, schema: pa.Schema, place: int, product: dict[str, Any]) -> pa.RecordBatch:
+    rows = [{**row, PLACE.name: place} for row in function(product)]
+    unknown = {name for row in rows for name in row}.difference(schema.names, [PLACE.name])
+    if unknown:
+        raise ValueError(f"it made {', '.join(sorted(unknown))}, which the schema does not have")
+    return pa.RecordBatch.from_pylist(rows, schema=with_place(schema))

@@ -1,0 +1,73 @@
+"""Decoders by name: those that come with Headrace, and users' own as "module:function".
+
+A module of a format is imported when it is asked for, so that nobody needs the libraries of formats they do not use.
+"""
+
+import importlib
+import importlib.util
+from collections.abc import Mapping
+from difflib import get_close_matches
+from types import MappingProxyType
+from typing import NamedTuple
+
+from headrace.errors import OptionError
+from headrace.pipeline.decoders.decoder import Decoder
+from headrace.pipeline.decoders.own import own_decoder
+
+
+class _Source(NamedTuple):
+    module: str
+    attribute: str = "DECODER"
+    library: str = ""  # what has to be installed, and the extra that does so
+    extra: str = ""
+
+
+_SOURCES: Mapping[str, _Source] = MappingProxyType(
+    {
+        "bufr": _Source("bufr", "DECODER", "eccodes", "grib"),
+        "events": _Source("events"),
+        "events-summary": _Source("events", "SUMMARY_DECODER"),
+        "grib2": _Source("grib", "DECODER", "eccodes", "grib"),
+        "grib2-values": _Source("grib", "VALUES_DECODER", "eccodes", "grib"),
+        "metar": _Source("metar"),
+        "monitor": _Source("monitor"),
+        "nexrad2": _Source("nexrad2"),
+        "nexrad3": _Source("nexrad3"),
+        "text": _Source("text"),
+        "wmo": _Source("wmo"),
+    }
+)
+
+DECODERS: tuple[str, ...] = tuple(_SOURCES)
+
+
+def decoder(name: str, schema: str | None = None) -> Decoder:
+    """The decoder of a name.
+
+    name: one of `DECODERS`, or "module:function".
+    schema: a Spark DDL string, for a function that takes one product and yields dicts.
+
+    Raises OptionError: there is no such decoder, its library is missing, its function cannot be used, the schema is
+    wrong or not wanted.
+    """
+    if ":" in name:
+        return own_decoder(name, schema)
+    source = _SOURCES.get(name)
+    if source is None:
+        raise OptionError(f"there is no decoder {name!r}", _advice(name))
+    if schema is not None:
+        raise OptionError(f"the decoder {name!r} has a schema of its own", "leave the rule's schema out")
+    if source.library and importlib.util.find_spec(source.library) is None:
+        raise OptionError(
+            f"the decoder {name!r} needs {source.library}, which is not installed",
+            f"pip install 'headrace[{source.extra}]'",
+        )
+    module = importlib.import_module(f"headrace.pipeline.decoders.{source.module}")
+    found: Decoder = getattr(module, source.attribute)
+    return found
+
+
+def _advice(name: str) -> str:
+    close = get_close_matches(name, DECODERS, 1)
+    known = f"choose from {', '.join(DECODERS)}, or name your own function as module:function"
+    return f"did you mean {close[0]!r}? {known}" if close else known

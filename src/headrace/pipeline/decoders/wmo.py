@@ -1,0 +1,162 @@
+"""WMO bulletins: the heading, and the reports of a bulletin one by one.
+
+    ^A                           start of heading, optional
+    00417                        transmission number, optional
+    FPUS55 KBOU 060000 AAA       TTAAii CCCC YYGGgg BBB
+    ZFPBOU                       AWIPS identifier, optional
+    ...
+
+Where the data type has reports that end in `=` (METAR, TAF, SYNOP, AIREP, SIGMET …), each is a row. A line that stands
+before them and is meant for all (`METAR`, `AAXX 06004`) is put in front of each. All other bulletins are one row.
+
+Lines of `text` end in LF, whatever they ended in. A bulletin whose body is not text (GRIB, BUFR, radar) has a row
+without `text`. What reports mean is not here: see `metar`.
+"""
+
+import re
+from typing import NamedTuple
+
+import pyarrow as pa
+
+from headrace.pipeline.decoders.decoder import TIME, Decoded, Decoder, Errors, make_decoder, rows_of
+from headrace.pipeline.decoders.moment import resolve_us
+from headrace.pipeline.decoders.products import created_us, payloads
+
+SCHEMA = pa.schema(
+    {
+        "report": pa.int32(),
+        "data_type": pa.string(),
+        "area": pa.string(),
+        "number": pa.int32(),
+        "center": pa.string(),
+        "time": TIME,
+        "indicator": pa.string(),
+        "awips": pa.string(),
+        "text": pa.string(),
+    }
+)
+BULLETIN_BYTES_MAX = 4 << 20  # eight times what the GTS carries
+REPORTS_MAX = 10_000
+
+_HEAD_CHARS = 300
+_HEAD_LINES = 5
+_LINE = re.compile(r"[^\x01\r\n]+")
+_HEADING = re.compile(r"([A-Z]{2})([A-Z0-9]{2})([0-9]{1,2})? ([A-Z0-9]{4}) ([0-9]{6})Z?(?: ([A-Z]{3}))? *")
+_AWIPS = re.compile(r"[A-Z0-9]{4,6} *")
+_SHARED = re.compile(r"((?:METAR|SPECI|TAF)(?: COR| AMD)?|(?:AAXX|BBXX|OOXX) [0-9]{5}) *")
+_CODE_WORDS = frozenset({
+    "METAR", "SPECI", "SYNOP", "AAXX", "BBXX", "OOXX", "TTAA", "TTBB", "TTCC", "TTDD", "PPAA", "PPBB", "PPCC", "PPDD",
+    "UUAA", "UUBB", "ZZYY", "CLIMAT", "TEMP", "PILOT", "SHIP", "BUOY", "AIREP", "AMDAR", "SIGMET", "AIRMET", "NIL",
+})  # fmt: skip
+_REPORT_TYPES = frozenset({
+    "SA", "SP", "SI", "SM", "SN", "SH", "FC", "FT", "UA", "UB", "UD", "UE", "UF", "UG", "UH", "UI", "UK", "UL", "UM",
+    "UP", "UQ", "UR", "US", "UX", "UY", "WA", "WC", "WS", "WV",
+})  # fmt: skip
+_TEXT_BYTES = bytes({3, *range(0x09, 0x0E), 0x1B, 0x1E, 0x1F, *range(0x20, 0x100)})
+
+
+class Heading(NamedTuple):
+    data_type: str  # TT
+    area: str  # AA
+    number: int | None  # ii
+    center: str  # CCCC
+    time: str  # YYGGgg
+    indicator: str | None  # BBB
+    awips: str | None
+    end: int  # where the body begins
+
+
+class Bulletin(NamedTuple):
+    heading: Heading | None  # None if there is none, and everything is body
+    shared: str  # a line meant for all reports, or empty
+    reports: list[str]
+
+
+def find_heading(text: str) -> Heading | None:
+    """The heading at the beginning of `text`, behind numbers of transmission."""
+    lines = _LINE.finditer(text[:_HEAD_CHARS])
+    for line in [line for _, line in zip(range(_HEAD_LINES), lines, strict=False)]:
+        match = _HEADING.fullmatch(line[0])
+        if match is not None:
+            tt, aa, ii, center, time, indicator = match.groups()
+            awips, end = _awips(text, line.end())
+            return Heading(tt, aa, int(ii) if ii else None, center, time, indicator, awips, end)
+        start = line[0].strip()
+        if start and not start.isdecimal() and not start.startswith("ZCZC"):
+            return None
+    return None
+
+
+def _awips(text: str, end: int) -> tuple[str | None, int]:
+    """The identifier on the next line and where it ends, if there is one."""
+    line = _LINE.search(text, end, end + _HEAD_CHARS)
+    if line is None or _AWIPS.fullmatch(line[0]) is None or line[0].strip() in _CODE_WORDS:
+        return None, end
+    return line[0].strip(), line.end()
+
+
+def read_bulletin(text: str, *, reports: bool | None = None) -> Bulletin:
+    """Heading and reports. `reports` says whether the body is split; if None, its data type does."""
+    heading = find_heading(text)
+    body = plain(text[heading.end :] if heading else text)
+    if reports is None:
+        reports = heading is not None and heading.data_type in _REPORT_TYPES
+    if not reports:
+        return Bulletin(heading, "", [body])
+    shared = ""
+    first, _, rest = body.partition("\n")
+    match = _SHARED.fullmatch(first)
+    if match is not None:
+        shared, body = match[1], rest
+    return Bulletin(heading, shared, [stripped for part in body.split("=") if (stripped := part.strip())])
+
+
+def plain(body: str) -> str:
+    """A body with line ends of LF and without the marks that end a transmission."""
+    body = body.replace("\r", "").rstrip("\x03 \n")
+    return body.removesuffix("NNNN").strip("\x03 \n")
+
+
+def check_size(payload: bytes) -> str | None:
+    """Why a payload cannot be a bulletin of text; None if it can."""
+    if len(payload) > BULLETIN_BYTES_MAX:
+        return f"{len(payload):,} bytes, more than the {BULLETIN_BYTES_MAX:,} of a bulletin"
+    if payload.count(b"=") > REPORTS_MAX:
+        return f"more than {REPORTS_MAX:,} reports in one bulletin"
+    return None
+
+
+def decode(products: pa.RecordBatch) -> Decoded:
+    rows, errors = list[tuple[object, ...]](), Errors()
+    created = created_us(products)
+    for place, payload in payloads(products):
+        heading = find_heading(payload[:_HEAD_CHARS].decode("latin-1"))
+        if heading is None:
+            errors.append((place, "no WMO heading (TTAAii CCCC YYGGgg) at the beginning"))
+            continue
+        problem, texts = _texts(payload, heading)
+        if problem is not None:
+            errors.append((place, problem))
+        what = (heading.data_type, heading.area, heading.number, heading.center)
+        when = (resolve_us(heading.time, created[place]), heading.indicator, heading.awips)
+        rows += [(place, number, *what, *when, text) for number, text in enumerate(texts)]
+    return Decoded(rows_of(SCHEMA, rows), errors)
+
+
+def _texts(payload: bytes, heading: Heading) -> tuple[str | None, list[str | None]]:
+    """What is wrong, or the text of each row."""
+    if payload[heading.end :].translate(None, _TEXT_BYTES):
+        return None, [None]
+    problem = check_size(payload)
+    if problem is not None:
+        return problem, []
+    bulletin = read_bulletin(payload.decode("latin-1"))
+    words = bulletin.shared.split(" ")[0]
+    texts = [
+        report if not words or report.startswith(words) else f"{bulletin.shared} {report}"
+        for report in bulletin.reports
+    ]
+    return None, [*texts] or [""]
+
+
+DECODER: Decoder = make_decoder("wmo", SCHEMA, decode)

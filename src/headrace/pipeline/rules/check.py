@@ -1,0 +1,167 @@
+"""Check: everything that is wrong with a rule file, and what its rules would do with sample products.
+
+Both work without Spark and change nothing. A trial decodes a sample, if the rule decodes, and fills in the templates of
+each action. SQL is not run: of a rule that has some, a trial knows which products it takes, and shows the templates as
+they are written.
+"""
+
+import os
+import shlex
+from collections.abc import Iterable, Iterator, Mapping
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pyarrow as pa
+
+from headrace.errors import RuleError
+from headrace.pipeline.columns import SCHEMA
+from headrace.pipeline.rules.loading import examine
+from headrace.pipeline.rules.purpose import Purpose
+from headrace.pipeline.rules.rule import (
+    Action,
+    AlertAction,
+    ExecAction,
+    FileAction,
+    PipeAction,
+    PublishAction,
+    Rule,
+    RuleFile,
+    TableAction,
+)
+from headrace.pipeline.rules.template import template
+from headrace.pipeline.rules.views import decoder_of
+from headrace.product.product import Product
+from headrace.toml.complaint import Complaint
+
+ROWS_MAX = 100  # of one product that are shown
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+Row = Mapping[str, Any]
+
+
+class Sketch(msgspec.Struct, frozen=True, kw_only=True):
+    """What one action would do with one row. Without `error`, it can be done."""
+
+    action: str  # the name of its table: "file", "publish" …
+    target: str  # a path, a feed, or a command
+    ident: str | None = None  # of what is published
+    when: str | None = None  # the condition of an alert, which is not looked at here
+    is_open: bool = False  # it depends on what SQL makes, so the templates are shown as they are
+    error: str | None = None
+
+
+class Trial(msgspec.Struct, frozen=True, kw_only=True):
+    """What one rule would do with one product."""
+
+    rule: str
+    place: int  # of the product among the samples
+    refused_by: str | None = None  # the clause of the selection that does not want it
+    rows: int | None = None  # that it becomes; None if only Spark can tell
+    error: str | None = None  # why it cannot be decoded: a dead letter
+    sketches: tuple[Sketch, ...] = ()
+
+    @property
+    def is_taken(self) -> bool:
+        return self.refused_by is None
+
+
+def check_rules(path: str | os.PathLike[str]) -> list[Complaint]:
+    """Everything that is wrong with a rule file, in its order; nothing is changed anywhere."""
+    examined = examine(Path(path))
+    return [] if isinstance(examined, RuleFile) else examined
+
+
+def try_rules(rules: RuleFile, products: Iterable[Product]) -> Iterator[Trial]:
+    """For each product and each rule that is enabled, what would happen."""
+    decoders = {rule.name: decoder_of(rule, rules.path.parent) for rule in rules.enabled if rule.decode is not None}
+    for place, product in enumerate(products):
+        for rule in rules.enabled:
+            yield _trial(rule, place, product, decoders.get(rule.name))
+
+
+def _trial(rule: Rule, place: int, product: Product, decoder: Any) -> Trial:
+    refused = rule.select.refused_by(product, product.inserted_ns)
+    if refused is not None:
+        return Trial(rule=rule.name, place=place, refused_by=refused)
+    row = row_of(product)
+    rows = [row]
+    if decoder is not None:
+        decoded = decoder.decode(batch_of([product]))
+        if decoded.errors:
+            return Trial(rule=rule.name, place=place, rows=0, error=decoded.errors[0][1])
+        rows = [{**row, **made} for made in decoded.rows.to_pylist()]
+    if rule.sql is not None:
+        sketches = tuple(_open_sketch(name, action) for name, _, action in rule.actions())
+        return Trial(rule=rule.name, place=place, sketches=sketches)
+    drawn = [_sketch(rule, name, action, each) for each in rows[:ROWS_MAX] for name, _, action in rule.actions()]
+    return Trial(rule=rule.name, place=place, rows=len(rows), sketches=tuple(dict.fromkeys(drawn)))
+
+
+def _sketch(rule: Rule, name: str, action: Action, row: Row) -> Sketch:
+    pattern = rule.select.ident
+
+    def filled(source: str, purpose: Purpose) -> str:
+        return template(source, purpose, pattern).text(row)
+
+    try:
+        if isinstance(action, FileAction):
+            return Sketch(action=name, target=f"{action.folder}/{filled(action.path, 'path')}")
+        if isinstance(action, TableAction):
+            parts = "".join(f"/{column}={row.get(column)}" for column in action.partition_by)
+            return Sketch(action=name, target=f"{action.path}{parts}")
+        if isinstance(action, ExecAction | PipeAction):
+            command = [filled(argument, "argument") for argument in action.command]
+            return Sketch(action=name, target=shlex.join(command))
+        when = action.when if isinstance(action, AlertAction) else None
+        feed, ident = filled(action.feed, "feed"), filled(action.ident, "ident")
+        return Sketch(action=name, target=feed, ident=ident, when=when)
+    except RuleError as error:
+        shown = _open_sketch(name, action)
+        return msgspec.structs.replace(shown, error=error.problem, is_open=False)
+
+
+def _open_sketch(name: str, action: Action) -> Sketch:
+    """The action as it is written."""
+    if isinstance(action, FileAction):
+        return Sketch(action=name, target=f"{action.folder}/{action.path}", is_open=True)
+    if isinstance(action, TableAction):
+        parts = "".join(f"/{column}=…" for column in action.partition_by)
+        return Sketch(action=name, target=f"{action.path}{parts}", is_open=bool(parts))
+    if isinstance(action, PublishAction | AlertAction):
+        when = action.when if isinstance(action, AlertAction) else None
+        return Sketch(action=name, target=action.feed, ident=action.ident, when=when, is_open=True)
+    return Sketch(action=name, target=shlex.join(action.command), is_open=True)
+
+
+# --- products as rows -----------------------------------------------------------------------------
+
+
+def row_of(product: Product) -> dict[str, Any]:
+    """A product as a row, with the columns and values that Arrow would give."""
+    return {
+        "sequence": product.sequence, "feed": product.feed, "ident": product.ident, "payload": bytes(product.payload),
+        "signature": product.signature or None, "origin": product.origin, "origin_sequence": product.origin_sequence,
+        "created": _time(product.created_ns), "inserted": _time(product.inserted_ns), "priority": product.priority,
+        "expiry": None if product.expiry_ns is None else _time(product.expiry_ns), "slice": product.slice,
+        "properties": {name: _property(value) for name, value in product.properties.items()},
+    }  # fmt: skip
+
+
+def batch_of(products: Iterable[Product]) -> pa.RecordBatch:
+    """Products as a RecordBatch with the columns of the pipeline."""
+    rows = [row_of(product) for product in products]
+    columns = [pa.array([_cell(row[field.name]) for row in rows], field.type) for field in SCHEMA]
+    return pa.RecordBatch.from_arrays(columns, schema=SCHEMA)
+
+
+def _cell(value: Any) -> Any:
+    return list(value.items()) if isinstance(value, dict) else value
+
+
+def _time(ns: int) -> datetime:
+    return _EPOCH + timedelta(microseconds=ns // 1000)
+
+
+def _property(value: Any) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)

@@ -1,0 +1,58 @@
+"""Entries of a pqact.conf: feed type, pattern, action and arguments, parted by tabs.
+
+A line that begins with white space goes on with the entry above it, remarks begin with `#` in the first column and may
+stand between the lines of an entry. Arguments are parted by blanks and tabs; "double quotes" keep them together.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One entry; fields that are not there are empty."""
+
+    line: int  # on which it begins, from 1
+    text: str  # all its lines, as they are written
+    feedtype: str = ""
+    pattern: str = ""
+    action: str = ""
+    arguments: str = ""
+
+
+def entries_of(text: str) -> Iterator[Entry]:
+    """Every entry of a file, in its order."""
+    begin, lines = 0, list[str]()
+    for number, line in enumerate(text.removeprefix("\ufeff").splitlines(), 1):
+        if line.startswith("#") or not line.strip():
+            continue
+        if line[0] in " \t" and lines:
+            lines.append(line)
+            continue
+        if lines:
+            yield _entry(begin, lines)
+        begin, lines = number, [line]
+    if lines:
+        yield _entry(begin, lines)
+
+
+def _entry(line: int, lines: list[str]) -> Entry:
+    whole = "\t".join(each.strip() for each in lines)
+    fields = [field for field in whole.split("\t") if field]
+    feedtype, pattern, action, *arguments = (*fields, "", "", "")[: max(3, len(fields))]
+    return Entry(line, "\n".join(lines), feedtype.strip(), pattern, action.strip(), " ".join(arguments))
+
+
+def words_of(arguments: str) -> list[str]:
+    """Arguments as pqact parts them: white space parts, quotes hold together and are dropped."""
+    words, word, is_quoted, is_open = list[str](), "", False, False
+    for sign in arguments:
+        if sign == '"':
+            is_quoted, is_open = not is_quoted, True
+        elif sign in " \t" and not is_quoted:
+            if is_open:
+                words.append(word)
+            word, is_open = "", False
+        else:
+            word, is_open = word + sign, True
+    return [*words, word] if is_open else words

@@ -1,0 +1,303 @@
+"""Translation: the entries of a pqact.conf as the text of a rule file, and all that could not be translated.
+
+Every entry stands in the text in its order: as a rule called `pqact-LINE`, or as remarks with the reason why it is
+none. A feed type that is a union of feeds which no pattern covers becomes several rules.
+
+    FILE, STDIOFILE   [rule.file]    -overwrite: mode; -removewmo, -strip: remove
+    DBFILE            [rule.table]   of keys and payloads, instead of a database of gdbm
+    PIPE              [rule.pipe]    -close: [rule.exec], a program for each product
+    EXEC              [rule.exec]    without the product
+    NOOP              nothing
+
+-flush, -close, -log and -transient ask for what is so anyway, or not done here; they are left out, and that is said
+where it makes a difference.
+"""
+
+import os
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
+
+from headrace.errors import RuleError
+from headrace.pipeline.rules.pqact.argument import Piece, fixed_folder, pieces_of, sql_of, template_of
+from headrace.pipeline.rules.pqact.entry import Entry, entries_of, words_of
+from headrace.pipeline.rules.pqact.feedtype import FEEDS, patterns_of, types_in
+from headrace.pipeline.rules.pqact.pattern import ELSE, checked, group_sources, re2_of
+from headrace.pipeline.rules.purpose import check_result
+from headrace.pipeline.rules.template import template
+from headrace.toml.writing import toml_lines
+
+_FILE_OPTIONS = ("-overwrite", "-flush", "-close", "-log", "-strip", "-removewmo", "-metadata", "-nodata", "-edex",
+                 "-transient")  # fmt: skip
+_PIPE_OPTIONS = ("-flush", "-close", "-strip", "-removewmo", "-metadata", "-nodata", "-transient", "-log")
+_EXEC_OPTIONS = ("-wait",)
+_REMOVED = {"-removewmo": "wmo", "-strip": "controls"}
+_WITHOUT = {
+    "-metadata": "LDM's binary metadata is not written here: columns of a table have it",
+    "-nodata": "a file without data is not written here: select columns into a table",
+}
+_LEFT_OUT = {
+    "-edex": "-edex is left out: nobody is told of the file",
+    "-log": "-log is left out: pipeline status counts what a rule has done",
+    "-transient": "-transient is left out: a program that ends is started again when the next product comes",
+}
+
+
+class Remark(msgspec.Struct, frozen=True, kw_only=True):
+    """Something to know about one entry."""
+
+    line: int  # of pqact.conf
+    text: str  # the entry
+    reason: str
+    hint: str = ""
+    is_translated: bool  # True: there is a rule, which differs in this
+
+    def __str__(self) -> str:
+        return f"line {self.line}: {self.reason}"
+
+
+class Translation(msgspec.Struct, frozen=True, kw_only=True):
+    """A rule file, and what is not in it as it was."""
+
+    toml: str
+    rules: int
+    remarks: tuple[Remark, ...]
+
+    @property
+    def untranslated(self) -> tuple[Remark, ...]:
+        return tuple(remark for remark in self.remarks if not remark.is_translated)
+
+
+@dataclass(slots=True)
+class _Made:
+    """One entry on its way: the keys of a rule, its actions, and what is to be said."""
+
+    keys: dict[str, Any]
+    action: str = ""
+    values: dict[str, Any] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
+
+
+def translate(
+    text: str, *, queue: str = "wx.queue", feeds: Mapping[str, str] | None = None, source: str = "pqact.conf"
+) -> Translation:
+    """The rules for the entries in `text`. `feeds` maps feed types to feeds, over and above `FEEDS`."""
+    mapping = {**FEEDS, **{name.upper(): feed for name, feed in (feeds or {}).items()}}
+    for feed in mapping.values():
+        check_result(feed, "feed")
+    blocks: list[list[str]] = []
+    remarks: list[Remark] = []
+    earlier: list[tuple[frozenset[str], str]] = []
+    tables: set[str] = set()
+    count = 0
+    for entry in entries_of(text):
+        try:
+            made = [_with_own_table(rule, tables) for rule in _rules(entry, mapping, earlier)]
+        except RuleError as error:
+            remarks.append(_remark(entry, error.problem, error.hint, False))
+            blocks.append(_untranslated(entry, source, error))
+            continue
+        notes = list(dict.fromkeys(note for rule in made for note in rule.notes))
+        remarks += [_remark(entry, note, "", True) for note in notes]
+        blocks.append(_block(entry, source, made, notes))
+        count += len(made)
+    header = [f"# From {source}: headrace pipeline check tells what is still to be done.", "", "[pipeline]",
+              *toml_lines({"queue": queue})]  # fmt: skip
+    whole = "\n".join(line for block in [header, *blocks] for line in [*block, ""])
+    return Translation(toml=whole, rules=count, remarks=tuple(remarks))
+
+
+def _with_own_table(rule: _Made, tables: set[str]) -> _Made:
+    """A table has one writer: the second rule for a path gets another."""
+    if rule.action == "table":
+        if rule.values["path"] in tables:
+            rule.values["path"] += f".{rule.keys['name']}"
+        tables.add(rule.values["path"])
+    return rule
+
+
+def _remark(entry: Entry, reason: str, hint: str, is_translated: bool) -> Remark:
+    return Remark(line=entry.line, text=entry.text, reason=reason, hint=hint, is_translated=is_translated)
+
+
+# --- entries --------------------------------------------------------------------------------------
+
+
+def _rules(entry: Entry, feeds: Mapping[str, str], earlier: list[tuple[frozenset[str], str]]) -> Iterator[_Made]:
+    """The rules of one entry: one for each feed pattern."""
+    if not entry.action:
+        what = (
+            "includes another file" if entry.feedtype.lower().startswith("include") else "has fewer than three fields"
+        )
+        raise RuleError(f"the entry {what}", "import that file by itself" if "include" in what else "part them by tabs")
+    types = types_in(entry.feedtype, feeds)
+    if not types:
+        raise RuleError(f"the feed type {entry.feedtype} selects nothing", "leave the entry out")
+    keys = _ident_keys(entry, types, earlier)
+    if ELSE not in entry.pattern:
+        earlier.append((types, keys["ident"]))
+    translator = _ACTIONS.get(entry.action.upper())
+    if translator is None:
+        raise RuleError(f"there is no action {entry.action}", f"there are {', '.join(_ACTIONS)}")
+    patterns = patterns_of(types, feeds)
+    for number, pattern in enumerate(patterns, 1):
+        made = _Made({"name": f"pqact-{entry.line}" + (f"-{number}" if len(patterns) > 1 else ""), "select": pattern})
+        made.keys |= {key: value for key, value in keys.items() if value not in ("", ".*")}
+        translator(entry, made)
+        if made.action:
+            yield made
+
+
+def _ident_keys(entry: Entry, types: frozenset[str], earlier: list[tuple[frozenset[str], str]]) -> dict[str, str]:
+    if ELSE not in entry.pattern:
+        return {"ident": re2_of(entry.pattern)}
+    before = [(held, pattern) for held, pattern in earlier if held & types]
+    if any(not types <= held for held, _ in before):
+        raise RuleError(
+            f"{ELSE} depends on entries above that take only some of these feeds",
+            "write not_ident with the patterns of the entries above, for each feed",
+        )
+    joined = "|".join(["^_", *(f"(?:{pattern})" for _, pattern in before)])
+    try:
+        return {"not_ident": checked(joined)}
+    except RuleError:
+        raise RuleError(f"{ELSE} has too many patterns above it", "write not_ident for what it is to leave") from None
+
+
+def _options(words: list[str], known: tuple[str, ...]) -> tuple[list[str], list[str]]:
+    """The options at the beginning, and the rest."""
+    options: list[str] = []
+    while words and words[0].startswith("-"):
+        if words[0] not in known:
+            raise RuleError(f"the option {words[0]} is not known", f"there are {' '.join(known)}")
+        options.append(words[0])
+        words = words[1:]
+    for option in options:
+        if option in _WITHOUT:
+            raise RuleError(f"{option}: {_WITHOUT[option]}", "write a rule with sql and a table")
+    return options, words
+
+
+def _pieces(entry: Entry, word: str) -> list[Piece]:
+    return pieces_of(word, len(group_sources(entry.pattern)))
+
+
+def _template(entry: Entry, pieces: list[Piece], is_path: bool) -> str:
+    return template_of(pieces, group_sources(entry.pattern), is_path)
+
+
+# --- actions --------------------------------------------------------------------------------------
+
+
+def _file(entry: Entry, made: _Made) -> None:
+    options, words = _options(words_of(entry.arguments), _FILE_OPTIONS)
+    if len(words) != 1:
+        raise RuleError(f"{entry.action} has {len(words)} paths", "it needs one")
+    pieces = _pieces(entry, words[0])
+    if pieces and pieces[0].text.startswith("/"):
+        folder, pieces = fixed_folder(pieces)
+        made.values["folder"] = folder
+    path = _collapsed(_template(entry, pieces, is_path=True))
+    template(path, "path", made.keys.get("ident"))
+    made.action, made.values = "file", {"path": path, **made.values}
+    if "-overwrite" in options:
+        made.values["mode"] = "overwrite"
+    _take_options(options, made)
+
+
+def _collapsed(path: str) -> str:
+    """Without `./` at the beginning and without double slashes, which mean nothing."""
+    path = re.sub(r"(?<!:)//+", "/", path)
+    return re.sub(r"^(?:\./)+", "", path)
+
+
+def _take_options(options: list[str], made: _Made) -> None:
+    removed = [_REMOVED[option] for option in options if option in _REMOVED]
+    if removed:
+        made.values["remove"] = removed
+    made.notes += [_LEFT_OUT[option] for option in options if option in _LEFT_OUT]
+
+
+def _dbfile(entry: Entry, made: _Made) -> None:
+    words = words_of(entry.arguments)
+    if not 1 <= len(words) <= 2:
+        raise RuleError(f"DBFILE has {len(words)} arguments", "it needs a path, and may have a key")
+    pieces = _pieces(entry, words[0])
+    ident = made.keys.get("ident", ".*")
+    key = sql_of(_pieces(entry, words[1]), ident) if len(words) == 2 else "ident"
+    columns = [f"{key} as key" if key != "ident" else "ident as key", "feed", "created", "payload"]
+    path, parts = pieces[0].text if pieces else "", []
+    if any(not piece.text for piece in pieces):
+        parts = ["file"]
+        columns.append(f"{sql_of(pieces, ident)} as file")
+        path = path.rpartition("/")[0] or f"dbfile-{entry.line}"
+    made.keys["sql"] = f"select {', '.join(columns)} from products"
+    made.action, made.values = "table", {"path": os.path.normpath(path)}
+    if parts:
+        made.values["partition_by"] = parts
+    made.notes.append("a table of keys and payloads, one for each rule, takes the place of the database")
+
+
+def _pipe(entry: Entry, made: _Made) -> None:
+    options, words = _options(words_of(entry.arguments), _PIPE_OPTIONS)
+    made.values = {"command": _command(entry, words)}
+    made.action = "exec" if "-close" in options else "pipe"
+    _take_options(options, made)
+
+
+def _exec(entry: Entry, made: _Made) -> None:
+    options, words = _options(words_of(entry.arguments), _EXEC_OPTIONS)
+    made.action, made.values = "exec", {"command": _command(entry, words), "content": "none"}
+    if "-wait" not in options:
+        made.notes.append("the program is waited for, until its time-out")
+
+
+def _command(entry: Entry, words: list[str]) -> list[str]:
+    if not words:
+        raise RuleError(f"{entry.action} names no program", "give its command")
+    command = [_template(entry, _pieces(entry, word), is_path=False) for word in words]
+    for argument in command:
+        template(argument, "argument")
+    return command
+
+
+def _noop(entry: Entry, made: _Made) -> None:
+    """Nothing to do, and no rule."""
+
+
+_ACTIONS: dict[str, Callable[[Entry, _Made], None]] = {
+    "FILE": _file, "STDIOFILE": _file, "DBFILE": _dbfile, "PIPE": _pipe, "EXEC": _exec, "NOOP": _noop,
+}  # fmt: skip
+
+
+# --- as text --------------------------------------------------------------------------------------
+
+
+def _block(entry: Entry, source: str, rules: list[_Made], notes: list[str]) -> list[str]:
+    if not rules:
+        return [f"# {source}:{entry.line}: {entry.action.upper()} does nothing, and needs no rule"]
+    lines = [f"# {source}:{entry.line}: {note}" for note in notes]
+    for rule in rules:
+        lines += ["[[rule]]", *toml_lines(rule.keys, literal=True)]
+        lines += _action_lines(rule)
+    return lines
+
+
+def _action_lines(rule: _Made) -> list[str]:
+    if len(rule.values) == 1:
+        (value,) = rule.values.values()
+        return toml_lines({rule.action: value}, literal=True)
+    return [f"[rule.{rule.action}]", *toml_lines(rule.values, literal=True)]
+
+
+def _untranslated(entry: Entry, source: str, error: RuleError) -> list[str]:
+    shown = [f"#   {_visible(line)}" for line in entry.text.split("\n")]
+    return [f"# {source}:{entry.line}: not translated: {_visible(error.problem)}", *shown]
+
+
+def _visible(text: str) -> str:
+    """As it may stand in a remark."""
+    return "".join(sign if sign.isprintable() or sign == "\t" else "?" for sign in text)

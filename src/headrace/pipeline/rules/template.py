@@ -1,0 +1,200 @@
+"""Template: a text with fields, filled in from a product or from a row of a table.
+
+    template("{feed}/{created:%Y%m%d}/{1}.txt", "path", rule.select.ident)
+        .text({"feed": "wx/text/metar", "ident": "SAUS70 KWBC 060000", "created": …})      one row
+        .column(batch)                                                                     a RecordBatch
+
+field.py says what may stand between braces, purpose.py what is done to values so that they do no harm. `{{` and `}}`
+are braces. A template is plain data, and so is what it is made from; executors make their own by `template`, which
+keeps those that were needed last.
+
+A row for which a template cannot be filled in has a reason instead of a text, and is a matter for the dead letters.
+"""
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from headrace.errors import RuleError
+from headrace.pipeline.rules.field import Field, groups_in, parse_field
+from headrace.pipeline.rules.moments import FULL, grain
+from headrace.pipeline.rules.purpose import Purpose, check_result, safe
+from headrace.selection.excerpt import excerpt
+
+TEMPLATE_MAX = 4096
+_PIECE = re.compile(r"\{\{|\}\}|\{(?P<field>[^{}]*)\}|[{}]|[^{}]+")
+
+Part = str | Field
+Why = tuple[int, str]  # the place of a row, and what is wrong with it
+
+
+class Filled(NamedTuple):
+    """The texts of a batch."""
+
+    texts: Any  # pa.StringArray; null where there is an error
+    errors: list[Why]
+
+
+@dataclass(frozen=True, slots=True)
+class Template:
+    """A text with fields, for one purpose."""
+
+    source: str
+    purpose: Purpose
+    pattern: str | None  # of the ident, which has the groups
+    parts: tuple[Part, ...]
+
+    @property
+    def fields(self) -> tuple[Field, ...]:
+        return tuple(part for part in self.parts if isinstance(part, Field))
+
+    @property
+    def columns(self) -> frozenset[str]:
+        """The columns that rows must have."""
+        return frozenset(column for field in self.fields for column in field.columns)
+
+    @property
+    def is_constant(self) -> bool:
+        return not self.fields
+
+    def text(self, row: Mapping[str, Any]) -> str:
+        """Filled in from one row; RuleError tells why that cannot be."""
+        filled = [part if isinstance(part, str) else self._filled(part, row) for part in self.parts]
+        text = "".join(filled)
+        check_result(text, self.purpose, self._begins_with_value)
+        return text
+
+    def column(self, rows: pa.RecordBatch) -> Filled:
+        """Filled in for every row of a batch; each value that occurs is looked at once."""
+        count = rows.num_rows
+        errors: dict[int, str] = {}
+        columns = [
+            pa.repeat(pa.scalar(part), count) if isinstance(part, str) else self._field_column(part, rows, errors)
+            for part in self.parts
+        ]
+        texts = pc.binary_join_element_wise(*columns, "") if columns else pa.repeat(pa.scalar(""), count)
+        checked = _mapped(texts, self._checked, errors)
+        return Filled(checked, sorted(errors.items()))
+
+    def _filled(self, field: Field, row: Mapping[str, Any]) -> str:
+        missing = [column for column in field.columns if column not in row]
+        if missing:
+            raise RuleError(f"{{{field.source}}} needs the column {missing[0]!r}", "select it too")
+        return self._piece(field, tuple(row[column] for column in field.columns))
+
+    def _piece(self, field: Field, values: tuple[Any, ...]) -> str:
+        text = field.text(values, self.pattern)
+        if text is None:
+            raise RuleError(f"{{{field.source}}} is missing", f"write {{{field.source}|…}} for such products")
+        return safe(text, self.purpose, field.keeps_slashes)
+
+    def _field_column(self, field: Field, rows: pa.RecordBatch, errors: dict[int, str]) -> Any:
+        columns = [_column(rows, field, column) for column in field.columns]
+        if len(columns) == 1:
+            return _mapped(_coarse(columns[0], field), lambda value: self._piece(field, (value,)), errors)
+        pairs = list(zip(*(column.to_pylist() for column in columns), strict=True))
+        return _listed(pairs, lambda values: self._piece(field, values), errors)
+
+    def _checked(self, text: str) -> str:
+        check_result(text, self.purpose, self._begins_with_value)
+        return text
+
+    @property
+    def _begins_with_value(self) -> bool:
+        return bool(self.parts) and isinstance(self.parts[0], Field)
+
+
+@lru_cache(1024)
+def template(source: str, purpose: Purpose, pattern: str | None = None) -> Template:
+    """The template that is written so; `pattern` is that of the selection's ident. RuleError has the place."""
+    if len(source) > TEMPLATE_MAX:
+        raise RuleError(f"the template has {len(source)} characters", f"keep it within {TEMPLATE_MAX}")
+    groups = frozenset[str]() if pattern is None else groups_in(pattern).names
+    made = Template(source, purpose, pattern, tuple(_joined(_parts(source, groups))))
+    _check_shape(made)
+    return made
+
+
+def _parts(source: str, groups: frozenset[str]) -> Iterator[Part]:
+    for found in _PIECE.finditer(source):
+        if found["field"] is not None:
+            try:
+                yield parse_field(found["field"], groups)
+            except RuleError as error:
+                raise at_place(error, source, found.start()) from None
+        elif found[0] in ("{", "}"):
+            hint = "write {{ or }} for a brace that is meant as such"
+            raise at_place(RuleError("a brace has no partner", hint), source, found.start())
+        else:
+            yield {"{{": "{", "}}": "}"}.get(found[0], found[0])
+
+
+def _joined(parts: Iterator[Part]) -> Iterator[Part]:
+    """Texts that follow each other as one."""
+    text = ""
+    for part in parts:
+        if isinstance(part, str):
+            text += part
+            continue
+        if text:
+            yield text
+        text = ""
+        yield part
+    if text:
+        yield text
+
+
+def _check_shape(made: Template) -> None:
+    """The template with letters for its fields must be something for its purpose."""
+    check_result("".join(part if isinstance(part, str) else "x" for part in made.parts), made.purpose)
+
+
+def at_place(error: RuleError, source: str, place: int) -> RuleError:
+    """The same error, pointing at a place (from 0) of a text."""
+    return RuleError(error.problem, error.hint, column=place + 1, excerpt=excerpt(source, place))
+
+
+# --- columns --------------------------------------------------------------------------------------
+
+
+def _column(rows: pa.RecordBatch, field: Field, name: str) -> Any:
+    if name not in rows.schema.names:
+        raise RuleError(f"{{{field.source}}} needs the column {name!r}", "select it too")
+    return rows.column(name)
+
+
+def _coarse(column: Any, field: Field) -> Any:
+    """Times cut to what is shown of them, so that few values are left."""
+    if not pa.types.is_timestamp(column.type):
+        return column
+    return pc.floor_temporal(column, unit=grain(field.time_format or FULL))
+
+
+def _mapped(column: Any, fill: Any, errors: dict[int, str]) -> Any:
+    """The column with `fill` applied to each distinct value; null where that raises."""
+    if pa.types.is_nested(column.type):
+        return _listed(column.to_pylist(), fill, errors)
+    encoded = column.dictionary_encode(null_encoding="encode")
+    reasons: dict[int, str] = {}
+    texts = _listed(encoded.dictionary.to_pylist(), fill, reasons)
+    if reasons:
+        for place, index in enumerate(encoded.indices.to_pylist()):
+            if index in reasons:
+                errors.setdefault(place, reasons[index])
+    return texts.take(encoded.indices)
+
+
+def _listed(values: list[Any], fill: Any, errors: dict[int, str]) -> Any:
+    texts: list[str | None] = []
+    for place, value in enumerate(values):
+        try:
+            texts.append(fill(value))
+        except RuleError as error:
+            texts.append(None)
+            errors.setdefault(place, error.problem)
+    return pa.array(texts, pa.string())

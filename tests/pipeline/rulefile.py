@@ -1,0 +1,36 @@
+"""What tests of rules call."""
+
+from pathlib import Path
+
+from headrace import Queue
+from headrace.pipeline.rules import RuleFile, check_rules, load_rules
+from headrace.toml.complaint import Complaint
+
+PIPELINE = '[pipeline]\nqueue = "wx.queue"\n'
+RULE = '[[rule]]\nname = "a"\nselect = "wx/text/metar"\n'
+
+
+def written(folder: Path, text: str, name: str = "rules.toml") -> Path:
+    """A rule file, beside an empty queue."""
+    if not (folder / "wx.queue").exists():
+        Queue.create(folder / "wx.queue", size="16MiB").close()
+    path = folder / name
+    path.write_text(text)
+    return path
+
+
+def told(path: Path) -> list[str]:
+    """Every complaint, without its file."""
+    return [str(complaint).removeprefix(f"{path}").removeprefix(":").strip() for complaint in check_rules(path)]
+
+
+def only(path: Path) -> Complaint:
+    """The one complaint that there is."""
+    complaints = check_rules(path)
+    assert len(complaints) == 1, [str(each) for each in complaints]
+    return complaints[0]
+
+
+def loaded(path: Path) -> RuleFile:
+    assert told(path) == []
+    return load_rules(path)

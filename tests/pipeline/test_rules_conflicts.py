@@ -1,0 +1,199 @@
+"""What cannot stand together in a rule file, and what SQL may not ask of a stream."""
+
+import importlib.util
+from pathlib import Path
+from typing import Any
+
+import pytest
+from rulefile import PIPELINE, RULE, loaded, only, told, written
+
+METAR = RULE + 'decode = "metar"\n'
+
+
+@pytest.mark.parametrize(
+    ("lines", "place", "problem", "hint"),
+    [
+        ("", "3: [[rule]] 1", "the rule does nothing", "give it an action"),
+        ("file = '{1}'", "6:9: [[rule]] 1 file", "the selection has no pattern", "ident ="),
+        ("ident = '^(a)(b)'\nfile = 'x/{3}'", "7:11: [[rule]] 1 file", "has 2 groups, and not 3", "count its parentheses"),
+        ("ident = '^a'\nfile = 'x/{1}'", "7:11: [[rule]] 1 file", "has no group, and not 1", ""),
+        ("ident = '^(?P<feed>a)'\nfile = '{feed}'", "7:9: [[rule]] 1 file", "is a group of the ident and a column", "another name"),
+        ("file = '{time(x):%Y}'", "6:9: [[rule]] 1 file", "there is no group x", ""),
+        ("file = '{idnt}'", "6:9: [[rule]] 1 file", "the rows have no column 'idnt'", "did you mean {ident}?"),
+        ("file = '{feed:%Y}'", "6:9: [[rule]] 1 file", "feed is string", "leave it out"),
+        ("file = '{created:04}'", "6:9: [[rule]] 1 file", "created is a time", "write %Y%m%d"),
+        ("file = '{created:lower}'", "6:9: [[rule]] 1 file", "created is a time", ""),
+        ("[rule.file]\npath = 'x'\nmode = 'each'", "8: [[rule]] 1 [rule.file] mode", "all would have the same path", "{sequence}"),
+        ("[rule.file]\npath = 'x'\ncontent = 'none'", "8: [[rule]] 1 [rule.file] content", "there would be nothing in it", ""),
+        ("[rule.file]\npath = 'x'\ncontent = 'created'", "8: [[rule]] 1 [rule.file] content", "neither text nor bytes", "json"),
+        ("[rule.file]\npath = 'x'\ncontent = 'statn'", "8: [[rule]] 1 [rule.file] content", "no column 'statn'", "columns are"),
+        ("[rule.file]\npath = 'x'\ncontent = 'json'\nremove = ['wmo']", "9: [[rule]] 1 [rule.file] remove", "it is for payloads", ""),
+        ("[rule.table]\npath = 'x'\npartition_by = ['statn']", "8: [[rule]] 1 [rule.table] partition_by", "no column 'statn'", ""),
+        ("schema = 'a int'\ntable = 'x'", "6: [[rule]] 1 schema", "there is nothing to decode", "leave it out"),
+        ("watermark = '1min'\ntable = 'x'", "6: [[rule]] 1 watermark", "there is no sql", "give sql"),
+        ("every = 10\ntable = 'x'", "6: [[rule]] 1 every", "counts products", "sequence % 10 = 0"),
+        ("max_age_s = 10\ntable = 'x'", "6: [[rule]] 1 max_age_s", "asks the clock", "current_timestamp()"),
+        ("exec = ['nosuchprogram']", "6: [[rule]] 1 exec", "there is no program 'nosuchprogram'", "PATH"),
+        ("exec = ['./nosuchprogram']", "6: [[rule]] 1 exec", "there is no program './nosuchprogram'", ""),
+        ("exec = ['{ident}']", "6: [[rule]] 1 exec", "the program itself comes from products", ""),
+        ("pipe = ['cat', '{idnt}']", "6:17: [[rule]] 1 pipe", "no column 'idnt'", ""),
+        ("publish = 'wx/text/metar'", "6: [[rule]] 1 publish", "would never come to an end", "choose a feed"),
+        ("[rule.alert]\nwhen = 'priority > 3'\nfeed = 'wx/text/metar'", "8: [[rule]] 1 [rule.alert] feed", "never come to an end", ""),
+        ("[rule.alert]\nwhen = 'prio > 3'\nfeed = 'x'", "7:9: [[rule]] 1 [rule.alert] when", "there is no column 'prio'", "priority"),
+        ("[rule.alert]\nwhen = 'a > 3 limit 5'\nfeed = 'x'", "7: [[rule]] 1 [rule.alert] when", "more than a condition", ""),
+        ("[rule.publish]\nfeed = 'x'\nqueue = 'wx.queue'\nsite = 'tcp/h:1'", "9: [[rule]] 1 [rule.publish] site", "there is a queue, too", ""),
+        ("table = 'dead_letters'", "6: [[rule]] 1 table", "is written by the dead letters already", ""),
+        ("[[rule.table]]\npath = 'x'\n[[rule.table]]\npath = 'x'", "9: [[rule]] 1 [[rule.table]] 2 path", "is written by [[rule]] 1 already", ""),
+    ],
+)  # fmt: skip
+def test_what_a_rule_contradicts(tmp_path: Path, lines: str, place: str, problem: str, hint: str) -> None:
+    complaint = only(written(tmp_path, f"{PIPELINE}{RULE}{lines}\n"))
+    shown = str(complaint).removeprefix(f"{tmp_path / 'rules.toml'}:")
+    assert shown.startswith(place + ":"), shown
+    assert problem in shown
+    assert hint in complaint.hint
+
+
+@pytest.mark.parametrize(
+    ("sql", "column", "problem", "hint"),
+    [
+        ("select staton from decoded", 8, "there is no column 'staton'", "did you mean station?"),
+        ("select d.staton from decoded d", 8, "there is no column 'staton'", "did you mean station?"),
+        ("select station from decodd", 21, "there is no table 'decodd' here", "select from decoded"),
+        ("select station from x.decoded", 21, "there is no table 'x.decoded' here", ""),
+        ("with a as (select station s from decoded) select t from a", 50, "there is no column 't'", "columns are: s"),
+        ("select station, from decoded", 15, "a column is missing behind the comma", ""),
+        ("select station from decoded order by station", 38, "cannot be sorted", "where the table is read"),
+        (
+            "select row_number() over (partition by station order by observed) n from decoded",
+            8,
+            "over (…) compares",
+            "",
+        ),
+        (
+            "select station, count(*) n from decoded group by station",
+            None,
+            "nothing says when they are complete",
+            "watermark",
+        ),
+        ("select distinct station from decoded", None, "nothing says when they are complete", "watermark"),
+        ("select count(*) n from decoded", None, "nothing says when they are complete", "watermark"),
+        ("drop table x", None, "this is DROP, and no query", ""),
+        ("select 1; select 2", None, "there is 2 statements", ""),
+        ("select 'abc", None, "a quote or a comment has no end", ""),
+        (
+            "select ident from products",
+            19,
+            "there is no table 'products' here",
+            "select from decoded, which has their columns too",
+        ),
+    ],
+)
+def test_what_sql_may_not_say(tmp_path: Path, sql: str, column: int | None, problem: str, hint: str) -> None:
+    complaint = only(written(tmp_path, f'{PIPELINE}{METAR}sql = "{sql}"\ntable = "t"\n'))
+    assert problem in complaint.problem
+    assert hint in complaint.hint
+    assert complaint.column == (None if column is None else column + 7)
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "select * from decoded",
+        "select d.*, d.wind_gust * 2 as g2, g2 + 1 as g3 from decoded d where wind_gust > 5",
+        "select STATION, explode(sky) as layer, layer.base from decoded",
+        "select station, transform(sky, x -> x.cover) as covers, sky[0].base as base from decoded",
+        "select station, case when wind_gust > 5 then 'windy' end as word, feed, ident, origin from decoded",
+        "with a as (select station, observed from decoded where temperature > 3) select * from a where station like 'K%'",
+        "select properties['level'] as level, properties.x as x, station from decoded",
+        "select station from decoded union all select ident from decoded",
+        "select station, (select max(x) from (values (1)) v(x)) as m from decoded",
+        "select station, w from decoded lateral view explode(weather) t as w",
+    ],
+)
+def test_sql_that_spark_understands_is_let_pass(tmp_path: Path, sql: str) -> None:
+    complaints = told(written(tmp_path, f'{PIPELINE}{METAR}sql = """{sql}"""\ntable = "t"\n'))
+    assert [each for each in complaints if "no column" in each or "no table" in each or "not SQL" in each] == []
+
+
+def test_decoded_needs_a_decoder(tmp_path: Path) -> None:
+    complaint = only(written(tmp_path, f'{PIPELINE}{RULE}sql = "select ident from decoded"\ntable = "t"\n'))
+    assert complaint.hint == "give decode, or select from products"
+
+
+@pytest.mark.parametrize(
+    ("group", "more", "key", "problem"),
+    [
+        ("station", "", "sql", "the groups do not end"),
+        (
+            "window(observed, '1 hour'), station",
+            'watermark_column = "station"\n',
+            "watermark_column",
+            "is no time, but string",
+        ),
+        (
+            "window(observed, '1 hour'), station",
+            'watermark_column = "x"\n',
+            "watermark_column",
+            "decoded has no column 'x'",
+        ),
+        ("window(created, '1 hour'), station", 'watermark_column = "observed"\n', "sql", "the groups do not end"),
+    ],
+)
+def test_a_watermark_must_be_about_the_groups(tmp_path: Path, group: str, more: str, key: str, problem: str) -> None:
+    sql = f'sql = "select station, count(*) as n from decoded group by {group}"\nwatermark = "10min"\n'
+    complaint = only(written(tmp_path, f'{PIPELINE}{METAR}{sql}{more}table = "t"\n'))
+    assert complaint.key == key
+    assert problem in complaint.problem
+
+
+def test_a_watermark_without_a_column_of_times_is_told(tmp_path: Path) -> None:
+    (tmp_path / "own_times.py").write_text("def words(product):\n    yield {}\n")
+    text = f'{PIPELINE}{RULE}decode = "own_times:words"\nschema = "word string"\nwatermark = "10min"\ntable = "t"\n'
+    sql = "sql = \"select word, count(*) as n from decoded group by window(created, '1 hour'), word\"\n"
+    path = written(tmp_path, text.replace('table = "t"\n', sql + 'table = "t"\n'))
+    complaint = only(path)
+    assert complaint.key == "watermark"
+    assert "has no 'observed'" in complaint.problem
+    assert told(written(tmp_path, path.read_text().replace("table =", 'watermark_column = "created"\ntable ='))) == []
+
+
+def test_the_columns_of_a_query_are_those_that_templates_may_name(tmp_path: Path) -> None:
+    text = f'{PIPELINE}{METAR}ident = "(K...)"\nsql = "select station, temperature as t from decoded"\n'
+    assert told(written(tmp_path, text + 'file = "{station}-{t:.1}"\n')) == []
+    assert "no column 'temperature'" in only(written(tmp_path, text + 'file = "{temperature}"\n')).problem
+    assert "needs the column 'ident'" in only(written(tmp_path, text + 'file = "{1}"\n')).problem
+    assert "no column 'feed'" in only(written(tmp_path, text + 'file = "{feed.2}"\n')).problem
+    assert "no column 'ident'" in only(written(tmp_path, text + 'publish = "x"\n')).problem
+    assert told(written(tmp_path, text.replace("as t", "as t, ident") + 'publish = "x/{1}"\n')) == []
+
+
+def test_what_chance_decides_is_not_published(tmp_path: Path) -> None:
+    text = f'{PIPELINE}{METAR}sql = "select ident, rand() as r from decoded"\n'
+    assert "when a batch is done again" in only(written(tmp_path, text + 'publish = "x"\n')).problem
+    assert told(written(tmp_path, text + 'table = "x"\n')) == []
+
+
+def test_rules_have_different_names_and_tables(tmp_path: Path) -> None:
+    other = RULE.replace('"a"', '"A"')
+    text = f'{PIPELINE}{RULE}table = "t"\n{other}table = "./t"\n'
+    assert told(written(tmp_path, text)) == [
+        "8: [[rule]] 2 name: 'A' is the name of [[rule]] 1 already",
+        f"10: [[rule]] 2 table: {tmp_path / 'tables' / 't'} is written by [[rule]] 1 already",
+    ]
+
+
+def test_a_rule_that_selects_by_more_than_the_feed_may_publish_on_it(tmp_path: Path) -> None:
+    loaded(written(tmp_path, f"{PIPELINE}{RULE}ident = '^S'\npublish = 'wx/text/metar'\n"))
+
+
+def test_delta_tables_need_their_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    found = importlib.util.find_spec
+
+    def without(name: str, package: str | None = None) -> Any:
+        return None if name == "deltalake" else found(name, package)
+
+    path = written(tmp_path, f"{PIPELINE}{RULE}[rule.table]\npath = 't'\nformat = 'delta'\n")
+    assert told(path) == []
+    monkeypatch.setattr(importlib.util, "find_spec", without)
+    assert only(path).hint == "run: pip install 'headrace[delta]'"

@@ -1,0 +1,211 @@
+"""pqact.conf: entries of the LDM become rules, and what cannot is said line by line."""
+
+import tomllib
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+from rulefile import loaded, told, written
+
+from headrace.errors import RuleError
+from headrace.pipeline.rules.pqact import FEEDS, translate
+from headrace.pipeline.rules.pqact.entry import entries_of, words_of
+from headrace.pipeline.rules.pqact.feedtype import patterns_of, types_in
+from headrace.pipeline.rules.pqact.pattern import re2_of
+from headrace.pipeline.rules.template import template
+
+CONF = (Path(__file__).parent / "pqact.conf").read_text()
+TRANSLATION = translate(CONF)
+RULES: dict[str, Any] = {rule["name"]: rule for rule in tomllib.loads(TRANSLATION.toml)["rule"]}
+
+
+def line_of(begin: str) -> int:
+    """The line of the sample on which an entry begins."""
+    return next(number for number, line in enumerate(CONF.splitlines(), 1) if line.startswith(begin))
+
+
+def rule_of(begin: str, number: int | None = None) -> dict[str, Any]:
+    suffix = "" if number is None else f"-{number}"
+    rule: dict[str, Any] = RULES[f"pqact-{line_of(begin)}{suffix}"]
+    return rule
+
+
+# --- the sample -----------------------------------------------------------------------------------
+
+
+def test_the_translation_is_a_rule_file_that_lacks_nothing_but_a_program(tmp_path: Path) -> None:
+    complaints = told(written(tmp_path, TRANSLATION.toml))
+    assert {each.split(": ", 2)[2] for each in complaints} == {"there is no program 'decoders/dcmetr'"}
+    (tmp_path / "decoders").mkdir()
+    (tmp_path / "decoders" / "dcmetr").write_text("#!/bin/sh\n")
+    (tmp_path / "decoders" / "dcmetr").chmod(0o755)
+    assert len(loaded(written(tmp_path, TRANSLATION.toml)).rules) == TRANSLATION.rules == len(RULES)
+
+
+def test_every_entry_is_a_rule_or_has_a_reason() -> None:
+    lines = {entry.line for entry in entries_of(CONF) if entry.action != "NOOP"}
+    ruled = {int(name.split("-")[1]) for name in RULES}
+    refused = {remark.line for remark in TRANSLATION.untranslated}
+    assert ruled | refused == lines
+    assert not ruled & refused
+    assert all(remark.reason and remark.text for remark in TRANSLATION.remarks)
+
+
+@pytest.mark.parametrize(
+    ("begin", "reason"),
+    [
+        ("ANY\t^_ELSE_", "_ELSE_ depends on entries above that take only some of these feeds"),
+        ("EXP\t^pan", "-metadata: LDM's binary metadata is not written here"),
+        ("EXP\t^x", r"\d means something else in a POSIX pattern"),
+        ("EXP\t^q", r"\2 is used, and the pattern has 1 group"),
+        ("EXP\t^r", "%U is not offered"),
+        ("EXP\t^(s)", "there is no action SPIPE"),
+        ("BOGUS", "the feed type BOGUS is not known"),
+        ("EXP ^no-tabs", "the entry has fewer than three fields"),
+        ("EXP\t^u", "the option -bogus is not known"),
+        ("EXP\t^v", "the path '../v' has a part that is '..'"),
+        ("EXP\t^w", "(…:xx) is not known"),
+        ("include", "the entry includes another file"),
+    ],
+)
+def test_what_cannot_be_translated_is_said(begin: str, reason: str) -> None:
+    (remark,) = [each for each in TRANSLATION.untranslated if each.line == line_of(begin)]
+    assert remark.reason.startswith(reason)
+    assert remark.hint
+    assert f"# pqact.conf:{remark.line}: not translated: {reason}" in TRANSLATION.toml
+
+
+def test_files_have_their_paths_and_options() -> None:
+    assert rule_of("IDS|DDPLUS\t^S[AP]")["file"] == "data/surface/sao/{time(1):%Y}{time(1):%m}{1}{2}_sao.wmo"
+    assert rule_of("IDS|DDPLUS\t^SXUS")["file"] == "data/surface/cman/{time(1):%y}{time(1):%b:lower}{1}.wmo"
+    assert rule_of("DDPLUS|IDS\t^S[IMN]")["file"] == "data/surface/syn/{created:%Y%m%d%H}.wmo"
+    assert rule_of("NGRID")["file"] == {"path": "{1}{2}.grib", "folder": "/data/ngrid"}
+    assert rule_of("NEXRAD3")["file"] == {
+        "path": "data/nids/{5:path}/{4}/{4}_{time(1):%Y}{time(1):%m}{1}_{2}{3}", "mode": "overwrite", "remove": ["wmo"],
+    }  # fmt: skip
+    warning = rule_of("DDPLUS\t^W[FU]US5[0-9] (K[A-Z]{3}) ([0-3][0-9])([0-2][0-9])([0-5][0-9]).* /p(TOR|SVR|FFW)")
+    assert warning["file"]["path"] == "warnings/{5}/{6:path}_{2}{3}{4}_{origin_sequence}.txt"
+    assert rule_of("FNMOC")["file"] == "fnmoc/{2}/{1:path}.{{x}}.grib"
+    assert rule_of("EXP\t^_ELSE_")["not_ident"].startswith(r"^_|(?:^TEST)|(?:^(.*\.nc)$)")
+
+
+def test_programs_have_their_commands() -> None:
+    assert rule_of("WMO\t^S[AP]", 2)["pipe"][:3] == ["decoders/dcmetr", "-v", "2"]
+    assert rule_of("WMO\t^S[AP]", 2)["pipe"][-1] == "data/gempak/surface/YYYYMMDD_sao.gem"
+    (told_by,) = [rule for rule in RULES.values() if rule.get("exec", {}) and isinstance(rule["exec"], dict)]
+    assert told_by["exec"] == {
+        "command": ["/bin/echo", "warning of {6}", "{1}", "-t", "{created:%H}:{created:%M}"], "content": "none",
+    }  # fmt: skip
+    assert rule_of("PPS")["exec"] == ["/bin/cat", "-n"]  # -close: a program for each product
+    assert rule_of("IDS|DDPLUS\t^NOUS41")["pipe"] == {"command": ["/bin/cat"], "remove": ["controls"]}
+
+
+def test_databases_become_tables_with_one_writer_each() -> None:
+    hds = rule_of("HDS\t")
+    assert hds["table"] == {"path": "data/hds", "partition_by": ["file"]}
+    assert "date_format(created, 'yyyyMMdd')" in hds["sql"]
+    both = [rule_of("HDS|CONDUIT", number)["table"] for number in (1, 2)]
+    assert both[0] == "data/products.db"
+    assert both[1].startswith("data/products.db.")
+
+
+def test_feed_types_select_their_feeds() -> None:
+    assert rule_of("IDS|DDPLUS\t^S[AP]")["select"] == "wx/text/**"
+    assert rule_of("DDPLUS\t^W")["select"] == "wx/text/ddplus/**"
+    assert rule_of("CRAFT")["select"] == "wx/radar/nexrad2"
+    assert {rule_of("UNIWISC|NIMAGE", number)["select"] for number in (1, 2)} == {
+        "wx/noaaport/image", "wx/satellite/uniwisc",
+    }  # fmt: skip
+
+
+def test_a_translated_path_is_the_one_that_pqact_would_write() -> None:
+    rule = rule_of("IDS|DDPLUS\t^SXUS")
+    row = {"ident": "SXUS20 KWAL 311955", "created": datetime(2026, 1, 1, 0, 5, tzinfo=UTC)}
+    assert template(rule["file"], "path", rule["ident"]).text(row) == "data/surface/cman/25dec31.wmo"
+    rule = rule_of("NEXRAD2")
+    row = {"ident": "L2-BZIP2/KFTG/20260106/1/S", "created": row["created"]}
+    assert template(rule["file"]["path"], "path", rule["ident"]).text(row) == "level2/raw/KFTG/20260106/1/S"
+
+
+# --- the parts ------------------------------------------------------------------------------------
+
+
+def test_the_user_may_map_feed_types(tmp_path: Path) -> None:
+    text = "BOGUS|IDS\t^x\tFILE\tx\n"
+    made = translate(text, feeds={"bogus": "my/feed", "IDS": "my/feed/ids"}, queue="other.queue")
+    data = tomllib.loads(made.toml)
+    assert [rule["select"] for rule in data["rule"]] == ["my/**"]
+    assert data["pipeline"]["queue"] == "other.queue"
+    with pytest.raises(RuleError):
+        translate(text, feeds={"IDS": "not a feed"})
+
+
+@pytest.mark.parametrize(
+    ("expression", "types"),
+    [
+        ("ids", {"IDS"}),
+        ("DDPLUS", {"PPS", "DDS"}),
+        ("IDS | ddplus", {"IDS", "PPS", "DDS"}),
+        ("WMO-HDS", {"IDS", "PPS", "DDS"}),
+        ("(WMO|NLDN)-(IDS+HDS)", {"PPS", "DDS", "LIGHTNING"}),
+        ("WMO&HDS", {"HDS"}),
+        ("FT28", {"NEXRAD2"}),
+        ("NONE", set()),
+        ("~ANY", set()),
+    ],
+)
+def test_expressions_of_feed_types(expression: str, types: set[str]) -> None:
+    assert types_in(expression, FEEDS) == types
+
+
+@pytest.mark.parametrize("expression", ["", "|", "IDS|", "(IDS", "IDS)", "IDS HDS", "IDS,HDS", "~", "X"])
+def test_expressions_that_cannot_be_read_are_refused(expression: str) -> None:
+    with pytest.raises(RuleError):
+        types_in(expression, FEEDS)
+
+
+def test_patterns_cover_what_is_meant_and_nothing_else() -> None:
+    assert patterns_of(FEEDS, FEEDS) == ["**"]
+    assert patterns_of(["PPS", "DDS", "IDS"], FEEDS) == ["wx/text/**"]
+    assert patterns_of(["PPS", "IDS"], FEEDS) == ["wx/text/ddplus/pps", "wx/text/ids"]
+    assert patterns_of(types_in("NPORT", FEEDS), FEEDS) == ["wx/noaaport/**"]
+
+
+@pytest.mark.parametrize(
+    ("posix", "made"),
+    [
+        (r"^SA.. (K[A-Z]{3})\.", r"^SA.. (K[A-Z]{3})\."),
+        (r"[\.]x[]a]", r"[\\.]x[]a]"),
+        (r"\<a\>", r"\ba\b"),
+        (r"[[:alpha:]]+[^/]*", r"[[:alpha:]]+[^/]*"),
+        (r"a\/b\-c", r"a\/b\-c"),
+    ],
+)
+def test_patterns_keep_their_meaning(posix: str, made: str) -> None:
+    assert re2_of(posix) == made
+
+
+def test_lines_are_joined_and_words_parted_as_pqact_does() -> None:
+    text = "# remark\nIDS\t^a b\n# between\n \tFILE\t-close\n\n\tx y\nHDS\t^c\tNOOP\n"
+    first, second = entries_of(text)
+    assert (first.line, first.feedtype, first.pattern, first.action, first.arguments) == (
+        2, "IDS", "^a b", "FILE", "-close x y",
+    )  # fmt: skip
+    assert (second.line, second.action) == (7, "NOOP")
+    assert words_of('a "b c"  d"e f" ""') == ["a", "b c", "de f", ""]
+
+
+def test_nothing_and_garbage_are_translated_to_something(tmp_path: Path) -> None:
+    assert translate("").rules == 0
+    for text in (
+        "\0\t\0\t\0",
+        "IDS\t(\tFILE\tx",
+        "IDS\t^a\tFILE",
+        "IDS\t^a\tPIPE\t-close",
+        "IDS\t^a\tDBFILE",
+        "\t\t\t",
+    ):
+        made = translate(text)
+        tomllib.loads(made.toml)
+        assert made.rules == 0

@@ -1,0 +1,212 @@
+"""Templates: names of files, feeds and arguments from products, without harm."""
+
+import posixpath
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from headrace.errors import RuleError
+from headrace.pipeline.rules.moments import moment_in
+from headrace.pipeline.rules.template import template
+
+CREATED = datetime(2026, 1, 6, 0, 55, 3, 250_000, tzinfo=UTC)
+PATTERN = r"^(SA..).. (?P<centre>....) ([0-9]{6}) ?(.*)"
+ROW: dict[str, Any] = {
+    "sequence": 42, "feed": "wx/text/metar", "ident": "SAUS70 KWBC 060053 /pMETAR", "origin": "denver",
+    "origin_sequence": 7, "created": CREATED, "inserted": CREATED, "expiry": None, "priority": 4, "slice": None,
+    "signature": b"\x01\xff", "properties": [("level", "3"), ("a.b", "c")], "gust": 12.345, "calm": False,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("source", "expected"),
+    [
+        ("plain", "plain"),
+        ("{feed}/{created:%Y%m%d}/{1}.txt", "wx/text/metar/20260106/SAUS.txt"),
+        ("{feed.1}.{feed.3}.{feed.-1}.{feed.-3}", "wx.metar.metar.wx"),
+        ("{centre}{centre:lower}{0}", "KWBCkwbcSAUS70 KWBC 060053 %2FpMETAR"),
+        ("{time(3):%Y-%m-%dT%H%M}", "2026-01-06T0053"),
+        ("{time(3):%b%d:lower}{created:%a:upper}", "jan06TUE"),
+        ("{created}", "20260106T005503Z"),
+        ("{created:%H:%M:%S.%f %j %y %B %A %%}", "00:55:03.250000 006 26 January Tuesday %25"),
+        ("{sequence:08}{origin_sequence}{origin}", "000000427denver"),
+        ("{gust:.1}|{gust}{calm}", "12.3|12.345false"),
+        ("{properties.level}{properties.a.b}", "3c"),
+        ("{signature}", "01ff"),
+        ("{expiry|never}{slice|}{properties.none|-}{feed.9|x}", "neverx".replace("x", "-x")),
+        ("a{{b}}{{{1}}}", "a{b}{SAUS}"),
+        ("x/{4}", "x/%2FpMETAR"),
+        ("x/{4:path}", "x/pMETAR"),
+        ("x{3:09}", "x000060053"),
+    ],
+)
+def test_fields_are_filled_in_one_by_one_and_by_the_batch(source: str, expected: str) -> None:
+    made = template(source, "path", PATTERN)
+    assert made.text(ROW) == expected
+    batch = pa.RecordBatch.from_pylist([ROW, ROW])
+    filled = made.column(batch)
+    assert (filled.texts.to_pylist(), filled.errors) == ([expected, expected], [])
+
+
+@pytest.mark.parametrize(
+    ("source", "problem"),
+    [
+        ("{expiry}", "{expiry} is missing"),
+        ("{feed.4}", "{feed.4} is missing"),
+        ("{properties.none}", "{properties.none} is missing"),
+        ("{nothing}", "{nothing} needs the column 'nothing'"),
+        ("{origin:%Y}", "{origin:%Y} is 'denver', and no time"),
+        ("{origin:04}", "{origin:04} is 'denver', and no number"),
+        ("{time(1):%Y}", "{time(1):%Y} is missing"),
+    ],
+)
+def test_what_cannot_be_filled_in_is_told(source: str, problem: str) -> None:
+    with pytest.raises(RuleError) as told:
+        template(source, "text", PATTERN).text(ROW)
+    assert told.value.problem == problem
+
+
+def test_in_a_batch_only_the_row_that_cannot_be_filled_in_has_an_error() -> None:
+    rows = [ROW, {**ROW, "ident": "no heading"}, {**ROW, "gust": None}, ROW]
+    filled = template("{1}-{gust}", "path", PATTERN).column(pa.RecordBatch.from_pylist(rows))
+    assert filled.texts.to_pylist() == ["SAUS-12.345", None, None, "SAUS-12.345"]
+    assert filled.errors == [(1, "{1} is missing"), (2, "{gust} is missing")]
+
+
+@pytest.mark.parametrize(
+    ("source", "column", "problem"),
+    [
+        ("a{1", 2, "a brace has no partner"),
+        ("a}", 2, "a brace has no partner"),
+        ("{}", 1, "{} has no name"),
+        ("x{created:%Q}", 2, "the time format has '%Q', which is not offered"),
+        ("{created:%}", 1, "the time format has '%', which is not offered"),
+        ("{a b}", 1, "{a b} cannot be part of a text"),
+        ("{payload}", 1, "{payload} cannot be part of a text"),
+        ("{properties}", 1, "{properties} cannot be part of a text"),
+        ("{1:bold}", 1, "{1:bold} has the unknown format 'bold'"),
+        ("{time():%Y}", 1, "{time():%Y} names no group"),
+    ],
+)
+def test_a_mistake_has_its_place(source: str, column: int, problem: str) -> None:
+    with pytest.raises(RuleError) as told:
+        template(source, "text", PATTERN)
+    assert (told.value.column, told.value.problem) == (column, problem)
+    assert told.value.hint
+    assert told.value.excerpt.split("\n")[1].index("^") == column + 1
+
+
+@pytest.mark.parametrize("source", ["../{1}", "a/../b", "./a", "/etc/{1}", "a//b", "a/", "", "a\0b", "a/" + "b" * 256])
+def test_a_path_that_leaves_its_folder_is_refused_before_any_product_comes(source: str) -> None:
+    with pytest.raises(RuleError, match=r"path|file name"):
+        template(source, "path")
+
+
+@pytest.mark.parametrize(
+    ("ident", "source", "text"),
+    [
+        ("..", "{ident}", None),
+        (".", "{ident}/x", None),
+        ("../../etc/passwd", "{ident}", "..%2F..%2Fetc%2Fpasswd"),
+        ("../../etc/passwd", "{ident:path}", None),
+        ("/etc/passwd", "{ident:path}", "etc/passwd"),
+        ("a/./b", "{ident:path}", None),
+        ("a\0b\n", "{ident}", "a%00b%0A"),
+        ("%2F", "{ident}", "%252F"),
+        (".", "{ident}.", None),
+        ("x" * 256, "{ident}", None),
+        ("ü" * 128, "{ident}", None),
+        ("", "{ident}", None),
+    ],
+)
+def test_no_value_leads_a_path_out_of_its_folder(ident: str, source: str, text: str | None) -> None:
+    made = template(source, "path")
+    filled = made.column(pa.RecordBatch.from_pylist([{"ident": ident}]))
+    assert filled.texts.to_pylist() == [text]
+    if text is None:
+        assert len(filled.errors) == 1
+        with pytest.raises(RuleError):
+            made.text({"ident": ident})
+    else:
+        assert made.text({"ident": ident}) == text
+
+
+@settings(deadline=None, max_examples=300)
+@given(
+    ident=st.text(st.sampled_from("./\\%\0 a\n~ü"), max_size=8),
+    source=st.sampled_from(
+        ["{ident}", "x{ident}", "{ident:path}", "a/{ident:path}/b", "{ident}{ident}", "{ident|d}.x"]
+    ),
+)
+def test_whatever_the_ident_a_path_stays_below_its_folder(ident: str, source: str) -> None:
+    try:
+        text = template(source, "path").text({"ident": ident})
+    except RuleError:
+        return
+    assert "\0" not in text
+    assert posixpath.normpath(posixpath.join("/folder", text)) == "/folder/" + text
+
+
+def test_different_idents_make_different_names() -> None:
+    names = {template("{ident}", "path").text({"ident": ident}) for ident in ("a/b", "a%2Fb", "a%252Fb", "a b")}
+    assert len(names) == 4
+
+
+def test_feeds_idents_and_arguments_each_have_their_rules() -> None:
+    row = {"feed": "wx/text", "ident": "A B/*+"}
+    assert template("{feed}/x/{ident}", "feed").text(row) == "wx/text/x/A%20B%2F%2A%2B"
+    assert template("{ident}", "ident").text(row) == "A B/*+"
+    assert template("{ident}", "argument").text(row) == "A B/*+"
+    assert template("--x={ident}", "argument").text({"ident": "-rf"}) == "--x=-rf"
+    for source, purpose, ident in [
+        ("{ident}", "argument", "-rf"),
+        ("a{ident}", "argument", "\0"),
+        ("{ident}", "feed", "@x"),
+        ("{ident}", "ident", "x" * 1025),
+    ]:
+        with pytest.raises(RuleError):
+            template(source, purpose).text({"ident": ident})  # type: ignore[arg-type]
+    with pytest.raises(RuleError):
+        template("wx alert", "feed")
+
+
+@pytest.mark.parametrize(
+    ("digits", "created", "expected"),
+    [
+        ("06", "2026-01-06T12:00", "2026-01-06T00:00"),
+        ("0612", "2026-01-06T12:00", "2026-01-06T12:00"),
+        ("060053", "2026-01-06T00:55", "2026-01-06T00:53"),
+        ("31", "2026-01-01T01:00", "2025-12-31T00:00"),
+        ("010005", "2025-12-31T23:58", "2026-01-01T00:05"),
+        ("02", "2025-12-31T23:58", "2026-01-02T00:00"),
+        ("03", "2025-12-31T23:58", "2025-12-03T00:00"),
+        ("29", "2026-03-01T12:00", "2026-01-29T00:00"),
+        ("29", "2028-03-01T12:00", "2028-02-29T00:00"),
+        ("31", "2026-03-01T12:00", "2026-01-31T00:00"),
+        ("00", "2026-01-06T12:00", "2026-01-06T00:00"),
+        ("20251231", "2026-01-06T12:00", "2025-12-31T00:00"),
+        ("20251231235959", "2026-01-06T12:00", "2025-12-31T23:59:59"),
+    ],
+)
+def test_a_day_of_the_month_becomes_the_date_that_is_meant(digits: str, created: str, expected: str) -> None:
+    at = datetime.fromisoformat(created).replace(tzinfo=UTC)
+    assert moment_in(digits, at) == datetime.fromisoformat(expected).replace(tzinfo=UTC)
+
+
+@pytest.mark.parametrize("digits", ["", "1", "32", "0624", "060060", "abc", "20261301", "²³", "123"])
+def test_digits_that_are_no_date_are_missing(digits: str) -> None:
+    assert moment_in(digits, CREATED) is None
+
+
+@settings(deadline=None, max_examples=200)
+@given(day=st.integers(1, 31), hours=st.integers(0, 24 * 900))
+def test_a_day_is_never_more_than_36_hours_ahead_nor_more_than_two_months_back(day: int, hours: int) -> None:
+    created = datetime(2027, 1, 1, tzinfo=UTC) + timedelta(hours=hours)
+    found = moment_in(f"{day:02}", created)
+    assert found is not None
+    assert found.day == day
+    assert timedelta(days=-62) < found - created <= timedelta(hours=36)
