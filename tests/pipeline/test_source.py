@@ -132,7 +132,7 @@ def test_what_cannot_be_is_told(spark: Any, queue: Queue, options: dict[str, str
 
 
 def test_a_queue_that_is_not_there_is_told(spark: Any, tmp_path: Path) -> None:
-    with pytest.raises(Exception, match="there is no queue at .*nowhere; create it with: headrace queue create"):
+    with pytest.raises(Exception, match=r"there is no queue at .*nowhere; create it with: headrace queue create"):
         load(spark, str(tmp_path / "nowhere")).count()
 
 

@@ -163,7 +163,8 @@ def _table(desk: Desk, stations: StationDesk) -> dict[type, Callable[[Errand, An
     """Who does which call."""
     return {
         calls.Who: desk.who, calls.Put: desk.put, calls.PutMany: desk.put_many, calls.PutBatch: desk.put_batch,
-        calls.Next: desk.next, calls.Where: desk.where, calls.Weigh: desk.weigh, calls.Ends: desk.ends, calls.Tell: desk.tell,
+        calls.Next: desk.next, calls.Where: desk.where, calls.Weigh: desk.weigh, calls.Ends: desk.ends,
+        calls.Tell: desk.tell,
         calls.ListNames: desk.list, calls.WantedBy: desk.wanted_by, calls.Flush: desk.flush,
         calls.OpenCursor: desk.open_cursor, calls.LoadCursor: desk.load_cursor, calls.SaveCursor: desk.save_cursor,
         calls.RemoveCursor: desk.remove_cursor, calls.ListStations: stations.list, calls.OpenStation: stations.open,

@@ -115,8 +115,8 @@ class Attached(_Answer, frozen=True):
 
 
 Answer = (
-    Failure | Again | Unattached | Done | Number | Here | Bounds | Received | Products | Weighed | Listed | CursorTold | Told
-    | Attached
+    Failure | Again | Unattached | Done | Number | Here | Bounds | Received | Products | Weighed | Listed | CursorTold
+    | Told | Attached
 )  # fmt: skip
 
 _ANSWER = msgspec.msgpack.Decoder(Answer)

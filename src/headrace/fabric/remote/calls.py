@@ -263,8 +263,8 @@ Numbered = (
     | Unpark | Attach | Get | Settle
 )  # fmt: skip
 Call = (
-    Numbered | Who | Next | Where | Weigh | Ends | Tell | ListNames | WantedBy | Flush | OpenCursor | LoadCursor | ListStations
-    | TellStation | Interrupt | TellConsumer | Detach | Leave
+    Numbered | Who | Next | Where | Weigh | Ends | Tell | ListNames | WantedBy | Flush | OpenCursor | LoadCursor
+    | ListStations | TellStation | Interrupt | TellConsumer | Detach | Leave
 )  # fmt: skip
 
 

@@ -6,7 +6,7 @@ a month belongs to the month before, one that is a little ahead of the sender's 
 31st is never in a month that has none.
 """
 
-from datetime import UTC, date, datetime, timedelta
+from datetime import date
 from functools import lru_cache
 
 AHEAD_DAYS = 7
@@ -34,7 +34,3 @@ def _day_near(day: int, created_day: int) -> int | None:
     if not 1 <= day <= 31 or not _TRIED_DAYS < latest < _LAST_DAY:
         return None
     return next(n - _EPOCH_DAY for n in range(latest, latest - _TRIED_DAYS, -1) if date.fromordinal(n).day == day)
-
-
-def from_us(time_us: int) -> datetime:
-    return datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=time_us)

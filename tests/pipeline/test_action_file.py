@@ -1,0 +1,216 @@
+"""The file action: where rows go, what is written, and what cannot lead it astray."""
+
+import errno
+import os
+import random
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from headrace.errors import PipelineError
+from headrace.pipeline.actions import Context, Counts, DeadLetters, append, performer
+from headrace.pipeline.actions.content import without
+from headrace.pipeline.actions.file import FilePerformer
+from headrace.pipeline.rules import FileAction
+from headrace.pipeline.source.options import Place
+
+
+def rows_of(*rows: tuple[str, bytes], **columns: Any) -> pa.RecordBatch:
+    return pa.RecordBatch.from_pydict({
+        "sequence": pa.array(range(1, len(rows) + 1), pa.int64()), "feed": ["wx/text"] * len(rows),
+        "ident": [ident for ident, _ in rows], "payload": [payload for _, payload in rows], **columns,
+    })  # fmt: skip
+
+
+class Bench:
+    """A file action with its folders, fed with Arrow batches."""
+
+    def __init__(self, root: Path, path: str = "{ident}", **terms: Any) -> None:
+        self.root, self.files = root, root / "files"
+        action = FileAction(**{"path": path, "folder": self.files, "content": "payload", **terms})
+        self.performer = FilePerformer(action, "file-0", terms.get("pattern"), DeadLetters(root / "dead"))
+
+    def put(self, batch_id: int, rows: pa.RecordBatch) -> Counts:
+        context = Context("r", batch_id, Place("q", None), self.root / "state", "test")
+        return self.performer.perform_batches([self.performer.recipe(rows)], context)
+
+    def held(self) -> dict[str, bytes]:
+        return {
+            str(path.relative_to(self.files)): path.read_bytes()
+            for path in self.files.rglob("*") if path.is_file() and not path.name.startswith(".headrace")
+        }  # fmt: skip
+
+    def letters(self) -> list[dict[str, Any]]:
+        return [row for path in sorted((self.root / "dead").glob("*.parquet")) for row in pq.read_table(path).to_pylist()]
+
+
+def test_rows_are_appended_in_their_order(tmp_path: Path) -> None:
+    bench = Bench(tmp_path, "{feed}/{ident}.txt")
+    assert bench.put(0, rows_of(("a", b"1"), ("b", b"2"), ("a", b"3"))) == Counts(3, 2)
+    assert bench.put(1, rows_of(("a", b"4"))) == Counts(1, 1)
+    assert bench.held() == {"wx/text/a.txt": b"134", "wx/text/b.txt": b"2"}
+
+
+def test_a_batch_that_comes_again_is_not_appended_again(tmp_path: Path) -> None:
+    bench = Bench(tmp_path)
+    bench.put(0, rows_of(("a", b"1"), ("..", b"x")))
+    assert bench.put(0, rows_of(("a", b"1"), ("..", b"x"))) == Counts(1, 1, 1, is_repeated=True)
+    assert (bench.held(), len(bench.letters())) == ({"a": b"1"}, 1)
+
+
+def test_a_checkpoint_that_went_back_is_told(tmp_path: Path) -> None:
+    bench = Bench(tmp_path)
+    bench.put(5, rows_of(("a", b"1")))
+    with pytest.raises(PipelineError, match=r"batch 4 comes, .* batch 5 was done.*; remove .*state"):
+        bench.put(4, rows_of(("a", b"0")))
+
+
+def test_json_and_texts_are_lines(tmp_path: Path) -> None:
+    rows = rows_of(("a", b"\xff"), ("a", b""), text=["eins", "zwei\n"])
+    Bench(tmp_path / "1", content="text").put(0, rows)
+    Bench(tmp_path / "2", content="json").put(0, rows)
+    assert (tmp_path / "1/files/a").read_bytes() == b"eins\nzwei\n"
+    assert (tmp_path / "2/files/a").read_bytes().splitlines()[0] == (
+        b'{"sequence":1,"feed":"wx/text","ident":"a","payload":"/w==","text":"eins"}'
+    )
+
+
+def test_each_row_has_a_file_and_none_is_replaced(tmp_path: Path) -> None:
+    bench = Bench(tmp_path, mode="each")
+    assert bench.put(0, rows_of(("a", b"1"), ("b", b""), ("a", b"other"), ("a", b"1"))) == Counts(3, 2, 1)
+    assert bench.held() == {"a": b"1", "b": b""}
+    (letter,) = bench.letters()
+    assert (letter["sequence"], letter["payload"], letter["rule"], letter["batch"]) == (3, b"other", "r", 0)
+    assert "is there, with other bytes" in letter["error"]
+
+
+def test_the_last_row_has_the_file(tmp_path: Path) -> None:
+    bench = Bench(tmp_path, mode="overwrite")
+    bench.put(0, rows_of(("a", b"first"), ("a", b"2")))
+    assert bench.held() == {"a": b"2"}
+
+
+@pytest.mark.parametrize("mode", ["append", "each", "overwrite"])
+@pytest.mark.parametrize("path", ["{ident}", "{ident:path}", "x/{ident}/y", "{ident:path}/y"])
+def test_hostile_idents_stay_below_the_folder(tmp_path: Path, mode: str, path: str) -> None:
+    seed = random.SystemRandom().randrange(1 << 30)
+    print(f"seed {seed}")
+    chance = random.Random(seed)
+    pieces = ["..", ".", "/", "//", "a", "b", "\0", "\n", "%2F", "~", "-", "x" * 300, "é" * 200, ".headrace-append", "\\", " "]
+    idents = ["../escaped", "/etc/escaped", "a/../../escaped", "..", "/", "", "a\0b", "x" * 5000, "a/" * 3000 + "b", "a", "a/b"]
+    idents += ["".join(chance.choices(pieces, k=chance.randint(1, 8))) for _ in range(300)]
+    (tmp_path / "outer").mkdir()
+    bench = Bench(tmp_path / "outer", path, mode=mode)
+    counts = bench.put(0, rows_of(*((ident, b"%d" % place) for place, ident in enumerate(idents))))
+    assert counts.rows + counts.failed == len(idents)
+    assert counts.failed == len(bench.letters())
+    assert {each.name for each in tmp_path.iterdir()} == {"outer"}
+    assert {each.name for each in (tmp_path / "outer").iterdir()} <= {"files", "dead", "state"}
+    assert not Path("/etc/escaped").exists()
+    if mode == "append":
+        assert sum(map(len, bench.held().values())) == sum(
+            len(b"%d" % place) for place in set(range(len(idents))) - {row["sequence"] - 1 for row in bench.letters()}
+        )
+
+
+def test_a_name_cannot_be_a_file_and_a_folder(tmp_path: Path) -> None:
+    bench = Bench(tmp_path, "{ident:path}")
+    assert bench.put(0, rows_of(("a", b"1"), ("a/b", b"2"), ("c/d", b"3"), ("c", b"4"))).failed == 2
+    assert bench.put(1, rows_of(("a/b", b"2"), ("c", b"4"), ("a", b"5"))).failed == 2
+    assert bench.held() == {"a": b"15", "c/d": b"3"}
+
+
+def fail_at(monkeypatch: pytest.MonkeyPatch, code: int, bytes_before: int) -> None:
+    """A disk that takes so many bytes and no more."""
+    real, left = append.Spool.chunks, [bytes_before]
+
+    def chunks(self: Any, path: str) -> Any:
+        for chunk in real(self, path):
+            if left[0] < len(chunk):
+                yield chunk[: left[0]]
+                raise OSError(code, os.strerror(code), path)
+            left[0] -= len(chunk)
+            yield chunk
+
+    monkeypatch.setattr(append.Spool, "chunks", chunks)
+
+
+def test_a_full_disk_leaves_everything_as_it_was(tmp_path: Path) -> None:
+    bench = Bench(tmp_path)
+    bench.put(0, rows_of(("a", b"old"), ("b", b"old")))
+    with pytest.MonkeyPatch.context() as patch:
+        fail_at(patch, errno.ENOSPC, 6)
+        with pytest.raises(PipelineError, match=r"cannot be written: No space left on device; make room"):
+            bench.put(1, rows_of(("a", b"four"), ("b", b"four"), ("c", b"four")))
+    assert bench.held() == {"a": b"old", "b": b"old"}
+    assert bench.put(1, rows_of(("a", b"four"), ("c", b"four"))) == Counts(2, 2)
+    assert bench.held() == {"a": b"oldfour", "b": b"old", "c": b"four"}
+
+
+def test_a_file_that_others_write_to_is_not_cut(tmp_path: Path) -> None:
+    """A writer was killed; before the next came, somebody without the lock has appended."""
+    bench = Bench(tmp_path)
+    bench.put(0, rows_of(("a", b"old")))
+    record = append.Record(1, str(tmp_path / "state/file-0.json"), [append.Touched("a", 3, 5, (bench.files / "a").stat().st_ino)])
+    append.write_whole(bench.files / append.RECORD, append.msgspec.json.encode(record))
+    (bench.files / "a").write_bytes(b"oldXX and more")
+    with pytest.raises(PipelineError, match=r"files/a has 14 bytes, and 5 would be ours.*remove .headrace-append"):
+        bench.put(1, rows_of(("a", b"XX")))
+    assert bench.held()["a"] == b"oldXX and more"
+
+
+@pytest.mark.parametrize("mode", ["append", "each", "overwrite"])
+def test_a_folder_that_cannot_be_is_told(tmp_path: Path, mode: str) -> None:
+    (tmp_path / "files").write_text("in the way")
+    with pytest.raises(PipelineError, match=r"files cannot be made: File exists"):
+        Bench(tmp_path, mode=mode).put(0, rows_of(("a", b"1")))
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
+@pytest.mark.parametrize("mode", ["append", "each", "overwrite"])
+def test_a_folder_that_may_not_be_written_is_told(tmp_path: Path, mode: str) -> None:
+    (tmp_path / "files").mkdir(mode=0o500)
+    with pytest.raises(PipelineError, match=r"Permission denied; change its owner or its rights"):
+        Bench(tmp_path, mode=mode).put(0, rows_of(("a", b"1")))
+
+
+BODY = b"METAR KDEN 060053Z=\r\r\n"
+
+
+@pytest.mark.parametrize(
+    ("payload", "kept"),
+    [
+        (b"\x01\r\r\n123 \r\r\nSAUS70 KWBC 060000\r\r\n" + BODY + b"\x03", b"METAR KDEN 060053Z="),
+        (b"SAUS70 KWBC 060000 RRA\r\r\nMTRDEN\r\r\n" + BODY, BODY),
+        (b"ISIE01 EGRR 060000\r\r\nBUFR\x01\x86\xa0\x03rest", b"BUFR\x01\x86\xa0\x03rest"),
+        (b"no heading\r\r\n\x03", b"no heading\r\r\n\x03"),
+        (b"", b""),
+    ],
+)
+def test_the_heading_is_removed(payload: bytes, kept: bytes) -> None:
+    assert without(payload, ["wmo"]) == kept
+
+
+def test_control_characters_are_removed_but_for_line_feeds() -> None:
+    assert without(b"\x01a\r\r\nb\tc\x7f\xc3\xa9\x03", ["controls"]) == b"a\nbc\xc3\xa9"
+
+
+def test_rows_come_from_spark_in_their_order(spark: Any, tmp_path: Path) -> None:
+    frame = spark.range(1, 5001, 1, 4).selectExpr(
+        "id as sequence", "'wx/text' as feed", "concat('i', id % 7) as ident", "cast(concat(id, '\n') as binary) as payload",
+        "cast(X'61ff' as string) as broken",
+    )  # fmt: skip
+    action = FileAction(path="{ident}/{broken}", folder=tmp_path / "files", content="payload")
+    made = performer(action, "file-0", None, DeadLetters(tmp_path / "dead"))
+    context = Context("r", 0, Place("q", None), tmp_path / "state", "test")
+    assert made.perform(frame, context) == Counts(5000, 7)
+    assert made.perform(frame, context).is_repeated
+    held = {path.parent.name: path.read_bytes() for path in (tmp_path / "files").rglob("a\ufffd")}
+    assert held == {f"i{n}": b"".join(b"%d\n" % id for id in range(1, 5001) if id % 7 == n) for n in range(7)}
+    with pytest.raises(PipelineError, match="no column 'nothing'"):
+        performer(FileAction(path="{nothing}", folder=tmp_path, content="payload"), "f", None, DeadLetters(tmp_path)).perform(
+            frame, context
+        )

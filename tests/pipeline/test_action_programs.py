@@ -1,0 +1,230 @@
+"""Programs that are given rows: good ones, and ones that hang, crash or are not there."""
+
+import os
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from headrace.pipeline.actions import Context, Counts, DeadLetters, performer
+from headrace.pipeline.actions.prepared import prepared_batches
+from headrace.pipeline.rules import ExecAction, PipeAction
+from headrace.pipeline.source.options import Place
+
+
+def rows_of(*payloads: bytes, ident: str = "i") -> pa.RecordBatch:
+    count = len(payloads)
+    return pa.RecordBatch.from_pydict({
+        "sequence": pa.array(range(1, count + 1), pa.int64()), "feed": ["wx/text"] * count,
+        "ident": [f"{ident}{place}" for place in range(count)], "payload": pa.array(payloads, pa.binary()),
+    })  # fmt: skip
+
+
+class Bench:
+    def __init__(self, root: Path, kind: Any, *command: str, **terms: Any) -> None:
+        self.root = root
+        action = kind(**{"command": command, "folder": root, "content": "payload", "pause_s": 0.01, **terms})
+        self.performer: Any = performer(action, "run-0", None, DeadLetters(root / "dead"))
+        self.batch = 0
+
+    def put(self, *payloads: bytes, ident: str = "i") -> Counts:
+        self.batch += 1
+        context = Context("r", self.batch, Place("q", None), self.root / "state", "test")
+        counts: Counts = self.performer.perform_batches([self.performer.recipe(rows_of(*payloads, ident=ident))], context)
+        return counts
+
+    def errors(self) -> dict[int, str]:
+        paths = sorted((self.root / "dead").glob("*.parquet"))
+        return {row["sequence"]: row["error"] for path in paths for row in pq.read_table(path).to_pylist()}
+
+
+def script(root: Path, text: str) -> str:
+    path = root / "script.py"
+    path.write_text(text)
+    return str(path)
+
+
+def is_running(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
+    except FileNotFoundError:
+        return False
+
+
+def wait_for(condition: Any, timeout_s: float = 10.0) -> None:
+    end = time.monotonic() + timeout_s
+    while not condition():
+        assert time.monotonic() < end, "it does not happen"
+        time.sleep(0.02)
+
+
+# --- exec -----------------------------------------------------------------------------------------------
+
+
+def test_a_program_is_run_for_each_row(tmp_path: Path) -> None:
+    bench = Bench(tmp_path, ExecAction, "sh", "-c", 'cat > "$1"', "sh", "out-{ident}")
+    assert bench.put(b"one", b"", b"x" * 1_000_000) == Counts(3)
+    assert [(tmp_path / f"out-i{n}").read_bytes() for n in range(3)] == [b"one", b"", b"x" * 1_000_000]
+
+
+def test_a_program_need_not_read(tmp_path: Path) -> None:
+    assert Bench(tmp_path, ExecAction, "true").put(b"x" * 1_000_000) == Counts(1)
+
+
+def test_a_program_that_fails_is_tried_again_and_then_given_up(tmp_path: Path) -> None:
+    bench = Bench(tmp_path, ExecAction, "sh", "-c", "echo x >> runs; echo why >&2; exit 3", tries=3)
+    assert bench.put(b"a") == Counts(0, failed=1)
+    assert (tmp_path / "runs").read_text() == "x\n" * 3
+    assert bench.errors() == {1: "sh: it ended with status 3: why"}
+    assert bench.put(*[b"a"] * 10).failed == 10
+    assert (tmp_path / "runs").read_text().count("x") == 3 + 3 + 3 + 8, "no second tries for one that always fails"
+
+
+def test_a_program_that_fails_once_has_another_try(tmp_path: Path) -> None:
+    assert Bench(tmp_path, ExecAction, "sh", "-c", "test -e again || { touch again; exit 1; }").put(b"a") == Counts(1)
+
+
+def test_a_program_that_hangs_is_killed_with_all_that_it_started(tmp_path: Path) -> None:
+    bench = Bench(tmp_path, ExecAction, "sh", "-c", "sleep 1000 & echo $! > pid; wait", timeout_s=0.3, tries=1)
+    assert bench.put(b"a") == Counts(0, failed=1)
+    assert "had not ended" in bench.errors()[1]
+    wait_for(lambda: not is_running(int((tmp_path / "pid").read_text())))
+
+
+def test_a_program_that_hangs_always_does_not_hold_up_the_stream(tmp_path: Path) -> None:
+    bench = Bench(tmp_path, ExecAction, "sleep", "1000", timeout_s=0.1, tries=1)
+    begin = time.monotonic()
+    assert bench.put(*[b"a"] * 200) == Counts(0, failed=200)
+    assert time.monotonic() - begin < 5
+    assert "not tried" in bench.errors()[200]
+
+
+def test_a_program_that_does_not_take_its_input_is_killed(tmp_path: Path) -> None:
+    bench = Bench(tmp_path, ExecAction, "sleep", "1000", timeout_s=0.2, tries=1)
+    assert bench.put(b"x" * 1_000_000).failed == 1
+    assert "took 65,536 of 1,000,000 bytes" in bench.errors()[1]
+
+
+@pytest.mark.parametrize("kind", [ExecAction, PipeAction])
+@pytest.mark.parametrize("command", ["/no/such/program", "/etc/hostname", "/"])
+def test_a_program_that_is_not_there_makes_dead_letters(tmp_path: Path, kind: Any, command: str) -> None:
+    bench = Bench(tmp_path, kind, command, tries=100, pause_s=60)
+    assert bench.put(b"a", b"b") == Counts(0, failed=2)
+    assert "cannot be started" in bench.errors()[1]
+    bench.performer.close()
+
+
+def test_an_ident_cannot_become_an_option(tmp_path: Path) -> None:
+    bench = Bench(tmp_path, ExecAction, "sh", "-c", "exit 0", "sh", "{ident}")
+    assert bench.put(b"a", ident="--help") == Counts(0, failed=1)
+    assert "would be an option" in bench.errors()[1]
+
+
+# --- pipe -----------------------------------------------------------------------------------------------
+
+
+def test_a_program_stays_and_is_given_rows(tmp_path: Path) -> None:
+    bench = Bench(tmp_path, PipeAction, "sh", "-c", "echo $$ >> pids; cat >> out", framing="lines")
+    assert bench.put(b"one", b"two\n") == Counts(2)
+    assert bench.put(b"three") == Counts(1)
+    bench.performer.close()
+    assert (tmp_path / "out").read_bytes() == b"one\ntwo\nthree\n"
+    assert len((tmp_path / "pids").read_text().split()) == 1
+
+
+def test_lengths_tell_where_rows_end(tmp_path: Path) -> None:
+    bench = Bench(tmp_path, PipeAction, "sh", "-c", "cat >> out", framing="length")
+    bench.put(b"", b"a\n", b"x" * 300)
+    bench.performer.close()
+    assert (tmp_path / "out").read_bytes() == b"\0\0\0\0" + b"\0\0\0\2a\n" + b"\0\0\1\x2c" + b"x" * 300
+
+
+def test_only_so_many_programs_run_at_once(tmp_path: Path) -> None:
+    bench = Bench(tmp_path, PipeAction, "sh", "-c", 'cat > "$1"', "sh", "out-{ident}", programs=3)
+    assert bench.put(*[b"%d" % place for place in range(10)]) == Counts(10)
+    assert len(bench.performer._seats) == 3
+    bench.performer.close()
+    assert [(tmp_path / f"out-i{place}").read_bytes() for place in range(10)] == [b"%d" % place for place in range(10)]
+
+
+def test_an_idle_program_is_let_go(tmp_path: Path) -> None:
+    bench = Bench(tmp_path, PipeAction, "sh", "-c", "cat > out; touch ended", idle_s=1.0)
+    bench.put(b"one")
+    assert not (tmp_path / "ended").exists()
+    wait_for((tmp_path / "ended").exists)
+    assert bench.put(b"two") == Counts(1)
+    bench.performer.close()
+    assert (tmp_path / "out").read_bytes() == b"two"
+
+
+CRASHING = """
+import os, sys
+for line in sys.stdin.buffer.raw if False else iter(lambda: sys.stdin.buffer.readline(), b""):
+    if line == b"bad\\n":
+        os.kill(os.getpid(), 9)
+    with open("out", "ab") as out:
+        out.write(line)
+"""
+
+
+def test_a_row_over_which_programs_crash_is_a_dead_letter_and_others_go_on(tmp_path: Path) -> None:
+    """It reads a byte at a time, so that nothing is read ahead."""
+    text = CRASHING.replace("sys.stdin.buffer.raw if False else iter(lambda: sys.stdin.buffer.readline(), b\"\")",
+                            "open(0, 'rb', buffering=0)")  # fmt: skip
+    bench = Bench(tmp_path, PipeAction, sys.executable, script(tmp_path, text), framing="lines", tries=2, timeout_s=5)
+    lines = [b"%d" % place for place in range(50)]
+    counts = bench.put(*lines[:20], b"bad", *lines[20:])
+    wait_for(lambda: b"49\n" in (tmp_path / "out").read_bytes())
+    assert counts.failed == 1
+    assert bench.errors()[21].endswith("it was ended by SIGKILL")
+    bench.performer.close()
+    assert set((tmp_path / "out").read_bytes().split()) == set(lines), "each at least once"
+
+
+def test_a_program_that_reads_nothing_is_given_up(tmp_path: Path) -> None:
+    bench = Bench(tmp_path, PipeAction, "sleep", "1000", timeout_s=0.1, tries=2)
+    begin = time.monotonic()
+    assert bench.put(*[b"a"] * 100) == Counts(0, failed=100)
+    assert time.monotonic() - begin < 10
+    assert "has not read" in bench.errors()[1]
+    assert "not tried" in bench.errors()[100]
+    bench.performer.close()
+
+
+@pytest.mark.parametrize("status", [0, 1])
+def test_a_program_that_ends_at_once_is_given_up(tmp_path: Path, status: int) -> None:
+    bench = Bench(tmp_path, PipeAction, "sh", "-c", f"exit {status}", tries=2)
+    assert bench.put(b"a", b"b") == Counts(0, failed=2)
+    assert f"status {status}" in bench.errors()[1]
+    bench.performer.close()
+
+
+def test_a_program_may_end_when_it_likes(tmp_path: Path) -> None:
+    """`head` reads what it can get, writes a line and ends well; the next row starts another."""
+    bench = Bench(tmp_path, PipeAction, "sh", "-c", "head -n 1 >> out", framing="lines")
+    for number in range(5):
+        assert bench.put(b"%d" % number) == Counts(1)
+        wait_for(lambda n=number: (tmp_path / "out").read_bytes().count(b"\n") == n + 1)
+    bench.performer.close()
+    assert (tmp_path / "out").read_bytes() == b"0\n1\n2\n3\n4\n"
+
+
+def test_programs_hear_that_the_pipeline_has_ended(tmp_path: Path) -> None:
+    bench = Bench(tmp_path, PipeAction, "sh", "-c", "echo $$ > pid; cat > out")
+    bench.put(b"a")
+    pid = int((tmp_path / "pid").read_text())
+    assert is_running(pid)
+    bench.performer.close()
+    assert not is_running(pid)
+    assert not [name for name in os.listdir("/proc/self/fd") if os.path.realpath(f"/proc/self/fd/{name}").endswith("/out")]
+
+
+def test_large_rows_come_in_messages_of_bounded_size(spark: Any) -> None:
+    frame = spark.range(0, 40, 1, 2).selectExpr("id", "repeat('x', 1000000) as text")
+    batches = list(prepared_batches(frame, lambda batch: batch))
+    assert [row for batch in batches for row in batch["id"].to_pylist()] == list(range(40))
+    assert max(batch.nbytes for batch in batches) <= 5 << 20
