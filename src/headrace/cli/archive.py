@@ -73,7 +73,7 @@ def list_feeds(table: Path, feed: str | None, since: str | None, until: str | No
 @click.option("--expiry", is_flag=True, help="With their expiry, which mostly has passed.")
 @json_option
 def replay(
-    table: Path, queue: str, feed: str | None, since: str | None, until: str | None, expiry: bool, as_json: bool
+    table: Path, queue_path: str, feed: str | None, since: str | None, until: str | None, expiry: bool, as_json: bool
 ) -> None:
     """Put the products of TABLE into QUEUE, a directory or an endpoint. What it holds already is not put again.
 
@@ -84,7 +84,7 @@ def replay(
     from headrace.pipeline.archive import Archive
 
     put = stored = 0
-    with open_queue(queue) as opened, progress_bar("products", wanted=not as_json) as bar:
+    with open_queue(queue_path) as opened, progress_bar("products", wanted=not as_json) as bar:
         for products, new in Archive(table).replay(opened, _wanted(feed, since, until), expiry=expiry):
             put, stored = put + products, stored + new
             bar.set(put)

@@ -1,0 +1,106 @@
+"""headrace pipeline and headrace archive: what can be told without Spark."""
+
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from commandline import Run, objects
+
+from headrace import Queue
+from headrace.pipeline.columns import arrow_of
+
+RULES = """\
+[pipeline]
+queue = "wx.queue"
+[[rule]]
+name = "hot"
+select = "wx/text/metar"
+decode = "metar"
+table = "hot"
+[[rule]]
+name = "radar"
+select = "wx/radar/**"
+file = "{feed}/{ident}.bin"
+"""
+METAR = b"METAR KDEN 060053Z 18008KT 10SM FEW080 12/M03 A3002="
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    with Queue.create(tmp_path / "wx.queue", size="8MiB", origin="here") as queue:
+        queue.put(METAR, feed="wx/text/metar", ident="SAUS70 KWBC 060000")
+        queue.put(b"volume", feed="wx/radar/KFTG", ident="L2 1")
+    (tmp_path / "rules.toml").write_text(RULES)
+    return tmp_path
+
+
+def test_sound_rules_are_told_as_such(run: Run, folder: Path) -> None:
+    result = run("pipeline", "check", "rules.toml")
+    assert (result.exit_code, result.stdout) == (0, "rules.toml is sound\n")
+
+
+def test_every_mistake_is_told_with_line_and_remedy(run: Run, folder: Path) -> None:
+    (folder / "rules.toml").write_text(RULES.replace('"metar"', '"metr"').replace("{ident}", "{idnet}"))
+    result = run("pipeline", "check", "rules.toml")
+    assert result.exit_code == 2
+    assert "rules.toml:6" in result.stdout
+    assert "did you mean 'metar'?" in result.stdout
+    assert "rules.toml:11" in result.stdout
+    (told,) = objects(run("pipeline", "check", "rules.toml", "--json").stdout)
+    assert len(told["complaints"]) == 2
+    assert run("pipeline", "run", "rules.toml").exit_code == 2, "before Spark is started"
+
+
+def test_samples_are_tried(run: Run, folder: Path) -> None:
+    (folder / "report.txt").write_bytes(METAR)
+    words = ("pipeline", "check", "rules.toml", "--sample", "report.txt")
+    result = run(*words, "--feed", "wx/text/metar")
+    assert result.exit_code == 0
+    assert "rule hot takes it, 1 rows" in result.stdout
+    assert "rule radar does not want it (feed)" in result.stdout
+    result = run(*words, "--feed", "wx/radar/KFTG", "--ident", "L2 7")
+    assert "wx/radar/KFTG/L2 7.bin" in result.stdout.replace("%20", " ")
+    told = objects(run(*words, "--feed", "wx/text/metar", "--json").stdout)
+    assert [trial["trial"]["rule"] for trial in told] == ["hot", "radar"]
+
+
+def test_rules_that_never_ran_have_no_status(run: Run, folder: Path) -> None:
+    result = run("pipeline", "status", "rules.toml")
+    assert result.exit_code == 3
+    assert "have never run\n  try: headrace pipeline run rules.toml" in result.stderr
+
+
+def test_pqact_is_translated_and_the_rest_is_told(run: Run, folder: Path) -> None:
+    (folder / "pqact.conf").write_text(
+        "WMO\t^S[AP].... .... ([0-3][0-9])\n\tFILE\tdata/metar/\\1.txt\nANY\t.*\n\tSPIPE\tx\n"
+    )
+    result = run("pipeline", "import", "pqact.conf")
+    assert result.exit_code == 1
+    assert "[[rule]]" in result.stdout
+    assert "line 3" in result.stderr
+    assert run("pipeline", "import", "pqact.conf", "--feed", "nonsense").exit_code == 2
+
+
+def test_an_archive_is_listed_and_put_again(run: Run, folder: Path) -> None:
+    (folder / "table").mkdir()
+    with Queue.open(folder / "wx.queue") as queue:
+        rows = pa.Table.from_batches([arrow_of(queue.read("oldest"))])
+    pq.write_table(rows, folder / "table" / "part.parquet")
+    Queue.create(folder / "other.queue", size="8MiB").close()
+    result = run("archive", "list", "table")
+    assert result.exit_code == 0
+    assert "wx/radar/KFTG" in result.stdout
+    assert "2 products" in result.stdout
+    assert run("archive", "replay", "table", "other.queue", "--feed", "wx/text/**").stdout == (
+        "1 product, 1 new, 0 that the queue holds already\n"
+    )
+    (told,) = objects(run("archive", "replay", "table", "other.queue", "--json").stdout)
+    assert (told["products"], told["stored"], told["duplicates"]) == (2, 1, 1)
+    assert run("archive", "replay", "table", "other.queue", "--since", "2100-01-01").stdout.startswith("0 products")
+
+
+def test_what_is_no_archive_is_told(run: Run, folder: Path) -> None:
+    result = run("archive", "list", "nowhere")
+    assert result.exit_code == 3
+    assert "there is no table at nowhere" in result.stderr
