@@ -43,7 +43,7 @@ def test_every_function_named_in_the_journey_exists() -> None:
 
 def test_the_programs_of_the_readme_run(tmp_path: Path) -> None:
     programs = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.S)
-    assert len(programs) == 4
+    assert len(programs) == 5
     first = subprocess.run(
         [sys.executable, "-c", programs[0]], cwd=tmp_path, capture_output=True, text=True, check=False
     )
@@ -70,6 +70,11 @@ def test_the_programs_of_the_readme_run(tmp_path: Path) -> None:
         words = [sys.executable, "-c", "import itertools\n" + fourth]
         done = subprocess.run(words, capture_output=True, text=True, check=False)
         assert (done.returncode, len(done.stdout.splitlines())) == (0, 3), done.stderr
+    done = subprocess.run(
+        [sys.executable, "-c", programs[4]], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert re.search(r"wx/radar/KFTG\|\s+2\|", done.stdout), done.stdout
 
 
 @contextmanager

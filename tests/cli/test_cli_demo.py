@@ -3,21 +3,27 @@
 import os
 import re
 import signal
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from commandline import Run, children_of, environment, is_alive, objects, wait_until
 
 from headrace import Queue
 from headrace.cli.demo import outcome
-from headrace.cli.demo.plan import WORKERS, Plan
+from headrace.cli.demo.actors import sighting_of
+from headrace.cli.demo.plan import GARBLED, WORKERS, Plan
+from headrace.cli.demo.tables import tables_of
 
 CHILDREN = 10  # two sites, the link, feeder, two watchers, three workers, and Python's own helper
+VERDICTS = ["table metar", "dead letters", "files radar", "table hourly", "alerts"]
 
 
 def test_nothing_is_lost_or_duplicated_and_nothing_is_left_behind(tmp_path: Path, start) -> None:
-    process = start("demo", "--seconds", "3", "--json", env=environment(TMPDIR=str(tmp_path)))
+    process = start("demo", "--no-pipeline", "--seconds", "3", "--json", env=environment(TMPDIR=str(tmp_path)))
     out, err = process.communicate(timeout=60)
     assert (process.returncode, err) == (0, b"")
     (told,) = objects(out.decode())
@@ -31,7 +37,55 @@ def test_nothing_is_lost_or_duplicated_and_nothing_is_left_behind(tmp_path: Path
         assert 0 < watcher["latency_p50_s"] <= watcher["latency_p99_s"]
     judge_cut(told)
     judge_station(told["station"])
+    assert (told["pipeline"], told["plot"]) == (None, None)
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.timeout(400)
+def test_everything_is_in_the_tables_once_and_there_is_a_plot(tmp_path: Path, start) -> None:
+    process = start("demo", "--seconds", "8", "--json", "--path", "kept", env=environment(TMPDIR=str(tmp_path)))
+    out, err = process.communicate(timeout=360)
+    assert (process.returncode, err) == (0, b"")
+    (told,) = objects(out.decode())
+    pipeline = told["pipeline"]
+    assert told["ok"]
+    assert pipeline["ok"]
+    assert [verdict["name"] for verdict in pipeline["verdicts"]] == VERDICTS
+    for verdict in pipeline["verdicts"]:
+        assert (verdict["lost"], verdict["duplicated"], verdict["unknown"], verdict["mismatched"]) == (0, 0, 0, 0)
+        assert verdict["received"] == verdict["sent"] > 0
+    assert pipeline["reports"] > pipeline["verdicts"][0]["received"]
+    assert told["arrived"] == told["products"]
+    assert Path(told["plot"]).read_bytes().startswith(b"\x89PNG")
+    assert [file.name for file in tmp_path.iterdir()] == ["kept"]
+    assert sorted(file.name for file in (tmp_path / "kept").iterdir()) == [
+        "headrace-demo.png", "one", "pipeline", "two"
+    ]  # fmt: skip
+
+
+def test_the_oracle_sees_what_a_table_lacks_or_has_twice(tmp_path: Path) -> None:
+    plan = Plan(tmp_path, tmp_path, seed=1, seconds=1)
+    sent = [sighting_of(draft.feed, draft.ident, draft.payload) for draft in plan.metar_drafts()]
+    whole = {sighting.signature: sighting for sighting in sent if not sighting.ident.endswith(GARBLED)}
+    reports = {sighting_of(d.feed, d.ident, d.payload).signature: d.payload.count(b"=") for d in plan.metar_drafts()}
+    rows = [
+        {"sequence": sequence, "feed": sighting.feed, "ident": sighting.ident, "signature": signature,
+         "report": report, "station": "KDEN", "observed": datetime(2026, 1, 6, 0, 53), "wind_gust": None}
+        for sequence, (signature, sighting) in enumerate(whole.items(), 1) for report in range(reports[signature])
+    ]  # fmt: skip
+    table = tmp_path / "pipeline" / "tables" / "metar"
+    table.mkdir(parents=True)
+
+    def verdict(rows: list[dict[str, Any]]) -> tuple[int, int]:
+        pq.write_table(pa.Table.from_pylist(rows), table / "part.parquet")
+        with Queue.open(tmp_path / "two") as queue:
+            told = tables_of(plan, queue, sent).verdicts["table metar"]
+        return told.lost, told.duplicated
+
+    Queue.create(tmp_path / "two", size="1MiB").close()
+    assert verdict(rows) == (0, 0)
+    assert verdict(rows[1:]) == (1, 0)
+    assert verdict([*rows, rows[-1]]) == (0, 1)
 
 
 def judge_cut(told: dict[str, Any]) -> None:
@@ -58,7 +112,7 @@ def judge_station(station: dict[str, Any]) -> None:
 
 
 def test_people_get_lines_and_a_verdict_and_may_keep_the_queue(tmp_path: Path, start) -> None:
-    words = ["--seconds", "2.2", "--seed", "7", "--path", "kept"]
+    words = ["--no-pipeline", "--seconds", "2.2", "--seed", "7", "--path", "kept"]
     process = start("demo", *words, env=environment(TMPDIR=str(tmp_path)))
     out, err = process.communicate(timeout=60)
     assert (process.returncode, err) == (0, b"")
@@ -80,7 +134,7 @@ def test_people_get_lines_and_a_verdict_and_may_keep_the_queue(tmp_path: Path, s
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_an_interrupted_demo_leaves_no_process_and_no_file(tmp_path: Path, start, number: int, code: int) -> None:
-    process = start("demo", env=environment(TMPDIR=str(tmp_path)))
+    process = start("demo", "--no-pipeline", env=environment(TMPDIR=str(tmp_path)))
     wait_until(lambda: len(children_of(process.pid)) >= CHILDREN)
     children = children_of(process.pid)
     process.send_signal(number)
@@ -91,7 +145,7 @@ def test_an_interrupted_demo_leaves_no_process_and_no_file(tmp_path: Path, start
 
 
 def test_a_process_that_dies_is_named(tmp_path: Path, start) -> None:
-    process = start("demo", "--json", env=environment(TMPDIR=str(tmp_path)))
+    process = start("demo", "--no-pipeline", "--json", env=environment(TMPDIR=str(tmp_path)))
     wait_until(lambda: len(children_of(process.pid)) >= CHILDREN)
     actors = [pid for pid in children_of(process.pid) if b"spawn_main" in Path(f"/proc/{pid}/cmdline").read_bytes()]
     os.kill(actors[0], signal.SIGKILL)
@@ -112,7 +166,7 @@ def test_one_product_that_was_not_put_once_makes_the_demo_fail(run: Run, monkeyp
         return put[:1] + put if WORKERS[2] in path.name else put
 
     monkeypatch.setattr(outcome, "load_noted", load)
-    result = run("demo", "--seconds", "1", "--json")
+    result = run("demo", "--no-pipeline", "--seconds", "1", "--json")
     (told,) = objects(result.stdout)
     assert result.exit_code == 1
     assert (told["ok"], told["station"]["ok"]) == (False, False)

@@ -72,7 +72,9 @@ def test_the_help_loads_no_command_and_no_tables() -> None:
     loaded = {
         name for name in done.stderr.splitlines() if name.startswith(("headrace.cli.", "rich", "headrace.testing"))
     }
-    packages = {f"headrace.cli.{name}" for name in ("queue", "demo", "pipeline", "sites", "station", "top")}  # a docstring each
+    packages = {
+        f"headrace.cli.{name}" for name in ("queue", "demo", "pipeline", "sites", "station", "top")
+    }  # a docstring each
     assert loaded - packages == {"headrace.cli.main", "headrace.cli.lazy", "headrace.cli.failure"}
 
 

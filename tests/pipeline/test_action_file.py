@@ -3,6 +3,7 @@
 import errno
 import os
 import random
+import resource
 from pathlib import Path
 from typing import Any
 
@@ -44,7 +45,9 @@ class Bench:
         }  # fmt: skip
 
     def letters(self) -> list[dict[str, Any]]:
-        return [row for path in sorted((self.root / "dead").glob("*.parquet")) for row in pq.read_table(path).to_pylist()]
+        return [
+            row for path in sorted((self.root / "dead").glob("*.parquet")) for row in pq.read_table(path).to_pylist()
+        ]
 
 
 def test_rows_are_appended_in_their_order(tmp_path: Path) -> None:
@@ -99,8 +102,37 @@ def test_hostile_idents_stay_below_the_folder(tmp_path: Path, mode: str, path: s
     seed = random.SystemRandom().randrange(1 << 30)
     print(f"seed {seed}")
     chance = random.Random(seed)
-    pieces = ["..", ".", "/", "//", "a", "b", "\0", "\n", "%2F", "~", "-", "x" * 300, "é" * 200, ".headrace-append", "\\", " "]
-    idents = ["../escaped", "/etc/escaped", "a/../../escaped", "..", "/", "", "a\0b", "x" * 5000, "a/" * 3000 + "b", "a", "a/b"]
+    pieces = [
+        "..",
+        ".",
+        "/",
+        "//",
+        "a",
+        "b",
+        "\0",
+        "\n",
+        "%2F",
+        "~",
+        "-",
+        "x" * 300,
+        "é" * 200,
+        ".headrace-append",
+        "\\",
+        " ",
+    ]
+    idents = [
+        "../escaped",
+        "/etc/escaped",
+        "a/../../escaped",
+        "..",
+        "/",
+        "",
+        "a\0b",
+        "x" * 5000,
+        "a/" * 3000 + "b",
+        "a",
+        "a/b",
+    ]
     idents += ["".join(chance.choices(pieces, k=chance.randint(1, 8))) for _ in range(300)]
     (tmp_path / "outer").mkdir()
     bench = Bench(tmp_path / "outer", path, mode=mode)
@@ -154,7 +186,9 @@ def test_a_file_that_others_write_to_is_not_cut(tmp_path: Path) -> None:
     """A writer was killed; before the next came, somebody without the lock has appended."""
     bench = Bench(tmp_path)
     bench.put(0, rows_of(("a", b"old")))
-    record = append.Record(1, str(tmp_path / "state/file-0.json"), [append.Touched("a", 3, 5, (bench.files / "a").stat().st_ino)])
+    record = append.Record(
+        1, str(tmp_path / "state/file-0.json"), [append.Touched("a", 3, 5, (bench.files / "a").stat().st_ino)]
+    )
     append.write_whole(bench.files / append.RECORD, append.msgspec.json.encode(record))
     (bench.files / "a").write_bytes(b"oldXX and more")
     with pytest.raises(PipelineError, match=r"files/a has 14 bytes, and 5 would be ours.*remove .headrace-append"):
@@ -162,11 +196,38 @@ def test_a_file_that_others_write_to_is_not_cut(tmp_path: Path) -> None:
     assert bench.held()["a"] == b"oldXX and more"
 
 
+def test_a_batch_that_was_done_is_not_undone(tmp_path: Path) -> None:
+    """A writer was killed between its mark in the journal and the removal of its record."""
+    bench = Bench(tmp_path)
+    bench.put(0, rows_of(("a", b"old")))
+    record = append.Record(0, str(tmp_path / "state/file-0.json"), [append.Touched("a", append.NEW, 3, 0)])
+    append.write_whole(bench.files / append.RECORD, append.msgspec.json.encode(record))
+    bench.put(1, rows_of(("a", b"new")))
+    assert bench.held() == {"a": b"oldnew"}
+    assert not (bench.files / append.RECORD).exists()
+
+
 @pytest.mark.parametrize("mode", ["append", "each", "overwrite"])
 def test_a_folder_that_cannot_be_is_told(tmp_path: Path, mode: str) -> None:
     (tmp_path / "files").write_text("in the way")
     with pytest.raises(PipelineError, match=r"files cannot be made: File exists"):
         Bench(tmp_path, mode=mode).put(0, rows_of(("a", b"1")))
+
+
+def test_a_file_system_that_takes_no_more_leaves_everything_as_it_was(tmp_path: Path) -> None:
+    """A limit of the operating system's: a write is cut short, the next one fails."""
+    bench = Bench(tmp_path)
+    bench.put(0, rows_of(("a", b"x" * 60_000), ("b", b"old")))
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, hard))
+    try:
+        with pytest.raises(PipelineError, match=r"cannot be written: File too large"):
+            bench.put(1, rows_of(("b", b"new"), ("a", b"y" * 60_000)))
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert bench.held() == {"a": b"x" * 60_000, "b": b"old"}
+    bench.put(1, rows_of(("b", b"new"), ("a", b"y" * 60_000)))
+    assert bench.held() == {"a": b"x" * 60_000 + b"y" * 60_000, "b": b"oldnew"}
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
@@ -209,8 +270,8 @@ def test_rows_come_from_spark_in_their_order(spark: Any, tmp_path: Path) -> None
     assert made.perform(frame, context) == Counts(5000, 7)
     assert made.perform(frame, context).is_repeated
     held = {path.parent.name: path.read_bytes() for path in (tmp_path / "files").rglob("a\ufffd")}
-    assert held == {f"i{n}": b"".join(b"%d\n" % id for id in range(1, 5001) if id % 7 == n) for n in range(7)}
+    assert held == {f"i{n}": b"".join(b"%d\n" % each for each in range(1, 5001) if each % 7 == n) for n in range(7)}
     with pytest.raises(PipelineError, match="no column 'nothing'"):
-        performer(FileAction(path="{nothing}", folder=tmp_path, content="payload"), "f", None, DeadLetters(tmp_path)).perform(
-            frame, context
-        )
+        performer(
+            FileAction(path="{nothing}", folder=tmp_path, content="payload"), "f", None, DeadLetters(tmp_path)
+        ).perform(frame, context)

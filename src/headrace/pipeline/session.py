@@ -13,6 +13,7 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 
 from headrace.pipeline.java import java_home
+from headrace.pipeline.packing import shipped_python, shipping
 from headrace.pipeline.source.source import register
 
 _LOCAL = "local"
@@ -20,14 +21,28 @@ _STREAMING = "org.apache.spark.sql.execution.streaming"
 
 
 def spark_session(
-    name: str = "headrace", master: str = "local[*]", settings: Mapping[str, str] | None = None
+    name: str = "headrace",
+    master: str = "local[*]",
+    settings: Mapping[str, str] | None = None,
+    environment: Path | None = None,
 ) -> SparkSession:
-    """A session, or the one that this process has; `settings` are Spark's own and come last."""
+    """A session, or the one that this process has; `settings` are Spark's own and come last.
+
+    `environment` is an archive (`packing.packed_environment`) that executors get and run Python from.
+    """
     os.environ.setdefault("JAVA_HOME", str(java_home()))
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
+    chosen = {**defaults(master), **(settings or {})}
+    if environment is None:
+        return _made(name, master, chosen)
+    with shipped_python(environment):
+        return _made(name, master, chosen | shipping(environment, chosen))
+
+
+def _made(name: str, master: str, settings: Mapping[str, str]) -> SparkSession:
     builder = SparkSession.builder.appName(name).master(master)
-    for key, value in {**defaults(master), **(settings or {})}.items():
+    for key, value in settings.items():
         builder = builder.config(key, value)
     spark = builder.getOrCreate()
     register(spark)

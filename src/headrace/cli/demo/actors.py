@@ -53,7 +53,7 @@ class Report(msgspec.Struct, frozen=True):
     held: int = 0  # of a worker that takes its time: products in its hands
     again: int = 0  # of a worker: products that another had in its hands before
     endpoint: str = ""  # of a site and of the link: where to connect to
-    state: str = ""  # of a site: of its request
+    state: str = ""  # of a site: of its request; of the pipeline: rows by rule
     base: int = 0  # of a site: everything has come up to here, in the numbers of the other
     repairs: int = 0  # of a site
     problem: str = ""  # why it could not go on
@@ -90,6 +90,7 @@ def run_watcher(plan: Plan, watcher: Watcher, pipe: Connection) -> None:
             if end is None and pipe.poll():
                 end = pipe.recv()
         save_notes(plan.notes_of(watcher.name), seen.sightings)
+        np.save(plan.latencies_of(watcher.name), seen.moments())
         pipe.send(seen.report(seen.latencies_but(*end.held_up_ns), done=True))
 
 
@@ -126,6 +127,11 @@ class _Seen:
             for latencies, created in zip(self._latencies, self._created, strict=True)
         ]
         return kept if any(map(len, kept)) else self._latencies
+
+    def moments(self) -> npt.NDArray[np.float64]:
+        """Of each product when it was created, in seconds since 1970, and its latency."""
+        created = [each / 1e9 for each in self._created]
+        return np.stack([np.concatenate([np.empty(0), *each]) for each in (created, self._latencies)])
 
     def report(self, latencies: list[npt.NDArray[np.float64]], done: bool = False) -> Report:
         p50 = p99 = None

@@ -1,6 +1,7 @@
 """`headrace demo`: the options, and the result as tables or as one JSON object."""
 
 import tempfile
+import time
 from pathlib import Path
 from typing import Any
 
@@ -8,8 +9,10 @@ import click
 
 from headrace.cli.demo.events import Cut, Kill
 from headrace.cli.demo.outcome import Outcome, outcome_of
-from headrace.cli.demo.plan import FIRST, SECOND, STATION, STATION_SELECT, VICTIM, WATCHERS, WORKERS, Plan
+from headrace.cli.demo.plan import FIRST, SECOND, STATION, STATION_SELECT, VICTIM, WATCHERS, WORKERS, Plan, start_of
+from headrace.cli.demo.plot import save_plot
 from headrace.cli.demo.stage import Stage
+from headrace.cli.demo.tables import Tables
 from headrace.cli.demo.view import view
 from headrace.cli.failure import NEGATIVE, OK
 from headrace.cli.options import json_option
@@ -24,38 +27,55 @@ _ORDER = VERDICT_HEADER.index("out of order")
 @click.command()
 @click.option("--seconds", type=click.FloatRange(1, 45), default=16, show_default=True, help="How long to feed.")
 @click.option("--seed", type=int, default=1, show_default=True, help="The same seed gives the same products.")
-@click.option("--path", metavar="PATH", help="Make the queues there and keep them. [default: a temporary directory]")
+@click.option("--path", metavar="PATH", help="Make everything there and keep it. [default: a temporary directory]")
+@click.option("--plot", metavar="FILE", help="Where to save the plot. [default: headrace-demo.png below PATH or /tmp]")
+@click.option("--pipeline/--no-pipeline", default=True, help="With or without Spark, its tables and the plot.")
 @json_option
-def demo(seconds: float, seed: int, path: str | None, as_json: bool) -> int:
-    """See two sites at work: a feed generator at one, two watchers and a station at the other, and a link that breaks.
+def demo(seconds: float, seed: int, path: str | None, plot: str | None, pipeline: bool, as_json: bool) -> int:
+    """See it all at work: two sites and a link that breaks, a feed generator, watchers, a station, a pipeline on Spark.
 
     2,000 products per second go in at the first site, with some duplicates, and come out at the second; there one
     watcher takes everything, the other the radar feeds, and three workers share the weather feeds at a station. One of
     them is killed with products in hand, which the others then get. Half way the link between the sites is cut for some
-    seconds. In the end the oracle compares what was put at the first site with what each watcher got at the second, and
-    with what the workers put. Exit code 0 only if nothing was lost, duplicated, out of order or altered.
+    seconds.
+
+    Meanwhile the pipeline decodes METAR reports into a table, makes hourly statistics of them, files radar products and
+    publishes alerts; garbled bulletins become dead letters. The same seed gives the same products, but for the hours
+    that METAR reports are about: those end now.
+
+    In the end the oracle compares what was put at the first site with what each watcher got at the second, with what
+    the workers put, and with the tables and files. Exit code 0 only if nothing was lost, duplicated, out of order or
+    altered. A plot of latencies and of the hourly table is saved.
 
     \b
     Example:
       headrace demo
-      headrace demo --seconds 5 --path demo && headrace queue info demo/two
+      headrace demo --path demo && headrace pipeline status demo/pipeline/rules.toml
+      headrace demo --seconds 5 --no-pipeline
     """
     with tempfile.TemporaryDirectory(prefix="headrace-demo-") as folder:
-        plan = Plan(Path(path).absolute() if path else Path(folder) / "queues", Path(folder), seed, seconds)
+        queues = Path(path).absolute() if path else Path(folder) / "queues"
+        plan = Plan(queues, Path(folder), seed, seconds, start_of(seconds, time.time_ns()))
+        picture = Path(plot) if plot else (queues if path else Path(tempfile.gettempdir())) / "headrace-demo.png"
         plan.queues.mkdir(parents=True, exist_ok=True)
         with (
             Queue.create(plan.first, size=plan.queue_bytes, origin=FIRST) as first,
             Queue.create(plan.second, size=plan.queue_bytes, origin=SECOND) as second,
         ):
             second.station(STATION, STATION_SELECT)
-            with Stage(plan, first, second) as stage:
+            with Stage(plan, first, second, pipeline) as stage:
                 with view(plan, quiet=as_json) as refresh:
                     stage.play(refresh)
                 outcome = outcome_of(plan, stage)
+                if outcome.tables is not None:
+                    save_plot(picture, plan, outcome.cut, outcome.tables)
     if as_json:
-        echo_json({"ok": outcome.ok, **_values(plan, outcome)})
+        drawn = None if outcome.tables is None else str(picture)
+        echo_json({"ok": outcome.ok, **_values(plan, outcome), "plot": drawn})
     else:
         _show(plan, outcome)
+        if outcome.tables is not None:
+            click.echo(f"the plot: {picture}")
         if path:
             click.echo(f"the queues are kept: headrace queue info {path}/{SECOND}")
     return OK if outcome.ok else NEGATIVE
@@ -79,10 +99,11 @@ def _values(plan: Plan, outcome: Outcome) -> dict[str, Any]:
         "products": outcome.first.inserted_products,
         "bytes": outcome.first.inserted_bytes,
         "duplicates": outcome.first.duplicates,
-        "arrived": outcome.second.inserted_products,
+        "arrived": outcome.arrived,
         "cut": None if outcome.cut is None else _cut_values(outcome.cut),
         "watchers": watchers,
         "station": _station_values(outcome),
+        "pipeline": None if outcome.tables is None else _table_values(outcome.tables),
     }
 
 
@@ -113,6 +134,14 @@ def _station_values(outcome: Outcome) -> dict[str, Any]:
     }
 
 
+def _table_values(tables: Tables) -> dict[str, Any]:
+    verdicts = [
+        {"name": name, **{key: value for key, value in verdict_values(verdict).items() if "order" not in key}}
+        for name, verdict in tables.verdicts.items()
+    ]
+    return {"ok": tables.ok, "reports": tables.reports, "verdicts": verdicts}
+
+
 def _kill_values(kill: Kill) -> dict[str, Any]:
     return {"pid": kill.pid, "after_s": kill.after_s, "held": kill.held, "back_after_s": kill.back_after_s}
 
@@ -141,9 +170,15 @@ def _show(plan: Plan, outcome: Outcome) -> None:
     click.echo(f"station {STATION}: {shares}")
     if outcome.kill is not None:
         click.echo(f"{VICTIM} was {outcome.kill}")
-    verdicts = {**outcome.watchers, f"station {STATION}": outcome.workers}
+    tables = outcome.tables
+    if tables is not None:
+        reports, hours = many(tables.reports, "METAR report"), many(len(tables.hourly), "hour")
+        click.echo(f"pipeline: {reports}, statistics of {hours} of stations")
+    without_order = {f"station {STATION}": outcome.workers, **({} if tables is None else tables.verdicts)}
+    verdicts = {**outcome.watchers, **without_order}
     rows = [verdict_row(name, verdict) for name, verdict in verdicts.items()]
-    rows[-1][_ORDER] = ""
+    for row in rows[-len(without_order) :]:
+        row[_ORDER] = ""
     show_table("verdict of the oracle", VERDICT_HEADER, rows, right=VERDICT_RIGHT)
     for name, verdict in verdicts.items():
         if not verdict.ok:

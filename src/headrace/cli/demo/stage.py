@@ -1,9 +1,10 @@
 """Stage: starts the processes of a demonstration, listens to them, and ends them whatever happens.
 
-The first site is there before the link, the link before the second site, and all others before the feeder starts. One
-worker is told to take its time, and is killed (SIGKILL) as soon as it says that it has products in hand. Half way the
-link is cut for some seconds. When the feeder is done and the second site has everything up to there, the watchers are
-told where its queue ends; the workers stop when their station has nothing more to hand out.
+The first site is there before the link, the link before the second site, and all others before the feeder starts; but
+for the pipeline, which takes longest, and reads what it has missed. One worker is told to take its time, and is killed
+(SIGKILL) as soon as it says that it has products in hand. Half way the link is cut for some seconds. When the feeder is
+done and the second site has everything up to there, the watchers are told where its queue ends, and the pipeline that
+everything is there; the workers stop when their station has nothing more to hand out.
 
 A signal to end is held back while a child is being started, so that there is never half a child; the child inherits
 that, and leaves Ctrl-C to the stage, which ends it.
@@ -22,7 +23,9 @@ from typing import Any
 from headrace.cli.demo.actors import ENDINGS, End, Report, run_feeder, run_watcher
 from headrace.cli.demo.events import Cut, Kill
 from headrace.cli.demo.link import CUT, MEND, run_link
+from headrace.cli.demo.pipeline import run_pipeline
 from headrace.cli.demo.plan import (
+    ALERT_FEED,
     CUT_AT,
     CUT_SHARE,
     FIRST,
@@ -43,8 +46,10 @@ from headrace.queue import Queue
 _START_S_MAX = 30.0
 _DRAIN_S_MAX = 30.0
 _END_S_MAX = 3.0  # for a site to stop in order
+_SPARK_S_MAX = 180.0  # to read what is left, on a machine that has a lot to do besides
+_SPARK_END_S_MAX = 15.0
 REFRESH_S = 0.25
-FEEDER, LINK = "feeder", "link"
+FEEDER, LINK, PIPELINE = "feeder", "link", "pipeline"
 _SITES = {FIRST: f"site {FIRST}", SECOND: f"site {SECOND}"}
 
 Refresh = Callable[["Stage"], None]
@@ -53,8 +58,9 @@ Refresh = Callable[["Stage"], None]
 class Stage:
     """The running demonstration; `latest` has the last report of every actor."""
 
-    def __init__(self, plan: Plan, first: Queue, second: Queue) -> None:
+    def __init__(self, plan: Plan, first: Queue, second: Queue, pipeline: bool = True) -> None:
         self._plan, self.first, self.second = plan, first, second
+        self._has_pipeline = pipeline
         self.station = second.station(STATION)
         self._processes: dict[str, Any] = {}
         self._pipes: dict[str, Connection] = {}
@@ -72,6 +78,9 @@ class Stage:
         second = self._processes.get(_SITES[SECOND])
         if second is not None:  # alone: routers that leave each other at once may stumble inside Zenoh
             _end([second])
+        pipeline = self._processes.pop(PIPELINE, None)
+        if pipeline is not None:
+            _end([pipeline], _SPARK_END_S_MAX)
         _end(list(self._processes.values()))
         for pipe in self._pipes.values():
             pipe.close()
@@ -84,6 +93,11 @@ class Stage:
     def elapsed_s(self) -> float:
         """Since the feeder began."""
         return 0.0 if self._fed_s is None else time.monotonic() - self._fed_s
+
+    @property
+    def arrived(self) -> int:
+        """Products of the first site at the second."""
+        return sum(feed.products for feed in self.second.statistics().feeds if feed.feed != ALERT_FEED)
 
     def pids(self) -> dict[str, int]:
         return {name: process.pid for name, process in self._processes.items()}
@@ -104,12 +118,15 @@ class Stage:
         self._listen(lambda: self._has_all_below(self.feeder.next), _DRAIN_S_MAX, refresh)
         held_up_ns = (self.cut.at_ns, self.cut.level_ns) if self.cut else (0, 0)
         self._tell([watcher.name for watcher in WATCHERS], End(self.second.next, held_up_ns))
+        self._tell([PIPELINE] if self._has_pipeline else [], END)
         self._listen(self._is_station_idle, _DRAIN_S_MAX, refresh)
         self._tell([worker for worker in WORKERS if worker != VICTIM], END)
-        self._listen(lambda: not self._unfinished(), _DRAIN_S_MAX, refresh)
+        self._listen(lambda: not self._unfinished(), _SPARK_S_MAX, refresh)
 
     def _start_all(self, refresh: Refresh) -> None:
         notes = self._plan.notes
+        if self._has_pipeline:
+            self._start(PIPELINE, run_pipeline, self._plan)
         self._start(_SITES[FIRST], run_site, write_first(notes / "one.toml", self._plan.first))
         for watcher in WATCHERS:
             self._start(watcher.name, run_watcher, self._plan, watcher)
@@ -119,8 +136,8 @@ class Stage:
         self._start(LINK, run_link, parse_endpoint(endpoint).port)
         upstream = self._endpoint_of(LINK, refresh)
         self._start(_SITES[SECOND], run_site, write_second(notes / "two.toml", self._plan.second, upstream))
-        everybody = len(WATCHERS) + len(WORKERS) + 3
-        self._listen(lambda: len(self.latest) == everybody and self.site(SECOND).state == "live", _START_S_MAX, refresh)
+        needed = set(self._processes) - {PIPELINE}
+        self._listen(lambda: needed <= set(self.latest) and self.site(SECOND).state == "live", _START_S_MAX, refresh)
 
     def _endpoint_of(self, name: str, refresh: Refresh) -> str:
         self._listen(lambda: name in self.latest, _START_S_MAX, refresh)
@@ -138,9 +155,9 @@ class Stage:
         mend_s = self.cut.at_s + CUT_SHARE * self._plan.seconds
         self._listen(lambda: time.monotonic() >= mend_s, _START_S_MAX, refresh)
         self._tell([LINK], MEND)
-        end, has = self.first.next, self.second.next
-        self.cut.mended_s, self.cut.missing = time.monotonic(), end - has
-        self._listen(lambda: self.second.next >= end or self._has_all_below(end), _DRAIN_S_MAX, refresh)
+        end = self.first.next
+        self.cut.mended_s, self.cut.missing = time.monotonic(), end - 1 - self.arrived
+        self._listen(lambda: self.arrived >= end - 1 or self._has_all_below(end), _DRAIN_S_MAX, refresh)
         self.cut.level_s, self.cut.level_ns = time.monotonic(), time.time_ns()
 
     def _kill_one(self, refresh: Refresh) -> None:
@@ -162,8 +179,8 @@ class Stage:
 
     def _unfinished(self) -> list[str]:
         stay = {*_SITES.values(), LINK}  # until the stage ends
-        return [name for name, report in self.latest.items()
-                if not report.done and name not in stay and not self._was_killed(name)]  # fmt: skip
+        others = [name for name in self._processes if name not in stay and not self._was_killed(name)]
+        return [name for name in others if not self.latest.get(name, Report()).done]
 
     def _was_killed(self, name: str) -> bool:
         return name == VICTIM and self.kill is not None
@@ -222,10 +239,10 @@ class Stage:
             self.kill.back_after_s = time.monotonic() - self.kill.at_s
 
 
-def _end(processes: list[Any]) -> None:
+def _end(processes: list[Any], seconds_max: float = _END_S_MAX) -> None:
     for process in processes:
         process.terminate()
-    end_s = time.monotonic() + _END_S_MAX
+    end_s = time.monotonic() + seconds_max
     for process in processes:
         process.join(max(0.0, end_s - time.monotonic()))
         if process.is_alive():

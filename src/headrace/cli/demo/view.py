@@ -10,7 +10,7 @@ import click
 
 from headrace.cli.demo.actors import Report
 from headrace.cli.demo.plan import FIRST, SECOND, STATION, VICTIM, WATCHERS, WORKERS, Plan
-from headrace.cli.demo.stage import REFRESH_S, Refresh, Stage
+from headrace.cli.demo.stage import PIPELINE, REFRESH_S, Refresh, Stage
 from headrace.cli.output import format_short_age, framed_table, is_terminal
 from headrace.queue.statistics import Statistics
 from headrace.station import StationStatistics
@@ -61,12 +61,13 @@ class _Lines:
         self._told: set[str] = set()
 
     def __call__(self, stage: Stage) -> None:
+        if not stage.feeder.products:
+            self._say_once("starting the processes …")
+            return
         now_s, statistics = time.monotonic(), stage.first.statistics()
         rate = self._rate(statistics.inserted_products)
         for event in _events(stage):
-            if event not in self._told:
-                self._told.add(event)
-                click.echo(f"{now_s - self._began_s:5.1f} s  {event}")
+            self._say_once(event)
         if now_s - self._told_s < _LINE_EVERY_S:
             return
         self._told_s = now_s
@@ -75,8 +76,13 @@ class _Lines:
             f"{now_s - self._began_s:5.1f} s  site {FIRST}: {statistics.inserted_products:,} products, "
             f"{format_size(statistics.inserted_bytes)}, {rate:,.0f}/s, "
             f"{statistics.duplicates:,} duplicates rejected; site {SECOND}: {stage.second.next - 1:,}; "
-            f"watchers: {counts}; station: {_station_line(stage.station.statistics())}"
+            f"watchers: {counts}; station: {_station_line(stage.station.statistics())}{_pipeline_line(stage, '; ')}"
         )
+
+    def _say_once(self, words: str) -> None:
+        if words not in self._told:
+            self._told.add(words)
+            click.echo(f"{time.monotonic() - self._began_s:5.1f} s  {words}")
 
 
 def _events(stage: Stage) -> Iterator[str]:
@@ -111,6 +117,7 @@ class _LiveTable:
             _watcher_table(stage),
             _worker_table(stage),
             _station_line(stage.station.statistics()),
+            _pipeline_line(stage),
         )
 
     def _headline(self, stage: Stage, statistics: Statistics) -> str:
@@ -184,6 +191,11 @@ def _station_line(told: StationStatistics) -> str:
         f"{told.selection}: {told.done:,} done, {told.waiting:,} waiting, {told.leased:,} in hand, "
         f"{told.restored:,} taken back, {told.redelivered:,} handed out again"
     )
+
+
+def _pipeline_line(stage: Stage, before: str = "") -> str:
+    told = stage.latest.get(PIPELINE)
+    return "" if told is None else f"{before}pipeline, rows by rule: {told.state}"
 
 
 def _watchers(stage: Stage) -> list[tuple[str, Report]]:

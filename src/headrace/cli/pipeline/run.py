@@ -4,6 +4,7 @@ import logging
 import signal
 import sys
 import threading
+import time
 from pathlib import Path
 from types import FrameType
 
@@ -13,6 +14,7 @@ from headrace.cli.failure import NEGATIVE, OK
 from headrace.cli.options import json_option
 from headrace.cli.output import echo_json
 from headrace.cli.pipeline.status import show_rules, state_line
+from headrace.units import format_size
 
 _LOOK_S = 2.0
 
@@ -20,9 +22,10 @@ _LOOK_S = 2.0
 @click.command()
 @click.argument("file", metavar="RULES.TOML", type=click.Path(path_type=Path))
 @click.option("--master", default="local[*]", show_default=True, help="Of Spark: local[*], spark://host:7077 …")
+@click.option("--ship", is_flag=True, help="Give executors this Python environment; packed once, then cached.")
 @click.option("--once", is_flag=True, help="Read what there is, and end.")
 @json_option
-def run(file: Path, master: str, once: bool, as_json: bool) -> int:
+def run(file: Path, master: str, ship: bool, once: bool, as_json: bool) -> int:
     """Run the rules in RULES.TOML (or a Python module with `rules()`) until SIGTERM or Ctrl-C.
 
     Each rule goes on where it was. Exit code 1 if a rule has failed; the others go on without it.
@@ -31,6 +34,7 @@ def run(file: Path, master: str, once: bool, as_json: bool) -> int:
     Example:
       headrace pipeline run rules.toml
       headrace pipeline run rules.toml --once --json
+      headrace pipeline run rules.toml --master spark://host:7077 --ship
     """
     import msgspec
 
@@ -39,14 +43,17 @@ def run(file: Path, master: str, once: bool, as_json: bool) -> int:
     from headrace.pipeline.session import spark_session
 
     logging.basicConfig(level=logging.WARNING, format="%(levelname)s: %(message)s", stream=sys.stderr)
+    if ship and master.startswith("local"):
+        raise click.UsageError(f"--ship is for executors of a cluster, and {master} has none")
     rules = load_rules(file)
     if once:
         rules = msgspec.structs.replace(
             rules, pipeline=msgspec.structs.replace(rules.pipeline, trigger="available-now")
         )
+    environment = _packed() if ship else None
     ended = _until_told()
     click.echo(f"starting Spark ({master})", err=True)
-    spark = spark_session(f"headrace {file.stem}", master, dict(rules.spark))
+    spark = spark_session(f"headrace {file.stem}", master, dict(rules.spark), environment)
     job = Job(rules, spark)
     try:
         job.start()
@@ -64,6 +71,24 @@ def run(file: Path, master: str, once: bool, as_json: bool) -> int:
     else:
         show_rules(job.statuses)
     return NEGATIVE if job.has_failed else OK
+
+
+def _packed() -> Path:
+    """The archive for executors; tells how it comes along, since that takes a while."""
+    from headrace.pipeline.packing import packed_environment
+
+    begun = told = time.monotonic()
+
+    def tell(done: int, total: int) -> None:
+        nonlocal told
+        if time.monotonic() - told >= _LOOK_S:
+            told = time.monotonic()
+            click.echo(f"packing the environment: {format_size(done)} of {format_size(total)}", err=True)
+
+    packed = packed_environment(tell)
+    how = f"packed in {time.monotonic() - begun:.0f} s" if packed.is_new else "was packed before"
+    click.echo(f"environment for executors {how} ({format_size(packed.bytes)}): {packed.path}", err=True)
+    return packed.path
 
 
 def _until_told() -> threading.Event:

@@ -20,6 +20,8 @@ _REMEDIES = {
     errno.EPERM: "change its owner or its rights, then start the pipeline again",
     errno.EROFS: "mount the file system for writing, or choose another folder",
     errno.ENOENT: "make the folder, then start the pipeline again",
+    errno.ENOTDIR: "something that is no folder has that name: move it away, or choose another path",
+    errno.EEXIST: "something that is no folder has that name: move it away, or choose another path",
     errno.EMFILE: "raise the limit of open files (ulimit -n)",
 }
 

@@ -42,6 +42,10 @@ class TablePerformer:
         self._table = Path(action.path)
 
     def perform(self, frame: DataFrame, context: Context) -> Counts:
+        try:
+            self._table.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise disk_error(error, self._table, "made") from error
         journal = Journal(context.state / f"{self._name}.json", self._action)
         stage = Stage(self._table, context, self._name)
         done = journal.done(context.batch_id)

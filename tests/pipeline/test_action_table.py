@@ -1,0 +1,230 @@
+"""Tables: each row once, nothing half done to be seen, a schema that stays."""
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+from deltalake import DeltaTable
+
+from headrace.errors import PipelineError
+from headrace.pipeline.actions import Context, Counts, DeadLetters, performer
+from headrace.pipeline.actions.journal import Journal
+from headrace.pipeline.actions.staging import Stage
+from headrace.pipeline.rules import TableAction
+from headrace.pipeline.source.options import Place
+
+FORMATS = pytest.mark.parametrize("format", ["parquet", "delta"])
+ROWS = "id as sequence, concat('s', id % 3) as station, id / 2 as gust, timestamp_millis(id) as observed"
+
+
+class Bench:
+    def __init__(self, root: Path, format: str, *partition_by: str) -> None:
+        self.root, self.path, self.format = root, root / "tables" / "t", format
+        self.action = TableAction(path=str(self.path), format=format, partition_by=partition_by)  # type: ignore[arg-type]
+
+    def put(self, frame: Any, batch_id: int) -> Counts:
+        """By a performer of its own, as after a restart."""
+        context = Context("r", batch_id, Place("q", None), self.root / "state", "test")
+        return performer(self.action, "table-0", None, DeadLetters(self.root / "dead")).perform(frame, context)
+
+    def sequences(self, spark: Any) -> list[int]:
+        if self.format == "delta":
+            return sorted(DeltaTable(self.path).to_pyarrow_table()["sequence"].to_pylist())
+        return sorted(row.sequence for row in spark.read.parquet(str(self.path)).select("sequence").collect())
+
+    def files(self) -> list[Path]:
+        return [path for path in self.path.rglob("*.parquet") if not any(p.startswith(".") for p in path.parts)]
+
+
+def rows(spark: Any, begin: int, end: int, columns: str = ROWS) -> Any:
+    return spark.sql(f"select {columns} from range({begin}, {end}, 1, 2)")
+
+
+@FORMATS
+@pytest.mark.parametrize("partition_by", [(), ("station",)])
+def test_batches_are_added_once(spark: Any, tmp_path: Path, format: str, partition_by: tuple[str, ...]) -> None:
+    bench = Bench(tmp_path, format, *partition_by)
+    assert bench.put(rows(spark, 0, 10), 0).rows == 10
+    assert bench.put(rows(spark, 10, 20), 1).rows == 10
+    assert bench.put(rows(spark, 10, 20), 1).is_repeated
+    assert bench.sequences(spark) == list(range(20))
+    assert bench.put(rows(spark, 0, 0), 2) == Counts()
+    assert bench.sequences(spark) == list(range(20))
+    assert not list(bench.path.glob(".staging*"))
+    if format == "delta":
+        table = DeltaTable(bench.path)
+        assert table.metadata().partition_columns == list(partition_by)
+        assert table.to_pyarrow_table().sort_by("sequence")["station"].to_pylist() == [f"s{n % 3}" for n in range(20)]
+        assert [str(field.type) for field in table.schema().fields][-1] == 'PrimitiveType("timestamp")'
+
+
+@FORMATS
+@pytest.mark.parametrize("point", ["ready", "moved half", "moved", "added", "done"])
+def test_a_batch_goes_on_where_it_was_killed(spark: Any, tmp_path: Path, format: str, point: str) -> None:
+    """The error is one that nobody catches, so everything stays as a kill would leave it."""
+    bench = Bench(tmp_path, format, "station")
+    bench.put(rows(spark, 0, 5), 0)
+
+    class Killed(BaseException):
+        pass
+
+    def killed(*_: Any) -> Any:
+        raise Killed
+
+    with pytest.MonkeyPatch.context() as patch:
+        if point == "ready":
+            patch.setattr(Stage, "put_into_place", killed)
+        elif point == "moved half":
+            real = Stage.put_into_place
+
+            def half(self: Stage, ready: Any) -> None:
+                real(self, type(ready)(ready.files[:1], 0))
+                raise Killed
+
+            patch.setattr(Stage, "put_into_place", half)
+        elif point == "moved":
+            patch.setattr("headrace.pipeline.actions.delta.DeltaLog.add", killed)
+            patch.setattr(Journal, "mark", killed)
+        elif point == "added":
+            patch.setattr(Journal, "mark", killed)
+        else:
+            marked = Journal.mark
+
+            def mark(self: Journal, *args: Any) -> None:
+                marked(self, *args)
+                raise Killed
+
+            patch.setattr(Journal, "mark", mark)
+        with pytest.raises(Killed):
+            bench.put(rows(spark, 5, 20), 1)
+    before = bench.sequences(spark)
+    assert before == sorted(set(before)), "nothing is there twice at any time"
+    assert bench.put(rows(spark, 5, 20), 1).rows == 15
+    assert bench.sequences(spark) == list(range(20))
+    assert not list(bench.path.glob(".staging*"))
+
+
+@FORMATS
+def test_what_spark_could_not_finish_is_not_seen(spark: Any, tmp_path: Path, format: str) -> None:
+    bench = Bench(tmp_path, format)
+    bench.put(rows(spark, 0, 5), 0)
+    broken = rows(spark, 5, 200, ROWS.replace("id / 2 as gust", "if(id = 150, raise_error('broken'), id) / 2 as gust"))
+    with pytest.raises(Exception, match="broken"):
+        bench.put(broken, 1)
+    assert bench.sequences(spark) == list(range(5))
+    assert len(bench.files()) == 2
+    assert bench.put(rows(spark, 5, 200), 1).rows == 195
+    assert bench.sequences(spark) == list(range(200))
+
+
+@FORMATS
+def test_other_columns_are_told_and_nothing_is_written(spark: Any, tmp_path: Path, format: str) -> None:
+    bench = Bench(tmp_path, format)
+    bench.put(rows(spark, 0, 5), 0)
+    other = "id as sequence, id as station, timestamp_millis(id) as observed, 1 as more"
+    with pytest.raises(PipelineError) as caught:
+        bench.put(rows(spark, 5, 10, other), 1)
+    for part in (
+        "'more' (integer) is new",
+        "'gust' (double) is missing",
+        "'station' is long, and was string",
+        "cast them",
+    ):
+        assert part in str(caught.value)
+    with pytest.raises(PipelineError, match="partitioned by nothing, and the rule says station"):
+        again = Bench(tmp_path, format, "station")
+        again.put(rows(spark, 5, 10), 1)
+    assert bench.sequences(spark) == list(range(5))
+    order = "timestamp_millis(id) as observed, id / 2 as gust, concat('s', id) as station, id as sequence"
+    assert bench.put(rows(spark, 5, 10, order), 1).rows == 5
+    assert bench.sequences(spark) == list(range(10))
+
+
+def test_a_column_without_a_type_is_told(spark: Any, tmp_path: Path) -> None:
+    with pytest.raises(PipelineError, match=r"column 'x' has no type.*cast\(x as string\)"):
+        Bench(tmp_path, "parquet").put(rows(spark, 0, 5, "id as sequence, null as x"), 0)
+
+
+def test_a_table_of_others_is_asked_for_its_columns(spark: Any, tmp_path: Path) -> None:
+    bench = Bench(tmp_path, "parquet", "station")
+    rows(spark, 0, 5).write.partitionBy("station").parquet(str(bench.path))
+    with pytest.raises(PipelineError, match=r"'gust' .* is missing"):
+        bench.put(rows(spark, 5, 10, "id as sequence, concat('s', id) as station, timestamp_millis(id) as observed"), 0)
+    assert bench.put(rows(spark, 5, 10), 0).rows == 5
+    assert bench.sequences(spark) == list(range(10))
+
+
+@FORMATS
+def test_a_new_checkpoint_does_not_replace_what_an_old_one_wrote(spark: Any, tmp_path: Path, format: str) -> None:
+    bench = Bench(tmp_path, format)
+    bench.put(rows(spark, 0, 5), 0)
+    shutil.rmtree(tmp_path / "state")
+    bench.put(rows(spark, 5, 10), 0)
+    assert bench.sequences(spark) == list(range(10))
+
+
+@FORMATS
+def test_values_that_cannot_name_a_partition(spark: Any, tmp_path: Path, format: str) -> None:
+    values = [
+        "../../x",
+        "a=b/c",
+        "%2F",
+        "x" * 400,
+        "nul\0",
+        "",
+        None,
+        " ",
+        "é" * 130,
+        "x" * 200,
+        "#" * 80,
+        "#" * 90,
+        "\n",
+        ".",
+    ]
+    frame = spark.createDataFrame(list(enumerate(values)), "sequence long, station string").repartition(1)
+    bench = Bench(tmp_path, format, "station")
+    assert (bench.put(frame, 0).rows, bench.put(frame, 0).failed) == (10, 4)
+    refused = {
+        row["sequence"] for path in (tmp_path / "dead").glob("*.parquet") for row in pq.read_table(path).to_pylist()
+    }
+    assert {values[place] for place in refused} == {"x" * 400, "nul\0", "é" * 130, "#" * 90}
+    assert {path.name for path in tmp_path.iterdir()} == {"tables", "dead", "state"}
+    if format == "delta":
+        held = {row["sequence"]: row["station"] for row in DeltaTable(bench.path).to_pyarrow_table().to_pylist()}
+    else:
+        held = {row.sequence: row.station for row in spark.read.parquet(str(bench.path)).collect()}
+    assert held == {place: value or None for place, value in enumerate(values) if place not in refused}
+
+
+def test_a_table_that_cannot_be_is_told(spark: Any, tmp_path: Path) -> None:
+    (tmp_path / "tables").write_text("in the way")
+    with pytest.raises(PipelineError, match=r"tables/t cannot be made: Not a directory; something that is no folder"):
+        Bench(tmp_path, "parquet").put(rows(spark, 0, 5), 0)
+
+
+def test_what_a_decoder_refused_is_a_dead_letter_once(spark: Any, tmp_path: Path) -> None:
+    letters = DeadLetters(tmp_path / "dead")
+    context = Context("r", 3, Place("q", None), tmp_path / "state", "test")
+    frame = rows(
+        spark,
+        0,
+        30,
+        "id as sequence, 'wx' as feed, 'no METAR' as error, cast(repeat('x', 100000) as binary) as payload",
+    )
+    for _ in range(2):
+        assert letters.perform(frame, context) == Counts(failed=30, files=1)
+    held = spark.read.parquet(str(tmp_path / "dead")).orderBy("sequence").collect()
+    assert [row.sequence for row in held] == list(range(30))
+    first = held[0].asDict()
+    assert (first["error"], first["feed"], first["ident"], first["batch"], first["action"]) == (
+        "no METAR",
+        "wx",
+        None,
+        3,
+        "decode",
+    )
+    assert (len(first["payload"]), first["payload_bytes"]) == (65536, 100_000)
+    assert letters.perform(frame.filter("false"), context) == Counts()
+    assert not list((tmp_path / "dead").glob("*.parquet"))
