@@ -42,6 +42,7 @@ def test_nothing_is_lost_or_duplicated_and_nothing_is_left_behind(tmp_path: Path
 
 
 @pytest.mark.timeout(400)
+@pytest.mark.soak
 def test_everything_is_in_the_tables_once_and_there_is_a_plot(tmp_path: Path, start) -> None:
     process = start("demo", "--seconds", "8", "--json", "--path", "kept", env=environment(TMPDIR=str(tmp_path)))
     out, err = process.communicate(timeout=360)
