@@ -82,10 +82,9 @@ class Job:
         ]
         self._performers += [*actions, letters]
         step = _Step(self._file, rule, status, actions, letters)
-        if rule.watermark_s is None:
-            frame = products if rule.decode is None else decoded(products, rule, self._file.path.parent)
-            return [(rule.name, frame, step.take)]
         frame = products if rule.decode is None else decoded(products, rule, self._file.path.parent)
+        if rule.watermark_s is None:
+            return [(rule.name, frame, step.take)]
         rows = frame if rule.decode is None else _good(frame)
         rows = rows.withWatermark(str(rule.watermark_column), f"{rule.watermark_s} seconds")
         if rule.sql is not None:

@@ -20,7 +20,6 @@ NO = -1  # the slice of products that have none
 _ROWS = 65_536  # at a time
 _NO_LIMIT = (1 << 63) - 1
 _UNKNOWN = kernel.TROUBLE["unknown_feed"]
-_GONE = kernel.TROUBLE["gone"]
 
 
 class Weights(msgspec.Struct, frozen=True):

@@ -23,13 +23,6 @@ def open_place(place: Place) -> Queue:
     return _open[key]
 
 
-def forget_place(place: Place) -> None:
-    """Close it, because it does not answer any more or is done with."""
-    queue = _open.pop((os.getpid(), place), None)
-    if queue is not None:
-        queue.close()
-
-
 def _opened(place: Place) -> Queue:
     if place.queue is not None and (place.site is None or Path(place.queue).is_dir()):
         return Queue.open(place.queue)

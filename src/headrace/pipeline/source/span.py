@@ -10,7 +10,7 @@ import os
 from dataclasses import dataclass
 
 from headrace.queue import Queue
-from headrace.queue.weights import NO, Weights
+from headrace.queue.weights import Weights
 from headrace.selection import Selection
 
 SMALL = 20_000  # sequences that one task reads, whatever they weigh
@@ -67,8 +67,3 @@ def _by_slice(weights: Weights, first: int, end: int, count: int) -> list[Span]:
         place = min(range(len(bins)), key=lambda place: bins[place][0])
         bins[place] = (bins[place][0] + size, [*bins[place][1], number])
     return [Span(first, end, tuple(sorted(numbers))) for _, numbers in bins if numbers or len(bins) == 1]
-
-
-def is_of(span: Span, number: int | None) -> bool:
-    """Does a product of this slice belong to the span?"""
-    return span.slices is None or (NO if number is None else number) in span.slices
