@@ -6,8 +6,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import settings
 
 from headrace import Queue
+
+# The suite tries the same examples in every run, so that it says the same of the same tree; `make soak` tries new ones.
+settings.register_profile("suite", derandomize=True)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    settings.load_profile("default" if config.option.markexpr == "soak" else "suite")
 
 
 @pytest.fixture

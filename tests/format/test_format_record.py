@@ -1,7 +1,6 @@
 """One record: the slow reader understands every one that Headrace writes, and both notice every flipped bit."""
 
 import hashlib
-import re
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -17,40 +16,9 @@ from spoiler import Spoiler
 from headrace import Duplicate, Queue
 from headrace.errors import ProductDamagedError, QueueDamagedError
 from headrace.testing import MockClock
+from strategies import FAR, foreign, puts
 
-FAR = 1 << 62
 NOW_NS = 1_800_000_000_000_000_000
-texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=40)
-levels = st.text(
-    st.characters(exclude_categories=["Cs", "Cc", "Z"], exclude_characters="/*?#$+>\"'\\"), min_size=1
-).filter(lambda level: not level.startswith("@"))
-values = st.booleans() | st.integers(-(1 << 63), (1 << 63) - 1) | st.floats() | texts
-foreign = st.fixed_dictionaries(
-    {
-        "origin": st.from_regex(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}", fullmatch=True),
-        "origin_sequence": st.integers(1, (1 << 63) - 1),
-    },
-    optional={"previous": st.integers(1, (1 << 63) - 1)},
-)
-puts = st.fixed_dictionaries(
-    {
-        "payload": st.binary(max_size=100),
-        "feed": st.lists(levels, min_size=1, max_size=3)
-        .map("/".join)
-        .filter(lambda feed: len(feed.encode()) < 256 and re.fullmatch(r"\S+", feed)),
-        "ident": texts,
-    },
-    optional={
-        "created": st.integers(1, (1 << 63) - 1),
-        "priority": st.integers(0, 7),
-        "expiry": st.integers(FAR, (1 << 63) - 1),
-        "properties": st.dictionaries(
-            texts.filter(lambda name: 1 <= len(name.encode()) <= 255), values, min_size=1, max_size=5
-        ),
-        "slice": st.integers(0, 65534),
-        "signature": st.binary(min_size=16, max_size=16),
-    },
-)
 
 
 @pytest.fixture(scope="module")
@@ -62,7 +30,7 @@ def filling(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Queue]:
 
 
 @settings(deadline=None, max_examples=300, print_blob=True)
-@given(puts, st.none() | foreign)
+@given(puts(st.binary(max_size=100)), st.none() | foreign)
 def test_a_record_says_what_was_put(filling: Queue, put: dict[str, Any], stranger: dict[str, Any] | None) -> None:
     sequence = filling.put(**put, **(stranger or {}))
     if isinstance(sequence, Duplicate):

@@ -2,7 +2,6 @@
 
 import gc
 import os
-import re
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -28,39 +27,13 @@ from headrace.errors import (
 from headrace.queue.kernel import _kernel as kernel
 from headrace.queue.records import Names, read_batch
 from headrace.testing import MockClock
+from strategies import foreign
+from strategies import puts as products
 
 MakeQueue = Callable[..., Queue]
 KINDS = ("none", "blake3", "xxh3", "md5")
-LAST = (1 << 63) - 1
-
-texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=30)
-levels = st.text(st.characters(exclude_categories=["Cs", "Cc", "Z"], exclude_characters="/*?#$+>\"'\\"), min_size=1)
-values = st.booleans() | st.integers(-(1 << 63), LAST) | st.floats(allow_nan=False) | texts
-foreign = st.fixed_dictionaries(
-    {
-        "origin": st.from_regex(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}", fullmatch=True),
-        "origin_sequence": st.integers(1, LAST),
-    },
-    optional={"previous": st.integers(1, LAST)},
-)
-puts = st.fixed_dictionaries(
-    {
-        "payload": st.binary(max_size=100) | st.binary(min_size=1, max_size=4).map(lambda some: some * 60_000),
-        "feed": st.lists(levels, min_size=1, max_size=3)
-        .map("/".join)
-        .filter(lambda feed: len(feed.encode()) < 256 and re.fullmatch(r"\S+", feed)),
-        "ident": texts,
-    },
-    optional={
-        "created": st.integers(1, LAST),
-        "priority": st.integers(0, 7),
-        "expiry": st.integers(FAR, LAST),
-        "properties": st.dictionaries(
-            texts.filter(lambda name: 1 <= len(name.encode()) <= 255), values, min_size=1, max_size=4
-        ),
-        "slice": st.integers(0, 65534),
-        "signature": st.binary(min_size=16, max_size=16),
-    },
+puts = products(
+    st.binary(max_size=100) | st.binary(min_size=1, max_size=4).map(lambda some: some * 60_000), allow_nan=False
 )
 
 

@@ -1,0 +1,47 @@
+"""What hypothesis may put into a product: every text, feed, value and origin that a queue takes.
+
+`puts` are the arguments of `Queue.put` without a payload that is special to a test; `foreign` are those of a product
+that another site made.
+"""
+
+import re
+from typing import Any
+
+from hypothesis import strategies as st
+
+FAR = 1 << 62
+LAST = (1 << 63) - 1
+
+texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=30)
+levels = st.text(
+    st.characters(exclude_categories=["Cs", "Cc", "Z"], exclude_characters="/*?#$+>\"'\\"), min_size=1
+).filter(lambda level: not level.startswith("@"))
+feeds = (
+    st.lists(levels, min_size=1, max_size=3)
+    .map("/".join)
+    .filter(lambda feed: len(feed.encode()) < 256 and re.fullmatch(r"\S+", feed))
+)
+foreign = st.fixed_dictionaries(
+    {
+        "origin": st.from_regex(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}", fullmatch=True),
+        "origin_sequence": st.integers(1, LAST),
+    },
+    optional={"previous": st.integers(1, LAST)},
+)
+
+
+def puts(payloads: st.SearchStrategy[bytes], *, allow_nan: bool = True) -> st.SearchStrategy[dict[str, Any]]:
+    """Arguments of `Queue.put` with one of `payloads`; properties that are not a number only if `allow_nan`."""
+    values = st.booleans() | st.integers(-(1 << 63), LAST) | st.floats(allow_nan=allow_nan) | texts
+    names = texts.filter(lambda name: 1 <= len(name.encode()) <= 255)
+    return st.fixed_dictionaries(
+        {"payload": payloads, "feed": feeds, "ident": texts},
+        optional={
+            "created": st.integers(1, LAST),
+            "priority": st.integers(0, 7),
+            "expiry": st.integers(FAR, LAST),
+            "properties": st.dictionaries(names, values, min_size=1, max_size=5),
+            "slice": st.integers(0, 65534),
+            "signature": st.binary(min_size=16, max_size=16),
+        },
+    )
