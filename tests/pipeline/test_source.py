@@ -7,6 +7,8 @@ from typing import Any
 import pytest
 
 from headrace import Queue
+from headrace.errors import OptionError
+from headrace.pipeline import put_batches
 
 Make = Callable[..., Queue]
 
@@ -229,6 +231,33 @@ def test_a_stream_that_is_repeated_puts_nothing_twice(
         )  # fmt: skip
         query.awaitTermination()
     assert sorted(product.ident for product in target.read("oldest")) == sorted(f"i{n}" for n in range(30))
+
+
+def test_equal_rows_of_two_batches_are_two_products_and_a_repeated_batch_is_none(
+    spark: Any, queue: Queue, make_queue: Make, tmp_path: Path
+) -> None:
+    target = make_queue("target")
+    put = put_batches(target.path, feed="derived/counts", application="counts")
+
+    def put_twice(rows: Any, batch_id: int) -> None:
+        put(rows, batch_id)
+        put(rows, batch_id)
+
+    query = (
+        spark.readStream.format("headrace").option("queue", str(queue.path)).option("startingOffsets", "earliest")
+        .option("maxProductsPerTrigger", 10).load().selectExpr("'always the same' as payload")
+        .writeStream.foreachBatch(put_twice)
+        .option("checkpointLocation", str(tmp_path / "cp")).trigger(availableNow=True).start()
+    )  # fmt: skip
+    query.awaitTermination()
+    assert [bytes(product.payload) for product in target.read("oldest")] == [b"always the same"] * 3
+
+
+def test_put_batches_tells_mistakes_before_the_stream_begins() -> None:
+    with pytest.raises(OptionError, match="neither queue nor site"):
+        put_batches(feed="derived")
+    with pytest.raises(OptionError, match="option feed is empty"):
+        put_batches("wx.queue", feed=" ")
 
 
 @pytest.mark.parametrize(

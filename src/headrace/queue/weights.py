@@ -64,7 +64,7 @@ def weigh(log: kernel.Log, selection: Selection, start: int, stop: int) -> Weigh
 
 
 def _add_slices(slices: dict[int, int], numbers: "np.ndarray[tuple[int], np.dtype[np.uint16]]", bytes_: object) -> None:
-    for number, size in enumerate(np.bincount(numbers, weights=bytes_).tolist()):  # type: ignore[arg-type]
-        if size:
-            number = NO if number == NO_SLICE else number
-            slices[number] = slices.get(number, 0) + int(size)
+    sizes = np.bincount(numbers, weights=bytes_)  # type: ignore[arg-type]
+    for number in np.flatnonzero(sizes).tolist():
+        size, number = int(sizes[number]), NO if number == NO_SLICE else number
+        slices[number] = slices.get(number, 0) + size

@@ -58,6 +58,7 @@ class WriteOptions:
     place: Place
     feed: str | None = None  # for all; None: the column `feed`
     application: str = ""  # names the writer: the same rows of the same writer are one product
+    batch: int | None = None  # number of a micro-batch: the same rows of another batch are other products
 
 
 def read_options(given: Mapping[str, str]) -> ReadOptions:
@@ -71,7 +72,7 @@ def read_options(given: Mapping[str, str]) -> ReadOptions:
 
 def write_options(given: Mapping[str, str]) -> WriteOptions:
     options = _known(given, WRITE)
-    return WriteOptions(_place(options), options.get("feed"), options.get("application", ""))
+    return WriteOptions(_place(options), options.get("feed"), options.get("application", ""), options.get("batch"))
 
 
 def _check_read(options: Mapping[str, Any]) -> None:
@@ -121,6 +122,12 @@ def _number(name: str, value: str) -> int:
     return int(value)
 
 
+def _batch(name: str, value: str) -> int:
+    if not value.isdecimal():
+        raise OptionError(f"option {name}: {value!r} is no number of a batch", "give the batch_id of foreachBatch")
+    return int(value)
+
+
 def _size(name: str, value: str) -> int:
     return max(1, parse_size(value, f"option {name}"))
 
@@ -160,7 +167,7 @@ READ: dict[str, Callable[[str, str], Any]] = {
     "pushFilters": _flag,
 }  # fmt: skip
 WRITE: dict[str, Callable[[str, str], Any]] = {
-    "queue": _text, "site": _text, "feed": _text, "application": _text, "checkpointLocation": _text,
+    "queue": _text, "site": _text, "feed": _text, "application": _text, "batch": _batch, "checkpointLocation": _text,
 }  # fmt: skip
 _READ_FIELDS = {
     "select": "select", "startingOffsets": "starting_offsets", "endingOffsets": "ending_offsets", "columns": "columns",

@@ -3,20 +3,22 @@
 Tasks put what they get at once; Spark may run a task twice, and after a failure a whole batch. A product's signature is
 made of everything that its row says, so the second time the queue drops it as a duplicate: each row is one product,
 once. It follows that two rows which are equal in every column are one product too; give them an ident of their own if
-they are not the same.
+they are not the same. `put_batches` knows the number of the micro-batch, so there they are one only within a batch.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 from blake3 import blake3
+from pyspark.sql import DataFrame
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
 
 from headrace.errors import OptionError, PipelineError
-from headrace.pipeline.source.options import WriteOptions
+from headrace.pipeline.source.options import WriteOptions, write_options
 from headrace.pipeline.source.place import open_place
 from headrace.queue import Queue
 
@@ -67,6 +69,23 @@ class StreamWriter(_Writing, DataSourceStreamArrowWriter):
         """What was put stays; when the batch comes again it is not put twice."""
 
 
+def put_batches(
+    queue: str | Path | None = None, *, site: str | None = None, feed: str | None = None, application: str = ""
+) -> Callable[[DataFrame, int], None]:
+    """For `writeStream.foreachBatch`: each row of a micro-batch becomes a product, once, however often it is repeated.
+
+    Two queries that may put the same rows need an `application` each. A mistake in the arguments is told at once.
+    """
+    given = {"queue": queue, "site": site, "feed": feed, "application": application or None}
+    options = {name: str(value) for name, value in given.items() if value is not None}
+    write_options(options)
+
+    def put(rows: DataFrame, batch_id: int) -> None:
+        rows.write.format("headrace").options(**options, batch=batch_id).mode("append").save()
+
+    return put
+
+
 def check_queue(queue: Queue) -> None:
     if queue.config.dedup == "none":
         raise PipelineError(
@@ -112,10 +131,11 @@ def puttable(batch: pa.RecordBatch, options: WriteOptions) -> Mapping[str, Any]:
 
 
 def _signatures(batch: pa.RecordBatch, given: Mapping[str, Any], options: WriteOptions) -> list[bytes]:
-    """Of everything that the row says, and of the writer's name."""
+    """Of everything that the row says, of the writer's name, and of the batch if it has a number."""
+    writer = (options.application,) if options.batch is None else (options.application, options.batch)
     parts = [given[name].to_pylist() for name in ("feed", "ident", "payloads")]
     rest = [batch.column(name).to_pylist() for name in batch.schema.names if name not in ("feed", "ident", "payload")]
     return [
-        blake3(repr((options.application, *row)).encode(errors="surrogatepass")).digest(16)
+        blake3(repr((*writer, *row)).encode(errors="surrogatepass")).digest(16)
         for row in zip(*parts, *rest, strict=True)
     ]
