@@ -4,6 +4,7 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+WORKERS ?= 2
 KERNEL := $(wildcard src/headrace/queue/kernel/*.px?) $(wildcard src/headrace/queue/kernel/*.pyx)
 
 EXTRA = import tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))["project"]["optional-dependencies"]["$(1)"], sep="\n")
@@ -16,7 +17,7 @@ demo: $(VENV)/.ready
 	$(BIN)/headrace demo
 
 test: $(VENV)/.ready-test
-	$(BIN)/python -m pytest -m "not soak"
+	$(BIN)/python -m pytest -m "not soak" --numprocesses $(WORKERS) --dist loadgroup
 
 soak: $(VENV)/.ready-test
 	$(BIN)/python -m pytest -m soak -s --timeout=7200

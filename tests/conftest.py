@@ -18,6 +18,13 @@ def pytest_configure(config: pytest.Config) -> None:
     settings.load_profile("default" if config.option.markexpr == "soak" else "suite")
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Tests of a file run in one process, one after the other; so do all that share the SparkSession."""
+    for item in items:
+        fixtures = getattr(item, "fixturenames", ())
+        item.add_marker(pytest.mark.xdist_group("spark" if "spark" in fixtures else item.path.name))
+
+
 @pytest.fixture
 def make_queue(tmp_path: Path) -> Iterator[Callable[..., Queue]]:
     """Create queues below the test's directory; each must check clean in the end, unless it was spoilt on purpose."""

@@ -69,6 +69,24 @@ def test_a_body_that_is_not_text_is_left_out() -> None:
     assert (row["data_type"], row["text"]) == ("YT", None)
 
 
+@pytest.mark.parametrize(
+    "body", [b"BUFR\x01\x00\x40\x04", b"BUFR \x01\x40\x04", b"BUFR0\x0d\x40\x04", b"GRIB\x01\x00\x40\x01"]
+)
+@pytest.mark.parametrize("end", [b"\r\r\n", b"\n"])
+def test_what_begins_a_binary_body_is_no_awips_identifier(body: bytes, end: bytes) -> None:
+    payload = b"ISMD01 EDZW 061200" + end + body + bytes(100)
+    (row,) = rows("wmo", [payload])
+    assert (row["awips"], row["text"]) == (None, None)
+    heading = find_heading(payload.decode("latin-1"))
+    assert heading is not None
+    assert payload[heading.end :] == end + body + bytes(100)
+
+
+def test_an_awips_identifier_may_stand_before_a_binary_body() -> None:
+    (row,) = rows("wmo", [b"ISMD01 EDZW 061200\r\r\nOBSEDZ\r\r\nBUFR\x01\x00\x40\x04" + bytes(100)])
+    assert (row["awips"], row["text"]) == ("OBSEDZ", None)
+
+
 def test_too_large_a_bulletin_is_an_error() -> None:
     assert "more than the 4,194,304" in errors("wmo", [b"FPUS55 KBOU 061200\n" + b"A" * (4 << 20)])[0]
     assert "more than 10,000 reports" in errors("wmo", [b"SAUS70 KBOU 061200\n" + b"A=" * 10_001])[0]

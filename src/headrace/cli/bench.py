@@ -119,6 +119,34 @@ def pipeline(place: str | None, scale: float, as_json: bool) -> None:
         )
 
 
+@bench.command("steady", short_help="A job of the pipeline for an hour: memory.")
+@click.option("--minutes", type=click.FloatRange(0.05, 10_000), default=60.0, show_default=True, help="How long.")
+@click.option("--rate", type=click.IntRange(1, 100_000), default=1000, show_default=True, help="Products per second.")
+@click.option(
+    "--place", type=click.Path(file_okay=False), help="Directory for everything; default: in memory (/dev/shm)."
+)
+@click.option("--json", "as_json", is_flag=True, help="One JSON object for programs.")
+def steady(minutes: float, rate: int, place: str | None, as_json: bool) -> None:
+    """Watch the memory of a job of the pipeline under a steady stream, and count its table in the end.
+
+    \b
+    Example:
+      headrace bench steady
+      headrace bench steady --minutes 10 --rate 5000 --json
+    """
+    from headrace.bench import steady as measured
+
+    with _place(place) as (folder, memory):
+        _measure(
+            "pipeline under a steady stream",
+            f"steady --minutes {minutes:g} --rate {rate}",
+            "memory (/dev/shm)" if memory else "disk",
+            lambda progress: measured.run(folder, minutes, rate, progress),
+            measured.NOT_MEASURED,
+            as_json,
+        )
+
+
 @bench.command("stations", short_help="Producers, stations and consumers.")
 @click.option(
     "--place", type=click.Path(file_okay=False), help="Directory for the queues; default: in memory (/dev/shm)."

@@ -52,6 +52,7 @@ _REPORT_TYPES = frozenset({
     "SA", "SP", "SI", "SM", "SN", "SH", "FC", "FT", "UA", "UB", "UD", "UE", "UF", "UG", "UH", "UI", "UK", "UL", "UM",
     "UP", "UQ", "UR", "US", "UX", "UY", "WA", "WC", "WS", "WV",
 })  # fmt: skip
+_BINARY = ("BUFR", "GRIB")  # what a body of these begins with; bytes behind may look like the rest of an identifier
 _TEXT_BYTES = bytes({3, *range(0x09, 0x0E), 0x1B, 0x1E, 0x1F, *range(0x20, 0x100)})
 
 
@@ -90,9 +91,10 @@ def find_heading(text: str) -> Heading | None:
 def _awips(text: str, end: int) -> tuple[str | None, int]:
     """The identifier on the next line and where it ends, if there is one."""
     line = _LINE.search(text, end, end + _HEAD_CHARS)
-    if line is None or _AWIPS.fullmatch(line[0]) is None or line[0].strip() in _CODE_WORDS:
+    if line is None or _AWIPS.fullmatch(line[0]) is None:
         return None, end
-    return line[0].strip(), line.end()
+    word = line[0].strip()
+    return (None, end) if word in _CODE_WORDS or word.startswith(_BINARY) else (word, line.end())
 
 
 def read_bulletin(text: str, *, reports: bool | None = None) -> Bulletin:

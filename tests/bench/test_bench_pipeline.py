@@ -1,0 +1,32 @@
+"""The benchmarks of the pipeline run, small, so that they do not rot. Nothing is timed here."""
+
+import json
+import subprocess
+import sys
+from typing import Any
+
+
+def figures(*words: str) -> dict[str, Any]:
+    """In a process of its own, because a process can have one Spark only."""
+    command = [sys.executable, "-c", "from headrace.cli.main import main; main()", "bench", *words, "--json"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=250)
+    assert done.returncode == 0, done.stderr
+    report = json.loads(done.stdout)
+    assert report["not_measured"]
+    return {figure["name"]: figure["value"] for figure in report["figures"]}
+
+
+def test_the_benchmark_of_the_pipeline_takes_all_its_figures() -> None:
+    taken = figures("pipeline", "--scale", "0.01")
+    assert list(taken) == [
+        "start", "batch", "batch-parquet", "selected", "pushed", "columns", "stream-noop", "stream-parquet",
+        "batch-cost", "put-to-table", "put-to-table-max", "metar",
+    ]  # fmt: skip
+    assert all(value > 0 for value in taken.values())
+
+
+def test_a_steady_stream_is_in_the_table_as_it_was_put() -> None:
+    taken = figures("steady", "--minutes", "0.1", "--rate", "200")
+    assert taken["products"] > 500
+    assert taken["missing"] == 0
+    assert taken["memory"] > 50
