@@ -13,6 +13,9 @@ from headrace import Queue
 # The suite tries the same examples in every run, so that it says the same of the same tree; `make soak` tries new ones.
 settings.register_profile("suite", derandomize=True)
 
+# Java that compiles quickly and not well: a test's Spark lives for seconds.
+os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
+
 
 def pytest_configure(config: pytest.Config) -> None:
     settings.load_profile("default" if config.option.markexpr == "soak" else "suite")

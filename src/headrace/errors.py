@@ -45,6 +45,7 @@
     │   ├── SiteUnreachableError          a site does not answer; heals when it is back
     │   └── AccessDeniedError             a site's rules do not allow it
     ├── PipelineError                     the pipeline cannot go on
+    │   ├── TargetError                   where an action writes cannot be written; heals when that is mended
     │   └── DataLossError                 products are gone that it had not read
     ├── RecordsDamagedError (ValueError)  bytes that are not whole records; `offset` tells where
     └── OracleError                       a saved oracle that cannot be read
@@ -271,6 +272,10 @@ class RecordsDamagedError(HeadraceError, ValueError):
 
 class PipelineError(HeadraceError):
     """Something about the pipeline."""
+
+
+class TargetError(PipelineError):
+    """What an action writes to cannot be written: no room, no right, no way. The batch is done again when it can."""
 
 
 class DataLossError(PipelineError):

@@ -216,6 +216,29 @@ def test_a_program_may_end_when_it_likes(tmp_path: Path) -> None:
     assert (tmp_path / "out").read_bytes() == b"0\n1\n2\n3\n4\n"
 
 
+def test_a_batch_that_broke_off_leaves_nothing_to_the_next(tmp_path: Path) -> None:
+    """Spark loses a task while a program is still reading; then the batch comes again, to the same program."""
+    go = tmp_path / "go"
+    bench = Bench(
+        tmp_path, PipeAction, "sh", "-c", "while [ ! -e go ]; do sleep 0.02; done; cat > out", framing="lines"
+    )
+    prepared = bench.performer.recipe(rows_of(b"a", b"b"))
+
+    def broken() -> Any:
+        yield prepared
+        raise OSError("a worker was lost")
+
+    context = Context("r", 1, Place("q", None), tmp_path / "state", "test")
+    with pytest.raises(OSError, match="lost"):
+        bench.performer.perform_batches(broken(), context)
+    go.touch()
+    assert bench.put(b"a", b"b") == Counts(2)
+    assert bench.put(b"c") == Counts(1)
+    bench.performer.close()
+    assert (tmp_path / "out").read_bytes() == b"a\nb\na\nb\nc\n"
+    assert bench.errors() == {}
+
+
 def test_programs_hear_that_the_pipeline_has_ended(tmp_path: Path) -> None:
     bench = Bench(tmp_path, PipeAction, "sh", "-c", "echo $$ > pid; cat > out")
     bench.put(b"a")

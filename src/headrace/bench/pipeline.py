@@ -41,11 +41,13 @@ def run(place: Path, scale: float, progress: Progress) -> Iterator[Figure]:
     spark = spark_session("headrace bench", "local[2]")
     work = Path(tempfile.mkdtemp(prefix="headrace-bench-spark-", dir=place))
     try:
+        with Queue.create(work / "first", size="16MiB") as queue:
+            queue.put(b"first", feed="bench")
+            _read(spark, queue).collect()
+            yield Figure("start", "start to first batch", time.perf_counter() - begun, "s", 15, True)
         count = max(20_000, int(2_000_000 * scale))
         with Queue.create(work / "queue", size=f"{max(64, count * 600 >> 20)}MiB", dedup="none") as queue:
             _fill(queue, count)
-            _read(spark, queue, endingOffsets="2").collect()
-            yield Figure("start", "start to first batch", time.perf_counter() - begun, "s", 15, True)
             yield from _batches(spark, queue, work, count, progress)
             yield from _streams(spark, queue, work, count, progress)
         progress("one product at a time")

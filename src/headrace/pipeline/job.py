@@ -2,30 +2,41 @@
 
     source (select) ─► decode ─► sql ─► foreachBatch: actions, dead letters        one query for each rule
 
-Rules do not wait for each other, and one that fails leaves the others alone. SQL that needs no watermark runs on each
-micro-batch; with a watermark it is a part of the stream, and errors of decoding have a second query, which makes
-nothing but dead letters. A job that is killed and started again goes on at its checkpoints: Spark repeats the batch
-that was under way, and every action makes that exactly once (actions/).
+Rules do not wait for each other, and one that fails leaves the others alone; stream.py says when it is begun again. SQL
+that needs no watermark runs on each micro-batch; with a watermark it is a part of the stream, and errors of decoding
+have a second query, which makes nothing but dead letters. A job that is killed and started again goes on at its
+checkpoints: Spark repeats the batch that was under way, and every action makes that exactly once (actions/).
 """
 
+import logging
+import os
 import threading
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
+from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
+from headrace.errors import PipelineError, RuleError
 from headrace.pipeline.actions import Context, DeadLetters, Performer, performer
 from headrace.pipeline.decoding import ERROR, PAYLOAD, decoded
-from headrace.pipeline.rules.rule import PipelineTerms, Rule, RuleFile
+from headrace.pipeline.rules.rule import AlertAction, PipelineTerms, Rule, RuleFile
 from headrace.pipeline.rules.views import DECODED, PRODUCTS
 from headrace.pipeline.source.options import Place
-from headrace.pipeline.status import RuleStatus, note_progress, save_status, trouble_of
+from headrace.pipeline.status import RuleStatus, note_progress, save_status
+from headrace.pipeline.stream import FAILED, RuleStream, worst
+from headrace.pipeline.trouble import JAVA_GONE
 
 _STATUS_S = 1.0
+_ROOM_S = 0.05
+_ATTEMPTS_MAX = 3  # with the trigger available-now, whose user waits
 
 Act = Callable[[DataFrame, int], None]
+
+log = logging.getLogger("headrace.pipeline")
 
 
 class Job:
@@ -33,48 +44,80 @@ class Job:
 
     def __init__(self, file: RuleFile, spark: SparkSession) -> None:
         self._file, self._spark = file, spark
-        self._queries: list[tuple[RuleStatus, StreamingQuery]] = []
+        self._streams: list[tuple[RuleStatus, list[RuleStream]]] = []
         self._performers: list[Performer] = []
+        self._lock = threading.Lock()
         self._stopped = threading.Event()
         self._teller = threading.Thread(target=self._tell, name="headrace-status", daemon=True)
         self.statuses = [RuleStatus(rule.name) for rule in file.enabled]
 
     def start(self) -> None:
+        """RuleError: Spark does not understand a rule; nothing was touched."""
         for rule, status in zip(self._file.enabled, self.statuses, strict=True):
-            for name, frame, act in self._streams(rule, status):
-                self._queries.append((status, self._begin(rule, name, frame, act)))
-            status.state = "running"
+            try:
+                self._streams.append((status, self._planned(rule, status)))
+            except AnalysisException as error:
+                raise _not_understood(rule, error) from error
         self._teller.start()
+        for stream in self._all():
+            while not self._has_room():
+                time.sleep(_ROOM_S)
+            stream.start()
+        self._look()
 
     def wait(self, seconds: float | None = None) -> bool:
-        """Whether every rule has ended by then, by itself or not."""
+        """Whether every rule has ended by then, by itself or not. PipelineError: Spark is no more."""
         end = None if seconds is None else time.monotonic() + seconds
-        while any(query.isActive for _, query in self._queries):
-            if end is not None and time.monotonic() >= end:
-                return False
-            time.sleep(0.1)
-        self._look()
+        try:
+            while not self._is_over():
+                if end is not None and time.monotonic() >= end:
+                    return False
+                time.sleep(0.1)
+        except JAVA_GONE:
+            raise self._lost() from None
         return True
 
     def stop(self) -> None:
         """The batch under way is given up; it is repeated at the next start."""
-        for _, query in self._queries:
-            query.stop()
-        self._look()
-        for each in self._performers:
-            each.close()
         self._stopped.set()
         if self._teller.is_alive():
             self._teller.join()
-        self._save()
+        try:
+            for stream in self._all():
+                stream.stop()
+            self._look()
+        except JAVA_GONE:
+            self._lost()
+        for each in self._performers:
+            each.close()
+        if self._teller.ident is not None:  # it was started
+            self._save()
 
     @property
     def has_failed(self) -> bool:
-        return any(status.state == "failed" for status in self.statuses)
+        return any(status.state == FAILED for status in self.statuses)
+
+    def _lost(self) -> PipelineError:
+        error = PipelineError(
+            "the Java process of Spark has ended",
+            "start the pipeline again, and every rule goes on at its checkpoint; if it happens again, see whether the"
+            " machine has memory for it ([spark] driver.memory)",
+        )
+        for status in self.statuses:
+            status.state, status.trouble = FAILED, str(error)
+        return error
 
     # --- streams ----------------------------------------------------------------------------------
 
-    def _streams(self, rule: Rule, status: RuleStatus) -> list[tuple[str, DataFrame, Act]]:
+    def _planned(self, rule: Rule, status: RuleStatus) -> list[RuleStream]:
+        attempts_max = _ATTEMPTS_MAX if isinstance(self._file.pipeline.trigger, str) else None
+        return [
+            RuleStream(name, partial(self._begin, name, frame, act), attempts_max)
+            for name, frame, act in self._plan(rule, status)
+        ]
+
+    def _plan(self, rule: Rule, status: RuleStatus) -> list[tuple[str, DataFrame, Act]]:
+        """Frames of Spark's that know their columns, and have not begun."""
         products = self._source(rule)
         letters = DeadLetters(_dead_letters(self._file.pipeline))
         actions = [
@@ -83,13 +126,16 @@ class Job:
         self._performers += [*actions, letters]
         step = _Step(self._file, rule, status, actions, letters)
         frame = products if rule.decode is None else decoded(products, rule, self._file.path.parent)
+        rows = frame if rule.decode is None else _good(frame)
+        if rule.watermark_s is not None:
+            rows = rows.withWatermark(str(rule.watermark_column), f"{rule.watermark_s} seconds")
+        if rule.sql is not None:
+            rows = _queried(rows, rule)
+        for _, _, action in rule.actions():
+            if isinstance(action, AlertAction):
+                rows.filter(action.when)
         if rule.watermark_s is None:
             return [(rule.name, frame, step.take)]
-        rows = frame if rule.decode is None else _good(frame)
-        rows = rows.withWatermark(str(rule.watermark_column), f"{rule.watermark_s} seconds")
-        if rule.sql is not None:
-            rows.createOrReplaceTempView(PRODUCTS if rule.decode is None else DECODED)
-            rows = self._spark.sql(rule.sql)
         streams: list[tuple[str, DataFrame, Act]] = [(rule.name, rows, step.act)]
         if rule.decode is not None:
             streams.append((f"{rule.name}.errors", frame.filter(f"{ERROR} is not null"), step.bury))
@@ -111,7 +157,7 @@ class Job:
             .load()
         )
 
-    def _begin(self, rule: Rule, name: str, frame: DataFrame, act: Act) -> StreamingQuery:
+    def _begin(self, name: str, frame: DataFrame, act: Act) -> StreamingQuery:
         terms = self._file.pipeline
         writer = (
             frame.writeStream.queryName(name).foreachBatch(act)
@@ -121,26 +167,48 @@ class Job:
             return writer.trigger(availableNow=True).start()
         return writer.trigger(processingTime=f"{round(terms.trigger * 1000)} milliseconds").start()
 
+    def _all(self) -> list[RuleStream]:
+        return [stream for _, streams in self._streams for stream in streams]
+
+    def _has_room(self) -> bool:
+        """Whether one more stream may begin. Spark gives up a Python process that is not there after ten seconds, and
+        that is how long it takes if there are many at once."""
+        return sum(stream.is_beginning for stream in self._all()) < (os.cpu_count() or 1)
+
+    def _is_over(self) -> bool:
+        if any(stream.query is not None and stream.query.isActive for stream in self._all()):
+            return False
+        self._look()
+        return all(stream.is_over for stream in self._all())
+
     # --- status -----------------------------------------------------------------------------------
 
     def _tell(self) -> None:
         while not self._stopped.wait(_STATUS_S):
-            self._look()
+            try:
+                self._look()
+            except JAVA_GONE:  # `wait` tells
+                return
             self._save()
 
     def _look(self) -> None:
-        for status, query in self._queries:
-            trouble = trouble_of(query)
-            if trouble:
-                status.state, status.trouble = "failed", trouble
-            elif not query.isActive and status.state == "running":
-                status.state = "done" if isinstance(self._file.pipeline.trigger, str) else "stopped"
-            progress = query.lastProgress
-            if progress is not None and query.name == status.rule:
-                note_progress(status, progress)
+        with self._lock:
+            for status, streams in self._streams:
+                for stream in streams:
+                    if not self._stopped.is_set():
+                        stream.look(stream.query is not None or self._has_room())
+                    progress = None if stream.query is None else stream.query.lastProgress
+                    if progress is not None and stream.name == status.rule:
+                        note_progress(status, progress)
+                told = worst(streams)
+                status.state, status.trouble = told.state, told.trouble
+                status.retries = sum(stream.retries for stream in streams)
 
     def _save(self) -> None:
-        save_status(self._file.pipeline, self._file.path, self.statuses)
+        try:
+            save_status(self._file.pipeline, self._file.path, self.statuses)
+        except OSError as error:
+            log.warning("how the rules get on cannot be written: %s", error)
 
 
 class _Step:
@@ -151,20 +219,19 @@ class _Step:
     ) -> None:
         self._file, self._rule, self._status = file, rule, status
         self._actions, self._letters = actions, letters
+        self._counted: dict[str, int] = {}  # the last batch
 
     def take(self, frame: DataFrame, batch_id: int) -> None:
         """Rows and errors together."""
-        if self._rule.decode is not None:
-            frame = frame.persist()
+        if self._rule.decode is None:
+            self.act(frame if self._rule.sql is None else _queried(frame, self._rule), batch_id)
+            return
+        frame = frame.persist()
         try:
-            rows = frame
-            if self._rule.decode is not None:
-                self.bury(frame.filter(f"{ERROR} is not null"), batch_id)
-                rows = _good(frame)
-            if self._rule.sql is not None:
-                rows.createOrReplaceTempView(PRODUCTS if self._rule.decode is None else DECODED)
-                rows = rows.sparkSession.sql(self._rule.sql)
-            self.act(rows, batch_id)
+            errors = self._buried(frame.filter(f"{ERROR} is not null"), batch_id)
+            rows = _good(frame)
+            self.act(rows if self._rule.sql is None else _queried(rows, self._rule), batch_id)
+            self._note_errors(errors, batch_id)
         finally:
             frame.unpersist()
 
@@ -173,19 +240,31 @@ class _Step:
         if shared:
             rows = rows.persist()
         try:
-            for place, action in enumerate(self._actions):
-                counts = action.perform(rows, self._context(batch_id))
-                self._status.rows += counts.rows if place == 0 else 0
-                self._status.failed += counts.failed
-            self._status.batches += 1
+            counts = [action.perform(rows, self._context(batch_id)) for action in self._actions]
         finally:
             if shared:
                 rows.unpersist()
+        if self._is_first("rows", batch_id):
+            self._status.rows += counts[0].rows
+            self._status.failed += sum(each.failed for each in counts)
+            self._status.batches += 1
 
     def bury(self, errors: DataFrame, batch_id: int) -> None:
         """Products that could not be decoded."""
+        self._note_errors(self._buried(errors, batch_id), batch_id)
+
+    def _buried(self, errors: DataFrame, batch_id: int) -> int:
         told = errors.selectExpr("sequence", "feed", "ident", f"{PAYLOAD} as payload", f"{ERROR} as error")
-        self._status.errors += self._letters.perform(told, self._context(batch_id)).failed
+        return self._letters.perform(told, self._context(batch_id)).failed
+
+    def _note_errors(self, count: int, batch_id: int) -> None:
+        self._status.errors += count if self._is_first("errors", batch_id) else 0
+
+    def _is_first(self, what: str, batch_id: int) -> bool:
+        """A batch that was done and could not be noted in the checkpoint comes again, and is counted once."""
+        is_first = batch_id > self._counted.get(what, -1)
+        self._counted[what] = batch_id
+        return is_first
 
     def _context(self, batch_id: int) -> Context:
         state = _checkpoint(self._file.pipeline) / "state" / self._rule.name
@@ -194,6 +273,17 @@ class _Step:
 
 def _good(frame: DataFrame) -> DataFrame:
     return frame.filter(f"{ERROR} is null").drop(ERROR, PAYLOAD)
+
+
+def _queried(rows: DataFrame, rule: Rule) -> DataFrame:
+    """What the rule's SQL makes of them."""
+    rows.createOrReplaceTempView(PRODUCTS if rule.decode is None else DECODED)
+    return rows.sparkSession.sql(rule.sql or "")
+
+
+def _not_understood(rule: Rule, error: AnalysisException) -> RuleError:
+    told = str(error).strip().partition("\n")[0]
+    return RuleError(f"rule {rule.name!r}: Spark does not understand it: {told}", "change its sql, or its condition")
 
 
 def place_of(terms: PipelineTerms) -> Place:

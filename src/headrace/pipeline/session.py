@@ -2,10 +2,12 @@
 
 `local[*]` needs nothing but a Java; any other master is used as it is. What is set here is what a stream of products
 needs and Spark does not do by itself: micro-batches without a fixed cost of a quarter of a second, as many shuffle
-partitions as there are cores, UTC, and silence. Whoever has a session of their own keeps it, and calls `register`.
+partitions as there are cores, tasks that are tried again on one machine as they are on a cluster, UTC, and silence.
+Whoever has a session of their own keeps it, and calls `register`.
 """
 
 import os
+import re
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -17,6 +19,8 @@ from headrace.pipeline.packing import shipped_python, shipping
 from headrace.pipeline.source.source import register
 
 _LOCAL = "local"
+_LOCAL_MASTER = re.compile(r"local(?:\[\s*(\*|\d+)\s*\])?")
+_TASK_TRIES = 4  # a cluster's default
 _STREAMING = "org.apache.spark.sql.execution.streaming"
 
 
@@ -41,12 +45,18 @@ def spark_session(
 
 
 def _made(name: str, master: str, settings: Mapping[str, str]) -> SparkSession:
-    builder = SparkSession.builder.appName(name).master(master)
+    builder = SparkSession.builder.appName(name).master(trying_again(master))
     for key, value in settings.items():
         builder = builder.config(key, value)
     spark = builder.getOrCreate()
     register(spark)
     return spark
+
+
+def trying_again(master: str) -> str:
+    """The same master, which tries tasks again. Spark does not on one machine, unless the master says how often."""
+    found = _LOCAL_MASTER.fullmatch(master)
+    return master if found is None else f"local[{found[1] or 1},{_TASK_TRIES}]"
 
 
 def defaults(master: str) -> dict[str, str]:
@@ -69,5 +79,6 @@ def defaults(master: str) -> dict[str, str]:
             "spark.driver.host": "127.0.0.1",
             "spark.driver.bindAddress": "127.0.0.1",
             "spark.ui.enabled": "false",
+            "spark.python.daemon.module": "headrace.pipeline.daemon",
         }
     return chosen

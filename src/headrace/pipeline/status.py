@@ -6,8 +6,6 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
-from pyspark.errors import StreamingQueryException
-from pyspark.sql.streaming.query import StreamingQuery
 
 from headrace.pipeline.rules.rule import PipelineTerms
 
@@ -18,8 +16,9 @@ class RuleStatus(msgspec.Struct):
     """How a rule is getting on."""
 
     rule: str
-    state: str = "starting"  # running, done, stopped, failed
-    trouble: str = ""
+    state: str = "starting"  # running, retrying, done, stopped, failed
+    trouble: str = ""  # why it has failed, or is tried again
+    retries: int = 0  # how often it was begun again
     batches: int = 0
     rows: int = 0  # given to actions
     errors: int = 0  # dead letters
@@ -60,16 +59,6 @@ def load_status(terms: PipelineTerms) -> JobStatus | None:
 def _file(terms: PipelineTerms) -> Path:
     assert terms.checkpoint is not None
     return terms.checkpoint / _FILE
-
-
-def trouble_of(query: StreamingQuery) -> str:
-    """Why a query has ended, in our own words if there are any; empty if it has not failed."""
-    error: StreamingQueryException | None = query.exception()
-    if error is None:
-        return ""
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    own = [line for line in lines if line.startswith("headrace.errors.")]
-    return own[-1].partition(": ")[2] if own else lines[0]
 
 
 def note_progress(status: RuleStatus, progress: Any) -> None:

@@ -5,6 +5,7 @@ import signal
 import sys
 import threading
 import time
+from contextlib import suppress
 from pathlib import Path
 from types import FrameType
 
@@ -13,7 +14,7 @@ import click
 from headrace.cli.failure import NEGATIVE, OK
 from headrace.cli.options import json_option
 from headrace.cli.output import echo_json
-from headrace.cli.pipeline.status import show_rules, state_line
+from headrace.cli.pipeline.status import show_rules, state_line, trouble_line
 from headrace.units import format_size
 
 _LOOK_S = 2.0
@@ -28,7 +29,8 @@ _LOOK_S = 2.0
 def run(file: Path, master: str, ship: bool, once: bool, as_json: bool) -> int:
     """Run the rules in RULES.TOML (or a Python module with `rules()`) until SIGTERM or Ctrl-C.
 
-    Each rule goes on where it was. Exit code 1 if a rule has failed; the others go on without it.
+    Each rule goes on where it was. One that meets trouble that may heal (a site that is away, a full disk) is tried
+    again; with --once three times. Exit code 1 if a rule has failed; the others go on without it.
 
     \b
     Example:
@@ -41,6 +43,7 @@ def run(file: Path, master: str, ship: bool, once: bool, as_json: bool) -> int:
     from headrace.pipeline.job import Job
     from headrace.pipeline.rules.loading import load_rules
     from headrace.pipeline.session import spark_session
+    from headrace.pipeline.trouble import JAVA_GONE
 
     logging.basicConfig(level=logging.WARNING, format="%(levelname)s: %(message)s", stream=sys.stderr)
     if ship and master.startswith("local"):
@@ -63,9 +66,12 @@ def run(file: Path, master: str, ship: bool, once: bool, as_json: bool) -> int:
             if not as_json:
                 for status in job.statuses:
                     click.echo(state_line(status), err=True)
+                    if status.trouble:
+                        click.echo(trouble_line(status), err=True)
     finally:
         job.stop()
-        spark.stop()
+        with suppress(*JAVA_GONE):
+            spark.stop()
     if as_json:
         echo_json({"rules": job.statuses, "ok": not job.has_failed})
     else:

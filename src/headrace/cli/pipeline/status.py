@@ -24,7 +24,8 @@ _HEADER = ("rule", "state", "batches", "rows", "dead letters", "failed", "last b
 def status(file: Path, as_json: bool) -> int:
     """Show what each rule of RULES.TOML has done, how fast it is, and how far behind.
 
-    Exit code 1 if a rule has failed, or the job has not been heard of for ten seconds.
+    Exit code 1 if a rule has failed, or the job has not been heard of for ten seconds. A rule that is tried again has
+    not failed.
 
     \b
     Example:
@@ -38,7 +39,7 @@ def status(file: Path, as_json: bool) -> int:
         raise PipelineError(f"the rules of {file} have never run", f"headrace pipeline run {file}")
     age_s = time.time() - told.updated_ns / 1e9
     failed = any(rule.state == "failed" for rule in told.rules)
-    running = any(rule.state in ("starting", "running") for rule in told.rules)
+    running = any(rule.state in ("starting", "running", "retrying") for rule in told.rules)
     if as_json:
         echo_json({"path": told.path, "age_s": age_s, "rules": told.rules})
     else:
@@ -56,7 +57,7 @@ def show_rules(rules: "list[RuleStatus]") -> None:
     show_table("rules", _HEADER, rows, right=range(2, len(_HEADER)))
     for rule in rules:
         if rule.trouble:
-            click.echo(f"rule {rule.rule} has failed: {rule.trouble}", err=True)
+            click.echo(trouble_line(rule), err=True)
 
 
 def state_line(rule: "RuleStatus") -> str:
@@ -64,3 +65,8 @@ def state_line(rule: "RuleStatus") -> str:
         f"{rule.rule}: {rule.state}, {rule.rows:,} rows in {rule.batches:,} batches, {rule.products_per_s:,.0f}/s, "
         f"{rule.behind:,} behind, {rule.errors:,} dead letters"
     )
+
+
+def trouble_line(rule: "RuleStatus") -> str:
+    how = {"failed": "has failed", "retrying": "is tried again"}.get(rule.state, f"is {rule.state}")
+    return f"rule {rule.rule} {how}: {rule.trouble}"

@@ -26,7 +26,7 @@ from typing import IO
 
 import msgspec
 
-from headrace.errors import PipelineError
+from headrace.errors import PipelineError, TargetError
 from headrace.pipeline.actions.action import Counts
 from headrace.pipeline.actions.disk import RESERVED, disk_error, sync_folder, write_whole
 from headrace.pipeline.actions.journal import Journal, read_entry
@@ -133,7 +133,7 @@ def _wait_for_lock(descriptor: int, folder: Path) -> None:
         except BlockingIOError:
             if time.monotonic() > end:
                 problem = f"another process has held {folder / LOCK} for {LOCK_WAIT_S:.0f} s"
-                raise PipelineError(problem, "find it with fuser, and end it") from None
+                raise TargetError(problem, "find it with fuser, and end it") from None
             time.sleep(0.005)
 
 

@@ -95,7 +95,8 @@ class Letters:
             with suppress(OSError):  # of a full disk; the file goes anyway
                 self._writer.close()
             self._writer = None
-        self._part.unlink(missing_ok=True)
+        with suppress(OSError):  # there is something else in its way, which was told
+            self._part.unlink(missing_ok=True)
 
 
 class DeadLetters:

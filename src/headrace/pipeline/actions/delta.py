@@ -10,7 +10,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from headrace.errors import PipelineError
+from headrace.errors import PipelineError, TargetError
 from headrace.pipeline.actions.staging import Ready
 from headrace.pipeline.actions.table_schema import TableSchema, plain
 
@@ -72,9 +72,9 @@ class DeltaLog:
                 commit_properties=properties,
             )  # fmt: skip
         except (self._library.exceptions.DeltaError, OSError) as error:
-            raise PipelineError(
+            raise TargetError(
                 f"the log of {self._table} does not take batch {batch_id}: {error!s:.300}",
-                "see to what it says, then start the pipeline again; the batch is done again",
+                "see to what it says; the batch is then done again",
             ) from error
 
     def _action(self, staged: Any, now: int) -> Any:

@@ -1,25 +1,26 @@
 """Disk: small files that are whole or not there, and what an error of the operating system means for a stream.
 
 An error is either the fault of the row that named the path, which then is a dead letter, or of the machine: a full
-disk, a folder that may not be written. The latter stops the pipeline, because the next row would meet it too."""
+disk, a folder that may not be written. The latter stops the batch, because the next row would meet it too; the rule
+is begun again until the machine is mended."""
 
 import errno
 import os
 from pathlib import Path
 
-from headrace.errors import PipelineError
+from headrace.errors import TargetError
 
 RESERVED = ".headrace"  # names that begin so are ours
 _OF_THE_ROW = frozenset({
     errno.ENOTDIR, errno.EISDIR, errno.ENAMETOOLONG, errno.EEXIST, errno.ELOOP, errno.EINVAL, errno.EILSEQ, errno.ENXIO,
 })  # fmt: skip
 _REMEDIES = {
-    errno.ENOSPC: "make room; the batch is done again when the pipeline is started again",
-    errno.EDQUOT: "raise the quota, or make room; then start the pipeline again",
-    errno.EACCES: "change its owner or its rights, then start the pipeline again",
-    errno.EPERM: "change its owner or its rights, then start the pipeline again",
+    errno.ENOSPC: "make room; the batch is then done again",
+    errno.EDQUOT: "raise the quota, or make room",
+    errno.EACCES: "change its owner or its rights",
+    errno.EPERM: "change its owner or its rights",
     errno.EROFS: "mount the file system for writing, or choose another folder",
-    errno.ENOENT: "make the folder, then start the pipeline again",
+    errno.ENOENT: "make the folder",
     errno.ENOTDIR: "something that is no folder has that name: move it away, or choose another path",
     errno.EEXIST: "something that is no folder has that name: move it away, or choose another path",
     errno.EMFILE: "raise the limit of open files (ulimit -n)",
@@ -31,10 +32,10 @@ def is_of_the_row(error: OSError) -> bool:
     return error.errno in _OF_THE_ROW
 
 
-def disk_error(error: OSError, path: str | os.PathLike[str], what: str = "written") -> PipelineError:
+def disk_error(error: OSError, path: str | os.PathLike[str], what: str = "written") -> TargetError:
     """The same for the person who must act."""
-    hint = _REMEDIES.get(error.errno or 0, "see to the disk, then start the pipeline again")
-    return PipelineError(f"{os.fspath(path)} cannot be {what}: {error.strerror or error}", hint)
+    hint = _REMEDIES.get(error.errno or 0, "see to the disk")
+    return TargetError(f"{os.fspath(path)} cannot be {what}: {error.strerror or error}", hint)
 
 
 def write_whole(path: Path, data: bytes) -> None:

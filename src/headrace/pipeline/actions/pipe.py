@@ -61,6 +61,12 @@ class Seat:
     failures: int = 0  # rows in a row
     used: float = 0.0
 
+    def forget(self) -> None:
+        """A batch begins. What one that was not finished has left comes again with it."""
+        self.todo.clear()
+        self.sent.clear()
+        self.failures = 0
+
     def look(self) -> None:
         """See what has been read."""
         if self.program is None:
@@ -100,7 +106,7 @@ class PipePerformer:
         rows = 0
         with self._lock, self._letters.writing(context, self._name) as letters:
             for seat in self._seats.values():
-                seat.failures = 0
+                seat.forget()
             for row in rows_in(batches):
                 rows += 1
                 if row.error is not None:

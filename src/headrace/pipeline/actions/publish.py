@@ -18,7 +18,7 @@ import pyarrow as pa
 from blake3 import blake3
 from pyspark.sql import DataFrame
 
-from headrace.errors import HeadraceError, PipelineError
+from headrace.errors import HeadraceError, PipelineError, TargetError
 from headrace.pipeline.actions.action import Context, Counts
 from headrace.pipeline.actions.content import contents
 from headrace.pipeline.actions.dead_letters import DeadLetters
@@ -28,6 +28,7 @@ from headrace.pipeline.rules.rule import JSON, NOTHING, PAYLOAD, PublishAction
 from headrace.pipeline.rules.template import Template, template
 from headrace.pipeline.source.options import Place
 from headrace.pipeline.source.place import open_place
+from headrace.pipeline.trouble import trouble_of
 
 COLUMNS = "feed string, ident string, payload binary, priority int, signature binary"
 
@@ -144,20 +145,13 @@ def publish(
     except HeadraceError:
         raise
     except Exception as error:
-        raise PipelineError(
-            f"{place} does not take the products of rule {context.rule!r}: {_cause(error)}",
-            "see to what it says, then start the pipeline again; nothing is put twice",
+        trouble = trouble_of(str(error))
+        raise (TargetError if trouble.heals else PipelineError)(
+            f"{place} does not take the products of rule {context.rule!r}: {trouble.text[:400]}",
+            "see to what it says; the batch is then done again, and nothing is put twice",
         ) from error
     with letters.writing(context, name) as writing:
         if refused.value:
             for row in rows_in(prepared_batches(frame, partial(Publication.refused, publication))):
                 writing.add(row, row.error or "")
     return Counts(put.value, failed=writing.count)
-
-
-def _cause(error: Exception) -> str:
-    """The last line of what a task has told, which is the error that it met."""
-    lines = [
-        line.strip() for line in str(error).splitlines() if "rror: " in line and not line.lstrip().startswith("at ")
-    ]
-    return (lines[-1] if lines else str(error))[:400]

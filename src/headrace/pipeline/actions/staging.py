@@ -18,7 +18,7 @@ import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from headrace.errors import PipelineError
+from headrace.errors import PipelineError, TargetError
 from headrace.pipeline.actions.action import Context
 from headrace.pipeline.actions.disk import disk_error, sync_folder, write_whole
 from headrace.pipeline.actions.journal import life
@@ -110,7 +110,7 @@ def rows_in_file(path: Path) -> int:
     try:
         return int(pq.read_metadata(path).num_rows)
     except (OSError, pa.ArrowInvalid) as error:
-        raise PipelineError(
+        raise TargetError(
             f"{path} is not as Spark should have written it: {error!s:.200}", "see to the disk"
         ) from error
 

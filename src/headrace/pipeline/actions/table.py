@@ -17,7 +17,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.types import StringType
 
-from headrace.errors import PipelineError
+from headrace.errors import PipelineError, TargetError
 from headrace.pipeline.actions.action import Context, Counts
 from headrace.pipeline.actions.dead_letters import DeadLetters
 from headrace.pipeline.actions.delta import DeltaLog
@@ -127,9 +127,9 @@ class TablePerformer:
             ) from error
         except Exception as error:
             if "No space left on device" in str(error):
-                raise PipelineError(
+                raise TargetError(
                     f"{self._table} cannot be written: no space left on device",
-                    "make room, then start the pipeline again",
+                    "make room; the batch is then done again",
                 ) from error
             raise
 

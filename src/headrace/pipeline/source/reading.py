@@ -53,5 +53,5 @@ def tell_loss(queue: Queue, first: int, last: int, why: str, *, fail: bool) -> N
     """An error, or a word in the log."""
     told = f"products {first}-{last} of {queue.path} are gone ({why})"
     if fail:
-        raise DataLossError(told, 'go on without them by option("failOnDataLoss", "false")')
+        raise DataLossError(told, 'to go on without them: on_loss = "count", or option("failOnDataLoss", "false")')
     log.warning("%s; they are left out", told)

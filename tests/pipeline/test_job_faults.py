@@ -1,0 +1,485 @@
+"""Jobs when the world misbehaves: what heals goes on with every row once, what does not is told, checkpoints stay."""
+
+import os
+import re
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pyarrow.dataset as ds
+import pytest
+from click.testing import CliRunner
+
+from headrace import Queue
+from headrace.cli.pipeline.status import status as status_command
+from headrace.errors import ConfigError, RuleError
+from headrace.pipeline.job import Job
+from headrace.pipeline.rules import check_rules, load_rules
+from headrace.pipeline.session import trying_again
+from headrace.pipeline.status import RuleStatus, load_status
+from headrace.pipeline.trouble import pause_s, trouble_of
+
+HEADRACE = str(Path(sys.executable).with_name("headrace"))
+PATIENCE_S = 60
+TABLE = """
+[[rule]]
+name = "{name}"
+select = "wx/text"
+table = "{name}"
+"""
+
+
+# --- what the tests call ----------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def small(tmp_path: Path) -> Iterator[Path]:
+    """A folder on a disk of four megabytes."""
+    place = tmp_path / "small"
+    place.mkdir()
+    if os.geteuid() != 0 or subprocess.run(["mount", "-t", "tmpfs", "-o", "size=4M", "tmpfs", place]).returncode:
+        pytest.skip("needs the right to mount a small tmpfs")
+    yield place
+    subprocess.run(["umount", "--lazy", place], check=True)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    Queue.create(tmp_path / "wx.queue", size="4MiB").close()
+    return tmp_path
+
+
+def put(folder: Path, first: int, count: int, size: int = 0) -> None:
+    with Queue.open(folder / "wx.queue") as queue:
+        numbers = range(first, first + count)
+        payloads = [b"%d %s\n" % (number, os.urandom(size // 2).hex().encode()) for number in numbers]
+        queue.put_many(payloads, feed="wx/text", ident=[f"i{number}" for number in numbers])
+
+
+def write_rules(folder: Path, rules: str, pipeline: str = 'queue = "wx.queue"', trigger: str = "available-now") -> Path:
+    path = folder / "rules.toml"
+    path.write_text(f'[pipeline]\n{pipeline}\ntrigger = "{trigger}"\n{rules}')
+    return path
+
+
+def run(path: Path, spark: Any) -> dict[str, RuleStatus]:
+    """All that there is; how each rule got on."""
+    with running(path, spark) as job:
+        assert job.wait(PATIENCE_S), job.statuses
+    return {status.rule: status for status in job.statuses}
+
+
+@contextmanager
+def running(path: Path, spark: Any) -> Iterator[Job]:
+    job = Job(load_rules(path), spark)
+    try:
+        job.start()
+        yield job
+    finally:
+        job.stop()
+
+
+def until(condition: Callable[[], object], what: Callable[[], object] | str) -> None:
+    end = time.monotonic() + PATIENCE_S
+    while not condition():
+        assert time.monotonic() < end, f"in vain: {what() if callable(what) else what}"
+        time.sleep(0.1)
+
+
+def numbers(folder: Path, table: str) -> list[int]:
+    """Of the products in a table, in their order."""
+    files = [str(path) for path in (folder / "tables" / table).glob("part-*.parquet")]
+    idents = ds.dataset(files, format="parquet").to_table().column("ident").to_pylist() if files else []
+    return sorted(int(ident[1:]) for ident in idents)
+
+
+def files_of(folder: Path) -> dict[str, bytes]:
+    return {str(path): path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()}
+
+
+# --- tasks ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("master", "used"),
+    [
+        ("local", "local[1,4]"), ("local[*]", "local[*,4]"), ("local[2]", "local[2,4]"), ("local[2,1]", "local[2,1]"),
+        ("local-cluster[2,1,1024]", "local-cluster[2,1,1024]"), ("spark://host:7077", "spark://host:7077"),
+    ],
+)  # fmt: skip
+def test_tasks_are_tried_again_on_one_machine_too(master: str, used: str) -> None:
+    assert trying_again(master) == used
+
+
+@pytest.mark.parametrize(
+    ("told", "text", "heals"),
+    [
+        ("Traceback\nheadrace.errors.DataLossError: products 1-2 are gone", "products 1-2 are gone", False),
+        ("x\nheadrace.errors.SiteUnreachableError: no answer\n\nThe above\nheadrace.errors.PipelineError: not put",
+         "not put", True),
+        ("headrace.errors.TargetError: t cannot be written; make room", "t cannot be written; make room", True),
+        ("headrace.errors.PipelineError: the rows do not fit", "the rows do not fit", False),
+        ("Job aborted\nPermissionError: [Errno 13] Permission denied", "PermissionError: [Errno 13] Permission denied", True),
+        ("Job aborted: Task 0 failed 4 times: org.apache.spark.SparkException: Python worker exited unexpectedly (crashed)",
+         "Python worker exited unexpectedly (crashed)", True),
+        ("Broken pipe\njava.net.SocketException: Broken pipe\n\tat java.io.IOException.x", "java.net.SocketException: Broken pipe",
+         True),
+        ("Traceback\npyspark.errors.ArithmeticException: [DIVIDE_BY_ZERO] no", "[DIVIDE_BY_ZERO] no", False),
+        ("[SOMETHING_ELSE] of Spark\n\tat java.io.FileInputStream.read", "[SOMETHING_ELSE] of Spark", False),
+    ],
+)  # fmt: skip
+def test_trouble_of_the_world_heals_and_that_of_rules_does_not(told: str, text: str, heals: bool) -> None:
+    assert trouble_of(told) == (text, heals)
+
+
+def test_pauses_double_up_to_a_minute() -> None:
+    assert [pause_s(attempt) for attempt in (1, 2, 3, 6, 7, 1000)] == [1, 2, 4, 32, 60, 60]
+
+
+# --- targets ----------------------------------------------------------------------------------------------
+
+
+def test_a_target_that_cannot_be_written_is_tried_until_it_can(folder: Path, spark: Any) -> None:
+    """A file where a folder must be."""
+    put(folder, 0, 20)
+    (folder / "tables").mkdir()
+    (folder / "tables" / "a").write_text("in the way")
+    path = write_rules(folder, TABLE.format(name="a") + TABLE.format(name="b"), trigger="200ms")
+    with running(path, spark) as job:
+        until(lambda: job.statuses[0].retries >= 2, lambda: job.statuses)
+        saved = load_status(load_rules(path).pipeline)
+        assert saved is not None
+        assert [status.state for status in saved.rules] == ["retrying", "running"]
+        assert "tables/a cannot be made: File exists; something that is no folder" in saved.rules[0].trouble
+        shown = CliRunner().invoke(status_command, [str(path)], standalone_mode=False)
+        assert shown.return_value == 0
+        assert re.search(r"\n  a +retrying ", shown.output)
+        assert "rule a is tried again: " in shown.output
+        until(lambda: numbers(folder, "b") == list(range(20)), lambda: job.statuses)
+        (folder / "tables" / "a").unlink()
+        put(folder, 20, 20)
+        until(lambda: len(numbers(folder, "a")) == 40, lambda: job.statuses)
+        until(lambda: job.statuses[0].state == "running", lambda: job.statuses)
+        assert job.statuses[0].trouble == ""
+        assert job.statuses[0].rows == 40
+    assert numbers(folder, "a") == numbers(folder, "b") == list(range(40))
+    assert [status.state for status in job.statuses] == ["stopped", "stopped"]
+
+
+def test_a_target_that_stays_unwritable_is_given_up_when_somebody_waits(folder: Path, spark: Any) -> None:
+    put(folder, 0, 5)
+    (folder / "tables").mkdir()
+    (folder / "tables" / "a").write_text("in the way")
+    path = write_rules(folder, TABLE.format(name="a"))
+    told = run(path, spark)["a"]
+    assert (told.state, told.retries, told.rows) == ("failed", 2, 0)
+    assert "tables/a cannot be made: File exists" in told.trouble
+    (folder / "tables" / "a").unlink()
+    assert run(path, spark)["a"].state == "done"
+    assert numbers(folder, "a") == list(range(5))
+
+
+@pytest.mark.parametrize("full", ["targets", "everything"])
+def test_a_full_disk_is_waited_for(folder: Path, small: Path, spark: Any, full: str) -> None:
+    checkpoint = small / "checkpoint" if full == "everything" else folder / "checkpoint"
+    places = f'queue = "wx.queue"\ntables = "{small}/tables"\nfiles = "{small}/files"\ncheckpoint = "{checkpoint}"'
+    rules = """
+[[rule]]
+name = "table"
+select = "wx/text"
+table = "all"
+[[rule]]
+name = "each"
+select = "wx/text"
+file = { path = "each/{ident}", mode = "each" }
+[[rule]]
+name = "append"
+select = "wx/text"
+file = "append"
+"""
+    path = write_rules(folder, rules, places, "200ms")
+    put(folder, 0, 10, 4000)
+    with running(path, spark) as job:
+        until(lambda: all(status.rows == 10 for status in job.statuses), lambda: job.statuses)
+        fill(small / "filler")
+        put(folder, 10, 40, 4000)
+        until(lambda: all(status.state == "retrying" for status in job.statuses), lambda: job.statuses)
+        assert all("o space left on device" in status.trouble for status in job.statuses), job.statuses
+        (small / "filler").unlink()
+        until(lambda: all(status.rows == 50 for status in job.statuses), lambda: job.statuses)
+        until(lambda: all(status.state == "running" for status in job.statuses), lambda: job.statuses)
+    with Queue.open(folder / "wx.queue") as queue:
+        payloads = sorted(bytes(product.payload) for product in queue.read("oldest"))
+    assert numbers(small, "all") == list(range(50))
+    assert sorted((small / "files" / "append").read_bytes().splitlines(keepends=True)) == payloads
+    assert sorted(file.read_bytes() for file in (small / "files" / "each").iterdir()) == payloads
+
+
+def fill(path: Path) -> None:
+    """All that there is room for."""
+    with path.open("wb", buffering=0) as file:
+        try:
+            while True:
+                file.write(bytes(4096))
+        except OSError:
+            return
+
+
+# --- the source -------------------------------------------------------------------------------------------
+
+
+def test_a_job_waits_for_a_site_that_is_not_there_yet_or_goes_away(folder: Path, spark: Any) -> None:
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        endpoint = f"tcp/127.0.0.1:{found.getsockname()[1]}"
+    (folder / "site.toml").write_text(f'[site]\nqueue = "wx.queue"\nlisten = ["{endpoint}"]\n')
+    path = write_rules(folder, TABLE.format(name="a"), f'site = "{endpoint}"', "200ms")
+    put(folder, 0, 20)
+    with running(path, spark) as job:
+        until(lambda: job.statuses[0].state == "retrying", lambda: job.statuses)
+        assert endpoint in job.statuses[0].trouble
+        with site(folder):
+            until(lambda: len(numbers(folder, "a")) == 20, lambda: job.statuses)
+        put(folder, 20, 20)
+        time.sleep(3)
+        with site(folder):
+            until(lambda: len(numbers(folder, "a")) == 40, lambda: job.statuses)
+            until(lambda: job.statuses[0].state == "running", lambda: job.statuses)
+            put(folder, 40, 20)
+            until(lambda: len(numbers(folder, "a")) == 60, lambda: job.statuses)
+    assert numbers(folder, "a") == list(range(60))
+
+
+@contextmanager
+def site(folder: Path) -> Iterator[None]:
+    """A site, which is killed in the end."""
+    process = subprocess.Popen([HEADRACE, "serve", str(folder / "site.toml"), "--json"], stdout=subprocess.PIPE)
+    try:
+        assert process.stdout is not None
+        assert b"endpoints" in process.stdout.readline()
+        yield
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def test_products_that_were_evicted_stop_a_rule_until_it_may_go_on_without_them(folder: Path, spark: Any) -> None:
+    put(folder, 0, 10)
+    rules = TABLE.format(name="a")
+    assert run(write_rules(folder, rules), spark)["a"].state == "done"
+    before = files_of(folder / "rules.checkpoint" / "a")
+    for first in range(10, 3010, 100):
+        put(folder, first, 100, 4000)
+    with Queue.open(folder / "wx.queue") as queue:
+        oldest, end = queue.oldest, queue.next
+    assert oldest > 11
+    told = run(write_rules(folder, rules), spark)["a"]
+    assert (told.state, told.retries) == ("failed", 0)
+    assert f"products 11-{oldest - 1} of" in told.trouble
+    assert 'on_loss = "count"' in told.trouble
+    assert files_of(folder / "rules.checkpoint" / "a") == before
+    told = run(write_rules(folder, rules, 'queue = "wx.queue"\non_loss = "count"'), spark)["a"]
+    assert (told.state, told.lost) == ("done", oldest - 11)
+    assert numbers(folder, "a") == [*range(10), *range(oldest - 1, end - 1)]
+
+
+def test_another_queue_in_the_same_place_is_refused(folder: Path, spark: Any) -> None:
+    put(folder, 0, 10)
+    path = write_rules(folder, TABLE.format(name="a"))
+    run(path, spark)
+    before = files_of(folder / "rules.checkpoint" / "a")
+    shutil.rmtree(folder / "wx.queue")
+    Queue.create(folder / "wx.queue", size="4MiB").close()
+    put(folder, 0, 5)
+    told = run(path, spark)["a"]
+    assert (told.state, told.retries) == ("failed", 0)
+    assert "is another queue than the one that the checkpoint speaks of; begin with a new checkpoint" in told.trouble
+    assert files_of(folder / "rules.checkpoint" / "a") == before
+
+
+# --- rules ------------------------------------------------------------------------------------------------
+
+
+def test_a_rule_that_fails_leaves_the_others_alone(folder: Path, spark: Any) -> None:
+    put(folder, 0, 10)
+    rules = (
+        '[[rule]]\nname = "a"\nselect = "wx/text"\ntable = "a"\nsql = "select 1 / (sequence - 5) as x from products"\n'
+    )
+    told = run(write_rules(folder, rules + TABLE.format(name="b")), spark)
+    assert (told["a"].state, told["a"].retries) == ("failed", 0)
+    assert "DIVIDE_BY_ZERO" in told["a"].trouble
+    assert told["b"].state == "done"
+    assert numbers(folder, "b") == list(range(10))
+
+
+MISTAKES = {
+    'tabel = "b"': "unknown key 'tabel'",
+    'table = "b"\nsql = "select idant from products"': "there is no column 'idant'",
+    'table = "b"\nsql = "select reversed(ident) as ident from products"': "reversed",  # known to Spark alone
+}
+
+
+def test_a_mistake_is_told_before_anything_is_touched(folder: Path, spark: Any) -> None:
+    put(folder, 0, 10)
+    run(write_rules(folder, TABLE.format(name="a")), spark)
+    before = files_of(folder)
+    put(folder, 10, 10)
+    for mistake, told in MISTAKES.items():
+        path = write_rules(folder, TABLE.format(name="a") + f'[[rule]]\nname = "b"\nselect = "wx/text"\n{mistake}\n')
+        complaints = [str(each) for each in check_rules(path)]
+        assert any(told in each for each in complaints) or told == "reversed"
+        with pytest.raises((ConfigError, RuleError), match=told), running(path, spark):
+            pass
+        changed = {name for name, held in files_of(folder).items() if before.get(name) != held}
+        assert all("wx.queue" in name or name == str(path) for name in changed), changed
+    assert numbers(folder, "a") == list(range(10))
+
+
+@pytest.mark.parametrize("kind", ["parquet", "delta"])
+def test_a_decoder_that_makes_other_columns_does_not_spoil_a_table(folder: Path, spark: Any, kind: str) -> None:
+    (folder / f"mine_{kind}.py").write_text("def rows(product):\n    yield {'number': int(product['ident'][1:])}\n")
+
+    def outcome(schema: str, sql: str = "") -> RuleStatus:
+        rule = f'[[rule]]\nname = "a"\nselect = "wx/text"\ndecode = "mine_{kind}:rows"\nschema = "{schema}"\n{sql}\n'
+        return run(write_rules(folder, rule + f'table = {{ path = "a", format = "{kind}" }}\n'), spark)["a"]
+
+    put(folder, 0, 5)
+    assert outcome("number int").state == "done"
+    put(folder, 5, 5)
+    before = files_of(folder / "tables") | files_of(folder / "rules.checkpoint" / "state")
+    told = outcome("number bigint, unit string")
+    assert (told.state, told.retries) == ("failed", 0)
+    assert "column 'unit' (string) is new; column 'number' is long, and was integer" in told.trouble
+    assert "select the columns that it has, cast them, or give path a new table" in told.trouble
+    assert files_of(folder / "tables") | files_of(folder / "rules.checkpoint" / "state") == before
+    told = outcome("number bigint", 'sql = "select * except (number), cast(number as int) as number from decoded"')
+    assert told.state == "done", told
+    assert numbers(folder, "a") == list(range(10))
+
+
+# --- processes --------------------------------------------------------------------------------------------
+
+
+def test_programs_that_hang_crash_or_are_missing_cost_rows_and_not_the_stream(folder: Path, spark: Any) -> None:
+    commands = (["sleep", "60"], ["sh", "-c", "exit 3"], ["./gone"])
+    (folder / "gone").write_text("#!/bin/sh\n")
+    (folder / "gone").chmod(0o755)
+    actions = "".join(
+        f'[[rule.{action}]]\ncommand = {command}\ntimeout = "500ms"\ntries = 1\n'
+        for action in ("exec", "pipe")
+        for command in commands
+    )
+    put(folder, 0, 2)
+    path = write_rules(folder, TABLE.format(name="a") + actions)
+    job = Job(load_rules(path), spark)
+    (folder / "gone").unlink()
+    job.start()
+    assert job.wait(PATIENCE_S)
+    job.stop()
+    (told,) = job.statuses
+    assert (told.state, told.failed, told.retries) == ("done", 12, 0), told
+    assert numbers(folder, "a") == [0, 1]
+    letters = ds.dataset(folder / "tables" / "dead_letters", format="parquet").to_table().to_pylist()
+    why = {(letter["action"], letter["ident"]): letter["error"] for letter in letters}
+    assert len(why) == len(letters) == 12
+    for action, text in (
+        ("exec-0", "had not ended after"), ("exec-1", "ended with status 3"), ("exec-2", "cannot be started"),
+        ("pipe-0", "has not read"), ("pipe-1", "ended with status 3"), ("pipe-2", "cannot be started"),
+    ):  # fmt: skip
+        assert all(text in why[action, ident] for ident in ("i0", "i1")), why
+
+
+SLOW = """
+import os, time
+from pathlib import Path
+
+def rows(product):
+    mark = Path({mark!r})
+    if not mark.exists():
+        mark.with_suffix(".part").write_text(str(os.getpid()))
+        mark.with_suffix(".part").replace(mark)
+        time.sleep(60)
+    yield {{"number": int(product["ident"][1:])}}
+"""
+
+
+def test_a_python_worker_that_is_killed_is_replaced(folder: Path, spark: Any) -> None:
+    mark = folder / "mark"
+    (folder / "slow_rows.py").write_text(SLOW.format(mark=str(mark)))
+    rules = '[[rule]]\nname = "a"\nselect = "wx/text"\ndecode = "slow_rows:rows"\nschema = "number int"\ntable = "a"\n'
+    put(folder, 0, 10)
+    with running(write_rules(folder, rules), spark) as job:
+        until(mark.exists, lambda: job.statuses)
+        worker = int(mark.read_text())
+        assert os.getpid() in ancestors(worker)
+        os.kill(worker, signal.SIGKILL)
+        assert job.wait(PATIENCE_S)
+    (told,) = job.statuses
+    assert (told.state, told.retries, told.rows) == ("done", 0, 10)
+    assert numbers(folder, "a") == list(range(10))
+
+
+def test_the_process_of_the_source_may_be_killed_too(folder: Path, spark: Any) -> None:
+    put(folder, 0, 10)
+    others = source_processes()
+    with running(write_rules(folder, TABLE.format(name="a"), trigger="200ms"), spark) as job:
+        until(lambda: len(numbers(folder, "a")) == 10, lambda: job.statuses)
+        for process in source_processes() - others:
+            os.kill(process, signal.SIGKILL)
+        put(folder, 10, 10)
+        until(lambda: len(numbers(folder, "a")) == 20, lambda: job.statuses)
+        assert job.statuses[0].retries == 1
+    assert numbers(folder, "a") == list(range(20))
+
+
+def test_a_java_that_dies_is_told_and_the_next_run_goes_on(folder: Path, spark: Any) -> None:
+    put(folder, 0, 10)
+    path = write_rules(folder, TABLE.format(name="a"), trigger="200ms")
+    with (folder / "run.log").open("wb") as log:
+        job = subprocess.Popen([HEADRACE, "pipeline", "run", str(path), "--master", "local[2]"], stdout=log, stderr=log)
+    until(lambda: len(numbers(folder, "a")) == 10, (folder / "run.log").read_text)
+    (java,) = [pid for pid in processes() if ancestors(pid)[:1] == [job.pid] and b"java" in command_of(pid)]
+    os.kill(java, signal.SIGKILL)
+    assert job.wait(PATIENCE_S) == 3
+    told = (folder / "run.log").read_text()
+    assert "headrace: the Java process of Spark has ended" in told
+    assert "try: start the pipeline again" in told
+    put(folder, 10, 10)
+    assert run(write_rules(folder, TABLE.format(name="a")), spark)["a"].state == "done"
+    assert numbers(folder, "a") == list(range(20))
+
+
+def processes() -> set[int]:
+    return {int(path.name) for path in Path("/proc").iterdir() if path.name.isdecimal()}
+
+
+def source_processes() -> set[int]:
+    """Python processes in which Spark runs the driver's side of a stream's source, of this test's Spark."""
+    of_sources = {pid for pid in processes() if b"python_streaming_source_runner" in command_of(pid)}
+    return {pid for pid in of_sources if os.getpid() in ancestors(pid)}
+
+
+def command_of(pid: int) -> bytes:
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes()
+    except OSError:
+        return b""
+
+
+def ancestors(pid: int) -> list[int]:
+    """The parent, its parent, and so on."""
+    found = []
+    while pid > 1:
+        try:
+            pid = int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+        except OSError:
+            break
+        found.append(pid)
+    return found
