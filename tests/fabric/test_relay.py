@@ -77,6 +77,20 @@ def test_filters_are_applied_where_the_products_are(fabric: Fabric) -> None:
     assert state.base == a.next - 1  # and are known not to be missing
 
 
+def test_products_put_into_a_stopped_site_have_not_come_from_their_origin(fabric: Fabric) -> None:
+    a = fabric.add("a")
+    b = fabric.add("b", want("**"), near=("a",))
+    until(lambda: is_live(fabric, "b"), "b listens")
+    put(a, "x", "1")
+    until(lambda: b.next == 2, "it arrives")
+    fabric.stop("b")
+    put(a, "x", "2", "3")
+    b.put(b"of an archive", feed="x", origin="a", origin_sequence=1000)
+    fabric.start("b")
+    until(lambda: b.next == 5, "what came while it was stopped arrives")
+    assert texts(b) == ["1", "of an archive", "2", "3"]
+
+
 def test_equal_filters_share_a_stream(fabric: Fabric) -> None:
     fabric.add("a")
     fabric.add("b", want('** ident ~ "^K"'), near=("a",))

@@ -108,6 +108,14 @@ def test_payloads_may_be_columns(queue: Queue) -> None:
     assert queue.put_many([], feed="x").products == 0
 
 
+@pytest.mark.parametrize("column", [list, lambda values: pa.array(values, pa.int64())], ids=["list", "arrow"])
+@pytest.mark.parametrize("slices", [[None, None], [None, 3]], ids=["no slices", "some slices"])
+def test_columns_may_say_that_there_is_no_slice_and_no_expiry(queue: Queue, column: Any, slices: list[Any]) -> None:
+    later = time.time_ns() + 10**12
+    queue.put_many([b"1", b"2"], feed="x", slice=column(slices), expiry=column([later, None]))
+    assert [(product.slice, product.expiry_ns) for product in queue.read()] == [(None, later), (slices[1], None)]
+
+
 def test_a_batch_of_another_queue_is_put_as_it_is(queue: Queue, make_queue: Callable[..., Queue]) -> None:
     other = make_queue(origin="other")
     put(other, "1", "2", "3")

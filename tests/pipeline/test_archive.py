@@ -1,16 +1,24 @@
 """Archives: what was written to a table comes back as it was, once."""
 
+import json
+import signal
+import subprocess
+import sys
+import time
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from click.testing import CliRunner
 
-from headrace import Queue
-from headrace.errors import PipelineError
-from headrace.pipeline.archive import Archive, Wanted, totals
+from headrace import Queue, Selection
+from headrace.cli.main import headrace
+from headrace.errors import OptionError, PayloadTooLargeError, PipelineError
+from headrace.pipeline.archive import Archive, Pace, Wanted, totals
 from headrace.pipeline.columns import arrow_of
 
 Make = Callable[..., Queue]
@@ -86,3 +94,242 @@ def test_what_is_no_archive_is_told(tmp_path: Path) -> None:
     pq.write_table(pa.table({"x": [1]}), tmp_path / "x.parquet")
     with pytest.raises(PipelineError, match=r"has no column feed.*holds no products"):
         Archive(tmp_path)
+
+
+# --- partitions -------------------------------------------------------------------------------------
+
+
+def put_into(queue: Queue, table: Path, **how: Any) -> int:
+    return sum(stored for _, stored in Archive(table).replay(queue, **how))
+
+
+def partitioned(rows: pa.Table, folder: Path, *places: str) -> None:
+    """One file for each row, in a folder that is named as Spark does."""
+    for number, place in enumerate(places):
+        (folder / place).mkdir(parents=True)
+        inside = [name for name in rows.schema.names if f"{name}=" not in place]
+        pq.write_table(rows.slice(number, 1).select(inside), folder / place / "part.parquet")
+
+
+def flat_delta(rows: pa.Table, folder: Path, column: str) -> None:
+    """As the pipeline writes it: files beside each other, and what they are partitioned by in the log alone."""
+    deltalake = pytest.importorskip("deltalake")
+    from deltalake.transaction import AddAction
+
+    schema = pa.schema([field.with_nullable(True) for field in rows.schema])
+    table = deltalake.DeltaTable.create(str(folder), schema, partition_by=[column])
+    actions = []
+    for number, value in enumerate(rows.column(column).to_pylist()):
+        path = folder / f"part-{number:02}.parquet"
+        pq.write_table(rows.slice(number, 1).drop([column]), path)
+        values = {column: None if value is None else str(value)}
+        actions.append(AddAction(path.name, path.stat().st_size, values, 0, True, '{"numRecords": 1}'))
+    table.create_write_transaction(actions, "append", schema, [column])
+
+
+@pytest.mark.parametrize("column", ["feed", "origin", "priority", "slice", "ident"])
+def test_a_delta_table_may_be_partitioned_by_what_a_product_needs(
+    source: Queue, tmp_path: Path, make_queue: Make, column: str
+) -> None:
+    flat_delta(pa.Table.from_batches([arrow_of(source.read("oldest"))]), tmp_path / "delta", column)
+    target = make_queue("target")
+    assert put_into(target, tmp_path / "delta") == 20
+    for came, sent in zip(target.read("oldest"), source.read("oldest"), strict=True):
+        assert (came.ident, getattr(came, column)) == (sent.ident, getattr(sent, column))
+
+
+def test_the_value_of_a_partition_is_not_taken_for_what_it_looks_like(
+    source: Queue, tmp_path: Path, make_queue: Make
+) -> None:
+    rows = pa.Table.from_batches([arrow_of(source.read("oldest", limit=4))])
+    partitioned(
+        rows, tmp_path / "table", "origin=007/ident=2026-07-01", "origin=1e3/ident=a%2Fb%3D%25", "origin=true/ident=null",
+        "origin=here/ident=__HIVE_DEFAULT_PARTITION__",
+    )  # fmt: skip
+    target = make_queue("target")
+    assert put_into(target, tmp_path / "table") == 4
+    came = sorted((product.origin, product.ident) for product in target.read("oldest"))
+    assert came == [("007", "2026-07-01"), ("1e3", "a/b=%"), ("here", ""), ("true", "null")]
+
+
+def test_numbers_and_times_come_back_from_folders(source: Queue, tmp_path: Path, make_queue: Make) -> None:
+    rows = pa.Table.from_batches([arrow_of(source.read("oldest", limit=2))])
+    day = "created=2026-07-02 03%3A04%3A05.25"
+    partitioned(rows, tmp_path / "table", f"slice=07/{day}", f"slice=__HIVE_DEFAULT_PARTITION__/{day}")
+    target = make_queue("target")
+    put_into(target, tmp_path / "table")
+    when = int(datetime(2026, 7, 2, 3, 4, 5, 250_000, UTC).timestamp() * 1e6) * 1000
+    assert [(product.slice, product.created_ns) for product in target.read("oldest")] == [(7, when), (None, when)]
+
+
+def test_folders_that_cannot_be_true_are_told(source: Queue, tmp_path: Path, queue: Queue) -> None:
+    rows = pa.Table.from_batches([arrow_of(source.read("oldest", limit=1))])
+    for folder, problem in {
+        "priority=high": "folder for priority 'high'", "payload=x": "partition by payload",
+        "feed=__HIVE_DEFAULT_PARTITION__": "a row without feed",
+    }.items():  # fmt: skip
+        partitioned(rows, tmp_path / folder, folder)
+        with pytest.raises(PipelineError, match=problem):
+            put_into(queue, tmp_path / folder)
+
+
+def test_what_is_staged_or_hidden_is_not_part_of_a_table(table: Path, make_queue: Make) -> None:
+    (table / ".staging-a-table" / "x").mkdir(parents=True)
+    (table / ".staging-a-table" / "x" / "part-0.parquet").write_bytes(b"half a file")
+    (table / "_headrace.json").write_text("{}")
+    assert put_into(make_queue("target"), table) == 20
+
+
+def test_columns_that_only_later_files_have_are_not_dropped(source: Queue, tmp_path: Path, make_queue: Make) -> None:
+    rows = pa.Table.from_batches([arrow_of(source.read("oldest"))])
+    pq.write_table(rows.slice(0, 10).drop(["slice", "properties", "priority"]), tmp_path / "a.parquet")
+    pq.write_table(rows.slice(10), tmp_path / "b.parquet")
+    target = make_queue("target")
+    (tmp_path / "table").mkdir()
+    for name in ("a", "b"):
+        (tmp_path / f"{name}.parquet").rename(tmp_path / "table" / f"{name}.parquet")
+    assert put_into(target, tmp_path / "table") == 20
+    came, sent = list(target.read("oldest")), list(source.read("oldest"))
+    assert [(each.priority, each.slice, dict(each.properties)) for each in came[:10]] == [(4, None, {})] * 10
+    assert [(each.priority, each.slice, each.properties) for each in came[10:]] == [
+        (each.priority, each.slice, each.properties) for each in sent[10:]
+    ]
+
+
+# --- size -------------------------------------------------------------------------------------------
+
+
+def big_table(folder: Path, payloads: list[bytes], **more: Any) -> Path:
+    folder.mkdir()
+    count = len(payloads)
+    columns = {
+        "feed": ["x"] * count, "ident": [str(n) for n in range(count)], "payload": pa.array(payloads, pa.binary()),
+        "origin": ["there"] * count, "origin_sequence": pa.array(range(1, count + 1), pa.int64()),
+        "created": pa.array([NOON] * count, pa.timestamp("us", tz="UTC")), **more,
+    }  # fmt: skip
+    pq.write_table(pa.table(columns), folder / "part.parquet", use_dictionary=False, write_batch_size=10)
+    return folder
+
+
+def test_products_go_in_parts_that_fit_the_queue(tmp_path: Path, make_queue: Make) -> None:
+    table = big_table(tmp_path / "table", [bytes([n]) * 1_000_000 for n in range(40)])
+    target = make_queue("target", size="16MiB")
+    parts = list(Archive(table).replay(target))
+    assert sum(stored for _, stored in parts) == 40
+    assert max(products for products, _ in parts) <= 2
+    assert target.read("oldest", bytes_limit="16MiB")[-1].ident == "39"
+
+
+def test_a_product_that_no_part_can_have_is_told(tmp_path: Path, make_queue: Make) -> None:
+    table = big_table(tmp_path / "table", [b"1", bytes(300_000), b"2"])
+    target = make_queue("target", size="1MiB")
+    with pytest.raises(PayloadTooLargeError, match="300000 bytes exceeds"):
+        put_into(target, table)
+
+
+def test_many_products_that_are_small_go_in_parts_too(tmp_path: Path, make_queue: Make) -> None:
+    properties = pa.array([[("x", "y" * 5000)]] * 2000, pa.map_(pa.string(), pa.string()))
+    table = big_table(tmp_path / "table", [b"%d" % n for n in range(2000)], properties=properties)
+    assert put_into(make_queue("target", size="1MiB"), table) == 2000
+
+
+def test_a_batch_has_no_more_bytes_than_said_whatever_a_file_has(tmp_path: Path) -> None:
+    sizes = [10] * 3000 + [300_000] * 50 + [10] * 3000
+    table = big_table(tmp_path / "table", [bytes([n % 251]) * size for n, size in enumerate(sizes)])
+    batches = list(Archive(table).batches(bytes_max=1 << 20))
+    assert sum(batch.num_rows for batch in batches) == len(sizes)
+    assert [text for batch in batches for text in batch.column("ident").to_pylist()] == [str(n) for n in range(6050)]
+    assert all(sum(map(len, batch.column("payload").to_pylist())) <= 1 << 20 for batch in batches)
+
+
+def test_memory_does_not_grow_with_the_table(tmp_path: Path) -> None:
+    table = big_table(tmp_path / "table", [n.to_bytes(2, "big") * 100_000 for n in range(1000)])
+    before, most = pa.total_allocated_bytes(), 0
+    for batch in Archive(table).batches(bytes_max=4 << 20):
+        most = max(most, pa.total_allocated_bytes() - before)
+        del batch
+    assert most < 40 << 20  # of 200 MB
+
+
+# --- which, and how fast ----------------------------------------------------------------------------
+
+
+def test_a_selection_chooses(table: Path, make_queue: Make) -> None:
+    target = make_queue("target")
+    wanted = Wanted(selection=Selection.parse("wx/radar ident ~ '^i1' priority 5.. where level != '13'"))
+    assert put_into(target, table, wanted=wanted) == 2
+    assert [product.ident for product in target.read("oldest")] == ["i14", "i15"]
+    assert [feed.products for feed in Archive(table).holdings(wanted)] == [2]
+    assert put_into(make_queue("other"), table, wanted=Wanted(selection=Selection(every=5))) == 4
+
+
+def test_at_a_pace_they_come_in_the_order_in_which_they_came(source: Queue, tmp_path: Path, make_queue: Make) -> None:
+    """Even and odd ones are in two files, one of them backwards."""
+    (tmp_path / "table").mkdir()
+    rows = pa.Table.from_batches([arrow_of(source.read("oldest"))])
+    for name, places in {"a": range(18, -1, -2), "b": range(1, 20, 2)}.items():
+        pq.write_table(rows.take(pa.array(places)), tmp_path / "table" / f"{name}.parquet")
+    target = make_queue("target")
+    assert put_into(target, tmp_path / "table", pace=Pace(rate=1e6)) == 20
+    assert [product.ident for product in target.read("oldest")] == [f"i{n}" for n in range(20)]
+
+
+def test_a_rate_is_kept(table: Path, make_queue: Make) -> None:
+    began = time.monotonic()
+    assert put_into(make_queue("target"), table, pace=Pace(rate=50)) == 20
+    assert 0.37 < time.monotonic() - began < 3
+
+
+def test_a_speed_is_kept(table: Path, make_queue: Make) -> None:
+    """Without `inserted` it is the time of creation that counts: 19 minutes."""
+    for path in table.iterdir():
+        pq.write_table(pq.read_table(path).drop(["inserted"]), path)
+    target = make_queue("target")
+    began = time.monotonic()
+    assert put_into(target, table, pace=Pace(speed=19 * 60 / 0.4)) == 20
+    assert 0.39 < time.monotonic() - began < 3
+    first, last = (target.read("oldest")[place].inserted_ns for place in (0, -1))
+    assert last - first > 0.35e9
+
+
+@pytest.mark.parametrize("terms", [{}, {"rate": 1, "speed": 1}, {"rate": 0}, {"speed": -1}, {"rate": float("nan")}])
+def test_a_pace_that_cannot_be_is_told(terms: dict[str, float]) -> None:
+    with pytest.raises(OptionError):
+        Pace(**terms)
+
+
+def test_products_of_the_queue_itself_get_new_numbers(source: Queue, table: Path, make_queue: Make) -> None:
+    own, other = make_queue("own", origin="source"), make_queue("other")
+    for queue in (own, other):
+        queue.put(b"before", feed="wx/text")
+        put_into(queue, table)
+    assert [product.origin_sequence for product in own.read("oldest")] == list(range(1, 22))
+    assert [(each.origin, each.origin_sequence) for each in other.read(2)] == [("source", n) for n in range(1, 21)]
+    assert own.check() == []
+
+
+# --- the command ------------------------------------------------------------------------------------
+
+
+def test_options_that_contradict_are_told(table: Path, queue: Queue) -> None:
+    for options in (
+        ["--rate", "1", "--speed", "1"],
+        ["--rate", "0"],
+        ["--speed", "nan"],
+        ["--select", "wx/** where ("],
+    ):
+        result = CliRunner().invoke(headrace, ["archive", "replay", str(table), str(queue.path), *options])
+        assert (result.exit_code, "try:" in result.stderr) == (2, True), options
+    assert queue.next == 1
+
+
+def test_ctrl_c_ends_a_replay_that_tells_how_far_it_came(table: Path, queue: Queue) -> None:
+    program = [sys.executable, "-c", "from headrace.cli.main import main; main()", "archive", "replay"]
+    replay = subprocess.Popen([*program, table, queue.path, "--rate", "4", "--json"], stdout=subprocess.PIPE)
+    while queue.next < 3:
+        time.sleep(0.02)
+    replay.send_signal(signal.SIGINT)
+    told = json.loads(replay.communicate(timeout=20)[0])
+    assert replay.returncode == 130
+    assert not told["complete"]
+    assert told["products"] == told["stored"] == queue.next - 1 < 20

@@ -40,7 +40,7 @@ table = "hot"
 def test_eight_lines_are_a_pipeline(tmp_path: Path) -> None:
     rules = loaded(written(tmp_path, EIGHT_LINES))
     assert rules.pipeline == PipelineTerms(
-        queue=tmp_path / "wx.queue", checkpoint=tmp_path / "rules.checkpoint", tables=tmp_path / "tables",
+        name="rules", queue=tmp_path / "wx.queue", checkpoint=tmp_path / "rules.checkpoint", tables=tmp_path / "tables",
         files=tmp_path / "files",
     )  # fmt: skip
     (rule,) = rules.rules
@@ -52,6 +52,7 @@ def test_eight_lines_are_a_pipeline(tmp_path: Path) -> None:
 def test_every_key_is_understood(tmp_path: Path) -> None:
     text = """
         [pipeline]
+        name = "upper-air"
         queue = "wx.queue"
         site = "tcp/127.0.0.1:7447?site=denver"
         from = "2h"
@@ -125,7 +126,7 @@ def test_every_key_is_understood(tmp_path: Path) -> None:
     """
     rules = loaded(written(tmp_path, text))
     assert rules.pipeline == PipelineTerms(
-        queue=tmp_path / "wx.queue", site="tcp/127.0.0.1:7447?site=denver", start=7200.0, trigger=2.0,
+        name="upper-air", queue=tmp_path / "wx.queue", site="tcp/127.0.0.1:7447?site=denver", start=7200.0, trigger=2.0,
         max_products=1000, max_bytes=1 << 20, on_loss="count", checkpoint=tmp_path / "c", tables=tmp_path / "t",
         files=tmp_path / "f", dead_letters="bad",
     )  # fmt: skip
@@ -217,7 +218,7 @@ def test_a_program_beside_the_rules_has_its_whole_path(tmp_path: Path) -> None:
     ("lines", "place", "problem", "hint"),
     [
         ('tabel = "x"', "6: [[rule]] 1", "unknown key 'tabel'", "did you mean 'table'?"),
-        ("[rule.file]\nname = 1\npath = 'x'", "7: [[rule]] 1 [rule.file]", "unknown key 'name'", "it belongs below [[rule]]"),
+        ("[rule.file]\nname = 1\npath = 'x'", "7: [[rule]] 1 [rule.file]", "unknown key 'name'", "it belongs below [pipeline] or [[rule]]"),
         ('[rule.file]\npath = "x"\nmod = 1', "8: [[rule]] 1 [rule.file]", "unknown key 'mod'", "did you mean 'mode'?"),
         ("file = 5", "6: [[rule]] 1 file", "5 is no action", "write [rule.file], or in short file ="),
         ("alert = 'x'", "6: [[rule]] 1 alert", "'x' is no action", "write [rule.alert], with its keys below it"),
@@ -236,6 +237,8 @@ def test_a_program_beside_the_rules_has_its_whole_path(tmp_path: Path) -> None:
         ("decode = 'metr'\ntable = 'x'", "6: [[rule]] 1 decode", "there is no decoder 'metr'", "did you mean 'metar'?"),
         ("decode = 'a b'\ntable = 'x'", "6: [[rule]] 1 decode", "'a b' is no decoder", "module:function"),
         ("decode = 'nomodule:f'\ntable = 'x'", "6: [[rule]] 1 decode", "decoder 'nomodule:f': there is no module 'nomodule'", "PYTHONPATH"),
+        ("table = 'x'\n[[rule]]\nname = 'a.errors'\nselect = 'x'\ntable = 'y'", "8: [[rule]] 2 name", "'a.errors' is not a name", "dashes or underscores"),
+        ("table = 'x'\n[[rule]]\nname = 'State'\nselect = 'x'\ntable = 'y'", "8: [[rule]] 2 name", "'State' is a name that the checkpoint needs", "another"),
         ("priority = 9\ntable = 'x'", "6: [[rule]] 1 priority", "9 is out of range", ""),
         ("ident = '('\ntable = 'x'", "6: [[rule]] 1 ident", "pattern '(' is not a regular expression: missing ): (", "RE2"),
         ("enabled = 'yes'\ntable = 'x'", "6: [[rule]] 1 enabled", "'yes' is neither true nor false", "without quotes"),

@@ -2,6 +2,7 @@
 
 A file beside the queue, written as a whole about once a second and at the end. It may be a second behind the queue;
 therefore it says where the queue was, and what has arrived since then is found in the queue itself (`arrived_since`).
+A site that has ended in good order says so: whatever was put since has not come through a request.
 """
 
 import os
@@ -23,6 +24,7 @@ class Reached(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class _File(msgspec.Struct, forbid_unknown_fields=True):
     version: int = 1
     next: int = 0  # of our queue, when this was noted
+    ended: bool = False  # and nothing has arrived since
     requests: dict[str, dict[str, Reached]] = {}
 
 
@@ -47,8 +49,14 @@ class Progress:
 
     @property
     def next(self) -> int:
-        """Everything below this in our queue had arrived when the progress was saved; 0: never."""
-        return self._file.next
+        """From here on products may have arrived in our queue that are not noted; 0: there are none."""
+        return 0 if self._file.ended else self._file.next
+
+    def begin(self) -> None:
+        """From now on products may arrive."""
+        if self._file.ended:
+            self._file.ended = False
+            self.save()
 
     def begin_note(self, next_sequence: int) -> None:
         """Before the requests are noted: the next sequence of our queue."""
@@ -58,6 +66,11 @@ class Progress:
         queue, base = known
         if queue:
             self._file.requests.setdefault(request, {})[site] = Reached(queue.hex(), base)
+
+    def end(self) -> None:
+        """Nothing arrives any more."""
+        self._file.ended = True
+        self.save()
 
     def save(self) -> None:
         data = msgspec.json.format(msgspec.json.encode(self._file))

@@ -71,6 +71,7 @@ class Receiver:
         self._present: set[str] = set()  # sites that are there now
         self._meeting: set[str] = set()  # those of them that are just being asked who they are
         self._arrived = arrived_since(queue, progress.next) if progress.next else {}
+        progress.begin()
         self.flows = Flows()
         self.hops = Hops(queue.path / "site" / "hops.json")
         self.arrivals = {request.name: Arrivals() for request in requests}
@@ -220,13 +221,13 @@ class Receiver:
         while not self._stopped.wait(_SAVE_S):
             self._note()
 
-    def _note(self) -> None:
+    def _note(self, *, is_last: bool = False) -> None:
         with self._noting:
             self._progress.begin_note(self._queue.next)
             for request, upstream in self.upstreams():
                 self._progress.note(request, upstream.site, upstream.known)
             try:
-                self._progress.save()
+                self._progress.end() if is_last else self._progress.save()
                 self.hops.save(self._queue.oldest)
             except OSError as error:
                 log.error("progress cannot be saved: %s", error)
@@ -240,4 +241,4 @@ class Receiver:
         for _, upstream in self.upstreams():
             upstream.stop()
         self._saver.join()
-        self._note()
+        self._note(is_last=True)

@@ -13,6 +13,7 @@ import os
 import threading
 import time
 from collections.abc import Callable
+from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 
@@ -21,12 +22,13 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from headrace.errors import PipelineError, RuleError
-from headrace.pipeline.actions import Context, DeadLetters, Performer, performer
-from headrace.pipeline.decoding import ERROR, PAYLOAD, decoded
+from headrace.pipeline.actions import DeadLetters, Performer, performer
+from headrace.pipeline.checkpoint import held_checkpoint
+from headrace.pipeline.decoding import ERROR, decoded
 from headrace.pipeline.rules.rule import AlertAction, PipelineTerms, Rule, RuleFile
-from headrace.pipeline.rules.views import DECODED, PRODUCTS
 from headrace.pipeline.source.options import Place
 from headrace.pipeline.status import RuleStatus, note_progress, save_status
+from headrace.pipeline.step import Step, errors_name, good, queried
 from headrace.pipeline.stream import FAILED, RuleStream, worst
 from headrace.pipeline.trouble import JAVA_GONE
 
@@ -46,18 +48,20 @@ class Job:
         self._file, self._spark = file, spark
         self._streams: list[tuple[RuleStatus, list[RuleStream]]] = []
         self._performers: list[Performer] = []
+        self._held = ExitStack()
         self._lock = threading.Lock()
         self._stopped = threading.Event()
         self._teller = threading.Thread(target=self._tell, name="headrace-status", daemon=True)
         self.statuses = [RuleStatus(rule.name) for rule in file.enabled]
 
     def start(self) -> None:
-        """RuleError: Spark does not understand a rule; nothing was touched."""
+        """RuleError: Spark does not understand a rule. PipelineError: another process runs it. Nothing was touched."""
         for rule, status in zip(self._file.enabled, self.statuses, strict=True):
             try:
                 self._streams.append((status, self._planned(rule, status)))
             except AnalysisException as error:
                 raise _not_understood(rule, error) from error
+        self._held.enter_context(held_checkpoint(checkpoint_of(self._file.pipeline)))
         self._teller.start()
         for stream in self._all():
             while not self._has_room():
@@ -92,6 +96,7 @@ class Job:
             each.close()
         if self._teller.ident is not None:  # it was started
             self._save()
+        self._held.close()
 
     @property
     def has_failed(self) -> bool:
@@ -118,27 +123,27 @@ class Job:
 
     def _plan(self, rule: Rule, status: RuleStatus) -> list[tuple[str, DataFrame, Act]]:
         """Frames of Spark's that know their columns, and have not begun."""
-        products = self._source(rule)
-        letters = DeadLetters(_dead_letters(self._file.pipeline))
+        terms, products = self._file.pipeline, self._source(rule)
+        letters = DeadLetters(_dead_letters(terms))
         actions = [
             performer(action, f"{name}-{place}", rule.select.ident, letters) for name, place, action in rule.actions()
         ]
         self._performers += [*actions, letters]
-        step = _Step(self._file, rule, status, actions, letters)
+        step = Step(rule, name_of(self._file), place_of(terms), checkpoint_of(terms), status, actions, letters)
         frame = products if rule.decode is None else decoded(products, rule, self._file.path.parent)
-        rows = frame if rule.decode is None else _good(frame)
+        rows = frame if rule.decode is None else good(frame)
         if rule.watermark_s is not None:
             rows = rows.withWatermark(str(rule.watermark_column), f"{rule.watermark_s} seconds")
         if rule.sql is not None:
-            rows = _queried(rows, rule)
+            rows = queried(rows, rule)
         for _, _, action in rule.actions():
             if isinstance(action, AlertAction):
                 rows.filter(action.when)
         if rule.watermark_s is None:
             return [(rule.name, frame, step.take)]
-        streams: list[tuple[str, DataFrame, Act]] = [(rule.name, rows, step.act)]
+        streams: list[tuple[str, DataFrame, Act]] = [(rule.name, rows, step.take_rows)]
         if rule.decode is not None:
-            streams.append((f"{rule.name}.errors", frame.filter(f"{ERROR} is not null"), step.bury))
+            streams.append((errors_name(rule), frame.filter(f"{ERROR} is not null"), step.take_errors))
         return streams
 
     def _source(self, rule: Rule) -> DataFrame:
@@ -152,8 +157,9 @@ class Job:
             reader.option("startingOffsets", _start(terms))
             .option("maxProductsPerTrigger", terms.max_products)
             .option("maxBytesPerTrigger", terms.max_bytes)
-            .option("failOnDataLoss", str(terms.on_loss == "fail").lower())
+            .option("failOnDataLoss", str(terms.on_loss != "count").lower())
             .option("station", station_of(self._file, rule))
+            .option("blocking", str(terms.on_loss == "hold").lower())
             .load()
         )
 
@@ -161,7 +167,7 @@ class Job:
         terms = self._file.pipeline
         writer = (
             frame.writeStream.queryName(name).foreachBatch(act)
-            .option("checkpointLocation", str(_checkpoint(terms) / name))
+            .option("checkpointLocation", str(checkpoint_of(terms) / name))
         )  # fmt: skip
         if isinstance(terms.trigger, str):
             return writer.trigger(availableNow=True).start()
@@ -211,76 +217,6 @@ class Job:
             log.warning("how the rules get on cannot be written: %s", error)
 
 
-class _Step:
-    """What happens to one micro-batch of a rule, on the driver."""
-
-    def __init__(
-        self, file: RuleFile, rule: Rule, status: RuleStatus, actions: list[Performer], letters: DeadLetters
-    ) -> None:
-        self._file, self._rule, self._status = file, rule, status
-        self._actions, self._letters = actions, letters
-        self._counted: dict[str, int] = {}  # the last batch
-
-    def take(self, frame: DataFrame, batch_id: int) -> None:
-        """Rows and errors together."""
-        if self._rule.decode is None:
-            self.act(frame if self._rule.sql is None else _queried(frame, self._rule), batch_id)
-            return
-        frame = frame.persist()
-        try:
-            errors = self._buried(frame.filter(f"{ERROR} is not null"), batch_id)
-            rows = _good(frame)
-            self.act(rows if self._rule.sql is None else _queried(rows, self._rule), batch_id)
-            self._note_errors(errors, batch_id)
-        finally:
-            frame.unpersist()
-
-    def act(self, rows: DataFrame, batch_id: int) -> None:
-        shared = len(self._actions) > 1
-        if shared:
-            rows = rows.persist()
-        try:
-            counts = [action.perform(rows, self._context(batch_id)) for action in self._actions]
-        finally:
-            if shared:
-                rows.unpersist()
-        if self._is_first("rows", batch_id):
-            self._status.rows += counts[0].rows
-            self._status.failed += sum(each.failed for each in counts)
-            self._status.batches += 1
-
-    def bury(self, errors: DataFrame, batch_id: int) -> None:
-        """Products that could not be decoded."""
-        self._note_errors(self._buried(errors, batch_id), batch_id)
-
-    def _buried(self, errors: DataFrame, batch_id: int) -> int:
-        told = errors.selectExpr("sequence", "feed", "ident", f"{PAYLOAD} as payload", f"{ERROR} as error")
-        return self._letters.perform(told, self._context(batch_id)).failed
-
-    def _note_errors(self, count: int, batch_id: int) -> None:
-        self._status.errors += count if self._is_first("errors", batch_id) else 0
-
-    def _is_first(self, what: str, batch_id: int) -> bool:
-        """A batch that was done and could not be noted in the checkpoint comes again, and is counted once."""
-        is_first = batch_id > self._counted.get(what, -1)
-        self._counted[what] = batch_id
-        return is_first
-
-    def _context(self, batch_id: int) -> Context:
-        state = _checkpoint(self._file.pipeline) / "state" / self._rule.name
-        return Context(self._rule.name, batch_id, place_of(self._file.pipeline), state, application_of(self._file))
-
-
-def _good(frame: DataFrame) -> DataFrame:
-    return frame.filter(f"{ERROR} is null").drop(ERROR, PAYLOAD)
-
-
-def _queried(rows: DataFrame, rule: Rule) -> DataFrame:
-    """What the rule's SQL makes of them."""
-    rows.createOrReplaceTempView(PRODUCTS if rule.decode is None else DECODED)
-    return rows.sparkSession.sql(rule.sql or "")
-
-
 def _not_understood(rule: Rule, error: AnalysisException) -> RuleError:
     told = str(error).strip().partition("\n")[0]
     return RuleError(f"rule {rule.name!r}: Spark does not understand it: {told}", "change its sql, or its condition")
@@ -290,16 +226,16 @@ def place_of(terms: PipelineTerms) -> Place:
     return Place(None if terms.queue is None else str(terms.queue), terms.site)
 
 
-def application_of(file: RuleFile) -> str:
-    """Stable over restarts."""
-    return file.path.stem
+def name_of(file: RuleFile) -> str:
+    assert file.pipeline.name is not None
+    return file.pipeline.name
 
 
 def station_of(file: RuleFile, rule: Rule) -> str:
-    return f"pipeline-{application_of(file)}-{rule.name}"
+    return f"pipeline-{name_of(file)}-{rule.name}"
 
 
-def _checkpoint(terms: PipelineTerms) -> Path:
+def checkpoint_of(terms: PipelineTerms) -> Path:
     assert terms.checkpoint is not None
     return terms.checkpoint
 

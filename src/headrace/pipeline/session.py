@@ -2,7 +2,8 @@
 
 `local[*]` needs nothing but a Java; any other master is used as it is. What is set here is what a stream of products
 needs and Spark does not do by itself: micro-batches without a fixed cost of a quarter of a second, as many shuffle
-partitions as there are cores, tasks that are tried again on one machine as they are on a cluster, UTC, and silence.
+partitions as there are cores, tasks that are tried again on one machine as they are on a cluster, times in Parquet
+that every reader knows, UTC, and silence.
 Whoever has a session of their own keeps it, and calls `register`.
 """
 
@@ -65,6 +66,7 @@ def defaults(master: str) -> dict[str, str]:
     chosen = {
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.shuffle.partitions": str(os.cpu_count() or 2),
+        "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
         "spark.sql.python.filterPushdown.enabled": "true",
         "spark.sql.execution.arrow.pyspark.enabled": "true",
         "spark.sql.streaming.checkpointFileManagerClass":

@@ -10,6 +10,7 @@ import time
 from typing import Any, NamedTuple, cast
 
 import numpy as np
+import pyarrow as pa
 
 from headrace.errors import CursorNameError, FabricError, FabricMessageError
 from headrace.fabric.attending.blocked import Blocked
@@ -22,7 +23,7 @@ from headrace.fabric.page import queue_id
 from headrace.fabric.remote import answers, calls
 from headrace.fabric.remote.answers import Answer, Done, Number, Received
 from headrace.fabric.remote.calls import CALL_BYTES_MAX
-from headrace.product.batch import Batch, Lost
+from headrace.product.batch import NO_SLICE, Batch, Lost
 from headrace.product.properties import decode_properties
 from headrace.queue import Cursor, Queue
 from headrace.queue.receipt import Duplicate, Receipt
@@ -211,7 +212,7 @@ def _given(said: calls.Columns) -> dict[str, Any]:
     return {
         "feed": said.feed, "ident": said.ident, "created": _numbers(said.created, np.uint64),
         "priority": _numbers(said.priority, np.uint8), "expiry": _numbers(said.expiry, np.uint64),
-        "properties": _properties(said.properties), "slice": _numbers(said.slice, np.uint16),
+        "properties": _properties(said.properties), "slice": _slices(said.slice),
         "signature": said.signature, "origin": said.origin,
         "origin_sequence": _numbers(said.origin_sequence, np.uint64), "previous": _numbers(said.previous, np.uint64),
     }  # fmt: skip
@@ -219,6 +220,12 @@ def _given(said: calls.Columns) -> dict[str, Any]:
 
 def _numbers(column: Any, kind: Any) -> Any:
     return np.frombuffer(column.data, kind) if isinstance(column, calls.Column) else column
+
+
+def _slices(column: Any) -> Any:
+    """As `_numbers`, with null where there is no slice."""
+    numbers = _numbers(column, np.uint16)
+    return pa.array(numbers, mask=numbers == NO_SLICE) if isinstance(numbers, np.ndarray) else numbers
 
 
 def _properties(blocks: bytes | list[bytes] | None) -> Any:

@@ -12,6 +12,7 @@ import numpy as np
 
 from headrace.errors import BatchTooLargeError, HeadraceError, PayloadTooLargeError
 from headrace.fabric.remote.calls import CALL_BYTES_MAX, Column, Columns, Put, PutMany, encode
+from headrace.product.batch import NO_SLICE
 from headrace.product.feed import check_feed
 from headrace.product.product import IDENT_BYTES_MAX, PRIORITY_MAX, SLICE_MAX
 from headrace.queue import columns, puts
@@ -95,7 +96,7 @@ def columns_of(count: int, given: Mapping[str, Any]) -> Columns:
     said["created"] = _times(given["created"], count, "created")
     said["expiry"] = _times(given["expiry"], count, "expiry")
     said["properties"] = columns.property_column(given["properties"], count)
-    said["slice"] = _numbers(given["slice"], count, "slice", np.uint16, SLICE_MAX)
+    said["slice"] = _numbers(given["slice"], count, "slice", np.uint16, SLICE_MAX, NO_SLICE)
     said["signature"] = puts.signature_column(given["signature"], count)
     if given["origin"] is not None:
         said["origin"] = origins = columns.text_column(given["origin"], count, "origin")
@@ -110,12 +111,14 @@ def columns_of(count: int, given: Mapping[str, Any]) -> Columns:
 def _times(times: Any, count: int, what: str) -> int | str | Column | None:
     if isinstance(times, str | datetime):
         return _expiry(times) if what == "expiry" else parse_time(times, what)
-    return _numbers(times, count, what, np.uint64, _TIME_MAX)
+    return _numbers(times, count, what, np.uint64, _TIME_MAX, 0 if what == "expiry" else None)  # 0: never
 
 
-def _numbers(numbers: Any, count: int, what: str, kind: Any, high: int) -> int | Column | None:
-    """One number for all, or a column."""
+def _numbers(
+    numbers: Any, count: int, what: str, kind: Any, high: int, missing: int | None = None
+) -> int | Column | None:
+    """One number for all, or a column; `missing` stands for None and null, if they may occur."""
     if numbers is None:
         return None
-    column = columns.number_column(numbers, count, what, kind, 0, high)
+    column = columns.number_column(numbers, count, what, kind, 0, high, missing)
     return Column(column.tobytes()) if np.ndim(numbers) else int(column[0])

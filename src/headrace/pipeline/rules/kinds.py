@@ -16,7 +16,8 @@ from headrace.toml.kinds import Kind, Listed, age_text, seconds_of, text_of
 from headrace.toml.paths import path_kind, path_of
 
 NOW = "available-now"
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,62}")
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,62}")
+_TAKEN = ("state",)  # folders of the checkpoint that are no rule's
 _COLUMN = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,127}")
 _DECODER = re.compile(r"[A-Za-z_][\w.-]*(:[A-Za-z_][\w.]*)?")
 _TRIGGER_S_MAX = 86400.0
@@ -25,9 +26,9 @@ _TRIGGER_S_MAX = 86400.0
 def _name(value: Any, folder: Path) -> str:
     text = text_of(value, "metar")
     if not _NAME.fullmatch(text):
-        raise OptionError(
-            f"{text[:80]!r} is not a name for a rule", "use 1 to 63 letters, digits, dots, dashes or underscores"
-        )
+        raise OptionError(f"{text[:80]!r} is not a name", "use 1 to 63 letters, digits, dashes or underscores")
+    if text.lower() in _TAKEN:
+        raise OptionError(f"{text!r} is a name that the checkpoint needs itself", "use another one")
     return text
 
 
@@ -136,7 +137,7 @@ def _content(value: Any, folder: Path) -> str:
     return text
 
 
-RULE_NAME = Kind("rule name", _name)
+NAME = Kind("name", _name)
 QUEUE = path_kind(_queue)
 SITE = Kind("endpoint", _site)
 TRIGGER = Kind(f'age or `"{NOW}"`', _trigger, _trigger_text)

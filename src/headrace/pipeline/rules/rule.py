@@ -32,7 +32,7 @@ FileMode = Literal["append", "each", "overwrite"]
 TableFormat = Literal["parquet", "delta"]
 Removed = Literal["wmo", "controls"]
 Framing = Literal["none", "lines", "length"]
-OnLoss = Literal["fail", "count"]
+OnLoss = Literal["fail", "count", "hold"]
 Trigger = Literal["available-now"] | float
 PAYLOAD, JSON, NOTHING = "payload", "json", "none"  # contents that are no columns
 
@@ -45,6 +45,7 @@ _PAUSE = age(0.01, 3600, "1s")
 class PipelineTerms(msgspec.Struct, frozen=True, kw_only=True, rename={"start": "from"}):
     """[pipeline]: where products come from, and where everything goes."""
 
+    name: Annotated[str | None, kinds.NAME] = None  # never None once it is loaded
     queue: Annotated[Path | None, kinds.QUEUE] = None
     site: Annotated[str | None, kinds.SITE] = None
     start: Annotated[Literal["now", "oldest"] | float, START] = "oldest"  # a number: so many seconds back
@@ -52,7 +53,7 @@ class PipelineTerms(msgspec.Struct, frozen=True, kw_only=True, rename={"start": 
     max_products: Annotated[int, count(1, 1_000_000_000)] = 500_000  # in one batch
     max_bytes: Annotated[int, size(1 << 10, 1 << 40, "256MiB")] = 256 << 20
     on_loss: Annotated[OnLoss, choice(*get_args(OnLoss))] = "fail"
-    checkpoint: Annotated[Path | None, OUTPUT_FOLDER] = None  # never None once it is loaded, nor are the next two
+    checkpoint: Annotated[Path | None, OUTPUT_FOLDER] = None  # nor this one, nor the next two
     tables: Annotated[Path | None, OUTPUT_FOLDER] = None
     files: Annotated[Path | None, OUTPUT_FOLDER] = None
     dead_letters: Annotated[str, kinds.TABLE_PATH] = "dead_letters"
@@ -137,7 +138,7 @@ SHORT = {"file": "path", "table": "path", "publish": "feed", "exec": "command", 
 class Rule(msgspec.Struct, frozen=True, kw_only=True, rename={"watermark_s": "watermark"}):
     """[[rule]]: a selection, what is made of it, and what is done with that."""
 
-    name: Annotated[str, kinds.RULE_NAME]
+    name: Annotated[str, kinds.NAME]
     select: Annotated[Selection, kinds.SELECTION]  # with the clauses that were given as keys
     decode: Annotated[str | None, kinds.DECODER] = None
     schema: Annotated[str | None, kinds.SCHEMA] = None  # of what a decoder of one's own makes

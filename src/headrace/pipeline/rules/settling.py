@@ -1,6 +1,7 @@
 """Settling: defaults that depend on where the file is, or on other keys, become values."""
 
 import os
+import re
 import shutil
 from pathlib import Path
 from typing import Any
@@ -27,7 +28,7 @@ def settle(tables: Tables, path: Path, report: Report) -> Tables:
 
 def _terms(terms: PipelineTerms, path: Path, report: Report) -> PipelineTerms:
     names = {"checkpoint": f"{path.stem}.checkpoint", "tables": "tables", "files": "files"}
-    changes: dict[str, Path] = {}
+    changes: dict[str, Path | str] = {"name": terms.name or _plain(path.stem)}
     for key, name in names.items():
         if getattr(terms, key) is None and not report.is_wrong(("pipeline", key)):
             try:
@@ -35,6 +36,11 @@ def _terms(terms: PipelineTerms, path: Path, report: Report) -> PipelineTerms:
             except OptionError as error:
                 report.refuse(("pipeline", key), error)
     return msgspec.structs.replace(terms, **changes)
+
+
+def _plain(name: str) -> str:
+    """As the name of a pipeline may be."""
+    return re.sub(r"[^A-Za-z0-9]+", "-", name).strip("-")[:63] or "pipeline"
 
 
 def _rule(rule: Rule, terms: PipelineTerms, folder: Path) -> Rule:

@@ -41,6 +41,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._options = options
         self._target: int | None = None  # of Trigger.AvailableNow
         self._has_station = False
+        self._committed: int | None = None
 
     # --- offsets ----------------------------------------------------------------------------------
 
@@ -57,7 +58,9 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._target = self._queue().next
 
     def latestOffset(self, start: Offset, limit: ReadLimit) -> Offset:  # noqa: N802
-        """How far the next batch goes."""
+        """How far the next batch goes. Spark asks when all before `start` is done, and commits it with the next one,
+        which may be long in coming."""
+        self.commit(start)
         queue = self._queue()
         first, lost = self._whole(queue, start)
         end = queue.next if self._target is None else min(queue.next, self._target)
@@ -112,8 +115,9 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def commit(self, end: Offset) -> None:
         """Everything before it has arrived where it should."""
-        if self._options.station is not None:
+        if self._options.station is not None and end["sequence"] != self._committed:
             self._queue().station(self._options.station).seek(int(end["sequence"]))
+            self._committed = end["sequence"]
 
     def stop(self) -> None:
         """The station stays; the process ends."""
@@ -121,7 +125,17 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _queue(self) -> Queue:
         queue = open_place(self._options.place)
         if self._options.station is not None and not self._has_station:
-            start = start_of(self._options.starting_offsets or "next")
-            queue.station(self._options.station, self._options.selection, start=start, blocking=self._options.blocking)
+            self._set_up_station(queue, self._options.station)
             self._has_station = True
         return queue
+
+    def _set_up_station(self, queue: Queue, name: str) -> None:
+        """Made, or changed if it is there on other terms: it follows the query, which may have been changed."""
+        options = self._options
+        if name not in queue.stations():
+            start = start_of(options.starting_offsets or "next")
+            queue.station(name, options.selection, start=start, blocking=options.blocking)
+            return
+        station = queue.station(name)
+        if (station.terms.selection, station.terms.blocking) != (str(options.selection), options.blocking):
+            station.change(selection=options.selection, blocking=options.blocking)

@@ -1,0 +1,93 @@
+"""Jobs keep what they promise: rows once after a kill at any point, one process for a checkpoint, stations that follow."""
+
+from pathlib import Path
+from typing import Any
+
+import pyarrow.dataset as ds
+import pytest
+from jobs import TABLE, numbers, put, run, running, until, write_rules
+
+from headrace import Queue
+from headrace.errors import BlockedError, PipelineError
+
+WINDOWS = """
+[[rule]]
+name = "a"
+select = "wx/text"
+sql = "select window.start as hour, count(*) as products from products group by window(created, '1 hour')"
+watermark = "1min"
+watermark_column = "created"
+table = "a"
+"""
+HOUR_NS = 3_600_000_000_000
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    Queue.create(tmp_path / "wx.queue", size="4MiB").close()
+    return tmp_path
+
+
+def put_hour(folder: Path, hour: int, count: int) -> None:
+    with Queue.open(folder / "wx.queue") as queue:
+        payloads = [b"%d %d" % (hour, number) for number in range(count)]
+        queue.put_many(
+            payloads, feed="wx/text", created=[(500_000 + hour) * HOUR_NS + number for number in range(count)]
+        )
+
+
+@pytest.mark.parametrize("forgotten", ["commit", "journal too"])
+def test_windows_are_in_the_table_once_if_the_batch_comes_again(folder: Path, spark: Any, forgotten: str) -> None:
+    path = write_rules(folder, WINDOWS)
+    for hour in range(3):
+        put_hour(folder, hour, 10 + hour)
+        assert run(path, spark)["a"].state == "done"
+    commits = folder / "rules.checkpoint" / "a" / "commits"
+    last = max(commits.glob("[0-9]*"), key=lambda file: int(file.name))
+    last.unlink()
+    if forgotten == "journal too":
+        (folder / "rules.checkpoint" / "state" / "a" / "table-0.json").unlink()
+    put_hour(folder, 3, 13)
+    told = run(path, spark)["a"]
+    assert (told.state, told.trouble) == ("done", "")
+    counts = ds.dataset(folder / "tables" / "a", format="parquet").to_table().column("products").to_pylist()
+    assert sorted(counts) == [10, 11]  # Spark tells of an hour when the batch after its end is over
+
+
+def test_a_checkpoint_is_for_one_process(folder: Path, spark: Any) -> None:
+    path = write_rules(folder, TABLE.format(name="a"), trigger="200ms")
+    with running(path, spark), pytest.raises(PipelineError, match="another process runs a pipeline"):
+        run(path, spark)
+    put(folder, 0, 3)
+    assert run(write_rules(folder, TABLE.format(name="a")), spark)["a"].state == "done"
+    assert numbers(folder, "a") == [0, 1, 2]
+
+
+def test_a_station_follows_the_rule_and_is_not_behind_when_all_is_read(folder: Path, spark: Any) -> None:
+    put(folder, 0, 5)
+    run(write_rules(folder, TABLE.format(name="a")), spark)
+    with Queue.open(folder / "wx.queue") as queue:
+        assert queue.station("pipeline-rules-a").statistics().behind == 0
+    put(folder, 5, 5)
+    rule = TABLE.format(name="a").replace('"wx/text"', '"wx/**"')
+    assert run(write_rules(folder, rule, 'queue = "wx.queue"\nname = "rules"'), spark)["a"].state == "done"
+    with Queue.open(folder / "wx.queue") as queue:
+        station = queue.station("pipeline-rules-a")
+        assert (station.terms.selection, station.statistics().behind) == ("wx/**", 0)
+    assert numbers(folder, "a") == list(range(10))
+
+
+def test_what_a_rule_holds_is_not_evicted(folder: Path, spark: Any) -> None:
+    rules, terms = TABLE.format(name="a"), 'queue = "wx.queue"\non_loss = "hold"'
+    put(folder, 0, 1)
+    run(write_rules(folder, rules, terms), spark)
+    stored = 1
+    with Queue.open(folder / "wx.queue") as queue, pytest.raises(BlockedError):
+        while True:
+            queue.put(b"%d" % stored * 30_000, feed="wx/text", ident=f"i{stored}", timeout=0)
+            stored += 1
+    with running(write_rules(folder, rules, terms, "200ms"), spark):
+        until(lambda: len(numbers(folder, "a")) == stored, "all that was held is in the table")
+        for first in range(stored, stored + 50, 5):
+            put(folder, first, 5, size=100_000)
+        until(lambda: len(numbers(folder, "a")) == stored + 50, "and what came later, too")
