@@ -35,7 +35,7 @@ from headrace.pipeline.source.options import Place
 
 BATCHES = int(os.environ.get("KILLS_BATCHES", "6"))
 KILLS_MAX = 25
-POINTS = {"open", "os.rename", "os.remove", "os.truncate", "os.mkdir", "os.rmdir", "shutil.rmtree"}
+POINTS = {"open", "os.link", "os.rename", "os.remove", "os.truncate", "os.mkdir", "os.rmdir", "shutil.rmtree"}
 
 
 class Fuse:

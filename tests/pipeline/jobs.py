@@ -1,6 +1,9 @@
 """What tests of jobs call: products put, rules written and run on the session's Spark, tables read."""
 
 import os
+import socket
+import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -14,7 +17,9 @@ from headrace.pipeline.job import Job
 from headrace.pipeline.rules import load_rules
 from headrace.pipeline.status import RuleStatus
 
-PATIENCE_S = 60
+HEADRACE = str(Path(sys.executable).with_name("headrace"))
+REPORT = "METAR K%s %02d%02d%02dZ 180%02dG%02dKT 10SM FEW080 12/M03 A3002="
+PATIENCE_S = 240
 TABLE = """
 [[rule]]
 name = "{name}"
@@ -69,3 +74,44 @@ def numbers(folder: Path, table: str) -> list[int]:
 
 def files_of(folder: Path) -> dict[str, bytes]:
     return {str(path): path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()}
+
+
+def put_reports(folder: Path, first: int, count: int) -> None:
+    """Reports, each different, every tenth one no report at all; and as many radar products."""
+    with Queue.open(folder / "wx.queue") as queue:
+        for number in range(first, first + count):
+            name = "".join(chr(65 + number // 26**place % 26) for place in range(3))
+            text = REPORT % (name, 1 + number % 28, number % 24, number % 60, number % 20, 10 + number % 30)
+            payload = text.encode() if number % 10 else b"\xff no report %d" % number
+            queue.put(payload, feed="wx/text/metar", ident=f"SAUS70 {number}")
+            queue.put(b"radar %d" % number, feed="wx/radar/KFTG", ident=f"L2 {number}")
+
+
+def rows(folder: Path, table: str) -> list[dict[str, Any]]:
+    path = folder / "tables" / table
+    if not path.exists():
+        return []
+    found: list[dict[str, Any]] = ds.dataset(path, format="parquet").to_table().to_pylist()
+    return found
+
+
+def write_site(folder: Path) -> str:
+    """The file of a site for the queue; its endpoint."""
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        endpoint = f"tcp/127.0.0.1:{found.getsockname()[1]}"
+    (folder / "site.toml").write_text(f'[site]\nqueue = "wx.queue"\nlisten = ["{endpoint}"]\n')
+    return endpoint
+
+
+@contextmanager
+def site(folder: Path) -> Iterator[None]:
+    """It runs, and is killed in the end."""
+    process = subprocess.Popen([HEADRACE, "serve", str(folder / "site.toml"), "--json"], stdout=subprocess.PIPE)
+    try:
+        assert process.stdout is not None
+        assert b"endpoints" in process.stdout.readline()
+        yield
+    finally:
+        process.kill()
+        process.communicate()

@@ -4,6 +4,8 @@ import errno
 import os
 import random
 import resource
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from headrace.errors import PipelineError
+from headrace.errors import PipelineError, TargetError
 from headrace.pipeline.actions import Context, Counts, DeadLetters, append, performer
 from headrace.pipeline.actions.content import without
 from headrace.pipeline.actions.file import FilePerformer
@@ -26,6 +28,10 @@ def rows_of(*rows: tuple[str, bytes], **columns: Any) -> pa.RecordBatch:
     })  # fmt: skip
 
 
+def context_of(root: Path, batch_id: int) -> Context:
+    return Context("r", batch_id, Place("q", None), root / "state", "test")
+
+
 class Bench:
     """A file action with its folders, fed with Arrow batches."""
 
@@ -35,8 +41,7 @@ class Bench:
         self.performer = FilePerformer(action, "file-0", terms.get("pattern"), DeadLetters(root / "dead"))
 
     def put(self, batch_id: int, rows: pa.RecordBatch) -> Counts:
-        context = Context("r", batch_id, Place("q", None), self.root / "state", "test")
-        return self.performer.perform_batches([self.performer.recipe(rows)], context)
+        return self.performer.perform_batches([self.performer.recipe(rows)], context_of(self.root, batch_id))
 
     def held(self) -> dict[str, bytes]:
         return {
@@ -64,6 +69,18 @@ def test_a_batch_that_comes_again_is_not_appended_again(tmp_path: Path) -> None:
     assert (bench.held(), len(bench.letters())) == ({"a": b"1"}, 1)
 
 
+def test_a_batch_that_another_process_does_meanwhile_is_not_appended_again(tmp_path: Path) -> None:
+    bench, other = Bench(tmp_path), Bench(tmp_path)
+    rows = rows_of(("a", b"1"))
+
+    def meanwhile() -> Iterator[pa.RecordBatch]:
+        other.put(0, rows)
+        yield bench.performer.recipe(rows)
+
+    assert bench.performer.perform_batches(meanwhile(), context_of(tmp_path, 0)) == Counts(1, 1, is_repeated=True)
+    assert bench.held() == {"a": b"1"}
+
+
 def test_a_checkpoint_that_went_back_is_told(tmp_path: Path) -> None:
     bench = Bench(tmp_path)
     bench.put(5, rows_of(("a", b"1")))
@@ -88,6 +105,31 @@ def test_each_row_has_a_file_and_none_is_replaced(tmp_path: Path) -> None:
     (letter,) = bench.letters()
     assert (letter["sequence"], letter["payload"], letter["rule"], letter["batch"]) == (3, b"other", "r", 0)
     assert "is there, with other bytes" in letter["error"]
+
+
+@pytest.mark.parametrize("contents", [(b"AB", b"ABC"), (b"ABC", b"AB"), (b"", b"A"), (b"A", b"")])
+def test_a_file_with_a_part_of_the_bytes_stays_too(tmp_path: Path, contents: tuple[bytes, bytes]) -> None:
+    """What became of a batch is the same when it comes again."""
+    bench = Bench(tmp_path, mode="each")
+    for _ in range(3):
+        assert bench.put(0, rows_of(*(("a", content) for content in contents))) == Counts(1, 1, 1)
+        assert bench.held() == {"a": contents[0]}
+        assert [letter["payload"] for letter in bench.letters()] == [contents[1]]
+
+
+def test_two_rules_do_not_replace_each_others_files(tmp_path: Path) -> None:
+    paths = [f"p{number}" for number in range(1000)]
+    benches = [Bench(tmp_path / name, mode="each", folder=tmp_path / "shared") for name in ("one", "two")]
+    for place, bench in enumerate(benches):
+        bench.performer._name = f"file-{place}"
+
+    def put(place: int) -> Counts:
+        return benches[place].put(0, rows_of(*((path, b"%d" % place) for path in paths)))
+
+    with ThreadPoolExecutor(2) as pool:
+        first = list(pool.map(put, range(2)))
+    assert sum(counts.rows for counts in first) == sum(counts.failed for counts in first) == len(paths)
+    assert [put(place) for place in range(2)] == first
 
 
 def test_the_last_row_has_the_file(tmp_path: Path) -> None:
@@ -207,6 +249,89 @@ def test_a_batch_that_was_done_is_not_undone(tmp_path: Path) -> None:
     assert not (bench.files / append.RECORD).exists()
 
 
+class Killed(BaseException):
+    pass
+
+
+def kill_before_the_first_byte(bench: Bench, rows: pa.RecordBatch) -> None:
+    """As a kill does between the record and what it announces."""
+
+    def killed(*_: Any) -> None:
+        raise Killed
+
+    with pytest.MonkeyPatch.context() as patch, pytest.raises(Killed):
+        patch.setattr(append, "_write", killed)
+        patch.setattr(append, "settle", lambda folder: None)
+        bench.put(0, rows)
+    assert (bench.files / append.RECORD).exists()
+
+
+def test_a_file_that_another_program_has_made_since_is_not_removed(tmp_path: Path) -> None:
+    bench = Bench(tmp_path)
+    kill_before_the_first_byte(bench, rows_of(("a", b"ours")))
+    theirs = bench.files / "b"
+    theirs.write_bytes(b"not")
+    theirs.rename(bench.files / "a")
+    bench.put(0, rows_of(("a", b"ours")))
+    assert bench.held() == {"a": b"notours"}
+
+
+def test_a_file_that_another_program_has_written_to_since_stops_the_pipeline(tmp_path: Path) -> None:
+    bench = Bench(tmp_path)
+    kill_before_the_first_byte(bench, rows_of(("a", b"ours")))
+    (bench.files / "a").write_bytes(b"not")
+    with pytest.raises(PipelineError, match=r"a goes on behind byte 0 with something that is not ours.*take out"):
+        bench.put(0, rows_of(("a", b"ours")))
+    assert bench.held() == {"a": b"not"}
+
+
+def test_what_is_ours_is_undone(tmp_path: Path) -> None:
+    """Also where power was lost, and a file has the size that it should but not the bytes."""
+    bench = Bench(tmp_path)
+    (tmp_path / "elsewhere").mkdir()
+    bench.files.mkdir()
+    (bench.files / "link").symlink_to(tmp_path / "elsewhere" / "file")
+    kill_before_the_first_byte(bench, rows_of(("a", b"ours"), ("b", b"ours"), ("link", b"ours")))
+    (bench.files / "a").write_bytes(b"ou")
+    (bench.files / "b").write_bytes(b"ou\0\0")
+    (bench.files / "link").write_bytes(b"our")
+    with append.locked(bench.files):
+        append.settle(bench.files)
+    assert bench.held() == {}
+    assert (bench.files / "link").is_symlink()
+    assert not list((tmp_path / "elsewhere").iterdir())
+
+
+def test_a_file_that_goes_before_it_is_written_is_not_made_anew(tmp_path: Path) -> None:
+    """It would not be in the record, and a repetition would write to it again."""
+    bench = Bench(tmp_path)
+    real = append.write_whole
+    with pytest.MonkeyPatch.context() as patch:
+
+        def write_whole(path: Path, data: bytes) -> None:
+            real(path, data)
+            (bench.files / "a").unlink(missing_ok=True)
+
+        patch.setattr(append, "write_whole", write_whole)
+        with pytest.raises(TargetError, match=r"a was removed or replaced before a batch was written to it"):
+            bench.put(0, rows_of(("a", b"1")))
+    assert bench.put(0, rows_of(("a", b"1"))) == Counts(1, 1)
+    assert bench.held() == {"a": b"1"}
+
+
+def test_nothing_is_left_of_a_batch_that_cannot_be_recorded(tmp_path: Path) -> None:
+    bench = Bench(tmp_path)
+
+    def full(path: Path, data: bytes) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(append, "write_whole", full)
+        with pytest.raises(PipelineError, match="No space left on device; make room"):
+            bench.put(0, rows_of(("a", b"1"), ("b", b"1")))
+    assert bench.held() == {}
+
+
 @pytest.mark.parametrize("mode", ["append", "each", "overwrite"])
 def test_a_folder_that_cannot_be_is_told(tmp_path: Path, mode: str) -> None:
     (tmp_path / "files").write_text("in the way")
@@ -266,7 +391,7 @@ def test_rows_come_from_spark_in_their_order(spark: Any, tmp_path: Path) -> None
     )  # fmt: skip
     action = FileAction(path="{ident}/{broken}", folder=tmp_path / "files", content="payload")
     made = performer(action, "file-0", None, DeadLetters(tmp_path / "dead"))
-    context = Context("r", 0, Place("q", None), tmp_path / "state", "test")
+    context = context_of(tmp_path, 0)
     assert made.perform(frame, context) == Counts(5000, 7)
     assert made.perform(frame, context).is_repeated
     held = {path.parent.name: path.read_bytes() for path in (tmp_path / "files").rglob("a\ufffd")}

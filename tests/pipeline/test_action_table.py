@@ -4,6 +4,8 @@ import shutil
 from pathlib import Path
 from typing import Any
 
+import msgspec
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable
@@ -12,6 +14,7 @@ from headrace.errors import PipelineError
 from headrace.pipeline.actions import Context, Counts, DeadLetters, performer
 from headrace.pipeline.actions.journal import Journal
 from headrace.pipeline.actions.staging import Stage
+from headrace.pipeline.actions.table import TablePerformer
 from headrace.pipeline.rules import TableAction
 from headrace.pipeline.source.options import Place
 
@@ -42,6 +45,14 @@ def rows(spark: Any, begin: int, end: int, columns: str = ROWS) -> Any:
     return spark.sql(f"select {columns} from range({begin}, {end}, 1, 2)")
 
 
+class Killed(BaseException):
+    pass
+
+
+def killed(*_: Any) -> Any:
+    raise Killed
+
+
 @FORMATS
 @pytest.mark.parametrize("partition_by", [(), ("station",)])
 def test_batches_are_added_once(spark: Any, tmp_path: Path, format: str, partition_by: tuple[str, ...]) -> None:
@@ -67,12 +78,6 @@ def test_a_batch_goes_on_where_it_was_killed(spark: Any, tmp_path: Path, format:
     bench = Bench(tmp_path, format, "station")
     bench.put(rows(spark, 0, 5), 0)
 
-    class Killed(BaseException):
-        pass
-
-    def killed(*_: Any) -> Any:
-        raise Killed
-
     with pytest.MonkeyPatch.context() as patch:
         if point == "ready":
             patch.setattr(Stage, "put_into_place", killed)
@@ -80,7 +85,7 @@ def test_a_batch_goes_on_where_it_was_killed(spark: Any, tmp_path: Path, format:
             real = Stage.put_into_place
 
             def half(self: Stage, ready: Any) -> None:
-                real(self, type(ready)(ready.files[:1], 0))
+                real(self, msgspec.structs.replace(ready, files=ready.files[:1]))
                 raise Killed
 
             patch.setattr(Stage, "put_into_place", half)
@@ -104,6 +109,27 @@ def test_a_batch_goes_on_where_it_was_killed(spark: Any, tmp_path: Path, format:
     assert bench.put(rows(spark, 5, 20), 1).rows == 15
     assert bench.sequences(spark) == list(range(20))
     assert not list(bench.path.glob(".staging*"))
+
+
+@FORMATS
+def test_a_stage_keeps_its_columns_when_the_sql_has_changed_since(spark: Any, tmp_path: Path, format: str) -> None:
+    bench = Bench(tmp_path, format, "station")
+    with pytest.MonkeyPatch.context() as patch, pytest.raises(Killed):
+        patch.setattr(TablePerformer, "_publish", killed)
+        bench.put(rows(spark, 0, 5), 0)
+    other = Bench(tmp_path, format)
+    changed = "id as sequence, 1 as more"
+    assert other.put(rows(spark, 0, 5, changed), 0).rows == 5
+    with pytest.raises(PipelineError, match=r"'more' \(integer\) is new; .*'station' \(string\) is missing"):
+        other.put(rows(spark, 5, 10, changed), 1)
+    assert bench.put(rows(spark, 5, 10), 1).rows == 5
+    assert bench.sequences(spark) == list(range(10))
+
+
+def test_times_are_written_in_microseconds(spark: Any, tmp_path: Path) -> None:
+    bench = Bench(tmp_path, "parquet")
+    bench.put(rows(spark, 0, 5), 0)
+    assert pq.read_schema(bench.files()[0]).field("observed").type == pa.timestamp("us", "UTC")
 
 
 @FORMATS

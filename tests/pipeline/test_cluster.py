@@ -6,30 +6,25 @@ import random
 import signal
 import socket
 import subprocess
-import sys
 import time
 import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
-import pyarrow.dataset as ds
 import pyspark
 import pytest
+from jobs import HEADRACE, PATIENCE_S, put_reports, rows, site, until, write_site
 
 from headrace import Queue
 from headrace.pipeline.java import java_home
 
-HEADRACE = str(Path(sys.executable).with_name("headrace"))
 SPARK_CLASS = Path(pyspark.__file__).parent / "bin" / "spark-class"
 HERE = "127.0.0.1"
-REPORT = "METAR K%s %02d%02d%02dZ 180%02dG%02dKT 10SM FEW080 12/M03 A3002="
-PATIENCE_S = 240
 
 RULES = """
 [pipeline]
-queue = "wx.queue"
+{place}
 trigger = "{trigger}"
 max_products = {batch}
 
@@ -118,36 +113,12 @@ def free_port() -> int:
         return int(probe.getsockname()[1])
 
 
-def until(condition: Callable[[], object], what: str) -> None:
-    end = time.monotonic() + PATIENCE_S
-    while not condition():
-        assert time.monotonic() < end, f"in vain: {what}"
-        time.sleep(0.2)
-
-
-def put(folder: Path, first: int, count: int) -> None:
-    """Reports, each different, every tenth one no report at all; and as many radar products."""
-    with Queue.open(folder / "wx.queue") as queue:
-        for number in range(first, first + count):
-            name = "".join(chr(65 + number // 26**place % 26) for place in range(3))
-            text = REPORT % (name, 1 + number % 28, number % 24, number % 60, number % 20, 10 + number % 30)
-            payload = text.encode() if number % 10 else b"\xff no report %d" % number
-            queue.put(payload, feed="wx/text/metar", ident=f"SAUS70 {number}")
-            queue.put(b"radar %d" % number, feed="wx/radar/KFTG", ident=f"L2 {number}")
-
-
-def write_rules(folder: Path, trigger: str = "available-now", batch: int = 500) -> Path:
+def write_rules(
+    folder: Path, trigger: str = "available-now", batch: int = 500, place: str = 'queue = "wx.queue"'
+) -> Path:
     path = folder / "rules.toml"
-    path.write_text(RULES.format(trigger=trigger, batch=batch))
+    path.write_text(RULES.format(trigger=trigger, batch=batch, place=place))
     return path
-
-
-def rows(folder: Path, table: str) -> list[dict[str, Any]]:
-    path = folder / "tables" / table
-    if not path.exists():
-        return []
-    found: list[dict[str, Any]] = ds.dataset(path, format="parquet").to_table().to_pylist()
-    return found
 
 
 def judge(folder: Path, count: int) -> None:
@@ -172,7 +143,7 @@ def run(rules: Path, master: str, *more: str, **environment: str) -> subprocess.
 
 @pytest.mark.soak
 def test_rules_run_on_a_cluster(folder: Path, cluster: Cluster) -> None:
-    put(folder, 0, 600)
+    put_reports(folder, 0, 600)
     done = run(write_rules(folder), cluster.master)
     assert done.returncode == 0, done.stderr
     assert {rule["state"] for rule in json.loads(done.stdout)["rules"]} == {"done"}
@@ -185,13 +156,20 @@ def test_there_is_nobody_to_ship_to_in_local_mode(folder: Path) -> None:
     assert "--ship is for executors of a cluster" in done.stderr
 
 
-@pytest.mark.soak
-def test_a_worker_that_is_killed_takes_no_row_along(folder: Path, cluster: Cluster) -> None:
+@pytest.mark.parametrize("place", ["site", pytest.param("queue", marks=pytest.mark.soak)])
+def test_a_worker_that_is_killed_takes_no_row_along(folder: Path, cluster: Cluster, place: str) -> None:
+    """Executors map the queue, or ask the site, as those on other machines do."""
     seed = int(os.environ.get("HEADRACE_SEED", "0")) or random.SystemRandom().randrange(1, 2**31)
     print(f"\nseed {seed} (repeat with HEADRACE_SEED={seed})")
-    chance = random.Random(seed)
-    rules = write_rules(folder, "200ms", batch=100)
-    put(folder, 0, 1000)
+    endpoint = write_site(folder)
+    where = f'site = "{endpoint}"' if place == "site" else 'queue = "wx.queue"'
+    with site(folder):
+        kill_one_of_two(folder, cluster, write_rules(folder, "200ms", 100, where), random.Random(seed))
+    judge(folder, 1500)
+
+
+def kill_one_of_two(folder: Path, cluster: Cluster, rules: Path, chance: random.Random) -> None:
+    put_reports(folder, 0, 1000)
     with (folder / "run.log").open("wb") as log:
         job = subprocess.Popen([HEADRACE, "pipeline", "run", str(rules), "--master", cluster.master],
                                stdout=log, stderr=log, start_new_session=True)  # fmt: skip
@@ -200,7 +178,7 @@ def test_a_worker_that_is_killed_takes_no_row_along(folder: Path, cluster: Clust
         time.sleep(chance.uniform(0, 2))
         assert len(rows(folder, "radar")) < 1000, "the job was done before the worker was killed"
         cluster.kill_worker(chance.randrange(2))
-        put(folder, 1000, 500)
+        put_reports(folder, 1000, 500)
         until(lambda: len(rows(folder, "metar")) >= 1350 and len(rows(folder, "radar")) >= 1500, "the rest is written")
         assert job.poll() is None
         assert cluster.processes[0].poll() is None
@@ -210,7 +188,6 @@ def test_a_worker_that_is_killed_takes_no_row_along(folder: Path, cluster: Clust
         if job.poll() is None:
             os.killpg(job.pid, signal.SIGKILL)
             job.wait()
-    judge(folder, 1500)
 
 
 @pytest.mark.soak
@@ -221,11 +198,11 @@ def test_executors_run_what_is_shipped_and_the_second_run_does_not_pack_again(fo
         "    return [{'python': sys.prefix, 'code': headrace.__file__}]\n"
     )  # fmt: skip
     rules = folder / "rules.toml"
-    text = RULES.format(trigger="available-now", batch=500)
+    text = write_rules(folder).read_text()
     text = text.replace('decode = "metar"', 'decode = "where:where"\nschema = "python string, code string"')
     rules.write_text(text.replace("station, observed, wind_gust", "python, code"))
     for turn, told in enumerate(("packed in", "was packed before")):
-        put(folder, 100 * turn, 100)
+        put_reports(folder, 100 * turn, 100)
         done = run(rules, cluster.master, "--ship", XDG_CACHE_HOME=str(folder / "cache"))
         assert done.returncode == 0, done.stderr
         assert told in done.stderr

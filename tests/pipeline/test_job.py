@@ -5,20 +5,13 @@ import os
 import random
 import signal
 import subprocess
-import sys
 import time
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
-import pyarrow.dataset as ds
 import pytest
+from jobs import HEADRACE, PATIENCE_S, put_reports, rows, until
 
 from headrace import Queue
-
-HEADRACE = str(Path(sys.executable).with_name("headrace"))
-REPORT = "METAR K%s %02d%02d%02dZ 180%02dG%02dKT 10SM FEW080 12/M03 A3002="
-PATIENCE_S = 120
 
 RULES = """
 [pipeline]
@@ -45,16 +38,6 @@ table = "radar"
 """
 
 
-def put_reports(queue: Queue, first: int, count: int) -> None:
-    """Reports, each different, every tenth one no report at all; and as many radar products."""
-    for number in range(first, first + count):
-        name = "".join(chr(65 + number // 26**place % 26) for place in range(3))
-        text = REPORT % (name, 1 + number % 28, number % 24, number % 60, number % 20, 10 + number % 30)
-        payload = text.encode() if number % 10 else b"\xff no report %d" % number
-        queue.put(payload, feed="wx/text/metar", ident=f"SAUS70 {number}")
-        queue.put(b"radar %d" % number, feed="wx/radar/KFTG", ident=f"L2 {number}")
-
-
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     Queue.create(tmp_path / "wx.queue", size="64MiB").close()
@@ -65,11 +48,6 @@ def write_rules(folder: Path, trigger: str = "available-now", batch: int = 500) 
     path = folder / "rules.toml"
     path.write_text(RULES.format(trigger=trigger, batch=batch))
     return path
-
-
-def rows(folder: Path, table: str) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = ds.dataset(folder / "tables" / table, format="parquet").to_table().to_pylist()
-    return found
 
 
 def judge(folder: Path, count: int) -> None:
@@ -88,13 +66,6 @@ def judge(folder: Path, count: int) -> None:
     assert alerts
 
 
-def until(condition: Callable[[], object], what: str) -> None:
-    end = time.monotonic() + PATIENCE_S
-    while not condition():
-        assert time.monotonic() < end, f"in vain: {what}"
-        time.sleep(0.2)
-
-
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("kills", [10, pytest.param(50, marks=pytest.mark.soak)])
 def test_rules_do_everything_once_however_often_the_job_is_killed(folder: Path, kills: int) -> None:
@@ -103,8 +74,7 @@ def test_rules_do_everything_once_however_often_the_job_is_killed(folder: Path, 
     chance, put = random.Random(seed), 0
     running = write_rules(folder, "200ms", batch=60)
     for _ in range(kills):
-        with Queue.open(folder / "wx.queue") as queue:
-            put_reports(queue, put, 100)
+        put_reports(folder, put, 100)
         put += 100
         status = folder / "rules.checkpoint" / "status.json"
         status.unlink(missing_ok=True)

@@ -4,19 +4,16 @@ import os
 import re
 import shutil
 import signal
-import socket
 import subprocess
-import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pyarrow.dataset as ds
 import pytest
 from click.testing import CliRunner
-from jobs import PATIENCE_S, TABLE, files_of, numbers, put, run, running, until, write_rules
+from jobs import HEADRACE, PATIENCE_S, TABLE, files_of, numbers, put, run, running, site, until, write_rules, write_site
 
 from headrace import Queue
 from headrace.cli.pipeline.status import status as status_command
@@ -26,8 +23,6 @@ from headrace.pipeline.rules import check_rules, load_rules
 from headrace.pipeline.session import trying_again
 from headrace.pipeline.status import RuleStatus, load_status
 from headrace.pipeline.trouble import pause_s, trouble_of
-
-HEADRACE = str(Path(sys.executable).with_name("headrace"))
 
 
 @pytest.fixture
@@ -179,10 +174,7 @@ def fill(path: Path) -> None:
 
 
 def test_a_job_waits_for_a_site_that_is_not_there_yet_or_goes_away(folder: Path, spark: Any) -> None:
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        endpoint = f"tcp/127.0.0.1:{found.getsockname()[1]}"
-    (folder / "site.toml").write_text(f'[site]\nqueue = "wx.queue"\nlisten = ["{endpoint}"]\n')
+    endpoint = write_site(folder)
     path = write_rules(folder, TABLE.format(name="a"), f'site = "{endpoint}"', "200ms")
     put(folder, 0, 20)
     with running(path, spark) as job:
@@ -198,19 +190,6 @@ def test_a_job_waits_for_a_site_that_is_not_there_yet_or_goes_away(folder: Path,
             put(folder, 40, 20)
             until(lambda: len(numbers(folder, "a")) == 60, lambda: job.statuses)
     assert numbers(folder, "a") == list(range(60))
-
-
-@contextmanager
-def site(folder: Path) -> Iterator[None]:
-    """A site, which is killed in the end."""
-    process = subprocess.Popen([HEADRACE, "serve", str(folder / "site.toml"), "--json"], stdout=subprocess.PIPE)
-    try:
-        assert process.stdout is not None
-        assert b"endpoints" in process.stdout.readline()
-        yield
-    finally:
-        process.kill()
-        process.communicate()
 
 
 def test_products_that_were_evicted_stop_a_rule_until_it_may_go_on_without_them(folder: Path, spark: Any) -> None:

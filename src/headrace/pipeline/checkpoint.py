@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from headrace.errors import PipelineError
-from headrace.pipeline.actions.disk import disk_error
+from headrace.pipeline.actions.disk import disk_error, make_folder
 
 _LOCK = "lock"
 
@@ -19,7 +19,7 @@ _LOCK = "lock"
 def held_checkpoint(folder: Path) -> Iterator[None]:
     """Nobody else may use it meanwhile. PipelineError: somebody does already; TargetError: it cannot be written."""
     try:
-        folder.mkdir(parents=True, exist_ok=True)
+        make_folder(folder)
         descriptor = os.open(folder / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
     except OSError as error:
         raise disk_error(error, folder) from error

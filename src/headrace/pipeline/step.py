@@ -11,7 +11,7 @@ from pathlib import Path
 
 from pyspark.sql import DataFrame
 
-from headrace.pipeline.actions import Context, Counts, DeadLetters, Performer
+from headrace.pipeline.actions import Context, DeadLetters, Performer
 from headrace.pipeline.actions.disk import disk_error, sync_folder
 from headrace.pipeline.decoding import ERROR, PAYLOAD
 from headrace.pipeline.rules.rule import Rule
@@ -49,16 +49,19 @@ class Step:
     def take_rows(self, rows: DataFrame, batch_id: int) -> None:
         """Rows of a stream that has its SQL in it, with state."""
         flush_notes(self._checkpoint / self._rule.name, batch_id)
-        counts = self._act(rows, batch_id)
-        if all(each.is_repeated for each in counts):
-            rows.write.format("noop").mode("overwrite").save()  # Spark fails a batch whose state was not looked at
+        rows = rows.persist()
+        try:
+            rows.count()  # Spark fails a batch whose state was not looked at; actions that have done it all do not
+            self._act(rows, batch_id)
+        finally:
+            rows.unpersist()
 
     def take_errors(self, errors: DataFrame, batch_id: int) -> None:
         """Products of such a stream that could not be decoded."""
         flush_notes(self._checkpoint / errors_name(self._rule), batch_id)
         self._note_errors(self._buried(errors, batch_id), batch_id)
 
-    def _act(self, rows: DataFrame, batch_id: int) -> list[Counts]:
+    def _act(self, rows: DataFrame, batch_id: int) -> None:
         shared = len(self._actions) > 1
         if shared:
             rows = rows.persist()
@@ -71,7 +74,6 @@ class Step:
             self._status.rows += counts[0].rows
             self._status.failed += sum(each.failed for each in counts)
             self._status.batches += 1
-        return counts
 
     def _buried(self, errors: DataFrame, batch_id: int) -> int:
         told = errors.selectExpr("sequence", "feed", "ident", f"{PAYLOAD} as payload", f"{ERROR} as error")

@@ -21,7 +21,6 @@ from headrace.pipeline.decoders.wmo import find_heading
 from headrace.pipeline.rules.rule import JSON, NOTHING, Removed
 
 _HEAD_BYTES = 400
-_BINARY = ("GRIB", "BUFR")  # four letters before a binary body are not an AWIPS identifier
 _CONTROLS = bytes({*range(32), 127} - {10})
 _encoder = msgspec.json.Encoder(enc_hook=str)
 
@@ -60,14 +59,10 @@ def without(data: bytes, remove: Sequence[Removed]) -> bytes:
 
 
 def _without_wmo(data: bytes) -> bytes:
-    head = data[:_HEAD_BYTES].decode("latin-1")
-    heading = find_heading(head)
+    heading = find_heading(data[:_HEAD_BYTES].decode("latin-1"))
     if heading is None:
         return data
-    end = heading.end if heading.awips not in _BINARY else head.rindex(heading.awips, 0, heading.end)
-    body = data[end:]
-    if heading.awips not in _BINARY:
-        body = body[len(body) - len(body.lstrip(b"\r")) :].removeprefix(b"\n")
+    body = data[heading.end :].lstrip(b"\r").removeprefix(b"\n")
     if data.startswith(b"\x01"):
         body = body.removesuffix(b"\x03").removesuffix(b"\n").removesuffix(b"\r").removesuffix(b"\r")
     return body

@@ -20,7 +20,7 @@ import pyarrow.parquet as pq
 from pyspark.sql import DataFrame
 
 from headrace.pipeline.actions.action import Context, Counts
-from headrace.pipeline.actions.disk import disk_error, sync_folder
+from headrace.pipeline.actions.disk import disk_error, make_folder, sync_folder
 from headrace.pipeline.actions.journal import life
 from headrace.pipeline.actions.prepared import SCHEMA as PREPARED
 from headrace.pipeline.actions.prepared import PreparedRow, origin, prepared_batches, rows_in, sound
@@ -67,7 +67,7 @@ class Letters:
             ]
             try:
                 if self._writer is None:
-                    self._part.parent.mkdir(parents=True, exist_ok=True)
+                    make_folder(self._part.parent)
                     self._writer = pq.ParquetWriter(self._part, SCHEMA)
                 self._writer.write_batch(pa.RecordBatch.from_arrays(columns, schema=SCHEMA))
             except OSError as error:

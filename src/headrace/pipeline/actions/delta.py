@@ -3,16 +3,23 @@
 The transaction carries an application id, made of pipeline, rule, action and life, and the id of the batch as its
 version. A batch that comes again finds that version in the table's log, and is passed over. Files are added by the
 library deltalake (`pip install 'headrace[delta]'`); Spark needs no packages for it. They lie flat in the folder of the
-table: their values of partition columns are in the log."""
+table: their values of partition columns are in the log. The library leaves it to the operating system when the log is
+on disk; a batch counts as done when it is, so that is seen to here."""
 
 import json
+import os
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from headrace.errors import PipelineError, TargetError
+from headrace.pipeline.actions.disk import sync_names
 from headrace.pipeline.actions.staging import Ready
 from headrace.pipeline.actions.table_schema import TableSchema, plain
+
+_LOG = "_delta_log"
+_COMMITS_FLUSHED = 8  # ours, and what others may have added since
 
 
 def _library() -> Any:
@@ -52,30 +59,43 @@ class DeltaLog:
         version = None if table is None else table.transaction_version(self._application)
         return version is not None and version >= batch_id
 
-    def add(self, ready: Ready, schema: TableSchema, spark_schema: dict[str, Any], batch_id: int) -> None:
-        """One transaction; it is there afterwards, or not at all."""
-        if not ready.files or self.has(batch_id):
-            return
+    def add(self, ready: Ready, batch_id: int) -> None:
+        """One transaction; it is there afterwards, on disk, or not at all."""
         try:
-            made = self._library.Schema.from_json(json.dumps(nullable(spark_schema)))
-            table = self._open() or self._library.DeltaTable.create(
-                str(self._table), made, mode="ignore", partition_by=schema.partition_by
-            )
-            now = int(time.time() * 1000)
-            library = self._library
-            properties = library.CommitProperties(
-                app_transactions=[library.Transaction(self._application, batch_id, now)],
-                custom_metadata={"batch": str(batch_id)},
-            )
-            table.create_write_transaction(
-                [self._action(staged, now) for staged in ready.files], "append", made, schema.partition_by,
-                commit_properties=properties,
-            )  # fmt: skip
+            if not self.has(batch_id):
+                self._commit(ready, batch_id)
+            self._flush()
         except (self._library.exceptions.DeltaError, OSError) as error:
             raise TargetError(
                 f"the log of {self._table} does not take batch {batch_id}: {error!s:.300}",
                 "see to what it says; the batch is then done again",
             ) from error
+
+    def _commit(self, ready: Ready, batch_id: int) -> None:
+        library = self._library
+        made = library.Schema.from_json(json.dumps(nullable(ready.schema)))
+        table = self._open() or library.DeltaTable.create(
+            str(self._table), made, mode="ignore", partition_by=ready.partition_by
+        )
+        now = int(time.time() * 1000)
+        properties = library.CommitProperties(
+            app_transactions=[library.Transaction(self._application, batch_id, now)],
+            custom_metadata={"batch": str(batch_id)},
+        )
+        table.create_write_transaction(
+            [self._action(staged, now) for staged in ready.files], "append", made, ready.partition_by,
+            commit_properties=properties,
+        )  # fmt: skip
+
+    def _flush(self) -> None:
+        version = self._open().version()
+        names = [f"{each:020}" for each in range(max(0, version - _COMMITS_FLUSHED), version + 1)]
+        endings = (".json", ".checkpoint.parquet")
+        files = [self._table / _LOG / f"{name}{ending}" for name in names for ending in endings]
+        for path in (*files, self._table / _LOG / "_last_checkpoint"):
+            with suppress(FileNotFoundError), open(path, "rb") as file:
+                os.fsync(file.fileno())
+        sync_names(self._table, files)
 
     def _action(self, staged: Any, now: int) -> Any:
         from deltalake.transaction import AddAction

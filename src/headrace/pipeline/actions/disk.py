@@ -6,6 +6,9 @@ is begun again until the machine is mended."""
 
 import errno
 import os
+import secrets
+from collections.abc import Iterable
+from contextlib import suppress
 from pathlib import Path
 
 from headrace.errors import TargetError
@@ -40,14 +43,49 @@ def disk_error(error: OSError, path: str | os.PathLike[str], what: str = "writte
 
 def write_whole(path: Path, data: bytes) -> None:
     """A small file: afterwards it has these bytes, and at every moment it has these or those that it had."""
-    path.parent.mkdir(parents=True, exist_ok=True)
+    make_folder(path.parent)
     part = path.with_name(path.name + ".part")
-    with open(part, "wb") as file:
+    _write_flushed(part, data)
+    os.replace(part, path)
+    sync_folder(path.parent)
+
+
+def write_first(path: Path, data: bytes) -> None:
+    """The same if the file is not there yet; of several threads and processes, the first one's bytes are there."""
+    make_folder(path.parent)
+    part = path.with_name(f"{path.name}.{secrets.token_hex(8)}.part")
+    try:
+        _write_flushed(part, data)
+        with suppress(FileExistsError):  # another was first
+            os.link(part, path)
+    finally:
+        part.unlink(missing_ok=True)
+    sync_folder(path.parent)
+
+
+def _write_flushed(path: Path, data: bytes) -> None:
+    with open(path, "wb") as file:
         file.write(data)
         file.flush()
         os.fsync(file.fileno())
-    os.replace(part, path)
-    sync_folder(path.parent)
+
+
+def make_folder(folder: Path) -> None:
+    """Make it, and all above it that are missing; afterwards their names are on disk."""
+    missing = []
+    for each in (folder, *folder.parents):
+        if each.is_dir():
+            break
+        missing.append(each)
+    folder.mkdir(parents=True, exist_ok=True)
+    for each in reversed(missing):
+        sync_folder(each.parent)
+
+
+def sync_names(root: Path, files: Iterable[Path]) -> None:
+    """See that the names of files are on disk, and those of the folders between them and `root`, whoever made them."""
+    for folder in {above for path in files for above in path.parents if above.is_relative_to(root)}:
+        sync_folder(folder)
 
 
 def sync_folder(folder: Path) -> None:

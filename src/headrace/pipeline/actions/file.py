@@ -2,7 +2,7 @@
 
     append      contents at the end of the file (append.py)
     each        one file for each row, whole from the first moment. If the file is there, with other bytes, it stays,
-                and the row is a dead letter
+                and the row is a dead letter; so it is when the batch comes again
     overwrite   likewise, and the last row has the file
 
 A path that comes from a product leads nowhere but below the folder: rules/purpose.py makes values harmless, and what
@@ -20,9 +20,9 @@ from pyspark.sql import DataFrame
 
 from headrace.errors import PipelineError
 from headrace.pipeline.actions.action import Context, Counts
-from headrace.pipeline.actions.append import Spool, append
+from headrace.pipeline.actions.append import Spool, append, locked
 from headrace.pipeline.actions.dead_letters import DeadLetters, Letters
-from headrace.pipeline.actions.disk import RESERVED, disk_error, is_of_the_row
+from headrace.pipeline.actions.disk import RESERVED, disk_error, is_of_the_row, make_folder
 from headrace.pipeline.actions.journal import Journal, digest
 from headrace.pipeline.actions.prepared import PreparedRow, Recipe, prepared_batches, rows_in
 from headrace.pipeline.rules.rule import PAYLOAD, FileAction
@@ -56,7 +56,7 @@ class FilePerformer:
     def perform_batches(self, batches: Iterable[pa.RecordBatch], context: Context) -> Counts:
         """The same with prepared rows."""
         try:
-            self._folder.mkdir(parents=True, exist_ok=True)
+            make_folder(self._folder)
         except OSError as error:
             raise disk_error(error, self._folder, "made") from error
         if self._action.mode == "append":
@@ -81,10 +81,9 @@ class FilePerformer:
             with self._letters.writing(context, self._name) as letters:
                 rows = self._spool(batches, spool, targets, letters)
             counts = Counts(rows, len(spool.pieces), letters.count)
-            append(self._folder, spool, journal, context.batch_id, counts)
+            return append(self._folder, spool, journal, context.batch_id, counts)
         finally:
             spool.close()
-        return counts
 
     def _spool(self, batches: Iterable[pa.RecordBatch], spool: Spool, targets: "Targets", letters: Letters) -> int:
         rows = 0
@@ -111,26 +110,20 @@ class FilePerformer:
             for row in rows_in(batches):
                 try:
                     path = self._folder / targets.admit(row)
-                    if self._is_wanted(path, row.content):
-                        put_whole(path, row.content, self._folder, part)
+                    self._put(path, row.content, part)
                     rows += 1
                 except RefusedError as error:
                     letters.add(row, str(error))
         return Counts(rows, len(targets.files), letters.count)
 
-    def _is_wanted(self, path: Path, content: bytes) -> bool:
-        """Whether it must be written; RefusedError: another row has it."""
+    def _put(self, path: Path, content: bytes, part: str) -> None:
+        """The file has this content afterwards; RefusedError: it cannot, or another row has it."""
         if self._action.mode == "overwrite":
-            return True
-        try:
-            held = path.read_bytes() if path.stat().st_size <= len(content) else None
-        except FileNotFoundError:
-            return True
-        except OSError as error:
-            raise disk_error(error, path, "read") from error
-        if held is None or not content.startswith(held):
-            raise RefusedError(f"{path} is there, with other bytes; add {{sequence}} to path, or choose overwrite")
-        return len(held) < len(content)  # cut short when the machine went down
+            put_whole(path, content, self._folder, part)
+            return
+        with locked(self._folder):  # no other rule makes the file between the look and the rename
+            if is_wanted(path, content):
+                put_whole(path, content, self._folder, part)
 
 
 class Targets:
@@ -182,6 +175,19 @@ class Targets:
             if isinstance(error, UnicodeEncodeError) or is_of_the_row(error):
                 raise RefusedError(f"{str(target)[:200]!r} cannot be: {error!s:.200}") from None
             raise disk_error(error, target) from error
+
+
+def is_wanted(path: Path, content: bytes) -> bool:
+    """Whether the file is still to be made; RefusedError: it is there with other bytes, be they a part of these."""
+    try:
+        is_same = path.stat().st_size == len(content) and path.read_bytes() == content
+    except FileNotFoundError:
+        return True
+    except OSError as error:
+        raise disk_error(error, path, "read") from error
+    if not is_same:
+        raise RefusedError(f"{path} is there, with other bytes; add {{sequence}} to path, or choose overwrite")
+    return False
 
 
 def put_whole(path: Path, content: bytes, folder: Path, part: str) -> None:

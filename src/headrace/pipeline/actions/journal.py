@@ -13,7 +13,7 @@ import msgspec
 
 from headrace.errors import PipelineError
 from headrace.pipeline.actions.action import Counts
-from headrace.pipeline.actions.disk import disk_error, write_whole
+from headrace.pipeline.actions.disk import disk_error, write_first, write_whole
 
 
 class Entry(msgspec.Struct, frozen=True):
@@ -64,11 +64,11 @@ def read_entry(path: Path) -> Entry | None:
 
 
 def life(state: Path) -> str:
-    """The name of this count of batches; made when it is asked for first."""
+    """The name of this count of batches; made when it is asked for first. A rule may have two queries that ask."""
     path = state / "life"
     try:
         if not path.exists():
-            write_whole(path, secrets.token_hex(4).encode())
+            write_first(path, secrets.token_hex(4).encode())
         return path.read_text()
     except OSError as error:
         raise disk_error(error, path) from error

@@ -10,8 +10,9 @@ place is ever replaced or removed, and none is there before it is whole."""
 
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 from urllib.parse import unquote
 
 import msgspec
@@ -20,7 +21,7 @@ import pyarrow.parquet as pq
 
 from headrace.errors import PipelineError, TargetError
 from headrace.pipeline.actions.action import Context
-from headrace.pipeline.actions.disk import disk_error, sync_folder, write_whole
+from headrace.pipeline.actions.disk import disk_error, sync_names, write_whole
 from headrace.pipeline.actions.journal import life
 
 READY = "ready.json"
@@ -38,8 +39,12 @@ class Staged(msgspec.Struct, frozen=True):
 
 
 class Ready(msgspec.Struct, frozen=True):
+    """A stage that is complete. Its columns are its own: the rule's SQL may be another when it is put into place."""
+
     files: list[Staged]
     failed: int  # rows that are dead letters
+    schema: dict[str, Any]  # Spark's, of the rows, as JSON
+    partition_by: list[str]
 
 
 class Stage:
@@ -60,14 +65,15 @@ class Stage:
         except OSError as error:
             raise disk_error(error, self.folder / READY, "read") from error
 
-    def make_ready(self, is_flat: bool, failed: int) -> Ready:
+    def make_ready(self, is_flat: bool, failed: int, schema: dict[str, Any], partition_by: Sequence[str]) -> Ready:
         """Look at what Spark has written; from now on the batch is what is staged."""
         files = [staged for staged in self._staged(is_flat) if staged.rows]
-        ready = Ready(files, failed)
+        ready = Ready(files, failed, schema, list(partition_by))
         try:
             for staged in files:
                 with open(self.folder / staged.name, "rb") as file:
                     os.fsync(file.fileno())
+            sync_names(self._table, (self.folder / staged.name for staged in files))
             write_whole(self.folder / READY, msgspec.json.encode(ready))
         except OSError as error:
             raise disk_error(error, self.folder) from error
@@ -83,13 +89,11 @@ class Stage:
 
     def put_into_place(self, ready: Ready) -> None:
         """Rename what has not been renamed."""
-        folders: set[Path] = set()
         for staged in ready.files:
             source, target = self.folder / staged.name, self._table / staged.target
             try:
                 target.parent.mkdir(parents=True, exist_ok=True)
                 os.replace(source, target)
-                folders.add(target.parent)
             except FileNotFoundError:
                 if not target.exists():
                     raise PipelineError(
@@ -98,8 +102,10 @@ class Stage:
                     ) from None
             except OSError as error:
                 raise disk_error(error, target) from error
-        for folder in folders:
-            sync_folder(folder)
+        try:
+            sync_names(self._table, (self._table / staged.target for staged in ready.files))
+        except OSError as error:
+            raise disk_error(error, self._table) from error
 
     def clear(self) -> None:
         """Throw away this stage, and any other that is left."""

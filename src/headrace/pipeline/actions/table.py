@@ -15,17 +15,17 @@ from pathlib import Path
 from pyspark.errors import AnalysisException
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812
-from pyspark.sql.types import StringType
+from pyspark.sql.types import StringType, StructType
 
 from headrace.errors import PipelineError, TargetError
 from headrace.pipeline.actions.action import Context, Counts
 from headrace.pipeline.actions.dead_letters import DeadLetters
 from headrace.pipeline.actions.delta import DeltaLog
-from headrace.pipeline.actions.disk import disk_error
+from headrace.pipeline.actions.disk import disk_error, make_folder
 from headrace.pipeline.actions.journal import Journal, life
 from headrace.pipeline.actions.prepared import Recipe, prepared_batches, rows_in
 from headrace.pipeline.actions.staging import Ready, Stage
-from headrace.pipeline.actions.table_schema import TableSchema, check_fits, read_schema, schema_of, write_schema
+from headrace.pipeline.actions.table_schema import check_fits, read_schema, schema_of, write_schema
 from headrace.pipeline.rules.purpose import NAME_BYTES_MAX
 from headrace.pipeline.rules.rule import JSON, PAYLOAD, TableAction
 
@@ -43,7 +43,7 @@ class TablePerformer:
 
     def perform(self, frame: DataFrame, context: Context) -> Counts:
         try:
-            self._table.mkdir(parents=True, exist_ok=True)
+            make_folder(self._table)
         except OSError as error:
             raise disk_error(error, self._table, "made") from error
         journal = Journal(context.state / f"{self._name}.json", self._action)
@@ -53,12 +53,12 @@ class TablePerformer:
             stage.clear()
             return done
         log = self._log(context)
-        schema = schema_of(frame.schema, self._action.partition_by)
         ready = stage.ready()
         if ready is None:
+            schema = schema_of(frame.schema, self._action.partition_by)
             check_fits(schema, log.schema() if log else read_schema(self._table, frame), self._table)
             ready = self._write(frame, stage, context)
-        self._publish(ready, stage, schema, frame, log, context)
+        self._publish(ready, stage, log, context)
         counts = Counts(sum(staged.rows for staged in ready.files), len(ready.files), ready.failed)
         try:
             journal.mark(context.batch_id, counts)
@@ -75,15 +75,13 @@ class TablePerformer:
             return None
         return DeltaLog(self._table, f"{context.application}/{context.rule}/{self._name}/{life(context.state)}")
 
-    def _publish(
-        self, ready: Ready, stage: Stage, schema: TableSchema, frame: DataFrame, log: DeltaLog | None, context: Context
-    ) -> None:
+    def _publish(self, ready: Ready, stage: Stage, log: DeltaLog | None, context: Context) -> None:
         if ready.files:
             if log is None:
-                write_schema(self._table, schema)
+                write_schema(self._table, schema_of(StructType.fromJson(ready.schema), ready.partition_by))
             stage.put_into_place(ready)
             if log is not None:
-                log.add(ready, schema, frame.schema.jsonValue(), context.batch_id)
+                log.add(ready, context.batch_id)
 
     def _write(self, frame: DataFrame, stage: Stage, context: Context) -> Ready:
         """Have Spark write the stage; if that fails, nothing is left of it."""
@@ -94,7 +92,8 @@ class TablePerformer:
             raise disk_error(error, stage.folder) from error
         try:
             failed = self._write_fit(frame, stage, context)
-            return stage.make_ready(self._action.format == "delta", failed)
+            is_flat = self._action.format == "delta"
+            return stage.make_ready(is_flat, failed, frame.schema.jsonValue(), self._action.partition_by)
         except BaseException:
             stage.clear()
             raise
@@ -116,7 +115,6 @@ class TablePerformer:
         return 0
 
     def _spark_write(self, frame: DataFrame, stage: Stage) -> None:
-        frame.sparkSession.conf.set("spark.sql.parquet.outputTimestampType", "TIMESTAMP_MICROS")
         columns = self._action.partition_by
         rows = frame.repartition(*columns) if columns else frame  # one file for each value
         try:

@@ -1,0 +1,119 @@
+"""What is noted of a checkpoint, by several at once; and what is on disk when a batch counts as done."""
+
+import os
+import subprocess
+import sys
+import time
+from collections import defaultdict
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from threading import Barrier
+
+import action_kills
+import pytest
+
+from headrace.pipeline.actions import DeadLetters
+from headrace.pipeline.actions.disk import make_folder
+from headrace.pipeline.actions.file import FilePerformer
+from headrace.pipeline.actions.journal import life
+from headrace.pipeline.rules import FileAction
+
+
+def test_threads_agree_on_a_life(tmp_path: Path) -> None:
+    """A rule with a watermark and a decoder has two queries, which begin together."""
+    barrier = Barrier(2)
+
+    def ask(state: Path) -> str:
+        barrier.wait()
+        return life(state)
+
+    with ThreadPoolExecutor(2) as pool:
+        for trial in range(200):
+            state = tmp_path / str(trial)
+            one, other = pool.map(ask, [state, state])
+            assert one == other == (state / "life").read_text()
+            assert os.listdir(state) == ["life"]
+
+
+ASKING = """
+import sys, time
+from pathlib import Path
+from headrace.pipeline.actions.journal import life
+print("ready", flush=True)
+begin_s = float(sys.stdin.readline())
+for trial in range(50):
+    while time.time() < begin_s + trial * 0.02:
+        pass
+    print(life(Path(sys.argv[1], str(trial))))
+"""
+
+
+def test_processes_agree_on_a_life(tmp_path: Path) -> None:
+    started = [
+        subprocess.Popen([sys.executable, "-c", ASKING, str(tmp_path)], stdin=-1, stdout=-1, text=True) for _ in "ab"
+    ]
+    for process in started:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "ready\n"
+    begin_s = time.time() + 0.1
+    for process in started:
+        assert process.stdin is not None
+        process.stdin.write(f"{begin_s}\n")
+        process.stdin.flush()
+    one, other = (process.communicate(timeout=60)[0] for process in started)
+    assert len(one.split()) == 50
+    assert one == other
+
+
+Names = dict[str, set[str]]
+
+
+@pytest.fixture
+def flushed(monkeypatch: pytest.MonkeyPatch) -> Names:
+    """By folder: the names that it had when it was flushed. Files that were flushed have none."""
+    names: Names = defaultdict(set)
+    real = os.fsync
+
+    def fsync(descriptor: int) -> None:
+        path = os.readlink(f"/proc/self/fd/{descriptor}")
+        names[path] |= set(os.listdir(path)) if os.path.isdir(path) else set()
+        real(descriptor)
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    return names
+
+
+def unflushed(root: Path, names: Names) -> set[str]:
+    """What may be gone after a loss of power."""
+    held = [path for path in root.rglob("*") if not path.name.startswith((".headrace", ".staging"))]
+    return {str(path.relative_to(root)) for path in held if path.name not in names[str(path.parent)]}
+
+
+def test_a_folder_is_made_with_those_above_it(tmp_path: Path, flushed: Names) -> None:
+    make_folder(tmp_path / "a/b/c")
+    make_folder(tmp_path / "a/b/c")
+    assert unflushed(tmp_path, flushed) == set()
+    (tmp_path / "file").touch()
+    with pytest.raises(NotADirectoryError):
+        make_folder(tmp_path / "file/x")
+    with pytest.raises(FileExistsError):
+        make_folder(tmp_path / "file")
+
+
+def test_new_folders_of_appended_files_are_flushed(tmp_path: Path, flushed: Names) -> None:
+    action = FileAction(path="x/{ident}/y", folder=tmp_path / "deep/files", content="payload")
+    performer = FilePerformer(action, "file-0", None, DeadLetters(tmp_path / "tables/dead"))
+    context = action_kills.context_of(tmp_path / "checkpoint", "one", 0)
+    assert performer.perform_batches([performer.recipe(action_kills.batch_of(0))], context).failed
+    assert unflushed(tmp_path, flushed) == set()
+
+
+@pytest.mark.parametrize("format", ["parquet", "delta"])
+def test_new_folders_of_tables_are_flushed(
+    tmp_path: Path, flushed: Names, monkeypatch: pytest.MonkeyPatch, format: str
+) -> None:
+    monkeypatch.setattr(action_kills, "BATCHES", 1)
+    action_kills.table(tmp_path, format)
+    assert unflushed(tmp_path, flushed) == {"checkpoint"}, "the test's own"
+    if format == "delta":
+        assert set(map(str, (tmp_path / "table/_delta_log").glob("*.json"))) <= set(flushed)
