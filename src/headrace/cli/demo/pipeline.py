@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from headrace.pipeline.job import Job
 
 _MASTER = "local[2]"
-_TRIES = 3
 _JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"  # for a short life on few cores
 
 
@@ -49,11 +48,10 @@ def run_pipeline(plan: Plan, pipe: Connection) -> None:
         try:
             job = Job(file, spark)
             _follow(job, spark, pipe)
-            rest = msgspec.structs.replace(file.pipeline, trigger="available-now")
-            for _ in range(_TRIES):
-                if job.has_failed:
-                    job = Job(msgspec.structs.replace(file, pipeline=rest), spark)
-                    _run_out(job)
+            if any(status.trouble for status in job.statuses):
+                rest = msgspec.structs.replace(file.pipeline, trigger="available-now")
+                job = Job(msgspec.structs.replace(file, pipeline=rest), spark)
+                _run_out(job)
             _check(job)
             pipe.send(msgspec.structs.replace(_report(job), done=True))
         finally:
@@ -61,7 +59,7 @@ def run_pipeline(plan: Plan, pipe: Connection) -> None:
 
 
 def _follow(job: "Job", spark: "SparkSession", pipe: Connection) -> None:
-    """A rule that fails meanwhile is no harm yet: it goes on at its checkpoint."""
+    """A rule that has trouble in the end is no harm yet: it goes on at its checkpoint."""
     from pyspark.errors import StreamingQueryException
 
     job.start()
