@@ -125,7 +125,9 @@ Prepare = Callable[[pa.RecordBatch], pa.RecordBatch]
 def prepared_batches(frame: DataFrame, prepare: Prepare) -> Iterator[pa.RecordBatch]:
     """What `prepare` makes of the rows of a DataFrame, in their order."""
     messages = frame.mapInArrow(partial(_packed, prepare), "message binary")
-    for row in messages.toLocalIterator(prefetchPartitions=True):
+    # Of the RDD, not of the DataFrame: Spark 4.3 never forgets the jobs of the latter, nor the plans and sessions that
+    # they hold, because they run when it takes the query for ended.
+    for row in messages.rdd.toLocalIterator(prefetchPartitions=True):
         with pa.ipc.open_stream(pa.py_buffer(row.message)) as reader:
             yield from reader
 
