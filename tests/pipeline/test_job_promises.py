@@ -91,3 +91,14 @@ def test_what_a_rule_holds_is_not_evicted(folder: Path, spark: Any) -> None:
         for first in range(stored, stored + 50, 5):
             put(folder, first, 5, size=100_000)
         until(lambda: len(numbers(folder, "a")) == stored + 50, "and what came later, too")
+
+
+def test_spark_forgets_the_jobs_of_a_batch(folder: Path, spark: Any) -> None:
+    """They hold plans and sessions, so a job that runs for an hour would not have the memory for them."""
+    scheduler = spark.sparkContext._jsc.sc().dagScheduler()
+    before = scheduler.activeQueryToJobs().size()
+    put(folder, 0, 50)
+    rule = TABLE.format(name="a").replace("table =", 'file = "{ident}"\ntable =')
+    told = run(write_rules(folder, rule, 'queue = "wx.queue"\nmax_products = 10'), spark)["a"]
+    assert told.batches == 5
+    until(lambda: scheduler.activeQueryToJobs().size() <= before, "they are forgotten")
