@@ -65,6 +65,15 @@ def test_samples_are_tried(run: Run, folder: Path) -> None:
     assert [trial["trial"]["rule"] for trial in told] == ["hot", "radar"]
 
 
+def test_the_newest_products_of_a_queue_are_samples_too(run: Run, folder: Path) -> None:
+    result = run("pipeline", "check", "rules.toml", "--sample", "wx.queue")
+    assert result.exit_code == 0
+    assert "wx.queue:1: rule hot takes it, 1 rows" in result.stdout
+    assert "wx.queue:2: rule radar takes it" in result.stdout
+    (told,) = objects(run("select", "check", "wx/radar/**", "--sample", "wx.queue", "--json").stdout)
+    assert [sample["source"] for sample in told["samples"]] == ["wx.queue:1", "wx.queue:2"]
+
+
 def test_rules_that_never_ran_have_no_status(run: Run, folder: Path) -> None:
     result = run("pipeline", "status", "rules.toml")
     assert result.exit_code == 3

@@ -1,10 +1,11 @@
-"""Sample products, to try a selection on without a queue.
+"""Sample products, to try a selection or rules on.
 
-A file is either a list of products as `headrace watch --json` and `headrace cat --json` write them, one JSON object per
-line, or the payload of one product whose other parts are given as options. A product that came without its payload has
-its size, and nothing else can be asked about it.
+The folder of a queue stands for its newest products. A file is either a list of products as `headrace watch --json` and
+`headrace cat --json` write them, one JSON object per line, or the payload of one product whose other parts are given as
+options. A product that came without its payload has its size, and nothing else can be asked about it.
 """
 
+import dataclasses
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -17,9 +18,11 @@ import numpy as np
 from headrace.errors import InvalidError, OptionError
 from headrace.product import Product, PropertyValue
 from headrace.product.product import PRIORITY_DEFAULT
+from headrace.queue import Queue
 from headrace.selection.moment import parse_moment
 
 _SAMPLE_BYTES_MAX = 64 << 20
+_NEWEST = 20  # of a queue
 
 
 class Line(msgspec.Struct):
@@ -52,7 +55,10 @@ class Sample:
 
 
 def samples_of(path: str, feed: str, ident: str | None, properties: Mapping[str, PropertyValue]) -> Iterator[Sample]:
-    """The products in a file; OptionError names the line that is not one."""
+    """The products in a file or a queue; OptionError names the line that is not one."""
+    if Path(path).is_dir():
+        yield from _newest(path)
+        return
     with Path(path).open("rb") as file:
         content = file.read(_SAMPLE_BYTES_MAX + 1)
     if len(content) > _SAMPLE_BYTES_MAX:
@@ -64,6 +70,13 @@ def samples_of(path: str, feed: str, ident: str | None, properties: Mapping[str,
     for number, text in enumerate(content.splitlines(), 1):
         if text.strip():
             yield _sample(f"{path}:{number}", text)
+
+
+def _newest(path: str) -> Iterator[Sample]:
+    with Queue.open(path) as queue:
+        for product in queue.read(max(queue.oldest, queue.next - _NEWEST), limit=_NEWEST):
+            copy = dataclasses.replace(product, payload=memoryview(bytes(product.payload)))
+            yield Sample(f"{path}:{product.sequence}", copy, True)
 
 
 def _is_list(content: bytes) -> bool:

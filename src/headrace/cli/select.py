@@ -38,7 +38,13 @@ def select() -> None:
 
 @select.command()
 @click.argument("text")
-@click.option("--sample", "paths", multiple=True, metavar="FILE", help="A payload, or products as watch --json writes.")
+@click.option(
+    "--sample",
+    "paths",
+    multiple=True,
+    metavar="FILE",
+    help="A payload, products as watch --json writes them, or a queue: its newest 20.",
+)
 @click.option("--feed", type=FEED, default=_FEED, help="The feed of payloads given by --sample.")
 @click.option("--ident", help="Their ident.  [default: the name of the file]")
 @click.option("--property", "pairs", multiple=True, metavar="NAME=VALUE", help="Their properties; may be repeated.")

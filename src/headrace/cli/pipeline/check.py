@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 @click.command()
 @click.argument("file", metavar="RULES.TOML", type=click.Path(path_type=Path))
 @click.option("--sample", "samples", multiple=True, metavar="PATH",
-              help="A payload, or products as `headrace watch --json` writes them; may be repeated.")  # fmt: skip
+              help="A payload, products as `watch --json` writes them, or a queue: its newest 20.")  # fmt: skip
 @click.option("--feed", default="sample", show_default=True, help="The feed of a sample that is a payload.")
 @click.option("--ident", help="Its ident; default: the name of the file.")
 @json_option
@@ -30,6 +30,7 @@ def check(file: Path, samples: tuple[str, ...], feed: str, ident: str | None, as
     \b
     Example:
       headrace pipeline check rules.toml
+      headrace pipeline check rules.toml --sample wx.queue
       headrace pipeline check rules.toml --sample report.txt --feed wx/text/metar --ident 'SAUS70 KWBC 060000'
     """
     from headrace.pipeline.rules.check import check_rules, try_rules
