@@ -11,10 +11,19 @@ from typing import TYPE_CHECKING
 
 import click
 
+from headrace.cli.options import json_option
 from headrace.cli.output import echo_json
 
 if TYPE_CHECKING:
     from headrace.bench.report import Figure, Report
+
+
+_place_option = click.option(
+    "--place", type=click.Path(file_okay=False), help="Directory for everything; default: in memory (/dev/shm)."
+)
+_scale_option = click.option(
+    "--scale", type=click.FloatRange(0.001, 10), default=1.0, show_default=True, help="How much of everything."
+)
 
 
 @click.group(short_help="Measure what is claimed.")
@@ -27,14 +36,10 @@ def bench() -> None:
 
 
 @bench.command("queue", short_help="The product queue.")
-@click.option(
-    "--place", type=click.Path(file_okay=False), help="Directory for the queues; default: in memory (/dev/shm)."
-)
+@_place_option
 @click.option("--durability", type=click.Choice(["memory", "process"]), help="Default: what the place allows.")
-@click.option(
-    "--scale", type=click.FloatRange(0.001, 10), default=1.0, show_default=True, help="How much of everything."
-)
-@click.option("--json", "as_json", is_flag=True, help="One JSON object for programs.")
+@_scale_option
+@json_option
 def queue(place: str | None, durability: str | None, scale: float, as_json: bool) -> None:
     """Measure the product queue: puts, reads, wake-up, space, opening after a crash.
 
@@ -65,7 +70,7 @@ def queue(place: str | None, durability: str | None, scale: float, as_json: bool
     metavar="N,N,…",
     help="How many subscriptions, one run for each.",
 )
-@click.option("--json", "as_json", is_flag=True, help="One JSON object for programs.")
+@json_option
 def match(subscriptions: str, as_json: bool) -> None:
     """Measure the subscription table: how long it takes to find who wants a product.
 
@@ -91,13 +96,9 @@ def match(subscriptions: str, as_json: bool) -> None:
 
 
 @bench.command("pipeline", short_help="Products through Spark.")
-@click.option(
-    "--place", type=click.Path(file_okay=False), help="Directory for everything; default: in memory (/dev/shm)."
-)
-@click.option(
-    "--scale", type=click.FloatRange(0.001, 10), default=1.0, show_default=True, help="How much of everything."
-)
-@click.option("--json", "as_json", is_flag=True, help="One JSON object for programs.")
+@_place_option
+@_scale_option
+@json_option
 def pipeline(place: str | None, scale: float, as_json: bool) -> None:
     """Measure the pipeline: batch reads and streams beside Parquet's, micro-batches, decoding.
 
@@ -122,10 +123,8 @@ def pipeline(place: str | None, scale: float, as_json: bool) -> None:
 @bench.command("steady", short_help="A job of the pipeline for an hour: memory.")
 @click.option("--minutes", type=click.FloatRange(0.05, 10_000), default=60.0, show_default=True, help="How long.")
 @click.option("--rate", type=click.IntRange(1, 100_000), default=1000, show_default=True, help="Products per second.")
-@click.option(
-    "--place", type=click.Path(file_okay=False), help="Directory for everything; default: in memory (/dev/shm)."
-)
-@click.option("--json", "as_json", is_flag=True, help="One JSON object for programs.")
+@_place_option
+@json_option
 def steady(minutes: float, rate: int, place: str | None, as_json: bool) -> None:
     """Watch the memory of a job of the pipeline under a steady stream, and count its table in the end.
 
@@ -148,13 +147,9 @@ def steady(minutes: float, rate: int, place: str | None, as_json: bool) -> None:
 
 
 @bench.command("stations", short_help="Producers, stations and consumers.")
-@click.option(
-    "--place", type=click.Path(file_okay=False), help="Directory for the queues; default: in memory (/dev/shm)."
-)
-@click.option(
-    "--scale", type=click.FloatRange(0.001, 10), default=1.0, show_default=True, help="How much of everything."
-)
-@click.option("--json", "as_json", is_flag=True, help="One JSON object for programs.")
+@_place_option
+@_scale_option
+@json_option
 def stations(place: str | None, scale: float, as_json: bool) -> None:
     """Measure stations: sizes from 8 B to 1 MB, arrays of 1 to 1000, one to eight consumers, latency.
 
@@ -177,13 +172,9 @@ def stations(place: str | None, scale: float, as_json: bool) -> None:
 
 
 @bench.command("relay", short_help="Products from one site to another.")
-@click.option(
-    "--place", type=click.Path(file_okay=False), help="Directory for the queues; default: in memory (/dev/shm)."
-)
-@click.option(
-    "--scale", type=click.FloatRange(0.001, 10), default=1.0, show_default=True, help="How much of everything."
-)
-@click.option("--json", "as_json", is_flag=True, help="One JSON object for programs.")
+@_place_option
+@_scale_option
+@json_option
 def relay(place: str | None, scale: float, as_json: bool) -> None:
     """Measure the fabric: backlog, live, latency at several rates, and a thousand subscribers.
 
