@@ -19,7 +19,8 @@ def figures(*words: str) -> dict[str, Any]:
 def test_the_benchmark_of_the_pipeline_takes_all_its_figures() -> None:
     taken = figures("pipeline", "--scale", "0.01")
     assert list(taken) == [
-        "start", "batch", "batch-parquet", "selected", "pushed", "columns", "stream-noop", "stream-parquet",
+        "start", "batch", "batch-parquet", "selected", "pushed", "columns", "stream-noop", "stream-columns",
+        "stream-parquet",
         "batch-cost", "put-to-table", "put-to-table-max", "metar",
     ]  # fmt: skip
     assert all(value > 0 for value in taken.values())
