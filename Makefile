@@ -17,7 +17,7 @@ demo: $(VENV)/.ready
 	$(BIN)/headrace demo
 
 test: $(VENV)/.ready-test
-	$(BIN)/python -m pytest -m "not soak" --numprocesses $(WORKERS) --dist loadgroup
+	$(BIN)/python -m pytest -m "not soak" --numprocesses $(WORKERS) --dist loadgroup --no-loadscope-reorder
 
 soak: $(VENV)/.ready-test
 	$(BIN)/python -m pytest -m soak -s --timeout=7200

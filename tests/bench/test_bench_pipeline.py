@@ -5,6 +5,8 @@ import subprocess
 import sys
 from typing import Any
 
+import pytest
+
 
 def figures(*words: str) -> dict[str, Any]:
     """In a process of its own, because a process can have one Spark only."""
@@ -26,6 +28,7 @@ def test_the_benchmark_of_the_pipeline_takes_all_its_figures() -> None:
     assert all(value > 0 for value in taken.values())
 
 
+@pytest.mark.soak
 def test_a_steady_stream_is_in_the_table_as_it_was_put() -> None:
     taken = figures("steady", "--minutes", "0.1", "--rate", "200")
     assert taken["products"] > 500

@@ -156,7 +156,8 @@ def test_there_is_nobody_to_ship_to_in_local_mode(folder: Path) -> None:
     assert "--ship is for executors of a cluster" in done.stderr
 
 
-@pytest.mark.parametrize("place", ["site", pytest.param("queue", marks=pytest.mark.soak)])
+@pytest.mark.soak
+@pytest.mark.parametrize("place", ["site", "queue"])
 def test_a_worker_that_is_killed_takes_no_row_along(folder: Path, cluster: Cluster, place: str) -> None:
     """Executors map the queue, or ask the site, as those on other machines do."""
     seed = int(os.environ.get("HEADRACE_SEED", "0")) or random.SystemRandom().randrange(1, 2**31)

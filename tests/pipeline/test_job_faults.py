@@ -361,6 +361,7 @@ def test_the_process_of_the_source_may_be_killed_too(folder: Path, spark: Any) -
     assert numbers(folder, "a") == list(range(20))
 
 
+@pytest.mark.soak
 def test_a_java_that_dies_is_told_and_the_next_run_goes_on(folder: Path, spark: Any) -> None:
     put(folder, 0, 10)
     path = write_rules(folder, TABLE.format(name="a"), trigger="200ms")
