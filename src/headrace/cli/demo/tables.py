@@ -23,6 +23,7 @@ from blake3 import blake3
 from headrace.cli.demo.actors import sighting_of
 from headrace.cli.demo.plan import ALERT_FEED, GARBLED, Plan
 from headrace.cli.demo.rules import GUST, METAR_FEED, RADAR_SELECT, watermark_min
+from headrace.pipeline.actions.disk import RESERVED
 from headrace.queue import Queue
 from headrace.selection import Selection
 from headrace.testing import Verdict
@@ -105,7 +106,8 @@ def _letters(table: Path) -> list[Sighting]:
 
 def _files(folder: Path) -> Iterator[Sighting]:
     """Paths as the rule makes them: feed, sequence, ident."""
-    for file in sorted((file for file in folder.rglob("*") if file.is_file()), key=lambda file: file.name):
+    found = (file for file in folder.rglob("*") if file.is_file() and not file.name.startswith(RESERVED))
+    for file in sorted(found, key=lambda file: file.name):
         ident = unquote(file.name.partition(" ")[2])
         yield sighting_of(file.parent.relative_to(folder).as_posix(), ident, file.read_bytes())
 
