@@ -54,6 +54,31 @@ def test_windows_are_in_the_table_once_if_the_batch_comes_again(folder: Path, sp
     assert sorted(counts) == [10, 11]  # Spark tells of an hour when the batch after its end is over
 
 
+@pytest.mark.parametrize("left", ["offsets/.0.5e1f.tmp", "offsets/..0.5e1f.tmp.crc", "offsets/0", "metadata"])
+def test_a_rule_begins_though_its_first_note_was_never_finished(folder: Path, spark: Any, left: str) -> None:
+    path = write_rules(folder, TABLE.format(name="a"))
+    note = folder / "rules.checkpoint" / "a" / left
+    note.parent.mkdir(parents=True)
+    note.write_bytes(b"v1" if "tmp" in left else b"")
+    put(folder, 0, 3)
+    told = run(path, spark)["a"]
+    assert (told.state, told.trouble) == ("done", "")
+    assert numbers(folder, "a") == [0, 1, 2]
+
+
+@pytest.mark.parametrize("emptied", ["offsets", "commits"])
+def test_a_rule_goes_on_though_its_last_note_was_never_finished(folder: Path, spark: Any, emptied: str) -> None:
+    path = write_rules(folder, TABLE.format(name="a"))
+    put(folder, 0, 3)
+    run(path, spark)
+    checkpoint = folder / "rules.checkpoint" / "a"
+    (checkpoint / "commits" / "0").write_bytes(b"") if emptied == "commits" else (checkpoint / "offsets" / "1").touch()
+    put(folder, 3, 3)
+    told = run(path, spark)["a"]
+    assert (told.state, told.trouble) == ("done", "")
+    assert numbers(folder, "a") == list(range(6))
+
+
 def test_a_checkpoint_is_for_one_process(folder: Path, spark: Any) -> None:
     path = write_rules(folder, TABLE.format(name="a"), trigger="200ms")
     with running(path, spark), pytest.raises(PipelineError, match="another process runs a pipeline"):

@@ -481,7 +481,7 @@ class LineModel(RuleBasedStateMachine):
                 self.get(who, 100)
                 moving = moving or bool(worker.held)
                 self.put_held(worker)
-            self.all_counts_agree()
+                self.all_counts_agree()  # looks at the log: where records decide, a get does so only if nothing waits
         for place in self.line.places.values():
             assert not place.waiting
             assert not place.leased

@@ -25,6 +25,7 @@ from headrace.errors import PipelineError, RuleError
 from headrace.pipeline.actions import DeadLetters, Performer, performer
 from headrace.pipeline.checkpoint import held_checkpoint
 from headrace.pipeline.decoding import ERROR, decoded
+from headrace.pipeline.notes import tidy_notes
 from headrace.pipeline.rules.rule import AlertAction, PipelineTerms, Rule, RuleFile
 from headrace.pipeline.source.options import Place
 from headrace.pipeline.status import RuleStatus, note_progress, save_status
@@ -165,10 +166,9 @@ class Job:
 
     def _begin(self, name: str, frame: DataFrame, act: Act) -> StreamingQuery:
         terms = self._file.pipeline
-        writer = (
-            frame.writeStream.queryName(name).foreachBatch(act)
-            .option("checkpointLocation", str(checkpoint_of(terms) / name))
-        )  # fmt: skip
+        checkpoint = checkpoint_of(terms) / name
+        tidy_notes(checkpoint)
+        writer = frame.writeStream.queryName(name).foreachBatch(act).option("checkpointLocation", str(checkpoint))
         if isinstance(terms.trigger, str):
             return writer.trigger(availableNow=True).start()
         return writer.trigger(processingTime=f"{round(terms.trigger * 1000)} milliseconds").start()

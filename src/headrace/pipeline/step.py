@@ -6,14 +6,13 @@ A batch comes again with the same number until Spark has noted it. Actions know 
 batch is flushed before anything is done about it: after a loss of power the number must not stand for other products.
 """
 
-import os
 from pathlib import Path
 
 from pyspark.sql import DataFrame
 
 from headrace.pipeline.actions import Context, DeadLetters, Performer
-from headrace.pipeline.actions.disk import disk_error, sync_folder
 from headrace.pipeline.decoding import ERROR, PAYLOAD
+from headrace.pipeline.notes import flush_notes
 from headrace.pipeline.rules.rule import Rule
 from headrace.pipeline.rules.views import DECODED, PRODUCTS
 from headrace.pipeline.source.options import Place
@@ -108,23 +107,3 @@ def queried(rows: DataFrame, rule: Rule) -> DataFrame:
     """What the rule's SQL makes of them."""
     rows.createOrReplaceTempView(PRODUCTS if rule.decode is None else DECODED)
     return rows.sparkSession.sql(rule.sql or "")
-
-
-def flush_notes(checkpoint: Path, batch_id: int) -> None:
-    """See that what Spark has noted, the range of this batch and the end of the last, is on disk. TargetError: it
-    cannot be."""
-    _flush(checkpoint / "offsets" / str(batch_id))
-    if batch_id:
-        _flush(checkpoint / "commits" / str(batch_id - 1))
-
-
-def _flush(path: Path) -> None:
-    try:
-        descriptor = os.open(path, os.O_RDONLY)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
-        sync_folder(path.parent)
-    except OSError as error:
-        raise disk_error(error, path, "flushed") from error
