@@ -34,6 +34,7 @@ $(VENV)/.ready: pyproject.toml setup.py $(KERNEL)
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Headrace needs Python 3.11 or newer; set PYTHON=...")'
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable .
+	$(BIN)/headrace pipeline prepare || echo 'Spark will take longer to start.'
 	touch $@
 
 # The extras alone: installing the project again would compile the kernel again.

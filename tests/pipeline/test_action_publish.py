@@ -71,6 +71,14 @@ def test_rows_that_cannot_be_products_are_dead_letters(spark: Any, tmp_path: Pat
     assert len(queue.read("oldest")) == 2
 
 
+def test_a_product_without_an_ident_is_published_without_one(spark: Any, tmp_path: Path, make_queue: Make) -> None:
+    queue = make_queue()
+    made = performer(PublishAction(feed="wx/x", content="text"), "p", None, DeadLetters(tmp_path / "dead"))
+    frame = rows(spark, "id as sequence, if(id = 0, '', concat('i', id)) as ident, 't' as text")
+    assert made.perform(frame, context_of(tmp_path, queue)) == Counts(6)
+    assert sorted(product.ident for product in queue.read("oldest")) == ["", "i1", "i2", "i3", "i4", "i5"]
+
+
 def test_an_alert_is_put_where_its_condition_holds(spark: Any, tmp_path: Path, make_queue: Make) -> None:
     queue = make_queue()
     action = AlertAction(when="gust > 3", feed="wx/alert", ident="{station}", message="{station}: gust {gust:.1} m/s")

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from headrace.errors import RuleError
 from headrace.pipeline.rules.moments import moment_in
+from headrace.pipeline.rules.purpose import Purpose
 from headrace.pipeline.rules.template import template
 
 CREATED = datetime(2026, 1, 6, 0, 55, 3, 250_000, tzinfo=UTC)
@@ -68,6 +69,12 @@ def test_what_cannot_be_filled_in_is_told(source: str, problem: str) -> None:
     with pytest.raises(RuleError) as told:
         template(source, "text", PATTERN).text(ROW)
     assert told.value.problem == problem
+
+
+@pytest.mark.parametrize("purpose", ["path", "feed", "ident", "argument", "text"])
+def test_a_missing_field_is_the_row_s_own_affair_whatever_the_text_is_for(purpose: Purpose) -> None:
+    filled = template("a{ident}", purpose).column(pa.RecordBatch.from_pylist([{"ident": ""}, {"ident": "b"}]))
+    assert (filled.texts.to_pylist(), filled.errors) == ([None, "ab"], [(0, "{ident} is missing")])
 
 
 def test_in_a_batch_only_the_row_that_cannot_be_filled_in_has_an_error() -> None:

@@ -15,6 +15,7 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
+from headrace.pipeline.home import archives_of, at_home, sharing, spark_home
 from headrace.pipeline.java import java_home
 from headrace.pipeline.packing import shipped_python, shipping
 from headrace.pipeline.source.source import register
@@ -23,6 +24,7 @@ _LOCAL = "local"
 _LOCAL_MASTER = re.compile(r"local(?:\[\s*(\*|\d+)\s*\])?")
 _TASK_TRIES = 4  # a cluster's default
 _STREAMING = "org.apache.spark.sql.execution.streaming"
+LOGGING = f'"-Dlog4j2.configurationFile=file:{Path(__file__).with_name("log4j2.properties")}"'  # Java's option: silence
 
 
 def spark_session(
@@ -35,14 +37,27 @@ def spark_session(
 
     `environment` is an archive (`packing.packed_environment`) that executors get and run Python from.
     """
-    os.environ.setdefault("JAVA_HOME", str(java_home()))
+    java = java_home()
+    os.environ.setdefault("JAVA_HOME", str(java))
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
     chosen = {**defaults(master), **(settings or {})}
+    if master.startswith(_LOCAL):
+        home = spark_home()
+        if home is not None and "spark.driver.extraJavaOptions" not in (settings or {}):
+            chosen["spark.driver.extraJavaOptions"] += f" {sharing(archives_of(home, java))}"
+        with at_home(home):
+            return _made(name, master, chosen)
     if environment is None:
         return _made(name, master, chosen)
     with shipped_python(environment):
         return _made(name, master, chosen | shipping(environment, chosen))
+
+
+def is_prepared(master: str = "local[*]") -> bool:
+    """Whether Spark starts as fast as it can; on a cluster nothing can be prepared."""
+    home = spark_home()
+    return not master.startswith(_LOCAL) or home is None or archives_of(home, java_home()).are_there
 
 
 def _made(name: str, master: str, settings: Mapping[str, str]) -> SparkSession:
@@ -62,7 +77,6 @@ def trying_again(master: str) -> str:
 
 def defaults(master: str) -> dict[str, str]:
     """What we set."""
-    quiet = Path(__file__).with_name("log4j2.properties")
     chosen = {
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.shuffle.partitions": str(os.cpu_count() or 2),
@@ -74,7 +88,7 @@ def defaults(master: str) -> dict[str, str]:
         "spark.sql.streaming.checkpoint.fileChecksum.enabled": "false",
         "spark.python.unix.domain.socket.enabled": "true",
         "spark.ui.showConsoleProgress": "false",
-        "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile=file:{quiet}",
+        "spark.driver.extraJavaOptions": LOGGING,
     }  # fmt: skip
     if master.startswith(_LOCAL):
         chosen |= {

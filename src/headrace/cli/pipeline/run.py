@@ -42,7 +42,7 @@ def run(file: Path, master: str, ship: bool, once: bool, as_json: bool) -> int:
 
     from headrace.pipeline.job import Job
     from headrace.pipeline.rules.loading import load_rules
-    from headrace.pipeline.session import spark_session
+    from headrace.pipeline.session import is_prepared, spark_session
     from headrace.pipeline.trouble import JAVA_GONE
 
     logging.basicConfig(level=logging.WARNING, format="%(levelname)s: %(message)s", stream=sys.stderr)
@@ -55,7 +55,8 @@ def run(file: Path, master: str, ship: bool, once: bool, as_json: bool) -> int:
         )
     environment = _packed() if ship else None
     ended = _until_told()
-    click.echo(f"starting Spark ({master})", err=True)
+    hint = "" if is_prepared(master) else "; faster after: headrace pipeline prepare"
+    click.echo(f"starting Spark ({master}){hint}", err=True)
     spark = spark_session(f"headrace {file.stem}", master, dict(rules.spark), environment)
     job = Job(rules, spark)
     try:

@@ -81,7 +81,7 @@ class PublishAction(msgspec.Struct, frozen=True, kw_only=True):
     """[rule.publish]: rows put as products, each exactly once."""
 
     feed: Annotated[str, FEED]  # a template
-    ident: Annotated[str, IDENT] = "{ident}"  # a template
+    ident: Annotated[str, IDENT] = "{ident|}"  # a template
     content: Annotated[str | None, CONTENT] = None
     priority: Annotated[int, _PRIORITY] = PRIORITY_DEFAULT
     queue: Annotated[Path | None, kinds.QUEUE] = None  # that of the pipeline, if neither is given
@@ -122,7 +122,7 @@ class AlertAction(msgspec.Struct, frozen=True, kw_only=True):
 
     when: Annotated[str, CONDITION]
     feed: Annotated[str, FEED]
-    ident: Annotated[str, IDENT] = "{ident}"
+    ident: Annotated[str, IDENT] = "{ident|}"
     message: Annotated[str | None, kinds.TEXT] = None  # a template; None: the row as JSON
     priority: Annotated[int, _PRIORITY] = 6
 

@@ -100,8 +100,10 @@ class Template:
         pairs = list(zip(*(column.to_pylist() for column in columns), strict=True))
         return _listed(pairs, lambda values: self._piece(field, values), errors)
 
-    def _checked(self, text: str) -> str:
-        check_result(text, self.purpose, self._begins_with_value)
+    def _checked(self, text: str | None) -> str | None:
+        """None: a field is missing, which has been noted."""
+        if text is not None:
+            check_result(text, self.purpose, self._begins_with_value)
         return text
 
     @property

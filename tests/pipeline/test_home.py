@@ -1,0 +1,88 @@
+"""The home of Spark: made once, whole or not at all, and archives that Java does take."""
+
+import os
+import subprocess
+from pathlib import Path
+
+import pyspark
+import pytest
+
+from headrace.pipeline.home import Archives, archives_of, at_home, remove_old, sharing, spark_home
+from headrace.pipeline.java import java_home
+
+JARS = Path(pyspark.__file__).parent / "jars"
+
+
+@pytest.fixture(autouse=True)
+def nobody_has_a_home(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("SPARK_HOME", raising=False)
+
+
+def test_a_home_has_all_jars_and_no_sources_of_python(tmp_path: Path) -> None:
+    home = spark_home(tmp_path)
+    assert home is not None
+    assert {jar.resolve() for jar in (home / "jars").iterdir()} == set(JARS.resolve().glob("*.jar"))
+    assert not [jar for jar in (home / "jars").iterdir() if jar.name.startswith("slf4j-api-")]
+    assert (home / "bin" / "spark-submit").exists()
+    assert not (home / "python").exists()
+    assert [path.name for path in tmp_path.iterdir()] == [home.name]
+
+
+def test_a_home_stays_as_it_is_until_its_jars_are_gone(tmp_path: Path) -> None:
+    home = spark_home(tmp_path)
+    assert home is not None
+    (home / "mark").touch()
+    assert spark_home(tmp_path) == home
+    assert (home / "mark").exists()
+    core = next((home / "jars").glob("spark-core*"))
+    core.unlink()
+    core.symlink_to(tmp_path / "gone")
+    assert spark_home(tmp_path) == home
+    assert not (home / "mark").exists()
+    assert next((home / "jars").glob("spark-core*")).exists()
+
+
+def test_homes_without_jars_are_removed(tmp_path: Path) -> None:
+    home = spark_home(tmp_path)
+    (tmp_path / "spark-0.1" / "jars").mkdir(parents=True)
+    remove_old(tmp_path)
+    assert list(tmp_path.iterdir()) == [home]
+
+
+def test_a_home_of_the_users_own_is_left_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SPARK_HOME", "/opt/spark")
+    assert spark_home(tmp_path) is None
+    with at_home(None):
+        assert os.environ["SPARK_HOME"] == "/opt/spark"
+
+
+def test_where_nothing_can_be_written_there_is_no_home(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    assert spark_home(tmp_path / "file") is None
+
+
+def test_java_is_told_of_archives_that_are_there(tmp_path: Path) -> None:
+    archives = Archives(tmp_path / "base.jsa", tmp_path / "spark.jsa")
+    assert sharing(archives) == ""
+    archives.base.touch()
+    assert sharing(archives) == ""
+    archives.spark.touch()
+    assert f'"-XX:SharedArchiveFile={archives.base}:{archives.spark}"' in sharing(archives)
+
+
+def test_java_takes_the_archives_that_were_prepared() -> None:
+    home, java = spark_home(), java_home()
+    assert home is not None
+    archives = archives_of(home, java)
+    if not archives.are_there:
+        pytest.skip("headrace pipeline prepare was not run here")
+    options = [option.strip('"') for option in sharing(archives).split(" ")]
+    classes = f"{home}/conf/:{home}/jars/*"
+    command = [java / "bin" / "java", *options, "-Xshare:on", "-cp", classes, "org.apache.spark.deploy.SparkSubmit"]
+    taken = subprocess.run([*command, "--version"], capture_output=True, text=True, check=False)
+    assert taken.returncode == 0, taken.stderr
+    assert pyspark.__version__ in taken.stderr
+    other = [*command[:-2], f"{JARS}/*", command[-1], "--version"]
+    assert (
+        subprocess.run(other, capture_output=True, check=False).returncode != 0
+    )  # -Xshare:on: it would not do without
