@@ -100,6 +100,12 @@ _BAD: list[tuple[object, dict[str, object], type[Exception], str]] = [
     (b"one", {}, PayloadError, "list of bytes"),
     ([b"1", "two"], {}, PayloadError, "product 1 of the batch"),
     ([b"1", bytes(600_000)], {}, PayloadTooLargeError, "product 1 of the batch"),
+    (
+        [b"1", bytes(600_000)],
+        {"ident": pa.array(["a", "b"])},
+        PayloadTooLargeError,
+        "product 1 of the batch: a payload",
+    ),
     ([b"1", b"2"], {"ident": ["x"]}, HeadraceError, "ident has 1 values for 2"),
     ([b"1", b"2"], {"ident": ["x", None]}, HeadraceError, "ident.1"),
     ([b"1", b"2"], {"ident": ["x", "y" * 2000]}, HeadraceError, "product 1 of the batch"),

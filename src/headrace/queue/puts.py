@@ -170,6 +170,7 @@ def explain_many(error: Exception, path: Path, payload_max: int, payloads: Any, 
         return error
     if isinstance(error, kernel.KernelError) and error.code != kernel.TROUBLE["payload_too_large"]:
         return explain(error, path)
+    idents = idents.to_pylist() if hasattr(idents, "to_pylist") else idents  # Arrow's
     for place, payload in enumerate(payloads):
         ident = idents if isinstance(idents, str) else idents[place]
         problem = _check_ident(ident) or _check_payload(payload, payload_max)
