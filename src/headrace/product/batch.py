@@ -270,9 +270,9 @@ class Batch:
         return self._property_column()
 
     def _name_column(self, field: str) -> Any:
-        used, codes = np.unique(self.columns[field], return_inverse=True)
-        texts = pa.array([self._names[name] for name in used.tolist()], pa.string())
-        return pa.DictionaryArray.from_arrays(pa.array(codes.astype(np.int32)), texts)
+        numbers = pa.array(np.ascontiguousarray(self.columns[field])).dictionary_encode()
+        texts = pa.array([self._names[number] for number in numbers.dictionary.to_pylist()], pa.string())
+        return pa.DictionaryArray.from_arrays(numbers.indices, texts)
 
     def _ident_column(self) -> Any:
         offsets, data = self.rows.gather_idents()
