@@ -1,6 +1,7 @@
 """headrace generate and headrace verify, and the pace between drafts."""
 
 import signal
+import time
 from pathlib import Path
 
 import pytest
@@ -104,6 +105,18 @@ def test_ctrl_c_ends_a_stream_and_leaves_a_true_oracle(run: Run, path: Path, tmp
     result = run("verify", path, "--oracle", tmp_path / "sent.jsonl", "--json")
     assert objects(result.stdout)[0]["sent"] == told["stored"]
     assert result.exit_code == 0
+
+
+def test_ctrl_c_is_heard_while_a_blocking_station_keeps_products_out(path: Path, start) -> None:
+    with Queue.open(path) as queue:
+        queue.station("slow", "**", blocking=True, cue=5)
+        process = start("generate", path, "--rate", "300", "--json", *SMALL)
+        wait_until(lambda: queue.next > 5)
+        time.sleep(0.2)  # 60 more would have come
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=20)
+        assert (process.returncode, err.strip()) == (130, b"")
+        assert objects(out.decode())[0]["stored"] == queue.next - 1
 
 
 class SteppedTime:

@@ -12,15 +12,13 @@ from headrace.cli.opening import open_queue
 from headrace.cli.options import json_option, queue_argument, selection_of, selection_options
 from headrace.cli.output import echo_json, many, show_table
 from headrace.cli.progress import progress_bar
-from headrace.cli.uninterrupted import Uninterrupted
+from headrace.cli.uninterrupted import TURN_S, Uninterrupted
 from headrace.errors import BlockedError, OptionError
 from headrace.units import format_size, parse_time
 
 if TYPE_CHECKING:
     from headrace.pipeline.archive import Archive, Pace, Wanted
     from headrace.queue import Queue
-
-_TURN_S = 0.5  # for a blocking station, before it is looked whether Ctrl-C came
 
 
 def _part_options(function: Any) -> Any:
@@ -125,7 +123,7 @@ def _put(
             is_put = False
             while not is_put:  # a blocking station may keep us waiting, but not from hearing Ctrl-C
                 with Uninterrupted(), suppress(BlockedError):
-                    products, new = put_part(queue, part, config.origin, expiry=expiry, timeout=_TURN_S)
+                    products, new = put_part(queue, part, config.origin, expiry=expiry, timeout=TURN_S)
                     tally.products, tally.stored, is_put = tally.products + products, tally.stored + new, True
             bar.set(tally.products)
     tally.complete = True

@@ -2,7 +2,7 @@
 
 import sys
 import time
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 
 import click
@@ -13,8 +13,8 @@ from headrace.cli.options import AGE, SIZE, json_option
 from headrace.cli.output import echo_json, many
 from headrace.cli.pacing import BATCH_BYTES_MAX, due_batches, put_drafts
 from headrace.cli.progress import progress_bar
-from headrace.cli.uninterrupted import Uninterrupted
-from headrace.errors import OptionError
+from headrace.cli.uninterrupted import TURN_S, Uninterrupted
+from headrace.errors import BlockedError, OptionError
 from headrace.queue import Queue
 from headrace.testing import Draft, FeedGenerator, Oracle
 from headrace.testing.profiles import PROFILES
@@ -109,13 +109,15 @@ def _put(
     try:
         with progress_bar("generating", products) as bar:
             for batch in due_batches(generator, not paced, bytes_max):
-                with Uninterrupted():  # what is in the queue is also in the sums and in the oracle
-                    receipt = put_drafts(queue, batch)
-                    if oracle is not None:
-                        for draft in batch:
-                            oracle.sent(draft)
-                    sent, stored = sent + len(batch), stored + receipt.stored
-                    size += sum(len(draft.payload) for draft in batch)
+                receipt = None
+                while receipt is None:  # a blocking station may keep us waiting, but not from hearing Ctrl-C
+                    with Uninterrupted(), suppress(BlockedError):  # what is in the queue is in the sums and the oracle
+                        receipt = put_drafts(queue, batch, TURN_S)
+                        if oracle is not None:
+                            for draft in batch:
+                                oracle.sent(draft)
+                        sent, stored = sent + len(batch), stored + receipt.stored
+                        size += sum(len(draft.payload) for draft in batch)
                 bar.set(sent, products)
     finally:
         _sum_up(sent, stored, size, time.monotonic() - began_s, as_json)

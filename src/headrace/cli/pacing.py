@@ -32,11 +32,12 @@ def due_batches(drafts: Iterable[Draft], fast: bool, bytes_max: int = BATCH_BYTE
         yield batch
 
 
-def put_drafts(queue: Queue, batch: list[Draft]) -> Receipt:
-    """One batch into the queue, created now."""
+def put_drafts(queue: Queue, batch: list[Draft], timeout: float | None = None) -> Receipt:
+    """One batch into the queue, created now; BlockedError: a station has kept it out for longer than `timeout`."""
     return queue.put_many(
         [draft.payload for draft in batch],
         feed=[draft.feed for draft in batch],
         ident=[draft.ident for draft in batch],
         priority=[draft.priority for draft in batch],
+        timeout=timeout,
     )

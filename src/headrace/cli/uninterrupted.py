@@ -4,6 +4,8 @@ import signal
 from types import FrameType, TracebackType
 from typing import Any
 
+TURN_S = 0.5  # that a put waits for a blocking station, before it is looked whether a signal came
+
 
 class Uninterrupted:
     """`with Uninterrupted():` - a signal that comes inside takes effect at the end. For the main thread."""
