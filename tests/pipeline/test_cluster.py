@@ -3,6 +3,7 @@
 import json
 import os
 import random
+import shutil
 import signal
 import socket
 import subprocess
@@ -212,3 +213,29 @@ def test_executors_run_what_is_shipped_and_the_second_run_does_not_pack_again(fo
     for row in found:
         assert Path(row["python"]).is_relative_to(cluster.folder)
         assert Path(row["code"]).is_relative_to(row["python"])
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("module", ["own.py", "own/decoders.py"], ids=["module", "package"])
+def test_executors_are_sent_decoders_that_lie_beside_the_rules(folder: Path, cluster: Cluster, module: str) -> None:
+    """They have no such folder: it is gone before the first of them looks for it."""
+    if "/" in module:
+        (folder / "own").mkdir()
+        (folder / "own" / "__init__.py").touch()
+    (folder / module).write_text("def size(product):\n    yield {'size': len(product['payload'])}\n")
+    name = module.removesuffix(".py").replace("/", ".")
+    text = write_rules(folder, "200ms").read_text().replace("station, observed, wind_gust", "size")
+    text = text.replace('decode = "metar"', f'decode = "{name}:size"\nschema = "size int"')
+    (folder / "rules.toml").write_text(text)
+    command = [HEADRACE, "pipeline", "run", str(folder / "rules.toml"), "--master", cluster.master]
+    with (folder / "run.log").open("wb") as log:
+        job = subprocess.Popen(command, stdout=log, stderr=log, start_new_session=True)
+    try:
+        until((folder / "rules.checkpoint" / "status.json").exists, "the rules run")
+        shutil.rmtree(folder / "own", ignore_errors=True)
+        (folder / "own.py").unlink(missing_ok=True)
+        put_reports(folder, 0, 50)
+        until(lambda: len(rows(folder, "metar")) >= 50, (folder / "run.log").read_text)
+    finally:
+        os.killpg(job.pid, signal.SIGKILL)
+        job.wait()

@@ -5,11 +5,12 @@ not be decoded, and `_payload`, which only such products keep, up to a limit. So
 dead letters.
 """
 
-from collections.abc import Callable, Iterator
+import shutil
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 import pyarrow as pa
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from headrace.pipeline.columns import SCHEMA
@@ -27,6 +28,19 @@ def decoded(products: DataFrame, rule: Rule, folder: Path) -> DataFrame:
     """The rows that the rule's decoder makes of these products, and the errors."""
     schema = decoded_schema(decoder_of(rule, folder).schema)
     return products.mapInArrow(_decode_with(rule, folder), from_arrow_schema(schema))
+
+
+def ship_decoders(spark: SparkSession, rules: Iterable[Rule], folder: Path, aside: Path) -> None:
+    """Give executors elsewhere the users' own decoders that lie in `folder`; a package is packed into `aside` first."""
+    context = spark.sparkContext
+    if str(context.master).startswith("local"):
+        return
+    decoders = {rule.decode for rule in rules if rule.decode is not None and ":" in rule.decode}
+    for name in sorted({decoder.partition(":")[0].partition(".")[0] for decoder in decoders}):
+        if (folder / f"{name}.py").is_file():
+            context.addPyFile(str(folder / f"{name}.py"))
+        elif (folder / name).is_dir():
+            context.addPyFile(shutil.make_archive(str(aside / name), "zip", folder, name))
 
 
 def decoded_schema(made: pa.Schema) -> pa.Schema:

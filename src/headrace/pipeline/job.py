@@ -24,7 +24,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from headrace.errors import PipelineError, RuleError
 from headrace.pipeline.actions import DeadLetters, Performer, performer
 from headrace.pipeline.checkpoint import held_checkpoint
-from headrace.pipeline.decoding import ERROR, decoded
+from headrace.pipeline.decoding import ERROR, decoded, ship_decoders
 from headrace.pipeline.notes import tidy_notes
 from headrace.pipeline.rules.rule import AlertAction, PipelineTerms, Rule, RuleFile
 from headrace.pipeline.source.options import Place
@@ -62,7 +62,9 @@ class Job:
                 self._streams.append((status, self._planned(rule, status)))
             except AnalysisException as error:
                 raise _not_understood(rule, error) from error
-        self._held.enter_context(held_checkpoint(checkpoint_of(self._file.pipeline)))
+        checkpoint = checkpoint_of(self._file.pipeline)
+        self._held.enter_context(held_checkpoint(checkpoint))
+        ship_decoders(self._spark, self._file.enabled, self._file.path.parent, checkpoint)
         self._teller.start()
         for stream in self._all():
             while not self._has_room():
