@@ -2,6 +2,7 @@
 
 import os
 import subprocess
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pyspark
@@ -40,6 +41,12 @@ def test_a_home_stays_as_it_is_until_its_jars_are_gone(tmp_path: Path) -> None:
     assert spark_home(tmp_path) == home
     assert not (home / "mark").exists()
     assert next((home / "jars").glob("spark-core*")).exists()
+
+
+def test_many_may_make_it_at_once(tmp_path: Path) -> None:
+    with ThreadPoolExecutor(8) as pool:
+        homes = {future.result() for future in [pool.submit(spark_home, tmp_path) for _ in range(16)]}
+    assert [path.name for path in tmp_path.iterdir()] == [home.name for home in homes if home is not None]
 
 
 def test_homes_without_jars_are_removed(tmp_path: Path) -> None:

@@ -98,8 +98,7 @@ def _is_whole(home: Path) -> bool:
 
 
 def _make(home: Path, origin: Path) -> None:
-    """Aside, and renamed when it is whole; of several processes one is the first."""
-    shutil.rmtree(home, ignore_errors=True)
+    """Aside, and renamed when it is whole; of several processes one is the first, and the others take its home."""
     home.parent.mkdir(parents=True, exist_ok=True)
     aside = Path(tempfile.mkdtemp(prefix=".home-", dir=home.parent))
     try:
@@ -110,6 +109,9 @@ def _make(home: Path, origin: Path) -> None:
         for jar in (origin / "jars").glob("*.jar"):
             name = f"first-{jar.name}" if jar.name.startswith(_NAMED_TWICE) else jar.name
             (aside / "jars" / name).symlink_to(jar)
+        if home.exists() and not _is_whole(home):
+            home.rename(aside / "old")
         aside.rename(home)
+        shutil.rmtree(home / "old", ignore_errors=True)
     finally:
         shutil.rmtree(aside, ignore_errors=True)
