@@ -20,6 +20,7 @@ from headrace.pipeline.decoders import DECODERS, Decoded, decoder
 from headrace.pipeline.decoders import registry as registry_module
 from headrace.pipeline.decoders.ddl import arrow_schema
 from headrace.pipeline.decoders.decoder import make_decoder, rows_of
+from headrace.pipeline.decoding import decode_batch
 
 IN_PROCESS = [name for name in DECODERS if name not in ("bufr", "grib2", "grib2-values")]
 KIND_OF = {
@@ -55,6 +56,24 @@ OWN = """
 
     def reports(products):
         return Decoded(sizes(products.slice(1)).slice(0, 0), [(0, "the first one")] if products.num_rows else [])
+
+    def ill(products):
+        return Decoded(sizes(products).slice(0, 0), [(place, why) for place, why in enumerate(WORDS[: products.num_rows])])
+
+    WORDS = ["bad \\udcff", None, ValueError("x"), "é" * 1000]
+
+    def wise(product):
+        raise ValueError("bad " + product["payload"].decode(errors="surrogateescape"))
+
+    def of_type(kind, name="x"):
+        def made(products):
+            raise RuntimeError
+        made.schema = pa.schema([pa.field(name, kind)])
+        return made
+
+    null, unsigned, fine = of_type(pa.null()), of_type(pa.uint64()), of_type(pa.timestamp("ns", "UTC"))
+    nested, twice = of_type(pa.list_(pa.large_string())), of_type(pa.struct([("a", pa.int8()), ("A", pa.int8())]))
+    reserved, cased = of_type(pa.int8(), "_error"), of_type(pa.int8(), "FEED")
 
     def elsewhere(products):
         return pa.RecordBatch.from_pydict({"place": pa.array([7], pa.int32()), "size": pa.array([1], pa.int32())})
@@ -141,6 +160,24 @@ def test_a_function_may_name_errors_itself(own: str) -> None:
     assert decoder(f"{own}:reports").decode(products_of([b"a", b"b"])).errors == [(0, "the first one")]
 
 
+def test_errors_of_any_kind_become_text_that_a_table_takes(own: str) -> None:
+    by, products = decoder(f"{own}:ill"), products_of([b"a", b"b", b"c", b"d"])
+    made = by.decode(products)
+    check(by, products, made)
+    assert [why[:20] for _, why in made.errors] == ["bad ?", "no reason was given", "x", "é" * 20]
+    by = decoder(f"{own}:wise", "x int")
+    made = by.decode(products_of([b"\xff"]))
+    assert made.errors == [(0, "ValueError: bad ?")]
+    assert [batch.num_rows for batch in decode_batch(products, decoder(f"{own}:ill"))] == [4]
+
+
+def test_a_product_of_many_rows_is_not_repeated_for_each(own: str) -> None:
+    products = products_of([b"\n".join([b"y" * 340] * 9000)])
+    batches = list(decode_batch(products, decoder("text")))
+    assert sum(batch.num_rows for batch in batches) == 9000
+    assert max(batch.num_rows for batch in batches) <= 4096
+
+
 def test_rows_of_a_place_that_is_not_there_are_an_error(own: str) -> None:
     made = decoder(f"{own}:elsewhere").decode(products_of([b"a", b"b"]))
     assert made.rows.num_rows == 0
@@ -179,6 +216,13 @@ def test_a_row_with_a_name_or_a_type_that_the_schema_does_not_have_is_an_error(o
         ("own_formats:fails", "cannot say its schema"),
         ("own_formats:table", "cannot say its schema"),
         ("own_formats:placeless", "'place' as first column"),
+        ("own_formats:null", "'x' of type null, which Spark does not have"),
+        ("own_formats:unsigned", "of type uint64"),
+        ("own_formats:fine", "of type timestamp.ns"),
+        ("own_formats:nested", "of type list<item: large_string>"),
+        ("own_formats:twice", "of type struct<a: int8, A: int8>"),
+        ("own_formats:reserved", "a column '_error', which means something else"),
+        ("own_formats:cased", "a column 'FEED', and there is 'feed'"),
         ("own_broken:f", "its module fails with ZeroDivisionError"),
     ],
 )

@@ -70,6 +70,8 @@ def test_tasks_are_tried_again_on_one_machine_too(master: str, used: str) -> Non
         ("Broken pipe\njava.net.SocketException: Broken pipe\n\tat java.io.IOException.x", "java.net.SocketException: Broken pipe",
          True),
         ("Traceback\npyspark.errors.ArithmeticException: [DIVIDE_BY_ZERO] no", "[DIVIDE_BY_ZERO] no", False),
+        ("PythonException: x\npyarrow.lib.ArrowInvalid: it does not fit\n"
+         "py4j.protocol.Py4JJavaError: An error occurred while calling o7.getResult.", "it does not fit", False),
         ("[SOMETHING_ELSE] of Spark\n\tat java.io.FileInputStream.read", "[SOMETHING_ELSE] of Spark", False),
     ],
 )  # fmt: skip

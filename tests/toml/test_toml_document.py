@@ -72,6 +72,12 @@ def test_every_key_has_its_line(write: Write) -> None:
     assert {path: read.line(path) for path in lines} == lines
 
 
+def test_long_files_are_read_to_their_end(write: Write) -> None:
+    text = "".join(f'[[request]]\nselect = "wx/{number}"\n[request.sub]\nkey = {number}\n' for number in range(1000))
+    read = document(write(text))
+    assert read.line(("request", 999, "sub", "key")) == 4000
+
+
 def test_a_key_that_is_not_there_has_the_line_of_its_table(write: Write) -> None:
     read = document(write(TEXT))
     assert read.line(("site", "name")) == 4

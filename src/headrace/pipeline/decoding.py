@@ -11,15 +11,17 @@ from pathlib import Path
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.functions import coalesce, col, expr, lit, substring, when
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from headrace.pipeline.columns import SCHEMA
-from headrace.pipeline.decoders.decoder import Decoder
+from headrace.pipeline.decoders.decoder import ERROR, PAYLOAD, Decoder
 from headrace.pipeline.rules.rule import Rule
 from headrace.pipeline.rules.views import decoder_of
+from headrace.units import format_age
 
-ERROR, PAYLOAD = "_error", "_payload"
 PAYLOAD_MAX = 1 << 20  # bytes of a product that could not be decoded
+_ROWS = 4096  # in one batch: each has the columns of its product, and properties may be long
 
 Batches = Iterator[pa.RecordBatch]
 
@@ -41,6 +43,19 @@ def ship_decoders(spark: SparkSession, rules: Iterable[Rule], folder: Path, asid
             context.addPyFile(str(folder / f"{name}.py"))
         elif (folder / name).is_dir():
             context.addPyFile(shutil.make_archive(str(aside / name), "zip", folder, name))
+
+
+def without_future(frame: DataFrame, rule: Rule) -> DataFrame:
+    """The same rows, or those of products, with an error if the time of the watermark is too far ahead: it would move
+    the watermark there, and Spark would drop, without a word, whatever comes in time."""
+    if rule.decode is None:
+        frame = frame.withColumn(ERROR, lit(None).cast("string")).withColumn(
+            PAYLOAD, substring("payload", 1, PAYLOAD_MAX)
+        )
+    column, ahead = rule.watermark_column, f"{rule.watermark_ahead_s} seconds"
+    future = expr(f"`{column}` > current_timestamp() + interval '{ahead}'")  # the batch's time, also if it comes again
+    told = lit(f"{column} is more than {format_age(rule.watermark_ahead_s)} in the future (watermark_ahead)")
+    return frame.withColumn(ERROR, coalesce(col(ERROR), when(future, told)))
 
 
 def decoded_schema(made: pa.Schema) -> pa.Schema:
@@ -65,9 +80,11 @@ def decode_batch(batch: pa.RecordBatch, decoder: Decoder) -> Batches:
     """Rows, and behind them the errors."""
     rows, errors = decoder.decode(batch)
     schema = decoded_schema(decoder.schema)
-    if rows.num_rows:
-        made = {name: rows.column(name) for name in decoder.schema.names}
-        yield _row_batch(schema, batch.take(rows.column("place")), made)
+    headers = batch.drop_columns(["payload"])
+    for begin in range(0, rows.num_rows, _ROWS):
+        part = rows.slice(begin, _ROWS)
+        made = {name: part.column(name) for name in decoder.schema.names}
+        yield _row_batch(schema, headers.take(part.column("place")), made)
     if errors:
         bad = batch.take(pa.array([place for place, _ in errors], pa.int32()))
         payloads = [payload[:PAYLOAD_MAX] for payload in bad.column("payload").to_pylist()]

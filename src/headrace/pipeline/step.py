@@ -11,7 +11,7 @@ from pathlib import Path
 from pyspark.sql import DataFrame
 
 from headrace.pipeline.actions import Context, DeadLetters, Performer
-from headrace.pipeline.decoding import ERROR, PAYLOAD
+from headrace.pipeline.decoders.decoder import ERROR, PAYLOAD
 from headrace.pipeline.notes import flush_notes
 from headrace.pipeline.rules.rule import Rule
 from headrace.pipeline.rules.views import DECODED, PRODUCTS

@@ -42,7 +42,9 @@ _JAVA_ERRORS = (
 )
 _WORKERS = r"Python worker (?:exited|failed|was killed|is killed)[^\n]*|ExecutorLostFailure[^\n]*"
 _WORLD = re.compile(rf"\b(?:(?:{_JAVA_ERRORS}|{_OS_ERRORS}): [^\n]*|{_WORKERS})")
-_RAISED = re.compile(r"^[\w.]+(?:Error|Exception): (.+)$", re.MULTILINE)  # the last line of a trace of Python's
+_RAISED = re.compile(  # the last line of a trace of Python's, but for that of whoever passes on what Java says
+    r"^(?:(?:\w+\.)+[A-Z]\w*|\w+(?:Error|Exception)): (?!An error occurred while calling )(.+)$", re.MULTILINE
+)
 _FRAME = re.compile(r"^\s*at .*$", re.MULTILINE)  # of a trace of Java's
 
 

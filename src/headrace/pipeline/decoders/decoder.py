@@ -26,6 +26,7 @@ import pyarrow as pa
 
 PLACE = pa.field("place", pa.int32())
 TIME = pa.timestamp("us", tz="UTC")
+ERROR, PAYLOAD = "_error", "_payload"  # columns beside those of a decoder, for products that cannot be decoded
 ERROR_CHARS_MAX = 300
 
 Errors = list[tuple[int, str]]
@@ -93,5 +94,10 @@ def rows_of(schema: pa.Schema, rows: Sequence[tuple[Any, ...]]) -> pa.RecordBatc
 
 def reason(error: BaseException) -> str:
     """What went wrong, short enough for a table of dead letters."""
-    text = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+    return brief(f"{type(error).__name__}: {error}" if str(error) else type(error).__name__)
+
+
+def brief(text: str) -> str:
+    """As it can stand in a table: UTF-8, and short."""
+    text = text.encode(errors="replace").decode()
     return text if len(text) <= ERROR_CHARS_MAX else text[: ERROR_CHARS_MAX - 1] + "…"

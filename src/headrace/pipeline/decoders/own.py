@@ -11,6 +11,7 @@ What a function returns is checked. How long it takes and how much memory it nee
 """
 
 import importlib
+import operator
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import Any
@@ -21,15 +22,24 @@ from headrace.errors import OptionError
 from headrace.pipeline.columns import SCHEMA as PRODUCTS
 from headrace.pipeline.decoders.ddl import arrow_schema
 from headrace.pipeline.decoders.decoder import (
+    ERROR,
+    PAYLOAD,
     PLACE,
     Decoded,
     Decoder,
     Errors,
+    brief,
     make_decoder,
     no_rows,
     reason,
     with_place,
 )
+
+_PLAIN = (
+    pa.bool_(), pa.int8(), pa.int16(), pa.int32(), pa.int64(), pa.float32(), pa.float64(), pa.string(), pa.binary(),
+    pa.date32(),
+)  # fmt: skip
+_RENAME = "give it another name"
 
 ByBatch = Callable[[pa.RecordBatch], Any]
 ByRow = Callable[[dict[str, Any]], Iterable[Mapping[str, Any]]]
@@ -38,10 +48,10 @@ ByRow = Callable[[dict[str, Any]], Iterable[Mapping[str, Any]]]
 def own_decoder(name: str, ddl: str | None) -> Decoder:
     """The decoder of a function; with a schema it is called by the row, without by the batch."""
     function = _load(name)
+    schema = _schema_of(name, function) if ddl is None else arrow_schema(ddl)
+    _check_schema(name, schema)
     if ddl is not None:
-        schema = arrow_schema(ddl)
         return make_decoder(name, schema, partial(_by_row, function, schema))
-    schema = _schema_of(name, function)
     return make_decoder(name, schema, partial(_by_batch, function, schema))
 
 
@@ -81,12 +91,43 @@ def _schema_of(name: str, function: Callable[..., Any]) -> pa.Schema:
     return pa.schema(list(made.schema)[1:])
 
 
+def _check_schema(name: str, schema: pa.Schema) -> None:
+    """Columns that a DataFrame can have beside those of products; SQL does not tell names apart by their case."""
+    taken = {column.lower(): column for column in PRODUCTS.names}
+    for field in schema:
+        if field.name in (PLACE.name, ERROR, PAYLOAD):
+            raise OptionError(f"decoder {name!r} makes a column {field.name!r}, which means something else", _RENAME)
+        known = taken.setdefault(field.name.lower(), field.name)
+        if known != field.name or schema.names.count(field.name) > 1:
+            raise OptionError(f"decoder {name!r} makes a column {field.name!r}, and there is {known!r}", _RENAME)
+        if not _is_sparks(field.type):
+            raise OptionError(
+                f"decoder {name!r} makes a column {field.name!r} of type {field.type}, which Spark does not have",
+                "cast it: whole numbers with a sign, float32 or float64, string, binary, date32, times in µs",
+            )
+
+
+def _is_sparks(kind: pa.DataType) -> bool:
+    """Whether a DataFrame can have it as it is; nested types by what is in them."""
+    if pa.types.is_timestamp(kind) or pa.types.is_duration(kind):
+        return bool(kind.unit == "us")
+    if pa.types.is_list(kind):
+        return _is_sparks(kind.value_type)
+    if pa.types.is_map(kind):
+        return _is_sparks(kind.key_type) and _is_sparks(kind.item_type)
+    if pa.types.is_struct(kind):
+        names = [field.name.lower() for field in kind]
+        return len(set(names)) == len(names) and all(_is_sparks(field.type) for field in kind)
+    return bool(pa.types.is_decimal128(kind) or kind in _PLAIN)
+
+
 def _no_products() -> pa.RecordBatch:
     return pa.RecordBatch.from_pylist([], schema=PRODUCTS)
 
 
 def _by_batch(function: ByBatch, schema: pa.Schema, products: pa.RecordBatch) -> Decoded:
-    rows, errors = _rows_and_errors(function(products))
+    rows, told = _rows_and_errors(function(products))
+    errors = [(operator.index(place), brief(str(why or "no reason was given"))) for place, why in told]
     wanted = with_place(schema)
     if rows.schema.names != wanted.names:
         raise ValueError(f"it made the columns {rows.schema.names}, not {wanted.names}")

@@ -17,6 +17,7 @@ import pyarrow as pa
 
 from headrace.errors import RuleError
 from headrace.pipeline.columns import SCHEMA
+from headrace.pipeline.decoders.decoder import reason
 from headrace.pipeline.rules.loading import examine
 from headrace.pipeline.rules.purpose import Purpose
 from headrace.pipeline.rules.rule import (
@@ -90,7 +91,10 @@ def _trial(rule: Rule, place: int, product: Product, decoder: Any) -> Trial:
         decoded = decoder.decode(batch_of([product]))
         if decoded.errors:
             return Trial(rule=rule.name, place=place, rows=0, error=decoded.errors[0][1])
-        rows = [{**row, **made} for made in decoded.rows.to_pylist()]
+        try:
+            rows = [{**row, **made} for made in decoded.rows.to_pylist()]
+        except (ValueError, OverflowError) as error:  # a time that Python does not have
+            return Trial(rule=rule.name, place=place, rows=0, error=reason(error))
     if rule.sql is not None:
         sketches = tuple(_open_sketch(name, action) for name, _, action in rule.actions())
         return Trial(rule=rule.name, place=place, sketches=sketches)

@@ -135,7 +135,12 @@ ACTIONS: dict[str, type[msgspec.Struct]] = {
 SHORT = {"file": "path", "table": "path", "publish": "feed", "exec": "command", "pipe": "command"}  # file = "…"
 
 
-class Rule(msgspec.Struct, frozen=True, kw_only=True, rename={"watermark_s": "watermark"}):
+class Rule(
+    msgspec.Struct,
+    frozen=True,
+    kw_only=True,
+    rename={"watermark_s": "watermark", "watermark_ahead_s": "watermark_ahead"},
+):
     """[[rule]]: a selection, what is made of it, and what is done with that."""
 
     name: Annotated[str, kinds.NAME]
@@ -145,6 +150,7 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True, rename={"watermark_s": "wa
     sql: Annotated[str | None, kinds.SQL] = None
     watermark_s: Annotated[float | None, age(0, 30 * 86400, "10min")] = None
     watermark_column: Annotated[str | None, COLUMN] = None  # known if there is a watermark, once it is loaded
+    watermark_ahead_s: Annotated[float, age(0, 3650 * 86400, "1d")] = 86400.0
     enabled: Annotated[bool, FLAG] = True
     file: tuple[FileAction, ...] = ()
     table: tuple[TableAction, ...] = ()
