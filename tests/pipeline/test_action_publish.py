@@ -4,12 +4,14 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from headrace import Queue
+from headrace import Queue, Selection
 from headrace.errors import PipelineError
 from headrace.pipeline.actions import Context, Counts, DeadLetters, performer
+from headrace.pipeline.actions.prepared import Recipe, sound
 from headrace.pipeline.rules import AlertAction, PublishAction
 from headrace.pipeline.source.options import Place
 
@@ -105,3 +107,114 @@ def test_a_queue_that_takes_duplicates_is_refused(spark: Any, tmp_path: Path, ma
     made = performer(PublishAction(feed="wx/x", ident="i", content="json"), "p", None, DeadLetters(tmp_path / "dead"))
     with pytest.raises(PipelineError, match="takes duplicates"):
         made.perform(rows(spark, "id"), context_of(tmp_path, queue))
+
+
+STRANGE = {
+    "time": "if(id = 1, timestamp_micros(4611686018427387904), timestamp_seconds(id))",
+    "day": "if(id = 1, date_from_unix_date(99999999), date_from_unix_date(0))",
+    "list": "array(if(id = 1, timestamp_seconds(999999999999), timestamp_seconds(0)))",
+    "map": "map('a', named_struct('t', if(id = 1, timestamp_seconds(-999999999999), timestamp_seconds(0))))",
+}
+
+
+@pytest.mark.parametrize("strange", STRANGE.values(), ids=STRANGE)
+def test_a_time_that_python_does_not_have_is_a_dead_letter(
+    strange: str, spark: Any, tmp_path: Path, make_queue: Make
+) -> None:
+    queue = make_queue()
+    made = performer(PublishAction(feed="wx/x", ident="i", content="json"), "p", None, DeadLetters(tmp_path / "dead"))
+    counts = made.perform(rows(spark, f"id as sequence, {strange} as t"), context_of(tmp_path, queue))
+    assert counts == Counts(5, failed=1)
+    (letter,) = letters_in(tmp_path)
+    assert (letter["sequence"], letter["payload"]) == (1, b'{"sequence":1,"t":null}')
+    assert letter["error"] == "t is a time that cannot be shown: years are 1 to 9999"
+    assert len(queue.read("oldest")) == 5
+
+
+def test_a_time_that_nobody_asks_for_may_be_any() -> None:
+    times = pa.array([0, 2**62], pa.timestamp("us", "UTC"))
+    rows = pa.RecordBatch.from_arrays([pa.array(["a", "b"]), pa.array([b"p", b"q"]), times], ["ident", "payload", "t"])
+    made = Recipe((("{ident}", "path"),), None, "payload")(rows)
+    assert (made.column("content").to_pylist(), made.column("error").to_pylist()) == ([b"p", b"q"], [None, None])
+    made = Recipe((("{ident}", "path"),), None, "json")(rows)
+    assert made.column("error").to_pylist() == [None, "t is a time that cannot be shown: years are 1 to 9999"]
+
+
+def test_a_part_of_a_batch_is_mended_as_the_whole_is() -> None:
+    raw = pa.array([[b"a"], None, [b"b\xff", None], [], [b"c"]], pa.list_(pa.binary()))
+    texts = pa.Array.from_buffers(pa.string(), len(raw.values), raw.values.buffers())
+    column = pa.ListArray.from_arrays(raw.offsets, texts, mask=raw.is_null())
+    whole = [["a"], None, ["b\ufffd", None], [], ["c"]]
+    for begin in range(5):
+        part = pa.RecordBatch.from_arrays([column.slice(begin)], ["t"])
+        assert sound(part).column("t").to_pylist() == whole[begin:]
+
+
+def test_texts_that_are_no_utf_8_are_mended_at_any_depth(spark: Any, tmp_path: Path, make_queue: Make) -> None:
+    queue = make_queue()
+    made = performer(PublishAction(feed="wx/x", ident="i", content="json"), "p", None, DeadLetters(tmp_path / "dead"))
+    text = "cast(if(id = 1, X'61ff', X'62') as string)"
+    nested = f"if(id = 0, null, map({text}, array(named_struct('a', {text}, 'b', id), null)))"
+    frame = rows(spark, f"id, {nested} as m").filter("id < 3")
+    assert made.perform(frame, context_of(tmp_path, queue)) == Counts(3)
+    assert sorted(bytes(product.payload).decode() for product in queue.read("oldest")) == [
+        '{"id":0,"m":null}',
+        '{"id":1,"m":{"a\ufffd":[{"a":"a\ufffd","b":1},null]}}',
+        '{"id":2,"m":{"b":[{"a":"b","b":2},null]}}',
+    ]
+
+
+@pytest.mark.parametrize("is_alert", [False, True])
+def test_a_row_that_would_come_back_to_its_rule_is_a_dead_letter(
+    is_alert: bool, spark: Any, tmp_path: Path, make_queue: Make
+) -> None:
+    queue = make_queue()
+    action = (
+        AlertAction(when="true", feed="wx/{ident}", ident="{ident}", message="m")
+        if is_alert
+        else PublishAction(feed="wx/{ident}", ident="{ident}", content="text")
+    )
+    frame = rows(spark, "id as sequence, if(id = 1, 'in', concat('x', id)) as ident, 't' as text")
+    made = performer(action, "p", Selection("wx/in"), DeadLetters(tmp_path / "dead"))
+    assert made.perform(frame, context_of(tmp_path, queue)) == Counts(5, failed=1)
+    assert [(letter["sequence"], letter["error"]) for letter in letters_in(tmp_path)] == [
+        (1, "the rule selects 'wx/in' itself, and would never come to an end")
+    ]
+    assert "wx/in" not in {product.feed for product in queue.read("oldest")}
+
+
+def looping(rule: Selection, action: PublishAction, spark: Any, root: Path, queue: Queue) -> int:
+    """How many of two rows, with the idents A and B, are refused."""
+    frame = rows(spark, "if(id = 0, 'A', 'B') as ident, 't' as text").filter("id < 2")
+    made = performer(action, "p", rule, DeadLetters(root / "dead"))
+    return made.perform(frame, context_of(root, queue)).failed
+
+
+@pytest.mark.parametrize(
+    ("select", "refused"),
+    [
+        ("wx/**", 2),
+        ("wx/x", 2),
+        ("wx/y", 0),
+        ('wx/x ident ~ "A"', 1),
+        ("wx/x priority 4", 2),
+        ("wx/x priority 5..", 0),
+        ("wx/x origin here", 2),
+        ("wx/x origin there", 0),
+        ("wx/x where level > 3", 0),
+    ],
+)
+def test_what_comes_back_is_decided_by_every_clause(
+    select: str, refused: int, spark: Any, tmp_path: Path, make_queue: Make
+) -> None:
+    queue = make_queue(origin="here")
+    action = PublishAction(feed="wx/x", content="text")
+    assert looping(Selection.parse(select), action, spark, tmp_path, queue) == refused
+
+
+def test_nothing_comes_back_from_another_queue(spark: Any, tmp_path: Path, make_queue: Make) -> None:
+    own, other = make_queue("own"), make_queue("other")
+    (tmp_path / "alias").symlink_to(own.path)
+    for path, refused in ((other.path, 0), (own.path, 2), (tmp_path / "alias", 2)):
+        action = PublishAction(feed="wx/x", content="text", queue=path)
+        assert looping(Selection("wx/x"), action, spark, tmp_path, own) == refused

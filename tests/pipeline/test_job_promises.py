@@ -32,7 +32,7 @@ def put_hour(folder: Path, hour: int, count: int) -> None:
     with Queue.open(folder / "wx.queue") as queue:
         payloads = [b"%d %d" % (hour, number) for number in range(count)]
         queue.put_many(
-            payloads, feed="wx/text", created=[(500_000 + hour) * HOUR_NS + number for number in range(count)]
+            payloads, feed="wx/text", created=[(490_000 + hour) * HOUR_NS + number for number in range(count)]
         )
 
 
@@ -52,6 +52,25 @@ def test_windows_are_in_the_table_once_if_the_batch_comes_again(folder: Path, sp
     assert (told.state, told.trouble) == ("done", "")
     counts = ds.dataset(folder / "tables" / "a", format="parquet").to_table().column("products").to_pylist()
     assert sorted(counts) == [10, 11]  # Spark tells of an hour when the batch after its end is over
+
+
+@pytest.mark.parametrize("decode", ["", 'decode = "text"'], ids=["products", "decoded"])
+def test_a_product_from_the_future_is_a_dead_letter_and_does_not_make_others_late(
+    folder: Path, spark: Any, decode: str
+) -> None:
+    rules = WINDOWS if not decode else WINDOWS.replace("from products", "from decoded") + f"{decode}\n"
+    path = write_rules(folder, rules)
+    put_hour(folder, 0, 3)
+    put_hour(folder, 2_000_000, 1)
+    run(path, spark)
+    for hour in range(1, 4):
+        put_hour(folder, hour, 10 + hour)
+        told = run(path, spark)["a"]
+        assert (told.state, told.trouble) == ("done", "")
+    counts = ds.dataset(folder / "tables" / "a", format="parquet").to_table().column("products").to_pylist()
+    assert sorted(counts) == [3, 11]
+    (letter,) = ds.dataset(folder / "tables" / "dead_letters", format="parquet").to_table().to_pylist()
+    assert letter["error"] == "created is more than 1.0 d in the future (watermark_ahead)"
 
 
 @pytest.mark.parametrize("left", ["offsets/.0.5e1f.tmp", "offsets/..0.5e1f.tmp.crc", "offsets/0", "metadata"])

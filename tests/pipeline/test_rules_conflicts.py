@@ -7,6 +7,8 @@ from typing import Any
 import pytest
 from rulefile import PIPELINE, RULE, loaded, only, told, written
 
+from headrace import Queue
+
 METAR = RULE + 'decode = "metar"\n'
 
 
@@ -185,6 +187,19 @@ def test_rules_have_different_names_and_tables(tmp_path: Path) -> None:
 
 def test_a_rule_that_selects_by_more_than_the_feed_may_publish_on_it(tmp_path: Path) -> None:
     loaded(written(tmp_path, f"{PIPELINE}{RULE}ident = '^S'\npublish = 'wx/text/metar'\n"))
+
+
+@pytest.mark.parametrize(
+    ("target", "is_own"),
+    [("queue = 'wx.queue'", True), ("queue = 'other.queue'", False), ("site = 'tcp/other:7447'", False)],
+)
+def test_a_rule_may_publish_what_it_selects_to_another_place(tmp_path: Path, target: str, is_own: bool) -> None:
+    Queue.create(tmp_path / "other.queue", size="16MiB").close()
+    text = f"{PIPELINE}{RULE}[rule.publish]\nfeed = 'wx/text/metar'\n{target}\n"
+    looping = [
+        "7: [[rule]] 1 [rule.publish] feed: the rule selects 'wx/text/metar' itself, and would never come to an end"
+    ]
+    assert told(written(tmp_path, text)) == (looping if is_own else [])
 
 
 def test_delta_tables_need_their_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,6 +2,7 @@
 
 import posixpath
 from datetime import UTC, datetime, timedelta
+from decimal import Decimal
 from typing import Any
 
 import pyarrow as pa
@@ -10,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headrace.errors import RuleError
-from headrace.pipeline.rules.moments import moment_in
+from headrace.pipeline.rules.moments import beyond, moment_in
 from headrace.pipeline.rules.purpose import Purpose
 from headrace.pipeline.rules.template import template
 
@@ -20,6 +21,7 @@ ROW: dict[str, Any] = {
     "sequence": 42, "feed": "wx/text/metar", "ident": "SAUS70 KWBC 060053 /pMETAR", "origin": "denver",
     "origin_sequence": 7, "created": CREATED, "inserted": CREATED, "expiry": None, "priority": 4, "slice": None,
     "signature": b"\x01\xff", "properties": [("level", "3"), ("a.b", "c")], "gust": 12.345, "calm": False,
+    "rain": Decimal("0.250"), "dry": Decimal("0E-9"),
 }  # fmt: skip
 
 
@@ -36,6 +38,7 @@ ROW: dict[str, Any] = {
         ("{created:%H:%M:%S.%f %j %y %B %A %%}", "00:55:03.250000 006 26 January Tuesday %25"),
         ("{sequence:08}{origin_sequence}{origin}", "000000427denver"),
         ("{gust:.1}|{gust}{calm}", "12.3|12.345false"),
+        ("{rain:.1} {rain:07} {dry:.1} {dry:03}", "0.2 000.250 0.0 0.000000000"),
         ("{properties.level}{properties.a.b}", "3c"),
         ("{signature}", "01ff"),
         ("{expiry|never}{slice|}{properties.none|-}{feed.9|x}", "neverx".replace("x", "-x")),
@@ -82,6 +85,60 @@ def test_in_a_batch_only_the_row_that_cannot_be_filled_in_has_an_error() -> None
     filled = template("{1}-{gust}", "path", PATTERN).column(pa.RecordBatch.from_pylist(rows))
     assert filled.texts.to_pylist() == ["SAUS-12.345", None, None, "SAUS-12.345"]
     assert filled.errors == [(1, "{1} is missing"), (2, "{gust} is missing")]
+
+
+@pytest.mark.parametrize("source", ["{text:08}", "{text:.1}"])
+def test_a_text_of_endless_digits_is_the_row_s_own_affair(source: str) -> None:
+    rows = pa.RecordBatch.from_pylist([{"text": "1" * 5000}, {"text": "1" * 301}, {"text": "7"}])
+    filled = template(source, "text").column(rows)
+    assert filled.errors == [(0, f"{source} has 5,000 digits"), (1, f"{source} has 301 digits")]
+    assert filled.texts.to_pylist() == [None, None, "00000007" if "8" in source else "7.0"]
+
+
+YEAR_1_US, YEAR_10000_US = -62_135_596_800_000_000, 253_402_300_800_000_000
+STRANGE_US = [YEAR_1_US - 1, YEAR_1_US, 0, None, YEAR_10000_US - 1, YEAR_10000_US, 2**62, -(2**63)]
+IS_STRANGE = [True, False, False, False, False, True, True, True]
+
+
+@pytest.mark.parametrize("source", ["{t|none}", "{t:%Y%m%d|none}", "{time(3)|none}{t|none}"])
+def test_a_time_that_python_does_not_have_is_the_row_s_own_affair(source: str) -> None:
+    times = pa.array(STRANGE_US, pa.timestamp("us", "UTC"))
+    ident = pa.array([ROW["ident"]] * len(times))
+    made = template(source, "path", PATTERN)
+    filled = made.column(pa.RecordBatch.from_arrays([ident, times, times], ["ident", "created", "t"]))
+    assert [place for place, _ in filled.errors] == [0, 5, 6, 7]
+    assert all("is a time that cannot be shown" in why for _, why in filled.errors)
+    assert [text is None for text in filled.texts.to_pylist()] == IS_STRANGE
+    assert filled.texts[2].as_py().endswith("19700101" if "%" in source else "19700101T000000Z")
+
+
+@pytest.mark.parametrize(
+    ("kind", "wrapped"),
+    [
+        (pa.timestamp("us", "UTC"), lambda at: at),
+        (pa.timestamp("us"), lambda at: at),
+        (pa.list_(pa.timestamp("us")), lambda at: [0, at]),
+        (pa.struct({"at": pa.timestamp("us")}), lambda at: {"at": at}),
+        (pa.map_(pa.string(), pa.timestamp("us")), lambda at: [("a", 0), ("b", at)]),
+        (pa.map_(pa.string(), pa.list_(pa.struct({"at": pa.timestamp("us")}))), lambda at: [("b", [{"at": at}])]),
+    ],
+)
+def test_times_that_python_does_not_have_are_found_at_any_depth(kind: Any, wrapped: Any) -> None:
+    column = pa.array([None, *map(wrapped, STRANGE_US)], kind)
+    assert beyond(column).tolist() == [False, *IS_STRANGE]
+    assert beyond(column.slice(4, 4)).tolist() == IS_STRANGE[3:7]
+    column.filter(pa.array(~beyond(column))).to_pylist()
+    with pytest.raises((OverflowError, ValueError)):
+        column.to_pylist()
+
+
+def test_days_and_the_edges_of_other_zones_are_found_too() -> None:
+    days = pa.array([-719_163, -719_162, 2_932_896, 2_932_897, None], pa.int32()).cast(pa.date32())
+    assert beyond(days).tolist() == [True, False, False, True, False]
+    edges = [YEAR_1_US, YEAR_10000_US - 1]
+    assert beyond(pa.array(edges, pa.timestamp("us", "America/Denver"))).tolist() == [True, False]
+    assert beyond(pa.array(edges, pa.timestamp("us", "Asia/Tokyo"))).tolist() == [False, True]
+    assert not beyond(pa.array([2**63 - 1], pa.timestamp("ns"))).any()
 
 
 @pytest.mark.parametrize(
@@ -195,6 +252,10 @@ def test_feeds_idents_and_arguments_each_have_their_rules() -> None:
         ("29", "2028-03-01T12:00", "2028-02-29T00:00"),
         ("31", "2026-03-01T12:00", "2026-01-31T00:00"),
         ("00", "2026-01-06T12:00", "2026-01-06T00:00"),
+        ("01", "0001-01-01T00:00", "0001-01-01T00:00"),
+        ("29", "0001-03-01T12:00", "0001-01-29T00:00"),
+        ("31", "9999-12-31T23:58", "9999-12-31T00:00"),
+        ("01", "9999-12-31T23:58", "9999-12-01T00:00"),
         ("20251231", "2026-01-06T12:00", "2025-12-31T00:00"),
         ("20251231235959", "2026-01-06T12:00", "2025-12-31T23:59:59"),
     ],
@@ -207,6 +268,15 @@ def test_a_day_of_the_month_becomes_the_date_that_is_meant(digits: str, created:
 @pytest.mark.parametrize("digits", ["", "1", "32", "0624", "060060", "abc", "20261301", "²³", "123"])
 def test_digits_that_are_no_date_are_missing(digits: str) -> None:
     assert moment_in(digits, CREATED) is None
+
+
+def test_a_day_before_the_first_year_is_missing() -> None:
+    assert moment_in("31", datetime(1, 1, 1, tzinfo=UTC)) is None
+
+
+def test_a_creation_without_a_zone_is_utc() -> None:
+    assert moment_in("06", CREATED.replace(tzinfo=None)) == moment_in("06", CREATED)
+    assert moment_in("01", datetime(1, 1, 1)) == datetime(1, 1, 1, tzinfo=UTC)
 
 
 @settings(deadline=None, max_examples=200)

@@ -33,14 +33,15 @@ def decoded(products: DataFrame, rule: Rule, folder: Path) -> DataFrame:
 
 
 def ship_decoders(spark: SparkSession, rules: Iterable[Rule], folder: Path, aside: Path) -> None:
-    """Give executors elsewhere the users' own decoders that lie in `folder`; a package is packed into `aside` first."""
+    """Give executors elsewhere the users' own decoders that lie in `folder`, from copies in `aside`: those that come
+    later shall get the same."""
     context = spark.sparkContext
     if str(context.master).startswith("local"):
         return
     decoders = {rule.decode for rule in rules if rule.decode is not None and ":" in rule.decode}
     for name in sorted({decoder.partition(":")[0].partition(".")[0] for decoder in decoders}):
         if (folder / f"{name}.py").is_file():
-            context.addPyFile(str(folder / f"{name}.py"))
+            context.addPyFile(str(shutil.copy(folder / f"{name}.py", aside)))
         elif (folder / name).is_dir():
             context.addPyFile(shutil.make_archive(str(aside / name), "zip", folder, name))
 

@@ -4,8 +4,9 @@
 
 Rules do not wait for each other, and one that fails leaves the others alone; stream.py says when it is begun again. SQL
 that needs no watermark runs on each micro-batch; with a watermark it is a part of the stream, and errors of decoding
-have a second query, which makes nothing but dead letters. A job that is killed and started again goes on at its
-checkpoints: Spark repeats the batch that was under way, and every action makes that exactly once (actions/).
+and times in the future have a second query, which makes nothing but dead letters. A job that is killed and started
+again goes on at its checkpoints: Spark repeats the batch that was under way, and every action makes that exactly once
+(actions/).
 """
 
 import logging
@@ -24,7 +25,8 @@ from pyspark.sql.streaming.query import StreamingQuery
 from headrace.errors import PipelineError, RuleError
 from headrace.pipeline.actions import DeadLetters, Performer, performer
 from headrace.pipeline.checkpoint import held_checkpoint
-from headrace.pipeline.decoding import ERROR, decoded, ship_decoders
+from headrace.pipeline.decoders.decoder import ERROR
+from headrace.pipeline.decoding import decoded, ship_decoders, without_future
 from headrace.pipeline.notes import tidy_notes
 from headrace.pipeline.rules.rule import AlertAction, PipelineTerms, Rule, RuleFile
 from headrace.pipeline.source.options import Place
@@ -128,13 +130,12 @@ class Job:
         """Frames of Spark's that know their columns, and have not begun."""
         terms, products = self._file.pipeline, self._source(rule)
         letters = DeadLetters(_dead_letters(terms))
-        actions = [
-            performer(action, f"{name}-{place}", rule.select.ident, letters) for name, place, action in rule.actions()
-        ]
+        actions = [performer(action, f"{name}-{place}", rule.select, letters) for name, place, action in rule.actions()]
         self._performers += [*actions, letters]
         step = Step(rule, name_of(self._file), place_of(terms), checkpoint_of(terms), status, actions, letters)
         frame = products if rule.decode is None else decoded(products, rule, self._file.path.parent)
-        rows = frame if rule.decode is None else good(frame)
+        frame = frame if rule.watermark_s is None else without_future(frame, rule)
+        rows = good(frame) if ERROR in frame.columns else frame
         if rule.watermark_s is not None:
             rows = rows.withWatermark(str(rule.watermark_column), f"{rule.watermark_s} seconds")
         if rule.sql is not None:
@@ -144,10 +145,8 @@ class Job:
                 rows.filter(action.when)
         if rule.watermark_s is None:
             return [(rule.name, frame, step.take)]
-        streams: list[tuple[str, DataFrame, Act]] = [(rule.name, rows, step.take_rows)]
-        if rule.decode is not None:
-            streams.append((errors_name(rule), frame.filter(f"{ERROR} is not null"), step.take_errors))
-        return streams
+        errors = frame.filter(f"{ERROR} is not null")
+        return [(rule.name, rows, step.take_rows), (errors_name(rule), errors, step.take_errors)]
 
     def _source(self, rule: Rule) -> DataFrame:
         terms = self._file.pipeline

@@ -6,16 +6,17 @@ from headrace.pipeline.actions.action import Context, Counts
 from headrace.pipeline.actions.dead_letters import DeadLetters
 from headrace.pipeline.actions.publish import Publication, publish
 from headrace.pipeline.rules.rule import JSON, AlertAction
+from headrace.selection import Selection
 
 
 class AlertPerformer:
     """[rule.alert]."""
 
-    def __init__(self, action: AlertAction, name: str, pattern: str | None, letters: DeadLetters) -> None:
+    def __init__(self, action: AlertAction, name: str, select: Selection | None, letters: DeadLetters) -> None:
         self._when = action.when
         self._name = name
         self._letters = letters
-        self._publication = Publication(action.feed, action.ident, action.message, JSON, pattern, action.priority, "")
+        self._publication = Publication(action.feed, action.ident, action.message, JSON, select, action.priority)
 
     def perform(self, frame: DataFrame, context: Context) -> Counts:
         rows = frame.filter(self._when)

@@ -26,7 +26,7 @@ _encoder = msgspec.json.Encoder(enc_hook=str)
 
 
 def contents(rows: pa.RecordBatch, content: str, remove: Sequence[Removed] = (), ends_lines: bool = False) -> Any:
-    """A binary column. With `ends_lines`, texts and JSON end with a line feed."""
+    """A binary column. With `ends_lines`, texts and JSON end with a line feed. Rows for JSON are sound and showable."""
     if content == NOTHING:
         return pa.array([b""] * rows.num_rows, pa.binary())
     if content == JSON:

@@ -9,18 +9,20 @@ from headrace.pipeline.actions.pipe import PipePerformer
 from headrace.pipeline.actions.publish import PublishPerformer
 from headrace.pipeline.actions.table import TablePerformer
 from headrace.pipeline.rules.rule import Action, AlertAction, ExecAction, FileAction, PipeAction, PublishAction
+from headrace.selection import Selection
 
 
-def performer(action: Action, name: str, pattern: str | None, letters: DeadLetters) -> Performer:
-    """`name` is the action's own within its rule and stays the same over restarts ("file-0"), `pattern` that of the
-    selection's ident, `letters` the table for rows that cannot be dealt with.
+def performer(action: Action, name: str, select: Selection | None, letters: DeadLetters) -> Performer:
+    """`name` is the action's own within its rule and stays the same over restarts ("file-0"), `select` the rule's
+    selection, `letters` the table for rows that cannot be dealt with.
     """
+    pattern = None if select is None else select.ident
     if isinstance(action, FileAction):
         return FilePerformer(action, name, pattern, letters)
     if isinstance(action, PublishAction):
-        return PublishPerformer(action, name, pattern, letters)
+        return PublishPerformer(action, name, select, letters)
     if isinstance(action, AlertAction):
-        return AlertPerformer(action, name, pattern, letters)
+        return AlertPerformer(action, name, select, letters)
     if isinstance(action, ExecAction):
         return ExecPerformer(action, name, pattern, letters)
     if isinstance(action, PipeAction):

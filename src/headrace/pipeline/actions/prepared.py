@@ -9,7 +9,7 @@ product that the row comes from, where the rows still have them.
 `prepared_batches` brings them to the driver as they are needed, a partition after the other; each partition is sent as
 a few Arrow messages of bounded size, without an object for every row."""
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple
@@ -21,7 +21,7 @@ from headrace.errors import PipelineError
 from headrace.pipeline.actions.content import contents
 from headrace.pipeline.rules.purpose import Purpose
 from headrace.pipeline.rules.rule import JSON, NOTHING, Removed
-from headrace.pipeline.rules.template import Template, template
+from headrace.pipeline.rules.template import Template, showable, template
 
 MESSAGE_BYTES = 4 << 20
 ORIGIN = pa.schema({"sequence": pa.int64(), "feed": pa.string(), "ident": pa.string()})
@@ -50,8 +50,8 @@ class Recipe:
     ends_lines: bool = False
 
     def __call__(self, rows: pa.RecordBatch) -> pa.RecordBatch:
-        rows = sound(rows)
-        texts, errors = filled(self._templates(), rows)
+        rows, noted = showable_rows(sound(rows)) if self.content == JSON else (sound(rows), {})
+        texts, errors = filled(self._templates(), rows, noted)
         content = contents(rows, self.content, self.remove, self.ends_lines)
         listed = pa.array([list(each) for each in zip(*texts, strict=True)], SCHEMA.field("texts").type)
         return pa.RecordBatch.from_arrays([listed, content, errors, *origin(rows)], schema=SCHEMA)
@@ -73,10 +73,12 @@ def check_columns(templates: Iterable[Template], others: Iterable[str], columns:
         raise PipelineError(f"the rows have no column {missing[0]!r}", f"select it too; columns are: {', '.join(has)}")
 
 
-def filled(templates: Iterable[Template], rows: pa.RecordBatch) -> tuple[list[list[str | None]], Any]:
-    """The texts of each template, and a column of what is wrong, null where nothing is."""
+def filled(
+    templates: Iterable[Template], rows: pa.RecordBatch, noted: Mapping[int, str]
+) -> tuple[list[list[str | None]], Any]:
+    """The texts of each template, and a column of what is wrong, null where nothing is; `noted` was wrong before."""
     texts: list[list[str | None]] = []
-    errors: list[str | None] = [None] * rows.num_rows
+    errors = [noted.get(place) for place in range(rows.num_rows)]
     for each in templates:
         made = each.column(rows)
         texts.append(made.texts.to_pylist())
@@ -107,14 +109,36 @@ def sound(rows: pa.RecordBatch) -> pa.RecordBatch:
 
 
 def _sound_column(column: Any) -> Any:
-    if not pa.types.is_string(column.type):
+    if not (pa.types.is_string(column.type) or pa.types.is_nested(column.type)):
         return column
     try:
         column.validate(full=True)
     except pa.ArrowInvalid:
-        raw = column.cast(pa.binary()).to_pylist()
-        return pa.array([None if each is None else each.decode(errors="replace") for each in raw], pa.string())
+        return _mended(column.take(pa.array(range(len(column)))))  # a copy that begins at its beginning
     return column
+
+
+def _mended(column: Any) -> Any:
+    kind, missing = column.type, column.is_null()
+    if pa.types.is_string(kind):
+        raw = column.cast(pa.binary()).to_pylist()
+        return pa.array([None if each is None else each.decode(errors="replace") for each in raw], kind)
+    if pa.types.is_struct(kind):
+        parts = [_mended(column.field(place)) for place in range(kind.num_fields)]
+        return pa.StructArray.from_arrays(parts, fields=list(kind), mask=missing)
+    if pa.types.is_map(kind):
+        keys, items = _mended(column.keys), _mended(column.items)
+        return pa.MapArray.from_arrays(column.offsets, keys, items, type=kind, mask=missing)
+    if pa.types.is_list(kind):
+        return pa.ListArray.from_arrays(column.offsets, _mended(column.values), type=kind, mask=missing)
+    return column
+
+
+def showable_rows(rows: pa.RecordBatch) -> tuple[pa.RecordBatch, dict[int, str]]:
+    """The same without times that Python does not have, and which rows had one."""
+    errors: dict[int, str] = {}
+    columns = [showable(rows.column(name), name, errors) for name in rows.schema.names]
+    return pa.RecordBatch.from_arrays(columns, names=rows.schema.names), errors
 
 
 # --- to the driver --------------------------------------------------------------------------------

@@ -23,6 +23,7 @@ from headrace.pipeline.rules.rule import (
     ExecAction,
     FileAction,
     PipeAction,
+    PipelineTerms,
     PublishAction,
     Rule,
     TableAction,
@@ -307,16 +308,26 @@ def _earlier(rule: Rule, number: int, folder: Path) -> Iterator[Path]:
 
 
 def _about_loops(tables: Tables, report: Report) -> None:
-    """A rule that selects what it puts itself would never come to an end."""
+    """A rule that selects what it puts itself would never come to an end. A feed with fields is looked at when it is
+    filled in, and so is a selection by more than the feed (actions/publish.py).
+    """
     for place, rule in enumerate(tables.rules):
         if rule.select is None:
             continue
         by_feed = set(rule.select.given()) <= {"feed"}
         for name, number, action in rule.actions():
-            if not isinstance(action, PublishAction | AlertAction) or getattr(action, "queue", None) is not None:
+            if not isinstance(action, PublishAction | AlertAction) or not _is_own(action, tables.pipeline):
                 continue
-            path = (*action_path(report, place, name, number), "feed")
+            path = action_path(report, place, name, number)
+            is_wrong = any(report.is_wrong((*path, key)) for key in ("feed", "queue", "site"))
             is_fixed = action.feed is not None and "{" not in action.feed
-            if by_feed and is_fixed and not report.is_wrong(path) and rule.select.wants_feed(action.feed):
-                report.add(path, f"the rule selects {action.feed!r} itself, and would never come to an end",
+            if by_feed and is_fixed and not is_wrong and rule.select.wants_feed(action.feed):
+                report.add((*path, "feed"), f"the rule selects {action.feed!r} itself, and would never come to an end",
                            "choose a feed that select does not match")  # fmt: skip
+
+
+def _is_own(action: PublishAction | AlertAction, terms: PipelineTerms) -> bool:
+    """Whether products go where the pipeline's come from."""
+    if isinstance(action, AlertAction) or (action.queue is None and action.site is None):
+        return True
+    return action.queue == terms.queue if action.queue is not None else action.site == terms.site

@@ -16,6 +16,7 @@ A field takes the values of at most two columns, so that a batch is filled in on
 import re
 from dataclasses import dataclass, replace
 from datetime import date, datetime
+from decimal import Decimal
 from functools import lru_cache
 from typing import Any
 
@@ -30,6 +31,7 @@ _SHAPE = re.compile(r"(?s)(?P<name>time\([^)]*\)|[^:|]+)(?::(?P<format>[^|]*))?(
 _LEVEL = re.compile(r"feed\.(-?[1-9][0-9]?)")
 _COLUMN = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _NUMBER_FORMAT = re.compile(r"0[1-9][0-9]?|\.[0-9]")
+_DIGITS_MAX = 300  # of a text that is taken for a number; one with more is larger than any other number can be
 _HINT = "write a column, {1} for a group of the ident, {feed.2} for a level, or {time(1):%Y%m%d}"
 
 
@@ -141,10 +143,14 @@ def _shown(value: Any, field: Field) -> str:
 
 def _number(value: Any, field: Field) -> str:
     if isinstance(value, str) and value.isascii() and value.isdecimal():
+        if len(value) > _DIGITS_MAX:
+            raise RuleError(f"{{{field.source}}} has {len(value):,} digits", f"a number has {_DIGITS_MAX} at most")
         value = int(value)  # a group with digits
-    if isinstance(value, bool) or not isinstance(value, int | float):
+    if isinstance(value, bool) or not isinstance(value, int | float | Decimal):
         raise RuleError(f"{{{field.source}}} is {value!r:.60}, and no number", "leave the number format out")
-    return f"{value:{field.format}{'f' if field.format.startswith('.') else 'd' if isinstance(value, int) else ''}}"
+    if field.format.startswith(".") or isinstance(value, Decimal):
+        return f"{value:{field.format}f}"
+    return f"{value:{field.format}{'d' if isinstance(value, int) else ''}}"
 
 
 def _cased(text: str, case: str) -> str:

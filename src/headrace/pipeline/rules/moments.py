@@ -6,13 +6,21 @@ months and days in English whatever the locale.
 A heading such as `SAUS70 KWBC 060053` has the day, hour and minute, and leaves month and year to the reader. The latest
 such moment is meant that is not more than 36 hours after the product was created; months that do not have the day are
 passed over. Day `00` is the day of creation. Digits may also be a whole date.
+
+Spark has times of hundreds of thousands of years, and Python has the years 1 to 9999: `beyond` finds the others.
 """
 
 import re
 from calendar import monthrange
 from collections.abc import Callable
-from datetime import UTC, date, datetime, timedelta
+from datetime import MAXYEAR, MINYEAR, UTC, date, datetime, timedelta
 from functools import lru_cache
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from headrace.errors import RuleError
 
@@ -25,6 +33,8 @@ _DAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Su
 _DIRECTIVE = re.compile(r"%(.?)", re.S)
 _AHEAD = timedelta(hours=36)
 _DIGITS = {2: "%d", 4: "%d%H", 6: "%d%H%M", 8: "%Y%m%d", 10: "%Y%m%d%H", 12: "%Y%m%d%H%M", 14: "%Y%m%d%H%M%S"}
+_DAYS_SHOWN = (date.min.toordinal() - date(1970, 1, 1).toordinal(), date.max.toordinal() - date(1970, 1, 1).toordinal())
+_PER_DAY = {"s": 86_400, "ms": 86_400 * 10**3, "us": 86_400 * 10**6, "ns": 86_400 * 10**9}
 _GRAINS = (("f", "microsecond"), ("S", "second"), ("M", "minute"), ("H", "hour"))
 
 _PARTS: dict[str, Callable[[datetime], str]] = {
@@ -71,6 +81,7 @@ def grain(text: str) -> str:
 
 def moment_in(digits: str, created: datetime) -> datetime | None:
     """The moment that digits tell of a product that was created then; None if they tell none."""
+    created = created.replace(tzinfo=UTC) if created.tzinfo is None else created.astimezone(UTC)
     return _moment_in(digits, created.replace(second=0, microsecond=0))  # what is told is a whole minute
 
 
@@ -85,10 +96,9 @@ def _moment_in(digits: str, created: datetime) -> datetime | None:
     day, hour, minute = (*numbers, 0, 0)[:3]
     if day > 31 or hour > 23 or minute > 59:
         return None
-    created = created.astimezone(UTC)
     if day == 0:
         return created.replace(hour=hour, minute=minute, second=0, microsecond=0)
-    return next(at for at in _candidates(created, day, hour, minute) if at <= created + _AHEAD)
+    return next((at for at in _candidates(created, day, hour, minute) if at - created <= _AHEAD), None)
 
 
 def _parsed(digits: str, shape: str) -> datetime | None:
@@ -104,6 +114,43 @@ def _candidates(created: datetime, day: int, hour: int, minute: int) -> list[dat
     for back in range(-1, 4):
         months = created.year * 12 + created.month - 1 - back
         year, month = months // 12, months % 12 + 1
-        if day <= monthrange(year, month)[1]:
+        if MINYEAR <= year <= MAXYEAR and day <= monthrange(year, month)[1]:
             found.append(datetime(year, month, day, hour, minute, tzinfo=UTC))
     return found
+
+
+# --- columns --------------------------------------------------------------------------------------
+
+
+def beyond(column: Any) -> npt.NDArray[np.bool_]:
+    """For each row of a column, whether it has a time, at whatever depth, that Python does not."""
+    kind = column.type
+    if pa.types.is_date(kind) or pa.types.is_timestamp(kind):
+        return _is_beyond(column)
+    found = np.zeros(len(column), np.bool_)
+    if pa.types.is_struct(kind):
+        for part in column.flatten():
+            found |= beyond(part)
+    elif pa.types.is_map(kind):
+        for part in (column.keys, column.items):
+            found |= beyond(pa.ListArray.from_arrays(column.offsets, part))
+    elif pa.types.is_nested(kind):  # a list
+        inner = beyond(pc.list_flatten(column))
+        found[pc.list_parent_indices(column).to_numpy()[inner]] = True
+    return found
+
+
+def _is_beyond(column: Any) -> npt.NDArray[np.bool_]:
+    kind = column.type
+    if pa.types.is_date32(kind):
+        return _is_outside(column.cast(pa.int32()), 1)
+    per_day = _PER_DAY[getattr(kind, "unit", "ms")]  # the other date has milliseconds
+    found = _is_outside(column.cast(pa.int64()), per_day)
+    if getattr(kind, "tz", None) is not None:  # there, the first year may not have begun, or the last be over
+        found |= _is_outside(pc.local_timestamp(column).cast(pa.int64()), per_day)
+    return found
+
+
+def _is_outside(numbers: Any, per_day: int) -> npt.NDArray[np.bool_]:
+    days: npt.NDArray[np.int64] = np.floor_divide(pc.fill_null(numbers, 0).to_numpy(), per_day)
+    return (days < _DAYS_SHOWN[0]) | (days > _DAYS_SHOWN[1])

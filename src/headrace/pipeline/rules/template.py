@@ -17,12 +17,13 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, NamedTuple
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from headrace.errors import RuleError
 from headrace.pipeline.rules.field import Field, groups_in, parse_field
-from headrace.pipeline.rules.moments import FULL, grain
+from headrace.pipeline.rules.moments import FULL, beyond, grain
 from headrace.pipeline.rules.purpose import Purpose, check_result, safe
 from headrace.selection.excerpt import excerpt
 
@@ -79,7 +80,7 @@ class Template:
         ]
         texts = pc.binary_join_element_wise(*columns, "") if columns else pa.repeat(pa.scalar(""), count)
         checked = _mapped(texts, self._checked, errors)
-        return Filled(checked, sorted(errors.items()))
+        return Filled(_without(checked, errors), sorted(errors.items()))
 
     def _filled(self, field: Field, row: Mapping[str, Any]) -> str:
         missing = [column for column in field.columns if column not in row]
@@ -94,7 +95,7 @@ class Template:
         return safe(text, self.purpose, field.keeps_slashes)
 
     def _field_column(self, field: Field, rows: pa.RecordBatch, errors: dict[int, str]) -> Any:
-        columns = [_column(rows, field, column) for column in field.columns]
+        columns = [showable(_column(rows, field, name), name, errors) for name in field.columns]
         if len(columns) == 1:
             return _mapped(_coarse(columns[0], field), lambda value: self._piece(field, (value,)), errors)
         pairs = list(zip(*(column.to_pylist() for column in columns), strict=True))
@@ -168,6 +169,23 @@ def _column(rows: pa.RecordBatch, field: Field, name: str) -> Any:
     if name not in rows.schema.names:
         raise RuleError(f"{{{field.source}}} needs the column {name!r}", "select it too")
     return rows.column(name)
+
+
+def showable(column: Any, name: str, errors: dict[int, str]) -> Any:
+    """The column without times that cannot be shown; `errors` has them then."""
+    found = beyond(column)
+    if not found.any():
+        return column
+    for place in np.flatnonzero(found).tolist():
+        errors.setdefault(place, f"{name} is a time that cannot be shown: years are 1 to 9999")
+    return pc.if_else(pa.array(found), None, column)
+
+
+def _without(texts: Any, errors: dict[int, str]) -> Any:
+    """Null where there is an error: a default stands where a time was taken out."""
+    if not errors:
+        return texts
+    return pc.if_else(pa.array(np.isin(np.arange(len(texts)), list(errors))), None, texts)
 
 
 def _coarse(column: Any, field: Field) -> Any:
