@@ -1,6 +1,7 @@
 """headrace pipeline and headrace archive: what can be told without Spark."""
 
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -9,6 +10,7 @@ from commandline import Run, objects
 
 from headrace import Queue
 from headrace.pipeline.columns import arrow_of
+from headrace.pipeline.status import RuleStatus
 
 RULES = """\
 [pipeline]
@@ -78,6 +80,46 @@ def test_rules_that_never_ran_have_no_status(run: Run, folder: Path) -> None:
     result = run("pipeline", "status", "rules.toml")
     assert result.exit_code == 3
     assert "have never run\n  try: headrace pipeline run rules.toml" in result.stderr
+
+
+class SlowJob:
+    """Two rules, one of which has failed; looked at five times."""
+
+    def __init__(self, *_: Any) -> None:
+        self.statuses = [RuleStatus("hot", "running"), RuleStatus("radar", "failed", "the disk is gone")]
+        self.has_failed = True
+        self._looks = 0
+
+    def wait(self, _: float) -> bool:
+        self._looks += 1
+        if self._looks == 3:
+            self.statuses[0] = RuleStatus("hot", "running", rows=7)
+        return self._looks > 5
+
+    def start(self) -> None: ...
+    def stop(self) -> None: ...
+
+
+def test_a_rule_is_told_of_again_only_if_something_has_changed(
+    run: Run, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("headrace.pipeline.job.Job", SlowJob)
+    monkeypatch.setattr("headrace.pipeline.session.spark_session", lambda *_: SlowJob())
+    told = run("pipeline", "run", "rules.toml").stderr.splitlines()
+    before_end = told[:-1]  # the last line belongs to the table at the end
+    assert [line.partition(" in ")[0] for line in before_end if line.startswith("hot:")] == [
+        "hot: running, 0 rows", "hot: running, 7 rows",
+    ]  # fmt: skip
+    assert len([line for line in before_end if line.startswith("radar:")]) == 1
+    assert before_end.count("rule radar has failed: the disk is gone") == 1
+
+
+@pytest.mark.parametrize("where", ["", "def rules():\n    yield 5\n    "])
+def test_rules_in_python_that_exit_are_told(run: Run, folder: Path, where: str) -> None:
+    (folder / "rules.py").write_text(f"{where}raise SystemExit(3)\n")
+    result = run("pipeline", "check", "rules.py")
+    assert result.exit_code == 2
+    assert "it fails: SystemExit: 3" in result.stdout
 
 
 def test_pqact_is_translated_and_the_rest_is_told(run: Run, folder: Path) -> None:

@@ -13,13 +13,14 @@ from deltalake import DeltaTable
 from headrace.errors import PipelineError
 from headrace.pipeline.actions import Context, Counts, DeadLetters, performer
 from headrace.pipeline.actions.journal import Journal
-from headrace.pipeline.actions.staging import Stage
+from headrace.pipeline.actions.staging import NO_VALUE, UNFIT, Stage
 from headrace.pipeline.actions.table import TablePerformer
 from headrace.pipeline.rules import TableAction
 from headrace.pipeline.source.options import Place
 
 FORMATS = pytest.mark.parametrize("format", ["parquet", "delta"])
 ROWS = "id as sequence, concat('s', id % 3) as station, id / 2 as gust, timestamp_millis(id) as observed"
+COLUMNS = "sequence long, day int, station string, kind string"
 
 
 class Bench:
@@ -222,6 +223,26 @@ def test_values_that_cannot_name_a_partition(spark: Any, tmp_path: Path, format:
     else:
         held = {row.sequence: row.station for row in spark.read.parquet(str(bench.path)).collect()}
     assert held == {place: value or None for place, value in enumerate(values) if place not in refused}
+
+
+@FORMATS
+def test_a_value_that_would_be_read_as_another_is_a_dead_letter(spark: Any, tmp_path: Path, format: str) -> None:
+    """Alone, beside one that is none, in the second of two columns; and the batch that comes again has it once."""
+    bench = Bench(tmp_path, format, "day", "station", "kind")
+    bench.put(spark.createDataFrame([(0, 1, NO_VALUE, "x")], COLUMNS), 0)
+    assert not bench.files()
+    frame = spark.createDataFrame(
+        [(1, 1, None, "x"), (2, 1, "", "x"), (3, 1, "a", NO_VALUE), (4, 2, UNFIT, "y" * 300), (5, 2, "a", None)],
+        COLUMNS,
+    ).repartition(1)
+    assert (bench.put(frame, 1).failed, bench.put(frame, 1).rows) == (2, 3)
+    assert bench.sequences(spark) == [1, 2, 5]
+    letters = [row for path in (tmp_path / "dead").glob("*.parquet") for row in pq.read_table(path).to_pylist()]
+    assert sorted(row["sequence"] for row in letters) == [0, 3, 4]
+    assert {row["error"] for row in letters} == {
+        "day, station, kind: too long, or not fit, to be the name of a partition"
+    }
+    assert not list(tmp_path.rglob(f"*{UNFIT}*"))
 
 
 def test_a_table_that_cannot_be_is_told(spark: Any, tmp_path: Path) -> None:

@@ -188,7 +188,7 @@ def test_short_forms_mean_the_first_key(tmp_path: Path) -> None:
     )
     (rule,) = loaded(written(tmp_path, text)).rules
     assert rule.file[0].path == "{feed}/{ident}"
-    assert (rule.publish[0].feed, rule.publish[0].ident) == ("derived", "{ident}")
+    assert (rule.publish[0].feed, rule.publish[0].ident) == ("derived", "{ident|}")
     assert (rule.exec[0].command, rule.pipe[0].command) == (("cat",), ("cat", "-n"))
     assert {each.content for each in (*rule.file, *rule.publish, *rule.exec, *rule.pipe)} == {"payload"}
 

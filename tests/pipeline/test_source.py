@@ -1,5 +1,6 @@
 """The Spark source and sink: exact ranges, exact rows, clear errors."""
 
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -258,6 +259,70 @@ def test_put_batches_tells_mistakes_before_the_stream_begins() -> None:
         put_batches(feed="derived")
     with pytest.raises(OptionError, match="option feed is empty"):
         put_batches("wx.queue", feed=" ")
+
+
+def save(frame: Any, queue: Queue, **options: Any) -> None:
+    frame.write.format("headrace").option("queue", str(queue.path)).options(**options).mode("append").save()
+
+
+def test_rows_that_are_more_than_the_queue_holds_are_put_in_parts(spark: Any, make_queue: Make) -> None:
+    target = make_queue("target", size="16MiB")
+    large = (
+        "select concat('i', id) as ident, repeat(cast(id % 10 as string), 1 << 20) as payload from range(0, 20, 1, 1)"
+    )
+    save(spark.sql(large), target, feed="x")
+    assert target.next == 21, "nothing was put twice"
+    assert target.read("oldest")[-1].ident == "i19"
+    save(spark.sql(f"{large} where id = 19"), target, feed="x")
+    assert target.next == 21
+
+
+def test_a_null_is_as_a_column_that_is_left_out(spark: Any, make_queue: Make) -> None:
+    target = make_queue("target")
+    given = (
+        "named_struct('created', timestamp_micros(7), 'priority', 6, 'expiry', timestamp '2200-01-01 00:00:00Z',"
+        " 'slice', 3, 'properties', map('k', null, 'n', '1'), 'signature', cast(repeat('s', 16) as binary))"
+    )
+    frame = spark.sql(f"select string(id) as payload, if(id = 1, {given}, null) as g from range(0, 2, 1, 1)")
+    frame = frame.selectExpr("'x' as feed", "payload", "g.*")
+    before_ns = time.time_ns()
+    for _ in range(2):
+        save(frame, target)
+    none, full = target.read("oldest")
+    assert before_ns <= none.created_ns <= time.time_ns()
+    assert (none.priority, none.expiry_ns, none.slice, dict(none.properties)) == (4, None, None, {})
+    assert (full.created_ns, full.priority, full.slice, dict(full.properties)) == (7000, 6, 3, {"n": "1"})
+    assert (full.expiry_ns, full.signature) == (7_258_118_400 * 10**9, b"s" * 16)
+
+
+def test_the_first_moment_of_1970_is_a_time(spark: Any, make_queue: Make) -> None:
+    target = make_queue("target")
+    save(spark.sql("select 'x' as feed, 'a' as payload, timestamp_micros(0) as created"), target)
+    save(spark.sql("select 'x' as feed, 'b' as payload, timestamp_micros(0) as expiry"), target)
+    batch = target.read("oldest")
+    assert ([product.created_ns for product in batch], batch.expired) == ([1], 1)
+
+
+@pytest.mark.parametrize(
+    ("column", "told"),
+    [
+        ("timestamp '2300-01-01 00:00:00Z' as created", r"created\[0\] is 2300-01-01.*; times are from 1970 to 2262"),
+        ("timestamp '+20000-01-01 00:00:00Z' as expiry", r"expiry\[0\] is 20000-01-01.*; times are from 1970 to 2262"),
+        ("timestamp '1969-12-31 23:59:59Z' as created", r"created\[0\] is 1969-12-31.*; times are from 1970 to 2262"),
+        ("cast(x'61ff' as string) as ident", r"ident b'a\\xff' is not UTF-8"),
+        ("map('k', cast(x'ff' as string)) as properties", r"properties b'\\xff' is not UTF-8"),
+        ("cast(null as string) as ident", r"ident\[0\] is None, not text"),
+    ],
+)
+def test_a_value_that_no_product_can_have_is_told(spark: Any, make_queue: Make, column: str, told: str) -> None:
+    with pytest.raises(Exception, match=told):
+        save(spark.sql(f"select 'x' as feed, 'a' as payload, {column}"), make_queue("target"))
+
+
+def test_a_row_without_payload_is_told(spark: Any, make_queue: Make) -> None:
+    rows = "select if(id = 1, null, 'a') as payload from range(0, 3, 1, 1)"
+    with pytest.raises(Exception, match="column payload is null in row 1 of a batch; fill or drop"):
+        save(spark.sql(rows), make_queue("target"), feed="x")
 
 
 @pytest.mark.parametrize(

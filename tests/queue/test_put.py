@@ -126,6 +126,14 @@ def test_times_come_from_the_clock(make_queue: Callable[..., Queue]) -> None:
     assert (second.created_ns, second.inserted_ns) == (42, 5_001_000_000)
 
 
+@pytest.mark.parametrize("first", [datetime(1970, 1, 1, tzinfo=UTC), "1970-01-01T00:00Z", 0])
+def test_the_first_moment_of_1970_is_a_time(queue: Queue, first: datetime | str | int) -> None:
+    queue.put(b"1", feed="a", created=first)
+    queue.put(b"2", feed="a", expiry=first)
+    batch = queue.read()
+    assert ([product.created_ns for product in batch], batch.expired) == ([1], 1)
+
+
 def test_an_expired_product_is_not_handed_out_but_counted(make_queue: Callable[..., Queue]) -> None:
     clock = MockClock(10**18)
     queue = make_queue(clock=clock)

@@ -1,6 +1,7 @@
 """Putting batches."""
 
 from collections.abc import Callable
+from datetime import UTC, datetime
 from typing import Any
 
 import numpy as np
@@ -9,6 +10,8 @@ import pytest
 
 from headrace import Queue
 from headrace.errors import BatchTooLargeError, HeadraceError, OptionError, PayloadError, PayloadTooLargeError
+
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def payloads_of(queue: Queue) -> list[bytes]:
@@ -115,6 +118,10 @@ _BAD: list[tuple[object, dict[str, object], type[Exception], str]] = [
     ([b"1", b"2"], {"priority": [1.5, 2]}, HeadraceError, "whole numbers"),
     ([b"1", b"2"], {"slice": [1]}, HeadraceError, "slice has 1 values"),
     ([b"1", b"2"], {"created": [1, -1]}, HeadraceError, "created"),
+    ([b"1", b"2"], {"created": np.array([1, 2**40], "M8[s]")}, OptionError, r"created\[1\] is 36812-02-20T00:36:16"),
+    ([b"1", b"2"], {"created": np.array([1, -1], "M8[us]")}, OptionError, r"created\[1\] is 1969-12-31"),
+    ([b"1", b"2"], {"expiry": np.array([1, "NaT"], "M8[us]")}, OptionError, r"expiry\[1\] is NaT"),
+    ([b"1", b"2"], {"ident": pa.array([b"x", b"\xff"]).view(pa.string())}, HeadraceError, "ident .* is not UTF-8"),
     ([b"1", b"2"], {"signature": [b"x"]}, HeadraceError, "signature has 1"),
     ([b"1", b"2"], {"signature": [b"x", b"y"]}, HeadraceError, "16 bytes"),
     ([b"1", b"2"], {"properties": [{"a": object()}, {}]}, HeadraceError, "object"),
@@ -132,6 +139,22 @@ def test_a_bad_batch_stores_nothing(
     with pytest.raises(error, match=words):
         queue.put_many(payloads, **{"feed": "a", **columns})  # type: ignore[arg-type]
     assert queue.next == 1
+
+
+@pytest.mark.parametrize("first", [[0], np.array([0]), pa.array([0], pa.timestamp("us")), 0, "1970-01-01", EPOCH])
+def test_the_first_moment_of_1970_is_a_creation_time(queue: Queue, first: Any) -> None:
+    queue.put_many([b"1"], feed="a", created=first)
+    assert queue.read()[0].created_ns == 1
+
+
+def test_an_expiry_of_0_is_none_as_a_number_and_past_as_a_time(queue: Queue) -> None:
+    queue.put_many([b"1", b"2"], feed="a", expiry=[0, 2**62])
+    queue.put_many([b"3", b"4"], feed="a", expiry=pa.array([0, None], pa.timestamp("us", "UTC")))
+    queue.put_many([b"5", b"6"], feed="a", expiry=np.array([0, 2**62], "datetime64[ns]"))
+    batch = queue.read()
+    assert [bytes(product.payload) for product in batch] == [b"1", b"2", b"4", b"6"]
+    assert [product.expiry_ns for product in batch] == [None, 2**62, None, 2**62]
+    assert batch.expired == 2
 
 
 @pytest.mark.parametrize("kind", [list, pa.array])

@@ -73,7 +73,7 @@ def text_column(texts: Any, count: int, what: str) -> str | list[str]:
     if isinstance(texts, str):
         return texts
     if isinstance(texts, pa.Array | pa.ChunkedArray):
-        column: list[str] = texts.to_pylist()
+        column: list[str] = arrow_values(texts, what)
     elif isinstance(texts, np.ndarray):
         column = texts.tolist()
     elif isinstance(texts, Sequence) and not isinstance(texts, bytes):
@@ -85,6 +85,16 @@ def text_column(texts: Any, count: int, what: str) -> str | list[str]:
         if not isinstance(text, str):
             raise InvalidError(f"{what}[{place}] is {text!r}, not text", f"give a str for each {what}")
     return column
+
+
+def arrow_values(array: Any, what: str) -> list[Any]:
+    """The values of an Arrow column; Spark and others let any bytes be a text there."""
+    try:
+        return list(array.to_pylist())
+    except UnicodeDecodeError as error:
+        raise InvalidError(
+            f"{what} {error.object[:60]!r} is not UTF-8", "decode it first, or give the bytes as payload"
+        ) from None
 
 
 def number_column(
@@ -99,7 +109,7 @@ def number_column(
     except (ValueError, OverflowError):
         column = np.empty(0, object)
     if column.dtype.kind == "M":
-        column = column.astype("datetime64[ns]").view(np.int64)
+        column = _nanoseconds(column, what)
     if column.ndim != 1 or column.dtype.kind not in "iu":
         raise OptionError(f"{what} {str(numbers)[:60]} is not a column of whole numbers", "give int values")
     if np.ndim(numbers):
@@ -108,6 +118,17 @@ def number_column(
         raise OptionError(f"{what} holds values outside {low} to {high}", "check the column")
     column = np.ascontiguousarray(column, dtype=kind)
     return column if absent is None else np.where(absent, kind(missing), column)
+
+
+def _nanoseconds(times: npt.NDArray[Any], what: str) -> npt.NDArray[np.int64]:
+    """Since 1970; the first one is 1, because 0 is no time."""
+    column = times.astype("datetime64[ns]")
+    numbers = column.view(np.int64)
+    wrong = np.flatnonzero((column.astype(times.dtype) != times) | (numbers < 0))
+    if len(wrong):
+        place = int(wrong[0])
+        raise OptionError(f"{what}[{place}] is {times[place]}", "times are from 1970 to 2262-04-11, in nanoseconds")
+    return np.where(numbers == 0, 1, numbers)
 
 
 def _without_nulls(numbers: Any, instead: int) -> tuple[npt.NDArray[np.bool_] | None, Any]:

@@ -37,7 +37,8 @@ _NORMAL_PRIORITY = np.array([4], np.uint8)
 
 
 def time_of(when: Any, what: str) -> int:
-    return 0 if when is None else parse_time(when, what)
+    """Nanoseconds since 1970; 0 if none is given, so the first one is 1."""
+    return 0 if when is None else max(1, parse_time(when, what))
 
 
 def expiry_of(expiry: Any, now_ns: int) -> int:
@@ -215,8 +216,9 @@ def _times(times: Any, count: int, what: str) -> Any:
         return None
     if isinstance(times, str | datetime):
         times = expiry_of(times, 0) if what == "expiry" else parse_time(times, what)
-    missing = 0 if what == "expiry" else None  # never
-    return columns.number_column(times, count, what, np.uint64, 0, _SEQUENCE_MAX, missing)
+    if what == "expiry":
+        return columns.number_column(times, count, what, np.uint64, 0, _SEQUENCE_MAX, 0)  # 0: never
+    return np.maximum(columns.number_column(times, count, what, np.uint64, 0, _SEQUENCE_MAX), np.uint64(1))
 
 
 def signature_column(signatures: Any, count: int) -> list[bytes | None] | None:

@@ -8,6 +8,7 @@ import time
 from contextlib import suppress
 from pathlib import Path
 from types import FrameType
+from typing import TYPE_CHECKING
 
 import click
 
@@ -16,6 +17,9 @@ from headrace.cli.options import json_option
 from headrace.cli.output import echo_json
 from headrace.cli.pipeline.status import show_rules, state_line, trouble_line
 from headrace.units import format_size
+
+if TYPE_CHECKING:
+    from headrace.pipeline.status import RuleStatus
 
 _LOOK_S = 2.0
 
@@ -63,12 +67,11 @@ def run(file: Path, master: str, ship: bool, once: bool, as_json: bool) -> int:
         job.start()
         if not as_json:
             click.echo(f"{len(job.statuses)} rules of {file} are running", err=True)
+        told: dict[str, list[str]] = {}
         while not job.wait(_LOOK_S) and not ended.is_set():
             if not as_json:
                 for status in job.statuses:
-                    click.echo(state_line(status), err=True)
-                    if status.trouble:
-                        click.echo(trouble_line(status), err=True)
+                    told[status.rule] = _tell_news(status, told.get(status.rule, []))
     finally:
         job.stop()
         with suppress(*JAVA_GONE):
@@ -78,6 +81,15 @@ def run(file: Path, master: str, ship: bool, once: bool, as_json: bool) -> int:
     else:
         show_rules(job.statuses)
     return NEGATIVE if job.has_failed else OK
+
+
+def _tell_news(status: "RuleStatus", told: list[str]) -> list[str]:
+    """Say what has changed about a rule since `told` was said; what is to be said of it now."""
+    lines = [state_line(status), *([trouble_line(status)] if status.trouble else [])]
+    for line in lines:
+        if line not in told:
+            click.echo(line, err=True)
+    return lines
 
 
 def _packed() -> Path:

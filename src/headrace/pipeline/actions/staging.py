@@ -26,6 +26,7 @@ from headrace.pipeline.actions.journal import life
 
 READY = "ready.json"
 NO_VALUE = "__HIVE_DEFAULT_PARTITION__"  # Spark's name for a partition of rows that have none
+UNFIT = "__HEADRACE_UNFIT__"  # the partition of rows that are staged, but not put into place
 
 
 class Staged(msgspec.Struct, frozen=True):
@@ -67,7 +68,7 @@ class Stage:
 
     def make_ready(self, is_flat: bool, failed: int, schema: dict[str, Any], partition_by: Sequence[str]) -> Ready:
         """Look at what Spark has written; from now on the batch is what is staged."""
-        files = [staged for staged in self._staged(is_flat) if staged.rows]
+        files = [staged for staged in self._staged(is_flat) if staged.rows and UNFIT not in staged.values.values()]
         ready = Ready(files, failed, schema, list(partition_by))
         try:
             for staged in files:
@@ -78,6 +79,10 @@ class Stage:
         except OSError as error:
             raise disk_error(error, self.folder) from error
         return ready
+
+    def has_unfit(self) -> bool:
+        """Whether Spark has written rows that are not to be put into place."""
+        return any(self.folder.rglob(f"*={UNFIT}"))
 
     def _staged(self, is_flat: bool) -> Iterator[Staged]:
         for number, path in enumerate(sorted(self.folder.rglob("part-*.parquet"))):

@@ -5,10 +5,12 @@
 A reader of the table sees whole files only. Of a Parquet table it may see some files of a batch and not yet the
 others; a Delta table has the batch or does not.
 
-Rows whose value of a partition column cannot be the name of a folder are dead letters.
+Rows whose value of a partition column cannot be the name of a folder, or would be read as another value, are dead
+letters. Spark writes them to a partition of the stage that is not put into place, so one job tells whether there are
+any, and no write fails because of them.
 """
 
-import shutil
+from collections.abc import Sequence
 from functools import reduce
 from pathlib import Path
 
@@ -24,7 +26,7 @@ from headrace.pipeline.actions.delta import DeltaLog
 from headrace.pipeline.actions.disk import disk_error, make_folder
 from headrace.pipeline.actions.journal import Journal, life
 from headrace.pipeline.actions.prepared import Recipe, prepared_batches, rows_in
-from headrace.pipeline.actions.staging import Ready, Stage
+from headrace.pipeline.actions.staging import NO_VALUE, UNFIT, Ready, Stage
 from headrace.pipeline.actions.table_schema import check_fits, read_schema, schema_of, write_schema
 from headrace.pipeline.rules.purpose import NAME_BYTES_MAX
 from headrace.pipeline.rules.rule import JSON, PAYLOAD, TableAction
@@ -99,24 +101,13 @@ class TablePerformer:
             raise
 
     def _write_fit(self, frame: DataFrame, stage: Stage, context: Context) -> int:
-        """Write all rows; if that fails because of some of them, those are looked for, and the others are written."""
-        try:
-            self._spark_write(frame, stage)
-        except PipelineError:
-            raise
-        except Exception:
-            unfit = self._unfit(frame)
-            failed = 0 if unfit is None else self._refuse(frame.filter(unfit), context)
-            if unfit is None or not failed:
-                raise
-            shutil.rmtree(stage.folder, ignore_errors=True)
-            self._spark_write(frame.filter(~unfit), stage)
-            return failed
-        return 0
+        """Write all rows, those that are unfit where they are not put into place; how many of those there are."""
+        self._spark_write(frame, stage)
+        return self._refuse(frame.filter(_unfit(self._text_columns(frame))), context) if stage.has_unfit() else 0
 
     def _spark_write(self, frame: DataFrame, stage: Stage) -> None:
         columns = self._action.partition_by
-        rows = frame.repartition(*columns) if columns else frame  # one file for each value
+        rows = self._marked(frame).repartition(*columns) if columns else frame  # one file for each value
         try:
             rows.write.partitionBy(*columns).parquet(f"file://{stage.folder}")
         except AnalysisException as error:
@@ -131,18 +122,15 @@ class TablePerformer:
                 ) from error
             raise
 
-    def _unfit(self, frame: DataFrame) -> Column | None:
-        """Whether a row cannot be in any partition."""
+    def _marked(self, frame: DataFrame) -> DataFrame:
+        """The same, with unfit rows in a partition of their own."""
+        texts = self._text_columns(frame)
+        unfit = _unfit(texts)
+        return frame.withColumns({name: F.when(unfit, F.lit(UNFIT)).otherwise(F.col(name)) for name in texts})
+
+    def _text_columns(self, frame: DataFrame) -> list[str]:
         kinds = {field.name: field.dataType for field in frame.schema.fields}
-        texts = [name for name in self._action.partition_by if isinstance(kinds[name], StringType)]
-        if not texts:
-            return None
-        tests = [
-            (F.octet_length(F.regexp_replace(name, _ESCAPED, "%00")) > NAME_BYTES_MAX - len(name) - 1)
-            | F.contains(name, F.lit("\0"))
-            for name in texts
-        ]
-        return F.coalesce(reduce(Column.__or__, tests), F.lit(False))
+        return [name for name in self._action.partition_by if isinstance(kinds[name], StringType)]
 
     def _refuse(self, frame: DataFrame, context: Context) -> int:
         content = PAYLOAD if PAYLOAD in frame.columns else JSON
@@ -151,6 +139,20 @@ class TablePerformer:
             for row in rows_in(prepared_batches(frame, Recipe((("x", "text"),), None, content))):
                 letters.add(row, f"{names}: too long, or not fit, to be the name of a partition")
         return letters.count
+
+
+def _unfit(texts: Sequence[str]) -> Column:
+    """Whether a row cannot be in any partition by these columns."""
+    return reduce(Column.__or__, map(_is_no_folder, texts), F.lit(False))
+
+
+def _is_no_folder(name: str) -> Column:
+    bytes_max = NAME_BYTES_MAX - len(name) - 1
+    is_long = (F.octet_length(name) > bytes_max // 3) & (  # a shorter one fits, whatever is escaped
+        F.octet_length(F.regexp_replace(name, _ESCAPED, "%00")) > bytes_max
+    )
+    is_reserved = F.col(name).isin(NO_VALUE, UNFIT)
+    return F.coalesce(is_reserved | F.contains(name, F.lit("\0")) | is_long, F.lit(False))
 
 
 def _first(error: Exception) -> str:

@@ -42,11 +42,11 @@ def read_module(path: Path) -> Document | Complaint:
     try:
         module = _imported(path)
         made = module.rules() if callable(getattr(module, "rules", None)) else None
-    except Exception as error:  # noqa: BLE001 - a stranger's code may raise anything
+        rules = list(made) if isinstance(made, Iterable) else None
+    except (Exception, SystemExit) as error:  # noqa: BLE001 - a stranger's code may raise anything
         line = _line_of(error, file)
         return Complaint(file=file, line=line, problem=f"it fails: {type(error).__name__}: {error}", hint="mend it")
     terms = getattr(module, "pipeline", None)
-    rules = list(made) if isinstance(made, Iterable) else None
     if rules is None or not all(isinstance(rule, Rule) for rule in rules):
         return Complaint(file=file, problem="it has no function rules() that returns a list of Rule", hint=_HINT)
     if not isinstance(terms, PipelineTerms):
