@@ -3,7 +3,7 @@
 Sites are known by their liveliness tokens, which come and go with their sessions. For each request and each site that
 it may come from there is an Upstream; it stays when the site goes, and goes on when it comes back. What arrives is put
 into the site's queue with everything that its origin said about it; a product that the queue holds already is dropped
-there.
+there. How far each Upstream has got is noted by what it asks for (`progress.py`), and shown by the request's name.
 """
 
 import logging
@@ -24,7 +24,7 @@ from headrace.fabric.hops import Hops
 from headrace.fabric.keys import OWN, site_key, site_of
 from headrace.fabric.lost import still_missing
 from headrace.fabric.page import Keep, Page
-from headrace.fabric.progress import Progress, arrived_since
+from headrace.fabric.progress import Known, Progress, arrived_since, asked_text
 from headrace.fabric.question import Card, CardAnswer
 from headrace.fabric.upstream import Stopped, Upstream
 from headrace.queue import Queue, Receipt
@@ -48,6 +48,14 @@ class Request:
     sites: tuple[str, ...] = ()
     redundancy: str = "all"  # of `sites`; or "failover": from one of them at a time
 
+    @property
+    def asked(self) -> str:
+        """What progress goes by: the selection, and nothing that can change without asking for something else."""
+        return asked_text(self.selection, relayed=bool(self.sites))
+
+    def may_come_from(self, site: str) -> bool:
+        return site in self.sites if self.sites else self.selection.wants_origin(site)
+
 
 class Arrivals(msgspec.Struct):
     """Counts of one request since the start."""
@@ -70,10 +78,10 @@ class Receiver:
         self._upstreams: dict[tuple[str, str], Upstream] = {}
         self._present: set[str] = set()  # sites that are there now
         self._meeting: set[str] = set()  # those of them that are just being asked who they are
-        self._arrived = arrived_since(queue, progress.next) if progress.next else {}
-        progress.begin()
+        self._left: dict[tuple[str, str], Known] = {}  # how far a request is at sites that it has failed over from
         self.flows = Flows()
         self.hops = Hops(queue.path / "site" / "hops.json")
+        self._arrived = self._begin_progress()
         self.arrivals = {request.name: Arrivals() for request in requests}
         self._lock, self._noting = threading.Lock(), threading.Lock()
         self._stopped = threading.Event()
@@ -89,6 +97,17 @@ class Receiver:
         self._tokens = declarations.add(
             lambda: session.liveliness().declare_subscriber(site_key("*", "*"), self._see, history=True)
         )
+
+    def _begin_progress(self) -> dict[str, dict[str, int]]:
+        """What has arrived that was not noted, if a single request can have brought it: by origin and feed."""
+        asking = [request.asked for request in self.requests]
+        since = self._progress.since(asking)
+        for request in self.requests:
+            if request.begin_at != "oldest":
+                self._progress.adopt(request.asked, request.may_come_from)
+        self._progress.begin(asking, since or self._queue.next)
+        self._write()
+        return arrived_since(self._queue, since) if since and len(asking) == 1 else {}
 
     def _see(self, sample: zenoh.Sample) -> None:
         """On Zenoh's thread: a site has come, or gone."""
@@ -139,12 +158,14 @@ class Receiver:
 
     def _open(self, request: Request, name: str, begin_at: str | None) -> Upstream:
         """An Upstream that is not started yet; without `begin_at`, from where the request has got at this site."""
-        known, relayed = None if begin_at else self._progress.known(request.name, name), bool(request.sites)
+        known, relayed = None if begin_at else self._progress.known(request.asked, name), bool(request.sites)
+        if not known and not begin_at:
+            log.info("%s: site %s was not asked for this before, so it begins at `from`", request.name, name)
         upstream = Upstream(
             self._session, self._declarations, name, request.selection, relayed,
             begin_at or request.begin_at, lambda page, keep: self._put(request, upstream, page, keep), known,
             lambda: [other for other in tuple(self._present) if other != name], self._principal,
-            self._arrived.get(name) if known and not relayed and len(self.requests) == 1 else None,
+            self._arrived.get(name) if known and not relayed else None,
             lambda first, last: (first, last) if relayed else still_missing(self._queue, name, first, last),
             self._note,
         )  # fmt: skip
@@ -155,10 +176,15 @@ class Receiver:
             upstream = self._open(request, name, begin_at)
             with self._lock:
                 for key in [key for key in self._upstreams if key[0] == request.name]:
-                    self._progress.note(request.name, key[1], self._upstreams.pop(key).known)
+                    self._left[key] = self._upstreams.pop(key).known
+                self._left.pop((request.name, name), None)
                 self._upstreams[request.name, name] = upstream
             return upstream
 
+        for name in request.sites:
+            known = self._progress.known(request.asked, name)
+            if known:
+                self._left[request.name, name] = known
         return Failover(request.name, request.sites, lambda name: name in self._present, open_one)
 
     def _put(self, request: Request, upstream: Upstream, page: Page, keep: Keep | None) -> None:
@@ -223,14 +249,31 @@ class Receiver:
 
     def _note(self, *, is_last: bool = False) -> None:
         with self._noting:
-            self._progress.begin_note(self._queue.next)
-            for request, upstream in self.upstreams():
-                self._progress.note(request, upstream.site, upstream.known)
-            try:
-                self._progress.end() if is_last else self._progress.save()
-                self.hops.save(self._queue.oldest)
-            except OSError as error:
-                log.error("progress cannot be saved: %s", error)
+            next_sequence = self._queue.next  # before the bases: what arrives in between is found again from here
+            self._progress.note(next_sequence, self._stands())
+            if is_last:
+                self._progress.end()
+            self._write()
+
+    def _write(self) -> None:
+        """What the disk refuses now is tried again with the next note."""
+        try:
+            self._progress.save(self._flush)
+            self.hops.save(self._queue.oldest)
+        except (HeadraceError, OSError) as error:
+            log.error("progress cannot be saved: %s", error)
+
+    def _stands(self) -> list[tuple[str, str, Known]]:
+        """What is asked of which site, and how far it is there, as far as the site has been met."""
+        asked = {request.name: request.asked for request in self.requests}
+        with self._lock:
+            known = {**self._left, **{key: upstream.known for key, upstream in self._upstreams.items()}}
+        return [(asked[request], site, stand) for (request, site), stand in known.items() if stand[0]]
+
+    def _flush(self) -> None:
+        """What has arrived survives a power failure before anybody notes that it has."""
+        if self._queue.config.durability != "memory":  # there the progress does not survive one either
+            self._queue.flush()
 
     def close(self) -> None:
         """Nothing that was taken is lost: each upstream ends between two pages."""

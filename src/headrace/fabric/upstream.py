@@ -158,7 +158,7 @@ class Upstream:
             if self._queue_id:
                 log.warning("site %s has another queue than before; beginning at %s", self.site, self._begin_at)
             start = self._asker.ask(Where(self._begin_at), WhereAnswer).sequence
-            self._queue_id, self.track = card.queue, Track(start - 1)
+            self.track, self._queue_id = Track(start - 1), card.queue  # in this order: `known` is read meanwhile
             self._begun()
         stream = OWN if self._is_own else self._asker.ask(Listen(str(self.selection)), ListenAnswer).stream
         if stream != self._stream:
