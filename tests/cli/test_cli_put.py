@@ -23,6 +23,13 @@ def test_each_file_is_a_product_named_by_the_file(run: Run, path: Path, tmp_path
     assert held(path) == [("a.txt", b"alpha"), ("b.bin", bytes(range(256)))]
 
 
+def test_an_ident_may_be_empty(run: Run, path: Path, tmp_path: Path) -> None:
+    (tmp_path / "a").write_bytes(b"one\ntwo\n")
+    assert run("put", path, "a", "--feed", "x", "--ident", "").exit_code == 0
+    assert run("put", path, "a", "--feed", "x", "--ident", "", "--lines").exit_code == 0
+    assert held(path) == [("", b"one\ntwo\n"), ("", b"one"), ("", b"two")]
+
+
 def test_an_empty_file_is_an_empty_product(run: Run, path: Path, tmp_path: Path) -> None:
     (tmp_path / "empty").touch()
     assert run("put", path, "empty", "--feed", "x").exit_code == 0

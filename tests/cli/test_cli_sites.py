@@ -178,6 +178,7 @@ def test_a_map_is_well_if_everybody_answers_and_is_served() -> None:
     here = Place("a", "1", "here", "", None, description(upstreams=(upstream(),)))
     assert is_well(Map(0, (here,), ()))
     assert not is_well(Map(0, (), ()))
+    assert not is_well(Map(0, (here, Place("a", "2", "here", "", None, description())), ()))
     assert not is_well(Map(0, (here, Place("b", "", "away", "", None, None)), ()))
     told = description(upstreams=(upstream(state="unreachable"),))
     assert not is_well(Map(0, (Place("a", "1", "here", "", None, told),), ()))
@@ -191,6 +192,13 @@ def test_links_are_drawn_as_chains_and_rings() -> None:
     star = list(trails([link("a", "b"), link("a", "c"), link("a", "d")]))
     assert sum(line.count("──") for line in star) == 3
     assert list(trails([])) == []
+
+
+def test_links_between_sites_of_one_name_are_drawn_too() -> None:
+    assert list(trails([link("a", "a", 0.001)])) == ["a ── 1.0 ms ── a"]
+    (both,) = trails([link("a", "b"), link("a", "b")])
+    assert both in ("a ── b ── a", "b ── a ── b")
+    assert sum(line.count("──") for line in trails([link("a", "a"), link("a", "b"), link("a", "b")])) == 3
 
 
 def parsed(graph: str) -> tuple[set[str], list[tuple[str, str, str]]]:

@@ -7,6 +7,7 @@ from siteconfig import SITE, Write, only, told
 
 from headrace import Selection
 from headrace.errors import ConfigError
+from headrace.fabric.certs import make_authority, make_certificate
 from headrace.queue.config import default_origin
 from headrace.site import check_config, load_config
 from headrace.site.config import (
@@ -32,7 +33,9 @@ def test_the_shortest_file_has_every_default(write: Write, tmp_path: Path) -> No
 
 
 def test_every_key_is_understood(write: Write, tmp_path: Path) -> None:
-    for name, text in {"a.pem": "", "c.pem": "", "c.key": "", "p": "secret\n", "u.txt": "a:1\n\nb:2\n"}.items():
+    make_authority(tmp_path)
+    make_certificate(tmp_path, "c")
+    for name, text in {"p": "secret\n", "u.txt": "a:1\n\nb:2\n"}.items():
         (tmp_path / name).write_text(text)
     path = write("""
         [site]
@@ -64,8 +67,8 @@ def test_every_key_is_understood(write: Write, tmp_path: Path) -> None:
         who = ["b", "c"]
         publish = ["wx/**"]
         [tls]
-        authority = "a.pem"
-        certificate = "c.pem"
+        authority = "authority.crt"
+        certificate = "c.crt"
         key = "c.key"
         mutual = false
         [users]
@@ -89,7 +92,9 @@ def test_every_key_is_understood(write: Write, tmp_path: Path) -> None:
             Request(selection=Selection("wx/*/**"), name="radar", start=5400.0, sites=("b", "c"), redundancy="failover"),
         ),
         allow=(Allow(who=("*",), receive=("**", "wx/**")), Allow(who=("b", "c"), publish=("wx/**",))),
-        tls=TlsTable(authority=tmp_path / "a.pem", certificate=tmp_path / "c.pem", key=tmp_path / "c.key", mutual=False),
+        tls=TlsTable(
+            authority=tmp_path / "authority.crt", certificate=tmp_path / "c.crt", key=tmp_path / "c.key", mutual=False
+        ),
         users=UsersTable(name="here", password_file=tmp_path / "p", dictionary_file=tmp_path / "u.txt"),
         log=LogTable(level="debug", file=tmp_path / "site.log", per_second=7),
     )  # fmt: skip

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from siteconfig import SITE, Write, told
 
+from headrace.fabric.certs import make_authority, make_certificate
 from headrace.site import check_config, load_config
 from headrace.site.config import REPEATED, TABLES
 from headrace.site.example import EXAMPLE
@@ -39,8 +40,9 @@ def test_the_example_checks_clean(write: Write) -> None:
 
 def test_the_example_with_everything_switched_on_has_every_key_and_checks_clean(write: Write, tmp_path: Path) -> None:
     text = SWITCHED_OFF.sub("", EXAMPLE).replace("tcp/127.0.0.1", "tls/[::]")
-    for name in ("site1.pem", "site1.key", "authority.pem"):
-        (tmp_path / name).touch()
+    authority = make_authority(tmp_path)
+    make_certificate(tmp_path, "site1").path.rename(tmp_path / "site1.pem")
+    authority.path.rename(tmp_path / "authority.pem")
     (tmp_path / "site1.password").write_text("secret\n")
     (tmp_path / "users.txt").write_text("site2:a\nsite3:b\n")
     assert told(write(text)) == []

@@ -5,16 +5,18 @@ from pathlib import Path
 import pytest
 from siteconfig import SITE, Write, only, told
 
+from headrace.fabric.certs import make_authority, make_certificate
 from headrace.site import check_config
 
-TLS = "[tls]\nauthority = 'f'\ncertificate = 'f'\nkey = 'f'\n"
+TLS = "[tls]\nauthority = 'authority.crt'\ncertificate = 'here.crt'\nkey = 'here.key'\n"
 USERS = "[users]\ndictionary_file = 'u'\n"
 ALLOW = "[[allow]]\nwho = '*'\nreceive = ['**']\n"
 
 
 @pytest.fixture(autouse=True)
 def files(tmp_path: Path) -> None:
-    (tmp_path / "f").touch()
+    make_authority(tmp_path)
+    make_certificate(tmp_path, "here")
     (tmp_path / "u").write_text("a:1\n")
     (tmp_path / "p").write_text("1\n")
 
@@ -28,11 +30,11 @@ def files(tmp_path: Path) -> None:
         ("listen = []\n", "1: [site] connect: it has no endpoint"),
         ("connect = ['tcp/a:1', 'tcp/127.0.0.1:7447']\n", "3: [site] connect: 'tcp/127.0.0.1:7447' is this site itself"),
         ("listen = ['tls/127.0.0.1:1']\n", "3: [site] listen: 'tls/127.0.0.1:1' needs a certificate to show"),
-        ("listen = ['quic/127.0.0.1:1']\n[tls]\nauthority = 'f'\n",
+        ("listen = ['quic/127.0.0.1:1']\n[tls]\nauthority = 'authority.crt'\n",
          "3: [site] listen: 'quic/127.0.0.1:1' needs a certificate to show"),
-        ("connect = ['tls/a:1']\n[tls]\nauthority = 'f'\ncertificate = 'f'\n",
+        ("connect = ['tls/a:1']\n[tls]\nauthority = 'authority.crt'\ncertificate = 'here.crt'\n",
          "6: [tls] certificate: it is of no use without key"),
-        ("connect = ['tls/a:1']\n[tls]\nauthority = 'f'\nkey = 'f'\n",
+        ("connect = ['tls/a:1']\n[tls]\nauthority = 'authority.crt'\nkey = 'here.key'\n",
          "6: [tls] key: it is of no use without certificate"),
         (TLS, "3: [tls]: no endpoint uses it"),
         ("[users]\n", "3: [users]: it is empty"),
@@ -104,6 +106,19 @@ def test_certificates_keep_strangers_out_only_where_they_are_shown(write: Write)
     assert "'tls/[::]:1' is open to strangers" in said
 
 
+def test_files_of_certificates_must_belong_together(write: Write, tmp_path: Path) -> None:
+    make_certificate(tmp_path, "other")
+    (tmp_path / "elsewhere").mkdir()
+    make_authority(tmp_path / "elsewhere")
+    text = f"{SITE}listen = ['tls/[::]:1']\n{TLS}"
+    complaint = only(write(text.replace("here.key", "other.key")))
+    assert (complaint.line, complaint.table, complaint.key) == (6, "[tls]", "certificate")
+    assert "other.key does not fit the certificate" in complaint.problem
+    assert "was not issued by" in only(write(text.replace("authority.crt", "elsewhere/authority.crt"))).problem
+    (said,) = told(write(f"{SITE}connect = ['tls/a:1']\n[tls]\nauthority = 'here.key'\n"))
+    assert said.startswith("5: [tls] authority: ")
+
+
 def test_scouting_may_find_strangers(write: Write) -> None:
     text = f"{SITE}scouting = true\n"
     assert only(write(text)).key == "scouting"
@@ -116,7 +131,10 @@ def test_scouting_may_find_strangers(write: Write) -> None:
 def test_what_is_wrong_by_itself_takes_part_in_no_rule(write: Write) -> None:
     assert len(told(write(f"{SITE}mode = 'clint'\nlisten = []\n"))) == 1
     assert len(told(write(f"{SITE}listen = ['tcp/x', 'tcp/0.0.0.0:1']\n"))) == 1
-    assert len(told(write(f"{SITE}listen = ['tls/[::]:1']\n[tls]\nauthority = 'f'\ncertificate = 'none'\n"))) == 1
+    assert (
+        len(told(write(f"{SITE}listen = ['tls/[::]:1']\n[tls]\nauthority = 'authority.crt'\ncertificate = 'none'\n")))
+        == 1
+    )
 
 
 def test_contradictions_do_not_hide_each_other(write: Write) -> None:

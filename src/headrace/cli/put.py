@@ -73,7 +73,9 @@ def put(
         "feed": feed, "priority": priority, "expiry": expiry, "slice": slice_number,
         "properties": properties_of(pairs) if pairs else None, "timeout": timeout,
     }  # fmt: skip
-    terms = Terms(_checked_template(template or ("{name}:{line}" if lines else "{name}")), options)
+    if template is None:
+        template = "{name}:{line}" if lines else "{name}"
+    terms = Terms(_checked_template(template), options)
     paths = files or (STDIN,)
     receipts = Receipts(feed, as_json, one_by_one=not lines and len(paths) <= MANY_FILES)
     with open_queue(queue_path) as queue, progress_bar("putting", len(paths), len(paths) > MANY_FILES) as bar:

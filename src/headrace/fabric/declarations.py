@@ -30,8 +30,9 @@ class Declared:
         self._handle = self._declare()
 
     def undeclare(self) -> None:
-        self._owner.forget(self)
-        self._handle.undeclare()
+        """May be said twice."""
+        if self._owner.forget(self):
+            self._handle.undeclare()
 
 
 class Declarations:
@@ -53,9 +54,13 @@ class Declarations:
             self._all.append(declared)
             return declared
 
-    def forget(self, declared: Declared) -> None:
+    def forget(self, declared: Declared) -> bool:
+        """Do not declare it again; whether it was known until now."""
         with self._lock:
-            self._all.remove(declared)
+            known = declared in self._all
+            if known:
+                self._all.remove(declared)
+            return known
 
     def _see(self, event: zenoh.TransportEvent) -> None:
         """On Zenoh's thread."""

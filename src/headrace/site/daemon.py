@@ -3,13 +3,17 @@
     SIGTERM, SIGINT   stop: what was taken is in the queue, the progress of the requests is saved
     SIGHUP            read the configuration again; if it is wrong, say so and go on as before
 
-Signals are blocked in all threads and waited for by the main one, so that nothing happens between two lines of code.
+A signal is only noted, whichever thread gets it, as a byte in a pipe. The main thread reads them one by one, so that
+nothing happens between two lines of code, and none is lost that comes while another is seen to. (To block them and wait
+would not do: threads that libraries have started when they were imported do not block them, and die with the process.)
 """
 
 import logging
+import os
 import signal
 import time
 from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
 
 import zenoh
@@ -27,9 +31,26 @@ from headrace.site.notify import notify
 from headrace.site.site import Site
 
 _SIGNALS = {signal.SIGTERM, signal.SIGINT, signal.SIGHUP}
+_TROUBLES = (HeadraceError, OSError, zenoh.ZError)
 
 log = logging.getLogger("headrace.site")
 Ready = Callable[[Site, list[str]], None]
+
+
+class Running:
+    """A session and the site on it, by one configuration. `close` ends both, and may be said twice."""
+
+    def __init__(self, config: SiteConfig, terms: SessionTerms, queue: Queue) -> None:
+        self.config, self.terms = config, terms
+        with ExitStack() as parts:
+            self.session = open_session(terms)
+            parts.callback(self.session.close)
+            self.site = _start(config, self.session, queue)
+            parts.callback(self.site.close)
+            self._parts = parts.pop_all()
+
+    def close(self) -> None:
+        self._parts.close()
 
 
 class Daemon:
@@ -41,60 +62,81 @@ class Daemon:
 
     def run(self, ready: Ready) -> None:
         """`ready` is called once the site takes part in the fabric."""
-        signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
-        begin_logs(self._config.log.level, self._config.log.file, self._config.log.per_second)
+        noted = _note_signals()
+        _begin_logs(self._config)
         with open_queue(self._config) as queue:
-            session = open_session(session_terms(self._config))
-            site = self._start(session, queue)
+            self._running = Running(self._config, session_terms(self._config), queue)
+            name = self._running.site.name
             try:
-                where = locators(session)
-                log.info("site %s is ready at %s", site.name, ", ".join(where) or "no endpoint")
-                ready(site, where)
-                notify(f"READY=1\nSTATUS=site {site.name}")
-                session, site = self._serve(session, site, queue)
+                where = locators(self._running.session)
+                log.info("site %s is ready at %s", name, ", ".join(where) or "no endpoint")
+                ready(self._running.site, where)
+                notify(f"READY=1\nSTATUS=site {name}")
+                self._serve(noted, queue)
             finally:
                 notify("STOPPING=1")
-                site.close()
-                session.close()  # type: ignore[no-untyped-call]
-                log.info("site %s has stopped", site.name)
+                self._running.close()
+                log.info("site %s has stopped", name)
 
-    def _start(self, session: zenoh.Session, queue: Queue) -> Site:
-        users = self._config.users
-        principal = users.name if users is not None and users.name else self._config.site.name
-        return Site(
-            session, queue, requests_of(self._config), beat_s=self._config.site.beat_s, rules=rules_of(self._config),
-            principal=principal,
-        )  # fmt: skip
-
-    def _serve(self, session: zenoh.Session, site: Site, queue: Queue) -> tuple[zenoh.Session, Site]:
-        while True:
-            received = signal.sigwaitinfo(_SIGNALS)  # sigtimedwait may make one up after a SIGCONT
-            if received.si_signo != signal.SIGHUP:
-                return session, site
+    def _serve(self, noted: int, queue: Queue) -> None:
+        while os.read(noted, 1)[0] == signal.SIGHUP:
             notify(f"RELOADING=1\nMONOTONIC_USEC={time.monotonic_ns() // 1000}")
-            session, site = self._reload(session, site, queue)
+            self._reload(queue)
             notify("READY=1")
 
-    def _reload(self, session: zenoh.Session, site: Site, queue: Queue) -> tuple[zenoh.Session, Site]:
-        """As little as the changes ask for: requests anew, or the session and all on it."""
+    def _reload(self, queue: Queue) -> None:
+        """The new configuration, or what was in force before; an error only if neither can be any more."""
         try:
             config = load_config(self._file)
-        except HeadraceError as error:
+            terms = session_terms(config)
+        except _TROUBLES as error:
             log.error("%s was not loaded: %s", self._file, error)
-            return session, site
-        before, self._config = self._config, config
-        if (config.site.queue, config.queue) != (before.site.queue, before.queue):
+            return
+        before = self._running
+        if (config.site.queue, config.queue) != (before.config.site.queue, before.config.queue):
             log.error("changes of the queue need a restart; it stays as it is")
-        begin_logs(config.log.level, config.log.file, config.log.per_second)
-        if session_terms(config) != session_terms(before) or config.site.beat_s != before.site.beat_s:
-            site.close()
-            session.close()  # type: ignore[no-untyped-call]
-            session = open_session(session_terms(config))
-            site = self._start(session, queue)
-        elif config.request != before.request:
-            site.change_requests(requests_of(config))
+        try:
+            self._change(config, terms, queue)
+            _begin_logs(config)
+        except _TROUBLES as error:
+            log.error("%s was not loaded: %s", self._file, error)
+            self._running.close()
+            self._running = Running(before.config, before.terms, queue)
+            return
+        self._running.config = config
         log.info("%s was loaded", self._file)
-        return session, site
+
+    def _change(self, config: SiteConfig, terms: SessionTerms, queue: Queue) -> None:
+        """As little as the changes ask for: requests anew, or the session and all on it."""
+        running = self._running
+        if terms != running.terms or config.site.beat_s != running.config.site.beat_s:
+            running.close()
+            self._running = Running(config, terms, queue)
+        elif config.request != running.config.request:
+            running.site.change_requests(requests_of(config))
+
+
+def _note_signals() -> int:
+    """The end of the pipe to read from; for as long as the process lives."""
+    noted, into = os.pipe()
+    os.set_blocking(into, False)
+    signal.set_wakeup_fd(into)
+    for number in _SIGNALS:
+        signal.signal(number, lambda number, frame: None)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, _SIGNALS)  # who has started us may have held them back
+    return noted
+
+
+def _start(config: SiteConfig, session: zenoh.Session, queue: Queue) -> Site:
+    users = config.users
+    principal = users.name if users is not None and users.name else config.site.name
+    return Site(
+        session, queue, requests_of(config), beat_s=config.site.beat_s, rules=rules_of(config), principal=principal
+    )
+
+
+def _begin_logs(config: SiteConfig) -> None:
+    begin_logs(config.log.level, config.log.file, config.log.per_second)
 
 
 def open_queue(config: SiteConfig) -> Queue:

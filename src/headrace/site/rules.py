@@ -8,7 +8,9 @@ by `who = "*"`; silence allows nothing.
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from headrace.errors import FabricError
 from headrace.fabric.access import EVERYBODY
+from headrace.fabric.credentials import TlsTerms, check_tls
 from headrace.fabric.endpoint import SECURE, is_loopback
 from headrace.site.config import SiteConfig, TlsTable
 from headrace.toml.document import KeyPath
@@ -85,6 +87,17 @@ def _about_certificates(tls: TlsTable) -> Iterator[Contradiction]:
         yield Contradiction(
             (("tls", there), ("tls", missing)), f"it is of no use without {missing}", f"give {missing} too"
         )
+    elif tls.authority is not None:
+        yield from _about_their_files(tls)
+
+
+def _about_their_files(tls: TlsTable) -> Iterator[Contradiction]:
+    """The session would be refused for the same reason."""
+    try:
+        check_tls(TlsTerms(tls.authority, tls.certificate, tls.key, tls.mutual))
+    except FabricError as error:
+        keys = ("authority",) if tls.certificate is None else ("certificate", "key", "authority")
+        yield Contradiction(tuple(("tls", key) for key in keys), error.problem, error.hint)
 
 
 def _about_users(config: SiteConfig) -> Iterator[Contradiction]:

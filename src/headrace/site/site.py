@@ -3,14 +3,17 @@
 Nothing here knows of files and signals (site/daemon.py does), so that several sites can run in one process.
 """
 
+import fcntl
 import logging
-from collections.abc import Sequence
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 import msgspec
 import zenoh
 
-from headrace.errors import FabricError
+from headrace.errors import FabricError, QueueBusyError
 from headrace.fabric.access import Rule
 from headrace.fabric.attendant import Attendant, AttendantStatistics
 from headrace.fabric.beat import INTERVAL_S
@@ -29,6 +32,7 @@ from headrace.product.feed import check_feed
 from headrace.queue import Queue
 
 _LOOK_S = 2.0
+_PID_BYTES = 20
 
 log = logging.getLogger("headrace.site")
 
@@ -56,7 +60,10 @@ class SiteStatistics(msgspec.Struct, frozen=True):
 
 
 class Site:
-    """Runs from the moment it is made until `close`. The queue and the session are the caller's."""
+    """Runs from the moment it is made until `close`. The queue and the session are the caller's.
+
+    A queue has one site at a time: QueueBusyError if it has one. What fails to start leaves nothing running.
+    """
 
     def __init__(
         self, session: zenoh.Session, queue: Queue, requests: list[Request], *, beat_s: float = INTERVAL_S,
@@ -68,18 +75,34 @@ class Site:
         """
         self.name = queue.config.origin
         self._session, self._queue, self._principal = session, queue, principal
-        self._check_name(session)
+        with ExitStack() as parts:
+            parts.enter_context(_held(queue.path))
+            self._check_name(session)
+            self._start(parts, requests, beat_s, progress or queue.path / "site" / "progress.json", rules)
+            self._parts = parts.pop_all()
+
+    def _start(
+        self, parts: ExitStack, requests: list[Request], beat_s: float, progress: Path, rules: Sequence[Rule]
+    ) -> None:
+        """Each part is closed before those that it needs."""
+        session, queue = self._session, self._queue
         self._declarations = Declarations(session)
+        parts.callback(self._declarations.close)
         self._streams = Streams(session, queue, self.name, beat_s)
-        self._progress = Progress(progress or queue.path / "site" / "progress.json")
+        parts.callback(self._streams.close)
+        self._progress = Progress(progress)
         self._receiver = self._receive(requests)
+        parts.callback(lambda: self._receiver.close())  # the one of then
         self._attendant = Attendant(session, self._declarations, queue, self.name, rules)
+        parts.callback(self._attendant.close)
         self._quench = Quench(session, self._streams, queue, self.name, self._attendant.readers.patterns)
+        parts.callback(self._quench.close)
         self._server = Server(
             session, self._declarations, queue, self.name, self._streams.listen, self._describe, rules
         )
+        parts.callback(self._server.close)
         key = site_key(self.name, str(session.zid()))
-        self._token = self._declarations.add(lambda: session.liveliness().declare_token(key))
+        parts.callback(self._declarations.add(lambda: session.liveliness().declare_token(key)).undeclare)
 
     def _check_name(self, session: zenoh.Session) -> None:
         """Two sites of one name would be taken for one by everybody else."""
@@ -131,10 +154,35 @@ class Site:
         return self._receiver.hops.site_of(sequence)
 
     def close(self) -> None:
-        self._token.undeclare()
-        self._attendant.close()
-        self._receiver.close()
-        self._server.close()
-        self._quench.close()
-        self._streams.close()
-        self._declarations.close()
+        """May be said twice."""
+        self._parts.close()
+
+
+@contextmanager
+def _held(queue: Path) -> Iterator[None]:
+    """Two sites at one queue would overwrite each other's progress.
+
+    The lock is the kernel's, and ends with the process that holds it, however that ends.
+    """
+    path = queue / "site" / "lock"
+    path.parent.mkdir(exist_ok=True)
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    try:
+        _lock(descriptor, queue)
+        yield
+    finally:
+        fcntl.flock(descriptor, fcntl.LOCK_UN)  # a child that was forked may have the descriptor, too
+        os.close(descriptor)
+
+
+def _lock(descriptor: int, queue: Path) -> None:
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        holder = os.pread(descriptor, _PID_BYTES, 0).decode(errors="replace").strip()
+        raise QueueBusyError(
+            f"{queue} has a site that runs already" + (f", process {holder}" if holder else ""),
+            "stop that one first, or give this one a queue of its own",
+        ) from None
+    with suppress(OSError):  # it is only there to be told, and the disk may be full
+        os.pwrite(descriptor, f"{os.getpid()}".ljust(_PID_BYTES).encode(), 0)

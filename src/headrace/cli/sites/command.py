@@ -19,7 +19,9 @@ if TYPE_CHECKING:
 @click.argument("where", metavar="WHERE")
 @click.option("--flows", "all_flows", is_flag=True, help="Show the flow of every feed, not only the largest.")
 @click.option("--dot", "as_dot", is_flag=True, help="Write a graph for Graphviz: sites, links, round trips, loss.")
-@click.option("--check", is_flag=True, help="Exit code 1 if a site is silent or missed, or a request is not served.")
+@click.option(
+    "--check", is_flag=True, help="Exit code 1 if a site is silent, missed or not served, or a name is double."
+)
 @json_option
 def sites(where: str, all_flows: bool, as_dot: bool, check: bool, as_json: bool) -> int:
     """Show all sites of the fabric: links, round trips, loss, feeds offered and wanted, requests, latencies.
@@ -78,7 +80,8 @@ def terms_for(where: str) -> "SessionTerms":
 
 
 def is_well(drawn: "Map") -> bool:
-    """There are sites, every one of them answers, and every request is served."""
+    """There are sites, each with a name of its own, every one of them answers, and every request is served."""
     upstreams = [upstream for place in drawn.places if place.told for upstream in place.told.upstreams]
     states = {place.state for place in drawn.places} | {upstream.state for upstream in upstreams}
-    return bool(drawn.places) and not states & {"silent", "away", "unreachable"}
+    names = {place.name for place in drawn.places}
+    return bool(names) and len(names) == len(drawn.places) and not states & {"silent", "away", "unreachable"}

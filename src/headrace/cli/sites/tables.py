@@ -1,6 +1,6 @@
 """Tables: the map for people."""
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 
 import click
@@ -135,6 +135,9 @@ def _took(seconds: float | None) -> str:
 
 def _troubles(drawn: Map) -> Iterator[str]:
     """What somebody should look after, one line each."""
+    for name, times in Counter(place.name for place in drawn.places).items():
+        if times > 1:
+            yield f"{times} sites are called {name}: give each a name of its own"
     for place in drawn.places:
         if place.state == "silent":
             yield f"site {place.name} does not answer: {place.trouble}"

@@ -11,14 +11,14 @@ from collections.abc import Iterable, Iterator
 from headrace.cli.output import format_short_age
 from headrace.fabric.map import Link
 
-Ways = dict[str, dict[str, Link]]
+Ways = dict[str, dict[int, Link]]  # of each site, by the number of the link
 
 
 def trails(links: Iterable[Link]) -> Iterator[str]:
     """The lines; sites without links are on none."""
     ways: Ways = defaultdict(dict)
-    for link in links:
-        ways[link.one][link.other] = ways[link.other][link.one] = link
+    for number, link in enumerate(links):
+        ways[link.one][number] = ways[link.other][number] = link
     while any(ways.values()):
         names = [name for name in ways if ways[name]]
         ends = [name for name in names if len(ways[name]) % 2]
@@ -28,8 +28,9 @@ def trails(links: Iterable[Link]) -> Iterator[str]:
 def _trail(ways: Ways, name: str) -> str:
     parts = [name]
     while ways[name]:
-        other, link = ways[name].popitem()
-        del ways[other][name]
+        number, link = ways[name].popitem()
+        other = link.one if name == link.other else link.other
+        ways[other].pop(number, None)  # both ends may have one name
         took = link.round_trip_s
         parts += ["──" if took is None else f"── {format_short_age(took)} ──", other]
         name = other

@@ -189,11 +189,12 @@ class Connection:
         self, call: Call, kind: type[Kind], payload: Any = b"", *, number: int = 0, patience_s: float | None = None
     ) -> tuple[Kind, bytes]:
         """Ask until the answer comes, or patience is over: SiteUnreachableError."""
-        until = time.monotonic() + (self.patience_s if patience_s is None else patience_s)
+        begun = time.monotonic()
+        until = begun + (self.patience_s if patience_s is None else patience_s)
         turn = 0
         while (came := self.attempt(call, kind, payload, number=number)) is None:
             if time.monotonic() >= until:
-                raise self.unreachable()
+                raise self.unreachable(begun)
             self.pause(turn)
             turn += 1
         return came
@@ -259,8 +260,9 @@ class Connection:
         since = self._silent_since
         return since is None or time.monotonic() - since < self.patience_s
 
-    def unreachable(self) -> SiteUnreachableError:
-        since = self._silent_since or time.monotonic()
+    def unreachable(self, begun: float | None = None) -> SiteUnreachableError:
+        """For a call that was `begun` then; silence shows only when an attempt has ended."""
+        since = min(moment for moment in (begun, self._silent_since, time.monotonic()) if moment is not None)
         return SiteUnreachableError(
             f"site {self.site} at {self.endpoint} has not answered for {time.monotonic() - since:.1f} s",
             "check that it runs and can be reached from here; what was under way may have happened, or not",

@@ -1,0 +1,167 @@
+"""headrace serve: it ends when it cannot start, and a reload that cannot be leaves it as it was."""
+
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import msgspec
+import pytest
+from siteconfig import Write
+
+import headrace
+from headrace import Queue
+from headrace.fabric.certs import make_authority, make_certificate
+
+PROGRAM = [sys.executable, "-c", "from headrace.cli.main import main; main()"]
+HERE = '[site]\nqueue = "q"\nname = "here"\nlisten = ["tcp/127.0.0.1:{port}"]\n'
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def until(condition: Callable[[], bool], what: str) -> None:
+    end = time.monotonic() + 20
+    while not condition():
+        assert time.monotonic() < end, f"in vain: {what}"
+        time.sleep(0.02)
+
+
+class Process:
+    """`headrace serve` of a file, with its log."""
+
+    def __init__(self, file: Path) -> None:
+        self.log = file.with_suffix(".log")
+        with self.log.open("wb") as log:
+            self.process = subprocess.Popen(
+                [*PROGRAM, "serve", str(file), "--json"], stdout=subprocess.PIPE, stderr=log
+            )
+
+    def wait_until_ready(self) -> str:
+        assert self.process.stdout is not None
+        endpoint: str = msgspec.json.decode(self.process.stdout.readline())["endpoints"][0]
+        return endpoint
+
+    def reload(self, said: str) -> None:
+        """Read the file again, and wait until the log says so."""
+        before = self.log.read_text().count(said)
+        self.process.send_signal(signal.SIGHUP)
+        until(lambda: self.log.read_text().count(said) > before, said)
+
+    def stop(self) -> int:
+        self.process.terminate()
+        return self.process.wait(20)
+
+
+@pytest.fixture
+def serve() -> Iterator[Callable[[Path], Process]]:
+    started: list[Process] = []
+
+    def serve(file: Path) -> Process:
+        started.append(Process(file))
+        return started[-1]
+
+    yield serve
+    for each in started:
+        each.process.kill()
+        each.process.communicate(timeout=20)
+
+
+Serve = Callable[[Path], Process]
+
+
+def test_a_site_that_cannot_start_ends(write: Write, serve: Serve, tmp_path: Path) -> None:
+    Queue.create(tmp_path / "q", size="4MiB", origin="here").close()
+    (tmp_path / "q" / "site" / "progress.json").mkdir(parents=True)
+    process = serve(write(HERE.format(port=0)))
+    assert process.process.wait(20) == 3
+    assert "progress.json" in process.log.read_text()
+
+
+def test_a_port_that_is_taken_leaves_the_site_where_it_was(write: Write, serve: Serve, tmp_path: Path) -> None:
+    port = free_port()
+    process = serve(write(HERE.format(port=port)))
+    endpoint = process.wait_until_ready()
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        write(HERE.format(port=taken.getsockname()[1]))
+        process.reload("site.toml was not loaded: cannot listen on")
+    with headrace.connect(endpoint) as remote:
+        assert remote.put(b"x", feed="a") == 1
+    other = free_port()
+    write(HERE.format(port=other))
+    process.reload("site.toml was loaded")
+    with headrace.connect(f"tcp/127.0.0.1:{other}") as remote:
+        assert remote.put(b"y", feed="a") == 2
+    assert process.stop() == 0
+
+
+def test_reloads_that_come_while_it_starts_or_loads_do_no_harm(write: Write, serve: Serve) -> None:
+    process = serve(write(HERE.format(port=0)))
+    process.wait_until_ready()
+    for beat in range(100, 120):
+        write(HERE.format(port=0) + f'beat = "{beat}ms"\n')
+        process.process.send_signal(signal.SIGHUP)
+        time.sleep(0.02)
+    process.reload("site.toml was loaded")
+    assert process.stop() == 0
+
+
+def test_a_key_that_does_not_fit_leaves_the_site_as_it_was(write: Write, serve: Serve, tmp_path: Path) -> None:
+    make_authority(tmp_path)
+    for name in ("here", "other"):
+        make_certificate(tmp_path, name, ["127.0.0.1"])
+    text = HERE.format(port=0).replace("tcp/", "tls/") + (
+        "[tls]\nauthority = 'authority.crt'\ncertificate = 'here.crt'\nkey = 'here.key'\n"
+    )
+    process = serve(write(text))
+    process.wait_until_ready()
+    write(text.replace("here.key", "other.key"))
+    process.reload("other.key does not fit the certificate")
+    assert process.stop() == 0
+
+
+def test_a_password_that_moved_or_changed_is_read_anew(write: Write, serve: Serve, tmp_path: Path) -> None:
+    (tmp_path / "users").write_text("here:good\nthere:any\n")
+    (tmp_path / "p").write_text("bad\n")
+    there = tmp_path / "there.toml"
+    there.write_text(
+        '[site]\nqueue = "up"\nname = "there"\nlisten = ["tcp/127.0.0.1:0"]\n[users]\ndictionary_file = "users"\n'
+    )
+    endpoint = serve(there).wait_until_ready()
+    text = (
+        HERE.format(port=0)
+        + f'connect = ["{endpoint}"]\n[[request]]\nselect = "**"\nfrom = "oldest"\n'
+        + ('[users]\nname = "here"\ndictionary_file = "users"\npassword_file = "p"\n')
+    )
+    process = serve(write(text))
+    process.wait_until_ready()
+    with Queue.open(tmp_path / "up") as upstream, Queue.open(tmp_path / "q") as queue:
+        upstream.put(b"x", feed="a")
+        (tmp_path / "p").write_text("good\n")
+        process.reload("site.toml was loaded")
+        until(lambda: queue.next == 2, "it gets in with the new password")
+        (tmp_path / "p").rename(tmp_path / "moved")
+        write(text.replace('"p"', '"moved"'))
+        process.reload("site.toml was loaded")
+    assert process.stop() == 0
+
+
+def test_a_queue_is_free_again_when_its_site_was_killed(write: Write, serve: Serve, tmp_path: Path) -> None:
+    file = write(HERE.format(port=0))
+    first = serve(file)
+    first.wait_until_ready()
+    second = serve(file)
+    assert second.process.wait(20) == 3
+    told = msgspec.json.decode(second.log.read_text())
+    assert told["problem"] == f"{tmp_path / 'q'} has a site that runs already, process {first.process.pid}"
+    first.process.kill()
+    first.process.wait(20)
+    third = serve(file)
+    third.wait_until_ready()
+    assert third.stop() == 0

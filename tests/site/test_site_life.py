@@ -1,0 +1,64 @@
+"""A site in this process: what it leaves behind when it ends, or cannot begin."""
+
+import os
+import threading
+from collections.abc import Callable, Iterator
+
+import pytest
+import zenoh
+
+from headrace import Queue
+from headrace.errors import FabricError, QueueBusyError
+from headrace.fabric.declarations import Declarations
+from headrace.fabric.session import SessionTerms, open_session
+from headrace.site import site as sites
+from headrace.site.site import Site
+
+
+@pytest.fixture
+def session() -> Iterator[zenoh.Session]:
+    with open_session(SessionTerms("router", listen=("tcp/127.0.0.1:0",))) as session:
+        yield session
+
+
+def lasting_threads() -> set[threading.Thread]:
+    """Those of ours for which a process waits before it ends."""
+    return {each for each in threading.enumerate() if each.name.startswith("headrace-") and not each.daemon}
+
+
+def test_a_site_that_cannot_begin_leaves_nothing_running(
+    session: zenoh.Session, queue: Queue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> None:
+        raise FabricError("no")
+
+    before = lasting_threads()
+    with monkeypatch.context() as patch:
+        patch.setattr(sites, "Server", refuse)
+        with pytest.raises(FabricError):
+            Site(session, queue, [])
+    assert lasting_threads() == before
+    Site(session, queue, []).close()
+
+
+def test_a_site_may_be_closed_twice(session: zenoh.Session, queue: Queue) -> None:
+    site = Site(session, queue, [])
+    site.close()
+    site.close()
+
+
+def test_what_was_declared_may_be_undeclared_twice(session: zenoh.Session) -> None:
+    declarations = Declarations(session)
+    declared = declarations.add(lambda: session.liveliness().declare_token("a"))
+    declared.undeclare()
+    declared.undeclare()
+    declarations.close()
+
+
+def test_a_queue_has_one_site_at_a_time(session: zenoh.Session, make_queue: Callable[..., Queue]) -> None:
+    queue = make_queue()
+    first = Site(session, queue, [])
+    with pytest.raises(QueueBusyError, match=f"{queue.path} has a site that runs already, process {os.getpid()};"):
+        Site(session, queue, [])
+    first.close()
+    Site(session, queue, []).close()
