@@ -126,6 +126,27 @@ def test_a_key_that_does_not_fit_leaves_the_site_as_it_was(write: Write, serve: 
     assert process.stop() == 0
 
 
+def test_whoever_has_the_site_s_own_papers_may_look_at_it(write: Write, serve: Serve, tmp_path: Path) -> None:
+    make_authority(tmp_path)
+    for name in ("here", "stranger"):
+        make_certificate(tmp_path, name, ["127.0.0.1"])
+    text = HERE.format(port=free_port()).replace("tcp/", "tls/") + (
+        "[tls]\nauthority = 'authority.crt'\ncertificate = 'here.crt'\nkey = 'here.key'\n"
+        "[[allow]]\nwho = ['there']\nreceive = ['wx/**']\n"
+    )
+    file = write(text)
+    process = serve(file)
+    process.wait_until_ready()
+    assert [place["name"] for place in msgspec.json.decode(map_of(file))["places"]] == ["here"]
+    assert b"here" not in map_of(write(text.replace("here.", "stranger.").replace('"here"', '"stranger"')))
+    assert process.stop() == 0
+
+
+def map_of(file: Path) -> bytes:
+    told = subprocess.run([*PROGRAM, "sites", str(file), "--json"], capture_output=True, check=False, timeout=60)
+    return told.stdout
+
+
 def test_a_password_that_moved_or_changed_is_read_anew(write: Write, serve: Serve, tmp_path: Path) -> None:
     (tmp_path / "users").write_text("here:good\nthere:any\n")
     (tmp_path / "p").write_text("bad\n")

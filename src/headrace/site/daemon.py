@@ -128,11 +128,10 @@ def _note_signals() -> int:
 
 
 def _start(config: SiteConfig, session: zenoh.Session, queue: Queue) -> Site:
-    users = config.users
-    principal = users.name if users is not None and users.name else config.site.name
     return Site(
-        session, queue, requests_of(config), beat_s=config.site.beat_s, rules=rules_of(config), principal=principal
-    )
+        session, queue, requests_of(config), beat_s=config.site.beat_s, rules=rules_of(config),
+        principal=principal_of(config),
+    )  # fmt: skip
 
 
 def _begin_logs(config: SiteConfig) -> None:
@@ -177,4 +176,13 @@ def session_terms(config: SiteConfig) -> SessionTerms:
 
 
 def rules_of(config: SiteConfig) -> tuple[Rule, ...]:
-    return tuple(Rule(allow.who, allow.receive, allow.publish, allow.relay) for allow in config.allow)
+    """Those of the configuration; and if there are any, whoever comes with the site's own papers may read here, such as
+    `headrace sites` by its file."""
+    rules = [Rule(allow.who, allow.receive, allow.publish, allow.relay) for allow in config.allow]
+    return (*rules, Rule((principal_of(config),), ("**",))) if rules else ()
+
+
+def principal_of(config: SiteConfig) -> str:
+    """The name that others know the site by."""
+    users = config.users
+    return users.name if users is not None and users.name else config.site.name
