@@ -17,6 +17,7 @@ from collections.abc import Callable
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
@@ -59,14 +60,16 @@ class Job:
 
     def start(self) -> None:
         """RuleError: Spark does not understand a rule. PipelineError: another process runs it. Nothing was touched."""
+        aside = self._held.enter_context(TemporaryDirectory(prefix="headrace-"))
+        ship_decoders(
+            self._spark, self._file.enabled, self._file.path.parent, Path(aside)
+        )  # plans name what is shipped
         for rule, status in zip(self._file.enabled, self.statuses, strict=True):
             try:
                 self._streams.append((status, self._planned(rule, status)))
             except AnalysisException as error:
                 raise _not_understood(rule, error) from error
-        checkpoint = checkpoint_of(self._file.pipeline)
-        self._held.enter_context(held_checkpoint(checkpoint))
-        ship_decoders(self._spark, self._file.enabled, self._file.path.parent, checkpoint)
+        self._held.enter_context(held_checkpoint(checkpoint_of(self._file.pipeline)))
         self._teller.start()
         for stream in self._all():
             while not self._has_room():
