@@ -5,7 +5,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 WORKERS ?= 2
-KERNEL := $(wildcard src/headrace/queue/kernel/*.px?) $(wildcard src/headrace/queue/kernel/*.pyx)
+KERNEL := $(shell find src/headrace/kernel -name "*.pyx" -o -name "*.px[id]" -o -name "*.c" ! -name _kernel.c)
 
 EXTRA = import tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))["project"]["optional-dependencies"]["$(1)"], sep="\n")
 install_extra = $(BIN)/python -c '$(EXTRA)' > $(VENV)/extra-$(1).txt && \
@@ -47,4 +47,4 @@ $(VENV)/.ready-lint: $(VENV)/.ready-test
 	touch $@
 
 clean:
-	rm -rf $(VENV) build src/headrace.egg-info src/headrace/queue/kernel/_kernel.c src/headrace/queue/kernel/*.so
+	rm -rf $(VENV) build src/headrace.egg-info src/headrace/kernel/_kernel.c src/headrace/kernel/*.so

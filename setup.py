@@ -9,12 +9,12 @@ import pyarrow
 from Cython.Build import cythonize
 from setuptools import Extension, setup
 
-KERNEL = Path("src/headrace/queue/kernel")
+KERNEL = Path("src/headrace/kernel")
 
 kernel = Extension(
-    "headrace.queue.kernel._kernel",
+    "headrace.kernel._kernel",
     [str(KERNEL / "_kernel.pyx"), str(KERNEL / "wide.c")],
-    depends=[str(part) for part in sorted(KERNEL.glob("*.pxi"))],
+    depends=[str(part) for part in sorted(KERNEL.rglob("*.pxi"))],
     include_dirs=[pyarrow.get_include()],
     define_macros=[("_GNU_SOURCE", "1"), ("XXH_INLINE_ALL", "1")],
     extra_compile_args=["-O3", "-std=gnu11", "-fno-strict-aliasing", "-pthread"],

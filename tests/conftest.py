@@ -1,19 +1,26 @@
 """What all tests share: queues that are checked when the test is over."""
 
 import os
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import Phase, settings
 
 from headrace import Queue
 
+if TYPE_CHECKING:
+    from support.fleet import Fabric
+
 # The suite tries the same examples in every run, but for constants of modules that happen to be loaded, which Hypothesis
 # draws on too; `make soak` tries new ones.
 _BRISK = [phase for phase in Phase if phase is not Phase.explain]  # which traces every line, and takes minutes
 settings.register_profile("suite", derandomize=True, phases=_BRISK)
+
+PROGRAM = [sys.executable, "-c", "from headrace.cli.main import main; main()"]
 
 # Java that compiles quickly and not well: a test's Spark lives for seconds.
 os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
@@ -65,3 +72,42 @@ def shared_memory() -> Iterator[Path]:
     folder = Path(tempfile.mkdtemp(prefix="headrace-test-", dir="/dev/shm" if os.path.isdir("/dev/shm") else None))
     yield folder
     shutil.rmtree(folder, ignore_errors=True)
+
+
+@pytest.fixture
+def make_quick(shared_memory: Path, make_queue: Callable[..., Queue]) -> Callable[..., Queue]:
+    """As `make_queue`, in memory: for tests that are not about disks."""
+
+    def make(name: str = "q", **terms: Any) -> Queue:
+        terms.setdefault("durability", "memory")
+        return make_queue(str(shared_memory / name), **terms)
+
+    return make
+
+
+@pytest.fixture
+def fabric(tmp_path: Path) -> Iterator["Fabric"]:
+    """Sites in this process, ended when the test is over."""
+    from support.fleet import Fabric
+
+    made = Fabric(tmp_path)
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def start(tmp_path: Path) -> Iterator[Callable[..., "subprocess.Popen[bytes]"]]:
+    """`headrace` as a process of its own; ended when the test is over."""
+    started: list[subprocess.Popen[bytes]] = []
+
+    def start(*words: object, **settings: Any) -> "subprocess.Popen[bytes]":
+        pipes = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+        process = subprocess.Popen([*PROGRAM, *map(str, words)], cwd=tmp_path, **{**pipes, **settings})
+        started.append(process)
+        return process
+
+    yield start
+    for process in started:
+        if process.poll() is None:
+            process.kill()
+        process.communicate()

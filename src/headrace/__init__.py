@@ -19,9 +19,9 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from headrace.errors import HeadraceError
-    from headrace.fabric.remote import connect
     from headrace.product import Batch, Lost, Product
     from headrace.queue import Cursor, Duplicate, Queue, Receipt
+    from headrace.remote import connect
     from headrace.selection import Selection
     from headrace.station import Consumer, Station
 
@@ -33,7 +33,7 @@ __all__ = [
 _HOMES = {
     "Batch": "product", "Consumer": "station", "Cursor": "queue", "Duplicate": "queue", "HeadraceError": "errors",
     "Lost": "product", "Product": "product", "Queue": "queue", "Receipt": "queue", "Selection": "selection",
-    "Station": "station", "connect": "fabric.remote",
+    "Station": "station", "connect": "remote",
 }  # fmt: skip
 
 

@@ -1,19 +1,14 @@
 """What tests of the command line share: the command in this process, and the real program in its own."""
 
-import subprocess
-import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
-from commandline import Run
 
 from headrace import Queue
 from headrace.cli.main import headrace
-
-PROGRAM = [sys.executable, "-c", "from headrace.cli.main import main; main()"]
+from support.commandline import Run
 
 
 @pytest.fixture
@@ -27,24 +22,6 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
         return result
 
     return run
-
-
-@pytest.fixture
-def start(tmp_path: Path) -> Iterator[Callable[..., "subprocess.Popen[bytes]"]]:
-    """`headrace` as a process of its own; ended when the test is over."""
-    started: list[subprocess.Popen[bytes]] = []
-
-    def start(*words: object, **settings: Any) -> "subprocess.Popen[bytes]":
-        pipes = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
-        process = subprocess.Popen([*PROGRAM, *map(str, words)], cwd=tmp_path, **{**pipes, **settings})
-        started.append(process)
-        return process
-
-    yield start
-    for process in started:
-        if process.poll() is None:
-            process.kill()
-        process.communicate()
 
 
 @pytest.fixture

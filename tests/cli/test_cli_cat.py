@@ -4,10 +4,10 @@ import base64
 from pathlib import Path
 
 import pytest
-from commandline import Run, fill, objects, spoil
 
 from headrace import Queue
 from headrace.cli.cat import file_name
+from support.commandline import Run, fill, objects, spoil
 
 
 def test_payloads_come_out_as_they_are(run: Run, path: Path) -> None:

@@ -4,9 +4,9 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
-from commandline import Run, objects
 
-from headrace.fabric import certs as library
+from headrace.link import certificates as library
+from support.commandline import Run, objects
 
 
 def test_two_commands_make_an_authority_and_a_certificate(run: Run, tmp_path: Path) -> None:

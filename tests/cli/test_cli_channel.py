@@ -2,9 +2,8 @@
 
 from pathlib import Path
 
-from commandline import Run, objects
-
 from headrace import Queue
+from support.commandline import Run, objects
 
 
 def make(run: Run, path: Path, *options: object) -> None:

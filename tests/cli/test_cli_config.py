@@ -3,11 +3,11 @@
 from pathlib import Path
 
 import pytest
-from commandline import Run, objects
 
 from headrace import Queue
 from headrace.site import load_config
 from headrace.site.example import EXAMPLE
+from support.commandline import Run, objects
 
 WRONG = """\
 [site]

@@ -2,9 +2,8 @@
 
 from pathlib import Path
 
-from commandline import Run, fill, objects
-
 from headrace import Queue
+from support.commandline import Run, fill, objects
 
 
 def make(path: Path, *names: str) -> None:

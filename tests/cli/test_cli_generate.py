@@ -5,12 +5,12 @@ import time
 from pathlib import Path
 
 import pytest
-from commandline import Run, objects, wait_until
 
 from headrace import Queue
 from headrace.cli import pacing
 from headrace.cli.pacing import due_batches
 from headrace.testing import Draft, FeedGenerator
+from support.commandline import Run, objects, wait_until
 
 SMALL = ["--size-max", "2kB", "--no-giants"]
 

@@ -3,11 +3,11 @@
 from pathlib import Path
 
 import pytest
-from commandline import Run, fill, objects
 
 from headrace import Queue
 from headrace.cli.lag import judge
 from headrace.station import Lag
+from support.commandline import Run, fill, objects
 
 
 def prepare(path: Path) -> None:

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 
 import click
 import pytest
-from commandline import Run, objects
 
 from headrace.cli.main import COMMANDS, headrace
+from support.commandline import Run, objects
 
 
 def commands(group: click.Group, names: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], click.Command]]:

@@ -6,11 +6,11 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from commandline import Run, objects
 
 from headrace import Queue
-from headrace.pipeline.columns import arrow_of
-from headrace.pipeline.status import RuleStatus
+from headrace.pipeline.run.status import RuleStatus
+from headrace.pipeline.source.columns import arrow_of
+from support.commandline import Run, objects
 
 RULES = """\
 [pipeline]
@@ -103,8 +103,8 @@ class SlowJob:
 def test_a_rule_is_told_of_again_only_if_something_has_changed(
     run: Run, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("headrace.pipeline.job.Job", SlowJob)
-    monkeypatch.setattr("headrace.pipeline.session.spark_session", lambda *_: SlowJob())
+    monkeypatch.setattr("headrace.pipeline.run.job.Job", SlowJob)
+    monkeypatch.setattr("headrace.pipeline.spark.session.spark_session", lambda *_: SlowJob())
     told = run("pipeline", "run", "rules.toml").stderr.splitlines()
     before_end = told[:-1]  # the last line belongs to the table at the end
     assert [line.partition(" in ")[0] for line in before_end if line.startswith("hot:")] == [

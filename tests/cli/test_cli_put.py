@@ -4,9 +4,9 @@ import os
 from pathlib import Path
 
 import pytest
-from commandline import Run, objects, wait_until
 
 from headrace import Queue
+from support.commandline import Run, objects, wait_until
 
 
 def held(path: Path) -> list[tuple[str, bytes]]:

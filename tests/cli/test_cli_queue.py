@@ -3,9 +3,9 @@
 from pathlib import Path
 
 import pytest
-from commandline import Run, fill, objects, spoil
 
 from headrace import Queue
+from support.commandline import Run, fill, objects, spoil
 
 
 def test_a_queue_is_created_with_the_terms_that_were_asked_for(run: Run, tmp_path: Path) -> None:

@@ -6,11 +6,11 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from commandline import Run, fill
 
 from headrace import Queue
-from headrace.fabric.session import SessionTerms, open_session
+from headrace.link.session import SessionTerms, open_session
 from headrace.site.site import Site
+from support.commandline import Run, fill
 
 
 def free_endpoint() -> str:

@@ -3,9 +3,9 @@
 from pathlib import Path
 
 import pytest
-from commandline import Run, fill, objects
 
 from headrace import Queue
+from support.commandline import Run, fill, objects
 
 
 def test_a_selection_is_shown_in_its_forms(run: Run) -> None:

@@ -9,7 +9,6 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from commandline import Run, objects, wait_until
 
 from headrace import Queue
 from headrace.cli.sites.command import is_well, terms_for
@@ -17,8 +16,9 @@ from headrace.cli.sites.dot import dot_lines, quoted
 from headrace.cli.sites.tables import show_map
 from headrace.cli.sites.trails import trails
 from headrace.errors import OptionError
-from headrace.fabric.description import Description, LinkTold, RequestTold, UpstreamTold
-from headrace.fabric.map import Link, Map, Place
+from headrace.relay.description import Description, LinkTold, RequestTold, UpstreamTold
+from headrace.site.map import Link, Map, Place
+from support.commandline import Run, objects, wait_until
 
 PROGRAM = [sys.executable, "-c", "from headrace.cli.main import main; main()"]
 Serve = Callable[[str, str], str]

@@ -5,9 +5,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from commandline import Run, fill, objects
 
 from headrace import Queue
+from support.commandline import Run, fill, objects
 
 
 def put(path: Path, count: int) -> None:

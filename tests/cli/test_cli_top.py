@@ -14,7 +14,6 @@ from typing import Any
 
 import msgspec
 import pytest
-from commandline import Run, environment, fill, objects, wait_until
 from rich.console import Console
 
 from headrace import Queue
@@ -23,8 +22,9 @@ from headrace.cli.top.figures import bar, bytes_per_second, per_second, short
 from headrace.cli.top.frame import Frame, frame_of
 from headrace.cli.top.snapshot import Snapshot
 from headrace.cli.top.view import Canvas, draw, share_lines
-from headrace.queue.statistics import FeedStatistics, Statistics
+from headrace.log.statistics import FeedStatistics, Statistics
 from headrace.station import ConsumerStatistics, StationStatistics
+from support.commandline import Run, environment, fill, objects, wait_until
 
 # --- fake snapshots -------------------------------------------------------------------------------
 

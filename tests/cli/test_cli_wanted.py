@@ -2,10 +2,9 @@
 
 from pathlib import Path
 
-from commandline import Run, objects
-
 from headrace import Queue
-from headrace.queue.wanting import write_wanted
+from headrace.queue.demand import write_wanted
+from support.commandline import Run, objects
 
 
 def test_without_a_site_every_feed_is_wanted(run: Run, path: Path) -> None:

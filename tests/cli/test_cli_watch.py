@@ -7,9 +7,9 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from commandline import Run, environment, fill, objects, spoil, wait_until
 
 from headrace import Queue
+from support.commandline import Run, environment, fill, objects, spoil, wait_until
 
 
 def test_each_product_is_a_line(run: Run, path: Path) -> None:

@@ -13,9 +13,9 @@ from dying import at_work, end
 from station_reader import NONE, is_locked, read_channels, read_suppliers, suppliers_path
 
 from headrace import Queue
+from headrace.channel.definitions import Definition, Definitions
+from headrace.channel.qos import QoS
 from headrace.errors import QueueVersionError, RejectedError
-from headrace.station.definitions import Definition, Definitions
-from headrace.station.qos import QoS
 
 MakeQueue = Callable[..., Queue]
 

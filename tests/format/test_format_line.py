@@ -15,7 +15,7 @@ from station_reader import STATES, is_locked, line_path, read_line, waiting_list
 
 from headrace import Queue
 from headrace.errors import BlockedError, LeaseLostError, RejectedError
-from headrace.queue.kernel import _kernel as kernel
+from headrace.kernel import _kernel as kernel
 from headrace.testing import MockClock
 
 MakeQueue = Callable[..., Queue]

@@ -16,8 +16,8 @@ import station_reader
 
 from headrace import Queue
 from headrace.errors import QueueError
-from headrace.queue.kernel import _kernel as kernel
-from headrace.queue.storage import Disk
+from headrace.kernel import _kernel as kernel
+from headrace.log.storage import Disk
 
 PAGE = Path(__file__).parents[2] / "docs" / "format.md"
 TABLES = {

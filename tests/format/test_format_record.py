@@ -16,7 +16,7 @@ from spoiler import Spoiler
 from headrace import Duplicate, Queue
 from headrace.errors import ProductDamagedError, QueueDamagedError
 from headrace.testing import MockClock
-from strategies import FAR, foreign, puts
+from support.strategies import FAR, foreign, puts
 
 NOW_NS = 1_800_000_000_000_000_000
 

@@ -6,8 +6,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from headrace.pipeline.columns import SCHEMA
 from headrace.pipeline.decoders import Decoded, Decoder, decoder
+from headrace.pipeline.source.columns import SCHEMA
 from headrace.testing import FeedGenerator
 
 NOON = datetime(2020, 1, 6, 12, 30, tzinfo=UTC)

@@ -13,9 +13,9 @@ from typing import Any
 import pyarrow.dataset as ds
 
 from headrace import Queue
-from headrace.pipeline.job import Job
 from headrace.pipeline.rules import load_rules
-from headrace.pipeline.status import RuleStatus
+from headrace.pipeline.run.job import Job
+from headrace.pipeline.run.status import RuleStatus
 
 HEADRACE = str(Path(sys.executable).with_name("headrace"))
 REPORT = "METAR K%s %02d%02d%02dZ 180%02dG%02dKT 10SM FEW080 12/M03 A3002="

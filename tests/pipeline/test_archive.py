@@ -18,8 +18,8 @@ from click.testing import CliRunner
 from headrace import Queue, Selection
 from headrace.cli.main import headrace
 from headrace.errors import OptionError, PayloadTooLargeError, PipelineError
-from headrace.pipeline.archive import Archive, Pace, Wanted, totals
-from headrace.pipeline.columns import arrow_of
+from headrace.pipeline.archive.tables import Archive, Pace, Wanted, totals
+from headrace.pipeline.source.columns import arrow_of
 
 Make = Callable[..., Queue]
 NOON = datetime(2026, 7, 1, 12, tzinfo=UTC)

@@ -18,7 +18,7 @@ import pytest
 from jobs import HEADRACE, PATIENCE_S, put_reports, rows, site, until, write_site
 
 from headrace import Queue
-from headrace.pipeline.java import java_home
+from headrace.pipeline.spark.java import java_home
 
 SPARK_CLASS = Path(pyspark.__file__).parent / "bin" / "spark-class"
 HERE = "127.0.0.1"

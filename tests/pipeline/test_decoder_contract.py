@@ -20,7 +20,7 @@ from headrace.pipeline.decoders import DECODERS, Decoded, decoder
 from headrace.pipeline.decoders import registry as registry_module
 from headrace.pipeline.decoders.ddl import arrow_schema
 from headrace.pipeline.decoders.decoder import make_decoder, rows_of
-from headrace.pipeline.decoding import decode_batch
+from headrace.pipeline.run.decoding import decode_batch
 
 IN_PROCESS = [name for name in DECODERS if name not in ("bufr", "grib2", "grib2-values")]
 KIND_OF = {

@@ -8,8 +8,8 @@ from pathlib import Path
 import pyspark
 import pytest
 
-from headrace.pipeline.home import Archives, archives_of, at_home, remove_old, sharing, spark_home
-from headrace.pipeline.java import java_home
+from headrace.pipeline.spark.home import Archives, archives_of, at_home, remove_old, sharing, spark_home
+from headrace.pipeline.spark.java import java_home
 
 JARS = Path(pyspark.__file__).parent / "jars"
 

@@ -18,11 +18,11 @@ from jobs import HEADRACE, PATIENCE_S, TABLE, files_of, numbers, put, run, runni
 from headrace import Queue
 from headrace.cli.pipeline.status import status as status_command
 from headrace.errors import ConfigError, RuleError
-from headrace.pipeline.job import Job
 from headrace.pipeline.rules import check_rules, load_rules
-from headrace.pipeline.session import trying_again
-from headrace.pipeline.status import RuleStatus, load_status
-from headrace.pipeline.trouble import pause_s, trouble_of
+from headrace.pipeline.run.job import Job
+from headrace.pipeline.run.status import RuleStatus, load_status
+from headrace.pipeline.run.trouble import pause_s, trouble_of
+from headrace.pipeline.spark.session import trying_again
 
 
 @pytest.fixture

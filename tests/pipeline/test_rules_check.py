@@ -6,9 +6,9 @@ from pathlib import Path
 
 from rulefile import PIPELINE, loaded, written
 
-from headrace.pipeline.columns import SCHEMA
 from headrace.pipeline.rules import Trial, try_rules
 from headrace.pipeline.rules.check import batch_of, row_of
+from headrace.pipeline.source.columns import SCHEMA
 from headrace.product.product import Product
 
 CREATED_NS = 1_767_660_900_250_000_000  # 2026-01-06T00:55:00.25Z

@@ -14,7 +14,7 @@ from siteconfig import Write
 
 import headrace
 from headrace import Queue
-from headrace.fabric.certs import make_authority, make_certificate
+from headrace.link.certificates import make_authority, make_certificate
 
 PROGRAM = [sys.executable, "-c", "from headrace.cli.main import main; main()"]
 HERE = '[site]\nqueue = "q"\nname = "here"\nlisten = ["tcp/127.0.0.1:{port}"]\n'

@@ -9,8 +9,8 @@ import zenoh
 
 from headrace import Queue
 from headrace.errors import FabricError, QueueBusyError
-from headrace.fabric.declarations import Declarations
-from headrace.fabric.session import SessionTerms, open_session
+from headrace.link.declarations import Declarations
+from headrace.link.session import SessionTerms, open_session
 from headrace.site import site as sites
 from headrace.site.site import Site
 

@@ -7,8 +7,8 @@ from siteconfig import SITE, Write, only, told
 
 from headrace import Selection
 from headrace.errors import ConfigError
-from headrace.fabric.certs import make_authority, make_certificate
-from headrace.queue.config import default_origin
+from headrace.link.certificates import make_authority, make_certificate
+from headrace.log.config import default_origin
 from headrace.site import check_config, load_config
 from headrace.site.config import (
     REPEATED,

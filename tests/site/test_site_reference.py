@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from siteconfig import SITE, Write, told
 
-from headrace.fabric.certs import make_authority, make_certificate
+from headrace.link.certificates import make_authority, make_certificate
 from headrace.site import check_config, load_config
 from headrace.site.config import REPEATED, TABLES
 from headrace.site.example import EXAMPLE

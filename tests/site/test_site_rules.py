@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from siteconfig import SITE, Write, only, told
 
-from headrace.fabric.certs import make_authority, make_certificate
+from headrace.link.certificates import make_authority, make_certificate
 from headrace.site import check_config
 
 TLS = "[tls]\nauthority = 'authority.crt'\ncertificate = 'here.crt'\nkey = 'here.key'\n"

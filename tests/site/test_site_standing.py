@@ -7,7 +7,7 @@ import pytest
 from siteconfig import SITE, Write, only, told
 
 from headrace import Queue
-from headrace.queue.config import default_origin
+from headrace.log.config import default_origin
 from headrace.site import load_config
 from headrace.site.config import QueueTable
 

@@ -13,7 +13,7 @@ from arena_stations import seed_of
 from stepping import FOR_EVER, can_trace, die_inside
 
 from headrace import Batch, Consumer, Queue
-from headrace.queue.kernel import _kernel as kernel
+from headrace.kernel import _kernel as kernel
 
 PRODUCTS = [1, 2, 3, 4, 5, 6]
 REVISED = b"revised"

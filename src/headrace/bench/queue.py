@@ -269,7 +269,7 @@ def watch(path: str, count: int, pipe: Connection) -> None:
 
 def fill_and_die(path: str) -> None:
     """Fill a queue of 150 B products to the brim and be killed in the middle of a put."""
-    from headrace.queue.kernel import _kernel as kernel
+    from headrace.kernel import _kernel as kernel
 
     queue = Queue.open(path)
     bench = Bench(Path(path), "process", 1.0, lambda _: None)

@@ -25,11 +25,11 @@ from zenoh.handlers import Callback, FifoChannel
 from headrace.bench.anchors import ANCHORS
 from headrace.bench.processes import processes
 from headrace.bench.report import Figure
-from headrace.fabric.keys import OWN, live_key
-from headrace.fabric.page import decode_head
-from headrace.fabric.receiver import Request
-from headrace.fabric.session import SessionTerms, locators, open_session
+from headrace.link.keys import OWN, live_key
+from headrace.link.session import SessionTerms, locators, open_session
 from headrace.queue import Queue
+from headrace.relay.page import decode_head
+from headrace.relay.receiver import Request
 from headrace.selection import Selection
 from headrace.site.site import Site
 

@@ -7,7 +7,7 @@ import click
 from headrace.cli.failure import NEGATIVE, OK, visible
 from headrace.cli.options import json_option
 from headrace.cli.output import echo_json, show_terms
-from headrace.fabric.certs import SITE_DAYS, Certificate, describe, make_authority, make_certificate
+from headrace.link.certificates import SITE_DAYS, Certificate, describe, make_authority, make_certificate
 
 
 @click.group(no_args_is_help=False)

@@ -5,13 +5,13 @@ from typing import Any, TypeVar
 
 import click
 
+from headrace.channel.channel import Channel, ChannelStatistics, list_channels, open_channel
+from headrace.channel.conflicts import find_conflicts
+from headrace.channel.qos import FIELDS, QoS, option_text
 from headrace.cli.failure import NEGATIVE, OK, USAGE
 from headrace.cli.opening import open_here
 from headrace.cli.options import json_option, queue_argument
 from headrace.cli.output import echo_json, many, show_table, show_terms
-from headrace.station.channel import Channel, ChannelStatistics, list_channels, open_channel
-from headrace.station.conflicts import find_conflicts
-from headrace.station.qos import FIELDS, QoS, option_text
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 

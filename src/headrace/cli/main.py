@@ -36,7 +36,7 @@ COMMANDS = {
     "archive": Place("headrace.cli.archive:archive", "Look into tables of products, and put them again."),
     "generate": Place("headrace.cli.generate:generate", "Make products like those of real feeds."),
     "verify": Place("headrace.cli.verify:verify", "Compare a queue with what was sent."),
-    "demo": Place("headrace.cli.demo.command:demo", "See generator, queue and two watchers at work."),
+    "demo": Place("headrace.demo.command:demo", "See generator, queue and two watchers at work."),
     "bench": Place("headrace.cli.bench:bench", "Measure what is claimed about speed."),
 }
 

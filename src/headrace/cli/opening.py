@@ -11,11 +11,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from headrace.errors import FabricError, OptionError
-from headrace.fabric.remote.opening import connect, is_endpoint
 from headrace.queue import Queue
+from headrace.remote.client.opening import connect, is_endpoint
 
 if TYPE_CHECKING:
-    from headrace.fabric.credentials import TlsTerms, UserTerms
+    from headrace.link.credentials import TlsTerms, UserTerms
 
 _PATIENCE_S = 10.0  # a person waits
 
@@ -43,7 +43,7 @@ def credentials() -> "tuple[TlsTerms | None, UserTerms | None]":
 
 
 def _user() -> "UserTerms | None":
-    from headrace.fabric.credentials import UserTerms
+    from headrace.link.credentials import UserTerms
 
     name, file = os.environ.get("HEADRACE_USER"), os.environ.get("HEADRACE_PASSWORD_FILE")
     if not name and not file:
@@ -62,7 +62,7 @@ def _user() -> "UserTerms | None":
 
 
 def _tls() -> "TlsTerms | None":
-    from headrace.fabric.credentials import TlsTerms
+    from headrace.link.credentials import TlsTerms
 
     authority, certificate, key = (os.environ.get(f"HEADRACE_{part}") for part in ("AUTHORITY", "CERTIFICATE", "KEY"))
     if not authority:

@@ -12,9 +12,9 @@ from collections.abc import Iterator
 
 from headrace.cli.failure import notice
 from headrace.errors import ProductDamagedError
+from headrace.log.follower import Follower
 from headrace.product import Batch, Lost
 from headrace.queue import Queue
-from headrace.queue.follower import Follower
 from headrace.selection import Selection
 
 

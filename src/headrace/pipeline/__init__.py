@@ -12,13 +12,13 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from headrace.pipeline.session import spark_session
     from headrace.pipeline.source.source import register
     from headrace.pipeline.source.writer import put_batches
+    from headrace.pipeline.spark.session import spark_session
 
 __all__ = ["put_batches", "register", "spark_session"]
 
-_HOMES = {"put_batches": "source.writer", "register": "source.source", "spark_session": "session"}
+_HOMES = {"put_batches": "source.writer", "register": "source.source", "spark_session": "spark.session"}
 
 
 def __getattr__(name: str) -> Any:

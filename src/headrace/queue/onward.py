@@ -9,9 +9,9 @@ from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from headrace.queue.clock import Clock
-from headrace.queue.kernel import _kernel as kernel
-from headrace.queue.storage import Storage
+from headrace.kernel import _kernel as kernel
+from headrace.log.clock import Clock
+from headrace.log.storage import Storage
 
 if TYPE_CHECKING:
     from headrace.station.lines import Lines, Wait
@@ -56,7 +56,7 @@ def stations_for(path: Path, feed: str) -> list[str]:
 def read_channels(path: Path) -> None:
     """Raise what is wrong with the definitions of channels."""
     if (path / CHANNELS_FILE).exists():
-        from headrace.station.definitions import DefinitionFile
+        from headrace.channel.definitions import DefinitionFile
 
         DefinitionFile(path).read()
 
@@ -73,7 +73,7 @@ def check_stations(log: kernel.Log, path: Path) -> list[str]:
     """What is inconsistent about the stations, in words."""
     if not (path / STATIONS_FILE).exists() and not (path / CHANNELS_FILE).exists():
         return []
-    from headrace.station.definitions import check_definitions
+    from headrace.channel.definitions import check_definitions
     from headrace.station.lines import check_lines
 
     return check_lines(log, path) + check_definitions(path)

@@ -23,14 +23,12 @@ import msgspec
 import numpy as np
 
 from headrace.errors import BatchTooLargeError, HeadraceError, NotAQueueError, OptionError, QueueClosedError
-from headrace.product.batch import Batch
-from headrace.product.product import PRIORITY_DEFAULT
-from headrace.product.properties import PropertyValue
-from headrace.queue import columns, puts, records
-from headrace.queue.attachment import READER, WRITER, Presence
-from headrace.queue.check import Finding, Progress, check_queue
-from headrace.queue.clock import Clock
-from headrace.queue.config import (
+from headrace.kernel import _kernel as kernel
+from headrace.log import columns, puts, records
+from headrace.log.attachment import READER, WRITER, Presence
+from headrace.log.check import Finding, Progress, check_queue
+from headrace.log.clock import Clock
+from headrace.log.config import (
     CONFIG_FILE,
     FORMAT,
     QueueConfig,
@@ -43,28 +41,30 @@ from headrace.queue.config import (
     read_config,
     write_config,
 )
-from headrace.queue.creation import create_directory
-from headrace.queue.cursor import Cursor, CursorFile, CursorState, check_cursor_name
-from headrace.queue.directory import alone_at, attach, check_path, hold_presence, is_last
-from headrace.queue.flusher import Flusher, commit, flush
-from headrace.queue.follower import Follower
-from headrace.queue.kernel import _kernel as kernel
+from headrace.log.creation import create_directory
+from headrace.log.cursor import Cursor, CursorFile, CursorState, check_cursor_name
+from headrace.log.directory import alone_at, attach, check_path, hold_presence, is_last
+from headrace.log.explain import explain, explain_os_error
+from headrace.log.flusher import Flusher, commit, flush
+from headrace.log.follower import Follower
+from headrace.log.reader import NO_LIMIT, Read, Reader
+from headrace.log.receipt import Duplicate, Receipt
+from headrace.log.repair import repair_queue
+from headrace.log.start import Start, resolve_start
+from headrace.log.statistics import Statistics, gather
+from headrace.log.storage import Disk, Storage
+from headrace.log.weights import Weights, weigh
+from headrace.product.batch import Batch
+from headrace.product.product import PRIORITY_DEFAULT
+from headrace.product.properties import PropertyValue
+from headrace.queue.demand import wanted_by
 from headrace.queue.onward import begin_wait, lines_of
-from headrace.queue.reading import NO_LIMIT, Read, Reader
-from headrace.queue.receipt import Duplicate, Receipt
-from headrace.queue.repair import repair_queue
-from headrace.queue.start import Start, resolve_start
-from headrace.queue.statistics import Statistics, gather
-from headrace.queue.storage import Disk, Storage
-from headrace.queue.trouble import explain, explain_os_error
-from headrace.queue.wanting import wanted_by
-from headrace.queue.weights import Weights, weigh
 from headrace.selection import Selection
 from headrace.units import parse_age, parse_size
 
 if TYPE_CHECKING:
+    from headrace.channel.channel import Channel
     from headrace.station import Station
-    from headrace.station.channel import Channel
     from headrace.station.lines import Lines, Wait
 
 Wanted = Selection | str | None
@@ -471,14 +471,14 @@ class Queue:
 
     def channel(self, name: str, feed: str | None = None, **terms: Any) -> "Channel":
         """The channel called `name`: a feed subtree with terms that its stations inherit (docs/channels.md)."""
-        from headrace.station.channel import open_channel
+        from headrace.channel.channel import open_channel
 
         self._check_open()
         return open_channel(self, name, feed, **terms)
 
     def channels(self) -> list[str]:
         """The names of all channels."""
-        from headrace.station.channel import list_channels
+        from headrace.channel.channel import list_channels
 
         self._check_open()
         return list_channels(self)

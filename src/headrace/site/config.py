@@ -13,7 +13,7 @@ from typing import Annotated, Literal, get_args
 
 import msgspec
 
-from headrace.queue.config import DURABILITIES, SIGNATURES, Dedup, Durability
+from headrace.log.config import DURABILITIES, SIGNATURES, Dedup, Durability
 from headrace.selection import Selection
 from headrace.site.files import DICTIONARY_FILE, PASSWORD_FILE, USER
 from headrace.site.kinds import ENDPOINTS, LISTENING, PATTERNS, QUEUE_AGE, SITE_NAME, SITE_NAMES, SIZE, WHO

@@ -19,11 +19,11 @@ from pathlib import Path
 import zenoh
 
 from headrace.errors import HeadraceError
-from headrace.fabric.access import Rule
-from headrace.fabric.credentials import TlsTerms, UserTerms
-from headrace.fabric.receiver import Request
-from headrace.fabric.session import SessionTerms, locators, open_session
+from headrace.link.access import Rule
+from headrace.link.credentials import TlsTerms, UserTerms
+from headrace.link.session import SessionTerms, locators, open_session
 from headrace.queue import Queue
+from headrace.relay.receiver import Request
 from headrace.site.config import SiteConfig
 from headrace.site.loading import load_config
 from headrace.site.logs import begin_logs

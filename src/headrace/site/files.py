@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from headrace.errors import FabricError, OptionError
-from headrace.fabric.credentials import UserTerms, check_users_file
+from headrace.link.credentials import UserTerms, check_users_file
 from headrace.toml.kinds import Kind, text_of
 from headrace.toml.paths import path_kind, readable
 

@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from headrace.errors import OptionError
-from headrace.fabric.access import EVERYBODY
-from headrace.fabric.endpoint import check_endpoint
-from headrace.queue.config import check_age, check_origin, check_size
+from headrace.link.access import EVERYBODY
+from headrace.link.endpoint import check_endpoint
+from headrace.log.config import check_age, check_origin, check_size
 from headrace.selection.pattern import canonical_pattern
 from headrace.toml.kinds import Kind, Listed, age_text, bytes_of, seconds_of, size_text, text_of
 

@@ -9,9 +9,9 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from headrace.errors import FabricError
-from headrace.fabric.access import EVERYBODY
-from headrace.fabric.credentials import TlsTerms, check_tls
-from headrace.fabric.endpoint import SECURE, is_loopback
+from headrace.link.access import EVERYBODY
+from headrace.link.credentials import TlsTerms, check_tls
+from headrace.link.endpoint import SECURE, is_loopback
 from headrace.site.config import SiteConfig, TlsTable
 from headrace.toml.document import KeyPath
 

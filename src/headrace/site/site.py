@@ -14,22 +14,22 @@ import msgspec
 import zenoh
 
 from headrace.errors import FabricError, QueueBusyError
-from headrace.fabric.access import Rule
-from headrace.fabric.attendant import Attendant, AttendantStatistics
-from headrace.fabric.beat import INTERVAL_S
-from headrace.fabric.declarations import Declarations
-from headrace.fabric.describing import describe
-from headrace.fabric.description import Description
-from headrace.fabric.flows import FlowStatistics
-from headrace.fabric.keys import site_key
-from headrace.fabric.progress import Progress
-from headrace.fabric.quench import Quench
-from headrace.fabric.receiver import Arrivals, Receiver, Request
-from headrace.fabric.server import Server
-from headrace.fabric.streams import Streams
-from headrace.fabric.upstream import UpstreamStatistics
+from headrace.link.access import Rule
+from headrace.link.declarations import Declarations
+from headrace.link.keys import site_key
 from headrace.product.feed import check_feed
 from headrace.queue import Queue
+from headrace.relay.beat import INTERVAL_S
+from headrace.relay.description import Description
+from headrace.relay.flows import FlowStatistics
+from headrace.relay.progress import Progress
+from headrace.relay.quench import Quench
+from headrace.relay.receiver import Arrivals, Receiver, Request
+from headrace.relay.server import Server
+from headrace.relay.streams import Streams
+from headrace.relay.upstream import UpstreamStatistics
+from headrace.remote.server.attendant import Attendant, AttendantStatistics
+from headrace.site.describing import describe
 
 _LOOK_S = 2.0
 _PID_BYTES = 20

@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from headrace.errors import QueueError
-from headrace.queue.config import QueueConfig, default_origin, read_config
+from headrace.log.config import QueueConfig, default_origin, read_config
 from headrace.site.config import QueueTable, SiteConfig
 from headrace.toml.document import KeyPath
 from headrace.toml.layout import keys_of

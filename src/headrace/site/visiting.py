@@ -5,8 +5,8 @@ certificate or the user name of the site.
 """
 
 from headrace.errors import OptionError
-from headrace.fabric.endpoint import UNIX, Endpoint, parse_endpoint
-from headrace.fabric.session import SessionTerms
+from headrace.link.endpoint import UNIX, Endpoint, parse_endpoint
+from headrace.link.session import SessionTerms
 from headrace.site.config import SiteConfig
 from headrace.site.daemon import session_terms
 

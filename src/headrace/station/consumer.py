@@ -28,10 +28,10 @@ import numpy as np
 import numpy.typing as npt
 
 from headrace.errors import LeaseLostError, OptionError, StationError
+from headrace.kernel import _kernel as kernel
+from headrace.log.explain import explain
 from headrace.product.batch import Batch
 from headrace.product.product import Product
-from headrace.queue.kernel import _kernel as kernel
-from headrace.queue.trouble import explain
 from headrace.station.draft import Draft
 from headrace.station.heart import heart
 from headrace.station.line import OpenLine

@@ -20,11 +20,11 @@ import numpy as np
 import numpy.typing as npt
 
 from headrace.errors import ProductDamagedError, QueueDamagedError, StationError
+from headrace.kernel import _kernel as kernel
+from headrace.log.explain import REPAIR, explain
+from headrace.log.reader import Reader, RowTerms
 from headrace.product.batch import ROW
 from headrace.product.product import Product
-from headrace.queue.kernel import _kernel as kernel
-from headrace.queue.reading import Reader, RowTerms
-from headrace.queue.trouble import REPAIR, explain
 from headrace.selection import Selection
 from headrace.station.registry import line_path
 from headrace.station.terms import Retired, StationTerms

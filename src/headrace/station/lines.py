@@ -4,7 +4,7 @@ Stations that stand one behind another, or side by side in a group, share a line
 the log. Everything else has a line of its own, so that stations do not wait for each other.
 
 This is also where puts wait. A blocking station whose cue is full, and products that a line keeps in the queue, make
-the kernel refuse an append (queue/kernel/gate.pxi); `make_way` then brings the station up to date, looks for dead
+the kernel refuse an append (kernel/log/gate.pxi); `make_way` then brings the station up to date, looks for dead
 consumers, and sleeps until somebody has made room or the time is over.
 """
 
@@ -20,9 +20,9 @@ import numpy as np
 import numpy.typing as npt
 
 from headrace.errors import BlockedError, QueueDamagedError, RejectedError, StationMissingError
-from headrace.queue.clock import Clock
-from headrace.queue.kernel import _kernel as kernel
-from headrace.queue.storage import Storage
+from headrace.kernel import _kernel as kernel
+from headrace.log.clock import Clock
+from headrace.log.storage import Storage
 from headrace.selection import Selection
 from headrace.station.line import OpenLine
 from headrace.station.registry import FOLDER, Stations, line_path, load_stations, save_stations

@@ -1,7 +1,7 @@
 """Registry: the file `stations.json`, which says what stations a queue has, and the folder of their lines.
 
     stations.json          terms of all stations; one document, replaced as a whole
-    stations/3.line        line number 3: the shared state of its stations (queue/kernel/line.pxi)
+    stations/3.line        line number 3: the shared state of its stations (kernel/chain/chain.pxi)
 
 Changes are made under the queue's lock, so that no product is put between the old terms and the new; the number
 `stations` in the control file changes with each, which is how other processes notice. Readers take no lock.
@@ -13,8 +13,8 @@ from pathlib import Path
 import msgspec
 
 from headrace.errors import QueueDamagedError, QueueVersionError
-from headrace.queue.storage import Storage
-from headrace.queue.trouble import REPAIR
+from headrace.log.explain import REPAIR
+from headrace.log.storage import Storage
 from headrace.station.terms import StationTerms
 
 FILE = "stations.json"

@@ -12,8 +12,8 @@ import msgspec
 import numpy as np
 
 from headrace.errors import OptionError, StationError, StationExistsError, StationMissingError
+from headrace.log.explain import explaining
 from headrace.product.batch import Batch
-from headrace.queue.trouble import explaining
 from headrace.selection import Selection
 from headrace.station.consumer import Consumer
 from headrace.station.line import OpenLine
@@ -31,8 +31,8 @@ from headrace.station.terms import (
 )
 
 if TYPE_CHECKING:
+    from headrace.log.start import Start
     from headrace.queue.queue import Queue
-    from headrace.queue.start import Start
 
 STAGE_STEP = 1 << 10
 MEMBERS_MAX = 64

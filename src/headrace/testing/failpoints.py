@@ -6,7 +6,7 @@
 """
 
 from headrace.errors import OptionError
-from headrace.queue.kernel import _kernel as kernel
+from headrace.kernel import _kernel as kernel
 
 CURSOR_POINTS = ("cursor:cell-written", "cursor:name-written", "cursor:half-saved", "cursor:saved")
 POINTS: tuple[str, ...] = (*kernel.FAILPOINTS, *CURSOR_POINTS)

@@ -22,7 +22,7 @@ def prepare(as_json: bool) -> int:
     Example:
       headrace pipeline prepare
     """
-    from headrace.pipeline.rehearsal import prepare as rehearse
+    from headrace.pipeline.spark.rehearsal import prepare as rehearse
 
     begun = time.monotonic()
 

@@ -19,7 +19,7 @@ from headrace.cli.pipeline.status import show_rules, state_line, trouble_line
 from headrace.units import format_size
 
 if TYPE_CHECKING:
-    from headrace.pipeline.status import RuleStatus
+    from headrace.pipeline.run.status import RuleStatus
 
 _LOOK_S = 2.0
 
@@ -44,10 +44,10 @@ def run(file: Path, master: str, ship: bool, once: bool, as_json: bool) -> int:
     """
     import msgspec
 
-    from headrace.pipeline.job import Job
     from headrace.pipeline.rules.loading import load_rules
-    from headrace.pipeline.session import is_prepared, spark_session
-    from headrace.pipeline.trouble import JAVA_GONE
+    from headrace.pipeline.run.job import Job
+    from headrace.pipeline.run.trouble import JAVA_GONE
+    from headrace.pipeline.spark.session import is_prepared, spark_session
 
     logging.basicConfig(level=logging.WARNING, format="%(levelname)s: %(message)s", stream=sys.stderr)
     if ship and master.startswith("local"):
@@ -94,7 +94,7 @@ def _tell_news(status: "RuleStatus", told: list[str]) -> list[str]:
 
 def _packed() -> Path:
     """The archive for executors; tells how it comes along, since that takes a while."""
-    from headrace.pipeline.packing import packed_environment
+    from headrace.pipeline.spark.packing import packed_environment
 
     begun = told = time.monotonic()
 

@@ -12,7 +12,7 @@ from headrace.cli.output import echo_json, format_short_age, show_table
 from headrace.errors import PipelineError
 
 if TYPE_CHECKING:
-    from headrace.pipeline.status import RuleStatus
+    from headrace.pipeline.run.status import RuleStatus
 
 _STALE_S = 10.0
 _HEADER = ("rule", "state", "batches", "rows", "dead letters", "failed", "last batch", "products/s", "behind", "lost")
@@ -32,7 +32,7 @@ def status(file: Path, as_json: bool) -> int:
       headrace pipeline status rules.toml
     """
     from headrace.pipeline.rules.loading import load_rules
-    from headrace.pipeline.status import load_status
+    from headrace.pipeline.run.status import load_status
 
     told = load_status(load_rules(file).pipeline)
     if told is None:

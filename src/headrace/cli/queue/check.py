@@ -8,7 +8,7 @@ from headrace.cli.options import json_option
 from headrace.cli.output import echo_json, many
 from headrace.cli.progress import progress_bar
 from headrace.errors import QueueDamagedError
-from headrace.queue.check import Finding
+from headrace.log.check import Finding
 
 
 @click.command()

@@ -5,8 +5,8 @@ import click
 from headrace.cli.options import AGE, SIZE, json_option
 from headrace.cli.output import echo_json
 from headrace.cli.queue.info import terms_of
+from headrace.log.config import DURABILITIES, SIGNATURES
 from headrace.queue import Queue
-from headrace.queue.config import DURABILITIES, SIGNATURES
 from headrace.units import format_size
 
 

@@ -9,9 +9,9 @@ from headrace.cli.opening import open_here
 from headrace.cli.options import json_option, selection_of, selection_options
 from headrace.cli.output import echo_json, many
 from headrace.errors import NotAQueueError
+from headrace.log.config import CONFIG_FILE
+from headrace.log.directory import check_path
 from headrace.queue import Queue
-from headrace.queue.config import CONFIG_FILE
-from headrace.queue.directory import check_path
 
 
 @click.command()

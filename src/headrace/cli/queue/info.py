@@ -10,8 +10,8 @@ import click
 from headrace.cli.opening import open_here
 from headrace.cli.options import json_option
 from headrace.cli.output import echo_json, many, show_table, show_terms
-from headrace.queue.config import QueueConfig
-from headrace.queue.statistics import Statistics
+from headrace.log.config import QueueConfig
+from headrace.log.statistics import Statistics
 from headrace.units import format_age, format_size
 
 BUSIEST = 20

@@ -11,8 +11,8 @@ from headrace.cli.output import echo_json
 from headrace.errors import OptionError
 
 if TYPE_CHECKING:
-    from headrace.fabric.map import Map
-    from headrace.fabric.session import SessionTerms
+    from headrace.link.session import SessionTerms
+    from headrace.site.map import Map
 
 
 @click.command()
@@ -53,9 +53,9 @@ def sites(where: str, all_flows: bool, as_dot: bool, check: bool, as_json: bool)
 
 def draw(where: str) -> "Map":
     """The map as it is seen from there."""
-    from headrace.fabric.credentials import principal_of
-    from headrace.fabric.map import gather
-    from headrace.fabric.session import open_session
+    from headrace.link.credentials import principal_of
+    from headrace.link.session import open_session
+    from headrace.site.map import gather
 
     terms = terms_for(where)
     session = open_session(terms)
@@ -67,8 +67,8 @@ def draw(where: str) -> "Map":
 
 def terms_for(where: str) -> "SessionTerms":
     """How to get in: by an endpoint, or as the site that a file describes."""
-    from headrace.fabric.remote.opening import is_endpoint
-    from headrace.fabric.session import SessionTerms
+    from headrace.link.session import SessionTerms
+    from headrace.remote.client.opening import is_endpoint
 
     if is_endpoint(where):
         tls, user = credentials()

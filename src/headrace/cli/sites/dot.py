@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from headrace.cli.failure import visible
 from headrace.cli.output import format_short_age, many
-from headrace.fabric.map import Link, Map, Place
+from headrace.site.map import Link, Map, Place
 from headrace.units import format_size
 
 _LOOKS = {"here": "style=solid", "silent": "style=dashed, color=red", "away": "style=dotted, color=red",

@@ -8,9 +8,9 @@ import click
 from headrace.cli.failure import visible
 from headrace.cli.output import format_short_age, many, show_table
 from headrace.cli.sites.trails import trails
-from headrace.fabric.description import Description, FeedTold
-from headrace.fabric.flows import FlowStatistics
-from headrace.fabric.map import Map, Place
+from headrace.relay.description import Description, FeedTold
+from headrace.relay.flows import FlowStatistics
+from headrace.site.map import Map, Place
 from headrace.units import format_age, format_size
 
 _FLOWS = 10  # of each site, unless all are wanted

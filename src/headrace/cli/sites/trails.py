@@ -9,7 +9,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator
 
 from headrace.cli.output import format_short_age
-from headrace.fabric.map import Link
+from headrace.site.map import Link
 
 Ways = dict[str, dict[int, Link]]  # of each site, by the number of the link
 

@@ -11,7 +11,7 @@ import msgspec
 
 from headrace.cli.station.standing import depth_of
 from headrace.cli.top.snapshot import Snapshot
-from headrace.queue.statistics import FeedStatistics
+from headrace.log.statistics import FeedStatistics
 from headrace.station import ConsumerStatistics, StationStatistics
 from headrace.units import format_time
 

@@ -9,11 +9,11 @@ from dataclasses import dataclass
 
 from headrace.cli.station.standing import every, in_order
 from headrace.errors import NotAQueueError, QueueMissingError
+from headrace.kernel import _kernel as kernel
+from headrace.log.config import read_config
+from headrace.log.explain import explain
+from headrace.log.statistics import Statistics
 from headrace.queue import Queue
-from headrace.queue.config import read_config
-from headrace.queue.kernel import _kernel as kernel
-from headrace.queue.statistics import Statistics
-from headrace.queue.trouble import explain
 from headrace.station import ConsumerStatistics, StationStatistics
 
 

@@ -37,9 +37,9 @@ from headrace.pipeline.actions.prepared import (
 )
 from headrace.pipeline.rules.rule import JSON, NOTHING, PAYLOAD, PublishAction
 from headrace.pipeline.rules.template import Template, template
+from headrace.pipeline.run.trouble import trouble_of
 from headrace.pipeline.source.options import Place
 from headrace.pipeline.source.place import open_place
-from headrace.pipeline.trouble import trouble_of
 from headrace.product.product import Product
 from headrace.selection import Selection
 

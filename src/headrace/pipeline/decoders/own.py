@@ -19,7 +19,6 @@ from typing import Any
 import pyarrow as pa
 
 from headrace.errors import OptionError
-from headrace.pipeline.columns import SCHEMA as PRODUCTS
 from headrace.pipeline.decoders.ddl import arrow_schema
 from headrace.pipeline.decoders.decoder import (
     ERROR,
@@ -34,6 +33,7 @@ from headrace.pipeline.decoders.decoder import (
     reason,
     with_place,
 )
+from headrace.pipeline.source.columns import SCHEMA as PRODUCTS
 
 _PLAIN = (
     pa.bool_(), pa.int8(), pa.int16(), pa.int32(), pa.int64(), pa.float32(), pa.float64(), pa.string(), pa.binary(),

@@ -16,7 +16,6 @@ import msgspec
 import pyarrow as pa
 
 from headrace.errors import RuleError
-from headrace.pipeline.columns import SCHEMA
 from headrace.pipeline.decoders.decoder import reason
 from headrace.pipeline.rules.loading import examine
 from headrace.pipeline.rules.purpose import Purpose
@@ -33,6 +32,7 @@ from headrace.pipeline.rules.rule import (
 )
 from headrace.pipeline.rules.template import template
 from headrace.pipeline.rules.views import decoder_of
+from headrace.pipeline.source.columns import SCHEMA
 from headrace.product.product import Product
 from headrace.toml.complaint import Complaint
 

@@ -1,6 +1,6 @@
 """Views: the table that a rule's SQL can select from, and the columns of its rows.
 
-    products   the columns of a product (pipeline/columns.py)
+    products   the columns of a product (pipeline/source/columns.py)
     decoded    if the rule decodes: what the decoder makes, and the columns of the product that it comes from, but for
                the payload and for those that the decoder has itself
 
@@ -15,10 +15,10 @@ from pathlib import Path
 import pyarrow as pa
 
 from headrace.errors import OptionError, RuleError
-from headrace.pipeline.columns import SCHEMA
 from headrace.pipeline.decoders import Decoder, decoder
 from headrace.pipeline.rules.rule import Rule
 from headrace.pipeline.rules.sql import look_through
+from headrace.pipeline.source.columns import SCHEMA
 
 PRODUCTS, DECODED = "products", "decoded"
 ColumnTypes = Mapping[str, pa.DataType | None]

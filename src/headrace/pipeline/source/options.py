@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from headrace.errors import HeadraceError, OptionError
-from headrace.pipeline.columns import COLUMNS
+from headrace.pipeline.source.columns import COLUMNS
 from headrace.selection import Selection
 from headrace.units import parse_size
 

@@ -8,9 +8,9 @@ import os
 from pathlib import Path
 
 from headrace.errors import OptionError
-from headrace.fabric.remote import connect
 from headrace.pipeline.source.options import Place
 from headrace.queue import Queue
+from headrace.remote import connect
 
 _open: dict[tuple[int, Place], Queue] = {}  # by process: a fork must not use its parent's
 

@@ -11,11 +11,11 @@ import numpy as np
 import pyarrow as pa
 
 from headrace.errors import DataLossError, ProductDamagedError
-from headrace.pipeline.columns import arrow_of
+from headrace.log.weights import NO
+from headrace.pipeline.source.columns import arrow_of
 from headrace.pipeline.source.span import Span
 from headrace.product.batch import NO_SLICE, Batch
 from headrace.queue import Queue
-from headrace.queue.weights import NO
 from headrace.selection import Selection
 
 _PRODUCTS = 16_384  # in one Arrow batch

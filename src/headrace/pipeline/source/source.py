@@ -19,8 +19,8 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StructType
 
 from headrace.errors import OptionError
-from headrace.pipeline.columns import schema_of
 from headrace.pipeline.source.batch_reader import BatchReader, NarrowingReader
+from headrace.pipeline.source.columns import schema_of
 from headrace.pipeline.source.options import WriteOptions, read_options, write_options
 from headrace.pipeline.source.stream_reader import StreamReader
 from headrace.pipeline.source.writer import BatchWriter, StreamWriter, check_schema

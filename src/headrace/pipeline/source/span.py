@@ -9,8 +9,8 @@ import itertools
 import os
 from dataclasses import dataclass
 
+from headrace.log.weights import Weights
 from headrace.queue import Queue
-from headrace.queue.weights import Weights
 from headrace.selection import Selection
 
 SMALL = 20_000  # sequences that one task reads, whatever they weigh

@@ -22,13 +22,13 @@ from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowW
 from pyspark.sql.types import StructType
 
 from headrace.errors import BatchTooLargeError, OptionError, PayloadError, PipelineError
-from headrace.pipeline.archive import part_bytes
-from headrace.pipeline.archive_pace import gathered
+from headrace.log.columns import arrow_values, number_column, text_column
+from headrace.pipeline.archive.pace import gathered
+from headrace.pipeline.archive.tables import part_bytes
 from headrace.pipeline.source.options import WriteOptions, write_options
 from headrace.pipeline.source.place import open_place
 from headrace.product.product import PRIORITY_DEFAULT
 from headrace.queue import Queue
-from headrace.queue.columns import arrow_values, number_column, text_column
 
 TAKEN = ("payload", "feed", "ident", "priority", "created", "expiry", "slice", "properties", "signature")
 _TYPES = {

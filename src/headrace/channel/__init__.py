@@ -1,0 +1,1 @@
+"""On what terms: feed subtrees with a quality of service, their suppliers and push consumers."""

@@ -1,0 +1,180 @@
+"""Pull supplier: Headrace asks a function for products, at an interval, in a thread.
+
+The function returns None (nothing new), one payload, a list of payloads (stored as one batch), or a mapping with the
+arguments of a push (`{"payload": …, "ident": …}`). Ticks lie on a fixed grid, so that the interval does not drift;
+those that a slow function misses are skipped and counted, never made up for in a burst.
+
+A function that raises is asked again at growing distances, up to a minute. What it returned and the channel did not
+take (rejected, disk full, a blocking station) is offered again before the function is asked anew, so that nothing that
+was pulled is dropped. The thread ends by itself when the channel does.
+"""
+
+import functools
+import logging
+import math
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any
+
+from headrace.channel.complaints import Complaints
+from headrace.channel.supplier import Supplier
+from headrace.errors import (
+    BlockedError,
+    ChannelEndedError,
+    ChannelMissingError,
+    InvalidError,
+    OptionError,
+    QueueClosedError,
+    QueueError,
+)
+
+EVERY_S_MIN = 0.001
+BACK_OFF_S_MAX = 60.0
+BLOCKED_S = 0.2  # how soon a stop is noticed while a blocking station makes a push wait
+_END = (ChannelEndedError, ChannelMissingError, QueueClosedError)
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class PullStatistics:
+    """What a pull supplier has done so far."""
+
+    polls: int  # calls of the function
+    pushed: int  # calls that stored something
+    failures: int  # exceptions of the function and refused pushes
+    skipped: int  # ticks that came while a call lasted or after a failure
+    pending: int  # payloads or batches that the channel has not taken yet
+    latest_failure: str
+    running: bool
+
+
+def next_tick(begin_s: float, every_s: float, now_s: float, failures: int) -> tuple[int, float]:
+    """Number and time of the next tick: the first one after now, or after a pause that doubles with each failure."""
+    pause_s = min(every_s * 2 ** min(failures, 32), max(every_s, BACK_OFF_S_MAX)) if failures else 0.0
+    number = math.floor((now_s + pause_s - begin_s) / every_s) + 1
+    return number, begin_s + number * every_s
+
+
+class PullSupplier:
+    """A polled function; get one from `Channel.pull`. End it with `stop`, or use it in a `with`."""
+
+    def __init__(
+        self, supplier: Supplier, function: Callable[[], Any], every_s: float, options: Mapping[str, Any]
+    ) -> None:
+        if not every_s >= EVERY_S_MIN:
+            supplier.close()
+            raise OptionError(f"every {every_s} s is too short", 'poll every millisecond at most, such as every="1s"')
+        self._supplier, self._function, self._every_s, self._options = supplier, function, every_s, dict(options)
+        self._channel = supplier.channel.name
+        self._pending: deque[Callable[..., Any]] = deque()
+        self._polls = self._pushed = self._skipped = 0
+        self._failures_in_a_row = 0
+        self._complaints = Complaints(_log)
+        self._ending = threading.Event()
+        self._thread = threading.Thread(target=self._run, name=f"headrace-pull-{self._channel}", daemon=True)
+        self._thread.start()
+
+    def stop(self, timeout: float | None = None) -> bool:
+        """Ask no more, and wait for the call that is under way; False if it lasts longer than `timeout` seconds."""
+        self._ending.set()
+        if threading.current_thread() is not self._thread:
+            self._thread.join(timeout)
+        return not self._thread.is_alive()
+
+    def statistics(self) -> PullStatistics:
+        return PullStatistics(
+            polls=self._polls,
+            pushed=self._pushed,
+            failures=self._complaints.count,
+            skipped=self._skipped,
+            pending=len(self._pending),
+            latest_failure=self._complaints.latest,
+            running=self._thread.is_alive(),
+        )
+
+    def __enter__(self) -> "PullSupplier":
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    def __repr__(self) -> str:
+        state = "running" if self._thread.is_alive() else "ended"
+        return f"<PullSupplier of {self._channel!r} every {self._every_s:g} s, {state}>"
+
+    # --- the thread -------------------------------------------------------------------------------
+
+    def _run(self) -> None:
+        begin_s = due_s = time.monotonic()
+        number = 0
+        try:
+            while not self._ending.wait(max(0.0, due_s - time.monotonic())):
+                self._tick()
+                before = number
+                number, due_s = next_tick(begin_s, self._every_s, time.monotonic(), self._failures_in_a_row)
+                self._skipped += number - before - 1
+        finally:
+            self._supplier.close()
+            if self._pending:
+                _log.warning(
+                    "pull supplier of channel %r ended with %d pushes not made", self._channel, len(self._pending)
+                )
+
+    def _tick(self) -> None:
+        """Ask the function unless something is still to be stored, then store."""
+        if not self._pending:
+            try:
+                self._polls += 1
+                self._pending.extend(self._offers(self._function()))
+            except Exception as error:  # noqa: BLE001 - whatever a stranger's function raises
+                self._fail("the function failed", error)
+                return
+        self._failures_in_a_row = 0
+        while self._pending and self._store(self._pending[0]):
+            self._pending.popleft()
+
+    def _store(self, offer: Callable[..., Any]) -> bool:
+        """True if there is nothing more to do about this offer."""
+        while True:
+            try:
+                offer(timeout=BLOCKED_S)
+                self._pushed += 1
+                return True
+            except BlockedError:
+                if self._ending.is_set():
+                    return False
+            except _END as error:
+                self._fail("it ends", error)
+                self._ending.set()
+                return False
+            except (InvalidError, TypeError) as error:
+                self._fail("the function returned what cannot be put", error)
+                return True
+            except QueueError as error:
+                self._fail("the channel refused a push, which is offered again", error)
+                return False
+
+    def _offers(self, result: Any) -> Iterator[Callable[..., Any]]:
+        """What the function returned, as pushes that wait to be made."""
+        push, push_many = self._supplier.push, self._supplier.push_many
+        if result is None:
+            return
+        if isinstance(result, Mapping):
+            yield functools.partial(push, **{**self._options, **result})
+        elif not isinstance(result, list | tuple):
+            yield functools.partial(push, result, **self._options)
+        elif any(isinstance(item, Mapping) for item in result):
+            for item in result:
+                yield from self._offers(item)
+        elif result:
+            yield functools.partial(push_many, list(result), **self._options)
+
+    def _fail(self, what: str, error: BaseException) -> None:
+        self._failures_in_a_row += 1
+        self._complaints.add(f"pull supplier of channel {self._channel!r}: {what}", error)

@@ -1,0 +1,141 @@
+"""Push consumer: Headrace calls a function with the products of a station, in a thread.
+
+A product is put when the callback has returned. If the callback raises, the product goes back as failed: it is
+delivered again, by whichever consumer comes first, and parked after the station's `deliveries_max`. After a failure
+the thread pauses, longer with each one in a row, so that a callback that cannot work does not spin.
+
+With `batches` the callback gets whole batches, of up to `batch_max` products and with the station's pacing, and a
+failure sends the whole batch back.
+"""
+
+import logging
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+from headrace.channel.complaints import Complaints
+from headrace.errors import HeadraceError, LeaseLostError, QueueClosedError, StationMissingError
+from headrace.product.batch import Batch
+
+if TYPE_CHECKING:
+    from headrace.station.station import Station
+
+BATCH_DEFAULT = 100
+PAUSE_S, PAUSE_S_MAX = 0.05, 5.0
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class PushStatistics:
+    """What a push consumer has done so far."""
+
+    delivered: int  # products that the callback was called with
+    done: int
+    failures: int  # exceptions of the callback, and troubles with the station
+    latest_failure: str
+    running: bool
+
+
+class PushConsumer:
+    """A called function; get one from `Channel.consumer`. End it with `stop`, or use it in a `with`."""
+
+    def __init__(self, station: "Station", callback: Callable[[Any], Any], *, batches: bool = False) -> None:
+        self._station, self._callback, self._batches = station, callback, batches
+        self._consumer = station.attach()
+        self._lost = False  # taken for dead: attach anew
+        self._delivered = self._done = self._failures_in_a_row = 0
+        self._complaints = Complaints(_log)
+        self._ending = threading.Event()
+        self._thread = threading.Thread(target=self._run, name=f"headrace-push-{station.name}", daemon=True)
+        self._thread.start()
+
+    def stop(self, timeout: float | None = None) -> bool:
+        """Finish the batch in hand and detach; False if that lasts longer than `timeout` seconds."""
+        self._ending.set()
+        self._consumer.interrupt()
+        if threading.current_thread() is not self._thread:
+            self._thread.join(timeout)
+        return not self._thread.is_alive()
+
+    def statistics(self) -> PushStatistics:
+        return PushStatistics(
+            delivered=self._delivered,
+            done=self._done,
+            failures=self._complaints.count,
+            latest_failure=self._complaints.latest,
+            running=self._thread.is_alive(),
+        )
+
+    def __enter__(self) -> "PushConsumer":
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    def __repr__(self) -> str:
+        return f"<PushConsumer of {self._station.name!r}, {'running' if self._thread.is_alive() else 'ended'}>"
+
+    # --- the thread -------------------------------------------------------------------------------
+
+    def _run(self) -> None:
+        try:
+            while not self._ending.is_set():
+                self._step()
+                if self._failures_in_a_row:
+                    self._ending.wait(min(PAUSE_S * 2 ** min(self._failures_in_a_row, 16), PAUSE_S_MAX))
+        except (StationMissingError, QueueClosedError) as error:
+            self._fail("it ends", error)
+        finally:
+            self._consumer.detach()
+
+    def _step(self) -> None:
+        """One batch, or one trouble."""
+        try:
+            if self._lost:
+                self._consumer = self._station.attach()
+                self._lost = False
+            batch = self._consumer.get(self._station.terms.batch_max or (BATCH_DEFAULT if self._batches else 1))
+            if len(batch):
+                (self._call_with_batch if self._batches else self._call_with_each)(batch)
+        except LeaseLostError as error:
+            self._fail("others were given what it held", error)
+            self._lost = True
+            self._consumer.detach()
+        except (StationMissingError, QueueClosedError):
+            raise
+        except HeadraceError as error:
+            self._fail("the station has a trouble", error)
+
+    def _call_with_each(self, batch: Batch) -> None:
+        for product in batch:
+            if self._call(product, 1):
+                self._consumer.put(product)
+                self._done += 1
+            else:
+                self._consumer.give_back(product, failed=True)
+
+    def _call_with_batch(self, batch: Batch) -> None:
+        if self._call(batch, len(batch)):
+            self._consumer.put(batch)
+            self._done += len(batch)
+        else:
+            self._consumer.give_back(batch, failed=True)
+
+    def _call(self, what: Any, products: int) -> bool:
+        """Whether the callback returned."""
+        self._delivered += products
+        try:
+            self._callback(what)
+        except Exception as error:  # noqa: BLE001 - whatever a stranger's function raises
+            self._fail("the callback failed", error)
+            return False
+        self._failures_in_a_row = 0
+        return True
+
+    def _fail(self, what: str, error: BaseException) -> None:
+        self._failures_in_a_row += 1
+        self._complaints.add(f"push consumer of station {self._station.name!r}: {what}", error)

@@ -1,0 +1,177 @@
+"""Supplier: who pushes products into a channel.
+
+A push is a put under the terms of the channel: the feed lies in its subtree, `timeout` gives the product an expiry,
+and from `stop_time` on it is refused. `max_queue` and blocking stations speak at the put itself. The terms are those
+of the moment of the push; the file that has them is looked at, and read again only if it was replaced.
+
+Each supplier holds a place, so that `suppliers_max` counts across processes (places.py). A Supplier may be used from
+several threads. In the child of a fork it takes a place of its own at its first push.
+
+Not here: polling a function (pull.py).
+"""
+
+import threading
+from collections.abc import Iterable
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from headrace.channel.definitions import FOLDER, Definition
+from headrace.channel.places import Place
+from headrace.channel.subtree import Subtree
+from headrace.errors import ChannelEndedError, ChannelError, ChannelMissingError, FeedError, RejectedError
+from headrace.log.puts import expiry_of
+from headrace.log.receipt import Duplicate, Receipt
+from headrace.units import format_time
+
+if TYPE_CHECKING:
+    from headrace.channel.channel import Channel
+
+
+class Supplier:
+    """A push supplier; get one from `Channel.supplier`. Leave with `close`, or use it in a `with`."""
+
+    def __init__(self, channel: "Channel") -> None:
+        """Take a place; SuppliersFullError if the channel admits no more."""
+        self.channel = channel
+        self._number = channel.definition.number
+        self._terms = (channel.definition, Subtree.of(channel.definition.feed))
+        self._taking = threading.Lock()
+        self._closed = False
+        self._place = self._take()
+
+    def push(
+        self, payload: Any, *, feed: str | None = None, ident: str = "", expiry: Any = None, **options: Any
+    ) -> int | Duplicate:
+        """Store one product in the channel; its sequence, or the Duplicate of the one that is held.
+
+        `feed` is the root of the channel unless it is given; `expiry` and the other options are those of `Queue.put`.
+        RejectedError if `max_queue` products wait, ChannelEndedError from the channel's stop time on.
+        """
+        definition, subtree = self._current()
+        feed = _feed_of(definition, subtree, feed)
+        expiry = self._expiry(definition, expiry)
+        place = self._holding()
+        try:
+            outcome = self.channel.queue.put(payload, feed=feed, ident=ident, expiry=expiry, **options)
+        except RejectedError:
+            place.count(rejected=1)
+            raise
+        if isinstance(outcome, Duplicate):
+            place.count(duplicates=1)
+        else:
+            place.count(products=1)
+        return outcome
+
+    def push_many(self, payloads: Any, *, feed: Any = None, expiry: Any = None, **options: Any) -> Receipt:
+        """Store many products as one; as `Queue.put_many`, under the terms of `push`."""
+        definition, subtree = self._current()
+        feed = _feeds_of(definition, subtree, feed)
+        expiry = self._expiry_column(definition, expiry)
+        place = self._holding()
+        try:
+            receipt = self.channel.queue.put_many(payloads, feed=feed, expiry=expiry, **options)
+        except RejectedError:
+            place.count(rejected=len(payloads))
+            raise
+        place.count(products=receipt.stored, duplicates=receipt.products - receipt.stored)
+        return receipt
+
+    def close(self) -> None:
+        """Leave the place to others."""
+        self._closed = True
+        self._place.leave()
+
+    def __enter__(self) -> "Supplier":
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"<Supplier of {self.channel.name!r}{' closed' if self._closed else ''}>"
+
+    # --- place ------------------------------------------------------------------------------------
+
+    def _take(self) -> Place:
+        definition = self.channel.definition
+        return Place(suppliers_file(self.channel.queue.path, definition), definition.name, definition.qos.suppliers_max)
+
+    def _holding(self) -> Place:
+        """The place; another one if a fork has left the first to the parent."""
+        if not self._place.is_held:
+            with self._taking:
+                if self._closed:
+                    raise ChannelError("this supplier was closed", "get another one: channel.supplier()")
+                if not self._place.is_held:
+                    self._place = self._take()
+        return self._place
+
+    # --- terms ------------------------------------------------------------------------------------
+
+    def _current(self) -> tuple[Definition, Subtree]:
+        """The terms of now; an error if the channel is gone or at its end."""
+        definition = self.channel.definition
+        if definition is not self._terms[0]:
+            self._terms = (definition, Subtree.of(definition.feed))
+        if definition.number != self._number:
+            raise ChannelMissingError(
+                f"channel {definition.name!r} was removed and another one created since",
+                "get a supplier of the new one: queue.channel(name).supplier()",
+            )
+        stop_ns = definition.qos.stop_time_ns
+        if stop_ns is not None and self.channel.now_ns() >= stop_ns:
+            raise ChannelEndedError(
+                f"channel {definition.name!r} ended at its stop_time {format_time(stop_ns)}, nothing was stored",
+                "choose a later one: headrace channel change --stop-time",
+            )
+        return self._terms
+
+    def _expiry(self, definition: Definition, expiry: Any) -> Any:
+        """The earlier one of the product's own and the channel's."""
+        timeout_s = definition.qos.timeout_s
+        if timeout_s is None:
+            return expiry
+        now_ns = self.channel.now_ns()
+        own_ns = expiry_of(expiry, now_ns)
+        end_ns = now_ns + int(timeout_s * 1e9)
+        return min(own_ns, end_ns) if own_ns else end_ns
+
+    def _expiry_column(self, definition: Definition, expiry: Any) -> Any:
+        if definition.qos.timeout_s is None or expiry is None or np.ndim(expiry) == 0:
+            return self._expiry(definition, expiry)
+        own_ns = np.asarray(expiry, np.uint64)
+        end_ns = np.uint64(self._expiry(definition, None))
+        return np.where(own_ns == 0, end_ns, np.minimum(own_ns, end_ns))
+
+
+def suppliers_file(queue_path: Path, definition: Definition) -> Path:
+    """Where the places of a channel's suppliers are."""
+    return queue_path / FOLDER / f"{definition.number}.suppliers"
+
+
+def _feed_of(definition: Definition, subtree: Subtree, feed: str | None) -> str:
+    """The feed of a push; FeedError if it is not in the subtree."""
+    if feed is None:
+        if not subtree.root:
+            raise FeedError(f"channel {definition.name!r} has all feeds, and the push names none", "give feed=…")
+        return subtree.root
+    if not isinstance(feed, str) or not subtree.has(feed):
+        raise FeedError(
+            f"feed {feed!r} is not in the channel's {definition.feed}",
+            f"push below {subtree.root}, or into the channel that has this feed",
+        )
+    return feed
+
+
+def _feeds_of(definition: Definition, subtree: Subtree, feeds: Any) -> Any:
+    if feeds is None or isinstance(feeds, str):
+        return _feed_of(definition, subtree, feeds)
+    names: Iterable[Any] = feeds.to_pylist() if hasattr(feeds, "to_pylist") else feeds
+    for feed in set(names):
+        _feed_of(definition, subtree, feed)
+    return feeds

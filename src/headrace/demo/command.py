@@ -1,0 +1,186 @@
+"""`headrace demo`: the options, and the result as tables or as one JSON object."""
+
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import click
+
+from headrace.cli.failure import NEGATIVE, OK
+from headrace.cli.options import json_option
+from headrace.cli.output import echo_json, format_short_age, many, show_table
+from headrace.cli.verdicts import VERDICT_HEADER, VERDICT_RIGHT, verdict_row, verdict_values
+from headrace.demo.events import Cut, Kill
+from headrace.demo.outcome import Outcome, outcome_of
+from headrace.demo.plan import FIRST, SECOND, STATION, STATION_SELECT, VICTIM, WATCHERS, WORKERS, Plan, start_of
+from headrace.demo.plot import save_plot
+from headrace.demo.stage import Stage
+from headrace.demo.tables import Tables
+from headrace.demo.view import view
+from headrace.queue import Queue
+from headrace.units import format_size
+
+_ORDER = VERDICT_HEADER.index("out of order")
+
+
+@click.command()
+@click.option("--seconds", type=click.FloatRange(1, 45), default=16, show_default=True, help="How long to feed.")
+@click.option("--seed", type=int, default=1, show_default=True, help="The same seed gives the same products.")
+@click.option("--path", metavar="PATH", help="Make everything there and keep it. [default: a temporary directory]")
+@click.option("--plot", metavar="FILE", help="Where to save the plot. [default: headrace-demo.png below PATH or /tmp]")
+@click.option("--pipeline/--no-pipeline", default=True, help="With or without Spark, its tables and the plot.")
+@json_option
+def demo(seconds: float, seed: int, path: str | None, plot: str | None, pipeline: bool, as_json: bool) -> int:
+    """See it all at work: two sites and a link that breaks, a feed generator, watchers, a station, a pipeline on Spark.
+
+    2,000 products per second go in at the first site, with some duplicates, and come out at the second; there one
+    watcher takes everything, the other the radar feeds, and three workers share the weather feeds at a station. One of
+    them is killed with products in hand, which the others then get. Half way the link between the sites is cut for some
+    seconds.
+
+    Meanwhile the pipeline decodes METAR reports into a table, makes hourly statistics of them, files radar products and
+    publishes alerts; garbled bulletins become dead letters. The same seed gives the same products, but for the hours
+    that METAR reports are about: those end now.
+
+    In the end the oracle compares what was put at the first site with what each watcher got at the second, with what
+    the workers put, and with the tables and files. Exit code 0 only if nothing was lost, duplicated, out of order or
+    altered. A plot of latencies and of the hourly table is saved.
+
+    \b
+    Example:
+      headrace demo
+      headrace demo --path demo && headrace pipeline status demo/pipeline/rules.toml
+      headrace demo --seconds 5 --no-pipeline
+    """
+    with tempfile.TemporaryDirectory(prefix="headrace-demo-") as folder:
+        queues = Path(path).absolute() if path else Path(folder) / "queues"
+        plan = Plan(queues, Path(folder), seed, seconds, start_of(seconds, time.time_ns()))
+        picture = Path(plot) if plot else (queues if path else Path(tempfile.gettempdir())) / "headrace-demo.png"
+        plan.queues.mkdir(parents=True, exist_ok=True)
+        with (
+            Queue.create(plan.first, size=plan.queue_bytes, origin=FIRST) as first,
+            Queue.create(plan.second, size=plan.queue_bytes, origin=SECOND) as second,
+        ):
+            second.station(STATION, STATION_SELECT)
+            with Stage(plan, first, second, pipeline) as stage:
+                with view(plan, quiet=as_json) as refresh:
+                    stage.play(refresh)
+                outcome = outcome_of(plan, stage)
+                if outcome.tables is not None:
+                    save_plot(picture, plan, outcome.cut, outcome.tables)
+    if as_json:
+        drawn = None if outcome.tables is None else str(picture)
+        echo_json({"ok": outcome.ok, **_values(plan, outcome), "plot": drawn})
+    else:
+        _show(plan, outcome)
+        if outcome.tables is not None:
+            click.echo(f"the plot: {picture}")
+        if path:
+            click.echo(f"the queues are kept: headrace queue info {path}/{SECOND}")
+    return OK if outcome.ok else NEGATIVE
+
+
+def _values(plan: Plan, outcome: Outcome) -> dict[str, Any]:
+    watchers = [
+        {
+            "name": watcher.name,
+            "select": watcher.select,
+            "bytes": outcome.reports[watcher.name].bytes,
+            "latency_p50_s": outcome.reports[watcher.name].latency_p50_s,
+            "latency_p99_s": outcome.reports[watcher.name].latency_p99_s,
+            **verdict_values(outcome.watchers[watcher.name]),
+        }
+        for watcher in WATCHERS
+    ]
+    return {
+        "seed": plan.seed,
+        "seconds": plan.seconds,
+        "products": outcome.first.inserted_products,
+        "bytes": outcome.first.inserted_bytes,
+        "duplicates": outcome.first.duplicates,
+        "arrived": outcome.arrived,
+        "cut": None if outcome.cut is None else _cut_values(outcome.cut),
+        "watchers": watchers,
+        "station": _station_values(outcome),
+        "pipeline": None if outcome.tables is None else _table_values(outcome.tables),
+    }
+
+
+def _station_values(outcome: Outcome) -> dict[str, Any]:
+    """Without what an oracle says of order: work that is shared has none."""
+    told = outcome.station
+    verdict = {name: value for name, value in verdict_values(outcome.workers).items() if "order" not in name}
+    workers = [
+        {
+            "name": worker,
+            "pid": outcome.pids[worker],
+            "products": outcome.reports[worker].products,
+            "killed": worker == VICTIM and outcome.kill is not None,
+        }
+        for worker in WORKERS
+    ]
+    return {
+        "name": told.name,
+        "select": told.selection,
+        "waiting": told.waiting,
+        "leased": told.leased,
+        "done": told.done,
+        "restored": told.restored,
+        "redelivered": told.redelivered,
+        "workers": workers,
+        "kill": None if outcome.kill is None else _kill_values(outcome.kill),
+        **verdict,
+    }
+
+
+def _table_values(tables: Tables) -> dict[str, Any]:
+    verdicts = [
+        {"name": name, **{key: value for key, value in verdict_values(verdict).items() if "order" not in key}}
+        for name, verdict in tables.verdicts.items()
+    ]
+    return {"ok": tables.ok, "reports": tables.reports, "verdicts": verdicts}
+
+
+def _kill_values(kill: Kill) -> dict[str, Any]:
+    return {"pid": kill.pid, "after_s": kill.after_s, "held": kill.held, "back_after_s": kill.back_after_s}
+
+
+def _cut_values(cut: Cut) -> dict[str, Any]:
+    return {
+        "after_s": cut.after_s, "lasted_s": cut.lasted_s, "missing": cut.missing,
+        "caught_up_after_s": cut.caught_up_after_s,
+    }  # fmt: skip
+
+
+def _show(plan: Plan, outcome: Outcome) -> None:
+    statistics = outcome.first
+    click.echo(
+        f"{many(statistics.inserted_products, 'product')} ({format_size(statistics.inserted_bytes)}) "
+        f"in {plan.seconds:g} s, {statistics.inserted_products / plan.seconds:,.0f}/s; "
+        f"{many(statistics.duplicates, 'duplicate')} rejected"
+    )
+    if outcome.cut is not None:
+        click.echo(f"the link was {outcome.cut}")
+    for watcher in WATCHERS:
+        report = outcome.reports[watcher.name]
+        p50, p99 = (format_short_age(latency or 0.0) for latency in (report.latency_p50_s, report.latency_p99_s))
+        click.echo(f"{watcher.name}: latency from site to site, but for the cut: p50 {p50}, p99 {p99}")
+    shares = ", ".join(f"{worker} {outcome.reports[worker].products:,}" for worker in WORKERS)
+    click.echo(f"station {STATION}: {shares}")
+    if outcome.kill is not None:
+        click.echo(f"{VICTIM} was {outcome.kill}")
+    tables = outcome.tables
+    if tables is not None:
+        reports, hours = many(tables.reports, "METAR report"), many(len(tables.hourly), "hour")
+        click.echo(f"pipeline: {reports}, statistics of {hours} of stations")
+    without_order = {f"station {STATION}": outcome.workers, **({} if tables is None else tables.verdicts)}
+    verdicts = {**outcome.watchers, **without_order}
+    rows = [verdict_row(name, verdict) for name, verdict in verdicts.items()]
+    for row in rows[-len(without_order) :]:
+        row[_ORDER] = ""
+    show_table("verdict of the oracle", VERDICT_HEADER, rows, right=VERDICT_RIGHT)
+    for name, verdict in verdicts.items():
+        if not verdict.ok:
+            click.echo(f"{name}: {verdict}")
+    click.echo("nothing lost, nothing twice" if outcome.ok else "not as it should be")

@@ -1,0 +1,67 @@
+"""Plot: a picture of a demonstration, as a PNG: latencies over time with the cut, and what the hourly table says."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from headrace.demo.events import Cut
+from headrace.demo.plan import SECOND, WATCHERS, Plan
+from headrace.demo.tables import Row, Tables
+
+_INCHES = (9.0, 8.0)
+_STATIONS_MAX = 30
+_BIN_S = 0.1
+_COLOURS = ("tab:blue", "tab:orange")
+
+
+def save_plot(path: Path, plan: Plan, cut: Cut | None, tables: Tables) -> None:
+    """Write the file; a folder that is not there is made."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=_INCHES, layout="constrained")
+    FigureCanvasAgg(figure)
+    above, below = figure.subplots(2, 1)
+    _draw_latencies(above, plan, cut)
+    _draw_hours(below, tables.hourly)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(path, dpi=110)
+
+
+def _draw_latencies(axes: Any, plan: Plan, cut: Cut | None) -> None:
+    """The median of every tenth of a second, and the range within which nine of ten are."""
+    moments = {watcher.name: np.load(plan.latencies_of(watcher.name)) for watcher in WATCHERS}
+    began_s = min((float(created.min()) for created, _ in moments.values() if len(created)), default=0.0)
+    for colour, (name, (created, latencies)) in zip(_COLOURS, moments.items(), strict=True):
+        places = ((created - began_s) / _BIN_S).astype(int)
+        bins = np.unique(places)
+        shares = np.array([np.percentile(latencies[places == place], (5, 50, 95)) for place in bins]).reshape(-1, 3)
+        axes.plot(bins * _BIN_S, shares[:, 1] * 1000, color=colour, linewidth=1.2, label=f"watcher {name}, median")
+        axes.fill_between(bins * _BIN_S, shares[:, 0] * 1000, shares[:, 2] * 1000, color=colour, alpha=0.2, linewidth=0)
+    if cut is not None:
+        at_s = cut.at_ns / 1e9 - began_s
+        axes.axvspan(at_s, at_s + cut.lasted_s, color="0.85", label="the link is cut", zorder=0)
+    axes.set(yscale="log", xlabel="created at, s", ylabel="latency, ms", title=f"from put to watcher at site {SECOND}")
+    axes.legend(loc="best", fontsize=8)
+
+
+def _draw_hours(axes: Any, hourly: list[Row]) -> None:
+    """Mean temperature, from coldest to warmest, of the stations that reported most."""
+    told = [row for row in hourly if row["temperature"] is not None]
+    reports: dict[str, int] = {}
+    for row in told:
+        reports[row["station"]] = reports.get(row["station"], 0) + row["reports"]
+    stations = sorted(sorted(reports, key=lambda station: -reports[station])[:_STATIONS_MAX])
+    hours = sorted({row["hour"] for row in told})
+    for number, hour in enumerate(hours):
+        rows = [row for row in told if row["hour"] == hour and row["station"] in stations]
+        places = [stations.index(row["station"]) + (number + 0.5) / len(hours) * 0.6 - 0.3 for row in rows]
+        means = [row["temperature"] for row in rows]
+        ends = np.array([(row["coldest"], row["warmest"]) for row in rows]).reshape(-1, 2)
+        (line,) = axes.plot(places, means, "o", markersize=3, label=f"{hour:%d %H}:00")
+        axes.vlines(places, ends[:, 0], ends[:, 1], color=line.get_color(), linewidth=1)
+    axes.set_xticks(range(len(stations)), stations, rotation=90, fontsize=8)
+    axes.set(ylabel="temperature, °C", title="table hourly: mean, coldest and warmest of each station")
+    if hours:
+        axes.legend(title="hour, UTC", loc="upper left", bbox_to_anchor=(1, 1), fontsize=8)

@@ -1,0 +1,1 @@
+"""The link to other sites: Zenoh session, endpoints, credentials, certificates, access rules, keys."""

@@ -1,0 +1,164 @@
+"""Credentials: how a session shows who it is, and how it knows others.
+
+By certificate: `TlsTerms` for the endpoints tls and quic. The common name of a certificate is its bearer's name. By
+name and password: `UserTerms` to connect with, and a users file, one `name:password` per line, to admit others by.
+Files are read and compared here before Zenoh sees them, so that each mistake is told with its file and its remedy.
+
+Invariant: a users file that is there but empty is refused, because Zenoh would admit everybody. Not here: making
+certificates (`headrace.link.certificates`), and what a name may do (`headrace.link.access`).
+"""
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from headrace.errors import FabricError, OptionError
+
+if TYPE_CHECKING:
+    from cryptography import x509
+
+
+@dataclass(frozen=True, slots=True)
+class TlsTerms:
+    """Whom to trust, and what to show. Without a certificate one can only connect.
+
+    `mutual`: who connects to here must show a certificate of the authority, too. A certificate of one's own is shown
+    to whoever asks for it in any case.
+    """
+
+    authority: Path
+    certificate: Path | None = None
+    key: Path | None = None
+    mutual: bool = True
+
+    def __post_init__(self) -> None:
+        if (self.certificate is None) != (self.key is None):
+            raise OptionError("a certificate and its key come together", "give both, or neither")
+
+
+@dataclass(frozen=True, slots=True)
+class UserTerms:
+    """The name and the password to connect with."""
+
+    name: str
+    password: str = field(repr=False)
+
+    def __post_init__(self) -> None:
+        if not self.name or ":" in self.name or not self.name.isprintable() or self.name != self.name.strip():
+            raise OptionError(f"user name {self.name!r} cannot be", "use printable text without a colon")
+        if not self.password or self.password != self.password.strip() or not self.password.isprintable():
+            raise OptionError(
+                f"the password of {self.name} cannot be", "use printable text that neither begins nor ends with a blank"
+            )
+
+
+def check_users_file(path: Path) -> list[str]:
+    """The names in a users file; FabricError says which line is wrong."""
+    names: list[str] = []
+    for number, line in enumerate(_text(path, "the users file").splitlines(), 1):
+        name, colon, password = (part.strip() for part in line.partition(":"))
+        if not line.strip():
+            continue
+        if not (name and colon and password):
+            raise FabricError(f"{path}, line {number}: not a name and a password", "write name:password")
+        if name in names:
+            raise FabricError(f"{path}, line {number}: user {name} is there twice", "remove one of the lines")
+        names.append(name)
+    if not names:
+        raise FabricError(f"{path} has no users", "write one name:password per line")
+    return names
+
+
+def check_tls(tls: TlsTerms) -> None:
+    """Nothing, if the files are there, can be read, belong together and are valid today; else FabricError."""
+    authorities = _certificates(tls.authority, "the certificate of the authority")
+    if tls.certificate is None or tls.key is None:
+        return
+    certificate, *between = _certificates(tls.certificate, "the certificate")
+    _check_key(tls.key, tls.certificate, certificate)
+    _check_dates(tls.certificate, certificate)
+    if not any(_is_issued_by(certificate, issuer) for issuer in (*authorities, *between)):
+        raise FabricError(
+            f"{tls.certificate} was not issued by the authority in {tls.authority}",
+            "make it with: headrace certs site, in the folder of that authority",
+        )
+
+
+def read_certificate(path: Path) -> "x509.Certificate":
+    """The first certificate in a PEM file; FabricError if there is none."""
+    return _certificates(path, "the certificate")[0]
+
+
+def principal_of(tls: TlsTerms | None, user: UserTerms | None) -> str | None:
+    """Under which name the rules of sites know the bearer: that of the user, or of the certificate."""
+    if user is not None:
+        return user.name
+    if tls is None or tls.certificate is None:
+        return None
+    from cryptography.x509.oid import NameOID
+
+    names = read_certificate(tls.certificate).subject.get_attributes_for_oid(NameOID.COMMON_NAME)
+    return str(names[0].value) if names else None
+
+
+def _text(path: Path, what: str) -> str:
+    try:
+        return path.read_text()
+    except FileNotFoundError:
+        raise FabricError(f"{what} is not there: {path}", "check the path; headrace certs makes certificates") from None
+    except UnicodeDecodeError:
+        raise FabricError(f"{what} {path} is not text", "certificates and keys are PEM files") from None
+    except OSError as error:
+        hint = "give the file to the user that runs this program"
+        raise FabricError(f"{what} {path} cannot be read: {error.strerror}", hint) from None
+
+
+def _certificates(path: Path, what: str) -> "list[x509.Certificate]":
+    from cryptography import x509
+
+    text = _text(path, what)
+    try:
+        return x509.load_pem_x509_certificates(text.encode())
+    except ValueError:
+        hint = "it is a key; give the .crt file" if "PRIVATE KEY" in text else "give a PEM file"
+        raise FabricError(f"{what} {path} is not a certificate", hint) from None
+
+
+def _check_key(key_path: Path, path: Path, certificate: "x509.Certificate") -> None:
+    from cryptography.exceptions import UnsupportedAlgorithm
+    from cryptography.hazmat.primitives.serialization import load_pem_private_key
+
+    text = _text(key_path, "the private key")
+    try:
+        key = load_pem_private_key(text.encode(), password=None)
+    except TypeError:
+        raise FabricError(
+            f"the private key {key_path} is encrypted", "store it without a password, mode 0600"
+        ) from None
+    except (ValueError, UnsupportedAlgorithm):
+        hint = "it is a certificate; give the .key file" if "CERTIFICATE" in text else "give a PEM file"
+        raise FabricError(f"{key_path} is not a private key", hint) from None
+    if key.public_key() != certificate.public_key():
+        raise FabricError(f"the private key {key_path} does not fit the certificate {path}", "give the two of one name")
+
+
+def _check_dates(path: Path, certificate: "x509.Certificate") -> None:
+    from datetime import UTC, datetime
+
+    now = datetime.now(UTC)
+    if now > certificate.not_valid_after_utc:
+        hint = "make a new one with: headrace certs site"
+        raise FabricError(f"{path} expired on {certificate.not_valid_after_utc:%Y-%m-%d}", hint)
+    if now < certificate.not_valid_before_utc:
+        hint = "check the clock of this machine"
+        raise FabricError(f"{path} is not valid before {certificate.not_valid_before_utc:%Y-%m-%d}", hint)
+
+
+def _is_issued_by(certificate: "x509.Certificate", authority: "x509.Certificate") -> bool:
+    from cryptography.exceptions import InvalidSignature
+
+    try:
+        certificate.verify_directly_issued_by(authority)
+    except (ValueError, TypeError, InvalidSignature):
+        return False
+    return True

@@ -1,0 +1,132 @@
+"""Diagnosis: why a session could not be opened, found out afterwards and told in words that help.
+
+Zenoh tells of a failed connection no more than that it failed. So the endpoint is tried once more with plain sockets:
+is the name known, does anything listen, does it speak TLS, whose certificate does it show, does it want ours? Nothing
+here is on the way of a product, and nothing is sent but a TLS handshake.
+"""
+
+import os
+import socket
+import ssl
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from headrace.errors import FabricError
+from headrace.link.endpoint import UNIX, Endpoint, parse_endpoint
+from headrace.link.settings import plain_words
+
+if TYPE_CHECKING:
+    from headrace.link.session import SessionTerms
+
+_PROBE_S = 1.0
+_ENDPOINTS_MAX = 3  # that are tried again
+_LISTENING = (
+    ("Address already in use", "another program listens there; stop it, or choose another port"),
+    ("Unable to acquire lock", "another program listens there; stop it, or choose another path"),
+    ("Permission denied", "use a port above 1023 or a path that this user may write to"),
+    ("Cannot assign requested address", "this machine has no such address; 0.0.0.0 and [::] stand for all it has"),
+    ("No such file or directory", "create the folder of the socket first"),
+    ("failed to lookup address", "the host name is not known; write an address"),
+)
+
+
+def explain_listening(endpoint: str, told: str) -> FabricError:
+    """The error for an endpoint on which nobody could listen; `told` is what Zenoh said."""
+    for sign, hint in _LISTENING:
+        if sign in told:
+            return FabricError(f"cannot listen on {endpoint}: {sign[0].lower()}{sign[1:]}", hint)
+    return FabricError(f"cannot listen on {endpoint}: {plain_words(told)}", "try another endpoint")
+
+
+def explain_connecting(terms: "SessionTerms") -> FabricError:
+    """The error for a client that reached nobody."""
+    if not terms.connect:
+        hint = "give an endpoint to connect to, such as tcp/host:7447"
+        return FabricError(f"no site answered within {terms.timeout_s:g} s", hint)
+    reasons = [(text, *_reason(parse_endpoint(text), terms)) for text in terms.connect[:_ENDPOINTS_MAX]]
+    problem = "; ".join(f"cannot connect to {endpoint}: {reason}" for endpoint, reason, _ in reasons)
+    return FabricError(problem, _joined([hint for _, _, hint in reasons]))
+
+
+def _joined(hints: Sequence[str]) -> str:
+    return "; ".join(dict.fromkeys(hints))
+
+
+def _reason(endpoint: Endpoint, terms: "SessionTerms") -> tuple[str, str]:
+    """What is wrong, and what to do about it."""
+    if endpoint.protocol in ("udp", "quic"):
+        return "no answer", "check that a site listens there, that the port is open, and names and certificates"
+    try:
+        link = _dial(endpoint)
+    except socket.gaierror:
+        return f"host {endpoint.host} is not known", "check the name, or write an address"
+    except TimeoutError:
+        return "no answer", "check that the host is up and the port open"
+    except OSError as error:
+        return f"{(error.strerror or str(error)).lower()}", "check that a site listens there"
+    with link:
+        if endpoint.protocol == "tls":
+            return _tls_reason(link, endpoint, terms)
+    return _refusal(terms)
+
+
+def _dial(endpoint: Endpoint) -> socket.socket:
+    if endpoint.protocol != UNIX:
+        return socket.create_connection((endpoint.host, endpoint.port), timeout=_PROBE_S)
+    if not os.path.exists(endpoint.host):
+        raise FileNotFoundError(2, "no such socket")
+    link = socket.socket(socket.AF_UNIX)
+    link.settimeout(_PROBE_S)
+    try:
+        link.connect(endpoint.host)
+    except OSError:
+        link.close()
+        raise
+    return link
+
+
+def _refusal(terms: "SessionTerms") -> tuple[str, str]:
+    if terms.user is None:
+        return "it refused us", "check that it is a site, and whether it wants a user and a password, or TLS"
+    hint = f"check the password of {terms.user.name}, and that the site has users at all"
+    return f"it refused user {terms.user.name}", hint
+
+
+def _tls_reason(link: socket.socket, endpoint: Endpoint, terms: "SessionTerms") -> tuple[str, str]:
+    tls = terms.tls
+    assert tls is not None  # terms with such an endpoint have them
+    context = ssl.create_default_context(cafile=str(tls.authority))
+    if tls.certificate is not None:
+        context.load_cert_chain(tls.certificate, tls.key)
+    try:
+        with context.wrap_socket(link, server_hostname=endpoint.host) as secure:
+            secure.recv(1)  # TLS 1.3 tells only now whether it took our certificate
+    except ssl.SSLCertVerificationError as error:
+        return _distrust(error, endpoint, terms)
+    except ssl.SSLError as error:
+        return _tls_alert(error, terms)
+    except (TimeoutError, OSError):
+        pass
+    return _refusal(terms)
+
+
+def _distrust(error: ssl.SSLCertVerificationError, endpoint: Endpoint, terms: "SessionTerms") -> tuple[str, str]:
+    told = error.verify_message.rstrip(".")
+    if "mismatch" in told:
+        hint = f"make its certificate with: headrace certs site DIR NAME --host {endpoint.host}"
+        return f"its certificate is not for {endpoint.host}", hint
+    if "expired" in told:
+        return "its certificate has expired", "make a new one for it with: headrace certs site"
+    assert terms.tls is not None
+    return f"its certificate is not of our authority ({told})", f"check that {terms.tls.authority} is the site's, too"
+
+
+def _tls_alert(error: ssl.SSLError, terms: "SessionTerms") -> tuple[str, str]:
+    assert terms.tls is not None
+    reason = (error.reason or str(error)).replace("_", " ").lower()
+    if "alert" in reason:  # it does speak TLS, and does not like what we said
+        ours = terms.tls.certificate
+        if ours is None:
+            return "it wants to see a certificate", "get one of its authority: headrace certs site"
+        return f"it does not accept the certificate {ours} ({reason})", "get one of its authority: headrace certs site"
+    return f"it does not speak TLS ({reason})", "connect with tcp/, if the site listens so"

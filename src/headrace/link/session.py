@@ -1,0 +1,194 @@
+"""Session: the one connection of a program to the fabric, opened by terms that were checked.
+
+    with open_session(SessionTerms("router", listen=("tcp/0.0.0.0:7447",))) as session: ...
+
+A site is a `router` (it routes for others, around dead links too), or a `peer` or `client` of routers that are there;
+a program that uses a remote queue is a `client`. Routers and peers open at once and look for whom they should connect
+to in the background, for ever. A client waits, and fails after its time-out. Whatever a session loses, it connects to
+again, and its subscriptions come back with it.
+
+Access rules hold for as long as the session does: Zenoh reads them, the users file and the certificates only here.
+What is wrong with terms is an OptionError when they are made; what is wrong with the world, a FabricError when a
+session is opened. Not here: what is sent over a session.
+"""
+
+import json
+import os
+import resource
+import socket
+import time
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Literal, get_args
+
+import zenoh
+
+from headrace.errors import FabricError, OptionError
+from headrace.link.access import Rule
+from headrace.link.credentials import TlsTerms, UserTerms, check_tls, check_users_file
+from headrace.link.diagnosis import explain_connecting, explain_listening
+from headrace.link.endpoint import SECURE, Endpoint, check_endpoint, parse_endpoint
+from headrace.link.settings import SHARED_BYTES, plain_words, protocols, settings_of
+from headrace.units import format_size
+
+Mode = Literal["router", "peer", "client"]
+_PORT_ATTEMPTS = 5
+_SHARED_MEMORY = "/dev/shm"
+_PAUSE_S, _PAUSE_S_MAX = 0.05, 0.5  # between two attempts of a client
+
+
+@dataclass(frozen=True, slots=True)
+class SessionTerms:
+    """How to take part in the fabric. Endpoints are made canonical; OptionError if the terms contradict each other."""
+
+    mode: Mode
+    listen: tuple[str, ...] = ()
+    connect: tuple[str, ...] = ()
+    scouting: bool = False  # find others by multicast on the local network, and connect to them
+    gossip: bool = True  # tell neighbours of each other
+    mesh: bool = False  # routers connect to each other, too, when they hear of each other by gossip
+    compression: bool = False  # of links to those who want it as well
+    shared_memory: bool = False  # for large messages to those on the same machine who want it as well
+    tls: TlsTerms | None = None
+    user: UserTerms | None = None
+    users_file: Path | None = None  # who may connect, with which password
+    rules: tuple[Rule, ...] = ()
+    timeout_s: float = 5.0  # for a client to find its site
+    lease_s: float = 5.0  # a neighbour that is silent for so long is gone
+    message_bytes_max: int = 1 << 30  # larger messages are dropped when they arrive
+
+    def __post_init__(self) -> None:
+        listen = tuple(check_endpoint(text, listen=True) for text in self.listen)
+        object.__setattr__(self, "listen", tuple(dict.fromkeys(listen)))
+        object.__setattr__(self, "connect", tuple(dict.fromkeys(check_endpoint(text) for text in self.connect)))
+        _check_mode(self)
+        _check_credentials(self)
+        if not (0 < self.timeout_s <= 3600 and 0.5 <= self.lease_s <= 3600):
+            raise OptionError("a session's times are out of range", "timeout_s up to 3600, lease_s from 0.5 to 3600")
+        if not 1 << 16 <= self.message_bytes_max < 1 << 32:
+            raise OptionError(f"message_bytes_max {self.message_bytes_max} is out of range", "use 64 KiB to 4 GiB")
+
+
+def _check_mode(terms: SessionTerms) -> None:
+    if terms.mode not in get_args(Mode):
+        raise OptionError(f"mode {terms.mode!r} is unknown", f"choose one of {', '.join(get_args(Mode))}")
+    if terms.mode == "client" and terms.listen:
+        raise OptionError("a client does not listen", "be a router or a peer, or leave out where to listen")
+    if terms.mode == "client" and not (terms.connect or terms.scouting):
+        raise OptionError("a client needs a site to connect to", "give its endpoint, such as tcp/host:7447")
+
+
+def _check_credentials(terms: SessionTerms) -> None:
+    if protocols((*terms.listen, *terms.connect)) & set(SECURE) and terms.tls is None:
+        raise OptionError("endpoints with tls or quic need certificates", "give the authority, a certificate and a key")
+    if protocols(terms.listen) & set(SECURE) and terms.tls is not None and terms.tls.certificate is None:
+        raise OptionError("listening on tls or quic needs a certificate", "give one and its key; see headrace certs")
+    if terms.user is not None and terms.listen and terms.users_file is None:
+        raise OptionError(
+            "who connects with a user name and listens must know the users that it admits", "give a users file, too"
+        )
+
+
+def open_session(terms: SessionTerms) -> zenoh.Session:
+    """A session by these terms. FabricError names the endpoint or the file in the way, and what to do."""
+    if terms.tls is not None:
+        check_tls(terms.tls)
+    if terms.users_file is not None:
+        check_users_file(terms.users_file)
+    if terms.shared_memory:
+        _check_shared_memory()
+    if terms.mode == "client":
+        return _open_client(terms)
+    if terms.mode == "router":
+        _make_room_for_links()
+    return _open_site(terms)
+
+
+def _check_shared_memory() -> None:
+    """A store to memory that the system promised and does not have would end the process."""
+    status = os.statvfs(_SHARED_MEMORY)
+    if (free := status.f_bavail * status.f_frsize) < SHARED_BYTES:
+        raise FabricError(
+            f"{_SHARED_MEMORY} has {format_size(free)} free, and shared_memory needs {format_size(SHARED_BYTES)}",
+            f"make {_SHARED_MEMORY} larger, or leave shared_memory off",
+        )
+
+
+def _open_client(terms: SessionTerms) -> zenoh.Session:
+    """Ask all endpoints in turn until one takes us; Zenoh alone would spend all the time on the first."""
+    config, end, pause_s = _configuration(terms), time.monotonic() + terms.timeout_s, _PAUSE_S
+    while True:
+        try:
+            return zenoh.open(config)
+        except zenoh.ZError as error:
+            left_s = end - time.monotonic()
+            if left_s <= 0:
+                raise _trouble(terms, str(error)) from None
+        time.sleep(min(pause_s, left_s))
+        pause_s = min(2 * pause_s, _PAUSE_S_MAX)
+
+
+def _open_site(terms: SessionTerms) -> zenoh.Session:
+    for attempt in range(1, _PORT_ATTEMPTS + 1):
+        settled = replace(terms, listen=tuple(_with_port(endpoint) for endpoint in terms.listen))
+        try:
+            return zenoh.open(_configuration(settled))
+        except zenoh.ZError as error:
+            if settled.listen == terms.listen or "in use" not in str(error) or attempt == _PORT_ATTEMPTS:
+                raise _trouble(settled, str(error)) from None
+    raise AssertionError  # a port that was free just now was taken every time: told above
+
+
+def _configuration(terms: SessionTerms) -> zenoh.Config:
+    config = zenoh.Config()
+    for path, value in settings_of(terms).items():
+        try:
+            config.insert_json5(path, json.dumps(value))
+        except zenoh.ZError as error:
+            raise FabricError(f"Zenoh refuses {path}: {plain_words(str(error))}", "check the terms") from None
+    return config
+
+
+def _trouble(terms: SessionTerms, told: str) -> FabricError:
+    if "Unable to connect" in told or "No router" in told or (terms.mode == "client" and not terms.connect):
+        return explain_connecting(terms)
+    told_of = [text for text in terms.listen if text.partition("/")[2] in told] or list(terms.listen)
+    if told_of:
+        return explain_listening(told_of[0] if len(told_of) == 1 else " or ".join(told_of), told)
+    return FabricError(f"no session could be opened: {plain_words(told)}", "check the endpoints")
+
+
+def _with_port(text: str) -> str:
+    """WebSocket endpoints do not tell which port they were given, so it is chosen here."""
+    endpoint = parse_endpoint(text, listen=True)
+    if endpoint.protocol != "ws" or endpoint.port:
+        return text
+    family = socket.AF_INET6 if ":" in endpoint.host else socket.AF_INET
+    try:
+        with socket.socket(family, socket.SOCK_STREAM) as probe:
+            probe.bind((endpoint.host, 0))
+            return str(Endpoint("ws", endpoint.host, int(probe.getsockname()[1])))
+    except OSError as error:
+        raise explain_listening(text, error.strerror or str(error)) from None
+
+
+def _make_room_for_links() -> None:
+    """Each link is a file to the kernel; take as many as this process may have."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft != hard:
+        with suppress(OSError, ValueError):
+            resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+
+
+def locators(session: zenoh.Session) -> list[str]:
+    """Where a router or peer really listens, with the ports it was given; empty for a client."""
+    for reply in session.get(f"@/{session.zid()}/*", timeout=5.0):
+        if reply.ok is not None:
+            return _locators_in(json.loads(reply.ok.payload.to_bytes()))
+    return []
+
+
+def _locators_in(told: dict[str, Any]) -> list[str]:
+    asked = [text for text in (told.get("metadata") or {}).get("listen", []) if text.startswith("ws/")]
+    return sorted(dict.fromkeys([*told["locators"], *asked]))

@@ -1,0 +1,1 @@
+"""Where products rest: a bounded, shared, crash-safe log in one directory."""

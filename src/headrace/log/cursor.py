@@ -1,0 +1,235 @@
+"""Cursor: a named, durable position in a queue.
+
+All cursors of a queue live in one file of fixed slots, mapped by every process. A slot has a name and two cells; a
+save writes the older cell, its checksum last, so that death in the middle of it leaves the other cell to go by.
+
+    slot 256 B:   name length u16, in use u16, checksum of name u32, name 120 B, cell A 64 B, cell B 64 B
+    cell  64 B:   generation u64, position u64, saved ns u64, lost products u64, lost first u64, lost last u64,
+                  unused u64, checksum u64
+
+The position is the sequence to read next. Saves are serialised by the queue's lock; readers of a cursor need none.
+"""
+
+import os
+import struct
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from headrace.errors import CursorNameError, QueueDamagedError
+from headrace.kernel import _kernel as kernel
+from headrace.product.batch import Batch, Lost
+
+if TYPE_CHECKING:
+    from headrace.log.follower import Follower
+    from headrace.log.start import Start
+    from headrace.queue.queue import Queue, Wanted
+
+SLOTS = 1024
+SLOT_BYTES = 256
+CURSORS_BYTES = SLOTS * SLOT_BYTES
+NAME_BYTES_MAX = 120
+_NAME = struct.Struct(f"<HHI{NAME_BYTES_MAX}s")
+_CELL = struct.Struct("<7Q")
+_CELL_PLACES = (128, 192)
+
+
+@dataclass(frozen=True, slots=True)
+class CursorState:
+    """What is saved of a cursor."""
+
+    position: int  # sequence to read next
+    saved_ns: int
+    lost_products: int  # all that eviction took from it so far
+    lost: Lost | None  # the latest range of these
+    generation: int = 0
+
+
+class CursorFile:
+    """The slots; `Queue` serialises its changes."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+        try:
+            self._mapped = kernel.Mapped(descriptor, CURSORS_BYTES)
+        finally:
+            os.close(descriptor)
+        self._memory = memoryview(self._mapped)
+
+    def names(self) -> dict[str, int]:
+        """Name of each cursor and its slot."""
+        found = {}
+        for slot in range(SLOTS):
+            name = self.name(slot)
+            if name:
+                found[name] = slot
+        return found
+
+    def name(self, slot: int) -> str:
+        """The cursor in this slot; empty if there is none."""
+        size, used, checksum, text = _NAME.unpack_from(self._memory, slot * SLOT_BYTES)
+        if not used:
+            return ""
+        if size > NAME_BYTES_MAX or kernel.checksum(text[:size]) & 0xFFFFFFFF != checksum:
+            return ""
+        name: str = text[:size].decode("utf-8", "replace")
+        return name
+
+    def is_damaged(self, slot: int) -> bool:
+        """A slot in use whose name or both cells do not fit their checksums."""
+        used = _NAME.unpack_from(self._memory, slot * SLOT_BYTES)[1]
+        return bool(used) and (not self.name(slot) or self._newest(slot) is None)
+
+    def add(self, name: str, state: CursorState) -> int:
+        """Take a free slot. The cells come first, the name makes it count."""
+        for slot in range(SLOTS):
+            if not _NAME.unpack_from(self._memory, slot * SLOT_BYTES)[1]:
+                start = slot * SLOT_BYTES
+                self._memory[start : start + SLOT_BYTES] = bytes(SLOT_BYTES)
+                self.save(slot, state)
+                text = name.encode()
+                kernel.reach_failpoint("cursor:cell-written")
+                _NAME.pack_into(self._memory, start, len(text), 0, kernel.checksum(text) & 0xFFFFFFFF, text)
+                kernel.reach_failpoint("cursor:name-written")
+                struct.pack_into("<H", self._memory, start + 2, 1)
+                return slot
+        raise CursorNameError(
+            f"{self.path} has {SLOTS} cursors already",
+            "remove one: headrace cursor or Cursor.remove()",
+        )
+
+    def remove(self, slot: int) -> None:
+        struct.pack_into("<H", self._memory, slot * SLOT_BYTES + 2, 0)
+
+    def load(self, slot: int) -> CursorState:
+        """The newest whole cell; a save under way may spoil one look at both."""
+        self._check_whole()
+        state = self._newest(slot) or self._newest(slot)
+        if state is None:
+            raise QueueDamagedError(
+                f"{self.path} has no sound position in slot {slot} ({self.name(slot)!r})",
+                f"run: headrace queue repair {self.path.parent}",
+            )
+        return state
+
+    def _check_whole(self) -> None:
+        if self._mapped.holed:
+            raise QueueDamagedError(
+                f"{self.path} was cut short while it was in use", f"run: headrace queue repair {self.path.parent}"
+            )
+
+    def save(self, slot: int, state: CursorState) -> None:
+        """Write the older cell, then its checksum."""
+        newest = self._newest(slot)
+        generation = newest.generation + 1 if newest else 1
+        place = slot * SLOT_BYTES + _CELL_PLACES[generation % 2]
+        first, last = (state.lost.first, state.lost.last) if state.lost else (0, 0)
+        cell = _CELL.pack(generation, state.position, state.saved_ns, state.lost_products, first, last, 0)
+        self._check_whole()
+        self._memory[place : place + _CELL.size] = cell
+        kernel.reach_failpoint("cursor:half-saved")
+        struct.pack_into("<Q", self._memory, place + _CELL.size, kernel.checksum(cell))
+        kernel.reach_failpoint("cursor:saved")
+
+    def _newest(self, slot: int) -> CursorState | None:
+        cells = [self._cell(slot * SLOT_BYTES + place) for place in _CELL_PLACES]
+        return max((cell for cell in cells if cell), key=lambda cell: cell.generation, default=None)
+
+    def _cell(self, place: int) -> CursorState | None:
+        cell = bytes(self._memory[place : place + _CELL.size])
+        (checksum,) = struct.unpack_from("<Q", self._memory, place + _CELL.size)
+        generation, position, saved_ns, lost_products, first, last, _ = _CELL.unpack(cell)
+        if not generation or checksum != kernel.checksum(cell):
+            return None
+        return CursorState(position, saved_ns, lost_products, Lost(first, last) if last else None, generation)
+
+
+class Cursor:
+    """A reader's position under a name; get one from `Queue.cursor`.
+
+    Reading does not move it: `save(batch.next)`, or `commit(batch)`, after the work is done. So a reader that dies
+    sees again what it had not committed, and misses nothing.
+    """
+
+    def __init__(self, queue: "Queue", file: CursorFile, slot: int, name: str) -> None:
+        self._queue, self._file, self._slot = queue, file, slot
+        self.name = name
+
+    @property
+    def state(self) -> CursorState:
+        return self._file.load(self._slot)
+
+    @property
+    def position(self) -> int:
+        """The sequence to read next."""
+        return self.state.position
+
+    def read(self, selection: "Wanted" = None, *, limit: int = 10_000, bytes_limit: int | str = "64MiB") -> Batch:
+        """What lies at the position; `batch.lost` is the exact range that eviction took, if any."""
+        return self._queue.read(self.position, selection, limit=limit, bytes_limit=bytes_limit)
+
+    def follow(
+        self, selection: "Wanted" = None, *, limit: int = 10_000, bytes_limit: int | str = "64MiB",
+        timeout: float | str | None = None,
+    ) -> "Follower":  # fmt: skip
+        """Batches from the position on, as they come. Commit each when it is done."""
+        return self._queue.follow(self.position, selection, limit=limit, bytes_limit=bytes_limit, timeout=timeout)
+
+    def commit(self, batch: Batch) -> None:
+        """The work on `batch` is done; what it lost is added to the record of this cursor."""
+        self._save(batch.next, batch.lost)
+
+    def save(self, position: int) -> None:
+        """Set the position to a sequence."""
+        self._save(self._queue.resolve(position), None)
+
+    def seek(self, start: "Start") -> int:
+        """Go to a sequence, "oldest", "next" or a time; the position that results."""
+        position = self._queue.resolve(start)
+        self._save(position, None)
+        return position
+
+    def _save(self, position: int, lost: Lost | None) -> None:
+        with self._queue.locked():
+            self._check_there()
+            now = self._file.load(self._slot)
+            lost_products = now.lost_products + (lost.products if lost else 0)
+            self._file.save(self._slot, CursorState(position, time.time_ns(), lost_products, lost or now.lost))
+        self._queue.sync_cursors()
+
+    def _check_there(self) -> None:
+        """The slot may have been given to another name since."""
+        if self._file.name(self._slot) != self.name:
+            raise CursorNameError(f"cursor {self.name!r} was removed", "ask the queue for it anew: queue.cursor(name)")
+
+    def remove(self) -> None:
+        """Forget the cursor. Any further use of it is an error."""
+        with self._queue.locked():
+            self._check_there()
+            self._file.remove(self._slot)
+        self._queue.sync_cursors()
+
+    def __iter__(self) -> Iterator[Batch]:
+        """Follow for ever, committing each batch when the next one is asked for."""
+        for batch in self.follow():
+            yield batch
+            self.commit(batch)
+
+    def __repr__(self) -> str:
+        return f"<Cursor {self.name!r} at {self.position}>"
+
+
+def check_cursor_name(name: str) -> str:
+    try:
+        size = len(name.encode())
+    except (AttributeError, UnicodeEncodeError):
+        size = 0
+    if not 1 <= size <= NAME_BYTES_MAX or not name.isprintable():
+        raise CursorNameError(
+            f"cursor name {name!r} will not do",
+            f"use 1 to {NAME_BYTES_MAX} bytes of printable text",
+        )
+    return name

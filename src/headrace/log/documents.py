@@ -1,0 +1,97 @@
+"""Small documents: files that are replaced as a whole, and JSON with a version number.
+
+A reader finds the old content or the new one, never a part of either: the bytes are written to `NAME.part` beside the
+file and renamed into place. One process at a time writes a document; its lock or its owner sees to that. A `.part`
+that a killed writer left is overwritten by the next one.
+
+How durable a replacement is, is said in each call by `storage`:
+
+    None       it survives the death of processes, and not a power failure (nothing waits for the disk)
+    a Storage  after return it survives a power failure; at every moment the old or the new content does
+"""
+
+import os
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, Generic, TypeVar
+
+import msgspec
+
+from headrace.errors import QueueDamagedError, QueueVersionError
+from headrace.log.storage import Storage
+
+PART = ".part"
+
+Struct = TypeVar("Struct", bound=msgspec.Struct)
+Upgrade = Callable[[dict[str, Any]], dict[str, Any]]  # a document of one version as one of the next
+
+
+def replace_file(path: Path, data: bytes, storage: Storage | None) -> None:
+    """Make `data` the content of the file at `path`, as a whole or not at all. OSError if the disk refuses."""
+    part = path.with_name(path.name + PART)
+    part.write_bytes(data)
+    if storage is not None:
+        storage.sync_file(part)
+    os.replace(part, path)
+    if storage is not None:
+        storage.sync_directory(path.parent)
+
+
+class Document(Generic[Struct]):
+    """How documents of one kind are read and written; make one per kind, at import.
+
+    The decoders are made here, once: threads that use a msgspec type for the first time at the same moment can crash
+    the interpreter.
+    """
+
+    def __init__(
+        self, kind: type[Struct], version: int, *, field: str, remedy: str, upgrades: Mapping[int, Upgrade] | None = None
+    ) -> None:
+        """`field` names the version in the document. `upgrades[n]` turns version n into version n + 1.
+
+        `remedy` is what to do about a document that is damaged; it may name `{path}`, the folder.
+        """
+        self._version, self._field, self._remedy, self._upgrades = version, field, remedy, upgrades or {}
+        self._plain = msgspec.json.Decoder(dict[str, Any])
+        self._struct = msgspec.json.Decoder(kind)
+        self._kind = kind
+
+    def read(self, path: Path) -> Struct | None:
+        """The document at `path`, None if there is no file; QueueVersionError, QueueDamagedError, or an OSError."""
+        try:
+            text = path.read_bytes()
+        except FileNotFoundError:
+            return None
+        return self.decode(path, text)
+
+    def decode(self, path: Path, text: bytes) -> Struct:
+        """As `read`, from bytes that were read already; `path` is named in errors."""
+        try:
+            found = self._plain.decode(text)
+            version = found.get(self._field)
+            if version == self._version:
+                return self._struct.decode(text)
+            return msgspec.convert(self._upgraded(path, found, version), self._kind)
+        except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+            raise self.damaged(path, str(error)) from None
+
+    def damaged(self, path: Path, reason: str) -> QueueDamagedError:
+        """The error for a document whose content is invalid."""
+        return QueueDamagedError(f"{path} cannot be read: {reason}", self._remedy.format(path=path.parent))
+
+    def _upgraded(self, path: Path, found: dict[str, Any], version: object) -> dict[str, Any]:
+        if not isinstance(version, int) or version < 1:
+            raise self.damaged(path, f"its {self._field} is {version!r}")
+        if version > self._version:
+            raise QueueVersionError(
+                f"{path} has {self._field} {version}; this Headrace knows up to {self._version}", "upgrade Headrace"
+            )
+        for step in range(version, self._version):
+            if step not in self._upgrades:
+                raise self.damaged(path, f"{self._field} {version} is no longer supported")
+            found = {**self._upgrades[step](found), self._field: step + 1}
+        return found
+
+    def write(self, path: Path, document: Struct, storage: Storage | None) -> None:
+        """Replace the file at `path` by this document, indented for people who look at it."""
+        replace_file(path, msgspec.json.format(msgspec.json.encode(document), indent=2) + b"\n", storage)

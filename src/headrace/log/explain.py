@@ -1,0 +1,81 @@
+"""Trouble: what the numbers of the kernel and of the operating system mean for a queue, in words."""
+
+import contextlib
+import errno
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+from headrace.errors import (
+    BatchTooLargeError,
+    BlockedError,
+    DiskFullError,
+    HeadraceError,
+    NamesFullError,
+    PayloadTooLargeError,
+    QueueAccessError,
+    QueueDamagedError,
+    QueueError,
+    QueueVersionError,
+)
+from headrace.kernel import _kernel as kernel
+
+REPAIR = "run: headrace queue repair {path}"
+
+
+@contextlib.contextmanager
+def explaining(path: Path) -> Iterator[None]:
+    """What the kernel says in numbers leaves this context in words."""
+    try:
+        yield
+    except kernel.KernelError as error:
+        raise explain(error, path) from None
+
+
+def segment_path(directory: Path, file: int) -> Path:
+    """Where the segment file of that number lies."""
+    return directory / "segments" / f"{file:016x}.segment"
+
+
+def explain(error: kernel.KernelError, path: Path) -> HeadraceError:
+    """Say in words what the kernel said in a number."""
+    file = segment_path(path, error.file) if error.file else path
+    if error.code == kernel.TROUBLE["names_full"]:
+        return NamesFullError(
+            f"{path} cannot take up another feed or origin",
+            "use fewer feeds; idents may vary freely",
+        )
+    if error.code == kernel.TROUBLE["batch_too_large"]:
+        return BatchTooLargeError(f"{path} is too small for this in one piece", "put less at once, or resize the queue")
+    if error.code == kernel.TROUBLE["payload_too_large"]:
+        return PayloadTooLargeError("a payload exceeds a quarter of the queue", "split it, or resize the queue")
+    if error.code == kernel.TROUBLE["held"]:
+        return BlockedError(
+            f"{path} is full of products that blocking stations have not put yet; nothing was stored",
+            "put what is held, make the queue larger, or remove the station",
+        )
+    if error.code == kernel.TROUBLE["newer"]:
+        return QueueVersionError(f"{path} has stations in a format unknown to this Headrace", "upgrade Headrace")
+    if error.code == kernel.TROUBLE["damaged"] or error.code == -errno.ENOENT:
+        return QueueDamagedError(f"{file} is missing, cut short or altered", REPAIR.format(path=path))
+    return explain_os_error(OSError(-error.code, os.strerror(-error.code), str(path)), path)
+
+
+def explain_os_error(error: OSError, path: Path) -> QueueError:
+    """Say what an error of the operating system means for the queue at `path`."""
+    where = error.filename or path
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return DiskFullError(
+            f"the file system of {path} is full, nothing was stored",
+            "free some space or resize the queue",
+        )
+    if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
+        return QueueAccessError(
+            f"{where} cannot be written: {error.strerror}",
+            "a queue needs write access for readers too: check its owner",
+        )
+    if error.errno in (errno.EMFILE, errno.ENFILE):
+        return QueueAccessError(f"too many open files for {path}", "raise the limit: ulimit -n")
+    if error.errno in (errno.ENOTDIR, errno.ENAMETOOLONG):
+        return QueueAccessError(f"{where} cannot be a queue: {error.strerror}", "choose another path")
+    return QueueError(f"{where}: {error.strerror or error}", "see the message of the operating system")

@@ -1,0 +1,110 @@
+"""Flushing: getting what was put onto the disk.
+
+Under `disk`, a put returns when its product is there, and readers see it only then. Many puts share one flush: while
+one process flushes, the others append, and the next flush takes them all. Under `process` a thread flushes once a
+second for as long as there is something new. Under `memory` nothing is ever flushed.
+"""
+
+import errno
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+from headrace.errors import HeadraceError
+from headrace.kernel import _kernel as kernel
+from headrace.log.explain import segment_path
+from headrace.log.storage import Storage
+
+FLUSH_INTERVAL_S = 1.0
+COMMIT_RECHECK_S = 0.2  # if the one who flushes dies, the next takes over after this
+
+
+def flush(path: Path, log: kernel.Log, storage: Storage) -> None:
+    """Make everything that was appended so far durable, and visible if it was waiting for that."""
+    with log.held_for_sync():
+        _flush_and_publish(path, log, storage)
+
+
+def commit(path: Path, log: kernel.Log, storage: Storage, sequence: int) -> None:
+    """Return when `sequence` is durable and visible. Whoever comes first flushes for all who wait."""
+    while log.head <= sequence:
+        with log.held_for_sync(patient=False) as mine:
+            if mine and log.head <= sequence:
+                _flush_and_publish(path, log, storage)
+        if not mine:
+            log.wait_once(sequence, COMMIT_RECHECK_S)
+
+
+def _flush_and_publish(path: Path, log: kernel.Log, storage: Storage) -> None:
+    """Once the disk has refused a flush, what it says later is not to be trusted: every flush fails until all
+    processes have let go of the queue and it has been opened anew.
+    """
+    state = log.state
+    if state["sync_failed"]:
+        raise OSError(errno.EIO, "an earlier flush failed; stop all programs that use the queue, then open it again")
+    try:
+        _flush_to(path, log, storage, state)
+    except OSError:
+        log.set_state(sync_failed=1)
+        raise
+    log.publish(state["tail"])
+
+
+def _flush_to(path: Path, log: kernel.Log, storage: Storage, state: "kernel.State") -> None:
+    names = state["feeds_end"] + state["origins_end"]
+    if names != state["synced_names"]:  # before the segments: rows refer to them
+        storage.sync_file(path / "names")
+        log.set_state(synced_names=names)
+    if state["tail"] <= state["synced"]:
+        return
+    for number in range(state["segment_oldest"], state["segment_newest"] + 1):
+        entry = log.entry(number)
+        if entry["number"] == number and (not entry["end"] or entry["end"] > state["synced"]):
+            _sync_segment(path, entry["file"], storage)
+    if state["synced_file"] < state["next_file"]:
+        storage.sync_directory(path / "segments")
+    log.set_state(synced=state["tail"], synced_file=state["next_file"])
+
+
+def _sync_segment(path: Path, file: int, storage: Storage) -> None:
+    try:
+        storage.sync_file(segment_path(path, file))
+    except FileNotFoundError:
+        return  # evicted meanwhile
+
+
+class Flusher:
+    """The thread that flushes and drops what is too old once a second, from the first put on."""
+
+    def __init__(
+        self, path: Path, log: kernel.Log, storage: Storage, mind_stations: Callable[[], None],
+        save_stations: Callable[[], None],
+    ) -> None:  # fmt: skip
+        self._path, self._log, self._storage = path, log, storage
+        self._mind_stations, self._save_stations = mind_stations, save_stations
+        self._ending = threading.Event()
+        self.failure: Exception | None = None
+        self._thread = threading.Thread(target=self._run, name="headrace-flush", daemon=True)
+        self._thread.start()
+
+    def _run(self) -> None:
+        while not self._ending.wait(FLUSH_INTERVAL_S):
+            self._flush()
+
+    def _flush(self) -> None:
+        try:
+            self._mind_stations()
+            with self._log.held():
+                kernel.apply_limits(self._log, 0)
+        except (OSError, HeadraceError, kernel.KernelError) as error:
+            self.failure = error
+        try:
+            flush(self._path, self._log, self._storage)
+            self._storage.sync_file(self._path / "cursors")
+            self._save_stations()
+        except (OSError, HeadraceError, kernel.KernelError) as error:
+            self.failure = error  # shown by statistics()
+
+    def close(self) -> None:
+        self._ending.set()
+        self._thread.join()

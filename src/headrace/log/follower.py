@@ -1,0 +1,80 @@
+"""Follower: batches from a queue as they come, for `for` and for `async for`.
+
+It sleeps in the kernel until a writer wakes it, and polls nothing. Iteration ends when `timeout` seconds have passed
+without a product that the selection wants; without a timeout it goes on for ever. Empty batches are not handed out,
+except those that report a lost range.
+"""
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+
+from headrace.kernel import _kernel as kernel
+from headrace.product.batch import Batch
+
+
+class Follower:
+    """An endless read; made by `Queue.follow` and `Cursor.follow`."""
+
+    def __init__(self, log: kernel.Log, read: Callable[[int], Batch], start: int, timeout_s: float | None) -> None:
+        self._log, self._read, self._timeout_s = log, read, timeout_s
+        self._stopped = False
+        self.position = start  # where the next batch begins
+
+    def stop(self) -> None:
+        """End the iteration from another thread; it wakes up at once."""
+        self._stopped = True
+        self._log.wake_all()
+
+    def next_nowait(self) -> Batch | None:
+        """The next batch if there is one already."""
+        if self.position >= self._log.head:
+            return None
+        batch = self._read(self.position)
+        self.position = batch.next
+        return batch if len(batch) or batch.lost else None
+
+    def wait(self, timeout_s: float) -> None:
+        """Sleep until there is something to look at, or somebody says `stop`."""
+        if not self._stopped and self.position >= self._log.head:
+            self._log.wait_once(self.position, timeout_s)
+
+    def _wait(self, deadline: float | None) -> bool:
+        """Sleep until there is something to look at; False if it is time to end."""
+        if self._stopped:
+            return False
+        left = -1.0 if deadline is None else deadline - time.monotonic()
+        if deadline is not None and left <= 0:
+            return False
+        self._log.wait_once(self.position, left)
+        return True
+
+    def _deadline(self) -> float | None:
+        return None if self._timeout_s is None else time.monotonic() + self._timeout_s
+
+    def __iter__(self) -> Iterator[Batch]:
+        return self
+
+    def __next__(self) -> Batch:
+        deadline = self._deadline()
+        while not self._stopped:
+            batch = self.next_nowait()
+            if batch is not None:
+                return batch
+            if self.position >= self._log.head and not self._wait(deadline):
+                break
+        raise StopIteration
+
+    async def __aiter__(self) -> AsyncIterator[Batch]:
+        """As `__iter__`; the sleep is in a thread of its own, which ends with the iteration."""
+        loop = asyncio.get_running_loop()
+        with ThreadPoolExecutor(1, thread_name_prefix="headrace-follow") as sleeper:
+            try:
+                while True:
+                    batch = await loop.run_in_executor(sleeper, next, self, None)
+                    if batch is None:
+                        return
+                    yield batch
+            finally:
+                self.stop()

@@ -1,0 +1,76 @@
+"""File locks, which the operating system takes back with the process that holds them, however it ends.
+
+Two kinds, both of Linux:
+
+    lock_file      a whole file (flock), exclusive or shared: one writer, one site, one pipeline, who is attached
+    lock_byte      one byte of a file (open-file-description lock): one of many places in a file, such as a
+                   consumer's or a supplier's
+
+Both belong to the open file, not to the process: threads exclude each other too, and a forked child that keeps the
+descriptor keeps the lock.
+"""
+
+import fcntl
+import os
+import struct
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+_FLOCK = struct.Struct("hhqqi4x")  # struct flock of 64-bit Linux
+_PID_BYTES = 20
+
+
+class FileLockedError(Exception):
+    """Another process holds the lock; `holder` is its process id as far as it is known. Callers say what to do."""
+
+    def __init__(self, path: Path, holder: str) -> None:
+        super().__init__(f"{path} is locked" + (f" by process {holder}" if holder else ""))
+        self.path, self.holder = path, holder
+
+
+def lock_file(descriptor: int, *, shared: bool = False, wait: bool = True) -> bool:
+    """Lock the whole file; False if others hold it and `wait` is off. Closing the descriptor frees it."""
+    kind = fcntl.LOCK_SH if shared else fcntl.LOCK_EX
+    try:
+        fcntl.flock(descriptor, kind if wait else kind | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+@contextmanager
+def locked(path: Path, *, wait: bool = True, mode: int = 0o660) -> Iterator[None]:
+    """Hold the exclusive lock on the file at `path`, which is made if it is missing. FileLockedError without `wait`.
+
+    The holder's process id stands in the file, for people and for FileLockedError.
+    """
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, mode)
+    try:
+        if not lock_file(descriptor, wait=wait):
+            holder = os.pread(descriptor, _PID_BYTES, 0).decode(errors="replace").strip()
+            raise FileLockedError(path, holder)
+        with suppress(OSError):  # only for people, and the disk may be full
+            os.pwrite(descriptor, f"{os.getpid()}".ljust(_PID_BYTES).encode(), 0)
+        yield
+    finally:
+        with suppress(OSError):
+            fcntl.flock(descriptor, fcntl.LOCK_UN)  # a forked child may have the descriptor, too
+        os.close(descriptor)
+
+
+def lock_byte(descriptor: int, offset: int, *, wait: bool = False) -> None:
+    """Lock one byte for this open file; BlockingIOError if another open file holds it and `wait` is off."""
+    command = fcntl.F_OFD_SETLKW if wait else fcntl.F_OFD_SETLK
+    fcntl.fcntl(descriptor, command, _FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, offset, 1, 0))
+
+
+def unlock_byte(descriptor: int, offset: int) -> None:
+    """Free a byte that this open file has locked."""
+    fcntl.fcntl(descriptor, fcntl.F_OFD_SETLK, _FLOCK.pack(fcntl.F_UNLCK, os.SEEK_SET, offset, 1, 0))
+
+
+def is_byte_locked(descriptor: int, offset: int) -> bool:
+    """Whether another open file holds the byte."""
+    asked = _FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, offset, 1, 0)
+    return bool(_FLOCK.unpack(fcntl.fcntl(descriptor, fcntl.F_OFD_GETLK, asked))[0] != fcntl.F_UNLCK)

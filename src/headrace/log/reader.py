@@ -1,0 +1,204 @@
+"""Reading: from a start and a selection to a Batch.
+
+Cheap conditions first. What index rows can tell (feed, origin, priority, slice) is decided once per name and becomes a
+filter that the kernel applies to rows; idents are gathered and matched a column at a time; only what is left has its
+records verified, and only verified records are asked for the rest. Readers take no lock. A product that does not fit
+its checksum is never handed out: the batch ends before it, and a read that begins at it raises ProductDamagedError.
+
+A Reader remembers two things between reads: the answers about names, and how many wanted products `every` has counted.
+"""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Protocol
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from headrace.errors import ProductDamagedError
+from headrace.kernel import _kernel as kernel
+from headrace.log.explain import REPAIR, explain, segment_path
+from headrace.product.batch import Batch, Lost
+from headrace.selection import Selection
+from headrace.selection.matching import narrowed
+
+_CHUNK = 4096  # rows at a time where more than index rows decides
+_SLICES = 65536
+NO_LIMIT = (1 << 63) - 1
+_TROUBLE = kernel.TROUBLE
+
+Mask = npt.NDArray[np.uint8]
+
+
+class Read(Protocol):
+    """Read products from a position on, up to `stop`, which is not included."""
+
+    def __call__(self, position: int, stop: int | None = None) -> Batch: ...
+
+
+class RowTerms:
+    """What a selection asks of the index rows of one log, for the names known at the last `learn`.
+
+    `filter` is for the kernel, None if index rows decide nothing; `feeds` and `origins` are its masks over the numbers
+    of names, None if all are wanted.
+    """
+
+    __slots__ = ("_log", "_slices", "feeds", "filter", "origins", "selection")
+
+    def __init__(self, log: kernel.Log, selection: Selection) -> None:
+        self._log, self.selection = log, selection
+        self.feeds = None if selection.feed is None else np.zeros(0, np.uint8)
+        self.origins = None if selection.origin is None else np.zeros(0, np.uint8)
+        self._slices = _slice_mask(selection.slices)
+        self.filter: kernel.RowFilter | None = None
+        self.learn()
+
+    def learn(self) -> bool:
+        """Decide about the names that have appeared since the last time; False if there are none."""
+        if self.feeds is None and self.origins is None:
+            self._renew()
+            return False
+        feeds_end = self._log.learn_names()
+        origins_end = len(self._log.origins)
+        known = _length(self.feeds), _length(self.origins)
+        self.feeds = self._extended(self.feeds, feeds_end, self.selection.wants_feed)
+        self.origins = self._extended(self.origins, origins_end, self.selection.wants_origin)
+        self._renew()
+        return known != (_length(self.feeds), _length(self.origins))
+
+    def _extended(self, mask: Mask | None, end: int, wants: Callable[[str], bool]) -> Mask | None:
+        if mask is None:
+            return None
+        wanted = [bool(name) and wants(name) for name in self._log.names[len(mask) : end]]
+        return np.concatenate([mask, np.array(wanted, np.uint8)])
+
+    def _renew(self) -> None:
+        """Masks are never changed once a filter has them."""
+        if self.selection.priority is None and self.feeds is self.origins is self._slices is None:
+            return
+        self.filter = kernel.RowFilter(self.feeds, self.origins, self.selection.priorities, self._slices)
+
+
+def _slice_mask(slices: tuple[int, ...] | None) -> Mask | None:
+    if slices is None:
+        return None
+    mask = np.zeros(_SLICES, np.uint8)
+    mask[list(slices)] = 1
+    return mask
+
+
+def _length(mask: Mask | None) -> int:
+    return 0 if mask is None else len(mask)
+
+
+class Reader:
+    """One selection over one queue."""
+
+    __slots__ = ("_by_ident", "_by_record", "_every", "_log", "_path", "_terms", "_wanted", "selection")
+
+    def __init__(self, log: kernel.Log, path: Path, selection: Selection) -> None:
+        self._log, self._path, self.selection = log, path, selection
+        self._terms = RowTerms(log, selection)
+        self._by_ident = selection.ident is not None or selection.not_ident is not None
+        self._by_record = not selection.is_by_ident_alone
+        self._every = selection.every
+        self._wanted = 0  # wanted products since the last one that `every` let through
+
+    def read(self, start: int, limit: int, bytes_limit: int, now_ns: int, stop: int = NO_LIMIT) -> Batch:
+        """Products from `start` on: at most `limit`, and no more once `bytes_limit` payload bytes are reached."""
+        if not self._by_chunks:
+            outcome, rows = self._log.take(start, limit, bytes_limit, stop, self._terms.filter, now_ns)
+            if outcome == 0 and rows.damage is None:
+                return Batch(rows, self._log.names)
+        return self._read_by_steps(start, limit, bytes_limit, now_ns, stop)
+
+    @property
+    def _by_chunks(self) -> bool:
+        return self._by_ident or self._by_record or self._every > 1
+
+    def _read_by_steps(self, start: int, limit: int, bytes_limit: int, now_ns: int, stop: int) -> Batch:
+        """Chunk by chunk, where more than rows decides, and wherever something is out of the ordinary."""
+        rows = self._log.rows()
+        first = self._log.first_from(start)
+        lost = Lost(start, first - 1) if first > start else None
+        position = first
+        while True:
+            begin = len(rows)
+            outcome = rows.pick(position, self._pick_limit(begin, limit), bytes_limit, stop, self._terms.filter)
+            self._match_idents(rows, begin, limit)
+            rows.verify(begin, now_ns)
+            self._match_records(rows, begin, limit, now_ns)
+            if rows.damage is not None or outcome not in (0, _TROUBLE["unknown_feed"]):
+                break
+            if outcome == _TROUBLE["unknown_feed"] and len(rows) < limit and not self._terms.learn():
+                outcome = _TROUBLE["damaged"]  # a row speaks of a feed or an origin that nobody knows
+                break
+            position = rows.next
+            if position >= min(self._log.head, stop) or len(rows) >= limit or rows.bytes >= bytes_limit:
+                break
+        self._log.learn_names()
+        batch = Batch(rows, self._log.names, lost)
+        if len(batch) or lost:
+            return batch
+        if outcome == _TROUBLE["gone"]:
+            return self.read(rows.next, limit, bytes_limit, now_ns, stop)
+        if rows.damage is not None or outcome != 0:
+            raise self._damage(rows, outcome)
+        return batch
+
+    def _pick_limit(self, begin: int, limit: int) -> int:
+        return begin + max(_CHUNK, limit - begin) if self._by_chunks else limit
+
+    def _match_idents(self, rows: kernel.Rows, begin: int, limit: int) -> None:
+        if not self._by_ident or len(rows) == begin:
+            return
+        offsets, data = rows.gather_idents(begin)
+        idents = pa.Array.from_buffers(
+            pa.string(), len(rows) - begin, [None, pa.py_buffer(offsets), pa.py_buffer(data)]
+        )
+        last = not self._by_record and self._every == 1
+        _keep(rows, self.selection.wants_idents(idents), begin, limit if last else NO_LIMIT)
+
+    def _match_records(self, rows: kernel.Rows, begin: int, limit: int, now_ns: int) -> None:
+        """What only verified records can tell, and of that every Nth."""
+        if self._by_record and len(rows) > begin:
+            places = self._wanted_places(rows, begin, now_ns)
+            wanted = np.zeros(len(rows) - begin, np.bool_)
+            wanted[places - begin] = True
+            _keep(rows, wanted, begin, limit if self._every == 1 else NO_LIMIT)
+        if self._every > 1 and len(rows) > begin:
+            turns = np.arange(self._wanted + 1, self._wanted + 1 + len(rows) - begin) % self._every == 0
+            self._wanted = (self._wanted + _keep(rows, turns, begin, limit)) % self._every
+
+    def _wanted_places(self, rows: kernel.Rows, begin: int, now_ns: int) -> npt.NDArray[np.intp]:
+        """The batch is a passing one: its columns end with the next pick."""
+        self._log.learn_names()
+        batch = Batch(rows, self._log.names)
+        return narrowed(self.selection, batch, np.arange(begin, len(rows)), now_ns, idents_decided=True)
+
+    def _damage(self, rows: kernel.Rows, outcome: int) -> Exception:
+        sequence, file = rows.damage or (rows.next, self._log.trouble_file)
+        if rows.damage is None and outcome != _TROUBLE["damaged"]:
+            return explain(kernel.KernelError(outcome, file), self._path)
+        error = ProductDamagedError(
+            f"product {sequence} in {segment_path(self._path, file)} is damaged",
+            f"{REPAIR.format(path=self._path)}, or read on at {sequence + 1}",
+            sequence,
+        )
+        if rows.damage is None:
+            error.next = max(self._log.segment_end(sequence), sequence + 1)
+        return error
+
+
+def _keep(rows: kernel.Rows, wanted: npt.NDArray[np.bool_], begin: int, limit: int) -> int:
+    """Of the rows from `begin` on keep the wanted ones, until there are `limit` in all; how many were looked at.
+
+    The next scan begins at the first wanted one that is over the limit, if there is one.
+    """
+    over = np.flatnonzero(wanted)[max(0, limit - begin) :]
+    if len(over):
+        wanted = wanted[: over[0]]
+        rows.cut(begin + int(over[0]))
+    rows.keep(np.ascontiguousarray(wanted).view(np.uint8), begin)
+    return len(wanted)

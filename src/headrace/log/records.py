@@ -1,0 +1,102 @@
+"""Records: products as bytes between queues, in the form that docs/format.md gives them.
+
+`read_batch` makes a Batch of what another site has sent, once every byte of it was looked at; its payloads are views of
+those bytes. `Queue.put_batch` stores the products of a Batch, wherever that comes from, as they are: with the origin,
+the sequence there and the signature that they have, whatever the terms of the queue. What it needs is here.
+
+Not here: how records are put into messages (`headrace.fabric`), and the looking and copying itself
+(`kernel/log/wire.pxi`).
+"""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from typing_extensions import Buffer
+
+from headrace.errors import (
+    BatchTooLargeError,
+    InvalidError,
+    OptionError,
+    PayloadTooLargeError,
+    RecordsDamagedError,
+)
+from headrace.kernel import _kernel as kernel
+from headrace.log.config import QueueConfig, check_origin
+from headrace.log.explain import explain
+from headrace.product.batch import Batch
+from headrace.product.feed import check_feed
+from headrace.units import format_size
+
+_TROUBLE = kernel.TROUBLE
+
+
+class Names:
+    """The feeds and origins of all batches that were read with it, by number; it only grows.
+
+    4096 origins and 258,048 feeds are the most that there can be, as in a queue. Threads may share it.
+    """
+
+    __slots__ = ("feeds", "origins", "texts")
+
+    def __init__(self) -> None:
+        self.feeds: dict[str, int] = {}
+        self.origins: dict[str, int] = {}
+        self.texts: list[str] = []
+
+
+def read_batch(data: Buffer, names: Names) -> Batch:
+    """The products in `data`, which holds records and nothing else; RecordsDamagedError if one of them cannot be.
+
+    Their `sequence` is that of their origin, and `inserted_ns` is 0.
+    """
+    try:
+        rows = kernel.read_records(data, names.feeds, names.origins, names.texts, check_feed, check_origin)
+    except kernel.KernelError as error:
+        raise RecordsDamagedError(
+            f"the record at byte {error.file} of {memoryview(data).nbytes} cannot be used: {error.fault}",
+            "ask for it once more; if it stays so, its sender is at fault",
+            error.file,
+        ) from None
+    return Batch(rows, names.texts)
+
+
+def rows_of(batch: Batch) -> kernel.Rows:
+    """The kernel's rows behind a batch."""
+    if not isinstance(batch, Batch) or not isinstance(batch.rows, kernel.Rows):
+        raise InvalidError(f"{batch!r} is not a batch of products", "give what read, get or read_batch has returned")
+    return batch.rows
+
+
+def mask_of(keep: Any, products: int) -> npt.NDArray[np.uint8] | None:
+    """Which products to put, as the kernel takes it; None all."""
+    if keep is None:
+        return None
+    mask = np.ascontiguousarray(keep, np.bool_).view(np.uint8)
+    if mask.shape != (products,):
+        raise OptionError(f"keep has {mask.size} values for {products} products", "give one for each")
+    return mask
+
+
+def explain_records(error: kernel.KernelError, path: Path, batch: Batch, config: QueueConfig) -> Exception:
+    """What was wrong with the batch, or what the kernel's number means."""
+    if error.code == _TROUBLE["payload_too_large"]:
+        return PayloadTooLargeError(
+            f"product {error.file} of the batch: a payload of {batch.sizes[error.file]} bytes exceeds the "
+            f"{format_size(config.payload_bytes_max)} that this queue takes",
+            "a payload may be a quarter of the queue: resize the queue",
+        )
+    if error.code == _TROUBLE["batch_too_large"]:
+        return BatchTooLargeError(
+            f"a batch of {len(batch)} products does not fit into {config.size} bytes as one piece",
+            "put it in several calls, or resize the queue",
+        )
+    if error.code == _TROUBLE["revision"]:
+        return InvalidError(
+            f"product {error.file} of the batch has another payload than at its origin",
+            "put such a product by itself: put(product.payload, feed=...)",
+        )
+    if error.code == _TROUBLE["altered"]:
+        return RecordsDamagedError("a record of the batch was altered while it was put", "read the batch once more", 0)
+    return explain(error, path)

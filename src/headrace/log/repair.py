@@ -1,0 +1,235 @@
+"""Repair: make a damaged queue usable again, keeping every product that is whole.
+
+The caller is alone with the queue. What can be derived is derived anew (control, names, index rows, directory,
+duplicate memory); a product that does not fit its checksum is marked damaged, and readers pass over it and count it.
+`queue.json` alone cannot be derived; without it there is nothing to repair.
+"""
+
+import os
+from pathlib import Path
+
+from headrace.errors import QueueDamagedError
+from headrace.kernel import _kernel as kernel
+from headrace.log.config import QueueConfig, read_config
+from headrace.log.cursor import CURSORS_BYTES, SLOTS, CursorFile
+from headrace.log.directory import (
+    FEEDS_BEGIN,
+    STATE_READY,
+    STATE_RECOVERING,
+    alone_at,
+    boot_id,
+    check_control,
+    check_path,
+    check_sanity,
+    format_control,
+    is_continued,
+    learn_names,
+    open_log,
+)
+from headrace.log.explain import segment_path
+from headrace.log.recovery import (
+    LEAP_AHEAD,
+    doubtful_segments,
+    find_segments,
+    last_row,
+    map_segment,
+    rebuild_directory,
+    remove_strays,
+)
+from headrace.log.storage import Disk
+from headrace.queue.onward import CHANNELS_FILE, STATIONS_FILE, read_channels, read_stations
+
+
+def repair_queue(path: Path) -> list[str]:
+    """Mend what can be mended; what was done, in words. An empty list: there was nothing to do."""
+    check_path(path)
+    config = read_config(path)
+    with alone_at(path):
+        done = _repair_cursors(path) + _repair_stations(path)
+        (path / "segments").mkdir(exist_ok=True)
+        (path / "names").touch()
+        known = _repair_control(path, config, done)
+        log, names_lost = _repair_names(path, config, done)
+        tail = log.state["tail"]
+        _repair_segments(path, log, known, names_lost, done)
+        _put_aside(path, log, done)
+        done += rebuild_directory(path, log, trusted=0, floor=tail if known else LEAP_AHEAD)
+        done += [f"removed {file}, which no entry of the directory knows" for file in remove_strays(path, log)]
+        log.set_state(boot=boot_id(), state=STATE_READY)
+        _sync(path)
+    return done
+
+
+def _sync(path: Path) -> None:
+    disk = Disk()
+    for file in [*path.glob("*"), *path.glob("segments/*")]:
+        if file.is_file():
+            disk.sync_file(file)
+    disk.sync_directory(path / "segments")
+    disk.sync_directory(path)
+
+
+def _repair_cursors(path: Path) -> list[str]:
+    file = path / "cursors"
+    done = []
+    if not file.exists() or file.stat().st_size != CURSORS_BYTES:
+        with file.open("ab") as handle:
+            handle.truncate(CURSORS_BYTES)
+        done.append(f"gave {file} its size; cursors beyond the cut are forgotten")
+    cursors = CursorFile(file)
+    for slot in range(SLOTS):
+        if cursors.is_damaged(slot):
+            cursors.remove(slot)
+            done.append(f"dropped the cursor in slot {slot}, whose position is lost")
+    return done
+
+
+def _repair_control(path: Path, config: QueueConfig, done: list[str]) -> bool:
+    """True if the control file could be kept, and with it what it knows of sequences.
+
+    From here on it says that the queue is being settled: whoever opens it after our death goes by the segment files.
+    """
+    file = path / "control"
+    try:
+        descriptor = os.open(file, os.O_RDWR | os.O_CLOEXEC)
+        try:
+            check_control(path, config, descriptor)
+        finally:
+            os.close(descriptor)
+        log = open_log(path)
+        check_sanity(path, log)
+        known = is_continued(log)
+        log.set_state(state=STATE_RECOVERING)
+        return known
+    except QueueDamagedError as error:
+        format_control(path, config, STATE_RECOVERING)
+        done.append(f"made {file} anew ({error.problem})")
+        return False
+    finally:
+        Disk().sync_file(file)
+
+
+def _repair_stations(path: Path) -> list[str]:
+    """Terms that cannot be read are put aside; stations and channels have to be made anew."""
+    done = []
+    for name, read in ((STATIONS_FILE, read_stations), (CHANNELS_FILE, read_channels)):
+        try:
+            read(path)
+        except QueueDamagedError:
+            (path / "damaged").mkdir(exist_ok=True)
+            (path / name).rename(path / "damaged" / name)
+            done.append(f"moved {name} to {path / 'damaged'}: it cannot be read; make what it named anew")
+    return done
+
+
+def _put_aside(path: Path, log: kernel.Log, done: list[str]) -> None:
+    """Move segment files of which nothing can be made out of the way; nothing is thrown away."""
+    for file in doubtful_segments(path, log):
+        (path / "damaged").mkdir(exist_ok=True)
+        file.rename(path / "damaged" / file.name)
+        done.append(f"moved {file.name} to {path / 'damaged'}: nothing can be made of it")
+
+
+def _repair_names(path: Path, config: QueueConfig, done: list[str]) -> tuple[kernel.Log, bool]:
+    """The log, and whether the numbers of feeds and origins had to be given anew."""
+    file = path / "names"
+    try:
+        log = open_log(path)
+        kernel.recount_names(log, file.stat().st_size)
+        learn_names(path, log)
+        if log.origins:
+            kernel.reset_locks(log)
+            return log, False
+    except (kernel.KernelError, QueueDamagedError, FileNotFoundError):
+        pass
+    file.write_bytes(b"")
+    log = kernel.Log(os.open(path, os.O_RDONLY), os.open(path / "segments", os.O_RDONLY))
+    kernel.reset_locks(log)
+    log.set_state(feeds_end=FEEDS_BEGIN, origins_end=0)
+    log.set_state(origin=log.add_name(2, config.origin))
+    done.append(f"made {file} anew from the records")
+    return log, True
+
+
+def _repair_segments(path: Path, log: kernel.Log, known: bool, names_lost: bool, done: list[str]) -> None:
+    """Give every segment file its name, size, header and index rows back, as far as they can be derived."""
+    state = log.state
+    entries = {}
+    if known:
+        for number in range(state["segment_oldest"], state["segment_newest"] + 1):
+            entries[log.entry(number)["file"]] = log.entry(number)
+    _repair_file_names(path, log, done)
+    for known_file, known_entry in entries.items():
+        _repair_header(path, log, known_file, known_entry, done)
+    for where in sorted((path / "segments").glob("*.segment")):
+        _repair_size(where, done)
+    for segment in find_segments(path, log):
+        entry = entries.get(segment.file)
+        count = (entry["end"] or state["tail"]) - entry["first"] if entry and entry["first"] == segment.first else None
+        _repair_rows(path, log, segment.file, segment.first, count, names_lost, done)
+
+
+def _header_of(file: Path) -> "kernel.SegmentHeader | None":
+    """What a segment file says of itself, if that is whole."""
+    with file.open("rb") as handle:
+        header = kernel.read_segment_header(handle.read(256).ljust(256, b"\0"))
+    return header if header is not None and header["sound"] else None
+
+
+def _repair_file_names(path: Path, log: kernel.Log, done: list[str]) -> None:
+    """A whole segment of this queue under another's name gets its own name back."""
+    for file in (path / "segments").glob("*.moving"):  # a repair that died here
+        file.rename(file.with_suffix(".segment"))
+    strangers = []
+    for file in sorted((path / "segments").glob("*.segment")):
+        header = _header_of(file)
+        if header is not None and header["uuid"] == log.state["uuid"] and segment_path(path, header["file"]) != file:
+            strangers.append((file.rename(file.with_suffix(".moving")), segment_path(path, header["file"])))
+    for moving, home in strangers:
+        if not home.exists():
+            moving.rename(home)
+            done.append(f"gave {home} its name back")
+        else:
+            moving.rename(moving.with_suffix(".segment"))
+
+
+def _repair_header(path: Path, log: kernel.Log, file: int, entry: "kernel.Entry", done: list[str]) -> None:
+    """Write a header anew that its directory entry remembers and that is not whole itself."""
+    where = segment_path(path, file)
+    if not where.exists():
+        last = (entry["end"] or log.state["tail"]) - 1
+        done.append(f"{where} is gone, and with it products {entry['first']} to {last}")
+    elif _header_of(where) is None and where.stat().st_size:
+        os.truncate(where, entry["size"])
+        with where.open("r+b") as handle:
+            handle.write(kernel.segment_header(log, file, entry["size"], entry["number"], entry["first"]))
+        done.append(f"wrote the header of {where} anew")
+
+
+def _repair_size(file: Path, done: list[str]) -> None:
+    header = _header_of(file)
+    if header is not None and file.stat().st_size != header["size"]:
+        os.truncate(file, header["size"])
+        done.append(f"gave {file} its size of {header['size']} bytes")
+
+
+def _repair_rows(
+    path: Path,
+    log: kernel.Log,
+    file: int,
+    first: int,
+    count: int | None,
+    names_lost: bool,
+    done: list[str],
+) -> None:
+    """Write the index rows anew if they are not sound, or if the names they refer to are lost."""
+    where = segment_path(path, file)
+    data = map_segment(where)
+    if data is None:
+        return
+    found = last_row(data, first, count if count is not None else 1 << 40)
+    expected = count if count is not None else max(found, kernel.count_records(log, data, first))
+    _, faults, *_ = kernel.survey_rows(log, data, first, found, True)
+    if names_lost or found < expected or faults:
+        rebuilt, lost = kernel.rebuild_rows(log, data, first, expected)
+        done.append(f"wrote the index of {where} anew: {rebuilt} products found, {lost} lost")

@@ -1,0 +1,127 @@
+"""Statistics: what a queue can tell of itself, in plain data."""
+
+import time
+from typing import Any
+
+import msgspec
+
+from headrace.kernel import _kernel as kernel
+from headrace.log.attachment import list_attachments
+from headrace.log.cursor import CursorFile
+
+
+class Rate(msgspec.Struct, frozen=True):
+    """Per second, over the last `window_s` seconds."""
+
+    window_s: float
+    products: float
+    bytes: float
+    duplicates: float
+
+
+class CursorStatistics(msgspec.Struct, frozen=True):
+    """One cursor: where it is, how far behind, and what it lost."""
+
+    name: str
+    position: int
+    behind: int  # products between it and the head
+    lost_products: int
+    lost_first: int | None  # latest lost range
+    lost_last: int | None
+
+
+class FeedStatistics(msgspec.Struct, frozen=True):
+    """All that was ever put under one feed here."""
+
+    feed: str
+    products: int
+    bytes: int
+    last: int
+
+
+class Statistics(msgspec.Struct, frozen=True):
+    """A queue at one moment."""
+
+    oldest: int  # sequence of the oldest product held
+    next: int  # sequence that the next product will get
+    held_products: int
+    held_bytes: int  # payload bytes of these
+    file_bytes: int  # segment files and duplicate memory
+    size: int  # the limit for segment files
+    oldest_age_s: float | None  # since the insertion of the oldest held
+    inserted_products: int  # since creation, as the following
+    inserted_bytes: int
+    duplicates: int
+    evicted_products: int
+    evicted_bytes: int
+    deleted_products: int
+    segments: int
+    pinned_evictions: int  # segments that left while somebody still looked at them
+    recoveries: int  # writers that died inside the lock and were cleaned up after
+    undurable: int  # products that a power failure now would take; 0 under `memory`, where all would go
+    rates: list[Rate]
+    readers: int
+    writers: int
+    attached: list[int]  # process ids
+    cursors: list[CursorStatistics]
+    feeds: list[FeedStatistics]
+    flush_failure: str | None
+
+
+def gather(log: kernel.Log, cursors: CursorFile, oldest_ns: int | None, now_ns: int, flush_failure: Any) -> Statistics:
+    """Read everything once. Numbers of a queue in use may be a few products apart from each other."""
+    state = log.state
+    entries = [log.entry(n) for n in range(state["segment_oldest"], state["segment_newest"] + 1)]
+    ends = [e["end"] or state["tail"] for e in entries]
+    held = sum(end - e["first"] - e["deleted_products"] for e, end in zip(entries, ends, strict=True))
+    people = list_attachments(log)
+    return Statistics(
+        oldest=state["oldest"],
+        next=state["head"],
+        held_products=held,
+        held_bytes=sum(e["payload_bytes"] - e["deleted_bytes"] for e in entries),
+        file_bytes=state["bytes_total"] + state["dedup_bytes"],
+        size=state["size_bytes"],
+        oldest_age_s=None if oldest_ns is None else max(0.0, (now_ns - oldest_ns) / 1e9),
+        inserted_products=state["inserted_products"],
+        inserted_bytes=state["inserted_bytes"],
+        duplicates=state["duplicates"],
+        evicted_products=state["evicted_products"],
+        evicted_bytes=state["evicted_bytes"],
+        deleted_products=state["deleted_products"],
+        segments=len(entries),
+        pinned_evictions=state["unlinked_pinned"],
+        recoveries=state["recoveries"],
+        undurable=max(0, state["tail"] - state["synced"]) if state["durability"] else 0,
+        rates=[rate(log, window_s) for window_s in (1, 10, 60)],
+        readers=sum(p.reads for p in people),
+        writers=sum(p.writes for p in people),
+        attached=sorted({p.pid for p in people}),
+        cursors=[_cursor(cursors, name, slot, state["head"]) for name, slot in sorted(cursors.names().items())],
+        feeds=[FeedStatistics(f, products, size, last) for f, last, products, size in sorted(log.feed_totals())],
+        flush_failure=str(flush_failure) if flush_failure else None,
+    )
+
+
+def _cursor(file: CursorFile, name: str, slot: int, head: int) -> CursorStatistics:
+    state = file.load(slot)
+    first, last = (state.lost.first, state.lost.last) if state.lost else (None, None)
+    return CursorStatistics(name, state.position, max(0, head - state.position), state.lost_products, first, last)
+
+
+def rate(log: kernel.Log, window_s: int) -> Rate:
+    """From the samples that writers leave at the first put of each second."""
+    now_ns = time.clock_gettime_ns(time.CLOCK_BOOTTIME)
+    samples = sorted(log.samples())
+    if not samples or samples[-1][0] < now_ns - (window_s + 1) * 10**9:
+        return Rate(window_s, 0.0, 0.0, 0.0)
+    before = [sample for sample in samples if sample[0] <= now_ns - window_s * 10**9]
+    start = before[-1] if before else samples[0]
+    span_s = max((now_ns - start[0]) / 1e9, 0.05)
+    state = log.state
+    return Rate(
+        window_s,
+        max(0, state["inserted_products"] - start[1]) / span_s,
+        max(0, state["inserted_bytes"] - start[2]) / span_s,
+        max(0, state["duplicates"] - start[3]) / span_s,
+    )

@@ -1,0 +1,1 @@
+"""Products that the pipeline wrote to tables, and how they are put again."""

@@ -1,0 +1,104 @@
+"""Decoding on Spark: products of a DataFrame into the rows of a decoder, and into errors.
+
+The rows have the columns of the view `decoded` (rules/views.py), and two more: `_error`, null unless the product could
+not be decoded, and `_payload`, which only such products keep, up to a limit. So one pass makes both the rows and the
+dead letters.
+"""
+
+import shutil
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.functions import coalesce, col, expr, lit, substring, when
+from pyspark.sql.pandas.types import from_arrow_schema
+
+from headrace.pipeline.decoders.decoder import ERROR, PAYLOAD, Decoder
+from headrace.pipeline.rules.rule import Rule
+from headrace.pipeline.rules.views import decoder_of
+from headrace.pipeline.source.columns import SCHEMA
+from headrace.units import format_age
+
+PAYLOAD_MAX = 1 << 20  # bytes of a product that could not be decoded
+_ROWS = 4096  # in one batch: each has the columns of its product, and properties may be long
+
+Batches = Iterator[pa.RecordBatch]
+
+
+def decoded(products: DataFrame, rule: Rule, folder: Path) -> DataFrame:
+    """The rows that the rule's decoder makes of these products, and the errors."""
+    schema = decoded_schema(decoder_of(rule, folder).schema)
+    return products.mapInArrow(_decode_with(rule, folder), from_arrow_schema(schema))
+
+
+def ship_decoders(spark: SparkSession, rules: Iterable[Rule], folder: Path, aside: Path) -> None:
+    """Give executors elsewhere the users' own decoders that lie in `folder`, from copies in `aside`: those that come
+    later shall get the same."""
+    context = spark.sparkContext
+    if str(context.master).startswith("local"):
+        return
+    decoders = {rule.decode for rule in rules if rule.decode is not None and ":" in rule.decode}
+    for name in sorted({decoder.partition(":")[0].partition(".")[0] for decoder in decoders}):
+        if (folder / f"{name}.py").is_file():
+            context.addPyFile(str(shutil.copy(folder / f"{name}.py", aside)))
+        elif (folder / name).is_dir():
+            context.addPyFile(shutil.make_archive(str(aside / name), "zip", folder, name))
+
+
+def without_future(frame: DataFrame, rule: Rule) -> DataFrame:
+    """The same rows, or those of products, with an error if the time of the watermark is too far ahead: it would move
+    the watermark there, and Spark would drop, without a word, whatever comes in time."""
+    if rule.decode is None:
+        frame = frame.withColumn(ERROR, lit(None).cast("string")).withColumn(
+            PAYLOAD, substring("payload", 1, PAYLOAD_MAX)
+        )
+    column, ahead = rule.watermark_column, f"{rule.watermark_ahead_s} seconds"
+    future = expr(f"`{column}` > current_timestamp() + interval '{ahead}'")  # the batch's time, also if it comes again
+    told = lit(f"{column} is more than {format_age(rule.watermark_ahead_s)} in the future (watermark_ahead)")
+    return frame.withColumn(ERROR, coalesce(col(ERROR), when(future, told)))
+
+
+def decoded_schema(made: pa.Schema) -> pa.Schema:
+    """Columns of the product that the decoder has not itself, then the decoder's, then what is wrong."""
+    kept = [field for field in SCHEMA if field.name != "payload" and field.name not in made.names]
+    extra = [pa.field(ERROR, pa.string()), pa.field(PAYLOAD, pa.binary())]
+    return pa.schema([*kept, *(field.with_nullable(True) for field in made), *extra])
+
+
+def _decode_with(rule: Rule, folder: Path) -> Callable[[Batches], Batches]:
+    """For a task, which looks for the decoder itself: it may be on another machine."""
+
+    def decode(batches: Batches) -> Batches:
+        decoder = decoder_of(rule, folder)
+        for batch in batches:
+            yield from decode_batch(batch, decoder)
+
+    return decode
+
+
+def decode_batch(batch: pa.RecordBatch, decoder: Decoder) -> Batches:
+    """Rows, and behind them the errors."""
+    rows, errors = decoder.decode(batch)
+    schema = decoded_schema(decoder.schema)
+    headers = batch.drop_columns(["payload"])
+    for begin in range(0, rows.num_rows, _ROWS):
+        part = rows.slice(begin, _ROWS)
+        made = {name: part.column(name) for name in decoder.schema.names}
+        yield _row_batch(schema, headers.take(part.column("place")), made)
+    if errors:
+        bad = batch.take(pa.array([place for place, _ in errors], pa.int32()))
+        payloads = [payload[:PAYLOAD_MAX] for payload in bad.column("payload").to_pylist()]
+        wrong = {ERROR: pa.array([why for _, why in errors], pa.string()), PAYLOAD: pa.array(payloads, pa.binary())}
+        yield _row_batch(schema, bad, dict.fromkeys(decoder.schema.names) | wrong)
+
+
+def _row_batch(schema: pa.Schema, products: pa.RecordBatch, made: dict[str, object]) -> pa.RecordBatch:
+    count = products.num_rows
+    columns = []
+    for field in schema:
+        column = made.get(field.name)
+        if field.name in SCHEMA.names and field.name not in made:
+            column = products.column(field.name).cast(field.type)
+        columns.append(pa.nulls(count, field.type) if column is None else column)
+    return pa.RecordBatch.from_arrays(columns, schema=schema)

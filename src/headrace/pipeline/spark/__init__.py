@@ -1,0 +1,1 @@
+"""Spark itself: session, Java, start-up archive, packaged environments."""

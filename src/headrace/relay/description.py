@@ -1,0 +1,157 @@
+"""Description: everything that a site tells about itself on one page, for maps and monitors.
+
+Links, requests and who serves them, streams, feeds, and how products flow in. Counts are since the start of the site.
+Every list has a limit, beyond which the largest are told and the rest are counted, so that an answer stays small
+however busy the site is. What somebody may not receive is not told to them either (`visible_to`).
+
+Not here: the picture of many sites together (map.py).
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Annotated, TypeVar
+
+import msgspec
+import zenoh
+
+from headrace.product.feed import FeedPattern
+from headrace.relay.flows import OTHERS, FlowStatistics
+from headrace.relay.page import Cause, Sequence64, SiteName
+
+LINKS_MAX = 1000
+FEEDS_MAX = 200
+FLOWS_MAX = 200
+REQUESTS_MAX = 200
+UPSTREAMS_MAX = 1000
+STREAMS_MAX = 300
+TEXT_MAX = 400  # of a selection
+
+Zid = Annotated[str, msgspec.Meta(max_length=32)]
+Thing = TypeVar("Thing")
+
+
+class LinkTold(msgspec.Struct, frozen=True):
+    """One link of the site's session, and what is at its other end: a router, a peer or a client."""
+
+    zid: Zid
+    kind: str
+    address: str
+
+
+class FeedTold(msgspec.Struct, frozen=True):
+    """What was ever put under one feed at the site's queue, here or elsewhere."""
+
+    feed: str
+    products: int
+    payload_bytes: int
+
+
+class RequestTold(msgspec.Struct, frozen=True):
+    """What the site wants."""
+
+    name: str
+    feed: str  # pattern
+    selection: str
+    sites: tuple[SiteName, ...]  # none: any
+    redundancy: str
+    products: int
+    duplicates: int
+    refused: int  # by the queue
+
+
+class UpstreamTold(msgspec.Struct, frozen=True):
+    """One site that serves one request."""
+
+    request: str
+    site: SiteName
+    state: str  # asking, catching up, live, unreachable
+    trouble: str  # the last
+    base: Sequence64  # everything has arrived up to here, in the numbers of that site
+    products: int
+    from_others: int
+    live_pages: int
+    pulled_pages: int
+    gaps: int
+    repairs: int
+    refused: int  # pages that could not be believed
+    latency_s: float  # of the last live page, by the clocks of both sites
+    lost: tuple[tuple[int, int, Cause], ...]  # the latest ranges that could not be had, and why
+    lost_sequences: int  # in all such ranges
+
+
+class StreamTold(msgspec.Struct, frozen=True):
+    """What the site sends out as it comes."""
+
+    name: str
+    feed: str  # pattern
+    selection: str
+    pages: int
+    products: int
+    has_listeners: bool
+
+
+class Description(msgspec.Struct, frozen=True):
+    """A site at one moment."""
+
+    site: SiteName
+    zid: Zid
+    started_ns: Sequence64
+    oldest: Sequence64
+    next: Sequence64
+    held_products: int
+    held_bytes: int
+    size: int
+    links: Annotated[tuple[LinkTold, ...], msgspec.Meta(max_length=LINKS_MAX)]
+    users: int  # remote users of the queue
+    feeds: Annotated[tuple[FeedTold, ...], msgspec.Meta(max_length=FEEDS_MAX)]
+    feeds_in_all: int
+    wanted: Annotated[tuple[str, ...], msgspec.Meta(max_length=FEEDS_MAX)]  # feed patterns that others listen to
+    requests: Annotated[tuple[RequestTold, ...], msgspec.Meta(max_length=REQUESTS_MAX)]
+    upstreams: Annotated[tuple[UpstreamTold, ...], msgspec.Meta(max_length=UPSTREAMS_MAX)]
+    streams: Annotated[tuple[StreamTold, ...], msgspec.Meta(max_length=STREAMS_MAX)]
+    flows: Annotated[tuple[FlowStatistics, ...], msgspec.Meta(max_length=FLOWS_MAX)]
+    flows_in_all: int
+    answered: int
+    refused: int
+
+
+def links_of(session: zenoh.Session) -> tuple[LinkTold, ...]:
+    """The links that a session has now."""
+    kinds = {str(transport.zid): str(transport.whatami).lower() for transport in session.info.transports()}
+    links = [LinkTold(str(link.zid), kinds.get(str(link.zid), ""), link.dst) for link in session.info.links()]
+    return tuple(sorted(links, key=lambda link: (link.kind == "client", link.zid))[:LINKS_MAX])
+
+
+def largest(things: Sequence[Thing], limit: int, size: Callable[[Thing], int]) -> tuple[Thing, ...]:
+    """The largest, in their own order."""
+    if len(things) <= limit:
+        return tuple(things)
+    places = sorted(range(len(things)), key=lambda place: size(things[place]), reverse=True)[:limit]
+    return tuple(things[place] for place in sorted(places))
+
+
+def shortened(text: str) -> str:
+    return text if len(text) <= TEXT_MAX else f"{text[:TEXT_MAX]}…"
+
+
+def visible_to(told: Description, feeds: Sequence[FeedPattern]) -> Description:
+    """What is left for somebody who may receive these feeds; what spans others as well is not told at all."""
+    if any(pattern.text == "**" for pattern in feeds):
+        return told
+
+    def covered(pattern: str) -> bool:
+        key = zenoh.KeyExpr.autocanonize(pattern)
+        return any(zenoh.KeyExpr.autocanonize(allowed.text).includes(key) for allowed in feeds)
+
+    requests = tuple(request for request in told.requests if covered(request.feed))
+    names = {request.name for request in requests}
+    return msgspec.structs.replace(
+        told,
+        feeds=tuple(feed for feed in told.feeds if covered(feed.feed)),
+        feeds_in_all=sum(covered(feed.feed) for feed in told.feeds),
+        wanted=tuple(pattern for pattern in told.wanted if covered(pattern)),
+        requests=requests,
+        upstreams=tuple(upstream for upstream in told.upstreams if upstream.request in names),
+        streams=tuple(stream for stream in told.streams if covered(stream.feed)),
+        flows=tuple(flow for flow in told.flows if flow.feed != OTHERS and covered(flow.feed)),
+        flows_in_all=sum(flow.feed != OTHERS and covered(flow.feed) for flow in told.flows),
+    )

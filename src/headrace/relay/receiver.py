@@ -1,0 +1,287 @@
+"""Receiver: all requests of a site, and the sites that serve them.
+
+Sites are known by their liveliness tokens, which come and go with their sessions. For each request and each site that
+it may come from there is an Upstream; it stays when the site goes, and goes on when it comes back. What arrives is put
+into the site's queue with everything that its origin said about it; a product that the queue holds already is dropped
+there. How far each Upstream has got is noted by what it asks for (`progress.py`), and shown by the request's name.
+"""
+
+import logging
+import threading
+import time
+from dataclasses import dataclass
+
+import msgspec
+import numpy as np
+import zenoh
+
+from headrace.errors import FabricError, HeadraceError, InvalidError
+from headrace.link.declarations import Declarations
+from headrace.link.keys import OWN, site_key, site_of
+from headrace.log.config import is_origin
+from headrace.queue import Queue, Receipt
+from headrace.relay.asking import Asker, Unreachable
+from headrace.relay.failover import Failover
+from headrace.relay.flows import Flows
+from headrace.relay.hops import Hops
+from headrace.relay.lost import still_missing
+from headrace.relay.page import Keep, Page
+from headrace.relay.progress import Known, Progress, arrived_since, asked_text
+from headrace.relay.question import Card, CardAnswer
+from headrace.relay.upstream import Stopped, Upstream
+from headrace.selection import Selection
+
+UPSTREAMS_MAX = 1000  # requests times sites; each has a thread
+_SAVE_S = 1.0
+_RETRY_S = 1.0
+
+log = logging.getLogger("headrace.fabric")
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What a site wants from others. No `sites`: from whichever site it was put at."""
+
+    name: str
+    selection: Selection
+    begin_at: str = "next"
+    sites: tuple[str, ...] = ()
+    redundancy: str = "all"  # of `sites`; or "failover": from one of them at a time
+
+    @property
+    def asked(self) -> str:
+        """What progress goes by: the selection, and nothing that can change without asking for something else."""
+        return asked_text(self.selection, relayed=bool(self.sites))
+
+    def may_come_from(self, site: str) -> bool:
+        return site in self.sites if self.sites else self.selection.wants_origin(site)
+
+
+class Arrivals(msgspec.Struct):
+    """Counts of one request since the start."""
+
+    products: int = 0
+    duplicates: int = 0
+    refused: int = 0
+
+
+class Receiver:
+    """Receives from the moment it is made until `close`."""
+
+    def __init__(
+        self, session: zenoh.Session, declarations: Declarations, queue: Queue, site: str, requests: list[Request],
+        progress: Progress, principal: str | None = None,
+    ) -> None:  # fmt: skip
+        self._session, self._declarations = session, declarations
+        self._queue, self._site, self._progress, self._principal = queue, site, progress, principal
+        self.requests = requests
+        self._upstreams: dict[tuple[str, str], Upstream] = {}
+        self._present: set[str] = set()  # sites that are there now
+        self._meeting: set[str] = set()  # those of them that are just being asked who they are
+        self._left: dict[tuple[str, str], Known] = {}  # how far a request is at sites that it has failed over from
+        self.flows = Flows()
+        self.hops = Hops(queue.path / "site" / "hops.json")
+        self._arrived = self._begin_progress()
+        self.arrivals = {request.name: Arrivals() for request in requests}
+        self._lock, self._noting = threading.Lock(), threading.Lock()
+        self._stopped = threading.Event()
+        self._saver = threading.Thread(target=self._save, name="headrace-progress")
+        self._saver.start()
+        self._failovers: list[Failover] = []
+        for request in requests:
+            if request.redundancy == "failover" and len(request.sites) > 1:
+                self._failovers.append(self._begin_failover(request))
+                continue
+            for name in request.sites:
+                self._add(request, name)
+        self._tokens = declarations.add(
+            lambda: session.liveliness().declare_subscriber(site_key("*", "*"), self._see, history=True)
+        )
+
+    def _begin_progress(self) -> dict[str, dict[str, int]]:
+        """What has arrived that was not noted, if a single request can have brought it: by origin and feed."""
+        asking = [request.asked for request in self.requests]
+        since = self._progress.since(asking)
+        for request in self.requests:
+            if request.begin_at != "oldest":
+                self._progress.adopt(request.asked, request.may_come_from)
+        self._progress.begin(asking, since or self._queue.next)
+        self._write()
+        return arrived_since(self._queue, since) if since and len(asking) == 1 else {}
+
+    def _see(self, sample: zenoh.Sample) -> None:
+        """On Zenoh's thread: a site has come, or gone."""
+        key = str(sample.key_expr)
+        name = site_of(key)
+        if name == self._site:
+            if key != site_key(name, str(self._session.zid())):
+                log.error("another site calls itself %s: give one of the two another name", name)
+        elif sample.kind == zenoh.SampleKind.DELETE:
+            self._present.discard(name)
+        elif not self._stopped.is_set() and is_origin(name):
+            self._present.add(name)
+            if name not in self._meeting:
+                self._meeting.add(name)
+                threading.Thread(target=self._meet, args=(name,), daemon=True).start()
+
+    def _meet(self, name: str) -> None:
+        """Ask the newcomer for what was put there, and for what it has of origins that are away."""
+        self._add_origin(name)
+        try:
+            card = Asker(self._session, name, self._principal).ask(Card(), CardAnswer)
+        except (Unreachable, FabricError, zenoh.ZError):
+            return
+        finally:
+            self._meeting.discard(name)
+        for _, upstream in self.upstreams():
+            if upstream.site == name:
+                upstream.look_again()
+        for origin in card.origins:
+            if origin != self._site:
+                self._add_origin(origin)
+
+    def _add_origin(self, name: str) -> None:
+        for request in self.requests:
+            if not request.sites and request.selection.wants_origin(name):
+                self._add(request, name)
+
+    def _add(self, request: Request, name: str) -> None:
+        with self._lock:
+            if (request.name, name) in self._upstreams or self._stopped.is_set():
+                return
+            if len(self._upstreams) >= UPSTREAMS_MAX:
+                log.error("%s: site %s is left out; there are %d already", request.name, name, UPSTREAMS_MAX)
+                return
+            upstream = self._open(request, name, None)
+            self._upstreams[request.name, name] = upstream
+            upstream.start()  # before anybody can find it and stop it
+
+    def _open(self, request: Request, name: str, begin_at: str | None) -> Upstream:
+        """An Upstream that is not started yet; without `begin_at`, from where the request has got at this site."""
+        known, relayed = None if begin_at else self._progress.known(request.asked, name), bool(request.sites)
+        if not known and not begin_at:
+            log.info("%s: site %s was not asked for this before, so it begins at `from`", request.name, name)
+        upstream = Upstream(
+            self._session, self._declarations, name, request.selection, relayed,
+            begin_at or request.begin_at, lambda page, keep: self._put(request, upstream, page, keep), known,
+            lambda: [other for other in tuple(self._present) if other != name], self._principal,
+            self._arrived.get(name) if known and not relayed else None,
+            lambda first, last: (first, last) if relayed else still_missing(self._queue, name, first, last),
+            self._note,
+        )  # fmt: skip
+        return upstream
+
+    def _begin_failover(self, request: Request) -> Failover:
+        def open_one(name: str, begin_at: str | None) -> Upstream:
+            upstream = self._open(request, name, begin_at)
+            with self._lock:
+                for key in [key for key in self._upstreams if key[0] == request.name]:
+                    self._left[key] = self._upstreams.pop(key).known
+                self._left.pop((request.name, name), None)
+                self._upstreams[request.name, name] = upstream
+            return upstream
+
+        for name in request.sites:
+            known = self._progress.known(request.asked, name)
+            if known:
+                self._left[request.name, name] = known
+        return Failover(request.name, request.sites, lambda name: name in self._present, open_one)
+
+    def _put(self, request: Request, upstream: Upstream, page: Page, keep: Keep | None) -> None:
+        """Return when the page is in the queue; what it can never take is counted and left out."""
+        keep = self._without_ours(page, keep)
+        while not upstream.is_stopping:
+            try:
+                receipt = self._queue.put_batch(page.batch, keep, timeout=_RETRY_S)
+                self._count(request, page, keep, receipt)
+                return
+            except InvalidError as error:
+                self._put_in_parts(request, upstream, page, keep, error)
+                return
+            except (HeadraceError, OSError) as error:  # a full disk, a full queue: it is not lost, it waits
+                log.warning("site %s waits: %s", page.head.site, error)
+                upstream.pause(_RETRY_S / 10)
+        raise Stopped
+
+    def _put_in_parts(
+        self, request: Request, upstream: Upstream, page: Page, keep: Keep | None, error: InvalidError
+    ) -> None:
+        """All at once cannot be; each half perhaps can, and in the end each product but the one that cannot."""
+        places = np.arange(len(page.batch)) if keep is None else np.flatnonzero(keep)
+        if len(places) == 1:
+            self.arrivals[request.name].refused += 1
+            log.error("site %s: product %s refused: %s", page.head.site, page.batch[int(places[0])].ident, error)
+            return
+        for half in np.array_split(places, 2):
+            part = np.zeros(len(page.batch), np.uint8)
+            part[half] = 1
+            self._put(request, upstream, page, part)
+
+    def _count(self, request: Request, page: Page, keep: Keep | None, receipt: Receipt) -> None:
+        arrivals = self.arrivals[request.name]
+        arrivals.products += receipt.stored
+        arrivals.duplicates += receipt.products - receipt.stored
+        if not receipt.products:
+            return
+        wanted = None if keep is None else keep.astype(np.bool_)
+        new = None
+        if receipt.stored < receipt.products:
+            new = np.ones(len(page.batch), np.bool_) if wanted is None else wanted.copy()
+            new[new] = ~receipt.duplicates
+        self.flows.add(page, wanted, new, time.time_ns())
+        if receipt.stored:
+            self.hops.add(receipt.first, receipt.first + receipt.stored - 1, page.head.site)
+
+    def _without_ours(self, page: Page, keep: Keep | None) -> Keep | None:
+        """What we have put ourselves does not come back to us."""
+        if page.head.stream == OWN:
+            return keep
+        others = np.array([origin != self._site for origin in page.batch.origins], np.uint8)
+        return others if keep is None else keep & others
+
+    def upstreams(self) -> list[tuple[str, Upstream]]:
+        with self._lock:
+            return [(request, upstream) for (request, _), upstream in self._upstreams.items()]
+
+    def _save(self) -> None:
+        while not self._stopped.wait(_SAVE_S):
+            self._note()
+
+    def _note(self, *, is_last: bool = False) -> None:
+        with self._noting:
+            next_sequence = self._queue.next  # before the bases: what arrives in between is found again from here
+            self._progress.note(next_sequence, self._stands())
+            if is_last:
+                self._progress.end()
+            self._write()
+
+    def _write(self) -> None:
+        """What the disk refuses now is tried again with the next note."""
+        try:
+            self._progress.save(self._flush)
+            self.hops.save(self._queue.oldest)
+        except (HeadraceError, OSError) as error:
+            log.error("progress cannot be saved: %s", error)
+
+    def _stands(self) -> list[tuple[str, str, Known]]:
+        """What is asked of which site, and how far it is there, as far as the site has been met."""
+        asked = {request.name: request.asked for request in self.requests}
+        with self._lock:
+            known = {**self._left, **{key: upstream.known for key, upstream in self._upstreams.items()}}
+        return [(asked[request], site, stand) for (request, site), stand in known.items() if stand[0]]
+
+    def _flush(self) -> None:
+        """What has arrived survives a power failure before anybody notes that it has."""
+        if self._queue.config.durability != "memory":  # there the progress does not survive one either
+            self._queue.flush()
+
+    def close(self) -> None:
+        """Nothing that was taken is lost: each upstream ends between two pages."""
+        self._stopped.set()
+        self._tokens.undeclare()
+        for failover in self._failovers:
+            failover.close()
+        for _, upstream in self.upstreams():
+            upstream.stop()
+        self._saver.join()
+        self._note(is_last=True)

@@ -1,0 +1,1 @@
+"""A queue elsewhere, used as if it were here."""

@@ -1,0 +1,114 @@
+"""Opening: `headrace.connect`, which takes a directory or an endpoint and gives the same either way.
+
+    headrace.connect("wx.queue")                             a queue on this machine
+    headrace.connect("tcp/denver.example.org:7447")          the queue of the site that listens there
+    headrace.connect("tcp/192.0.2.7:7447?site=denver")       that of another site, reached through it
+
+Zenoh is loaded only for endpoints. A directory whose name begins like an endpoint is written with `./` before it.
+"""
+
+import os
+import time
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+from headrace.errors import FabricError, OptionError
+from headrace.link.endpoint import PROTOCOLS, check_endpoint
+from headrace.log.config import check_origin
+from headrace.queue import Queue
+from headrace.units import parse_age
+
+if TYPE_CHECKING:
+    import zenoh
+
+    from headrace.link.credentials import TlsTerms, UserTerms
+
+_LOOK_S = 2.0  # for the site behind the router that we are connected to
+_LOOK_AGAIN_S = 0.05
+_CONNECT_S = (0.5, 5.0)  # at least and at most; in between it is a matter of patience
+
+
+def connect(
+    where: str | os.PathLike[str], *, patience: float | str | timedelta = "30s", tls: "TlsTerms | None" = None,
+    user: "UserTerms | None" = None,
+) -> Queue:  # fmt: skip
+    """The queue at `where`: a directory, or the endpoint of a site, with `?site=NAME` for one behind it.
+
+    `patience` is how long a call is asked again when a site does not answer, before SiteUnreachableError; to follow
+    and to wait for products goes on for ever. `tls` and `user` show a site who we are. A directory needs none of them.
+    """
+    if not isinstance(where, str) or not is_endpoint(where):
+        return Queue.open(where)
+    from headrace.link.credentials import principal_of
+    from headrace.link.session import SessionTerms, open_session
+    from headrace.remote.client.connection import Connection
+    from headrace.remote.client.queue import RemoteQueue
+
+    endpoint, site = parse_where(where)
+    patience_s = parse_age(patience, "patience")
+    timeout_s = min(max(patience_s, _CONNECT_S[0]), _CONNECT_S[1])
+    session = open_session(SessionTerms("client", connect=(endpoint,), tls=tls, user=user, timeout_s=timeout_s))
+    try:
+        found = find_site(session, endpoint, site, min(timeout_s, _LOOK_S))
+        return RemoteQueue(Connection(session, where, found, principal_of(tls, user), patience_s))
+    except BaseException:
+        session.close()  # type: ignore[no-untyped-call]
+        raise
+
+
+def is_endpoint(where: str) -> bool:
+    """Does it begin as an endpoint does? A URL too, which `check_endpoint` knows what to say about."""
+    return where.partition("/")[0].lower().removesuffix(":") in PROTOCOLS
+
+
+def parse_where(where: str) -> tuple[str, str | None]:
+    """The endpoint, and the name of the site if it was given."""
+    address, mark, options = where.partition("?")
+    endpoint = check_endpoint(address)
+    if not mark:
+        return endpoint, None
+    key, _, site = options.partition("=")
+    if key != "site":
+        raise OptionError(f"{where!r} has the unknown option {key!r}", f"write {endpoint}?site=NAME")
+    return endpoint, check_origin(site)
+
+
+def find_site(session: "zenoh.Session", endpoint: str, site: str | None, look_s: float) -> str:
+    """The site that was asked for, or the one that we are connected to; FabricError if there is none."""
+    until = time.monotonic() + look_s
+    while True:
+        sites = _sites(session)
+        names = set(sites.values())
+        neighbours = {str(zid) for zid in (*session.info.routers_zid(), *session.info.peers_zid())}
+        nearest = {sites[zid] for zid in neighbours & set(sites)} if site is None else {site} & names
+        if len(nearest) == 1:
+            return nearest.pop()
+        if time.monotonic() >= until:
+            break
+        time.sleep(_LOOK_AGAIN_S)
+    if site is None and len(names) == 1:  # a router that is no site, with one behind it
+        return names.pop()
+    raise _nobody(endpoint, site, sorted(names))
+
+
+def _sites(session: "zenoh.Session") -> dict[str, str]:
+    """Names of the sites that can be reached, by the ids of their sessions."""
+    from headrace.link.keys import site_key
+
+    found = {}
+    for reply in session.liveliness().get(site_key("*", "*"), timeout=_LOOK_S):
+        if reply.ok is not None:
+            _, _, name, zid = str(reply.ok.key_expr).split("/")
+            found[zid] = name
+    return found
+
+
+def _nobody(endpoint: str, site: str | None, names: list[str]) -> FabricError:
+    known = f"it knows {', '.join(names)}" if names else "it knows no site at all"
+    if site is not None:
+        return FabricError(f"there is no site {site!r} behind {endpoint}; {known}", "check the name")
+    if not names:
+        return FabricError(
+            f"{endpoint} is not a site, and knows none", "start one there: headrace serve; or check your rights"
+        )
+    return FabricError(f"{endpoint} is not a site; {known}", f"name the one that you mean: {endpoint}?site={names[0]}")

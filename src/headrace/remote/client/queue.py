@@ -1,0 +1,234 @@
+"""RemoteQueue: the queue of a site, used as a Queue is; get one from `headrace.connect`.
+
+Whatever a Queue does with products, cursors and stations, a RemoteQueue does by calls to the site, with the same
+arguments, results and errors. What concerns files (resize, check, repair, delete, channels) is refused: it belongs
+where they are. docs/remote.md tells what else differs.
+"""
+
+import time
+from datetime import timedelta
+from pathlib import Path
+from typing import Any, NoReturn, TypeVar
+
+import msgspec
+import numpy as np
+
+from headrace.errors import QueueError
+from headrace.kernel import _kernel as kernel
+from headrace.log import columns, records
+from headrace.log.config import QueueConfig
+from headrace.log.cursor import check_cursor_name
+from headrace.log.receipt import Duplicate, Receipt
+from headrace.log.start import Start
+from headrace.log.statistics import Statistics
+from headrace.log.weights import Weights
+from headrace.product.batch import Batch
+from headrace.product.feed import check_feed
+from headrace.product.product import PRIORITY_DEFAULT
+from headrace.queue.queue import Queue, Wanted
+from headrace.relay.page import records_of
+from headrace.remote.client.connection import Connection, NotYet
+from headrace.remote.client.cursor import RemoteCursor
+from headrace.remote.client.follower import RemoteFollower, Terms, read_at_once
+from headrace.remote.client.putting import put_call, put_many_call, timeout_of
+from headrace.remote.client.starts import selection_text, start_text
+from headrace.remote.client.station import RemoteStation, options_of
+from headrace.remote.protocol.answers import Bounds, Done, Here, Listed, Number, Received, Told, Weighed
+from headrace.remote.protocol.calls import (
+    Ends,
+    Flush,
+    ListNames,
+    ListStations,
+    OpenCursor,
+    OpenStation,
+    Put,
+    PutBatch,
+    PutMany,
+    Tell,
+    WantedBy,
+    Weigh,
+    Where,
+    Who,
+)
+from headrace.station.terms import check_station_name
+from headrace.units import parse_age
+
+Timeout = float | str | timedelta | None
+Putting = TypeVar("Putting", Number, Received)
+
+
+class RemoteQueue(Queue):
+    """A queue that lies at a site. `path` is where it was connected to."""
+
+    def __init__(self, connection: Connection) -> None:  # nothing of a local queue is opened
+        self._connection = connection
+        self.path = Path(connection.endpoint)
+
+    @property
+    def config(self) -> QueueConfig:
+        """The terms in force at the site."""
+        return self._connection.ask(Who(), Here)[0].config
+
+    @property
+    def site(self) -> str:
+        """The name of the site."""
+        return self._connection.site
+
+    # --- put --------------------------------------------------------------------------------------
+
+    def put(
+        self, payload: Any, *, feed: str, ident: str = "", created: Any = None, priority: int = PRIORITY_DEFAULT,
+        expiry: Any = None, properties: Any = None, slice: int | None = None, signature: bytes | None = None,
+        origin: str | None = None, origin_sequence: int = 0, previous: int = 0, timeout: Timeout = None,
+    ) -> int | Duplicate:  # fmt: skip
+        """As `Queue.put`. Asked again if the answer got lost, and stored once all the same."""
+        said = {"created": created, "expiry": expiry, "properties": properties or None, "slice": slice,
+                "signature": signature, "origin": origin}  # fmt: skip
+        given = {name: value for name, value in said.items() if value is not None}
+        if origin_sequence or previous:
+            given |= {"origin_sequence": origin_sequence, "previous": previous}
+        call = put_call(self.path, payload, feed, ident, priority, given)
+        outcome = self._put(call, payload if isinstance(payload, bytes) else bytes(payload), Number, timeout).value
+        return outcome if outcome > 0 else Duplicate(-outcome)
+
+    def put_many(
+        self, payloads: Any, *, feed: Any, ident: Any = "", created: Any = None, priority: Any = PRIORITY_DEFAULT,
+        expiry: Any = None, properties: Any = None, slice: Any = None, signature: Any = None, origin: Any = None,
+        origin_sequence: Any = None, previous: Any = None, timeout: Timeout = None,
+    ) -> Receipt:  # fmt: skip
+        """As `Queue.put_many`: all or none, in one call."""
+        held = payloads if type(payloads) is list else columns.payload_column(payloads)
+        given = {"feed": feed, "ident": ident, "created": created, "priority": priority, "expiry": expiry,
+                 "properties": properties, "slice": slice, "signature": signature, "origin": origin,
+                 "origin_sequence": origin_sequence, "previous": previous}  # fmt: skip
+        call, payload = put_many_call(self.path, held, given)
+        return _receipt(self._put(call, payload, Received, timeout))
+
+    def put_batch(self, batch: Batch, keep: Any = None, timeout: Timeout = None) -> Receipt:
+        """As `Queue.put_batch`, of a batch from here or from anywhere."""
+        records.rows_of(batch)
+        mask = records.mask_of(keep, len(batch))
+        call = PutBatch(None if mask is None else mask.tobytes())
+        try:
+            payload = records_of(batch)
+        except kernel.KernelError as error:
+            raise records.explain_records(error, self.path, batch, self.config) from None
+        return _receipt(self._put(call, payload, Received, timeout))
+
+    def _put(self, call: Put | PutMany | PutBatch, payload: bytes, kind: type[Putting], timeout: Timeout) -> Putting:
+        """Ask, and while a blocking station makes it wait, ask again."""
+        seconds = timeout_of(timeout)
+        until = None if seconds is None else time.monotonic() + seconds
+        turn = 0
+        while True:
+            left = None if until is None else max(0.0, until - time.monotonic())
+            try:
+                return self._connection.once(msgspec.structs.replace(call, timeout_s=left), kind, payload)[0]
+            except NotYet:
+                self._connection.pause(turn)
+                turn += 1
+
+    def flush(self) -> None:
+        self._connection.ask(Flush(), Done)
+
+    # --- read -------------------------------------------------------------------------------------
+
+    def read(
+        self, start: Start = "oldest", selection: Wanted = None, *, limit: int = 10_000,
+        bytes_limit: int | str = "64MiB", stop: int | None = None,
+    ) -> Batch:  # fmt: skip
+        """As `Queue.read`; the payloads are copies."""
+        terms = Terms.of(selection, limit, bytes_limit, stop or 0)
+        return read_at_once(self._connection, terms, start_text(start))
+
+    def follow(
+        self, start: Start = "next", selection: Wanted = None, *, limit: int = 10_000,
+        bytes_limit: int | str = "64MiB", timeout: Timeout = None,
+    ) -> RemoteFollower:  # fmt: skip
+        """As `Queue.follow`. A connection that breaks is set up again meanwhile; nothing is lost or comes twice."""
+        terms = Terms.of(selection, limit, bytes_limit)
+        timeout_s = None if timeout is None else parse_age(timeout, "timeout")
+        return RemoteFollower(self, self._connection, terms, self.resolve(start), timeout_s)
+
+    def resolve(self, start: Start) -> int:
+        return self._connection.ask(Where(start_text(start)), Number)[0].value
+
+    def weigh(self, start: int, stop: int, selection: Wanted = None) -> Weights:
+        call = Weigh(selection_text(selection), start, stop)
+        return self._connection.ask(call, Weighed)[0].weights
+
+    @property
+    def oldest(self) -> int:
+        return self._connection.ask(Ends(), Bounds)[0].oldest
+
+    @property
+    def next(self) -> int:
+        return self._connection.ask(Ends(), Bounds)[0].next
+
+    @property
+    def origins(self) -> list[str]:
+        return self._connection.ask(ListNames("origins"), Listed)[0].values
+
+    # --- cursors and stations ---------------------------------------------------------------------
+
+    def cursor(self, name: str, start: Start = "oldest") -> RemoteCursor:
+        check_cursor_name(name)
+        self._connection.ask(OpenCursor(name, start_text(start)), Done)
+        return RemoteCursor(self, self._connection, name)
+
+    def cursors(self) -> list[str]:
+        return self._connection.ask(ListNames("cursors"), Listed)[0].values
+
+    def station(self, name: str, selection: Any = ..., *, start: Start = "next", **terms: Any) -> RemoteStation:
+        """As `Queue.station`; a selection with a Python function cannot be used from here."""
+        check_station_name(name)
+        call = OpenStation(name, start_text(start), options_of({"selection": selection, **terms}))
+        self._connection.once(call, Done)
+        return RemoteStation(self, self._connection, name)
+
+    def stations(self) -> list[str]:
+        return self._connection.ask(ListStations(), Listed)[0].values
+
+    # --- tell -------------------------------------------------------------------------------------
+
+    def statistics(self) -> Statistics:
+        told = self._connection.ask(Tell(), Told)[0].statistics
+        assert told is not None
+        return told
+
+    def wanted_by(self, feed: str) -> list[str]:
+        return self._connection.ask(WantedBy(check_feed(feed)), Listed)[0].values
+
+    # --- only at the site -------------------------------------------------------------------------
+
+    def _refuse(self, *arguments: Any, **options: Any) -> NoReturn:
+        self._connection.check_open()
+        raise QueueError(
+            f"this cannot be done from elsewhere, but only where the queue of site {self.site!r} lies",
+            "run it there, with the directory of the queue",
+        )
+
+    channel = channels = delete = resize = check = lines = locked = keep_positions = make_durable = _refuse
+    sync_cursors = reader = _refuse
+
+    # --- life -------------------------------------------------------------------------------------
+
+    def close(self) -> None:
+        """Leave the site; consumers are detached and what they hold goes back."""
+        self._connection.close()
+
+    def __enter__(self) -> "RemoteQueue":
+        return self
+
+    def __del__(self) -> None:
+        connection = getattr(self, "_connection", None)
+        if connection is not None:
+            connection.close(politely=False)  # nobody has attached anything, or it would hold us
+
+    def __repr__(self) -> str:
+        return f"<RemoteQueue of site {self.site!r} at {self.path}{', closed' if self._connection.is_closed else ''}>"
+
+
+def _receipt(answer: Received) -> Receipt:
+    outcomes = None if answer.outcomes is None else tuple(np.frombuffer(answer.outcomes, np.int64).tolist())
+    return Receipt(answer.products, answer.stored, answer.first, outcomes)

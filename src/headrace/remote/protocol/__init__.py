@@ -1,0 +1,1 @@
+"""The calls of remote users and their answers, as plain data."""

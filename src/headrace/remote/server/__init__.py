@@ -1,0 +1,1 @@
+"""How a site serves the remote users of its queue."""

@@ -1,0 +1,242 @@
+"""Desk: answers calls about the queue itself: put, read, cursors and what it tells.
+
+The arguments of a call go to the Queue as they are, which checks them as it checks those of any program. Nothing here
+waits for long: a put that a blocking station holds up goes on in a thread of its own (blocked.py), and a read that
+finds nothing waits in the lobby.
+"""
+
+import itertools
+import time
+from typing import Any, NamedTuple, cast
+
+import numpy as np
+import pyarrow as pa
+
+from headrace.errors import CursorNameError, FabricError, FabricMessageError
+from headrace.log.receipt import Duplicate, Receipt
+from headrace.log.records import Names, read_batch, rows_of
+from headrace.product.batch import NO_SLICE, Batch, Lost
+from headrace.product.properties import decode_properties
+from headrace.queue import Cursor, Queue
+from headrace.relay.page import queue_id
+from headrace.remote.protocol import answers, calls
+from headrace.remote.protocol.answers import Answer, Done, Number, Received
+from headrace.remote.protocol.calls import CALL_BYTES_MAX
+from headrace.remote.server.blocked import Blocked
+from headrace.remote.server.client import Reading
+from headrace.remote.server.errand import Errand
+from headrace.remote.server.lobby import Lobby
+from headrace.remote.server.products import products_of
+from headrace.remote.server.readers import Readers
+from headrace.selection import Selection
+
+CURSORS_MAX = 1024  # whose places are remembered
+_SMALL_BYTES = 4096  # payloads up to this size are copied sooner than looked at
+
+
+class _Commit(NamedTuple):
+    """What `Cursor.commit` looks at in a batch."""
+
+    next: int
+    lost: Lost | None
+
+
+class Desk:
+    """One for a site. Each method takes an errand and finishes it, now or later."""
+
+    def __init__(self, queue: Queue, site: str, lobby: Lobby, blocked: Blocked, readers: Readers) -> None:
+        self._queue, self._site, self._lobby, self._blocked = queue, site, lobby, blocked
+        self._readers = readers
+        self._cursors: dict[str, Cursor] = {}
+
+    # --- put --------------------------------------------------------------------------------------
+
+    def put(self, errand: Errand, call: calls.Put) -> None:
+        errand.client.rights.check_publish([call.feed])
+        errand.client.rights.check_origins([] if call.origin is None else [call.origin])
+        payload = errand.payload
+        properties = None if call.properties is None else decode_properties(call.properties)
+
+        def store(timeout_s: float) -> Answer:
+            outcome = self._queue.put(
+                payload, feed=call.feed, ident=call.ident, created=call.created, priority=call.priority,
+                expiry=call.expiry, properties=properties, slice=call.slice, signature=call.signature,
+                origin=call.origin, origin_sequence=call.origin_sequence, previous=call.previous, timeout=timeout_s,
+            )  # fmt: skip
+            return Number(-outcome.of if isinstance(outcome, Duplicate) else outcome)
+
+        self._blocked.store(errand, store, call.timeout_s)
+
+    def put_many(self, errand: Errand, call: calls.PutMany) -> None:
+        said = calls.decode_columns(call.columns)
+        errand.client.rights.check_publish(_set_of(said.feed))
+        errand.client.rights.check_origins(_set_of(said.origin or []))
+        payloads = _parted(errand.payload, call.lengths)
+        given = _given(said)
+
+        def store(timeout_s: float) -> Answer:
+            return _received(self._queue.put_many(payloads, **given, timeout=timeout_s))
+
+        self._blocked.store(errand, store, call.timeout_s)
+
+    def put_batch(self, errand: Errand, call: calls.PutBatch) -> None:
+        batch = read_batch(errand.payload, Names())
+        errand.client.rights.check_publish(set(batch.feeds))
+        errand.client.rights.check_origins(set(batch.origins))
+        keep = None if call.keep is None else np.frombuffer(call.keep, np.uint8)
+
+        def store(timeout_s: float) -> Answer:
+            return _received(self._queue.put_batch(batch, keep, timeout=timeout_s))
+
+        self._blocked.store(errand, store, call.timeout_s)
+
+    # --- read -------------------------------------------------------------------------------------
+
+    def next(self, errand: Errand, call: calls.Next) -> None:
+        """What lies at the position; if there is nothing and there is time, wait in the lobby."""
+        errand.client.rights.check_receive()
+        if not errand.position:
+            errand.position = self._queue.resolve(call.position)
+            errand.deadline = time.monotonic() + call.wait_s
+            self._readers.note(call.selection)
+        batch = self._reading(errand, call).read(errand.position, call.stop or None)
+        if (size := rows_of(batch).bytes) > CALL_BYTES_MAX:
+            raise FabricError(
+                f"products from {errand.position} on have {size} bytes, more than go over the network as one piece",
+                "read them where the queue is",
+            )
+        errand.position = batch.next
+        if len(batch) or batch.lost or errand.deadline <= time.monotonic():
+            end = self._queue.next
+            errand.finish(*products_of(batch, min(end, call.stop) if call.stop else end))
+        else:
+            self._lobby.add(errand)
+
+    def _reading(self, errand: Errand, call: calls.Next) -> Reading:
+        key = (call.follower, call.selection, call.limit, call.bytes_limit)
+        reading = errand.client.reading(key)
+        if reading is None:
+            selection = errand.client.rights.receivable(Selection.parse(call.selection))
+            reading = Reading(self._queue.reader(selection, call.limit, call.bytes_limit))
+            errand.client.remember(key, reading)
+        return reading
+
+    def where(self, errand: Errand, call: calls.Where) -> None:
+        errand.finish(Number(self._queue.resolve(call.start)))
+
+    def weigh(self, errand: Errand, call: calls.Weigh) -> None:
+        errand.client.rights.check_receive()
+        selection = errand.client.rights.receivable(Selection.parse(call.selection))
+        errand.finish(answers.Weighed(self._queue.weigh(call.start, call.stop, selection)))
+
+    def ends(self, errand: Errand, call: calls.Ends) -> None:
+        errand.finish(answers.Bounds(self._queue.oldest, self._queue.next))
+
+    # --- tell -------------------------------------------------------------------------------------
+
+    def who(self, errand: Errand, call: calls.Who) -> None:
+        errand.finish(answers.Here(self._site, queue_id(self._queue), self._queue.config))
+
+    def tell(self, errand: Errand, call: calls.Tell) -> None:
+        errand.finish(answers.Told(statistics=errand.client.rights.visible_statistics(self._queue.statistics())))
+
+    def list(self, errand: Errand, call: calls.ListNames) -> None:
+        names = self._queue.cursors() if call.what == "cursors" else self._queue.origins
+        errand.finish(answers.Listed(names))
+
+    def wanted_by(self, errand: Errand, call: calls.WantedBy) -> None:
+        errand.client.rights.check_feed(call.feed)
+        errand.finish(answers.Listed(self._queue.wanted_by(call.feed)))
+
+    def flush(self, errand: Errand, call: calls.Flush) -> None:
+        self._queue.flush()
+        errand.finish(Done())
+
+    # --- cursors ----------------------------------------------------------------------------------
+
+    def open_cursor(self, errand: Errand, call: calls.OpenCursor) -> None:
+        errand.client.rights.check_receive()
+        if len(self._cursors) > CURSORS_MAX:
+            self._cursors.clear()
+        self._cursors[call.name] = self._queue.cursor(call.name, call.start)
+        errand.finish(Done())
+
+    def load_cursor(self, errand: Errand, call: calls.LoadCursor) -> None:
+        errand.client.rights.check_receive()
+        state = self._cursor(call.name).state
+        first, last = (state.lost.first, state.lost.last) if state.lost else (0, 0)
+        errand.finish(
+            answers.CursorTold(state.position, state.saved_ns, state.lost_products, first, last, state.generation)
+        )
+
+    def save_cursor(self, errand: Errand, call: calls.SaveCursor) -> None:
+        errand.client.rights.check_receive()
+        lost = Lost(call.lost_first, call.lost_last) if call.lost_last else None
+        self._cursor(call.name).commit(cast(Batch, _Commit(call.position, lost)))
+        errand.finish(Done())
+
+    def remove_cursor(self, errand: Errand, call: calls.RemoveCursor) -> None:
+        errand.client.rights.check_receive()
+        self._cursor(call.name).remove()
+        self._cursors.pop(call.name, None)
+        errand.finish(Done())
+
+    def _cursor(self, name: str) -> Cursor:
+        """One that is there: what was removed is not made again by a look at it."""
+        cursor = self._cursors.get(name)
+        if cursor is None:
+            if name not in self._queue.cursors():
+                raise CursorNameError(f"cursor {name!r} was removed", "ask the queue for it anew: queue.cursor(name)")
+            cursor = self._cursors[name] = self._queue.cursor(name)
+        return cursor
+
+
+def _set_of(texts: str | list[str]) -> set[str]:
+    return {texts} if isinstance(texts, str) else set(texts)
+
+
+def _parted(payload: bytes, lengths: bytes) -> list[bytes | memoryview]:
+    """Payloads by their lengths."""
+    if len(lengths) % 4:
+        raise FabricMessageError("the lengths of a put_many are cut short", "nothing was stored")
+    ends = np.cumsum(np.frombuffer(lengths, np.uint32), dtype=np.uint64)
+    if (int(ends[-1]) if len(ends) else 0) != len(payload):
+        raise FabricMessageError(f"the payloads of a put_many do not have {len(payload)} bytes", "nothing was stored")
+    places = [0, *ends.tolist()]
+    whole: Any = payload if len(payload) <= _SMALL_BYTES * len(ends) else memoryview(payload)
+    return [whole[a:b] for a, b in itertools.pairwise(places)]
+
+
+def _given(said: calls.Columns) -> dict[str, Any]:
+    """The columns of a call as `Queue.put_many` takes them."""
+    return {
+        "feed": said.feed, "ident": said.ident, "created": _numbers(said.created, np.uint64),
+        "priority": _numbers(said.priority, np.uint8), "expiry": _numbers(said.expiry, np.uint64),
+        "properties": _properties(said.properties), "slice": _slices(said.slice),
+        "signature": said.signature, "origin": said.origin,
+        "origin_sequence": _numbers(said.origin_sequence, np.uint64), "previous": _numbers(said.previous, np.uint64),
+    }  # fmt: skip
+
+
+def _numbers(column: Any, kind: Any) -> Any:
+    return np.frombuffer(column.data, kind) if isinstance(column, calls.Column) else column
+
+
+def _slices(column: Any) -> Any:
+    """As `_numbers`, with null where there is no slice."""
+    numbers = _numbers(column, np.uint16)
+    return pa.array(numbers, mask=numbers == NO_SLICE) if isinstance(numbers, np.ndarray) else numbers
+
+
+def _properties(blocks: bytes | list[bytes] | None) -> Any:
+    if blocks is None or isinstance(blocks, bytes):
+        return None if blocks is None else decode_properties(blocks)
+    return [decode_properties(block) for block in blocks]
+
+
+def _received(receipt: Receipt) -> Received:
+    outcomes = None
+    if receipt.stored != receipt.products:
+        sequences = receipt.sequences.astype(np.int64)
+        outcomes = np.where(receipt.duplicates, -sequences, sequences).tobytes()
+    return Received(receipt.products, receipt.stored, receipt.first, outcomes)

@@ -1,0 +1,125 @@
+"""StationDesk: answers calls about stations, and attaches remote consumers to them."""
+
+from typing import Any
+
+from headrace.queue import Queue
+from headrace.remote.protocol import answers, calls
+from headrace.remote.protocol.answers import Done, Number, Told, Unattached
+from headrace.remote.server.client import Clients
+from headrace.remote.server.errand import Errand
+from headrace.selection import Selection
+from headrace.station import Station
+
+
+class StationDesk:
+    """One for a site."""
+
+    def __init__(self, queue: Queue, clients: Clients) -> None:
+        self._queue, self._clients = queue, clients
+
+    def _station(self, errand: Errand, name: str) -> Station:
+        """A handle, if whoever asks may receive what the station hands out."""
+        station = Station(self._queue, self._queue.lines(), name)
+        errand.client.rights.check_station(station.terms)
+        return station
+
+    # --- stations ---------------------------------------------------------------------------------
+
+    def list(self, errand: Errand, call: calls.ListStations) -> None:
+        """Those that may be used; nobody learns of others."""
+        stations = self._queue.lines().stations.stations
+        names = sorted(terms.name for terms in stations if errand.client.rights.has_station(terms))
+        errand.finish(answers.Listed(names))
+
+    def open(self, errand: Errand, call: calls.OpenStation) -> None:
+        """Neither its terms, if it is there, nor those of stations that it joins are told to whoever may not know."""
+        options: dict[str, Any] = dict(call.options)
+        rights, group = errand.client.rights, options.get("group")
+        for terms in self._queue.lines().stations.stations:
+            if terms.name in (call.name, options.get("after")) or (group is not None and terms.group == group):
+                rights.check_station(terms)
+        if options:
+            rights.check_selection(Selection.of(options.get("selection")))
+        self._queue.station(call.name, options.pop("selection", ...), start=call.start, **options)
+        errand.finish(Done())
+
+    def tell(self, errand: Errand, call: calls.TellStation) -> None:
+        station = self._station(errand, call.name)
+        if call.what == "terms":
+            told = Told(terms=station.terms)
+        elif call.what == "statistics":
+            told = Told(station=station.statistics())
+        elif call.what == "consumers":
+            told = Told(consumers=station.consumers())
+        else:
+            told = Told(parked=station.parked())
+        errand.finish(told)
+
+    def change(self, errand: Errand, call: calls.ChangeStation) -> None:
+        station = self._station(errand, call.name)
+        if "selection" in call.options:
+            errand.client.rights.check_selection(Selection.of(call.options["selection"]))  # type: ignore[arg-type]
+        station.change(**call.options)
+        errand.finish(Done())
+
+    def pause(self, errand: Errand, call: calls.PauseStation) -> None:
+        station = self._station(errand, call.name)
+        (station.pause if call.paused else station.resume)()
+        errand.finish(Done())
+
+    def seek(self, errand: Errand, call: calls.SeekStation) -> None:
+        """All stations of its line go with it."""
+        station = self._station(errand, call.name)
+        for terms in self._queue.lines().stations.line(station.terms.line):
+            errand.client.rights.check_station(terms)
+        errand.finish(Number(station.seek(call.start)))
+
+    def remove(self, errand: Errand, call: calls.RemoveStation) -> None:
+        self._station(errand, call.name).remove()
+        errand.finish(Done())
+
+    def unpark(self, errand: Errand, call: calls.Unpark) -> None:
+        station = self._station(errand, call.name)
+        errand.finish(Number((station.retry if call.retry else station.forget)(call.sequences)))
+
+    # --- consumers --------------------------------------------------------------------------------
+
+    def attach(self, errand: Errand, call: calls.Attach) -> None:
+        station = self._station(errand, call.station)
+        self._clients.check_room()
+        consumer = station.attach()
+        number = self._clients.attach(errand.client, consumer, call.keep_s)
+        errand.finish(answers.Attached(number, consumer.statistics().place))
+
+    def detach(self, errand: Errand, call: calls.Detach) -> None:
+        """Answered when the leases are back."""
+        attachment = self._clients.detach(errand.client, call.attachment)
+        if attachment is not None:
+            attachment.end(call.died)
+            attachment.join()
+        errand.finish(Done())
+
+    def leave(self, errand: Errand, call: calls.Leave) -> None:
+        left = self._clients.detach_all(errand.client)
+        for attachment in left:
+            attachment.end()
+        for attachment in left:
+            attachment.join()
+        errand.finish(Done())
+
+    def miss(self, errand: Errand, call: calls.Get | calls.Settle | calls.Revise) -> None:
+        """A call for an attachment that is not there."""
+        errand.finish(Unattached())
+
+    def interrupt(self, errand: Errand, call: calls.Interrupt) -> None:
+        attachment = errand.client.attachments.get(call.attachment)
+        if attachment is not None:
+            attachment.consumer.interrupt()
+        errand.finish(Done())
+
+    def tell_consumer(self, errand: Errand, call: calls.TellConsumer) -> None:
+        attachment = errand.client.attachments.get(call.attachment)
+        if attachment is None:
+            errand.finish(Unattached())
+        else:
+            errand.finish(Told(consumers=[attachment.consumer.statistics()]))

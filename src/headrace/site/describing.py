@@ -1,0 +1,87 @@
+"""Describing: a running site's parts, turned into its Description."""
+
+import zenoh
+
+from headrace.queue import Queue
+from headrace.relay.description import (
+    FEEDS_MAX,
+    FLOWS_MAX,
+    REQUESTS_MAX,
+    STREAMS_MAX,
+    UPSTREAMS_MAX,
+    Description,
+    FeedTold,
+    RequestTold,
+    StreamTold,
+    UpstreamTold,
+    largest,
+    links_of,
+    shortened,
+)
+from headrace.relay.quench import Quench
+from headrace.relay.receiver import Arrivals, Receiver, Request
+from headrace.relay.server import Server
+from headrace.relay.stream import Stream
+from headrace.relay.streams import Streams
+from headrace.relay.upstream import Upstream
+from headrace.remote.server.attendant import Attendant
+
+
+def describe(
+    session: zenoh.Session, queue: Queue, server: Server, streams: Streams, receiver: Receiver, attendant: Attendant,
+    quench: Quench,
+) -> Description:  # fmt: skip
+    """The site at this moment. Its numbers may be a few products apart from each other."""
+    statistics, flows = queue.statistics(), receiver.flows.statistics()
+    feeds = [FeedTold(feed.feed, feed.products, feed.bytes) for feed in statistics.feeds]
+    return Description(
+        site=queue.config.origin,
+        zid=str(session.zid()),
+        started_ns=server.started_ns,
+        oldest=statistics.oldest,
+        next=statistics.next,
+        held_products=statistics.held_products,
+        held_bytes=statistics.held_bytes,
+        size=statistics.size,
+        links=links_of(session),
+        users=attendant.statistics().clients,
+        feeds=largest(feeds, FEEDS_MAX, lambda feed: feed.products),
+        feeds_in_all=len(feeds),
+        wanted=tuple(quench.patterns[:FEEDS_MAX]),
+        requests=_requests(receiver),
+        upstreams=tuple(_upstream(name, upstream) for name, upstream in receiver.upstreams()[:UPSTREAMS_MAX]),
+        streams=tuple(_stream(stream) for stream in streams.all()[:STREAMS_MAX]),
+        flows=largest(flows, FLOWS_MAX, lambda flow: flow.products),
+        flows_in_all=len(flows),
+        answered=server.answered,
+        refused=server.refused,
+    )
+
+
+def _requests(receiver: Receiver) -> tuple[RequestTold, ...]:
+    return tuple(_request(request, receiver.arrivals[request.name]) for request in receiver.requests[:REQUESTS_MAX])
+
+
+def _request(request: Request, counts: Arrivals) -> RequestTold:
+    selection = request.selection
+    return RequestTold(
+        request.name, selection.feed or "**", shortened(str(selection)), request.sites, request.redundancy,
+        counts.products, counts.duplicates, counts.refused,
+    )  # fmt: skip
+
+
+def _upstream(request: str, upstream: Upstream) -> UpstreamTold:
+    counts = upstream.statistics
+    return UpstreamTold(
+        request, upstream.site, counts.state, shortened(counts.trouble), upstream.track.base, counts.products,
+        counts.from_others, counts.live, counts.pulled, counts.gaps, counts.repairs, counts.refused,
+        counts.latency_ns / 1e9, tuple(counts.lost), counts.lost_sequences,
+    )  # fmt: skip
+
+
+def _stream(stream: Stream) -> StreamTold:
+    selection = stream.selection
+    return StreamTold(
+        stream.name, selection.feed or "**", shortened(str(selection)), stream.pages, stream.products,
+        stream.is_wanted(),
+    )  # fmt: skip

@@ -1,0 +1,180 @@
+"""headrace demo, as a user runs it."""
+
+import os
+import re
+import signal
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from headrace import Queue
+from headrace.demo import outcome
+from headrace.demo.actors import sighting_of
+from headrace.demo.plan import GARBLED, WORKERS, Plan
+from headrace.demo.tables import tables_of
+from support.commandline import Run, children_of, environment, is_alive, objects, wait_until
+
+CHILDREN = 10  # two sites, the link, feeder, two watchers, three workers, and Python's own helper
+VERDICTS = ["table metar", "dead letters", "files radar", "table hourly", "alerts"]
+
+
+def test_nothing_is_lost_or_duplicated_and_nothing_is_left_behind(tmp_path: Path, start) -> None:
+    process = start("demo", "--no-pipeline", "--seconds", "3", "--json", env=environment(TMPDIR=str(tmp_path)))
+    out, err = process.communicate(timeout=60)
+    assert (process.returncode, err) == (0, b"")
+    (told,) = objects(out.decode())
+    everything, radar = told["watchers"]
+    assert told["ok"]
+    assert told["products"] == everything["sent"] == everything["received"] > 3000
+    assert 0 < radar["sent"] == radar["received"] < everything["sent"]
+    assert told["duplicates"] == everything["copies"] > 0
+    for watcher in told["watchers"]:
+        assert (watcher["lost"], watcher["duplicated"], watcher["out_of_order"]) == (0, 0, 0)
+        assert 0 < watcher["latency_p50_s"] <= watcher["latency_p99_s"]
+    judge_cut(told)
+    judge_station(told["station"])
+    assert (told["pipeline"], told["plot"]) == (None, None)
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.timeout(400)
+@pytest.mark.soak
+def test_everything_is_in_the_tables_once_and_there_is_a_plot(tmp_path: Path, start) -> None:
+    process = start("demo", "--seconds", "8", "--json", "--path", "kept", env=environment(TMPDIR=str(tmp_path)))
+    out, err = process.communicate(timeout=360)
+    assert (process.returncode, err) == (0, b"")
+    (told,) = objects(out.decode())
+    pipeline = told["pipeline"]
+    assert told["ok"]
+    assert pipeline["ok"]
+    assert [verdict["name"] for verdict in pipeline["verdicts"]] == VERDICTS
+    for verdict in pipeline["verdicts"]:
+        assert (verdict["lost"], verdict["duplicated"], verdict["unknown"], verdict["mismatched"]) == (0, 0, 0, 0)
+        assert verdict["received"] == verdict["sent"] > 0
+    assert pipeline["reports"] > pipeline["verdicts"][0]["received"]
+    assert told["arrived"] == told["products"]
+    assert Path(told["plot"]).read_bytes().startswith(b"\x89PNG")
+    assert [file.name for file in tmp_path.iterdir()] == ["kept"]
+    assert sorted(file.name for file in (tmp_path / "kept").iterdir()) == [
+        "headrace-demo.png", "one", "pipeline", "two"
+    ]  # fmt: skip
+
+
+def test_the_oracle_sees_what_a_table_lacks_or_has_twice(tmp_path: Path) -> None:
+    plan = Plan(tmp_path, tmp_path, seed=1, seconds=1)
+    sent = [sighting_of(draft.feed, draft.ident, draft.payload) for draft in plan.metar_drafts()]
+    whole = {sighting.signature: sighting for sighting in sent if not sighting.ident.endswith(GARBLED)}
+    reports = {sighting_of(d.feed, d.ident, d.payload).signature: d.payload.count(b"=") for d in plan.metar_drafts()}
+    rows = [
+        {"sequence": sequence, "feed": sighting.feed, "ident": sighting.ident, "signature": signature,
+         "report": report, "station": "KDEN", "observed": datetime(2026, 1, 6, 0, 53), "wind_gust": None}
+        for sequence, (signature, sighting) in enumerate(whole.items(), 1) for report in range(reports[signature])
+    ]  # fmt: skip
+    table = tmp_path / "pipeline" / "tables" / "metar"
+    table.mkdir(parents=True)
+
+    def verdict(rows: list[dict[str, Any]]) -> tuple[int, int]:
+        pq.write_table(pa.Table.from_pylist(rows), table / "part.parquet")
+        with Queue.open(tmp_path / "two") as queue:
+            told = tables_of(plan, queue, sent).verdicts["table metar"]
+        return told.lost, told.duplicated
+
+    Queue.create(tmp_path / "two", size="1MiB").close()
+    assert verdict(rows) == (0, 0)
+    assert verdict(rows[1:]) == (1, 0)
+    assert verdict([*rows, rows[-1]]) == (0, 1)
+
+
+def judge_cut(told: dict[str, Any]) -> None:
+    """The link was cut for a while, and everything came over it all the same."""
+    cut = told["cut"]
+    assert told["arrived"] == told["products"]
+    assert cut["missing"] > 0
+    assert 0.5 < cut["lasted_s"] < 10
+    assert 0 < cut["caught_up_after_s"] < 20
+
+
+def judge_station(station: dict[str, Any]) -> None:
+    """One worker was killed with products in hand; everything was put once all the same."""
+    kill = station["kill"]
+    assert station["sent"] == station["received"] == station["done"] > 1000
+    assert (station["lost"], station["duplicated"], station["waiting"], station["leased"]) == (0, 0, 0, 0)
+    assert 0 < kill["held"] == station["restored"] == station["redelivered"]
+    assert 0 < kill["back_after_s"] < 5
+    assert [(worker["name"], worker["killed"]) for worker in station["workers"]] == [
+        (name, worker == 1) for worker, name in enumerate(WORKERS)
+    ]
+    assert kill["pid"] == station["workers"][1]["pid"]
+    assert sum(worker["products"] for worker in station["workers"]) == station["received"]
+
+
+def test_people_get_lines_and_a_verdict_and_may_keep_the_queue(tmp_path: Path, start) -> None:
+    words = ["--no-pipeline", "--seconds", "2.2", "--seed", "7", "--path", "kept"]
+    process = start("demo", *words, env=environment(TMPDIR=str(tmp_path)))
+    out, err = process.communicate(timeout=60)
+    assert (process.returncode, err) == (0, b"")
+    shown = out.decode()
+    assert re.search(r"duplicates rejected; site two: [\d,]+; watchers: everything ", shown)
+    assert re.search(r"s  the link between the sites was cut at \d\.\d s\n", shown)
+    assert re.search(r"s  the link is back after \d\.\d s; site two lacks [\d,]+ products\n", shown)
+    assert re.search(r"s  site two has caught up, .* after the link was back\n", shown)
+    assert "nothing lost, nothing twice" in shown
+    assert re.search(r"worker 2 \(process \d+\) was killed at \d\.\d s with \d+ in hand", shown)
+    assert re.search(r"\nworker 2 was killed at .* in hand, back in ", shown)
+    with Queue.open(tmp_path / "kept" / "two") as queue:
+        assert queue.check() == []
+        assert queue.station("decode").statistics().consumers == 0
+        assert f"{queue.statistics().inserted_products:,} products (" in shown
+    assert [file.name for file in tmp_path.iterdir()] == ["kept"]
+    assert sorted(file.name for file in (tmp_path / "kept").iterdir()) == ["one", "two"]
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_an_interrupted_demo_leaves_no_process_and_no_file(tmp_path: Path, start, number: int, code: int) -> None:
+    process = start("demo", "--no-pipeline", env=environment(TMPDIR=str(tmp_path)))
+    wait_until(lambda: len(children_of(process.pid)) >= CHILDREN)
+    children = children_of(process.pid)
+    process.send_signal(number)
+    _, err = process.communicate(timeout=30)
+    assert (process.returncode, err.strip()) == (code, b"")
+    wait_until(lambda: not any(map(is_alive, children)), 5)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_process_that_dies_is_named(tmp_path: Path, start) -> None:
+    process = start("demo", "--no-pipeline", "--json", env=environment(TMPDIR=str(tmp_path)))
+    wait_until(lambda: len(children_of(process.pid)) >= CHILDREN)
+    actors = [pid for pid in children_of(process.pid) if b"spawn_main" in Path(f"/proc/{pid}/cmdline").read_bytes()]
+    os.kill(actors[0], signal.SIGKILL)
+    _, err = process.communicate(timeout=20)
+    (told,) = objects(err.decode())
+    assert process.returncode == told["exit"] == 3
+    assert "ended early, with exit code -9" in told["problem"]
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_one_product_that_was_not_put_once_makes_the_demo_fail(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    plain = outcome.load_noted
+
+    def load(path: Path) -> list[Any]:
+        put = plain(path)
+        if WORKERS[0] in path.name:
+            return put[1:]
+        return put[:1] + put if WORKERS[2] in path.name else put
+
+    monkeypatch.setattr(outcome, "load_noted", load)
+    result = run("demo", "--no-pipeline", "--seconds", "1", "--json")
+    (told,) = objects(result.stdout)
+    assert result.exit_code == 1
+    assert (told["ok"], told["station"]["ok"]) == (False, False)
+    assert (told["station"]["lost"], told["station"]["duplicated"]) == (1, 1)
+
+
+def test_the_queue_of_a_demo_holds_more_than_the_feeder_puts() -> None:
+    plan = Plan(Path("q"), Path(), seed=1, seconds=2)
+    put = sum(len(draft.payload) + 512 for draft in plan.drafts())
+    assert put < plan.queue_bytes / 2

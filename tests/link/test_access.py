@@ -1,0 +1,409 @@
+"""Access: real sessions over TLS and by password; who has no rule gets nothing, the others what their rules say."""
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import zenoh
+
+from headrace.errors import OptionError, SelectionError
+from headrace.link.access import Rule, access_settings, asker, asking_key, publishable, receivable
+from headrace.link.credentials import UserTerms
+from headrace.link.session import locators
+from support.links import Listener, Open, eventually, make_certs, sessions, tls
+
+NAMES = ("hub", "alice", "denver", "boulder", "mallory")
+RULES = (
+    Rule(("alice", "boulder"), receive=("wx/**",)),
+    Rule(("denver",), publish=("wx/radar/**",)),
+    Rule(("boulder",), publish=("wx/text/**",)),
+)
+QUIET_S = 0.3  # long enough for what must not come to have come
+
+
+@pytest.fixture(scope="module")
+def certs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return make_certs(tmp_path_factory.mktemp("certs") / "certs", *NAMES)
+
+
+@pytest.fixture
+def opened() -> Iterator[Open]:
+    with sessions() as opened:
+        yield opened
+
+
+class Hub:
+    """A site with rules; it answers questions, shows its token, and keeps what reaches it."""
+
+    def __init__(self, session: zenoh.Session) -> None:
+        self.session = session
+        self.heard = Listener(session, "headrace/live/**")
+        self._beats = Listener(session, "headrace/beat/**")
+        self._beats.keys = self.heard.keys
+        self.asked: list[str] = []
+        self.tokens: list[str] = []
+        self._parts = [
+            session.declare_queryable("headrace/log/hub/**", self._answer),
+            session.declare_queryable("headrace/call/hub/**", self._answer),
+            session.liveliness().declare_token("headrace/site/hub"),
+            session.liveliness().declare_subscriber("headrace/site/**", self._token, history=True),
+            session.liveliness().declare_subscriber("headrace/client/**", self._token, history=True),
+        ]
+
+    def _answer(self, query: zenoh.Query) -> None:
+        with query:
+            self.asked.append(str(query.key_expr))
+            query.reply(query.key_expr, b"answer")
+
+    def _token(self, sample: zenoh.Sample) -> None:
+        if sample.kind == zenoh.SampleKind.PUT:
+            self.tokens.append(str(sample.key_expr))
+
+    def publish(self) -> None:
+        for key in (
+            "live/hub/own/wx/radar/KFTG",
+            "live/hub/all/wx/text",
+            "live/hub/own/secret",
+            "beat/hub",
+            "beat/hub/own",
+        ):
+            self.session.put(f"headrace/{key}", key)
+        self.session.put("elsewhere/x", b"x")
+
+
+class Caller:
+    """Somebody at the hub who tries to see everything."""
+
+    def __init__(self, session: zenoh.Session) -> None:
+        self.session = session
+        self.tokens: list[str] = []
+        self.heard = Listener(session, "headrace/live/**")
+        self.beats = Listener(session, "headrace/beat/**")
+        self.all = Listener(session, "**")
+        liveliness = session.liveliness()
+        self._tokens = liveliness.declare_subscriber("headrace/site/*", self._token, history=True)
+
+    def _token(self, sample: zenoh.Sample) -> None:
+        self.tokens.append(str(sample.key_expr))
+
+    def ask(self, key: str) -> list[bytes]:
+        replies = self.session.get(key, timeout=QUIET_S)
+        return [reply.ok.payload.to_bytes() for reply in replies if reply.ok is not None]
+
+    def alive(self, key: str) -> list[str]:
+        replies = self.session.liveliness().get(key, timeout=QUIET_S)
+        return [str(reply.ok.key_expr) for reply in replies if reply.ok is not None]
+
+
+@pytest.fixture
+def hub(opened: Open, certs: Path) -> Hub:
+    return Hub(opened("router", listen=("tls/127.0.0.1:0",), tls=tls(certs, "hub"), rules=RULES))
+
+
+def caller(opened: Open, certs: Path, hub: Hub, name: str) -> Caller:
+    return Caller(opened("client", connect=tuple(locators(hub.session)), tls=tls(certs, name)))
+
+
+# --- who has no rule --------------------------------------------------------------------------------------
+
+
+def test_a_principal_without_a_rule_sees_nothing_at_all(opened: Open, certs: Path, hub: Hub) -> None:
+    mallory, alice = caller(opened, certs, hub, "mallory"), caller(opened, certs, hub, "alice")
+    eventually(lambda: alice.tokens, "alice to be known")
+    time.sleep(QUIET_S)
+    hub.publish()
+    eventually(lambda: len(alice.heard.keys) == 2, "alice's products")
+    time.sleep(QUIET_S)
+    assert mallory.heard.keys + mallory.beats.keys + mallory.all.keys + mallory.tokens == []
+    for key in ("headrace/log/hub", "headrace/call/hub", "headrace/log/*", "headrace/log/hub/alice", "**"):
+        assert mallory.ask(key) == []
+    assert mallory.ask("@/*/router") == []
+    assert mallory.ask("@/*/router/**") == []
+    assert mallory.alive("headrace/**") + mallory.alive("headrace/site/*") == []
+    assert hub.asked == []
+
+
+def test_a_principal_without_a_rule_is_not_heard(opened: Open, certs: Path, hub: Hub) -> None:
+    mallory, denver = (caller(opened, certs, hub, name).session for name in ("mallory", "denver"))
+    mallory.liveliness().declare_token("headrace/site/mallory")
+    with mallory.declare_queryable("headrace/log/mallory", lambda query: query.reply(query.key_expr, b"lies")):
+        for key in (
+            "headrace/live/mallory/own/wx/radar",
+            "headrace/live/denver/own/wx/radar/x",
+            "headrace/beat/mallory",
+        ):
+            mallory.put(key, b"x")
+        denver.put("headrace/live/denver/own/wx/radar/KFTG", b"x")
+        eventually(lambda: hub.heard.keys, "denver's product")
+        time.sleep(QUIET_S)
+        assert hub.heard.keys == ["headrace/live/denver/own/wx/radar/KFTG"]
+        assert hub.tokens == ["headrace/site/hub"]
+        assert [reply for reply in hub.session.get("headrace/log/mallory", timeout=QUIET_S) if reply.ok] == []
+
+
+# --- who may receive ----------------------------------------------------------------------------------------
+
+
+def test_who_may_receive_gets_its_feeds_beats_tokens_and_answers(opened: Open, certs: Path, hub: Hub) -> None:
+    alice = caller(opened, certs, hub, "alice")
+    eventually(lambda: alice.tokens == ["headrace/site/hub"], "the token")
+    time.sleep(QUIET_S)
+    hub.publish()
+    eventually(lambda: len(alice.heard.keys) == 2 == len(alice.beats.keys), "products and beats")
+    time.sleep(QUIET_S)
+    assert alice.heard.keys == ["headrace/live/hub/own/wx/radar/KFTG", "headrace/live/hub/all/wx/text"]
+    assert alice.ask("headrace/log/hub") == [b"answer"]
+    assert alice.ask("headrace/call/hub") == [b"answer"]
+    assert alice.alive("headrace/site/*") == ["headrace/site/hub"]
+    token = alice.session.liveliness().declare_token("headrace/client/hub/1")
+    eventually(lambda: "headrace/client/hub/1" in hub.tokens, "alice's token")
+    token.undeclare()
+
+
+def test_who_may_only_receive_cannot_publish(opened: Open, certs: Path, hub: Hub) -> None:
+    alice, denver = (caller(opened, certs, hub, name).session for name in ("alice", "denver"))
+    with alice.declare_queryable("headrace/log/alice", lambda query: query.reply(query.key_expr, b"lies")):
+        for key in ("live/alice/own/wx/radar", "live/hub/own/wx/radar", "live/denver/own/wx/radar/x", "beat/alice"):
+            alice.put(f"headrace/{key}", b"x")
+            alice.delete(f"headrace/{key}")
+        denver.put("headrace/live/denver/own/wx/radar/KFTG", b"x")
+        eventually(lambda: hub.heard.keys, "denver's product")
+        time.sleep(QUIET_S)
+        assert hub.heard.keys == ["headrace/live/denver/own/wx/radar/KFTG"]
+        assert [reply for reply in hub.session.get("headrace/log/alice", timeout=QUIET_S) if reply.ok] == []
+
+
+def test_nobody_asks_under_the_name_of_another(opened: Open, certs: Path, hub: Hub) -> None:
+    alice = caller(opened, certs, hub, "alice")
+    key = asking_key("headrace/log/hub", "alice")
+    assert alice.ask(key) == [b"answer"]
+    assert [asker(each) for each in hub.asked] == ["alice"]
+    for stolen in (
+        "headrace/log/hub/denver",
+        "headrace/call/hub/denver",
+        "headrace/log/hub/*",
+        "headrace/log/hub/**",
+        "headrace/**",
+    ):
+        assert alice.ask(stolen) == []
+    assert hub.asked == [key]
+
+
+# --- who may publish ----------------------------------------------------------------------------------------
+
+
+def test_who_may_publish_does_so_under_its_own_name_in_its_feeds(opened: Open, certs: Path, hub: Hub) -> None:
+    denver = caller(opened, certs, hub, "denver").session
+    tokens = [denver.liveliness().declare_token(f"headrace/site/{name}") for name in ("hub/2", "denver", "denver/2")]
+    refused = (
+        "live/denver/own/wx/text",
+        "live/boulder/own/wx/radar/x",
+        "live/denver/own/**",
+        "live/*/own/wx/radar/x",
+        "beat/hub",
+    )
+    taken = ("live/denver/own/wx/radar/KFTG", "live/denver/0123456789abcdef/wx/radar", "beat/denver", "beat/denver/own")
+    for key in (*refused, *taken):
+        denver.put(f"headrace/{key}", b"x")
+    eventually(lambda: len(hub.heard.keys) >= len(taken), "what may be published")
+    time.sleep(QUIET_S)
+    assert sorted(hub.heard.keys) == sorted(f"headrace/{key}" for key in taken)
+    assert sorted(hub.tokens) == ["headrace/site/denver", "headrace/site/denver/2", "headrace/site/hub"]
+    for token in tokens:
+        token.undeclare()
+
+
+def test_who_may_only_publish_receives_no_products_no_beats_and_no_log(opened: Open, certs: Path, hub: Hub) -> None:
+    denver, alice = caller(opened, certs, hub, "denver"), caller(opened, certs, hub, "alice")
+    eventually(lambda: alice.tokens, "alice to be known")
+    time.sleep(QUIET_S)
+    hub.publish()
+    eventually(lambda: len(alice.heard.keys) == 2, "alice's products")
+    time.sleep(QUIET_S)
+    assert denver.heard.keys + denver.beats.keys + denver.all.keys == []
+    assert denver.ask("headrace/log/hub") == []
+    assert denver.ask("headrace/call/hub/denver") == [b"answer"]
+
+
+def test_rules_for_one_name_add_up(opened: Open, certs: Path, hub: Hub) -> None:
+    boulder, alice = caller(opened, certs, hub, "boulder"), caller(opened, certs, hub, "alice")
+    eventually(lambda: boulder.tokens and alice.tokens, "both to be known")
+    time.sleep(QUIET_S)
+    boulder.session.put("headrace/live/boulder/own/wx/text/metar", b"x")
+    eventually(lambda: alice.heard.keys, "alice to get boulder's product")
+    assert alice.heard.keys == ["headrace/live/boulder/own/wx/text/metar"]
+    hub.publish()
+    eventually(lambda: len(boulder.heard.keys) == 3, "boulder's own and the hub's products")
+
+
+def test_sites_with_rules_for_each_other_work_in_both_directions(opened: Open, certs: Path) -> None:
+    def rules(other: str) -> tuple[Rule, ...]:
+        return (Rule((other,), receive=("**",), publish=("wx/**",)),)
+
+    hub = Hub(opened("router", listen=("tls/127.0.0.1:0",), tls=tls(certs, "hub"), rules=rules("denver")))
+    denver = Caller(
+        opened("router", connect=tuple(locators(hub.session)), tls=tls(certs, "denver"), rules=rules("hub"))
+    )
+    token = denver.session.liveliness().declare_token("headrace/site/denver")
+    eventually(lambda: "headrace/site/hub" in denver.tokens and "headrace/site/denver" in hub.tokens, "both tokens")
+    time.sleep(QUIET_S)
+    hub.publish()
+    denver.session.put("headrace/live/denver/own/wx/radar", b"x")
+    denver.session.put("headrace/beat/denver/own", b"x")
+    eventually(lambda: len(denver.heard.keys) == 3, "the hub's products that denver lets in, and its own")
+    assert "headrace/live/hub/own/secret" not in denver.heard.keys
+    eventually(
+        lambda: {"headrace/live/denver/own/wx/radar", "headrace/beat/denver/own"} <= set(hub.heard.keys), "denver's"
+    )
+    assert denver.ask("headrace/log/hub/denver") == [b"answer"]
+    with denver.session.declare_queryable("headrace/log/denver/**", lambda query: query.reply(query.key_expr, b"mine")):
+        eventually(
+            lambda: [r for r in hub.session.get("headrace/log/denver/hub", timeout=QUIET_S) if r.ok], "an answer"
+        )
+    token.undeclare()
+
+
+@pytest.mark.parametrize("relay", [False, True])
+def test_only_a_relay_speaks_for_others(opened: Open, certs: Path, relay: bool) -> None:
+    """hub - boulder - denver: what denver publishes goes through boulder."""
+    rules = (Rule(("boulder",), receive=("**",), publish=("**",), relay=relay),)
+    hub = Hub(opened("router", listen=("tls/127.0.0.1:0",), tls=tls(certs, "hub"), rules=rules))
+    between = opened(
+        "router", listen=("tls/127.0.0.1:0",), connect=tuple(locators(hub.session)), tls=tls(certs, "boulder")
+    )
+    denver = opened("router", connect=tuple(locators(between)), tls=tls(certs, "denver"))
+    token = denver.liveliness().declare_token("headrace/site/denver")
+    eventually(lambda: between.info.routers_zid() and denver.info.routers_zid(), "the chain")
+    eventually(lambda: not relay or "headrace/site/denver" in hub.tokens, "denver's token")
+    end = time.monotonic() + (5 if relay else QUIET_S)
+    while "headrace/live/denver/own/x" not in hub.heard.keys and time.monotonic() < end:
+        denver.put("headrace/live/denver/own/x", b"x")
+        between.put("headrace/live/boulder/own/x", b"x")
+        time.sleep(0.02)
+    assert "headrace/live/boulder/own/x" in hub.heard.keys
+    assert ("headrace/live/denver/own/x" in hub.heard.keys) is relay
+    answers = [r.ok.payload.to_bytes() for r in denver.get("headrace/log/hub/denver", timeout=QUIET_S) if r.ok]
+    assert answers == ([b"answer"] if relay else [])
+    token.undeclare()
+
+
+# --- by password ---------------------------------------------------------------------------------------------
+
+
+def test_users_have_the_rights_of_their_names(opened: Open, tmp_path: Path) -> None:
+    users = tmp_path / "users"
+    users.write_text("alice:a1\ndenver:d1\nmallory:m1\n")
+    hub = Hub(opened("router", listen=("tcp/127.0.0.1:0",), users_file=users, rules=RULES))
+    where = tuple(locators(hub.session))
+    alice, denver, mallory = (
+        Caller(opened("client", connect=where, user=UserTerms(name, f"{name[0]}1")))
+        for name in ("alice", "denver", "mallory")
+    )
+    eventually(lambda: alice.tokens, "alice to be known")
+    time.sleep(QUIET_S)
+    alice.session.put("headrace/live/alice/own/x", b"x")
+    for each in (mallory, denver):
+        each.session.put("headrace/live/denver/own/wx/radar/KFTG", each.session.zid().__str__())
+    eventually(lambda: alice.heard.keys, "denver's product at alice")
+    time.sleep(QUIET_S)
+    assert hub.heard.keys == ["headrace/live/denver/own/wx/radar/KFTG"]
+    assert hub.heard.payloads == alice.heard.payloads[1:] == [str(denver.session.zid()).encode()]
+    assert mallory.tokens == []
+    assert alice.ask("headrace/log/hub/alice") == [b"answer"]
+    assert mallory.ask("headrace/log/hub/alice") + mallory.ask("headrace/log/hub") == []
+
+
+def test_a_site_is_known_by_its_certificate_to_whom_it_knows_by_password(
+    opened: Open, certs: Path, tmp_path: Path
+) -> None:
+    users = tmp_path / "users"
+    users.write_text("denver:d1\n")
+    rules = (Rule(("denver",), receive=("**",), publish=("**",)),)
+    hub = Hub(
+        opened(
+            "router", listen=("tls/127.0.0.1:0",), tls=tls(certs, "hub", mutual=False), users_file=users, rules=rules
+        )
+    )
+    denver = Caller(
+        opened(
+            "router",
+            connect=tuple(locators(hub.session)),
+            tls=tls(certs),
+            user=UserTerms("denver", "d1"),
+            rules=(Rule(("hub",), receive=("**",), publish=("**",)),),
+        )
+    )
+    eventually(lambda: denver.tokens == ["headrace/site/hub"], "the token of the hub")
+    time.sleep(QUIET_S)
+    hub.publish()
+    denver.session.put("headrace/live/denver/own/wx", b"x")
+    eventually(lambda: "headrace/live/hub/own/secret" in denver.heard.keys, "the hub's products")
+    eventually(lambda: "headrace/live/denver/own/wx" in hub.heard.keys, "denver's product")
+
+
+def test_a_rule_for_everybody_is_for_everybody(opened: Open) -> None:
+    rules = (Rule(("*",), receive=("wx/**",), publish=("in/**",)),)
+    hub = Hub(opened("router", listen=("tcp/127.0.0.1:0",), rules=rules))
+    anyone = Caller(opened("client", connect=tuple(locators(hub.session))))
+    eventually(lambda: anyone.tokens, "the token")
+    time.sleep(QUIET_S)
+    hub.publish()
+    eventually(lambda: len(anyone.heard.keys) == 2, "products")
+    anyone.session.put("headrace/live/anything/own/in/x", b"x")
+    anyone.session.put("headrace/live/anything/own/wx/x", b"x")
+    eventually(lambda: "headrace/live/anything/own/in/x" in hub.heard.keys, "what anybody may publish")
+    assert anyone.ask("headrace/log/hub") == [b"answer"]
+    assert anyone.ask("headrace/log/hub/alice") == []
+
+
+def test_without_rules_everything_is_open(opened: Open) -> None:
+    hub = Hub(opened("router", listen=("tcp/127.0.0.1:0",)))
+    anyone = Caller(opened("client", connect=tuple(locators(hub.session))))
+    eventually(lambda: anyone.tokens, "the token")
+    time.sleep(QUIET_S)
+    hub.publish()
+    eventually(lambda: len(anyone.heard.keys) == 3, "products")
+    assert anyone.ask("headrace/log/hub/alice") == [b"answer"]
+
+
+# --- words ---------------------------------------------------------------------------------------------------
+
+
+def test_rights_are_told_to_whoever_answers() -> None:
+    rules = (*RULES, Rule(("*",), receive=("news",)))
+    texts = [[pattern.text for pattern in receivable(rules, name)] for name in ("alice", "denver", None)]
+    assert texts == [["wx/**", "news"], ["news"], ["news"]]
+    assert [pattern.text for pattern in publishable(rules, "boulder")] == ["wx/text/**"]
+    assert publishable(rules, "alice") == ()
+    assert [pattern.text for pattern in receivable((), None)] == ["**"]
+
+
+@pytest.mark.parametrize(
+    ("key", "name"), [("headrace/log/hub", None), ("headrace/log/hub/alice", "alice"), ("headrace/call/hub/*", "*")]
+)
+def test_the_name_of_an_asker_is_in_its_key(key: str, name: str | None) -> None:
+    assert asker(key) == name
+
+
+def test_patterns_are_kept_in_one_spelling() -> None:
+    rule = Rule(("a", "a"), receive=("**/**", "mqtt:wx/+/#"), publish=("a/**/*",))
+    assert (rule.who, rule.receive, rule.publish) == (("a",), ("**", "wx/*/**"), ("a/*/**",))
+
+
+def test_rules_that_cannot_be_are_refused() -> None:
+    with pytest.raises(OptionError, match="names nobody"):
+        Rule((), receive=("**",))
+    with pytest.raises(OptionError, match="allows nothing"):
+        Rule(("alice",))
+    with pytest.raises(OptionError, match=r"has the name 'al\*ce'"):
+        Rule(("al*ce",), receive=("**",))
+    with pytest.raises(SelectionError):
+        Rule(("alice",), receive=("wx//x",))
+
+
+def test_zenoh_denies_by_default_as_soon_as_there_is_a_rule() -> None:
+    assert access_settings(()) == {"enabled": False}
+    settings = access_settings(RULES)
+    assert (settings["enabled"], settings["default_permission"]) == (True, "deny")
+    assert {rule["permission"] for rule in settings["rules"]} == {"allow"}

@@ -1,0 +1,239 @@
+"""What a power failure takes under each durability, shown on a disk that keeps only what was synced."""
+
+import os
+import random
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from arena import FORK, parse, payload
+
+from headrace import Duplicate, Queue
+from headrace.errors import QueueError
+from headrace.log import flusher
+from headrace.testing import PowerCut
+
+
+def powered(tmp_path: Path, durability: str, **terms: object) -> tuple[Queue, PowerCut]:
+    """A queue on a disk that will lose power."""
+    path = tmp_path / "q"
+    Queue.create(path, size="2MiB", durability=durability, origin="here", **terms).close()  # type: ignore[arg-type]
+    power = PowerCut(path, tmp_path / "safe")
+    power.prime()
+    return Queue.open(path, storage=power), power
+
+
+def found_after(power: PowerCut, tmp_path: Path, seed: int) -> list[int]:
+    """The numbers of the products that a restarted machine finds, checked to be whole and in order."""
+    image = tmp_path / f"image-{seed}"
+    power.image(image, seed)
+    with Queue.open(image) as queue:
+        assert queue.check() == []
+        numbers = [parse(bytes(product.payload))[1] for product in queue.read(limit=10**6)]
+        assert numbers == sorted(numbers)
+        assert queue.put(payload(9, 1), feed="after") == queue.next - 1
+    return numbers
+
+
+def test_under_disk_what_was_acknowledged_survives_any_power_failure(tmp_path: Path) -> None:
+    seed = random.SystemRandom().randrange(2**31)
+    print(f"seed {seed}")
+    chance = random.Random(seed)
+    queue, power = powered(tmp_path, "disk")
+    number = 0
+    for round_number in range(12):
+        count = chance.choice([1, 3, 30])
+        if count == 1:
+            assert queue.put(payload(0, number), feed="a") == number + 1
+        else:
+            queue.put_many([payload(0, number + i) for i in range(count)], feed=f"f/{round_number}")
+        number += count
+        found = found_after(power, tmp_path, seed + round_number)
+        assert found[-1] == number - 1
+        assert found == list(range(queue.oldest - 1, number))
+    queue.close()
+
+
+def test_under_disk_readers_see_only_what_is_safe(tmp_path: Path) -> None:
+    seen: list[int] = []
+
+    class Watching(PowerCut):
+        def sync_file(self, path: Path) -> None:
+            if path.suffix == ".segment" and "queue" in globals():
+                seen.append(len(globals()["queue"].read("oldest")))
+            super().sync_file(path)
+
+    path = tmp_path / "q"
+    Queue.create(path, size="2MiB", durability="disk").close()
+    power = Watching(path, tmp_path / "safe")
+    queue = globals()["queue"] = Queue.open(path, storage=power)
+    try:
+        for number in range(5):
+            queue.put(payload(0, number), feed="a")
+        assert seen == [0, 1, 2, 3, 4]
+        assert len(queue.read()) == 5
+    finally:
+        del globals()["queue"]
+        queue.close()
+
+
+def test_under_disk_a_duplicate_is_answered_only_when_the_first_copy_is_safe(tmp_path: Path) -> None:
+    queue, power = powered(tmp_path, "disk")
+    queue.put(b"once", feed="a")
+    assert queue.put(b"once", feed="a") == Duplicate(of=1)
+    assert queue.statistics().undurable == 0
+    queue.close()
+    power.discard()
+
+
+def test_many_writers_share_a_flush(tmp_path: Path) -> None:
+    import threading
+
+    path = tmp_path / "q"
+    Queue.create(path, size="2MiB", durability="disk").close()
+    syncs: list[Path] = []
+
+    class Slow(PowerCut):
+        def sync_file(self, path: Path) -> None:
+            if path.suffix == ".segment":
+                time.sleep(0.02)
+                syncs.append(path)
+
+        def sync_directory(self, path: Path) -> None:
+            pass
+
+    queue = Queue.open(path, storage=Slow(path, tmp_path / "safe"))
+    threads = [
+        threading.Thread(target=lambda w=w: [queue.put(payload(w, n), feed="a") for n in range(10)]) for w in range(8)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert queue.next == 81
+    assert len(syncs) <= 30, f"{len(syncs)} flushes for 80 puts"
+    queue.close()
+
+
+def test_under_process_what_is_older_than_the_window_survives(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(flusher, "FLUSH_INTERVAL_S", 0.05)
+    queue, power = powered(tmp_path, "process")
+    queue.put_many([payload(0, number) for number in range(50)], feed="a")
+    deadline = time.monotonic() + 10
+    while queue.statistics().undurable and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert queue.statistics().undurable == 0
+    found = found_after(power, tmp_path, 1)
+    assert found == list(range(50))
+    queue.close()
+
+
+def test_under_process_the_window_may_be_lost_and_no_sequence_is_given_twice(tmp_path: Path) -> None:
+    queue, power = powered(tmp_path, "process")
+    for number in range(200):
+        queue.put(payload(0, number), feed="a", ident=str(number))
+    lost_something = False
+    for seed in range(6):
+        image = tmp_path / f"image-{seed}"
+        power.image(image, seed)
+        with Queue.open(image) as again:
+            assert again.check() == []
+            batch = again.read("oldest", limit=10**6)
+            numbers = [parse(bytes(product.payload))[1] for product in batch]
+            assert [int(n) + 1 for n in numbers] == batch.sequences.tolist()
+            lost_something |= len(numbers) < 200
+            sequence = again.put(payload(1, 1), feed="a")
+            assert isinstance(sequence, int)
+            assert sequence > 200, "a sequence was given twice"
+            gap = again.read(150) if again.read(150).lost else again.read(again.read(150).next)
+            assert gap.lost is not None
+            assert gap.lost.last == sequence - 1
+            assert again.check() == []
+    assert lost_something, "the disk was kinder than it may be"
+    queue.close()
+
+
+def test_a_queue_that_was_closed_in_order_goes_on_without_a_gap_after_a_restart(tmp_path: Path) -> None:
+    queue, power = powered(tmp_path, "process")
+    queue.put_many([payload(0, number) for number in range(20)], feed="a")
+    queue.close()
+    image = tmp_path / "image"
+    power.image(image, 1)
+    with Queue.open(image) as again:
+        assert len(again.read()) == 20
+        assert again.put(payload(0, 20), feed="a") == 21
+
+
+def test_a_batch_survives_a_power_failure_as_a_whole_or_not_at_all(tmp_path: Path) -> None:
+    for seed in range(10):
+        folder = tmp_path / str(seed)
+        folder.mkdir()
+        queue, power = powered(folder, "process")
+        for batch in range(6):
+            queue.put_many([payload(0, batch * 40 + i) for i in range(40)], feed="a")
+        image = folder / "image"
+        power.image(image, seed)
+        with Queue.open(image) as again:
+            sequences = [s for s in again.read("oldest", limit=10**6).sequences.tolist() if s <= 240]
+            last = max(sequences, default=0)
+            assert last % 40 == 0, f"seed {seed}: {last} is in the middle of a batch"
+        queue.close()
+
+
+def test_a_kill_loses_nothing_under_any_durability(tmp_path: Path, shared_memory: Path) -> None:
+    for durability, folder in (("memory", shared_memory), ("process", tmp_path), ("disk", tmp_path)):
+        path = folder / durability
+        Queue.create(path, size="2MiB", durability=durability).close()
+
+        def put_and_die(path: Path = path) -> None:
+            queue = Queue.open(path)
+            for number in range(100):
+                queue.put(payload(0, number), feed="a")
+            os.kill(os.getpid(), 9)
+
+        worker = FORK.Process(target=put_and_die)
+        worker.start()
+        worker.join()
+        with Queue.open(path) as queue:
+            assert [parse(bytes(p.payload))[1] for p in queue.read()] == list(range(100))
+            assert queue.put(payload(0, 100), feed="a") == 101
+
+
+def test_after_the_disk_refused_a_flush_nothing_is_acknowledged(tmp_path: Path) -> None:
+    class Refusing(PowerCut):
+        broken = False
+
+        def sync_file(self, path: Path) -> None:
+            if self.broken and path.suffix == ".segment":
+                raise OSError(5, "Input/output error")
+
+    path = tmp_path / "q"
+    Queue.create(path, size="2MiB", durability="disk").close()
+    storage = Refusing(path, tmp_path / "safe")
+    queue = Queue.open(path, storage=storage)
+    queue.put(b"fine", feed="a")
+    storage.broken = True
+    with pytest.raises(QueueError, match="Input/output error"):
+        queue.put(b"not safe", feed="a")
+    storage.broken = False
+    with pytest.raises(QueueError, match="earlier flush failed"):
+        queue.put(b"cannot be trusted", feed="a")
+    assert [bytes(p.payload) for p in queue.read()] == [b"fine"]
+    with pytest.raises(QueueError, match="earlier flush failed"):
+        queue.close()
+    with Queue.open(path) as again:
+        assert isinstance(again.put(b"well again", feed="a"), int)
+        assert again.check() == []
+
+
+def test_memory_is_never_flushed(make_queue: Callable[..., Queue], shared_memory: Path) -> None:
+    class Never(PowerCut):
+        def sync_file(self, path: Path) -> None:
+            raise AssertionError(path)
+
+    path = shared_memory / "q"
+    Queue.create(path, size="2MiB", durability="memory").close()
+    queue = Queue.open(path, storage=Never(path, shared_memory / "safe"))
+    queue.put(b"x", feed="a")
+    queue.close()

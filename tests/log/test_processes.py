@@ -1,0 +1,387 @@
+"""Several processes, forks, threads and signals."""
+
+import gc
+import os
+import signal
+import struct
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from arena import FORK, parse, payload
+
+from headrace import Queue
+from headrace.errors import CursorNameError, HeadraceError, QueueDamagedError
+
+
+def run(target: Callable[[], None], seconds: float = 20) -> int | None:
+    """Run in a forked process; its exit code, or None if it hung."""
+    worker = FORK.Process(target=target)
+    worker.start()
+    worker.join(seconds)
+    if worker.exitcode is None:
+        worker.kill()
+        worker.join()
+        return None
+    return worker.exitcode
+
+
+def test_what_one_process_puts_another_sees_at_once(queue: Queue) -> None:
+    def put() -> None:
+        with Queue.open(queue.path) as other:
+            for number in range(100):
+                other.put(payload(0, number), feed="a")
+
+    worker = FORK.Process(target=put)
+    worker.start()
+    numbers: list[int] = []
+    for batch in queue.follow("oldest", timeout=10):
+        numbers += [parse(bytes(product.payload))[1] for product in batch]
+        if len(numbers) == 100:
+            break
+    worker.join()
+    assert numbers == list(range(100))
+
+
+def test_a_queue_opened_before_a_fork_works_on_both_sides(queue: Queue) -> None:
+    queue.put(payload(0, 0), feed="a")
+
+    def child() -> None:
+        for number in range(1, 50):
+            queue.put(payload(1, number), feed="b")
+        assert len(queue.read("oldest", "b")) == 49
+        assert queue.statistics().writers == 2
+        queue.close()
+
+    worker = FORK.Process(target=child)
+    worker.start()
+    for number in range(1, 50):
+        queue.put(payload(0, number), feed="a")
+    worker.join()
+    assert worker.exitcode == 0
+    assert queue.next == 100
+    assert queue.statistics().attached == [os.getpid()]
+
+
+def test_a_view_taken_before_a_fork_is_valid_in_both_processes_until_each_lets_go(
+    make_queue: Callable[..., Queue],
+) -> None:
+    queue = make_queue(size="1MiB")
+    queue.put(b"A" * 1000, feed="a")
+    view = queue.read()[0].payload
+    go, done = os.pipe(), os.pipe()
+
+    def child() -> None:
+        os.read(go[0], 1)
+        assert bytes(view) == b"A" * 1000
+        os.write(done[1], b"x")
+
+    worker = FORK.Process(target=child)
+    worker.start()
+    path = queue.path
+    queue.close()
+    assert run(lambda: None) == 0  # another child that inherits the view and drops it
+    with Queue.open(path) as writer:
+        for number in range(3000):
+            writer.put(payload(0, number), feed="a")
+        assert writer.oldest > 1
+    assert bytes(view) == b"A" * 1000
+    os.write(go[1], b"x")
+    worker.join(10)
+    assert worker.exitcode == 0
+
+
+def test_forks_beside_busy_threads_hang_nobody(queue: Queue) -> None:
+    ending = threading.Event()
+
+    def write() -> None:
+        number = 0
+        while not ending.is_set():
+            queue.put(payload(0, number), feed="a")
+            number += 1
+
+    def read() -> None:
+        while not ending.is_set():
+            queue.read("oldest", limit=50)
+
+    threads = [threading.Thread(target=work) for work in (write, read, read)]
+    for thread in threads:
+        thread.start()
+    try:
+        for _ in range(25):
+            pid = os.fork()
+            if pid == 0:
+                queue.read("oldest", limit=5)
+                os._exit(0)
+            deadline = time.monotonic() + 20
+            while os.waitpid(pid, os.WNOHANG) == (0, 0):
+                assert time.monotonic() < deadline, "a child hung"
+                time.sleep(0.001)
+    finally:
+        ending.set()
+        for thread in threads:
+            thread.join()
+
+
+def test_many_threads_share_one_queue(queue: Queue) -> None:
+    def write(writer: int) -> None:
+        for number in range(300):
+            queue.put(payload(writer, number), feed=f"w/{writer}")
+
+    threads = [threading.Thread(target=write, args=(writer,)) for writer in range(4)]
+    seen: list[tuple[int, int]] = []
+    for thread in threads:
+        thread.start()
+    for batch in queue.follow("oldest", timeout=10):
+        seen += [parse(bytes(product.payload)) for product in batch]
+        if len(seen) == 1200:
+            break
+    for thread in threads:
+        thread.join()
+    assert sorted(seen) == [(writer, number) for writer in range(4) for number in range(300)]
+
+
+def test_an_interrupt_while_waiting_for_the_lock_leaves_it_free(queue: Queue) -> None:
+    """The signal comes while another process holds the lock; afterwards everybody can go on."""
+    ready, go = os.pipe(), os.pipe()
+
+    def hold() -> None:
+        other = Queue.open(queue.path)
+        with other.locked():
+            os.write(ready[1], b"x")
+            os.read(go[0], 1)
+
+    holder = FORK.Process(target=hold)
+    holder.start()
+    os.read(ready[0], 1)
+
+    def wait_and_be_interrupted() -> None:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        other = queue
+        try:
+            other.cursor("c")
+        except KeyboardInterrupt:
+            time.sleep(1.5)  # alive, and not holding the lock
+            os._exit(7)
+
+    worker = FORK.Process(target=wait_and_be_interrupted)
+    # opening takes the lock as well, so the child works on the inherited queue
+    threading.Timer(0.3, lambda: os.kill(worker.pid or 0, signal.SIGINT)).start()
+    threading.Timer(0.6, lambda: os.write(go[1], b"x")).start()
+    worker.start()
+    holder.join(10)
+    begun = time.monotonic()
+    assert isinstance(queue.put(b"after", feed="a"), int)
+    assert time.monotonic() - begun < 1.2
+    worker.join(10)
+
+
+def test_a_view_in_a_garbage_cycle_is_collected_in_peace(queue: Queue) -> None:
+    queue.put(b"x", feed="a")
+
+    def cycle() -> None:
+        product = queue.read()[0]
+        try:
+            raise ValueError(product)
+        except ValueError as error:
+            keep = error
+            assert keep
+
+    def work() -> None:
+        for _ in range(10):
+            cycle()
+            gc.collect()
+
+    assert run(work) == 0
+
+
+def test_signatures_given_to_a_queue_without_dedup_are_kept_and_not_compared(make_queue: Callable[..., Queue]) -> None:
+    queue = make_queue(dedup="none")
+    assert [queue.put(b"x", feed="a", signature=b"s" * 16) for _ in range(2)] == [1, 2]
+    assert queue.read()[0].signature == b"s" * 16
+
+
+def test_a_missing_signature_in_a_column_is_computed(queue: Queue) -> None:
+    receipt = queue.put_many([b"1", b"2", b"1"], feed="a", signature=[None, b"s" * 16, None])
+    assert receipt.duplicates.tolist() == [False, False, True]
+
+
+def test_a_removed_cursor_does_not_write_into_its_successors_slot(queue: Queue) -> None:
+    old = queue.cursor("x")
+    queue.cursor("x").remove()
+    new = queue.cursor("y")
+    with pytest.raises(CursorNameError, match="removed"):
+        old.save(77)
+    assert new.position == 1
+
+
+_NONSENSE = [
+    "tail",
+    "head",
+    "oldest",
+    "segment_oldest",
+    "segment_newest",
+    "feeds_end",
+    "origins_end",
+    "segment_bytes",
+    "size_bytes",
+]
+
+
+@pytest.mark.parametrize("bit", [0, 20, 40, 63])
+@pytest.mark.parametrize("word", _NONSENSE)
+def test_nonsense_in_the_control_file_is_an_error_and_not_a_crash(
+    make_queue: Callable[..., Queue], word: str, bit: int
+) -> None:
+    """Each word is spoilt while nobody is attached; opening, using and repairing it must end in words."""
+    queue = make_queue()
+    for number in range(500):
+        queue.put(payload(0, number), feed=f"f/{number % 3}")
+    queue.close()
+    (queue.path / "spoilt").touch()
+    control = queue.path / "control"
+    value = queue._log.state[word]  # type: ignore[literal-required]
+    data = control.read_bytes()[:1024]
+    places = [p for p in range(0, 1024, 8) if struct.unpack_from("<Q", data, p)[0] == value]
+    (queue.path / "spoilt").unlink()
+
+    def use() -> None:
+        for act in (open_and_use, lambda: Queue.repair(queue.path), open_and_use):
+            try:
+                act()
+            except HeadraceError as error:
+                assert error.hint
+
+    def open_and_use() -> None:
+        with Queue.open(queue.path) as again:
+            for product in again.read("oldest", limit=100):
+                parse(bytes(product.payload))
+            again.put(b"more", feed="f/1")
+            again.check()
+            again.delete("f/1")
+
+    for place in places:
+        with control.open("r+b") as handle:
+            handle.seek(place)
+            handle.write(struct.pack("<Q", value ^ (1 << bit)))
+        assert run(use) == 0, f"{word} at {place}"
+    (queue.path / "spoilt").touch()
+
+
+@pytest.mark.parametrize("name", ["cursors", "names", "control"])
+def test_a_file_that_is_cut_while_in_use_is_noticed(make_queue: Callable[..., Queue], name: str) -> None:
+    queue = make_queue()
+    queue.put(b"x", feed="a")
+    queue.cursor("c")
+    (queue.path / "spoilt").touch()
+
+    def use() -> None:
+        os.truncate(queue.path / name, 0)
+        if name == "cursors":
+            acts: list[Callable[[], object]] = [lambda: queue.cursor("c").position]
+        else:
+            acts = [lambda: queue.put(b"y", feed="a"), lambda: queue.read("oldest", limit=1)]
+        for act in acts:
+            act_raises(act)
+        os._exit(0)
+
+    def act_raises(act: Callable[[], object]) -> None:
+        for _ in range(2):  # the first touch may be what finds the hole
+            try:
+                act()
+            except QueueDamagedError:
+                return
+            except HeadraceError:
+                continue
+        raise AssertionError(f"{name} was cut and nobody noticed")
+
+    assert run(use) == 0
+
+
+def test_a_damaged_last_row_does_not_let_the_next_put_overwrite_others(queue: Queue) -> None:
+    for number in range(50):
+        queue.put(payload(0, number), feed="a")
+    queue.close()
+    (segment,) = (queue.path / "segments").glob("*.segment")
+    with segment.open("r+b") as handle:
+        handle.seek(segment.stat().st_size - 50 * 32 + 8)
+        old = handle.read(1)
+        handle.seek(-1, os.SEEK_CUR)
+        handle.write(bytes([old[0] ^ 0x20]))
+    with Queue.open(queue.path) as again:
+        for number in range(100, 106):
+            again.put(payload(0, number), feed="a")
+        intact = [parse(bytes(p.payload))[1] for p in again.read("oldest", limit=49)]
+        assert intact == list(range(49))
+        assert again.read(51).idents == [""] * 6
+    Queue.repair(queue.path)
+    with Queue.open(queue.path) as again:
+        assert [parse(bytes(p.payload))[1] for p in again.read()] == [*range(50), *range(100, 106)]
+
+
+def test_a_killed_repair_is_finished_by_the_next_opening(queue: Queue, monkeypatch: pytest.MonkeyPatch) -> None:
+    for number in range(300):
+        queue.put(payload(0, number), feed="a")
+    queue.close()
+
+    def die_in_repair() -> None:
+        from headrace.log import recovery
+
+        def die(*_: object) -> None:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+        recovery._enter = die  # type: ignore[assignment]
+        Queue.repair(queue.path)
+
+    assert run(die_in_repair) == -signal.SIGKILL
+    with Queue.open(queue.path) as again:
+        assert [parse(bytes(p.payload))[1] for p in again.read()] == list(range(300))
+
+
+def test_nobody_gets_in_while_a_repair_makes_the_control_file_anew(queue: Queue) -> None:
+    for number in range(300):
+        queue.put(payload(0, number), feed="a")
+    queue.close()
+    os.truncate(queue.path / "control", 100)
+    ending = threading.Event()
+
+    def knock() -> None:
+        while not ending.is_set():
+            try:
+                Queue.open(queue.path).close()
+            except HeadraceError:
+                continue
+
+    threads = [threading.Thread(target=knock) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    time.sleep(0.05)
+    deadline = time.monotonic() + 10
+    while time.monotonic() < deadline:
+        try:
+            Queue.repair(queue.path)
+            break
+        except HeadraceError:
+            time.sleep(0.001)
+    ending.set()
+    for thread in threads:
+        thread.join()
+    with Queue.open(queue.path) as again:
+        assert [parse(bytes(p.payload))[1] for p in again.read()] == list(range(300))
+
+
+def test_a_reader_elsewhere_sees_a_batch_whole_or_not_at_all(queue: Queue, tmp_path: Path) -> None:
+    def write() -> None:
+        other = Queue.open(queue.path)
+        for batch in range(200):
+            other.put_many([payload(0, batch * 7 + i) for i in range(7)], feed="a")
+
+    worker = FORK.Process(target=write)
+    worker.start()
+    heads = set()
+    while worker.is_alive():
+        heads.add(queue.next)
+    worker.join()
+    assert {head % 7 for head in heads} == {1}

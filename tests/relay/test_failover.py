@@ -1,0 +1,54 @@
+"""One request, several sites: from one of them at a time, and never with a gap."""
+
+import time
+
+from test_relay import put, texts
+
+from headrace import Selection
+from headrace.relay.receiver import Request
+from support.fleet import Fabric, until
+
+
+def wanting(*sites: str) -> Request:
+    return Request("r", Selection("**"), "oldest", sites, "failover")
+
+
+def used(fabric: Fabric, name: str) -> list[str]:
+    return [upstream.site for upstream in fabric.sites[name].statistics().upstreams]
+
+
+def test_the_second_site_takes_over_and_nothing_is_missing(fabric: Fabric) -> None:
+    source = fabric.add("s")
+    relay = Request("r", Selection("**"), "oldest")
+    first = fabric.add("a", relay, near=("s",))
+    second = fabric.add("b", relay, near=("s",))
+    reader = fabric.add("c", wanting("a", "b"), near=("a", "b"))
+    put(source, "x", *map(str, range(50)))
+    until(lambda: reader.next == 51, "all arrive")
+    assert used(fabric, "c") == ["a"]
+    assert first.next == second.next == 51 or (until(lambda: second.next == 51, "b has them") is None)
+    fabric.stop("a")
+    put(source, "x", *map(str, range(50, 100)))
+    until(lambda: reader.next == 101, "the others arrive through b", 30)
+    assert used(fabric, "c") == ["b"]
+    assert texts(reader) == list(map(str, range(100)))
+
+
+def test_a_switch_is_remembered_over_a_restart(fabric: Fabric) -> None:
+    source = fabric.add("s")
+    relay = Request("r", Selection("**"), "oldest")
+    fabric.add("a", relay, near=("s",))
+    fabric.add("b", relay, near=("s",))
+    reader = fabric.add("c", wanting("a", "b"), near=("a", "b"))
+    put(source, "x", "1", "2")
+    until(lambda: reader.next == 3, "both arrive")
+    fabric.stop("a")
+    put(source, "x", "3")
+    until(lambda: reader.next == 4, "the third arrives through b", 30)
+    fabric.stop("c")
+    put(source, "x", "4")
+    fabric.start("a")
+    fabric.start("c")
+    until(lambda: reader.next == 5, "the fourth arrives")
+    time.sleep(0.3)
+    assert texts(reader) == ["1", "2", "3", "4"]

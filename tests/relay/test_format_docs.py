@@ -1,0 +1,73 @@
+"""The page on the format has every message between sites, with every field, in its order where that matters."""
+
+import re
+from pathlib import Path
+from typing import get_args
+
+import msgspec
+import pytest
+
+from headrace.log import weights
+from headrace.relay import beat, description, flows, page, question
+from headrace.remote.protocol import answers, calls
+
+PAGE = (Path(__file__).parents[2] / "docs" / "format.md").read_text().partition("\n## Messages between sites\n")[2]
+ARRAYS = (page.PageHead, beat.Beat, calls.Envelope)
+NAMED = (
+    question.CardAnswer, question.WhereAnswer, question.ListenAnswer, question.MeasureAnswer, description.Description,
+    description.LinkTold, description.FeedTold, description.RequestTold, description.UpstreamTold,
+    description.StreamTold, flows.FlowStatistics, calls.Columns, calls.Column, weights.Weights,
+)  # fmt: skip
+TAGGED = {"Questions": question.Question, "Calls": calls.Call, "Answers to calls": answers.Answer}
+
+
+def section(heading: str) -> str:
+    return re.split(r"\n##+ ", PAGE.partition(f"\n### {heading}\n")[2])[0]
+
+
+def fields_of_the_page(text: str) -> dict[str, list[str]]:
+    """By what stands in the first column, the fields in the second; a row without a first belongs to the one above."""
+    fields: dict[str, list[str]] = {}
+    name = ""
+    for first, second in re.findall(r"^\| ([^|]*) ?\| ([^|]*) ?\|", text, re.M):
+        name = first.replace("*n*", "").strip().strip("`") or name
+        fields.setdefault(name, []).extend(re.findall(r"`(\w+)`", second))
+    return fields
+
+
+@pytest.mark.parametrize("kind", ARRAYS, ids=lambda kind: kind.__name__)
+def test_an_array_has_its_fields_in_their_order(kind: type[msgspec.Struct]) -> None:
+    listed = re.findall(r"^\| (\d+) \| `(\w+)` \|", section(kind.__name__), re.M)
+    assert listed == [(str(place), name) for place, name in enumerate(kind.__struct_fields__)]
+
+
+@pytest.mark.parametrize("heading", TAGGED)
+def test_every_type_of_message_is_there_with_every_field(heading: str) -> None:
+    listed = fields_of_the_page(section(heading))
+    for kind in get_args(TAGGED[heading]):
+        assert sorted(listed.pop(str(kind.__struct_config__.tag))) == sorted(kind.__struct_fields__), kind
+    assert not {name for name in listed if name.islower()} - {"type", "part"}
+
+
+@pytest.mark.parametrize("kind", NAMED, ids=lambda kind: kind.__name__)
+def test_every_part_of_a_message_is_there_with_every_field(kind: type[msgspec.Struct]) -> None:
+    assert sorted(fields_of_the_page(PAGE)[kind.__name__]) == sorted(kind.__struct_fields__)
+
+
+def test_the_calls_that_must_not_be_done_twice_are_marked() -> None:
+    marked = set(re.findall(r"^\| `(\w+)` \*n\* \|", section("Calls"), re.M))
+    assert marked == {kind.__struct_config__.tag for kind in get_args(calls.Numbered)}
+
+
+def test_the_limits_of_the_page_are_those_in_force() -> None:
+    assert (page.VERSION, calls.VERSION, page.PAGE_BYTES_MAX, beat.FEEDS_MAX) == (1, 1, 1 << 30, 4096)
+    assert (question.PAGES_MAX, question.PRODUCTS_MAX, question.BYTES_MAX, question.MEASURES_MAX) == (
+        64, 100_000, 64 << 20, 10,
+    )  # fmt: skip
+    assert (calls.HEAD_BYTES_MAX, calls.CALL_BYTES_MAX, calls.PAGE_PRODUCTS_MAX, calls.PAGE_BYTES_MAX) == (
+        256 << 20, 512 << 20, 100_000, 16 << 20,
+    )  # fmt: skip
+    assert (calls.WAIT_S_MAX, calls.KEEP_S_MAX, calls.TEXT_MAX, beat.INTERVAL_S) == (5.0, 86_400.0, 65_536, 0.5)
+    assert (description.LINKS_MAX, description.UPSTREAMS_MAX, description.STREAMS_MAX) == (1000, 1000, 300)
+    assert description.FEEDS_MAX == description.FLOWS_MAX == description.REQUESTS_MAX == 200
+    assert answers.PLACE_BYTES == 24

@@ -1,0 +1,59 @@
+"""Pages: those that follow each other are taken as one, and nothing that does not fit is."""
+
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from headrace import Queue
+from headrace.errors import FabricMessageError
+from headrace.log.records import Names
+from headrace.relay.page import VERSION, PageHead, decode_all, queue_id, records_of, sequence_bytes
+
+Sent = list[tuple[PageHead, bytes]]
+
+
+@pytest.fixture
+def sent(tmp_path: Path) -> Sent:
+    """Three live pages of a stream that was filtered: 2 and 4, then 5, then 9 and 10."""
+    with Queue.create(tmp_path / "q", size="8MiB", origin="a") as queue:
+        for number in range(1, 11):
+            queue.put(b"%d" % number, feed="wx/text")
+        pages: Sent = []
+        after = 0
+        for chosen in ([2, 4], [5], [9, 10]):
+            records = b"".join(records_of(queue.read(number, limit=1)) for number in chosen)
+            pages.append((
+                PageHead(VERSION, "a", queue_id(queue), "0" * 16, after, chosen[-1], 11, len(chosen), 7,
+                         sequences=sequence_bytes(chosen)), records,
+            ))  # fmt: skip
+            after = chosen[-1]
+        return pages
+
+
+def test_pages_of_one_batch_are_told_apart(sent: Sent) -> None:
+    pages = decode_all(sent, Names())
+    assert [page.sequences.tolist() for page in pages] == [[2, 4], [5], [9, 10]]
+    assert [len(page) for page in pages] == [2, 1, 2]
+    batch = pages[0].batch
+    assert all(page.batch is batch for page in pages)
+    assert [bytes(batch.payload(place)) for place in range(5)] == [b"2", b"4", b"5", b"9", b"10"]
+
+
+def test_a_page_that_lies_among_others_is_found(sent: Sent) -> None:
+    head, records = sent[1]
+    for lie in (
+        msgspec.structs.replace(head, count=2),
+        msgspec.structs.replace(head, sequences=sequence_bytes([3])),
+        msgspec.structs.replace(head, sequences=sequence_bytes([5, 6])),
+    ):
+        with pytest.raises(FabricMessageError):
+            decode_all([sent[0], (lie, records), sent[2]], Names())
+
+
+def test_counts_that_are_wrong_in_turn_are_found(sent: Sent) -> None:
+    """One page takes a product of the other's."""
+    (first, one), (second, two), _ = sent
+    lies = msgspec.structs.replace(first, count=3), msgspec.structs.replace(second, count=0)
+    with pytest.raises(FabricMessageError):
+        decode_all([(lies[0], one), (lies[1], two)], Names())

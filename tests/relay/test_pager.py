@@ -1,0 +1,65 @@
+"""Pager: the log gives nobody more than the rules allow, and says nothing of the rest."""
+
+from collections.abc import Callable
+
+import pytest
+
+from headrace import Queue
+from headrace.link.access import Rule, receivable
+from headrace.log.records import Names
+from headrace.relay.page import decode, decode_head
+from headrace.relay.pager import Pager
+from headrace.relay.question import Read
+
+RULES = (
+    Rule(("b", "c"), receive=("wx/text/**",)),
+    Rule(("c",), receive=("wx/radar/*",)),
+    Rule(("*",), receive=("public",)),
+)
+
+
+@pytest.fixture
+def queue(make_queue: Callable[..., Queue]) -> Queue:
+    queue = make_queue(origin="a")
+    for number, feed in enumerate(("wx/text/k", "wx/radar/K", "public", "secret", "wx/text")):
+        queue.put(str(number).encode(), feed=feed)
+    return queue
+
+
+def got(queue: Queue, name: str | None, selection: str = "**", products: int = 100) -> tuple[list[str], int]:
+    """What somebody gets from the beginning on, and up to where it knows that it has everything."""
+    feeds, upto = list[str](), 0
+    pager = Pager(queue, "a", receivable(RULES, name))
+    for head, records in pager.pages(Read(selection, 0, 10, products, 1 << 20)):
+        page = decode(decode_head(head), records, Names())
+        assert page.head.after == upto
+        feeds += page.batch.feeds
+        upto = page.head.upto
+    return feeds, upto
+
+
+@pytest.mark.parametrize("products", [1, 2, 100])
+def test_each_gets_what_its_rules_allow(queue: Queue, products: int) -> None:
+    assert got(queue, "b", products=products) == (["wx/text/k", "public", "wx/text"], 5)
+    assert got(queue, "c", products=products) == (["wx/text/k", "wx/radar/K", "public", "wx/text"], 5)
+    assert got(queue, None, products=products) == (["public"], 5)
+    assert got(queue, "stranger", products=products) == (["public"], 5)
+
+
+def test_a_selection_narrows_and_never_widens(queue: Queue) -> None:
+    assert got(queue, "b", "secret") == ([], 5)
+    assert got(queue, "b", "wx/**") == (["wx/text/k", "wx/text"], 5)
+
+
+def test_without_rules_everybody_gets_everything(queue: Queue) -> None:
+    pager = Pager(queue, "a", receivable((), None))
+    ((head, records),) = pager.pages(Read("**", 0, 10, 100, 1 << 20))
+    assert len(decode(decode_head(head), records, Names()).batch) == 5
+
+
+def test_no_condition_tells_of_what_may_not_be_received(queue: Queue) -> None:
+    """With one product in a page, it would end at the hidden one."""
+    pager = Pager(queue, "a", receivable(RULES, "b"))
+    for hidden in ("secret", "wx/radar/K", "nothing/there"):
+        heads = [decode_head(head) for head, _ in pager.pages(Read(hidden, 0, 10, 1, 1 << 20))]
+        assert [(head.after, head.upto, head.count) for head in heads] == [(0, 5, 0)], hidden

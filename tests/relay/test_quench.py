@@ -1,0 +1,160 @@
+"""Whether anybody wants a feed: listeners elsewhere, stations, readers and cursors here, and who was here a while ago."""
+
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import zenoh
+
+from headrace import Queue, connect
+from headrace.errors import FeedError
+from headrace.link.session import SessionTerms, open_session
+from headrace.queue.demand import LINGER_S, read_wanted, wanted_by
+from support.fleet import Fabric, until, want
+
+LATER_NS = int((LINGER_S + 5) * 1e9)
+
+
+@pytest.fixture
+def routers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Fabric]:
+    """Sites on sessions as `headrace serve` opens them."""
+
+    def open_router(listen: list[str], connect: list[str]) -> zenoh.Session:
+        return open_session(SessionTerms("router", tuple(listen), tuple(connect)))
+
+    monkeypatch.setitem(Fabric.start.__globals__, "open_plain", open_router)
+    made = Fabric(tmp_path)
+    yield made
+    made.close()
+
+
+def by(queue: Queue, feed: str, later_ns: int = 0) -> list[str]:
+    return wanted_by(queue.path, queue._log, queue._cursors, feed, time.time_ns() + later_ns)
+
+
+def test_a_feed_is_wanted_while_somebody_listens_and_for_a_while_after(routers: Fabric) -> None:
+    a = routers.add("a")
+    assert not a.wanted("wx/radar/K")
+    routers.add("b", want("wx/radar/**"), near=("a",))
+    until(lambda: a.wanted("wx/radar/K"), "a knows that b listens")
+    assert a.wanted_by("wx/radar/K") == ["those who listen to wx/radar/**"]
+    assert not a.wanted("wx/text")
+    assert routers.sites["a"].is_wanted("wx/radar/K")
+    assert not routers.sites["a"].is_wanted("wx/text")
+    routers.stop("b")
+    until(lambda: not routers.sites["a"].is_wanted("wx/radar/K"), "a knows that b has gone")
+    until(lambda: "a short time ago" in by(a, "wx/radar/K")[0], "a notes it")
+    assert a.wanted("wx/radar/K")  # b may have been cut off
+    assert by(a, "wx/radar/K", LATER_NS) == []
+
+
+def test_requests_with_conditions_count_by_their_feeds(routers: Fabric) -> None:
+    a = routers.add("a")
+    routers.add("b", want('wx/** ident ~ "^K"'), near=("a",))
+    until(lambda: a.wanted("wx/text"), "a knows that b listens")
+    assert not a.wanted("tel/frames")
+    assert routers.sites["a"].is_wanted("wx/text")
+    assert not routers.sites["a"].is_wanted("tel/frames")
+
+
+def test_those_who_want_other_origins_do_not_count(routers: Fabric) -> None:
+    a = routers.add("a")
+    b = routers.add("b", want("**", "next", "a", name="from a"), near=("a",))
+    routers.add("c", want("** origin a", "next", "b"), near=("b",))
+    until(lambda: len([s for s in routers.sites["b"].statistics().streams if s != "own"]) == 1, "c listens to b")
+    until(lambda: a.wanted("x"), "b listens to a")
+    time.sleep(1.2)  # b looks once a second
+    assert not b.wanted("x")
+
+
+def test_without_a_site_everything_is_wanted(queue: Queue) -> None:
+    assert queue.wanted_by("x") == ["perhaps somebody: no site runs at this queue"]
+    with pytest.raises(FeedError):
+        queue.wanted("no feed")
+
+
+def test_a_site_that_is_gone_says_nothing(routers: Fabric) -> None:
+    a = routers.add("a")
+    assert not a.wanted("x")
+    noted = read_wanted(a.path)
+    assert noted is not None
+    file = a.path / "site" / "wanted.json"
+    file.write_text(file.read_text().replace(f'"process_start":{noted.process_start}', '"process_start":1'))
+    assert a.wanted("x")
+    file.write_text("{")
+    assert a.wanted("x")
+
+
+def test_stations_and_cursors_want(routers: Fabric) -> None:
+    a = routers.add("a")
+    a.station("decode", "wx/**")
+    assert a.wanted_by("wx/text") == ["station decode"]
+    assert not a.wanted("tel/frames")
+    a.cursor("archive")
+    assert a.wanted_by("tel/frames") == ["cursor archive"]
+    assert by(a, "tel/frames", LATER_NS) == []
+
+
+def test_whoever_reads_wants(routers: Fabric) -> None:
+    a = routers.add("a")
+    program = (
+        "import sys; from headrace import Queue; q = Queue.open(sys.argv[1]); q.read(); print(1, flush=True); input()"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", program, a.path], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as reader:
+        assert reader.stdout is not None
+        reader.stdout.readline()
+        assert a.wanted_by("x") == [f"process {reader.pid}, which reads the queue"]
+        reader.communicate(b"\n")
+    assert not a.wanted("x")
+
+
+def test_users_elsewhere_want_what_they_read(routers: Fabric) -> None:
+    a = routers.add("a")
+    with connect(routers._endpoints["a"]) as there:
+        assert not there.wanted("wx/text")  # to be connected is not to read
+        there.follow("next", "wx/**", timeout=0.01).next_nowait()
+        until(lambda: a.wanted("wx/text"), "a notices that it is read")
+        assert there.wanted_by("wx/text") == ["those who listen to wx/**"]
+        assert not there.wanted("tel/frames")
+        (told,) = [fabric.describe() for fabric in routers.sites.values()]
+        assert (told.users, told.wanted) == (1, ("wx/**",))
+
+
+def test_what_was_wanted_is_remembered_over_a_restart(routers: Fabric) -> None:
+    a = routers.add("a")
+    routers.add("b", want("x/**"), near=("a",))
+    until(lambda: a.wanted("x/y"), "b listens")
+    routers.stop("b")
+    routers.stop("a")
+    routers.start("a")
+    assert "listened a short time ago" in a.wanted_by("x/y")[0]
+    assert not a.wanted("z")
+
+
+def test_strangers_with_odd_tokens_want_everything(routers: Fabric) -> None:
+    a, b = routers.add("a"), routers.add("b", near=("a",))
+    token = routers.sessions["b"].liveliness().declare_token("headrace/client/a/listens/**")
+    until(lambda: a.wanted("x"), "a notices")
+    assert a.wanted_by("x") == ["those who listen to **"]
+    token.undeclare()
+    odd = routers.sessions["a"].liveliness().declare_token("headrace/client/b/listens/own/a$*b")
+    until(lambda: b.wanted("x"), "b notices")
+    odd.undeclare()
+
+
+def test_looking_at_what_is_wanted_stops_nobody(routers: Fabric) -> None:
+    """A router that is asked for its subscriptions while others are declared would stand still."""
+    a = routers.add("a")
+    routers.add("b", want("wx/**"), near=("a",))
+    quench, session = routers.sites["a"]._quench, routers.sessions["b"]
+    until(lambda: a.wanted("wx/text"), "b listens")
+    for number in range(300):
+        subscriber = session.declare_subscriber(f"x/{number}", lambda _: None)
+        quench._look_once()
+        subscriber.undeclare()
+    assert quench.patterns == ["wx/**"]

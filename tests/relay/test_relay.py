@@ -1,0 +1,310 @@
+"""Products from site to site: live, from the log, through filters, and after everything that may happen on the way."""
+
+import time
+
+import pytest
+
+from headrace import Queue
+from headrace.errors import FabricError
+from support.fleet import Fabric, held, until, want
+
+
+def put(queue: Queue, feed: str, *payloads: str) -> None:
+    for payload in payloads:
+        queue.put(payload.encode(), feed=feed, ident=payload)
+
+
+def texts(queue: Queue, feed: str | None = None) -> list[str]:
+    return [payload.decode() for name, _, _, payload in held(queue) if feed in (None, name)]
+
+
+def is_live(fabric: Fabric, name: str, count: int = 1) -> bool:
+    states = [upstream.counts.state for upstream in fabric.sites[name].statistics().upstreams]
+    return states.count("live") >= count
+
+
+def test_a_product_arrives_as_it_was_put(fabric: Fabric) -> None:
+    a = fabric.add("a")
+    b = fabric.add("b", want("wx/**"), near=("a",))
+    until(lambda: is_live(fabric, "b"), "b listens")
+    a.put(b"\0payload", feed="wx/text", ident="SAUS70", priority=6, properties={"n": 1}, slice=3, expiry="1h")
+    until(lambda: b.next == 2, "it arrives")
+    sent, came = next(iter(a.read("oldest"))), next(iter(b.read("oldest")))
+    for name in ("feed", "ident", "origin", "origin_sequence", "created_ns", "priority", "properties", "slice",
+                 "expiry_ns", "signature"):  # fmt: skip
+        assert getattr(came, name) == getattr(sent, name), name
+    assert bytes(came.payload) == b"\0payload"
+
+
+def test_only_what_was_requested_comes(fabric: Fabric) -> None:
+    a = fabric.add("a")
+    b = fabric.add("b", want("wx/radar/*"), near=("a",))
+    until(lambda: is_live(fabric, "b"), "b listens")
+    put(a, "wx/text", "no")
+    put(a, "wx/radar/K", "yes")
+    put(a, "wx/radar/K/deeper", "no")
+    put(a, "wx/radar/L", "also")
+    until(lambda: b.next == 3, "two arrive")
+    time.sleep(0.2)
+    assert texts(b) == ["yes", "also"]
+
+
+def test_a_newcomer_gets_the_history_that_it_asks_for(fabric: Fabric) -> None:
+    a = fabric.add("a")
+    put(a, "x", *(str(n) for n in range(500)))
+    b = fabric.add("b", want("**", "oldest"), near=("a",))
+    c = fabric.add("c", want("**", "next"), near=("a",))
+    until(lambda: b.next == 501, "everything arrives")
+    until(lambda: is_live(fabric, "c"), "c listens")
+    put(a, "x", "new")
+    until(lambda: b.next == 502 and c.next == 2, "the new one arrives at both")
+    assert texts(b) == [*(str(n) for n in range(500)), "new"]
+    assert texts(c) == ["new"]
+
+
+def test_filters_are_applied_where_the_products_are(fabric: Fabric) -> None:
+    a = fabric.add("a")
+    put(a, "x", "K-old", "L-old")
+    b = fabric.add("b", want('** ident ~ "^K"', "oldest"), near=("a",))
+    until(lambda: is_live(fabric, "b"), "b listens")
+    put(a, "x", "K-1", "L-1", "K-2")
+    put(a, "y", "L-2", "K-3")
+    until(lambda: b.next == 5, "four arrive")
+    time.sleep(0.3)
+    assert sorted(texts(b)) == ["K-1", "K-2", "K-3", "K-old"]
+    (state,) = fabric.sites["b"].statistics().upstreams
+    assert state.counts.products == 4  # the others were not even sent
+    assert state.base == a.next - 1  # and are known not to be missing
+
+
+def test_products_put_into_a_stopped_site_have_not_come_from_their_origin(fabric: Fabric) -> None:
+    a = fabric.add("a")
+    b = fabric.add("b", want("**"), near=("a",))
+    until(lambda: is_live(fabric, "b"), "b listens")
+    put(a, "x", "1")
+    until(lambda: b.next == 2, "it arrives")
+    fabric.stop("b")
+    put(a, "x", "2", "3")
+    b.put(b"of an archive", feed="x", origin="a", origin_sequence=1000)
+    fabric.start("b")
+    until(lambda: b.next == 5, "what came while it was stopped arrives")
+    assert texts(b) == ["1", "of an archive", "2", "3"]
+
+
+def test_equal_filters_share_a_stream(fabric: Fabric) -> None:
+    fabric.add("a")
+    fabric.add("b", want('** ident ~ "^K"'), near=("a",))
+    fabric.add("c", want('** ident ~ "^K"'), near=("a",))
+    fabric.add("d", want('** ident ~ "^L"'), near=("a",))
+    until(lambda: all(is_live(fabric, name) for name in "bcd"), "all listen")
+    streams = fabric.sites["a"].statistics().streams
+    names = {name for name in streams if name != "own"}
+    assert len(names) == 2
+
+
+def test_a_site_that_was_away_goes_on_where_it_was(fabric: Fabric) -> None:
+    a = fabric.add("a", dedup="none")
+    b = fabric.add("b", want("**", "oldest"), near=("a",), dedup="none")
+    put(a, "x", "1", "2")
+    until(lambda: b.next == 3, "both arrive")
+    fabric.stop("b")
+    put(a, "x", "3", "4")
+    fabric.start("b")
+    until(lambda: b.next == 5, "the others arrive")
+    put(a, "x", "5")
+    until(lambda: b.next == 6, "and the new one")
+    assert texts(b) == ["1", "2", "3", "4", "5"]
+
+
+def test_an_origin_that_was_away_is_found_again(fabric: Fabric) -> None:
+    a = fabric.add("a")
+    b = fabric.add("b", want("**", "oldest"), near=("a",))
+    put(a, "x", "1")
+    until(lambda: b.next == 2, "it arrives")
+    fabric.stop("a")
+    put(a, "x", "2", "3")
+    fabric.start("a")
+    until(lambda: b.next == 4, "what was put meanwhile arrives")
+    put(a, "x", "4")
+    until(lambda: b.next == 5, "and the new one")
+    assert texts(b) == ["1", "2", "3", "4"]
+
+
+def test_pages_that_were_dropped_are_pulled_from_the_log(fabric: Fabric) -> None:
+    a = fabric.add("a", dedup="none")
+    b = fabric.add("b", want("**"), near=("a",), dedup="none")
+    until(lambda: is_live(fabric, "b"), "b listens")
+    ((_, upstream),) = fabric.sites["b"]._receiver.upstreams()
+    for number in range(200):
+        if number % 20 == 0:
+            upstream._buffer.shut()
+        if number % 20 == 9:
+            upstream._buffer.open()
+        put(a, f"feed/{number % 3}", str(number))
+        time.sleep(0.002)
+    upstream._buffer.open()
+    until(lambda: b.next == 201, "all arrive")
+    for feed in range(3):
+        assert texts(b, f"feed/{feed}") == [str(n) for n in range(200) if n % 3 == feed]
+    assert upstream.statistics.repairs > 0
+
+
+def test_a_lost_tail_is_found_by_the_beat(fabric: Fabric) -> None:
+    a = fabric.add("a")
+    b = fabric.add("b", want("**"), near=("a",))
+    until(lambda: is_live(fabric, "b"), "b listens")
+    ((_, upstream),) = fabric.sites["b"]._receiver.upstreams()
+    upstream._buffer.shut()
+    put(a, "x", "last words")
+    time.sleep(0.05)
+    upstream._buffer.open()
+    until(lambda: b.next == 2, "it arrives")
+
+
+def test_what_was_evicted_before_it_came_is_named(fabric: Fabric) -> None:
+    a = fabric.add("a", size="4MiB")
+    b = fabric.add("b", want("**", "oldest"), near=("a",))
+    put(a, "x", "1")
+    until(lambda: b.next == 2, "it arrives")
+    fabric.stop("b")
+    for number in range(60):
+        a.put(number.to_bytes(2, "big") + bytes(200_000), feed="x")
+    oldest = a.oldest
+    fabric.start("b")
+    until(lambda: is_live(fabric, "b"), "b has caught up")
+    (state,) = fabric.sites["b"].statistics().upstreams
+    assert state.counts.lost == [(2, oldest - 1, "evicted")]
+    assert [sequence for _, _, sequence, _ in held(b)] == [1, *range(oldest, 62)]
+
+
+def test_what_a_queue_can_never_take_is_left_out_alone(fabric: Fabric) -> None:
+    a = fabric.add("a", size="64MiB")
+    put(a, "x", "1", "2", "3")
+    a.put(bytes(12 << 20), feed="x", ident="giant")
+    put(a, "x", "5", "6")
+    b = fabric.add("b", want("**", "oldest"), near=("a",), size="4MiB")
+    until(lambda: is_live(fabric, "b"), "b has caught up")
+    assert texts(b) == ["1", "2", "3", "5", "6"]
+    assert fabric.sites["b"].statistics().arrivals["r"].refused == 1
+
+
+def damage(queue: Queue, payload: bytes) -> None:
+    """Change one bit of a payload where it lies."""
+    for file in (queue.path / "segments").iterdir():
+        place = file.read_bytes().find(payload)
+        if place >= 0:
+            with file.open("r+b") as opened:
+                opened.seek(place)
+                opened.write(bytes([payload[0] ^ 1]))
+
+
+def test_what_is_damaged_at_its_source_is_named_and_the_rest_comes(fabric: Fabric) -> None:
+    a = fabric.add("a")
+    put(a, "x", "first words", "second words", "third words")
+    damage(a, b"second words")
+    b = fabric.add("b", want("**", "oldest"), near=("a",))
+    until(lambda: is_live(fabric, "b"), "b has caught up")
+    assert texts(b) == ["first words", "third words"]
+    (state,) = fabric.sites["b"].statistics().upstreams
+    assert state.counts.lost == [(2, 2, "damaged")]
+    damage(a, b"recond words")  # which mends it
+
+
+def test_what_is_damaged_at_its_source_is_had_from_those_who_hold_it(fabric: Fabric) -> None:
+    a = fabric.add("a")
+    b = fabric.add("b", want("**", "oldest"), near=("a",))
+    put(a, "x", "first words", "second words", "third words")
+    until(lambda: b.next == 4, "b has them")
+    damage(a, b"second words")
+    c = fabric.add("c", want("**", "oldest"), near=("a", "b"))
+    until(lambda: c.next == 4, "c has them")
+    assert texts(c) == ["first words", "second words", "third words"]
+    assert all(upstream.counts.lost == [] for upstream in fabric.sites["c"].statistics().upstreams)
+    damage(a, b"recond words")
+
+
+def test_a_named_site_relays_what_it_has_from_others(fabric: Fabric) -> None:
+    a = fabric.add("a")
+    b = fabric.add("b", want("**", "oldest"), near=("a",))
+    c = fabric.add("c", want("**", "oldest", "b"), near=("b",))
+    put(a, "x", "from a")
+    put(b, "y", "from b")
+    until(lambda: c.next == 3, "both arrive")
+    assert sorted(held(c)) == [
+        ("x", "a", 1, b"from a"),
+        ("y", "b", held(b)[0][2] if held(b)[0][1] == "b" else 2, b"from b"),
+    ]
+
+
+def test_a_product_comes_once_over_two_ways(fabric: Fabric) -> None:
+    a = fabric.add("a")
+    fabric.add("b", want("**", "oldest"), near=("a",))
+    c = fabric.add("c", want("**", "oldest", "a", "b"), near=("a", "b"))
+    put(a, "x", *(str(n) for n in range(50)))
+    until(lambda: c.next == 51, "all arrive")
+    until(lambda: fabric.sites["c"].statistics().arrivals["r"].duplicates == 50, "and once more, from the other site")
+    assert texts(c) == [str(n) for n in range(50)]
+
+
+def test_our_own_products_do_not_come_back(fabric: Fabric) -> None:
+    a = fabric.add("a", dedup="none")
+    fabric.add("b", want("**", "oldest"), near=("a",), dedup="none")
+    fabric.stop("a")
+    fabric._terms["a"] = ([], [want("**", "oldest", "b")])
+    fabric.start("a")
+    put(a, "x", "mine")
+    until(lambda: fabric.queues["b"].next == 2, "b has it")
+    time.sleep(0.5)
+    assert texts(a) == ["mine"]
+
+
+def test_two_sites_of_one_name_are_refused(fabric: Fabric) -> None:
+    fabric.add("a")
+    with pytest.raises(FabricError, match="there is a site called 'a' already"):
+        fabric.add("b", near=("a",), origin="a")
+    fabric.sessions.pop("b").close()
+
+
+def test_what_a_dead_site_has_put_is_had_from_those_who_hold_it(fabric: Fabric) -> None:
+    """c is away when a puts its last words and dies; b has them."""
+    a = fabric.add("a")
+    b = fabric.add("b", want("**", "oldest"), near=("a",))
+    c = fabric.add("c", want("**", "oldest"), near=("a", "b"))
+    put(a, "x", "1")
+    until(lambda: b.next == 2 and c.next == 2, "both have it")
+    fabric.stop("c")
+    put(a, "x", "2", "3")
+    put(a, "y", "4")
+    until(lambda: b.next == 5, "b has all")
+    fabric.stop("a")
+    fabric.start("c")
+    until(lambda: c.next == 5, "c has them from b")
+    assert texts(c, "x") == ["1", "2", "3"]
+    fabric.start("a")
+    put(a, "x", "5")
+    until(lambda: texts(c, "x") == ["1", "2", "3", "5"], "and goes on with a")
+
+
+def test_a_newcomer_gets_the_history_of_a_site_that_is_gone(fabric: Fabric) -> None:
+    a = fabric.add("a")
+    b = fabric.add("b", want("**", "oldest"), near=("a",))
+    put(a, "x", "1", "2")
+    until(lambda: b.next == 3, "b has them")
+    fabric.stop("a")
+    c = fabric.add("c", want('** ident ~ "2"', "oldest"), near=("b",))
+    until(lambda: c.next == 2, "c has what it wants")
+    assert held(c) == [("x", "a", 2, b"2")]
+
+
+def test_each_product_can_tell_how_it_came(fabric: Fabric) -> None:
+    a = fabric.add("a")
+    b = fabric.add("b", want("**", "oldest"), near=("a",))
+    put(b, "y", "ours")
+    put(a, "x", "1", "2")
+    until(lambda: b.next == 4, "b has them")
+    site = fabric.sites["b"]
+    assert [site.hop(sequence) for sequence in (1, 2, 3)] == [None, "a", "a"]
+    (flow,) = site.statistics().flows
+    assert (flow.origin, flow.feed, flow.products, flow.payload_bytes, flow.duplicates) == ("a", "x", 2, 2, 0)
+    assert flow.latency_p50_s is not None
+    assert 0 < flow.latency_p50_s < 30

@@ -1,0 +1,328 @@
+"""How far requests have got goes by what they ask for, and is never ahead of what the queue holds."""
+
+import json
+import os
+import time
+from pathlib import Path
+
+import pytest
+from test_relay import is_live, put, texts
+
+from headrace import Queue, Selection
+from headrace.errors import FabricError, QueueError
+from headrace.log import flusher
+from headrace.relay.progress import KEPT_MAX, VERSION, Progress, Reached, asked_text
+from headrace.relay.receiver import Request
+from headrace.testing import PowerCut
+from support.fleet import Fabric, until, want
+
+QUEUE = b"\7" * 16
+
+
+def asked(text: str) -> str:
+    return asked_text(Selection.parse(text), relayed=False)
+
+
+def nothing() -> None:
+    pass
+
+
+def first(text: str, begin_at: str = "next") -> Request:
+    """As a request without a name is called by its place."""
+    return want(text, begin_at, name="request 1")
+
+
+def second(text: str, begin_at: str = "next") -> Request:
+    return want(text, begin_at, name="request 2")
+
+
+def change(fabric: Fabric, name: str, *requests: Request) -> None:
+    """Other requests at the next start."""
+    fabric._terms[name] = (fabric._terms[name][0], list(requests))
+
+
+def note(queue: Queue, what: str, base: int) -> None:
+    """As if everything of this up to there had arrived from a."""
+    progress = Progress(queue.path / "site" / "progress.json")
+    known = progress.known(what, "a")
+    assert known is not None
+    progress.note(queue.next, [(what, "a", (known[0], base))])
+    progress.save(nothing)
+
+
+def is_settled(fabric: Fabric, name: str, base: int) -> bool:
+    return all(upstream.base >= base for upstream in fabric.sites[name].statistics().upstreams)
+
+
+# --- requests that change -------------------------------------------------------------------------
+
+
+def test_a_request_that_is_inserted_above_takes_nothing_from_the_others(fabric: Fabric) -> None:
+    a = fabric.add("a")
+    b = fabric.add("b", first("wx/a"), near=("a",))
+    until(lambda: is_live(fabric, "b"), "b listens")
+    put(a, "wx/a", "1")
+    put(a, "wx/b", "history")
+    until(lambda: is_settled(fabric, "b", 2), "b knows that it has everything")
+    fabric.stop("b")
+    put(a, "wx/a", "2", "3")
+    change(fabric, "b", first("wx/b", "oldest"), second("wx/a"))
+    fabric.start("b")
+    until(lambda: is_live(fabric, "b", 2), "b listens")
+    put(a, "wx/a", "4")
+    until(lambda: b.next == 6, "everything arrives")
+    assert texts(b, "wx/a") == ["1", "2", "3", "4"]
+    assert texts(b, "wx/b") == ["history"]
+
+
+def test_requests_that_change_places_go_on_where_they_were(fabric: Fabric) -> None:
+    a = fabric.add("a", dedup="none")
+    b = fabric.add("b", first("wx/a"), second("wx/b"), near=("a",), dedup="none")
+    until(lambda: is_live(fabric, "b", 2), "b listens")
+    put(a, "wx/a", "1", "2")
+    until(lambda: is_settled(fabric, "b", 2), "b knows that it has everything")
+    fabric.stop("b")
+    put(a, "wx/b", "3", "4")
+    put(a, "wx/a", "5")
+    note(b, asked("wx/a"), 5)  # as if the second request had been slower
+    change(fabric, "b", first("wx/b"), second("wx/a"))
+    fabric.start("b")
+    until(lambda: is_live(fabric, "b", 2) and b.next == 5, "what came meanwhile arrives")
+    time.sleep(0.3)
+    assert texts(b) == ["1", "2", "3", "4"]
+
+
+@pytest.mark.parametrize("text", ["wx/b", "wx/*", "wx/** priority 1.."])
+def test_a_request_for_something_else_under_the_same_name_begins_at_from(fabric: Fabric, text: str) -> None:
+    a = fabric.add("a")
+    b = fabric.add("b", want("wx/a", "oldest"), near=("a",))
+    put(a, "wx/b", "0")
+    put(a, "wx/a", "1")
+    until(lambda: is_settled(fabric, "b", 2), "b knows that it has everything")
+    fabric.sites["b"].change_requests([want(text, "oldest")])
+    until(lambda: b.next == 3, "what was passed over before arrives")
+    assert texts(b) == ["1", "0"]
+
+
+def test_what_was_put_there_and_what_is_relayed_are_two_things(fabric: Fabric) -> None:
+    a = fabric.add("a")
+    b = fabric.add("b", want("**", "oldest"), near=("a",))
+    put(a, "x", "1")
+    a.put(b"from elsewhere", feed="x", origin="c", origin_sequence=7)
+    until(lambda: is_settled(fabric, "b", 2), "b knows that it has everything")
+    assert texts(b) == ["1"]
+    fabric.sites["b"].change_requests([want("**", "oldest", "a")])
+    until(lambda: b.next == 3, "what a has from others arrives")
+
+
+def test_a_request_that_is_put_back_goes_on_where_it_was(fabric: Fabric) -> None:
+    a = fabric.add("a", dedup="none")
+    b = fabric.add("b", want("wx/a"), near=("a",), dedup="none")
+    until(lambda: is_live(fabric, "b"), "b listens")
+    put(a, "wx/a", "1")
+    until(lambda: is_settled(fabric, "b", 1), "b has it")
+    fabric.sites["b"].change_requests([])
+    put(a, "wx/a", "2")
+    fabric.stop("b")
+    fabric.start("b")
+    until(lambda: b.next == 3, "what came meanwhile arrives")
+    time.sleep(0.3)
+    assert texts(b) == ["1", "2"]
+
+
+def test_of_two_requests_for_the_same_the_one_that_is_behind_counts(tmp_path: Path) -> None:
+    progress = Progress(tmp_path / "p.json")
+    progress.begin(["one", "one"], 1)
+    progress.note(1, [("one", "a", (QUEUE, 9)), ("one", "a", (QUEUE, 4)), ("one", "b", (QUEUE, 7))])
+    assert progress.known("one", "a") == (QUEUE, 4)
+    assert progress.known("one", "b") == (QUEUE, 7)
+
+
+def test_what_nobody_asks_for_any_more_is_bounded(tmp_path: Path) -> None:
+    progress = Progress(tmp_path / "p.json")
+    for number in range(KEPT_MAX + 10):
+        progress.begin([asked(f"wx/{number}")], 1)
+        progress.note(1, [(asked(f"wx/{number}"), "a", (QUEUE, number))])
+    progress.begin([asked("wx/20")], 1)
+    progress.save(nothing)
+    again = Progress(tmp_path / "p.json")
+    assert again.known(asked("wx/0"), "a") is None
+    assert again.known(asked("wx/20"), "a") == (QUEUE, 20)
+    assert again.known(asked(f"wx/{KEPT_MAX + 9}"), "a") == (QUEUE, KEPT_MAX + 9)
+
+
+# --- what arrived after the last note -------------------------------------------------------------
+
+
+def test_what_is_not_noted_is_looked_for_only_for_the_same_requests(tmp_path: Path) -> None:
+    progress = Progress(tmp_path / "p.json")
+    progress.begin(["one"], 5)
+    assert progress.since(["one"]) == 5
+    assert progress.since(["other"]) == progress.since(["one", "other"]) == 0
+    progress.end()
+    assert progress.since(["one"]) == 0
+
+
+def test_what_is_not_noted_is_not_looked_for_after_a_start_of_the_machine(tmp_path: Path) -> None:
+    path = tmp_path / "p.json"
+    progress = Progress(path)
+    progress.begin(["one"], 5)
+    progress.save(nothing)
+    assert Progress(path).since(["one"]) == 5
+    path.write_text(json.dumps({**json.loads(path.read_text()), "boot": "00" * 16}))
+    assert Progress(path).since(["one"]) == 0
+
+
+# --- power failures -------------------------------------------------------------------------------
+
+
+def test_a_power_failure_leaves_no_progress_without_its_products(
+    fabric: Fabric, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(flusher, "FLUSH_INTERVAL_S", 600)
+    a = fabric.add("a")
+    power = PowerCut(tmp_path / "b", tmp_path / "safe")
+    b = fabric.add("b", want("**", "oldest"), near=("a",), storage=power)
+    power.prime()
+    file = b.path / "site" / "progress.json"
+    put(a, "x", *map(str, range(40)))
+    until(lambda: (Progress(file).known(asked("**"), "a") or (b"", 0))[1] == 40, "it is noted")
+    for seed in range(10):
+        image = tmp_path / f"image-{seed}"
+        (image / "site").mkdir(parents=True)
+        power.image(image, seed)
+        with Queue.open(image) as found:
+            assert texts(found) == texts(a)
+
+
+def test_the_products_are_durable_first_then_the_file_then_its_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "site" / "p.json"
+    progress = Progress(path)
+    progress.begin(["one"], 1)
+    progress.save(nothing)
+    done: list[str] = []
+    fsync = os.fsync
+
+    def watched(descriptor: int) -> None:
+        done.append(Path(os.readlink(f"/proc/self/fd/{descriptor}")).name)
+        fsync(descriptor)
+
+    monkeypatch.setattr(os, "fsync", watched)
+    progress.note(2, [("one", "a", (QUEUE, 1))])
+    progress.save(lambda: done.append("products"))
+    assert done == ["products", "p.part", "site"]
+    progress.save(lambda: done.append("products"))
+    assert len(done) == 3, "nothing has changed"
+
+
+def test_progress_is_not_noted_while_the_disk_refuses_the_products(tmp_path: Path) -> None:
+    def refuse() -> None:
+        raise QueueError("no")
+
+    path = tmp_path / "p.json"
+    progress = Progress(path)
+    progress.begin(["one"], 1)
+    progress.note(2, [("one", "a", (QUEUE, 1))])
+    progress.save(nothing)
+    progress.note(3, [("one", "a", (QUEUE, 2))])
+    with pytest.raises(QueueError):
+        progress.save(refuse)
+    assert Progress(path).known("one", "a") == (QUEUE, 1)
+    progress.save(nothing)
+    assert Progress(path).known("one", "a") == (QUEUE, 2)
+
+
+def test_a_site_whose_disk_refuses_goes_on_receiving_and_says_so(
+    fabric: Fabric, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    a = fabric.add("a")
+    b = fabric.add("b", want("**", "oldest"), near=("a",))
+    until(lambda: is_live(fabric, "b"), "b listens")
+
+    def refuse() -> None:
+        raise QueueError("no")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Queue, "flush", lambda _: refuse())
+        put(a, "x", "1")
+        until(lambda: "progress cannot be saved" in caplog.text, "it is told")
+        put(a, "x", "2")
+        until(lambda: b.next == 3, "both arrive")
+    known = lambda: Progress(b.path / "site" / "progress.json").known(asked("**"), "a")  # noqa: E731
+    until(lambda: (known() or (b"", 0))[1] == 2, "it is noted once the disk is well")
+
+
+# --- files that were found ------------------------------------------------------------------------
+
+
+def write_by_names(path: Path, requests: dict[str, dict[str, Reached]]) -> None:
+    file = {
+        "version": 1,
+        "next": 3,
+        "ended": True,
+        "requests": {
+            name: {site: {"queue": reached.queue, "base": reached.base} for site, reached in sites.items()}
+            for name, sites in requests.items()
+        },
+    }
+    path.write_text(json.dumps(file))
+
+
+def test_a_file_by_names_counts_for_every_request_by_its_lowest_base(tmp_path: Path) -> None:
+    path = tmp_path / "p.json"
+    mine = QUEUE.hex()
+    write_by_names(path, {
+        "request 1": {"a": Reached(mine, 9), "b": Reached(mine, 4)},
+        "request 2": {"a": Reached(mine, 7)},
+        "request 3": {"a": Reached("00" * 16, 1)},
+    })  # fmt: skip
+    progress = Progress(path)
+    assert progress.known("request 1", "a") is None
+    progress.adopt("x", lambda site: site == "a")
+    progress.begin(["x", "y"], 1)
+    progress.save(nothing)
+    again = Progress(path)
+    assert again.known("x", "a") == (QUEUE, 7)
+    assert again.known("x", "b") is None
+    assert again.known("y", "a") is None
+    assert json.loads(path.read_text())["version"] == VERSION
+    again.adopt("y", lambda _: True)
+    assert again.known("y", "a") is None, "only once"
+
+
+def test_a_site_goes_on_after_an_upgrade_whatever_its_requests_are_called_now(fabric: Fabric) -> None:
+    a = fabric.add("a")
+    b = fabric.add("b", want("wx/a", name="request 1"), near=("a",))
+    until(lambda: is_live(fabric, "b"), "b listens")
+    put(a, "wx/a", "1")
+    put(a, "wx/b", "old")
+    until(lambda: is_settled(fabric, "b", 2), "b knows that it has everything")
+    fabric.stop("b")
+    file = b.path / "site" / "progress.json"
+    queue, base = Progress(file).known(asked("wx/a"), "a") or (b"", 0)
+    write_by_names(file, {"request 1": {"a": Reached(queue.hex(), base)}})
+    put(a, "wx/a", "2")
+    change(fabric, "b", first("wx/b", "oldest"), second("wx/a"))
+    fabric.start("b")
+    until(lambda: b.next == 4, "what came meanwhile, and what was passed over")
+    assert texts(b, "wx/a") == ["1", "2"]
+    assert texts(b, "wx/b") == ["old"]
+
+
+@pytest.mark.parametrize("content", [b"", b'{"version": 2, "ne', b"\xff", b'{"version": 2, "more": 1}'])
+def test_a_file_that_cannot_be_read_says_what_it_means_to_go_on_without_it(tmp_path: Path, content: bytes) -> None:
+    path = tmp_path / "p.json"
+    path.write_bytes(content)
+    with pytest.raises(FabricError, match=r"cannot be read") as raised:
+        Progress(path)
+    assert "begins again at its `from`" in raised.value.hint
+    assert 'Where that is "now", what was put elsewhere since' in raised.value.hint
+
+
+def test_a_file_of_a_later_version_asks_for_an_upgrade(tmp_path: Path) -> None:
+    path = tmp_path / "p.json"
+    path.write_text('{"version": 3, "more": 1}')
+    with pytest.raises(FabricError, match="upgrade Headrace"):
+        Progress(path)

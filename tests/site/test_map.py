@@ -1,0 +1,169 @@
+"""The map of a fabric: sites, links, round trips, requests; and what is told to whom."""
+
+import json
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from headrace.errors import FabricMessageError
+from headrace.link.keys import site_key
+from headrace.link.session import SessionTerms, open_session
+from headrace.product.feed import FeedPattern
+from headrace.relay.asking import Asker
+from headrace.relay.description import TEXT_MAX, FeedTold, largest, shortened, visible_to
+from headrace.relay.question import Card, CardAnswer, decode_answer, decode_question, encode
+from headrace.relay.round_trip import round_trips
+from headrace.site.map import Map, Place, gather
+from support.fleet import Fabric, until, want
+
+
+def drawn_from(fabric: Fabric, name: str) -> Map:
+    """What a client sees that is connected to this site."""
+    session = open_session(SessionTerms("client", connect=(fabric._endpoints[name],)))
+    try:
+        return gather(session)
+    finally:
+        session.close()  # type: ignore[no-untyped-call]
+
+
+def place(drawn: Map, name: str) -> Place:
+    (found,) = [place for place in drawn.places if place.name == name]
+    return found
+
+
+def is_live(fabric: Fabric, name: str, count: int = 1) -> bool:
+    states = [upstream.counts.state for upstream in fabric.sites[name].statistics().upstreams]
+    return states.count("live") >= count
+
+
+def chain(fabric: Fabric) -> None:
+    """a - b - c; b wants all, c what b has of some feeds."""
+    a = fabric.add("a")
+    fabric.add("b", want("**", "oldest", name="all"), near=("a",))
+    fabric.add("c", want("wx/**", "oldest", "b", name="weather"), near=("b",))
+    for number in range(20):
+        a.put(b"%d" % number, feed=("wx/text", "tel/frames")[number % 2])
+    until(lambda: fabric.queues["b"].next == 21 and fabric.queues["c"].next == 11, "all arrive")
+    until(lambda: is_live(fabric, "b") and is_live(fabric, "c"), "all listen")
+
+
+def test_all_sites_are_there_with_their_links_and_what_they_tell(fabric: Fabric) -> None:
+    chain(fabric)
+    drawn = drawn_from(fabric, "c")
+    assert [(place.name, place.state) for place in drawn.places] == [("a", "here"), ("b", "here"), ("c", "here")]
+    assert {frozenset((link.one, link.other)) for link in drawn.links} == {frozenset("ab"), frozenset("bc")}
+    assert all(link.round_trip_s is not None and 0 < link.round_trip_s < 1 for link in drawn.links)
+    assert all(place.round_trip_s is not None for place in drawn.places)
+    told = place(drawn, "b").told
+    assert told is not None
+    assert told.zid == str(fabric.sessions["b"].zid()) == place(drawn, "b").zid
+    assert {feed.feed: feed.products for feed in told.feeds} == {"wx/text": 10, "tel/frames": 10}
+    assert (told.held_products, told.next, told.feeds_in_all, told.flows_in_all) == (20, 21, 2, 2)
+    (request,) = told.requests
+    assert (request.name, request.selection, request.products, request.duplicates) == ("all", "**", 20, 0)
+    upstream = next(each for each in told.upstreams if each.site == "a")
+    assert (upstream.request, upstream.state, upstream.products, upstream.lost_sequences) == ("all", "live", 20, 0)
+    assert {(flow.origin, flow.feed) for flow in told.flows} == {("a", "wx/text"), ("a", "tel/frames")}
+    (relayed,) = [stream for stream in told.streams if stream.name != "own"]
+    assert (relayed.feed, relayed.has_listeners) == ("wx/**", True)
+    assert json.loads(msgspec.json.encode(drawn))["links"]
+
+
+def test_a_site_that_others_miss_is_on_the_map(fabric: Fabric) -> None:
+    chain(fabric)
+    fabric.stop("a")
+    until(lambda: place(drawn_from(fabric, "b"), "a").state == "away", "a is missed")
+    drawn = drawn_from(fabric, "b")
+    assert {frozenset((link.one, link.other)) for link in drawn.links} == {frozenset("bc")}
+
+
+def test_a_site_that_does_not_answer_is_silent(fabric: Fabric) -> None:
+    fabric.add("a")
+    tokens = [fabric.sessions["a"].liveliness().declare_token(site_key(name, "abc")) for name in ("ghost", "no name")]
+    found = place(drawn_from(fabric, "a"), "ghost")
+    assert (found.state, found.told, found.round_trip_s) == ("silent", None, None)
+    assert found.trouble
+    assert len(drawn_from(fabric, "a").places) == 2  # a name that no site can have is not believed
+    for token in tokens:
+        token.undeclare()
+
+
+def test_routers_that_are_no_sites_are_on_the_map(fabric: Fabric, tmp_path: Path) -> None:
+    fabric.add("a")
+    router = open_session(SessionTerms("router", connect=(fabric._endpoints["a"],)))
+    until(lambda: len(fabric.sessions["a"].info.routers_zid()) == 1, "it is linked")
+    drawn = drawn_from(fabric, "a")
+    assert place(drawn, f"router {str(router.zid())[:8]}").state == "router"
+    (link,) = drawn.links
+    assert (link.one, link.round_trip_s, link.loss) == ("a", None, None)
+    router.close()  # type: ignore[no-untyped-call]
+
+
+def test_gaps_are_told_as_the_loss_of_a_link(fabric: Fabric) -> None:
+    a = fabric.add("a")
+    b = fabric.add("b", want("**"), near=("a",))
+    until(lambda: is_live(fabric, "b"), "b listens")
+    ((_, upstream),) = fabric.sites["b"]._receiver.upstreams()
+    a.put(b"1", feed="x")
+    until(lambda: b.next == 2, "it arrives")
+    upstream.statistics.gaps, upstream.statistics.live = 1, 3
+    upstream.statistics.lose(7, 9, "evicted")
+    drawn = drawn_from(fabric, "a")
+    (link,) = drawn.links
+    assert (link.live_pages, link.gaps, link.loss) == (3, 1, 0.25)
+    told = place(drawn, "b").told
+    assert told is not None
+    assert (told.upstreams[0].lost, told.upstreams[0].lost_sequences) == (((7, 9, "evicted"),), 3)
+
+
+def test_who_may_not_receive_a_feed_does_not_hear_of_it(fabric: Fabric) -> None:
+    chain(fabric)
+    told = fabric.sites["b"].describe()
+    assert visible_to(told, [FeedPattern("tel/**"), FeedPattern("**")]) == told
+    weather = visible_to(told, [FeedPattern("wx/**")])
+    assert [feed.feed for feed in weather.feeds] == ["wx/text"]
+    assert [flow.feed for flow in weather.flows] == ["wx/text"]
+    assert (weather.feeds_in_all, weather.flows_in_all) == (1, 1)
+    assert weather.requests == weather.upstreams == ()  # those of all feeds
+    assert [stream.feed for stream in weather.streams] == ["wx/**"]
+    nothing = visible_to(told, [])
+    assert (nothing.feeds, nothing.flows, nothing.streams, nothing.wanted) == ((), (), (), ())
+    assert nothing.links == told.links
+
+
+def test_a_description_has_bounds(fabric: Fabric) -> None:
+    feeds = [FeedTold(f"f/{number}", number, 0) for number in range(10)]
+    assert [feed.products for feed in largest(feeds, 3, lambda feed: feed.products)] == [7, 8, 9]
+    assert largest(feeds, 10, lambda feed: feed.products) == tuple(feeds)
+    assert len(shortened("x" * 10_000)) == TEXT_MAX + 1
+    a = fabric.add("a")
+    a.put_many([b"%d" % number for number in range(500)], feed=[f"feed/{number}" for number in range(500)])
+    told = fabric.sites["a"].describe()
+    assert (len(told.feeds), told.feeds_in_all) == (200, 500)
+    assert len(encode(told)) < 20_000
+
+
+def test_round_trips_are_asked_until_there_is_no_answer(fabric: Fabric) -> None:
+    fabric.add("a")
+    assert len(round_trips(fabric.sessions["a"], "a", 4)) == 4
+    assert round_trips(fabric.sessions["a"], "nobody", 4) == ()
+
+
+TOO_OFTEN = encode({"type": "measure", "site": "a", "times": 11})
+
+
+@pytest.mark.parametrize("payload", [b"", b"\x00", b"\x81\xa4type\xa7measure", TOO_OFTEN])
+def test_questions_that_cannot_be_are_refused(payload: bytes) -> None:
+    with pytest.raises(FabricMessageError):
+        decode_question(payload)
+
+
+def test_answers_that_cannot_be_are_refused() -> None:
+    with pytest.raises(FabricMessageError, match="the answer of site a cannot be read"):
+        decode_answer(b"\x00", CardAnswer, "a")
+
+
+def test_a_card_tells_the_session(fabric: Fabric) -> None:
+    fabric.add("a")
+    assert Asker(fabric.sessions["a"], "a").ask(Card(), CardAnswer).zid == str(fabric.sessions["a"].zid())

@@ -1,0 +1,1 @@
+"""What several folders of tests share: sites in this process, served queues, secured links, the command line."""

@@ -1,0 +1,82 @@
+"""Sites in this process, on loopback, and what tests of them share."""
+
+import json
+import socket
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import zenoh
+
+from headrace import Queue, Selection
+from headrace.relay.receiver import Request
+from headrace.site.site import Site
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def open_plain(listen: list[str], connect: list[str]) -> zenoh.Session:
+    config = zenoh.Config()
+    for key, value in {
+        "mode": "router", "listen/endpoints": listen, "connect/endpoints": connect,
+        "scouting/multicast/enabled": False, "transport/shared_memory/enabled": False,
+    }.items():  # fmt: skip
+        config.insert_json5(key, json.dumps(value))
+    return zenoh.open(config)
+
+
+def until(condition: Callable[[], bool], what: str, seconds: float = 15) -> None:
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end, f"in vain: {what}"
+        time.sleep(0.01)
+
+
+class Fabric:
+    """Sites by name. A site that was stopped keeps its queue and its port, and can be started again."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._endpoints: dict[str, str] = {}
+        self._terms: dict[str, tuple[list[str], list[Request]]] = {}
+        self.queues: dict[str, Queue] = {}
+        self.sites: dict[str, Site] = {}
+        self.sessions: dict[str, zenoh.Session] = {}
+
+    def add(self, name: str, *requests: Request, near: tuple[str, ...] = (), **options: object) -> Queue:
+        """A new site, connected with these."""
+        settings = {"size": "16MiB", "origin": name, **options}
+        self.queues[name] = Queue.create(self._folder / name, **settings)  # type: ignore[arg-type]
+        self._endpoints[name] = f"tcp/127.0.0.1:{free_port()}"
+        self._terms[name] = ([self._endpoints[other] for other in near], list(requests))
+        self.start(name)
+        return self.queues[name]
+
+    def start(self, name: str) -> None:
+        connect, requests = self._terms[name]
+        self.sessions[name] = open_plain([self._endpoints[name]], connect)
+        self.sites[name] = Site(self.sessions[name], self.queues[name], requests, beat_s=0.1)
+
+    def stop(self, name: str) -> None:
+        self.sites.pop(name).close()
+        self.sessions.pop(name).close()
+
+    def close(self) -> None:
+        for name in list(self.sites):
+            self.stop(name)
+        for queue in self.queues.values():
+            assert queue.check() == []
+            queue.close()
+
+
+def want(text: str, begin_at: str = "next", *sites: str, name: str = "r") -> Request:
+    return Request(name, Selection.parse(text), begin_at, sites)
+
+
+def held(queue: Queue) -> list[tuple[str, str, int, bytes]]:
+    """What a queue has: feed, origin, the sequence there, payload."""
+    return [(p.feed, p.origin, p.origin_sequence, bytes(p.payload)) for p in queue.read("oldest", limit=1_000_000)]
