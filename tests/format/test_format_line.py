@@ -23,7 +23,7 @@ NOW_NS = 1_800_000_000_000_000_000
 
 
 def kernel_of(queue: Queue, number: int = 1) -> kernel.Line:
-    return queue.lines().line(number).kernel
+    return queue._stations.line(number).kernel
 
 
 def put(queue: Queue, count: int, **terms: object) -> None:

@@ -142,7 +142,7 @@ def test_whoever_gets_the_lock_of_one_who_died_changing_stations_finishes_the_ch
     queue.put(b"x", feed="wx/a")
     child = os.fork()
     if child == 0:
-        import headrace.station.lines as lines
+        import headrace.station.stations as lines
 
         lines._tell_members = lambda *a: os.kill(os.getpid(), signal.SIGKILL)
         queue.station("new", "wx/**", start="oldest")

@@ -200,7 +200,7 @@ def test_every_shared_word_is_where_the_page_says(make_queue: Callable[..., Queu
     queue.put(b"another", feed="wx/b")
     queue.delete("wx/b")
     queue.flush()
-    control, state = reader.read_control(queue.path), queue._log.state
+    control, state = reader.read_control(queue.path), queue._log.kernel.state
     assert {word: value for word, value in state.items() if word in control} == {
         word: control[word] for word in state if word in control
     }
@@ -216,7 +216,7 @@ def test_every_shared_word_is_where_the_page_says(make_queue: Callable[..., Queu
 def test_the_locks_are_where_the_page_says(make_queue: Callable[..., Queue]) -> None:
     queue = make_queue()
     holders = []
-    for context in (contextlib.nullcontext(), queue._log.held(), queue._log.held_for_sync()):
+    for context in (contextlib.nullcontext(), queue._log.kernel.held(), queue._log.kernel.held_for_sync()):
         with context:
             control = reader.read_control(queue.path)
             holders.append([owner_of(control["lock"]), owner_of(control["sync_lock"])])
@@ -234,7 +234,7 @@ def owner_of(lock: bytes) -> int:
 def test_the_words_that_readers_watch_are_where_the_page_says(make_queue: Callable[..., Queue]) -> None:
     queue = make_queue()
     before = reader.read_control(queue.path)
-    queue._log.wait_once(queue.next, 0.001)
+    queue._log.kernel.wait_once(queue.next, 0.001)
     asleep = reader.read_control(queue.path)
     queue.put(b"x", feed="wx/a")
     after = reader.read_control(queue.path)
@@ -269,7 +269,7 @@ def test_every_array_of_the_control_file_is_where_the_page_says(make_queue: Call
     queue = make_queue(size="1MiB")
     for number in range(50):
         queue.put(bytes([number]) * 30_000, feed="wx/a")
-    control, log = reader.read_control(queue.path), queue._log
+    control, log = reader.read_control(queue.path), queue._log.kernel
     for number in range(control["segment_oldest"], control["segment_newest"] + 1):
         entry = reader.entry_of(control, number)
         assert entry == log.entry(number) | {"gap": bytes(24), "reserved": bytes(24)}

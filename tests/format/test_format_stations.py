@@ -16,7 +16,7 @@ from station_reader import NONE, begin_again, line_path, read_line, read_station
 
 from headrace import Queue
 from headrace.errors import QueueDamagedError, QueueVersionError
-from headrace.station.registry import Stations
+from headrace.station.registry import StationDocument
 from headrace.station.terms import Retired, StationTerms
 
 MakeQueue = Callable[..., Queue]
@@ -39,7 +39,7 @@ def default_of(field: msgspec.structs.FieldInfo) -> Any:
 @pytest.mark.parametrize(
     ("members", "struct_type"),
     [
-        (station_reader.STATIONS, Stations),
+        (station_reader.STATIONS, StationDocument),
         (station_reader.STATION, StationTerms),
         (station_reader.RETIRED, Retired),
     ],

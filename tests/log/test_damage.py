@@ -214,7 +214,8 @@ def test_a_harmed_segment_costs_its_own_products_at_most(full: Path, tmp_path: P
     with Queue.open(full) as queue:
         total = queue.next - 1
         counts = [
-            ((e := queue._log.entry(n))["end"] or queue.next) - e["first"] for n in range(1, len(segments(full)) + 1)
+            ((e := queue._log.kernel.entry(n))["end"] or queue.next) - e["first"]
+            for n in range(1, len(segments(full)) + 1)
         ]
     if harm == "missing":
         victim.unlink()

@@ -149,7 +149,7 @@ def test_an_interrupt_while_waiting_for_the_lock_leaves_it_free(queue: Queue) ->
 
     def hold() -> None:
         other = Queue.open(queue.path)
-        with other.locked():
+        with other._log.locked():
             os.write(ready[1], b"x")
             os.read(go[0], 1)
 
@@ -242,7 +242,7 @@ def test_nonsense_in_the_control_file_is_an_error_and_not_a_crash(
     queue.close()
     (queue.path / "spoilt").touch()
     control = queue.path / "control"
-    value = queue._log.state[word]  # type: ignore[literal-required]
+    value = queue._log.kernel.state[word]  # type: ignore[literal-required]
     data = control.read_bytes()[:1024]
     places = [p for p in range(0, 1024, 8) if struct.unpack_from("<Q", data, p)[0] == value]
     (queue.path / "spoilt").unlink()

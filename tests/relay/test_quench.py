@@ -32,7 +32,7 @@ def routers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Fabric]
 
 
 def by(queue: Queue, feed: str, later_ns: int = 0) -> list[str]:
-    return wanted_by(queue.path, queue._log, queue._cursors, feed, time.time_ns() + later_ns)
+    return wanted_by(queue.path, queue._log, queue._stations.document, feed, time.time_ns() + later_ns)
 
 
 def test_a_feed_is_wanted_while_somebody_listens_and_for_a_while_after(routers: Fabric) -> None:

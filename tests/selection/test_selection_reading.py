@@ -138,7 +138,7 @@ def test_every_nth_whatever_the_limits(
 ) -> None:
     with Queue.create(tmp_path_factory.mktemp("every") / "q", size="1MiB", dedup="none", origin="here") as queue:
         queue.put_many([b"%04d" % n for n in range(count)], feed=[f"wx/{n % 2}" for n in range(count)])
-        reader = Reader(queue._log, queue.path, Selection("wx/1", every=every))
+        reader = Reader(queue._log.kernel, queue.path, Selection("wx/1", every=every))
         position, seen = 1, []
         while position < queue.next:
             batch = reader.read(position, limit, bytes_limit, 0)
@@ -162,7 +162,7 @@ def test_an_origin_that_appears_later_is_selected_too(queue: Queue) -> None:
 
 
 def test_row_terms_learn_names_and_say_so(queue: Queue) -> None:
-    terms = RowTerms(queue._log, Selection("wx/*", origin="site1"))
+    terms = RowTerms(queue._log.kernel, Selection("wx/*", origin="site1"))
     assert terms.learn() is False
     queue.put(b"1", feed="wx/a", origin="site1", origin_sequence=1)
     assert terms.learn() is True
@@ -171,14 +171,14 @@ def test_row_terms_learn_names_and_say_so(queue: Queue) -> None:
     assert int(terms.feeds.sum()) == 1
     assert terms.origins is not None
     assert int(terms.origins.sum()) == 1
-    assert RowTerms(queue._log, Selection()).filter is None
-    assert RowTerms(queue._log, Selection(priority=5)).filter is not None
+    assert RowTerms(queue._log.kernel, Selection()).filter is None
+    assert RowTerms(queue._log.kernel, Selection(priority=5)).filter is not None
 
 
 def test_a_reader_stops_where_it_is_told(queue: Queue) -> None:
     fill(queue)
     for text in ("wx/a", "ident ~ SA", "where level >= 0", "every 2"):
-        batch = Reader(queue._log, queue.path, Selection.parse(text)).read(1, 1000, 1 << 30, 0, 20)
+        batch = Reader(queue._log.kernel, queue.path, Selection.parse(text)).read(1, 1000, 1 << 30, 0, 20)
         assert batch.next == 20
         assert max(batch.sequences.tolist()) < 20
 

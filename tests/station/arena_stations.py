@@ -292,7 +292,7 @@ def is_idle(told: StationStatistics) -> bool:
 
 def recoveries(queue: Queue, line: int) -> int:
     """How often somebody died inside the line's lock."""
-    return int(queue.lines().line(line).kernel.state["recoveries"])
+    return int(queue._stations.line(line).kernel.state["recoveries"])
 
 
 def sequences_of(queue: Queue, selection: Any = None) -> set[int]:

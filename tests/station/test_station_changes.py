@@ -10,7 +10,7 @@ import pytest
 from arena_stations import Arena, Ledger, Note, consume, produce, read_ledger, seed_of, wait_until
 
 from headrace import Queue
-from headrace.station.lines import Lines
+from headrace.station.stations import Stations
 
 PLAIN: dict[str, Any] = {"deliveries_max": 0}
 
@@ -108,13 +108,13 @@ def test_every_change_decides_about_the_very_next_product(path: Path) -> None:
 
 def test_a_consumer_that_wakes_in_the_middle_of_a_change_goes_by_the_new_terms(path: Path) -> None:
     def change_slowly(folder: Path, path: Path, ledger: Ledger, seed: int) -> None:
-        tell = Lines._tell_line
+        tell = Stations._tell_line
 
-        def tell_and_linger(self: Lines, *arguments: Any) -> None:
+        def tell_and_linger(self: Stations, *arguments: Any) -> None:
             tell(self, *arguments)
             time.sleep(0.3)
 
-        Lines._tell_line = tell_and_linger  # type: ignore[method-assign]
+        Stations._tell_line = tell_and_linger  # type: ignore[method-assign]
         with Queue.open(path) as queue:
             queue.station("s").change(selection="g")
 

@@ -14,9 +14,9 @@ from arena_stations import FORK, Arena, Ledger, consume, produce, seed_of, seque
 
 from headrace import Queue
 from headrace.errors import StationError, StationMissingError
-from headrace.station import line as line_module
-from headrace.station import lines as lines_module
-from headrace.station.lines import Lines
+from headrace.station import chain as line_module
+from headrace.station import stations as stations_module
+from headrace.station.stations import Stations
 
 PLAIN: dict[str, Any] = {"deliveries_max": 0}
 
@@ -95,10 +95,10 @@ def die_at(step: str, moment: str) -> None:
         return run
 
     if step == "save_stations":
-        lines_module.save_stations = deadly(lines_module.save_stations)
+        stations_module.save_stations = deadly(stations_module.save_stations)
     elif step in ("make_line", "told", "change"):
         name = {"make_line": "_make_line", "told": "_tell_line", "change": "change"}[step]
-        setattr(Lines, name, deadly(getattr(Lines, name)))
+        setattr(Stations, name, deadly(getattr(Stations, name)))
     else:
 
         class DeadlyLine:
@@ -109,12 +109,12 @@ def die_at(step: str, moment: str) -> None:
                 found = getattr(self.plain, name)
                 return deadly(found) if name == step else found
 
-        class DeadlyOpenLine(line_module.OpenLine):
+        class DeadlyOpenChain(line_module.OpenChain):
             def __init__(self, *arguments: Any) -> None:
                 super().__init__(*arguments)
                 self.kernel = DeadlyLine(self.kernel)  # type: ignore[assignment]
 
-        lines_module.OpenLine = DeadlyOpenLine  # type: ignore[misc]
+        stations_module.OpenChain = DeadlyOpenChain  # type: ignore[misc]
 
 
 def terms_of(queue: Queue) -> dict[str, Any]:
@@ -275,7 +275,7 @@ def test_death_while_stations_are_settled_brings_nothing_back(shared_memory: Pat
         def die(*_: object) -> None:
             os.kill(os.getpid(), signal.SIGKILL)
 
-        Lines.settle_line = die  # type: ignore[assignment,method-assign]
+        Stations.settle_line = die  # type: ignore[assignment,method-assign]
         Queue.open(path)
 
     for target in (work_and_die, open_and_die):

@@ -17,6 +17,7 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -38,12 +39,13 @@ from headrace.errors import (
     OptionError,
     TermsError,
 )
+from headrace.log.log import Log
+from headrace.station.station import Station, open_station
+from headrace.station.stations import Stations
 from headrace.units import parse_age
 
 if TYPE_CHECKING:
     from headrace.product import Batch, Product
-    from headrace.queue import Queue
-    from headrace.station.station import Station
 
 NAME_BYTES_MAX = 120
 CHANNELS_MAX = 1024
@@ -72,15 +74,16 @@ class ChannelStatistics:
 class Channel:
     """A channel; get one from `Queue.channel`. It may be used from several threads."""
 
-    def __init__(self, queue: "Queue", file: DefinitionFile, name: str) -> None:
-        self.queue = queue
+    def __init__(self, log: Log, all_stations: Stations, file: DefinitionFile, name: str) -> None:
+        self.log = log
+        self.all_stations = all_stations  # of the queue, those of other channels included
         self.name = name
         self._file = file
 
     @property
     def definition(self) -> Definition:
         """What the channel is now; another process may have changed it."""
-        return definition_of(self.queue, self._file.read(), self.name)
+        return definition_of(self.log.path, self._file.read(), self.name)
 
     @property
     def feed(self) -> str:
@@ -93,11 +96,11 @@ class Channel:
 
     def now_ns(self) -> int:
         """The time of day, by the clock of the queue."""
-        return self.queue.lines().now_ns() or time.time_ns()
+        return self.all_stations.now_ns() or time.time_ns()
 
     # --- stations ---------------------------------------------------------------------------------
 
-    def station(self, name: str, selection: Any = None, **options: Any) -> "Station":
+    def station(self, name: str, selection: Any = None, **options: Any) -> Station:
         """The station `name` of this channel.
 
         Without selection and options it must exist. With any, it is created, or opened if it exists on the same
@@ -106,14 +109,14 @@ class Channel:
         """
         with self._file.changing():
             if selection is None and not options:
-                return membership.open_station(self, name)
+                return membership.open_member(self, name)
             return membership.add_station(self, self._file, name, selection, options)
 
     def stations(self) -> list[str]:
         """The names of its stations."""
         return membership.list_stations(self)
 
-    def change_station(self, name: str, selection: Any = None, **options: Any) -> "Station":
+    def change_station(self, name: str, selection: Any = None, **options: Any) -> Station:
         """Change what a station says itself; an option set to None, or `any`, is inherited again."""
         with self._file.changing():
             return membership.change_station(self, self._file, name, selection, options)
@@ -132,7 +135,7 @@ class Channel:
         return PullSupplier(self.supplier(), function, parse_age(every, "every"), {"feed": feed, **options})
 
     def consumer(
-        self, station: "Station | str", callback: "Callable[[Product], Any] | Callable[[Batch], Any]", *,
+        self, station: Station | str, callback: "Callable[[Product], Any] | Callable[[Batch], Any]", *,
         batches: bool = False,
     ) -> PushConsumer:  # fmt: skip
         """A push consumer of a station: call `callback` with each product, or with each batch, in a thread (push.py).
@@ -158,7 +161,7 @@ class Channel:
     def remove(self, *, force: bool = False) -> None:
         """Forget the channel; with `force` its stations too. Its products stay in the queue."""
         with self._file.changing() as definitions:
-            definition = definition_of(self.queue, definitions, self.name)
+            definition = definition_of(self.log.path, definitions, self.name)
             stations = self.stations()
             if stations and not force:
                 raise ChannelInUseError(
@@ -166,17 +169,17 @@ class Channel:
                     "remove them first, or remove the channel with force",
                 )
             for name in stations:
-                self.queue.station(name).remove()
+                open_station(self.log, self.all_stations, name).remove()
             rest = {name: each for name, each in definitions.channels.items() if name != self.name}
             self._file.write(msgspec.structs.replace(definitions, channels=rest))
-            suppliers_file(self.queue.path, definition).unlink(missing_ok=True)
+            suppliers_file(self.log.path, definition).unlink(missing_ok=True)
 
     # --- tell -------------------------------------------------------------------------------------
 
     def statistics(self) -> ChannelStatistics:
         definition = self.definition
-        suppliers, pushed = look(suppliers_file(self.queue.path, definition))
-        told = [self.queue.station(name).statistics() for name in self.stations()]
+        suppliers, pushed = look(suppliers_file(self.log.path, definition))
+        told = [open_station(self.log, self.all_stations, name).statistics() for name in self.stations()]
         dropped: dict[str, int] = {}
         for each in told:
             for cause, count in {**each.dropped, "expired": each.expired, "evicted": each.evicted}.items():
@@ -205,17 +208,17 @@ class Channel:
 # --- open and list --------------------------------------------------------------------------------
 
 
-def open_channel(queue: "Queue", name: str, feed: str | None = None, **options: Any) -> Channel:
+def open_channel(log: Log, stations: Stations, name: str, feed: str | None = None, **options: Any) -> Channel:
     """The channel `name` of a queue.
 
     Without a feed and options it must exist. With a feed it is created, or opened if it exists on the same terms;
     ChannelExistsError names what differs. TermsError lists every conflict among the options.
     """
     check_name(name)
-    file = DefinitionFile(queue.path)
-    channel = Channel(queue, file, name)
+    path, file = log.path, DefinitionFile(log.path)
+    channel = Channel(log, stations, file, name)
     if feed is None and not options:
-        definition_of(queue, file.read(), name)
+        definition_of(path, file.read(), name)
         return channel
     with file.changing() as definitions:
         existing = definitions.channels.get(name)
@@ -225,22 +228,22 @@ def open_channel(queue: "Queue", name: str, feed: str | None = None, **options: 
         if existing is not None:
             raise _exists(existing, feed, qos)
         if feed is None:
-            raise ChannelMissingError(f"{queue.path} has no channel {name!r}", "to create it, say its feed")
+            raise ChannelMissingError(f"{path} has no channel {name!r}", "to create it, say its feed")
         file.write(_with_new(definitions, name, Subtree.of(feed).pattern, qos, channel.now_ns()))
     return channel
 
 
-def list_channels(queue: "Queue") -> list[str]:
+def list_channels(path: Path) -> list[str]:
     """The names of all channels."""
-    return sorted(DefinitionFile(queue.path).read().channels)
+    return sorted(DefinitionFile(path).read().channels)
 
 
-def definition_of(queue: "Queue", definitions: Definitions, name: str) -> Definition:
+def definition_of(path: Path, definitions: Definitions, name: str) -> Definition:
     definition = definitions.channels.get(name)
     if definition is None:
         known = ", ".join(sorted(definitions.channels))
         hint = f"its channels are: {known}" if known else "create it with: headrace channel create"
-        raise ChannelMissingError(f"{queue.path} has no channel {name!r}", hint)
+        raise ChannelMissingError(f"{path} has no channel {name!r}", hint)
     return definition
 
 

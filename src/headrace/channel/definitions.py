@@ -24,8 +24,9 @@ import msgspec
 
 from headrace.channel.qos import QoS
 from headrace.errors import QueueDamagedError, QueueError, QueueVersionError
+from headrace.kernel import _kernel as kernel
 from headrace.log.explain import explain_os_error
-from headrace.log.storage import Disk
+from headrace.log.storage import Disk, Storage
 
 FORMAT = 1
 FILE = "channels.json"
@@ -108,6 +109,21 @@ class DefinitionFile:
 # made once: threads that use a type for the first time at the same moment would get in each other's way
 _ANY = msgspec.json.Decoder(dict[str, Any])
 _DEFINITIONS = msgspec.json.Decoder(Definitions)
+
+
+class ChannelFiles:
+    """The channels' part in opening, checking and repairing a queue (log/seams.py: Resident)."""
+
+    file = FILE
+
+    def validate(self, path: Path) -> None:
+        DefinitionFile(path).read()
+
+    def settle(self, log: kernel.Log, path: Path, storage: Storage, trusted: bool) -> None:
+        """Nothing is left to settle: the locks of suppliers end with their processes."""
+
+    def check(self, log: kernel.Log, path: Path) -> list[str]:
+        return check_definitions(path)
 
 
 def check_definitions(directory: Path) -> list[str]:

@@ -21,22 +21,22 @@ from headrace.channel.subtree import Subtree
 from headrace.channel.tightening import is_open, looser, tighten
 from headrace.errors import StationMissingError
 from headrace.selection import Selection
+from headrace.station.station import Station, open_station
 from headrace.station.terms import check_options
 
 if TYPE_CHECKING:
     from headrace.channel.channel import Channel
-    from headrace.station.station import Station
 
 # Terms of a station that no quality of service speaks of.
 STATION_ONLY = ("prescale", "restore", "deliveries_max", "hung_after", "after", "group", "distribution", "start")
 
 
 def list_stations(channel: "Channel") -> list[str]:
-    stations = channel.queue.lines().stations.stations
+    stations = channel.all_stations.document.stations
     return sorted(terms.name for terms in stations if terms.channel == channel.name)
 
 
-def open_station(channel: "Channel", name: str) -> "Station":
+def open_member(channel: "Channel", name: str) -> Station:
     """A station that exists, on the terms that it should have."""
     station = _existing(channel, name)
     definition = channel.definition
@@ -48,7 +48,7 @@ def open_station(channel: "Channel", name: str) -> "Station":
 
 def add_station(
     channel: "Channel", file: DefinitionFile, name: str, selection: Any, options: Mapping[str, Any]
-) -> "Station":
+) -> Station:
     """Create a station, or open it if it is there on these terms. Its entry is written first, and void without it."""
     definition = channel.definition
     said, more = _read(options)
@@ -59,12 +59,14 @@ def add_station(
         if conflicts:
             raise terms_error(conflicts)
         _write(file, definition, stations={**_entries(channel, definition), name: _spoken(said)})
-    return channel.queue.station(name, wanted, channel=channel.name, **station_terms(qos), **more)
+    return open_station(
+        channel.log, channel.all_stations, name, wanted, channel=channel.name, **station_terms(qos), **more
+    )
 
 
 def change_station(
     channel: "Channel", file: DefinitionFile, name: str, selection: Any, options: Mapping[str, Any]
-) -> "Station":
+) -> Station:
     station = _existing(channel, name)
     definition = channel.definition
     said, more = _read(options)
@@ -89,7 +91,9 @@ def change_channel(channel: "Channel", file: DefinitionFile, options: Mapping[st
     _refuse(conflicts)
     _write(file, new, stations=_entries(channel, definition))
     for name in members:
-        channel.queue.station(name).change(**station_terms(_qos_of(new, name)), channel=channel.name)
+        open_station(channel.log, channel.all_stations, name).change(
+            **station_terms(_qos_of(new, name)), channel=channel.name
+        )
 
 
 # --- what a station says --------------------------------------------------------------------------
@@ -135,8 +139,8 @@ def _within(definition: Definition, selection: Any) -> Selection:
 # --- stations and entries -------------------------------------------------------------------------
 
 
-def _existing(channel: "Channel", name: str) -> "Station":
-    station = channel.queue.station(name)
+def _existing(channel: "Channel", name: str) -> Station:
+    station = open_station(channel.log, channel.all_stations, name)
     if station.terms.channel != channel.name:
         belongs = f"channel {station.terms.channel!r}" if station.terms.channel else "no channel"
         raise StationMissingError(
@@ -146,7 +150,7 @@ def _existing(channel: "Channel", name: str) -> "Station":
     return station
 
 
-def _differs(station: "Station", terms: Mapping[str, Any]) -> bool:
+def _differs(station: Station, terms: Mapping[str, Any]) -> bool:
     return any(getattr(station.terms, field) != value for field, value in check_options(terms).items())
 
 

@@ -22,6 +22,7 @@ from headrace.channel.definitions import FOLDER, Definition
 from headrace.channel.places import Place
 from headrace.channel.subtree import Subtree
 from headrace.errors import ChannelEndedError, ChannelError, ChannelMissingError, FeedError, RejectedError
+from headrace.log import append
 from headrace.log.puts import expiry_of
 from headrace.log.receipt import Duplicate, Receipt
 from headrace.units import format_time
@@ -55,7 +56,7 @@ class Supplier:
         expiry = self._expiry(definition, expiry)
         place = self._holding()
         try:
-            outcome = self.channel.queue.put(payload, feed=feed, ident=ident, expiry=expiry, **options)
+            outcome = append.put(self.channel.log, payload, feed=feed, ident=ident, expiry=expiry, **options)
         except RejectedError:
             place.count(rejected=1)
             raise
@@ -72,7 +73,7 @@ class Supplier:
         expiry = self._expiry_column(definition, expiry)
         place = self._holding()
         try:
-            receipt = self.channel.queue.put_many(payloads, feed=feed, expiry=expiry, **options)
+            receipt = append.put_many(self.channel.log, payloads, feed=feed, expiry=expiry, **options)
         except RejectedError:
             place.count(rejected=len(payloads))
             raise
@@ -99,7 +100,7 @@ class Supplier:
 
     def _take(self) -> Place:
         definition = self.channel.definition
-        return Place(suppliers_file(self.channel.queue.path, definition), definition.name, definition.qos.suppliers_max)
+        return Place(suppliers_file(self.channel.log.path, definition), definition.name, definition.qos.suppliers_max)
 
     def _holding(self) -> Place:
         """The place; another one if a fork has left the first to the parent."""

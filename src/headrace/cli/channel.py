@@ -5,7 +5,7 @@ from typing import Any, TypeVar
 
 import click
 
-from headrace.channel.channel import Channel, ChannelStatistics, list_channels, open_channel
+from headrace.channel.channel import Channel, ChannelStatistics
 from headrace.channel.conflicts import find_conflicts
 from headrace.channel.qos import FIELDS, QoS, option_text
 from headrace.cli.failure import NEGATIVE, OK, USAGE
@@ -81,7 +81,7 @@ def create(queue_path: str, name: str, feed: str, as_json: bool, **options: str 
       headrace channel create wx.queue radar 'wx/radar/**' --order fifo --timeout 10s --suppliers-max 50
     """
     with open_here(queue_path) as queue:
-        made = open_channel(queue, name, feed, **_said(options))
+        made = queue.channel(name, feed, **_said(options))
         _tell(made, as_json, f"{name} has the feeds {made.feed}")
 
 
@@ -96,7 +96,7 @@ def list_all(queue_path: str, as_json: bool) -> None:
       headrace channel list wx.queue
     """
     with open_here(queue_path) as queue:
-        told = [open_channel(queue, name).statistics() for name in list_channels(queue)]
+        told = [queue.channel(name).statistics() for name in queue.channels()]
     if as_json:
         for each in told:
             echo_json(each)
@@ -120,7 +120,7 @@ def show(queue_path: str, name: str, as_json: bool) -> None:
       headrace channel show wx.queue radar
     """
     with open_here(queue_path) as queue:
-        shown = open_channel(queue, name)
+        shown = queue.channel(name)
         definition, statistics, stations = shown.definition, shown.statistics(), shown.stations()
     if as_json:
         echo_json({"name": name, "feed": definition.feed, "qos": definition.qos, "statistics": statistics,
@@ -149,7 +149,7 @@ def change(queue_path: str, name: str, as_json: bool, **options: str | None) -> 
     if not said:
         raise click.UsageError("Nothing to change: give at least one option")
     with open_here(queue_path) as queue:
-        changed = open_channel(queue, name)
+        changed = queue.channel(name)
         changed.change(**said)
         _tell(changed, as_json, f"changed {name}")
 
@@ -167,7 +167,7 @@ def remove(queue_path: str, name: str, force: bool, as_json: bool) -> None:
       headrace channel remove wx.queue radar
     """
     with open_here(queue_path) as queue:
-        open_channel(queue, name).remove(force=force)
+        queue.channel(name).remove(force=force)
     if as_json:
         echo_json({"name": name, "removed": True})
     else:

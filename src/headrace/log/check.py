@@ -16,7 +16,6 @@ from headrace.log.config import QueueConfig
 from headrace.log.cursor import SLOTS, CursorFile
 from headrace.log.explain import segment_path
 from headrace.log.recovery import map_segment
-from headrace.queue.onward import STATIONS_FILE, check_stations
 
 Progress = Callable[[int, int], None]  # segments done, of how many
 
@@ -53,7 +52,6 @@ def check_queue(
         for slot in range(SLOTS)
         if cursors.is_damaged(slot)
     ]
-    findings += [Finding(str(path / STATIONS_FILE), problem) for problem in check_stations(log, path)]
     return findings
 
 

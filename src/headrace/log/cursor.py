@@ -24,8 +24,8 @@ from headrace.product.batch import Batch, Lost
 
 if TYPE_CHECKING:
     from headrace.log.follower import Follower
+    from headrace.log.log import Log, Wanted
     from headrace.log.start import Start
-    from headrace.queue.queue import Queue, Wanted
 
 SLOTS = 1024
 SLOT_BYTES = 256
@@ -48,7 +48,7 @@ class CursorState:
 
 
 class CursorFile:
-    """The slots; `Queue` serialises its changes."""
+    """The slots; `Log` serialises its changes."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -154,8 +154,8 @@ class Cursor:
     sees again what it had not committed, and misses nothing.
     """
 
-    def __init__(self, queue: "Queue", file: CursorFile, slot: int, name: str) -> None:
-        self._queue, self._file, self._slot = queue, file, slot
+    def __init__(self, log: "Log", file: CursorFile, slot: int, name: str) -> None:
+        self._log, self._file, self._slot = log, file, slot
         self.name = name
 
     @property
@@ -169,14 +169,14 @@ class Cursor:
 
     def read(self, selection: "Wanted" = None, *, limit: int = 10_000, bytes_limit: int | str = "64MiB") -> Batch:
         """What lies at the position; `batch.lost` is the exact range that eviction took, if any."""
-        return self._queue.read(self.position, selection, limit=limit, bytes_limit=bytes_limit)
+        return self._log.read(self.position, selection, limit=limit, bytes_limit=bytes_limit)
 
     def follow(
         self, selection: "Wanted" = None, *, limit: int = 10_000, bytes_limit: int | str = "64MiB",
         timeout: float | str | None = None,
     ) -> "Follower":  # fmt: skip
         """Batches from the position on, as they come. Commit each when it is done."""
-        return self._queue.follow(self.position, selection, limit=limit, bytes_limit=bytes_limit, timeout=timeout)
+        return self._log.follow(self.position, selection, limit=limit, bytes_limit=bytes_limit, timeout=timeout)
 
     def commit(self, batch: Batch) -> None:
         """The work on `batch` is done; what it lost is added to the record of this cursor."""
@@ -184,21 +184,21 @@ class Cursor:
 
     def save(self, position: int) -> None:
         """Set the position to a sequence."""
-        self._save(self._queue.resolve(position), None)
+        self._save(self._log.resolve(position), None)
 
     def seek(self, start: "Start") -> int:
         """Go to a sequence, "oldest", "next" or a time; the position that results."""
-        position = self._queue.resolve(start)
+        position = self._log.resolve(start)
         self._save(position, None)
         return position
 
     def _save(self, position: int, lost: Lost | None) -> None:
-        with self._queue.locked():
+        with self._log.locked():
             self._check_there()
             now = self._file.load(self._slot)
             lost_products = now.lost_products + (lost.products if lost else 0)
             self._file.save(self._slot, CursorState(position, time.time_ns(), lost_products, lost or now.lost))
-        self._queue.sync_cursors()
+        self._log.sync_cursors()
 
     def _check_there(self) -> None:
         """The slot may have been given to another name since."""
@@ -207,10 +207,10 @@ class Cursor:
 
     def remove(self) -> None:
         """Forget the cursor. Any further use of it is an error."""
-        with self._queue.locked():
+        with self._log.locked():
             self._check_there()
             self._file.remove(self._slot)
-        self._queue.sync_cursors()
+        self._log.sync_cursors()
 
     def __iter__(self) -> Iterator[Batch]:
         """Follow for ever, committing each batch when the next one is asked for."""

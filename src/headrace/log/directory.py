@@ -16,7 +16,7 @@ import fcntl
 import os
 import secrets
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -41,6 +41,7 @@ from headrace.log.config import (
 )
 from headrace.log.cursor import CURSORS_BYTES
 from headrace.log.explain import REPAIR, explain, explain_os_error
+from headrace.log.seams import Resident
 from headrace.log.storage import Storage
 
 NAME_BYTES = 320
@@ -114,7 +115,7 @@ def check_path(path: Path) -> None:
         raise NotAQueueError(f"{path} is a file, not a queue", "give the directory of a queue")
 
 
-def attach(path: Path, storage: Storage) -> Attached:
+def attach(path: Path, storage: Storage, residents: Sequence[Resident]) -> Attached:
     """Open the queue at `path`, settling what dead processes left if nobody else is there."""
     from headrace.log.recovery import settle
 
@@ -134,7 +135,7 @@ def attach(path: Path, storage: Storage) -> Attached:
                 log = _open_checked(path)
                 if alone:
                     check_sanity(path, log)
-                    settle(path, config, log, storage)
+                    settle(path, config, log, storage, residents)
                     fcntl.flock(presence, fcntl.LOCK_SH)
                 if log.state["state"] == STATE_READY and _is_same(presence, path / "control"):
                     learn_names(path, log)

@@ -45,7 +45,13 @@ class Document(Generic[Struct]):
     """
 
     def __init__(
-        self, kind: type[Struct], version: int, *, field: str, remedy: str, upgrades: Mapping[int, Upgrade] | None = None
+        self,
+        kind: type[Struct],
+        version: int,
+        *,
+        field: str,
+        remedy: str,
+        upgrades: Mapping[int, Upgrade] | None = None,
     ) -> None:
         """`field` names the version in the document. `upgrades[n]` turns version n into version n + 1.
 

@@ -31,6 +31,8 @@ from headrace.product.product import IDENT_BYTES_MAX, PRIORITY_MAX, SLICE_MAX
 from headrace.product.properties import PropertyValue, encode_properties
 from headrace.units import format_size, parse_age, parse_time
 
+When = int | str | datetime
+
 FEED, ORIGIN = 1, 2
 _SEQUENCE_MAX = (1 << 63) - 1
 _NORMAL_PRIORITY = np.array([4], np.uint8)

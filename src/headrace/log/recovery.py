@@ -10,6 +10,7 @@ that no sequence is ever given twice.
 import itertools
 import os
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -22,8 +23,8 @@ from headrace.kernel import _kernel as kernel
 from headrace.log.config import QueueConfig
 from headrace.log.directory import STATE_READY, STATE_RECOVERING, boot_id, is_continued, learn_names
 from headrace.log.explain import REPAIR, segment_path
+from headrace.log.seams import Resident
 from headrace.log.storage import Storage
-from headrace.queue.onward import read_stations, settle_stations
 
 LEAP = 1 << 32
 LEAP_AHEAD = -1
@@ -45,10 +46,11 @@ class Segment:
     size: int
 
 
-def settle(path: Path, config: QueueConfig, log: kernel.Log, storage: Storage) -> None:
+def settle(path: Path, config: QueueConfig, log: kernel.Log, storage: Storage, residents: Sequence[Resident]) -> None:
     """Make the queue ready for use. The caller is alone."""
     continued, same_start = is_continued(log), log.state["boot"] == boot_id()
-    read_stations(path)
+    for resident in residents:
+        resident.validate(path)
     log.set_state(state=STATE_RECOVERING)
     kernel.reset_locks(log)
     log.set_state(size_bytes=config.size, age_ns=config.age_ns)
@@ -64,7 +66,8 @@ def settle(path: Path, config: QueueConfig, log: kernel.Log, storage: Storage) -
     if log.state["head"] != log.state["tail"]:
         _sync_all(path, log, storage)
         log.publish(log.state["tail"])
-    settle_stations(log, path, storage, trusted=same_start)
+    for resident in residents:
+        resident.settle(log, path, storage, trusted=same_start)
     log.set_state(boot=boot_id(), state=STATE_READY)
 
 

@@ -6,6 +6,7 @@ duplicate memory); a product that does not fit its checksum is marked damaged, a
 """
 
 import os
+from collections.abc import Sequence
 from pathlib import Path
 
 from headrace.errors import QueueDamagedError
@@ -36,16 +37,16 @@ from headrace.log.recovery import (
     rebuild_directory,
     remove_strays,
 )
+from headrace.log.seams import Resident
 from headrace.log.storage import Disk
-from headrace.queue.onward import CHANNELS_FILE, STATIONS_FILE, read_channels, read_stations
 
 
-def repair_queue(path: Path) -> list[str]:
+def repair_queue(path: Path, residents: Sequence[Resident]) -> list[str]:
     """Mend what can be mended; what was done, in words. An empty list: there was nothing to do."""
     check_path(path)
     config = read_config(path)
     with alone_at(path):
-        done = _repair_cursors(path) + _repair_stations(path)
+        done = _repair_cursors(path) + _repair_residents(path, residents)
         (path / "segments").mkdir(exist_ok=True)
         (path / "names").touch()
         known = _repair_control(path, config, done)
@@ -109,16 +110,16 @@ def _repair_control(path: Path, config: QueueConfig, done: list[str]) -> bool:
         Disk().sync_file(file)
 
 
-def _repair_stations(path: Path) -> list[str]:
-    """Terms that cannot be read are put aside; stations and channels have to be made anew."""
+def _repair_residents(path: Path, residents: Sequence[Resident]) -> list[str]:
+    """Documents that cannot be read are moved aside; stations and channels have to be created again."""
     done = []
-    for name, read in ((STATIONS_FILE, read_stations), (CHANNELS_FILE, read_channels)):
+    for resident in residents:
         try:
-            read(path)
+            resident.validate(path)
         except QueueDamagedError:
             (path / "damaged").mkdir(exist_ok=True)
-            (path / name).rename(path / "damaged" / name)
-            done.append(f"moved {name} to {path / 'damaged'}: it cannot be read; make what it named anew")
+            (path / resident.file).rename(path / "damaged" / resident.file)
+            done.append(f"moved {resident.file} to {path / 'damaged'}: it cannot be read; make what it named anew")
     return done
 
 

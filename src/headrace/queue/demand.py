@@ -18,8 +18,10 @@ from headrace.errors import FeedError
 from headrace.kernel import _kernel as kernel
 from headrace.log.attachment import list_attachments, process_start
 from headrace.log.cursor import CursorFile
+from headrace.log.log import Log
 from headrace.product.feed import FeedPattern, check_feed
-from headrace.queue.onward import stations_for
+from headrace.selection import Selection
+from headrace.station.registry import StationDocument
 
 LINGER_S = 600.0  # somebody who was cut off will come back and want what was put meanwhile
 _FILE = Path("site") / "wanted.json"
@@ -56,7 +58,7 @@ def write_wanted(path: Path, patterns: dict[str, int]) -> None:
     os.replace(part, file)
 
 
-def wanted_by(path: Path, log: kernel.Log, cursors: CursorFile, feed: str, now_ns: int) -> list[str]:
+def wanted_by(path: Path, log: Log, stations: StationDocument, feed: str, now_ns: int) -> list[str]:
     """Everybody who wants the feed, in words; nobody, if the list is empty."""
     check_feed(feed)
     site = read_wanted(path)
@@ -65,9 +67,9 @@ def wanted_by(path: Path, log: kernel.Log, cursors: CursorFile, feed: str, now_n
     since_ns = now_ns - int(LINGER_S * 1e9)
     return [
         *_elsewhere(site, feed, since_ns),
-        *(f"station {name}" for name in stations_for(path, feed)),
-        *_readers(log, {site.pid, os.getpid()}),
-        *_recent_cursors(cursors, since_ns),
+        *(f"station {name}" for name in _stations(stations, feed)),
+        *_readers(log.kernel, {site.pid, os.getpid()}),
+        *_recent_cursors(log.cursor_file, since_ns),
     ]
 
 
@@ -75,6 +77,11 @@ def _elsewhere(site: WantedFile, feed: str, since_ns: int) -> Iterable[str]:
     for pattern, last_ns in sorted(site.patterns.items()):
         if _matches(pattern, feed) and (not last_ns or last_ns > since_ns):
             yield f"those who {'listen' if not last_ns else 'listened a short time ago'} to {pattern}"
+
+
+def _stations(document: StationDocument, feed: str) -> list[str]:
+    """The names of the stations that may want products of this feed."""
+    return sorted(terms.name for terms in document.stations if Selection.parse(terms.selection).wants_feed(feed))
 
 
 def _matches(pattern: str, feed: str) -> bool:

@@ -29,13 +29,14 @@ import numpy.typing as npt
 
 from headrace.errors import LeaseLostError, OptionError, StationError
 from headrace.kernel import _kernel as kernel
+from headrace.log import append
 from headrace.log.explain import explain
 from headrace.product.batch import Batch
 from headrace.product.product import Product
+from headrace.station.chain import OpenChain
 from headrace.station.draft import Draft
 from headrace.station.heart import heart
-from headrace.station.line import OpenLine
-from headrace.station.lines import Lines
+from headrace.station.stations import Stations
 from headrace.station.statistics import ConsumerStatistics
 from headrace.station.terms import StationTerms
 from headrace.units import parse_age
@@ -56,15 +57,15 @@ class Consumer:
     """An attachment to a station."""
 
     def __init__(
-        self, station: "Station", lines: Lines, line: OpenLine, terms: StationTerms, claim: tuple[int, int, int]
+        self, station: "Station", stations: Stations, line: OpenChain, terms: StationTerms, claim: tuple[int, int, int]
     ) -> None:
         self.station = station
-        self._lines, self._line, self._kernel, self._log = lines, line, line.kernel, lines.log
+        self._stations, self._line, self._kernel, self._log = stations, line, line.kernel, station.log
         self._member = terms.member
         self._place, self._epoch, self._lock_fd = claim
         self._pid = os.getpid()
-        self._names = lines.log.names
-        self._by_clock = lines.now_ns() != 0  # a clock of the caller's decides what has expired
+        self._names = self._log.kernel.names
+        self._by_clock = stations.now_ns() != 0  # a clock of the caller's decides what has expired
         self._batch_max, self._pacing_s = GET_MAX, 0.0
         self._quick_max = 0  # how many may be got without a thought; nothing after `detach`
         self._recent: deque[Batch] = deque(maxlen=REMEMBERED)
@@ -103,7 +104,7 @@ class Consumer:
                 paced = self._pacing_s
                 seconds = self._fill(min(n, self._batch_max), seconds)
             limit = n if n <= self._batch_max else self._batch_max
-            now_ns = self._lines.now_ns() if self._by_clock else 0
+            now_ns = self._stations.now_ns() if self._by_clock else 0
             outcome, found = self._kernel.get(
                 self._place, self._epoch, limit, seconds, now_ns, looked, self._terms_seen
             )
@@ -119,7 +120,7 @@ class Consumer:
             if outcome == _T["terms"]:
                 self._read_terms()
             if not self._line.conducts:
-                looked = self._lines.conduct(self._line)
+                looked = self._stations.conduct(self._line)
 
     def get_nowait(self, n: int = 1) -> Batch:
         """Up to `n` products that are there now."""
@@ -127,21 +128,21 @@ class Consumer:
 
     def _nothing(self) -> Batch:
         self._interrupted = False
-        return Batch(self._log.rows(), self._log.names)
+        return Batch(self._log.kernel.rows(), self._log.kernel.names)
 
     def _attend(self, outcome: int) -> None:
         if outcome == _T["lease_lost"]:
             raise self._lost()
         self._check()
         if outcome == _T["look"]:
-            self._lines.look_after(self._line)
+            self._stations.look_after(self._line)
             return
-        self._line.attend(outcome, lambda: self._lines.in_line(self._line.number))
+        self._line.attend(outcome, lambda: self._stations.in_line(self._line.number))
 
     def _read_terms(self) -> None:
         """Read anew what concerns each get; the number first, so that a later change shows another."""
         self._terms_seen = self._kernel.terms_number
-        for terms in self._lines.in_line(self._line.number):
+        for terms in self._stations.in_line(self._line.number):
             if terms.name == self.station.name:
                 self._batch_max, self._pacing_s = terms.batch_max or GET_MAX, terms.pacing_s
         self._quick_max = 0 if self._pacing_s or self._foreign or self._by_clock else min(self._batch_max, _FEW)
@@ -169,8 +170,8 @@ class Consumer:
         deadline = None if seconds < 0 else time.monotonic() + seconds
         first: float | None = None
         while True:
-            seen = self._log.wake_number
-            self._lines.conduct(self._line)
+            seen = self._log.kernel.wake_number
+            self._stations.conduct(self._line)
             waiting, now = self._kernel.waiting(self._member), time.monotonic()
             first = first or (now if waiting else None)
             ends = [end for end in (deadline, first and first + self._pacing_s) if end is not None]
@@ -216,7 +217,7 @@ class Consumer:
             self._settle(batch, places, how)
 
     def _explain(self, error: kernel.KernelError) -> Exception:
-        return self._lost() if error.code == _T["lease_lost"] else explain(error, self._lines.path)
+        return self._lost() if error.code == _T["lease_lost"] else explain(error, self._stations.path)
 
     def _find(self, what: Leased) -> list[tuple[Batch, npt.NDArray[np.uint32] | None]]:
         """The batches and places in them that are meant."""
@@ -292,16 +293,16 @@ class Consumer:
                 memoryview(payload)
             except TypeError:
                 raise OptionError(f"payload of type {type(payload).__name__} is not bytes", "give bytes") from None
-        lines, rows = self._lines, cast(kernel.Rows, batch.rows)
+        stations, rows = self._stations, cast(kernel.Rows, batch.rows)
         while True:
             try:
-                sequences = self._kernel.put_revisions(rows, places, payloads, lines.now_ns(), lines.elapsed_ns())
+                sequences = self._kernel.put_revisions(rows, places, payloads, stations.now_ns(), stations.elapsed_ns())
                 break
             except kernel.KernelError as error:
                 if error.code != _T["stations"]:
-                    raise explain(error, lines.path) from None
-                lines.make_gates()
-        self.station.queue.make_durable(sequences[-1])  # stations behind see only what has reached the disk
+                    raise explain(error, stations.path) from None
+                stations.make_gates()
+        self._log.make_durable(sequences[-1])  # stations behind see only what has reached the disk
         return sequences
 
     # --- new --------------------------------------------------------------------------------------
@@ -313,8 +314,8 @@ class Consumer:
         return [Draft(feed, bytearray(size), ident) for _ in range(count)]
 
     def _put_drafts(self, drafts: Sequence[Draft]) -> None:
-        self.station.queue.put_many(
-            [draft.payload for draft in drafts], feed=[draft.feed for draft in drafts],
+        append.put_many(
+            self._log, [draft.payload for draft in drafts], feed=[draft.feed for draft in drafts],
             ident=[draft.ident for draft in drafts], priority=[draft.priority for draft in drafts],
             properties=[draft.properties for draft in drafts] if any(draft.properties for draft in drafts) else None,
         )  # fmt: skip
@@ -371,7 +372,7 @@ class Consumer:
     def interrupt(self) -> None:
         """Make a `get` that waits in another thread return an empty batch, within a fifth of a second."""
         self._interrupted = True
-        self._log.wake_all()
+        self._log.kernel.wake_all()
 
     # --- life -------------------------------------------------------------------------------------
 
@@ -413,7 +414,7 @@ class Consumer:
         heart.remove(self)
         os.close(self._lock_fd)
         self._recent.clear()
-        self._lines.look_after(self._line)
+        self._stations.look_after(self._line)
 
     def __enter__(self) -> "Consumer":
         return self

@@ -22,7 +22,7 @@ FOLDER = "stations"
 FORMAT = 1
 
 
-class Stations(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class StationDocument(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """All stations of a queue."""
 
     format: int = FORMAT
@@ -37,13 +37,13 @@ class Stations(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         """The stations of one line, in the order of their stages."""
         return sorted((terms for terms in self.stations if terms.line == number), key=lambda terms: terms.stage)
 
-    def replace(self, *changed: StationTerms) -> "Stations":
+    def replace(self, *changed: StationTerms) -> "StationDocument":
         """With these stations instead of those of the same name, or added."""
         names = {terms.name for terms in changed}
         kept = tuple(terms for terms in self.stations if terms.name not in names)
         return msgspec.structs.replace(self, stations=kept + changed)
 
-    def without(self, name: str) -> "Stations":
+    def without(self, name: str) -> "StationDocument":
         return msgspec.structs.replace(self, stations=tuple(t for t in self.stations if t.name != name))
 
 
@@ -53,20 +53,20 @@ class _Format(msgspec.Struct):
 
 # made once: threads that use a type for the first time at the same moment would get in each other's way
 _FORMAT = msgspec.json.Decoder(_Format)
-_STATIONS = msgspec.json.Decoder(Stations)
+_STATIONS = msgspec.json.Decoder(StationDocument)
 
 
 def line_path(path: Path, number: int) -> Path:
     return path / FOLDER / f"{number}.line"
 
 
-def load_stations(path: Path) -> Stations:
+def load_stations(path: Path) -> StationDocument:
     """What the queue at `path` has; nothing if there never was a station."""
     file = path / FILE
     try:
         text = file.read_bytes()
     except FileNotFoundError:
-        return Stations()
+        return StationDocument()
     try:
         found = _FORMAT.decode(text).format
         if found > FORMAT:
@@ -76,7 +76,7 @@ def load_stations(path: Path) -> Stations:
         raise QueueDamagedError(f"{file} cannot be read: {error}", REPAIR.format(path=path)) from None
 
 
-def save_stations(path: Path, stations: Stations, storage: Storage | None) -> None:
+def save_stations(path: Path, stations: StationDocument, storage: Storage | None) -> None:
     """Replace the document; with a storage, so that it survives a power failure. Under the queue's lock."""
     file = path / FILE
     part = path / f"{FILE}.part"

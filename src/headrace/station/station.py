@@ -6,19 +6,21 @@ Several consumers attached to one station share its flow; several stations each 
 """
 
 import time
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 import numpy as np
 
 from headrace.errors import OptionError, StationError, StationExistsError, StationMissingError
 from headrace.log.explain import explaining
+from headrace.log.log import Log
+from headrace.log.start import Start
 from headrace.product.batch import Batch
 from headrace.selection import Selection
+from headrace.station.chain import OpenChain
 from headrace.station.consumer import Consumer
-from headrace.station.line import OpenLine
-from headrace.station.lines import Lines, next_line
-from headrace.station.registry import Stations
+from headrace.station.registry import StationDocument
+from headrace.station.stations import Stations, next_line
 from headrace.station.statistics import ConsumerStatistics, Lag, Parked, StationStatistics
 from headrace.station.terms import (
     CHANGEABLE,
@@ -30,41 +32,39 @@ from headrace.station.terms import (
     check_terms,
 )
 
-if TYPE_CHECKING:
-    from headrace.log.start import Start
-    from headrace.queue.queue import Queue
-
 STAGE_STEP = 1 << 10
 MEMBERS_MAX = 64
 _PARKED = 3
 
 
-def open_station(queue: "Queue", lines: Lines, name: str, start: "Start", options: dict[str, Any]) -> "Station":
-    """The station called `name`, made on these terms if there is none yet."""
+def open_station(
+    log: Log, stations: Stations, name: str, selection: Any = ..., *, start: Start = "next", **terms_given: Any
+) -> "Station":
+    """The station called `name`, made on these terms if there is none yet; `Queue.station` explains."""
     check_station_name(name)
-    given = {option: value for option, value in options.items() if value is not ...}
+    given = {option: value for option, value in {"selection": selection, **terms_given}.items() if value is not ...}
     fields = check_options(given)
     after = given.get("after")
     function = Selection.of(given.get("selection")).function
-    with queue.locked():
-        lines.finish()
-        terms = lines.stations.find(name)
+    with log.locked():
+        stations.finish()
+        terms = stations.document.find(name)
         if terms is None:
             if not given:
                 raise StationMissingError(
-                    f"{queue.path} has no station {name!r}",
+                    f"{log.path} has no station {name!r}",
                     "make it by giving its terms: queue.station(name, selection=…)",
                 )
-            terms = _create(queue, lines, name, start, fields, after)
+            terms = _create(log, stations, name, start, fields, after)
         else:
-            _compare(lines.stations, terms, fields, after)
-    station = Station(queue, lines, name)
+            _compare(stations.document, terms, fields, after)
+    station = Station(log, stations, name)
     if function is not None:
         station.give_function(function)
     return station
 
 
-def _compare(stations: Stations, terms: StationTerms, fields: dict[str, Any], after: str | None) -> None:
+def _compare(stations: StationDocument, terms: StationTerms, fields: dict[str, Any], after: str | None) -> None:
     """An existing station is opened only on its own terms."""
     differ = [
         f"{field} {getattr(terms, field)!r}, not {value!r}"
@@ -82,23 +82,23 @@ def _compare(stations: Stations, terms: StationTerms, fields: dict[str, Any], af
 
 
 def _create(
-    queue: "Queue", lines: Lines, name: str, start: "Start", fields: dict[str, Any], after: str | None
+    log: Log, stations: Stations, name: str, start: Start, fields: dict[str, Any], after: str | None
 ) -> StationTerms:
-    stations, terms = _place(lines.stations, StationTerms(name=name, **fields), after)
-    position = queue.resolve(start)
-    if terms.line in {other.line for other in lines.stations.stations}:
+    document, terms = _place(stations.document, StationTerms(name=name, **fields), after)
+    position = log.resolve(start)
+    if terms.line in {other.line for other in stations.document.stations}:
         if start != "next":
             raise OptionError(
                 f"station {name!r} joins a line that is under way, so it cannot start at {start!r}",
                 "leave `start` out: it sees what is put from now on",
             )
-        if lines.line(terms.line).kernel.position < lines.log.tail:  # it wants nothing of what was put before
-            terms = msgspec.structs.replace(terms, retired=(Retired(lines.log.tail, None, False),))
-    lines.change(stations.replace(check_terms(terms)), position)
+        if stations.line(terms.line).kernel.position < log.kernel.tail:  # it wants nothing of what was put before
+            terms = msgspec.structs.replace(terms, retired=(Retired(log.kernel.tail, None, False),))
+    stations.change(document.replace(check_terms(terms)), position)
     return terms
 
 
-def _place(stations: Stations, terms: StationTerms, after: str | None) -> tuple[Stations, StationTerms]:
+def _place(stations: StationDocument, terms: StationTerms, after: str | None) -> tuple[StationDocument, StationTerms]:
     """Where a new station stands: behind another, beside its group, or in a line of its own."""
     group = [other for other in stations.stations if terms.group is not None and other.group == terms.group]
     if group:
@@ -119,7 +119,7 @@ def _place(stations: Stations, terms: StationTerms, after: str | None) -> tuple[
     return stations, msgspec.structs.replace(terms, line=line, stage=stage, member=member)
 
 
-def _behind(stations: Stations, after: str) -> tuple[int, int]:
+def _behind(stations: StationDocument, after: str) -> tuple[int, int]:
     """Line and stage right behind the station `after`."""
     ahead = stations.find(after)
     if ahead is None:
@@ -134,14 +134,14 @@ def _behind(stations: Stations, after: str) -> tuple[int, int]:
 class Station:
     """A handle: it holds nothing but the name, and any number of them may exist."""
 
-    def __init__(self, queue: "Queue", lines: Lines, name: str) -> None:
+    def __init__(self, log: Log, stations: Stations, name: str) -> None:
         self.name = name
-        self.queue = queue
-        self._lines = lines
+        self.log = log
+        self._stations = stations
 
     @property
     def terms(self) -> StationTerms:
-        terms = self._lines.stations.find(self.name)
+        terms = self._stations.document.find(self.name)
         if terms is None:
             raise self._missing()
         return terms
@@ -150,13 +150,13 @@ class Station:
         return StationMissingError(f"station {self.name!r} was removed", "make it anew: queue.station(name, …)")
 
     @property
-    def _line(self) -> OpenLine:
-        return self._lines.line(self.terms.line)
+    def _line(self) -> OpenChain:
+        return self._stations.line(self.terms.line)
 
     def attach(self) -> Consumer:
         """Become one of the consumers that share this station's products."""
-        self.queue.keep_positions()
-        with self.queue.locked(), explaining(self.queue.path):
+        self.log.keep_positions()
+        with self.log.locked(), explaining(self.log.path):
             terms, line = self.terms, self._line
             if terms.local and self.name not in line.functions:
                 raise OptionError(
@@ -165,9 +165,9 @@ class Station:
                 )
             self._check_consumers(terms, line)
             claim = line.claim(terms.member)
-        return Consumer(self, self._lines, line, terms, claim)
+        return Consumer(self, self._stations, line, terms, claim)
 
-    def _check_consumers(self, terms: StationTerms, line: OpenLine) -> None:
+    def _check_consumers(self, terms: StationTerms, line: OpenChain) -> None:
         line.look_after()
         here = sum(member == terms.member for _, member, *_ in line.kernel.consumers())
         if terms.consumers_max is not None and here >= terms.consumers_max:
@@ -180,7 +180,7 @@ class Station:
         """Tell this process the function of the station's selection."""
         line = self._line
         line.functions[self.name] = function
-        line.use(lambda: self._lines.in_line(line.number))
+        line.use(lambda: self._stations.in_line(line.number))
 
     # --- change -----------------------------------------------------------------------------------
 
@@ -195,7 +195,7 @@ class Station:
             if field not in CHANGEABLE:
                 raise OptionError(f"{field} of a station cannot be changed", "remove the station and make it anew")
         function = Selection.of(options.get("selection")).function
-        with self.queue.locked():
+        with self.log.locked():
             terms = self.terms
             if terms.channel != by_channel:
                 raise StationError(
@@ -207,11 +207,11 @@ class Station:
             changed = check_terms(msgspec.structs.replace(terms, **fields))
             beside = [
                 msgspec.structs.replace(other, distribution=changed.distribution)
-                for other in self._lines.stations.stations
+                for other in self._stations.document.stations
                 if terms.group is not None and other.group == terms.group and other.name != self.name
             ]
             self._keep_function(terms, changed)
-            self._lines.change(self._lines.stations.replace(changed, *beside))
+            self._stations.change(self._stations.document.replace(changed, *beside))
         if function is not None:
             self.give_function(function)
 
@@ -225,7 +225,7 @@ class Station:
 
     def _retire(self, terms: StationTerms) -> tuple[Retired, ...]:
         """The old selection still decides about what was put before and has not been looked at."""
-        position, tail = self._line.kernel.position, self._lines.log.tail
+        position, tail = self._line.kernel.position, self.log.kernel.tail
         kept = tuple(retired for retired in terms.retired if retired.until > position)
         return (*kept, Retired(tail, terms.selection, terms.local)) if position < tail else ()
 
@@ -237,42 +237,42 @@ class Station:
         self._set_paused(False)
 
     def _set_paused(self, paused: bool) -> None:
-        with self.queue.locked():
-            self._lines.change(self._lines.stations.replace(msgspec.structs.replace(self.terms, paused=paused)))
+        with self.log.locked():
+            self._stations.change(self._stations.document.replace(msgspec.structs.replace(self.terms, paused=paused)))
 
-    def seek(self, start: "Start") -> int:
+    def seek(self, start: Start) -> int:
         """Go to a sequence, "oldest", "next" or a time, with all stations of the line; the position.
 
         What waits is forgotten, what consumers hold stays with them.
         """
-        with self.queue.locked():
-            position = self.queue.resolve(start)
+        with self.log.locked():
+            position = self.log.resolve(start)
             self._line.kernel.seek(position)
             self._line.kernel.note_terms()  # another of its selections may hold there
         return position
 
     def remove(self) -> None:
         """Forget the station; what waits there goes on to the stations behind it."""
-        with self.queue.locked():
+        with self.log.locked():
             terms = self.terms
-            self._lines.change(self._lines.stations.without(terms.name))
+            self._stations.change(self._stations.document.without(terms.name))
 
     def forsake(self) -> None:
         """A consumer has left: a station that is not durable goes with the last one."""
-        terms = self._lines.stations.find(self.name)
+        terms = self._stations.document.find(self.name)
         if terms is None or terms.durable:
             return
-        with self.queue.locked():
+        with self.log.locked():
             line = self._line
             line.look_after()
             if not any(member == terms.member for _, member, *_ in line.kernel.consumers()):
-                self._lines.change(self._lines.stations.without(self.name))
+                self._stations.change(self._stations.document.without(self.name))
 
     # --- parked products --------------------------------------------------------------------------
 
     def parked(self) -> list[Parked]:
         """Products laid aside after too many deliveries, the oldest first."""
-        with explaining(self.queue.path):
+        with explaining(self.log.path):
             found = self._line.kernel.slots(self.terms.member, _PARKED)
         return sorted((self._describe(*slot) for slot in found), key=lambda parked: parked.sequence)
 
@@ -285,11 +285,11 @@ class Station:
 
     def _one(self, sequence: int) -> Batch | None:
         """The product of one sequence, if the queue still has it."""
-        rows = self._lines.log.rows()
+        rows = self.log.kernel.rows()
         rows.pick(sequence, 1, 1, sequence + 1, None)
         rows.verify(0, 1)  # at the beginning of time: nothing has expired
-        self._lines.log.learn_names()
-        return Batch(rows, self._lines.log.names) if len(rows) else None
+        self.log.kernel.learn_names()
+        return Batch(rows, self.log.kernel.names) if len(rows) else None
 
     def retry(self, sequences: list[int] | None = None) -> int:
         """Bring parked products back to the input, as if new; None: all. How many there were."""
@@ -303,7 +303,7 @@ class Station:
         if sequences is not None and not all(0 <= sequence < 1 << 63 for sequence in sequences):
             raise OptionError(f"{sequences!r} are not sequences", "give those that parked() lists")
         chosen = None if sequences is None else np.array(sequences, np.uint64)
-        with explaining(self.queue.path):
+        with explaining(self.log.path):
             return self._line.kernel.unpark(self.terms.member, chosen, retry)
 
     # --- tell -------------------------------------------------------------------------------------
@@ -311,14 +311,14 @@ class Station:
     def statistics(self) -> StationStatistics:
         """Everything the station can tell of itself; looks at the log and after dead consumers first."""
         terms, line = self.terms, self._line
-        with explaining(self.queue.path):
-            self._lines.look_after(line)
-            self._lines.conduct(line)
+        with explaining(self.log.path):
+            self._stations.look_after(line)
+            self._stations.conduct(line)
             member, state = line.kernel.member(terms.member), line.kernel.state
             oldest, retries = line.kernel.in_hand(terms.member)
         if member is None:
             raise self._missing()
-        behind = self._lines.log.count_between(state["position"], self._lines.log.head)
+        behind = self.log.kernel.count_between(state["position"], self.log.kernel.head)
         dropped = {"flowed_around": "flowed_around", "fifo": "dropped_fifo", "priority": "dropped_priority",
                    "deadline": "dropped_deadline", "parking_full": "dropped_parking"}  # fmt: skip
         same = ("waiting", "leased", "parked", "admitted", "delivered", "done", "discarded", "expired", "damaged",
@@ -338,7 +338,7 @@ class Station:
         batch = self._one(sequence) if sequence else None
         if batch is None:
             return None
-        now_ns = self._lines.now_ns() or time.time_ns()
+        now_ns = self._stations.now_ns() or time.time_ns()
         return max(0.0, (now_ns - int(batch.columns["inserted_ns"][0])) / 1e9)
 
     def lag(self) -> Lag:
@@ -357,4 +357,4 @@ class Station:
         ]  # fmt: skip
 
     def __repr__(self) -> str:
-        return f"<Station {self.name!r} of {self.queue.path}>"
+        return f"<Station {self.name!r} of {self.log.path}>"

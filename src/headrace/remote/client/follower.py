@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 
 from headrace.errors import OptionError, ProductDamagedError
 from headrace.log.follower import Follower
+from headrace.log.log import Wanted
 from headrace.product.batch import Batch
-from headrace.queue.queue import Wanted
 from headrace.remote.client.batch import RemoteBatch, batch_of
 from headrace.remote.client.connection import Asked, Came, Connection
 from headrace.remote.client.starts import selection_text

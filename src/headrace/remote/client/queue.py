@@ -18,6 +18,7 @@ from headrace.kernel import _kernel as kernel
 from headrace.log import columns, records
 from headrace.log.config import QueueConfig
 from headrace.log.cursor import check_cursor_name
+from headrace.log.log import Wanted
 from headrace.log.receipt import Duplicate, Receipt
 from headrace.log.start import Start
 from headrace.log.statistics import Statistics
@@ -25,7 +26,7 @@ from headrace.log.weights import Weights
 from headrace.product.batch import Batch
 from headrace.product.feed import check_feed
 from headrace.product.product import PRIORITY_DEFAULT
-from headrace.queue.queue import Queue, Wanted
+from headrace.queue.queue import Queue
 from headrace.relay.page import records_of
 from headrace.remote.client.connection import Connection, NotYet
 from headrace.remote.client.cursor import RemoteCursor

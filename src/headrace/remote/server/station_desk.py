@@ -1,14 +1,17 @@
 """StationDesk: answers calls about stations, and attaches remote consumers to them."""
 
+import contextlib
+from collections.abc import Iterator
 from typing import Any
 
+from headrace.errors import StationMissingError
 from headrace.queue import Queue
 from headrace.remote.protocol import answers, calls
 from headrace.remote.protocol.answers import Done, Number, Told, Unattached
 from headrace.remote.server.client import Clients
 from headrace.remote.server.errand import Errand
 from headrace.selection import Selection
-from headrace.station import Station
+from headrace.station import Station, StationTerms
 
 
 class StationDesk:
@@ -19,23 +22,28 @@ class StationDesk:
 
     def _station(self, errand: Errand, name: str) -> Station:
         """A handle, if whoever asks may receive what the station hands out."""
-        station = Station(self._queue, self._queue.lines(), name)
+        station = self._queue.station(name)
         errand.client.rights.check_station(station.terms)
         return station
+
+    def _terms(self) -> Iterator[StationTerms]:
+        """Of all stations, by name."""
+        for name in self._queue.stations():
+            with contextlib.suppress(StationMissingError):  # removed meanwhile
+                yield self._queue.station(name).terms
 
     # --- stations ---------------------------------------------------------------------------------
 
     def list(self, errand: Errand, call: calls.ListStations) -> None:
         """Those that may be used; nobody learns of others."""
-        stations = self._queue.lines().stations.stations
-        names = sorted(terms.name for terms in stations if errand.client.rights.has_station(terms))
+        names = [terms.name for terms in self._terms() if errand.client.rights.has_station(terms)]
         errand.finish(answers.Listed(names))
 
     def open(self, errand: Errand, call: calls.OpenStation) -> None:
         """Neither its terms, if it is there, nor those of stations that it joins are told to whoever may not know."""
         options: dict[str, Any] = dict(call.options)
         rights, group = errand.client.rights, options.get("group")
-        for terms in self._queue.lines().stations.stations:
+        for terms in self._terms():
             if terms.name in (call.name, options.get("after")) or (group is not None and terms.group == group):
                 rights.check_station(terms)
         if options:
@@ -70,8 +78,10 @@ class StationDesk:
     def seek(self, errand: Errand, call: calls.SeekStation) -> None:
         """All stations of its line go with it."""
         station = self._station(errand, call.name)
-        for terms in self._queue.lines().stations.line(station.terms.line):
-            errand.client.rights.check_station(terms)
+        line = station.terms.line
+        for terms in self._terms():
+            if terms.line == line:
+                errand.client.rights.check_station(terms)
         errand.finish(Number(station.seek(call.start)))
 
     def remove(self, errand: Errand, call: calls.RemoveStation) -> None:

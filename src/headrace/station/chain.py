@@ -1,4 +1,4 @@
-"""OpenLine: one line of stations as this process sees it.
+"""OpenChain: one line of stations as this process sees it.
 
 It knows how to look at the log on behalf of the line (`conduct`): in the kernel where index rows decide for all its
 stations, otherwise by reading what the selections want and handing the kernel the result. Either way the line's
@@ -44,7 +44,7 @@ Found = list[tuple[StationTerms, npt.NDArray[np.void]]]
 Passed = list[tuple[int, int, int]]  # member, expired, damaged
 
 
-class OpenLine:
+class OpenChain:
     """A mapped line, and the terms by which this process conducts it."""
 
     def __init__(self, log: kernel.Log, path: Path, number: int) -> None:

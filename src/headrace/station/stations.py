@@ -1,4 +1,4 @@
-"""Lines: all stations of a queue, as one opened Queue knows them.
+"""Stations: all stations of a queue, as one opened Queue knows them.
 
 Stations that stand one behind another, or side by side in a group, share a line: one shared file, one lock, one look at
 the log. Everything else has a line of its own, so that stations do not wait for each other.
@@ -10,8 +10,6 @@ consumers, and sleeps until somebody has made room or the time is over.
 
 import contextlib
 import os
-import time
-from datetime import timedelta
 from pathlib import Path
 from typing import NoReturn
 
@@ -22,57 +20,44 @@ import numpy.typing as npt
 from headrace.errors import BlockedError, QueueDamagedError, RejectedError, StationMissingError
 from headrace.kernel import _kernel as kernel
 from headrace.log.clock import Clock
+from headrace.log.seams import RECHECK_S, Wait
 from headrace.log.storage import Storage
 from headrace.selection import Selection
-from headrace.station.line import OpenLine
-from headrace.station.registry import FOLDER, Stations, line_path, load_stations, save_stations
+from headrace.station.chain import OpenChain
+from headrace.station.registry import FILE, FOLDER, StationDocument, line_path, load_stations, save_stations
 from headrace.station.terms import StationTerms, for_kernel
-from headrace.units import parse_age
 
 _T = kernel.TROUBLE
-_LOOK_S = 0.2  # nobody is left to wake us when the one who should has died
 
 
-class Wait:
-    """How long one put may wait for stations, and which of them it has asked."""
-
-    def __init__(self, timeout: float | str | timedelta | None) -> None:
-        self._deadline = None if timeout is None else time.monotonic() + parse_age(timeout, "timeout")
-        self.seen: dict[int, int] = {}
-
-    @property
-    def left_s(self) -> float:
-        return _LOOK_S if self._deadline is None else self._deadline - time.monotonic()
-
-
-class Lines:
+class Stations:
     """The stations of one queue, kept current by the number `stations` in the control file."""
 
     def __init__(self, log: kernel.Log, path: Path, storage: Storage | None, clock: Clock | None) -> None:
         self.log, self.path, self._storage, self._clock = log, path, storage, clock
-        self._open: dict[int, OpenLine] = {}
-        self._gates: list[tuple[StationTerms | None, OpenLine]] = []
+        self._open: dict[int, OpenChain] = {}
+        self._gates: list[tuple[StationTerms | None, OpenChain]] = []
         self._seen = -1
-        self._stations = Stations()
+        self._document = StationDocument()
 
     # --- what there is ----------------------------------------------------------------------------
 
     @property
-    def stations(self) -> Stations:
+    def document(self) -> StationDocument:
         """The terms in force."""
         number = self.log.state["stations"]
         if number != self._seen:
-            self._stations, self._seen = load_stations(self.path), number
-            lines = {terms.line for terms in self._stations.stations}
+            self._document, self._seen = load_stations(self.path), number
+            lines = {terms.line for terms in self._document.stations}
             self._open = {number: line for number, line in self._open.items() if number in lines}
-        return self._stations
+        return self._document
 
     def in_line(self, number: int) -> list[StationTerms]:
         """The stations of a line that says that its terms have changed: read anew, whatever the number says."""
         self._seen = -1
-        return self.stations.line(number)
+        return self.document.line(number)
 
-    def line(self, number: int) -> OpenLine:
+    def line(self, number: int) -> OpenChain:
         """The line, mapped once and by current terms."""
         if number not in self._open:
             line = self._map(number)
@@ -80,9 +65,9 @@ class Lines:
             return self._open.setdefault(number, line)
         return self._open[number]
 
-    def _map(self, number: int) -> OpenLine:
+    def _map(self, number: int) -> OpenChain:
         try:
-            return OpenLine(self.log, self.path, number)
+            return OpenChain(self.log, self.path, number)
         except QueueDamagedError:
             if any(terms.line == number for terms in load_stations(self.path).stations):
                 raise
@@ -94,26 +79,26 @@ class Lines:
     def elapsed_ns(self) -> int:
         return self._clock.elapsed_ns() if self._clock else 0
 
-    def conduct(self, line: OpenLine) -> int:
+    def conduct(self, line: OpenChain) -> int:
         """Bring a line up to date; up to where the log was looked at."""
         return line.conduct(self.now_ns(), lambda: self.in_line(line.number))
 
-    def look_after(self, line: OpenLine) -> None:
+    def look_after(self, line: OpenChain) -> None:
         """Take back what the dead hold; a station that is not durable goes with its last consumer."""
         bereaved = line.look_after()
         if not bereaved:
             return
         with self.log.held():
             attached = {member for _, member, *_ in line.kernel.consumers()}
-            for terms in self.stations.line(line.number):
+            for terms in self.document.line(line.number):
                 if not terms.durable and terms.member in bereaved - attached:
-                    self.change(self.stations.without(terms.name))
+                    self.change(self.document.without(terms.name))
 
     # --- changes, all under the queue's lock ------------------------------------------------------
 
-    def change(self, stations: Stations, position: int | None = None) -> None:
+    def change(self, stations: StationDocument, position: int | None = None) -> None:
         """Put new terms into force, for everybody, from the next product on. New lines begin at `position`."""
-        before = self.stations
+        before = self.document
         (self.path / FOLDER).mkdir(exist_ok=True)
         for number in {terms.line for terms in stations.stations} - {terms.line for terms in before.stations}:
             self._make_line(number, self.log.tail if position is None else position)
@@ -129,7 +114,7 @@ class Lines:
         if stations.number <= self.log.state["stations"]:
             return
         for number in {terms.line for terms in stations.stations}:
-            line = OpenLine(self.log, self.path, number)
+            line = OpenChain(self.log, self.path, number)
             _tell_members(line, stations.line(number))
             line.kernel.note_terms()
         self.log.set_state(stations=stations.number)
@@ -149,18 +134,18 @@ class Lines:
     def settle_line(self, number: int, trusted: bool) -> None:
         """Make a line usable that nobody else has open; one that cannot be read begins anew at the oldest product."""
         try:
-            line = OpenLine(self.log, self.path, number)
+            line = OpenChain(self.log, self.path, number)
         except QueueDamagedError:
             self._make_line(number, self.log.oldest)
-            line = OpenLine(self.log, self.path, number)
+            line = OpenChain(self.log, self.path, number)
             trusted = True
         line.kernel.settle_alone(trusted, self.log.tail)
-        _tell_members(line, self.stations.line(number))
+        _tell_members(line, self.document.line(number))
 
     def _tell_line(self, number: int, before: list[StationTerms], after: list[StationTerms]) -> None:
         if before == after:
             return
-        line = self._open.get(number) or OpenLine(self.log, self.path, number)
+        line = self._open.get(number) or OpenChain(self.log, self.path, number)
         if after:
             self._open[number] = line
         _tell_members(line, after)
@@ -171,7 +156,7 @@ class Lines:
 
     # --- those who put ----------------------------------------------------------------------------
 
-    def make_way(self, error: kernel.KernelError, wait: "Wait") -> None:
+    def make_way(self, error: kernel.KernelError, wait: Wait) -> None:
         """Deal with what an append was refused for, or wait for it."""
         if error.code == _T["stations"]:
             self.make_gates()
@@ -182,13 +167,13 @@ class Lines:
         """Tell the kernel which stations writers have to mind; nothing if it knows."""
         number = self.log.state["stations"]
         gates: list[tuple[kernel.Line, int | None, npt.NDArray[np.uint8] | None]] = []
-        told: list[tuple[StationTerms | None, OpenLine]] = []
+        told: list[tuple[StationTerms | None, OpenChain]] = []
         try:
-            for terms in self.stations.stations:
+            for terms in self.document.stations:
                 if (terms.blocking and (terms.cue or terms.group)) or terms.max_queue:
                     gates.append((self.line(terms.line).kernel, terms.member, self._feeds(terms)))
                     told.append((terms, self.line(terms.line)))
-            for holding in sorted({terms.line for terms in self.stations.stations if terms.blocking}):
+            for holding in sorted({terms.line for terms in self.document.stations if terms.blocking}):
                 gates.append((self.line(holding).kernel, None, None))
                 told.append((None, self.line(holding)))
         except StationMissingError:  # removed meanwhile: the next append asks for gates again
@@ -205,7 +190,7 @@ class Lines:
         end = self.log.learn_names()
         return np.array([bool(name) and selection.wants_feed(name) for name in self.log.names[:end]], np.uint8)
 
-    def _wait_at(self, error: kernel.KernelError, wait: "Wait") -> None:
+    def _wait_at(self, error: kernel.KernelError, wait: Wait) -> None:
         """The first refusal brings the line up to date and is tried again; only the next one waits, or ends it."""
         gate = self._gate(error)
         if gate is None:
@@ -226,9 +211,9 @@ class Lines:
             line.kernel.count_rejected(terms.member)
         if error.code == _T["rejected"] or wait.left_s <= 0:
             self._refuse(error, terms, line)
-        line.kernel.wait_room(seen, min(wait.left_s, _LOOK_S))
+        line.kernel.wait_room(seen, min(wait.left_s, RECHECK_S))
 
-    def _gate(self, error: kernel.KernelError) -> tuple[StationTerms | None, OpenLine] | None:
+    def _gate(self, error: kernel.KernelError) -> tuple[StationTerms | None, OpenChain] | None:
         """Whom the refused append has to wait for; None if the stations have changed meanwhile."""
         gates = self._gates
         if error.code == _T["held"]:
@@ -236,8 +221,8 @@ class Lines:
             return min(holding, key=lambda gate: gate[1].kernel.low, default=None)
         return gates[error.file] if error.file < len(gates) and gates[error.file][0] is not None else None
 
-    def _refuse(self, error: kernel.KernelError, terms: StationTerms | None, line: OpenLine) -> NoReturn:
-        names = ", ".join(repr(other.name) for other in self.stations.line(line.number) if other.blocking)
+    def _refuse(self, error: kernel.KernelError, terms: StationTerms | None, line: OpenChain) -> NoReturn:
+        names = ", ".join(repr(other.name) for other in self.document.line(line.number) if other.blocking)
         if error.code == _T["held"]:
             raise BlockedError(
                 f"{self.path} is full of products that station {names} has not put yet; nothing was stored",
@@ -260,13 +245,13 @@ class Lines:
 
     def save(self, storage: Storage) -> None:
         """Make positions survive a power failure."""
-        for number in {terms.line for terms in self.stations.stations}:
+        for number in {terms.line for terms in self.document.stations}:
             with contextlib.suppress(StationMissingError, FileNotFoundError):  # removed meanwhile
                 self.line(number).kernel.save_cell()
                 storage.sync_file(line_path(self.path, number))
 
 
-def _tell_members(line: OpenLine, stations: list[StationTerms]) -> None:
+def _tell_members(line: OpenChain, stations: list[StationTerms]) -> None:
     """Bring the members of a line's file to what the document says."""
     for member in set(line.kernel.members()) - {terms.member for terms in stations}:
         line.kernel.remove_member(member)
@@ -276,17 +261,33 @@ def _tell_members(line: OpenLine, stations: list[StationTerms]) -> None:
         line.kernel.set_member(terms.member, for_kernel(terms, len(beside) > 1, later))
 
 
+class StationFiles:
+    """The stations' part in opening, checking and repairing a queue (log/seams.py: Resident)."""
+
+    file = FILE
+
+    def validate(self, path: Path) -> None:
+        load_stations(path)
+
+    def settle(self, log: kernel.Log, path: Path, storage: Storage, trusted: bool) -> None:
+        if (path / FILE).exists():
+            settle_lines(log, path, storage, trusted)
+
+    def check(self, log: kernel.Log, path: Path) -> list[str]:
+        return check_lines(log, path)
+
+
 def settle_lines(log: kernel.Log, path: Path, storage: Storage, trusted: bool) -> None:
     """What the first process to attach does about the stations: no consumers, and positions to be believed."""
     log.set_state(stations=max(log.state["stations"], load_stations(path).number) + 1)
     (path / "stations.json.part").unlink(missing_ok=True)
-    lines = Lines(log, path, storage, None)
-    for number in {terms.line for terms in lines.stations.stations}:
-        lines.settle_line(number, trusted)
-    transient = [terms.name for terms in lines.stations.stations if not terms.durable]
+    stations = Stations(log, path, storage, None)
+    for number in {terms.line for terms in stations.document.stations}:
+        stations.settle_line(number, trusted)
+    transient = [terms.name for terms in stations.document.stations if not terms.durable]
     for name in transient:
-        lines.change(lines.stations.without(name))
-    known = {line_path(path, terms.line) for terms in lines.stations.stations}
+        stations.change(stations.document.without(name))
+    known = {line_path(path, terms.line) for terms in stations.document.stations}
     for file in (path / FOLDER).glob("*.line"):
         if file not in known:
             file.unlink()
@@ -298,10 +299,10 @@ def check_lines(log: kernel.Log, path: Path) -> list[str]:
     return [
         f"{line_path(path, number).name}: {problem}"
         for number in sorted(numbers)
-        for problem in OpenLine(log, path, number).kernel.check()
+        for problem in OpenChain(log, path, number).kernel.check()
     ]
 
 
-def next_line(stations: Stations) -> tuple[Stations, int]:
+def next_line(stations: StationDocument) -> tuple[StationDocument, int]:
     number = stations.next_line
     return msgspec.structs.replace(stations, next_line=number + 1), number

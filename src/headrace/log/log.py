@@ -1,0 +1,403 @@
+"""Log: one opened queue directory, without stations and channels.
+
+It validates what callers give, turns it into what the kernel takes, and explains what the kernel answers. It keeps no
+data of its own: everything shared lies in the mapped files (directory.py lists them), everything fast in the kernel.
+`queue/queue.py` joins it with stations and channels; nobody else opens one.
+
+A Log may be used from several threads, and after a fork by both processes.
+"""
+
+import contextlib
+import os
+import time
+import weakref
+from collections.abc import Callable, Iterator, Sequence
+from datetime import timedelta
+from pathlib import Path
+
+import msgspec
+import numpy as np
+
+from headrace.errors import HeadraceError, OptionError, QueueClosedError
+from headrace.kernel import _kernel as kernel
+from headrace.log.attachment import READER, WRITER, Presence
+from headrace.log.check import Finding, Progress, check_queue
+from headrace.log.clock import Clock
+from headrace.log.config import QueueConfig, check_age, check_size, read_config, write_config
+from headrace.log.cursor import Cursor, CursorFile, CursorState, check_cursor_name
+from headrace.log.directory import attach, hold_presence, is_last
+from headrace.log.explain import explain, explain_os_error
+from headrace.log.flusher import Flusher, commit, flush
+from headrace.log.follower import Follower
+from headrace.log.reader import NO_LIMIT, Read, Reader
+from headrace.log.seams import Gate, Resident
+from headrace.log.start import Start, resolve_start
+from headrace.log.statistics import Statistics, gather
+from headrace.log.storage import Disk, Storage
+from headrace.log.weights import Weights, weigh
+from headrace.product.batch import Batch
+from headrace.selection import Selection
+from headrace.units import parse_age, parse_size
+
+Wanted = Selection | str | None
+
+_MARK_DELETED = 1
+_opened: "weakref.WeakSet[Log]" = weakref.WeakSet()  # for fork
+
+
+class Log:
+    """A bounded, shared, crash-safe log of products."""
+
+    gate: Gate  # what may make appends wait; set by the queue that joins the parts, before anything is put
+
+    def __init__(
+        self, path: Path, residents: Sequence[Resident], *, clock: Clock | None = None, storage: Storage | None = None
+    ) -> None:
+        """Open the directory; the first process to come settles what dead ones left, residents included."""
+        self.path = path.absolute()
+        self.clock = clock
+        self.storage = storage or Disk()
+        self._residents = residents
+        attached = attach(self.path, self.storage, residents)
+        self._config = attached.config
+        self.kernel = attached.log
+        self.is_disk = self._config.durability == "disk"
+        self._presence_fd = attached.presence
+        self._child_fd = -1
+        self._presence = Presence(self.kernel)
+        self.cursor_file = CursorFile(self.path / "cursors")
+        self._flusher: Flusher | None = None
+        self._closed = False
+        self.is_writing = False  # this process has put something
+        self.is_plain = False  # a put without optional facts may go straight to the kernel
+        _opened.add(self)
+
+    @property
+    def config(self) -> QueueConfig:
+        """The terms in force, which another process may have changed by `resize`."""
+        state = self.kernel.state
+        return msgspec.structs.replace(self._config, size=state["size_bytes"], age_s=state["age_ns"] / 1e9 or None)
+
+    # --- write -----------------------------------------------------------------------------------
+
+    def begin_writing(self) -> None:
+        """Before the first put of this process: register as a writer, and see to it that somebody flushes."""
+        self.check_open()
+        if not self._presence.roles & WRITER:
+            self._presence.add_role(WRITER)
+            self.kernel.set_state(clean=0)
+            if self._config.durability != "memory":
+                self.storage.sync_file(self.path / "control")
+        if self._config.durability == "process":
+            self.keep_positions()
+        self.is_writing = True
+        self.is_plain = self.clock is None and not self.is_disk
+
+    def now(self) -> tuple[int, int]:
+        """The time and the time since the start of the machine by the clock that was given; else zeros."""
+        return (self.clock.now_ns(), self.clock.elapsed_ns()) if self.clock is not None else (0, 0)
+
+    def make_durable(self, sequence: int) -> None:
+        """Under durability `disk`, return when `sequence` is on the disk; at once elsewhere."""
+        if not self.is_disk:
+            return
+        try:
+            commit(self.path, self.kernel, self.storage, sequence)
+        except OSError as error:
+            raise explain_os_error(error, self.path) from error
+
+    def flush(self) -> None:
+        """Make everything that was put so far survive a power failure."""
+        self.check_open()
+        try:
+            flush(self.path, self.kernel, self.storage)
+            self.storage.sync_file(self.path / "cursors")
+            self._save_gate()
+        except OSError as error:
+            raise explain_os_error(error, self.path) from error
+
+    # --- read -------------------------------------------------------------------------------------
+
+    def read(
+        self, start: Start = "oldest", selection: Wanted = None, *, limit: int = 10_000,
+        bytes_limit: int | str = "64MiB", stop: int | None = None,
+    ) -> Batch:  # fmt: skip
+        """The products from `start` on that the selection wants, as many as there are and the limits allow.
+
+        `start` is a sequence, "oldest", "next", a time (datetime or ISO 8601) or an age ("1h"). If eviction was
+        faster than the reader, `batch.lost` is the exact range; `batch.next` is where to go on. The limit of bytes is
+        reached by the product that crosses it, so that one product always fits. Nothing from sequence `stop` on is
+        looked at.
+        """
+        return self.reader(selection, limit, bytes_limit)(self.resolve(start), stop)
+
+    def follow(
+        self, start: Start = "next", selection: Wanted = None, *, limit: int = 10_000,
+        bytes_limit: int | str = "64MiB", timeout: float | str | timedelta | None = None,
+    ) -> Follower:  # fmt: skip
+        """Batches from `start` on, as they come: for `for`, and for `async for`.
+
+        It sleeps until there is something. Iteration ends when `timeout` has passed without a wanted product.
+        """
+        read = self.reader(selection, limit, bytes_limit)
+        return Follower(
+            self.kernel,
+            read,
+            self.resolve(start),
+            None if timeout is None else parse_age(timeout, "timeout"),
+        )
+
+    def reader(self, selection: Wanted, limit: int, bytes_limit: int | str) -> Read:
+        """A function that reads from one position on, up to another one if there is one.
+
+        It goes on counting for `every`, and is for one thread at a time.
+        """
+        self.check_open()
+        if isinstance(limit, bool) or not isinstance(limit, int) or limit < 1:
+            raise OptionError(
+                f"limit {limit!r} is not a positive number",
+                "give how many products you want at most",
+            )
+        bytes_max = max(1, parse_size(bytes_limit, "bytes_limit"))
+        if not self._presence.roles & READER:
+            self._presence.add_role(READER)
+        reader = Reader(self.kernel, self.path, Selection.of(selection))
+
+        def read(position: int, stop: int | None = None) -> Batch:
+            self.check_open()
+            now_ns = self.clock.now_ns() if self.clock else 0
+            return reader.read(position, limit, bytes_max, now_ns, NO_LIMIT if stop is None else stop)
+
+        return read
+
+    def weigh(self, start: int, stop: int, selection: Wanted = None) -> Weights:
+        """How the bytes of the products from `start` up to `stop` are spread, for whoever shares them out."""
+        self.check_open()
+        return weigh(self.kernel, Selection.of(selection), start, stop)
+
+    def resolve(self, start: Start) -> int:
+        """The sequence that `start` means now."""
+        self.check_open()
+        return resolve_start(self.kernel, start, self.clock)
+
+    @property
+    def oldest(self) -> int:
+        """The oldest sequence held."""
+        return self.kernel.oldest
+
+    @property
+    def next(self) -> int:
+        """The sequence that the next product will have."""
+        return self.kernel.head
+
+    @property
+    def origins(self) -> list[str]:
+        """The sites whose products the queue has had, its own among them."""
+        self.kernel.learn_names()
+        return list(self.kernel.origins)
+
+    # --- cursors ----------------------------------------------------------------------------------
+
+    def cursor(self, name: str, start: Start = "oldest") -> Cursor:
+        """The durable position called `name`; a new one begins at `start`."""
+        self.check_open()
+        check_cursor_name(name)
+        with self.locked():
+            slot = self.cursor_file.names().get(name)
+            if slot is None:
+                state = CursorState(self.resolve(start), time.time_ns(), 0, None)
+                slot = self.cursor_file.add(name, state)
+        self.sync_cursors()
+        return Cursor(self, self.cursor_file, slot, name)
+
+    def cursors(self) -> list[str]:
+        """The names of all cursors."""
+        self.check_open()
+        return sorted(self.cursor_file.names())
+
+    def keep_positions(self) -> None:
+        """See to it that what was put, and where consumers are, reaches the disk once a second."""
+        if self._flusher is None and self._config.durability != "memory":
+            self._flusher = Flusher(self.path, self.kernel, self.storage, self._make_gates, self._save_gate)
+
+    def _make_gates(self) -> None:
+        """Before anything is evicted: know which stations keep it."""
+        if self.kernel.state["stations"] != self.kernel.gates_number:
+            self.gate.make_gates()
+
+    def _save_gate(self) -> None:
+        """Make the positions of stations survive a power failure."""
+        if self.kernel.state["stations"]:
+            self.gate.save(self.storage)
+
+    def sync_cursors(self) -> None:
+        """Under durability `disk`, make saved positions survive a power failure; the flusher does elsewhere."""
+        if self.is_disk:
+            self.storage.sync_file(self.path / "cursors")
+
+    @contextlib.contextmanager
+    def locked(self) -> Iterator[None]:
+        """Hold the queue's lock: nobody puts meanwhile. For short changes of shared state."""
+        self.check_open()
+        with self.kernel.held():
+            yield
+
+    # --- change -----------------------------------------------------------------------------------
+
+    def delete(self, selection: Selection | str) -> int:
+        """Mark every held product that the selection wants as deleted; how many there were.
+
+        Readers pass over them from now on, and an equal product may be put again. Their space returns with the
+        segment.
+        """
+        if selection is None:
+            raise OptionError("delete needs a selection", 'to delete everything, say so: delete("**")')
+        deleted, position = 0, self.oldest
+        read = self.reader(selection, 100_000, "64MiB")
+        end = self.next
+        while position < end:
+            batch = read(position)
+            wanted = np.ascontiguousarray(batch.sequences[batch.sequences < end])
+            with self.locked():
+                deleted_now = kernel.mark_rows(self.kernel, wanted, _MARK_DELETED)
+                self.kernel.set_state(deleted_products=self.kernel.state["deleted_products"] + deleted_now)
+            deleted += deleted_now
+            position = batch.next
+        if self.is_disk and deleted:
+            for file in sorted((self.path / "segments").iterdir()):
+                with contextlib.suppress(FileNotFoundError):
+                    self.storage.sync_file(file)
+        return deleted
+
+    def resize(self, *, size: int | str | None = None, age: float | str | timedelta | None = None) -> None:
+        """Change the limits; what no longer fits is evicted at once, the oldest first. `age=0` lifts that limit."""
+        self.check_open()
+        config = self.config
+        if size is not None:
+            config = msgspec.structs.replace(config, size=check_size(parse_size(size)))
+        if age is not None:
+            config = msgspec.structs.replace(config, age_s=check_age(parse_age(age) or None))
+        self._make_gates()
+        try:
+            with self.locked():
+                kernel.forget_spare(self.kernel)
+                write_config(self.path, config)
+                self.kernel.set_state(size_bytes=config.size, age_ns=config.age_ns, segment_bytes=config.segment_bytes)
+                kernel.apply_limits(self.kernel, self.clock.elapsed_ns() if self.clock else 0)
+        except OSError as error:
+            raise explain_os_error(error, self.path) from error
+        except kernel.KernelError as error:
+            raise explain(error, self.path) from None
+
+    # --- tell and mend ----------------------------------------------------------------------------
+
+    def statistics(self) -> Statistics:
+        """Everything that the queue can tell of itself."""
+        self.check_open()
+        rows = self.kernel.rows()
+        rows.pick(self.kernel.oldest, 1, 1, (1 << 63) - 1, None)
+        oldest = Batch(rows, self.kernel.names)
+        oldest_ns = int(oldest.columns["inserted_ns"][0]) if len(oldest) else None
+        now_ns = self.clock.now_ns() if self.clock else time.time_ns()
+        failure = self._flusher.failure if self._flusher else None
+        return gather(self.kernel, self.cursor_file, oldest_ns, now_ns, failure)
+
+    def check(self, progress: Progress | None = None) -> list[Finding]:
+        """Walk everything and list every inconsistency; may run beside writers."""
+        self.check_open()
+        findings = check_queue(self.path, read_config(self.path), self.kernel, self.cursor_file, progress)
+        for resident in self._residents:
+            findings += [
+                Finding(str(self.path / resident.file), told) for told in resident.check(self.kernel, self.path)
+            ]
+        return findings
+
+    # --- life -------------------------------------------------------------------------------------
+
+    def close(self) -> None:
+        """Flush and let go, also if the flush fails, which is told then. Batches and views taken before stay valid."""
+        if self._closed:
+            return
+        self._closed = True
+        self.is_writing = self.is_plain = False
+        _opened.discard(self)
+        if self._flusher is not None:
+            self._flusher.close()
+        failure: HeadraceError | None = None
+        kept = self._flusher is not None or self._presence.roles & WRITER
+        if kept and self._config.durability != "memory" and self.path.exists():
+            try:
+                flush(self.path, self.kernel, self.storage)
+                self.storage.sync_file(self.path / "cursors")
+                self._save_gate()
+            except OSError as error:
+                failure = explain_os_error(error, self.path)
+            except HeadraceError as error:
+                failure = error
+        self._presence.leave()
+        kernel.set_gates(self.kernel, 0, [])  # they hold lines, which hold the log
+        with self.kernel.held():  # no other thread of ours is inside when we cease to be present
+            self._leave_clean()
+            os.close(self._presence_fd)
+        if failure is not None:
+            raise failure
+
+    def _leave_clean(self) -> None:
+        """The last one out notes that everything is on the disk, if it is."""
+        if self._config.durability == "memory" or not is_last(self._presence_fd):
+            return
+        state = self.kernel.state
+        if state["synced"] == state["tail"] and not state["clean"]:
+            with contextlib.suppress(OSError):  # then the next start of the machine only leaps without need
+                self.kernel.set_state(clean=1)
+                self.storage.sync_file(self.path / "control")
+
+    def check_open(self) -> None:
+        if self._closed:
+            raise QueueClosedError(f"{self.path} was closed in this process", "open it again: Queue.open(path)")
+
+    def __del__(self) -> None:
+        if not getattr(self, "_closed", True):
+            self.close()
+
+    @property
+    def extent(self) -> str:
+        """The sequences held, for people."""
+        return "closed" if self._closed else f"{self.oldest}-{self.next - 1}"
+
+    # --- fork -------------------------------------------------------------------------------------
+    #
+    # The kernel sees to mappings and pins. What is left is presence: parent and child must not share one flock, or the
+    # end of one would be taken for the end of both. So the child's is taken before it is born.
+
+    def before_fork(self) -> None:
+        try:
+            self._child_fd = hold_presence(self.path)
+        except OSError:  # the queue was removed under us: there is nothing to be present at
+            self._child_fd = os.dup(self._presence_fd)
+
+    def after_fork_in_parent(self) -> None:
+        os.close(self._child_fd)
+
+    def after_fork_in_child(self) -> None:
+        """The child has its own place among the attached and, later, its own flusher."""
+        os.close(self._presence_fd)
+        self._presence_fd = self._child_fd
+        self._flusher = None
+        self.is_writing = self.is_plain = False
+        self._presence = Presence(self.kernel)
+
+
+def _at_fork(step: str) -> Callable[[], None]:
+    def every_open_queue() -> None:
+        for queue in list(_opened):
+            getattr(queue, step)()
+
+    return every_open_queue
+
+
+os.register_at_fork(
+    before=_at_fork("before_fork"),
+    after_in_parent=_at_fork("after_fork_in_parent"),
+    after_in_child=_at_fork("after_fork_in_child"),
+)
