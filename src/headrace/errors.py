@@ -28,7 +28,7 @@
     │   ├── QueueClosedError
     │   ├── DiskFullError                 nothing was stored; heals when there is room again
     │   ├── NamesFullError
-    │   ├── BlockedError                  a blocking station's cue was full for too long; nothing was stored
+    │   ├── BlockedError                  a blocking station's capacity was full for too long; nothing was stored
     │   ├── RejectedError                 as many products wait as `max_queue` allows; nothing was stored
     │   ├── StationError
     │   │   ├── StationMissingError

@@ -125,7 +125,7 @@ def test_what_is_rejected_is_offered_again(queue: Queue) -> None:
         for expected in (b"one", b"two", b"three"):
             batch = consumer.get(1, timeout=SOON_S)
             assert [bytes(p.payload) for p in batch] == [expected]
-            consumer.put(batch)
+            consumer.ack(batch)
         assert source.over.wait(SOON_S)
     assert pull.statistics().pushed == 3
 

@@ -18,13 +18,13 @@ def channel(queue: Queue) -> Channel:
 def got(queue: Queue, station: str) -> list[str]:
     with queue.station(station).attach() as consumer:
         batch = consumer.get(100, timeout=0)
-        consumer.put(batch)
+        consumer.ack(batch)
         return [product.ident for product in batch]
 
 
 def test_a_station_inherits_the_terms_of_its_channel(channel: Channel) -> None:
     terms = channel.station("decoder", start="next").terms
-    assert (terms.order, terms.timeout_s, terms.cue, terms.channel) == ("fifo", 10.0, 100, "radar")
+    assert (terms.order, terms.timeout_s, terms.capacity, terms.channel) == ("fifo", 10.0, 100, "radar")
     assert channel.stations() == ["decoder"]
 
 
@@ -50,7 +50,7 @@ def test_a_selection_outside_the_subtree_is_refused(queue: Queue, channel: Chann
 
 def test_a_station_may_tighten_and_not_loosen(queue: Queue, channel: Channel) -> None:
     terms = channel.station("decoder", timeout="5s", batch_max=7, max_per_consumer=50).terms
-    assert (terms.timeout_s, terms.batch_max, terms.cue) == (5.0, 7, 50)
+    assert (terms.timeout_s, terms.batch_max, terms.capacity) == (5.0, 7, 50)
     with pytest.raises(TermsError) as told:
         channel.station("greedy", timeout="20s", max_per_consumer=200, order="priority")
     assert [conflict.options for conflict in told.value.conflicts] == [("order",), ("max_per_consumer",), ("timeout",)]
@@ -69,7 +69,7 @@ def test_a_station_has_its_own_terms_beside_the_quality_of_service(channel: Chan
 
 
 @pytest.mark.parametrize(
-    ("option", "meant"), [("cue", "max_per_consumer"), ("blocking", "reliability"), ("durable", "connections")]
+    ("option", "meant"), [("capacity", "max_per_consumer"), ("blocking", "reliability"), ("durable", "connections")]
 )
 def test_the_words_of_plain_stations_are_told_those_of_channels(channel: Channel, option: str, meant: str) -> None:
     with pytest.raises(TermsError, match=f"did you mean {meant}"):
@@ -119,7 +119,7 @@ def test_what_is_left_open_is_open_for_the_stations_too(queue: Queue, channel: C
     channel.station("decoder", batch_max=7)
     channel.change(timeout=None, order=None, max_per_consumer=None)
     terms = queue.station("decoder").terms
-    assert (terms.timeout_s, terms.order, terms.cue, terms.batch_max) == (None, "priority", None, 7)
+    assert (terms.timeout_s, terms.order, terms.capacity, terms.batch_max) == (None, "priority", None, 7)
 
 
 def test_a_change_beyond_what_a_station_says_is_refused(queue: Queue, channel: Channel) -> None:
@@ -195,7 +195,7 @@ def test_statistics_sum_up_the_stations(queue: Queue, channel: Channel) -> None:
     with channel.supplier() as supplier, queue.station("first").attach() as consumer:
         supplier.push_many([b"%d" % n for n in range(5)], feed="wx/radar/KFTG")
         supplier.push(b"0")
-        consumer.put(consumer.get(2, timeout=0))
+        consumer.ack(consumer.get(2, timeout=0))
         told = channel.statistics()
     assert (told.name, told.feed) == ("radar", "wx/radar/**")
     assert (told.suppliers, told.stations, told.consumers) == (1, 2, 1)

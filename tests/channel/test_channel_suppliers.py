@@ -138,7 +138,7 @@ def test_pushes_beyond_max_queue_are_rejected_and_counted(queue: Queue) -> None:
             supplier.push_many([b"3", b"4"])
         assert channel.statistics().rejected == 3
         with station.attach() as consumer:
-            consumer.put(consumer.get(2, timeout=0))
+            consumer.ack(consumer.get(2, timeout=0))
         supplier.push(b"3")
     assert queue.next == 4
 

@@ -59,7 +59,7 @@ def test_none_leaves_an_option_open() -> None:
         ("MaximumBatchSize", "batch_max"),
         ("PacingInterval", "pacing"),
         ("blocking", "reliability"),
-        ("cue", "max_per_consumer"),
+        ("capacity", "max_per_consumer"),
     ],
 )
 def test_an_unknown_option_is_told_the_nearest(slip: str, meant: str) -> None:
@@ -241,7 +241,7 @@ def test_a_station_does_what_the_qos_says() -> None:
         )
     )  # fmt: skip
     assert terms == {
-        "blocking": True, "durable": True, "order": "deadline", "discard": "lifo", "cue": 50, "max_queue": None,
+        "blocking": True, "durable": True, "order": "deadline", "discard": "lifo", "capacity": 50, "max_queue": None,
         "timeout": 2.0, "start_time": 5, "stop_time": NOW_NS, "batch_max": 10, "pacing": 1.0, "consumers_max": 3,
     }  # fmt: skip
 

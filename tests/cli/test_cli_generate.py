@@ -109,7 +109,7 @@ def test_ctrl_c_ends_a_stream_and_leaves_a_true_oracle(run: Run, path: Path, tmp
 
 def test_ctrl_c_is_heard_while_a_blocking_station_keeps_products_out(path: Path, start) -> None:
     with Queue.open(path) as queue:
-        queue.station("slow", "**", blocking=True, cue=5)
+        queue.station("slow", "**", blocking=True, capacity=5)
         process = start("generate", path, "--rate", "300", "--json", *SMALL)
         wait_until(lambda: queue.next > 5)
         time.sleep(0.2)  # 60 more would have come

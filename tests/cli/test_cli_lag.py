@@ -17,7 +17,7 @@ def prepare(path: Path) -> None:
         queue.station("idle", "de/**")
     fill(path, 3)
     with Queue.open(path) as queue, queue.station("slow").attach() as consumer:
-        consumer.give_back(consumer.get(1, 5), failed=True)
+        consumer.nack(consumer.get(1, 5), failed=True)
 
 
 def test_the_lag_of_every_station_is_told(run: Run, path: Path) -> None:

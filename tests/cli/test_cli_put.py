@@ -180,11 +180,11 @@ def test_lines_of_a_slow_stream_are_put_as_they_come(path: Path, start) -> None:
 
 def test_a_full_station_ends_the_command_when_the_time_is_over(run: Run, path: Path, tmp_path: Path) -> None:
     with Queue.open(path) as queue:
-        queue.station("slow", None, blocking=True, cue=1, durable=True)
+        queue.station("slow", None, blocking=True, capacity=1, durable=True)
     (tmp_path / "a").write_text("first")
     (tmp_path / "b").write_text("second")
     assert run("put", path, "a", "--feed", "x", "--timeout", "0s").exit_code == 0
     told = run("put", path, "b", "--feed", "x", "--timeout", "50ms")
     assert told.exit_code == 3
-    assert "cue of blocking station 'slow' has been full" in told.stderr
+    assert "capacity of blocking station 'slow' has been full" in told.stderr
     assert held(path) == [("a", b"first")]

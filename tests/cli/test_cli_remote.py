@@ -52,7 +52,7 @@ def test_a_watch_with_a_cursor_goes_on_where_it_was(run: Run, there: str, path: 
 
 
 def test_stations_are_managed_there(run: Run, there: str, path: Path) -> None:
-    assert "added decode" in run("station", "add", there, "decode", "--select", "wx/**", "--cue", "10").output
+    assert "added decode" in run("station", "add", there, "decode", "--select", "wx/**", "--capacity", "10").output
     run("station", "add", there, "archive", "--after", "decode")
     fill(path, 3)
     shown = json.loads(run("station", "show", there, "archive", "--json").stdout)
@@ -62,7 +62,7 @@ def test_stations_are_managed_there(run: Run, there: str, path: Path) -> None:
     lag = run("lag", there, "decode", "--max-products", "2")
     assert (lag.exit_code, "3 products behind" in lag.stderr) == (1, True)
     assert "paused decode" in run("station", "pause", there, "decode").output
-    assert "changed decode" in run("station", "change", there, "decode", "--cue", "20").output
+    assert "changed decode" in run("station", "change", there, "decode", "--capacity", "20").output
     assert "3 products forgotten" in run("station", "seek", there, "decode", "next", "--yes").output
     assert "removed decode" in run("station", "remove", there, "decode", "--yes").output
     missing = run("station", "show", there, "decode")

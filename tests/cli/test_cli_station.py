@@ -25,7 +25,7 @@ def park(path: Path, name: str, count: int) -> None:
     with Queue.open(path) as queue, queue.station(name).attach() as consumer:
         batch = consumer.get(count, 5)
         assert len(batch) == count
-        consumer.give_back(batch, failed=True)
+        consumer.nack(batch, failed=True)
         consumer.get_nowait(count)
 
 
@@ -39,20 +39,20 @@ def terms(path: Path, name: str) -> Any:
 
 def test_a_station_is_added_on_the_terms_that_were_asked_for(run: Run, path: Path) -> None:
     words = [
-        "--select", "wx/**", "--blocking", "--cue", "50", "--prescale", "2", "--order", "fifo", "--restore", "output",
+        "--select", "wx/**", "--blocking", "--capacity", "50", "--prescale", "2", "--order", "fifo", "--restore", "output",
         "--deliveries-max", "3", "--hung-after", "1min", "--timeout", "10", "--start-time", "2030-01-01T00:00Z",
         "--stop-time", "2031-01-01T00:00Z", "--batch-max", "10", "--pacing", "100ms", "--consumers-max", "4",
-        "--max-queue", "1000", "--group", "pool", "--distribution", "equal_cue",
+        "--max-queue", "1000", "--group", "pool", "--distribution", "least_loaded",
     ]  # fmt: skip
     result = run("station", "add", path, "decode", *words, "--json")
     assert (result.exit_code, result.stderr) == (0, "")
     (told,) = objects(result.stdout)
     assert (told["name"], told["added"]) == ("decode", True)
     for term, value in {
-        "selection": "wx/**", "blocking": True, "cue": 50, "prescale": 2, "order": "fifo", "restore": "output",
+        "selection": "wx/**", "blocking": True, "capacity": 50, "prescale": 2, "order": "fifo", "restore": "output",
         "deliveries_max": 3, "hung_after_s": 60.0, "timeout_s": 10.0, "start_ns": 1893456000 * 10**9,
         "stop_ns": 1924992000 * 10**9, "batch_max": 10, "pacing_s": 0.1, "consumers_max": 4, "max_queue": 1000,
-        "group": "pool", "distribution": "equal_cue", "durable": True,
+        "group": "pool", "distribution": "least_loaded", "durable": True,
     }.items():  # fmt: skip
         assert told["terms"][term] == value, term
         assert getattr(terms(path, "decode"), term) == value, term
@@ -75,7 +75,7 @@ def test_a_station_begins_where_it_is_told(run: Run, path: Path, start: str, wai
 
 
 def test_adding_a_station_again_on_its_terms_changes_nothing(run: Run, path: Path) -> None:
-    words = ["station", "add", path, "decode", "--select", "wx/**", "--cue", "9"]
+    words = ["station", "add", path, "decode", "--select", "wx/**", "--capacity", "9"]
     assert run(*words).stdout == "added decode, which wants wx/**\n"
     result = run(*words)
     assert (result.exit_code, result.stdout) == (0, "there already, on these terms: decode, which wants wx/**\n")
@@ -83,21 +83,21 @@ def test_adding_a_station_again_on_its_terms_changes_nothing(run: Run, path: Pat
 
 
 def test_a_station_is_not_added_over_one_on_other_terms(run: Run, path: Path) -> None:
-    run("station", "add", path, "decode", "--cue", "9")
-    result = run("station", "add", path, "decode", "--cue", "10")
+    run("station", "add", path, "decode", "--capacity", "9")
+    result = run("station", "add", path, "decode", "--capacity", "10")
     assert (result.exit_code, result.stdout) == (3, "")
-    assert "exists with cue 9, not 10" in result.stderr
+    assert "exists with capacity 9, not 10" in result.stderr
 
 
 @pytest.mark.parametrize(
     ("words", "problem"),
     [
-        (["--cue", "many"], "cue 'many' will not do"),
-        (["--cue", "0"], "cue 0 will not do"),
+        (["--capacity", "many"], "capacity 'many' will not do"),
+        (["--capacity", "0"], "capacity 0 will not do"),
         (["--order", "random"], "order 'random' is unknown"),
         (["--hung-after", "soon"], "hung_after 'soon' is not a length of time"),
         (["--start-time", "soon"], "start_time 'soon' is not a time"),
-        (["--discard", "fifo"], "discard 'fifo' needs a cue"),
+        (["--discard", "fifo"], "discard 'fifo' needs a capacity"),
         (["--pacing", "1s"], "pacing needs batch_max"),
         (["--select", "a b"], "a b"),
         (["--from", "sometime"], "start 'sometime' is not understood"),
@@ -121,10 +121,10 @@ def test_a_station_cannot_stand_behind_one_that_is_not_there(run: Run, path: Pat
 
 def test_a_station_of_a_channel_inherits_its_terms_and_may_tighten_them(run: Run, path: Path) -> None:
     run("channel", "create", path, "radar", "wx/radar/**", "--timeout", "10s", "--max-per-consumer", "100")
-    assert run("station", "add", path, "decode", "--channel", "radar", "--cue", "50").exit_code == 0
+    assert run("station", "add", path, "decode", "--channel", "radar", "--capacity", "50").exit_code == 0
     made = terms(path, "decode")
-    assert (made.channel, made.cue, made.timeout_s, made.selection) == ("radar", 50, 10.0, "wx/radar/**")
-    result = run("station", "add", path, "other", "--channel", "radar", "--cue", "500")
+    assert (made.channel, made.capacity, made.timeout_s, made.selection) == ("radar", 50, 10.0, "wx/radar/**")
+    result = run("station", "add", path, "other", "--channel", "radar", "--capacity", "500")
     assert (result.exit_code, result.stdout) == (2, "")
 
 
@@ -173,15 +173,15 @@ def test_a_queue_without_stations_says_so(run: Run, path: Path) -> None:
 
 
 def test_show_tells_terms_counts_drops_and_consumers(run: Run, path: Path) -> None:
-    run("station", "add", path, "decode", "--select", "wx/**", "--cue", "4")
+    run("station", "add", path, "decode", "--select", "wx/**", "--capacity", "4")
     with Queue.open(path) as queue, queue.station("decode").attach() as consumer:
         queue.put_many([b"%d" % n for n in range(6)], feed="wx/text")
-        consumer.put(consumer.get(1, 5))
+        consumer.ack(consumer.get(1, 5))
         held = consumer.get(2, 5)
         shown = run("station", "show", path, "decode").stdout
         (told,) = objects(run("station", "show", path, "decode", "--json").stdout)
         assert len(held) == 2
-    for line in ("selection", "cue  ", "4 products", "discards lifo", "flowed around", "waiting", "done"):
+    for line in ("selection", "capacity  ", "4 products", "discards lifo", "flowed around", "waiting", "done"):
         assert line in shown
     assert f"  {os.getpid()}  " in shown
     statistics = told["statistics"]
@@ -189,7 +189,7 @@ def test_show_tells_terms_counts_drops_and_consumers(run: Run, path: Path) -> No
     assert statistics["dropped"]["flowed_around"] + statistics["admitted"] == 6
     (consumer_told,) = told["consumers"]
     assert (consumer_told["pid"], consumer_told["leased"], consumer_told["done"]) == (os.getpid(), 2, 1)
-    assert told["terms"]["cue"] == 4
+    assert told["terms"]["capacity"] == 4
 
 
 def test_control_characters_in_a_name_do_not_reach_the_terminal(run: Run, path: Path) -> None:
@@ -202,12 +202,17 @@ def test_control_characters_in_a_name_do_not_reach_the_terminal(run: Run, path: 
 
 
 def test_terms_are_changed_and_the_others_stay(run: Run, path: Path) -> None:
-    run("station", "add", path, "decode", "--select", "wx/**", "--cue", "9", "--timeout", "10s", "--blocking")
-    words = ["--cue", "none", "--timeout", "none", "--no-blocking", "--transient", "--hung-after", "5"]
+    run("station", "add", path, "decode", "--select", "wx/**", "--capacity", "9", "--timeout", "10s", "--blocking")
+    words = ["--capacity", "none", "--timeout", "none", "--no-blocking", "--transient", "--hung-after", "5"]
     result = run("station", "change", path, "decode", *words, "--json")
     assert objects(result.stdout)[0]["terms"]["hung_after_s"] == 5.0
     changed = terms_of_transient(path, "decode")
-    assert (changed["cue"], changed["timeout_s"], changed["blocking"], changed["durable"]) == (None, None, False, False)
+    assert (changed["capacity"], changed["timeout_s"], changed["blocking"], changed["durable"]) == (
+        None,
+        None,
+        False,
+        False,
+    )
     assert changed["selection"] == "wx/**"
 
 
@@ -235,20 +240,20 @@ def test_change_wants_something_to_change(run: Run, path: Path) -> None:
 
 
 def test_a_change_that_cannot_be_leaves_the_terms_as_they_were(run: Run, path: Path) -> None:
-    run("station", "add", path, "decode", "--cue", "10")
+    run("station", "add", path, "decode", "--capacity", "10")
     result = run("station", "change", path, "decode", "--batch-max", "20")
     assert result.exit_code == 2
-    assert "batch_max 20 is more than the cue of 10" in result.stderr
+    assert "batch_max 20 is more than the capacity of 10" in result.stderr
     assert terms(path, "decode").batch_max is None
 
 
 def test_a_station_of_a_channel_is_changed_by_way_of_its_channel(run: Run, path: Path) -> None:
     run("channel", "create", path, "radar", "wx/radar/**", "--max-per-consumer", "100")
     run("station", "add", path, "decode", "--channel", "radar")
-    assert run("station", "change", path, "decode", "--cue", "40", "--select", "**/KFTG").exit_code == 0
-    assert (terms(path, "decode").cue, terms(path, "decode").selection) == (40, "wx/radar/**/KFTG")
-    assert run("station", "change", path, "decode", "--cue", "400").exit_code == 2
-    assert terms(path, "decode").cue == 40
+    assert run("station", "change", path, "decode", "--capacity", "40", "--select", "**/KFTG").exit_code == 0
+    assert (terms(path, "decode").capacity, terms(path, "decode").selection) == (40, "wx/radar/**/KFTG")
+    assert run("station", "change", path, "decode", "--capacity", "400").exit_code == 2
+    assert terms(path, "decode").capacity == 40
 
 
 # --- seek, pause, remove --------------------------------------------------------------------------
@@ -286,7 +291,7 @@ def test_yes_may_be_said_beforehand_and_the_whole_series_is_moved(run: Run, path
 
 def test_products_that_nobody_has_looked_at_count_as_forgotten(run: Run, path: Path) -> None:
     fill(path, 9)
-    run("station", "add", path, "decode", "--from", "oldest", "--cue", "2", "--blocking")
+    run("station", "add", path, "decode", "--from", "oldest", "--capacity", "2", "--blocking")
     (told,) = objects(run("station", "seek", path, "decode", "6", "--yes", "--json").stdout)
     assert told["forgotten_products"] == 5
 
@@ -331,7 +336,7 @@ def test_a_station_with_work_left_is_not_removed_without_a_yes(run: Run, path: P
 @pytest.mark.parametrize(
     "words",
     [
-        ["show"], ["change", "--cue", "3"], ["seek", "next"], ["pause"], ["resume"], ["remove"], ["parked"], ["retry"],
+        ["show"], ["change", "--capacity", "3"], ["seek", "next"], ["pause"], ["resume"], ["remove"], ["parked"], ["retry"],
         ["forget"],
     ],
     ids=lambda words: words[0],

@@ -39,7 +39,7 @@ def station_told(name: str, **changed: Any) -> StationStatistics:
     zero = dict.fromkeys(StationStatistics.__dataclass_fields__, 0)
     terms: dict[str, Any] = {
         "name": name, "line": 1, "stage": 1, "group": None, "channel": None, "selection": "wx/**", "blocking": False,
-        "durable": True, "paused": False, "prescale": 1, "cue": None, "dropped": {}, "oldest_age_s": None,
+        "durable": True, "paused": False, "prescale": 1, "capacity": None, "dropped": {}, "oldest_age_s": None,
     }  # fmt: skip
     return StationStatistics(**{**zero, **terms, **changed})
 
@@ -107,12 +107,12 @@ def test_a_counter_that_began_anew_has_no_rate_yet() -> None:
     assert row.done_s is None
 
 
-def test_the_bar_of_a_station_is_the_fill_of_its_cue() -> None:
-    (row,) = frame_of(None, snapshot(0, None, station_told("a", cue=200, waiting=50, behind=1000))).stations
+def test_the_bar_of_a_station_is_the_fill_of_its_capacity() -> None:
+    (row,) = frame_of(None, snapshot(0, None, station_told("a", capacity=200, waiting=50, behind=1000))).stations
     assert row.fill == 0.25
 
 
-def test_where_the_queue_is_the_cue_the_bar_is_how_much_of_its_size_waits() -> None:
+def test_where_the_queue_is_the_capacity_the_bar_is_how_much_of_its_size_waits() -> None:
     half_full = queue_told(held_products=100, file_bytes=500, size=1000)
     (row,) = frame_of(None, snapshot(0, half_full, station_told("a", waiting=40, behind=10))).stations
     assert row.fill == 0.25
@@ -171,7 +171,7 @@ def picture(frame: Frame, canvas: Canvas) -> list[str]:
 def busy() -> Frame:
     feeds = [FeedStatistics(f"wx/radar/nexrad2/K{n:03}", 100 + n, 10**6 * n, n) for n in range(40)]
     stations = [
-        station_told(f"station {n}", line=n, cue=100, waiting=n, parked=n % 2, paused=n == 3) for n in range(12)
+        station_told(f"station {n}", line=n, capacity=100, waiting=n, parked=n % 2, paused=n == 3) for n in range(12)
     ]
     stations.append(station_told("behind", line=0, stage=2, group="pool"))
     consumers = [consumer_told("station 1", n, alive=n != 2) for n in range(9)]

@@ -51,7 +51,7 @@ STATIONS: Members = {
 STATION: Members = {
     "name": (STRING, NONE), "line": (INTEGER, 0), "member": (INTEGER, 0), "stage": (INTEGER, 0),
     "selection": (STRING, "**"), "local": (BOOLEAN, False), "prescale": (INTEGER, 1), "blocking": (BOOLEAN, False),
-    "cue": (INTEGER + NULL, None), "order": (STRING, "priority"), "discard": (STRING, "lifo"),
+    "capacity": (INTEGER + NULL, None), "order": (STRING, "priority"), "discard": (STRING, "lifo"),
     "restore": (STRING, "input"), "deliveries_max": (INTEGER, 5), "hung_after_s": (NUMBER, 30.0),
     "durable": (BOOLEAN, True), "paused": (BOOLEAN, False), "group": (STRING + NULL, None),
     "distribution": (STRING, "round_robin"), "timeout_s": (NUMBER + NULL, None), "start_ns": (INTEGER + NULL, None),
@@ -94,7 +94,7 @@ MEMBERS_AT, MEMBERS, MEMBER_BYTES = 1024, 64, 512
 MEMBER: Layout = {
     "used": (0, "I"), "stage": (4, "I"), "grouped": (8, "I"), "distribution": (12, "I"), "blocking": (16, "I"),
     "paused": (20, "I"), "order": (24, "I"), "discard": (28, "I"), "restore": (32, "I"), "deliveries_max": (36, "I"),
-    "cue": (40, "I"), "prescale": (44, "I"), "prescale_count": (48, "Q"), "hung_after_ns": (56, "Q"),
+    "capacity": (40, "I"), "prescale": (44, "I"), "prescale_count": (48, "Q"), "hung_after_ns": (56, "Q"),
     "timeout_ns": (64, "Q"), "start_ns": (72, "Q"), "stop_ns": (80, "Q"), "max_queue": (88, "Q"), "later": (96, "Q"),
     "turn": (104, "I"), "present": (108, "I"), "first": (112, "32s"), "last": (144, "32s"), "waiting": (176, "I"),
     "leased": (180, "I"), "parked": (184, "I"), "gap0": (188, "I"), "admitted": (192, "Q"), "delivered": (200, "Q"),
@@ -106,7 +106,7 @@ MEMBER: Layout = {
 ORDERS = {"any": 0, "fifo": 1, "priority": 3, "deadline": 4}
 DISCARDS = {"any": 0, "fifo": 1, "lifo": 2, "priority": 3, "deadline": 4}
 RESTORES = {"input": 0, "output": 1, "start": 2, "group": 3}
-DISTRIBUTIONS = {"round_robin": 0, "equal_cue": 1}
+DISTRIBUTIONS = {"round_robin": 0, "least_loaded": 1}
 
 CONSUMERS_AT, CONSUMERS, CONSUMER_BYTES = 33792, 256, 128
 CONSUMER: Layout = {

@@ -51,7 +51,7 @@ def test_every_term_of_a_channel_is_in_channels_json(make_queue: MakeQueue) -> N
     assert channel["stations"] == {"decode": {"batch_max": 10}}
     assert abs(time.time_ns() - channel["created_ns"]) < 60 * 10**9
     terms = station_reader.read_stations(queue.path)["stations"]["decode"]
-    assert (terms["channel"], terms["cue"], terms["batch_max"], terms["order"]) == ("radar", 100, 10, "fifo")
+    assert (terms["channel"], terms["capacity"], terms["batch_max"], terms["order"]) == ("radar", 100, 10, "fifo")
     assert (terms["timeout_s"], terms["pacing_s"], terms["max_queue"], terms["consumers_max"]) == (10.0, 0.5, 200, 6)
 
 

@@ -64,7 +64,7 @@ def test_every_word_of_a_line_header_is_where_the_page_says(make_queue: MakeQueu
         at = reader.read_control(queue.path)["segment_bytes"] - reader.ROW_BYTES
         spoiler.flip(at, 1)
         with station.attach() as consumer:
-            consumer.put(consumer.get(4, 1))
+            consumer.ack(consumer.get(4, 1))
             held = consumer.get(5, 1)
             die_holding_a_line(queue.path, 1, lambda mapped: None)
             station.statistics()
@@ -90,20 +90,20 @@ def test_the_terms_of_a_line_change_with_those_of_any_member(make_queue: MakeQue
     station = queue.station("a", "wx/**")
     queue.station("b", "wx/**", after="a")
     before = read_line(queue.path, 1)["terms"]
-    station.change(cue=7)
+    station.change(capacity=7)
     assert read_line(queue.path, 1)["terms"] > before
 
 
 def test_those_who_wait_for_room_are_noted_and_called(make_queue: MakeQueue) -> None:
     queue = make_queue(dedup="none")
-    station = queue.station("a", "wx/**", blocking=True, cue=2)
+    station = queue.station("a", "wx/**", blocking=True, capacity=2)
     put(queue, 2)
     before = read_line(queue.path, 1)
     with pytest.raises(BlockedError):
         queue.put(b"x", feed="wx/a", timeout=0)
     refused = read_line(queue.path, 1)
     with station.attach() as consumer:
-        consumer.put(consumer.get(2, 1))
+        consumer.ack(consumer.get(2, 1))
         after = read_line(queue.path, 1)
     assert [line["waiters"] for line in (before, refused, after)] == [0, 1, 0]
     assert [line["room"] - before["room"] for line in (before, refused)] == [0, 0]
@@ -115,13 +115,15 @@ def test_those_who_wait_for_room_are_noted_and_called(make_queue: MakeQueue) -> 
 
 def test_the_terms_of_a_station_are_where_the_page_says(make_queue: MakeQueue) -> None:
     queue = make_queue()
-    queue.station("a", "wx/**", blocking=True, cue=111, order="fifo", deliveries_max=7, hung_after="11s", max_queue=50)
     queue.station(
-        "b", "wx/**", after="a", cue=222, order="deadline", discard="deadline", restore="output", prescale=3,
+        "a", "wx/**", blocking=True, capacity=111, order="fifo", deliveries_max=7, hung_after="11s", max_queue=50
+    )
+    queue.station(
+        "b", "wx/**", after="a", capacity=222, order="deadline", discard="deadline", restore="output", prescale=3,
         timeout="1h", start_time=NOW_NS, stop_time=NOW_NS + 1,
     )  # fmt: skip
-    queue.station("c", "wx/**", group="g", after="b", discard="any", distribution="equal_cue", restore="group")
-    queue.station("d", "wx/**", group="g", order="any", distribution="equal_cue", restore="start").pause()
+    queue.station("c", "wx/**", group="g", after="b", discard="any", distribution="least_loaded", restore="group")
+    queue.station("d", "wx/**", group="g", order="any", distribution="least_loaded", restore="start").pause()
     members = read_line(queue.path, 1)["members"]
     terms = station_reader.read_stations(queue.path)["stations"]
     assert sorted(terms[name]["member"] for name in terms) == sorted(members)
@@ -147,7 +149,7 @@ def expected(terms: reader.Fields, line: list[reader.Fields]) -> reader.Fields:
         "discard": station_reader.DISCARDS[terms["discard"]],
         "restore": station_reader.RESTORES[terms["restore"]],
         "deliveries_max": terms["deliveries_max"],
-        "cue": terms["cue"] or 0,
+        "capacity": terms["capacity"] or 0,
         "prescale": terms["prescale"],
         "hung_after_ns": round(terms["hung_after_s"] * 10**9),
         "timeout_ns": round((terms["timeout_s"] or 0) * 10**9),
@@ -161,14 +163,14 @@ def expected(terms: reader.Fields, line: list[reader.Fields]) -> reader.Fields:
 def test_the_counters_of_a_station_are_where_the_page_says(make_queue: MakeQueue) -> None:
     clock = MockClock(NOW_NS)
     queue = make_queue(dedup="none", clock=clock)
-    station = queue.station("a", "wx/**", cue=10, deliveries_max=2, prescale=2)
+    station = queue.station("a", "wx/**", capacity=10, deliveries_max=2, prescale=2)
     put(queue, 40)
     with station.attach() as consumer:
         first = consumer.get(10, 1)
-        consumer.put([first[place] for place in range(3)])
+        consumer.ack([first[place] for place in range(3)])
         consumer.discard(first[3])
-        consumer.give_back([first[4], first[5]], failed=True)
-        consumer.give_back(consumer.get(2, 1), failed=True)
+        consumer.nack([first[4], first[5]], failed=True)
+        consumer.nack(consumer.get(2, 1), failed=True)
         queue.put_many([b"x", b"y"], feed="wx/a", expiry=NOW_NS + 1)
         station.statistics()
         clock.advance(1)
@@ -186,7 +188,7 @@ def test_the_counters_of_a_station_are_where_the_page_says(make_queue: MakeQueue
 @pytest.mark.parametrize("discard", ["fifo", "lifo", "priority", "deadline"])
 def test_what_a_full_station_has_dropped_is_counted_by_cause(make_queue: MakeQueue, discard: str) -> None:
     queue = make_queue(dedup="none")
-    station = queue.station("a", "wx/**", cue=4, discard=discard)
+    station = queue.station("a", "wx/**", capacity=4, discard=discard)
     put(queue, 10, priority=[number % 8 for number in range(10)])
     assert station.statistics().waiting == 4
     member = read_line(queue.path, 1)["members"][0]
@@ -244,9 +246,9 @@ def test_the_mark_of_a_slot_tells_where_its_product_is(make_queue: MakeQueue) ->
     put(queue, 6)
     with first.attach() as one, first.attach() as another, second.attach() as behind:
         assert len(one.get(1, 1)) == 1
-        one.give_back(one.get(1, 1), failed=True)
+        one.nack(one.get(1, 1), failed=True)
         assert len(another.get(1, 1)) == 1
-        another.put(another.get(2, 1))
+        another.ack(another.get(2, 1))
         assert len(behind.get(1, 1)) == 1
         line = read_line(queue.path, 1)
         marks = {
@@ -276,12 +278,12 @@ def test_a_lease_is_lost_when_its_ticket_is_of_another_time(make_queue: MakeQueu
     put(queue, 1)
     with station.attach() as consumer:
         early = consumer.get(1, 1)
-        consumer.give_back(early)
+        consumer.nack(early)
         late = consumer.get(1, 1)
         assert slots_in(read_line(queue.path, 1), "leased")[0]["ticket"] == 2
         with pytest.raises(LeaseLostError):
-            consumer.put(early)
-        consumer.put(late)
+            consumer.ack(early)
+        consumer.ack(late)
         assert read_line(queue.path, 1)["in_hand"] == 0
 
 
@@ -290,7 +292,7 @@ def test_parked_products_hold_nothing_back(make_queue: MakeQueue) -> None:
     station = queue.station("a", "wx/**", deliveries_max=1)
     put(queue, 2)
     with station.attach() as consumer:
-        consumer.give_back(consumer.get(2, 1), failed=True)
+        consumer.nack(consumer.get(2, 1), failed=True)
         assert len(consumer.get_nowait(2)) == 0
     line = read_line(queue.path, 1)
     assert (sequences_in(line, "parked"), line["in_hand"], line["low"]) == ([1, 2], 0, 3)
@@ -306,7 +308,7 @@ def test_products_wait_in_a_list_for_each_priority(make_queue: MakeQueue) -> Non
     put(queue, 12, priority=[1, 7, 1, 0] * 3)
     with station.attach() as consumer:
         held = consumer.get(5, 1)
-        consumer.give_back([held[1], held[4], held[3]])
+        consumer.nack([held[1], held[4], held[3]])
         line = read_line(queue.path, 1)
         by_priority = {
             priority: [line["slots"][place]["sequence"] for place in waiting_list(line, 0, priority)]
@@ -322,7 +324,7 @@ def test_products_wait_in_a_list_for_each_priority(make_queue: MakeQueue) -> Non
 def test_products_wait_by_deadline_where_deadlines_count(make_queue: MakeQueue) -> None:
     clock = MockClock(NOW_NS)
     queue = make_queue(dedup="none", clock=clock)
-    station = queue.station("a", "wx/**", order="deadline", cue=10)
+    station = queue.station("a", "wx/**", order="deadline", capacity=10)
     for seconds in (5, 0, 3, 9, 0):
         queue.put(b"x", feed="wx/a", expiry=NOW_NS + seconds * 10**9 if seconds else None)
     station.statistics()
@@ -332,7 +334,7 @@ def test_products_wait_by_deadline_where_deadlines_count(make_queue: MakeQueue) 
     assert [slot["expires_ns"] for slot in waiting] == [NOW_NS + s * 10**9 for s in (3, 5, 9)] + [0, 0]
 
 
-def test_a_station_without_a_cue_takes_up_no_more_than_its_window(make_queue: MakeQueue) -> None:
+def test_a_station_without_a_capacity_takes_up_no_more_than_its_window(make_queue: MakeQueue) -> None:
     queue = make_queue(dedup="none")
     station = queue.station("a", "wx/**")
     put(queue, 5000)
@@ -347,7 +349,7 @@ def test_lists_are_made_anew_from_the_marks_when_the_holder_of_the_lock_died(mak
     station = queue.station("a", "wx/**", deliveries_max=1)
     put(queue, 20, priority=[number % 8 for number in range(20)])
     with station.attach() as consumer:
-        consumer.give_back(consumer.get(3, 1), failed=True)
+        consumer.nack(consumer.get(3, 1), failed=True)
         held = consumer.get(5, 1)
         before = read_line(queue.path, 1)
 
@@ -369,7 +371,7 @@ def test_lists_are_made_anew_from_the_marks_when_the_holder_of_the_lock_died(mak
         for state in ("waiting", "leased", "parked"):
             assert sequences_in(after, state) == sequences_in(before, state) != []
         assert [len(waiting_list(after, 0, p)) for p in range(8)] == [len(waiting_list(before, 0, p)) for p in range(8)]
-        consumer.put(held)
+        consumer.ack(held)
 
 
 def test_a_mark_that_cannot_be_makes_a_slot_free(make_queue: MakeQueue) -> None:
@@ -398,7 +400,7 @@ def test_a_consumer_is_where_the_page_says(make_queue: MakeQueue) -> None:
     queue.station("b", "wx/**", after="a")
     put(queue, 9)
     with station.attach() as consumer, queue.station("b").attach():
-        consumer.put(consumer.get(4, 1))
+        consumer.ack(consumer.get(4, 1))
         held = consumer.get(3, 1)
         now_ns = time.clock_gettime_ns(time.CLOCK_MONOTONIC)
         consumers = read_line(queue.path, 1)["consumers"]

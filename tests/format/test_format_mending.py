@@ -34,7 +34,7 @@ def test_a_repair_leaves_revisions_hidden(make_queue: Callable[..., Queue]) -> N
     queue.put(b"original", feed="wx/a")
     queue.put(b"other one", feed="wx/a")
     with queue.station("a").attach() as consumer:
-        consumer.put(consumer.get(1, 1), payloads=[b"revised"])
+        consumer.ack(consumer.get(1, 1), payloads=[b"revised"])
     queue.put(b"last", feed="wx/a")
     queue.close()
     file = reader.segment_path(queue.path, 1)
@@ -51,7 +51,7 @@ def test_a_row_of_a_revision_that_is_written_anew_keeps_its_record(make_queue: C
     queue.station("b", "wx/**", after="a")
     queue.put(b"original", feed="wx/a")
     with queue.station("a").attach() as consumer:
-        consumer.put(consumer.get(1, 1), payloads=[b"revised"])
+        consumer.ack(consumer.get(1, 1), payloads=[b"revised"])
     queue.put(b"last", feed="wx/a")
     queue.close()
     file = reader.segment_path(queue.path, 1)
@@ -71,7 +71,7 @@ def test_after_a_seek_back_nothing_is_skipped_when_the_lists_are_made_anew(make_
     def work():
         consumer = station.attach()
         batch = consumer.get(10, 5)
-        consumer.put([batch[i] for i in range(9)])
+        consumer.ack([batch[i] for i in range(9)])
         station.seek(3)
         return consumer, batch
 
@@ -129,7 +129,7 @@ def test_the_timeout_of_one_station_is_not_that_of_the_stations_behind(make_queu
     queue.station("b", "wx/**", after="a")
     with queue.station("a").attach() as consumer:
         queue.put(b"x", feed="wx/a")
-        consumer.put(consumer.get(1, 1))
+        consumer.ack(consumer.get(1, 1))
     time.sleep(0.3)
     with queue.station("b").attach() as consumer:
         assert len(consumer.get(1, 0.2)) == 1
@@ -190,7 +190,7 @@ def test_deleting_a_product_deletes_its_revision(make_queue: Callable[..., Queue
     queue.station("b", "wx/**", after="a")
     queue.put(b"x", feed="wx/a")
     with queue.station("a").attach() as consumer:
-        consumer.put(consumer.get(1, 1), payloads=[b"revised"])
+        consumer.ack(consumer.get(1, 1), payloads=[b"revised"])
     queue.delete("wx/**")
     with queue.station("b").attach() as consumer:
         assert len(consumer.get(1, 0.2)) == 0
@@ -201,7 +201,7 @@ def test_durability_disk_saves_positions_while_the_queue_is_open(make_queue, tmp
     station = queue.station("a", "wx/**")
     with station.attach() as consumer:
         queue.put_many([b"%d" % n for n in range(5)], feed="wx/a")
-        consumer.put(consumer.get(5, 1))
+        consumer.ack(consumer.get(5, 1))
     queue.flush()
     time.sleep(1.5)
     assert station_reader.begin_again(queue.path, 1) == 6

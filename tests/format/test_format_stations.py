@@ -55,12 +55,12 @@ def test_every_term_of_a_station_is_in_stations_json(make_queue: MakeQueue) -> N
     queue = make_queue()
     queue.station("plain", "wx/**")
     queue.station(
-        "all said", "wx/**", blocking=True, cue=50, prescale=3, order="fifo", deliveries_max=2, hung_after="5s",
+        "all said", "wx/**", blocking=True, capacity=50, prescale=3, order="fifo", deliveries_max=2, hung_after="5s",
         timeout="1m", start_time=1, stop_time=2**60, batch_max=10, pacing="0.5s", consumers_max=3, max_queue=99,
         restore="start",
     )  # fmt: skip
     queue.station("behind", "wx/b/**", after="all said", durable=False)
-    queue.station("beside", "wx/**", group="g", distribution="equal_cue").pause()
+    queue.station("beside", "wx/**", group="g", distribution="least_loaded").pause()
     document = read_stations(queue.path)
     assert document["next_line"] == 4
     for name, terms in document["stations"].items():
@@ -68,7 +68,7 @@ def test_every_term_of_a_station_is_in_stations_json(make_queue: MakeQueue) -> N
     said, plain = document["stations"]["all said"], document["stations"]["plain"]
     given = {"name", "line", "member", "stage", "selection"}
     assert {name for name, (_, default) in station_reader.STATION.items() if plain[name] != default} <= given
-    assert (said["cue"], said["pacing_s"], said["stop_ns"], said["hung_after_s"]) == (50, 0.5, 2**60, 5.0)
+    assert (said["capacity"], said["pacing_s"], said["stop_ns"], said["hung_after_s"]) == (50, 0.5, 2**60, 5.0)
     assert (document["stations"]["behind"]["line"], document["stations"]["behind"]["member"]) == (said["line"], 1)
     assert list(json.loads((queue.path / "stations.json").read_text())["stations"][0]) == list(station_reader.STATION)
 
@@ -102,7 +102,7 @@ def test_the_control_file_tells_every_change_of_the_stations(make_queue: MakeQue
     assert told() == 0
     station = queue.station("a", "wx/**")
     assert told() == 1
-    station.change(cue=5)
+    station.change(capacity=5)
     station.pause()
     assert told() == 3
     with station.attach():
@@ -114,14 +114,14 @@ def test_the_control_file_tells_every_change_of_the_stations(make_queue: MakeQue
 
 def test_what_stations_json_leaves_out_has_its_default(make_queue: MakeQueue) -> None:
     queue = make_queue()
-    queue.station("a", "wx/**", cue=3)
+    queue.station("a", "wx/**", capacity=3)
     queue.close()
     file = queue.path / "stations.json"
     file.write_text('{"format": 1, "next_line": 2, "stations": [{"name": "a", "line": 1, "stage": 1024}]}')
     expected = read_stations(queue.path)["stations"]["a"]
     with Queue.open(queue.path) as again:
         assert msgspec.to_builtins(again.station("a").terms) | {"retired": []} == expected
-        assert read_line(queue.path, 1)["members"][0]["cue"] == 0
+        assert read_line(queue.path, 1)["members"][0]["capacity"] == 0
 
 
 @pytest.mark.parametrize(
@@ -170,7 +170,7 @@ def test_a_revision_is_a_hidden_row_with_all_that_its_product_says_of_itself(mak
     with queue.station("a").attach() as consumer:
         batch = consumer.get(3, 1)
         payloads = {1: None, 2: b"revised", 3: b"another"}
-        consumer.put(batch, payloads=[payloads[int(sequence)] for sequence in batch.sequences])
+        consumer.ack(batch, payloads=[payloads[int(sequence)] for sequence in batch.sequences])
     products = {product["sequence"]: product for product in assert_same(queue)}
     slots = {slot["sequence"]: slot for slot in read_line(queue.path, 1)["slots"] if slot["state"] == "waiting"}
     assert [p["revision"] for p in products.values()] == [p["hidden"] for p in products.values()] == [
@@ -213,7 +213,7 @@ def test_a_revision_is_nobodys_duplicate_and_no_station_takes_it_up(make_queue: 
     queue.station("other", "wx/**")
     queue.put(b"original", feed="wx/a")
     with queue.station("a").attach() as consumer:
-        consumer.put(consumer.get(1, 1), payloads=[b"revised"])
+        consumer.ack(consumer.get(1, 1), payloads=[b"revised"])
     assert queue.put(b"revised", feed="wx/a") == 3
     assert [p["revision"] for p in assert_same(queue)] == [False, True, False]
     for name in ("a", "other"):
@@ -232,9 +232,9 @@ def used(make_queue: MakeQueue) -> Path:
     station = queue.station("a", "wx/**", deliveries_max=2)
     queue.put_many([b"%d" % number for number in range(10)], feed="wx/a")
     with station.attach() as consumer:
-        consumer.put(consumer.get(3, 1))
+        consumer.ack(consumer.get(3, 1))
         for _ in range(2):
-            consumer.give_back(consumer.get(2, 1), failed=True)
+            consumer.nack(consumer.get(2, 1), failed=True)
         assert len(consumer.get(5, 1)) == 5
     queue.close()
     return queue.path
@@ -267,7 +267,7 @@ def test_nothing_but_the_newest_whole_cell_is_believed_after_a_restart_of_the_ma
 def test_a_line_with_a_broken_cell_goes_by_the_other_one(used: Path) -> None:
     for sequence in (7, 8):  # two more saves
         with Queue.open(used) as again, again.station("a").attach() as consumer:
-            consumer.put(consumer.get(1, 1))
+            consumer.ack(consumer.get(1, 1))
             again.put(b"x", feed="de/a")
         assert begin_again(used, 1) == sequence
     at, size = station_reader.LINE_HEADER["cells"][0], station_reader.LINE_CELL_BYTES

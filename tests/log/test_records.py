@@ -214,7 +214,7 @@ def test_a_batch_is_stored_as_a_whole_or_not_at_all(make_queue: MakeQueue) -> No
 
 def test_a_blocking_station_is_waited_for(make_queue: MakeQueue) -> None:
     there, here = make_queue("there", origin="there"), make_queue("here")
-    consumer = here.station("s", "**", blocking=True, cue=2).attach()
+    consumer = here.station("s", "**", blocking=True, capacity=2).attach()
     batch = put_some(there, 2)
     assert here.put_batch(batch, timeout=0).stored == 2
     with pytest.raises(BlockedError):
@@ -224,7 +224,7 @@ def test_a_blocking_station_is_waited_for(make_queue: MakeQueue) -> None:
         putting = pool.submit(here.put_batch, there.read())
         with pytest.raises(TimeoutError):
             putting.result(0.2)
-        consumer.put(consumer.get_nowait(2))
+        consumer.ack(consumer.get_nowait(2))
         assert putting.result(20).stored == 1
 
 
@@ -263,8 +263,8 @@ def test_a_revision_stays_where_it_is(make_queue: MakeQueue) -> None:
     put_some(queue, 1)
     consumer, behind = first.attach(), second.attach()
     with pytest.raises(QueueError):
-        consumer.put(read_batch(page(queue.read()), Names()), payloads=[b"not got here"])
-    consumer.put(consumer.get_nowait(1), payloads=[b"another"])
+        consumer.ack(read_batch(page(queue.read()), Names()), payloads=[b"not got here"])
+    consumer.ack(consumer.get_nowait(1), payloads=[b"another"])
     revised = behind.get_nowait(1)
     assert bytes(revised[0].payload) == b"another"
     with pytest.raises(InvalidError, match="another payload than at its origin"):

@@ -122,7 +122,7 @@ def test_altered_calls_do_no_harm(served: Served, stranger: Stranger) -> None:
     chance = random.Random(SEED)
     samples = [
         calls.Put("a", "i", properties=b"\1\1\x08\0n" + bytes(8)), calls.PutMany(b"\1\0\0\0", calls.encode(calls.Columns("a"))),
-        calls.Next("**", 1, 10, 10), calls.OpenStation("s", "next", {"selection": "a", "cue": 5}), calls.Attach("s", 1.0),
+        calls.Next("**", 1, 10, 10), calls.OpenStation("s", "next", {"selection": "a", "capacity": 5}), calls.Attach("s", 1.0),
         calls.Get(1, 1, 0.0), calls.Settle(1, 1, 1, "done"), calls.SaveCursor("c", 5), calls.Unpark("s", [1], True),
     ]  # fmt: skip
     for turn in range(1, 301):
@@ -169,7 +169,7 @@ def test_nobody_uses_what_another_client_has_attached(served: Served, stranger: 
             assert isinstance(stranger.call(call), answers.Unattached)
         stranger.call(calls.Detach(number))
         stranger.call(calls.Leave())
-        consumer.put(batch)
+        consumer.ack(batch)
 
 
 def test_places_and_payloads_that_do_not_fit_are_refused(served: Served, stranger: Stranger) -> None:
@@ -407,8 +407,8 @@ def test_who_may_not_publish_a_feed_gives_its_products_no_other_payload(guarded:
     with guarded.connect().station("mine").attach() as consumer:
         batch = consumer.get(1)
         with pytest.raises(AccessDeniedError, match="may not publish feed a/1"):
-            consumer.put(batch, payloads=[b"false"])
-        consumer.put(batch, payloads=[None])
+            consumer.ack(batch, payloads=[b"false"])
+        consumer.ack(batch, payloads=[None])
     assert guarded.queue.station("mine").statistics().done == 1
 
 
@@ -502,7 +502,7 @@ OWN = {  # what works from elsewhere as it is written for here
     Queue: {"create", "open", "repair", "remove", "wanted", "before_fork", "after_fork_in_parent", "after_fork_in_child"},
     Station: {"pause", "resume", "retry", "forget", "lag"},
     Cursor: {"position", "read", "follow", "commit", "save", "seek"},
-    Consumer: {"get_nowait", "put", "discard", "give_back", "settle", "revise", "new", "batches", "batches_async", "get_async",
+    Consumer: {"get_nowait", "ack", "discard", "nack", "settle", "put", "revise", "new", "batches", "batches_async", "get_async",
                },
     Follower: set(),
 }  # fmt: skip

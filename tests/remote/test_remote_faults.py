@@ -93,7 +93,7 @@ def test_what_is_asked_again_is_not_done_again(
     assert station.statistics().consumers == 1
     batch = consumer.get(4)
     assert batch.sequences.tolist() == [1, 2, 3, 4]
-    consumer.put(batch)
+    consumer.ack(batch)
     for other in consumer.batches(1, timeout=0.1):
         assert other.deliveries.tolist() == [1]
     told = station.statistics()
@@ -120,7 +120,7 @@ def test_a_get_that_was_given_up_is_taken_up_by_the_next(served: Served, monkeyp
     until(lambda: remote.station("s").statistics().leased == 3, "three are leased")
     batch = consumer.get(3)
     assert (idents(batch), batch.deliveries.tolist()) == (["1", "2", "3"], [1, 1, 1])
-    consumer.put(batch)
+    consumer.ack(batch)
     assert idents(consumer.get(3)) == ["4"]
 
 
@@ -189,7 +189,7 @@ def test_leases_are_kept_while_the_line_is_cut(served: Served, wire: Wire) -> No
     wire.cut()
     time.sleep(0.5)
     wire.mend()
-    consumer.put(batch)
+    consumer.ack(batch)
     assert idents(consumer.get(2)) == ["3"]
     told = station.statistics()
     assert (told.done, told.redelivered, told.restored) == (2, 0, 0)
@@ -201,7 +201,7 @@ def test_a_get_that_waits_outlasts_a_cut(served: Served, wire: Wire) -> None:
         threading.Timer(pause_s, act).start()
     batch = consumer.get(5)
     assert (idents(batch), batch.deliveries.tolist()) == (["1"], [1])
-    consumer.put(batch)
+    consumer.ack(batch)
 
 
 def test_leases_are_lost_when_the_line_is_cut_for_longer_than_agreed(served: Served, wire: Wire) -> None:
@@ -213,12 +213,12 @@ def test_leases_are_lost_when_the_line_is_cut_for_longer_than_agreed(served: Ser
     until(lambda: served.queue.station("s").statistics().restored == 1, "the site takes it back")
     wire.mend()
     with pytest.raises(LeaseLostError, match="has given up the leases of this consumer of 's'"):
-        consumer.put(batch)
+        consumer.ack(batch)
     with pytest.raises(LeaseLostError):
-        consumer.put(batch[0])
+        consumer.ack(batch[0])
     again = consumer.get(2)
     assert (idents(again), again.deliveries.tolist()) == (["1", "2"], [2, 1])
-    consumer.put(again)
+    consumer.ack(again)
 
 
 def test_a_loop_goes_on_when_its_leases_were_lost(served: Served, wire: Wire) -> None:
@@ -265,7 +265,7 @@ def test_calls_that_wait_outlast_a_renewal_of_what_the_site_has_declared(served:
     begun = time.monotonic()
     batch = consumer.get(1)
     assert (idents(batch), batch.deliveries.tolist(), idents(next(follower))) == (["1"], [1], ["1"])
-    consumer.put(batch)
+    consumer.ack(batch)
     assert time.monotonic() - begun < 4
 
 

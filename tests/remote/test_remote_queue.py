@@ -155,7 +155,7 @@ MISTAKES: dict[str, Callable[[Queue], Any]] = {
     "a station that is missing": lambda q: q.station("s"),
     "a station without a name": lambda q: q.station("/", "**"),
     "a station with an unknown option": lambda q: q.station("s", "**", blockin=True),
-    "a station with options that contradict": lambda q: q.station("s", "**", blocking=True, cue=5, discard="fifo"),
+    "a station with options that contradict": lambda q: q.station("s", "**", blocking=True, capacity=5, discard="fifo"),
     "a station behind none": lambda q: q.station("s", "**", after="t"),
 }
 

@@ -74,7 +74,7 @@ def work(station: Station, n: int = 1000) -> list[str]:
     """What a consumer that attaches now gets, and puts."""
     with station.attach() as consumer:
         batch = consumer.get_nowait(n)
-        consumer.put(batch)
+        consumer.ack(batch)
         return idents(batch)
 
 
@@ -83,11 +83,11 @@ def work(station: Station, n: int = 1000) -> list[str]:
 
 def test_a_station_is_made_and_opened_on_its_terms(queue: Queue) -> None:
     made = queue.station(
-        "s", Selection("wx/**", ident="^S", every=2), blocking=True, cue=10, hung_after=timedelta(minutes=1),
+        "s", Selection("wx/**", ident="^S", every=2), blocking=True, capacity=10, hung_after=timedelta(minutes=1),
         timeout="10s", start_time=datetime(2026, 1, 1, tzinfo=UTC), batch_max=5, pacing=0.25, consumers_max=None,
     )  # fmt: skip
     terms = made.terms
-    assert (terms.selection, terms.prescale, terms.cue, terms.blocking) == (
+    assert (terms.selection, terms.prescale, terms.capacity, terms.blocking) == (
         str(Selection("wx/**", ident="^S")),
         2,
         10,
@@ -95,8 +95,8 @@ def test_a_station_is_made_and_opened_on_its_terms(queue: Queue) -> None:
     )
     assert (terms.hung_after_s, terms.timeout_s, terms.start_ns) == (60.0, 10.0, 1767225600 * 10**9)
     assert (queue.stations(), queue.station("s").name) == (["s"], "s")
-    with pytest.raises(StationExistsError, match="cue 10, not 11"):
-        queue.station("s", cue=11)
+    with pytest.raises(StationExistsError, match="capacity 10, not 11"):
+        queue.station("s", capacity=11)
 
 
 def test_a_station_begins_where_it_is_told(queue: Queue) -> None:
@@ -107,8 +107,8 @@ def test_a_station_begins_where_it_is_told(queue: Queue) -> None:
 
 
 def test_terms_change_while_it_works(queue: Queue, station: Station) -> None:
-    station.change(selection="b", cue=7, timeout=None)
-    assert (station.terms.selection, station.terms.cue) == ("b", 7)
+    station.change(selection="b", capacity=7, timeout=None)
+    assert (station.terms.selection, station.terms.capacity) == ("b", 7)
     put(queue, "1", feed="a")
     put(queue, "2", feed="b")
     assert work(station) == ["2"]
@@ -178,8 +178,8 @@ def test_what_was_put_does_not_come_again(queue: Queue, station: Station) -> Non
     put(queue, *"12345")
     with station.attach() as consumer:
         batch = consumer.get(5)
-        consumer.put(batch[0])
-        consumer.put([batch[1], batch[2]])
+        consumer.ack(batch[0])
+        consumer.ack([batch[1], batch[2]])
         consumer.discard(batch[3])
     assert work(station) == ["5"]
     told = station.statistics()
@@ -190,12 +190,12 @@ def test_what_is_given_back_comes_again_and_is_parked_in_the_end(queue: Queue) -
     station = queue.station("s", "**", deliveries_max=2)
     put(queue, "1", "2")
     with station.attach() as consumer:
-        consumer.give_back(consumer.get(2))
+        consumer.nack(consumer.get(2))
         batch = consumer.get(2)
         assert batch.deliveries.tolist() == [1, 1]
-        consumer.put(batch[1])
-        consumer.give_back(batch[0], failed=True)
-        consumer.give_back(consumer.get(1), failed=True)
+        consumer.ack(batch[1])
+        consumer.nack(batch[0], failed=True)
+        consumer.nack(consumer.get(1), failed=True)
         assert len(consumer.get_nowait()) == 0
     assert [(each.sequence, each.deliveries, each.ident) for each in station.parked()] == [(1, 2, "1")]
     assert (station.retry([1]), work(station)) == (1, ["1"])
@@ -205,11 +205,11 @@ def test_what_is_given_back_comes_again_and_is_parked_in_the_end(queue: Queue) -
 def test_to_put_twice_is_told(queue: Queue, station: Station, consumer: Consumer) -> None:
     put(queue, *"123")
     batch = consumer.get(3)
-    consumer.put(batch[1])
+    consumer.ack(batch[1])
     with pytest.raises(LeaseLostError, match="1 of 3 products were not this consumer's at station 's'; the others are"):
-        consumer.put(batch)
+        consumer.ack(batch)
     with pytest.raises(LeaseLostError, match="3 of 3 products"):
-        consumer.put(batch)
+        consumer.ack(batch)
     assert station.statistics().done == 3
 
 
@@ -218,13 +218,13 @@ def test_what_was_not_got_cannot_be_put(queue: Queue, station: Station, consumer
     with station.attach() as other:
         batch = other.get(1)
         with pytest.raises(LeaseLostError):
-            consumer.put(batch)
+            consumer.ack(batch)
         with pytest.raises(StationError, match="not among the last 64 batches"):
-            consumer.put(batch[0])
+            consumer.ack(batch[0])
         with pytest.raises(LeaseLostError):
-            consumer.put(queue.read())
+            consumer.ack(queue.read())
     with pytest.raises(OptionError, match="cannot be put"):
-        consumer.put(5)  # type: ignore[arg-type]
+        consumer.ack(5)  # type: ignore[arg-type]
 
 
 def test_changed_payloads_go_on_to_the_next_station(queue: Queue) -> None:
@@ -234,7 +234,7 @@ def test_changed_payloads_go_on_to_the_next_station(queue: Queue) -> None:
     put(queue, *"123", properties={"p": 1})
     with first.attach() as consumer:
         batch = consumer.get(3)
-        consumer.put(batch, [b"one", None, memoryview(b"three")])
+        consumer.ack(batch, [b"one", None, memoryview(b"three")])
     with second.attach() as consumer:
         batch = consumer.get(3)
         assert [bytes(product.payload) for product in batch] == [b"one", b"2", b"three"]
@@ -242,12 +242,12 @@ def test_changed_payloads_go_on_to_the_next_station(queue: Queue) -> None:
         assert [dict(product.properties) for product in batch] == [{"p": 1}] * 3
         with pytest.raises(InvalidError):
             queue.put_batch(batch)
-        consumer.put([batch[2]], [b"THREE"])
-        consumer.put(batch[0])
+        consumer.ack([batch[2]], [b"THREE"])
+        consumer.ack(batch[0])
         with pytest.raises(OptionError, match="one entry for each"):
-            consumer.put(batch, [b"x"])
+            consumer.ack(batch, [b"x"])
         with pytest.raises(OptionError, match="is not bytes"):
-            consumer.put(batch[1], [5])
+            consumer.ack(batch[1], [5])
     with third.attach() as consumer:
         batch = consumer.get(3)
         assert [(product.ident, bytes(product.payload)) for product in batch] == [("3", b"THREE"), ("1", b"one")]
@@ -261,8 +261,8 @@ def test_a_payload_that_is_too_large_is_refused(queue: Queue) -> None:
     with first.attach() as consumer:
         batch = consumer.get(1)
         with pytest.raises(PayloadTooLargeError):
-            consumer.put(batch, [bytes(2 << 20)])
-        consumer.put(batch)
+            consumer.ack(batch, [bytes(2 << 20)])
+        consumer.ack(batch)
 
 
 def test_drafts_are_filled_in_and_put(queue: Queue, consumer: Consumer) -> None:
@@ -388,16 +388,16 @@ def test_more_consumers_than_agreed_are_refused(queue: Queue) -> None:
 
 
 def test_a_put_waits_for_a_blocking_station(queue: Queue) -> None:
-    station = queue.station("s", "**", blocking=True, cue=2)
+    station = queue.station("s", "**", blocking=True, capacity=2)
     put(queue, "1", "2")
-    with pytest.raises(BlockedError, match="cue of blocking station 's'"):
+    with pytest.raises(BlockedError, match="capacity of blocking station 's'"):
         put(queue, "3", timeout=0)
     begun = time.monotonic()
     with pytest.raises(BlockedError, match="nothing was stored"):
         queue.put_many([b"3", b"4"], feed="a", timeout="200ms")
     assert 0.2 <= time.monotonic() - begun < 3
     with station.attach() as consumer:
-        timer = threading.Timer(0.2, lambda: consumer.put(consumer.get(2)))
+        timer = threading.Timer(0.2, lambda: consumer.ack(consumer.get(2)))
         timer.start()
         put(queue, "3")
         timer.join()
@@ -407,7 +407,7 @@ def test_a_put_waits_for_a_blocking_station(queue: Queue) -> None:
 def test_a_put_that_waits_long_is_asked_again(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("headrace.remote.server.blocked._SLICE_S", 0.1)
     remote = served.connect()
-    station = remote.station("s", "**", blocking=True, cue=1)
+    station = remote.station("s", "**", blocking=True, capacity=1)
     put(remote, "1")
     timer = threading.Timer(0.7, work, (station,))
     timer.start()
@@ -421,7 +421,7 @@ def test_a_put_that_waits_long_is_asked_again(served: Served, monkeypatch: pytes
 def test_many_blocked_puts_hold_up_nobody_else(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("headrace.remote.server.blocked.BLOCKED_MAX", 2)
     remote = served.connect()
-    remote.station("s", "a", blocking=True, cue=1)
+    remote.station("s", "a", blocking=True, capacity=1)
     put(remote, "1")
     threads = [threading.Thread(target=_blocked, args=(remote, f"more {n}")) for n in range(12)]
     for thread in threads:
@@ -458,7 +458,7 @@ def test_a_get_brings_no_more_than_fits_into_an_answer(served: Served, monkeypat
     with station.attach() as consumer:
         batch = consumer.get(6)
         assert batch.sequences.tolist() == [1, 2, 3]
-        consumer.put(batch)
+        consumer.ack(batch)
         assert consumer.get(6).sequences.tolist() == [4, 5, 6]
     assert station.statistics().redelivered == 0
 
@@ -474,7 +474,7 @@ def test_all_of_many_products_are_consumed_once(served: Served, act: str) -> Non
             batches: Callable[[], Iterator[Batch]] = lambda: consumer.batches(70, timeout=0.3)  # noqa: E731
             for batch in batches():
                 if act == "get":
-                    consumer.put(batch)
+                    consumer.ack(batch)
                 with lock:
                     seen.extend(batch.sequences.tolist())
 

@@ -111,7 +111,7 @@ def consume(
             if pause_s:
                 time.sleep(pause_s * chance.random())
             revised = [bytes(product.payload) + REVISED for product in batch] if part == "revises" else None
-            consumer.put(batch, revised)
+            consumer.ack(batch, revised)
             ledger.note("done", sequences)
 
 

@@ -35,7 +35,7 @@ def payloads(batch: Batch) -> list[bytes]:
 def work(consumer: Consumer, n: int = 1000) -> list[str]:
     """Get what is there and put it; the idents."""
     batch = consumer.get_nowait(n)
-    consumer.put(batch)
+    consumer.ack(batch)
     return idents(batch)
 
 

@@ -28,11 +28,11 @@ def fill(queue: Queue, feed: str = "a", size: int = 50_000) -> int:
         assert count < 1000, "nobody holds this queue back"
 
 
-# --- a full cue -----------------------------------------------------------------------------------
+# --- a full capacity -----------------------------------------------------------------------------------
 
 
-def test_a_put_waits_while_the_cue_is_full(queue: Queue) -> None:
-    station = queue.station("s", "**", blocking=True, cue=2)
+def test_a_put_waits_while_the_capacity_is_full(queue: Queue) -> None:
+    station = queue.station("s", "**", blocking=True, capacity=2)
     consumer = station.attach()
     put(queue, "1", "2")
     with ThreadPoolExecutor(1) as pool:
@@ -46,12 +46,12 @@ def test_a_put_waits_while_the_cue_is_full(queue: Queue) -> None:
 
 
 def test_a_put_whose_time_is_over_has_stored_nothing(queue: Queue) -> None:
-    station = queue.station("s", "**", blocking=True, cue=2)
+    station = queue.station("s", "**", blocking=True, capacity=2)
     put(queue, "1", "2")
     for timeout in (0, "50ms"):
         with pytest.raises(BlockedError, match=r"'s' has been full \(2 products\).*nothing was stored") as told:
             put(queue, "3", timeout=timeout)
-        assert "cue" in told.value.hint
+        assert "capacity" in told.value.hint
         with pytest.raises(BlockedError):
             put_together(queue, "3", "4", timeout=timeout)
     assert queue.next == 3
@@ -61,8 +61,8 @@ def test_a_put_whose_time_is_over_has_stored_nothing(queue: Queue) -> None:
     assert drain(station) == ["3"]
 
 
-def test_what_consumers_hold_takes_no_room_in_the_cue(queue: Queue) -> None:
-    consumer = queue.station("s", "**", blocking=True, cue=2).attach()
+def test_what_consumers_hold_takes_no_room_in_the_capacity(queue: Queue) -> None:
+    consumer = queue.station("s", "**", blocking=True, capacity=2).attach()
     put(queue, "1", "2")
     consumer.get_nowait(2)
     put(queue, "3", "4", timeout=0)
@@ -71,7 +71,7 @@ def test_what_consumers_hold_takes_no_room_in_the_cue(queue: Queue) -> None:
 
 
 def test_a_batch_goes_in_as_a_whole_and_is_taken_up_bit_by_bit(queue: Queue) -> None:
-    station = queue.station("s", "**", blocking=True, cue=2)
+    station = queue.station("s", "**", blocking=True, capacity=2)
     put_together(queue, *"12345")
     assert (station.statistics().waiting, station.statistics().behind) == (2, 3)
     with pytest.raises(BlockedError):
@@ -83,7 +83,7 @@ def test_a_batch_goes_in_as_a_whole_and_is_taken_up_bit_by_bit(queue: Queue) -> 
 
 
 def test_producers_of_feeds_that_the_station_cannot_want_do_not_wait(queue: Queue) -> None:
-    station = queue.station("s", "a/**", blocking=True, cue=1)
+    station = queue.station("s", "a/**", blocking=True, capacity=1)
     put(queue, "1", feed="a/x")
     for number in range(5):
         put(queue, f"other {number}", feed=f"b/{number}", timeout=0)  # each feed is a new one
@@ -94,8 +94,8 @@ def test_producers_of_feeds_that_the_station_cannot_want_do_not_wait(queue: Queu
     assert drain(station) == ["1"]
 
 
-def test_other_products_of_a_feed_fill_no_cue(queue: Queue) -> None:
-    station = queue.station("s", Selection("a", ident="^x"), blocking=True, cue=2)
+def test_other_products_of_a_feed_fill_no_capacity(queue: Queue) -> None:
+    station = queue.station("s", Selection("a", ident="^x"), blocking=True, capacity=2)
     for number in range(10):
         put(queue, f"y{number}", timeout=0)
     put(queue, "x1", timeout=0)
@@ -106,7 +106,7 @@ def test_other_products_of_a_feed_fill_no_cue(queue: Queue) -> None:
 
 
 def test_other_stations_are_not_held_up(queue: Queue) -> None:
-    queue.station("slow", "a", blocking=True, cue=1)
+    queue.station("slow", "a", blocking=True, capacity=1)
     fast = queue.station("fast", "**")
     put(queue, "1", feed="a")
     put(queue, "2", "3", feed="b")
@@ -114,7 +114,7 @@ def test_other_stations_are_not_held_up(queue: Queue) -> None:
 
 
 def test_several_producers_wait_and_none_is_forgotten(queue: Queue) -> None:
-    station = queue.station("s", "**", blocking=True, cue=1)
+    station = queue.station("s", "**", blocking=True, capacity=1)
     put(queue, "0")
     consumer = station.attach()
     got = []
@@ -123,7 +123,7 @@ def test_several_producers_wait_and_none_is_forgotten(queue: Queue) -> None:
         while len(got) < 9:
             batch = consumer.get(1, timeout=20)
             assert len(batch) == 1
-            consumer.put(batch)
+            consumer.ack(batch)
             got += idents(batch)
         for future in putting:
             future.result(20)
@@ -131,7 +131,7 @@ def test_several_producers_wait_and_none_is_forgotten(queue: Queue) -> None:
 
 
 def test_a_producer_in_another_process_waits_as_well(queue: Queue) -> None:
-    station = queue.station("s", "**", blocking=True, cue=1)
+    station = queue.station("s", "**", blocking=True, capacity=1)
     put(queue, "0")
 
     def produce() -> None:
@@ -145,27 +145,27 @@ def test_a_producer_in_another_process_waits_as_well(queue: Queue) -> None:
     with station.attach() as consumer:
         while len(got) < 20:
             batch = consumer.get(1, timeout=20)
-            consumer.put(batch)
+            consumer.ack(batch)
             got += idents(batch)
             assert station.statistics().waiting <= 1
     worker.join(20)
     assert got == [str(number) for number in range(20)]
 
 
-def test_what_comes_back_fills_the_cue_at_once(queue: Queue) -> None:
+def test_what_comes_back_fills_the_capacity_at_once(queue: Queue) -> None:
     """The producer has seen room for three more; what is given back takes it away again."""
-    station = queue.station("s", "**", blocking=True, cue=4)
+    station = queue.station("s", "**", blocking=True, capacity=4)
     consumer = station.attach()
     put(queue, "1", "2", "3", "4")
     batch = consumer.get_nowait(4)
     put(queue, "5", timeout=0)
-    consumer.give_back(batch)
+    consumer.nack(batch)
     with pytest.raises(BlockedError):
         put(queue, "6", timeout=0)
 
 
 def test_a_station_that_is_sought_back_keeps_producers_waiting(queue: Queue) -> None:
-    station = queue.station("s", "**", blocking=True, cue=4)
+    station = queue.station("s", "**", blocking=True, capacity=4)
     consumer = station.attach()
     put(queue, "1", "2", "3", "4")
     assert work(consumer, 4) == ["1", "2", "3", "4"]
@@ -178,7 +178,7 @@ def test_a_station_that_is_sought_back_keeps_producers_waiting(queue: Queue) -> 
 
 def test_a_consumers_death_frees_the_producers(queue: Queue) -> None:
     """The products of the dead one come to the other consumer, whose gets make room."""
-    station = queue.station("s", "**", blocking=True, cue=2)
+    station = queue.station("s", "**", blocking=True, capacity=2)
     dying, other = station.attach(), station.attach()
     put(queue, "1", "2")
     dying.get_nowait(2)
@@ -192,7 +192,7 @@ def test_a_consumers_death_frees_the_producers(queue: Queue) -> None:
 
 
 def test_a_producer_that_waits_finds_out_about_a_death_by_itself(queue: Queue) -> None:
-    station = queue.station("s", "**", blocking=True, cue=1, restore="output")
+    station = queue.station("s", "**", blocking=True, capacity=1, restore="output")
     dying = station.attach()
     put(queue, "1")
     dying.get_nowait()
@@ -204,7 +204,7 @@ def test_a_producer_that_waits_finds_out_about_a_death_by_itself(queue: Queue) -
 
 
 def test_the_death_of_the_last_consumer_of_a_transient_station_frees_the_producers(queue: Queue) -> None:
-    station = queue.station("s", "**", blocking=True, cue=1, durable=False)
+    station = queue.station("s", "**", blocking=True, capacity=1, durable=False)
     dying = station.attach()
     put(queue, "1")
     vanish(dying)
@@ -212,7 +212,7 @@ def test_the_death_of_the_last_consumer_of_a_transient_station_frees_the_produce
 
 
 def test_removing_the_station_frees_the_producers(queue: Queue) -> None:
-    station = queue.station("s", "**", blocking=True, cue=1)
+    station = queue.station("s", "**", blocking=True, capacity=1)
     put(queue, "1")
     with ThreadPoolExecutor(1) as pool:
         putting = pool.submit(put, queue, "2", timeout=30)
@@ -223,9 +223,9 @@ def test_removing_the_station_frees_the_producers(queue: Queue) -> None:
     assert queue.next == 3
 
 
-@pytest.mark.parametrize("options", [{"cue": 5}, {"blocking": False}, {"cue": None}, {"selection": "b"}])
+@pytest.mark.parametrize("options", [{"capacity": 5}, {"blocking": False}, {"capacity": None}, {"selection": "b"}])
 def test_other_terms_free_the_producers(queue: Queue, options: dict[str, object]) -> None:
-    station = queue.station("s", "a", blocking=True, cue=1)
+    station = queue.station("s", "a", blocking=True, capacity=1)
     put(queue, "1")
     assert station.statistics().waiting == 1
     with ThreadPoolExecutor(1) as pool:
@@ -235,7 +235,7 @@ def test_other_terms_free_the_producers(queue: Queue, options: dict[str, object]
 
 
 def test_a_station_can_be_made_blocking_while_producers_work(queue: Queue) -> None:
-    station = queue.station("s", "**", cue=2)
+    station = queue.station("s", "**", capacity=2)
     with Queue.open(queue.path) as other:
         put(other, "1", "2", "3")
         assert station.statistics().dropped["flowed_around"] == 1
@@ -246,7 +246,7 @@ def test_a_station_can_be_made_blocking_while_producers_work(queue: Queue) -> No
 
 
 def test_a_paused_blocking_station_holds_producers_up_and_loses_nothing(queue: Queue) -> None:
-    station = queue.station("s", "**", blocking=True, cue=2)
+    station = queue.station("s", "**", blocking=True, capacity=2)
     station.pause()
     put(queue, "1", "2")
     with pytest.raises(BlockedError):
@@ -258,7 +258,7 @@ def test_a_paused_blocking_station_holds_producers_up_and_loses_nothing(queue: Q
 
 
 def test_a_seek_frees_the_producers(queue: Queue) -> None:
-    station = queue.station("s", "**", blocking=True, cue=1)
+    station = queue.station("s", "**", blocking=True, capacity=1)
     put(queue, "1")
     station.seek("next")
     put(queue, "2", timeout=0)
@@ -294,7 +294,7 @@ def test_a_put_goes_on_as_soon_as_what_filled_the_queue_was_put(make_quick: Call
             batch = consumer.get(1, timeout=20)
             assert len(batch) == 1
             got += idents(batch)
-            consumer.put(batch)
+            consumer.ack(batch)
         putting.result(20)
     assert got == [*(str(number) for number in range(count)), "last"]
     assert station.statistics().evicted == 0
@@ -308,7 +308,7 @@ def test_what_a_consumer_holds_is_not_evicted(make_quick: Callable[..., Queue]) 
     held = consumer.get_nowait()
     fill(queue, feed="b")
     assert queue.oldest == 1
-    consumer.put(held)
+    consumer.ack(held)
     for _ in range(20):
         queue.put(bytes(60_000), feed="b", timeout=0)
         station.statistics()
@@ -354,7 +354,7 @@ def test_a_queue_that_becomes_smaller_keeps_what_is_held(make_quick: Callable[..
 
 def test_a_station_that_is_not_blocking_holds_nothing(make_quick: Callable[..., Queue]) -> None:
     queue = make_quick(size="1MiB", dedup="none")
-    queue.station("s", "a", cue=1000)
+    queue.station("s", "a", capacity=1000)
     for _ in range(50):
         queue.put(bytes(50_000), feed="a", timeout=0)
     assert queue.oldest > 1
@@ -365,7 +365,7 @@ def test_parked_products_hold_nothing_back(make_quick: Callable[..., Queue]) -> 
     station = queue.station("s", "a", blocking=True, deliveries_max=1)
     put(queue, "1")
     with station.attach() as consumer:
-        consumer.give_back(consumer.get_nowait(), failed=True)
+        consumer.nack(consumer.get_nowait(), failed=True)
         assert work(consumer) == []
     assert [parked.ident for parked in station.parked()] == ["1"]
     for _ in range(50):
@@ -406,10 +406,10 @@ def test_revisions_can_be_put_into_a_full_queue(make_quick: Callable[..., Queue]
     got: list[bytes] = []
     with first.attach() as consumer, second.attach() as behind:
         while len(batch := consumer.get_nowait()):
-            consumer.put(batch, payloads=[b"new" + bytes(batch[0].payload)])
+            consumer.ack(batch, payloads=[b"new" + bytes(batch[0].payload)])
             found = behind.get_nowait()
             got += [payload[:7] for payload in payloads(found)]
-            behind.put(found)
+            behind.ack(found)
     assert got == [b"new" + number.to_bytes(4, "big") for number in range(count)]
     for number in range(20):
         queue.put(b"more" + bytes(50_000 + number), feed="b", timeout=0)
@@ -425,7 +425,7 @@ def test_all_products_of_a_full_queue_can_be_revised_before_any_is_put_on(make_q
     count = fill(queue)
     with first.attach() as consumer:
         batch = consumer.get_nowait(1000)
-        consumer.put(batch, payloads=[bytes(product.payload) for product in batch])
+        consumer.ack(batch, payloads=[bytes(product.payload) for product in batch])
     assert drain(second) == [str(number) for number in range(count)]
     queue.put(bytes(60_000), feed="b", timeout=0)
 
@@ -439,7 +439,7 @@ def test_when_even_revisions_find_no_room_they_are_refused_in_words(make_quick: 
     with first.attach() as consumer:
         for batch in iter(lambda: consumer.get_nowait(1), None):
             try:
-                consumer.put(batch, payloads=[bytes(200_000)])
+                consumer.ack(batch, payloads=[bytes(200_000)])
             except HeadraceError as error:
                 assert isinstance(error, BlockedError)
                 break

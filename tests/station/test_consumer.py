@@ -108,7 +108,7 @@ def test_what_is_leased_is_got_by_nobody_else(queue: Queue, station: Station, co
     batch = consumer.get_nowait()
     others = [station.attach() for _ in range(3)]
     assert [idents(other.get_nowait()) for other in others] == [[], [], []]
-    consumer.put(batch)
+    consumer.ack(batch)
     assert [idents(other.get_nowait()) for other in others] == [[], [], []]
 
 
@@ -116,7 +116,7 @@ def test_a_batch_says_how_often_each_product_was_handed_out_and_changed(queue: Q
     put(queue, "1", "2")
     batch = consumer.get_nowait(2)
     assert (batch.deliveries.tolist(), batch.revisions.tolist()) == ([1, 1], [0, 0])
-    consumer.give_back(batch[0], failed=True)
+    consumer.nack(batch[0], failed=True)
     put(queue, "3")
     assert consumer.get_nowait(2).deliveries.tolist() == [2, 1]
 
@@ -124,7 +124,7 @@ def test_a_batch_says_how_often_each_product_was_handed_out_and_changed(queue: Q
 def test_a_batch_stays_readable_after_its_put(queue: Queue, consumer: Consumer) -> None:
     put(queue, "1", "2")
     batch = consumer.get_nowait(2)
-    consumer.put(batch)
+    consumer.ack(batch)
     assert payloads(batch) == [b"1", b"2"]
 
 
@@ -133,20 +133,20 @@ def test_a_batch_stays_readable_after_its_put(queue: Queue, consumer: Consumer) 
 
 def test_batches_products_and_lists_of_products_can_be_put(queue: Queue, station: Station, consumer: Consumer) -> None:
     put(queue, *"123456")
-    consumer.put(consumer.get_nowait(2))
+    consumer.ack(consumer.get_nowait(2))
     batch = consumer.get_nowait(4)
-    consumer.put(batch[0])
-    consumer.put([batch[2], batch[1]])
+    consumer.ack(batch[0])
+    consumer.ack([batch[2], batch[1]])
     assert (station.statistics().done, station.statistics().leased) == (5, 1)
-    consumer.put([])
-    consumer.put((batch[3],))
+    consumer.ack([])
+    consumer.ack((batch[3],))
     assert (station.statistics().done, station.statistics().leased) == (6, 0)
 
 
 def test_a_list_may_have_products_of_several_batches(queue: Queue, station: Station, consumer: Consumer) -> None:
     put(queue, *"1234")
     first, second = consumer.get_nowait(2), consumer.get_nowait(2)
-    consumer.put([first[1], second[0], first[0]])
+    consumer.ack([first[1], second[0], first[0]])
     consumer.detach()
     assert drain(station) == ["4"]
 
@@ -155,17 +155,17 @@ def test_products_may_be_put_in_any_order(queue: Queue, station: Station, consum
     put(queue, *"123")
     first, second, third = (consumer.get_nowait() for _ in range(3))
     for batch in (third, first, second):
-        consumer.put(batch)
+        consumer.ack(batch)
     assert (station.statistics().done, station.lag().products) == (3, 0)
 
 
 def test_a_second_put_is_refused(queue: Queue, station: Station, consumer: Consumer) -> None:
     put(queue, "1", "2")
     batch = consumer.get_nowait(2)
-    consumer.put(batch)
+    consumer.ack(batch)
     for again in (batch, batch[0], [batch[1]]):
         with pytest.raises(StationError):
-            consumer.put(again)
+            consumer.ack(again)
     assert station.statistics().done == 2
 
 
@@ -174,9 +174,9 @@ def test_of_a_batch_that_was_partly_put_the_rest_is_put_and_the_refusal_told(
 ) -> None:
     put(queue, *"123")
     batch = consumer.get_nowait(3)
-    consumer.put(batch[1])
+    consumer.ack(batch[1])
     with pytest.raises(LeaseLostError, match="1 of 3 products"):
-        consumer.put(batch)
+        consumer.ack(batch)
     assert (station.statistics().done, station.statistics().leased) == (3, 0)
 
 
@@ -185,9 +185,9 @@ def test_a_product_that_was_read_and_not_got_cannot_be_put(queue: Queue, station
     consumer.get_nowait(1)
     read = queue.read("oldest")
     with pytest.raises(StationError):
-        consumer.put(read[1])
+        consumer.ack(read[1])
     with pytest.raises(LeaseLostError):
-        consumer.put(read)
+        consumer.ack(read)
     assert (station.statistics().done, station.statistics().leased) == (0, 1)
 
 
@@ -196,12 +196,12 @@ def test_what_another_consumer_holds_cannot_be_put(queue: Queue, station: Statio
     put(queue, "1", "2")
     mine, theirs = consumer.get_nowait(), other.get_nowait()
     with pytest.raises(LeaseLostError):
-        consumer.put(theirs)
+        consumer.ack(theirs)
     with pytest.raises(StationError):
-        consumer.put(theirs[0])
+        consumer.ack(theirs[0])
     assert station.statistics().leased == 2
-    consumer.put(mine)
-    other.put(theirs)
+    consumer.ack(mine)
+    other.ack(theirs)
 
 
 def test_a_batch_of_another_station_cannot_be_put(queue: Queue, station: Station, consumer: Consumer) -> None:
@@ -210,24 +210,24 @@ def test_a_batch_of_another_station_cannot_be_put(queue: Queue, station: Station
     put(queue, "3", "4", feed="b")
     mine, theirs = consumer.get_nowait(2), other.get_nowait(2)
     with pytest.raises(LeaseLostError):
-        consumer.put(theirs)
+        consumer.ack(theirs)
     assert (station.statistics().done, station.statistics().leased) == (0, 2)
-    consumer.put(mine)
+    consumer.ack(mine)
 
 
 @pytest.mark.parametrize("what", ["abc", [1, 2], b"x", 5, None])
 def test_what_is_no_product_cannot_be_put(consumer: Consumer, what: object) -> None:
     with pytest.raises(OptionError, match=r"is not a product|cannot be put"):
-        consumer.put(what)  # type: ignore[arg-type]
+        consumer.ack(what)  # type: ignore[arg-type]
 
 
 def test_a_product_that_was_got_long_ago_is_put_with_its_batch(queue: Queue, consumer: Consumer) -> None:
     put(queue, *(str(number) for number in range(100)))
     batches = [consumer.get_nowait() for _ in range(100)]
     with pytest.raises(StationError, match="put the whole batch instead"):
-        consumer.put(batches[0][0])
+        consumer.ack(batches[0][0])
     for batch in batches:
-        consumer.put(batch)
+        consumer.ack(batch)
 
 
 def test_discarded_products_are_counted_and_gone(queue: Queue, station: Station, consumer: Consumer) -> None:
@@ -235,7 +235,7 @@ def test_discarded_products_are_counted_and_gone(queue: Queue, station: Station,
     batch = consumer.get_nowait(3)
     consumer.discard(batch[0])
     consumer.discard([batch[1]])
-    consumer.put(batch[2])
+    consumer.ack(batch[2])
     told = station.statistics()
     assert (told.discarded, told.done, told.leased, told.waiting) == (2, 1, 0, 0)
     consumer.detach()
@@ -245,7 +245,7 @@ def test_discarded_products_are_counted_and_gone(queue: Queue, station: Station,
 def test_what_is_given_back_comes_again_before_younger_ones(queue: Queue, station: Station, consumer: Consumer) -> None:
     put(queue, *"1234")
     batch = consumer.get_nowait(3)
-    consumer.give_back([batch[2], batch[0]])
+    consumer.nack([batch[2], batch[0]])
     other = station.attach()
     again = other.get_nowait(9)
     assert idents(again) == ["1", "3", "4"]
@@ -254,7 +254,7 @@ def test_what_is_given_back_comes_again_before_younger_ones(queue: Queue, statio
 
 def test_what_is_given_back_as_failed_counts_as_delivered(queue: Queue, station: Station, consumer: Consumer) -> None:
     put(queue, "1")
-    consumer.give_back(consumer.get_nowait(), failed=True)
+    consumer.nack(consumer.get_nowait(), failed=True)
     assert (station.statistics().retries, station.statistics().redelivered) == (1, 0)
     assert consumer.get_nowait().deliveries.tolist() == [2]
     assert station.statistics().redelivered == 1
@@ -263,13 +263,13 @@ def test_what_is_given_back_as_failed_counts_as_delivered(queue: Queue, station:
 def test_what_was_given_back_cannot_be_put(queue: Queue, station: Station, consumer: Consumer) -> None:
     put(queue, "1")
     batch = consumer.get_nowait()
-    consumer.give_back(batch)
+    consumer.nack(batch)
     with pytest.raises(StationError):
-        consumer.put(batch)
+        consumer.ack(batch)
     again = consumer.get_nowait()
     with pytest.raises(LeaseLostError):
-        consumer.put(batch)
-    consumer.put(again)
+        consumer.ack(batch)
+    consumer.ack(again)
     assert station.statistics().done == 1
 
 
@@ -278,7 +278,7 @@ def test_what_is_given_back_wakes_a_consumer_that_waits(queue: Queue, station: S
     batch = consumer.get_nowait()
     with ThreadPoolExecutor(1) as pool:
         waiting = pool.submit(station.attach().get, 1, 20)
-        consumer.give_back(batch)
+        consumer.nack(batch)
         assert idents(waiting.result(20)) == ["1"]
 
 
@@ -287,11 +287,11 @@ def test_payloads_are_one_for_each_product(queue: Queue, consumer: Consumer, pay
     put(queue, "1", "2")
     batch = consumer.get_nowait(2)
     if payloads is None:
-        consumer.put(batch, payloads=payloads)
+        consumer.ack(batch, payloads=payloads)
         return
     with pytest.raises(OptionError, match="one for each"):
-        consumer.put(batch, payloads=payloads)  # type: ignore[arg-type]
-    consumer.put(batch)
+        consumer.ack(batch, payloads=payloads)  # type: ignore[arg-type]
+    consumer.ack(batch)
 
 
 def test_a_payload_that_is_not_bytes_is_refused_and_nothing_is_put(
@@ -300,16 +300,16 @@ def test_a_payload_that_is_not_bytes_is_refused_and_nothing_is_put(
     put(queue, "1", "2")
     batch = consumer.get_nowait(2)
     with pytest.raises(OptionError, match="not bytes"):
-        consumer.put(batch, payloads=[b"fine", "text"])
+        consumer.ack(batch, payloads=[b"fine", "text"])
     assert station.statistics().leased == 2
-    consumer.put(batch)
+    consumer.ack(batch)
 
 
 def test_a_payload_that_is_too_large_is_refused_in_words(queue: Queue, station: Station, consumer: Consumer) -> None:
     put(queue, "1")
     batch = consumer.get_nowait()
     with pytest.raises(PayloadTooLargeError):
-        consumer.put(batch, payloads=[bytes(1 << 20)])
+        consumer.ack(batch, payloads=[bytes(1 << 20)])
     assert station.statistics().leased == 1
 
 
@@ -376,7 +376,7 @@ def test_batches_end_when_nothing_has_come_for_the_time_out(queue: Queue, statio
     assert (station.statistics().done, station.statistics().leased) == (5, 0)
 
 
-@pytest.mark.parametrize("how", ["put", "discard", "give_back"])
+@pytest.mark.parametrize("how", ["ack", "discard", "nack"])
 def test_a_loop_may_settle_a_product_itself(queue: Queue, station: Station, consumer: Consumer, how: str) -> None:
     put(queue, "1", "2")
     seen = []
@@ -384,7 +384,7 @@ def test_a_loop_may_settle_a_product_itself(queue: Queue, station: Station, cons
         if batch[0].ident == "1" and len(seen) == 0:
             getattr(consumer, how)(batch)
         seen.append(batch[0].ident)
-    assert seen == (["1", "1", "2"] if how == "give_back" else ["1", "2"])
+    assert seen == (["1", "1", "2"] if how == "nack" else ["1", "2"])
 
 
 def test_async_iteration_puts_as_well(queue: Queue, station: Station, consumer: Consumer) -> None:
@@ -478,7 +478,7 @@ def test_control_c_ends_a_get_that_would_wait_for_ever(queue: Queue, consumer: C
 def test_detaching_gives_back_what_was_got_and_not_put(queue: Queue, station: Station) -> None:
     put(queue, *"123")
     with station.attach() as consumer:
-        consumer.put(consumer.get_nowait(3)[1])
+        consumer.ack(consumer.get_nowait(3)[1])
     assert drain(station) == ["1", "3"]
 
 
@@ -512,7 +512,7 @@ def test_a_detached_consumer_says_so(queue: Queue, station: Station) -> None:
     batch = consumer.get_nowait()
     consumer.detach()
     consumer.detach()
-    for act in (consumer.get_nowait, lambda: consumer.put(batch), lambda: consumer.discard(batch), consumer.statistics):
+    for act in (consumer.get_nowait, lambda: consumer.ack(batch), lambda: consumer.discard(batch), consumer.statistics):
         with pytest.raises(StationError, match="has detached"):
             act()
     assert "detached" in repr(consumer)
@@ -521,7 +521,7 @@ def test_a_detached_consumer_says_so(queue: Queue, station: Station) -> None:
 
 def test_a_consumer_tells_what_it_did(queue: Queue, station: Station, consumer: Consumer) -> None:
     put(queue, *"1234")
-    consumer.put(consumer.get_nowait(3)[0])
+    consumer.ack(consumer.get_nowait(3)[0])
     told = consumer.statistics()
     assert (told.station, told.pid, told.alive) == ("s", os.getpid(), True)
     assert (told.delivered, told.done, told.leased) == (3, 1, 2)
@@ -533,7 +533,7 @@ def test_the_products_of_a_vanished_consumer_come_back_first(
     queue: Queue, station: Station, consumer: Consumer
 ) -> None:
     put(queue, *"1234")
-    consumer.put(consumer.get_nowait(3)[1])
+    consumer.ack(consumer.get_nowait(3)[1])
     vanish(consumer)
     assert [told.alive for told in station.consumers()] == [False]
     other = station.attach()
@@ -559,7 +559,7 @@ def test_a_consumer_that_was_taken_for_dead_cannot_put(queue: Queue, station: St
     vanish(consumer)
     consumer._detached = consumer._foreign = False  # it is alive after all, and knows nothing
     station.statistics()
-    for act in (lambda: consumer.put(batch), lambda: consumer.put(batch, [b"new"]), consumer.get_nowait):
+    for act in (lambda: consumer.ack(batch), lambda: consumer.ack(batch, [b"new"]), consumer.get_nowait):
         with pytest.raises(LeaseLostError, match="taken for dead"):
             act()
     consumer._detached = consumer._foreign = True
@@ -579,12 +579,12 @@ def test_a_forked_child_cannot_get_in_its_parents_name_even_when_that_has_been_a
     queue: Queue, station: Station, consumer: Consumer
 ) -> None:
     put(queue, "1", "2")
-    consumer.put(consumer.get_nowait())
+    consumer.ack(consumer.get_nowait())
     assert "belongs to process" in in_child(consumer.get_nowait)
     assert station.statistics().leased == 0
 
 
-@pytest.mark.parametrize("how", ["put", "discard", "give_back"])
+@pytest.mark.parametrize("how", ["ack", "discard", "nack"])
 def test_a_forked_child_cannot_settle_what_its_parent_holds(
     queue: Queue, station: Station, consumer: Consumer, how: str
 ) -> None:
@@ -592,14 +592,14 @@ def test_a_forked_child_cannot_settle_what_its_parent_holds(
     batch = consumer.get_nowait()
     assert "belongs to process" in in_child(lambda: getattr(consumer, how)(batch))
     assert station.statistics().leased == 1
-    consumer.put(batch)
+    consumer.ack(batch)
 
 
 def test_a_forked_child_attaches_anew_and_shares(queue: Queue, station: Station, consumer: Consumer) -> None:
     put(queue, "1", "2", "3")
     mine = consumer.get_nowait()
     assert in_child(lambda: drain(station)) == "['2', '3']"
-    consumer.put(mine)
+    consumer.ack(mine)
     assert (station.statistics().done, station.statistics().consumers) == (3, 1)
 
 
@@ -608,7 +608,7 @@ def test_a_child_that_ends_does_not_detach_its_parent(queue: Queue, station: Sta
     batch = consumer.get_nowait()
     assert in_child(consumer.detach) == "None"
     assert station.statistics().leased == 1
-    consumer.put(batch)
+    consumer.ack(batch)
     assert station.statistics().done == 1
 
 
@@ -661,7 +661,7 @@ def consume(station: Station, ended: Any) -> list[int]:
         while True:
             last = ended.is_set()
             batch = consumer.get(7, timeout="50ms")
-            consumer.put(batch)
+            consumer.ack(batch)
             got += batch.sequences.tolist()
             if last and not len(batch):
                 return got

@@ -65,24 +65,24 @@ def test_turns_go_on_however_fast_the_consumers_are(queue: Queue) -> None:
 
 
 def test_a_full_station_is_passed_over(queue: Queue) -> None:
-    full, free = queue.station("full", "**", group="g", cue=1), queue.station("free", "**", group="g")
+    full, free = queue.station("full", "**", group="g", capacity=1), queue.station("free", "**", group="g")
     put(queue, *"12345")
     assert sorted(waiting([full, free])) in ([0, 5], [1, 4])
-    queue.station("third", "**", group="g", cue=1)
+    queue.station("third", "**", group="g", capacity=1)
     put(queue, *"67890")
     told = [queue.station(name).statistics() for name in ("full", "free", "third")]
     assert sum(station.waiting for station in told) == 10
     assert all(sum(station.dropped.values()) == 0 for station in told)
 
 
-def test_a_full_station_gets_its_share_up_to_its_cue(queue: Queue) -> None:
-    stations = [queue.station("full", "**", group="g", cue=1), queue.station("free", "**", group="g")]
+def test_a_full_station_gets_its_share_up_to_its_capacity(queue: Queue) -> None:
+    stations = [queue.station("full", "**", group="g", capacity=1), queue.station("free", "**", group="g")]
     put(queue, *"12345")
     assert waiting(stations) == [1, 4]
 
 
 def test_products_flow_past_a_group_that_is_full_and_are_counted_once(queue: Queue) -> None:
-    stations = group(queue, 2, cue=2)
+    stations = group(queue, 2, capacity=2)
     behind = queue.station("behind", "**", after="w1")
     put(queue, *"1234567")
     assert waiting(stations) == [2, 2]
@@ -91,7 +91,7 @@ def test_products_flow_past_a_group_that_is_full_and_are_counted_once(queue: Que
 
 
 def test_a_blocking_group_that_is_full_holds_producers_up(queue: Queue) -> None:
-    stations = group(queue, 3, blocking=True, cue=2)
+    stations = group(queue, 3, blocking=True, capacity=2)
     put_together(queue, *"123456")
     assert waiting(stations) == [2, 2, 2]
     with pytest.raises(BlockedError):
@@ -103,7 +103,7 @@ def test_a_blocking_group_that_is_full_holds_producers_up(queue: Queue) -> None:
 
 
 def test_a_blocking_group_of_which_one_has_room_holds_nobody_up(queue: Queue) -> None:
-    stations = group(queue, 3, blocking=True, cue=2)
+    stations = group(queue, 3, blocking=True, capacity=2)
     put_together(queue, *"123456")
     drain(stations[1])
     put(queue, "7", timeout=0)
@@ -113,16 +113,16 @@ def test_a_blocking_group_of_which_one_has_room_holds_nobody_up(queue: Queue) ->
         put(queue, "9", timeout=0)
 
 
-def test_a_blocking_group_of_which_one_has_no_cue_holds_nobody_up(queue: Queue) -> None:
-    full = queue.station("full", "**", group="g", blocking=True, cue=1)
+def test_a_blocking_group_of_which_one_has_no_capacity_holds_nobody_up(queue: Queue) -> None:
+    full = queue.station("full", "**", group="g", blocking=True, capacity=1)
     free = queue.station("free", "**", group="g", blocking=True)
     for ident in "1234":
         put(queue, ident, timeout=0)
     assert waiting([full, free]) == [1, 3]
 
 
-def test_equal_cue_gives_to_the_one_with_the_least_to_do(queue: Queue) -> None:
-    stations = group(queue, 3, distribution="equal_cue")
+def test_least_loaded_gives_to_the_one_with_the_least_to_do(queue: Queue) -> None:
+    stations = group(queue, 3, distribution="least_loaded")
     put(queue, *"123456")
     assert waiting(stations) == [2, 2, 2]
     drain(stations[1])
@@ -131,8 +131,8 @@ def test_equal_cue_gives_to_the_one_with_the_least_to_do(queue: Queue) -> None:
     assert sorted(drain(stations[1])) == ["7", "8"]
 
 
-def test_equal_cue_counts_what_is_being_worked_on(queue: Queue) -> None:
-    stations = group(queue, 2, distribution="equal_cue")
+def test_least_loaded_counts_what_is_being_worked_on(queue: Queue) -> None:
+    stations = group(queue, 2, distribution="least_loaded")
     put(queue, *"1234")
     busy = stations[0].attach()
     busy.get_nowait(9)
@@ -203,13 +203,13 @@ def test_what_waits_at_a_member_that_is_removed_goes_to_the_others(queue: Queue)
 def test_a_group_has_one_way_to_share(queue: Queue) -> None:
     group(queue, 1)
     with pytest.raises(StationExistsError, match="distributes by round_robin"):
-        queue.station("w2", "**", group="workers", distribution="equal_cue")
+        queue.station("w2", "**", group="workers", distribution="least_loaded")
     assert queue.stations() == ["w1"]
 
 
 def test_the_way_to_share_is_changed_for_the_whole_group(queue: Queue) -> None:
     stations = group(queue, 2)
-    stations[1].change(distribution="equal_cue")
+    stations[1].change(distribution="least_loaded")
     assert len({station.terms.distribution for station in stations}) == 1
 
 

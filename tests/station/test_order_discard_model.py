@@ -1,6 +1,6 @@
 """What is handed out in which order, and what goes by and why: a station against sorted lists, driven by hypothesis.
 
-One station with a short cue and one consumer. The model keeps the waiting products in a list and finds whatever is asked
+One station with a short capacity and one consumer. The model keeps the waiting products in a list and finds whatever is asked
 for by looking at all of them.
 """
 
@@ -34,7 +34,7 @@ class Model:
 
     order: str
     discard: str
-    cue: int
+    capacity: int
     waiting: list[Waiting] = field(default_factory=list)
     dropped: int = 0
     expired: int = 0
@@ -42,7 +42,7 @@ class Model:
 
     def put(self, new: Waiting) -> None:
         self.waiting.append(new)
-        if len(self.waiting) <= self.cue:
+        if len(self.waiting) <= self.capacity:
             self.admitted += 1
             return
         victim = self._victim(new)
@@ -121,7 +121,7 @@ def run(queue: Queue, clock: MockClock, station: Station, model: Model, acts: li
             else:
                 batch = consumer.get_nowait(act.n)
                 assert batch.sequences.tolist() == model.get(act.n, clock.now_ns())
-                consumer.put(batch)
+                consumer.ack(batch)
             told = station.statistics()
             assert told.waiting == len(model.waiting)
             cause = CAUSES.get(model.discard, model.discard)
@@ -129,11 +129,11 @@ def run(queue: Queue, clock: MockClock, station: Station, model: Model, acts: li
             assert (told.expired, told.admitted) == (model.expired, model.admitted)
 
 
-@pytest.mark.parametrize("cue", [1, 3])
+@pytest.mark.parametrize("capacity", [1, 3])
 @pytest.mark.parametrize("discard", DISCARDS)
 @pytest.mark.parametrize("order", ORDERS)
 def test_a_station_hands_out_and_drops_what_it_should(
-    make_quick: Callable[..., Queue], order: str, discard: str, cue: int
+    make_quick: Callable[..., Queue], order: str, discard: str, capacity: int
 ) -> None:
     clock = MockClock(EPOCH_NS)
     queue = make_quick(clock=clock, dedup="none", size="8MiB")
@@ -144,9 +144,9 @@ def test_a_station_hands_out_and_drops_what_it_should(
     @example([Put(4, None), Put(4, 5), Put(4, 20), Pass(30), Put(4, 40), Get(1), Get(4)])
     @given(steps)
     def against_the_model(acts: list[Put | Get | Pass]) -> None:
-        station = queue.station("s", "**", order=order, discard=discard, cue=cue)
+        station = queue.station("s", "**", order=order, discard=discard, capacity=capacity)
         try:
-            run(queue, clock, station, Model(order, discard, cue), acts)
+            run(queue, clock, station, Model(order, discard, capacity), acts)
         finally:
             station.remove()
 

@@ -17,7 +17,7 @@ def queue(make_quick: Callable[..., Queue]) -> Queue:
 def fail(consumer: Consumer, n: int = 1000) -> list[str]:
     """Get, and give back as failed."""
     batch = consumer.get_nowait(n)
-    consumer.give_back(batch, failed=True)
+    consumer.nack(batch, failed=True)
     return idents(batch)
 
 
@@ -37,7 +37,7 @@ def test_a_product_that_fails_too_often_is_parked_and_the_others_go_on(queue: Qu
     for _ in range(3):
         batch = consumer.get_nowait()
         assert idents(batch) == ["bad"]
-        consumer.give_back(batch, failed=True)
+        consumer.nack(batch, failed=True)
     assert work(consumer) == ["good"]
     told = station.statistics()
     assert (told.parked, told.parked_total, told.waiting, told.retries, told.done) == (1, 1, 0, 0, 1)
@@ -61,8 +61,8 @@ def test_a_product_that_failed_twice_is_handed_out_alone(queue: Queue) -> None:
     put(queue, *"1234")
     consumer = station.attach()
     batch = consumer.get_nowait(3)
-    consumer.give_back([batch[1], batch[2]], failed=True)
-    consumer.put(batch[0])
+    consumer.nack([batch[1], batch[2]], failed=True)
+    consumer.ack(batch[0])
     assert fail(consumer) == ["2", "3", "4"]
     assert idents(consumer.get_nowait(9)) == ["2"]
     assert idents(consumer.get_nowait(9)) == ["3"]
@@ -79,7 +79,7 @@ def test_only_the_product_that_kills_is_parked(queue: Queue) -> None:
             if "bad" in idents(batch):
                 vanish(consumer)
                 break
-            consumer.put(batch)
+            consumer.ack(batch)
             seen += idents(batch)
     assert seen == ["1", "3", "4"]
     assert [parked.ident for parked in station.parked()] == ["bad"]
@@ -100,7 +100,7 @@ def test_what_is_given_back_without_fault_is_never_parked(queue: Queue) -> None:
     for _ in range(10):
         batch = consumer.get_nowait()
         assert (idents(batch), batch.deliveries.tolist()) == (["1"], [1])
-        consumer.give_back(batch)
+        consumer.nack(batch)
     assert station.statistics().parked == 0
 
 
@@ -134,7 +134,7 @@ def test_parked_products_are_brought_back_as_if_new(queue: Queue) -> None:
     assert station.retry([2, 99]) == 0
     batch = consumer.get_nowait(9)
     assert (idents(batch), batch.deliveries.tolist()) == (["2", "4"], [1, 1])
-    consumer.put(batch)
+    consumer.ack(batch)
     assert station.retry() == 2
     assert work(consumer) == ["1", "3"]
     assert (station.statistics().parked, station.statistics().parked_total) == (0, 3)
@@ -180,7 +180,7 @@ def test_a_parked_product_keeps_its_revision(queue: Queue) -> None:
     second = queue.station("second", "**", after="first", deliveries_max=1)
     put(queue, "1")
     with first.attach() as consumer:
-        consumer.put(consumer.get_nowait(), payloads=[b"one"])
+        consumer.ack(consumer.get_nowait(), payloads=[b"one"])
     consumer = second.attach()
     fail(consumer)
     assert work(consumer) == []
@@ -199,7 +199,7 @@ def test_each_station_counts_deliveries_for_itself(queue: Queue) -> None:
     behind = second.attach()
     batch = behind.get_nowait()
     assert batch.deliveries.tolist() == [1]
-    behind.give_back(batch, failed=True)
+    behind.nack(batch, failed=True)
     assert work(behind) == ["1"]
     assert second.statistics().parked == 0
 

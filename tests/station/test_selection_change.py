@@ -169,7 +169,7 @@ def test_a_change_in_another_process_is_seen(queue: Queue) -> None:
 @pytest.mark.parametrize("how", [ROWS, RECORDS])
 def test_somebody_who_falls_behind_the_change_repeats_nothing(queue: Queue, how: str) -> None:
     """Two openings look in turn, with room for two products; the change lies in what the first has looked past."""
-    station = queue.station("s", wanting("x", how), blocking=True, cue=2)
+    station = queue.station("s", wanting("x", how), blocking=True, capacity=2)
     with Queue.open(queue.path) as other:
         lazy = other.station("s")
         put_together(queue, "x1", "x2", "x3", feed="x")
@@ -208,12 +208,12 @@ def test_two_stations_of_a_series_change_at_different_times(queue: Queue) -> Non
     assert drain(second) == ["x3", "x1", "y6"]
 
 
-def test_prescale_and_cue_change_with_the_selection(queue: Queue) -> None:
+def test_prescale_and_capacity_change_with_the_selection(queue: Queue) -> None:
     station = queue.station("s", "x", prescale=2)
     put_letters(queue, "x1", "x2")
     assert got(station) == ["x2"]
-    station.change(selection=Selection("y", every=3), cue=1)
-    assert (station.terms.prescale, station.terms.selection, station.terms.cue) == (3, "y", 1)
+    station.change(selection=Selection("y", every=3), capacity=1)
+    assert (station.terms.prescale, station.terms.selection, station.terms.capacity) == (3, "y", 1)
     put_letters(queue, *(f"y{number}" for number in range(1, 13)))
     assert len(got(station)) == 1
     assert station.statistics().dropped["flowed_around"] == 3
@@ -223,7 +223,7 @@ def test_prescale_and_cue_change_with_the_selection(queue: Queue) -> None:
 
 
 def test_a_blocking_station_loses_nothing_by_a_change(queue: Queue) -> None:
-    station = queue.station("s", "x", blocking=True, cue=2)
+    station = queue.station("s", "x", blocking=True, capacity=2)
     consumer = station.attach()
     put_together(queue, "x1", "x2", "x3", "x4", feed="x")
     station.change(selection="y")
@@ -234,7 +234,7 @@ def test_a_blocking_station_loses_nothing_by_a_change(queue: Queue) -> None:
 
 
 def test_once_the_change_lies_behind_only_producers_of_the_new_feeds_wait(queue: Queue) -> None:
-    station = queue.station("s", "x", blocking=True, cue=1)
+    station = queue.station("s", "x", blocking=True, capacity=1)
     consumer = station.attach()
     put_together(queue, "x1", "x2", feed="x")
     station.change(selection="y")

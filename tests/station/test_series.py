@@ -32,7 +32,7 @@ def test_a_station_sees_what_the_one_before_has_put(queue: Queue) -> None:
     assert (drain(second), drain(third)) == ([], [])
     with first.attach() as consumer:
         batch = consumer.get_nowait(2)
-        consumer.put(batch[1])
+        consumer.ack(batch[1])
         assert drain(second) == ["2"]
         assert drain(third) == ["2"]
     assert drain(first) == ["1", "3"]
@@ -57,16 +57,16 @@ def test_each_station_sees_the_latest_revision_under_the_same_sequence(queue: Qu
     with first.attach() as consumer:
         batch = consumer.get_nowait()
         assert (payloads(batch), batch.revisions.tolist()) == ([b"raw"], [0])
-        consumer.put(batch, payloads=[b"decoded"])
+        consumer.ack(batch, payloads=[b"decoded"])
     with second.attach() as consumer:
         batch = consumer.get_nowait()
         assert (payloads(batch), batch.revisions.tolist()) == ([b"decoded"], [1])
-        consumer.put(batch, payloads=[bytearray(b"decoded and checked")])
+        consumer.ack(batch, payloads=[bytearray(b"decoded and checked")])
     with third.attach() as consumer:
         batch = consumer.get_nowait()
         assert (payloads(batch), batch.revisions.tolist()) == ([b"decoded and checked"], [2])
         after = batch[0]
-        consumer.put(batch)
+        consumer.ack(batch)
     for field in ("sequence", "feed", "ident", "origin", "origin_sequence", "previous", "created_ns", "priority",
                   "expiry_ns", "slice", "properties"):  # fmt: skip
         assert getattr(after, field) == getattr(before, field), field
@@ -78,7 +78,7 @@ def test_the_original_stays_as_it_is_for_everybody_else(queue: Queue) -> None:
     put(queue, "1", "2")
     with first.attach() as consumer:
         batch = consumer.get_nowait(2)
-        consumer.put(batch, payloads=[b"one", b"two"])
+        consumer.ack(batch, payloads=[b"one", b"two"])
         assert payloads(batch) == [b"1", b"2"]
     put(queue, "3")
     assert drain(first) == ["3"]
@@ -91,7 +91,7 @@ def test_revisions_are_no_products_to_anybody(queue: Queue) -> None:
     first, second = series(queue, "first", "second")
     put(queue, "1")
     with first.attach() as consumer:
-        consumer.put(consumer.get_nowait(), payloads=[b"one"])
+        consumer.ack(consumer.get_nowait(), payloads=[b"one"])
     late = queue.station("late", "**", start="oldest")
     assert drain(late) == ["1"]
     assert idents(queue.read()) == ["1"]
@@ -104,7 +104,7 @@ def test_revisions_are_not_counted_as_products(queue: Queue) -> None:
     first, _ = series(queue, "first", "second")
     put(queue, "1")
     with first.attach() as consumer:
-        consumer.put(consumer.get_nowait(), payloads=[b"one"])
+        consumer.ack(consumer.get_nowait(), payloads=[b"one"])
     told = queue.statistics()
     assert ([feed.products for feed in told.feeds], told.held_products) == ([1], 1)
 
@@ -114,8 +114,8 @@ def test_some_payloads_may_stay_unchanged(queue: Queue) -> None:
     put(queue, *"1234")
     with first.attach() as consumer:
         batch = consumer.get_nowait(3)
-        consumer.put(batch, payloads=[None, b"two", None])
-        consumer.put(consumer.get_nowait()[0], payloads=[b"four"])
+        consumer.ack(batch, payloads=[None, b"two", None])
+        consumer.ack(consumer.get_nowait()[0], payloads=[b"four"])
     batch = second.attach().get_nowait(9)
     assert payloads(batch) == [b"1", b"two", b"3", b"four"]
     assert batch.revisions.tolist() == [0, 1, 0, 1]
@@ -125,7 +125,7 @@ def test_a_payload_may_become_empty(queue: Queue) -> None:
     first, second = series(queue, "first", "second")
     put(queue, "1")
     with first.attach() as consumer:
-        consumer.put(consumer.get_nowait(), payloads=[b""])
+        consumer.ack(consumer.get_nowait(), payloads=[b""])
     batch = second.attach().get_nowait()
     assert (payloads(batch), batch.revisions.tolist()) == ([b""], [1])
 
@@ -135,7 +135,7 @@ def test_the_payloads_of_a_list_go_with_its_products(queue: Queue) -> None:
     put(queue, *"123")
     with first.attach() as consumer:
         batch = consumer.get_nowait(3)
-        consumer.put([batch[2], batch[0]], payloads=[b"three", b"one"])
+        consumer.ack([batch[2], batch[0]], payloads=[b"three", b"one"])
     found = second.attach().get_nowait(9)
     assert dict(zip(idents(found), payloads(found), strict=True)) == {"3": b"three", "1": b"one"}
 
@@ -145,7 +145,7 @@ def test_the_payloads_of_a_list_go_with_its_products_also_if_they_came_in_severa
     put(queue, *"1234")
     with first.attach() as consumer:
         one, other = consumer.get_nowait(2), consumer.get_nowait(2)
-        consumer.put([one[0], other[0], one[1], other[1]], payloads=[b"one", b"three", b"two", b"four"])
+        consumer.ack([one[0], other[0], one[1], other[1]], payloads=[b"one", b"three", b"two", b"four"])
     found = second.attach().get_nowait(9)
     assert dict(zip(idents(found), payloads(found), strict=True)) == {
         "1": b"one", "2": b"two", "3": b"three", "4": b"four",
@@ -156,7 +156,7 @@ def test_a_revision_comes_back_with_its_product(queue: Queue) -> None:
     first, second = series(queue, "first", "second")
     put(queue, "1")
     with first.attach() as consumer:
-        consumer.put(consumer.get_nowait(), payloads=[b"one"])
+        consumer.ack(consumer.get_nowait(), payloads=[b"one"])
     consumer = second.attach()
     assert payloads(consumer.get_nowait()) == [b"one"]
     vanish(consumer)
@@ -169,7 +169,7 @@ def test_a_revision_survives_a_reopening(make_queue: Callable[..., Queue]) -> No
     first, _ = series(queue, "first", "second")
     put(queue, "1")
     with first.attach() as consumer:
-        consumer.put(consumer.get_nowait(), payloads=[b"one"])
+        consumer.ack(consumer.get_nowait(), payloads=[b"one"])
     queue.close()
     with Queue.open(queue.path) as again:
         batch = again.station("second").attach().get_nowait()
@@ -221,15 +221,15 @@ def test_discarded_products_end_here(queue: Queue) -> None:
     with first.attach() as consumer:
         batch = consumer.get_nowait(3)
         consumer.discard([batch[1]])
-        consumer.put([batch[0], batch[2]])
+        consumer.ack([batch[0], batch[2]])
     assert drain(second) == ["1", "3"]
     assert drain(third) == ["1", "3"]
     assert first.statistics().discarded == 1
     assert queue.read("oldest").sequences.tolist() == [1, 2, 3]
 
 
-def test_products_that_find_a_full_cue_go_on_to_the_next_station(queue: Queue) -> None:
-    first = queue.station("first", "**", cue=2)
+def test_products_that_find_a_full_capacity_go_on_to_the_next_station(queue: Queue) -> None:
+    first = queue.station("first", "**", capacity=2)
     second = queue.station("second", "**", after="first")
     put(queue, *"1234")
     assert drain(second) == ["3", "4"]
@@ -239,8 +239,10 @@ def test_products_that_find_a_full_cue_go_on_to_the_next_station(queue: Queue) -
 
 
 @pytest.mark.parametrize(("discard", "gone"), [("fifo", "1"), ("priority", "3")])
-def test_products_that_are_put_out_of_a_cue_go_on_to_the_next_station(queue: Queue, discard: str, gone: str) -> None:
-    first = queue.station("first", "**", cue=3, discard=discard)
+def test_products_that_are_put_out_of_a_capacity_go_on_to_the_next_station(
+    queue: Queue, discard: str, gone: str
+) -> None:
+    first = queue.station("first", "**", capacity=3, discard=discard)
     second = queue.station("second", "**", after="first")
     for ident, priority in [("1", 4), ("2", 5), ("3", 2), ("4", 6)]:
         put(queue, ident, priority=priority)
@@ -251,7 +253,7 @@ def test_products_that_are_put_out_of_a_cue_go_on_to_the_next_station(queue: Que
 
 def test_a_station_in_the_middle_may_be_full(queue: Queue) -> None:
     first = queue.station("first", "**")
-    second = queue.station("second", "**", after="first", cue=1)
+    second = queue.station("second", "**", after="first", capacity=1)
     third = queue.station("third", "**", after="second")
     put(queue, *"123")
     assert drain(first) == ["1", "2", "3"]
@@ -262,7 +264,7 @@ def test_a_station_in_the_middle_may_be_full(queue: Queue) -> None:
 
 def test_a_blocking_station_behind_takes_all_and_holds_producers_up(queue: Queue) -> None:
     first = queue.station("first", "**")
-    second = queue.station("second", "**", after="first", blocking=True, cue=2)
+    second = queue.station("second", "**", after="first", blocking=True, capacity=2)
     put(queue, "1")
     put(queue, "2")
     assert drain(first) == ["1", "2"]
@@ -278,7 +280,7 @@ def test_a_station_can_be_put_between_two_others(queue: Queue) -> None:
     first, third = series(queue, "first", "third")
     put(queue, "1", "2")
     with first.attach() as consumer:
-        consumer.put(consumer.get_nowait(1))
+        consumer.ack(consumer.get_nowait(1))
     second = queue.station("second", "**", after="first")
     put(queue, "3")
     assert drain(first) == ["2", "3"]
@@ -330,7 +332,7 @@ def test_when_a_station_in_the_middle_is_removed_its_products_go_on(queue: Queue
     second.remove()
     assert drain(third) == ["1", "2", "3"]
     with pytest.raises(StationError):
-        consumer.put(held)
+        consumer.ack(held)
     put(queue, "4")
     assert drain(first) == ["4"]
     assert drain(third) == ["4"]
@@ -417,7 +419,7 @@ def test_restored_to_the_start_it_passes_all_stations_again(queue: Queue) -> Non
     first, second, third = series(queue, "first", "second", "third", restore="start")
     put(queue, "1")
     with first.attach() as consumer:
-        consumer.put(consumer.get_nowait(), payloads=[b"one"])
+        consumer.ack(consumer.get_nowait(), payloads=[b"one"])
     assert drain(second) == ["1"]
     vanishing = third.attach()
     vanishing.get_nowait()
@@ -482,7 +484,7 @@ def test_a_product_that_has_expired_is_handed_out_by_no_station(make_quick: Call
 
 def test_who_looks_at_the_log_does_not_wait_for_room_at_a_blocking_station(queue: Queue) -> None:
     """Where records decide: the first station is full and the second is not."""
-    first = queue.station("first", Selection(ident="^x"), blocking=True, cue=1)
+    first = queue.station("first", Selection(ident="^x"), blocking=True, capacity=1)
     second = queue.station("second", Selection(ident="^x"), after="first")
     put_together(queue, "x1", "x2", "x3")
     assert in_child(lambda: first.statistics().waiting, seconds=2) == "1"

@@ -68,13 +68,13 @@ def test_a_station_without_terms_must_exist(queue: Queue) -> None:
 
 
 def test_an_existing_station_is_opened_without_terms_or_on_the_same_terms(queue: Queue) -> None:
-    made = queue.station("s", "a/**", cue=5, order="fifo", hung_after="10s")
+    made = queue.station("s", "a/**", capacity=5, order="fifo", hung_after="10s")
     put(queue, "1", feed="a/b")
     for opened in (
         queue.station("s"),
         queue.station("s", "a/**"),
-        queue.station("s", Selection("a/**"), cue=5),
-        queue.station("s", {"feed": "a/**"}, hung_after=10, order="fifo", cue=5, blocking=False),
+        queue.station("s", Selection("a/**"), capacity=5),
+        queue.station("s", {"feed": "a/**"}, hung_after=10, order="fifo", capacity=5, blocking=False),
     ):
         assert opened.terms == made.terms
     assert drain(queue.station("s")) == ["1"]
@@ -85,7 +85,7 @@ def test_an_existing_station_is_opened_without_terms_or_on_the_same_terms(queue:
     [
         ({"selection": "b"}, "selection 'a', not 'b'"),
         ({"selection": lambda product: True}, "local"),
-        ({"cue": 6}, "cue 5, not 6"),
+        ({"capacity": 6}, "capacity 5, not 6"),
         ({"blocking": True}, "blocking False, not True"),
         ({"order": "fifo"}, "order 'priority', not 'fifo'"),
         ({"durable": False}, "durable"),
@@ -95,7 +95,7 @@ def test_an_existing_station_is_opened_without_terms_or_on_the_same_terms(queue:
     ],
 )
 def test_a_station_that_exists_on_other_terms_is_not_opened(queue: Queue, options: dict[str, Any], named: str) -> None:
-    terms = queue.station("s", "a", cue=5).terms
+    terms = queue.station("s", "a", capacity=5).terms
     with pytest.raises(StationExistsError, match="station 's' exists") as told:
         queue.station("s", **options)
     if callable(options.get("selection")):
@@ -113,10 +113,10 @@ def test_a_station_that_stands_elsewhere_is_not_opened(queue: Queue) -> None:
 
 
 def test_everything_that_differs_is_named(queue: Queue) -> None:
-    queue.station("s", "a", cue=5)
+    queue.station("s", "a", capacity=5)
     with pytest.raises(StationExistsError) as told:
-        queue.station("s", "b", cue=6, order="fifo")
-    assert all(word in str(told.value) for word in ("selection", "cue", "order"))
+        queue.station("s", "b", capacity=6, order="fifo")
+    assert all(word in str(told.value) for word in ("selection", "capacity", "order"))
 
 
 @pytest.mark.parametrize(
@@ -204,10 +204,10 @@ def test_a_registry_that_cannot_be_read_is_told_in_words(queue: Queue) -> None:
 @pytest.mark.parametrize("durability", ["memory", "process", "disk"])
 def test_a_durable_station_keeps_its_place_and_what_it_holds(make_quick: Callable[..., Queue], durability: str) -> None:
     queue = make_quick(durability=durability)
-    station = queue.station("s", "**", cue=100)
+    station = queue.station("s", "**", capacity=100)
     put(queue, *"12345")
     consumer = station.attach()
-    consumer.put(consumer.get_nowait(2))
+    consumer.ack(consumer.get_nowait(2))
     consumer.get_nowait(1)
     put(queue, "6")
     consumer.detach()
@@ -226,7 +226,7 @@ def test_what_was_leased_when_everybody_died_is_handed_out_again(queue: Queue) -
     station = queue.station("s", "**")
     put(queue, *"123")
     consumer = station.attach()
-    consumer.put(consumer.get_nowait(2)[0])
+    consumer.ack(consumer.get_nowait(2)[0])
     vanish(consumer)
     queue.close()
     with Queue.open(queue.path) as again:
@@ -291,7 +291,7 @@ def test_a_paused_station_hands_nothing_out_and_loses_nothing(queue: Queue) -> N
     station.pause()
     put(queue, "3")
     assert work(consumer) == []
-    consumer.put(held)
+    consumer.ack(held)
     told = station.statistics()
     assert (told.paused, told.waiting, told.done) == (True, 2, 1)
     station.resume()
@@ -356,7 +356,7 @@ def test_a_seek_leaves_consumers_what_they_hold(queue: Queue) -> None:
     held = consumer.get_nowait(1)
     station.seek("next")
     assert station.statistics().leased == 1
-    consumer.put(held)
+    consumer.ack(held)
     assert (station.statistics().done, station.lag().products) == (1, 0)
 
 
@@ -367,14 +367,14 @@ def test_after_a_seek_back_nobody_gets_what_somebody_holds(queue: Queue) -> None
     held = first.get_nowait(2)
     station.seek("oldest")
     assert idents(second.get_nowait(9)) == ["3"]
-    first.put(held)
+    first.ack(held)
 
 
 def test_a_seek_back_survives_a_reopening_while_something_is_held(queue: Queue) -> None:
     station = queue.station("s", "**")
     put(queue, *"123")
     consumer = station.attach()
-    consumer.put(consumer.get_nowait(2))
+    consumer.ack(consumer.get_nowait(2))
     consumer.get_nowait(1)
     station.seek(1)
     vanish(consumer)
@@ -427,7 +427,7 @@ def test_consumers_of_a_removed_station_are_told(queue: Queue) -> None:
     with pytest.raises(StationMissingError, match="was removed"):
         consumer.get(timeout=5)
     with pytest.raises(StationError):
-        consumer.put(held)
+        consumer.ack(held)
     consumer.detach()
 
 
@@ -470,16 +470,16 @@ def test_consumers_of_a_removed_station_do_not_serve_its_successor(queue: Queue)
 
 
 def test_a_station_counts_what_happens_to_its_products(queue: Queue) -> None:
-    station = queue.station("s", "a/**", cue=4)
+    station = queue.station("s", "a/**", capacity=4)
     put(queue, *"12345", feed="a/b")
     put(queue, "x", feed="b")
     consumer = station.attach()
     batch = consumer.get_nowait(3)
-    consumer.put(batch[0])
+    consumer.ack(batch[0])
     consumer.discard(batch[1])
-    consumer.give_back(batch[2], failed=True)
+    consumer.nack(batch[2], failed=True)
     told = station.statistics()
-    assert (told.name, told.selection, told.blocking, told.durable, told.cue) == ("s", "a/**", False, True, 4)
+    assert (told.name, told.selection, told.blocking, told.durable, told.capacity) == ("s", "a/**", False, True, 4)
     assert (told.position, told.behind) == (7, 0)
     assert (told.admitted, told.delivered, told.done, told.discarded) == (4, 3, 1, 1)
     assert (told.waiting, told.leased, told.retries, told.parked) == (2, 0, 1, 0)
@@ -488,7 +488,7 @@ def test_a_station_counts_what_happens_to_its_products(queue: Queue) -> None:
     assert told.consumers == 1
     again = consumer.get_nowait(9)
     assert (station.statistics().redelivered, station.statistics().retries) == (1, 1)
-    consumer.put(again)
+    consumer.ack(again)
     assert (station.statistics().done, station.statistics().retries) == (3, 0)
 
 
@@ -503,9 +503,9 @@ def test_the_lag_has_everything_not_done_and_the_age_of_the_oldest(make_quick: C
     clock.advance(5)
     consumer = station.attach()
     assert (station.lag().products, station.lag().retries, station.lag().seconds) == (3, 0, 65)
-    consumer.give_back(consumer.get_nowait(), failed=True)
+    consumer.nack(consumer.get_nowait(), failed=True)
     assert (station.lag().products, station.lag().retries, station.lag().seconds) == (3, 1, 65)
-    consumer.put(consumer.get_nowait())
+    consumer.ack(consumer.get_nowait())
     assert (station.lag().products, station.lag().retries, station.lag().seconds) == (2, 0, 5)
     consumer.get_nowait(2)
     assert (station.lag().products, station.lag().seconds) == (2, 5)
@@ -535,7 +535,7 @@ def test_consumers_are_listed_with_what_they_hold(queue: Queue) -> None:
     first, second, _third = station.attach(), station.attach(), other.attach()
     put(queue, *"123")
     first.get_nowait(2)
-    second.put(second.get_nowait(1))
+    second.ack(second.get_nowait(1))
     told = {consumer.place: consumer for consumer in station.consumers()}
     assert sorted((c.leased, c.delivered, c.done, c.pid, c.alive) for c in told.values()) == [
         (0, 1, 1, os.getpid(), True),

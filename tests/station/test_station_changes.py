@@ -26,7 +26,7 @@ def path(shared_memory: Path) -> Iterator[Path]:
 
 
 def change(folder: Path, path: Path, ledger: Ledger, seed: int) -> None:
-    """Change selection, cue and prescale again and again; of selections, between which products it happened."""
+    """Change selection, capacity and prescale again and again; of selections, between which products it happened."""
     chance = random.Random(seed)
     with Queue.open(path) as queue:
         while not (folder / "stop").exists():
@@ -34,7 +34,9 @@ def change(folder: Path, path: Path, ledger: Ledger, seed: int) -> None:
             before = queue.next
             queue.station("choice").change(selection="**" if wide else "f/**")
             ledger.note("wide" if wide else "narrow", [before, queue.next])
-            queue.station("full").change(cue=chance.choice([10, 100, None]), order=chance.choice(["fifo", "priority"]))
+            queue.station("full").change(
+                capacity=chance.choice([10, 100, None]), order=chance.choice(["fifo", "priority"])
+            )
             queue.station("some").change(prescale=chance.randrange(1, 5))
             time.sleep(0.01 * chance.random())
 
@@ -43,7 +45,7 @@ def changes(path: Path, seed: int, seconds: float) -> str:
     """Judge feed f, which every selection wants, and what else each selection wants in its time."""
     with Queue.open(path) as queue:
         queue.station("choice", "f/**", **PLAIN)
-        queue.station("full", "f/**", blocking=True, cue=10, **PLAIN)
+        queue.station("full", "f/**", blocking=True, capacity=10, **PLAIN)
         queue.station("some", "**", **PLAIN)
     with Arena(path, path.parent / "ledgers", seed) as arena:
         for station in ("choice", "choice", "full", "some"):

@@ -37,7 +37,7 @@ def by_ident(queue: Queue) -> None:
 
 
 def blocking(queue: Queue) -> None:
-    queue.station("s", "f/**", blocking=True, cue=60, **PLAIN)
+    queue.station("s", "f/**", blocking=True, capacity=60, **PLAIN)
 
 
 def short_of_room(queue: Queue) -> None:
@@ -144,7 +144,9 @@ def change_for_ever(folder: Path, path: Path, ledger: Ledger, seed: int) -> None
     with Queue.open(path) as queue:
         station = queue.station("s")
         while True:
-            station.change(cue=chance.choice([None, 100_000]), prescale=1, order=chance.choice(["fifo", "priority"]))
+            station.change(
+                capacity=chance.choice([None, 100_000]), prescale=1, order=chance.choice(["fifo", "priority"])
+            )
             time.sleep(0.005)
 
 

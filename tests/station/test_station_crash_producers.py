@@ -12,7 +12,7 @@ from arena_stations import Arena, Ledger, consume, produce, recoveries, seed_of,
 from headrace import Queue
 from headrace.errors import BlockedError
 
-CUE = 20
+CAPACITY = 20
 FEEDS = ("f/1",)
 
 
@@ -21,7 +21,7 @@ def path(shared_memory: Path) -> Iterator[Path]:
     """A queue with a blocking station "s", closed; it must check clean in the end."""
     path = shared_memory / "q"
     with Queue.create(path, size="64MiB", durability="memory", dedup="none", origin="here") as queue:
-        queue.station("s", "f/**", blocking=True, cue=CUE, deliveries_max=0)
+        queue.station("s", "f/**", blocking=True, capacity=CAPACITY, deliveries_max=0)
     yield path
     with Queue.open(path) as queue:
         assert queue.check() == []
@@ -46,7 +46,7 @@ def next_of(path: Path) -> int:
 def wait_until_blocked(path: Path) -> int:
     """Nothing has been put for a while though somebody would; the next sequence."""
     with Queue.open(path) as queue:
-        wait_until(lambda: queue.next > CUE, "the cue is full")
+        wait_until(lambda: queue.next > CAPACITY, "the capacity is full")
         before = -1
         while before != queue.next:
             before = queue.next
@@ -59,13 +59,13 @@ def test_producers_wait_for_consumers_that_died_and_go_on_with_a_new_one(path: P
         consumers = [arena.start(consume, "s", 5) for _ in range(2)]
         for _ in range(2):
             arena.start(produce, FEEDS, 0.001)
-        wait_until(lambda: next_of(path) > 5 * CUE, "products flow")
+        wait_until(lambda: next_of(path) > 5 * CAPACITY, "products flow")
         for consumer in consumers:
             arena.kill(consumer)
         stuck_at = wait_until_blocked(path)
         begun_s = time.monotonic()
         arena.start(consume, "s", 5)
-        wait_until(lambda: next_of(path) > stuck_at + CUE, "products flow again")
+        wait_until(lambda: next_of(path) > stuck_at + CAPACITY, "products flow again")
         print(f"products flowed again after {time.monotonic() - begun_s:.2f} s")
         arena.finish("s")
         with Queue.open(path) as queue:
@@ -79,7 +79,7 @@ def test_a_put_that_waited_in_vain_has_stored_nothing(path: Path) -> None:
             os.kill(os.getpid(), signal.SIGKILL)
 
     with Queue.open(path) as queue, Arena(path, path.parent / "ledgers", seed_of()) as arena:
-        queue.put_many([b""] * CUE, feed="f/1")
+        queue.put_many([b""] * CAPACITY, feed="f/1")
         arena.start(take_some_and_die).process.join(10)
         queue.put_many([b""] * 5, feed="f/1", timeout=0)  # the dead one had made room for these
         before = queue.next
@@ -93,7 +93,7 @@ def test_a_put_that_waited_in_vain_has_stored_nothing(path: Path) -> None:
         assert queue.next == before
         assert queue.put(b"for others", feed="g", timeout=0) == before  # nobody waits for a station that wants no g
         told = queue.station("s").statistics()
-        assert (told.restored, told.leased, told.waiting) == (5, 0, CUE)  # what the dead one had is back
+        assert (told.restored, told.leased, told.waiting) == (5, 0, CAPACITY)  # what the dead one had is back
 
 
 def test_producers_killed_while_they_wait_leave_nothing_behind(path: Path) -> None:
@@ -104,7 +104,7 @@ def test_producers_killed_while_they_wait_leave_nothing_behind(path: Path) -> No
             arena.kill(producer)
         assert next_of(path) == stuck_at
         arena.start(consume, "s", 3)
-        wait_until(lambda: next_of(path) > stuck_at + 2 * CUE, "the living one goes on")
+        wait_until(lambda: next_of(path) > stuck_at + 2 * CAPACITY, "the living one goes on")
         arena.end("stop", put_singly)
         arena.finish("s")
         with Queue.open(path) as queue:
@@ -119,7 +119,7 @@ def test_a_station_that_is_not_durable_blocks_nobody_once_its_last_consumer_was_
             os.kill(os.getpid(), signal.SIGKILL)
 
     with Queue.open(path) as queue, Arena(path, path.parent / "ledgers", seed_of()) as arena:
-        queue.station("passing", "g", blocking=True, cue=1, durable=False)
+        queue.station("passing", "g", blocking=True, capacity=1, durable=False)
         arena.start(attach_and_die).process.join(10)
         for _ in range(3):
             queue.put(b"", feed="g", timeout=2)
@@ -127,7 +127,7 @@ def test_a_station_that_is_not_durable_blocks_nobody_once_its_last_consumer_was_
 
 
 def siege(path: Path, seed: int, kills: int) -> str:
-    """Both sides are killed at random while the cue is mostly full."""
+    """Both sides are killed at random while the capacity is mostly full."""
     with Arena(path, path.parent / "ledgers", seed) as arena:
         for n in (1, 7):
             arena.start(consume, "s", n, 0.01)
@@ -137,7 +137,7 @@ def siege(path: Path, seed: int, kills: int) -> str:
             time.sleep(arena.chance.uniform(0.005, 0.1))
             arena.kill_one(arena.chance.choice([consume, put_singly]))
         before = next_of(path)
-        wait_until(lambda: next_of(path) > before + CUE, "the survivors go on")
+        wait_until(lambda: next_of(path) > before + CAPACITY, "the survivors go on")
         arena.end("stop", put_singly)
         arena.finish("s")
         with Queue.open(path) as queue:
@@ -149,10 +149,10 @@ def siege(path: Path, seed: int, kills: int) -> str:
     return f"{arena.kills()} kills, {inside} inside the lock, {admitted} products"
 
 
-def test_nobody_hangs_when_both_sides_of_a_full_cue_are_killed(path: Path) -> None:
+def test_nobody_hangs_when_both_sides_of_a_full_capacity_are_killed(path: Path) -> None:
     print(siege(path, seed_of(), kills=15))
 
 
 @pytest.mark.soak
-def test_nobody_hangs_when_both_sides_of_a_full_cue_are_killed_hundreds_of_times(path: Path) -> None:
+def test_nobody_hangs_when_both_sides_of_a_full_capacity_are_killed_hundreds_of_times(path: Path) -> None:
     print(siege(path, seed_of(), kills=600))

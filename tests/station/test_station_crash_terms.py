@@ -126,7 +126,7 @@ def get_all(queue: Queue, station: str) -> list[int]:
         found = []
         while len(batch := consumer.get(100, 0.0)):
             found += batch.sequences.tolist()
-            consumer.put(batch)
+            consumer.ack(batch)
         return found
 
 
@@ -137,7 +137,7 @@ def test_a_change_whose_maker_dies_is_in_force_or_not_and_can_be_made_again(
     witness = Queue.open(path)
     for name, more in (("a", {}), ("b", {"after": "a"}), ("c", {"after": "b"})):
         witness.station(name, "**", **more)
-    witness.station("full", "f", blocking=True, cue=10)
+    witness.station("full", "f", blocking=True, capacity=10)
     early = [witness.put(b"", feed="f") for _ in range(10)]
     assert get_all(witness, "a") == early  # they wait at b, and at the full station
 
@@ -189,7 +189,7 @@ def administrate(folder: Path, path: Path, ledger: Ledger, seed: int, names: tup
             with suppress(StationError):  # another one was faster
                 after = {"after": "s"} if name.startswith("behind") else {}
                 station = queue.station(name, "f/**", **after)
-                station.change(selection=chance.choice(["f/**", "f/1", "**"]), cue=chance.choice([None, 10]))
+                station.change(selection=chance.choice(["f/**", "f/1", "**"]), capacity=chance.choice([None, 10]))
                 station.pause()
                 station.resume()
                 if not after:
@@ -268,7 +268,7 @@ def test_death_while_stations_are_settled_brings_nothing_back(shared_memory: Pat
         station = queue.station("s", "**")
         queue.put_many([b"%d" % n for n in range(10)], feed="f")
         with station.attach() as consumer:
-            consumer.put(consumer.get(10, 5.0))
+            consumer.ack(consumer.get(10, 5.0))
         os.kill(os.getpid(), signal.SIGKILL)
 
     def open_and_die() -> None:
@@ -294,7 +294,7 @@ def test_a_position_that_was_set_back_stays_so_after_a_death(path: Path) -> None
     def hold_and_die() -> None:
         queue = Queue.open(path)
         consumer = queue.station("s").attach()
-        consumer.put(consumer.get(99, 5.0))
+        consumer.ack(consumer.get(99, 5.0))
         assert len(consumer.get(1, 5.0)) == 1
         assert queue.station("s").seek("oldest") == 1
         os.kill(os.getpid(), signal.SIGKILL)

@@ -40,13 +40,13 @@ def work_until_death(path: Path, ledger: Path, point: str, passes: int) -> None:
         first.statistics()  # finds the dead one
         batch = mine.get(7, 0.0)
         back = 1 if len(batch) > 1 else 0
-        mine.give_back(list(batch)[:back])
-        mine.put(list(batch)[back:], payloads=[b"revised" if i % 3 == 0 else None for i in range(back, len(batch))])
+        mine.nack(list(batch)[:back])
+        mine.ack(list(batch)[back:], payloads=[b"revised" if i % 3 == 0 else None for i in range(back, len(batch))])
         batch = behind.get(20, 0.0)
         for what in ("trying", "done"):
             os.write(out, f"{what} {' '.join(map(str, batch.sequences))}\n".encode())
             if what == "trying":
-                behind.put(batch)
+                behind.ack(batch)
 
 
 def judge(path: Path, ledger: Path) -> None:
@@ -67,10 +67,10 @@ def judge(path: Path, ledger: Path) -> None:
         with queue.station("first").attach() as mine, queue.station("second").attach() as behind:
             queue.station("first").statistics()
             while len(batch := mine.get(100, 0.0)):
-                mine.put(batch)
+                mine.ack(batch)
             while len(batch := behind.get(100, 0.0)):
                 rest += map(int, batch.sequences)
-                behind.put(batch)
+                behind.ack(batch)
         assert len(done) == len(set(done))
         assert not set(done) & set(rest)
         assert len(rest) == len(set(rest))

@@ -32,7 +32,7 @@ def hold(folder: Path, path: Path, ledger: Ledger, seed: int, count: int, revise
             wait_until((folder / "go").exists, "told to go on", 60)
             for _ in range(2):
                 try:
-                    consumer.put(batch, [b"late"] * len(batch) if revise else None)
+                    consumer.ack(batch, [b"late"] * len(batch) if revise else None)
                     ledger.note("accepted")
                 except LeaseLostError:
                     ledger.note("refused")
@@ -81,7 +81,7 @@ def test_a_late_put_of_a_hung_consumer_is_refused_and_nothing_is_put_twice(path:
             batch = last.get(100, 5.0)
             assert sorted(batch.sequences.tolist()) == sorted(other.sequences("done"))
             assert batch.revisions.tolist() == [0] * 10
-            last.put(batch)
+            last.ack(batch)
             assert len(last.get_nowait(100)) == 0
         arena.end("end", consume)
 
@@ -92,10 +92,10 @@ def test_a_late_put_of_a_hung_consumer_is_refused_and_nothing_is_put_twice(path:
         assert station.statistics().done == 15
 
 
-def test_a_producer_at_a_full_cue_does_not_wait_for_a_hung_consumer(path: Path) -> None:
+def test_a_producer_at_a_full_capacity_does_not_wait_for_a_hung_consumer(path: Path) -> None:
     """What the hung one holds is handed to another, which makes room."""
     with Queue.open(path) as queue, Arena(path, path.parent / "ledgers", seed_of()) as arena:
-        station = queue.station("s", "**", hung_after="0.5s", blocking=True, cue=10, deliveries_max=0)
+        station = queue.station("s", "**", hung_after="0.5s", blocking=True, capacity=10, deliveries_max=0)
         queue.put_many([b""] * 10, feed="a")
         hung = arena.start(hold, 10)
         wait_until(lambda: len(hung.held()) == 10, "it holds them")
@@ -132,7 +132,7 @@ def test_work_that_takes_longer_than_hung_after_is_not_taken_for_a_hang(path: Pa
         with station.attach() as slow, station.attach() as other:
             batch = slow.get(1, 5.0)
             assert len(other.get(1, 1.2)) == 0
-            slow.put(batch)
+            slow.ack(batch)
         assert station.statistics().done == 1
 
 
@@ -147,7 +147,7 @@ def work_on(folder: Path, path: Path, ledger: Ledger, seed: int) -> None:
                         batch = consumer.get(5, 0.5)
                         time.sleep(0.002)
                         if len(batch):
-                            consumer.put(batch)
+                            consumer.ack(batch)
                             ledger.note("done", batch.sequences.tolist())
                 except LeaseLostError:
                     ledger.note("refused")

@@ -27,7 +27,7 @@ FEEDS = ["a", "b"]
 PRIORITIES = [1, 4, 6]
 SUSPECT = 2  # deliveries after which a product is handed out alone
 picks = st.integers(0, 1 << 16)
-cues = st.sampled_from([None, 1, 2, 4])
+capacities = st.sampled_from([None, 1, 2, 4])
 
 
 @dataclass(frozen=True)
@@ -85,7 +85,7 @@ class Place:
 
     @property
     def is_full(self) -> bool:
-        return self.terms["cue"] is not None and len(self.waiting) >= self.terms["cue"]
+        return self.terms["capacity"] is not None and len(self.waiting) >= self.terms["capacity"]
 
     def selects(self, product: Product) -> bool:
         if not product.selections[self.name].selects(product.feed):
@@ -132,8 +132,8 @@ class Line:
         return surely, surely or any(oldest < place.changed_at for place in shut)
 
     def has_no_room(self, place: Place) -> bool:
-        cue = place.terms["cue"]
-        return place.terms["blocking"] and cue is not None and len(place.waiting) + len(self.unseen) >= cue
+        capacity = place.terms["capacity"]
+        return place.terms["blocking"] and capacity is not None and len(place.waiting) + len(self.unseen) >= capacity
 
     def put(self, sequence: int, feed: str, priority: int) -> None:
         wishes = {place.name: place.wish for place in self.places.values()}
@@ -168,7 +168,7 @@ class Line:
         start = names.index(self.turn) + 1 if self.turn else 0
         in_turn = sorted(beside, key=lambda place: (names.index(place.name) - start) % len(names))
         free = [place for place in in_turn if not place.is_full]
-        if free and self.distribution == "equal_cue":
+        if free and self.distribution == "least_loaded":
             return min(free, key=lambda place: len(place.waiting) + len(place.leased))
         return (free or in_turn)[0]
 
@@ -225,13 +225,13 @@ class Line:
 
     def settle(self, place: Place, product: Product, how: str) -> None:
         del place.leased[product.sequence]
-        if how == "put":
+        if how == "ack":
             place.count("done")
             self.arrive(product, self.behind(place.stage, product))
         elif how == "discard":
             place.count("discarded")
         else:
-            product.deliveries -= how == "give_back"
+            product.deliveries -= how == "nack"
             place.insert(product)
 
     def restore(self, place: Place, product: Product) -> None:
@@ -323,12 +323,12 @@ class LineModel(RuleBasedStateMachine):
         worker.held += [(batch, place, product) for place, product in enumerate(expected)]
 
     @precondition(lambda self: any(worker.held for worker in self.workers))
-    @rule(who=picks, which=picks, how=st.sampled_from(["put", "put", "put", "discard", "give_back", "fail"]))
+    @rule(who=picks, which=picks, how=st.sampled_from(["ack", "ack", "ack", "discard", "nack", "fail"]))
     def settle_one(self, who: int, which: int, how: str) -> None:
         worker = self.pick(who, [worker for worker in self.workers if worker.held])
         batch, place, product = worker.held.pop(which % len(worker.held))
         if how == "fail":
-            worker.consumer.give_back(batch[place], failed=True)
+            worker.consumer.nack(batch[place], failed=True)
         else:
             getattr(worker.consumer, how)(batch[place])
         self.line.settle(worker.place, product, how)
@@ -340,9 +340,9 @@ class LineModel(RuleBasedStateMachine):
         self.put_held(worker)
 
     def put_held(self, worker: Worker) -> None:
-        worker.consumer.put([batch[place] for batch, place, _ in worker.held])
+        worker.consumer.ack([batch[place] for batch, place, _ in worker.held])
         for _, _, product in self.in_order_of_batches(worker):
-            self.line.settle(worker.place, product, "put")
+            self.line.settle(worker.place, product, "ack")
         worker.held.clear()
 
     def in_order_of_batches(self, worker: Worker) -> list[tuple[Batch, int, Product]]:
@@ -399,13 +399,13 @@ class LineModel(RuleBasedStateMachine):
         place.paused = not place.paused
         getattr(self.stations[place.name], "pause" if place.paused else "resume")()
 
-    @rule(which=picks, cue=cues)
-    def change_cue(self, which: int, cue: int | None) -> None:
+    @rule(which=picks, capacity=capacities)
+    def change_capacity(self, which: int, capacity: int | None) -> None:
         place = self.pick(which, list(self.line.places.values()))
-        if cue is None and place.terms["discard"] != "lifo":
+        if capacity is None and place.terms["discard"] != "lifo":
             return
-        self.stations[place.name].change(cue=cue)
-        place.terms["cue"] = cue
+        self.stations[place.name].change(capacity=capacity)
+        place.terms["capacity"] = capacity
 
     @rule(which=picks, wish=wishes)
     def change_selection(self, which: int, wish: Wish) -> None:
@@ -492,22 +492,22 @@ class SeriesModel(LineModel):
     """One station behind another; the first may select only part of what the second does."""
 
     @initialize(
-        wish=wishes, blocking=st.booleans(), cue=cues, prescale=st.sampled_from([1, 1, 2, 3]),
+        wish=wishes, blocking=st.booleans(), capacity=capacities, prescale=st.sampled_from([1, 1, 2, 3]),
         order=st.sampled_from(["priority", "fifo"]), discard=st.sampled_from(["lifo", "fifo", "priority"]),
         restores=st.tuples(*[st.sampled_from(["input", "output", "start"])] * 2),
-        deliveries_max=st.sampled_from([0, 1, 2, 5]), cue_behind=cues,
+        deliveries_max=st.sampled_from([0, 1, 2, 5]), capacity_behind=capacities,
     )  # fmt: skip
     def make(
-        self, wish: Wish, blocking: bool, cue: int | None, prescale: int, order: str, discard: str,
-        restores: tuple[str, str], deliveries_max: int, cue_behind: int | None,
+        self, wish: Wish, blocking: bool, capacity: int | None, prescale: int, order: str, discard: str,
+        restores: tuple[str, str], deliveries_max: int, capacity_behind: int | None,
     ) -> None:  # fmt: skip
-        if blocking or cue is None:
+        if blocking or capacity is None:
             discard = "lifo"
         common = {"deliveries_max": deliveries_max, "prescale": 1, "order": "priority"}
         terms = {
-            "first": {**common, "blocking": blocking, "cue": cue, "prescale": prescale, "order": order,
+            "first": {**common, "blocking": blocking, "capacity": capacity, "prescale": prescale, "order": order,
                       "discard": discard, "restore": restores[0]},
-            "second": {**common, "blocking": False, "cue": cue_behind, "discard": "lifo", "restore": restores[1]},
+            "second": {**common, "blocking": False, "capacity": capacity_behind, "discard": "lifo", "restore": restores[1]},
         }  # fmt: skip
         queue = self.make_queue()
         self.begin(
@@ -523,13 +523,13 @@ class GroupModel(LineModel):
     """Three stations side by side."""
 
     @initialize(
-        blocking=st.booleans(), cue=cues, restore=st.sampled_from(["input", "group"]),
-        distribution=st.sampled_from(["round_robin", "equal_cue"]), deliveries_max=st.sampled_from([0, 2, 5]),
+        blocking=st.booleans(), capacity=capacities, restore=st.sampled_from(["input", "group"]),
+        distribution=st.sampled_from(["round_robin", "least_loaded"]), deliveries_max=st.sampled_from([0, 2, 5]),
     )  # fmt: skip
-    def make(self, blocking: bool, cue: int | None, restore: str, distribution: str, deliveries_max: int) -> None:
+    def make(self, blocking: bool, capacity: int | None, restore: str, distribution: str, deliveries_max: int) -> None:
         queue = self.make_queue()
         terms = {
-            "blocking": blocking, "cue": cue, "restore": restore, "deliveries_max": deliveries_max, "prescale": 1,
+            "blocking": blocking, "capacity": capacity, "restore": restore, "deliveries_max": deliveries_max, "prescale": 1,
             "order": "priority", "discard": "lifo",
         }  # fmt: skip
         names = ["w1", "w2", "w3"]

@@ -103,7 +103,7 @@ def test_somebody_who_comes_again_and_again_gets_them_too(path: Path) -> None:
             end_s = time.monotonic() + 2.0
             while not len(batch := consumer.get(3, 0.1)):
                 assert time.monotonic() < end_s, "not back after 2 s"
-            consumer.put(batch)
+            consumer.ack(batch)
 
 
 def test_a_child_of_a_dead_consumer_does_not_keep_it_alive(path: Path) -> None:
@@ -149,7 +149,7 @@ def test_what_a_dead_one_had_half_taken_up_is_not_taken_up_again(shared_memory: 
             found: list[int] = []
             while len(batch := consumer.get(10, 0.5)):
                 found += batch.sequences.tolist()
-                consumer.put(batch)
+                consumer.ack(batch)
         assert sorted(found) == sorted(expected)
         assert queue.station("s").statistics().done == 10
         assert queue.check() == []

@@ -98,8 +98,8 @@ def seek(held: Held) -> None:
 
 ACTS: dict[str, tuple[Callable[[Path], Held], Callable[[Held], None]]] = {
     "get": (prepare_idle, get),
-    "put": (prepare_held, settle("done")),
-    "put with revisions": (prepare_revised, settle("done")),
+    "put": (prepare_held, settle("ack")),
+    "put with revisions": (prepare_revised, settle("ack")),
     "give back": (prepare_held, settle("failed")),
     "detach": (prepare_held, detach),
     "recover": (prepare_held, recover),
@@ -121,7 +121,7 @@ def drain(queue: Queue, station: str, revised: bool) -> dict[int, bytes]:
                 assert revisions == (bytes(product.payload) == REVISED)
                 assert revised or not revisions, f"{product.sequence} came back revised, though it was not put"
                 found[product.sequence] = bytes(product.payload)
-            consumer.put(batch)
+            consumer.ack(batch)
     return found
 
 

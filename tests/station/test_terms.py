@@ -39,7 +39,7 @@ def queue(make_quick: Callable[..., Queue], clock: MockClock) -> Queue:
 
 @pytest.mark.parametrize(
     ("option", "nearest"),
-    [("bloking", "blocking"), ("que", "cue"), ("time_out", "timeout"), ("max_deliveries", "deliveries_max"),
+    [("bloking", "blocking"), ("capasity", "capacity"), ("time_out", "timeout"), ("max_deliveries", "deliveries_max"),
      ("pre_scale", "prescale"), ("consumer_max", "consumers_max")],
 )  # fmt: skip
 def test_an_unknown_option_is_refused_and_the_nearest_named(queue: Queue, option: str, nearest: str) -> None:
@@ -56,7 +56,7 @@ def test_an_option_that_is_near_to_none_is_answered_with_all(queue: Queue) -> No
 
 @pytest.mark.parametrize("option", ["order", "discard", "restore", "distribution"])
 def test_an_unknown_policy_is_refused_and_the_known_are_named(queue: Queue, option: str) -> None:
-    known = {"order": "deadline", "discard": "lifo", "restore": "output", "distribution": "equal_cue"}[option]
+    known = {"order": "deadline", "discard": "lifo", "restore": "output", "distribution": "least_loaded"}[option]
     with pytest.raises(OptionError, match=f"{option} 'fastest' is unknown") as told:
         queue.station("s", "**", **{option: "fastest"})
     assert known in told.value.hint
@@ -71,7 +71,7 @@ def test_a_policy_that_is_no_text_is_refused(queue: Queue) -> None:
 @pytest.mark.parametrize(
     ("option", "value"),
     [
-        ("cue", 0), ("cue", -1), ("cue", 131_073), ("cue", 1.5), ("cue", "10"), ("cue", True),
+        ("capacity", 0), ("capacity", -1), ("capacity", 131_073), ("capacity", 1.5), ("capacity", "10"), ("capacity", True),
         ("prescale", 0), ("prescale", 2**31), ("prescale", None), ("deliveries_max", -1), ("deliveries_max", 65_001),
         ("blocking", 1), ("blocking", None), ("durable", "yes"), ("batch_max", 0), ("batch_max", 65_537),
         ("consumers_max", 0), ("consumers_max", 257), ("max_queue", 0), ("hung_after", -1), ("hung_after", "soon"),
@@ -109,7 +109,7 @@ def test_a_group_has_a_name_like_a_station(queue: Queue) -> None:
 def test_all_contradictions_are_named_at_once(queue: Queue) -> None:
     with pytest.raises(TermsError) as told:
         queue.station(
-            "s", "**", blocking=True, discard="fifo", restore="group", cue=5, batch_max=6,
+            "s", "**", blocking=True, discard="fifo", restore="group", capacity=5, batch_max=6,
             start_time=EPOCH_NS + 5, stop_time=EPOCH_NS + 5,
         )  # fmt: skip
     assert len(told.value.conflicts) == 4
@@ -122,12 +122,12 @@ def test_all_contradictions_are_named_at_once(queue: Queue) -> None:
 @pytest.mark.parametrize(
     "options",
     [
-        {"blocking": True, "cue": 5, "discard": "priority"},
+        {"blocking": True, "capacity": 5, "discard": "priority"},
         {"discard": "fifo"},
-        {"cue": 20_000, "order": "deadline"},
-        {"cue": 20_000, "discard": "deadline"},
+        {"capacity": 20_000, "order": "deadline"},
+        {"capacity": 20_000, "discard": "deadline"},
         {"restore": "group"},
-        {"cue": 5, "batch_max": 6},
+        {"capacity": 5, "batch_max": 6},
         {"pacing": "1s"},
         {"start_time": "2026-01-02", "stop_time": "2026-01-01"},
     ],
@@ -140,10 +140,10 @@ def test_each_contradiction_is_refused(queue: Queue, options: dict[str, Any]) ->
 
 
 def test_a_change_into_a_contradiction_changes_nothing(queue: Queue) -> None:
-    station = queue.station("s", "**", cue=5)
+    station = queue.station("s", "**", capacity=5)
     terms = station.terms
     with pytest.raises(TermsError):
-        station.change(cue=None, discard="fifo", order="fifo")
+        station.change(capacity=None, discard="fifo", order="fifo")
     with pytest.raises(OptionError):
         station.change(order="fifo", bloking=True)
     assert station.terms == terms
@@ -228,7 +228,7 @@ def test_a_prescale_can_be_changed_while_consumers_work(queue: Queue) -> None:
 
 def test_a_prescale_is_exact_when_the_station_has_no_room_for_a_while(make_quick: Callable[..., Queue]) -> None:
     queue = make_quick(dedup="none")
-    station = queue.station("s", "**", prescale=2, blocking=True, cue=2)
+    station = queue.station("s", "**", prescale=2, blocking=True, capacity=2)
     queue.put_many([b"x"] * 20, feed="a")
     got: list[int] = []
     with station.attach() as consumer:
@@ -238,10 +238,10 @@ def test_a_prescale_is_exact_when_the_station_has_no_room_for_a_while(make_quick
     assert got == list(range(2, 21, 2))
 
 
-# --- the cue --------------------------------------------------------------------------------------
+# --- the capacity --------------------------------------------------------------------------------------
 
 
-def test_without_a_cue_nothing_is_dropped(make_quick: Callable[..., Queue]) -> None:
+def test_without_a_capacity_nothing_is_dropped(make_quick: Callable[..., Queue]) -> None:
     queue = make_quick(dedup="none", size="8MiB")
     station = queue.station("s", "**")
     for _ in range(10):
@@ -255,8 +255,8 @@ def test_without_a_cue_nothing_is_dropped(make_quick: Callable[..., Queue]) -> N
     assert sum(station.statistics().dropped.values()) == 0
 
 
-def test_new_products_flow_past_a_full_cue_and_are_counted(queue: Queue) -> None:
-    station = queue.station("s", "**", cue=2)
+def test_new_products_flow_past_a_full_capacity_and_are_counted(queue: Queue) -> None:
+    station = queue.station("s", "**", capacity=2)
     consumer = station.attach()
     put(queue, *"1234")
     assert idents(consumer.get_nowait(1)) == ["1"]
@@ -265,8 +265,8 @@ def test_new_products_flow_past_a_full_cue_and_are_counted(queue: Queue) -> None
     assert station.statistics().dropped["flowed_around"] == 3
 
 
-def test_what_is_leased_takes_no_room_in_the_cue(queue: Queue) -> None:
-    station = queue.station("s", "**", cue=2)
+def test_what_is_leased_takes_no_room_in_the_capacity(queue: Queue) -> None:
+    station = queue.station("s", "**", capacity=2)
     consumer = station.attach()
     put(queue, "1", "2")
     consumer.get_nowait(2)
@@ -275,29 +275,29 @@ def test_what_is_leased_takes_no_room_in_the_cue(queue: Queue) -> None:
     assert station.statistics().dropped["flowed_around"] == 0
 
 
-def test_a_cue_can_be_changed_while_consumers_work(queue: Queue) -> None:
-    station = queue.station("s", "**", cue=1)
+def test_a_capacity_can_be_changed_while_consumers_work(queue: Queue) -> None:
+    station = queue.station("s", "**", capacity=1)
     consumer = station.attach()
     put(queue, "1", "2")
     assert station.statistics().dropped["flowed_around"] == 1
-    station.change(cue=3)
+    station.change(capacity=3)
     put(queue, "3", "4", "5")
-    assert (station.statistics().waiting, station.statistics().cue) == (3, 3)
-    station.change(cue=1)
+    assert (station.statistics().waiting, station.statistics().capacity) == (3, 3)
+    station.change(capacity=1)
     assert station.statistics().waiting == 3  # what has been taken stays
     put(queue, "6")
     assert work(consumer) == ["1", "3", "4"]
-    station.change(cue=None)
+    station.change(capacity=None)
     put(queue, "7", "8", "9")
     assert work(consumer) == ["7", "8", "9"]
     assert station.statistics().dropped["flowed_around"] == 3
 
 
 def test_a_change_is_seen_by_other_openings(queue: Queue, clock: MockClock) -> None:
-    station = queue.station("s", "**", cue=1)
+    station = queue.station("s", "**", capacity=1)
     with Queue.open(queue.path, clock=clock) as again:
         consumer = again.station("s").attach()
-        station.change(cue=2, order="fifo")
+        station.change(capacity=2, order="fifo")
         assert again.station("s").terms == station.terms
         put(queue, "1", "2", "3")
         assert work(consumer) == ["1", "2"]
@@ -329,20 +329,20 @@ def put_with_deadlines(queue: Queue) -> None:
 
 
 def test_what_expires_first_comes_first(queue: Queue) -> None:
-    station = queue.station("s", "**", order="deadline", cue=10)
+    station = queue.station("s", "**", order="deadline", capacity=10)
     put_with_deadlines(queue)
     assert drain(station) == ["2", "3", "1", "4"]
 
 
 def test_what_never_expires_comes_last_and_in_turn(queue: Queue) -> None:
-    station = queue.station("s", "**", order="deadline", cue=10)
+    station = queue.station("s", "**", order="deadline", capacity=10)
     for ident, priority in [("1", 4), ("2", 7), ("3", 0)]:
         put(queue, ident, priority=priority)
     assert drain(station) == ["1", "2", "3"]
 
 
 def test_the_order_can_be_changed_for_products_that_come_later(queue: Queue) -> None:
-    station = queue.station("s", "**", cue=10)
+    station = queue.station("s", "**", capacity=10)
     consumer = station.attach()
     station.change(order="deadline")
     put_with_deadlines(queue)
@@ -359,7 +359,7 @@ def test_the_order_can_be_changed_for_products_that_come_later(queue: Queue) -> 
 
 @pytest.mark.parametrize("before", ["fifo", "priority"])
 def test_a_change_to_deadlines_holds_for_what_waits(queue: Queue, before: str) -> None:
-    station = queue.station("s", "**", cue=10, order=before)
+    station = queue.station("s", "**", capacity=10, order=before)
     put_with_deadlines(queue)
     assert station.statistics().waiting == 4
     station.change(order="deadline")
@@ -367,7 +367,7 @@ def test_a_change_to_deadlines_holds_for_what_waits(queue: Queue, before: str) -
 
 
 def test_a_change_from_deadlines_holds_for_what_waits(queue: Queue) -> None:
-    station = queue.station("s", "**", cue=10, order="deadline")
+    station = queue.station("s", "**", capacity=10, order="deadline")
     put_with_deadlines(queue)
     assert station.statistics().waiting == 4
     station.change(order="fifo")
@@ -446,7 +446,7 @@ def test_nothing_is_taken_that_was_put_after_the_stop_time(
 
 
 def test_what_came_after_the_stop_time_is_counted_once(queue: Queue) -> None:
-    queue.station("first", "**", blocking=True, cue=1)
+    queue.station("first", "**", blocking=True, capacity=1)
     station = queue.station("s", "**", after="first", stop_time=EPOCH_NS - 1)
     put_together(queue, "1", "2", "3")
     counts = [station.statistics().expired for _ in range(10)]
@@ -617,7 +617,7 @@ def test_who_does_not_know_the_function_passes_nothing_over(queue: Queue, clock:
     def wants(product: Any) -> bool:
         return bool(product.ident.startswith("x"))
 
-    station = queue.station("s", wants, blocking=True, cue=10)
+    station = queue.station("s", wants, blocking=True, capacity=10)
     with Queue.open(queue.path, clock=clock) as again:
         put(again, *(f"{'xy'[number % 2]}{number}" for number in range(10)))
         assert again.station("s").statistics().behind == 10

@@ -1,7 +1,7 @@
 """`headrace bench stations`: producers, stations and consumers, in ET's experiments.
 
 One producer process, one to eight consumer processes, a queue in memory without duplicate check, blocking stations with
-a cue of 3,000 products, as many as ET's system had events. ET used the memory of its events over and over; a queue of
+a capacity of 3,000 products, as many as ET's system had events. ET used the memory of its events over and over; a queue of
 16 MiB (64 MiB for payloads from 34 kB on) does the same and stays, as ET's events did, in the processor's cache. One
 figure has a queue that does not. The producer puts arrays of products whose payloads are
 copied into the queue; the consumer gets arrays, whose checksums are compared, which reads every byte, and puts them.
@@ -28,7 +28,7 @@ from headrace.bench.report import Figure
 from headrace.queue import Queue
 
 FEED = "det/events"
-CUE = 3000
+CAPACITY = 3000
 ROUNDS = 3
 SIZES = (8, 100, 512, 5_000, 34_000, 1_000_000)
 LARGE_QUEUE_SIZE = 5_000
@@ -125,7 +125,7 @@ def _rate(path: Path, experiment: Run) -> float:
         path, size=f"{experiment.queue_mib}MiB", durability="memory", dedup="none", origin="bench"
     ) as queue:
         for number in range(experiment.stations):
-            queue.station(f"s{number}", None, blocking=True, cue=CUE)
+            queue.station(f"s{number}", None, blocking=True, capacity=CAPACITY)
         share = experiment.products if experiment.stations > 1 else experiment.products // experiment.consumers
         places = [(path, f"s{number % experiment.stations}", experiment.array, share)
                   for number in range(experiment.consumers)]  # fmt: skip
@@ -158,7 +158,7 @@ def _consume(told: Connection, path: Path, station: str, array: int, products: i
             if not len(batch):
                 break
             products -= len(batch)
-            consumer.put(batch)
+            consumer.ack(batch)
         told.send(time.perf_counter())
 
 
@@ -246,5 +246,5 @@ def _note_latency(told: Connection, path: Path, count: int) -> None:
             batch = consumer.get(1, 60.0)
             now = time.perf_counter_ns()
             taken.append(now - int.from_bytes(batch.payload(0), "little"))
-            consumer.put(batch)
+            consumer.ack(batch)
         told.send(taken)

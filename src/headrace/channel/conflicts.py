@@ -27,12 +27,12 @@ from headrace.channel.qos import (
     read_options,
     terms_error,
 )
-from headrace.station.terms import CUE_MAX, DEADLINE_CUE_MAX
+from headrace.station.terms import CAPACITY_MAX, DEADLINE_CAPACITY_MAX
 
 SUPPLIERS_LIMIT = 1024  # places in the file of a channel's suppliers
 AGE_S_MAX = 10 * 366 * 86400.0
 _COUNTS_MAX = {
-    "max_per_consumer": CUE_MAX, "max_queue": 2**62, "batch_max": 65_536, "suppliers_max": SUPPLIERS_LIMIT,
+    "max_per_consumer": CAPACITY_MAX, "max_queue": 2**62, "batch_max": 65_536, "suppliers_max": SUPPLIERS_LIMIT,
     "consumers_max": 256,
 }  # fmt: skip
 
@@ -150,11 +150,11 @@ def _about_limits(q: QoS) -> Iterator[Conflict]:
             "raise max_queue to max_per_consumer at least, or lower max_per_consumer",
         )
     for option, policy in (("order", q.order), ("discard", q.discard)):
-        if policy == "deadline" and (q.max_per_consumer or 0) > DEADLINE_CUE_MAX:
+        if policy == "deadline" and (q.max_per_consumer or 0) > DEADLINE_CAPACITY_MAX:
             yield Conflict(
                 (option, "max_per_consumer"),
                 f"{option} deadline keeps products sorted, and max_per_consumer {q.max_per_consumer} is too many",
-                f"give at most {DEADLINE_CUE_MAX}, or choose another {option}",
+                f"give at most {DEADLINE_CAPACITY_MAX}, or choose another {option}",
             )
 
 

@@ -113,17 +113,17 @@ class PushConsumer:
     def _call_with_each(self, batch: Batch) -> None:
         for product in batch:
             if self._call(product, 1):
-                self._consumer.put(product)
+                self._consumer.ack(product)
                 self._done += 1
             else:
-                self._consumer.give_back(product, failed=True)
+                self._consumer.nack(product, failed=True)
 
     def _call_with_batch(self, batch: Batch) -> None:
         if self._call(batch, len(batch)):
-            self._consumer.put(batch)
+            self._consumer.ack(batch)
             self._done += len(batch)
         else:
-            self._consumer.give_back(batch, failed=True)
+            self._consumer.nack(batch, failed=True)
 
     def _call(self, what: Any, products: int) -> bool:
         """Whether the callback returned."""

@@ -72,7 +72,7 @@ TIMES = ("start_time", "stop_time")
 
 _KNOWN_ELSEWHERE = {
     "eventreliability": "reliability", "blocking": "reliability", "connectionreliability": "connections",
-    "durable": "connections", "orderpolicy": "order", "discardpolicy": "discard", "cue": "max_per_consumer",
+    "durable": "connections", "orderpolicy": "order", "discardpolicy": "discard", "capacity": "max_per_consumer",
     "maxeventsperconsumer": "max_per_consumer", "maxqueuelength": "max_queue", "rejectnewevents": "max_queue",
     "maximumbatchsize": "batch_max", "pacinginterval": "pacing", "maxsuppliers": "suppliers_max",
     "maxconsumers": "consumers_max",
@@ -150,7 +150,7 @@ def station_terms(qos: QoS) -> dict[str, Any]:
         "durable": qos.connections == "persistent",
         "order": _BY_ITSELF.order if qos.order == "any" else qos.order,
         "discard": _BY_ITSELF.discard if qos.discard == "any" else qos.discard,
-        "cue": qos.max_per_consumer,
+        "capacity": qos.max_per_consumer,
         "max_queue": qos.max_queue,
         "timeout": qos.timeout_s,
         "start_time": qos.start_time_ns,

@@ -49,7 +49,7 @@ class Terms:
 @click.option("--slice", "slice_number", type=click.IntRange(0, SLICE_MAX), help="The slice of the products.")
 @click.option(
     "--timeout", type=AGE,
-    help="How long to wait for a blocking station whose cue is full, such as 10s. [default: for ever]",
+    help="How long to wait for a blocking station whose capacity is full, such as 10s. [default: for ever]",
 )  # fmt: skip
 @click.option("--lines", is_flag=True, help="Every line that is not empty is a product. [ident: {name}:{line}]")
 @json_option

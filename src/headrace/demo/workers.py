@@ -63,7 +63,7 @@ class _Worker:
             again = int(np.count_nonzero(batch.deliveries > 1))
             noted = _note(batch)
             time.sleep(_WORK_S)
-            self._consumer.put(batch)
+            self._consumer.ack(batch)
             self.put += noted
             self._bytes += batch.payload_bytes
             self._again += again

@@ -224,7 +224,7 @@ cdef enum:
     SLOTS_MAX = 262144
     SLOTS_STEP = 1024                # slots are allocated on disk in steps of this many
     PARKED_MAX = 1000                # per station
-    WINDOW = 4096                    # products taken up at a time by a station without a cue of its own
+    WINDOW = 4096                    # products taken up at a time by a station without a capacity of its own
     NOWHERE = 0xFFFFFFFF             # no slot
 
 cdef enum:                           # slot states
@@ -248,7 +248,7 @@ cdef enum:                           # member.restore: where a dead consumer's p
 
 cdef enum:                           # member.distribution
     ROUND_ROBIN = 0
-    EQUAL_CUE = 1
+    LEAST_LOADED = 1
 
 cdef struct Slot:                    # 64 bytes: one product in a line's hands
     uint64_t sequence
@@ -276,7 +276,7 @@ cdef struct Member:                  # 512 bytes: one station
     uint32_t discard
     uint32_t restore
     uint32_t deliveries_max          # 0 = no limit
-    uint32_t cue                     # 0 = the queue itself is the cue
+    uint32_t capacity                     # 0 = the queue itself is the capacity
     uint32_t prescale
     uint64_t prescale_count
     uint64_t hung_after_ns
@@ -346,7 +346,7 @@ cdef struct LineHeader:              # 1024 bytes, then members, consumers, slot
     uint32_t newest
     uint32_t in_hand
     uint32_t room                    # futex: changes when there is room for those who wait to put
-    uint32_t waiters                 # somebody may wait for that: for room in a cue 1, for `low` to move 2
+    uint32_t waiters                 # somebody may wait for that: for room in a capacity 1, for `low` to move 2
     uint32_t torn                    # lists and counts have to be made anew
     uint64_t recoveries
     uint64_t lost_products           # evicted before they were looked at

@@ -231,7 +231,7 @@ class Queue:
         """The station called `name`: a selection and a position that consumers share.
 
         Without terms it must exist. With terms it is made, or opened if it exists on these terms; a new one begins at
-        `start`. docs/stations.md explains the terms: blocking, cue, prescale, order, discard, restore, deliveries_max,
+        `start`. docs/stations.md explains the terms: blocking, capacity, prescale, order, discard, restore, deliveries_max,
         hung_after, durable, after, group, distribution, timeout, start_time, stop_time, batch_max, pacing,
         consumers_max, max_queue.
         """

@@ -5,7 +5,7 @@
             decode(product.payload)
 
     batch = consumer.get(100, timeout=1)    # or by hand, many at a time
-    consumer.put(batch)
+    consumer.ack(batch)
 
 What is got is leased: nobody else gets it until it is put, discarded or given back, or its consumer dies or hangs.
 A consumer that was taken for dead is told so by LeaseLostError, and whatever it puts is refused.
@@ -48,7 +48,7 @@ GET_MAX = 65_536
 _FEW = 16  # products that are got without letting other threads run meanwhile
 REMEMBERED = 64  # batches in which `put(product)` looks for its lease
 _T = kernel.TROUBLE
-_DONE, _DISCARD, _BACK, _FAILED = (kernel.SETTLE[how] for how in ("done", "discard", "back", "failed"))
+_ACK, _DISCARD, _NACK, _FAILED = (kernel.SETTLE[how] for how in ("ack", "discard", "nack", "failed"))
 Timeout = float | str | timedelta | None
 Leased = Batch | Product | Sequence[Product]
 
@@ -179,33 +179,31 @@ class Consumer:
                 return seconds if deadline is None else max(0.0, deadline - now)
             self._kernel.wait(seen, min([0.2, *(end - now for end in ends)]))
 
-    # --- put --------------------------------------------------------------------------------------
+    # --- acknowledge ------------------------------------------------------------------------------
 
-    def put(self, what: Leased | Sequence[Draft], payloads: Sequence[Any] | None = None) -> None:
-        """Done with these: a batch, a product or products that were got, or drafts from `new`.
+    def ack(self, what: Leased, payloads: Sequence[Any] | None = None) -> None:
+        """The work on these is done: a batch, a product or products that `get` has returned.
 
         `payloads`, one for each (None: unchanged), become new revisions, which the stations behind this one see
         instead; the original stays as it is.
         """
         if payloads is None and what.__class__ is Batch:
-            self._settle(what, None, _DONE)
+            self._settle(what, None, _ACK)
         elif payloads is not None:
-            self._put_revised(what, payloads)
-        elif isinstance(what, list | tuple) and what and all(isinstance(draft, Draft) for draft in what):
-            self._put_drafts(what)
+            self._ack_revised(what, payloads)
         else:
-            self._settle_found(what, _DONE)  # type: ignore[arg-type]
+            self._settle_found(what, _ACK)
 
     def discard(self, what: Leased) -> None:
         """End these here: the stations behind do not get them."""
         self._settle_found(what, _DISCARD)
 
-    def give_back(self, what: Leased, *, failed: bool = False) -> None:
-        """Back to the input, for any consumer. `failed` counts as a delivery, of which there is a limit."""
-        self._settle_found(what, _FAILED if failed else _BACK)
+    def nack(self, what: Leased, *, failed: bool = False) -> None:
+        """Give these back to the station, for any consumer. `failed` counts as a delivery, of which there is a limit."""
+        self._settle_found(what, _FAILED if failed else _NACK)
 
     def settle(self, batch: Batch, places: npt.NDArray[np.uint32] | None, how: str) -> None:
-        """For those who act for somebody else: `done`, `discard`, `back` or `failed` for these places of a batch."""
+        """For those who act for somebody else: `ack`, `discard`, `nack` or `failed` for these places of a batch."""
         self._settle(batch, places, kernel.SETTLE[how])
 
     def revise(self, batch: Batch, places: npt.NDArray[np.uint32], payloads: list[Any]) -> None:
@@ -259,7 +257,7 @@ class Consumer:
                 "put each product once, and only what this consumer got",
             )
 
-    def _put_revised(self, what: Any, payloads: Sequence[Any]) -> None:
+    def _ack_revised(self, what: Any, payloads: Sequence[Any]) -> None:
         if isinstance(what, Batch):
             leases = [(what, place) for place in range(len(what))]
         else:
@@ -280,7 +278,7 @@ class Consumer:
         if changed:
             self._check_held(batch)
             revisions[changed] = self._append_revisions(batch, places[changed], [payloads[i] for i in changed])
-        self._settle(batch, places, _DONE, revisions)
+        self._settle(batch, places, _ACK, revisions)
 
     def _check_held(self, batch: Batch) -> None:
         """Before anything is appended: are we still taken for alive?"""
@@ -313,7 +311,8 @@ class Consumer:
             raise OptionError(f"new({count!r}, {size!r}) makes no sense", "give how many, and how many bytes each")
         return [Draft(feed, bytearray(size), ident) for _ in range(count)]
 
-    def _put_drafts(self, drafts: Sequence[Draft]) -> None:
+    def put(self, drafts: Sequence[Draft]) -> None:
+        """Store drafts from `new` as one batch of new products."""
         append.put_many(
             self._log, [draft.payload for draft in drafts], feed=[draft.feed for draft in drafts],
             ident=[draft.ident for draft in drafts], priority=[draft.priority for draft in drafts],
@@ -331,13 +330,13 @@ class Consumer:
         """Batches of up to `n`, each put when the next is asked for; ends when `timeout` passes without any."""
         while len(batch := self.get(n, timeout)):
             yield batch
-            self._put_rest(batch)
+            self._ack_rest(batch)
 
-    def _put_rest(self, batch: Batch) -> None:
+    def _ack_rest(self, batch: Batch) -> None:
         """Put what the loop has not settled itself."""
         self._check()
         try:
-            self._kernel.settle(self._place, self._epoch, batch.rows, None, _DONE, None)  # type: ignore[arg-type]
+            self._kernel.settle(self._place, self._epoch, batch.rows, None, _ACK, None)  # type: ignore[arg-type]
         except kernel.KernelError as error:
             raise self._explain(error) from None
 
@@ -349,7 +348,7 @@ class Consumer:
         """As `batches`, for `async for`."""
         while len(batch := await self.get_async(n, timeout)):
             yield batch
-            self._put_rest(batch)
+            self._ack_rest(batch)
 
     async def get_async(self, n: int = 1, timeout: Timeout = None) -> Batch:
         """As `get`; the wait is in a thread. If it is cancelled, what came meanwhile goes back."""
@@ -367,7 +366,7 @@ class Consumer:
         with contextlib.suppress(Exception):  # the caller has gone: what cannot be given back comes back at detach
             batch = future.result()
             if len(batch):
-                self.give_back(batch)
+                self.nack(batch)
 
     def interrupt(self) -> None:
         """Make a `get` that waits in another thread return an empty batch, within a fifth of a second."""

@@ -3,7 +3,7 @@
 Stations that stand one behind another, or side by side in a group, share a line: one shared file, one lock, one look at
 the log. Everything else has a line of its own, so that stations do not wait for each other.
 
-This is also where puts wait. A blocking station whose cue is full, and products that a line keeps in the queue, make
+This is also where puts wait. A blocking station whose capacity is full, and products that a line keeps in the queue, make
 the kernel refuse an append (kernel/log/gate.pxi); `make_way` then brings the station up to date, looks for dead
 consumers, and sleeps until somebody has made room or the time is over.
 """
@@ -170,7 +170,7 @@ class Stations:
         told: list[tuple[StationTerms | None, OpenChain]] = []
         try:
             for terms in self.document.stations:
-                if (terms.blocking and (terms.cue or terms.group)) or terms.max_queue:
+                if (terms.blocking and (terms.capacity or terms.group)) or terms.max_queue:
                     gates.append((self.line(terms.line).kernel, terms.member, self._feeds(terms)))
                     told.append((terms, self.line(terms.line)))
             for holding in sorted({terms.line for terms in self.document.stations if terms.blocking}):
@@ -236,9 +236,9 @@ class Stations:
                 "put again when its consumers have caught up, or raise max_queue",
             )
         raise BlockedError(
-            f"the cue of blocking station {terms.name!r} has been full ({terms.cue} products) "
+            f"the capacity of blocking station {terms.name!r} has been full ({terms.capacity} products) "
             "until the time was over; nothing was stored",
-            "attach more consumers to it, lengthen its cue, or give the put more time",
+            "attach more consumers to it, lengthen its capacity, or give the put more time",
         )
 
     # --- at the end -------------------------------------------------------------------------------

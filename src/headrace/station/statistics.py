@@ -17,7 +17,7 @@ class StationStatistics:
     durable: bool
     paused: bool
     prescale: int
-    cue: int | None
+    capacity: int | None
     position: int  # the log has been looked at up to here
     behind: int  # rows of the log not looked at yet
     waiting: int
@@ -25,7 +25,7 @@ class StationStatistics:
     parked: int
     retries: int  # of those waiting or leased: handed out before
     consumers: int
-    admitted: int  # taken into the cue
+    admitted: int  # taken into the capacity
     delivered: int  # handed out, repetitions included
     done: int
     discarded: int  # by a consumer

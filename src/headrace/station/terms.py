@@ -17,13 +17,13 @@ from headrace.selection import Selection
 from headrace.units import parse_age, parse_time
 
 NAME_BYTES_MAX = 120
-CUE_MAX = 131_072
-DEADLINE_CUE_MAX = 16_384  # deadlines keep waiting products sorted, which costs more the longer the cue
+CAPACITY_MAX = 131_072
+DEADLINE_CAPACITY_MAX = 16_384  # deadlines keep waiting products sorted, which costs more the longer the capacity
 DELIVERIES_MAX = 250
 ORDERS = {"any": 0, "fifo": 1, "priority": 3, "deadline": 4}
 DISCARDS = {"any": 0, "fifo": 1, "lifo": 2, "priority": 3, "deadline": 4}
 RESTORES = {"input": 0, "output": 1, "start": 2, "group": 3}
-DISTRIBUTIONS = {"round_robin": 0, "equal_cue": 1}
+DISTRIBUTIONS = {"round_robin": 0, "least_loaded": 1}
 
 
 class Retired(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -52,7 +52,9 @@ class StationTerms(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     local: bool = False  # part of the selection is a Python function, known only to those who bring it
     prescale: Count = 1
     blocking: bool = False
-    cue: Annotated[int, msgspec.Meta(ge=1, le=CUE_MAX)] | None = None  # None: the queue itself is the cue
+    capacity: Annotated[int, msgspec.Meta(ge=1, le=CAPACITY_MAX)] | None = (
+        None  # None: the queue itself is the capacity
+    )
     order: Literal["any", "fifo", "priority", "deadline"] = "priority"
     discard: Literal["any", "fifo", "lifo", "priority", "deadline"] = "lifo"
     restore: Literal["input", "output", "start", "group"] = "input"
@@ -61,7 +63,7 @@ class StationTerms(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     durable: bool = True
     paused: bool = False
     group: str | None = None
-    distribution: Literal["round_robin", "equal_cue"] = "round_robin"
+    distribution: Literal["round_robin", "least_loaded"] = "round_robin"
     timeout_s: Seconds | None = None
     start_ns: Moment | None = None
     stop_ns: Moment | None = None
@@ -75,13 +77,13 @@ class StationTerms(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
 
 GIVEN = ("name", "line", "member", "stage", "paused", "retired")  # not compared when a station is opened again
 CHANGEABLE = (
-    "selection", "local", "prescale", "blocking", "cue", "order", "discard", "restore", "deliveries_max",
+    "selection", "local", "prescale", "blocking", "capacity", "order", "discard", "restore", "deliveries_max",
     "hung_after_s", "distribution", "timeout_s", "start_ns", "stop_ns", "batch_max", "pacing_s", "consumers_max",
     "max_queue", "durable",
 )  # fmt: skip
 _SPELLINGS = {"hung_after": "hung_after_s", "timeout": "timeout_s", "pacing": "pacing_s",
               "start_time": "start_ns", "stop_time": "stop_ns"}  # fmt: skip
-OPTIONS = ("selection", "blocking", "cue", "prescale", "order", "discard", "restore", "deliveries_max", "hung_after",
+OPTIONS = ("selection", "blocking", "capacity", "prescale", "order", "discard", "restore", "deliveries_max", "hung_after",
            "durable", "after", "group", "distribution", "timeout", "start_time", "stop_time", "batch_max", "pacing",
            "consumers_max", "max_queue", "channel")  # fmt: skip
 
@@ -129,18 +131,18 @@ def _selection(value: Any) -> dict[str, Any]:
 def check_terms(terms: StationTerms) -> StationTerms:
     """Terms that contradict each other are an error that names all contradictions."""
     found = []
-    if terms.cue and terms.cue > DEADLINE_CUE_MAX and "deadline" in (terms.order, terms.discard):
-        found.append(f"cue {terms.cue} is too long for deadlines: at most {DEADLINE_CUE_MAX}")
+    if terms.capacity and terms.capacity > DEADLINE_CAPACITY_MAX and "deadline" in (terms.order, terms.discard):
+        found.append(f"capacity {terms.capacity} is too long for deadlines: at most {DEADLINE_CAPACITY_MAX}")
     if terms.blocking and terms.discard not in ("lifo", "any"):
         found.append(f"a blocking station discards nothing, so discard {terms.discard!r} cannot be")
-    if terms.cue is None and terms.discard not in ("lifo", "any"):
-        found.append(f"discard {terms.discard!r} needs a cue")
+    if terms.capacity is None and terms.discard not in ("lifo", "any"):
+        found.append(f"discard {terms.discard!r} needs a capacity")
     if terms.restore == "group" and terms.group is None:
         found.append("restore 'group' needs a group")
     if terms.start_ns and terms.stop_ns and terms.start_ns >= terms.stop_ns:
         found.append("start_time is not before stop_time")
-    if terms.batch_max and terms.cue and terms.batch_max > terms.cue:
-        found.append(f"batch_max {terms.batch_max} is more than the cue of {terms.cue}")
+    if terms.batch_max and terms.capacity and terms.batch_max > terms.capacity:
+        found.append(f"batch_max {terms.batch_max} is more than the capacity of {terms.capacity}")
     if terms.pacing_s and not terms.batch_max:
         found.append("pacing needs batch_max: it says how long to wait for a full batch")
     if found:
@@ -154,7 +156,7 @@ def for_kernel(terms: StationTerms, grouped: bool, later: int) -> dict[str, int]
         "stage": terms.stage, "grouped": grouped, "distribution": DISTRIBUTIONS[terms.distribution],
         "blocking": terms.blocking, "paused": terms.paused, "order": ORDERS[terms.order],
         "discard": DISCARDS[terms.discard], "restore": RESTORES[terms.restore],
-        "deliveries_max": terms.deliveries_max, "cue": terms.cue or 0, "prescale": terms.prescale,
+        "deliveries_max": terms.deliveries_max, "capacity": terms.capacity or 0, "prescale": terms.prescale,
         "hung_after_ns": int(terms.hung_after_s * 1e9), "timeout_ns": int((terms.timeout_s or 0) * 1e9),
         "start_ns": terms.start_ns or 0, "stop_ns": terms.stop_ns or 0, "max_queue": terms.max_queue or 0,
         "later": later,
@@ -221,7 +223,7 @@ def _name(name: str, value: Any) -> str | None:
 
 _CHECKS: dict[str, Any] = {
     "blocking": _flag, "durable": _flag,
-    "cue": _number(1, CUE_MAX, none=True), "prescale": _number(1, 2**31 - 1),
+    "capacity": _number(1, CAPACITY_MAX, none=True), "prescale": _number(1, 2**31 - 1),
     "order": _one_of(ORDERS), "discard": _one_of(DISCARDS), "restore": _one_of(RESTORES),
     "distribution": _one_of(DISTRIBUTIONS), "deliveries_max": _number(0, DELIVERIES_MAX),
     "hung_after": _seconds(False), "timeout": _seconds(True), "pacing": _seconds(False),

@@ -9,12 +9,14 @@ from pathlib import Path
 from headrace import Queue
 
 STATION = "decode"
-CUE = 20
+CAPACITY = 20
 
 
 def main(path: str, file: Path) -> None:
     with Queue.open(path) as queue, file.open("a", buffering=1) as noted:
-        station = queue.station(STATION, "**", start="oldest", blocking=True, cue=CUE, order="fifo", hung_after=0)
+        station = queue.station(
+            STATION, "**", start="oldest", blocking=True, capacity=CAPACITY, order="fifo", hung_after=0
+        )
         with station.attach() as consumer:
             for product in consumer:
                 noted.write(f"{product.sequence}\n")

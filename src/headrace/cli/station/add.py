@@ -33,9 +33,9 @@ def add(
 
     \b
     Example:
-      headrace station add wx.queue decode --select 'wx/radar/**' --cue 1000 --blocking
+      headrace station add wx.queue decode --select 'wx/radar/**' --capacity 1000 --blocking
       headrace station add wx.queue archive --after decode
-      headrace station add wx.queue worker-1 --group workers --distribution equal_cue --from oldest
+      headrace station add wx.queue worker-1 --group workers --distribution least_loaded --from oldest
     """
     said = terms_said(**options)
     said.update({term: value for term, value in (("after", after), ("group", group)) if value is not None})

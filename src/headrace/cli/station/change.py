@@ -26,7 +26,7 @@ def change(queue_path: str, name: str, as_json: bool, **options: Any) -> None:
 
     \b
     Example:
-      headrace station change wx.queue decode --cue 5000 --hung-after 2min
+      headrace station change wx.queue decode --capacity 5000 --hung-after 2min
       headrace station change wx.queue decode --timeout none --no-blocking
     """
     said = terms_said(**options)

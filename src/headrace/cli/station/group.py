@@ -25,7 +25,7 @@ def station() -> None:
 
     \b
     Example:
-      headrace station add wx.queue decode --select 'wx/radar/**' --cue 1000 --blocking
+      headrace station add wx.queue decode --select 'wx/radar/**' --capacity 1000 --blocking
       headrace station list wx.queue
       headrace station seek wx.queue decode 1h
     """

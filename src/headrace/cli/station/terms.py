@@ -37,14 +37,16 @@ class _Option(NamedTuple):
 
 
 _OPTIONS = {
-    "cue": _Option("COUNT|none", "Products that may wait here; none: the queue itself is the cue.", _number),
+    "capacity": _Option("COUNT|none", "Products that may wait here; none: the queue itself is the capacity.", _number),
     "prescale": _Option("N", "Take every Nth of what is selected.", _number),
     "order": _Option("any|fifo|priority|deadline", "In which products are handed out."),
-    "discard": _Option("any|fifo|lifo|priority|deadline", "What a full cue drops; lifo: the newcomer flows around."),
+    "discard": _Option(
+        "any|fifo|lifo|priority|deadline", "What a full capacity drops; lifo: the newcomer flows around."
+    ),
     "restore": _Option("input|output|start|group", "Where products of dead consumers go."),
     "deliveries_max": _Option("N", "Park a product after so many deliveries; 0: never.", _number),
     "hung_after": _Option("AGE", "Take a consumer for dead that has not beaten for so long; 0: never.", _age),
-    "distribution": _Option("round_robin|equal_cue", "How the stations of a group share products."),
+    "distribution": _Option("round_robin|least_loaded", "How the stations of a group share products."),
     "timeout": _Option("AGE|none", "Hand out nothing that is older, such as 10s.", _age),
     "start_time": _Option("TIME|none", "Hand out nothing before; ISO 8601.", _time),
     "stop_time": _Option("TIME|none", "Take nothing that comes later.", _time),
@@ -53,7 +55,7 @@ _OPTIONS = {
     "consumers_max": _Option("COUNT|none", "Consumers at a time.", _number),
     "max_queue": _Option("COUNT|none", "Reject puts while so many products wait.", _number),
 }
-_IN_A_CHANNEL = {"cue": "max_per_consumer", "blocking": "reliability", "durable": "connections"}
+_IN_A_CHANNEL = {"capacity": "max_per_consumer", "blocking": "reliability", "durable": "connections"}
 
 
 def term_options(function: Function) -> Function:
@@ -63,7 +65,7 @@ def term_options(function: Function) -> Function:
         function = click.option(spelling, name, metavar=option.metavar, help=option.help)(function)
     for spelling, name, text in (
         ("--transient/--durable", "transient", "End with the last consumer, or stay."),
-        ("--blocking/--no-blocking", "blocking", "Puts wait while the cue is full, or products flow around."),
+        ("--blocking/--no-blocking", "blocking", "Puts wait while the capacity is full, or products flow around."),
     ):
         function = click.option(spelling, name, default=None, help=text)(function)
     return click.option("--select", metavar="TEXT", help="Which products: a feed pattern or any selection.")(function)
@@ -101,7 +103,7 @@ def terms_of(terms: StationTerms) -> dict[str, str]:
     return {
         "selection": selection_text(t.selection, t.local),
         "prescale": "takes all" if t.prescale == 1 else f"takes one of {t.prescale:,}",
-        "cue": "the queue itself" if t.cue is None else f"{t.cue:,} products",
+        "capacity": "the queue itself" if t.capacity is None else f"{t.capacity:,} products",
         "when it is full": _when_full(t),
         "order": t.order,
         "restore": f"to the {t.restore}",
@@ -127,7 +129,7 @@ def selection_text(selection: str, local: bool = False) -> str:
 def _when_full(terms: StationTerms) -> str:
     if terms.blocking:
         return "puts wait"
-    if terms.cue is None:
+    if terms.capacity is None:
         return "the queue evicts its oldest"
     return f"discards {terms.discard}"
 

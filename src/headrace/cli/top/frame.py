@@ -55,8 +55,8 @@ class StationRow(msgspec.Struct, frozen=True):
     blocking: bool
     paused: bool
     durable: bool
-    cue: int | None
-    fill: float  # of its cue; if that is the queue itself, how much of the queue's size waits for it
+    capacity: int | None
+    fill: float  # of its capacity; if that is the queue itself, how much of the queue's size waits for it
     waiting: int
     leased: int
     parked: int
@@ -158,11 +158,11 @@ def _station_rows(before: Snapshot | None, now: Snapshot, seconds: float | None)
 def _station_row(
     old: StationStatistics | None, new: StationStatistics, room: float, depth: int, seconds: float | None
 ) -> StationRow:
-    same = ("name", "group", "blocking", "paused", "durable", "cue", "waiting", "leased", "parked", "retries", "behind",
+    same = ("name", "group", "blocking", "paused", "durable", "capacity", "waiting", "leased", "parked", "retries", "behind",
             "consumers")  # fmt: skip
     return StationRow(
         depth=depth,
-        fill=min(1.0, new.waiting / new.cue if new.cue else (new.waiting + new.behind) / max(1.0, room)),
+        fill=min(1.0, new.waiting / new.capacity if new.capacity else (new.waiting + new.behind) / max(1.0, room)),
         admitted_s=rate(old, new, seconds, lambda told: told.admitted),
         done_s=rate(old, new, seconds, lambda told: told.done),
         dropped_s=rate(old, new, seconds, lambda told: sum(told.dropped.values()) + told.expired + told.evicted),

@@ -165,13 +165,13 @@ def _station_name(row: StationRow, canvas: Canvas) -> Text:
     return text.append(f" {visible(', '.join(flags))}" if flags else "", style="dim cyan")
 
 
-def _cue(row: StationRow, canvas: Canvas) -> Text:
+def _capacity(row: StationRow, canvas: Canvas) -> Text:
     return bar(row.fill, 14 if canvas.width >= _WIDE else 8, canvas.ascii_only)
 
 
 def _waiting(row: StationRow, canvas: Canvas) -> str:
-    """Where the queue is the cue, what was not looked at yet waits as well."""
-    return short(row.waiting + row.behind) if row.cue is None else f"{short(row.waiting)}/{short(row.cue)}"
+    """Where the queue is the capacity, what was not looked at yet waits as well."""
+    return short(row.waiting + row.behind) if row.capacity is None else f"{short(row.waiting)}/{short(row.capacity)}"
 
 
 def _parked(row: StationRow, canvas: Canvas) -> Text:
@@ -188,7 +188,7 @@ def _beat(row: ConsumerRow, canvas: Canvas) -> Text:
 
 
 _STATION = (
-    _Column("cue", _cue, _NARROW),
+    _Column("capacity", _capacity, _NARROW),
     _Column("waiting", _waiting),
     _Column("leased", lambda row, canvas: short(row.leased)),
     _Column("parked", _parked),

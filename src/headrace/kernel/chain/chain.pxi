@@ -231,7 +231,7 @@ cdef uint32_t take_victim(LineHeader *line, Member *member) noexcept nogil:
 # --- which station gets it -----------------------------------------------------------------------
 
 cdef inline bint is_full(Member *member) noexcept nogil:
-    return member.cue != 0 and member.waiting >= member.cue
+    return member.capacity != 0 and member.waiting >= member.capacity
 
 
 cdef uint32_t next_station(LineHeader *line, uint64_t candidates) noexcept nogil:
@@ -278,7 +278,7 @@ cdef uint32_t share(LineHeader *line, uint64_t candidates, uint32_t first) noexc
 
 
 cdef inline void note_surge(LineHeader *line) noexcept nogil:
-    """Something waits that the log had not for this station: those who put look at the cues again."""
+    """Something waits that the log had not for this station: those who put look at the capacities again."""
     store64(&line.surges, line.surges + 1)
 
 
@@ -298,7 +298,7 @@ cdef void go_on(LineHeader *line, uint32_t place, uint64_t candidates, bint in_o
 cdef void arrive(LineHeader *line, uint32_t place, uint64_t candidates, bint in_order) noexcept nogil:
     """Bring a product to the next station that takes it; if none is left, the line is done with it.
 
-    A station that is not blocking and whose cue is full takes no more: by its policy it lets the new product
+    A station that is not blocking and whose capacity is full takes no more: by its policy it lets the new product
     or one that waits go on to the stations behind it.
     """
     cdef uint32_t number, victim, rule
@@ -508,7 +508,7 @@ cdef void unlock_line(LineHeader *line) noexcept nogil:
 
 
 cdef enum:                           # what those who put may wait for
-    FOR_CUE = 1
+    FOR_CAPACITY = 1
     FOR_LOW = 2
 
 

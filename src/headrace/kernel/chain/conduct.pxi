@@ -2,7 +2,7 @@
 #
 # The log is looked at once, in order, from `position` on. Each row is shown to every station of the
 # line; if any wants it, it takes a slot and goes to the first of them. It stops where a blocking
-# station's cue is full, so that nothing is passed over that somebody was promised.
+# station's capacity is full, so that nothing is passed over that somebody was promised.
 
 cdef struct Term:                    # what one station of the line asks of index rows
     const Wanted *wanted             # NULL = everything
@@ -102,7 +102,7 @@ cdef int admit(LineHeader *line, int fd, uint64_t sequence, uint32_t priority, u
         return 1
     number = next_station(line, chosen)
     member = member_at(line, number)
-    if (member.blocking and is_full(member)) or (member.cue == 0 and member.waiting >= WINDOW):
+    if (member.blocking and is_full(member)) or (member.capacity == 0 and member.waiting >= WINDOW):
         count_up(line, wanted)
         return 0
     taken = take_slot(line, fd, &place)

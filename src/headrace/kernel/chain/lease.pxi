@@ -1,14 +1,14 @@
 # Line: what Python sees of a line of stations. It has no policy; headrace.station has.
 
 cdef enum:                           # how a leased product is settled
-    SETTLE_DONE = 0
+    SETTLE_ACK = 0
     SETTLE_DISCARD = 1
-    SETTLE_BACK = 2                  # undone, and no fault of the product
+    SETTLE_NACK = 2                  # undone, and no fault of the product
     SETTLE_FAILED = 3                # undone, and perhaps its fault
     SETTLE_EVICTED = 4
     SETTLE_DAMAGED = 5
 
-SETTLE = {"done": SETTLE_DONE, "discard": SETTLE_DISCARD, "back": SETTLE_BACK, "failed": SETTLE_FAILED}
+SETTLE = {"ack": SETTLE_ACK, "discard": SETTLE_DISCARD, "nack": SETTLE_NACK, "failed": SETTLE_FAILED}
 
 cdef enum:
     SUSPECT = 2                      # deliveries after which a product is handed out alone
@@ -113,7 +113,7 @@ cdef class Line:
             member.discard = terms["discard"]
             member.restore = terms["restore"]
             member.deliveries_max = terms["deliveries_max"]
-            member.cue = terms["cue"]
+            member.capacity = terms["capacity"]
             member.prescale = terms["prescale"]
             member.hung_after_ns = terms["hung_after_ns"]
             member.timeout_ns = terms["timeout_ns"]
@@ -149,7 +149,7 @@ cdef class Line:
         finally:
             unlock_line(self.line)
         self.wake_consumers()
-        call_waiters(self.line, FOR_CUE | FOR_LOW)
+        call_waiters(self.line, FOR_CAPACITY | FOR_LOW)
 
     cdef void remove_from(self, Slot *slot, uint32_t place, uint32_t number) noexcept nogil:
         cdef Member *member = member_at(self.line, number)
@@ -169,7 +169,7 @@ cdef class Line:
         """Say to all processes that the terms have changed."""
         store64(&self.line.terms, self.line.terms + 1)
         self.wake_consumers()
-        call_waiters(self.line, FOR_CUE | FOR_LOW)
+        call_waiters(self.line, FOR_CAPACITY | FOR_LOW)
 
     def use_terms(self, uint64_t seen, list members, list filters, uint64_t until, bint conducts):
         """How this process looks at rows on behalf of the line: one RowFilter (or None) for each member."""
@@ -281,7 +281,7 @@ cdef class Line:
         save_cell(self.line)
         unlock_line(self.line)
         self.wake_consumers()
-        call_waiters(self.line, FOR_CUE | FOR_LOW)
+        call_waiters(self.line, FOR_CAPACITY | FOR_LOW)
 
     # --- get --------------------------------------------------------------------------------------
 
@@ -344,10 +344,10 @@ cdef class Line:
         outcome = self.conduct_if_current()
         if outcome == 0:
             outcome = self.take_leases(number, epoch, limit, now_or(now_ns), leases)
-        low = member.waiting * 2 <= member.cue
+        low = member.waiting * 2 <= member.capacity
         unlock_line(self.line)
         if low:
-            call_waiters(self.line, FOR_CUE)
+            call_waiters(self.line, FOR_CAPACITY)
         return outcome
 
     def get(self, uint32_t number, uint64_t epoch, uint32_t limit, double timeout_s, uint64_t now_ns, uint64_t looked,
@@ -498,7 +498,7 @@ cdef class Line:
         return trouble
 
     cdef void settle_missing(self, Lease *lease, uint32_t number, int outcome) noexcept nogil:
-        cdef int how = SETTLE_BACK
+        cdef int how = SETTLE_NACK
         if outcome == TROUBLE_GONE:
             how = SETTLE_EVICTED
         elif outcome == TROUBLE_DAMAGED:
@@ -523,13 +523,13 @@ cdef class Line:
             return False
         member = member_at(line, station_of(slot))
         consumer_at(line, number).leased -= 1
-        if how == SETTLE_BACK or how == SETTLE_FAILED:
-            if how == SETTLE_BACK:
+        if how == SETTLE_NACK or how == SETTLE_FAILED:
+            if how == SETTLE_NACK:
                 slot.deliveries -= slot.deliveries > 0
             give_back_slot(line, place, RESTORE_INPUT)
             return True
         member.leased -= 1
-        if how == SETTLE_DONE:
+        if how == SETTLE_ACK:
             member.done += 1
             consumer_at(line, number).done += 1
             if revision:
@@ -701,7 +701,7 @@ cdef class Line:
         unlock_line(self.line)
         if count >= 0:
             self.wake_consumers()
-            call_waiters(self.line, FOR_CUE | FOR_LOW)
+            call_waiters(self.line, FOR_CAPACITY | FOR_LOW)
         return count
 
     def consumers(self):
@@ -734,7 +734,7 @@ cdef class Line:
         """Does the station have as many products waiting as it takes, whatever the log has for it besides?"""
         cdef Member *member = member_at(self.line, number)
         cdef uint32_t waiting = load32(&member.waiting)
-        return (0 < member.cue <= waiting) or (0 < member.max_queue <= waiting)
+        return (0 < member.capacity <= waiting) or (0 < member.max_queue <= waiting)
 
     def may_look(self):
         """Is it time to see whether consumers are alive? Then the caller has promised to."""
@@ -745,9 +745,9 @@ cdef class Line:
         add64(&member_at(self.line, number).rejected, 1)
 
     def watch_room(self, bint held):
-        """Ask to be called when a cue has room, or else when the line lets products go; the number to wait by."""
+        """Ask to be called when a capacity has room, or else when the line lets products go; the number to wait by."""
         cdef uint32_t seen = load32(&self.line.room)
-        or32(&self.line.waiters, FOR_LOW if held else FOR_CUE)
+        or32(&self.line.waiters, FOR_LOW if held else FOR_CAPACITY)
         return seen
 
     # --- parked -----------------------------------------------------------------------------------
@@ -809,7 +809,7 @@ cdef class Line:
         if not member.used:
             return None
         return dict(
-            stage=member.stage, blocking=member.blocking, paused=member.paused, cue=member.cue,
+            stage=member.stage, blocking=member.blocking, paused=member.paused, capacity=member.capacity,
             prescale=member.prescale, waiting=member.waiting, leased=member.leased, parked=member.parked,
             admitted=member.admitted, delivered=member.delivered, done=member.done, discarded=member.discarded,
             expired=member.expired, evicted=member.evicted, damaged=member.damaged, restored=member.restored,

@@ -1,6 +1,6 @@
 # Gates: what stations may ask of those who put.
 #
-# A blocking station whose cue is full keeps producers waiting; a line that holds keeps products in the
+# A blocking station whose capacity is full keeps producers waiting; a line that holds keeps products in the
 # queue until they are settled. Both are words in the line's file that writers read without a lock, under
 # the log's. Each process keeps its own list of gates, made by Python whenever `control.stations` changes.
 
@@ -24,10 +24,10 @@ cdef inline int shut(Gate *gate, uint64_t tail) noexcept nogil:
         if backlog >= gate.member.max_queue:
             return TROUBLE_REJECTED
         room = gate.member.max_queue - backlog
-    if gate.member.blocking and gate.member.cue != 0:
-        if backlog >= gate.member.cue:
+    if gate.member.blocking and gate.member.capacity != 0:
+        if backlog >= gate.member.capacity:
             return TROUBLE_BLOCKED
-        room = min(room, gate.member.cue - backlog)
+        room = min(room, gate.member.capacity - backlog)
     gate.open_until, gate.surges = tail + room, surges
     return 0
 

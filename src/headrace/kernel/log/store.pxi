@@ -58,7 +58,7 @@ cdef enum:                           # outcomes below zero; plain errno values a
     TROUBLE_GONE = -1005
     TROUBLE_PAYLOAD_TOO_LARGE = -1006
     TROUBLE_STATIONS = -1007         # the caller's gates are older than the stations
-    TROUBLE_BLOCKED = -1008          # a blocking station's cue is full
+    TROUBLE_BLOCKED = -1008          # a blocking station's capacity is full
     TROUBLE_REJECTED = -1009         # a channel has as many products waiting as it takes
     TROUBLE_HELD = -1010             # a line keeps in the queue what would have to be evicted
     TROUBLE_LEASE_LOST = -1011       # the consumer was taken for dead

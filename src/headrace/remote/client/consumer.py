@@ -103,7 +103,7 @@ class RemoteConsumer(Consumer):
         self._end_get()
         batch = batch_of(*came, self._connection.names, number, self._attachment)
         if len(batch) > n:  # an earlier get had asked for more
-            self.give_back(batch)
+            self.nack(batch)
             return None
         return batch
 

@@ -225,7 +225,7 @@ class Settle(_Call, frozen=True):
     attachment: Sequence64
     got: Sequence64
     count: Count
-    how: Annotated[str, msgspec.Meta(pattern="^(done|discard|back|failed)$")]
+    how: Annotated[str, msgspec.Meta(pattern="^(ack|discard|nack|failed)$")]
     places: bytes | None = None  # 4 bytes each
 
 

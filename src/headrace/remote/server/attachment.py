@@ -144,7 +144,7 @@ class Attachment:
         held = self._held.pop(number, None)
         if held is not None:
             try:
-                self.consumer.settle(held.batch, held.left, "done")
+                self.consumer.settle(held.batch, held.left, "ack")
             except LeaseLostError as error:
                 log.warning("a remote consumer's put: %s", error)
 
@@ -155,7 +155,7 @@ class Attachment:
         sizes = np.cumsum(batch.sizes, dtype=np.uint64)
         count = min(len(batch), int(np.searchsorted(sizes, PAGE_BYTES_MAX)) + 1)
         if count < len(batch):
-            self.consumer.settle(batch, np.arange(count, len(batch), dtype=np.uint32), "back")
+            self.consumer.settle(batch, np.arange(count, len(batch), dtype=np.uint32), "nack")
         if int(sizes[0]) > CALL_BYTES_MAX:
             self.consumer.settle(batch, np.arange(count, dtype=np.uint32), "failed")
             raise FabricError(
