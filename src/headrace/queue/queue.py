@@ -127,8 +127,8 @@ class Queue:
         """
         return append.put(
             self._log, payload, feed=feed, ident=ident, created=created, priority=priority, expiry=expiry,
-            properties=properties, slice=slice, signature=signature, origin=origin, origin_sequence=origin_sequence, previous=previous,
-            timeout=timeout,
+            properties=properties, slice=slice, signature=signature, origin=origin, origin_sequence=origin_sequence,
+            previous=previous, timeout=timeout,
         )  # fmt: skip
 
     def put_many(
@@ -145,8 +145,8 @@ class Queue:
         """
         return append.put_many(
             self._log, payloads, feed=feed, ident=ident, created=created, priority=priority, expiry=expiry,
-            properties=properties, slice=slice, signature=signature, origin=origin, origin_sequence=origin_sequence, previous=previous,
-            timeout=timeout,
+            properties=properties, slice=slice, signature=signature, origin=origin, origin_sequence=origin_sequence,
+            previous=previous, timeout=timeout,
         )  # fmt: skip
 
     def put_batch(self, batch: Batch, keep: Any = None, timeout: Timeout = None) -> Receipt:
@@ -231,8 +231,8 @@ class Queue:
         """The station called `name`: a selection and a position that consumers share.
 
         Without terms it must exist. With terms it is made, or opened if it exists on these terms; a new one begins at
-        `start`. docs/stations.md explains the terms: blocking, capacity, prescale, order, discard, restore, deliveries_max,
-        hung_after, durable, after, group, distribution, timeout, start_time, stop_time, batch_max, pacing,
+        `start`. docs/stations.md explains the terms: blocking, capacity, prescale, order, discard, restore,
+        deliveries_max, hung_after, durable, after, group, distribution, timeout, start_time, stop_time, batch_max, pacing,
         consumers_max, max_queue.
         """
         self._log.check_open()

@@ -199,7 +199,7 @@ class Consumer:
         self._settle_found(what, _DISCARD)
 
     def nack(self, what: Leased, *, failed: bool = False) -> None:
-        """Give these back to the station, for any consumer. `failed` counts as a delivery, of which there is a limit."""
+        """Give these back to the station, for any consumer. `failed` counts as a delivery; there is a limit."""
         self._settle_found(what, _FAILED if failed else _NACK)
 
     def settle(self, batch: Batch, places: npt.NDArray[np.uint32] | None, how: str) -> None:

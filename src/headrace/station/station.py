@@ -326,7 +326,8 @@ class Station:
         return StationStatistics(
             name=terms.name, line=terms.line, stage=terms.stage, group=terms.group, channel=terms.channel,
             selection=terms.selection, blocking=terms.blocking, durable=terms.durable, paused=terms.paused,
-            prescale=terms.prescale, capacity=terms.capacity, position=state["position"], behind=behind, retries=retries,
+            prescale=terms.prescale, capacity=terms.capacity, position=state["position"], behind=behind,
+            retries=retries,
             consumers=sum(place[1] == terms.member for place in line.kernel.consumers()),
             evicted=member["evicted"] + state["lost_products"],
             dropped={cause: member[field] for cause, field in dropped.items()},

@@ -3,7 +3,7 @@
 Stations that stand one behind another, or side by side in a group, share a line: one shared file, one lock, one look at
 the log. Everything else has a line of its own, so that stations do not wait for each other.
 
-This is also where puts wait. A blocking station whose capacity is full, and products that a line keeps in the queue, make
+This is also where puts wait. A blocking station that is full, and products that a line keeps in the queue, make
 the kernel refuse an append (kernel/log/gate.pxi); `make_way` then brings the station up to date, looks for dead
 consumers, and sleeps until somebody has made room or the time is over.
 """

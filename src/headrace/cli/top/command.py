@@ -36,7 +36,7 @@ Pause = Callable[[float], None]  # returns when that time (of time.monotonic) ha
 def top(queue_path: str, interval: float, once: bool, as_json: bool) -> None:
     """See QUEUE at work: how full it is, what comes in, and what stations and consumers do about it.
 
-    A bar shows how full a station's capacity is; where the queue itself is the capacity, how much of its size waits for the
+    A bar shows how full a station is; where the queue itself is the capacity, how much of its size waits for the
     station. Rates are per second since the last look. `drop/s` counts what a station dropped, or what expired or was
     evicted before it was handed out. Ctrl-C ends it (exit code 130).
 
