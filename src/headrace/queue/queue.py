@@ -232,8 +232,8 @@ class Queue:
 
         Without terms it must exist. With terms it is made, or opened if it exists on these terms; a new one begins at
         `start`. docs/stations.md explains the terms: blocking, capacity, prescale, order, discard, restore,
-        deliveries_max, hung_after, durable, after, group, distribution, timeout, start_time, stop_time, batch_max, pacing,
-        consumers_max, max_queue.
+        deliveries_max, hung_after, durable, after, group, distribution, timeout, start_time, stop_time, batch_max,
+        pacing, consumers_max, max_queue.
         """
         self._log.check_open()
         return open_station(self._log, self._stations, name, selection, start=start, **terms)

@@ -83,9 +83,11 @@ CHANGEABLE = (
 )  # fmt: skip
 _SPELLINGS = {"hung_after": "hung_after_s", "timeout": "timeout_s", "pacing": "pacing_s",
               "start_time": "start_ns", "stop_time": "stop_ns"}  # fmt: skip
-OPTIONS = ("selection", "blocking", "capacity", "prescale", "order", "discard", "restore", "deliveries_max",
-           "hung_after",            "durable", "after", "group", "distribution", "timeout", "start_time", "stop_time", "batch_max", "pacing",
-           "consumers_max", "max_queue", "channel")  # fmt: skip
+OPTIONS = (
+    "selection", "blocking", "capacity", "prescale", "order", "discard", "restore", "deliveries_max", "hung_after",
+    "durable", "after", "group", "distribution", "timeout", "start_time", "stop_time", "batch_max", "pacing",
+    "consumers_max", "max_queue", "channel",
+)  # fmt: skip
 
 
 def check_station_name(name: str) -> str:

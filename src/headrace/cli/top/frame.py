@@ -158,8 +158,10 @@ def _station_rows(before: Snapshot | None, now: Snapshot, seconds: float | None)
 def _station_row(
     old: StationStatistics | None, new: StationStatistics, room: float, depth: int, seconds: float | None
 ) -> StationRow:
-    same = ("name", "group", "blocking", "paused", "durable", "capacity", "waiting", "leased", "parked", "retries",
-            "behind",             "consumers")  # fmt: skip
+    same = (
+        "name", "group", "blocking", "paused", "durable", "capacity", "waiting", "leased", "parked", "retries",
+        "behind", "consumers",
+    )  # fmt: skip
     return StationRow(
         depth=depth,
         fill=min(1.0, new.waiting / new.capacity if new.capacity else (new.waiting + new.behind) / max(1.0, room)),

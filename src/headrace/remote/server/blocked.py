@@ -1,6 +1,6 @@
 """Blocked: puts that a blocking station holds up, out of the way of everybody else.
 
-A put is tried at once. If a station is full and the caller has time, it waits in a thread of its own, of which there are a
+A put is tried at once. If a station is full and the caller has time, it waits in a thread of its own; there are a
 few, and not for longer than some seconds: the caller is told that nothing was stored yet, and calls again. So a caller
 who has gone leaves no put behind that is stored hours later.
 """
