@@ -2,7 +2,7 @@
 
 One producer process, one to eight consumer processes, a queue in memory without duplicate check, blocking stations with
 a capacity of 3,000 products, as many as ET's system had events. ET used the memory of its events over and over; a
-queue of 16 MiB (64 MiB for payloads from 34 kB on) does the same and stays, as ET's events did, in the processor's cache.
+queue of 16 MiB (64 MiB for payloads from 34 kB on) does the same and stays, as ET's events did, in the cache.
 One figure has a queue that does not. The producer puts arrays of products whose payloads are
 copied into the queue; the consumer gets arrays, whose checksums are compared, which reads every byte, and puts them.
 The rate is that of products that went all the way, from the first put to the last product put by the last consumer.
