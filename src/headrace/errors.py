@@ -55,6 +55,24 @@ normal work (a duplicate, nothing to read, a lost range) are values, not errors.
 """
 
 
+_EXCERPT_WIDTH = 100  # characters shown of a long text
+_EXCERPT_BEFORE = 60  # of them before the caret
+
+
+def excerpt_of(text: str, place: int) -> str:
+    """Two lines: the text around `place` (from 0), and a caret below it.
+
+    wx/radar/** priority 9
+                         ^
+    """
+    begin = max(0, place - _EXCERPT_BEFORE) if len(text) > _EXCERPT_WIDTH else 0
+    shown = text[begin : begin + _EXCERPT_WIDTH]
+    left = "…" if begin else ""
+    right = "…" if begin + _EXCERPT_WIDTH < len(text) else ""
+    visible = "".join(char if char.isprintable() else " " for char in shown)
+    return f"  {left}{visible}{right}\n  {' ' * (len(left) + place - begin)}^"
+
+
 class HeadraceError(Exception):
     """Base of all. `problem` says what is wrong, `hint` what to do about it."""
 
@@ -100,6 +118,11 @@ class SelectionError(InvalidError):
         self.column = column
         self.excerpt = excerpt
 
+    @classmethod
+    def at(cls, problem: str, hint: str, text: str, place: int) -> "SelectionError":
+        """The error that points at `place` (from 0) in `text`."""
+        return cls(problem, hint, column=place + 1, excerpt=excerpt_of(text, place))
+
     def __str__(self) -> str:
         return f"{super().__str__()}\n{self.excerpt}" if self.excerpt else super().__str__()
 
@@ -125,11 +148,11 @@ class TermsError(InvalidError):
 
 
 class ConfigError(InvalidError):
-    """The configuration of a site, or a file of rules, cannot be; `complaints` has every reason."""
+    """The configuration of a site, or a rule file, is invalid; `problems` has every reason."""
 
-    def __init__(self, problem: str, hint: str = "", complaints: tuple[object, ...] = ()) -> None:
+    def __init__(self, problem: str, hint: str = "", problems: tuple[object, ...] = ()) -> None:
         super().__init__(problem, hint)
-        self.complaints = complaints
+        self.problems = problems
 
 
 class RuleError(InvalidError):

@@ -6,6 +6,7 @@ text and the remedy when it cannot be read. Not here: anything that reads a cloc
 
 import re
 from datetime import UTC, datetime, timedelta
+from decimal import Decimal
 
 from headrace.errors import OptionError
 
@@ -99,6 +100,19 @@ def format_age(seconds: float) -> str:
         if seconds >= length:
             return f"{seconds / length:.1f} {unit}"
     return f"{seconds:.1f} s"
+
+
+def exact_size(size: int) -> str:
+    """The shortest text that `parse_size` reads as exactly this: `2147483648` → `2GiB`."""
+    units = ("TiB", "GiB", "MiB", "KiB", "GB", "MB", "kB")
+    return next((f"{size // _SIZES[unit]}{unit}" for unit in units if size % _SIZES[unit] == 0), f"{size}B")
+
+
+def exact_age(seconds: float) -> str:
+    """The shortest text that `parse_age` reads as exactly this: `5400.0` → `90min`."""
+    texts = (f"{round(seconds / _AGES_S[unit])}{unit}" for unit in ("d", "h", "min", "s", "ms"))
+    decimal = f"{format(Decimal(repr(seconds)), 'f').removesuffix('.0')}s"
+    return next((text for text in texts if parse_age(text) == seconds), decimal)
 
 
 def format_time(ns: int) -> str:

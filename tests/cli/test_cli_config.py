@@ -40,7 +40,7 @@ def test_every_mistake_is_told_with_line_and_remedy(run: Run, site: Path) -> Non
     assert result.exit_code == 2
     assert result.stdout.splitlines() == [
         "site.toml:3: [site] beat: 500 has no unit",
-        '  try: write a length of time with its unit, such as "500ms"',
+        '  try: write a duration with its unit, such as "500ms"',
         "site.toml:5:17: [[request]] 1 select: there is no clause 'priorty'",
         "  wx/** priorty 5",
         "        ^",
@@ -65,7 +65,7 @@ def test_mistakes_are_told_for_programs(run: Run, site: Path) -> None:
 
 def test_a_file_that_is_not_there_or_not_toml_is_told(run: Run, site: Path) -> None:
     result = run("config", "check", "none.toml")
-    assert (result.exit_code, result.stdout.splitlines()[0]) == (2, "none.toml: there is no such file")
+    assert (result.exit_code, result.stdout.splitlines()[0]) == (2, "none.toml: the file does not exist")
     site.write_text("[site]\nbeat = 1h\n")
     result = run("config", "check", "site.toml")
     assert result.exit_code == 2
@@ -147,7 +147,7 @@ def test_a_file_with_mistakes_is_not_shown(run: Run, site: Path) -> None:
     result = run("config", "show", "site.toml")
     assert (result.exit_code, result.stdout) == (2, "")
     problem, hint = result.stderr.splitlines()
-    assert problem == "headrace: site.toml:3: [site] beat: 500 has no unit (and 2 more mistakes)"
+    assert problem == "headrace: site.toml:3: [site] beat: 500 has no unit (and 2 more problems)"
     assert hint.endswith("headrace config check site.toml")
 
 

@@ -93,7 +93,7 @@ def test_a_station_is_not_added_over_one_on_other_terms(run: Run, path: Path) ->
     ("words", "problem"),
     [
         (["--capacity", "many"], "capacity 'many' will not do"),
-        (["--capacity", "0"], "capacity 0 will not do"),
+        (["--capacity", "0"], "capacity 0 is out of range"),
         (["--order", "random"], "order 'random' is unknown"),
         (["--hung-after", "soon"], "hung_after 'soon' is not a length of time"),
         (["--start-time", "soon"], "start_time 'soon' is not a time"),

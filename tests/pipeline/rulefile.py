@@ -4,7 +4,7 @@ from pathlib import Path
 
 from headrace import Queue
 from headrace.pipeline.rules import RuleFile, check_rules, load_rules
-from headrace.toml.complaint import Complaint
+from headrace.toml.document import Problem
 
 PIPELINE = '[pipeline]\nqueue = "wx.queue"\n'
 RULE = '[[rule]]\nname = "a"\nselect = "wx/text/metar"\n'
@@ -24,7 +24,7 @@ def told(path: Path) -> list[str]:
     return [str(complaint).removeprefix(f"{path}").removeprefix(":").strip() for complaint in check_rules(path)]
 
 
-def only(path: Path) -> Complaint:
+def only(path: Path) -> Problem:
     """The one complaint that there is."""
     complaints = check_rules(path)
     assert len(complaints) == 1, [str(each) for each in complaints]

@@ -223,7 +223,7 @@ def test_a_program_beside_the_rules_has_its_whole_path(tmp_path: Path) -> None:
         ("file = 5", "6: [[rule]] 1 file", "5 is no action", "write [rule.file], or in short file ="),
         ("alert = 'x'", "6: [[rule]] 1 alert", "'x' is no action", "write [rule.alert], with its keys below it"),
         ("[rule.table]\nformat = 'csv'\npath = 'x'", "7: [[rule]] 1 [rule.table] format", "'csv' is unknown", '"delta"'),
-        ("[[rule.file]]\npath='a'\n[[rule.file]]", "8: [[rule]] 1 [[rule.file]] 2 path", "the key is missing", "write path ="),
+        ("[[rule.file]]\npath='a'\n[[rule.file]]", "8: [[rule]] 1 [[rule.file]] 2 path", "the key is required", "write path ="),
         ("exec = 'cat'", "6: [[rule]] 1 exec", "'cat' is not a list", 'write it in brackets: ["cat"]'),
         ("exec = []", "6: [[rule]] 1 exec", "the command is empty", "name a program"),
         ("[rule.exec]\ncommand = ['cat']\ntimeout = 5", "8: [[rule]] 1 [rule.exec] timeout", "5 has no unit", '"60s"'),
@@ -257,8 +257,8 @@ def test_what_a_rule_may_not_have(tmp_path: Path, lines: str, place: str, proble
     [
         ("trigger = 500", "3: [pipeline] trigger", "500 has no unit"),
         ("trigger = 'never'", "3: [pipeline] trigger", "'never' is not a length of time"),
-        ("from = 'x'", "3: [pipeline] from", "'x' is no beginning"),
-        ("max_products = 0", "3: [pipeline] max_products", "0 will not do"),
+        ("from = 'x'", "3: [pipeline] from", "'x' is not a start"),
+        ("max_products = 0", "3: [pipeline] max_products", "0 is out of range"),
         ("max_bytes = 5", "3: [pipeline] max_bytes", "5 has no unit"),
         ("max_bytes = '1B'", "3: [pipeline] max_bytes", "'1B' is out of range"),
         ("site = 'host'", "3: [pipeline] site", "'host' is not an endpoint"),
@@ -294,7 +294,7 @@ def test_a_file_needs_a_source_and_a_rule(tmp_path: Path) -> None:
         "1: unknown table 'pipelin'",
         "1: [pipeline]: the table is missing",
     ]
-    assert told(tmp_path / "none.toml") == ["there is no such file"]
+    assert told(tmp_path / "none.toml") == ["the file does not exist"]
     assert told(written(tmp_path, PIPELINE + "[rule]\nname = 'x'\n")) == ["3: [[rule]]: it is not a list of tables"]
     assert "not TOML" in only(written(tmp_path, PIPELINE + "queue = 1\n")).problem
 
@@ -328,9 +328,9 @@ exec = ["nosuchprogram", "{1}"]
 
 def test_loading_a_file_with_mistakes_raises_with_all_of_them(tmp_path: Path) -> None:
     path = written(tmp_path, PIPELINE + RULE + "x = 1\ny = 2\ntable = 't'\n")
-    with pytest.raises(ConfigError, match=r"unknown key 'x' \(and 1 more mistake\)") as raised:
+    with pytest.raises(ConfigError, match=r"unknown key 'x' \(and 1 more problem\)") as raised:
         load_rules(path)
-    assert len(raised.value.complaints) == 2
+    assert len(raised.value.problems) == 2
     assert "headrace pipeline check" in raised.value.hint
 
 
@@ -394,7 +394,7 @@ def test_mistakes_in_python_are_told_by_rule_and_key(tmp_path: Path, change: tup
     path = written(tmp_path, code, "rules_py.py")
     with pytest.raises(ConfigError) as raised:
         load_rules(path)
-    assert any(expected in str(complaint) for complaint in raised.value.complaints), raised.value
+    assert any(expected in str(complaint) for complaint in raised.value.problems), raised.value
 
 
 def test_a_decoder_of_ones_own_may_lie_beside_the_rules(tmp_path: Path) -> None:

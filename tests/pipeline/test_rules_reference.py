@@ -11,8 +11,8 @@ from rulefile import PIPELINE, check_rules, loaded, told, written
 from headrace.pipeline.decoders import DECODERS
 from headrace.pipeline.rules.pqact.argument import _DATE_ITEMS
 from headrace.pipeline.rules.rule import ACTIONS, PipelineTerms, Rule
+from headrace.selection.table_keys import CLAUSES
 from headrace.toml.layout import Key, keys_of
-from headrace.toml.reading import CLAUSES
 from headrace.toml.writing import toml_lines
 
 REFERENCE = (Path(__file__).parent.parent.parent / "docs" / "rules.md").read_text()

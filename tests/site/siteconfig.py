@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from pathlib import Path
 
-from headrace.site import Complaint, check_config
+from headrace.site import Problem, check_config
 
 Write = Callable[[str], Path]
 
@@ -15,7 +15,7 @@ def told(path: Path) -> list[str]:
     return [str(complaint).removeprefix(f"{path}:") for complaint in check_config(path)]
 
 
-def only(path: Path) -> Complaint:
+def only(path: Path) -> Problem:
     """The one complaint that there is."""
     (complaint,) = check_config(path)
     return complaint

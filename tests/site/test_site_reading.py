@@ -9,6 +9,7 @@ from headrace import Selection
 from headrace.errors import ConfigError
 from headrace.link.certificates import make_authority, make_certificate
 from headrace.log.config import default_origin
+from headrace.selection.table_keys import CLAUSES
 from headrace.site import check_config, load_config
 from headrace.site.config import (
     REPEATED,
@@ -23,7 +24,6 @@ from headrace.site.config import (
     UsersTable,
 )
 from headrace.toml.layout import keys_of
-from headrace.toml.reading import CLAUSES
 
 
 def test_the_shortest_file_has_every_default(write: Write, tmp_path: Path) -> None:
@@ -195,15 +195,15 @@ def test_a_password_is_not_repeated(write: Write) -> None:
         ("beat = '500'", 3, "[site] beat: '500' has no unit"),
         ("beat = '5 apples'", 3, "[site] beat: '5 apples' is not a length of time"),
         ("beat = '2h'", 3, "[site] beat: '2h' is out of range"),
-        ("beat = true", 3, "[site] beat: True is not a length of time"),
-        ("beat = 2026-01-01", 3, "[site] beat: datetime.date(2026, 1, 1) is not a length of time"),
+        ("beat = true", 3, "[site] beat: True is not a duration"),
+        ("beat = 2026-01-01", 3, "[site] beat: datetime.date(2026, 1, 1) is not a duration"),
         ("mode = 'broker'", 3, "[site] mode: 'broker' is unknown"),
         ("mode = ['peer']", 3, "[site] mode: ['peer'] is unknown"),
         ("name = 'a b'", 3, "[site] name: 'a b' is not a site id"),
         ("name = 5", 3, "[site] name: 5 is not text"),
         ("connect = 'tcp/a:1'", 3, "[site] connect: 'tcp/a:1' is not a list"),
         ("connect = [\n'tcp/a:1',\n'tcp/a'\n]", 5, "[site] connect: endpoint 'tcp/a' has no port"),
-        ("connect = ['tcp/a:1', 'TCP/A:1']", 3, "[site] connect: 'TCP/A:1' stands there twice"),
+        ("connect = ['tcp/a:1', 'TCP/A:1']", 3, "[site] connect: 'TCP/A:1' is listed twice"),
         ("connect = ['tcp/a:0']", 3, "[site] connect: endpoint 'tcp/a:0' has port 0"),
         ("connect = [5]", 3, "[site] connect: 5 is not text"),
         ("[queue]\nsize = 5", 4, "[queue] size: 5 has no unit"),
@@ -211,15 +211,15 @@ def test_a_password_is_not_repeated(write: Write) -> None:
         ("[queue]\nage = '99999d'", 4, "[queue] age: 8639913600.0 s is out of range"),
         ("[queue]\ndedup = 'sha1'", 4, "[queue] dedup: 'sha1' is unknown"),
         ("[[request]]\nselect = 5", 4, "[[request]] 1 select: 5 is not text"),
-        ("[[request]]\nselect = 'a'\nfrom = 'tomorrow'", 5, "[[request]] 1 from: 'tomorrow' is no beginning"),
-        ("[[request]]\nselect = 'a'\nfrom = '0s'", 5, "[[request]] 1 from: '0s' is no beginning"),
+        ("[[request]]\nselect = 'a'\nfrom = 'tomorrow'", 5, "[[request]] 1 from: 'tomorrow' is not a start"),
+        ("[[request]]\nselect = 'a'\nfrom = '0s'", 5, "[[request]] 1 from: '0s' is not a start"),
         ("[[request]]\nselect = 'a'\nname = ''", 5, "[[request]] 1 name: '' is not a name"),
         ("[[request]]\nselect = 'a'\ntags = 1.5", 5, "[[request]] 1 tags: 1.5 are not understood"),
         ("[[request]]\nselect = 'a'\npriority = 9", 5, "[[request]] 1 priority: 9 is out of range"),
         ("[[allow]]\nwho = 'site2'\nreceive = ['a']", 4, "[[allow]] 1 who: 'site2' is not a list"),
         ("[[allow]]\nwho = ['a b']\nreceive = ['a']", 4, "[[allow]] 1 who: 'a b' is not a site id"),
         ("[[allow]]\nwho = '*'\nreceive = ['a b']", 5, "[[allow]] 1 receive: feed pattern 'a b' has the illegal"),
-        ("[log]\nper_second = 0", 4, "[log] per_second: 0 will not do"),
+        ("[log]\nper_second = 0", 4, "[log] per_second: 0 is out of range"),
         ("[log]\nlevel = 'INFO'", 4, "[log] level: 'INFO' is unknown"),
     ],
 )  # fmt: skip
@@ -234,9 +234,9 @@ def test_a_wrong_value_is_told_with_its_key_and_a_remedy(write: Write, text: str
     ("text", "said"),
     [
         ("", "1: [site]: the table is missing"),
-        ("[site]\n", "1: [site] queue: the key is missing"),
-        (f"{SITE}[[request]]\n", "3: [[request]] 1 select: the key is missing"),
-        (f"{SITE}[[allow]]\nreceive = ['a']\n", "3: [[allow]] 1 who: the key is missing"),
+        ("[site]\n", "1: [site] queue: the key is required"),
+        (f"{SITE}[[request]]\n", "3: [[request]] 1 select: the key is required"),
+        (f"{SITE}[[allow]]\nreceive = ['a']\n", "3: [[allow]] 1 who: the key is required"),
         ("[[site]]\nqueue = 'q'\n", "1: [site]: it is a list of tables"),
         (f"log = 5\n{SITE}", "1: [log]: it is not a table"),
         (f"{SITE}[request]\nselect = 'a'\n", "3: [[request]]: it is not a list of tables"),
@@ -279,7 +279,7 @@ def test_a_clause_that_is_there_twice_is_told(write: Write) -> None:
                        ("dictionary_file", "users")],
 )  # fmt: skip
 def test_a_file_must_be_there_and_be_one(write: Write, tmp_path: Path, key: str, table: str) -> None:
-    for value, problem in {"none": "cannot be read: No such file", ".": "is not a file", "": "is not a path"}.items():
+    for value, problem in {"none": "is not readable: No such file", ".": "is not a file", "": "is not a path"}.items():
         (complaint,) = [
             each for each in check_config(write(f"{SITE}[{table}]\n{key} = '{value}'\n")) if each.key == key
         ]
@@ -320,10 +320,10 @@ def test_loading_raises_the_first_mistake_and_counts_the_others(write: Write) ->
     path = write("[site]\nqueue = 'q'\nmode = 'x'\nbeat = 1\nlisen = []\n")
     with pytest.raises(ConfigError) as caught:
         load_config(path)
-    assert caught.value.problem == f"{path}:3: [site] mode: 'x' is unknown (and 2 more mistakes)"
+    assert caught.value.problem == f"{path}:3: [site] mode: 'x' is unknown (and 2 more problems)"
     assert "headrace config check" in caught.value.hint
-    assert list(caught.value.complaints) == check_config(path)
-    with pytest.raises(ConfigError, match="no such file"):
+    assert list(caught.value.problems) == check_config(path)
+    with pytest.raises(ConfigError, match="does not exist"):
         load_config(path.with_name("none.toml"))
 
 

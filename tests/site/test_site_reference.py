@@ -9,11 +9,11 @@ import pytest
 from siteconfig import SITE, Write, told
 
 from headrace.link.certificates import make_authority, make_certificate
+from headrace.selection.table_keys import CLAUSES
 from headrace.site import check_config, load_config
 from headrace.site.config import REPEATED, TABLES
 from headrace.site.example import EXAMPLE
 from headrace.toml.layout import Key, keys_of
-from headrace.toml.reading import CLAUSES
 from headrace.toml.writing import toml_lines
 
 ROOT = Path(__file__).parent.parent.parent

@@ -9,8 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headrace.site.config import LAYOUT
-from headrace.toml.complaint import Complaint
-from headrace.toml.document import Document, KeyPath, read_document
+from headrace.toml.document import Document, KeyPath, Problem, read_document
 from headrace.toml.writing import toml_lines
 
 Write = Callable[[str], Path]
@@ -54,9 +53,9 @@ def document(path: Path) -> Document:
     return found
 
 
-def complaint(path: Path) -> Complaint:
+def complaint(path: Path) -> Problem:
     found = read_document(path, LAYOUT)
-    assert isinstance(found, Complaint)
+    assert isinstance(found, Problem)
     return found
 
 
@@ -127,8 +126,8 @@ def test_what_is_not_toml_is_told_with_line_and_column(write: Write, text: str, 
 
 
 def test_what_cannot_be_read_is_told(tmp_path: Path) -> None:
-    assert complaint(tmp_path / "none.toml").problem == "there is no such file"
-    assert complaint(tmp_path).problem.startswith("it cannot be read")
+    assert complaint(tmp_path / "none.toml").problem == "the file does not exist"
+    assert complaint(tmp_path).problem.startswith("it is not readable")
     path = tmp_path / "site.toml"
     path.write_bytes(b"[site]\nqueue = '\xff'\n")
     assert (complaint(path).line, complaint(path).problem) == (2, "this line is not UTF-8")

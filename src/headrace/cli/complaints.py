@@ -6,10 +6,10 @@ import click
 
 from headrace.cli.failure import OK, USAGE, visible
 from headrace.cli.output import echo_json, many
-from headrace.toml.complaint import Complaint
+from headrace.toml.document import Problem
 
 
-def show_complaints(path: str, complaints: Sequence[Complaint], as_json: bool) -> int:
+def show_complaints(path: str, complaints: Sequence[Problem], as_json: bool) -> int:
     """All of them, and the exit code: 2 if there is any."""
     if as_json:
         echo_json({"path": path, "ok": not complaints, "complaints": complaints})
@@ -23,7 +23,7 @@ def show_complaints(path: str, complaints: Sequence[Complaint], as_json: bool) -
     return USAGE
 
 
-def _show(complaint: Complaint) -> None:
+def _show(complaint: Problem) -> None:
     click.echo(visible(str(complaint)))
     if complaint.excerpt:
         click.echo(complaint.excerpt)  # has no control characters

@@ -18,7 +18,6 @@ import re
 from dataclasses import dataclass
 
 from headrace.errors import SelectionError
-from headrace.selection.excerpt import mistake
 
 TEXT_MAX, LITERAL_MAX, NESTING_MAX, DEGREE_MAX = 1024, 128, 16, 3
 AXES = ("attribute", "child", "descendant", "descendant-or-self", "parent", "self")
@@ -61,7 +60,7 @@ def parse_path(text: str) -> Path:
     rewritten = "".join(reader.pieces())
     if reader.degree > DEGREE_MAX:
         problem = f"the XPath walks through the document {reader.degree} times over"
-        raise mistake(problem, f"use at most {DEGREE_MAX} of // .. | within each other", text, reader.dearest)
+        raise SelectionError.at(problem, f"use at most {DEGREE_MAX} of // .. | within each other", text, reader.dearest)
     return Path(text, rewritten, max(1, reader.degree))
 
 
@@ -176,4 +175,4 @@ class _Reader:
             self.degree, self.dearest = degree, place
 
     def _mistake(self, problem: str, place: int, hint: str) -> SelectionError:
-        return mistake(problem, hint, self.text, place)
+        return SelectionError.at(problem, hint, self.text, place)

@@ -22,7 +22,6 @@ from sqlglot import Token, TokenType, exp
 from sqlglot.errors import ParseError
 
 from headrace.errors import SelectionError
-from headrace.selection.excerpt import mistake
 from headrace.selection.expression import (
     FIELDS,
     PROPERTIES,
@@ -251,7 +250,7 @@ class _Builder:
             starts += [
                 token.start for token in self._tokens if token.token_type in (TokenType.SELECT, TokenType.EXISTS)
             ]
-        return mistake(problem, hint, self._text, min(starts, default=self._tokens[0].start))
+        return SelectionError.at(problem, hint, self._text, min(starts, default=self._tokens[0].start))
 
 
 def _is_field(expression: Expression) -> bool:

@@ -21,7 +21,6 @@ from typing import Any
 from headrace.errors import SelectionError
 from headrace.product.properties import PropertyValue
 from headrace.selection import values
-from headrace.selection.excerpt import mistake
 from headrace.selection.pattern import canonical_pattern
 from headrace.selection.regex import check_regex
 from headrace.selection.tags import TAG, tags_of
@@ -143,7 +142,7 @@ class _Parser:
         return place
 
     def _mistake(self, problem: str, place: int, hint: str) -> SelectionError:
-        return mistake(problem, hint, self.text, place)
+        return SelectionError.at(problem, hint, self.text, place)
 
     # --- the pattern and the clauses --------------------------------------------------------------
 

@@ -12,7 +12,6 @@ from sqlglot import Token, TokenType
 from sqlglot.errors import ParseError, TokenError
 
 from headrace.errors import SelectionError
-from headrace.selection.excerpt import mistake
 
 TEXT_MAX, TOKENS_MAX, DEPTH_MAX = 8192, 2000, 50
 KNOWN = "conditions have = <> < <= > >=, IN, BETWEEN, LIKE, ILIKE, IS NULL, AND, OR, NOT and + - * /"
@@ -28,12 +27,14 @@ def tokens_of(text: str) -> list[Token]:
     try:
         tokens = sqlglot.tokenize(text)
     except TokenError:
-        raise mistake("a quote is not closed", "end it with the same quote", text, _open_quote(text)) from None
+        raise SelectionError.at(
+            "a quote is not closed", "end it with the same quote", text, _open_quote(text)
+        ) from None
     if not tokens:
-        raise mistake("the condition is empty", "write one behind where, such as level > 3", text, 0)
+        raise SelectionError.at("the condition is empty", "write one behind where, such as level > 3", text, 0)
     if len(tokens) > TOKENS_MAX:
         problem = f"the condition has {len(tokens)} words and signs, more than {TOKENS_MAX}"
-        raise mistake(problem, "shorten it", text, tokens[TOKENS_MAX].start)
+        raise SelectionError.at(problem, "shorten it", text, tokens[TOKENS_MAX].start)
     _check_nesting(text, tokens)
     return tokens
 
@@ -44,18 +45,18 @@ def _check_nesting(text: str, tokens: list[Token]) -> None:
     run = 0
     for token in tokens:
         if token.token_type == TokenType.SEMICOLON:
-            raise mistake("';' ends nothing here", "write one condition", text, token.start)
+            raise SelectionError.at("';' ends nothing here", "write one condition", text, token.start)
         if token.token_type == TokenType.L_PAREN:
             opened.append(token.start)
         elif token.token_type == TokenType.R_PAREN and not opened:
-            raise mistake("')' closes nothing", "take it out", text, token.start)
+            raise SelectionError.at("')' closes nothing", "take it out", text, token.start)
         elif token.token_type == TokenType.R_PAREN:
             opened.pop()
         run = run + 1 if token.token_type in _UNARY else 0
         if max(len(opened), run) > DEPTH_MAX:
-            raise mistake("the condition nests too deeply", "take out parentheses", text, token.start)
+            raise SelectionError.at("the condition nests too deeply", "take out parentheses", text, token.start)
     if opened:
-        raise mistake("'(' is not closed", "close it", text, opened[-1])
+        raise SelectionError.at("'(' is not closed", "close it", text, opened[-1])
 
 
 def _open_quote(text: str) -> int:
@@ -76,5 +77,5 @@ def explain(error: ParseError, text: str, tokens: list[Token]) -> SelectionError
     at = next((t for t in tokens if (t.line, t.col) == (found.get("line"), found.get("col"))), tokens[-1])
     rest = text[at.start : at.end + 1]
     if "Required keyword" in str(found.get("description")) or "Expected" in str(found.get("description")):
-        return mistake(f"something is missing behind {rest!r}", KNOWN, text, at.end + 1)
-    return mistake(f"{rest!r} cannot stand here", KNOWN, text, at.start)
+        return SelectionError.at(f"something is missing behind {rest!r}", KNOWN, text, at.end + 1)
+    return SelectionError.at(f"{rest!r} cannot stand here", KNOWN, text, at.start)

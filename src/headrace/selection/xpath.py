@@ -16,7 +16,6 @@ from typing import Any
 from lxml import etree
 
 from headrace.errors import SelectionError
-from headrace.selection.excerpt import mistake
 from headrace.selection.path import parse_path
 
 DOCUMENT_BYTES_MAX = 256 << 10
@@ -41,7 +40,9 @@ class XPath:
             self._find = etree.XPath(path.rewritten, smart_strings=False, regexp=False)
         except etree.XPathSyntaxError:
             problem = "this is no XPath 1.0 expression"
-            raise mistake(problem, "compare with //alert[@severity='3']", path.text, _first_fault(path.text)) from None
+            raise SelectionError.at(
+                problem, "compare with //alert[@severity='3']", path.text, _first_fault(path.text)
+            ) from None
 
     def test(self, payload: Any) -> bool:
         """Whether the expression is true of a payload; False for whatever is no XML within the limits."""

@@ -2,6 +2,6 @@
 
 from headrace.site.config import SiteConfig
 from headrace.site.loading import check_config, load_config
-from headrace.toml.complaint import Complaint
+from headrace.toml.document import Problem
 
-__all__ = ["Complaint", "SiteConfig", "check_config", "load_config"]
+__all__ = ["Problem", "SiteConfig", "check_config", "load_config"]

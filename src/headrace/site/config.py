@@ -15,12 +15,11 @@ import msgspec
 
 from headrace.log.config import DURABILITIES, SIGNATURES, Dedup, Durability
 from headrace.selection import Selection
+from headrace.selection.table_keys import CLAUSES, SELECTION
 from headrace.site.files import DICTIONARY_FILE, PASSWORD_FILE, USER
 from headrace.site.kinds import ENDPOINTS, LISTENING, PATTERNS, QUEUE_AGE, SITE_NAME, SITE_NAMES, SIZE, WHO
-from headrace.toml.kinds import FLAG, NAME, SELECTION, START, age, choice, count
+from headrace.toml.kinds import FILE, FLAG, FOLDER, NAME, OUTPUT_FILE, START, age, choice, count
 from headrace.toml.layout import Layout, Table
-from headrace.toml.paths import FILE, FOLDER, OUTPUT_FILE
-from headrace.toml.reading import CLAUSES
 
 Mode = Literal["router", "peer", "client"]
 Redundancy = Literal["all", "failover"]

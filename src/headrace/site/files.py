@@ -8,8 +8,7 @@ from typing import Any
 
 from headrace.errors import FabricError, OptionError
 from headrace.link.credentials import UserTerms, check_users_file
-from headrace.toml.kinds import Kind, text_of
-from headrace.toml.paths import path_kind, readable
+from headrace.toml.kinds import Kind, path_kind, readable, text_of
 
 PASSWORD_BYTES_MAX = 4096
 

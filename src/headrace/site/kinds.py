@@ -11,7 +11,8 @@ from headrace.link.access import EVERYBODY
 from headrace.link.endpoint import check_endpoint
 from headrace.log.config import check_age, check_origin, check_size
 from headrace.selection.pattern import canonical_pattern
-from headrace.toml.kinds import Kind, Listed, age_text, bytes_of, seconds_of, size_text, text_of
+from headrace.toml.kinds import Kind, Listed, bytes_of, seconds_of, text_of
+from headrace.units import exact_age, exact_size
 
 # --- names ----------------------------------------------------------------------------------------
 
@@ -44,8 +45,8 @@ def _size(value: Any, folder: Path) -> int:
     return check_size(bytes_of(value, "2GiB"))
 
 
-SIZE = Kind("size", _size, size_text)
-QUEUE_AGE = Kind("age", _queue_age, age_text)
+SIZE = Kind("size", _size, exact_size)
+QUEUE_AGE = Kind("age", _queue_age, exact_age)
 
 
 # --- feeds and endpoints --------------------------------------------------------------------------

@@ -13,10 +13,9 @@ from headrace.site.config import LAYOUT, SiteConfig
 from headrace.site.reading import read_tables
 from headrace.site.rules import contradictions
 from headrace.site.standing import settle_queue
-from headrace.toml.complaint import Complaint, refusal
-from headrace.toml.document import KeyPath, read_document
-from headrace.toml.reading import given_keys
+from headrace.toml.document import KeyPath, Problem, config_error, read_document
 from headrace.toml.report import Report
+from headrace.toml.tables import given_keys
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +27,7 @@ class Loaded:
     queue_exists: bool  # then [queue] and the site's name are the queue's
 
 
-def check_config(path: str | os.PathLike[str]) -> list[Complaint]:
+def check_config(path: str | os.PathLike[str]) -> list[Problem]:
     """Everything that is wrong with the file, in its order; nothing is changed anywhere."""
     examined = _examine(Path(path))
     return [] if isinstance(examined, Loaded) else examined
@@ -44,12 +43,12 @@ def load(path: str | os.PathLike[str]) -> Loaded:
     examined = _examine(Path(path))
     if isinstance(examined, Loaded):
         return examined
-    raise refusal(examined, f"headrace config check {path}")
+    raise config_error(examined, f"headrace config check {path}")
 
 
-def _examine(path: Path) -> Loaded | list[Complaint]:
+def _examine(path: Path) -> Loaded | list[Problem]:
     document = read_document(path, LAYOUT)
-    if isinstance(document, Complaint):
+    if isinstance(document, Problem):
         return [document]
     report = Report(document, LAYOUT)
     given = given_keys(report)
@@ -57,4 +56,4 @@ def _examine(path: Path) -> Loaded | list[Complaint]:
     found = [each for each in contradictions(config) if not any(map(report.is_wrong, each.paths))]
     for each in found:
         report.add(each.paths[0], each.problem, each.hint)
-    return report.complaints() or Loaded(config, given, queue_exists)
+    return report.problems() or Loaded(config, given, queue_exists)

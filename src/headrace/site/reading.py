@@ -5,9 +5,10 @@ What is wrong is left at its default, and the report knows that it was wrong: no
 
 from typing import Any
 
+from headrace.selection.table_keys import with_clauses
 from headrace.site.config import LAYOUT, REPEATED, TABLES, SiteConfig
-from headrace.toml.reading import Values, elements_of, read_keys, single, struct_of, with_clauses
 from headrace.toml.report import Report
+from headrace.toml.tables import Values, elements_of, read_keys, single, struct_of
 
 
 def read_tables(report: Report) -> SiteConfig:

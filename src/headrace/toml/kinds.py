@@ -1,25 +1,25 @@
 """Kinds of values: how each is written in a file, and how a struct keeps it.
 
-A field of a struct carries its kind. `read` takes what TOML gave, and the folder against which paths are meant, and
-returns what the struct keeps, or raises an InvalidError; `write` is the way back. A quantity without its unit is
-refused: nobody can see in `beat = 500` whether seconds are meant.
+A field of a struct carries its kind. `read` takes the TOML value, and the folder of the file, and returns what the
+struct keeps, or raises an InvalidError; `write` is the way back. A quantity without a unit is refused, because
+`beat = 500` does not say whether seconds are meant. Relative paths start from the folder of the file; nothing is
+created here.
 
-Not here: files and folders (paths.py), kinds that only one package has (site/kinds.py, pipeline/rules/kinds.py), and
-whether values go together.
+Not here: kinds that only one package has (site/kinds.py, pipeline/rules/kinds.py), selections
+(selection/table_keys.py), and whether values go together.
 """
 
+import os
+import stat
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from headrace.errors import OptionError, SelectionError
-from headrace.selection import Selection
-from headrace.selection.values import max_age_text
-from headrace.units import parse_age, parse_size
+from headrace.errors import OptionError
+from headrace.units import exact_age, exact_size, parse_age, parse_size
 
 NAME_MAX = 255
-_SIZES = {"TiB": 1 << 40, "GiB": 1 << 30, "MiB": 1 << 20, "KiB": 1 << 10, "GB": 10**9, "MB": 10**6, "kB": 1000}
 
 
 def _itself(value: Any) -> Any:
@@ -37,9 +37,9 @@ class Kind:
 
 @dataclass(frozen=True, slots=True)
 class Listed:
-    """A list of values of one kind, none of them twice unless `is_sequence`; kept as a tuple.
+    """A list of values of one kind, without repetition unless `is_sequence`; kept as a tuple.
 
-    `alone` may stand for the list.
+    The text `alone` may be written instead of a list.
     """
 
     name: str
@@ -51,7 +51,7 @@ class Listed:
         return self.alone if values == (self.alone,) else [self.item.write(value) for value in values]
 
 
-# --- texts and truth ------------------------------------------------------------------------------
+# --- texts and flags ------------------------------------------------------------------------------
 
 
 def text_of(value: Any, example: str) -> str:
@@ -90,7 +90,7 @@ NAME = Kind("text", _name)
 
 
 def with_unit(value: Any, what: str, example: str) -> str:
-    """The text of a quantity; numbers, and texts that are numbers alone, are refused."""
+    """The text of a quantity; a number without a unit is refused."""
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
     if is_number or (isinstance(value, str) and value.strip()[-1:].isdigit()):
         raise OptionError(f"{value!r} has no unit", f'write {what} with its unit, such as "{example}"')
@@ -103,15 +103,15 @@ def age(low_s: float, high_s: float, example: str) -> Kind:
     def read(value: Any, folder: Path) -> float:
         seconds = seconds_of(value, example)
         if not low_s <= seconds <= high_s:
-            span = f'choose between "{age_text(low_s)}" and "{age_text(high_s)}"'
+            span = f'choose between "{exact_age(low_s)}" and "{exact_age(high_s)}"'
             raise OptionError(f"{value!r} is out of range", f"{span}, such as {example!r}")
         return seconds
 
-    return Kind("age", read, age_text)
+    return Kind("age", read, exact_age)
 
 
 def seconds_of(value: Any, example: str) -> float:
-    return parse_age(with_unit(value, "a length of time", example), "")
+    return parse_age(with_unit(value, "a duration", example), "")
 
 
 def bytes_of(value: Any, example: str) -> int:
@@ -122,40 +122,23 @@ def size(low: int, high: int, example: str) -> Kind:
     def read(value: Any, folder: Path) -> int:
         count = bytes_of(value, example)
         if not low <= count <= high:
-            span = f'choose between "{size_text(low)}" and "{size_text(high)}"'
+            span = f'choose between "{exact_size(low)}" and "{exact_size(high)}"'
             raise OptionError(f"{value!r} is out of range", f"{span}, such as {example!r}")
         return count
 
-    return Kind("size", read, size_text)
+    return Kind("size", read, exact_size)
 
 
 def count(low: int, high: int) -> Kind:
     def read(value: Any, folder: Path) -> int:
         if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
-            raise OptionError(f"{value!r} will not do", f"give a whole number from {low} to {high:,}")
+            raise OptionError(f"{value!r} is out of range", f"give a whole number from {low} to {high:,}")
         return value
 
     return Kind("number", read)
 
 
-def age_text(seconds: float) -> str:
-    """The shortest text that is read back as exactly this."""
-    units = (("d", 86400.0), ("h", 3600.0), ("min", 60.0), ("s", 1.0), ("ms", 0.001))
-    texts = (f"{round(seconds / length)}{unit}" for unit, length in units)
-    return next((text for text in texts if parse_age(text) == seconds), None) or max_age_text(seconds)
-
-
-def size_text(size: int) -> str:
-    return next((f"{size // unit}{name}" for name, unit in _SIZES.items() if size % unit == 0), f"{size}B")
-
-
-# --- what is selected, and where from -------------------------------------------------------------
-
-
-def _selection(value: Any, folder: Path) -> Selection:
-    if not isinstance(value, str):
-        raise SelectionError(f"{value!r} is not text", 'write a feed pattern, "wx/radar/**", or a selection')
-    return Selection.parse(value)
+# --- where to begin -------------------------------------------------------------------------------
 
 
 def _start(value: Any, folder: Path) -> str | float:
@@ -166,13 +149,70 @@ def _start(value: Any, folder: Path) -> str | float:
     except OptionError:
         seconds = 0.0
     if not seconds:
-        raise OptionError(f"{value!r} is no beginning", 'write "now", "oldest", or how far back, such as "1h"')
+        raise OptionError(f"{value!r} is not a start", 'write "now", "oldest", or how far back, such as "1h"')
     return seconds
 
 
 def _start_text(start: str | float) -> str:
-    return start if isinstance(start, str) else age_text(start)
+    return start if isinstance(start, str) else exact_age(start)
 
 
-SELECTION = Kind("selection", _selection, str)
 START = Kind('`"now"`, `"oldest"` or age', _start, _start_text)
+
+
+# --- files and folders ---------------------------------------------------------------------------
+
+
+def path_of(value: Any, folder: Path) -> Path:
+    text = text_of(value, "site.pem")
+    if not text or "\0" in text:
+        raise OptionError(f"{text!r} is not a path", "write the path of a file or folder")
+    return Path(os.path.normpath(folder / text))
+
+
+def readable(value: Any, folder: Path) -> Path:
+    """A file that exists and is readable."""
+    path = path_of(value, folder)
+    try:
+        mode = path.stat().st_mode
+    except OSError as error:
+        raise OptionError(f"{path} is not readable: {error.strerror}", "correct the path, or create the file") from None
+    if not stat.S_ISREG(mode):
+        raise OptionError(f"{path} is not a file", "give the path of a file")
+    if not os.access(path, os.R_OK):
+        raise OptionError(f"{path} is not readable by this user", "change its owner or its permissions")
+    return path
+
+
+def to_be_written(value: Any, folder: Path) -> Path:
+    """A file that is writable, in a folder that exists."""
+    path = path_of(value, folder)
+    if path.is_dir():
+        raise OptionError(f"{path} is a folder", "give the path of a file")
+    if not path.parent.is_dir():
+        raise OptionError(f"the folder {path.parent} does not exist", "create it, or choose another path")
+    if not os.access(path if path.exists() else path.parent, os.W_OK):
+        raise OptionError(f"{path} is not writable by this user", "change its owner or its permissions")
+    return path
+
+
+def to_be_filled(value: Any, folder: Path) -> Path:
+    """A folder that exists and is writable, or that can be created."""
+    path = path_of(value, folder)
+    held = next(each for each in (path, *path.parents) if os.path.lexists(each))
+    if not held.is_dir():
+        raise OptionError(f"{path} is invalid: {held} is not a folder", "choose another path")
+    if not os.access(held, os.W_OK | os.X_OK):
+        what = "is not writable" if held == path else f"cannot be created: {held} is not writable"
+        raise OptionError(f"{path} {what} by this user", "choose another path, or change its owner or permissions")
+    return path
+
+
+def path_kind(read: Callable[[Any, Path], Path]) -> Kind:
+    return Kind("path", read, str)
+
+
+FOLDER = path_kind(path_of)
+FILE = path_kind(readable)
+OUTPUT_FILE = path_kind(to_be_written)
+OUTPUT_FOLDER = path_kind(to_be_filled)

@@ -1,8 +1,8 @@
-"""Layout: which tables a file may have, which keys stand in them, and of what kind their values are.
+"""Layout: which tables a file may have, which keys they have, and of what kind the values are.
 
-A table is a struct: a field annotated with a kind (kinds.py) is a key, and its default is the one in force. Where a
-field's name has a unit or is a word of Python, the key in the file is the one in `rename`. Tables may stand within
-tables: `[rule.file]` is the inner table `file` of `rule`.
+A table is a struct: a field annotated with a kind (kinds.py) is a key, and its default is the one in force. Where the
+name of a field has a unit or is a keyword of Python, `rename` has the name of the key. Tables may be nested:
+`[rule.file]` is the inner table `file` of `rule`.
 """
 
 from collections.abc import Iterator, Mapping
@@ -21,7 +21,7 @@ class Key(NamedTuple):
     name: str  # in the file
     field: str  # in the struct
     kind: Kind | Listed
-    default: Any  # NODEFAULT: it must be given
+    default: Any  # NODEFAULT: the key is required
 
     @property
     def is_required(self) -> bool:
@@ -43,12 +43,14 @@ class Table:
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """All tables of a file, and what to say where something else is found."""
+    """All tables of a file, and the hints for keys that it does not have."""
 
     tables: Mapping[str, Table]
-    example: str  # what to do if there is no file at all
-    examples: Mapping[str, str]  # of the values of keys that must be given
-    elsewhere: Mapping[tuple[str, str], str] = field(default_factory=dict)  # keys that people expect in a table
+    example: str  # what to do if there is no file
+    examples: Mapping[str, str]  # values of required keys
+    elsewhere: Mapping[tuple[str, str], str] = field(
+        default_factory=dict
+    )  # hints for keys that people expect in a table
 
     def bracketed(self, name: str) -> str:
         """`[site]`, `[[request]]`; `[rule.file]`."""
@@ -74,7 +76,7 @@ def _own_names(table: Table) -> list[str]:
 
 @lru_cache
 def keys_of(struct: type[msgspec.Struct]) -> tuple[Key, ...]:
-    """The keys of a table, in their order. Fields without a kind are no keys."""
+    """The keys of a table, in their order. Fields without a kind are not keys."""
     fields = msgspec.structs.fields(struct)
     return tuple(
         Key(each.encode_name, each.name, get_args(each.type)[1], each.default)

@@ -1,33 +1,30 @@
-"""Report: every complaint about one document, each with its line, its table and its key."""
+"""Report: every problem of one document, each with its line, its table and its key."""
 
 import difflib
 from collections.abc import Collection, Iterable, Mapping
 
 from headrace.errors import HeadraceError, RuleError, SelectionError
-from headrace.toml.complaint import Complaint
-from headrace.toml.document import Document, KeyPath
+from headrace.toml.document import Document, KeyPath, Problem
 from headrace.toml.layout import Layout, Table
 
 
 class Report:
-    """Complaints in the order in which they are found; `complaints()` has them in the order of the file."""
+    """Collects problems as they are found; `problems()` has them in the order of the file."""
 
     def __init__(self, document: Document, layout: Layout) -> None:
         self.document = document
         self.layout = layout
-        self._found: list[Complaint] = []
+        self._found: list[Problem] = []
         self._wrong: list[KeyPath] = []
 
     def add(self, path: KeyPath, problem: str, hint: str) -> None:
-        """Complain of a key or a table."""
+        """Report a key or a table."""
         table, key = self.about(path)
         line = self.document.line(path)
-        self._keep(
-            path, Complaint(file=self.document.file, line=line, table=table, key=key, problem=problem, hint=hint)
-        )
+        self._keep(path, Problem(file=self.document.file, line=line, table=table, key=key, problem=problem, hint=hint))
 
     def refuse(self, path: KeyPath, error: HeadraceError) -> None:
-        """Complain of a value in the words of the error that it caused."""
+        """Report a value with the message of the error that it caused."""
         table, key = self.about(path)
         problem = error.problem.removeprefix(f"{key} ").lstrip()
         line, column, excerpt = self.document.line(path), None, ""
@@ -35,20 +32,20 @@ class Report:
             excerpt = error.excerpt
             if line is not None:
                 line, column = self.document.place_within(path, error.column)
-        complaint = Complaint(
+        found = Problem(
             file=self.document.file, line=line, column=column, table=table, key=key, problem=problem, hint=error.hint,
             excerpt=excerpt,
         )  # fmt: skip
-        self._keep(path, complaint)
+        self._keep(path, found)
 
     def unknown(self, path: KeyPath, known: Iterable[str]) -> None:
-        """Complain of a key that a table does not have."""
+        """Report a key that the table does not have."""
         key = str(path[-1])
-        complaint = Complaint(
+        found = Problem(
             file=self.document.file, line=self.document.line(path), table=self.about(path[:-1])[0],
             problem=f"unknown key {key!r}", hint=self._remedy(path, list(known)),
         )  # fmt: skip
-        self._keep(path, complaint)
+        self._keep(path, found)
 
     def unknown_table(self, table: str) -> None:
         bracketed, tables = self.layout.bracketed, self.layout.tables
@@ -60,22 +57,20 @@ class Report:
         elif homes:
             hint = f"it belongs below {' or '.join(homes)}"
         line = self.document.line((table,))
-        self._keep(
-            (table,), Complaint(file=self.document.file, line=line, problem=f"unknown table {table!r}", hint=hint)
-        )
+        self._keep((table,), Problem(file=self.document.file, line=line, problem=f"unknown table {table!r}", hint=hint))
 
     def is_wrong(self, path: KeyPath) -> bool:
-        """Whether there was a complaint of this key, or of something in it or around it."""
+        """Whether this key, something in it, or something around it was reported."""
         return any(wrong[: len(path)] == path[: len(wrong)] for wrong in self._wrong)
 
-    def complaints(self) -> list[Complaint]:
-        return sorted(self._found, key=lambda complaint: (complaint.line or 0, complaint.column or 0))
+    def problems(self) -> list[Problem]:
+        return sorted(self._found, key=lambda problem: (problem.line or 0, problem.column or 0))
 
     def about(self, path: KeyPath) -> tuple[str, str]:
-        """The table that a path leads into, as people write it, and the key in it, if it leads to one.
+        """The table that a path leads into, as people write it, and the key in it, if there is one.
 
-        `[site]` and `queue`; `[[request]] 2`; `[[rule]] 2 [rule.file]` and `path`. What could be an inner table and is
-        written as a value is a key.
+        `[site]` and `queue`; `[[request]] 2`; `[[rule]] 2 [rule.file]` and `path`. An inner table that is written as
+        a value counts as a key.
         """
         titles: list[str] = []
         name, place = "", 0
@@ -99,12 +94,12 @@ class Report:
         is_list = isinstance(value, list) and any(isinstance(each, dict) for each in value)
         return path[-1] in tables and (isinstance(value, dict) or is_list)
 
-    def _keep(self, path: KeyPath, complaint: Complaint) -> None:
+    def _keep(self, path: KeyPath, problem: Problem) -> None:
         self._wrong.append(path)
-        self._found.append(complaint)
+        self._found.append(problem)
 
     def _remedy(self, path: KeyPath, known: list[str]) -> str:
-        """What may have been meant."""
+        """A hint at what was probably meant."""
         key = str(path[-1])
         table = ".".join(part for part in path[:-1] if isinstance(part, str))
         if (table, key) in self.layout.elsewhere:

@@ -1,4 +1,4 @@
-"""Writing: a few values as lines of TOML: texts, numbers, truth values, lists, and tables of these."""
+"""Writing: values as lines of TOML: texts, numbers, booleans, lists, and tables of these."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -9,7 +9,7 @@ _BARE = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ012345678
 
 
 def toml_lines(table: Mapping[str, Any], *, literal: bool = False) -> list[str]:
-    """One line for each key; with `literal`, texts with backslashes or double quotes stand in single quotes."""
+    """One line for each key; with `literal`, texts with backslashes or double quotes are written in single quotes."""
     return [f"{_key(key)} = {_value(value, literal)}" for key, value in table.items()]
 
 
@@ -18,7 +18,7 @@ def _key(key: str) -> str:
 
 
 def _text(text: str, literal: bool) -> str:
-    """As in JSON, but for DEL."""
+    """As in JSON, except for DEL."""
     if literal and ("\\" in text or '"' in text) and "'" not in text and text.isprintable():
         return f"'{text}'"
     return msgspec.json.encode(text).decode().replace("\x7f", "\\u007f")

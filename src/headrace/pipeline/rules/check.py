@@ -34,7 +34,7 @@ from headrace.pipeline.rules.template import template
 from headrace.pipeline.rules.views import decoder_of
 from headrace.pipeline.source.columns import SCHEMA
 from headrace.product.product import Product
-from headrace.toml.complaint import Complaint
+from headrace.toml.document import Problem
 
 ROWS_MAX = 100  # of one product that are shown
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -67,7 +67,7 @@ class Trial(msgspec.Struct, frozen=True, kw_only=True):
         return self.refused_by is None
 
 
-def check_rules(path: str | os.PathLike[str]) -> list[Complaint]:
+def check_rules(path: str | os.PathLike[str]) -> list[Problem]:
     """Everything that is wrong with a rule file, in its order; nothing is changed anywhere."""
     examined = examine(Path(path))
     return [] if isinstance(examined, RuleFile) else examined

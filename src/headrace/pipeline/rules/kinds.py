@@ -12,8 +12,8 @@ from headrace.pipeline.rules.sql import check_condition_text, parse_query
 from headrace.pipeline.rules.template import template
 from headrace.remote.client.opening import parse_where
 from headrace.selection import Selection
-from headrace.toml.kinds import Kind, Listed, age_text, seconds_of, text_of
-from headrace.toml.paths import path_kind, path_of
+from headrace.toml.kinds import Kind, Listed, path_kind, path_of, seconds_of, text_of
+from headrace.units import exact_age
 
 NOW = "available-now"
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,62}")
@@ -62,7 +62,7 @@ def _trigger(value: Any, folder: Path) -> str | float:
 
 
 def _trigger_text(trigger: str | float) -> str:
-    return trigger if isinstance(trigger, str) else age_text(trigger)
+    return trigger if isinstance(trigger, str) else exact_age(trigger)
 
 
 def _selection(value: Any, folder: Path) -> Selection:

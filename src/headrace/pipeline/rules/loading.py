@@ -13,8 +13,7 @@ from headrace.pipeline.rules.module import SUFFIX, read_module
 from headrace.pipeline.rules.reading import read_tables
 from headrace.pipeline.rules.rule import LAYOUT, RuleFile
 from headrace.pipeline.rules.settling import settle
-from headrace.toml.complaint import Complaint, refusal
-from headrace.toml.document import read_document
+from headrace.toml.document import Problem, config_error, read_document
 from headrace.toml.report import Report
 
 
@@ -23,19 +22,19 @@ def load_rules(path: str | os.PathLike[str]) -> RuleFile:
     examined = examine(Path(path))
     if isinstance(examined, RuleFile):
         return examined
-    raise refusal(examined, f"headrace pipeline check {path}")
+    raise config_error(examined, f"headrace pipeline check {path}")
 
 
-def examine(path: Path) -> RuleFile | list[Complaint]:
+def examine(path: Path) -> RuleFile | list[Problem]:
     """The rules, or everything that is wrong with them, in the order of the file; nothing is changed anywhere."""
     document = read_module(path) if path.suffix == SUFFIX else read_document(path, LAYOUT)
-    if isinstance(document, Complaint):
+    if isinstance(document, Problem):
         return [document]
     report = Report(document, LAYOUT)
     tables = read_tables(report)
     tables = settle(tables, path, report)
     find_conflicts(tables, report)
-    complaints = report.complaints()
+    complaints = report.problems()
     if complaints:
         return complaints
     return RuleFile(path=path.absolute(), pipeline=tables.pipeline, rules=tables.rules, spark=tables.spark)

@@ -26,31 +26,30 @@ import msgspec
 from headrace.pipeline.rules.rule import ACTIONS, PipelineTerms, Rule
 from headrace.pipeline.rules.views import importable
 from headrace.selection import Selection
-from headrace.toml.complaint import Complaint
-from headrace.toml.document import Document
+from headrace.toml.document import Document, Problem
 from headrace.toml.layout import keys_of
 
 SUFFIX = ".py"
 _HINT = "write pipeline = PipelineTerms(queue=…) and a function rules() that returns a list of Rule"
 
 
-def read_module(path: Path) -> Document | Complaint:
+def read_module(path: Path) -> Document | Problem:
     """What a module says, as a document; or the one reason why it says nothing."""
     file = str(path)
     if not path.is_file():
-        return Complaint(file=file, problem="there is no such file", hint="correct the path")
+        return Problem(file=file, problem="there is no such file", hint="correct the path")
     try:
         module = _imported(path)
         made = module.rules() if callable(getattr(module, "rules", None)) else None
         rules = list(made) if isinstance(made, Iterable) else None
     except (Exception, SystemExit) as error:  # noqa: BLE001 - a stranger's code may raise anything
         line = _line_of(error, file)
-        return Complaint(file=file, line=line, problem=f"it fails: {type(error).__name__}: {error}", hint="mend it")
+        return Problem(file=file, line=line, problem=f"it fails: {type(error).__name__}: {error}", hint="mend it")
     terms = getattr(module, "pipeline", None)
     if rules is None or not all(isinstance(rule, Rule) for rule in rules):
-        return Complaint(file=file, problem="it has no function rules() that returns a list of Rule", hint=_HINT)
+        return Problem(file=file, problem="it has no function rules() that returns a list of Rule", hint=_HINT)
     if not isinstance(terms, PipelineTerms):
-        return Complaint(file=file, problem="it has no pipeline = PipelineTerms(…)", hint=_HINT)
+        return Problem(file=file, problem="it has no pipeline = PipelineTerms(…)", hint=_HINT)
     data: dict[str, Any] = {"pipeline": written(terms), "rule": [written(rule) for rule in rules]}
     if isinstance(spark := getattr(module, "spark", None), Mapping):
         data["spark"] = dict(spark)

@@ -8,9 +8,10 @@ from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 from headrace.pipeline.rules.rule import ACTIONS, LAYOUT, SHORT, PipelineTerms, Rule
+from headrace.selection.table_keys import with_clauses
 from headrace.toml.document import KeyPath
-from headrace.toml.reading import Values, elements_of, read_keys, single, struct_of, with_clauses
 from headrace.toml.report import Report
+from headrace.toml.tables import Values, elements_of, read_keys, single, struct_of
 
 _RULE = LAYOUT.tables["rule"]
 

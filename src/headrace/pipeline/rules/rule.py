@@ -23,10 +23,9 @@ from headrace.pipeline.rules import kinds
 from headrace.pipeline.rules.kinds import COLUMN, COLUMNS, COMMAND, CONDITION, CONTENT, FEED, IDENT
 from headrace.product.product import PRIORITY_DEFAULT, PRIORITY_MAX
 from headrace.selection import Selection
-from headrace.toml.kinds import FLAG, START, Listed, age, choice, count, size
+from headrace.selection.table_keys import CLAUSES
+from headrace.toml.kinds import FLAG, FOLDER, OUTPUT_FOLDER, START, Listed, age, choice, count, size
 from headrace.toml.layout import Layout, Table
-from headrace.toml.paths import FOLDER, OUTPUT_FOLDER
-from headrace.toml.reading import CLAUSES
 
 FileMode = Literal["append", "each", "overwrite"]
 TableFormat = Literal["parquet", "delta"]

@@ -12,7 +12,7 @@ from headrace.errors import OptionError, RuleError
 from headrace.pipeline.rules.reading import Tables
 from headrace.pipeline.rules.rule import JSON, PAYLOAD, PipelineTerms, Rule
 from headrace.pipeline.rules.views import ColumnTypes, made_columns, row_columns, views_of
-from headrace.toml.paths import to_be_filled
+from headrace.toml.kinds import to_be_filled
 from headrace.toml.report import Report
 
 OBSERVED = "observed"

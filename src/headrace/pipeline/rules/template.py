@@ -21,11 +21,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headrace.errors import RuleError
+from headrace.errors import RuleError, excerpt_of
 from headrace.pipeline.rules.field import Field, groups_in, parse_field
 from headrace.pipeline.rules.moments import FULL, beyond, grain
 from headrace.pipeline.rules.purpose import Purpose, check_result, safe
-from headrace.selection.excerpt import excerpt
 
 TEMPLATE_MAX = 4096
 _PIECE = re.compile(r"\{\{|\}\}|\{(?P<field>[^{}]*)\}|[{}]|[^{}]+")
@@ -159,7 +158,7 @@ def _check_shape(made: Template) -> None:
 
 def at_place(error: RuleError, source: str, place: int) -> RuleError:
     """The same error, pointing at a place (from 0) of a text."""
-    return RuleError(error.problem, error.hint, column=place + 1, excerpt=excerpt(source, place))
+    return RuleError(error.problem, error.hint, column=place + 1, excerpt=excerpt_of(source, place))
 
 
 # --- columns --------------------------------------------------------------------------------------

@@ -1,26 +1,23 @@
-"""Reading: the keys of a table become values, and everything in it that cannot be is complained of.
+"""Tables: the keys of a table become values, and every invalid one is reported.
 
-Each key is read by itself, so that one mistake hides no other. What is wrong is left out, and the report knows that it
-was wrong: nobody then complains of it twice.
+Each key is read by itself, so that one problem hides no other. An invalid value is left out, and the report remembers
+its key, so that no later check reports it again.
 """
 
 from collections.abc import Mapping
 from typing import Any
 
-from headrace.errors import InvalidError, SelectionError
-from headrace.selection import Selection
-from headrace.selection.selection import KEYS
+from headrace.errors import InvalidError
 from headrace.toml.document import KeyPath
 from headrace.toml.kinds import Listed
 from headrace.toml.layout import Key, Table, keys_of
 from headrace.toml.report import Report
 
 Values = dict[str, Any]
-CLAUSES = tuple(key for key in KEYS if key not in ("feed", "function"))  # of a selection, as keys of its table
 
 
 def read_keys(report: Report, path: KeyPath, raw: Mapping[str, Any], table: Table) -> Values:
-    """What the keys of one table say, by field; only those that are given and right. Inner tables are left alone."""
+    """The values of one table, by field; only those that are given and valid. Inner tables are not read."""
     known = table.key_names()
     for name in raw:
         if name not in known:
@@ -31,12 +28,12 @@ def read_keys(report: Report, path: KeyPath, raw: Mapping[str, Any], table: Tabl
             _take(report, (*path, key.name), key, raw[key.name], values)
         elif key.is_required:
             hint = f"write {key.name} = {report.layout.examples[key.name]} below {_heading(report, path)}"
-            report.add((*path, key.name), "the key is missing", hint)
+            report.add((*path, key.name), "the key is required", hint)
     return values
 
 
 def struct_of(table: Table, values: Values) -> Any:
-    """The struct of a table. What must be given and is not is None, and has been complained of."""
+    """The struct of a table. A required value that is missing is None, and has been reported."""
     required: Values = {key.field: None for key in keys_of(table.struct) if key.is_required}
     return table.struct(**{**required, **values})
 
@@ -45,13 +42,13 @@ def elements_of(report: Report, table: str) -> list[Mapping[str, Any]]:
     """The elements of a table that may be repeated."""
     raws = report.document.data.get(table, [])
     if not isinstance(raws, list) or not all(isinstance(raw, dict) for raw in raws):
-        report.add((table,), "it is not a list of tables", f"write [[{table}]], in two brackets, before each")
+        report.add((table,), "it is not a list of tables", f"write [[{table}]], in double brackets, before each")
         return []
     return raws
 
 
 def single(report: Report, table: str) -> Mapping[str, Any] | None:
-    """A table that stands once; None if it is not there."""
+    """A table that is not repeated; None if it is missing."""
     raw = report.document.data.get(table)
     if raw is None or isinstance(raw, dict):
         return raw
@@ -75,7 +72,7 @@ def _heading(report: Report, path: KeyPath) -> str:
 
 
 def _take(report: Report, path: KeyPath, key: Key, value: Any, values: Values) -> None:
-    """Keep a value, or complain of it."""
+    """Keep a value, or report the problem."""
     if isinstance(key.kind, Listed):
         values[key.field] = _listed(report, path, key.kind, value)
         return
@@ -86,7 +83,7 @@ def _take(report: Report, path: KeyPath, key: Key, value: Any, values: Values) -
 
 
 def _listed(report: Report, path: KeyPath, kind: Listed, value: Any) -> tuple[Any, ...]:
-    """The right ones among the elements of a list."""
+    """The valid elements of a list."""
     if kind.alone and value == kind.alone:
         return (kind.alone,)
     if not isinstance(value, list):
@@ -100,7 +97,7 @@ def _listed(report: Report, path: KeyPath, kind: Listed, value: Any) -> tuple[An
             report.refuse((*path, place), error)
             continue
         if item in read and not kind.is_sequence:
-            report.add((*path, place), f"{element!r} stands there twice", "keep one of them")
+            report.add((*path, place), f"{element!r} is listed twice", "keep one of them")
         else:
             read.append(item)
     return tuple(read)
@@ -108,29 +105,3 @@ def _listed(report: Report, path: KeyPath, kind: Listed, value: Any) -> tuple[An
 
 def _example(value: Any) -> str:
     return f'"{value}"' if isinstance(value, str) and value.isprintable() and '"' not in value else "…"
-
-
-# --- clauses of a selection -----------------------------------------------------------------------
-
-
-def with_clauses(report: Report, path: KeyPath, raw: Mapping[str, Any], selection: Selection | None) -> Any:
-    """The selection with the clauses that are keys of their own made part of it; None if it was wrong."""
-    clauses = {clause: raw[clause] for clause in CLAUSES if clause in raw}
-    right = {clause for clause in clauses if _is_clause(report, (*path, clause), clause, raw[clause])}
-    if selection is None:
-        return None
-    for clause in sorted(right & set(selection.given())):
-        problem = f"select has this clause too, in {str(selection)!r}"
-        report.add((*path, clause), problem, "leave it out here, or there")
-        right.remove(clause)
-    return selection.replace(**{clause: clauses[clause] for clause in right})
-
-
-def _is_clause(report: Report, path: KeyPath, clause: str, value: Any) -> bool:
-    """Whether a value will do for a clause; a complaint if not."""
-    try:
-        Selection.from_dict({clause: value})
-    except SelectionError as error:
-        report.refuse(path, error)
-        return False
-    return True
