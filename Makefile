@@ -11,13 +11,17 @@ EXTRA = import tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))["proje
 install_extra = $(BIN)/python -c '$(EXTRA)' > $(VENV)/extra-$(1).txt && \
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --requirement $(VENV)/extra-$(1).txt
 
-.PHONY: demo test soak bench lint clean
+.PHONY: demo test quick lint soak bench clean
 
 demo: $(VENV)/.ready
 	$(BIN)/headrace demo
 
 test: $(VENV)/.ready-test
 	$(BIN)/python -m pytest -m "not soak" --numprocesses $(WORKERS) --dist loadgroup --no-loadscope-reorder
+
+# For everyday work: what needs neither Spark nor herds of processes, in about a minute.
+quick: $(VENV)/.ready-test
+	$(BIN)/python -m pytest -m "not soak and not spark and not processes" --numprocesses $(WORKERS) --dist loadgroup --no-loadscope-reorder -q
 
 soak: $(VENV)/.ready-test
 	$(BIN)/python -m pytest -m soak -s --timeout=7200
@@ -29,6 +33,9 @@ lint: $(VENV)/.ready-lint
 	$(BIN)/ruff check src tests setup.py
 	$(BIN)/ruff format --check src tests setup.py
 	$(BIN)/mypy
+	$(BIN)/lint-imports --no-logo
+	$(BIN)/cython-lint src/headrace/kernel
+	$(BIN)/python -m mypy.stubtest headrace.kernel._kernel
 
 $(VENV)/.ready: pyproject.toml setup.py $(KERNEL)
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Headrace needs Python 3.11 or newer; set PYTHON=...")'
