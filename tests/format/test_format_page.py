@@ -17,7 +17,7 @@ import station_reader
 from headrace import Queue
 from headrace.errors import QueueError
 from headrace.kernel import _kernel as kernel
-from headrace.log.storage import Disk
+from headrace.log.seams import Disk
 
 PAGE = Path(__file__).parents[2] / "docs" / "format.md"
 TABLES = {

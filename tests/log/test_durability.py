@@ -11,7 +11,7 @@ from arena import FORK, parse, payload
 
 from headrace import Duplicate, Queue
 from headrace.errors import QueueError
-from headrace.log import flusher
+from headrace.log import flush as flusher
 from headrace.testing import PowerCut
 
 

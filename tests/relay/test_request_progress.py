@@ -10,7 +10,7 @@ from test_relay import is_live, put, texts
 
 from headrace import Queue, Selection
 from headrace.errors import FabricError, QueueError
-from headrace.log import flusher
+from headrace.log import flush as flusher
 from headrace.relay.progress import KEPT_MAX, VERSION, Progress, Reached, asked_text
 from headrace.relay.receiver import Request
 from headrace.testing import PowerCut

@@ -12,7 +12,7 @@ from hypothesis import strategies as some
 from products import NOW_NS, product
 
 from headrace import Product, Queue, Selection
-from headrace.log.reader import Reader, RowTerms
+from headrace.log.read import Reader, RowTerms
 from headrace.testing import MockClock
 
 ALERTS = [b"<alert severity='%d'><n>%d</n></alert>" % (n % 4, n) for n in range(8)]

@@ -26,7 +26,7 @@ from headrace.channel.qos import QoS
 from headrace.errors import QueueDamagedError, QueueError, QueueVersionError
 from headrace.kernel import _kernel as kernel
 from headrace.log.explain import explain_os_error
-from headrace.log.storage import Disk, Storage
+from headrace.log.seams import Disk, Storage
 
 FORMAT = 1
 FILE = "channels.json"

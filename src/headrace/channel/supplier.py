@@ -23,8 +23,8 @@ from headrace.channel.places import Place
 from headrace.channel.subtree import Subtree
 from headrace.errors import ChannelEndedError, ChannelError, ChannelMissingError, FeedError, RejectedError
 from headrace.log import append
+from headrace.log.append import Duplicate, Receipt
 from headrace.log.puts import expiry_of
-from headrace.log.receipt import Duplicate, Receipt
 from headrace.units import format_time
 
 if TYPE_CHECKING:

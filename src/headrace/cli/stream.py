@@ -12,7 +12,7 @@ from collections.abc import Iterator
 
 from headrace.cli.failure import notice
 from headrace.errors import ProductDamagedError
-from headrace.log.follower import Follower
+from headrace.log.follow import Follower
 from headrace.product import Batch, Lost
 from headrace.queue import Queue
 from headrace.selection import Selection

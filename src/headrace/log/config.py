@@ -13,7 +13,7 @@ from typing import Literal, get_args
 import msgspec
 
 from headrace.errors import NotAQueueError, OptionError, QueueDamagedError, QueueVersionError
-from headrace.log.storage import Disk
+from headrace.log.seams import Disk
 from headrace.units import format_size
 
 FORMAT = 1

@@ -23,9 +23,9 @@ from headrace.kernel import _kernel as kernel
 from headrace.product.batch import Batch, Lost
 
 if TYPE_CHECKING:
-    from headrace.log.follower import Follower
+    from headrace.log.follow import Follower
     from headrace.log.log import Log, Wanted
-    from headrace.log.start import Start
+    from headrace.log.read import Start
 
 SLOTS = 1024
 SLOT_BYTES = 256

@@ -18,7 +18,7 @@ from typing import Any, Generic, TypeVar
 import msgspec
 
 from headrace.errors import QueueDamagedError, QueueVersionError
-from headrace.log.storage import Storage
+from headrace.log.seams import Storage
 
 PART = ".part"
 

@@ -20,20 +20,16 @@ import numpy as np
 
 from headrace.errors import HeadraceError, OptionError, QueueClosedError
 from headrace.kernel import _kernel as kernel
-from headrace.log.attachment import READER, WRITER, Presence
+from headrace.log.attach import READER, WRITER, Presence, attach, hold_presence, is_last
 from headrace.log.check import Finding, Progress, check_queue
-from headrace.log.clock import Clock
 from headrace.log.config import QueueConfig, check_age, check_size, read_config, write_config
 from headrace.log.cursor import Cursor, CursorFile, CursorState, check_cursor_name
-from headrace.log.directory import attach, hold_presence, is_last
 from headrace.log.explain import explain, explain_os_error
-from headrace.log.flusher import Flusher, commit, flush
-from headrace.log.follower import Follower
-from headrace.log.reader import NO_LIMIT, Read, Reader
-from headrace.log.seams import Gate, Resident
-from headrace.log.start import Start, resolve_start
+from headrace.log.flush import Flusher, commit, flush
+from headrace.log.follow import Follower
+from headrace.log.read import NO_LIMIT, Read, Reader, Start, resolve_start
+from headrace.log.seams import Clock, Disk, Gate, Resident, Storage
 from headrace.log.statistics import Statistics, gather
-from headrace.log.storage import Disk, Storage
 from headrace.log.weights import Weights, weigh
 from headrace.product.batch import Batch
 from headrace.selection import Selection

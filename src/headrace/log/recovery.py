@@ -23,8 +23,7 @@ from headrace.kernel import _kernel as kernel
 from headrace.log.config import QueueConfig
 from headrace.log.directory import STATE_READY, STATE_RECOVERING, boot_id, is_continued, learn_names
 from headrace.log.explain import REPAIR, segment_path
-from headrace.log.seams import Resident
-from headrace.log.storage import Storage
+from headrace.log.seams import Resident, Storage
 
 LEAP = 1 << 32
 LEAP_AHEAD = -1

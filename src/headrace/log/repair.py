@@ -11,13 +11,13 @@ from pathlib import Path
 
 from headrace.errors import QueueDamagedError
 from headrace.kernel import _kernel as kernel
+from headrace.log.attach import alone_at
 from headrace.log.config import QueueConfig, read_config
 from headrace.log.cursor import CURSORS_BYTES, SLOTS, CursorFile
 from headrace.log.directory import (
     FEEDS_BEGIN,
     STATE_READY,
     STATE_RECOVERING,
-    alone_at,
     boot_id,
     check_control,
     check_path,
@@ -37,8 +37,7 @@ from headrace.log.recovery import (
     rebuild_directory,
     remove_strays,
 )
-from headrace.log.seams import Resident
-from headrace.log.storage import Disk
+from headrace.log.seams import Disk, Resident
 
 
 def repair_queue(path: Path, residents: Sequence[Resident]) -> list[str]:

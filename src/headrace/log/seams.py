@@ -1,22 +1,67 @@
-"""Seams: how stations and channels take part in the work of the log, which knows neither.
+"""Seams: what the log is given from outside, each as a Protocol.
 
-They live in the queue's directory beside the log. A *gate* may make an append wait (a blocking station that is full).
-A *resident* has files of its own that are validated, settled and checked together with the log's. `queue/queue.py`
-puts the parts together.
+    Clock      where the time comes from; tests pass `headrace.testing.MockClock`
+    Storage    how files become durable; tests pass `headrace.testing.PowerCut`
+    Gate       what may make an append wait: a blocking station that is full
+    Resident   what else has files in the queue's directory: stations and channels
+
+The log knows neither stations nor channels; `queue/queue.py` joins the parts through `Gate` and `Resident`.
 """
 
+import os
 import time
 from datetime import timedelta
 from pathlib import Path
 from typing import Protocol
 
 from headrace.kernel import _kernel as kernel
-from headrace.log.storage import Storage
 from headrace.units import parse_age
 
-RECHECK_S = 0.2  # how long to sleep at most: a process that should wake us may have died
+RECHECK_S = 0.2  # longest sleep: the process that should wake us may have died
 
 Timeout = float | str | timedelta | None
+
+
+class Clock(Protocol):
+    """Where the time comes from. A queue without a clock reads the machine's clocks inside the kernel."""
+
+    def now_ns(self) -> int:
+        """Nanoseconds since 1970, UTC: the wall clock, which may jump."""
+
+    def elapsed_ns(self) -> int:
+        """Nanoseconds since some fixed moment: never 0, never backwards. It decides ages."""
+
+
+class Storage(Protocol):
+    """How files become durable.
+
+    Data reaches the page cache by plain stores to mapped memory, which survives the process. Only these two calls make
+    it survive the machine.
+    """
+
+    def sync_file(self, path: Path) -> None:
+        """After return, the file's contents survive a power failure. FileNotFoundError if it does not exist."""
+
+    def sync_directory(self, path: Path) -> None:
+        """After return, the names of the files in the directory survive a power failure."""
+
+
+class Disk:
+    """The real storage: fdatasync and fsync."""
+
+    def sync_file(self, path: Path) -> None:
+        descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+        try:
+            os.fdatasync(descriptor)
+        finally:
+            os.close(descriptor)
+
+    def sync_directory(self, path: Path) -> None:
+        descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
 
 
 class Wait:
@@ -28,6 +73,7 @@ class Wait:
 
     @property
     def left_s(self) -> float:
+        """Seconds until the deadline; without a deadline, how long to sleep at most."""
         return RECHECK_S if self._deadline is None else self._deadline - time.monotonic()
 
 
@@ -35,25 +81,25 @@ class Gate(Protocol):
     """What may make appends wait."""
 
     def make_way(self, error: kernel.KernelError, wait: Wait) -> None:
-        """Remove the reason why the kernel refused an append, or wait for it; an error when the time is over."""
+        """Remove the reason why the kernel refused an append, or wait until it is gone; an error after the timeout."""
 
     def make_gates(self) -> None:
-        """Tell the kernel which appends are refused, and which products are kept."""
+        """Tell the kernel which appends to refuse and which products to keep."""
 
     def save(self, storage: Storage) -> None:
-        """Make the positions of whatever stands behind the gate survive a power failure."""
+        """Make the positions of the stations behind the gate survive a power failure."""
 
 
 class Resident(Protocol):
-    """What else lives in the directory of a queue."""
+    """A part of the queue other than the log that has files in its directory."""
 
-    file: str  # the document that lists it; repair moves a damaged one aside
+    file: str  # the document that lists its files; repair moves a damaged one aside
 
     def validate(self, path: Path) -> None:
-        """Raise what is wrong with the document of the queue at `path`, before anything is changed."""
+        """Raise if the document of the queue at `path` is invalid, before anything is changed."""
 
     def settle(self, log: kernel.Log, path: Path, storage: Storage, trusted: bool) -> None:
-        """Make its files ready for use; the caller is alone. `trusted`: the machine has not restarted since."""
+        """Make its files ready for use. The caller is alone. `trusted`: the machine has not restarted since."""
 
     def check(self, log: kernel.Log, path: Path) -> list[str]:
         """Every inconsistency, in words."""

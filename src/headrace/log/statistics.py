@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 
 from headrace.kernel import _kernel as kernel
-from headrace.log.attachment import list_attachments
+from headrace.log.attach import list_attachments
 from headrace.log.cursor import CursorFile
 
 

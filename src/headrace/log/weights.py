@@ -9,7 +9,7 @@ import msgspec
 import numpy as np
 
 from headrace.kernel import _kernel as kernel
-from headrace.log.reader import RowTerms
+from headrace.log.read import RowTerms
 from headrace.product.batch import NO_SLICE, ROW
 from headrace.selection import Selection
 

@@ -1,13 +1,12 @@
 """Where products rest: a bounded, shared, crash-safe log."""
 
+from headrace.log.append import Duplicate, Receipt
 from headrace.log.check import Finding
-from headrace.log.clock import Clock
 from headrace.log.config import QueueConfig
 from headrace.log.cursor import Cursor, CursorState
-from headrace.log.follower import Follower
-from headrace.log.receipt import Duplicate, Receipt
+from headrace.log.follow import Follower
+from headrace.log.seams import Clock, Storage
 from headrace.log.statistics import Statistics
-from headrace.log.storage import Storage
 from headrace.queue.queue import Queue
 
 __all__ = [

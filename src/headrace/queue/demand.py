@@ -16,7 +16,7 @@ import msgspec
 
 from headrace.errors import FeedError
 from headrace.kernel import _kernel as kernel
-from headrace.log.attachment import list_attachments, process_start
+from headrace.log.attach import list_attachments, process_start
 from headrace.log.cursor import CursorFile
 from headrace.log.log import Log
 from headrace.product.feed import FeedPattern, check_feed

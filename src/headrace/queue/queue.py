@@ -21,8 +21,9 @@ from headrace.channel.definitions import ChannelFiles
 from headrace.errors import NotAQueueError
 from headrace.kernel import _kernel as kernel
 from headrace.log import append, columns
+from headrace.log.append import Duplicate, Receipt
+from headrace.log.attach import alone_at
 from headrace.log.check import Finding, Progress
-from headrace.log.clock import Clock
 from headrace.log.config import (
     CONFIG_FILE,
     FORMAT,
@@ -34,20 +35,16 @@ from headrace.log.config import (
     check_size,
     default_origin,
 )
-from headrace.log.creation import create_directory
 from headrace.log.cursor import Cursor
-from headrace.log.directory import alone_at, check_path
+from headrace.log.directory import check_path, create_directory
 from headrace.log.explain import explain, explain_os_error
-from headrace.log.follower import Follower
+from headrace.log.follow import Follower
 from headrace.log.log import Log, Wanted
 from headrace.log.puts import When
-from headrace.log.reader import Read
-from headrace.log.receipt import Duplicate, Receipt
+from headrace.log.read import Read, Start
 from headrace.log.repair import repair_queue
-from headrace.log.seams import Timeout
-from headrace.log.start import Start
+from headrace.log.seams import Clock, Storage, Timeout
 from headrace.log.statistics import Statistics
-from headrace.log.storage import Storage
 from headrace.log.weights import Weights
 from headrace.product.batch import Batch
 from headrace.product.product import PRIORITY_DEFAULT

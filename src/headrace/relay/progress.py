@@ -25,7 +25,7 @@ import msgspec
 
 from headrace.errors import FabricError
 from headrace.log.directory import boot_id
-from headrace.log.storage import Disk
+from headrace.log.seams import Disk
 from headrace.queue import Queue
 from headrace.selection import Selection
 

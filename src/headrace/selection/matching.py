@@ -5,7 +5,7 @@ idents one Arrow column, tags and conditions columns over the properties, and on
 or is shown to a function. For one product the first clause that refuses it ends the matter, and its name is the
 answer to why.
 
-Not here: clauses that index rows have decided before a batch exists (`headrace.log.reader`).
+Not here: clauses that index rows have decided before a batch exists (`headrace.log.read`).
 """
 
 import time

@@ -22,7 +22,7 @@ import numpy.typing as npt
 from headrace.errors import ProductDamagedError, QueueDamagedError, StationError
 from headrace.kernel import _kernel as kernel
 from headrace.log.explain import REPAIR, explain
-from headrace.log.reader import Reader, RowTerms
+from headrace.log.read import Reader, RowTerms
 from headrace.product.batch import ROW
 from headrace.product.product import Product
 from headrace.selection import Selection

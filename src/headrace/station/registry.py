@@ -14,7 +14,7 @@ import msgspec
 
 from headrace.errors import QueueDamagedError, QueueVersionError
 from headrace.log.explain import REPAIR
-from headrace.log.storage import Storage
+from headrace.log.seams import Storage
 from headrace.station.terms import StationTerms
 
 FILE = "stations.json"

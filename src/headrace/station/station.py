@@ -14,7 +14,7 @@ import numpy as np
 from headrace.errors import OptionError, StationError, StationExistsError, StationMissingError
 from headrace.log.explain import explaining
 from headrace.log.log import Log
-from headrace.log.start import Start
+from headrace.log.read import Start
 from headrace.product.batch import Batch
 from headrace.selection import Selection
 from headrace.station.chain import OpenChain

@@ -19,9 +19,7 @@ import numpy.typing as npt
 
 from headrace.errors import BlockedError, QueueDamagedError, RejectedError, StationMissingError
 from headrace.kernel import _kernel as kernel
-from headrace.log.clock import Clock
-from headrace.log.seams import RECHECK_S, Wait
-from headrace.log.storage import Storage
+from headrace.log.seams import RECHECK_S, Clock, Storage, Wait
 from headrace.selection import Selection
 from headrace.station.chain import OpenChain
 from headrace.station.registry import FILE, FOLDER, StationDocument, line_path, load_stations, save_stations

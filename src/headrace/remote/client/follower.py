@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from headrace.errors import OptionError, ProductDamagedError
-from headrace.log.follower import Follower
+from headrace.log.follow import Follower
 from headrace.log.log import Wanted
 from headrace.product.batch import Batch
 from headrace.remote.client.batch import RemoteBatch, batch_of

@@ -16,11 +16,11 @@ import numpy as np
 from headrace.errors import QueueError
 from headrace.kernel import _kernel as kernel
 from headrace.log import columns, records
+from headrace.log.append import Duplicate, Receipt
 from headrace.log.config import QueueConfig
 from headrace.log.cursor import check_cursor_name
 from headrace.log.log import Wanted
-from headrace.log.receipt import Duplicate, Receipt
-from headrace.log.start import Start
+from headrace.log.read import Start
 from headrace.log.statistics import Statistics
 from headrace.log.weights import Weights
 from headrace.product.batch import Batch

@@ -4,7 +4,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from headrace.errors import OptionError, SelectionError
-from headrace.log.start import Start, time_of
+from headrace.log.read import Start, time_of
 from headrace.remote.protocol.calls import TEXT_MAX
 from headrace.selection import Selection
 

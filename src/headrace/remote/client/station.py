@@ -25,7 +25,7 @@ from headrace.station.terms import StationTerms, check_options
 from headrace.units import parse_age
 
 if TYPE_CHECKING:
-    from headrace.log.start import Start
+    from headrace.log.read import Start
     from headrace.remote.client.queue import RemoteQueue
 
 _SEQUENCE_MAX = (1 << 63) - 1

@@ -19,7 +19,7 @@ from headrace.errors import FabricError, FabricMessageError
 from headrace.link.access import Rule
 from headrace.link.declarations import Declarations
 from headrace.link.keys import client_key
-from headrace.log.reader import Read
+from headrace.log.read import Read
 from headrace.product.batch import Batch
 from headrace.remote.client.connection import client_digest
 from headrace.remote.protocol.calls import Get

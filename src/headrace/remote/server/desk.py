@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from headrace.errors import CursorNameError, FabricError, FabricMessageError
-from headrace.log.receipt import Duplicate, Receipt
+from headrace.log.append import Duplicate, Receipt
 from headrace.log.records import Names, read_batch, rows_of
 from headrace.product.batch import NO_SLICE, Batch, Lost
 from headrace.product.properties import decode_properties

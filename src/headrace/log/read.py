@@ -8,7 +8,9 @@ its checksum is never handed out: the batch ends before it, and a read that begi
 A Reader remembers two things between reads: the answers about names, and how many wanted products `every` has counted.
 """
 
+import time
 from collections.abc import Callable
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Protocol
 
@@ -16,12 +18,14 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from headrace.errors import ProductDamagedError
+from headrace.errors import OptionError, ProductDamagedError
 from headrace.kernel import _kernel as kernel
 from headrace.log.explain import REPAIR, explain, segment_path
+from headrace.log.seams import Clock
 from headrace.product.batch import Batch, Lost
 from headrace.selection import Selection
 from headrace.selection.matching import narrowed
+from headrace.units import parse_age, parse_time
 
 _CHUNK = 4096  # rows at a time where more than index rows decides
 _SLICES = 65536
@@ -29,6 +33,7 @@ NO_LIMIT = (1 << 63) - 1
 _TROUBLE = kernel.TROUBLE
 
 Mask = npt.NDArray[np.uint8]
+Start = int | str | datetime | timedelta
 
 
 class Read(Protocol):
@@ -202,3 +207,39 @@ def _keep(rows: kernel.Rows, wanted: npt.NDArray[np.bool_], begin: int, limit: i
         rows.cut(begin + int(over[0]))
     rows.keep(np.ascontiguousarray(wanted).view(np.uint8), begin)
     return len(wanted)
+
+
+# --- where to start ------------------------------------------------------------------------------
+
+
+def resolve_start(log: kernel.Log, start: Start, clock: Clock | None) -> int:
+    """The sequence that `start` means now: itself, the oldest, the next, or the first one inserted since a time."""
+    if isinstance(start, int) and not isinstance(start, bool):
+        if not 0 <= start < 1 << 63:
+            raise OptionError(f"sequence {start} is out of range", "sequences begin at 1")
+        return max(start, 1)
+    if start == "oldest":
+        return log.oldest
+    if start == "next":
+        return log.head
+    return log.first_since(time_of(start, clock.now_ns() if clock else time.time_ns()))
+
+
+def time_of(start: Start, now_ns: int) -> int:
+    """Nanoseconds since 1970: an age counts back from now. OptionError if it is neither."""
+    try:
+        if isinstance(start, timedelta) or (isinstance(start, str) and _is_age(start)):
+            return max(0, now_ns - int(parse_age(start, "start") * 1e9))
+        if isinstance(start, str | datetime):
+            return parse_time(start, "start")
+    except OptionError:
+        pass
+    raise OptionError(
+        f"start {start!r} is not understood",
+        'give a sequence, "oldest", "next", an age such as "1h", or a time such as "2026-11-15T12:00Z"',
+    )
+
+
+def _is_age(text: str) -> bool:
+    """A number and a unit, and nothing that a time would have."""
+    return text[:1].isdigit() and text[-1:].isalpha() and "T" not in text and "-" not in text

@@ -13,7 +13,7 @@ from pathlib import Path
 from headrace.errors import HeadraceError
 from headrace.kernel import _kernel as kernel
 from headrace.log.explain import segment_path
-from headrace.log.storage import Storage
+from headrace.log.seams import Storage
 
 FLUSH_INTERVAL_S = 1.0
 COMMIT_RECHECK_S = 0.2  # if the one who flushes dies, the next takes over after this
