@@ -39,7 +39,7 @@ def run_pipeline(plan: Plan, pipe: Connection) -> None:
         _hush(plan.pipeline / "spark.log")
         os.environ["JAVA_TOOL_OPTIONS"] = f"{_JAVA} {os.environ.get('JAVA_TOOL_OPTIONS', '')}"
 
-        from headrace.pipeline.rules.loading import load_rules
+        from headrace.pipeline.rules.load import load_rules
         from headrace.pipeline.run.job import Job
         from headrace.pipeline.spark.session import spark_session
 

@@ -12,7 +12,7 @@ from headrace.cli.output import echo_json
 from headrace.cli.samples import samples_of
 
 if TYPE_CHECKING:
-    from headrace.pipeline.rules.check import Trial
+    from headrace.pipeline.rules.trial import Trial
 
 
 @click.command()
@@ -33,8 +33,8 @@ def check(file: Path, samples: tuple[str, ...], feed: str, ident: str | None, as
       headrace pipeline check rules.toml --sample wx.queue
       headrace pipeline check rules.toml --sample report.txt --feed wx/text/metar --ident 'SAUS70 KWBC 060000'
     """
-    from headrace.pipeline.rules.check import check_rules, try_rules
-    from headrace.pipeline.rules.loading import load_rules
+    from headrace.pipeline.rules.load import check_rules, load_rules
+    from headrace.pipeline.rules.trial import try_rules
 
     complaints = check_rules(file)
     if complaints or not samples:
@@ -56,7 +56,7 @@ def _show(source: str, trial: "Trial") -> None:
     made = "" if trial.rows is None else f", {trial.rows} rows"
     click.echo(visible(f"{source}: rule {trial.rule} takes it{made}" if trial.error is None else
                        f"{source}: rule {trial.rule} takes it, and cannot decode it: {trial.error}"))  # fmt: skip
-    for sketch in trial.sketches:
-        ident = "" if sketch.ident is None else f" as {sketch.ident}"
-        wrong = "" if sketch.error is None else f": {sketch.error}"
-        click.echo(visible(f"  {sketch.action} {sketch.target}{ident}{wrong}"))
+    for preview in trial.previews:
+        ident = "" if preview.ident is None else f" as {preview.ident}"
+        wrong = "" if preview.error is None else f": {preview.error}"
+        click.echo(visible(f"  {preview.action} {preview.target}{ident}{wrong}"))

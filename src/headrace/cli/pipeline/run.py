@@ -44,7 +44,7 @@ def run(file: Path, master: str, ship: bool, once: bool, as_json: bool) -> int:
     """
     import msgspec
 
-    from headrace.pipeline.rules.loading import load_rules
+    from headrace.pipeline.rules.load import load_rules
     from headrace.pipeline.run.job import Job
     from headrace.pipeline.run.trouble import JAVA_GONE
     from headrace.pipeline.spark.session import is_prepared, spark_session

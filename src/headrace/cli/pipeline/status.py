@@ -31,7 +31,7 @@ def status(file: Path, as_json: bool) -> int:
     Example:
       headrace pipeline status rules.toml
     """
-    from headrace.pipeline.rules.loading import load_rules
+    from headrace.pipeline.rules.load import load_rules
     from headrace.pipeline.run.status import load_status
 
     told = load_status(load_rules(file).pipeline)

@@ -20,9 +20,9 @@ from pyspark.sql import DataFrame
 
 from headrace.errors import PipelineError
 from headrace.pipeline.actions.action import Context, Counts
-from headrace.pipeline.actions.append import Spool, append, locked
 from headrace.pipeline.actions.dead_letters import DeadLetters, Letters
 from headrace.pipeline.actions.disk import RESERVED, disk_error, is_of_the_row, make_folder
+from headrace.pipeline.actions.file_append import Spool, append, locked
 from headrace.pipeline.actions.journal import Journal, digest
 from headrace.pipeline.actions.prepared import PreparedRow, Recipe, prepared_batches, rows_in
 from headrace.pipeline.rules.rule import PAYLOAD, FileAction

@@ -9,19 +9,21 @@ product that the row comes from, where the rows still have them.
 `prepared_batches` brings them to the driver as they are needed, a partition after the other; each partition is sent as
 a few Arrow messages of bounded size, without an object for every row."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple
 
+import msgspec
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark.sql import DataFrame
 
 from headrace.errors import PipelineError
-from headrace.pipeline.actions.content import contents
-from headrace.pipeline.rules.purpose import Purpose
+from headrace.pipeline.decoders.wmo import find_heading
 from headrace.pipeline.rules.rule import JSON, NOTHING, Removed
 from headrace.pipeline.rules.template import Template, showable, template
+from headrace.pipeline.rules.template_safety import Purpose
 
 MESSAGE_BYTES = 4 << 20
 ORIGIN = pa.schema({"sequence": pa.int64(), "feed": pa.string(), "ident": pa.string()})
@@ -181,3 +183,58 @@ def _parts(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
     half = batch.num_rows // 2
     yield from _parts(batch.slice(0, half))
     yield from _parts(batch.slice(half))
+
+
+# --- contents ---------------------------------------------------------------------------------------
+
+
+_HEAD_BYTES = 400
+_CONTROLS = bytes({*range(32), 127} - {10})
+_encoder = msgspec.json.Encoder(enc_hook=str)
+
+
+def contents(rows: pa.RecordBatch, content: str, remove: Sequence[Removed] = (), ends_lines: bool = False) -> Any:
+    """A binary column. With `ends_lines`, texts and JSON end with a line feed. Rows for JSON are sound and showable."""
+    if content == NOTHING:
+        return pa.array([b""] * rows.num_rows, pa.binary())
+    if content == JSON:
+        end = b"\n" if ends_lines else b""
+        return pa.array([json_of(row) + end for row in row_dicts(rows)], pa.binary())
+    if content not in rows.schema.names:
+        raise PipelineError(f"the rows have no column {content!r}", f"columns are: {', '.join(rows.schema.names)}")
+    column = rows.column(content)
+    made = column if pa.types.is_binary(column.type) else pc.cast(pc.cast(column, pa.string()), pa.binary())
+    made = pc.fill_null(made, b"")
+    if ends_lines and not pa.types.is_binary(column.type):
+        return pa.array([_line(text) for text in made.to_pylist()], pa.binary())
+    return pa.array([without(data, remove) for data in made.to_pylist()], pa.binary()) if remove else made
+
+
+def row_dicts(rows: pa.RecordBatch) -> list[dict[str, Any]]:
+    made: list[dict[str, Any]] = rows.to_pylist(maps_as_pydicts="lossy")
+    return made
+
+
+def json_of(row: dict[str, Any]) -> bytes:
+    return _encoder.encode(row)
+
+
+def without(data: bytes, remove: Sequence[Removed]) -> bytes:
+    """The payload without what is to be removed."""
+    if "wmo" in remove:
+        data = _without_wmo(data)
+    return data.translate(None, _CONTROLS) if "controls" in remove else data
+
+
+def _without_wmo(data: bytes) -> bytes:
+    heading = find_heading(data[:_HEAD_BYTES].decode("latin-1"))
+    if heading is None:
+        return data
+    body = data[heading.end :].lstrip(b"\r").removeprefix(b"\n")
+    if data.startswith(b"\x01"):
+        body = body.removesuffix(b"\x03").removesuffix(b"\n").removesuffix(b"\r").removesuffix(b"\r")
+    return body
+
+
+def _line(text: bytes) -> bytes:
+    return text if not text or text.endswith(b"\n") else text + b"\n"

@@ -23,11 +23,11 @@ from pyspark.sql import DataFrame
 
 from headrace.errors import HeadraceError, PipelineError, TargetError
 from headrace.pipeline.actions.action import Context, Counts
-from headrace.pipeline.actions.content import contents
 from headrace.pipeline.actions.dead_letters import DeadLetters
 from headrace.pipeline.actions.prepared import SCHEMA as PREPARED
 from headrace.pipeline.actions.prepared import (
     check_columns,
+    contents,
     filled,
     origin,
     prepared_batches,
@@ -35,7 +35,7 @@ from headrace.pipeline.actions.prepared import (
     showable_rows,
     sound,
 )
-from headrace.pipeline.rules.rule import JSON, NOTHING, PAYLOAD, PublishAction
+from headrace.pipeline.rules.rule import JSON, NOTHING, PAYLOAD, AlertAction, PublishAction
 from headrace.pipeline.rules.template import Template, template
 from headrace.pipeline.run.trouble import trouble_of
 from headrace.pipeline.source.options import Place
@@ -133,7 +133,7 @@ class Publication:
             if told[place] is not None or feed not in selected:
                 continue
             if select.wants(self._product(feed, ident or "", payloads[place].as_buffer(), now_ns)):
-                told[place] = f"the rule selects {feed!r} itself, and would never come to an end"
+                told[place] = f"the rule selects {feed!r} itself, and would never end"
 
     def _product(self, feed: str, ident: str, payload: Any, now_ns: int) -> Product:
         """As the queue will have it."""
@@ -212,3 +212,23 @@ def is_same(one: Place, other: Place) -> bool:
     if one.queue is not None and other.queue is not None:
         return os.path.realpath(one.queue) == os.path.realpath(other.queue)
     return one.site is not None and one.site == other.site
+
+
+# --- alert ------------------------------------------------------------------------------------------
+
+
+class AlertPerformer:
+    """[rule.alert]."""
+
+    def __init__(self, action: AlertAction, name: str, select: Selection | None, letters: DeadLetters) -> None:
+        self._when = action.when
+        self._name = name
+        self._letters = letters
+        self._publication = Publication(action.feed, action.ident, action.message, JSON, select, action.priority)
+
+    def perform(self, frame: DataFrame, context: Context) -> Counts:
+        rows = frame.filter(self._when)
+        return publish(rows, self._publication, context.place, context, self._name, self._letters)
+
+    def close(self) -> None:
+        """Nothing is open."""

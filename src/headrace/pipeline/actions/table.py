@@ -22,14 +22,14 @@ from pyspark.sql.types import StringType, StructType
 from headrace.errors import PipelineError, TargetError
 from headrace.pipeline.actions.action import Context, Counts
 from headrace.pipeline.actions.dead_letters import DeadLetters
-from headrace.pipeline.actions.delta import DeltaLog
 from headrace.pipeline.actions.disk import disk_error, make_folder
 from headrace.pipeline.actions.journal import Journal, life
 from headrace.pipeline.actions.prepared import Recipe, prepared_batches, rows_in
-from headrace.pipeline.actions.staging import NO_VALUE, UNFIT, Ready, Stage
+from headrace.pipeline.actions.table_delta import DeltaLog
 from headrace.pipeline.actions.table_schema import check_fits, read_schema, schema_of, write_schema
-from headrace.pipeline.rules.purpose import NAME_BYTES_MAX
+from headrace.pipeline.actions.table_staging import NO_VALUE, UNFIT, Ready, Stage
 from headrace.pipeline.rules.rule import JSON, PAYLOAD, TableAction
+from headrace.pipeline.rules.template_safety import NAME_BYTES_MAX
 
 _ESCAPED = r"""[\x01-\x1f"#%'*/:=?\\\x7f{\[\]^]"""  # what Spark writes as three characters in the name of a folder
 

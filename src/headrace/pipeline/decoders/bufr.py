@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from headrace.pipeline.decoders.apart import decode_apart
+from headrace.pipeline.decoders.child_process import decode_apart
 from headrace.pipeline.decoders.decoder import TIME, Decoder, make_decoder
-from headrace.pipeline.decoders.grib_message import bufr_messages
+from headrace.pipeline.decoders.messages import bufr_messages
 
 SCHEMA = pa.schema(
     {
@@ -85,7 +85,7 @@ def _offsets(parts: Sequence[Sized]) -> pa.Array:
 def _message(message: bytes) -> tuple[Any, ...]:
     import eccodes
 
-    from headrace.pipeline.decoders import ecc
+    from headrace.pipeline.decoders import eccodes_handle as ecc
 
     with ecc.opened(message) as handle:
         header = _header(handle)
@@ -96,7 +96,7 @@ def _message(message: bytes) -> tuple[Any, ...]:
 
 
 def _header(handle: int) -> tuple[Any, ...]:
-    from headrace.pipeline.decoders.ecc import moment, whole
+    from headrace.pipeline.decoders.eccodes_handle import moment, whole
 
     edition = whole(handle, "edition") or 0
     subcategory = "internationalDataSubCategory" if edition >= 4 else "dataSubCategory"

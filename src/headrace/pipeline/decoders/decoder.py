@@ -17,11 +17,13 @@ Decoders look at the columns `payload`, `created` and `ident` only. Where they r
 program that has a RecordBatch.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 PLACE = pa.field("place", pa.int32())
@@ -101,3 +103,30 @@ def brief(text: str) -> str:
     """As it can stand in a table: UTF-8, and short."""
     text = text.encode(errors="replace").decode()
     return text if len(text) <= ERROR_CHARS_MAX else text[: ERROR_CHARS_MAX - 1] + "…"
+
+
+# --- columns that decoders read ---------------------------------------------------------------------
+
+
+def payloads(products: pa.RecordBatch) -> Iterator[tuple[int, bytes]]:
+    """Place and payload of each product; a payload that is null is empty."""
+    for place, payload in enumerate(products.column("payload")):
+        yield place, payload.as_py() or b""
+
+
+def payload_buffers(products: pa.RecordBatch) -> Iterator[tuple[int, memoryview]]:
+    """The same without a copy: views that live as long as the batch does."""
+    for place, payload in enumerate(products.column("payload")):
+        buffer = payload.as_buffer()
+        yield place, memoryview(b"") if buffer is None else memoryview(buffer)
+
+
+def created_us(products: pa.RecordBatch) -> list[int]:
+    """When each product was created, µs since 1970; 0 if that is not known."""
+    created = products.column("created").cast(TIME).cast(pa.int64())
+    values: npt.NDArray[Any] = np.nan_to_num(created.to_numpy(zero_copy_only=False)).astype(np.int64)
+    return values.tolist()  # type: ignore[no-any-return]
+
+
+def idents(products: pa.RecordBatch) -> list[str]:
+    return [ident or "" for ident in products.column("ident").to_pylist()]

@@ -27,10 +27,10 @@ from headrace.pipeline.decoders.decoder import (
     Errors,
     make_decoder,
     no_rows,
+    payload_buffers,
     rows_of,
     with_place,
 )
-from headrace.pipeline.decoders.products import payload_buffers
 
 HISTOGRAM_SCHEMA = pa.schema(
     {

@@ -12,9 +12,9 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from headrace.pipeline.decoders.apart import decode_apart
+from headrace.pipeline.decoders.child_process import decode_apart
 from headrace.pipeline.decoders.decoder import TIME, Decoder, make_decoder
-from headrace.pipeline.decoders.grib_message import grib_fields, grib_messages
+from headrace.pipeline.decoders.messages import grib_fields, grib_messages
 
 SCHEMA = pa.schema(
     {
@@ -95,7 +95,7 @@ def _nullable(values: npt.NDArray[np.float64]) -> pa.Array:
 def _field(message: bytes) -> tuple[tuple[Any, ...], npt.NDArray[np.float64]]:
     import eccodes
 
-    from headrace.pipeline.decoders import ecc
+    from headrace.pipeline.decoders import eccodes_handle as ecc
 
     with ecc.opened(message) as handle:
         eccodes.codes_set(handle, "missingValue", _MISSING)
@@ -104,7 +104,7 @@ def _field(message: bytes) -> tuple[tuple[Any, ...], npt.NDArray[np.float64]]:
 
 
 def _what(handle: int) -> tuple[Any, ...]:
-    from headrace.pipeline.decoders.ecc import number, text, whole
+    from headrace.pipeline.decoders.eccodes_handle import number, text, whole
 
     return (
         text(handle, "centre"),
@@ -121,7 +121,7 @@ def _what(handle: int) -> tuple[Any, ...]:
 
 def _when(handle: int) -> tuple[Any, ...]:
     """Reference time, valid time, and the hours between them."""
-    from headrace.pipeline.decoders.ecc import moment, whole
+    from headrace.pipeline.decoders.eccodes_handle import moment, whole
 
     reference = moment(handle, *_REFERENCE)
     valid = _valid(whole(handle, "validityDate"), whole(handle, "validityTime"))
@@ -140,7 +140,7 @@ def _valid(day: int | None, time: int | None) -> datetime | None:
 
 
 def _where(handle: int) -> tuple[Any, ...]:
-    from headrace.pipeline.decoders.ecc import number, text, whole
+    from headrace.pipeline.decoders.eccodes_handle import number, text, whole
 
     first, last = (number(handle, f"latitudeOf{which}GridPointInDegrees") for which in ("First", "Last"))
     left, right = (number(handle, f"longitudeOf{which}GridPointInDegrees") for which in ("First", "Last"))

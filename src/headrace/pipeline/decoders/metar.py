@@ -21,7 +21,17 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from headrace.pipeline.decoders.decoder import TIME, Decoded, Decoder, Errors, make_decoder, with_place
+from headrace.pipeline.decoders.day_of_month import resolve_us
+from headrace.pipeline.decoders.decoder import (
+    TIME,
+    Decoded,
+    Decoder,
+    Errors,
+    created_us,
+    make_decoder,
+    payloads,
+    with_place,
+)
 from headrace.pipeline.decoders.metar_group import (
     IGNORED,
     M_PER_MILE,
@@ -38,8 +48,6 @@ from headrace.pipeline.decoders.metar_group import (
     WIND_RANGE,
     read_group,
 )
-from headrace.pipeline.decoders.moment import resolve_us
-from headrace.pipeline.decoders.products import created_us, payloads
 from headrace.pipeline.decoders.wmo import Bulletin, check_size, read_bulletin
 
 LAYER = pa.struct({"cover": pa.string(), "base_m": pa.float64(), "type": pa.string()})

@@ -19,8 +19,16 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from headrace.pipeline.decoders.decoder import TIME, Decoded, Decoder, Errors, make_decoder, no_rows, with_place
-from headrace.pipeline.decoders.products import payload_buffers
+from headrace.pipeline.decoders.decoder import (
+    TIME,
+    Decoded,
+    Decoder,
+    Errors,
+    make_decoder,
+    no_rows,
+    payload_buffers,
+    with_place,
+)
 
 SCHEMA = pa.schema(
     {

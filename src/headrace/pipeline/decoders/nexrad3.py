@@ -17,9 +17,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from headrace.pipeline.decoders.decoder import TIME, Decoded, Decoder, Errors, make_decoder, rows_of
-from headrace.pipeline.decoders.moment import US_PER_DAY
-from headrace.pipeline.decoders.products import payload_buffers
+from headrace.pipeline.decoders.day_of_month import US_PER_DAY
+from headrace.pipeline.decoders.decoder import TIME, Decoded, Decoder, Errors, make_decoder, payload_buffers, rows_of
 from headrace.pipeline.decoders.wmo import find_heading
 
 SCHEMA = pa.schema(

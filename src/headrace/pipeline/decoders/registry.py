@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from headrace.errors import OptionError
 from headrace.pipeline.decoders.decoder import Decoder
-from headrace.pipeline.decoders.own import own_decoder
+from headrace.pipeline.decoders.user_function import own_decoder
 
 
 class _Source(NamedTuple):

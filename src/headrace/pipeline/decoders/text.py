@@ -8,8 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headrace.pipeline.decoders.decoder import Decoded, Decoder, Errors, make_decoder, no_rows, with_place
-from headrace.pipeline.decoders.products import payloads
+from headrace.pipeline.decoders.decoder import Decoded, Decoder, Errors, make_decoder, no_rows, payloads, with_place
 
 SCHEMA = pa.schema({"line": pa.int32(), "text": pa.string(), "encoding": pa.string()})
 TEXT_BYTES_MAX = 64 << 20

@@ -18,9 +18,17 @@ from typing import NamedTuple
 
 import pyarrow as pa
 
-from headrace.pipeline.decoders.decoder import TIME, Decoded, Decoder, Errors, make_decoder, rows_of
-from headrace.pipeline.decoders.moment import resolve_us
-from headrace.pipeline.decoders.products import created_us, payloads
+from headrace.pipeline.decoders.day_of_month import resolve_us
+from headrace.pipeline.decoders.decoder import (
+    TIME,
+    Decoded,
+    Decoder,
+    Errors,
+    created_us,
+    make_decoder,
+    payloads,
+    rows_of,
+)
 
 SCHEMA = pa.schema(
     {

@@ -7,9 +7,9 @@ from typing import Any
 from headrace.errors import FabricError, InvalidError, OptionError, QueueError
 from headrace.log.config import read_config
 from headrace.pipeline.decoders.ddl import arrow_schema
-from headrace.pipeline.rules.purpose import Purpose
 from headrace.pipeline.rules.sql import check_condition_text, parse_query
 from headrace.pipeline.rules.template import template
+from headrace.pipeline.rules.template_safety import Purpose
 from headrace.remote.client.opening import parse_where
 from headrace.selection import Selection
 from headrace.toml.kinds import Kind, Listed, path_kind, path_of, seconds_of, text_of

@@ -22,9 +22,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headrace.errors import RuleError, excerpt_of
-from headrace.pipeline.rules.field import Field, groups_in, parse_field
-from headrace.pipeline.rules.moments import FULL, beyond, grain
-from headrace.pipeline.rules.purpose import Purpose, check_result, safe
+from headrace.pipeline.rules.template_field import Field, groups_in, parse_field
+from headrace.pipeline.rules.template_safety import Purpose, check_result, safe
+from headrace.pipeline.rules.template_time import FULL, beyond, grain
 
 TEMPLATE_MAX = 4096
 _PIECE = re.compile(r"\{\{|\}\}|\{(?P<field>[^{}]*)\}|[{}]|[^{}]+")

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from headrace.errors import PipelineError
-from headrace.pipeline.rules.loading import load_rules
+from headrace.pipeline.rules.load import load_rules
 from headrace.pipeline.run.job import Job
 from headrace.pipeline.spark.home import Archives, archives_of, recording, remove_old, spark_home
 from headrace.pipeline.spark.java import java_home

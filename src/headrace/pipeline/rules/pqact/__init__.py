@@ -4,7 +4,7 @@ entry.py ──► feedtype.py, pattern.py, argument.py ──► translation.py
 lines        feeds        idents      templates
 """
 
-from headrace.pipeline.rules.pqact.feedtype import FEEDS
+from headrace.pipeline.rules.pqact.selection import FEEDS
 from headrace.pipeline.rules.pqact.translation import Remark, Translation, translate
 
 __all__ = ["FEEDS", "Remark", "Translation", "translate"]

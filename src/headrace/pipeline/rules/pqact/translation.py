@@ -22,12 +22,11 @@ from typing import Any
 import msgspec
 
 from headrace.errors import RuleError
-from headrace.pipeline.rules.pqact.argument import Piece, fixed_folder, pieces_of, sql_of, template_of
 from headrace.pipeline.rules.pqact.entry import Entry, entries_of, words_of
-from headrace.pipeline.rules.pqact.feedtype import FEEDS, patterns_of, types_in
-from headrace.pipeline.rules.pqact.pattern import ELSE, checked, group_sources, re2_of
-from headrace.pipeline.rules.purpose import check_result
+from headrace.pipeline.rules.pqact.selection import ELSE, FEEDS, checked, group_sources, patterns_of, re2_of, types_in
+from headrace.pipeline.rules.pqact.substitution import Piece, fixed_folder, pieces_of, sql_of, template_of
 from headrace.pipeline.rules.template import template
+from headrace.pipeline.rules.template_safety import check_result
 from headrace.toml.writing import toml_lines
 
 _FILE_OPTIONS = ("-overwrite", "-flush", "-close", "-log", "-strip", "-removewmo", "-metadata", "-nodata", "-edex",

@@ -1,4 +1,11 @@
-"""Settling: defaults that depend on where the file is, or on other keys, become values."""
+"""Defaults that depend on where the rule file is, or on other keys.
+
+A default that is the same for everybody stands in rule.py. Here are the others: output folders beside the rule file,
+the name of the pipeline, the content of an action (the payload, if the rows have one), the column of a watermark, and
+absolute paths of tables and programs.
+
+Invalid values are left as they are: conflicts.py reports them.
+"""
 
 import os
 import re
@@ -9,8 +16,7 @@ from typing import Any
 import msgspec
 
 from headrace.errors import OptionError, RuleError
-from headrace.pipeline.rules.reading import Tables
-from headrace.pipeline.rules.rule import JSON, PAYLOAD, PipelineTerms, Rule
+from headrace.pipeline.rules.rule import JSON, PAYLOAD, PipelineTerms, Rule, RuleFile
 from headrace.pipeline.rules.views import ColumnTypes, made_columns, row_columns, views_of
 from headrace.toml.kinds import to_be_filled
 from headrace.toml.report import Report
@@ -18,17 +24,16 @@ from headrace.toml.report import Report
 OBSERVED = "observed"
 
 
-def settle(tables: Tables, path: Path, report: Report) -> Tables:
-    """The same with nothing left open; what is wrong is complained of elsewhere."""
-    terms = _terms(tables.pipeline, path, report)
-    folder = report.document.folder
-    rules = tuple(_rule(rule, terms, folder) for rule in tables.rules)
-    return tables._replace(pipeline=terms, rules=rules)
+def with_defaults(file: RuleFile, report: Report) -> RuleFile:
+    """The same rules with every default filled in."""
+    terms = _terms(file.pipeline, file.path, report)
+    rules = tuple(_rule(rule, terms, report.document.folder) for rule in file.rules)
+    return msgspec.structs.replace(file, pipeline=terms, rules=rules)
 
 
 def _terms(terms: PipelineTerms, path: Path, report: Report) -> PipelineTerms:
     names = {"checkpoint": f"{path.stem}.checkpoint", "tables": "tables", "files": "files"}
-    changes: dict[str, Path | str] = {"name": terms.name or _plain(path.stem)}
+    changes: dict[str, Path | str] = {"name": terms.name or _pipeline_name(path.stem)}
     for key, name in names.items():
         if getattr(terms, key) is None and not report.is_wrong(("pipeline", key)):
             try:
@@ -38,9 +43,9 @@ def _terms(terms: PipelineTerms, path: Path, report: Report) -> PipelineTerms:
     return msgspec.structs.replace(terms, **changes)
 
 
-def _plain(name: str) -> str:
-    """As the name of a pipeline may be."""
-    return re.sub(r"[^A-Za-z0-9]+", "-", name).strip("-")[:63] or "pipeline"
+def _pipeline_name(stem: str) -> str:
+    """A valid name, from that of the file."""
+    return re.sub(r"[^A-Za-z0-9]+", "-", stem).strip("-")[:63] or "pipeline"
 
 
 def _rule(rule: Rule, terms: PipelineTerms, folder: Path) -> Rule:
@@ -48,7 +53,7 @@ def _rule(rule: Rule, terms: PipelineTerms, folder: Path) -> Rule:
         made = made_columns(rule, folder)
         columns = row_columns(rule, made)
     except (RuleError, TypeError):
-        return rule  # conflicts.py tells
+        return rule  # conflicts.py reports it
     content = default_content(columns)
     actions = {
         "file": tuple(_with(each, folder=terms.files, content=content) for each in rule.file),
@@ -62,7 +67,7 @@ def _rule(rule: Rule, terms: PipelineTerms, folder: Path) -> Rule:
 
 
 def _with(action: Any, **defaults: Any) -> Any:
-    """The action with defaults where it has nothing."""
+    """The action with defaults for the keys that it does not set."""
     missing = {key: value for key, value in defaults.items() if getattr(action, key) is None}
     return msgspec.structs.replace(action, **missing)
 
@@ -75,7 +80,7 @@ def _with_path(action: Any, terms: PipelineTerms, folder: Path) -> Any:
 
 
 def _with_program(action: Any, folder: Path) -> Any:
-    """A program that is given as a path, as an absolute one."""
+    """The action with the absolute path of its program, if the program was given as a path."""
     command = action.command
     if not command or "/" not in command[0] or "{" in command[0]:
         return action
@@ -90,21 +95,21 @@ def _watermark(rule: Rule, made: ColumnTypes | None) -> str | None:
     return default_watermark(columns)
 
 
-# --- defaults -------------------------------------------------------------------------------------
+# --- shared with conflicts.py ---------------------------------------------------------------------
 
 
 def default_watermark(columns: ColumnTypes | None) -> str | None:
-    """The column that a watermark is for if none is named: `observed`, or `created` of products."""
+    """The column of a watermark that names none: `observed`, or `created` if the rows are products."""
     if columns is None:
         return OBSERVED
     return OBSERVED if OBSERVED in columns else "created" if PAYLOAD in columns else None
 
 
 def default_content(columns: ColumnTypes | None) -> str:
-    """What is written of a row: its payload, if it has one."""
+    """What an action writes of a row: its payload if it has one, else the row as JSON."""
     return PAYLOAD if columns is not None and PAYLOAD in columns else JSON
 
 
 def program_path(program: str, folder: Path) -> str | None:
-    """The program on PATH, or below the folder of the rules if it is a path; None if it cannot be run."""
+    """The program on PATH, or relative to the folder of the rules if it is a path. None: it cannot be executed."""
     return shutil.which(str(folder / program) if "/" in program else program)

@@ -11,8 +11,7 @@ from rulefile import loaded, told, written
 from headrace.errors import RuleError
 from headrace.pipeline.rules.pqact import FEEDS, translate
 from headrace.pipeline.rules.pqact.entry import entries_of, words_of
-from headrace.pipeline.rules.pqact.feedtype import patterns_of, types_in
-from headrace.pipeline.rules.pqact.pattern import re2_of
+from headrace.pipeline.rules.pqact.selection import patterns_of, re2_of, types_in
 from headrace.pipeline.rules.template import template
 
 CONF = (Path(__file__).parent / "pqact.conf").read_text()

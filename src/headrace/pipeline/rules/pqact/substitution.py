@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from headrace.errors import RuleError
-from headrace.pipeline.rules.pqact.pattern import may_have_slash
+from headrace.pipeline.rules.pqact.selection import may_have_slash
 
 _PIECE = re.compile(
     r"(?s)\((?P<day>(?:\\[0-9]|[0-9])+):(?P<item>[A-Za-z]*)\)|(?P<seq>\(seq\))|\\(?P<group>[0-9])|\\(?P<escape>.)"

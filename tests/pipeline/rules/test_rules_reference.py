@@ -9,13 +9,13 @@ import pytest
 from rulefile import PIPELINE, check_rules, loaded, told, written
 
 from headrace.pipeline.decoders import DECODERS
-from headrace.pipeline.rules.pqact.argument import _DATE_ITEMS
+from headrace.pipeline.rules.pqact.substitution import _DATE_ITEMS
 from headrace.pipeline.rules.rule import ACTIONS, PipelineTerms, Rule
 from headrace.selection.table_keys import CLAUSES
 from headrace.toml.layout import Key, keys_of
 from headrace.toml.writing import toml_lines
 
-REFERENCE = (Path(__file__).parent.parent.parent / "docs" / "rules.md").read_text()
+REFERENCE = (Path(__file__).parents[3] / "docs" / "rules.md").read_text()
 TABLES: dict[str, type[msgspec.Struct]] = {
     "[pipeline]": PipelineTerms, "[[rule]]": Rule, **{f"[rule.{name}]": struct for name, struct in ACTIONS.items()},
 }  # fmt: skip

@@ -14,9 +14,10 @@ import pyarrow.parquet as pq
 import pytest
 
 from headrace.errors import PipelineError, TargetError
-from headrace.pipeline.actions import Context, Counts, DeadLetters, append, performer
-from headrace.pipeline.actions.content import without
+from headrace.pipeline.actions import Context, Counts, DeadLetters, performer
+from headrace.pipeline.actions import file_append as append
 from headrace.pipeline.actions.file import FilePerformer
+from headrace.pipeline.actions.prepared import without
 from headrace.pipeline.rules import FileAction
 from headrace.pipeline.source.options import Place
 

@@ -220,8 +220,8 @@ def test_a_program_beside_the_rules_has_its_whole_path(tmp_path: Path) -> None:
         ('tabel = "x"', "6: [[rule]] 1", "unknown key 'tabel'", "did you mean 'table'?"),
         ("[rule.file]\nname = 1\npath = 'x'", "7: [[rule]] 1 [rule.file]", "unknown key 'name'", "it belongs below [pipeline] or [[rule]]"),
         ('[rule.file]\npath = "x"\nmod = 1', "8: [[rule]] 1 [rule.file]", "unknown key 'mod'", "did you mean 'mode'?"),
-        ("file = 5", "6: [[rule]] 1 file", "5 is no action", "write [rule.file], or in short file ="),
-        ("alert = 'x'", "6: [[rule]] 1 alert", "'x' is no action", "write [rule.alert], with its keys below it"),
+        ("file = 5", "6: [[rule]] 1 file", "5 is not an action", "write [rule.file], or in short file ="),
+        ("alert = 'x'", "6: [[rule]] 1 alert", "'x' is not an action", "write [rule.alert], with its keys below it"),
         ("[rule.table]\nformat = 'csv'\npath = 'x'", "7: [[rule]] 1 [rule.table] format", "'csv' is unknown", '"delta"'),
         ("[[rule.file]]\npath='a'\n[[rule.file]]", "8: [[rule]] 1 [[rule.file]] 2 path", "the key is required", "write path ="),
         ("exec = 'cat'", "6: [[rule]] 1 exec", "'cat' is not a list", 'write it in brackets: ["cat"]'),
@@ -263,10 +263,10 @@ def test_what_a_rule_may_not_have(tmp_path: Path, lines: str, place: str, proble
         ("max_bytes = '1B'", "3: [pipeline] max_bytes", "'1B' is out of range"),
         ("site = 'host'", "3: [pipeline] site", "'host' is not an endpoint"),
         ("checkpoint = 'rules.toml/x'", "3: [pipeline] checkpoint", "is not a folder"),
-        ("tables = 'wx.queue/t'", "3: [pipeline] tables", "is within the queue"),
-        ("checkpoint = 'tables'", "3: [pipeline] checkpoint", "has other things in it, too"),
+        ("tables = 'wx.queue/t'", "3: [pipeline] tables", "is inside the queue"),
+        ("checkpoint = 'tables'", "3: [pipeline] checkpoint", "is also used for other files"),
         ("master = 'x'", "3: [pipeline]", "unknown key 'master'"),
-        ("[spark]\nx = [1]", "4: [spark] x", "[1] is no setting"),
+        ("[spark]\nx = [1]", "4: [spark] x", "[1] is not a Spark setting"),
     ],
 )
 def test_what_a_pipeline_may_not_have(tmp_path: Path, line: str, place: str, problem: str) -> None:
@@ -379,7 +379,7 @@ def test_rules_in_python_say_the_same_as_their_toml(tmp_path: Path) -> None:
     [
         (("timeout_s=5.0", "timeout_s=-5.0"), ": [[rule]] 1 [[rule.exec]] 1 timeout: "),
         (('"{feed}.txt"', '"{fed}.txt"'), "[[rule]] 2 [[rule.file]] 1 path: the rows have no column 'fed'"),
-        (('f"text-{site}"', '"same"'), "[[rule]] 2 name: 'same' is the name of [[rule]] 1 already"),
+        (('f"text-{site}"', '"same"'), "[[rule]] 2 name: 'same' is already the name of [[rule]] 1"),
         (('queue="wx.queue"', "queue=5"), "[pipeline] queue: "),
         (("def rules", "def other"), "it has no function rules() that returns a list of Rule"),
         (("    return [", "    return 5\n    ["), "it has no function rules() that returns a list of Rule"),

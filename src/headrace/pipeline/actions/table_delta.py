@@ -15,8 +15,8 @@ from typing import Any
 
 from headrace.errors import PipelineError, TargetError
 from headrace.pipeline.actions.disk import sync_names
-from headrace.pipeline.actions.staging import Ready
 from headrace.pipeline.actions.table_schema import TableSchema, plain
+from headrace.pipeline.actions.table_staging import Ready
 
 _LOG = "_delta_log"
 _COMMITS_FLUSHED = 8  # ours, and what others may have added since

@@ -15,37 +15,37 @@ METAR = RULE + 'decode = "metar"\n'
 @pytest.mark.parametrize(
     ("lines", "place", "problem", "hint"),
     [
-        ("", "3: [[rule]] 1", "the rule does nothing", "give it an action"),
-        ("file = '{1}'", "6:9: [[rule]] 1 file", "the selection has no pattern", "ident ="),
+        ("", "3: [[rule]] 1", "the rule has no action", "give it one"),
+        ("file = '{1}'", "6:9: [[rule]] 1 file", "the selection has no ident pattern", "ident ="),
         ("ident = '^(a)(b)'\nfile = 'x/{3}'", "7:11: [[rule]] 1 file", "has 2 groups, and not 3", "count its parentheses"),
-        ("ident = '^a'\nfile = 'x/{1}'", "7:11: [[rule]] 1 file", "has no group, and not 1", ""),
-        ("ident = '^(?P<feed>a)'\nfile = '{feed}'", "7:9: [[rule]] 1 file", "is a group of the ident and a column", "another name"),
+        ("ident = '^a'\nfile = 'x/{1}'", "7:11: [[rule]] 1 file", "has no groups, and not 1", ""),
+        ("ident = '^(?P<feed>a)'\nfile = '{feed}'", "7:9: [[rule]] 1 file", "is both a group of the ident and a column", "another name"),
         ("file = '{time(x):%Y}'", "6:9: [[rule]] 1 file", "there is no group x", ""),
         ("file = '{idnt}'", "6:9: [[rule]] 1 file", "the rows have no column 'idnt'", "did you mean {ident}?"),
-        ("file = '{feed:%Y}'", "6:9: [[rule]] 1 file", "feed is string", "leave it out"),
+        ("file = '{feed:%Y}'", "6:9: [[rule]] 1 file", "feed is string", "leave the format out"),
         ("file = '{created:04}'", "6:9: [[rule]] 1 file", "created is a time", "write %Y%m%d"),
         ("file = '{created:lower}'", "6:9: [[rule]] 1 file", "created is a time", ""),
-        ("[rule.file]\npath = 'x'\nmode = 'each'", "8: [[rule]] 1 [rule.file] mode", "all would have the same path", "{sequence}"),
-        ("[rule.file]\npath = 'x'\ncontent = 'none'", "8: [[rule]] 1 [rule.file] content", "there would be nothing in it", ""),
+        ("[rule.file]\npath = 'x'\nmode = 'each'", "8: [[rule]] 1 [rule.file] mode", "every row would have the same path", "{sequence}"),
+        ("[rule.file]\npath = 'x'\ncontent = 'none'", "8: [[rule]] 1 [rule.file] content", "the output would be empty", ""),
         ("[rule.file]\npath = 'x'\ncontent = 'created'", "8: [[rule]] 1 [rule.file] content", "neither text nor bytes", "json"),
         ("[rule.file]\npath = 'x'\ncontent = 'statn'", "8: [[rule]] 1 [rule.file] content", "no column 'statn'", "columns are"),
-        ("[rule.file]\npath = 'x'\ncontent = 'json'\nremove = ['wmo']", "9: [[rule]] 1 [rule.file] remove", "it is for payloads", ""),
+        ("[rule.file]\npath = 'x'\ncontent = 'json'\nremove = ['wmo']", "9: [[rule]] 1 [rule.file] remove", "it applies to payloads", ""),
         ("[rule.table]\npath = 'x'\npartition_by = ['statn']", "8: [[rule]] 1 [rule.table] partition_by", "no column 'statn'", ""),
         ("schema = 'a int'\ntable = 'x'", "6: [[rule]] 1 schema", "there is nothing to decode", "leave it out"),
-        ("watermark = '1min'\ntable = 'x'", "6: [[rule]] 1 watermark", "there is no sql", "give sql"),
+        ("watermark = '1min'\ntable = 'x'", "6: [[rule]] 1 watermark", "it has no effect without sql", "give sql"),
         ("every = 10\ntable = 'x'", "6: [[rule]] 1 every", "counts products", "sequence % 10 = 0"),
-        ("max_age_s = 10\ntable = 'x'", "6: [[rule]] 1 max_age_s", "asks the clock", "current_timestamp()"),
+        ("max_age_s = 10\ntable = 'x'", "6: [[rule]] 1 max_age_s", "depends on the clock", "current_timestamp()"),
         ("exec = ['nosuchprogram']", "6: [[rule]] 1 exec", "there is no program 'nosuchprogram'", "PATH"),
         ("exec = ['./nosuchprogram']", "6: [[rule]] 1 exec", "there is no program './nosuchprogram'", ""),
         ("exec = ['{ident}']", "6: [[rule]] 1 exec", "the program itself comes from products", ""),
         ("pipe = ['cat', '{idnt}']", "6:17: [[rule]] 1 pipe", "no column 'idnt'", ""),
-        ("publish = 'wx/text/metar'", "6: [[rule]] 1 publish", "would never come to an end", "choose a feed"),
-        ("[rule.alert]\nwhen = 'priority > 3'\nfeed = 'wx/text/metar'", "8: [[rule]] 1 [rule.alert] feed", "never come to an end", ""),
+        ("publish = 'wx/text/metar'", "6: [[rule]] 1 publish", "would never end", "choose a feed"),
+        ("[rule.alert]\nwhen = 'priority > 3'\nfeed = 'wx/text/metar'", "8: [[rule]] 1 [rule.alert] feed", "never end", ""),
         ("[rule.alert]\nwhen = 'prio > 3'\nfeed = 'x'", "7:9: [[rule]] 1 [rule.alert] when", "there is no column 'prio'", "priority"),
         ("[rule.alert]\nwhen = 'a > 3 limit 5'\nfeed = 'x'", "7: [[rule]] 1 [rule.alert] when", "more than a condition", ""),
-        ("[rule.publish]\nfeed = 'x'\nqueue = 'wx.queue'\nsite = 'tcp/h:1'", "9: [[rule]] 1 [rule.publish] site", "there is a queue, too", ""),
-        ("table = 'dead_letters'", "6: [[rule]] 1 table", "is written by the dead letters already", ""),
-        ("[[rule.table]]\npath = 'x'\n[[rule.table]]\npath = 'x'", "9: [[rule]] 1 [[rule.table]] 2 path", "is written by [[rule]] 1 already", ""),
+        ("[rule.publish]\nfeed = 'x'\nqueue = 'wx.queue'\nsite = 'tcp/h:1'", "9: [[rule]] 1 [rule.publish] site", "queue is given too", ""),
+        ("table = 'dead_letters'", "6: [[rule]] 1 table", "is already written by the dead letters", ""),
+        ("[[rule.table]]\npath = 'x'\n[[rule.table]]\npath = 'x'", "9: [[rule]] 1 [[rule.table]] 2 path", "is already written by [[rule]] 1", ""),
     ],
 )  # fmt: skip
 def test_what_a_rule_contradicts(tmp_path: Path, lines: str, place: str, problem: str, hint: str) -> None:
@@ -131,7 +131,7 @@ def test_decoded_needs_a_decoder(tmp_path: Path) -> None:
             "window(observed, '1 hour'), station",
             'watermark_column = "station"\n',
             "watermark_column",
-            "is no time, but string",
+            "'station' is string, not a time",
         ),
         (
             "window(observed, '1 hour'), station",
@@ -172,7 +172,7 @@ def test_the_columns_of_a_query_are_those_that_templates_may_name(tmp_path: Path
 
 def test_what_chance_decides_is_not_published(tmp_path: Path) -> None:
     text = f'{PIPELINE}{METAR}sql = "select ident, rand() as r from decoded"\n'
-    assert "when a batch is done again" in only(written(tmp_path, text + 'publish = "x"\n')).problem
+    assert "when a batch is repeated" in only(written(tmp_path, text + 'publish = "x"\n')).problem
     assert told(written(tmp_path, text + 'table = "x"\n')) == []
 
 
@@ -180,8 +180,8 @@ def test_rules_have_different_names_and_tables(tmp_path: Path) -> None:
     other = RULE.replace('"a"', '"A"')
     text = f'{PIPELINE}{RULE}table = "t"\n{other}table = "./t"\n'
     assert told(written(tmp_path, text)) == [
-        "8: [[rule]] 2 name: 'A' is the name of [[rule]] 1 already",
-        f"10: [[rule]] 2 table: {tmp_path / 'tables' / 't'} is written by [[rule]] 1 already",
+        "8: [[rule]] 2 name: 'A' is already the name of [[rule]] 1",
+        f"10: [[rule]] 2 table: {tmp_path / 'tables' / 't'} is already written by [[rule]] 1",
     ]
 
 
@@ -197,7 +197,7 @@ def test_a_rule_may_publish_what_it_selects_to_another_place(tmp_path: Path, tar
     Queue.create(tmp_path / "other.queue", size="16MiB").close()
     text = f"{PIPELINE}{RULE}[rule.publish]\nfeed = 'wx/text/metar'\n{target}\n"
     looping = [
-        "7: [[rule]] 1 [rule.publish] feed: the rule selects 'wx/text/metar' itself, and would never come to an end"
+        "7: [[rule]] 1 [rule.publish] feed: the rule selects 'wx/text/metar' itself, and would never end"
     ]
     assert told(written(tmp_path, text)) == (looping if is_own else [])
 

@@ -1,15 +1,14 @@
-"""Check: everything that is wrong with a rule file, and what its rules would do with sample products.
+"""Trial: what the rules of a file would do with sample products, without Spark and without changing anything.
 
-Both work without Spark and change nothing. A trial decodes a sample, if the rule decodes, and fills in the templates of
-each action. SQL is not run: of a rule that has some, a trial knows which products it takes, and shows the templates as
-they are written.
+A trial decodes the sample, if the rule has a decoder, and fills in the templates of each action. It does not run SQL:
+for a rule with SQL, a trial tells which products the rule selects, and shows the templates as they are written.
+
+`headrace pipeline check --sample` prints trials.
 """
 
-import os
 import shlex
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -17,8 +16,6 @@ import pyarrow as pa
 
 from headrace.errors import RuleError
 from headrace.pipeline.decoders.decoder import reason
-from headrace.pipeline.rules.loading import examine
-from headrace.pipeline.rules.purpose import Purpose
 from headrace.pipeline.rules.rule import (
     Action,
     AlertAction,
@@ -31,24 +28,24 @@ from headrace.pipeline.rules.rule import (
     TableAction,
 )
 from headrace.pipeline.rules.template import template
+from headrace.pipeline.rules.template_safety import Purpose
 from headrace.pipeline.rules.views import decoder_of
 from headrace.pipeline.source.columns import SCHEMA
 from headrace.product.product import Product
-from headrace.toml.document import Problem
 
-ROWS_MAX = 100  # of one product that are shown
+ROWS_MAX = 100  # rows of one product that a trial shows
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 Row = Mapping[str, Any]
 
 
-class Sketch(msgspec.Struct, frozen=True, kw_only=True):
-    """What one action would do with one row. Without `error`, it can be done."""
+class Preview(msgspec.Struct, frozen=True, kw_only=True):
+    """What one action would do with one row. `error` tells why it would refuse the row."""
 
     action: str  # the name of its table: "file", "publish" …
     target: str  # a path, a feed, or a command
-    ident: str | None = None  # of what is published
-    when: str | None = None  # the condition of an alert, which is not looked at here
-    is_open: bool = False  # it depends on what SQL makes, so the templates are shown as they are
+    ident: str | None = None  # of the published product
+    when: str | None = None  # the condition of an alert, which a trial does not evaluate
+    is_open: bool = False  # it depends on the result of SQL, so the templates are shown as they are written
     error: str | None = None
 
 
@@ -57,24 +54,18 @@ class Trial(msgspec.Struct, frozen=True, kw_only=True):
 
     rule: str
     place: int  # of the product among the samples
-    refused_by: str | None = None  # the clause of the selection that does not want it
-    rows: int | None = None  # that it becomes; None if only Spark can tell
-    error: str | None = None  # why it cannot be decoded: a dead letter
-    sketches: tuple[Sketch, ...] = ()
+    refused_by: str | None = None  # the clause of the selection that refuses it
+    rows: int | None = None  # that the product becomes; None if only Spark can tell
+    error: str | None = None  # why decoding fails; the product would be a dead letter
+    previews: tuple[Preview, ...] = ()
 
     @property
     def is_taken(self) -> bool:
         return self.refused_by is None
 
 
-def check_rules(path: str | os.PathLike[str]) -> list[Problem]:
-    """Everything that is wrong with a rule file, in its order; nothing is changed anywhere."""
-    examined = examine(Path(path))
-    return [] if isinstance(examined, RuleFile) else examined
-
-
 def try_rules(rules: RuleFile, products: Iterable[Product]) -> Iterator[Trial]:
-    """For each product and each rule that is enabled, what would happen."""
+    """A trial for each product and each enabled rule."""
     decoders = {rule.name: decoder_of(rule, rules.path.parent) for rule in rules.enabled if rule.decode is not None}
     for place, product in enumerate(products):
         for rule in rules.enabled:
@@ -93,16 +84,16 @@ def _trial(rule: Rule, place: int, product: Product, decoder: Any) -> Trial:
             return Trial(rule=rule.name, place=place, rows=0, error=decoded.errors[0][1])
         try:
             rows = [{**row, **made} for made in decoded.rows.to_pylist()]
-        except (ValueError, OverflowError) as error:  # a time that Python does not have
+        except (ValueError, OverflowError) as error:  # a time outside the years 1 to 9999
             return Trial(rule=rule.name, place=place, rows=0, error=reason(error))
     if rule.sql is not None:
-        sketches = tuple(_open_sketch(name, action) for name, _, action in rule.actions())
-        return Trial(rule=rule.name, place=place, sketches=sketches)
-    drawn = [_sketch(rule, name, action, each) for each in rows[:ROWS_MAX] for name, _, action in rule.actions()]
-    return Trial(rule=rule.name, place=place, rows=len(rows), sketches=tuple(dict.fromkeys(drawn)))
+        written = tuple(_open_preview(name, action) for name, _, action in rule.actions())
+        return Trial(rule=rule.name, place=place, previews=written)
+    filled = [_preview(rule, name, action, each) for each in rows[:ROWS_MAX] for name, _, action in rule.actions()]
+    return Trial(rule=rule.name, place=place, rows=len(rows), previews=tuple(dict.fromkeys(filled)))
 
 
-def _sketch(rule: Rule, name: str, action: Action, row: Row) -> Sketch:
+def _preview(rule: Rule, name: str, action: Action, row: Row) -> Preview:
     pattern = rule.select.ident
 
     def filled(source: str, purpose: Purpose) -> str:
@@ -110,39 +101,39 @@ def _sketch(rule: Rule, name: str, action: Action, row: Row) -> Sketch:
 
     try:
         if isinstance(action, FileAction):
-            return Sketch(action=name, target=f"{action.folder}/{filled(action.path, 'path')}")
+            return Preview(action=name, target=f"{action.folder}/{filled(action.path, 'path')}")
         if isinstance(action, TableAction):
             parts = "".join(f"/{column}={row.get(column)}" for column in action.partition_by)
-            return Sketch(action=name, target=f"{action.path}{parts}")
+            return Preview(action=name, target=f"{action.path}{parts}")
         if isinstance(action, ExecAction | PipeAction):
             command = [filled(argument, "argument") for argument in action.command]
-            return Sketch(action=name, target=shlex.join(command))
+            return Preview(action=name, target=shlex.join(command))
         when = action.when if isinstance(action, AlertAction) else None
         feed, ident = filled(action.feed, "feed"), filled(action.ident, "ident")
-        return Sketch(action=name, target=feed, ident=ident, when=when)
+        return Preview(action=name, target=feed, ident=ident, when=when)
     except RuleError as error:
-        shown = _open_sketch(name, action)
+        shown = _open_preview(name, action)
         return msgspec.structs.replace(shown, error=error.problem, is_open=False)
 
 
-def _open_sketch(name: str, action: Action) -> Sketch:
-    """The action as it is written."""
+def _open_preview(name: str, action: Action) -> Preview:
+    """The action with its templates as they are written."""
     if isinstance(action, FileAction):
-        return Sketch(action=name, target=f"{action.folder}/{action.path}", is_open=True)
+        return Preview(action=name, target=f"{action.folder}/{action.path}", is_open=True)
     if isinstance(action, TableAction):
         parts = "".join(f"/{column}=…" for column in action.partition_by)
-        return Sketch(action=name, target=f"{action.path}{parts}", is_open=bool(parts))
+        return Preview(action=name, target=f"{action.path}{parts}", is_open=bool(parts))
     if isinstance(action, PublishAction | AlertAction):
         when = action.when if isinstance(action, AlertAction) else None
-        return Sketch(action=name, target=action.feed, ident=action.ident, when=when, is_open=True)
-    return Sketch(action=name, target=shlex.join(action.command), is_open=True)
+        return Preview(action=name, target=action.feed, ident=action.ident, when=when, is_open=True)
+    return Preview(action=name, target=shlex.join(action.command), is_open=True)
 
 
 # --- products as rows -----------------------------------------------------------------------------
 
 
 def row_of(product: Product) -> dict[str, Any]:
-    """A product as a row, with the columns and values that Arrow would give."""
+    """A product as a row with the columns of the pipeline; values are those that Arrow would return."""
     return {
         "sequence": product.sequence, "feed": product.feed, "ident": product.ident, "payload": bytes(product.payload),
         "signature": product.signature or None, "origin": product.origin, "origin_sequence": product.origin_sequence,
@@ -153,7 +144,7 @@ def row_of(product: Product) -> dict[str, Any]:
 
 
 def batch_of(products: Iterable[Product]) -> pa.RecordBatch:
-    """Products as a RecordBatch with the columns of the pipeline."""
+    """Products as a RecordBatch with the columns of the pipeline (source/columns.py)."""
     rows = [row_of(product) for product in products]
     columns = [pa.array([_cell(row[field.name]) for row in rows], field.type) for field in SCHEMA]
     return pa.RecordBatch.from_arrays(columns, schema=SCHEMA)

@@ -14,7 +14,9 @@ Wire, both ways: u8 what, u64 length, then as many bytes. To the child: a payloa
 text that says what is wrong.
 """
 
+import importlib
 import os
+import resource
 import select
 import struct
 import subprocess
@@ -25,11 +27,11 @@ import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import lru_cache
+from typing import BinaryIO
 
 import pyarrow as pa
 
-from headrace.pipeline.decoders.decoder import Decoded, Errors, joined, with_place
-from headrace.pipeline.decoders.products import payload_buffers
+from headrace.pipeline.decoders.decoder import Decoded, Errors, joined, payload_buffers, reason, with_place
 
 DEATHS_MAX = 10
 SECONDS_MAX = 10.0
@@ -119,7 +121,7 @@ class Child:
         self._process = None
 
     def _start(self) -> "subprocess.Popen[bytes]":
-        command = [sys.executable, "-m", "headrace.pipeline.decoders.child", self._target]
+        command = [sys.executable, "-m", "headrace.pipeline.decoders.child_process", self._target]
         process = subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, bufsize=0
         )
@@ -170,3 +172,36 @@ def _read(pipe: int, size: int, deadline: float) -> bytes:
         parts.append(part)
         size -= len(part)
     return b"".join(parts)
+
+
+# --- in the child -----------------------------------------------------------------------------------
+
+
+def main(target: str) -> None:
+    answers = os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)  # libraries that print must not get in between
+    resource.setrlimit(resource.RLIMIT_DATA, (MEMORY_BYTES_MAX, MEMORY_BYTES_MAX))
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    module, name = target.split(":")
+    serve(getattr(importlib.import_module(module), name), sys.stdin.buffer, answers)
+
+
+def serve(read: Read, questions: BinaryIO, answers: BinaryIO) -> None:
+    while head := questions.read(FRAME.size):
+        _, length = FRAME.unpack(head)
+        what, answer = _answer(read, memoryview(questions.read(length)))
+        answers.write(FRAME.pack(what, len(answer)))
+        answers.write(answer)
+        answers.flush()
+
+
+def _answer(read: Read, payload: memoryview) -> "tuple[int, bytes | memoryview]":
+    try:
+        rows = read(payload)
+    except Exception as error:  # noqa: BLE001 - the parent is told whatever it was
+        return PROBLEM, reason(error).encode()
+    return (PROBLEM, rows.encode()) if isinstance(rows, str) else (ROWS, memoryview(rows.serialize()))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])

@@ -13,9 +13,9 @@ import pyarrow as pa
 import pytest
 from decoding import decoded, errors, generated, products_of, rows
 
-from headrace.pipeline.decoders import apart
+from headrace.pipeline.decoders import child_process as apart
 from headrace.pipeline.decoders.decoder import Decoded
-from headrace.pipeline.decoders.grib_message import grib_fields, grib_messages
+from headrace.pipeline.decoders.messages import grib_fields, grib_messages
 
 SCHEMA = pa.schema({"size": pa.int64()})
 

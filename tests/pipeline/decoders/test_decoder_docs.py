@@ -12,7 +12,7 @@ from headrace import Queue
 from headrace.pipeline.decoders import DECODERS, decoder
 from headrace.testing import FeedGenerator
 
-PAGE = (Path(__file__).parents[2] / "docs" / "decoders.md").read_text()
+PAGE = (Path(__file__).parents[3] / "docs" / "decoders.md").read_text()
 WORDS = {
     pa.int32(): "int",
     pa.int64(): "long",

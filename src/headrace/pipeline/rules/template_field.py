@@ -23,7 +23,7 @@ from typing import Any
 import re2
 
 from headrace.errors import RuleError
-from headrace.pipeline.rules.moments import FULL, check_format, format_moment, moment_in
+from headrace.pipeline.rules.template_time import FULL, check_format, format_moment, moment_in
 
 CASES = ("lower", "upper")
 PATH = "path"

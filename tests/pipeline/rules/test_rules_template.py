@@ -11,9 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headrace.errors import RuleError
-from headrace.pipeline.rules.moments import beyond, moment_in
-from headrace.pipeline.rules.purpose import Purpose
 from headrace.pipeline.rules.template import template
+from headrace.pipeline.rules.template_safety import Purpose
+from headrace.pipeline.rules.template_time import beyond, moment_in
 
 CREATED = datetime(2026, 1, 6, 0, 55, 3, 250_000, tzinfo=UTC)
 PATTERN = r"^(SA..).. (?P<centre>....) ([0-9]{6}) ?(.*)"

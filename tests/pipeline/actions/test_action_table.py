@@ -13,8 +13,8 @@ from deltalake import DeltaTable
 from headrace.errors import PipelineError
 from headrace.pipeline.actions import Context, Counts, DeadLetters, performer
 from headrace.pipeline.actions.journal import Journal
-from headrace.pipeline.actions.staging import NO_VALUE, UNFIT, Stage
 from headrace.pipeline.actions.table import TablePerformer
+from headrace.pipeline.actions.table_staging import NO_VALUE, UNFIT, Stage
 from headrace.pipeline.rules import TableAction
 from headrace.pipeline.source.options import Place
 
@@ -91,7 +91,7 @@ def test_a_batch_goes_on_where_it_was_killed(spark: Any, tmp_path: Path, format:
 
             patch.setattr(Stage, "put_into_place", half)
         elif point == "moved":
-            patch.setattr("headrace.pipeline.actions.delta.DeltaLog.add", killed)
+            patch.setattr("headrace.pipeline.actions.table_delta.DeltaLog.add", killed)
             patch.setattr(Journal, "mark", killed)
         elif point == "added":
             patch.setattr(Journal, "mark", killed)

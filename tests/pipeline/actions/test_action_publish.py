@@ -178,7 +178,7 @@ def test_a_row_that_would_come_back_to_its_rule_is_a_dead_letter(
     made = performer(action, "p", Selection("wx/in"), DeadLetters(tmp_path / "dead"))
     assert made.perform(frame, context_of(tmp_path, queue)) == Counts(5, failed=1)
     assert [(letter["sequence"], letter["error"]) for letter in letters_in(tmp_path)] == [
-        (1, "the rule selects 'wx/in' itself, and would never come to an end")
+        (1, "the rule selects 'wx/in' itself, and would never end")
     ]
     assert "wx/in" not in {product.feed for product in queue.read("oldest")}
 

@@ -8,8 +8,9 @@ feeds among the mapped ones: PPS, DDS and IDS together are `wx/text/**`.
 import re
 from collections.abc import Iterable, Mapping
 
-from headrace.errors import RuleError
+from headrace.errors import RuleError, SelectionError
 from headrace.product.feed import FeedPattern
+from headrace.selection.regex import check_regex
 
 FEEDS: Mapping[str, str] = {
     "PPS": "wx/text/ddplus/pps", "DDS": "wx/text/ddplus/dds", "IDS": "wx/text/ids", "HDS": "wx/model/hds",
@@ -132,3 +133,58 @@ class _Expression:
 
     def _wrong(self, what: str) -> RuleError:
         return RuleError(f"the feed type {self._text!r} {what}", "write NAME|NAME")
+
+
+# --- patterns ---------------------------------------------------------------------------------------
+
+
+ELSE = "_ELSE_"
+_PIECE = re.compile(r"(?s)\\.|\[\^?\]?(?:\[[:.=][^]]*[:.=]\]|[^]])*\]|.")
+_ESCAPES = frozenset(r".[]{}()*+?|^$\/-\"'# _,:;<>=!&@%~`") | frozenset("wWsSbB")
+_GROUP = re.compile(r"(?s)\\.|\[\^?\]?(?:\[[:.=][^]]*[:.=]\]|[^]])*\]|\(|\)|.")
+
+
+def re2_of(pattern: str) -> str:
+    """The same pattern for RE2; RuleError says why there is none."""
+    return checked("".join(_translated(found[0]) for found in _PIECE.finditer(pattern)))
+
+
+def checked(pattern: str) -> str:
+    """A pattern that selections take; RuleError says why they do not."""
+    try:
+        return check_regex(pattern, "ident")
+    except SelectionError as error:
+        raise RuleError(error.problem, error.hint) from None
+
+
+def _translated(piece: str) -> str:
+    if piece in (r"\<", r"\>"):
+        return r"\b"
+    if piece.startswith("\\"):
+        if piece[1:] not in _ESCAPES:
+            raise RuleError(f"{piece} means something else in a POSIX pattern", "write what is meant")
+        return piece if piece[1:].isalnum() or piece[1] in r".[]{}()*+?|^$\/-" else re.escape(piece[1:])
+    if piece.startswith("[") and len(piece) > 1:
+        return piece.replace("\\", "\\\\")
+    return piece
+
+
+def group_sources(pattern: str) -> list[str]:
+    """The text of each group of a pattern, by its number from 1."""
+    opened: list[tuple[int, int]] = []
+    groups: dict[int, str] = {}
+    count = 0
+    for found in _GROUP.finditer(pattern):
+        if found[0] == "(":
+            count += 1
+            opened.append((count, found.end()))
+        elif found[0] == ")" and opened:
+            number, begin = opened.pop()
+            groups[number] = pattern[begin : found.start()]
+    return [groups.get(number, "") for number in range(1, count + 1)]
+
+
+def may_have_slash(group: str) -> bool:
+    """Whether a group may match a `/`, as far as its text tells."""
+    plain = re.sub(r"\\\.", "", group)
+    return "." in plain or "/" in plain or "[^" in plain or "[:" in plain or r"\S" in plain or r"\W" in plain

@@ -7,7 +7,7 @@ from pathlib import Path
 from rulefile import PIPELINE, loaded, written
 
 from headrace.pipeline.rules import Trial, try_rules
-from headrace.pipeline.rules.check import batch_of, row_of
+from headrace.pipeline.rules.trial import batch_of, row_of
 from headrace.pipeline.source.columns import SCHEMA
 from headrace.product.product import Product
 
@@ -51,9 +51,9 @@ def trials(tmp_path: Path, text: str, *products: Product) -> list[Trial]:
 
 def test_a_trial_says_which_rule_takes_what_and_what_it_would_do(tmp_path: Path) -> None:
     taken, refused = trials(tmp_path, RULES, product())
-    assert (refused.rule, refused.refused_by, refused.is_taken, refused.sketches) == ("radar", "feed", False, ())
+    assert (refused.rule, refused.refused_by, refused.is_taken, refused.previews) == ("radar", "feed", False, ())
     assert (taken.rule, taken.rows, taken.is_taken) == ("sa", 1, True)
-    shown = {sketch.action: (sketch.target, sketch.ident, sketch.error) for sketch in taken.sketches}
+    shown = {preview.action: (preview.target, preview.ident, preview.error) for preview in taken.previews}
     assert shown == {
         "file": (f"{tmp_path}/files/metar/KWBC/20260106_0053.txt", None, None),
         "publish": ("copy/kwbc", "SAUS70 KWBC 060053", None),
@@ -65,11 +65,11 @@ def test_a_trial_says_which_rule_takes_what_and_what_it_would_do(tmp_path: Path)
 def test_what_could_not_be_done_with_a_product_is_said(tmp_path: Path) -> None:
     rules = '[[rule]]\nname = "a"\nselect = "**"\nexec = ["cat", "{ident}"]\nfile = "{ident:path}"\n'
     (trial,) = trials(tmp_path, rules, product("-rf ../x"))
-    shown = {sketch.action: sketch.error for sketch in trial.sketches}
+    shown = {preview.action: preview.error for preview in trial.previews}
     assert "would be an option" in str(shown["exec"])
     assert shown["file"] is None
     (trial,) = trials(tmp_path, rules, product("a/../../x"))
-    assert "has a part that is '..'" in str(trial.sketches[0].error)
+    assert "has a part that is '..'" in str(trial.previews[0].error)
 
 
 def test_samples_are_decoded_as_the_pipeline_would(tmp_path: Path) -> None:
@@ -89,19 +89,19 @@ def test_samples_are_decoded_as_the_pipeline_would(tmp_path: Path) -> None:
     """
     (trial,) = trials(tmp_path, rules, product(payload=METAR))
     assert (trial.rows, trial.error) == (2, None)
-    assert [sketch.target for sketch in trial.sketches if sketch.action == "file"] == [
+    assert [preview.target for preview in trial.previews if preview.action == "file"] == [
         f"{tmp_path}/files/KDEN/2026010600.json", f"{tmp_path}/files/KBOU/2026010600.json",
     ]  # fmt: skip
-    tables = [sketch.target for sketch in trial.sketches if sketch.action == "table"]
+    tables = [preview.target for preview in trial.previews if preview.action == "table"]
     assert tables == [f"{tmp_path}/tables/metar/station=KDEN", f"{tmp_path}/tables/metar/station=KBOU"]
-    alerts = [sketch for sketch in trial.sketches if sketch.action == "alert"]
+    alerts = [preview for preview in trial.previews if preview.action == "alert"]
     assert next((alert.target, alert.ident, alert.when) for alert in alerts) == ("alert/gust", "KDEN", "wind_gust > 10")
 
 
 def test_a_product_that_cannot_be_decoded_is_a_dead_letter(tmp_path: Path) -> None:
     rules = '[[rule]]\nname = "a"\nselect = "**"\ndecode = "nexrad2"\ntable = "t"\n'
     (trial,) = trials(tmp_path, rules, product(payload=b"\xff"))
-    assert (trial.rows, trial.sketches) == (0, ())
+    assert (trial.rows, trial.previews) == (0, ())
     assert trial.error
 
 
@@ -111,7 +111,7 @@ def test_sql_is_left_to_spark(tmp_path: Path) -> None:
     )
     (trial,) = trials(tmp_path, rules, product())
     assert trial.rows is None
-    assert [(sketch.target, sketch.is_open) for sketch in trial.sketches] == [
+    assert [(preview.target, preview.is_open) for preview in trial.previews] == [
         (f"{tmp_path}/files/{{f:path}}", True), (f"{tmp_path}/tables/t", False),
     ]  # fmt: skip
 

@@ -26,10 +26,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyspark.sql.types import StructType
 
-from headrace.pipeline.actions import Context, DeadLetters, append, file
+from headrace.pipeline.actions import Context, DeadLetters, file
+from headrace.pipeline.actions import file_append as append
 from headrace.pipeline.actions.file import FilePerformer
-from headrace.pipeline.actions.staging import Stage
 from headrace.pipeline.actions.table import TablePerformer
+from headrace.pipeline.actions.table_staging import Stage
 from headrace.pipeline.rules import FileAction, TableAction
 from headrace.pipeline.source.options import Place
 

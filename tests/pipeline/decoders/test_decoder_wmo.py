@@ -7,7 +7,7 @@ from decoding import decoded, errors, generated, products_of, rows
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.pipeline.decoders.moment import resolve_us
+from headrace.pipeline.decoders.day_of_month import resolve_us
 from headrace.pipeline.decoders.wmo import find_heading
 
 BULLETIN = "\x01\r\r\n417 \r\r\nFPUS55 KBOU 061200 AAA\r\r\nZFPBOU\r\r\n\r\r\nZONE FORECAST\r\r\nSNOW=RAIN.\r\r\n\r\r\n$$\r\r\n\x03"
