@@ -50,8 +50,8 @@ def test_the_callback_gets_each_product_once(queue: Queue, channel: Channel) -> 
         assert callback.enough.wait(SOON_S)
     assert callback.times == {"a": 1, "b": 1, "c": 1}
     told = consumer.statistics()
-    assert (told.delivered, told.done, told.failures, told.running) == (3, 3, 0, False)
-    assert channel.station("decoder").statistics().done == 3
+    assert (told.delivered, told.acknowledged, told.failures, told.running) == (3, 3, 0, False)
+    assert channel.station("decoder").statistics().acknowledged == 3
 
 
 def test_the_callback_gets_batches_of_batch_max(queue: Queue, channel: Channel) -> None:
@@ -68,7 +68,7 @@ def test_a_failed_product_comes_again(queue: Queue, channel: Channel) -> None:
         put(queue, "a", "b", "c")
         assert callback.enough.wait(SOON_S)
     assert callback.times == {"a": 1, "b": 2, "c": 1}
-    assert (consumer.statistics().failures, consumer.statistics().done) == (1, 3)
+    assert (consumer.statistics().failures, consumer.statistics().acknowledged) == (1, 3)
     assert consumer.statistics().latest_failure == "ValueError: cannot decode"
 
 
@@ -105,7 +105,7 @@ def test_stop_finishes_the_batch_in_hand(queue: Queue, channel: Channel) -> None
     assert not consumer.stop(0)
     go.set()
     assert consumer.stop(SOON_S)
-    assert consumer.statistics().done == 10
+    assert consumer.statistics().acknowledged == 10
     assert channel.station("decoder").statistics().consumers == 0
 
 

@@ -200,6 +200,6 @@ def test_statistics_sum_up_the_stations(queue: Queue, channel: Channel) -> None:
     assert (told.name, told.feed) == ("radar", "wx/radar/**")
     assert (told.suppliers, told.stations, told.consumers) == (1, 2, 1)
     assert (told.pushed, told.duplicates, told.rejected) == (5, 1, 0)
-    assert (told.waiting, told.delivered, told.done) == (3 + 2, 2, 2)
+    assert (told.waiting, told.delivered, told.acknowledged) == (3 + 2, 2, 2)
     assert told.dropped["flowed_around"] == 3
     assert {"expired", "evicted"} <= set(told.dropped)

@@ -144,7 +144,7 @@ def test_stations_are_listed_with_what_waits_there(run: Run, path: Path) -> None
         "behind",
         "consumers",
         "lag",
-        "done",
+        "acknowledged",
         "is",
     ]
     assert shown[2].split()[:7] == ["decode", "wx/**", "3", "0", "0", "0", "0"]
@@ -181,14 +181,14 @@ def test_show_tells_terms_counts_drops_and_consumers(run: Run, path: Path) -> No
         shown = run("station", "show", path, "decode").stdout
         (told,) = objects(run("station", "show", path, "decode", "--json").stdout)
         assert len(held) == 2
-    for line in ("selection", "capacity  ", "4 products", "discards lifo", "flowed around", "waiting", "done"):
+    for line in ("selection", "capacity  ", "4 products", "discards lifo", "flowed around", "waiting", "acknowledged"):
         assert line in shown
     assert f"  {os.getpid()}  " in shown
     statistics = told["statistics"]
-    assert (statistics["leased"], statistics["done"]) == (2, 1)
+    assert (statistics["leased"], statistics["acknowledged"]) == (2, 1)
     assert statistics["dropped"]["flowed_around"] + statistics["admitted"] == 6
     (consumer_told,) = told["consumers"]
-    assert (consumer_told["pid"], consumer_told["leased"], consumer_told["done"]) == (os.getpid(), 2, 1)
+    assert (consumer_told["pid"], consumer_told["leased"], consumer_told["acknowledged"]) == (os.getpid(), 2, 1)
     assert told["terms"]["capacity"] == 4
 
 
@@ -318,7 +318,7 @@ def test_a_paused_station_hands_nothing_out_until_it_is_resumed(run: Run, path: 
 
 def test_a_station_is_removed(run: Run, path: Path) -> None:
     run("station", "add", path, "decode")
-    assert run("station", "remove", path, "decode").stdout == "removed decode; 0 products not done\n"
+    assert run("station", "remove", path, "decode").stdout == "removed decode; 0 unacknowledged products\n"
     with Queue.open(path) as queue:
         assert queue.stations() == []
 
@@ -328,7 +328,7 @@ def test_a_station_with_work_left_is_not_removed_without_a_yes(run: Run, path: P
     put(path, 2)
     result = run("station", "remove", path, "decode", stdin="n\n")
     assert result.exit_code == 1
-    assert "Remove decode, with 2 products not done?" in result.stderr
+    assert "Remove decode, with 2 unacknowledged products?" in result.stderr
     (told,) = objects(run("station", "remove", path, "decode", "--yes", "--json").stdout)
     assert told == {"name": "decode", "removed": True, "left_products": 2}
 

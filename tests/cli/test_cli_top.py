@@ -46,7 +46,7 @@ def station_told(name: str, **changed: Any) -> StationStatistics:
 
 def consumer_told(station: str, place: int = 0, **changed: Any) -> ConsumerStatistics:
     told: dict[str, Any] = {
-        "pid": 100 + place, "attached_ns": 1, "beat_age_s": 0.1, "leased": 0, "delivered": 0, "done": 0, "alive": True,
+        "pid": 100 + place, "attached_ns": 1, "beat_age_s": 0.1, "leased": 0, "delivered": 0, "acknowledged": 0, "alive": True,
     }  # fmt: skip
     return ConsumerStatistics(station=station, place=place, **{**told, **changed})
 
@@ -89,21 +89,21 @@ def test_the_busiest_feeds_come_first_and_a_new_feed_had_nothing_before() -> Non
 
 
 def test_a_station_tells_what_comes_in_gets_done_and_is_dropped() -> None:
-    before = snapshot(0, None, station_told("a", admitted=10, done=5, dropped={"fifo": 1}))
-    now = station_told("a", admitted=30, done=15, dropped={"fifo": 3}, expired=1, evicted=1, oldest_age_s=3.5)
+    before = snapshot(0, None, station_told("a", admitted=10, acknowledged=5, dropped={"fifo": 1}))
+    now = station_told("a", admitted=30, acknowledged=15, dropped={"fifo": 3}, expired=1, evicted=1, oldest_age_s=3.5)
     (row,) = frame_of(before, snapshot(2, None, now)).stations
     assert (row.admitted_s, row.done_s, row.dropped_s, row.lag_s) == (10.0, 5.0, 2.0, 3.5)
 
 
 def test_a_station_that_was_made_anew_has_no_rate_yet() -> None:
-    before = snapshot(0, None, station_told("a", line=1, done=500))
-    (row,) = frame_of(before, snapshot(1, None, station_told("a", line=2, done=900))).stations
+    before = snapshot(0, None, station_told("a", line=1, acknowledged=500))
+    (row,) = frame_of(before, snapshot(1, None, station_told("a", line=2, acknowledged=900))).stations
     assert row.done_s is None
 
 
 def test_a_counter_that_began_anew_has_no_rate_yet() -> None:
-    before = snapshot(0, None, station_told("a", done=500))
-    (row,) = frame_of(before, snapshot(1, None, station_told("a", done=3))).stations
+    before = snapshot(0, None, station_told("a", acknowledged=500))
+    (row,) = frame_of(before, snapshot(1, None, station_told("a", acknowledged=3))).stations
     assert row.done_s is None
 
 
@@ -131,8 +131,15 @@ def test_stations_of_a_series_are_told_by_how_many_stages_stand_before_them() ->
 
 
 def test_consumers_are_known_by_their_attachment_not_by_their_place() -> None:
-    before = snapshot(0, None, consumer_told("a", 0, done=10, delivered=12), consumer_told("a", 1, done=50))
-    now = snapshot(2, None, consumer_told("a", 1, done=60, attached_ns=2), consumer_told("a", 0, done=20, delivered=24))
+    before = snapshot(
+        0, None, consumer_told("a", 0, acknowledged=10, delivered=12), consumer_told("a", 1, acknowledged=50)
+    )
+    now = snapshot(
+        2,
+        None,
+        consumer_told("a", 1, acknowledged=60, attached_ns=2),
+        consumer_told("a", 0, acknowledged=20, delivered=24),
+    )
     rows = frame_of(before, now).consumers
     assert [(row.place, row.done_s, row.delivered_s) for row in rows] == [(0, 5.0, 6.0), (1, None, None)]
 
@@ -190,7 +197,7 @@ def test_the_picture_fits_the_terminal(busy: Frame, size: tuple[int, int]) -> No
 def test_everything_is_shown_in_a_usual_terminal(busy: Frame) -> None:
     shown = "\n".join(picture(busy, Canvas(80, 24)))
     for words in ("fill █████░░░░░  50%", "1.0 GiB of 2.0 GiB", "812k products", "oldest 42.0 min", "stations (5 of 13)",
-                  "consumers (5 of 9)", "feeds (5 of 40)", "station 1", "done/s", "dead 0.1 s"):  # fmt: skip
+                  "consumers (5 of 9)", "feeds (5 of 40)", "station 1", "ack/s", "dead 0.1 s"):  # fmt: skip
         assert words in shown
 
 

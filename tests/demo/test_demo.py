@@ -101,7 +101,7 @@ def judge_cut(told: dict[str, Any]) -> None:
 def judge_station(station: dict[str, Any]) -> None:
     """One worker was killed with products in hand; everything was put once all the same."""
     kill = station["kill"]
-    assert station["sent"] == station["received"] == station["done"] > 1000
+    assert station["sent"] == station["received"] == station["acknowledged"] > 1000
     assert (station["lost"], station["duplicated"], station["waiting"], station["leased"]) == (0, 0, 0, 0)
     assert 0 < kill["held"] == station["restored"] == station["redelivered"]
     assert 0 < kill["back_after_s"] < 5

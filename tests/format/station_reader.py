@@ -98,7 +98,7 @@ MEMBER: Layout = {
     "timeout_ns": (64, "Q"), "start_ns": (72, "Q"), "stop_ns": (80, "Q"), "max_queue": (88, "Q"), "later": (96, "Q"),
     "turn": (104, "I"), "present": (108, "I"), "first": (112, "32s"), "last": (144, "32s"), "waiting": (176, "I"),
     "leased": (180, "I"), "parked": (184, "I"), "gap0": (188, "I"), "admitted": (192, "Q"), "delivered": (200, "Q"),
-    "done": (208, "Q"), "discarded": (216, "Q"), "expired": (224, "Q"), "evicted": (232, "Q"), "damaged": (240, "Q"),
+    "acknowledged": (208, "Q"), "discarded": (216, "Q"), "expired": (224, "Q"), "evicted": (232, "Q"), "damaged": (240, "Q"),
     "restored": (248, "Q"), "redelivered": (256, "Q"), "parked_total": (264, "Q"), "flowed_around": (272, "Q"),
     "dropped_fifo": (280, "Q"), "dropped_priority": (288, "Q"), "dropped_deadline": (296, "Q"),
     "dropped_parking": (304, "Q"), "rejected": (312, "Q"), "gap1": (320, "192s"),
@@ -111,7 +111,7 @@ DISTRIBUTIONS = {"round_robin": 0, "least_loaded": 1}
 CONSUMERS_AT, CONSUMERS, CONSUMER_BYTES = 33792, 256, 128
 CONSUMER: Layout = {
     "used": (0, "I"), "member": (4, "I"), "epoch": (8, "Q"), "pid": (16, "Q"), "attached_ns": (24, "Q"),
-    "beat_ns": (32, "Q"), "leased": (40, "Q"), "delivered": (48, "Q"), "done": (56, "Q"), "gap": (64, "64s"),
+    "beat_ns": (32, "Q"), "leased": (40, "Q"), "delivered": (48, "Q"), "acknowledged": (56, "Q"), "gap": (64, "64s"),
 }  # fmt: skip
 CONSUMER_LOCKS_AT = 1 << 40
 

@@ -178,7 +178,7 @@ def test_the_counters_of_a_station_are_where_the_page_says(make_queue: MakeQueue
         told, member = kernel_of(queue).member(0), read_line(queue.path, 1)["members"][0]
         assert told == {word: member[word] for word in told or {}}
         assert (member["delivered"], member["leased"]) == (12, 4)
-        assert (member["done"], member["discarded"], member["parked"], member["parked_total"]) == (3, 1, 2, 2)
+        assert (member["acknowledged"], member["discarded"], member["parked"], member["parked_total"]) == (3, 1, 2, 2)
         assert (member["redelivered"], member["expired"], member["prescale_count"]) == (2, 1, 42)
         assert (member["flowed_around"], member["admitted"]) == (10, 11)
     member = read_line(queue.path, 1)["members"][0]
@@ -409,7 +409,7 @@ def test_a_consumer_is_where_the_page_says(make_queue: MakeQueue) -> None:
             for place, one in consumers.items()
         ]
         assert told == [each[:5] for each in kernel_of(queue).consumers()]
-        assert [(one["leased"], one["delivered"], one["done"]) for one in consumers.values()] == [(3, 7, 4), (0, 0, 0)]
+        assert [(one["leased"], one["delivered"], one["acknowledged"]) for one in consumers.values()] == [(3, 7, 4), (0, 0, 0)]
         assert [(one["pid"], one["member"]) for one in consumers.values()] == [(os.getpid(), 0), (os.getpid(), 1)]
         assert all(abs(time.time_ns() - one["attached_ns"]) < 60 * 10**9 for one in consumers.values())
         assert all(0 <= now_ns - one["beat_ns"] < 60 * 10**9 for one in consumers.values())

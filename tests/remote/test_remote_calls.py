@@ -123,7 +123,7 @@ def test_altered_calls_do_no_harm(served: Served, stranger: Stranger) -> None:
     samples = [
         calls.Put("a", "i", properties=b"\1\1\x08\0n" + bytes(8)), calls.PutMany(b"\1\0\0\0", calls.encode(calls.Columns("a"))),
         calls.Next("**", 1, 10, 10), calls.OpenStation("s", "next", {"selection": "a", "capacity": 5}), calls.Attach("s", 1.0),
-        calls.Get(1, 1, 0.0), calls.Settle(1, 1, 1, "done"), calls.SaveCursor("c", 5), calls.Unpark("s", [1], True),
+        calls.Get(1, 1, 0.0), calls.Settle(1, 1, 1, "ack"), calls.SaveCursor("c", 5), calls.Unpark("s", [1], True),
     ]  # fmt: skip
     for turn in range(1, 301):
         call = chance.choice(samples)
@@ -165,7 +165,7 @@ def test_nobody_uses_what_another_client_has_attached(served: Served, stranger: 
     with served.connect().station("s", "**", start="oldest").attach() as consumer:
         batch = consumer.get(1)
         number = consumer._attachment  # type: ignore[attr-defined]
-        for call in (calls.Get(number, 1, 0.0), calls.Settle(number, batch.got, 1, "done"), calls.TellConsumer(number)):  # type: ignore[attr-defined]
+        for call in (calls.Get(number, 1, 0.0), calls.Settle(number, batch.got, 1, "ack"), calls.TellConsumer(number)):  # type: ignore[attr-defined]
             assert isinstance(stranger.call(call), answers.Unattached)
         stranger.call(calls.Detach(number))
         stranger.call(calls.Leave())
@@ -181,13 +181,13 @@ def test_places_and_payloads_that_do_not_fit_are_refused(served: Served, strange
     assert isinstance(stranger.call(calls.Get(number, 1, 0.0), number=2), answers.Products)
     far = (7).to_bytes(4, "little")
     for call in (
-        calls.Settle(number, 2, 1, "done", far), calls.Settle(number, 3, 1, "done"), calls.Settle(number, 2, 1, "done", b"xyz"),
+        calls.Settle(number, 2, 1, "ack", far), calls.Settle(number, 3, 1, "ack"), calls.Settle(number, 2, 1, "ack", b"xyz"),
         calls.Revise(number, 2, far, bytes(8)), calls.Revise(number, 2, bytes(4), bytes(7)),
         calls.Revise(number, 2, bytes(4), (9).to_bytes(8, "little")),
     ):  # fmt: skip
         payload = b"x" if isinstance(call, calls.Revise) else b""
         assert isinstance(stranger.call(call, payload), answers.Failure), call
-    assert isinstance(stranger.call(calls.Settle(number, 2, 1, "done")), answers.Done)
+    assert isinstance(stranger.call(calls.Settle(number, 2, 1, "ack")), answers.Done)
 
 
 # --- numbers ----------------------------------------------------------------------------------------
@@ -409,7 +409,7 @@ def test_who_may_not_publish_a_feed_gives_its_products_no_other_payload(guarded:
         with pytest.raises(AccessDeniedError, match="may not publish feed a/1"):
             consumer.ack(batch, payloads=[b"false"])
         consumer.ack(batch, payloads=[None])
-    assert guarded.queue.station("mine").statistics().done == 1
+    assert guarded.queue.station("mine").statistics().acknowledged == 1
 
 
 def test_nobody_puts_products_of_another_origin(router: Router, make_served: Callable[..., Served]) -> None:

@@ -97,7 +97,7 @@ def test_what_is_asked_again_is_not_done_again(
     for other in consumer.batches(1, timeout=0.1):
         assert other.deliveries.tolist() == [1]
     told = station.statistics()
-    assert (told.done, told.delivered, told.redelivered, told.leased) == (6, 6, 0, 0)
+    assert (told.acknowledged, told.delivered, told.redelivered, told.leased) == (6, 6, 0, 0)
     assert station.seek("oldest") == 1
     station.remove()
     cursor = remote.cursor("c")
@@ -192,7 +192,7 @@ def test_leases_are_kept_while_the_line_is_cut(served: Served, wire: Wire) -> No
     consumer.ack(batch)
     assert idents(consumer.get(2)) == ["3"]
     told = station.statistics()
-    assert (told.done, told.redelivered, told.restored) == (2, 0, 0)
+    assert (told.acknowledged, told.redelivered, told.restored) == (2, 0, 0)
 
 
 def test_a_get_that_waits_outlasts_a_cut(served: Served, wire: Wire) -> None:
@@ -235,7 +235,7 @@ def test_a_loop_goes_on_when_its_leases_were_lost(served: Served, wire: Wire) ->
             if product.ident == "3":
                 break
         assert seen == ["1", "2", "2", "3"]
-    assert station.statistics().done == 2
+    assert station.statistics().acknowledged == 2
 
 
 def test_a_site_that_does_not_answer_is_told(served: Served, wire: Wire) -> None:
@@ -316,7 +316,7 @@ def test_a_consumer_goes_on_after_the_site_was_restarted(served: Served) -> None
             if product.ident == "5":
                 break
     assert seen == ["1", "2", "3", "3", "4", "5"]
-    assert station.statistics().done == 4
+    assert station.statistics().acknowledged == 4
 
 
 def test_two_consumers_of_one_connection_are_not_mixed_up_after_a_restart(served: Served) -> None:

@@ -139,7 +139,7 @@ def test_a_station_tells_of_itself(queue: Queue, station: Station) -> None:
         assert (lag.products, lag.retries) == (3, 0)
         assert [(each.station, each.leased, each.alive) for each in station.consumers()] == [("s", 2, True)]
         mine = consumer.statistics()
-        assert (mine.leased, mine.delivered, mine.done, mine.alive) == (2, 2, 0, True)
+        assert (mine.leased, mine.delivered, mine.acknowledged, mine.alive) == (2, 2, 0, True)
 
 
 def test_a_function_is_refused_from_elsewhere(served: Served) -> None:
@@ -183,7 +183,7 @@ def test_what_was_put_does_not_come_again(queue: Queue, station: Station) -> Non
         consumer.discard(batch[3])
     assert work(station) == ["5"]
     told = station.statistics()
-    assert (told.done, told.discarded, told.redelivered) == (4, 1, 1)
+    assert (told.acknowledged, told.discarded, told.redelivered) == (4, 1, 1)
 
 
 def test_what_is_given_back_comes_again_and_is_parked_in_the_end(queue: Queue) -> None:
@@ -210,7 +210,7 @@ def test_to_put_twice_is_told(queue: Queue, station: Station, consumer: Consumer
         consumer.ack(batch)
     with pytest.raises(LeaseLostError, match="3 of 3 products"):
         consumer.ack(batch)
-    assert station.statistics().done == 3
+    assert station.statistics().acknowledged == 3
 
 
 def test_what_was_not_got_cannot_be_put(queue: Queue, station: Station, consumer: Consumer) -> None:
@@ -283,7 +283,7 @@ def test_a_loop_puts_each_product_when_it_asks_for_the_next(queue: Queue, statio
             if product.ident == "4":
                 break
     assert seen == ["1", "2", "3", "4"]
-    assert (station.statistics().done, work(station)) == (3, ["4", "5"])
+    assert (station.statistics().acknowledged, work(station)) == (3, ["4", "5"])
 
 
 def test_a_loop_over_batches_puts_what_is_left(queue: Queue, station: Station) -> None:
@@ -292,7 +292,7 @@ def test_a_loop_over_batches_puts_what_is_left(queue: Queue, station: Station) -
         for batch in consumer.batches(3, timeout=0.2):
             consumer.discard(batch[1])
     told = station.statistics()
-    assert (told.done, told.discarded, told.waiting, told.leased) == (4, 2, 0, 0)
+    assert (told.acknowledged, told.discarded, told.waiting, told.leased) == (4, 2, 0, 0)
 
 
 def test_consumers_work_with_async_for(queue: Queue, station: Station) -> None:
@@ -484,4 +484,4 @@ def test_all_of_many_products_are_consumed_once(served: Served, act: str) -> Non
     for thread in threads:
         thread.join()
     assert sorted(seen) == list(range(1, count + 1))
-    assert station.statistics().done == count
+    assert station.statistics().acknowledged == count

@@ -266,7 +266,7 @@ class Arena:
         told = [queue.station(name).statistics() for name in stations]
         assert all(map(is_idle, told)), told
         slack = recoveries(queue, told[0].line)  # who died in the lock may have counted and not put
-        assert len(expected) <= sum(s.done for s in told) <= len(expected) + slack, told
+        assert len(expected) <= sum(s.acknowledged for s in told) <= len(expected) + slack, told
 
     def recovery_s(self) -> list[float]:
         """For each kill that took products away: how long until the last of them was handed out again."""

@@ -137,10 +137,10 @@ def test_batches_products_and_lists_of_products_can_be_put(queue: Queue, station
     batch = consumer.get_nowait(4)
     consumer.ack(batch[0])
     consumer.ack([batch[2], batch[1]])
-    assert (station.statistics().done, station.statistics().leased) == (5, 1)
+    assert (station.statistics().acknowledged, station.statistics().leased) == (5, 1)
     consumer.ack([])
     consumer.ack((batch[3],))
-    assert (station.statistics().done, station.statistics().leased) == (6, 0)
+    assert (station.statistics().acknowledged, station.statistics().leased) == (6, 0)
 
 
 def test_a_list_may_have_products_of_several_batches(queue: Queue, station: Station, consumer: Consumer) -> None:
@@ -156,7 +156,7 @@ def test_products_may_be_put_in_any_order(queue: Queue, station: Station, consum
     first, second, third = (consumer.get_nowait() for _ in range(3))
     for batch in (third, first, second):
         consumer.ack(batch)
-    assert (station.statistics().done, station.lag().products) == (3, 0)
+    assert (station.statistics().acknowledged, station.lag().products) == (3, 0)
 
 
 def test_a_second_put_is_refused(queue: Queue, station: Station, consumer: Consumer) -> None:
@@ -166,7 +166,7 @@ def test_a_second_put_is_refused(queue: Queue, station: Station, consumer: Consu
     for again in (batch, batch[0], [batch[1]]):
         with pytest.raises(StationError):
             consumer.ack(again)
-    assert station.statistics().done == 2
+    assert station.statistics().acknowledged == 2
 
 
 def test_of_a_batch_that_was_partly_put_the_rest_is_put_and_the_refusal_told(
@@ -177,7 +177,7 @@ def test_of_a_batch_that_was_partly_put_the_rest_is_put_and_the_refusal_told(
     consumer.ack(batch[1])
     with pytest.raises(LeaseLostError, match="1 of 3 products"):
         consumer.ack(batch)
-    assert (station.statistics().done, station.statistics().leased) == (3, 0)
+    assert (station.statistics().acknowledged, station.statistics().leased) == (3, 0)
 
 
 def test_a_product_that_was_read_and_not_got_cannot_be_put(queue: Queue, station: Station, consumer: Consumer) -> None:
@@ -188,7 +188,7 @@ def test_a_product_that_was_read_and_not_got_cannot_be_put(queue: Queue, station
         consumer.ack(read[1])
     with pytest.raises(LeaseLostError):
         consumer.ack(read)
-    assert (station.statistics().done, station.statistics().leased) == (0, 1)
+    assert (station.statistics().acknowledged, station.statistics().leased) == (0, 1)
 
 
 def test_what_another_consumer_holds_cannot_be_put(queue: Queue, station: Station, consumer: Consumer) -> None:
@@ -211,7 +211,7 @@ def test_a_batch_of_another_station_cannot_be_put(queue: Queue, station: Station
     mine, theirs = consumer.get_nowait(2), other.get_nowait(2)
     with pytest.raises(LeaseLostError):
         consumer.ack(theirs)
-    assert (station.statistics().done, station.statistics().leased) == (0, 2)
+    assert (station.statistics().acknowledged, station.statistics().leased) == (0, 2)
     consumer.ack(mine)
 
 
@@ -237,7 +237,7 @@ def test_discarded_products_are_counted_and_gone(queue: Queue, station: Station,
     consumer.discard([batch[1]])
     consumer.ack(batch[2])
     told = station.statistics()
-    assert (told.discarded, told.done, told.leased, told.waiting) == (2, 1, 0, 0)
+    assert (told.discarded, told.acknowledged, told.leased, told.waiting) == (2, 1, 0, 0)
     consumer.detach()
     assert drain(station) == []
 
@@ -270,7 +270,7 @@ def test_what_was_given_back_cannot_be_put(queue: Queue, station: Station, consu
     with pytest.raises(LeaseLostError):
         consumer.ack(batch)
     consumer.ack(again)
-    assert station.statistics().done == 1
+    assert station.statistics().acknowledged == 1
 
 
 def test_what_is_given_back_wakes_a_consumer_that_waits(queue: Queue, station: Station, consumer: Consumer) -> None:
@@ -353,7 +353,7 @@ def test_iteration_puts_each_product_when_the_next_is_asked_for(
     put(queue, *"123")
     seen = []
     for product in consumer:
-        seen.append((product.ident, station.statistics().done, station.statistics().leased))
+        seen.append((product.ident, station.statistics().acknowledged, station.statistics().leased))
         if product.ident == "3":
             break
     assert seen == [("1", 0, 1), ("2", 1, 1), ("3", 2, 1)]
@@ -373,7 +373,7 @@ def test_a_product_whose_work_failed_goes_to_another_consumer(queue: Queue, stat
 def test_batches_end_when_nothing_has_come_for_the_time_out(queue: Queue, station: Station, consumer: Consumer) -> None:
     put(queue, *"12345")
     assert [idents(batch) for batch in consumer.batches(2, timeout=0)] == [["1", "2"], ["3", "4"], ["5"]]
-    assert (station.statistics().done, station.statistics().leased) == (5, 0)
+    assert (station.statistics().acknowledged, station.statistics().leased) == (5, 0)
 
 
 @pytest.mark.parametrize("how", ["ack", "discard", "nack"])
@@ -399,7 +399,7 @@ def test_async_iteration_puts_as_well(queue: Queue, station: Station, consumer: 
         return seen
 
     assert asyncio.run(collect()) == ["1", "2", "3"]
-    assert station.statistics().done == 2
+    assert station.statistics().acknowledged == 2
 
 
 def test_async_batches_end_when_nothing_has_come_for_the_time_out(queue: Queue, consumer: Consumer) -> None:
@@ -524,7 +524,7 @@ def test_a_consumer_tells_what_it_did(queue: Queue, station: Station, consumer: 
     consumer.ack(consumer.get_nowait(3)[0])
     told = consumer.statistics()
     assert (told.station, told.pid, told.alive) == ("s", os.getpid(), True)
-    assert (told.delivered, told.done, told.leased) == (3, 1, 2)
+    assert (told.delivered, told.acknowledged, told.leased) == (3, 1, 2)
     assert 0 <= told.beat_age_s < 20
     assert [other.place for other in station.consumers()] == [told.place]
 
@@ -600,7 +600,7 @@ def test_a_forked_child_attaches_anew_and_shares(queue: Queue, station: Station,
     mine = consumer.get_nowait()
     assert in_child(lambda: drain(station)) == "['2', '3']"
     consumer.ack(mine)
-    assert (station.statistics().done, station.statistics().consumers) == (3, 1)
+    assert (station.statistics().acknowledged, station.statistics().consumers) == (3, 1)
 
 
 def test_a_child_that_ends_does_not_detach_its_parent(queue: Queue, station: Station, consumer: Consumer) -> None:
@@ -609,7 +609,7 @@ def test_a_child_that_ends_does_not_detach_its_parent(queue: Queue, station: Sta
     assert in_child(consumer.detach) == "None"
     assert station.statistics().leased == 1
     consumer.ack(batch)
-    assert station.statistics().done == 1
+    assert station.statistics().acknowledged == 1
 
 
 def test_the_death_of_a_parent_is_noticed_while_its_child_lives(queue: Queue, station: Station) -> None:
@@ -679,7 +679,7 @@ def test_threads_with_consumers_of_their_own_share_everything_once(make_quick: C
         shares = [worker.result(60) for worker in workers]
     assert sorted(sequence for share in shares for sequence in share) == list(range(1, 1001))
     told = station.statistics()
-    assert (told.done, told.delivered, told.redelivered, told.consumers) == (1000, 1000, 0, 0)
+    assert (told.acknowledged, told.delivered, told.redelivered, told.consumers) == (1000, 1000, 0, 0)
 
 
 def test_processes_share_everything_once(make_quick: Callable[..., Queue]) -> None:
@@ -704,4 +704,4 @@ def test_processes_share_everything_once(make_quick: Callable[..., Queue]) -> No
     for worker, _ in results:
         worker.join()
     assert sorted(sequence for share in shares for sequence in share) == list(range(1, 501))
-    assert (station.statistics().done, station.statistics().redelivered) == (500, 0)
+    assert (station.statistics().acknowledged, station.statistics().redelivered) == (500, 0)

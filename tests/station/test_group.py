@@ -61,7 +61,7 @@ def test_turns_go_on_however_fast_the_consumers_are(queue: Queue) -> None:
         work(consumers[number % 3])
     for consumer in consumers:
         work(consumer)
-    assert [station.statistics().done for station in stations] == [10, 10, 10]
+    assert [station.statistics().acknowledged for station in stations] == [10, 10, 10]
 
 
 def test_a_full_station_is_passed_over(queue: Queue) -> None:

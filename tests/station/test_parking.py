@@ -40,7 +40,7 @@ def test_a_product_that_fails_too_often_is_parked_and_the_others_go_on(queue: Qu
         consumer.nack(batch, failed=True)
     assert work(consumer) == ["good"]
     told = station.statistics()
-    assert (told.parked, told.parked_total, told.waiting, told.retries, told.done) == (1, 1, 0, 0, 1)
+    assert (told.parked, told.parked_total, told.waiting, told.retries, told.acknowledged) == (1, 1, 0, 0, 1)
     (parked,) = station.parked()
     assert (parked.sequence, parked.deliveries, parked.held) == (1, 3, True)
     assert (parked.feed, parked.ident, parked.size) == ("a", "bad", 3)

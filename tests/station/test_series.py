@@ -38,7 +38,7 @@ def test_a_station_sees_what_the_one_before_has_put(queue: Queue) -> None:
     assert drain(first) == ["1", "3"]
     assert drain(second) == ["1", "3"]
     assert drain(third) == ["1", "3"]
-    assert [station.statistics().done for station in (first, second, third)] == [3, 3, 3]
+    assert [station.statistics().acknowledged for station in (first, second, third)] == [3, 3, 3]
 
 
 def test_a_put_wakes_a_consumer_of_the_next_station(queue: Queue) -> None:
@@ -392,7 +392,7 @@ def test_restored_to_the_output_it_goes_on(queue: Queue) -> None:
     assert drain(first) == ["2"]
     batch = second.attach().get_nowait(9)
     assert (idents(batch), batch.deliveries.tolist()) == (["1", "2"], [1, 1])
-    assert (first.statistics().restored, first.statistics().done) == (1, 1)
+    assert (first.statistics().restored, first.statistics().acknowledged) == (1, 1)
 
 
 def test_restored_to_the_output_products_go_on_in_their_order(queue: Queue) -> None:
@@ -412,7 +412,7 @@ def test_restored_to_the_output_of_the_last_station_it_is_over(queue: Queue) -> 
     vanishing.get_nowait(1)
     vanish(vanishing)
     told = station.statistics()
-    assert (told.restored, told.waiting, told.leased, told.done) == (1, 0, 0, 0)
+    assert (told.restored, told.waiting, told.leased, told.acknowledged) == (1, 0, 0, 0)
 
 
 def test_restored_to_the_start_it_passes_all_stations_again(queue: Queue) -> None:

@@ -217,7 +217,7 @@ def test_a_durable_station_keeps_its_place_and_what_it_holds(make_quick: Callabl
         station = again.station("s")
         assert station.terms == terms
         told = station.statistics()
-        assert (told.waiting, told.leased, told.done, told.consumers) == (4, 0, 2, 0)
+        assert (told.waiting, told.leased, told.acknowledged, told.consumers) == (4, 0, 2, 0)
         batch = station.attach().get_nowait(9)
         assert (idents(batch), batch.deliveries.tolist()) == (["3", "4", "5", "6"], [2, 1, 1, 1])
 
@@ -293,7 +293,7 @@ def test_a_paused_station_hands_nothing_out_and_loses_nothing(queue: Queue) -> N
     assert work(consumer) == []
     consumer.ack(held)
     told = station.statistics()
-    assert (told.paused, told.waiting, told.done) == (True, 2, 1)
+    assert (told.paused, told.waiting, told.acknowledged) == (True, 2, 1)
     station.resume()
     assert work(consumer) == ["2", "3"]
     assert not station.statistics().paused
@@ -357,7 +357,7 @@ def test_a_seek_leaves_consumers_what_they_hold(queue: Queue) -> None:
     station.seek("next")
     assert station.statistics().leased == 1
     consumer.ack(held)
-    assert (station.statistics().done, station.lag().products) == (1, 0)
+    assert (station.statistics().acknowledged, station.lag().products) == (1, 0)
 
 
 def test_after_a_seek_back_nobody_gets_what_somebody_holds(queue: Queue) -> None:
@@ -481,7 +481,7 @@ def test_a_station_counts_what_happens_to_its_products(queue: Queue) -> None:
     told = station.statistics()
     assert (told.name, told.selection, told.blocking, told.durable, told.capacity) == ("s", "a/**", False, True, 4)
     assert (told.position, told.behind) == (7, 0)
-    assert (told.admitted, told.delivered, told.done, told.discarded) == (4, 3, 1, 1)
+    assert (told.admitted, told.delivered, told.acknowledged, told.discarded) == (4, 3, 1, 1)
     assert (told.waiting, told.leased, told.retries, told.parked) == (2, 0, 1, 0)
     assert told.dropped == {"flowed_around": 1, "fifo": 0, "priority": 0, "deadline": 0, "parking_full": 0}
     assert (told.expired, told.evicted, told.damaged, told.restored, told.rejected) == (0, 0, 0, 0, 0)
@@ -489,7 +489,7 @@ def test_a_station_counts_what_happens_to_its_products(queue: Queue) -> None:
     again = consumer.get_nowait(9)
     assert (station.statistics().redelivered, station.statistics().retries) == (1, 1)
     consumer.ack(again)
-    assert (station.statistics().done, station.statistics().retries) == (3, 0)
+    assert (station.statistics().acknowledged, station.statistics().retries) == (3, 0)
 
 
 def test_the_lag_has_everything_not_done_and_the_age_of_the_oldest(make_quick: Callable[..., Queue]) -> None:
@@ -537,7 +537,7 @@ def test_consumers_are_listed_with_what_they_hold(queue: Queue) -> None:
     first.get_nowait(2)
     second.ack(second.get_nowait(1))
     told = {consumer.place: consumer for consumer in station.consumers()}
-    assert sorted((c.leased, c.delivered, c.done, c.pid, c.alive) for c in told.values()) == [
+    assert sorted((c.leased, c.delivered, c.acknowledged, c.pid, c.alive) for c in told.values()) == [
         (0, 1, 1, os.getpid(), True),
         (2, 2, 0, os.getpid(), True),
     ]
@@ -610,7 +610,7 @@ def test_evicted_products_are_counted_to_the_last(
     got = drain(station)
     assert got == [f"x{number}" for number in range(queue.oldest - 1, 40)]
     told = station.statistics()
-    assert (told.evicted, told.done) == (queue.oldest - 1, 41 - queue.oldest)
+    assert (told.evicted, told.acknowledged) == (queue.oldest - 1, 41 - queue.oldest)
 
 
 def test_a_get_passes_over_what_was_evicted_and_goes_on_waiting(make_quick: Callable[..., Queue]) -> None:
@@ -647,7 +647,7 @@ def test_a_damaged_product_is_not_handed_out_and_counted(queue: Queue) -> None:
     spoil(queue, b"to be spoilt")
     assert drain(station) == ["first", "last"]
     told = station.statistics()
-    assert (told.damaged, told.done, told.leased) == (1, 2, 0)
+    assert (told.damaged, told.acknowledged, told.leased) == (1, 2, 0)
 
 
 def test_a_damaged_product_is_counted_also_where_idents_decide(queue: Queue) -> None:

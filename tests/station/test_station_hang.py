@@ -67,7 +67,7 @@ def test_a_late_put_of_a_hung_consumer_is_refused_and_nothing_is_put_twice(path:
         wait_until(lambda: len(hung.held()) == 10, "it holds them")
         stopped_s = stop(hung)
         other = arena.start(consume, "s", 10)
-        wait_until(lambda: station.statistics().done == 10, "the other has put them", 10)
+        wait_until(lambda: station.statistics().acknowledged == 10, "the other has put them", 10)
         wait_s = other.notes("trying")[0].at_s - stopped_s
         print(f"taken for dead after {wait_s:.2f} s")
         assert 0.7 < wait_s < 5.0  # the last beat was up to a quarter of a second before the stop
@@ -75,7 +75,7 @@ def test_a_late_put_of_a_hung_consumer_is_refused_and_nothing_is_put_twice(path:
         go_on(arena, hung)
         assert len(hung.notes("refused")) == 3
         assert hung.notes("accepted") == []
-        assert station.statistics().done == 10
+        assert station.statistics().acknowledged == 10
         assert station.statistics().restored == 10
         with behind.attach() as last:
             batch = last.get(100, 5.0)
@@ -89,7 +89,7 @@ def test_a_late_put_of_a_hung_consumer_is_refused_and_nothing_is_put_twice(path:
         wait_until(lambda: len(hung.sequences("later")) == 5, "it gets more")
         hung.process.join(10)
         assert hung.process.exitcode == 0
-        assert station.statistics().done == 15
+        assert station.statistics().acknowledged == 15
 
 
 def test_a_producer_at_a_full_capacity_does_not_wait_for_a_hung_consumer(path: Path) -> None:
@@ -104,10 +104,10 @@ def test_a_producer_at_a_full_capacity_does_not_wait_for_a_hung_consumer(path: P
         arena.start(consume, "s", 3)
         for _ in range(50):
             queue.put(b"", feed="a", timeout=10)
-        wait_until(lambda: station.statistics().done == 70, "all are put")
+        wait_until(lambda: station.statistics().acknowledged == 70, "all are put")
         assert station.statistics().restored == 10
         go_on(arena, hung)
-        assert station.statistics().done == 70
+        assert station.statistics().acknowledged == 70
 
 
 def test_a_consumer_that_is_stopped_for_less_keeps_what_it_has(path: Path) -> None:
@@ -122,7 +122,7 @@ def test_a_consumer_that_is_stopped_for_less_keeps_what_it_has(path: Path) -> No
         os.kill(holder.pid, signal.SIGCONT)
         (arena.folder / "go").touch()
         wait_until(lambda: holder.notes("accepted"), "its put is accepted")
-        wait_until(lambda: station.statistics().done == 3, "and counts")
+        wait_until(lambda: station.statistics().acknowledged == 3, "and counts")
 
 
 def test_work_that_takes_longer_than_hung_after_is_not_taken_for_a_hang(path: Path) -> None:
@@ -133,7 +133,7 @@ def test_work_that_takes_longer_than_hung_after_is_not_taken_for_a_hang(path: Pa
             batch = slow.get(1, 5.0)
             assert len(other.get(1, 1.2)) == 0
             slow.ack(batch)
-        assert station.statistics().done == 1
+        assert station.statistics().acknowledged == 1
 
 
 def work_on(folder: Path, path: Path, ledger: Ledger, seed: int) -> None:
@@ -172,7 +172,7 @@ def stops(path: Path, seed: int, rounds: int) -> str:
             done = [sequence for actor in arena.actors for sequence in actor.sequences("done")]
             assert len(done) == len(set(done)), "put twice"
             assert set(done) == sequences_of(queue, "f/**")
-            assert station.statistics().done == len(done)
+            assert station.statistics().acknowledged == len(done)
             refused = sum(len(actor.notes("refused")) for actor in arena.actors)
         return f"{rounds} stops, {refused} refused, {len(done)} products"
 

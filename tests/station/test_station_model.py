@@ -226,7 +226,7 @@ class Line:
     def settle(self, place: Place, product: Product, how: str) -> None:
         del place.leased[product.sequence]
         if how == "ack":
-            place.count("done")
+            place.count("acknowledged")
             self.arrive(product, self.behind(place.stage, product))
         elif how == "discard":
             place.count("discarded")
@@ -439,7 +439,15 @@ class LineModel(RuleBasedStateMachine):
                 len(place.waiting), len(place.leased), len(place.parked),
             ), name  # fmt: skip
             assert told.behind == len(self.line.unseen)
-            for what in ("admitted", "delivered", "done", "discarded", "redelivered", "restored", "parked_total"):
+            for what in (
+                "admitted",
+                "delivered",
+                "acknowledged",
+                "discarded",
+                "redelivered",
+                "restored",
+                "parked_total",
+            ):
                 assert getattr(told, what) == place.counts.get(what, 0), f"{what} of {name}"
             assert told.retries == sum(product.deliveries > 0 for product in place.waiting) + sum(
                 product.deliveries > 1 for product in place.leased.values()

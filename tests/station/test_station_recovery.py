@@ -151,7 +151,7 @@ def test_what_a_dead_one_had_half_taken_up_is_not_taken_up_again(shared_memory: 
                 found += batch.sequences.tolist()
                 consumer.ack(batch)
         assert sorted(found) == sorted(expected)
-        assert queue.station("s").statistics().done == 10
+        assert queue.station("s").statistics().acknowledged == 10
         assert queue.check() == []
 
 
@@ -177,7 +177,7 @@ def test_a_product_that_kills_its_consumers_is_parked_and_the_others_go_on(share
                 victim.process.join(10)
                 assert victim.process.exitcode == -signal.SIGKILL
             arena.start(fall)
-            wait_until(lambda: station.statistics().done == 3, "the others are put")
+            wait_until(lambda: station.statistics().acknowledged == 3, "the others are put")
             (parked,) = station.parked()
             assert (parked.ident, parked.deliveries) == ("poison", 3)
             assert station.retry() == 1

@@ -135,7 +135,7 @@ def judge(queue: Queue, name: str) -> None:
     else:
         assert sorted(second) == PRODUCTS
         assert name.startswith("put") or sorted(first) == PRODUCTS
-        assert len(PRODUCTS) <= queue.station("first").statistics().done <= len(PRODUCTS) + 1
+        assert len(PRODUCTS) <= queue.station("first").statistics().acknowledged <= len(PRODUCTS) + 1
     for sequence in first:
         assert second.get(sequence) == first[sequence]
     assert queue.check() == []

@@ -384,7 +384,7 @@ def test_products_older_than_the_time_out_expire(queue: Queue, clock: MockClock)
     put(queue, "2")
     clock.advance(4)
     assert drain(station) == ["2"]
-    assert (station.statistics().expired, station.statistics().done) == (1, 1)
+    assert (station.statistics().expired, station.statistics().acknowledged) == (1, 1)
 
 
 def test_of_time_out_and_expiry_the_earlier_counts(queue: Queue, clock: MockClock) -> None:

@@ -67,7 +67,7 @@ class ChannelStatistics:
     leased: int
     parked: int
     delivered: int
-    done: int
+    acknowledged: int
     dropped: Mapping[str, int]  # products that a station did not deliver, by cause
 
 
@@ -197,7 +197,7 @@ class Channel:
             leased=sum(each.leased for each in told),
             parked=sum(each.parked for each in told),
             delivered=sum(each.delivered for each in told),
-            done=sum(each.done for each in told),
+            acknowledged=sum(each.acknowledged for each in told),
             dropped=dropped,
         )
 

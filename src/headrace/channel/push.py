@@ -32,7 +32,7 @@ class PushStatistics:
     """What a push consumer has done so far."""
 
     delivered: int  # products that the callback was called with
-    done: int
+    acknowledged: int
     failures: int  # exceptions of the callback, and troubles with the station
     latest_failure: str
     running: bool
@@ -45,7 +45,7 @@ class PushConsumer:
         self._station, self._callback, self._batches = station, callback, batches
         self._consumer = station.attach()
         self._lost = False  # taken for dead: attach anew
-        self._delivered = self._done = self._failures_in_a_row = 0
+        self._delivered = self._acknowledged = self._failures_in_a_row = 0
         self._complaints = Complaints(_log)
         self._ending = threading.Event()
         self._thread = threading.Thread(target=self._run, name=f"headrace-push-{station.name}", daemon=True)
@@ -62,7 +62,7 @@ class PushConsumer:
     def statistics(self) -> PushStatistics:
         return PushStatistics(
             delivered=self._delivered,
-            done=self._done,
+            acknowledged=self._acknowledged,
             failures=self._complaints.count,
             latest_failure=self._complaints.latest,
             running=self._thread.is_alive(),
@@ -114,14 +114,14 @@ class PushConsumer:
         for product in batch:
             if self._call(product, 1):
                 self._consumer.ack(product)
-                self._done += 1
+                self._acknowledged += 1
             else:
                 self._consumer.nack(product, failed=True)
 
     def _call_with_batch(self, batch: Batch) -> None:
         if self._call(batch, len(batch)):
             self._consumer.ack(batch)
-            self._done += len(batch)
+            self._acknowledged += len(batch)
         else:
             self._consumer.nack(batch, failed=True)
 

@@ -230,6 +230,6 @@ def _counts(told: ChannelStatistics) -> dict[str, object]:
         "stations, consumers": f"{told.stations}, {told.consumers}",
         "pushed": f"{told.pushed:,} ({told.duplicates:,} duplicates, {told.rejected:,} rejected)",
         "waiting, leased, parked": f"{told.waiting:,}, {told.leased:,}, {told.parked:,}",
-        "delivered, done": f"{told.delivered:,}, {told.done:,}",
+        "delivered, acknowledged": f"{told.delivered:,}, {told.acknowledged:,}",
         "dropped": drops or "none",
     }

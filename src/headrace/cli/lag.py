@@ -27,13 +27,13 @@ class StationLag(msgspec.Struct, frozen=True):
 @click.command()
 @queue_argument
 @click.argument("names", nargs=-1, metavar="[STATION]...")
-@click.option("--max-products", type=click.IntRange(min=0), metavar="COUNT", help="A limit for products not done.")
+@click.option("--max-products", type=click.IntRange(min=0), metavar="COUNT", help="Limit of unacknowledged products.")
 @click.option("--max-seconds", type=AGE, metavar="AGE", help="A limit for the age of the oldest, such as 30s.")
 @json_option
 def lag(
     queue_path: str, names: tuple[str, ...], max_products: int | None, max_seconds: float | None, as_json: bool
 ) -> int:
-    """Tell how far stations of QUEUE are behind: products not done yet, and the age of the oldest in seconds.
+    """Tell how far stations of QUEUE are behind: unacknowledged products, and the age of the oldest in seconds.
 
     All stations, or those given. Retries are those of the products that were handed out before. Exit code 1 if a
     station exceeds one of the limits.

@@ -125,7 +125,7 @@ def _station_values(outcome: Outcome) -> dict[str, Any]:
         "select": told.selection,
         "waiting": told.waiting,
         "leased": told.leased,
-        "done": told.done,
+        "acknowledged": told.acknowledged,
         "restored": told.restored,
         "redelivered": told.redelivered,
         "workers": workers,

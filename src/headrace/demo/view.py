@@ -188,7 +188,7 @@ def _worker_table(stage: Stage) -> "Table":
 
 def _station_line(told: StationStatistics) -> str:
     return (
-        f"{told.selection}: {told.done:,} done, {told.waiting:,} waiting, {told.leased:,} in hand, "
+        f"{told.selection}: {told.acknowledged:,} acknowledged, {told.waiting:,} waiting, {told.leased:,} in hand, "
         f"{told.restored:,} taken back, {told.redelivered:,} handed out again"
     )
 

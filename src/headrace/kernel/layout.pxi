@@ -295,7 +295,7 @@ cdef struct Member:                  # 512 bytes: one station
     uint32_t gap0
     uint64_t admitted
     uint64_t delivered
-    uint64_t done
+    uint64_t acknowledged
     uint64_t discarded
     uint64_t expired
     uint64_t evicted
@@ -320,7 +320,7 @@ cdef struct Consumer:                # 128 bytes: one attachment
     uint64_t beat_ns                 # CLOCK_MONOTONIC
     uint64_t leased
     uint64_t delivered
-    uint64_t done
+    uint64_t acknowledged
     uint64_t gap[8]
 
 cdef struct Cell:                    # where the line begins again after a power failure

@@ -321,8 +321,8 @@ class Station:
         behind = self.log.kernel.count_between(state["position"], self.log.kernel.head)
         dropped = {"flowed_around": "flowed_around", "fifo": "dropped_fifo", "priority": "dropped_priority",
                    "deadline": "dropped_deadline", "parking_full": "dropped_parking"}  # fmt: skip
-        same = ("waiting", "leased", "parked", "admitted", "delivered", "done", "discarded", "expired", "damaged",
-                "restored", "redelivered", "parked_total", "rejected")  # fmt: skip
+        same = ("waiting", "leased", "parked", "admitted", "delivered", "acknowledged", "discarded", "expired",
+                "damaged", "restored", "redelivered", "parked_total", "rejected")  # fmt: skip
         return StationStatistics(
             name=terms.name, line=terms.line, stage=terms.stage, group=terms.group, channel=terms.channel,
             selection=terms.selection, blocking=terms.blocking, durable=terms.durable, paused=terms.paused,
@@ -343,7 +343,7 @@ class Station:
         return max(0.0, (now_ns - int(batch.columns["inserted_ns"][0])) / 1e9)
 
     def lag(self) -> Lag:
-        """How far the station is behind: products not done yet, and the age of the oldest."""
+        """How far the station is behind: products not acknowledged yet, and the age of the oldest."""
         told = self.statistics()
         return Lag(told.waiting + told.leased + told.behind, told.retries, told.oldest_age_s or 0.0)
 
@@ -351,9 +351,12 @@ class Station:
         """Who is attached."""
         member, line = self.terms.member, self._line
         return [
-            ConsumerStatistics(self.name, place, pid, attached_ns, beat_age_ns / 1e9, leased, delivered, done,
-                               line.is_alive(place) and not line.kernel.hung(place))
-            for place, number, _, pid, attached_ns, beat_age_ns, leased, delivered, done in line.kernel.consumers()
+            ConsumerStatistics(
+                self.name, place, pid, attached_ns, beat_age_ns / 1e9, leased, delivered, acknowledged,
+                line.is_alive(place) and not line.kernel.hung(place),
+            )
+            for place, number, _, pid, attached_ns, beat_age_ns, leased, delivered, acknowledged
+            in line.kernel.consumers()
             if number == member
         ]  # fmt: skip
 

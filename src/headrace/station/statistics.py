@@ -27,7 +27,7 @@ class StationStatistics:
     consumers: int
     admitted: int  # taken into the capacity
     delivered: int  # handed out, repetitions included
-    done: int
+    acknowledged: int
     discarded: int  # by a consumer
     expired: int
     evicted: int  # left the queue before they were handed out
@@ -37,7 +37,7 @@ class StationStatistics:
     parked_total: int
     rejected: int  # puts refused because of max_queue
     dropped: dict[str, int]  # by the station's policy: flowed_around, fifo, priority, deadline, parking_full
-    oldest_age_s: float | None  # of what is not done yet
+    oldest_age_s: float | None  # of what is not acknowledged yet
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +51,7 @@ class ConsumerStatistics:
     beat_age_s: float
     leased: int
     delivered: int
-    done: int
+    acknowledged: int
     alive: bool
 
 
@@ -59,7 +59,7 @@ class ConsumerStatistics:
 class Lag:
     """How far a station is behind."""
 
-    products: int  # not done yet, retries included
+    products: int  # not acknowledged yet, retries included
     retries: int
     seconds: float  # age of the oldest of them
 

@@ -25,10 +25,10 @@ _FLAGS: dict[str, Callable[[StationStatistics], bool]] = {
 @queue_argument
 @json_option
 def list_stations(queue_path: str, as_json: bool) -> None:
-    """List the stations of QUEUE: what waits, is leased and parked there, how far it is behind, what it has done.
+    """List the stations of QUEUE: products waiting, leased, parked and acknowledged, and how far it is behind.
 
     `behind` counts products of the queue that the station has not looked at yet; `lag` is the age of the oldest
-    product that is not done. Stations that stand behind another or in a group show it.
+    product that is not acknowledged. Stations that stand behind another or in a group show it.
 
     \b
     Example:
@@ -42,7 +42,7 @@ def list_stations(queue_path: str, as_json: bool) -> None:
             echo_json({**msgspec.to_builtins(station), "after": ahead_of(station, stations)})
     elif stations:
         header, rows = station_table(stations)
-        show_table("stations", header, rows, right=[header.index(name) for name in (*_COUNTS, "lag", "done")])
+        show_table("stations", header, rows, right=[header.index(name) for name in (*_COUNTS, "lag", "acknowledged")])
     else:
         click.echo(f"{queue_path} has no stations")
 
@@ -57,7 +57,7 @@ def station_table(stations: list[StationStatistics]) -> tuple[list[str], list[li
         "selection": [_selection(station) for station in stations],
         **{count: [f"{getattr(station, count):,}" for station in stations] for count in _COUNTS},
         "lag": [format_age(station.oldest_age_s or 0.0) for station in stations],
-        "done": [f"{station.done:,}" for station in stations],
+        "acknowledged": [f"{station.acknowledged:,}" for station in stations],
         "is": [", ".join(flag for flag, holds in _FLAGS.items() if holds(station)) for station in stations],
     }
     shown = {name: cells for name, cells in columns.items() if any(cells)}

@@ -29,12 +29,12 @@ def remove(queue_path: str, name: str, yes: bool, as_json: bool) -> int:
         station = existing(queue, name)
         told = station.statistics()
         left = told.waiting + told.behind + told.leased + told.parked
-        if left and not yes and not confirmed(visible(f"Remove {name}, with {many(left, 'product')} not done?")):
+        if left and not yes and not confirmed(visible(f"Remove {name}, with {many(left, 'unacknowledged product')}?")):
             click.echo("nothing was removed", err=True)
             return NEGATIVE
         station.remove()
     if as_json:
         echo_json({"name": name, "removed": True, "left_products": left})
     else:
-        click.echo(visible(f"removed {name}; {many(left, 'product')} not done"))
+        click.echo(visible(f"removed {name}; {many(left, 'unacknowledged product')}"))
     return OK

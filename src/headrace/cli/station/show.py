@@ -10,7 +10,7 @@ from headrace.cli.station.terms import terms_of
 from headrace.station import ConsumerStatistics, StationStatistics
 from headrace.units import format_age, format_time
 
-_CONSUMERS = ("place", "pid", "attached", "last beat", "leased", "delivered", "done", "alive")
+_CONSUMERS = ("place", "pid", "attached", "last beat", "leased", "delivered", "acknowledged", "alive")
 
 
 @click.command()
@@ -57,7 +57,7 @@ def _ever(told: StationStatistics) -> dict[str, object]:
     return {
         "admitted": f"{told.admitted:,}",
         "delivered": f"{told.delivered:,}, {told.redelivered:,} of these again",
-        "done": f"{told.done:,}",
+        "acknowledged": f"{told.acknowledged:,}",
         "discarded by consumers": f"{told.discarded:,}",
         "taken back from dead consumers": f"{told.restored:,}",
         "parked": f"{told.parked_total:,}",
@@ -71,7 +71,7 @@ def _causes(told: StationStatistics) -> dict[str, object]:
 
 
 def _row(consumer: ConsumerStatistics) -> tuple[object, ...]:
-    counts = (f"{count:,}" for count in (consumer.leased, consumer.delivered, consumer.done))
+    counts = (f"{count:,}" for count in (consumer.leased, consumer.delivered, consumer.acknowledged))
     beat = f"{format_short_age(consumer.beat_age_s)} ago"
     attached = format_time(consumer.attached_ns)
     return (consumer.place, consumer.pid, attached, beat, *counts, "yes" if consumer.alive else "no")

@@ -64,7 +64,7 @@ class StationRow(msgspec.Struct, frozen=True):
     behind: int
     consumers: int
     admitted_s: float | None
-    done_s: float | None
+    acknowledged_s: float | None
     dropped_s: float | None  # dropped, expired or evicted before they were handed out
     lag_s: float
 
@@ -76,9 +76,9 @@ class ConsumerRow(msgspec.Struct, frozen=True):
     place: int
     pid: int
     leased: int
-    done: int
+    acknowledged: int
     delivered_s: float | None
-    done_s: float | None
+    acknowledged_s: float | None
     beat_age_s: float
     alive: bool
 
@@ -166,7 +166,7 @@ def _station_row(
         depth=depth,
         fill=min(1.0, new.waiting / new.capacity if new.capacity else (new.waiting + new.behind) / max(1.0, room)),
         admitted_s=rate(old, new, seconds, lambda told: told.admitted),
-        done_s=rate(old, new, seconds, lambda told: told.done),
+        acknowledged_s=rate(old, new, seconds, lambda told: told.acknowledged),
         dropped_s=rate(old, new, seconds, lambda told: sum(told.dropped.values()) + told.expired + told.evicted),
         lag_s=new.oldest_age_s or 0.0,
         **{field: getattr(new, field) for field in same},
@@ -190,9 +190,9 @@ def _consumer_row(old: ConsumerStatistics | None, new: ConsumerStatistics, secon
         place=new.place,
         pid=new.pid,
         leased=new.leased,
-        done=new.done,
+        acknowledged=new.acknowledged,
         delivered_s=rate(old, new, seconds, lambda told: told.delivered),
-        done_s=rate(old, new, seconds, lambda told: told.done),
+        acknowledged_s=rate(old, new, seconds, lambda told: told.acknowledged),
         beat_age_s=new.beat_age_s,
         alive=new.alive,
     )

@@ -193,7 +193,7 @@ _STATION = (
     _Column("leased", lambda row, canvas: short(row.leased)),
     _Column("parked", _parked),
     _Column("in/s", lambda row, canvas: per_second(row.admitted_s), _WIDE),
-    _Column("done/s", lambda row, canvas: per_second(row.done_s)),
+    _Column("ack/s", lambda row, canvas: per_second(row.acknowledged_s)),
     _Column("drop/s", _dropped),
     _Column("lag", lambda row, canvas: format_age(row.lag_s)),
 )
@@ -201,9 +201,9 @@ _CONSUMER = (
     _Column("place", lambda row, canvas: str(row.place), _NARROW),
     _Column("pid", lambda row, canvas: str(row.pid)),
     _Column("leased", lambda row, canvas: short(row.leased)),
-    _Column("done", lambda row, canvas: short(row.done)),
+    _Column("acked", lambda row, canvas: short(row.acknowledged)),
     _Column("got/s", lambda row, canvas: per_second(row.delivered_s), _NARROW),
-    _Column("done/s", lambda row, canvas: per_second(row.done_s)),
+    _Column("ack/s", lambda row, canvas: per_second(row.acknowledged_s)),
     _Column("beat", _beat),
 )
 _FEED = (

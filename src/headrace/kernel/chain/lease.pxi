@@ -530,8 +530,8 @@ cdef class Line:
             return True
         member.leased -= 1
         if how == SETTLE_ACK:
-            member.done += 1
-            consumer_at(line, number).done += 1
+            member.acknowledged += 1
+            consumer_at(line, number).acknowledged += 1
             if revision:
                 line.revising_from = slot.revision
                 store64(&line.revising, <uint64_t>place + 1)
@@ -655,7 +655,7 @@ cdef class Line:
         consumer.pid = pid
         consumer.attached_ns = clock_ns(CLOCK_REALTIME)
         consumer.beat_ns = clock_ns(CLOCK_MONOTONIC)
-        consumer.leased = consumer.delivered = consumer.done = 0
+        consumer.leased = consumer.delivered = consumer.acknowledged = 0
         consumer.epoch += 1
         store32(&consumer.used, 1)
         unlock_line(self.line)
@@ -705,7 +705,7 @@ cdef class Line:
         return count
 
     def consumers(self):
-        """(place, member, epoch, pid, attached_ns, beat age ns, leased, delivered, done) of all attached."""
+        """(place, member, epoch, pid, attached_ns, beat age ns, leased, delivered, acknowledged) of all attached."""
         cdef uint32_t i
         cdef Consumer *consumer
         cdef uint64_t now = clock_ns(CLOCK_MONOTONIC)
@@ -714,7 +714,7 @@ cdef class Line:
             consumer = consumer_at(self.line, i)
             if consumer.used:
                 found.append((i, consumer.member, consumer.epoch, consumer.pid, consumer.attached_ns,
-                              now - min(now, consumer.beat_ns), consumer.leased, consumer.delivered, consumer.done))
+                              now - min(now, consumer.beat_ns), consumer.leased, consumer.delivered, consumer.acknowledged))
         return found
 
     # --- for those who put ------------------------------------------------------------------------
@@ -811,7 +811,7 @@ cdef class Line:
         return dict(
             stage=member.stage, blocking=member.blocking, paused=member.paused, capacity=member.capacity,
             prescale=member.prescale, waiting=member.waiting, leased=member.leased, parked=member.parked,
-            admitted=member.admitted, delivered=member.delivered, done=member.done, discarded=member.discarded,
+            admitted=member.admitted, delivered=member.delivered, acknowledged=member.acknowledged, discarded=member.discarded,
             expired=member.expired, evicted=member.evicted, damaged=member.damaged, restored=member.restored,
             redelivered=member.redelivered, parked_total=member.parked_total, flowed_around=member.flowed_around,
             dropped_fifo=member.dropped_fifo, dropped_priority=member.dropped_priority,
