@@ -65,7 +65,7 @@ def test_the_first_frame_has_counts_and_no_rates() -> None:
     frame = frame_of(None, snapshot(0, queue_told(feeds=[feed]), station_told("a"), consumer_told("a")))
     assert frame.seconds is None
     assert (frame.queue.products_s, frame.feeds[0].products_s, frame.feeds[0].bytes_s) == (None, None, None)
-    assert (frame.stations[0].done_s, frame.consumers[0].done_s) == (None, None)
+    assert (frame.stations[0].acknowledged_s, frame.consumers[0].acknowledged_s) == (None, None)
     assert (frame.feeds[0].products, frame.stations[0].name) == (5, "a")
 
 
@@ -92,19 +92,19 @@ def test_a_station_tells_what_comes_in_gets_done_and_is_dropped() -> None:
     before = snapshot(0, None, station_told("a", admitted=10, acknowledged=5, dropped={"fifo": 1}))
     now = station_told("a", admitted=30, acknowledged=15, dropped={"fifo": 3}, expired=1, evicted=1, oldest_age_s=3.5)
     (row,) = frame_of(before, snapshot(2, None, now)).stations
-    assert (row.admitted_s, row.done_s, row.dropped_s, row.lag_s) == (10.0, 5.0, 2.0, 3.5)
+    assert (row.admitted_s, row.acknowledged_s, row.dropped_s, row.lag_s) == (10.0, 5.0, 2.0, 3.5)
 
 
 def test_a_station_that_was_made_anew_has_no_rate_yet() -> None:
     before = snapshot(0, None, station_told("a", line=1, acknowledged=500))
     (row,) = frame_of(before, snapshot(1, None, station_told("a", line=2, acknowledged=900))).stations
-    assert row.done_s is None
+    assert row.acknowledged_s is None
 
 
 def test_a_counter_that_began_anew_has_no_rate_yet() -> None:
     before = snapshot(0, None, station_told("a", acknowledged=500))
     (row,) = frame_of(before, snapshot(1, None, station_told("a", acknowledged=3))).stations
-    assert row.done_s is None
+    assert row.acknowledged_s is None
 
 
 def test_the_bar_of_a_station_is_the_fill_of_its_capacity() -> None:
@@ -141,7 +141,7 @@ def test_consumers_are_known_by_their_attachment_not_by_their_place() -> None:
         consumer_told("a", 0, acknowledged=20, delivered=24),
     )
     rows = frame_of(before, now).consumers
-    assert [(row.place, row.done_s, row.delivered_s) for row in rows] == [(0, 5.0, 6.0), (1, None, None)]
+    assert [(row.place, row.acknowledged_s, row.delivered_s) for row in rows] == [(0, 5.0, 6.0), (1, None, None)]
 
 
 def test_a_frame_is_json_for_programs() -> None:
@@ -298,7 +298,7 @@ def test_once_is_one_object_for_programs(run: Run, path: Path) -> None:
         assert len(held) == 2
     assert told["queue"]["held_products"] == 3
     (station,) = told["stations"]
-    assert (station["name"], station["waiting"], station["leased"], station["done_s"]) == ("decode", 1, 2, 0.0)
+    assert (station["name"], station["waiting"], station["leased"], station["acknowledged_s"]) == ("decode", 1, 2, 0.0)
     assert [(each["pid"], each["leased"]) for each in told["consumers"]] == [(os.getpid(), 2)]
     assert told["feeds"] == []
 
