@@ -16,7 +16,7 @@ from headrace.cli.sites.dot import dot_lines, quoted
 from headrace.cli.sites.tables import show_map
 from headrace.cli.sites.trails import trails
 from headrace.errors import OptionError
-from headrace.relay.description import Description, LinkTold, RequestTold, UpstreamTold
+from headrace.relay.messages.description import Description, LinkStatus, RequestStatus, UpstreamStatus
 from headrace.site.map import Link, Map, Place
 from support.commandline import Run, objects, wait_until
 
@@ -125,13 +125,13 @@ def description(**given: object) -> Description:
     return Description(**{**plain, **given})  # type: ignore[arg-type]
 
 
-def upstream(**given: object) -> UpstreamTold:
+def upstream(**given: object) -> UpstreamStatus:
     plain: dict[str, object] = {
-        "request": "r", "site": "b", "state": "live", "trouble": "", "base": 0, "products": 0, "from_others": 0,
+        "request": "r", "site": "b", "state": "live", "problem": "", "base": 0, "products": 0, "from_others": 0,
         "live_pages": 0, "pulled_pages": 0, "gaps": 0, "repairs": 0, "refused": 0, "latency_s": 0.0, "lost": (),
         "lost_sequences": 0,
     }  # fmt: skip
-    return UpstreamTold(**{**plain, **given})  # type: ignore[arg-type]
+    return UpstreamStatus(**{**plain, **given})  # type: ignore[arg-type]
 
 
 def link(one: str, other: str, seconds: float | None = None) -> Link:
@@ -144,9 +144,9 @@ HOSTILE = 'a"];\\ \x1b[31m\n}'
 def hostile() -> Map:
     """Everything that a stranger can name has a trick in it."""
     told = description(
-        links=(LinkTold("2", "router", HOSTILE),), wanted=(HOSTILE,),
-        requests=(RequestTold(HOSTILE, "**", HOSTILE, (), "all", 0, 0, 3),),
-        upstreams=(upstream(request=HOSTILE, state="unreachable", trouble=HOSTILE, lost=((1, 2, "evicted"),), lost_sequences=2),),
+        links=(LinkStatus("2", "router", HOSTILE),), wanted=(HOSTILE,),
+        requests=(RequestStatus(HOSTILE, "**", HOSTILE, (), "all", 0, 0, 3),),
+        upstreams=(upstream(request=HOSTILE, state="unreachable", problem=HOSTILE, lost=((1, 2, "evicted"),), lost_sequences=2),),
     )  # fmt: skip
     places = (
         Place(HOSTILE, "1", "here", "", 0.001, told),

@@ -8,7 +8,7 @@ import pytest
 import zenoh
 
 from headrace.errors import OptionError, SelectionError
-from headrace.link.access import Rule, access_settings, asker, asking_key, publishable, receivable
+from headrace.link.access import Rule, access_settings, principal_in, principal_key, publishable, receivable
 from headrace.link.credentials import UserTerms
 from headrace.link.session import locators
 from support.links import Listener, Open, eventually, make_certs, sessions, tls
@@ -176,9 +176,9 @@ def test_who_may_only_receive_cannot_publish(opened: Open, certs: Path, hub: Hub
 
 def test_nobody_asks_under_the_name_of_another(opened: Open, certs: Path, hub: Hub) -> None:
     alice = caller(opened, certs, hub, "alice")
-    key = asking_key("headrace/log/hub", "alice")
+    key = principal_key("headrace/log/hub", "alice")
     assert alice.ask(key) == [b"answer"]
-    assert [asker(each) for each in hub.asked] == ["alice"]
+    assert [principal_in(each) for each in hub.asked] == ["alice"]
     for stolen in (
         "headrace/log/hub/denver",
         "headrace/call/hub/denver",
@@ -383,7 +383,7 @@ def test_rights_are_told_to_whoever_answers() -> None:
     ("key", "name"), [("headrace/log/hub", None), ("headrace/log/hub/alice", "alice"), ("headrace/call/hub/*", "*")]
 )
 def test_the_name_of_an_asker_is_in_its_key(key: str, name: str | None) -> None:
-    assert asker(key) == name
+    assert principal_in(key) == name
 
 
 def test_patterns_are_kept_in_one_spelling() -> None:

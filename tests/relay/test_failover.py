@@ -5,7 +5,7 @@ import time
 from test_relay import put, texts
 
 from headrace import Selection
-from headrace.relay.receiver import Request
+from headrace.relay.receive.receiver import Request
 from support.fleet import Fabric, until
 
 

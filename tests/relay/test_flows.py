@@ -9,7 +9,7 @@ import pytest
 
 from headrace import Queue
 from headrace.relay.flows import FLOWS_MAX, OTHERS, Flows
-from headrace.relay.page import VERSION, Page, PageHead
+from headrace.relay.messages.page import VERSION, Page, PageHead
 
 NOW = 2_000_000_000_000_000_000
 

@@ -8,17 +8,18 @@ import msgspec
 import pytest
 
 from headrace.log import weights
-from headrace.relay import beat, description, flows, page, question
+from headrace.relay import flows
+from headrace.relay.messages import beat, description, page, query
 from headrace.remote.protocol import answers, calls
 
 PAGE = (Path(__file__).parents[2] / "docs" / "format.md").read_text().partition("\n## Messages between sites\n")[2]
 ARRAYS = (page.PageHead, beat.Beat, calls.Envelope)
 NAMED = (
-    question.CardAnswer, question.WhereAnswer, question.ListenAnswer, question.MeasureAnswer, description.Description,
-    description.LinkTold, description.FeedTold, description.RequestTold, description.UpstreamTold,
-    description.StreamTold, flows.FlowStatistics, calls.Columns, calls.Column, weights.Weights,
+    query.IdentifyReply, query.ResolveReply, query.ListenReply, query.MeasureReply, description.Description,
+    description.LinkStatus, description.FeedStatus, description.RequestStatus, description.UpstreamStatus,
+    description.StreamStatus, flows.FlowStatistics, calls.Columns, calls.Column, weights.Weights,
 )  # fmt: skip
-TAGGED = {"Questions": question.Question, "Calls": calls.Call, "Answers to calls": answers.Answer}
+TAGGED = {"Queries": query.Query, "Calls": calls.Call, "Answers to calls": answers.Answer}
 
 
 def section(heading: str) -> str:
@@ -61,7 +62,7 @@ def test_the_calls_that_must_not_be_done_twice_are_marked() -> None:
 
 def test_the_limits_of_the_page_are_those_in_force() -> None:
     assert (page.VERSION, calls.VERSION, page.PAGE_BYTES_MAX, beat.FEEDS_MAX) == (1, 1, 1 << 30, 4096)
-    assert (question.PAGES_MAX, question.PRODUCTS_MAX, question.BYTES_MAX, question.MEASURES_MAX) == (
+    assert (query.PAGES_MAX, query.PRODUCTS_MAX, query.BYTES_MAX, query.MEASURES_MAX) == (
         64, 100_000, 64 << 20, 10,
     )  # fmt: skip
     assert (calls.HEAD_BYTES_MAX, calls.CALL_BYTES_MAX, calls.PAGE_PRODUCTS_MAX, calls.PAGE_BYTES_MAX) == (

@@ -8,7 +8,7 @@ import pytest
 from headrace import Queue
 from headrace.errors import FabricMessageError
 from headrace.log.records import Names
-from headrace.relay.page import VERSION, PageHead, decode_all, queue_id, records_of, sequence_bytes
+from headrace.relay.messages.page import VERSION, PageHead, decode_all, queue_id, records_of, sequence_bytes
 
 Sent = list[tuple[PageHead, bytes]]
 

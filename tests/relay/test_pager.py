@@ -7,9 +7,9 @@ import pytest
 from headrace import Queue
 from headrace.link.access import Rule, receivable
 from headrace.log.records import Names
-from headrace.relay.page import decode, decode_head
-from headrace.relay.pager import Pager
-from headrace.relay.question import Read
+from headrace.relay.messages.page import decode, decode_head
+from headrace.relay.messages.query import Read
+from headrace.relay.serve import Pager
 
 RULES = (
     Rule(("b", "c"), receive=("wx/text/**",)),

@@ -301,8 +301,8 @@ def test_each_product_can_tell_how_it_came(fabric: Fabric) -> None:
     b = fabric.add("b", want("**", "oldest"), near=("a",))
     put(b, "y", "ours")
     put(a, "x", "1", "2")
-    until(lambda: b.next == 4, "b has them")
     site = fabric.sites["b"]
+    until(lambda: site.hop(3) == "a", "b has noted the last hop")
     assert [site.hop(sequence) for sequence in (1, 2, 3)] == [None, "a", "a"]
     (flow,) = site.statistics().flows
     assert (flow.origin, flow.feed, flow.products, flow.payload_bytes, flow.duplicates) == ("a", "x", 2, 2, 0)

@@ -11,8 +11,8 @@ from test_relay import is_live, put, texts
 from headrace import Queue, Selection
 from headrace.errors import FabricError, QueueError
 from headrace.log import flush as flusher
-from headrace.relay.progress import KEPT_MAX, VERSION, Progress, Reached, asked_text
-from headrace.relay.receiver import Request
+from headrace.relay.receive.progress import KEPT_MAX, VERSION, Reached, RequestProgress, asked_text
+from headrace.relay.receive.receiver import Request
 from headrace.testing import PowerCut
 from support.fleet import Fabric, until, want
 
@@ -43,7 +43,7 @@ def change(fabric: Fabric, name: str, *requests: Request) -> None:
 
 def note(queue: Queue, what: str, base: int) -> None:
     """As if everything of this up to there had arrived from a."""
-    progress = Progress(queue.path / "site" / "progress.json")
+    progress = RequestProgress(queue.path / "site" / "progress.json")
     known = progress.known(what, "a")
     assert known is not None
     progress.note(queue.next, [(what, "a", (known[0], base))])
@@ -108,6 +108,8 @@ def test_what_was_put_there_and_what_is_relayed_are_two_things(fabric: Fabric) -
     a = fabric.add("a")
     b = fabric.add("b", want("**", "oldest"), near=("a",))
     put(a, "x", "1")
+    receiver = fabric.sites["b"]._receiver
+    until(lambda: is_live(fabric, "b") and not receiver._meeting, "b has met a, which has had no other origin yet")
     a.put(b"from elsewhere", feed="x", origin="c", origin_sequence=7)
     until(lambda: is_settled(fabric, "b", 2), "b knows that it has everything")
     assert texts(b) == ["1"]
@@ -131,7 +133,7 @@ def test_a_request_that_is_put_back_goes_on_where_it_was(fabric: Fabric) -> None
 
 
 def test_of_two_requests_for_the_same_the_one_that_is_behind_counts(tmp_path: Path) -> None:
-    progress = Progress(tmp_path / "p.json")
+    progress = RequestProgress(tmp_path / "p.json")
     progress.begin(["one", "one"], 1)
     progress.note(1, [("one", "a", (QUEUE, 9)), ("one", "a", (QUEUE, 4)), ("one", "b", (QUEUE, 7))])
     assert progress.known("one", "a") == (QUEUE, 4)
@@ -139,13 +141,13 @@ def test_of_two_requests_for_the_same_the_one_that_is_behind_counts(tmp_path: Pa
 
 
 def test_what_nobody_asks_for_any_more_is_bounded(tmp_path: Path) -> None:
-    progress = Progress(tmp_path / "p.json")
+    progress = RequestProgress(tmp_path / "p.json")
     for number in range(KEPT_MAX + 10):
         progress.begin([asked(f"wx/{number}")], 1)
         progress.note(1, [(asked(f"wx/{number}"), "a", (QUEUE, number))])
     progress.begin([asked("wx/20")], 1)
     progress.save(nothing)
-    again = Progress(tmp_path / "p.json")
+    again = RequestProgress(tmp_path / "p.json")
     assert again.known(asked("wx/0"), "a") is None
     assert again.known(asked("wx/20"), "a") == (QUEUE, 20)
     assert again.known(asked(f"wx/{KEPT_MAX + 9}"), "a") == (QUEUE, KEPT_MAX + 9)
@@ -155,7 +157,7 @@ def test_what_nobody_asks_for_any_more_is_bounded(tmp_path: Path) -> None:
 
 
 def test_what_is_not_noted_is_looked_for_only_for_the_same_requests(tmp_path: Path) -> None:
-    progress = Progress(tmp_path / "p.json")
+    progress = RequestProgress(tmp_path / "p.json")
     progress.begin(["one"], 5)
     assert progress.since(["one"]) == 5
     assert progress.since(["other"]) == progress.since(["one", "other"]) == 0
@@ -165,12 +167,12 @@ def test_what_is_not_noted_is_looked_for_only_for_the_same_requests(tmp_path: Pa
 
 def test_what_is_not_noted_is_not_looked_for_after_a_start_of_the_machine(tmp_path: Path) -> None:
     path = tmp_path / "p.json"
-    progress = Progress(path)
+    progress = RequestProgress(path)
     progress.begin(["one"], 5)
     progress.save(nothing)
-    assert Progress(path).since(["one"]) == 5
+    assert RequestProgress(path).since(["one"]) == 5
     path.write_text(json.dumps({**json.loads(path.read_text()), "boot": "00" * 16}))
-    assert Progress(path).since(["one"]) == 0
+    assert RequestProgress(path).since(["one"]) == 0
 
 
 # --- power failures -------------------------------------------------------------------------------
@@ -186,7 +188,7 @@ def test_a_power_failure_leaves_no_progress_without_its_products(
     power.prime()
     file = b.path / "site" / "progress.json"
     put(a, "x", *map(str, range(40)))
-    until(lambda: (Progress(file).known(asked("**"), "a") or (b"", 0))[1] == 40, "it is noted")
+    until(lambda: (RequestProgress(file).known(asked("**"), "a") or (b"", 0))[1] == 40, "it is noted")
     for seed in range(10):
         image = tmp_path / f"image-{seed}"
         (image / "site").mkdir(parents=True)
@@ -199,7 +201,7 @@ def test_the_products_are_durable_first_then_the_file_then_its_name(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = tmp_path / "site" / "p.json"
-    progress = Progress(path)
+    progress = RequestProgress(path)
     progress.begin(["one"], 1)
     progress.save(nothing)
     done: list[str] = []
@@ -222,16 +224,16 @@ def test_progress_is_not_noted_while_the_disk_refuses_the_products(tmp_path: Pat
         raise QueueError("no")
 
     path = tmp_path / "p.json"
-    progress = Progress(path)
+    progress = RequestProgress(path)
     progress.begin(["one"], 1)
     progress.note(2, [("one", "a", (QUEUE, 1))])
     progress.save(nothing)
     progress.note(3, [("one", "a", (QUEUE, 2))])
     with pytest.raises(QueueError):
         progress.save(refuse)
-    assert Progress(path).known("one", "a") == (QUEUE, 1)
+    assert RequestProgress(path).known("one", "a") == (QUEUE, 1)
     progress.save(nothing)
-    assert Progress(path).known("one", "a") == (QUEUE, 2)
+    assert RequestProgress(path).known("one", "a") == (QUEUE, 2)
 
 
 def test_a_site_whose_disk_refuses_goes_on_receiving_and_says_so(
@@ -250,7 +252,7 @@ def test_a_site_whose_disk_refuses_goes_on_receiving_and_says_so(
         until(lambda: "progress cannot be saved" in caplog.text, "it is told")
         put(a, "x", "2")
         until(lambda: b.next == 3, "both arrive")
-    known = lambda: Progress(b.path / "site" / "progress.json").known(asked("**"), "a")  # noqa: E731
+    known = lambda: RequestProgress(b.path / "site" / "progress.json").known(asked("**"), "a")  # noqa: E731
     until(lambda: (known() or (b"", 0))[1] == 2, "it is noted once the disk is well")
 
 
@@ -278,12 +280,12 @@ def test_a_file_by_names_counts_for_every_request_by_its_lowest_base(tmp_path: P
         "request 2": {"a": Reached(mine, 7)},
         "request 3": {"a": Reached("00" * 16, 1)},
     })  # fmt: skip
-    progress = Progress(path)
+    progress = RequestProgress(path)
     assert progress.known("request 1", "a") is None
     progress.adopt("x", lambda site: site == "a")
     progress.begin(["x", "y"], 1)
     progress.save(nothing)
-    again = Progress(path)
+    again = RequestProgress(path)
     assert again.known("x", "a") == (QUEUE, 7)
     assert again.known("x", "b") is None
     assert again.known("y", "a") is None
@@ -301,7 +303,7 @@ def test_a_site_goes_on_after_an_upgrade_whatever_its_requests_are_called_now(fa
     until(lambda: is_settled(fabric, "b", 2), "b knows that it has everything")
     fabric.stop("b")
     file = b.path / "site" / "progress.json"
-    queue, base = Progress(file).known(asked("wx/a"), "a") or (b"", 0)
+    queue, base = RequestProgress(file).known(asked("wx/a"), "a") or (b"", 0)
     write_by_names(file, {"request 1": {"a": Reached(queue.hex(), base)}})
     put(a, "wx/a", "2")
     change(fabric, "b", first("wx/b", "oldest"), second("wx/a"))
@@ -316,7 +318,7 @@ def test_a_file_that_cannot_be_read_says_what_it_means_to_go_on_without_it(tmp_p
     path = tmp_path / "p.json"
     path.write_bytes(content)
     with pytest.raises(FabricError, match=r"cannot be read") as raised:
-        Progress(path)
+        RequestProgress(path)
     assert "begins again at its `from`" in raised.value.hint
     assert 'Where that is "now", what was put elsewhere since' in raised.value.hint
 
@@ -325,4 +327,4 @@ def test_a_file_of_a_later_version_asks_for_an_upgrade(tmp_path: Path) -> None:
     path = tmp_path / "p.json"
     path.write_text('{"version": 3, "more": 1}')
     with pytest.raises(FabricError, match="upgrade Headrace"):
-        Progress(path)
+        RequestProgress(path)

@@ -5,7 +5,7 @@ import random
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headrace.relay.track import Track
+from headrace.relay.receive.track import Track
 
 
 def test_a_page_that_follows_moves_its_feed() -> None:

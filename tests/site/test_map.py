@@ -10,10 +10,9 @@ from headrace.errors import FabricMessageError
 from headrace.link.keys import site_key
 from headrace.link.session import SessionTerms, open_session
 from headrace.product.feed import FeedPattern
-from headrace.relay.asking import Asker
-from headrace.relay.description import TEXT_MAX, FeedTold, largest, shortened, visible_to
-from headrace.relay.question import Card, CardAnswer, decode_answer, decode_question, encode
-from headrace.relay.round_trip import round_trips
+from headrace.relay.messages.description import TEXT_MAX, FeedStatus, largest, shortened, visible_to
+from headrace.relay.messages.query import Identify, IdentifyReply, decode_query, decode_reply, encode
+from headrace.relay.site_client import SiteClient, round_trips
 from headrace.site.map import Map, Place, gather
 from support.fleet import Fabric, until, want
 
@@ -133,7 +132,7 @@ def test_who_may_not_receive_a_feed_does_not_hear_of_it(fabric: Fabric) -> None:
 
 
 def test_a_description_has_bounds(fabric: Fabric) -> None:
-    feeds = [FeedTold(f"f/{number}", number, 0) for number in range(10)]
+    feeds = [FeedStatus(f"f/{number}", number, 0) for number in range(10)]
     assert [feed.products for feed in largest(feeds, 3, lambda feed: feed.products)] == [7, 8, 9]
     assert largest(feeds, 10, lambda feed: feed.products) == tuple(feeds)
     assert len(shortened("x" * 10_000)) == TEXT_MAX + 1
@@ -156,14 +155,14 @@ TOO_OFTEN = encode({"type": "measure", "site": "a", "times": 11})
 @pytest.mark.parametrize("payload", [b"", b"\x00", b"\x81\xa4type\xa7measure", TOO_OFTEN])
 def test_questions_that_cannot_be_are_refused(payload: bytes) -> None:
     with pytest.raises(FabricMessageError):
-        decode_question(payload)
+        decode_query(payload)
 
 
 def test_answers_that_cannot_be_are_refused() -> None:
-    with pytest.raises(FabricMessageError, match="the answer of site a cannot be read"):
-        decode_answer(b"\x00", CardAnswer, "a")
+    with pytest.raises(FabricMessageError, match="invalid reply of site a"):
+        decode_reply(b"\x00", IdentifyReply, "a")
 
 
 def test_a_card_tells_the_session(fabric: Fabric) -> None:
     fabric.add("a")
-    assert Asker(fabric.sessions["a"], "a").ask(Card(), CardAnswer).zid == str(fabric.sessions["a"].zid())
+    assert SiteClient(fabric.sessions["a"], "a").query(Identify(), IdentifyReply).zid == str(fabric.sessions["a"].zid())

@@ -9,7 +9,7 @@ from pathlib import Path
 import zenoh
 
 from headrace import Queue, Selection
-from headrace.relay.receiver import Request
+from headrace.relay.receive.receiver import Request
 from headrace.site.site import Site
 
 
@@ -29,7 +29,7 @@ def open_plain(listen: list[str], connect: list[str]) -> zenoh.Session:
     return zenoh.open(config)
 
 
-def until(condition: Callable[[], bool], what: str, seconds: float = 15) -> None:
+def until(condition: Callable[[], bool], what: str, seconds: float = 60) -> None:
     end = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < end, f"in vain: {what}"

@@ -43,7 +43,7 @@ def sessions() -> Iterator[Open]:
         yield open_by
 
 
-def eventually(condition: Callable[[], object], what: str, seconds: float = 10) -> None:
+def eventually(condition: Callable[[], object], what: str, seconds: float = 60) -> None:
     end = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < end, f"in vain: {what}"

@@ -28,8 +28,8 @@ from headrace.bench.report import Figure
 from headrace.link.keys import OWN, live_key
 from headrace.link.session import SessionTerms, locators, open_session
 from headrace.queue import Queue
-from headrace.relay.page import decode_head
-from headrace.relay.receiver import Request
+from headrace.relay.messages.page import decode_head
+from headrace.relay.receive.receiver import Request
 from headrace.selection import Selection
 from headrace.site.site import Site
 

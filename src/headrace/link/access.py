@@ -10,11 +10,11 @@ Zenoh keeps the rules, at the link through which a message comes in or goes out 
     who may publish   live pages of its feeds and beats under its own name as a site, its token, answers, calls
     relay             all that for other sites too, as far as its feeds go
 
-A question does not tell who asks, and Zenoh would not vouch for it. Therefore a principal may ask under its own name,
-`headrace/log/<site>/<name>`, and Zenoh lets no other name in. Whoever answers takes the name from the key (`asker`)
-and gives what `receivable` allows; a key without a name has the rights of everybody.
+A query does not say who sends it, and Zenoh would not vouch for it. Therefore a principal queries under its own name,
+`headrace/log/<site>/<name>`, and Zenoh admits no other name. The serving site takes the name from the key
+(`principal_in`) and gives what `receivable` allows; a key without a name has the rights of everybody.
 
-Not here: which products of a log somebody gets to see (`headrace.relay.server` asks here), and passwords and
+Not here: which products of a log somebody gets to see (`headrace.relay.serve` asks here), and passwords and
 certificates (`headrace.link.credentials`).
 """
 
@@ -74,12 +74,12 @@ def _pattern(text: str) -> str:
 # --- who asks, and what it may have -----------------------------------------------------------------
 
 
-def asking_key(key: str, name: str | None) -> str:
+def principal_key(key: str, name: str | None) -> str:
     """The key of a log or of calls under which `name` asks; Zenoh lets only the principal of that name use it."""
     return key if name is None else f"{key}/{name}"
 
 
-def asker(key: str) -> str | None:
+def principal_in(key: str) -> str | None:
     """Who asks, by the key of its question; None if the key has no name. True only if the site has rules."""
     levels = key.split("/")
     return levels[3] if len(levels) == 4 else None

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from headrace.product.batch import Batch
-from headrace.relay.page import Page
+from headrace.relay.messages.page import Page
 
 FLOWS_MAX = 10_000
 OTHERS = "(other feeds)"

@@ -20,7 +20,7 @@ from headrace.link.keys import OWN, listening_key
 from headrace.product.feed import FeedPattern
 from headrace.queue import Queue
 from headrace.queue.demand import LINGER_S, read_wanted, write_wanted
-from headrace.relay.streams import Streams
+from headrace.relay.send import Streams
 
 PATTERNS_MAX = 10_000  # more are not told one by one
 EVERYTHING = "**"

@@ -23,7 +23,7 @@ from headrace.link.access import Rule
 from headrace.link.credentials import TlsTerms, UserTerms
 from headrace.link.session import SessionTerms, locators, open_session
 from headrace.queue import Queue
-from headrace.relay.receiver import Request
+from headrace.relay.receive.receiver import Request
 from headrace.site.config import SiteConfig
 from headrace.site.loading import load_config
 from headrace.site.logs import begin_logs

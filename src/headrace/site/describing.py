@@ -3,27 +3,26 @@
 import zenoh
 
 from headrace.queue import Queue
-from headrace.relay.description import (
+from headrace.relay.messages.description import (
     FEEDS_MAX,
     FLOWS_MAX,
     REQUESTS_MAX,
     STREAMS_MAX,
     UPSTREAMS_MAX,
     Description,
-    FeedTold,
-    RequestTold,
-    StreamTold,
-    UpstreamTold,
+    FeedStatus,
+    RequestStatus,
+    StreamStatus,
+    UpstreamStatus,
     largest,
     links_of,
     shortened,
 )
 from headrace.relay.quench import Quench
-from headrace.relay.receiver import Arrivals, Receiver, Request
-from headrace.relay.server import Server
-from headrace.relay.stream import Stream
-from headrace.relay.streams import Streams
-from headrace.relay.upstream import Upstream
+from headrace.relay.receive.receiver import Arrivals, Receiver, Request
+from headrace.relay.receive.upstream import Upstream
+from headrace.relay.send import Stream, Streams
+from headrace.relay.serve import Server
 from headrace.remote.server.attendant import Attendant
 
 
@@ -33,7 +32,7 @@ def describe(
 ) -> Description:  # fmt: skip
     """The site at this moment. Its numbers may be a few products apart from each other."""
     statistics, flows = queue.statistics(), receiver.flows.statistics()
-    feeds = [FeedTold(feed.feed, feed.products, feed.bytes) for feed in statistics.feeds]
+    feeds = [FeedStatus(feed.feed, feed.products, feed.bytes) for feed in statistics.feeds]
     return Description(
         site=queue.config.origin,
         zid=str(session.zid()),
@@ -58,30 +57,30 @@ def describe(
     )
 
 
-def _requests(receiver: Receiver) -> tuple[RequestTold, ...]:
+def _requests(receiver: Receiver) -> tuple[RequestStatus, ...]:
     return tuple(_request(request, receiver.arrivals[request.name]) for request in receiver.requests[:REQUESTS_MAX])
 
 
-def _request(request: Request, counts: Arrivals) -> RequestTold:
+def _request(request: Request, counts: Arrivals) -> RequestStatus:
     selection = request.selection
-    return RequestTold(
+    return RequestStatus(
         request.name, selection.feed or "**", shortened(str(selection)), request.sites, request.redundancy,
         counts.products, counts.duplicates, counts.refused,
     )  # fmt: skip
 
 
-def _upstream(request: str, upstream: Upstream) -> UpstreamTold:
+def _upstream(request: str, upstream: Upstream) -> UpstreamStatus:
     counts = upstream.statistics
-    return UpstreamTold(
-        request, upstream.site, counts.state, shortened(counts.trouble), upstream.track.base, counts.products,
+    return UpstreamStatus(
+        request, upstream.site, counts.state, shortened(counts.problem), upstream.track.base, counts.products,
         counts.from_others, counts.live, counts.pulled, counts.gaps, counts.repairs, counts.refused,
         counts.latency_ns / 1e9, tuple(counts.lost), counts.lost_sequences,
     )  # fmt: skip
 
 
-def _stream(stream: Stream) -> StreamTold:
+def _stream(stream: Stream) -> StreamStatus:
     selection = stream.selection
-    return StreamTold(
+    return StreamStatus(
         stream.name, selection.feed or "**", shortened(str(selection)), stream.pages, stream.products,
-        stream.is_wanted(),
+        stream.has_subscribers(),
     )  # fmt: skip

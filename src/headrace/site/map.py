@@ -19,10 +19,9 @@ import zenoh
 from headrace.errors import FabricError, OptionError
 from headrace.link.keys import site_key
 from headrace.log.config import check_origin
-from headrace.relay.asking import Asker, Unreachable
-from headrace.relay.description import Description, UpstreamTold
-from headrace.relay.question import Describe, Measure, MeasureAnswer
-from headrace.relay.round_trip import TIMES, round_trips
+from headrace.relay.messages.description import Description, UpstreamStatus
+from headrace.relay.messages.query import Describe, Measure, MeasureReply
+from headrace.relay.site_client import ROUND_TRIPS, SiteClient, Unreachable, round_trips
 
 _TOKENS_S = 2.0
 _LOOK_AGAIN_S = 0.05
@@ -87,10 +86,10 @@ def _sites(session: zenoh.Session) -> dict[str, str]:
 
 def _look_at(session: zenoh.Session, principal: str | None, zid: str, name: str) -> Place:
     try:
-        told = Asker(session, name, principal).ask(Describe(), Description)
+        told = SiteClient(session, name, principal).query(Describe(), Description)
     except (Unreachable, FabricError, zenoh.ZError) as error:
         return Place(name, zid, "silent", str(error), None, None)
-    taken = round_trips(session, name, TIMES, principal)
+    taken = round_trips(session, name, ROUND_TRIPS, principal)
     return Place(name, zid, "here", "", median(taken) if taken else None, told)
 
 
@@ -124,10 +123,11 @@ def _measured(session: zenoh.Session, principal: str | None, place: Place, other
     if "here" not in (place.state, other.state) or "router" in (place.state, other.state):
         return None
     try:
-        answer = Asker(session, place.name, principal).ask(Measure(other.name, TIMES), MeasureAnswer, _MEASURE_S)
+        client = SiteClient(session, place.name, principal)
+        reply = client.query(Measure(other.name, ROUND_TRIPS), MeasureReply, _MEASURE_S)
     except (Unreachable, FabricError, zenoh.ZError):
         return None
-    return median(answer.seconds) if answer.seconds else None
+    return median(reply.seconds) if reply.seconds else None
 
 
 def _link(place: Place, other: Place, address: str, round_trip_s: float | None) -> Link:
@@ -137,5 +137,5 @@ def _link(place: Place, other: Place, address: str, round_trip_s: float | None) 
     return Link(place.name, other.name, address, round_trip_s, pages, gaps, loss)
 
 
-def _served(place: Place, by: str) -> list[UpstreamTold]:
+def _served(place: Place, by: str) -> list[UpstreamStatus]:
     return [upstream for upstream in place.told.upstreams if upstream.site == by] if place.told else []

@@ -17,17 +17,16 @@ from headrace.errors import FabricError, QueueBusyError
 from headrace.link.access import Rule
 from headrace.link.declarations import Declarations
 from headrace.link.keys import site_key
-from headrace.product.feed import check_feed
 from headrace.queue import Queue
-from headrace.relay.beat import INTERVAL_S
-from headrace.relay.description import Description
 from headrace.relay.flows import FlowStatistics
-from headrace.relay.progress import Progress
+from headrace.relay.messages.beat import INTERVAL_S
+from headrace.relay.messages.description import Description
 from headrace.relay.quench import Quench
-from headrace.relay.receiver import Arrivals, Receiver, Request
-from headrace.relay.server import Server
-from headrace.relay.streams import Streams
-from headrace.relay.upstream import UpstreamStatistics
+from headrace.relay.receive.progress import RequestProgress
+from headrace.relay.receive.receiver import Arrivals, Receiver, Request
+from headrace.relay.receive.upstream import UpstreamStatistics
+from headrace.relay.send import Streams
+from headrace.relay.serve import Server
 from headrace.remote.server.attendant import Attendant, AttendantStatistics
 from headrace.site.describing import describe
 
@@ -90,7 +89,7 @@ class Site:
         parts.callback(self._declarations.close)
         self._streams = Streams(session, queue, self.name, beat_s)
         parts.callback(self._streams.close)
-        self._progress = Progress(progress)
+        self._progress = RequestProgress(progress)
         self._receiver = self._receive(requests)
         parts.callback(lambda: self._receiver.close())  # the one of then
         self._attendant = Attendant(session, self._declarations, queue, self.name, rules)
@@ -134,10 +133,6 @@ class Site:
         return describe(
             self._session, self._queue, server, self._streams, self._receiver, self._attendant, self._quench
         )
-
-    def is_wanted(self, feed: str) -> bool:
-        """Does anybody elsewhere listen to this feed at this moment? `Queue.wanted` also minds who is near or away."""
-        return self._streams.is_wanted(check_feed(feed))
 
     def _receive(self, requests: list[Request]) -> Receiver:
         return Receiver(

@@ -8,8 +8,8 @@ import click
 from headrace.cli.failure import visible
 from headrace.cli.output import format_short_age, many, show_table
 from headrace.cli.sites.trails import trails
-from headrace.relay.description import Description, FeedTold
 from headrace.relay.flows import FlowStatistics
+from headrace.relay.messages.description import Description, FeedStatus
 from headrace.site.map import Map, Place
 from headrace.units import format_age, format_size
 
@@ -69,7 +69,7 @@ def _feed_rows(told: list[Description]) -> list[Row]:
     """Summed up by the first two levels."""
     rows: list[Row] = []
     for site in told:
-        groups: dict[str, list[FeedTold]] = defaultdict(list)
+        groups: dict[str, list[FeedStatus]] = defaultdict(list)
         for feed in site.feeds:
             levels = feed.feed.split("/")
             groups["/".join(levels[:2]) + ("/…" if len(levels) > 2 else "")].append(feed)
@@ -148,7 +148,7 @@ def _troubles(drawn: Map) -> Iterator[str]:
                 yield f"site {place.name}: its queue refused {many(request.refused, 'product')} of {request.name}"
         for each in place.told.upstreams if place.told else ():
             if each.state == "unreachable":
-                yield f"site {place.name} cannot reach {each.site} for {each.request}: {each.trouble}"
+                yield f"site {place.name} cannot reach {each.site} for {each.request}: {each.problem}"
             if each.lost_sequences:
                 ranges = ", ".join(f"{first}-{last} ({cause})" for first, last, cause in each.lost)
                 yield f"site {place.name} has lost {ranges} of {each.site} ({each.request})"

@@ -21,7 +21,7 @@ from typing import Any, TypeVar
 import zenoh
 
 from headrace.errors import FabricError, FabricMessageError, HeadraceError, QueueClosedError, SiteUnreachableError
-from headrace.link.access import asking_key
+from headrace.link.access import principal_key
 from headrace.link.keys import call_key, client_key
 from headrace.log.records import Names
 from headrace.remote.protocol.answers import Again, Answer, Done, Failure, Here, Unattached, decode_answer
@@ -90,7 +90,7 @@ class Connection:
     def __init__(self, session: zenoh.Session, endpoint: str, site: str, name: str | None, patience_s: float) -> None:
         self.endpoint, self.site, self.patience_s = endpoint, site, patience_s
         self.names = Names()
-        self._session, self._key = session, asking_key(call_key(site), name)
+        self._session, self._key = session, principal_key(call_key(site), name)
         self._client = os.urandom(16)
         self._pid = os.getpid()
         self._lock = threading.Lock()

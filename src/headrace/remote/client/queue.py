@@ -27,7 +27,7 @@ from headrace.product.batch import Batch
 from headrace.product.feed import check_feed
 from headrace.product.product import PRIORITY_DEFAULT
 from headrace.queue.queue import Queue
-from headrace.relay.page import records_of
+from headrace.relay.messages.page import records_of
 from headrace.remote.client.connection import Connection, NotYet
 from headrace.remote.client.cursor import RemoteCursor
 from headrace.remote.client.follower import RemoteFollower, Terms, read_at_once

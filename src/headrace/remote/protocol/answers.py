@@ -8,7 +8,7 @@ from headrace.errors import FabricMessageError
 from headrace.log.config import QueueConfig
 from headrace.log.statistics import Statistics
 from headrace.log.weights import Weights
-from headrace.relay.page import QueueId, Sequence64, SiteName
+from headrace.relay.messages.page import QueueId, Sequence64, SiteName
 from headrace.station.statistics import ConsumerStatistics, Parked, StationStatistics
 from headrace.station.terms import StationTerms
 

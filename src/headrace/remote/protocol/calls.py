@@ -16,7 +16,7 @@ from typing import Annotated
 import msgspec
 
 from headrace.errors import FabricMessageError
-from headrace.relay.page import QueueId, Sequence64
+from headrace.relay.messages.page import QueueId, Sequence64
 
 VERSION = 1
 HEAD_BYTES_MAX = 256 << 20  # of a call without its payload: a batch has an ident for each product

@@ -19,11 +19,11 @@ import msgspec
 import zenoh
 
 from headrace.errors import AccessDeniedError, FabricError, FabricMessageError, HeadraceError, QueueError
-from headrace.link.access import Rule, asker
+from headrace.link.access import Rule, principal_in
 from headrace.link.declarations import Declarations
 from headrace.link.keys import call_key
 from headrace.queue import Queue
-from headrace.relay.page import queue_id
+from headrace.relay.messages.page import queue_id
 from headrace.remote.client.connection import BUSY
 from headrace.remote.protocol import answers, calls
 from headrace.remote.protocol.failures import failure_of
@@ -100,7 +100,7 @@ class Attendant:
         if payload is not None and len(payload) and not isinstance(envelope.call, calls.Bulky):
             kind = type(envelope.call).__name__
             raise FabricMessageError(f"a call {kind} has no payload", "call by a Headrace of this version")
-        client = self._clients.of(envelope.client, asker(str(query.key_expr)) if self._has_rules else None)
+        client = self._clients.of(envelope.client, principal_in(str(query.key_expr)) if self._has_rules else None)
         errand = Errand(client, envelope, payload.to_bytes() if payload is not None else b"", query)
         known = client.take(errand, envelope.oldest)
         return known or errand, known is not None

@@ -18,7 +18,7 @@ from headrace.log.records import Names, read_batch, rows_of
 from headrace.product.batch import NO_SLICE, Batch, Lost
 from headrace.product.properties import decode_properties
 from headrace.queue import Cursor, Queue
-from headrace.relay.page import queue_id
+from headrace.relay.messages.page import queue_id
 from headrace.remote.protocol import answers, calls
 from headrace.remote.protocol.answers import Answer, Done, Number, Received
 from headrace.remote.protocol.calls import CALL_BYTES_MAX

@@ -15,7 +15,7 @@ import zenoh
 
 from headrace.product.feed import FeedPattern
 from headrace.relay.flows import OTHERS, FlowStatistics
-from headrace.relay.page import Cause, Sequence64, SiteName
+from headrace.relay.messages.page import Cause, Sequence64, SiteName
 
 LINKS_MAX = 1000
 FEEDS_MAX = 200
@@ -29,7 +29,7 @@ Zid = Annotated[str, msgspec.Meta(max_length=32)]
 Thing = TypeVar("Thing")
 
 
-class LinkTold(msgspec.Struct, frozen=True):
+class LinkStatus(msgspec.Struct, frozen=True):
     """One link of the site's session, and what is at its other end: a router, a peer or a client."""
 
     zid: Zid
@@ -37,7 +37,7 @@ class LinkTold(msgspec.Struct, frozen=True):
     address: str
 
 
-class FeedTold(msgspec.Struct, frozen=True):
+class FeedStatus(msgspec.Struct, frozen=True):
     """What was ever put under one feed at the site's queue, here or elsewhere."""
 
     feed: str
@@ -45,7 +45,7 @@ class FeedTold(msgspec.Struct, frozen=True):
     payload_bytes: int
 
 
-class RequestTold(msgspec.Struct, frozen=True):
+class RequestStatus(msgspec.Struct, frozen=True):
     """What the site wants."""
 
     name: str
@@ -58,13 +58,13 @@ class RequestTold(msgspec.Struct, frozen=True):
     refused: int  # by the queue
 
 
-class UpstreamTold(msgspec.Struct, frozen=True):
+class UpstreamStatus(msgspec.Struct, frozen=True):
     """One site that serves one request."""
 
     request: str
     site: SiteName
     state: str  # asking, catching up, live, unreachable
-    trouble: str  # the last
+    problem: str  # the last one
     base: Sequence64  # everything has arrived up to here, in the numbers of that site
     products: int
     from_others: int
@@ -78,7 +78,7 @@ class UpstreamTold(msgspec.Struct, frozen=True):
     lost_sequences: int  # in all such ranges
 
 
-class StreamTold(msgspec.Struct, frozen=True):
+class StreamStatus(msgspec.Struct, frozen=True):
     """What the site sends out as it comes."""
 
     name: str
@@ -100,24 +100,24 @@ class Description(msgspec.Struct, frozen=True):
     held_products: int
     held_bytes: int
     size: int
-    links: Annotated[tuple[LinkTold, ...], msgspec.Meta(max_length=LINKS_MAX)]
+    links: Annotated[tuple[LinkStatus, ...], msgspec.Meta(max_length=LINKS_MAX)]
     users: int  # remote users of the queue
-    feeds: Annotated[tuple[FeedTold, ...], msgspec.Meta(max_length=FEEDS_MAX)]
+    feeds: Annotated[tuple[FeedStatus, ...], msgspec.Meta(max_length=FEEDS_MAX)]
     feeds_in_all: int
     wanted: Annotated[tuple[str, ...], msgspec.Meta(max_length=FEEDS_MAX)]  # feed patterns that others listen to
-    requests: Annotated[tuple[RequestTold, ...], msgspec.Meta(max_length=REQUESTS_MAX)]
-    upstreams: Annotated[tuple[UpstreamTold, ...], msgspec.Meta(max_length=UPSTREAMS_MAX)]
-    streams: Annotated[tuple[StreamTold, ...], msgspec.Meta(max_length=STREAMS_MAX)]
+    requests: Annotated[tuple[RequestStatus, ...], msgspec.Meta(max_length=REQUESTS_MAX)]
+    upstreams: Annotated[tuple[UpstreamStatus, ...], msgspec.Meta(max_length=UPSTREAMS_MAX)]
+    streams: Annotated[tuple[StreamStatus, ...], msgspec.Meta(max_length=STREAMS_MAX)]
     flows: Annotated[tuple[FlowStatistics, ...], msgspec.Meta(max_length=FLOWS_MAX)]
     flows_in_all: int
     answered: int
     refused: int
 
 
-def links_of(session: zenoh.Session) -> tuple[LinkTold, ...]:
+def links_of(session: zenoh.Session) -> tuple[LinkStatus, ...]:
     """The links that a session has now."""
     kinds = {str(transport.zid): str(transport.whatami).lower() for transport in session.info.transports()}
-    links = [LinkTold(str(link.zid), kinds.get(str(link.zid), ""), link.dst) for link in session.info.links()]
+    links = [LinkStatus(str(link.zid), kinds.get(str(link.zid), ""), link.dst) for link in session.info.links()]
     return tuple(sorted(links, key=lambda link: (link.kind == "client", link.zid))[:LINKS_MAX])
 
 

@@ -24,15 +24,15 @@ from headrace.errors import FabricError, FabricMessageError
 from headrace.link.declarations import Declarations, Declared
 from headrace.link.keys import OWN, beat_key, feed_of, listening_key, live_key
 from headrace.log.records import Names
-from headrace.relay.asking import Asker, Unreachable
-from headrace.relay.beat import INTERVAL_S, decode_beat
-from headrace.relay.buffer import LiveBuffer, Message
-from headrace.relay.holders import Holders
-from headrace.relay.lost import Range
-from headrace.relay.page import Cause, Keep, Page, PageHead, decode, decode_all, decode_head
-from headrace.relay.question import Card, CardAnswer, Listen, ListenAnswer, Where, WhereAnswer
-from headrace.relay.scrutiny import check_beat, check_live, check_page, is_leap
-from headrace.relay.track import Track
+from headrace.relay.messages.beat import INTERVAL_S, decode_beat
+from headrace.relay.messages.page import Cause, Keep, Page, PageHead, decode, decode_all, decode_head
+from headrace.relay.messages.query import Identify, IdentifyReply, Listen, ListenReply, Resolve, ResolveReply
+from headrace.relay.messages.validation import check_beat, check_live, check_page, is_leap
+from headrace.relay.receive.arrived import SequenceRange
+from headrace.relay.receive.holders import Holders
+from headrace.relay.receive.live_buffer import LiveBuffer, Message
+from headrace.relay.receive.track import Track
+from headrace.relay.site_client import SiteClient, Unreachable
 from headrace.selection import Selection
 
 _NEAR = 20_000  # products between here and the end of the log: listen to what comes live
@@ -59,7 +59,7 @@ class Upstream:
         self, session: zenoh.Session, declarations: Declarations, site: str, selection: Selection, relayed: bool,
         begin_at: str, sink: Sink, known: tuple[bytes, int] | None = None, others: Callable[[], list[str]] = list,
         principal: str | None = None, ahead: Mapping[str, int] | None = None,
-        still_missing: Callable[[int, int], Range] = lambda first, last: (first, last),
+        still_missing: Callable[[int, int], SequenceRange] = lambda first, last: (first, last),
         begun: Callable[[], None] = lambda: None,
     ) -> None:  # fmt: skip
         """`relayed`: also what the site has from others; otherwise what was put there, and nothing else.
@@ -75,7 +75,7 @@ class Upstream:
         self._is_own = not relayed and not set(selection.given()) - {"feed", "origin"}
         self._session, self._declarations, self._begin_at, self._sink = session, declarations, begin_at, sink
         self._names = Names()
-        self._asker = Asker(session, site, principal)
+        self._client = SiteClient(session, site, principal)
         self._still_missing, self._begun = still_missing, begun
         self._holders = None if relayed else Holders(session, self.selection, Names(), others, principal)
         self._buffer = LiveBuffer()
@@ -141,7 +141,7 @@ class Upstream:
                     self.site,
                     error,
                 )
-                self.statistics.trouble = str(error)
+                self.statistics.problem = str(error)
                 self._ask_holders()
                 self._back.wait(_BACKOFF_S[min(failures, len(_BACKOFF_S) - 1)])
                 self._back.clear()
@@ -149,18 +149,18 @@ class Upstream:
 
     def _is_news(self, error: Exception, failures: int) -> bool:
         """A site may be away for years."""
-        return not failures or str(error) != self.statistics.trouble
+        return not failures or str(error) != self.statistics.problem
 
     def _begin(self) -> None:
         self.statistics.state = "asking"
-        card = self._asker.ask(Card(), CardAnswer)
+        card = self._client.query(Identify(), IdentifyReply)
         if card.queue != self._queue_id:
             if self._queue_id:
                 log.warning("site %s has another queue than before; beginning at %s", self.site, self._begin_at)
-            start = self._asker.ask(Where(self._begin_at), WhereAnswer).sequence
+            start = self._client.query(Resolve(self._begin_at), ResolveReply).sequence
             self.track, self._queue_id = Track(start - 1), card.queue  # in this order: `known` is read meanwhile
             self._begun()
-        stream = OWN if self._is_own else self._asker.ask(Listen(str(self.selection)), ListenAnswer).stream
+        stream = OWN if self._is_own else self._client.query(Listen(str(self.selection)), ListenReply).stream
         if stream != self._stream:
             self._subscribe(stream)
 
@@ -217,7 +217,7 @@ class Upstream:
     def _pull(self, *, hurry: bool = False) -> bool:
         """Pages of one answer; True if all has come that the site had when it began to give it. The rest comes live."""
         end = 0
-        for page in self._asker.pages(str(self.selection), self.track.base, self._names, hurry=hurry):
+        for page in self._client.pages(str(self.selection), self.track.base, self._names, hurry=hurry):
             check_page(page, self.site, relayed=self._is_relayed)
             end = end or page.head.head
             if page.head.queue != self._queue_id or page.head.after > self.track.base:
@@ -359,7 +359,7 @@ class Upstream:
             return
         if time.monotonic() > self._doubted:
             self._doubted = time.monotonic() + _DOUBT_S
-            if self._asker.ask(Card(), CardAnswer).queue != self._queue_id:
+            if self._client.query(Identify(), IdentifyReply).queue != self._queue_id:
                 raise Unreachable("it has another queue now")
         raise FabricMessageError("a message about a queue that is not the site's", "it was refused")
 
@@ -400,7 +400,7 @@ class UpstreamStatistics(msgspec.Struct):
     """Counts since the start."""
 
     state: str = "asking"
-    trouble: str = ""
+    problem: str = ""
     products: int = 0
     from_others: int = 0  # of these, had from other sites while this one was away, or no longer had them
     live: int = 0  # pages

@@ -1,12 +1,12 @@
-"""Page: products on their way to another site, and what they tell about the rest.
+"""Page: products on their way to another site, and the range of the sender's log that they cover.
 
-A page is a stretch of one stream of a site's log. The stream was looked at from behind `after` up to `upto`, in the
-numbers of that site's queue, and these are its products in between: those of one feed if it is a live page, of all
-feeds that were asked for if it was pulled from the log. So whoever has everything up to `after` has everything up to
-`upto` once the page is in, though there may be no product in it; whoever has less knows exactly what is missing.
+A page covers a range of one stream: the sender examined its queue from behind `after` up to `upto`, in sequences of its
+own queue, and the page has what it found: products of one feed in a live page, of all requested feeds in a page from
+the log. So a receiver that has everything up to `after` has everything up to `upto` once it has stored the page, even
+a page without products. A receiver that has less knows exactly what is missing.
 
-The head goes as the attachment of a message, the records (docs/format.md) as its payload. Nothing in a page is believed
-before `decode` has looked at all of it.
+The head travels as the attachment of a message, the records (docs/format.md) as its payload. `decode` checks all of a
+page before anything of it is used.
 """
 
 import uuid
@@ -28,31 +28,31 @@ PAGE_BYTES_MAX = 1 << 30
 Sequence64 = Annotated[int, msgspec.Meta(ge=0, le=(1 << 63) - 1)]
 SiteName = Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$")]
 StreamName = Annotated[str, msgspec.Meta(pattern=r"^(own|[0-9a-f]{16})$")]
-Keep = npt.NDArray[np.uint8]  # which products of a page are meant
+Keep = npt.NDArray[np.uint8]  # one for each product of a page: 1 to keep it, 0 to skip it
 Cause = Literal["evicted", "damaged"]
 QueueId = Annotated[bytes, msgspec.Meta(min_length=16, max_length=16)]
 
 
 class PageHead(msgspec.Struct, array_like=True, frozen=True, forbid_unknown_fields=True):
-    """What a page says about itself. Sequences are those of the sending site's queue."""
+    """What a page covers. Sequences are those of the sending site's queue."""
 
     version: int
     site: SiteName
-    queue: QueueId  # a queue that was made anew begins to count anew
+    queue: QueueId  # a new queue has a new id, and counts from 1 again
     stream: StreamName
     after: Sequence64
     upto: Sequence64
     head: Sequence64  # the sequence that the site's next product will have
     count: Annotated[int, msgspec.Meta(ge=0, le=1 << 24)]
     sent_ns: Sequence64
-    lost_first: Sequence64 = 0  # these cannot be had from this site
+    lost_first: Sequence64 = 0  # this range is not available from this site any more
     lost_last: Sequence64 = 0
-    sequences: bytes = b""  # of the records, 8 bytes each; empty: their origin's, since they come from there
+    sequences: bytes = b""  # of the records, 8 bytes each; empty: equal to their origin sequences
     lost_by: Cause = "evicted"
 
 
 class Page:
-    """A page that has arrived, whole. Its products are a stretch of a batch, which may hold those of others too."""
+    """A decoded page. Its products are a range of a batch, which may hold other pages' products too."""
 
     __slots__ = ("batch", "columns", "head", "sequences")
 
@@ -68,10 +68,10 @@ _HEAD = msgspec.msgpack.Decoder(PageHead)
 _encode = msgspec.msgpack.Encoder().encode
 
 
-def records_of(batch: Batch, places: npt.NDArray[np.uint32] | None = None) -> bytes:
-    """The records of a batch one after another, all or those at `places`."""
-    rows: Any = batch.rows
-    gathered: bytes = rows.gather_records(places)
+def records_of(batch: Batch, rows: npt.NDArray[np.uint32] | None = None) -> bytes:
+    """The records of a batch one after another: all, or those of `rows`."""
+    kernel_rows: Any = batch.rows
+    gathered: bytes = kernel_rows.gather_records(rows)
     return gathered
 
 
@@ -84,22 +84,22 @@ def encode_head(head: PageHead) -> bytes:
 
 
 def decode(head: PageHead, payload: bytes, names: Names) -> Page:
-    """The page in a message; FabricMessageError says what is wrong with it."""
+    """The page in a message; FabricMessageError if it is invalid."""
     return decode_all([(head, payload)], names)[0]
 
 
 def decode_all(sent: Sequence[tuple[PageHead, bytes]], names: Names) -> list[Page]:
-    """Pages of one batch, which costs about as much to make as that of each of them alone."""
+    """The pages in several messages, as parts of one batch: that costs about as much as decoding one of them."""
     payload = sent[0][1] if len(sent) == 1 else b"".join(payload for _, payload in sent)
     if len(payload) > PAGE_BYTES_MAX:
-        raise FabricMessageError(f"a page of {len(payload)} bytes", f"no page has more than {PAGE_BYTES_MAX}")
+        raise FabricMessageError(f"a page has {len(payload)} bytes", f"the maximum is {PAGE_BYTES_MAX}")
     try:
         batch = read_batch(payload, names)
     except RecordsDamagedError as error:
-        raise FabricMessageError(f"a page of site {sent[0][0].site!r}: {error.problem}", error.hint) from None
+        raise FabricMessageError(f"invalid page of site {sent[0][0].site!r}: {error.problem}", error.hint) from None
     count = sum(head.count for head, _ in sent)
     if len(batch) != count:
-        raise FabricMessageError(f"a page of {count} products came with {len(batch)}", "it was altered on its way")
+        raise FabricMessageError(f"a page of {count} products has {len(batch)} records", "it was changed on its way")
     pages, begin = list[Page](), 0
     for head, _ in sent:
         columns = batch.columns[begin : begin + head.count]
@@ -109,7 +109,7 @@ def decode_all(sent: Sequence[tuple[PageHead, bytes]], names: Names) -> list[Pag
 
 
 def _sequences(head: PageHead, columns: Any) -> npt.NDArray[np.uint64]:
-    """Those of the sending site's queue."""
+    """The products' sequences in the sending site's queue."""
     sequences: npt.NDArray[np.uint64] = columns["sequence"]
     if head.sequences:
         if len(head.sequences) != 8 * head.count:
@@ -120,17 +120,18 @@ def _sequences(head: PageHead, columns: Any) -> npt.NDArray[np.uint64]:
 
 
 def decode_head(attachment: bytes) -> PageHead:
+    """The head in an attachment; FabricMessageError if it is invalid."""
     try:
         head = _HEAD.decode(attachment)
     except (msgspec.DecodeError, ValueError) as error:
-        raise FabricMessageError(f"the head of a page cannot be read: {error}", "its sender is no Headrace") from None
+        raise FabricMessageError(f"invalid head of a page: {error}", "its sender is not a Headrace site") from None
     if head.version != VERSION:
         raise FabricMessageError(
-            f"a page of site {head.site!r} has version {head.version}; this Headrace knows {VERSION}",
-            "run the same version at both sites",
+            f"a page of site {head.site!r} has version {head.version}; this Headrace supports {VERSION}",
+            "run the same Headrace version at both sites",
         )
     if head.after > head.upto:
-        raise FabricMessageError(f"a page of site {head.site!r} goes from {head.after} back to {head.upto}", "")
+        raise FabricMessageError(f"a page of site {head.site!r} ends at {head.upto}, before its start {head.after}", "")
     return head
 
 
@@ -140,8 +141,8 @@ def _check_sequences(head: PageHead, sequences: npt.NDArray[np.uint64]) -> None:
     rising = len(sequences) == 1 or bool(np.all(sequences[1:] > sequences[:-1]))
     if not rising or sequences[0] <= head.after or sequences[-1] > head.upto:
         raise FabricMessageError(
-            f"a page of site {head.site!r} for {head.after + 1}-{head.upto} has products out of order or beside it",
-            "its sender is no Headrace, or the page was altered",
+            f"a page of site {head.site!r} for {head.after + 1}-{head.upto} has products out of order or out of range",
+            "its sender is not a Headrace site, or the page was changed on its way",
         )
 
 

@@ -20,15 +20,15 @@ from headrace.link.declarations import Declarations
 from headrace.link.keys import OWN, site_key, site_of
 from headrace.log.config import is_origin
 from headrace.queue import Queue, Receipt
-from headrace.relay.asking import Asker, Unreachable
-from headrace.relay.failover import Failover
 from headrace.relay.flows import Flows
 from headrace.relay.hops import Hops
-from headrace.relay.lost import still_missing
-from headrace.relay.page import Keep, Page
-from headrace.relay.progress import Known, Progress, arrived_since, asked_text
-from headrace.relay.question import Card, CardAnswer
-from headrace.relay.upstream import Stopped, Upstream
+from headrace.relay.messages.page import Keep, Page
+from headrace.relay.messages.query import Identify, IdentifyReply
+from headrace.relay.receive.arrived import arrived_since, still_missing
+from headrace.relay.receive.failover import Failover
+from headrace.relay.receive.progress import Known, RequestProgress, asked_text
+from headrace.relay.receive.upstream import Stopped, Upstream
+from headrace.relay.site_client import SiteClient, Unreachable
 from headrace.selection import Selection
 
 UPSTREAMS_MAX = 1000  # requests times sites; each has a thread
@@ -70,7 +70,7 @@ class Receiver:
 
     def __init__(
         self, session: zenoh.Session, declarations: Declarations, queue: Queue, site: str, requests: list[Request],
-        progress: Progress, principal: str | None = None,
+        progress: RequestProgress, principal: str | None = None,
     ) -> None:  # fmt: skip
         self._session, self._declarations = session, declarations
         self._queue, self._site, self._progress, self._principal = queue, site, progress, principal
@@ -128,7 +128,7 @@ class Receiver:
         """Ask the newcomer for what was put there, and for what it has of origins that are away."""
         self._add_origin(name)
         try:
-            card = Asker(self._session, name, self._principal).ask(Card(), CardAnswer)
+            card = SiteClient(self._session, name, self._principal).query(Identify(), IdentifyReply)
         except (Unreachable, FabricError, zenoh.ZError):
             return
         finally:

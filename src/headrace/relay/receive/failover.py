@@ -12,7 +12,7 @@ import threading
 import time
 from collections.abc import Callable
 
-from headrace.relay.upstream import Upstream
+from headrace.relay.receive.upstream import Upstream
 
 _LOOK_S = 0.5
 _SILENT_S = 3.0  # not live for so long: another one

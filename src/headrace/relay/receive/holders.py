@@ -15,10 +15,10 @@ import numpy as np
 import zenoh
 
 from headrace.log.records import Names
-from headrace.relay.asking import Asker, Unreachable
-from headrace.relay.page import Keep, Page
-from headrace.relay.question import Card, CardAnswer, Where, WhereAnswer
-from headrace.relay.track import Track
+from headrace.relay.messages.page import Keep, Page
+from headrace.relay.messages.query import Identify, IdentifyReply, Resolve, ResolveReply
+from headrace.relay.receive.track import Track
+from headrace.relay.site_client import SiteClient, Unreachable
 from headrace.selection import Selection
 
 _LOOK_BACK = ("1min", "10min", "2h", "1d", "oldest")  # how far in its log; further only if something does not connect
@@ -36,7 +36,7 @@ class Holders:
         self._principal = principal
         self._session, self._selection, self._names, self._sites = session, selection, names, sites
         self._asked = str(Selection(selection.feed, origin=selection.origin))
-        self._askers: dict[str, Asker] = {}
+        self._askers: dict[str, SiteClient] = {}
         self._taken = 0
         self._looks: dict[str, _Look] = {}  # by site
 
@@ -48,14 +48,14 @@ class Holders:
                 self._look_at(self._asker(site), track, give)
         return self._taken - before
 
-    def _asker(self, site: str) -> Asker:
+    def _asker(self, site: str) -> SiteClient:
         if site not in self._askers:
-            self._askers[site] = Asker(self._session, site, self._principal)
+            self._askers[site] = SiteClient(self._session, site, self._principal)
         return self._askers[site]
 
-    def _look_at(self, asker: Asker, track: Track, give: Give) -> None:
+    def _look_at(self, asker: SiteClient, track: Track, give: Give) -> None:
         """What has come there since the last time; or all, if what was left there may connect now."""
-        card: CardAnswer = asker.ask(Card(), CardAnswer)
+        card: IdentifyReply = asker.query(Identify(), IdentifyReply)
         look, had = self._looks.get(asker.site), (self._taken, track.base)
         if look is not None and look.queue == card.queue and (look.connected or look.had == had):
             seen = self._pull_from(asker, look.upto, track, give)
@@ -65,18 +65,18 @@ class Holders:
         seen.queue, seen.had = card.queue, (self._taken, track.base)
         self._looks[asker.site] = seen
 
-    def _look_back(self, asker: Asker, oldest: int, track: Track, give: Give) -> "_Look":
+    def _look_back(self, asker: SiteClient, oldest: int, track: Track, give: Give) -> "_Look":
         """No further than to what is known, and once more as far, since feeds may have come there out of step."""
         was_known = False
         for start in _LOOK_BACK:
-            begin: int = asker.ask(Where(start), WhereAnswer).sequence
+            begin: int = asker.query(Resolve(start), ResolveReply).sequence
             seen = self._pull_from(asker, begin - 1, track, give)
             if begin <= oldest or (seen.began_known and seen.connected and was_known):
                 break
             was_known = bool(seen.began_known and seen.connected)
         return seen
 
-    def _pull_from(self, asker: Asker, after: int, track: Track, give: Give) -> "_Look":
+    def _pull_from(self, asker: SiteClient, after: int, track: Track, give: Give) -> "_Look":
         """All that there is behind `after`."""
         seen = _Look(after)
         while True:

@@ -13,10 +13,10 @@ from headrace.selection import Selection
 
 _PRODUCTS = 100_000  # looked at in one go
 
-Range = tuple[int, int]  # first and last sequence; none if the first is the greater one
+SequenceRange = tuple[int, int]  # first and last sequence; none if the first is the greater one
 
 
-def still_missing(queue: Queue, origin: str, first: int, last: int) -> Range:
+def still_missing(queue: Queue, origin: str, first: int, last: int) -> SequenceRange:
     """The part of `first` to `last`, in the numbers of the origin's queue, of which not everything is in ours."""
     held = _held(queue, origin, first, last)
     while first <= last and first in held:
@@ -38,3 +38,17 @@ def _held(queue: Queue, origin: str, first: int, last: int) -> set[int]:
             there = batch.columns["origin_sequence"]
             found.update(there[(there >= np.uint64(first)) & (there <= np.uint64(last))].tolist())
     return found
+
+
+def arrived_since(queue: Queue, start: int) -> dict[str, dict[str, int]]:
+    """By origin and feed: the sequence there of the latest product that was put into our queue from `start` on."""
+    latest: dict[str, dict[str, int]] = {}
+    position = max(start, queue.oldest)
+    while position < queue.next:
+        batch = queue.read(position, limit=10_000)
+        columns = batch.columns
+        for origin, feed, sequence in zip(batch.origins, batch.feeds, columns["origin_sequence"].tolist(), strict=True):
+            feeds = latest.setdefault(origin, {})
+            feeds[feed] = max(sequence, feeds.get(feed, 0))
+        position = batch.next
+    return latest

@@ -1,4 +1,4 @@
-"""Progress: how far everything that was ever asked for has got at each site, kept over restarts.
+"""RequestProgress: how far everything that was ever asked for has got at each site, kept over restarts.
 
 It goes by what is asked (`asked_text`), not by the name of a request or its place among others. A base says that
 everything of this selection up to there has arrived, and nothing about any other selection: one that was never asked
@@ -26,7 +26,6 @@ import msgspec
 from headrace.errors import FabricError
 from headrace.log.directory import boot_id
 from headrace.log.seams import Disk
-from headrace.queue import Queue
 from headrace.selection import Selection
 
 VERSION = 2
@@ -71,7 +70,7 @@ def asked_text(selection: Selection, *, relayed: bool) -> str:
     return f"{'relayed' if relayed else 'put there'}: {selection}"
 
 
-class Progress:
+class RequestProgress:
     """One for each site; `known` for anybody, the rest by one thread at a time."""
 
     def __init__(self, path: Path) -> None:
@@ -180,17 +179,3 @@ def _lowest(requests: Mapping[str, Mapping[str, Reached]]) -> dict[str, Reached]
             if reached.queue == other.queue and reached.base < other.base:
                 lowest[site] = reached
     return lowest
-
-
-def arrived_since(queue: Queue, start: int) -> dict[str, dict[str, int]]:
-    """By origin and feed: the sequence there of the latest product that was put into our queue from `start` on."""
-    latest: dict[str, dict[str, int]] = {}
-    position = max(start, queue.oldest)
-    while position < queue.next:
-        batch = queue.read(position, limit=10_000)
-        columns = batch.columns
-        for origin, feed, sequence in zip(batch.origins, batch.feeds, columns["origin_sequence"].tolist(), strict=True):
-            feeds = latest.setdefault(origin, {})
-            feeds[feed] = max(sequence, feeds.get(feed, 0))
-        position = batch.next
-    return latest

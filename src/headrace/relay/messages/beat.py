@@ -1,0 +1,43 @@
+"""Beat: how far a stream is. It reveals a product that was sent last and lost on its way."""
+
+from typing import Annotated
+
+import msgspec
+
+from headrace.errors import FabricMessageError
+from headrace.relay.messages.page import VERSION, QueueId, Sequence64, SiteName, StreamName
+
+INTERVAL_S = 0.5
+FEEDS_MAX = 4096  # listed by name; if more feeds have changed, subscribers query the log
+_FeedName = Annotated[str, msgspec.Meta(min_length=1, max_length=255)]
+
+
+class Beat(msgspec.Struct, array_like=True, frozen=True, forbid_unknown_fields=True):
+    """Sent about every INTERVAL_S. Sequences are those of the sending site's queue."""
+
+    version: int
+    site: SiteName
+    queue: QueueId
+    stream: StreamName
+    since: Sequence64
+    examined: Sequence64  # everything of the stream up to here has been sent
+    recent: dict[_FeedName, Sequence64] | None  # last product of each feed that had one behind `since`; None: too many
+    sent_ns: Sequence64
+
+
+_DECODER = msgspec.msgpack.Decoder(Beat)
+encode_beat = msgspec.msgpack.Encoder().encode
+
+
+def decode_beat(payload: bytes) -> Beat:
+    """The beat in a message; FabricMessageError if it is invalid."""
+    try:
+        beat = _DECODER.decode(payload)
+    except (msgspec.DecodeError, ValueError) as error:
+        raise FabricMessageError(f"invalid beat: {error}", "its sender is not a Headrace site") from None
+    if beat.version != VERSION:
+        raise FabricMessageError(
+            f"a beat of site {beat.site!r} has version {beat.version}; this Headrace supports {VERSION}",
+            "run the same Headrace version at both sites",
+        )
+    return beat

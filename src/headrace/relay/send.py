@@ -1,0 +1,238 @@
+"""The live path, sending side: a site's streams, and the two threads that serve them.
+
+    Stream    what the site publishes as it arrives, for one selection
+    Streams   all of a site's streams: one thread publishes, another sends beats
+
+A stream follows the site's queue and publishes each batch once for each feed in it, as a page that says which range of
+the queue it covers for that feed. It never waits: Zenoh drops the page for a subscriber that is too slow, and the
+subscriber finds the gap by the next page or by the beat. A stream knows nothing about its subscribers except whether
+there are any.
+
+The stream `own` always exists and has everything that the site's own programs have put. Other streams are made for
+requests with conditions: equal selections share one stream, and a stream without subscribers ends after a minute.
+
+Not here: replies from the log (serve.py), and which feeds have subscribers (quench.py).
+"""
+
+import hashlib
+import logging
+import threading
+import time
+from typing import Any
+
+import numpy as np
+import zenoh
+
+from headrace.errors import FabricError, HeadraceError, ProductDamagedError
+from headrace.link.keys import OWN, beat_key, live_key
+from headrace.product.batch import Batch
+from headrace.queue import Queue
+from headrace.relay.messages.beat import FEEDS_MAX, INTERVAL_S, Beat, encode_beat
+from headrace.relay.messages.page import VERSION, PageHead, encode_head, queue_id, records_of, sequence_bytes
+from headrace.selection import Selection
+
+STREAMS_MAX = 256
+_PAGE_PRODUCTS_MAX = 4096
+_PAGE_BYTES = 1 << 20  # about
+_PUBLISHERS_MAX = 4096  # feeds whose publisher stays declared
+_IDLE_S = 60.0
+_APART_S = 0.0005  # between two sendings: a receiver needs about as long for a page
+_GRACE_S = 5.0  # to subscribe to a new stream while others wait for room
+
+log = logging.getLogger("headrace.fabric")
+
+
+def stream_name(selection: Selection) -> str:
+    """Equal selections have the same stream."""
+    return hashlib.blake2b(str(selection).encode(), digest_size=8).hexdigest()
+
+
+class Stream:
+    """Made for one selection; `advance` and `beat` may be called by different threads."""
+
+    def __init__(self, session: zenoh.Session, queue: Queue, site: str, name: str, selection: Selection) -> None:
+        self.name, self.selection = name, selection
+        self._session, self._queue, self._site = session, queue, site
+        self._queue_id = queue_id(queue)
+        self._follower = queue.follow(
+            queue.next, selection=selection, limit=_PAGE_PRODUCTS_MAX, bytes_limit=_PAGE_BYTES
+        )
+        self._floor = self._follower.position - 1  # nothing was sent up to here
+        self._last: dict[str, int] = {}  # by feed: the last product that was sent
+        self._since = self._floor
+        self._examined = self._floor  # as the last beat said
+        self._before: dict[str, int] = {}  # last products sent between the last two beats, and since the last one
+        self._recent: dict[str, int] = {}
+        self._publishers: dict[str, zenoh.Publisher] = {}
+        self._beats = session.declare_publisher(beat_key(site, name), congestion_control=zenoh.CongestionControl.DROP)
+        self._lock = threading.Lock()
+        self.pages = self.products = 0
+
+    @property
+    def position(self) -> int:
+        """The sequence that is read next."""
+        return self._follower.position
+
+    def advance(self) -> None:
+        """Publish what has arrived in the queue since the last call."""
+        while self._follower.position < self._queue.next:
+            with self._lock:
+                batch = self._read()
+                if batch is not None:
+                    self._publish(batch)
+
+    def _read(self) -> Batch | None:
+        try:
+            return self._follower.next_nowait()
+        except ProductDamagedError as error:  # subscribers find the gap, and the log's reply names the damage
+            self._floor, self._follower.position = error.next - 1, error.next
+            return None
+
+    def _publish(self, batch: Batch) -> None:
+        if batch.lost:
+            self._floor = batch.lost.last
+        columns = batch.columns
+        feeds, sequences = columns["feed"], columns["sequence"]
+        if len(feeds) and np.all(feeds == feeds[0]):
+            self._publish_feed(batch, batch.feed(0), None, sequences)
+            return
+        for feed_id in dict.fromkeys(feeds.tolist()):
+            rows = np.flatnonzero(feeds == feed_id).astype(np.uint32)
+            self._publish_feed(batch, batch.feed(int(rows[0])), rows, sequences[rows])
+
+    def _publish_feed(self, batch: Batch, feed: str, rows: Any, sequences: Any) -> None:
+        upto = int(sequences[-1])
+        head = PageHead(
+            VERSION, self._site, self._queue_id, self.name, max(self._last.get(feed, 0), self._floor), upto,
+            self._queue.next, len(sequences), time.time_ns(),
+            sequences=b"" if self.name == OWN else sequence_bytes(sequences),
+        )  # fmt: skip
+        self._publisher(feed).put(records_of(batch, rows), attachment=encode_head(head))
+        self._last[feed] = self._recent[feed] = upto
+        self.pages += 1
+        self.products += len(sequences)
+
+    def _publisher(self, feed: str) -> zenoh.Publisher:
+        found = self._publishers.get(feed)
+        if found is None:
+            if len(self._publishers) >= _PUBLISHERS_MAX:
+                self._publishers.pop(next(iter(self._publishers))).undeclare()  # type: ignore[no-untyped-call]
+            found = self._session.declare_publisher(
+                live_key(self._site, self.name, feed), congestion_control=zenoh.CongestionControl.DROP
+            )
+            self._publishers[feed] = found
+        return found
+
+    def beat(self) -> None:
+        """Publish how far the stream is. A beat covers the time since the last but one, so one beat may get lost."""
+        with self._lock:
+            recent = self._before | self._recent
+            examined = self._follower.position - 1
+            beat = Beat(VERSION, self._site, self._queue_id, self.name, self._since, examined,
+                        recent if len(recent) <= FEEDS_MAX else None, time.time_ns())  # fmt: skip
+            self._before, self._recent = self._recent, {}
+            self._since, self._examined = self._examined, examined
+            self._beats.put(encode_beat(beat))
+
+    def has_subscribers(self) -> bool:
+        """Whether the stream has a subscriber now."""
+        status = self._beats.matching_status
+        return bool(getattr(status, "matching", status))
+
+    def close(self) -> None:
+        with self._lock:
+            for publisher in (*self._publishers.values(), self._beats):
+                publisher.undeclare()  # type: ignore[no-untyped-call]
+            self._publishers.clear()
+
+
+class Streams:
+    """Publishes from the moment it is made until `close`."""
+
+    def __init__(self, session: zenoh.Session, queue: Queue, site: str, beat_s: float = INTERVAL_S) -> None:
+        self._session, self._queue, self._site, self._beat_s = session, queue, site, beat_s
+        self._lock = threading.Lock()
+        self._stopped = threading.Event()
+        self._streams = {OWN: Stream(session, queue, site, OWN, Selection(origin=site))}
+        self._subscribed: dict[str, float] = {}  # by stream: when it last had a subscriber
+        self._waiter = queue.follow(queue.next)
+        self._threads = [threading.Thread(target=target, name=f"headrace-{target.__name__.strip('_')}")
+                         for target in (self._send, self._beat)]  # fmt: skip
+        for thread in self._threads:
+            thread.start()
+
+    def listen(self, selection: Selection) -> str:
+        """Return the name of this selection's stream; make the stream if it does not exist.
+
+        Raises FabricError if the selection is unfit for a stream, or the site has STREAMS_MAX streams in use.
+        """
+        if selection.every != 1 or selection.function is not None:
+            raise FabricError(
+                "a stream's selection must not have `every` or a function: their result depends on the reader",
+                "use them at a station of your own queue",
+            )
+        name = stream_name(selection)
+        with self._lock:
+            if name not in self._streams:
+                if len(self._streams) >= STREAMS_MAX:
+                    self._end_idle(_GRACE_S)
+                if len(self._streams) >= STREAMS_MAX:
+                    raise FabricError(
+                        f"site {self._site} has {STREAMS_MAX} streams, the maximum", "request fewer selections"
+                    )
+                self._streams[name] = Stream(self._session, self._queue, self._site, name, selection)
+            self._subscribed[name] = time.monotonic()
+        return name
+
+    def all(self) -> list[Stream]:
+        with self._lock:
+            return list(self._streams.values())
+
+    def _send(self) -> None:
+        """Publish, then sleep until something is put.
+
+        A product that arrives while the streams advance ends the sleep at once. What arrives within a moment of the
+        last sending waits for the rest of that moment, and is sent together.
+        """
+        while not self._stopped.is_set():
+            self._waiter.position = self._queue.next
+            for stream in self.all():
+                self._advance(stream)
+            due = time.monotonic() + _APART_S
+            self._waiter.wait(1.0)
+            time.sleep(max(0.0, due - time.monotonic()))
+
+    def _advance(self, stream: Stream) -> None:
+        try:
+            stream.advance()
+        except (HeadraceError, zenoh.ZError, OSError) as error:
+            if not self._stopped.is_set():
+                log.error("stream %s: %s", stream.name, error)
+                self._stopped.wait(0.5)
+
+    def _beat(self) -> None:
+        while not self._stopped.wait(self._beat_s):
+            for stream in self.all():
+                try:
+                    stream.beat()
+                except zenoh.ZError as error:
+                    log.error("stream %s: %s", stream.name, error)
+            with self._lock:
+                self._end_idle(_IDLE_S)
+
+    def _end_idle(self, idle_s: float) -> None:
+        now = time.monotonic()
+        for name, stream in list(self._streams.items()):
+            if name == OWN or stream.has_subscribers():
+                self._subscribed[name] = now
+            elif now - self._subscribed[name] > idle_s:
+                self._streams.pop(name).close()
+                del self._subscribed[name]
+
+    def close(self) -> None:
+        self._stopped.set()
+        self._waiter.stop()
+        for thread in self._threads:
+            thread.join()
+        for stream in self.all():
+            stream.close()

@@ -1,0 +1,171 @@
+"""The log path, serving side: replies to what other sites query of this site's log.
+
+    Server   takes queries from Zenoh and replies, with a few threads
+    Pager    reads the log for one `Read` query, page by page
+
+Queries arrive on a thread of Zenoh's, which must not wait. They wait in a short backlog for a thread of our own. A
+query that finds the backlog full is refused as busy, and the client retries.
+
+A page covers a range of the log whether or not it has products for the client: products of feeds that the client may
+not receive are skipped silently, exactly like products that its selection does not want.
+"""
+
+import logging
+import queue as backlog
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+
+import zenoh
+
+from headrace.errors import HeadraceError, ProductDamagedError
+from headrace.link.access import Rule, principal_in, receivable
+from headrace.link.declarations import Declarations
+from headrace.link.keys import log_key
+from headrace.product.batch import Batch, Lost
+from headrace.product.feed import FeedPattern
+from headrace.queue import Queue
+from headrace.relay.messages.description import Description, visible_to
+from headrace.relay.messages.page import VERSION, PageHead, encode_head, queue_id, records_of, sequence_bytes
+from headrace.relay.messages.query import (
+    Describe,
+    Identify,
+    IdentifyReply,
+    Listen,
+    ListenReply,
+    Measure,
+    MeasureReply,
+    Read,
+    Resolve,
+    ResolveReply,
+    decode_query,
+    encode,
+)
+from headrace.relay.receivable import receivable_part
+from headrace.relay.send import stream_name
+from headrace.relay.site_client import round_trips
+from headrace.selection import Selection
+
+log = logging.getLogger("headrace.fabric")
+
+_THREADS = 3
+_BACKLOG = 256  # queries that may wait
+
+OpenStream = Callable[[Selection], str]
+MakeDescription = Callable[["Server"], Description]
+ShortReply = IdentifyReply | ResolveReply | ListenReply | MeasureReply | Description
+
+
+class Server:
+    """Replies until `close`. `listen` returns the stream of a selection, `describe` describes the whole site."""
+
+    def __init__(
+        self, session: zenoh.Session, declarations: Declarations, queue: Queue, site: str, listen: OpenStream,
+        describe: MakeDescription, rules: Sequence[Rule] = (),
+    ) -> None:  # fmt: skip
+        self._session, self._queue, self._site, self._listen = session, queue, site, listen
+        self._describe, self._rules = describe, rules
+        key = f"{log_key(site)}/**"
+        self.started_ns = time.time_ns()
+        self._backlog: backlog.Queue[zenoh.Query | None] = backlog.Queue(_BACKLOG)
+        self.answered = self.refused = 0
+        self._threads = [threading.Thread(target=self._run, name=f"headrace-log-{i}") for i in range(_THREADS)]
+        for thread in self._threads:
+            thread.start()
+        self._queryable = declarations.add(lambda: session.declare_queryable(key, self._take, complete=True))
+
+    def _take(self, query: zenoh.Query) -> None:
+        """Runs on Zenoh's thread."""
+        try:
+            self._backlog.put_nowait(query)
+        except backlog.Full:
+            self.refused += 1
+            query.reply_err(b"busy")
+            query.drop()  # type: ignore[no-untyped-call]
+
+    def _run(self) -> None:
+        while (query := self._backlog.get()) is not None:
+            with query:
+                self._reply(query)
+
+    def _reply(self, received: zenoh.Query) -> None:
+        try:
+            query = decode_query(received.payload.to_bytes() if received.payload else b"")
+            key = str(received.key_expr)
+            if isinstance(query, Read):
+                pager = Pager(self._queue, self._site, receivable(self._rules, principal_in(key)))
+                for head, records in pager.pages(query):
+                    received.reply(key, records, attachment=head)
+            else:
+                received.reply(key, encode(self._short_reply(query, principal_in(key))))
+            self.answered += 1
+        except (HeadraceError, OSError) as error:
+            self.refused += 1
+            received.reply_err(str(error).encode())
+        except zenoh.ZError:  # the client has gone
+            self.refused += 1
+        except Exception as error:  # noqa: BLE001 whatever it is, the next query must be served
+            self.refused += 1
+            log.error("a query failed: %r", error)
+
+    def _short_reply(self, query: Identify | Resolve | Listen | Describe | Measure, name: str | None) -> ShortReply:
+        if isinstance(query, Resolve):
+            return ResolveReply(self._queue.resolve(query.start))
+        if isinstance(query, Listen):
+            return ListenReply(self._listen(Selection.parse(query.selection)))
+        if isinstance(query, Describe):
+            return visible_to(self._describe(self), receivable(self._rules, name))
+        if isinstance(query, Measure):
+            return MeasureReply(round_trips(self._session, query.site, query.times))
+        statistics = self._queue.statistics()
+        return IdentifyReply(
+            self._site, queue_id(self._queue), self._queue.oldest, self._queue.next, self.started_ns,
+            statistics.held_products, statistics.held_bytes, len(statistics.feeds), tuple(self._queue.origins),
+            str(self._session.zid()),
+        )  # fmt: skip
+
+    def close(self) -> None:
+        self._queryable.undeclare()
+        for _ in self._threads:
+            self._backlog.put(None)
+        for thread in self._threads:
+            thread.join()
+
+
+class Pager:
+    """Serves one `Read` query; `allowed` are the feeds that the client may receive."""
+
+    def __init__(self, queue: Queue, site: str, allowed: tuple[FeedPattern, ...]) -> None:
+        self._queue, self._site = queue, site
+        self._allowed = allowed
+
+    def pages(self, query: Read) -> Iterator[tuple[bytes, bytes]]:
+        """Yield head and records of each page, up to the end of the log or the number that was asked for."""
+        selection = Selection.parse(query.selection)
+        follower = self._queue.follow(
+            query.after + 1, selection=receivable_part(selection, self._allowed),
+            limit=query.products, bytes_limit=query.payload_bytes,
+        )  # fmt: skip
+        for _ in range(query.pages):
+            after, batch, damaged = follower.position - 1, None, None
+            try:
+                batch = follower.next_nowait()
+            except ProductDamagedError as error:  # not available here; what comes behind it is
+                follower.position, damaged = error.next, Lost(error.sequence, error.next - 1)
+            yield self._page(stream_name(selection), after, max(after, follower.position - 1), batch, damaged)
+            if follower.position >= self._queue.next:
+                return
+
+    def _page(
+        self, stream: str, after: int, upto: int, batch: Batch | None, damaged: Lost | None
+    ) -> tuple[bytes, bytes]:
+        count, records, sequences, lost = 0, b"", b"", damaged
+        if batch is not None:
+            lost, count, sequences = batch.lost, len(batch), sequence_bytes(batch.sequences)
+            records = records_of(batch) if count else b""
+        head = PageHead(
+            VERSION, self._site, queue_id(self._queue), stream, after, upto, self._queue.next, count, time.time_ns(),
+            lost.first if lost else 0, lost.last if lost else 0, sequences,
+            "damaged" if damaged else "evicted",
+        )  # fmt: skip
+        return encode_head(head), records
