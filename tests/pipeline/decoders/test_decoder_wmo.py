@@ -118,8 +118,10 @@ def test_generated_bulletins_have_the_heading_of_their_ident(kind: str) -> None:
         ("010000", "2019-12-31T23:50", "2020-01-01T00:00"),
         ("311200", "2020-04-15T00:00", "2020-03-31T12:00"),
         ("202400", "2020-04-20T23:59", "2020-04-21T00:00"),
-        ("271200", "2020-04-20T12:00", "2020-04-27T12:00"),
-        ("281200", "2020-04-20T12:00", "2020-03-28T12:00"),
+        ("212359", "2020-04-20T00:00", "2020-04-21T23:59"),
+        ("220000", "2020-04-20T23:59", "2020-03-22T00:00"),
+        ("150000", "2020-04-20T12:00", "2020-04-15T00:00"),
+        ("022359", "2021-02-28T12:00", "2021-02-02T23:59"),
     ],
 )
 def test_a_day_of_the_month_is_the_latest_one_that_can_be_meant(digits: str, created: str, resolved: str) -> None:
@@ -128,7 +130,7 @@ def test_a_day_of_the_month_is_the_latest_one_that_can_be_meant(digits: str, cre
 
 
 @pytest.mark.parametrize("digits", ["000000", "320000", "992500", "062500", "061260", "062401"])
-def test_a_time_that_cannot_be_is_none(digits: str) -> None:
+def test_an_invalid_time_is_none(digits: str) -> None:
     assert resolve_us(digits, _us(datetime(2020, 1, 6))) is None
     (row,) = rows("wmo", [f"FPUS55 KBOU {digits}\nTEXT"])
     assert row["time"] is None
@@ -136,9 +138,9 @@ def test_a_time_that_cannot_be_is_none(digits: str) -> None:
 
 @given(
     observed=st.datetimes(datetime(1980, 1, 1), datetime(2090, 1, 1)),
-    lag=st.timedeltas(timedelta(days=-6), timedelta(days=20)),
+    lag=st.timedeltas(timedelta(days=-1), timedelta(days=26)),
 )
-def test_a_time_comes_back_if_the_product_was_made_within_days_of_it(observed: datetime, lag: timedelta) -> None:
+def test_a_time_is_restored_if_the_product_is_a_day_early_or_up_to_26_days_late(observed: datetime, lag: timedelta) -> None:
     observed = observed.replace(second=0, microsecond=0)
     assert resolve_us(observed.strftime("%d%H%M"), _us(observed + lag)) == _us(observed)
 

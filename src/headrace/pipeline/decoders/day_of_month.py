@@ -1,36 +1,54 @@
-"""Times in bulletins, which have a day of the month, an hour and a minute, made into full ones.
+"""Day of the month: completes `060053`, the 6th at 00:53 UTC, to a full date.
 
-Headings and reports say `060053`: the 6th, 00:53 UTC. Month and year come from when the product was created: it is the
-latest such day that is no more than a week after that day. So a bulletin that arrives after midnight on the first of
-a month belongs to the month before, one that is a little ahead of the sender's clock to the month that begins, and the
-31st is never in a month that has none.
+Headings, reports and idents leave month and year to the reader. The date that is meant is the latest day with that
+number which is no later than the day after the product was created. Months that do not have the day are skipped.
+
+Why one day ahead, and not more or less:
+
+- A bulletin of 23:58 may carry the time of the next hour, and a sender's clock may be wrong: the 1st must be possible
+  on the 31st. No heading is dated further ahead, because its time is that of observation, of issue or of compilation.
+- Each day granted to the future is taken from the past. With one day, a bulletin that is 26 days late is still dated
+  correctly: retransmissions after an outage, archives that are read again, CLIMAT reports of the month before.
+- LDM's pqact gives the same answer: at noon on the 31st, `01` is in the next month and `02` in this one. Rules that are
+  imported from a pqact.conf write the same paths.
+- Days are compared, not hours. `06` and `062300` mean the same day, so a path that is made from the day alone and a row
+  that is made from the whole heading agree.
+
+The decoders `wmo` and `metar` and the template field `{time(1)}` all use this module: a path and its row never
+disagree.
 """
 
 from datetime import date
 from functools import lru_cache
 
-AHEAD_DAYS = 7
+AHEAD_DAYS = 1
 US_PER_DAY = 86_400_000_000
 US_PER_MINUTE = 60_000_000
 
-_EPOCH_DAY = date(1970, 1, 1).toordinal()
-_LAST_DAY = date(9999, 12, 1).toordinal()
-_TRIED_DAYS = 62 + AHEAD_DAYS  # each day of the month, the 31st too, comes within two months
+_EPOCH = date(1970, 1, 1).toordinal()
+_LAST = date.max.toordinal()
+_TRIED_DAYS = 62  # within them, every day of the month occurs, the 31st too
 
 
 def resolve_us(digits: str, created_us: int) -> int | None:
-    """`060053` as µs since 1970; None if there is no such time."""
+    """`060053` of a product created then, in µs since 1970; None if there is no such time.
+
+    24:00 is midnight at the end of the day, as WMO bulletins write it.
+    """
     day, hour, minute = int(digits[:2]), int(digits[2:4]), int(digits[4:6])
     if minute > 59 or hour > 24 or (hour == 24 and minute):
         return None
-    found = _day_near(day, created_us // US_PER_DAY)
-    return None if found is None else found * US_PER_DAY + (hour * 60 + minute) * US_PER_MINUTE
+    found = _latest(day, created_us // US_PER_DAY + _EPOCH)
+    if found is None or (hour == 24 and found == _LAST):
+        return None
+    return (found - _EPOCH) * US_PER_DAY + (hour * 60 + minute) * US_PER_MINUTE
 
 
 @lru_cache(4096)
-def _day_near(day: int, created_day: int) -> int | None:
-    """The latest day with this number in its month, counted from 1970 as `created_day` is."""
-    latest = created_day + _EPOCH_DAY + AHEAD_DAYS
-    if not 1 <= day <= 31 or not _TRIED_DAYS < latest < _LAST_DAY:
+def _latest(day: int, created: int) -> int | None:
+    """The latest possible day with this number in its month; both are ordinals of `date`."""
+    if not 1 <= day <= 31 or not 1 <= created <= _LAST:
         return None
-    return next(n - _EPOCH_DAY for n in range(latest, latest - _TRIED_DAYS, -1) if date.fromordinal(n).day == day)
+    latest = min(created + AHEAD_DAYS, _LAST)
+    days = range(latest, max(0, latest - _TRIED_DAYS), -1)
+    return next((each for each in days if date.fromordinal(each).day == day), None)

@@ -1,19 +1,18 @@
-"""Moments: times as parts of names, and the day of the month in an ident as a full date.
+"""Times in templates: how a time is written, and the time that digits of an ident mean.
 
-Formats are those of strftime that mean the same everywhere: `%Y %y %m %d %j %H %M %S %f %b %B %a %A %%`, names of
-months and days in English whatever the locale.
+Formats are the directives of strftime that mean the same everywhere: `%Y %y %m %d %j %H %M %S %f %b %B %a %A %%`. Names
+of months and days are English in every locale.
 
-A heading such as `SAUS70 KWBC 060053` has the day, hour and minute, and leaves month and year to the reader. The latest
-such moment is meant that is not more than 36 hours after the product was created; months that do not have the day are
-passed over. Day `00` is the day of creation. Digits may also be a whole date.
+An ident such as `SAUS70 KWBC 060053` has the day, hour and minute; decoders/day_of_month.py adds month and year, for
+templates and for decoders alike. Day `00`, which is no day, stands for the day of creation. Digits may also be a full
+date.
 
-Spark has times of hundreds of thousands of years, and Python has the years 1 to 9999: `beyond` finds the others.
+Spark's times span hundreds of thousands of years, Python's the years 1 to 9999: `beyond` finds the others.
 """
 
 import re
-from calendar import monthrange
 from collections.abc import Callable
-from datetime import MAXYEAR, MINYEAR, UTC, date, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 from functools import lru_cache
 from typing import Any
 
@@ -23,16 +22,17 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headrace.errors import RuleError
+from headrace.pipeline.decoders.day_of_month import resolve_us
 
-FULL = "%Y%m%dT%H%M%SZ"  # where no format is given
+FULL = "%Y%m%dT%H%M%SZ"  # if no format is given
 _MONTHS = (
     "January", "February", "March", "April", "May", "June", "July", "August", "September", "October", "November",
     "December",
 )  # fmt: skip
 _DAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
 _DIRECTIVE = re.compile(r"%(.?)", re.S)
-_AHEAD = timedelta(hours=36)
-_DIGITS = {2: "%d", 4: "%d%H", 6: "%d%H%M", 8: "%Y%m%d", 10: "%Y%m%d%H", 12: "%Y%m%d%H%M", 14: "%Y%m%d%H%M%S"}
+_EPOCH, _MICROSECOND = datetime(1970, 1, 1, tzinfo=UTC), timedelta(microseconds=1)
+_FULL_DATES = {8: "%Y%m%d", 10: "%Y%m%d%H", 12: "%Y%m%d%H%M", 14: "%Y%m%d%H%M%S"}  # by the number of digits
 _DAYS_SHOWN = (date.min.toordinal() - date(1970, 1, 1).toordinal(), date.max.toordinal() - date(1970, 1, 1).toordinal())
 _PER_DAY = {"s": 86_400, "ms": 86_400 * 10**3, "us": 86_400 * 10**6, "ns": 86_400 * 10**9}
 _GRAINS = (("f", "microsecond"), ("S", "second"), ("M", "minute"), ("H", "hour"))
@@ -56,16 +56,16 @@ _PARTS: dict[str, Callable[[datetime], str]] = {
 
 
 def check_format(text: str) -> None:
-    """RuleError names the directive that is not offered."""
+    """RuleError names a directive that is not supported."""
     for found in _DIRECTIVE.finditer(text):
         if found[1] not in _PARTS:
             known = " ".join(f"%{name}" for name in _PARTS)
-            raise RuleError(f"the time format has {found[0]!r}, which is not offered", f"there are {known}")
+            raise RuleError(f"the time format has {found[0]!r}, which is not supported", f"use {known}")
 
 
 @lru_cache(4096)
 def format_moment(at: datetime | date, text: str) -> str:
-    """A moment in a format that has been checked; a date is its midnight, and a time without a zone is UTC."""
+    """A time in a format that has been checked. A date stands for its midnight; a time without a zone is UTC."""
     if not isinstance(at, datetime):
         at = datetime(at.year, at.month, at.day, tzinfo=UTC)
     if at.tzinfo is not None:
@@ -80,25 +80,25 @@ def grain(text: str) -> str:
 
 
 def moment_in(digits: str, created: datetime) -> datetime | None:
-    """The moment that digits tell of a product that was created then; None if they tell none."""
+    """The time that digits mean in a product created then; None if they mean none."""
     created = created.replace(tzinfo=UTC) if created.tzinfo is None else created.astimezone(UTC)
-    return _moment_in(digits, created.replace(second=0, microsecond=0))  # what is told is a whole minute
+    return _moment_in(digits, created.replace(second=0, microsecond=0))  # digits have no seconds: a small cache suffices
 
 
 @lru_cache(4096)
 def _moment_in(digits: str, created: datetime) -> datetime | None:
-    shape = _DIGITS.get(len(digits))
-    if shape is None or not (digits.isascii() and digits.isdecimal()):
+    shape = _FULL_DATES.get(len(digits))
+    if not (digits.isascii() and digits.isdecimal()):
         return None
-    if len(digits) >= 8:
+    if shape is not None:
         return _parsed(digits, shape)
-    numbers = [int(digits[at : at + 2]) for at in range(0, len(digits), 2)]
-    day, hour, minute = (*numbers, 0, 0)[:3]
-    if day > 31 or hour > 23 or minute > 59:
+    if len(digits) not in (2, 4, 6):
         return None
-    if day == 0:
-        return created.replace(hour=hour, minute=minute, second=0, microsecond=0)
-    return next((at for at in _candidates(created, day, hour, minute) if at - created <= _AHEAD), None)
+    digits = digits.ljust(6, "0")
+    if digits.startswith("00"):
+        digits = f"{created.day:02}{digits[2:]}"
+    moment_us = resolve_us(digits, (created - _EPOCH) // _MICROSECOND)
+    return None if moment_us is None else _EPOCH + timedelta(microseconds=moment_us)
 
 
 def _parsed(digits: str, shape: str) -> datetime | None:
@@ -108,22 +108,11 @@ def _parsed(digits: str, shape: str) -> datetime | None:
         return None
 
 
-def _candidates(created: datetime, day: int, hour: int, minute: int) -> list[datetime]:
-    """The day in the month after, in this one and in those before, the latest first."""
-    found = []
-    for back in range(-1, 4):
-        months = created.year * 12 + created.month - 1 - back
-        year, month = months // 12, months % 12 + 1
-        if MINYEAR <= year <= MAXYEAR and day <= monthrange(year, month)[1]:
-            found.append(datetime(year, month, day, hour, minute, tzinfo=UTC))
-    return found
-
-
 # --- columns --------------------------------------------------------------------------------------
 
 
 def beyond(column: Any) -> npt.NDArray[np.bool_]:
-    """For each row of a column, whether it has a time, at whatever depth, that Python does not."""
+    """For each row of a column, whether it has a time outside Python's range, at any depth."""
     kind = column.type
     if pa.types.is_date(kind) or pa.types.is_timestamp(kind):
         return _is_beyond(column)
@@ -144,9 +133,9 @@ def _is_beyond(column: Any) -> npt.NDArray[np.bool_]:
     kind = column.type
     if pa.types.is_date32(kind):
         return _is_outside(column.cast(pa.int32()), 1)
-    per_day = _PER_DAY[getattr(kind, "unit", "ms")]  # the other date has milliseconds
+    per_day = _PER_DAY[getattr(kind, "unit", "ms")]  # date64 counts milliseconds
     found = _is_outside(column.cast(pa.int64()), per_day)
-    if getattr(kind, "tz", None) is not None:  # there, the first year may not have begun, or the last be over
+    if getattr(kind, "tz", None) is not None:  # in that zone, year 1 may not have begun, or 9999 may be over
         found |= _is_outside(pc.local_timestamp(column).cast(pa.int64()), per_day)
     return found
 

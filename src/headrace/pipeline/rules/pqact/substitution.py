@@ -6,7 +6,7 @@
     (seq)               sequence number at the origin             {origin_sequence}
 
 `(\\1:…)` knows yyyy, yy, mm, mmm, dd, ddd (day of the year) and hh (of the creation time); several groups may make the
-day. Both sides take the latest such day that is not more than 36 hours after the product was created.
+day. Both sides take the latest such day that is no later than the day after the product was created.
 """
 
 import re
