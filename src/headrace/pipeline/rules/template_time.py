@@ -82,7 +82,7 @@ def grain(text: str) -> str:
 def moment_in(digits: str, created: datetime) -> datetime | None:
     """The time that digits mean in a product created then; None if they mean none."""
     created = created.replace(tzinfo=UTC) if created.tzinfo is None else created.astimezone(UTC)
-    return _moment_in(digits, created.replace(second=0, microsecond=0))  # digits have no seconds: a small cache suffices
+    return _moment_in(digits, created.replace(second=0, microsecond=0))
 
 
 @lru_cache(4096)
