@@ -62,7 +62,7 @@ def test_what_is_there_already_is_not_shown_by_default(run: Run, path: Path) -> 
         (["--select", "a b"], "there is no clause 'b'"),
         (["--timeout", "5 apples"], "--timeout '5 apples' is not a length of time"),
         (["--count", "0"], "Invalid value for '--count'"),
-        (["--cursor", ""], "cursor name '' will not do"),
+        (["--cursor", ""], "cursor name '' is invalid"),
     ],
 )
 def test_bad_options_are_refused(run: Run, path: Path, words: list[str], problem: str) -> None:

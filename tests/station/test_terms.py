@@ -102,7 +102,7 @@ def test_a_selection_that_cannot_be_is_refused_and_nothing_made(queue: Queue) ->
 
 
 def test_a_group_has_a_name_like_a_station(queue: Queue) -> None:
-    with pytest.raises(StationNameError, match="will not do"):
+    with pytest.raises(StationNameError, match="is invalid"):
         queue.station("s", "**", group="a/b")
 
 

@@ -40,6 +40,7 @@ from headrace.errors import (
     TermsError,
 )
 from headrace.log.log import Log
+from headrace.log.names import check_name
 from headrace.station.station import Station, open_station
 from headrace.station.stations import Stations
 from headrace.units import parse_age
@@ -47,7 +48,6 @@ from headrace.units import parse_age
 if TYPE_CHECKING:
     from headrace.product import Batch, Product
 
-NAME_BYTES_MAX = 120
 CHANNELS_MAX = 1024
 
 
@@ -214,7 +214,7 @@ def open_channel(log: Log, stations: Stations, name: str, feed: str | None = Non
     Without a feed and options it must exist. With a feed it is created, or opened if it exists on the same terms;
     ChannelExistsError names what differs. TermsError lists every conflict among the options.
     """
-    check_name(name)
+    check_name(name, "channel", ChannelNameError)
     path, file = log.path, DefinitionFile(log.path)
     channel = Channel(log, stations, file, name)
     if feed is None and not options:
@@ -245,19 +245,6 @@ def definition_of(path: Path, definitions: Definitions, name: str) -> Definition
         hint = f"its channels are: {known}" if known else "create it with: headrace channel create"
         raise ChannelMissingError(f"{path} has no channel {name!r}", hint)
     return definition
-
-
-def check_name(name: str) -> str:
-    """Return `name` if a channel may be called that."""
-    try:
-        size = len(name.encode())
-    except (AttributeError, UnicodeEncodeError):
-        size = 0
-    if not 1 <= size <= NAME_BYTES_MAX or not name.isprintable() or "/" in name or name != name.strip():
-        raise ChannelNameError(
-            f"channel name {name!r} will not do", f"use 1 to {NAME_BYTES_MAX} bytes of printable text without /"
-        )
-    return name
 
 
 def _is_same(existing: Definition, feed: str | None, options: Mapping[str, Any]) -> bool:

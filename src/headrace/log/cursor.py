@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING
 
 from headrace.errors import CursorNameError, QueueDamagedError
 from headrace.kernel import _kernel as kernel
+from headrace.log.names import NAME_BYTES_MAX, check_name
 from headrace.product.batch import Batch, Lost
 
 if TYPE_CHECKING:
@@ -30,7 +31,6 @@ if TYPE_CHECKING:
 SLOTS = 1024
 SLOT_BYTES = 256
 CURSORS_BYTES = SLOTS * SLOT_BYTES
-NAME_BYTES_MAX = 120
 _NAME = struct.Struct(f"<HHI{NAME_BYTES_MAX}s")
 _CELL = struct.Struct("<7Q")
 _CELL_PLACES = (128, 192)
@@ -223,13 +223,5 @@ class Cursor:
 
 
 def check_cursor_name(name: str) -> str:
-    try:
-        size = len(name.encode())
-    except (AttributeError, UnicodeEncodeError):
-        size = 0
-    if not 1 <= size <= NAME_BYTES_MAX or not name.isprintable():
-        raise CursorNameError(
-            f"cursor name {name!r} will not do",
-            f"use 1 to {NAME_BYTES_MAX} bytes of printable text",
-        )
-    return name
+    """Return `name` if a cursor may have it; CursorNameError otherwise."""
+    return check_name(name, "cursor", CursorNameError, plain=False)

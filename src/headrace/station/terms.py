@@ -13,10 +13,10 @@ from typing import Annotated, Any, Literal
 import msgspec
 
 from headrace.errors import OptionError, StationNameError, TermsError
+from headrace.log.names import check_name
 from headrace.selection import Selection
 from headrace.units import parse_age, parse_time
 
-NAME_BYTES_MAX = 120
 CAPACITY_MAX = 131_072
 DEADLINE_CAPACITY_MAX = 16_384  # deadlines keep waiting products sorted, which costs more the longer the capacity
 DELIVERIES_MAX = 250
@@ -91,16 +91,8 @@ OPTIONS = (
 
 
 def check_station_name(name: str) -> str:
-    try:
-        size = len(name.encode())
-    except (AttributeError, UnicodeEncodeError):
-        size = 0
-    if not 1 <= size <= NAME_BYTES_MAX or not name.isprintable() or "/" in name or name != name.strip():
-        raise StationNameError(
-            f"station name {name!r} will not do",
-            f"use 1 to {NAME_BYTES_MAX} bytes of printable text without '/'",
-        )
-    return name
+    """Return `name` if a station may have it; StationNameError otherwise."""
+    return check_name(name, "station", StationNameError)
 
 
 def check_options(options: Mapping[str, Any]) -> dict[str, Any]:
