@@ -104,7 +104,7 @@ def test_a_rule_is_told_of_again_only_if_something_has_changed(
     run: Run, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("headrace.pipeline.run.job.Job", SlowJob)
-    monkeypatch.setattr("headrace.pipeline.spark.session.spark_session", lambda *_: SlowJob())
+    monkeypatch.setattr("headrace.pipeline.source.data_source.spark_session", lambda *_: SlowJob())
     told = run("pipeline", "run", "rules.toml").stderr.splitlines()
     before_end = told[:-1]  # the last line belongs to the table at the end
     assert [line.partition(" in ")[0] for line in before_end if line.startswith("hot:")] == [

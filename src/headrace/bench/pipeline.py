@@ -37,7 +37,8 @@ def run(place: Path, scale: float, progress: Progress) -> Iterator[Figure]:
     """In a Spark session of its own."""
     progress("starting Spark")
     begun = time.perf_counter()
-    from headrace.pipeline.spark.session import is_prepared, spark_session
+    from headrace.pipeline.source.data_source import spark_session
+    from headrace.pipeline.spark.session import is_prepared
 
     spark = spark_session("headrace bench", "local[2]")
     work = Path(tempfile.mkdtemp(prefix="headrace-bench-spark-", dir=place))

@@ -17,7 +17,7 @@ from headrace.errors import BlockedError, OptionError
 from headrace.units import format_size, parse_time
 
 if TYPE_CHECKING:
-    from headrace.pipeline.archive.tables import Archive, Pace, Wanted
+    from headrace.pipeline.archive import Archive, ArchiveFilter, Pace
     from headrace.queue import Queue
 
 
@@ -56,7 +56,7 @@ def list_feeds(table: Path, as_json: bool, **part: str | None) -> None:
     Example:
       headrace archive list tables/radar --since 2026-07-01
     """
-    from headrace.pipeline.archive.tables import Archive, totals
+    from headrace.pipeline.archive.archive import Archive, totals
 
     holdings = Archive(table).holdings(_wanted(**part))
     if as_json:
@@ -94,7 +94,7 @@ def replay(
       headrace archive replay tables/radar wx.queue --feed 'wx/radar/**'
       headrace archive replay tables/radar test.queue --since 2026-07-01T12:00Z --until 2026-07-01T13:00Z --speed 10
     """
-    from headrace.pipeline.archive.tables import Archive
+    from headrace.pipeline.archive import Archive
 
     wanted, pace, source, tally = _wanted(**part), _pace(rate, speed), Archive(table), _Tally()
     with open_queue(queue_path) as opened:
@@ -112,10 +112,12 @@ class _Tally:
 
 
 def _put(
-    source: "Archive", queue: "Queue", wanted: "Wanted", pace: "Pace | None", expiry: bool, tally: _Tally, shown: bool
-) -> None:
+    source: "Archive", queue: "Queue", wanted: "ArchiveFilter", pace: "Pace | None", expiry: bool, tally: _Tally,
+    shown: bool,
+) -> None:  # fmt: skip
     """Put everything; the tally is true at any time."""
-    from headrace.pipeline.archive.tables import part_bytes, put_part
+    from headrace.pipeline.archive.archive import put_part
+    from headrace.pipeline.source.parts import part_bytes
 
     config = queue.config
     with progress_bar("products", wanted=shown) as bar:
@@ -139,15 +141,17 @@ def _sum_up(table: Path, tally: _Tally, as_json: bool) -> None:
     click.echo(told if tally.complete else f"{told}; broken off there")
 
 
-def _wanted(feed: str | None, since: str | None, until: str | None, select: str | None, ident: str | None) -> "Wanted":
-    from headrace.pipeline.archive.tables import Wanted
+def _wanted(
+    feed: str | None, since: str | None, until: str | None, select: str | None, ident: str | None
+) -> "ArchiveFilter":
+    from headrace.pipeline.archive import ArchiveFilter
 
     selection = None if select is None and ident is None else selection_of(select, ident)
-    return Wanted(feed, _moment(since, "--since"), _moment(until, "--until"), selection)
+    return ArchiveFilter(feed, _moment(since, "--since"), _moment(until, "--until"), selection)
 
 
 def _pace(rate: float | None, speed: float | None) -> "Pace | None":
-    from headrace.pipeline.archive.tables import Pace
+    from headrace.pipeline.archive import Pace
 
     for value, name in ((rate, "--rate"), (speed, "--speed")):
         if value is not None and not 0 < value < float("inf"):

@@ -41,14 +41,14 @@ def run_pipeline(plan: Plan, pipe: Connection) -> None:
 
         from headrace.pipeline.rules.load import load_rules
         from headrace.pipeline.run.job import Job
-        from headrace.pipeline.spark.session import spark_session
+        from headrace.pipeline.source.data_source import spark_session
 
         file = load_rules(rules)
         spark = spark_session("headrace demo", _MASTER, dict(file.spark))
         try:
             job = Job(file, spark)
             _follow(job, spark, pipe)
-            if any(status.trouble for status in job.statuses):
+            if any(status.failure for status in job.statuses):
                 rest = msgspec.structs.replace(file.pipeline, trigger="available-now")
                 job = Job(msgspec.structs.replace(file, pipeline=rest), spark)
                 _run_out(job)
@@ -85,8 +85,8 @@ def _run_out(job: "Job") -> None:
 
 def _check(job: "Job") -> None:
     for status in job.statuses:
-        if status.trouble:
-            raise PipelineError(f"rule {status.rule} has failed: {status.trouble}", "look into spark.log, with --path")
+        if status.failure:
+            raise PipelineError(f"rule {status.rule} has failed: {status.failure}", "look into spark.log, with --path")
 
 
 def _report(job: "Job") -> Report:

@@ -26,10 +26,15 @@ Struct = TypeVar("Struct", bound=msgspec.Struct)
 Upgrade = Callable[[dict[str, Any]], dict[str, Any]]  # a document of one version as one of the next
 
 
-def replace_file(path: Path, data: bytes, storage: Storage | None) -> None:
-    """Make `data` the content of the file at `path`, as a whole or not at all. OSError if the disk refuses."""
+def replace_file(path: Path, data: bytes, storage: Storage | None, *, mode: int | None = None) -> None:
+    """Make `data` the content of the file at `path`, as a whole or not at all. OSError if the disk refuses.
+
+    `mode` gives its permissions; None leaves them to the umask.
+    """
     part = path.with_name(path.name + PART)
     part.write_bytes(data)
+    if mode is not None:
+        part.chmod(mode)
     if storage is not None:
         storage.sync_file(part)
     os.replace(part, path)

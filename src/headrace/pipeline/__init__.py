@@ -5,24 +5,30 @@
     spark = spark_session()
     products = spark.readStream.format("headrace").option("queue", "wx.queue").option("select", "wx/text/**").load()
 
-A session of one's own does as well: `register(spark)`.
-"""
+In a session of your own, call `register(spark)`. Folders, in the order in which they may import each other:
+
+    spark/      Spark itself: sessions, Java, environments for executors
+    source/     the data source `headrace`: products as rows, rows as products
+    decoders/   payloads as rows
+    rules/      what to do with which products, from a file
+    actions/    what a rule does with its rows: file, table, publish, exec, pipe, alert
+    run/        rules at work: queries, checkpoints, micro-batches, restarts
+    archive/    tables of products, put into a queue again"""
 
 import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from headrace.pipeline.source.source import register
+    from headrace.pipeline.source.data_source import register, spark_session
     from headrace.pipeline.source.writer import put_batches
-    from headrace.pipeline.spark.session import spark_session
 
 __all__ = ["put_batches", "register", "spark_session"]
 
-_HOMES = {"put_batches": "source.writer", "register": "source.source", "spark_session": "spark.session"}
+_MODULES = {"put_batches": "source.writer", "register": "source.data_source", "spark_session": "source.data_source"}
 
 
 def __getattr__(name: str) -> Any:
-    """Spark is loaded when something of it is used."""
-    if name not in _HOMES:
+    """Import Spark only when one of these names is used."""
+    if name not in _MODULES:
         raise AttributeError(f"module 'headrace.pipeline' has no attribute {name!r}")
-    return getattr(importlib.import_module(f"headrace.pipeline.{_HOMES[name]}"), name)
+    return getattr(importlib.import_module(f"headrace.pipeline.{_MODULES[name]}"), name)

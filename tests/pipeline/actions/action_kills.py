@@ -32,7 +32,7 @@ from headrace.pipeline.actions.file import FilePerformer
 from headrace.pipeline.actions.table import TablePerformer
 from headrace.pipeline.actions.table_staging import Stage
 from headrace.pipeline.rules import FileAction, TableAction
-from headrace.pipeline.source.options import Place
+from headrace.pipeline.source.open_queues import QueueAddress
 
 BATCHES = int(os.environ.get("KILLS_BATCHES", "6"))
 KILLS_MAX = 25
@@ -67,7 +67,7 @@ def batch_of(number: int) -> pa.RecordBatch:
 
 
 def context_of(folder: Path, rule: str, number: int) -> Context:
-    return Context(rule, number, Place("q", None), folder / "state" / rule, "kills")
+    return Context(rule, number, QueueAddress("q", None), folder / "state" / rule, "kills")
 
 
 def batches(folder: Path) -> Iterator[int]:

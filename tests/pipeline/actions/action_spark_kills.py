@@ -13,7 +13,7 @@ from pathlib import Path
 from headrace.pipeline import spark_session
 from headrace.pipeline.actions import Context, DeadLetters, performer
 from headrace.pipeline.rules import FileAction, PublishAction, TableAction
-from headrace.pipeline.source.options import Place
+from headrace.pipeline.source.open_queues import QueueAddress
 
 BATCHES = 6
 ROWS = 400
@@ -37,7 +37,7 @@ def main(folder: Path) -> None:
             "select id as sequence, if(id % 50 = 7, '../out', concat('s', id % 3)) as station, concat('row ', id) as text"
             f" from range({begin}, {begin + ROWS}, 1, 2)"
         )
-        context = Context("r", number, Place(str(folder / "queue"), None), folder / "state", "kills")
+        context = Context("r", number, QueueAddress(str(folder / "queue"), None), folder / "state", "kills")
         for each in performers.values():
             each.perform(frame, context)
         part = note.with_suffix(".new")

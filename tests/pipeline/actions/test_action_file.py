@@ -19,7 +19,7 @@ from headrace.pipeline.actions import file_append as append
 from headrace.pipeline.actions.file import FilePerformer
 from headrace.pipeline.actions.prepared import without
 from headrace.pipeline.rules import FileAction
-from headrace.pipeline.source.options import Place
+from headrace.pipeline.source.open_queues import QueueAddress
 
 
 def rows_of(*rows: tuple[str, bytes], **columns: Any) -> pa.RecordBatch:
@@ -30,7 +30,7 @@ def rows_of(*rows: tuple[str, bytes], **columns: Any) -> pa.RecordBatch:
 
 
 def context_of(root: Path, batch_id: int) -> Context:
-    return Context("r", batch_id, Place("q", None), root / "state", "test")
+    return Context("r", batch_id, QueueAddress("q", None), root / "state", "test")
 
 
 class Bench:

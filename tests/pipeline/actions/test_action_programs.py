@@ -13,7 +13,7 @@ import pytest
 from headrace.pipeline.actions import Context, Counts, DeadLetters, performer
 from headrace.pipeline.actions.prepared import prepared_batches
 from headrace.pipeline.rules import ExecAction, PipeAction
-from headrace.pipeline.source.options import Place
+from headrace.pipeline.source.open_queues import QueueAddress
 
 
 def rows_of(*payloads: bytes, ident: str = "i") -> pa.RecordBatch:
@@ -33,7 +33,7 @@ class Bench:
 
     def put(self, *payloads: bytes, ident: str = "i") -> Counts:
         self.batch += 1
-        context = Context("r", self.batch, Place("q", None), self.root / "state", "test")
+        context = Context("r", self.batch, QueueAddress("q", None), self.root / "state", "test")
         counts: Counts = self.performer.perform_batches(
             [self.performer.recipe(rows_of(*payloads, ident=ident))], context
         )
@@ -228,7 +228,7 @@ def test_a_batch_that_broke_off_leaves_nothing_to_the_next(tmp_path: Path) -> No
         yield prepared
         raise OSError("a worker was lost")
 
-    context = Context("r", 1, Place("q", None), tmp_path / "state", "test")
+    context = Context("r", 1, QueueAddress("q", None), tmp_path / "state", "test")
     with pytest.raises(OSError, match="lost"):
         bench.performer.perform_batches(broken(), context)
     go.touch()

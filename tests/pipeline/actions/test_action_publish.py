@@ -13,13 +13,13 @@ from headrace.errors import PipelineError
 from headrace.pipeline.actions import Context, Counts, DeadLetters, performer
 from headrace.pipeline.actions.prepared import Recipe, sound
 from headrace.pipeline.rules import AlertAction, PublishAction
-from headrace.pipeline.source.options import Place
+from headrace.pipeline.source.open_queues import QueueAddress
 
 Make = Callable[..., Queue]
 
 
 def context_of(root: Path, queue: Queue, batch_id: int = 0, application: str = "test") -> Context:
-    return Context("r", batch_id, Place(str(queue.path), None), root / "state", application)
+    return Context("r", batch_id, QueueAddress(str(queue.path), None), root / "state", application)
 
 
 def rows(spark: Any, text: str) -> Any:

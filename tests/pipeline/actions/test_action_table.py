@@ -16,7 +16,7 @@ from headrace.pipeline.actions.journal import Journal
 from headrace.pipeline.actions.table import TablePerformer
 from headrace.pipeline.actions.table_staging import NO_VALUE, UNFIT, Stage
 from headrace.pipeline.rules import TableAction
-from headrace.pipeline.source.options import Place
+from headrace.pipeline.source.open_queues import QueueAddress
 
 FORMATS = pytest.mark.parametrize("format", ["parquet", "delta"])
 ROWS = "id as sequence, concat('s', id % 3) as station, id / 2 as gust, timestamp_millis(id) as observed"
@@ -30,7 +30,7 @@ class Bench:
 
     def put(self, frame: Any, batch_id: int) -> Counts:
         """By a performer of its own, as after a restart."""
-        context = Context("r", batch_id, Place("q", None), self.root / "state", "test")
+        context = Context("r", batch_id, QueueAddress("q", None), self.root / "state", "test")
         return performer(self.action, "table-0", None, DeadLetters(self.root / "dead")).perform(frame, context)
 
     def sequences(self, spark: Any) -> list[int]:
@@ -253,7 +253,7 @@ def test_a_table_that_cannot_be_is_told(spark: Any, tmp_path: Path) -> None:
 
 def test_what_a_decoder_refused_is_a_dead_letter_once(spark: Any, tmp_path: Path) -> None:
     letters = DeadLetters(tmp_path / "dead")
-    context = Context("r", 3, Place("q", None), tmp_path / "state", "test")
+    context = Context("r", 3, QueueAddress("q", None), tmp_path / "state", "test")
     frame = rows(
         spark,
         0,

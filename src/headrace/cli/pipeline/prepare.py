@@ -22,14 +22,14 @@ def prepare(as_json: bool) -> int:
     Example:
       headrace pipeline prepare
     """
-    from headrace.pipeline.spark.rehearsal import prepare as rehearse
+    from headrace.pipeline.run.warm_up import prepare as write_archives
 
     begun = time.monotonic()
 
     def tell(what: str) -> None:
         click.echo(f"{time.monotonic() - begun:3.0f} s  {what}", err=True)
 
-    prepared = rehearse(tell)
+    prepared = write_archives(tell)
     took = time.monotonic() - begun
     if as_json:
         echo_json({"home": str(prepared.home), "bytes": prepared.bytes, "seconds": took})

@@ -15,7 +15,7 @@ import click
 from headrace.cli.failure import NEGATIVE, OK
 from headrace.cli.options import json_option
 from headrace.cli.output import echo_json
-from headrace.cli.pipeline.status import show_rules, state_line, trouble_line
+from headrace.cli.pipeline.status import failure_line, show_rules, state_line
 from headrace.units import format_size
 
 if TYPE_CHECKING:
@@ -46,8 +46,9 @@ def run(file: Path, master: str, ship: bool, once: bool, as_json: bool) -> int:
 
     from headrace.pipeline.rules.load import load_rules
     from headrace.pipeline.run.job import Job
-    from headrace.pipeline.run.trouble import JAVA_GONE
-    from headrace.pipeline.spark.session import is_prepared, spark_session
+    from headrace.pipeline.source.data_source import spark_session
+    from headrace.pipeline.spark.failures import JAVA_GONE
+    from headrace.pipeline.spark.session import is_prepared
 
     logging.basicConfig(level=logging.WARNING, format="%(levelname)s: %(message)s", stream=sys.stderr)
     if ship and master.startswith("local"):
@@ -85,7 +86,7 @@ def run(file: Path, master: str, ship: bool, once: bool, as_json: bool) -> int:
 
 def _tell_news(status: "RuleStatus", told: list[str]) -> list[str]:
     """Say what has changed about a rule since `told` was said; what is to be said of it now."""
-    lines = [state_line(status), *([trouble_line(status)] if status.trouble else [])]
+    lines = [state_line(status), *([failure_line(status)] if status.failure else [])]
     for line in lines:
         if line not in told:
             click.echo(line, err=True)

@@ -56,8 +56,8 @@ def show_rules(rules: "list[RuleStatus]") -> None:
     ]  # fmt: skip
     show_table("rules", _HEADER, rows, right=range(2, len(_HEADER)))
     for rule in rules:
-        if rule.trouble:
-            click.echo(trouble_line(rule), err=True)
+        if rule.failure:
+            click.echo(failure_line(rule), err=True)
 
 
 def state_line(rule: "RuleStatus") -> str:
@@ -67,6 +67,6 @@ def state_line(rule: "RuleStatus") -> str:
     )
 
 
-def trouble_line(rule: "RuleStatus") -> str:
+def failure_line(rule: "RuleStatus") -> str:
     how = {"failed": "has failed", "retrying": "is tried again"}.get(rule.state, f"is {rule.state}")
-    return f"rule {rule.rule} {how}: {rule.trouble}"
+    return f"rule {rule.rule} {how}: {rule.failure}"

@@ -12,7 +12,7 @@ from typing import Protocol
 
 from pyspark.sql import DataFrame
 
-from headrace.pipeline.source.options import Place
+from headrace.pipeline.source.open_queues import QueueAddress
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,7 +21,7 @@ class Context:
 
     rule: str
     batch_id: int
-    place: Place  # of the pipeline
+    place: QueueAddress  # of the pipeline
     state: Path  # the rule's own folder for journals; it belongs to the checkpoint, and goes with it
     application: str  # the name of the pipeline, the same after a restart
 

@@ -37,9 +37,8 @@ from headrace.pipeline.actions.prepared import (
 )
 from headrace.pipeline.rules.rule import JSON, NOTHING, PAYLOAD, AlertAction, PublishAction
 from headrace.pipeline.rules.template import Template, template
-from headrace.pipeline.run.trouble import trouble_of
-from headrace.pipeline.source.options import Place
-from headrace.pipeline.source.place import open_place
+from headrace.pipeline.source.open_queues import QueueAddress, open_queue
+from headrace.pipeline.spark.failures import failure_of
 from headrace.product.product import Product
 from headrace.selection import Selection
 
@@ -150,7 +149,7 @@ class PublishPerformer:
     def __init__(self, action: PublishAction, name: str, select: Selection | None, letters: DeadLetters) -> None:
         self._place = None
         if action.queue is not None or action.site is not None:
-            self._place = Place(None if action.queue is None else str(action.queue), action.site)
+            self._place = QueueAddress(None if action.queue is None else str(action.queue), action.site)
         self._name = name
         self._letters = letters
         self._publication = Publication(
@@ -165,11 +164,11 @@ class PublishPerformer:
 
 
 def publish(
-    frame: DataFrame, publication: Publication, place: Place, context: Context, name: str, letters: DeadLetters
+    frame: DataFrame, publication: Publication, place: QueueAddress, context: Context, name: str, letters: DeadLetters
 ) -> Counts:
     """Put the rows of a batch as products."""
     publication.check(frame.columns)
-    config = open_place(place).config
+    config = open_queue(place).config
     publication = replace(
         publication,
         writer=f"{context.application}/{context.rule}/{name}",
@@ -195,9 +194,9 @@ def publish(
     except HeadraceError:
         raise
     except Exception as error:
-        trouble = trouble_of(str(error))
-        raise (TargetError if trouble.heals else PipelineError)(
-            f"the products of rule {context.rule!r} did not get into {place}: {trouble.text[:400]}",
+        failure = failure_of(str(error))
+        raise (TargetError if failure.is_transient else PipelineError)(
+            f"the products of rule {context.rule!r} did not get into {place}: {failure.text[:400]}",
             "see to what it says; the batch is then done again, and nothing is put twice",
         ) from error
     with letters.writing(context, name) as writing:
@@ -207,7 +206,7 @@ def publish(
     return Counts(put.value, failed=writing.count)
 
 
-def is_same(one: Place, other: Place) -> bool:
+def is_same(one: QueueAddress, other: QueueAddress) -> bool:
     """Whether two places have the same queue, as far as their names tell."""
     if one.queue is not None and other.queue is not None:
         return os.path.realpath(one.queue) == os.path.realpath(other.queue)

@@ -3,12 +3,12 @@
     Parquet   every Parquet file below the folder; folders such as `origin=007` are partitions
     Delta     the files of the current version; the log has the partitions
 
-The value of a partition is text in the name of a folder. It becomes what the column of a product is (columns.py), never
-what the text looks like: origin `007` stays `007`. Times there are UTC, as the pipeline writes them.
+The value of a partition is text in the name of a folder. It is converted to the type of the product's column
+(source/columns.py), never to the type that the text looks like: origin `007` stays `007`. Times there are UTC, as the
+pipeline writes them.
 
-Rows are read from one row group at a time, so few at once that they come to about `bytes_max`, however large the table,
-its files or its payloads are. What is read has the types in `TYPES`, whoever has written the table.
-"""
+Rows are read from one row group at a time, and so few at once that they come to about `bytes_max`, however large the
+table, its files or its payloads are. Rows have the types in `TYPES`, whatever program wrote the table."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -27,23 +27,23 @@ from headrace.pipeline.source.columns import SCHEMA, TIME
 
 NEEDED = ("feed", "ident", "payload", "origin", "origin_sequence", "created")
 TYPES = {field.name: pa.timestamp("ns", tz="UTC") if field.type == TIME else field.type for field in SCHEMA}
-_NO_VALUE = "__HIVE_DEFAULT_PARTITION__"  # a folder of rows that have none; Spark's name for empty text too
-_UNWRITABLE = ("payload", "signature", "properties")  # bytes and maps are not what the name of a folder says
+_NO_VALUE = "__HIVE_DEFAULT_PARTITION__"  # a folder of rows without a value; Spark uses it for empty text, too
+_UNWRITABLE = ("payload", "signature", "properties")  # bytes and maps, which a folder name does not hold exactly
 _ROWS_AT_ONCE = 1024
 _BUFFER_BYTES = 1 << 20  # of each column that is read
 
 
 @dataclass(frozen=True, slots=True)
 class TableFile:
-    """One file with rows."""
+    """One file of a table."""
 
     name: str
-    open: Callable[[], Any]  # a path, or a file of Arrow's
+    open: Callable[[], Any]  # returns a path, or an Arrow file
     values: Mapping[str, Any]  # of the columns that the table is partitioned by
 
 
 def files_of(path: Path) -> list[TableFile]:
-    """All files of a table, in the order of their names; PipelineError if it is none."""
+    """All files of a table, in the order of their names; PipelineError if there is no table at `path`."""
     if not path.exists():
         raise PipelineError(f"there is no table at {path}", "give the folder of a table")
     try:
@@ -56,7 +56,7 @@ def files_of(path: Path) -> list[TableFile]:
 
 
 def check_columns(file: TableFile) -> None:
-    """PipelineError if its rows cannot be products."""
+    """PipelineError if the rows of the file are not products."""
     with _opened(file) as parquet:
         _check_names(parquet.schema_arrow.names, file)
 
@@ -71,7 +71,7 @@ def _check_names(inside: Sequence[str], file: TableFile) -> None:
     odd = [name for name in _UNWRITABLE if name in file.values]
     if odd:
         raise PipelineError(
-            f"{file.name} is in a partition by {odd[0]}, and names of folders do not hold that exactly",
+            f"{file.name} is in a partition by {odd[0]}, which folder names do not hold exactly",
             "partition by other columns",
         )
 
@@ -79,9 +79,9 @@ def _check_names(inside: Sequence[str], file: TableFile) -> None:
 def rows_of(
     file: TableFile, columns: Sequence[str], bytes_max: int, within: Callable[[Any], bool] = lambda group: True
 ) -> Iterator[pa.RecordBatch]:
-    """The rows of a file, in their order; row groups that are not `within` are passed over.
+    """The rows of a file, in their order; row groups that are not `within` are skipped.
 
-    A column that the file does not have, and that a product can do without, is null.
+    A column that the file does not have, and that a product does not need, is null. PipelineError.
     """
     try:
         with _opened(file) as parquet:
@@ -98,20 +98,20 @@ def rows_of(
 
 
 def span_of(group: Any, column: str) -> tuple[datetime, datetime] | None:
-    """The first and the last time in a column of a row group, if its file tells."""
-    for place in range(group.num_columns):
-        told = group.column(place)
-        if told.path_in_schema == column and told.is_stats_set and told.statistics.has_min_max:
+    """The first and the last time in a column of a row group, if the file has statistics."""
+    for number in range(group.num_columns):
+        found = group.column(number)
+        if found.path_in_schema == column and found.is_stats_set and found.statistics.has_min_max:
             try:
-                first, last = _moment(told.statistics.min), _moment(told.statistics.max)
-            except ValueError:  # nanoseconds, which Python's times do not have
+                first, last = _moment(found.statistics.min), _moment(found.statistics.max)
+            except ValueError:  # nanoseconds, which Python's datetime does not have
                 return None
             return None if first is None or last is None else (first, last)
     return None
 
 
 def earliest(file: TableFile) -> datetime | None:
-    """Before this no row of the file has come; None if that is not known."""
+    """A time before which no row of the file was inserted; None if unknown."""
     with _opened(file) as parquet:
         column = "inserted" if "inserted" in (*parquet.schema_arrow.names, *file.values) else "created"
         if column in file.values:
@@ -127,7 +127,7 @@ def _moment(value: Any) -> datetime | None:
 
 
 def zoned(value: Any) -> Any:
-    """A time that does not say its zone is UTC."""
+    """The same time; UTC if it has no zone."""
     return value.replace(tzinfo=UTC) if isinstance(value, datetime) and value.tzinfo is None else value
 
 
@@ -158,7 +158,7 @@ def _column(batch: pa.RecordBatch, file: TableFile, name: str) -> Any:
     if name == "ident":
         return column.fill_null("")
     if name in NEEDED and column.null_count:
-        raise PipelineError(f"{file.name} has a row without {name}, which is no product", "leave such rows out")
+        raise PipelineError(f"{file.name} has a row without {name}, so it is not a product", "leave such rows out")
     return column
 
 
@@ -167,7 +167,7 @@ def _cast(column: Any, file: TableFile, name: str) -> Any:
         return column.cast(TYPES[name])
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
         raise PipelineError(
-            f"column {name} of {file.name} is {column.type}, and cannot be {TYPES[name]}: {error!s:.200}",
+            f"column {name} of {file.name} is {column.type}, which does not convert to {TYPES[name]}: {error!s:.200}",
             "cast it in the rule's sql",
         ) from None
 
@@ -197,7 +197,7 @@ def _is_parquet(path: Path) -> bool:
 
 
 def _folder_values(folders: Sequence[str], file: Path) -> dict[str, Any]:
-    """What the folders say of the columns of products; they escape as Spark and Hive do."""
+    """The values that folder names give to columns of products; they are escaped as Spark and Hive do."""
     pairs = [folder.split("=", 1) for folder in folders if "=" in folder]
     texts = {unquote(name): None if text == _NO_VALUE else unquote(text) for name, text in pairs}
     return {name: _value(name, text, file) for name, text in texts.items() if name in TYPES}
@@ -210,7 +210,7 @@ def _value(name: str, text: str | None, file: Path) -> Any:
             return int(text)
         return zoned(datetime.fromisoformat(text)) if text is not None and pa.types.is_timestamp(kind) else text
     except ValueError:
-        raise PipelineError(f"{file} is in a folder for {name} {text!r}, which is no {kind}", "rename it") from None
+        raise PipelineError(f"{file} is in a folder for {name} {text!r}, which is not {kind}", "rename it") from None
 
 
 # --- Delta ------------------------------------------------------------------------------------------

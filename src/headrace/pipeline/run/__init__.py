@@ -1,1 +1,1 @@
-"""A pipeline at work: one Spark query per rule, checkpoints, micro-batches, restarts."""
+"""A pipeline at work: one Spark query per rule, its checkpoint, its micro-batches, its restarts, its status."""

@@ -1,42 +1,86 @@
-"""Checkpoint: the folder where Spark and the actions keep what they have done, for one process at a time.
+"""Checkpoint: the folder in which Spark and the actions record what they have done, for one process at a time.
 
-The lock is the kernel's, on a file in the folder, and ends with the process that holds it, however that ends.
+    lock                          held by the process that runs the pipeline; it ends with that process
+    status.json                   how the rules are doing (status.py)
+    state/<rule>/                 journals of the actions
+    <rule>/metadata               the id of Spark's query
+    <rule>/offsets/N              the range of batch N, written before anything is done with it
+    <rule>/commits/N              batch N is done
+
+Spark writes an entry under another name (.N.<random>.tmp) and renames it. It does not flush entries, and it does not
+start a query whose first entry was never renamed as long as the temporary file exists. This module does both: it
+flushes entries and removes unfinished ones.
 """
 
-import fcntl
-import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 from headrace.errors import PipelineError
+from headrace.log.locks import FileLockedError, locked
+from headrace.log.storage import Disk
 from headrace.pipeline.actions.disk import disk_error, make_folder
 
 _LOCK = "lock"
+_OFFSETS, _COMMITS, _METADATA = "offsets", "commits", "metadata"
 
 
 @contextmanager
-def held_checkpoint(folder: Path) -> Iterator[None]:
-    """Nobody else may use it meanwhile. PipelineError: somebody does already; TargetError: it cannot be written."""
-    try:
-        make_folder(folder)
-        descriptor = os.open(folder / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
-    except OSError as error:
-        raise disk_error(error, folder) from error
-    try:
-        _lock(descriptor, folder)
+def locked_checkpoint(folder: Path) -> Iterator[None]:
+    """Hold the folder for this process; create it if it is missing.
+
+    PipelineError: another process holds it. TargetError: it cannot be written.
+    """
+    with ExitStack() as held:
+        try:
+            make_folder(folder)
+            held.enter_context(locked(folder / _LOCK, wait=False, mode=0o644))
+        except FileLockedError:
+            raise PipelineError(
+                f"another process runs a pipeline with the checkpoint {folder}",
+                "stop it first, or give this one a checkpoint of its own",
+            ) from None
+        except OSError as error:
+            raise disk_error(error, folder) from error
         yield
-    finally:
-        os.close(descriptor)
 
 
-def _lock(descriptor: int, folder: Path) -> None:
+def flush_entries(checkpoint: Path, batch_id: int) -> None:
+    """Make what Spark recorded durable: the range of this batch, and the end of the one before. TargetError."""
+    _flush(checkpoint / _OFFSETS / str(batch_id))
+    if batch_id:
+        _flush(checkpoint / _COMMITS / str(batch_id - 1))
+
+
+def remove_unfinished_entries(checkpoint: Path) -> None:
+    """Remove entries that a kill or a power failure left unfinished; nothing was done with their batches.
+
+    The query must not run. TargetError: an entry cannot be removed.
+    """
+    for path in _unfinished(checkpoint):
+        try:
+            path.unlink(missing_ok=True)
+            path.with_name(f".{path.name}.crc").unlink(missing_ok=True)
+        except OSError as error:
+            raise disk_error(error, path, "removed") from error
+
+
+def _unfinished(checkpoint: Path) -> Iterator[Path]:
+    for folder in (checkpoint, checkpoint / _OFFSETS, checkpoint / _COMMITS):
+        yield from folder.glob(".*.tmp")
+    for path in (
+        checkpoint / _METADATA,
+        *checkpoint.glob(f"{_OFFSETS}/[0-9]*"),
+        *checkpoint.glob(f"{_COMMITS}/[0-9]*"),
+    ):
+        with suppress(FileNotFoundError):
+            if path.stat().st_size == 0:
+                yield path
+
+
+def _flush(path: Path) -> None:
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        raise PipelineError(
-            f"another process runs a pipeline with the checkpoint {folder}",
-            "stop it first, or give this one a checkpoint of its own",
-        ) from None
+        Disk().sync_file(path)
+        Disk().sync_directory(path.parent)
     except OSError as error:
-        raise disk_error(error, folder, "locked") from error
+        raise disk_error(error, path, "flushed") from error

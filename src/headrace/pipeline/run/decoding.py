@@ -1,9 +1,8 @@
-"""Decoding on Spark: products of a DataFrame into the rows of a decoder, and into errors.
+"""Decoding on Spark: products of a DataFrame become the rows of a decoder, and errors.
 
-The rows have the columns of the view `decoded` (rules/views.py), and two more: `_error`, null unless the product could
-not be decoded, and `_payload`, which only such products keep, up to a limit. So one pass makes both the rows and the
-dead letters.
-"""
+The rows have the columns of the view `decoded` (rules/views.py) and two more: `_error`, null unless the product could
+not be decoded, and `_payload`, which only such products keep, up to a limit. So one pass produces both the rows and the
+dead letters."""
 
 import shutil
 from collections.abc import Callable, Iterable, Iterator
@@ -20,21 +19,21 @@ from headrace.pipeline.rules.views import decoder_of
 from headrace.pipeline.source.columns import SCHEMA
 from headrace.units import format_age
 
-PAYLOAD_MAX = 1 << 20  # bytes of a product that could not be decoded
+PAYLOAD_MAX = 1 << 20  # bytes kept of a product that could not be decoded
 _ROWS = 4096  # in one batch: each has the columns of its product, and properties may be long
 
 Batches = Iterator[pa.RecordBatch]
 
 
 def decoded(products: DataFrame, rule: Rule, folder: Path) -> DataFrame:
-    """The rows that the rule's decoder makes of these products, and the errors."""
+    """The rows that the rule's decoder produces from these products, and the errors."""
     schema = decoded_schema(decoder_of(rule, folder).schema)
     return products.mapInArrow(_decode_with(rule, folder), from_arrow_schema(schema))
 
 
 def ship_decoders(spark: SparkSession, rules: Iterable[Rule], folder: Path, aside: Path) -> None:
-    """Give executors elsewhere the users' own decoders that lie in `folder`, from copies in `aside`: those that come
-    later shall get the same."""
+    """Send the user's own decoders in `folder` to executors on a cluster, as copies in `aside`: executors that start
+    later must get the same."""
     context = spark.sparkContext
     if str(context.master).startswith("local"):
         return
@@ -47,27 +46,30 @@ def ship_decoders(spark: SparkSession, rules: Iterable[Rule], folder: Path, asid
 
 
 def without_future(frame: DataFrame, rule: Rule) -> DataFrame:
-    """The same rows, or those of products, with an error if the time of the watermark is too far ahead: it would move
-    the watermark there, and Spark would drop, without a word, whatever comes in time."""
+    """The same rows, with an error where the time of the watermark column is too far in the future.
+
+    Such a time would move the watermark there, and Spark would silently drop every row that comes in time.
+    """
     if rule.decode is None:
         frame = frame.withColumn(ERROR, lit(None).cast("string")).withColumn(
             PAYLOAD, substring("payload", 1, PAYLOAD_MAX)
         )
     column, ahead = rule.watermark_column, f"{rule.watermark_ahead_s} seconds"
-    future = expr(f"`{column}` > current_timestamp() + interval '{ahead}'")  # the batch's time, also if it comes again
-    told = lit(f"{column} is more than {format_age(rule.watermark_ahead_s)} in the future (watermark_ahead)")
-    return frame.withColumn(ERROR, coalesce(col(ERROR), when(future, told)))
+    # current_timestamp() is the time of the batch, the same when it is repeated.
+    future = expr(f"`{column}` > current_timestamp() + interval '{ahead}'")
+    error = lit(f"{column} is more than {format_age(rule.watermark_ahead_s)} in the future (watermark_ahead)")
+    return frame.withColumn(ERROR, coalesce(col(ERROR), when(future, error)))
 
 
 def decoded_schema(made: pa.Schema) -> pa.Schema:
-    """Columns of the product that the decoder has not itself, then the decoder's, then what is wrong."""
+    """Columns of the product that the decoder does not produce, then the decoder's, then the error."""
     kept = [field for field in SCHEMA if field.name != "payload" and field.name not in made.names]
     extra = [pa.field(ERROR, pa.string()), pa.field(PAYLOAD, pa.binary())]
     return pa.schema([*kept, *(field.with_nullable(True) for field in made), *extra])
 
 
 def _decode_with(rule: Rule, folder: Path) -> Callable[[Batches], Batches]:
-    """For a task, which looks for the decoder itself: it may be on another machine."""
+    """For a task, which loads the decoder itself: it may run on another machine."""
 
     def decode(batches: Batches) -> Batches:
         decoder = decoder_of(rule, folder)
@@ -78,7 +80,7 @@ def _decode_with(rule: Rule, folder: Path) -> Callable[[Batches], Batches]:
 
 
 def decode_batch(batch: pa.RecordBatch, decoder: Decoder) -> Batches:
-    """Rows, and behind them the errors."""
+    """Decode a batch: its rows, then its errors."""
     rows, errors = decoder.decode(batch)
     schema = decoded_schema(decoder.schema)
     headers = batch.drop_columns(["payload"])

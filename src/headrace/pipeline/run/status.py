@@ -1,4 +1,7 @@
-"""Status: how a pipeline gets on, in a file beside its checkpoints that the job writes and everybody may read."""
+"""Status: how the rules of a pipeline are doing, in a file beside its checkpoints.
+
+The job replaces the file once a second; anybody may read it. `headrace pipeline status` shows it.
+"""
 
 import time
 from collections.abc import Sequence
@@ -7,25 +10,26 @@ from typing import Any
 
 import msgspec
 
+from headrace.log.documents import replace_file
 from headrace.pipeline.rules.rule import PipelineTerms
 
 _FILE = "status.json"
 
 
 class RuleStatus(msgspec.Struct):
-    """How a rule is getting on."""
+    """How one rule is doing."""
 
     rule: str
     state: str = "starting"  # running, retrying, done, stopped, failed
-    trouble: str = ""  # why it has failed, or is tried again
-    retries: int = 0  # how often it was begun again
+    failure: str = ""  # why it failed, or is being retried
+    retries: int = 0  # restarts of its queries
     batches: int = 0
-    rows: int = 0  # given to actions
-    errors: int = 0  # dead letters
-    failed: int = 0  # by actions
-    batch_s: float = 0.0  # the last one
+    rows: int = 0  # passed to actions
+    errors: int = 0  # products that became dead letters because they could not be decoded
+    failed: int = 0  # rows that became dead letters because an action failed
+    batch_s: float = 0.0  # duration of the last batch
     products_per_s: float = 0.0
-    behind: int = 0  # sequences that the queue has and the rule has not
+    behind: int = 0  # sequences that the queue has and the rule has not read
     lost: int = 0
 
 
@@ -41,15 +45,14 @@ _STATUS = msgspec.json.Decoder(JobStatus)
 
 
 def save_status(terms: PipelineTerms, path: Path, rules: Sequence[RuleStatus]) -> None:
+    """Replace the status file of the rules at `path`; OSError."""
     file = _file(terms)
     file.parent.mkdir(parents=True, exist_ok=True)
-    part = file.with_suffix(".part")
-    part.write_bytes(msgspec.json.encode(JobStatus(str(path), time.time_ns(), list(rules))))
-    part.replace(file)
+    replace_file(file, msgspec.json.encode(JobStatus(str(path), time.time_ns(), list(rules))), None)
 
 
 def load_status(terms: PipelineTerms) -> JobStatus | None:
-    """What was written last; None if there never was anything, or nothing that can be read."""
+    """The last status; None if there is none, or none that can be decoded."""
     try:
         return _STATUS.decode(_file(terms).read_bytes())
     except (FileNotFoundError, msgspec.DecodeError):
@@ -61,18 +64,18 @@ def _file(terms: PipelineTerms) -> Path:
     return terms.checkpoint / _FILE
 
 
-def note_progress(status: RuleStatus, progress: Any) -> None:
-    """From what Spark tells after each batch."""
-    told: dict[str, Any] = msgspec.json.decode(progress.json)
-    source = (told.get("sources") or [{}])[0]
+def update_from_spark(status: RuleStatus, progress: Any) -> None:
+    """Update the status from Spark's report after a batch."""
+    report: dict[str, Any] = msgspec.json.decode(progress.json)
+    source = (report.get("sources") or [{}])[0]
     end, latest = (_offset(source.get(name)) for name in ("endOffset", "latestOffset"))
     status.behind = max(0, latest.get("sequence", 0) - end.get("sequence", 0))
     status.lost = end.get("lost", 0)
-    status.products_per_s = float(told.get("processedRowsPerSecond") or 0.0)
-    status.batch_s = float((told.get("durationMs") or {}).get("triggerExecution", 0)) / 1000
+    status.products_per_s = float(report.get("processedRowsPerSecond") or 0.0)
+    status.batch_s = float((report.get("durationMs") or {}).get("triggerExecution", 0)) / 1000
 
 
-def _offset(told: object) -> dict[str, int]:
-    if isinstance(told, str):
-        told = msgspec.json.decode(told)
-    return told if isinstance(told, dict) else {}
+def _offset(value: object) -> dict[str, int]:
+    if isinstance(value, str):
+        value = msgspec.json.decode(value)
+    return value if isinstance(value, dict) else {}

@@ -1,8 +1,7 @@
-"""Columns: what a product is in a table, in Arrow and in Spark.
+"""Columns: a product as a row of a table, in Arrow and in Spark.
 
-Spark takes Arrow batches as they are if every type is exactly the one that it expects: no dictionaries, no large or
-view types, microseconds in UTC. `COLUMNS` has them in their order, `arrow_of` makes a batch of products into one.
-"""
+Spark takes Arrow batches unchanged if every type is exactly the expected one: no dictionaries, no large or view types,
+timestamps in microseconds, UTC. `COLUMNS` has the names in their order; `arrow_of` converts a batch of products."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -66,7 +65,7 @@ def _times(nanoseconds: Any, missing: Any = None) -> Any:
 
 
 def _signatures(rows: Any) -> Any:
-    """Sixteen bytes each, none where there is none."""
+    """Sixteen bytes each; null where a product has none."""
     offsets = np.arange(0, 16 * len(rows) + 1, 16, dtype=np.int32)
     mask = pa.array(rows["kind"] != 0).buffers()[1]
     return pa.Array.from_buffers(

@@ -1,8 +1,7 @@
-"""Filters: what Spark wants of feed, origin, priority, slice and time, as a narrower selection.
+"""Filters: Spark's filters on feed, origin, priority, slice and time as a narrower selection.
 
-Index rows decide these without a look at the products. A filter that is not understood is left to Spark, and so is
-everything else: it looks at all filters once more.
-"""
+Index rows decide these without reading the products. Filters that are not understood here are left to Spark, which
+applies all filters once more."""
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
@@ -32,12 +31,12 @@ _MICROSECOND = timedelta(microseconds=1)
 
 @dataclass(frozen=True, slots=True)
 class Narrow:
-    """A selection, and between which sequences it is looked for; `end` is not included."""
+    """A selection, and the range of sequences to search; `end` is not included."""
 
     selection: Selection
     first: int | None = None
     end: int | None = None
-    is_nothing: bool = False  # no product can fit
+    is_empty: bool = False  # no product can match
 
     def since(self, sequence: int) -> "Narrow":
         return replace(self, first=max(sequence, self.first or 0))
@@ -47,7 +46,10 @@ class Narrow:
 
 
 def narrowed(selection: Selection, filters: Iterable[Filter], resolve: Callable[[datetime], int]) -> Narrow:
-    """No product that fits all filters is left out; `resolve` gives the first sequence that came at a time."""
+    """Narrow a selection without losing a product that matches all filters.
+
+    `resolve` returns the first sequence that was inserted at or after a time.
+    """
     narrow = Narrow(selection)
     for each in filters:
         column: Any = getattr(each, "attribute", ())
@@ -61,7 +63,7 @@ def _feed(narrow: Narrow, each: Filter, resolve: Any) -> Narrow:
     if values is not None:
         wanted = [feed for feed in values if _is_feed(feed) and narrow.selection.wants_feed(feed)]
         if not wanted:
-            return replace(narrow, is_nothing=True)
+            return replace(narrow, is_empty=True)
         pattern = wanted[0] if len(wanted) == 1 else None
     else:
         pattern = _subtree(each.value) if isinstance(each, StringStartsWith) and narrow.selection.feed is None else None
@@ -76,7 +78,7 @@ def _is_feed(text: object) -> bool:
 
 
 def _subtree(prefix: str) -> str | None:
-    """The smallest subtree that has all feeds which begin so."""
+    """The smallest subtree that contains all feeds with this prefix."""
     levels = prefix.split("/")[:-1]
     return "/".join([*levels, "**"]) if levels and _is_feed("/".join(levels)) else None
 
@@ -87,7 +89,7 @@ def _origin(narrow: Narrow, each: Filter, resolve: Any) -> Narrow:
         return narrow
     wanted = [origin for origin in values if isinstance(origin, str) and narrow.selection.wants_origin(origin)]
     if not wanted:
-        return replace(narrow, is_nothing=True)
+        return replace(narrow, is_empty=True)
     return replace(narrow, selection=narrow.selection.replace(origin=tuple(wanted)))
 
 
@@ -103,7 +105,7 @@ def _priority(narrow: Narrow, each: Filter, resolve: Any) -> Narrow:
     else:
         return narrow
     if least > most:
-        return replace(narrow, is_nothing=True)
+        return replace(narrow, is_empty=True)
     return replace(narrow, selection=narrow.selection.replace(priority=(least, most)))
 
 
@@ -114,7 +116,7 @@ def _slice(narrow: Narrow, each: Filter, resolve: Any) -> Narrow:
     known = narrow.selection.slices
     wanted = sorted(value for value in set(values) if 0 <= value < 65_535 and (known is None or value in known))
     if not wanted:
-        return replace(narrow, is_nothing=True)
+        return replace(narrow, is_empty=True)
     return replace(narrow, selection=narrow.selection.replace(slices=wanted))
 
 
@@ -130,7 +132,7 @@ def _sequence(narrow: Narrow, each: Filter, resolve: Any) -> Narrow:
 
 
 def _inserted(narrow: Narrow, each: Filter, resolve: Callable[[datetime], int]) -> Narrow:
-    """Products come in the order of time, but for clocks that were set back: those are looked for from the start."""
+    """Sequences are in the order of time, unless a clock was set back; `resolve` searches for those from the start."""
     if isinstance(each, GreaterThan | GreaterThanOrEqual) and isinstance(each.value, datetime):
         return narrow.since(resolve(each.value))
     return narrow
@@ -148,7 +150,7 @@ def _created(narrow: Narrow, each: Filter, resolve: Any) -> Narrow:
     else:
         return narrow
     if until is not None and since is not None and since >= until:
-        return replace(narrow, is_nothing=True)
+        return replace(narrow, is_empty=True)
     return replace(narrow, selection=narrow.selection.replace(created=(since, until)))
 
 

@@ -1,7 +1,7 @@
-"""Options: what a Spark user has said with `.option(name, value)`, read strictly.
+"""Options: what a Spark user sets by `.option(name, value)`, read strictly.
 
-Spark hands over every option as text and tells nobody of one that does not exist; here an unknown or unfitting one is
-an error that names it. Names are those that Spark users know from Kafka's source, as far as the things are the same.
+Spark passes every option as text and accepts names that do not exist. Here an unknown name or an invalid value is an
+error that names the option. Names are those of Spark's Kafka source where the meaning is the same.
 """
 
 import difflib
@@ -11,31 +11,21 @@ from typing import Any
 
 from headrace.errors import HeadraceError, OptionError
 from headrace.pipeline.source.columns import COLUMNS
+from headrace.pipeline.source.open_queues import QueueAddress
 from headrace.selection import Selection
 from headrace.units import parse_size
 
-STARTS = {"earliest": "oldest", "latest": "next"}  # Kafka's words, and ours
-
-
-@dataclass(frozen=True, slots=True)
-class Place:
-    """Where the products are: the folder of a queue, the endpoint of a site, or both."""
-
-    queue: str | None
-    site: str | None
-
-    def __str__(self) -> str:
-        return self.queue or self.site or ""
+_OFFSETS = {"earliest": "oldest", "latest": "next"}  # Kafka's words, and those of `Queue.resolve`
 
 
 @dataclass(frozen=True, slots=True)
 class ReadOptions:
     """How to read."""
 
-    place: Place
+    address: QueueAddress
     select: str = ""
     starting_offsets: str | None = None  # None: earliest in a batch, latest in a stream
-    ending_offsets: str = "latest"  # of a batch
+    ending_offsets: str = "next"  # of a batch
     columns: tuple[str, ...] = COLUMNS
     max_products: int | None = None  # in one trigger
     max_bytes: int | None = None
@@ -50,34 +40,47 @@ class ReadOptions:
     def selection(self) -> Selection:
         return Selection.parse(self.select) if self.select else Selection()
 
+    def start(self, default: str) -> int | str:
+        """Where to begin, as `Queue.resolve` takes it."""
+        return _offset(self.starting_offsets or default)
+
+    @property
+    def end(self) -> int | str:
+        return _offset(self.ending_offsets)
+
 
 @dataclass(frozen=True, slots=True)
 class WriteOptions:
-    """How to put rows back."""
+    """How to put rows as products."""
 
-    place: Place
-    feed: str | None = None  # for all; None: the column `feed`
+    address: QueueAddress
+    feed: str | None = None  # of all rows; None: the column `feed`
     application: str = ""  # names the writer: the same rows of the same writer are one product
     batch: int | None = None  # number of a micro-batch: the same rows of another batch are other products
 
 
 def read_options(given: Mapping[str, str]) -> ReadOptions:
-    """From Spark's options; OptionError names the one that cannot be."""
-    options = _known(given, READ)
+    """From Spark's options; OptionError names an option that is unknown or invalid."""
+    options = _known(given, _READ)
     _check_read(options)
     return ReadOptions(
-        _place(options), **{_READ_FIELDS[name]: value for name, value in options.items() if name in _READ_FIELDS}
+        _address(options), **{_FIELDS[name]: value for name, value in options.items() if name in _FIELDS}
     )
 
 
 def write_options(given: Mapping[str, str]) -> WriteOptions:
-    options = _known(given, WRITE)
-    return WriteOptions(_place(options), options.get("feed"), options.get("application", ""), options.get("batch"))
+    """From Spark's options; OptionError names an option that is unknown or invalid."""
+    options = _known(given, _WRITE)
+    return WriteOptions(_address(options), options.get("feed"), options.get("application", ""), options.get("batch"))
+
+
+def _offset(text: str) -> int | str:
+    return int(text) if text.isdecimal() else text
 
 
 def _check_read(options: Mapping[str, Any]) -> None:
     if options.get("blocking") and "station" not in options:
-        raise OptionError("blocking needs a station that holds the products", "give option station too")
+        raise OptionError("option blocking requires a station, which holds the products", "give option station too")
     try:
         selection = Selection.parse(options.get("select", "") or "**")
     except HeadraceError as error:
@@ -86,28 +89,28 @@ def _check_read(options: Mapping[str, Any]) -> None:
         raise OptionError("option select: `every` counts, and tasks cannot count together", "sample the DataFrame")
 
 
-def _place(options: Mapping[str, Any]) -> Place:
+def _address(options: Mapping[str, Any]) -> QueueAddress:
     if "queue" not in options and "site" not in options:
         raise OptionError("neither queue nor site is given", 'give option("queue", folder) or option("site", endpoint)')
-    return Place(options.get("queue"), options.get("site"))
+    return QueueAddress(options.get("queue"), options.get("site"))
 
 
 def _known(given: Mapping[str, str], known: Mapping[str, Callable[[str, str], Any]]) -> dict[str, Any]:
     names = {name.lower(): name for name in known}
     options: dict[str, Any] = {}
     for key, value in given.items():
-        if key.lower() == "path":  # load("wx.queue"), as of a file
+        if key.lower() == "path":  # load("wx.queue"), as with files
             key = "queue"
         name = names.get(key.lower())
         if name is None:
             near = difflib.get_close_matches(key.lower(), names, 1)
-            hint = f"did you mean {names[near[0]]}?" if near else f"there are {', '.join(known)}"
+            hint = f"did you mean {names[near[0]]}?" if near else f"options are {', '.join(known)}"
             raise OptionError(f"the source headrace has no option {key!r}", hint)
         options[name] = known[name](name, value)
     return options
 
 
-# --- kinds of values --------------------------------------------------------------------------------
+# --- values --------------------------------------------------------------------------------------
 
 
 def _text(name: str, value: str) -> str:
@@ -124,7 +127,7 @@ def _number(name: str, value: str) -> int:
 
 def _batch(name: str, value: str) -> int:
     if not value.isdecimal():
-        raise OptionError(f"option {name}: {value!r} is no number of a batch", "give the batch_id of foreachBatch")
+        raise OptionError(f"option {name}: {value!r} is not the number of a batch", "give the batch_id of foreachBatch")
     return int(value)
 
 
@@ -138,38 +141,38 @@ def _flag(name: str, value: str) -> bool:
     return value.lower() == "true"
 
 
-def _start(name: str, value: str) -> str:
-    return STARTS.get(value, value)
+def _position(name: str, value: str) -> str:
+    return _OFFSETS.get(value, value)
 
 
 def _columns(name: str, value: str) -> tuple[str, ...]:
     columns = tuple(part.strip() for part in value.split(",") if part.strip())
     unknown = [column for column in columns if column not in COLUMNS]
     if unknown or not columns or len(set(columns)) < len(columns):
-        raise OptionError(f"option columns: {value!r} names {', '.join(unknown) or 'nothing, or one twice'}",
-                          f"there are {', '.join(COLUMNS)}")  # fmt: skip
+        reason = f"unknown: {', '.join(unknown)}" if unknown else "empty, or a column is named twice"
+        raise OptionError(f"option columns: {value!r} is invalid ({reason})", f"columns are {', '.join(COLUMNS)}")
     return columns
 
 
 def _choice(*choices: str) -> Callable[[str, str], str]:
     def read(name: str, value: str) -> str:
         if value not in choices:
-            raise OptionError(f"option {name}: {value!r} is not known", f"there are {', '.join(choices)}")
+            raise OptionError(f"option {name}: {value!r} is unknown", f"values are {', '.join(choices)}")
         return value
 
     return read
 
 
-READ: dict[str, Callable[[str, str], Any]] = {
-    "queue": _text, "site": _text, "select": _text, "startingOffsets": _start, "endingOffsets": _start,
+_READ: dict[str, Callable[[str, str], Any]] = {
+    "queue": _text, "site": _text, "select": _text, "startingOffsets": _position, "endingOffsets": _position,
     "columns": _columns, "maxProductsPerTrigger": _number, "maxBytesPerTrigger": _size, "minPartitions": _number,
     "partitionBy": _choice("bytes", "slice"), "failOnDataLoss": _flag, "station": _text, "blocking": _flag,
     "pushFilters": _flag,
 }  # fmt: skip
-WRITE: dict[str, Callable[[str, str], Any]] = {
+_WRITE: dict[str, Callable[[str, str], Any]] = {
     "queue": _text, "site": _text, "feed": _text, "application": _text, "batch": _batch, "checkpointLocation": _text,
 }  # fmt: skip
-_READ_FIELDS = {
+_FIELDS = {  # of ReadOptions
     "select": "select", "startingOffsets": "starting_offsets", "endingOffsets": "ending_offsets", "columns": "columns",
     "maxProductsPerTrigger": "max_products", "maxBytesPerTrigger": "max_bytes", "minPartitions": "min_partitions",
     "partitionBy": "partition_by", "failOnDataLoss": "fail_on_data_loss", "station": "station", "blocking": "blocking",

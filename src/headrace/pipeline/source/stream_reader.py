@@ -1,14 +1,13 @@
 """StreamReader: `spark.readStream.format("headrace")`.
 
-An offset is the sequence that is read next, with the id of its queue and the number of products that were lost on the
-way, if that is allowed:
+An offset is the sequence to read next, with the id of its queue and the number of products lost so far, if loss is
+allowed:
 
     {"queue": "0b7f...", "sequence": 4711, "lost": 0}
 
-Spark keeps offsets in its checkpoint, and asks again for exactly the same range after a failure. A `station` at the
-queue follows what Spark has committed, so that `headrace lag` shows the pipeline, and a blocking one keeps the products
-that it has not read.
-"""
+Spark keeps offsets in its checkpoint, and requests exactly the same range again after a failure. A `station` at the
+queue follows what Spark has committed, so that `headrace lag` shows the pipeline; a blocking station keeps the products
+that the pipeline has not read."""
 
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -24,18 +23,17 @@ from pyspark.sql.streaming.datasource import (
 )
 
 from headrace.errors import PipelineError
-from headrace.pipeline.source.batch_reader import SpanPartition, start_of
+from headrace.pipeline.source.batch_reader import SpanPartition
+from headrace.pipeline.source.open_queues import open_queue
 from headrace.pipeline.source.options import ReadOptions
-from headrace.pipeline.source.place import open_place
-from headrace.pipeline.source.reading import read_span, tell_loss
-from headrace.pipeline.source.span import end_within, spans_of
+from headrace.pipeline.source.spans import end_within, read_span, report_loss, spans_of
 from headrace.queue import Queue
 
 Offset = dict[str, Any]
 
 
 class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Its driver side lives in one Python process as long as the query; `read` runs in tasks."""
+    """Its driver side lives in one Python process for as long as the query; `read` runs in tasks."""
 
     def __init__(self, options: ReadOptions) -> None:
         self._options = options
@@ -47,7 +45,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def initialOffset(self) -> Offset:  # noqa: N802
         queue = self._queue()
-        return self._offset(queue, queue.resolve(start_of(self._options.starting_offsets or "next")), 0)
+        return self._offset(queue, queue.resolve(self._options.start("next")), 0)
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
         if self._options.max_bytes is not None and self._options.max_products is None:
@@ -58,11 +56,11 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._target = self._queue().next
 
     def latestOffset(self, start: Offset, limit: ReadLimit) -> Offset:  # noqa: N802
-        """How far the next batch goes. Spark asks when all before `start` is done, and commits it with the next one,
-        which may be long in coming."""
+        """The end of the next batch. Spark calls this when everything before `start` is done, but it commits `start`
+        only with the next batch, which may come much later; so commit it here."""
         self.commit(start)
         queue = self._queue()
-        first, lost = self._whole(queue, start)
+        first, lost = self._checked_start(queue, start)
         end = queue.next if self._target is None else min(queue.next, self._target)
         if end <= first:
             return self._offset(queue, first, lost) if lost > start["lost"] else start
@@ -80,17 +78,17 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _offset(self, queue: Queue, sequence: int, lost: int) -> Offset:
         return {"queue": queue.config.uuid, "sequence": sequence, "lost": lost}
 
-    def _whole(self, queue: Queue, start: Offset) -> tuple[int, int]:
-        """Where to begin, and what was lost until then, once it is sure that nothing is gone that must not be."""
+    def _checked_start(self, queue: Queue, start: Offset) -> tuple[int, int]:
+        """Where to begin, and the products lost until then. PipelineError: another queue. DataLossError."""
         if start["queue"] != queue.config.uuid:
             raise PipelineError(
-                f"{self._options.place} is another queue than the one that the checkpoint speaks of",
-                "begin with a new checkpoint, or give the old queue",
+                f"{self._options.address} is not the queue that the checkpoint belongs to",
+                "start with a new checkpoint, or give the old queue",
             )
         first, oldest = int(start["sequence"]), queue.oldest
         if oldest <= first:
             return first, int(start["lost"])
-        tell_loss(queue, first, oldest - 1, "evicted before they were read", fail=self._options.fail_on_data_loss)
+        report_loss(queue, first, oldest - 1, "evicted before they were read", fail=self._options.fail_on_data_loss)
         return oldest, int(start["lost"]) + oldest - first
 
     # --- batches ----------------------------------------------------------------------------------
@@ -108,33 +106,32 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         assert isinstance(partition, SpanPartition)
         if partition.span is not None:
             options = self._options
-            queue = open_place(options.place)
+            queue = open_queue(options.address)
             yield from read_span(
                 queue, partition.span, options.selection, options.columns, fail=options.fail_on_data_loss
             )
 
     def commit(self, end: Offset) -> None:
-        """Everything before it has arrived where it should."""
+        """Move the station: everything before `end` is done."""
         if self._options.station is not None and end["sequence"] != self._committed:
             self._queue().station(self._options.station).seek(int(end["sequence"]))
             self._committed = end["sequence"]
 
     def stop(self) -> None:
-        """The station stays; the process ends."""
+        """Nothing to do: the station stays, the process ends."""
 
     def _queue(self) -> Queue:
-        queue = open_place(self._options.place)
+        queue = open_queue(self._options.address)
         if self._options.station is not None and not self._has_station:
             self._set_up_station(queue, self._options.station)
             self._has_station = True
         return queue
 
     def _set_up_station(self, queue: Queue, name: str) -> None:
-        """Made, or changed if it is there on other terms: it follows the query, which may have been changed."""
+        """Create the station, or change its terms to those of the query, which may have changed."""
         options = self._options
         if name not in queue.stations():
-            start = start_of(options.starting_offsets or "next")
-            queue.station(name, options.selection, start=start, blocking=options.blocking)
+            queue.station(name, options.selection, start=options.start("next"), blocking=options.blocking)
             return
         station = queue.station(name)
         if (station.terms.selection, station.terms.blocking) != (str(options.selection), options.blocking):

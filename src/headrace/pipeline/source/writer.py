@@ -1,12 +1,11 @@
 """Writers: rows of a DataFrame become products, in a batch or in a stream.
 
-Tasks put what they get at once; Spark may run a task twice, and after a failure a whole batch. A product's signature is
-made of everything that its row says, so the second time the queue drops it as a duplicate: each row is one product,
-once. It follows that two rows which are equal in every column are one product too; give them an ident of their own if
-they are not the same. `put_batches` knows the number of the micro-batch, so there they are one only within a batch.
+Tasks put their rows at once. Spark may run a task twice, and after a failure a whole batch. The signature of a product
+is made from everything in its row, so the queue drops the second one as a duplicate: each row becomes one product,
+once. It follows that two rows that are equal in every column are one product, too; give them different idents if they
+are different things. `put_batches` adds the number of the micro-batch, so there they are one only within a batch.
 
-A task puts its rows in parts that are small beside the queue, whatever Spark sends as one piece.
-"""
+A task puts its rows in parts that are small beside the queue, however many rows Spark sends at once (parts.py)."""
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -21,16 +20,15 @@ from pyspark.sql import DataFrame
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
 
-from headrace.errors import BatchTooLargeError, OptionError, PayloadError, PipelineError
+from headrace.errors import OptionError, PayloadError, PipelineError
 from headrace.log.columns import arrow_values, number_column, text_column
-from headrace.pipeline.archive.pace import gathered
-from headrace.pipeline.archive.tables import part_bytes
+from headrace.pipeline.source.open_queues import open_queue
 from headrace.pipeline.source.options import WriteOptions, write_options
-from headrace.pipeline.source.place import open_place
+from headrace.pipeline.source.parts import part_bytes, parts_of, put_or_halve
 from headrace.product.product import PRIORITY_DEFAULT
 from headrace.queue import Queue
 
-TAKEN = ("payload", "feed", "ident", "priority", "created", "expiry", "slice", "properties", "signature")
+COLUMNS = ("payload", "feed", "ident", "priority", "created", "expiry", "slice", "properties", "signature")
 _TYPES = {
     "payload": ("binary", "string"), "feed": ("string",), "ident": ("string",),
     "priority": ("int", "tinyint", "smallint"), "created": ("timestamp",), "expiry": ("timestamp",),
@@ -41,43 +39,46 @@ _TIME_MAX = (1 << 63) - 1
 
 
 @dataclass
-class Put(WriterCommitMessage):
-    """What one task has done."""
+class TaskReceipt(WriterCommitMessage):
+    """What one task put."""
 
     products: int
     duplicates: int
 
-    def __add__(self, other: "Put") -> "Put":
-        return Put(self.products + other.products, self.duplicates + other.duplicates)
 
-
-class _Writing:
-    """What both writers do in a task."""
+class _TaskWriter:
+    """The part of both writers that runs in a task."""
 
     def __init__(self, options: WriteOptions) -> None:
         self._options = options
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
-        queue = open_place(self._options.place)
+        queue, options = open_queue(self._options.address), self._options
         check_queue(queue)
-        done = Put(0, 0)
-        for part in gathered(map(_with_payloads, iterator), part_bytes(queue.config)):
-            done += _put_part(queue, part, self._options)
-        return done
+
+        def put(part: pa.RecordBatch) -> tuple[int, int]:
+            receipt = queue.put_many(**puttable(part, options))
+            return receipt.products, receipt.stored
+
+        products = stored = 0
+        for part in parts_of(map(_with_payloads, iterator), part_bytes(queue.config)):
+            counts = put_or_halve(part, put)
+            products, stored = products + counts[0], stored + counts[1]
+        return TaskReceipt(products, products - stored)
 
 
-class BatchWriter(_Writing, DataSourceArrowWriter):
+class BatchWriter(_TaskWriter, DataSourceArrowWriter):
     """`df.write.format("headrace")`."""
 
 
-class StreamWriter(_Writing, DataSourceStreamArrowWriter):
+class StreamWriter(_TaskWriter, DataSourceStreamArrowWriter):
     """`df.writeStream.format("headrace")`."""
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
-        """Everything is there already."""
+        """Nothing to do: the tasks have put everything."""
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
-        """What was put stays; when the batch comes again it is not put twice."""
+        """What was put stays; the queue drops it as duplicates when the batch is repeated."""
 
 
 def put_batches(
@@ -85,7 +86,7 @@ def put_batches(
 ) -> Callable[[DataFrame, int], None]:
     """For `writeStream.foreachBatch`: each row of a micro-batch becomes a product, once, however often it is repeated.
 
-    Two queries that may put the same rows need an `application` each. A mistake in the arguments is told at once.
+    Two queries that may put the same rows need an `application` each. OptionError: an argument is invalid.
     """
     given = {"queue": queue, "site": site, "feed": feed, "application": application or None}
     options = {name: str(value) for name, value in given.items() if value is not None}
@@ -98,31 +99,33 @@ def put_batches(
 
 
 def check_queue(queue: Queue) -> None:
+    """PipelineError if the queue keeps duplicates."""
     if queue.config.dedup == "none":
         raise PipelineError(
-            f"{queue.path} takes duplicates, so a batch that Spark repeats would be there twice",
-            "write to a queue with dedup, or by foreachBatch on your own",
+            f"{queue.path} keeps duplicates, so it would hold a batch twice if Spark repeats it",
+            "write to a queue with dedup, or use a foreachBatch of your own",
         )
 
 
 def check_schema(schema: StructType, options: WriteOptions) -> None:
-    """Before anything is written: are these the columns of products?"""
+    """Before anything is written: OptionError if these are not the columns of products."""
     types = {field.name: field.dataType.simpleString() for field in schema.fields}
     if "payload" not in types:
-        raise OptionError("there is no column payload", "select(…, your_column.alias('payload'))")
+        raise OptionError("column payload is missing", "select(…, your_column.alias('payload'))")
     if "feed" not in types and options.feed is None:
-        raise OptionError("there is no column feed, and no option feed", 'give option("feed", "wx/derived")')
+        raise OptionError("column feed is missing, and so is option feed", 'give option("feed", "wx/derived")')
     for name, kind in types.items():
-        if name not in TAKEN:
+        if name not in COLUMNS:
             raise OptionError(
-                f"a product has no column {name!r}", f"drop it, or put it into properties; there are {', '.join(TAKEN)}"
+                f"column {name!r} is unknown",
+                f"drop it, or put it into properties; columns of products are {', '.join(COLUMNS)}",
             )
         if kind not in _TYPES[name]:
             raise OptionError(f"column {name} is {kind}", f"cast it to {_TYPES[name][0]}")
 
 
 def _with_payloads(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """The same; PayloadError if a row has none."""
+    """The same batch; PayloadError if the payload of a row is null."""
     payloads = batch.column("payload")
     if payloads.null_count:
         row = payloads.is_null().index(True).as_py()
@@ -130,20 +133,8 @@ def _with_payloads(batch: pa.RecordBatch) -> pa.RecordBatch:
     return batch
 
 
-def _put_part(queue: Queue, part: pa.RecordBatch, options: WriteOptions) -> Put:
-    """Put it; if it is too large because of its properties, each half perhaps is not."""
-    try:
-        receipt = queue.put_many(**puttable(part, options))
-    except BatchTooLargeError:
-        if part.num_rows < 2:
-            raise
-        middle = part.num_rows // 2
-        return _put_part(queue, part.slice(0, middle), options) + _put_part(queue, part.slice(middle), options)
-    return Put(receipt.products, receipt.products - receipt.stored)
-
-
 def puttable(batch: pa.RecordBatch, options: WriteOptions) -> Mapping[str, Any]:
-    """Arguments of `Queue.put_many` for these rows; a null is as a column that is left out."""
+    """Arguments of `Queue.put_many` for these rows; a null counts as a column that is left out."""
     columns = {name: batch.column(name) for name in batch.schema.names}
     rows = batch.num_rows
     payloads = columns["payload"].cast(pa.binary())
@@ -168,7 +159,7 @@ def _properties(pairs: Iterable[tuple[str, str | None]] | None) -> dict[str, str
 
 
 def _signatures(batch: pa.RecordBatch, given: Mapping[str, Any], options: WriteOptions) -> list[bytes]:
-    """Of everything that the row says, of the writer's name, and of the batch if it has a number."""
+    """Made from everything in the row, the name of the writer, and the number of the batch if there is one."""
     writer = (options.application,) if options.batch is None else (options.application, options.batch)
     parts = [given["feed"], given["ident"], given["payloads"].to_pylist()]
     rest = [batch.column(name).to_pylist() for name in batch.schema.names if name not in ("feed", "ident", "payload")]

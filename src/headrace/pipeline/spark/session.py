@@ -1,10 +1,12 @@
-"""Session: a SparkSession with Headrace's defaults.
+"""Start Spark, with settings that fit streams of products.
 
-`local[*]` needs nothing but a Java; any other master is used as it is. What is set here is what a stream of products
-needs and Spark does not do by itself: micro-batches without a fixed cost of a quarter of a second, as many shuffle
-partitions as there are cores, tasks that are tried again on one machine as they are on a cluster, times in Parquet
-that every reader knows, UTC, and silence.
-Whoever has a session of their own keeps it, and calls `register`.
+`local[*]` needs nothing but a Java; any other master is used as it is. The settings are what a stream of products needs
+and Spark does not do by default: micro-batches without a fixed cost of a quarter of a second, as many shuffle
+partitions as there are cores, task retries on one machine as on a cluster, timestamps in Parquet that every reader
+understands, UTC, and no output but errors.
+
+Not here: the data source. `headrace.pipeline.spark_session` (source/data_source.py) starts a session by this module
+and registers it.
 """
 
 import os
@@ -15,68 +17,64 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
-from headrace.pipeline.source.source import register
-from headrace.pipeline.spark.home import archives_of, at_home, sharing, spark_home
+from headrace.pipeline.spark.home import class_archives, spark_home, using_home
 from headrace.pipeline.spark.java import java_home
-from headrace.pipeline.spark.packing import shipped_python, shipping
+from headrace.pipeline.spark.packing import driver_python, executor_settings
 
 _LOCAL = "local"
 _LOCAL_MASTER = re.compile(r"local(?:\[\s*(\*|\d+)\s*\])?")
-_TASK_TRIES = 4  # a cluster's default
+_TASK_ATTEMPTS = 4  # a cluster's default
 _STREAMING = "org.apache.spark.sql.execution.streaming"
-LOGGING = f'"-Dlog4j2.configurationFile=file:{Path(__file__).with_name("log4j2.properties")}"'  # Java's option: silence
+_WORKER_DAEMON = "headrace.pipeline.run.worker_daemon"  # Spark imports it by this name, in a process of its own
+LOGGING = f'"-Dlog4j2.configurationFile=file:{Path(__file__).with_name("log4j2.properties")}"'  # Java's option: errors
 
 
-def spark_session(
-    name: str = "headrace",
-    master: str = "local[*]",
-    settings: Mapping[str, str] | None = None,
-    environment: Path | None = None,
+def start_spark(
+    name: str, master: str, settings: Mapping[str, str] | None = None, environment: Path | None = None
 ) -> SparkSession:
-    """A session, or the one that this process has; `settings` are Spark's own and come last.
+    """Start a session, or return the one that this process has.
 
-    `environment` is an archive (`packing.packed_environment`) that executors get and run Python from.
+    `settings` are Spark's own and override the defaults. `environment` is an archive from
+    `packing.packed_environment`; executors fetch it and run its Python.
     """
     java = java_home()
     os.environ.setdefault("JAVA_HOME", str(java))
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
-    chosen = {**defaults(master), **(settings or {})}
+    chosen = {**default_settings(master), **(settings or {})}
     if master.startswith(_LOCAL):
         home = spark_home()
         if home is not None and "spark.driver.extraJavaOptions" not in (settings or {}):
-            chosen["spark.driver.extraJavaOptions"] += f" {sharing(archives_of(home, java))}"
-        with at_home(home):
-            return _made(name, master, chosen)
+            chosen["spark.driver.extraJavaOptions"] += f" {class_archives(home, java).options_to_use()}"
+        with using_home(home):
+            return _started(name, master, chosen)
     if environment is None:
-        return _made(name, master, chosen)
-    with shipped_python(environment):
-        return _made(name, master, chosen | shipping(environment, chosen))
+        return _started(name, master, chosen)
+    with driver_python(environment):
+        return _started(name, master, chosen | executor_settings(environment, chosen))
 
 
 def is_prepared(master: str = "local[*]") -> bool:
-    """Whether Spark starts as fast as it can; on a cluster nothing can be prepared."""
+    """Whether `headrace pipeline prepare` would not make a start faster; on a cluster it never does."""
     home = spark_home()
-    return not master.startswith(_LOCAL) or home is None or archives_of(home, java_home()).are_there
+    return not master.startswith(_LOCAL) or home is None or class_archives(home, java_home()).exist
 
 
-def _made(name: str, master: str, settings: Mapping[str, str]) -> SparkSession:
-    builder = SparkSession.builder.appName(name).master(trying_again(master))
+def _started(name: str, master: str, settings: Mapping[str, str]) -> SparkSession:
+    builder = SparkSession.builder.appName(name).master(with_retries(master))
     for key, value in settings.items():
         builder = builder.config(key, value)
-    spark = builder.getOrCreate()
-    register(spark)
-    return spark
+    return builder.getOrCreate()
 
 
-def trying_again(master: str) -> str:
-    """The same master, which tries tasks again. Spark does not on one machine, unless the master says how often."""
+def with_retries(master: str) -> str:
+    """The same master with task retries. On one machine Spark has none unless the master names a number."""
     found = _LOCAL_MASTER.fullmatch(master)
-    return master if found is None else f"local[{found[1] or 1},{_TASK_TRIES}]"
+    return master if found is None else f"local[{found[1] or 1},{_TASK_ATTEMPTS}]"
 
 
-def defaults(master: str) -> dict[str, str]:
-    """What we set."""
+def default_settings(master: str) -> dict[str, str]:
+    """Headrace's settings of Spark; the user's override them."""
     chosen = {
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.shuffle.partitions": str(os.cpu_count() or 2),
@@ -95,6 +93,6 @@ def defaults(master: str) -> dict[str, str]:
             "spark.driver.host": "127.0.0.1",
             "spark.driver.bindAddress": "127.0.0.1",
             "spark.ui.enabled": "false",
-            "spark.python.daemon.module": "headrace.pipeline.spark.daemon",
+            "spark.python.daemon.module": _WORKER_DAEMON,
         }
     return chosen

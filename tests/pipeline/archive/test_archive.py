@@ -18,7 +18,7 @@ from click.testing import CliRunner
 from headrace import Queue, Selection
 from headrace.cli.main import headrace
 from headrace.errors import OptionError, PayloadTooLargeError, PipelineError
-from headrace.pipeline.archive.tables import Archive, Pace, Wanted, totals
+from headrace.pipeline.archive.archive import Archive, ArchiveFilter, Pace, totals
 from headrace.pipeline.source.columns import arrow_of
 
 Make = Callable[..., Queue]
@@ -67,7 +67,7 @@ def test_what_a_queue_holds_is_not_put_again(source: Queue, table: Path, make_qu
 
 def test_a_part_may_be_asked_for(table: Path, make_queue: Make) -> None:
     target = make_queue("target")
-    wanted = Wanted("wx/text", NOON + timedelta(minutes=4), NOON + timedelta(minutes=16))
+    wanted = ArchiveFilter("wx/text", NOON + timedelta(minutes=4), NOON + timedelta(minutes=16))
     assert sum(stored for _, stored in Archive(table).replay(target, wanted)) == 3
     assert [product.ident for product in target.read("oldest")] == ["i4", "i8", "i12"]
 
@@ -77,7 +77,7 @@ def test_it_tells_what_it_has(table: Path) -> None:
     assert (radar.feed, radar.products, text.feed, text.products) == ("wx/radar", 15, "wx/text", 5)
     assert (text.first, text.last) == (NOON, NOON + timedelta(minutes=16))
     assert totals([radar, text]) == (20, sum(len(b"payload %d" % n) for n in range(20)))
-    assert Archive(table).holdings(Wanted("nothing/**")) == []
+    assert Archive(table).holdings(ArchiveFilter("nothing/**")) == []
 
 
 def test_a_delta_table_is_an_archive_too(source: Queue, tmp_path: Path, make_queue: Make) -> None:
@@ -256,11 +256,11 @@ def test_memory_does_not_grow_with_the_table(tmp_path: Path) -> None:
 
 def test_a_selection_chooses(table: Path, make_queue: Make) -> None:
     target = make_queue("target")
-    wanted = Wanted(selection=Selection.parse("wx/radar ident ~ '^i1' priority 5.. where level != '13'"))
+    wanted = ArchiveFilter(selection=Selection.parse("wx/radar ident ~ '^i1' priority 5.. where level != '13'"))
     assert put_into(target, table, wanted=wanted) == 2
     assert [product.ident for product in target.read("oldest")] == ["i14", "i15"]
     assert [feed.products for feed in Archive(table).holdings(wanted)] == [2]
-    assert put_into(make_queue("other"), table, wanted=Wanted(selection=Selection(every=5))) == 4
+    assert put_into(make_queue("other"), table, wanted=ArchiveFilter(selection=Selection(every=5))) == 4
 
 
 def test_at_a_pace_they_come_in_the_order_in_which_they_came(source: Queue, tmp_path: Path, make_queue: Make) -> None:

@@ -13,7 +13,6 @@ from typing import Any
 import pyarrow.dataset as ds
 import pytest
 from click.testing import CliRunner
-from jobs import HEADRACE, PATIENCE_S, TABLE, files_of, numbers, put, run, running, site, until, write_rules, write_site
 
 from headrace import Queue
 from headrace.cli.pipeline.status import status as status_command
@@ -21,8 +20,23 @@ from headrace.errors import ConfigError, RuleError
 from headrace.pipeline.rules import check_rules, load_rules
 from headrace.pipeline.run.job import Job
 from headrace.pipeline.run.status import RuleStatus, load_status
-from headrace.pipeline.run.trouble import pause_s, trouble_of
-from headrace.pipeline.spark.session import trying_again
+from headrace.pipeline.run.stream import pause_s
+from headrace.pipeline.spark.failures import failure_of
+from headrace.pipeline.spark.session import with_retries
+from pipeline.jobs import (
+    HEADRACE,
+    PATIENCE_S,
+    TABLE,
+    files_of,
+    numbers,
+    put,
+    run,
+    running,
+    site,
+    until,
+    write_rules,
+    write_site,
+)
 
 
 @pytest.fixture
@@ -53,13 +67,13 @@ def folder(tmp_path: Path) -> Path:
     ],
 )  # fmt: skip
 def test_tasks_are_tried_again_on_one_machine_too(master: str, used: str) -> None:
-    assert trying_again(master) == used
+    assert with_retries(master) == used
 
 
 @pytest.mark.parametrize(
     ("told", "text", "heals"),
     [
-        ("Traceback\nheadrace.errors.DataLossError: products 1-2 are gone", "products 1-2 are gone", False),
+        ("Traceback\nheadrace.errors.DataLossError: products 1-2 are lost", "products 1-2 are lost", False),
         ("x\nheadrace.errors.SiteUnreachableError: no answer\n\nThe above\nheadrace.errors.PipelineError: not put",
          "not put", True),
         ("headrace.errors.TargetError: t cannot be written; make room", "t cannot be written; make room", True),
@@ -76,7 +90,7 @@ def test_tasks_are_tried_again_on_one_machine_too(master: str, used: str) -> Non
     ],
 )  # fmt: skip
 def test_trouble_of_the_world_heals_and_that_of_rules_does_not(told: str, text: str, heals: bool) -> None:
-    assert trouble_of(told) == (text, heals)
+    assert failure_of(told) == (text, heals)
 
 
 def test_pauses_double_up_to_a_minute() -> None:
@@ -97,7 +111,7 @@ def test_a_target_that_cannot_be_written_is_tried_until_it_can(folder: Path, spa
         saved = load_status(load_rules(path).pipeline)
         assert saved is not None
         assert [status.state for status in saved.rules] == ["retrying", "running"]
-        assert "tables/a cannot be made: File exists; something that is no folder" in saved.rules[0].trouble
+        assert "tables/a cannot be made: File exists; something that is no folder" in saved.rules[0].failure
         shown = CliRunner().invoke(status_command, [str(path)], standalone_mode=False)
         assert shown.return_value == 0
         assert re.search(r"\n  a +retrying ", shown.output)
@@ -107,7 +121,7 @@ def test_a_target_that_cannot_be_written_is_tried_until_it_can(folder: Path, spa
         put(folder, 20, 20)
         until(lambda: len(numbers(folder, "a")) == 40, lambda: job.statuses)
         until(lambda: job.statuses[0].state == "running", lambda: job.statuses)
-        assert job.statuses[0].trouble == ""
+        assert job.statuses[0].failure == ""
         assert job.statuses[0].rows == 40
     assert numbers(folder, "a") == numbers(folder, "b") == list(range(40))
     assert [status.state for status in job.statuses] == ["stopped", "stopped"]
@@ -120,7 +134,7 @@ def test_a_target_that_stays_unwritable_is_given_up_when_somebody_waits(folder: 
     path = write_rules(folder, TABLE.format(name="a"))
     told = run(path, spark)["a"]
     assert (told.state, told.retries, told.rows) == ("failed", 2, 0)
-    assert "tables/a cannot be made: File exists" in told.trouble
+    assert "tables/a cannot be made: File exists" in told.failure
     (folder / "tables" / "a").unlink()
     assert run(path, spark)["a"].state == "done"
     assert numbers(folder, "a") == list(range(5))
@@ -151,7 +165,7 @@ file = "append"
         fill(small / "filler")
         put(folder, 10, 40, 4000)
         until(lambda: all(status.state == "retrying" for status in job.statuses), lambda: job.statuses)
-        assert all("o space left on device" in status.trouble for status in job.statuses), job.statuses
+        assert all("o space left on device" in status.failure for status in job.statuses), job.statuses
         (small / "filler").unlink()
         until(lambda: all(status.rows == 50 for status in job.statuses), lambda: job.statuses)
         until(lambda: all(status.state == "running" for status in job.statuses), lambda: job.statuses)
@@ -181,7 +195,7 @@ def test_a_job_waits_for_a_site_that_is_not_there_yet_or_goes_away(folder: Path,
     put(folder, 0, 20)
     with running(path, spark) as job:
         until(lambda: job.statuses[0].state == "retrying", lambda: job.statuses)
-        assert endpoint in job.statuses[0].trouble
+        assert endpoint in job.statuses[0].failure
         with site(folder):
             until(lambda: len(numbers(folder, "a")) == 20, lambda: job.statuses)
         put(folder, 20, 20)
@@ -206,8 +220,8 @@ def test_products_that_were_evicted_stop_a_rule_until_it_may_go_on_without_them(
     assert oldest > 11
     told = run(write_rules(folder, rules), spark)["a"]
     assert (told.state, told.retries) == ("failed", 0)
-    assert f"products 11-{oldest - 1} of" in told.trouble
-    assert 'on_loss = "count"' in told.trouble
+    assert f"products 11-{oldest - 1} of" in told.failure
+    assert 'on_loss = "count"' in told.failure
     assert files_of(folder / "rules.checkpoint" / "a") == before
     told = run(write_rules(folder, rules, 'queue = "wx.queue"\non_loss = "count"'), spark)["a"]
     assert (told.state, told.lost) == ("done", oldest - 11)
@@ -224,7 +238,7 @@ def test_another_queue_in_the_same_place_is_refused(folder: Path, spark: Any) ->
     put(folder, 0, 5)
     told = run(path, spark)["a"]
     assert (told.state, told.retries) == ("failed", 0)
-    assert "is another queue than the one that the checkpoint speaks of; begin with a new checkpoint" in told.trouble
+    assert "is not the queue that the checkpoint belongs to; start with a new checkpoint" in told.failure
     assert files_of(folder / "rules.checkpoint" / "a") == before
 
 
@@ -238,7 +252,7 @@ def test_a_rule_that_fails_leaves_the_others_alone(folder: Path, spark: Any) -> 
     )
     told = run(write_rules(folder, rules + TABLE.format(name="b")), spark)
     assert (told["a"].state, told["a"].retries) == ("failed", 0)
-    assert "DIVIDE_BY_ZERO" in told["a"].trouble
+    assert "DIVIDE_BY_ZERO" in told["a"].failure
     assert told["b"].state == "done"
     assert numbers(folder, "b") == list(range(10))
 
@@ -280,8 +294,8 @@ def test_a_decoder_that_makes_other_columns_does_not_spoil_a_table(folder: Path,
     before = files_of(folder / "tables") | files_of(folder / "rules.checkpoint" / "state")
     told = outcome("number bigint, unit string")
     assert (told.state, told.retries) == ("failed", 0)
-    assert "column 'unit' (string) is new; column 'number' is long, and was integer" in told.trouble
-    assert "select the columns that it has, cast them, or give path a new table" in told.trouble
+    assert "column 'unit' (string) is new; column 'number' is long, and was integer" in told.failure
+    assert "select the columns that it has, cast them, or give path a new table" in told.failure
     assert files_of(folder / "tables") | files_of(folder / "rules.checkpoint" / "state") == before
     told = outcome("number bigint", 'sql = "select * except (number), cast(number as int) as number from decoded"')
     assert told.state == "done", told

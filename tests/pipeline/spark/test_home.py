@@ -8,7 +8,7 @@ from pathlib import Path
 import pyspark
 import pytest
 
-from headrace.pipeline.spark.home import Archives, archives_of, at_home, remove_old, sharing, spark_home
+from headrace.pipeline.spark.home import ClassArchives, class_archives, remove_stale_homes, spark_home, using_home
 from headrace.pipeline.spark.java import java_home
 
 JARS = Path(pyspark.__file__).parent / "jars"
@@ -52,14 +52,14 @@ def test_many_may_make_it_at_once(tmp_path: Path) -> None:
 def test_homes_without_jars_are_removed(tmp_path: Path) -> None:
     home = spark_home(tmp_path)
     (tmp_path / "spark-0.1" / "jars").mkdir(parents=True)
-    remove_old(tmp_path)
+    remove_stale_homes(tmp_path)
     assert list(tmp_path.iterdir()) == [home]
 
 
 def test_a_home_of_the_users_own_is_left_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SPARK_HOME", "/opt/spark")
     assert spark_home(tmp_path) is None
-    with at_home(None):
+    with using_home(None):
         assert os.environ["SPARK_HOME"] == "/opt/spark"
 
 
@@ -69,21 +69,21 @@ def test_where_nothing_can_be_written_there_is_no_home(tmp_path: Path) -> None:
 
 
 def test_java_is_told_of_archives_that_are_there(tmp_path: Path) -> None:
-    archives = Archives(tmp_path / "base.jsa", tmp_path / "spark.jsa")
-    assert sharing(archives) == ""
+    archives = ClassArchives(tmp_path / "base.jsa", tmp_path / "spark.jsa")
+    assert archives.options_to_use() == ""
     archives.base.touch()
-    assert sharing(archives) == ""
+    assert archives.options_to_use() == ""
     archives.spark.touch()
-    assert f'"-XX:SharedArchiveFile={archives.base}:{archives.spark}"' in sharing(archives)
+    assert f'"-XX:SharedArchiveFile={archives.base}:{archives.spark}"' in archives.options_to_use()
 
 
 def test_java_takes_the_archives_that_were_prepared() -> None:
     home, java = spark_home(), java_home()
     assert home is not None
-    archives = archives_of(home, java)
-    if not archives.are_there:
+    archives = class_archives(home, java)
+    if not archives.exist:
         pytest.skip("headrace pipeline prepare was not run here")
-    options = [option.strip('"') for option in sharing(archives).split(" ")]
+    options = [option.strip('"') for option in archives.options_to_use().split(" ")]
     classes = f"{home}/conf/:{home}/jars/*"
     command = [java / "bin" / "java", *options, "-Xshare:on", "-cp", classes, "org.apache.spark.deploy.SparkSubmit"]
     taken = subprocess.run([*command, "--version"], capture_output=True, text=True, check=False)

@@ -15,10 +15,10 @@ from pathlib import Path
 
 import pyspark
 import pytest
-from jobs import HEADRACE, PATIENCE_S, put_reports, rows, site, until, write_site
 
 from headrace import Queue
 from headrace.pipeline.spark.java import java_home
+from pipeline.jobs import HEADRACE, PATIENCE_S, put_reports, rows, site, until, write_site
 
 SPARK_CLASS = Path(pyspark.__file__).parent / "bin" / "spark-class"
 HERE = "127.0.0.1"

@@ -1,11 +1,14 @@
-"""HeadraceSource: what Spark knows as `format("headrace")`.
+"""HeadraceSource: what Spark knows as `format("headrace")`, and sessions that know it.
 
-    from headrace.pipeline import register
-    register(spark)
+    from headrace.pipeline import spark_session
+    spark = spark_session()
     spark.read.format("headrace").option("queue", "wx.queue").load()
 
-`register` also lets Spark hand filters down to the queue.
+In a session of your own: `register(spark)`, which also lets Spark push filters down to the queue.
 """
+
+from collections.abc import Mapping
+from pathlib import Path
 
 from pyspark.sql import SparkSession
 from pyspark.sql.datasource import (
@@ -19,15 +22,16 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StructType
 
 from headrace.errors import OptionError
-from headrace.pipeline.source.batch_reader import BatchReader, NarrowingReader
+from headrace.pipeline.source.batch_reader import BatchReader, PushdownReader
 from headrace.pipeline.source.columns import schema_of
 from headrace.pipeline.source.options import WriteOptions, read_options, write_options
 from headrace.pipeline.source.stream_reader import StreamReader
 from headrace.pipeline.source.writer import BatchWriter, StreamWriter, check_schema
+from headrace.pipeline.spark.session import start_spark
 
 
 class HeadraceSource(DataSource):
-    """Products of a queue or a site."""
+    """Products of a queue or a site. Spark creates it on the driver, once per DataFrame or query."""
 
     @classmethod
     def name(cls) -> str:
@@ -38,7 +42,7 @@ class HeadraceSource(DataSource):
 
     def reader(self, schema: StructType) -> DataSourceReader:
         options = read_options(self.options)
-        return NarrowingReader(options) if options.push_filters else BatchReader(options)
+        return PushdownReader(options) if options.push_filters else BatchReader(options)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
         return StreamReader(read_options(self.options))
@@ -46,12 +50,12 @@ class HeadraceSource(DataSource):
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         if overwrite:
             raise OptionError("a queue cannot be overwritten", 'write with mode("append")')
-        return BatchWriter(self._writing(schema))
+        return BatchWriter(self._write_options(schema))
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: N802
-        return StreamWriter(self._writing(schema))
+        return StreamWriter(self._write_options(schema))
 
-    def _writing(self, schema: StructType) -> WriteOptions:
+    def _write_options(self, schema: StructType) -> WriteOptions:
         options = write_options(self.options)
         check_schema(schema, options)
         return options
@@ -61,3 +65,19 @@ def register(spark: SparkSession) -> None:
     """Make `format("headrace")` known to this session."""
     spark.conf.set("spark.sql.python.filterPushdown.enabled", "true")
     spark.dataSource.register(HeadraceSource)
+
+
+def spark_session(
+    name: str = "headrace",
+    master: str = "local[*]",
+    settings: Mapping[str, str] | None = None,
+    environment: Path | None = None,
+) -> SparkSession:
+    """Start a session with Headrace's defaults, or return the one that this process has; either knows the source.
+
+    `settings` are Spark's own and override the defaults (spark/session.py). `environment` is an archive from
+    `packing.packed_environment`; executors fetch it and run its Python.
+    """
+    spark = start_spark(name, master, settings, environment)
+    register(spark)
+    return spark

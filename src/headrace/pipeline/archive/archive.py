@@ -1,16 +1,15 @@
-"""Archive: products that the pipeline has written to a table, read back and put again.
+"""Archive: a table of products that the pipeline wrote, read back and put into a queue again.
 
-Any table with the columns of products (columns.py) is an archive: a rule with `table` and without `decode` makes one.
-A product comes back with its feed, ident, payload, origin, sequence there, creation time (to the microsecond),
-priority, slice, signature and properties (as text), so a queue that still holds it drops it as a duplicate. It does not
-come back with its expiry unless that is asked for: what was archived has mostly expired.
+Any table with the columns of products (source/columns.py) is an archive: a rule with `table` and without `decode`
+writes one. A product comes back with its feed, ident, payload, origin, sequence there, creation time (to the
+microsecond), priority, slice, signature and properties (as text), so a queue that still holds it drops it as a
+duplicate. It comes back without its expiry unless you request it: most archived products have expired.
 
-The sequence at the origin is left out where the origin is the queue's own: there it is the queue that gives numbers,
-and a product of its own with another number would be one of an earlier life.
+The sequence at the origin is left out where the origin is the queue's own. That queue assigns these numbers, and a
+product of its own with another number would seem to come from an earlier queue of that name.
 
-Memory holds a part of a file at a time (archive_files.py); if a pace is wanted, a part of each file that
-overlaps others in time (archive_pace.py).
-"""
+Memory holds one part of a file at a time (files.py); with a pace, one part of each file that overlaps others in time
+(pace.py)."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -24,8 +23,6 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headrace.errors import BatchTooLargeError
-from headrace.log.config import QueueConfig
 from headrace.pipeline.archive.files import (
     TYPES,
     TableFile,
@@ -36,19 +33,18 @@ from headrace.pipeline.archive.files import (
     span_of,
     zoned,
 )
-from headrace.pipeline.archive.pace import PART_BYTES, Pace, gathered, in_order, paced
+from headrace.pipeline.archive.pace import Pace, in_order, paced
 from headrace.pipeline.source.columns import TIME
+from headrace.pipeline.source.parts import PART_BYTES, part_bytes, parts_of, put_or_halve
 from headrace.product.feed import FeedPattern
 from headrace.product.product import PRIORITY_DEFAULT, Product
 from headrace.queue import Queue
 from headrace.selection import Selection
 
-__all__ = ["Archive", "Holding", "Pace", "Wanted", "part_bytes", "put_part", "totals"]
-
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
-    """Which of it: a pattern of feeds, when they were created (`until` is not included), and any selection."""
+class ArchiveFilter:
+    """Which products: a feed pattern, times of creation (`until` is not included), and a selection. All must match."""
 
     feed: str | None = None
     since: datetime | None = None
@@ -58,7 +54,7 @@ class Wanted:
 
 @dataclass(frozen=True, slots=True)
 class Holding:
-    """What an archive has of a feed."""
+    """What an archive holds of one feed."""
 
     feed: str
     products: int
@@ -68,7 +64,7 @@ class Holding:
 
 
 class Archive:
-    """A table on disk, in Parquet; of a Delta table, its current version."""
+    """A Parquet table on disk, or the current version of a Delta table. PipelineError if it does not hold products."""
 
     def __init__(self, path: str | Path) -> None:
         self.path = Path(path)
@@ -76,15 +72,15 @@ class Archive:
         check_columns(self._files[0])
 
     def batches(
-        self, wanted: Wanted | None = None, *, bytes_max: int = PART_BYTES, columns: Sequence[str] = tuple(TYPES)
+        self, wanted: ArchiveFilter | None = None, *, bytes_max: int = PART_BYTES, columns: Sequence[str] = tuple(TYPES)
     ) -> Iterator[pa.RecordBatch]:
-        """The products, file by file, within a file in their order; each batch has about `bytes_max` at most."""
-        chooser = _Chooser(wanted or Wanted())
+        """The products, file by file, in the order of each file; a batch has at most about `bytes_max`."""
+        matcher = _Matcher(wanted or ArchiveFilter())
         for file in self._files:
-            yield from gathered(self._rows(file, chooser, columns, bytes_max), bytes_max)
+            yield from parts_of(self._rows(file, matcher, columns, bytes_max), bytes_max)
 
-    def holdings(self, wanted: Wanted | None = None) -> list[Holding]:
-        """What there is, by feed."""
+    def holdings(self, wanted: ArchiveFilter | None = None) -> list[Holding]:
+        """What the archive holds, by feed."""
         found: dict[str, Holding] = {}
         columns = tuple(TYPES) if wanted and wanted.selection else ("feed", "payload", "created")
         for batch in self.batches(wanted, columns=columns):
@@ -93,38 +89,38 @@ class Archive:
         return [found[feed] for feed in sorted(found)]
 
     def parts(
-        self, wanted: Wanted | None = None, *, pace: Pace | None = None, bytes_max: int = PART_BYTES
+        self, wanted: ArchiveFilter | None = None, *, pace: Pace | None = None, bytes_max: int = PART_BYTES
     ) -> Iterator[pa.RecordBatch]:
-        """The products in parts of about `bytes_max`; with a pace, in the order in which they came, when they are due.
+        """The products in parts of about `bytes_max`; with a pace, in the order of time, when they are due.
 
-        That is the order of `inserted`, or of `created` in a table that does not have the former.
+        The time is `inserted`, or `created` in a table without `inserted`.
         """
         if pace is None:
             yield from self.batches(wanted, bytes_max=bytes_max)
             return
-        chooser = _Chooser(wanted or Wanted())
+        matcher = _Matcher(wanted or ArchiveFilter())
 
         def rows(file: TableFile) -> Iterator[pa.RecordBatch]:
-            return gathered(self._rows(file, chooser, tuple(TYPES), bytes_max), bytes_max)
+            return parts_of(self._rows(file, matcher, tuple(TYPES), bytes_max), bytes_max)
 
         streams = [(_nanoseconds(earliest(file)), partial(rows, file)) for file in self._files]
         yield from paced(in_order(streams), pace, bytes_max)
 
     def replay(
-        self, queue: Queue, wanted: Wanted | None = None, *, expiry: bool = False, pace: Pace | None = None
+        self, queue: Queue, wanted: ArchiveFilter | None = None, *, expiry: bool = False, pace: Pace | None = None
     ) -> Iterator[tuple[int, int]]:
-        """Put them; after each part, how many there were and how many of them were new."""
+        """Put them into a queue; after each part yield its number of products, and how many were new."""
         config = queue.config
         for part in self.parts(wanted, pace=pace, bytes_max=part_bytes(config)):
             yield put_part(queue, part, config.origin, expiry=expiry)
 
     def _rows(
-        self, file: TableFile, chooser: "_Chooser", columns: Sequence[str], bytes_max: int
+        self, file: TableFile, matcher: "_Matcher", columns: Sequence[str], bytes_max: int
     ) -> Iterator[pa.RecordBatch]:
-        if not chooser.may_have(file):
+        if not matcher.may_have(file):
             return
-        for batch in rows_of(file, columns, bytes_max, chooser.may_be_in):
-            kept = chooser.kept(batch)
+        for batch in rows_of(file, columns, bytes_max, matcher.may_be_in):
+            kept = matcher.kept(batch)
             if kept.num_rows:
                 yield kept
 
@@ -133,30 +129,19 @@ def _nanoseconds(when: datetime | None) -> int:
     return 0 if when is None else int(pa.scalar(when, TYPES["created"]).value)
 
 
-def part_bytes(config: QueueConfig) -> int:
-    """How much to put into a queue at once."""
-    return min(PART_BYTES, config.size // 8)
-
-
 def put_part(
     queue: Queue, part: pa.RecordBatch, own: str, *, expiry: bool = False, timeout: float | None = None
 ) -> tuple[int, int]:
-    """Put a part: how many products it has, and how many are new. `own` is the origin of the queue.
+    """Put a part, in halves if it is too large for the queue; return its number of products, and how many are new.
 
-    If it does not fit into the queue as one piece, each half perhaps does.
+    `own` is the origin of the queue.
     """
-    try:
-        receipt = queue.put_many(**_puttable(part, own, expiry=expiry), timeout=timeout)
-    except BatchTooLargeError:
-        if part.num_rows < 2:
-            raise
-        middle = part.num_rows // 2
-        halves = [
-            put_part(queue, half, own, expiry=expiry, timeout=timeout)
-            for half in (part.slice(0, middle), part.slice(middle))
-        ]
-        return sum(products for products, _ in halves), sum(stored for _, stored in halves)
-    return receipt.products, receipt.stored
+
+    def put(piece: pa.RecordBatch) -> tuple[int, int]:
+        receipt = queue.put_many(**_puttable(piece, own, expiry=expiry), timeout=timeout)
+        return receipt.products, receipt.stored
+
+    return put_or_halve(part, put)
 
 
 def totals(parts: Sequence[Holding]) -> tuple[int, int]:
@@ -164,19 +149,19 @@ def totals(parts: Sequence[Holding]) -> tuple[int, int]:
     return sum(part.products for part in parts), sum(part.payload_bytes for part in parts)
 
 
-# --- which ------------------------------------------------------------------------------------------
+# --- matching ---------------------------------------------------------------------------------------
 
 
-class _Chooser:
-    """Decides what is wanted; by files and row groups where they tell, then by rows."""
+class _Matcher:
+    """Decides which products match: by file and row group where possible, then by row."""
 
-    def __init__(self, wanted: Wanted) -> None:
+    def __init__(self, wanted: ArchiveFilter) -> None:
         self._since, self._until = zoned(wanted.since), zoned(wanted.until)
         self._selection = wanted.selection or Selection()
         patterns = (wanted.feed, self._selection.feed)
         self._patterns = [FeedPattern(pattern) for pattern in patterns if pattern is not None]
         self._is_by_feed = not set(self._selection.given()) - {"feed", "every"}
-        self._turn = 0  # of `every`: wanted products so far
+        self._turn = 0  # for `every`: products that matched so far
 
     def may_have(self, file: TableFile) -> bool:
         feed = file.values.get("feed")
@@ -204,14 +189,14 @@ class _Chooser:
         return all(pattern.matches(feed) for pattern in self._patterns)
 
     def _turns(self, rows: int) -> npt.NDArray[np.bool_]:
-        """Those that `every` lets through; it counts as a reader of a queue does."""
+        """Those that `every` selects; it counts as a reader of a queue does."""
         turns = np.arange(self._turn + 1, self._turn + 1 + rows)
         self._turn += rows
         return np.equal(turns % self._selection.every, 0)
 
 
 def _products(batch: pa.RecordBatch) -> Iterator[Product]:
-    """The rows as a selection looks at them."""
+    """The rows as a selection takes them."""
     times = {name: batch.column(name).cast(pa.int64()) for name in ("created", "inserted", "expiry")}
     for row in pa.table({**dict(zip(batch.schema.names, batch.columns, strict=True)), **times}).to_pylist():
         yield Product(

@@ -5,10 +5,10 @@ from typing import Any
 
 import pyarrow.dataset as ds
 import pytest
-from jobs import TABLE, numbers, put, run, running, until, write_rules
 
 from headrace import Queue
 from headrace.errors import BlockedError, PipelineError
+from pipeline.jobs import TABLE, numbers, put, run, running, until, write_rules
 
 WINDOWS = """
 [[rule]]
@@ -49,7 +49,7 @@ def test_windows_are_in_the_table_once_if_the_batch_comes_again(folder: Path, sp
         (folder / "rules.checkpoint" / "state" / "a" / "table-0.json").unlink()
     put_hour(folder, 3, 13)
     told = run(path, spark)["a"]
-    assert (told.state, told.trouble) == ("done", "")
+    assert (told.state, told.failure) == ("done", "")
     counts = ds.dataset(folder / "tables" / "a", format="parquet").to_table().column("products").to_pylist()
     assert sorted(counts) == [10, 11]  # Spark tells of an hour when the batch after its end is over
 
@@ -66,7 +66,7 @@ def test_a_product_from_the_future_is_a_dead_letter_and_does_not_make_others_lat
     for hour in range(1, 4):
         put_hour(folder, hour, 10 + hour)
         told = run(path, spark)["a"]
-        assert (told.state, told.trouble) == ("done", "")
+        assert (told.state, told.failure) == ("done", "")
     counts = ds.dataset(folder / "tables" / "a", format="parquet").to_table().column("products").to_pylist()
     assert sorted(counts) == [3, 11]
     (letter,) = ds.dataset(folder / "tables" / "dead_letters", format="parquet").to_table().to_pylist()
@@ -81,7 +81,7 @@ def test_a_rule_begins_though_its_first_note_was_never_finished(folder: Path, sp
     note.write_bytes(b"v1" if "tmp" in left else b"")
     put(folder, 0, 3)
     told = run(path, spark)["a"]
-    assert (told.state, told.trouble) == ("done", "")
+    assert (told.state, told.failure) == ("done", "")
     assert numbers(folder, "a") == [0, 1, 2]
 
 
@@ -94,7 +94,7 @@ def test_a_rule_goes_on_though_its_last_note_was_never_finished(folder: Path, sp
     (checkpoint / "commits" / "0").write_bytes(b"") if emptied == "commits" else (checkpoint / "offsets" / "1").touch()
     put(folder, 3, 3)
     told = run(path, spark)["a"]
-    assert (told.state, told.trouble) == ("done", "")
+    assert (told.state, told.failure) == ("done", "")
     assert numbers(folder, "a") == list(range(6))
 
 

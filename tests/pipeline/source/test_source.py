@@ -125,7 +125,7 @@ def test_one_frame_may_be_filtered_again_and_again(spark: Any, queue: Queue) -> 
         ({"failOnDataLoss": "perhaps"}, "failOnDataLoss.*neither true nor false"),
         ({"columns": "sequence,colour"}, "colour"),
         ({"partitionBy": "moon"}, "partitionBy.*bytes, slice"),
-        ({"blocking": "true"}, "blocking needs a station"),
+        ({"blocking": "true"}, "blocking requires a station"),
     ],
 )  # fmt: skip
 def test_what_cannot_be_is_told(spark: Any, queue: Queue, options: dict[str, str], told: str) -> None:
@@ -172,7 +172,7 @@ def test_what_was_evicted_is_an_error_that_names_it(spark: Any, make_queue: Make
         queue.put(number.to_bytes(2, "big") * 100_000, feed="x")
     oldest = queue.oldest
     assert oldest > 2
-    with pytest.raises(Exception, match=f"products 2-{oldest - 1} of .* are gone"):
+    with pytest.raises(Exception, match=f"products 2-{oldest - 1} of .* are lost"):
         stream(spark, queue, tmp_path / "cp", lambda rows, batch: None)
     got: list[int] = []
     query = stream(spark, queue, tmp_path / "cp", lambda rows, batch: got.extend(row.sequence for row in rows),
@@ -185,7 +185,7 @@ def test_another_queue_at_the_same_place_is_told(spark: Any, queue: Queue, make_
     stream(spark, queue, tmp_path / "cp", lambda rows, batch: None)
     other = make_queue("other")
     other.put(b"x", feed="x")
-    with pytest.raises(Exception, match="another queue than the one that the checkpoint speaks of"):
+    with pytest.raises(Exception, match="is not the queue that the checkpoint belongs to"):
         stream(spark, other, tmp_path / "cp", lambda rows, batch: None)
 
 
@@ -328,9 +328,9 @@ def test_a_row_without_payload_is_told(spark: Any, make_queue: Make) -> None:
 @pytest.mark.parametrize(
     ("columns", "told"),
     [
-        (["ident"], "there is no column payload"),
-        (["payload"], "there is no column feed"),
-        (["payload", "feed", "sequence"], "a product has no column 'sequence'"),
+        (["ident"], "column payload is missing"),
+        (["payload"], "column feed is missing"),
+        (["payload", "feed", "sequence"], "column 'sequence' is unknown"),
         (["payload", "feed", "cast(priority as string) as priority"], "column priority is string"),
     ],
 )

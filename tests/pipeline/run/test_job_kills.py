@@ -9,9 +9,9 @@ import time
 from pathlib import Path
 
 import pytest
-from jobs import HEADRACE, PATIENCE_S, put_reports, rows, until
 
 from headrace import Queue
+from pipeline.jobs import HEADRACE, PATIENCE_S, put_reports, rows, until
 
 RULES = """
 [pipeline]

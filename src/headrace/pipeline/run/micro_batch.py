@@ -1,0 +1,111 @@
+"""Micro-batches: what the driver does with each batch of a rule, and why every row is handled once.
+
+    Spark: offsets/N ─► flushed ─► errors: dead letters ─► SQL ─► actions, one after the other ─► Spark: commits/N
+
+Spark repeats a batch with the same number until it has recorded its end. Actions recognise a repeated batch by that
+number. Therefore Spark's entry for the batch is flushed before anything is done with it: after a power failure the
+number must not stand for other products.
+"""
+
+from pathlib import Path
+
+from pyspark.sql import DataFrame
+
+from headrace.pipeline.actions import Context, DeadLetters, Performer
+from headrace.pipeline.decoders.decoder import ERROR, PAYLOAD
+from headrace.pipeline.rules.rule import Rule
+from headrace.pipeline.rules.views import DECODED, PRODUCTS
+from headrace.pipeline.run.checkpoint import flush_entries
+from headrace.pipeline.run.status import RuleStatus
+from headrace.pipeline.source.open_queues import QueueAddress
+
+
+class BatchHandler:
+    """Handles the batches of one rule; its methods are passed to `foreachBatch`."""
+
+    def __init__(
+        self, rule: Rule, pipeline: str, address: QueueAddress, checkpoint: Path, status: RuleStatus,
+        actions: list[Performer], letters: DeadLetters,
+    ) -> None:  # fmt: skip
+        self._rule, self._pipeline, self._address, self._checkpoint = rule, pipeline, address, checkpoint
+        self._status, self._actions, self._letters = status, actions, letters
+        self._counted: dict[str, int] = {}  # the last batch
+
+    def handle(self, frame: DataFrame, batch_id: int) -> None:
+        """Handle rows and errors of decoding together."""
+        flush_entries(self._checkpoint / self._rule.name, batch_id)
+        if self._rule.decode is None:
+            self._act(frame if self._rule.sql is None else queried(frame, self._rule), batch_id)
+            return
+        frame = frame.persist()
+        try:
+            errors = self._bury(frame.filter(f"{ERROR} is not null"), batch_id)
+            rows = decoded_rows(frame)
+            self._act(rows if self._rule.sql is None else queried(rows, self._rule), batch_id)
+            self._count_errors(errors, batch_id)
+        finally:
+            frame.unpersist()
+
+    def handle_rows(self, rows: DataFrame, batch_id: int) -> None:
+        """Handle rows of a stream that contains the rule's SQL, with state."""
+        flush_entries(self._checkpoint / self._rule.name, batch_id)
+        rows = rows.persist()
+        try:
+            rows.count()  # Spark fails a batch whose state nobody read; actions that did it all before do not read
+            self._act(rows, batch_id)
+        finally:
+            rows.unpersist()
+
+    def handle_errors(self, errors: DataFrame, batch_id: int) -> None:
+        """Handle products of such a stream that could not be decoded."""
+        flush_entries(self._checkpoint / errors_name(self._rule), batch_id)
+        self._count_errors(self._bury(errors, batch_id), batch_id)
+
+    def _act(self, rows: DataFrame, batch_id: int) -> None:
+        shared = len(self._actions) > 1
+        if shared:
+            rows = rows.persist()
+        try:
+            counts = [action.perform(rows, self._context(batch_id)) for action in self._actions]
+        finally:
+            if shared:
+                rows.unpersist()
+        if self._is_first("rows", batch_id):
+            self._status.rows += counts[0].rows
+            self._status.failed += sum(each.failed for each in counts)
+            self._status.batches += 1
+
+    def _bury(self, errors: DataFrame, batch_id: int) -> int:
+        """Write dead letters; return their number."""
+        letters = errors.selectExpr("sequence", "feed", "ident", f"{PAYLOAD} as payload", f"{ERROR} as error")
+        return self._letters.perform(letters, self._context(batch_id)).failed
+
+    def _count_errors(self, count: int, batch_id: int) -> None:
+        self._status.errors += count if self._is_first("errors", batch_id) else 0
+
+    def _is_first(self, what: str, batch_id: int) -> bool:
+        """Whether the batch was not counted yet: one whose end Spark could not record comes again."""
+        is_first = batch_id > self._counted.get(what, -1)
+        self._counted[what] = batch_id
+        return is_first
+
+    def _context(self, batch_id: int) -> Context:
+        return Context(
+            self._rule.name, batch_id, self._address, self._checkpoint / "state" / self._rule.name, self._pipeline
+        )
+
+
+def errors_name(rule: Rule) -> str:
+    """The name of the query that writes dead letters, where a rule has two; names of rules contain no dot."""
+    return f"{rule.name}.errors"
+
+
+def decoded_rows(frame: DataFrame) -> DataFrame:
+    """The rows without an error of decoding."""
+    return frame.filter(f"{ERROR} is null").drop(ERROR, PAYLOAD)
+
+
+def queried(rows: DataFrame, rule: Rule) -> DataFrame:
+    """The result of the rule's SQL on these rows."""
+    rows.createOrReplaceTempView(PRODUCTS if rule.decode is None else DECODED)
+    return rows.sparkSession.sql(rule.sql or "")

@@ -1,0 +1,44 @@
+"""Queues that a Spark process has open, by address.
+
+Spark reuses its Python workers from task to task, so a queue is opened once per process and stays open. A worker on
+the machine of the queue maps its folder; a worker on another machine, where that folder does not exist, connects to
+the site.
+"""
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+from headrace.errors import OptionError
+from headrace.queue import Queue
+from headrace.remote import connect
+
+
+@dataclass(frozen=True, slots=True)
+class QueueAddress:
+    """Where a queue is: its folder, the endpoint of its site, or both."""
+
+    queue: str | None
+    site: str | None
+
+    def __str__(self) -> str:
+        return self.queue or self.site or ""
+
+
+_open: dict[tuple[int, QueueAddress], Queue] = {}  # by process id: a forked child must not use its parent's queues
+
+
+def open_queue(address: QueueAddress) -> Queue:
+    """Return the queue at `address`; it stays open until this process ends."""
+    key = (os.getpid(), address)
+    if key not in _open:
+        _open[key] = _opened(address)
+    return _open[key]
+
+
+def _opened(address: QueueAddress) -> Queue:
+    if address.queue is not None and (address.site is None or Path(address.queue).is_dir()):
+        return Queue.open(address.queue)
+    if address.site is None:
+        raise OptionError("neither queue nor site is given", "give one of them")
+    return connect(address.site)

@@ -1,0 +1,123 @@
+"""Spans: a range of sequences shared among Spark's tasks, and how a task reads its span.
+
+Each span is the work of one task: a stretch of the range, or all of it for some slices. Spans have about the same
+weight in bytes, by the index rows of the queue (`Queue.weigh`). A small range stays one span, because a task costs more
+than it saves.
+
+A task reads its span exactly. Products that were evicted or are damaged are data loss: an error that names the range,
+or a warning if the user allows loss. Products that were deleted or have expired are not lost; they do not exist.
+"""
+
+import itertools
+import logging
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from headrace.errors import DataLossError, ProductDamagedError
+from headrace.log.weights import NO, Weights
+from headrace.pipeline.source.columns import arrow_of
+from headrace.product.batch import NO_SLICE, Batch
+from headrace.queue import Queue
+from headrace.selection import Selection
+
+SMALL = 20_000  # sequences that one task reads, whatever their weight
+SPAN_BYTES = 64 << 20  # the weight that a span should not exceed
+_PRODUCTS = 16_384  # in one Arrow batch
+_BYTES = 16 << 20
+
+log = logging.getLogger("headrace.pipeline")
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """Sequences from `first` up to `end`, which is not included; of these slices, or of all if None."""
+
+    first: int
+    end: int
+    slices: tuple[int, ...] | None = None
+
+
+# --- planning, on the driver ------------------------------------------------------------------------
+
+
+def spans_of(
+    queue: Queue, selection: Selection, first: int, end: int, at_least: int | None, by_slice: bool
+) -> list[Span]:
+    """The range from `first` up to `end` in spans; none if it is empty."""
+    if first >= end:
+        return []
+    if at_least is None and end - first <= SMALL and not by_slice:
+        return [Span(first, end)]
+    weights = queue.weigh(first, end, selection)
+    count = max(at_least or os.cpu_count() or 1, -(-weights.total // SPAN_BYTES))
+    if count == 1:
+        return [Span(first, end)]
+    return _by_slice(weights, first, end, count) if by_slice else _by_bytes(weights, first, end, count)
+
+
+def end_within(queue: Queue, selection: Selection, first: int, end: int, bytes_max: int) -> int:
+    """The end of a range from `first` with at most about `bytes_max`; it has at least one stretch."""
+    weights = queue.weigh(first, end, selection)
+    for stretch_end, reached in zip(weights.ends, itertools.accumulate(weights.sizes), strict=True):
+        if reached >= bytes_max:
+            return stretch_end
+    return end
+
+
+def _by_bytes(weights: Weights, first: int, end: int, count: int) -> list[Span]:
+    share, reached, spans = weights.total / count, 0, list[Span]()
+    for stretch_end, size in zip(weights.ends, weights.sizes, strict=True):
+        reached += size
+        if reached >= share * (len(spans) + 1) and first < stretch_end < end:
+            spans.append(Span(first, stretch_end))
+            first = stretch_end
+    return [*spans, Span(first, end)]
+
+
+def _by_slice(weights: Weights, first: int, end: int, count: int) -> list[Span]:
+    """Heaviest slices first, each to the lightest span; products without a slice count as one more slice."""
+    bins: list[tuple[int, list[int]]] = [(0, []) for _ in range(min(count, len(weights.slices)) or 1)]
+    for number, size in sorted(weights.slices.items(), key=lambda slice_: (-slice_[1], slice_[0])):
+        lightest = min(range(len(bins)), key=lambda index: bins[index][0])
+        bins[lightest] = (bins[lightest][0] + size, [*bins[lightest][1], number])
+    return [Span(first, end, tuple(sorted(numbers))) for _, numbers in bins if numbers or len(bins) == 1]
+
+
+# --- reading, in a task -----------------------------------------------------------------------------
+
+
+def read_span(
+    queue: Queue, span: Span, selection: Selection, columns: Sequence[str], *, fail: bool
+) -> Iterator[pa.RecordBatch]:
+    """All products of the span that the selection matches, in order. DataLossError if some are lost and `fail`."""
+    position = span.first
+    while position < span.end:
+        try:
+            batch = queue.read(position, selection, limit=_PRODUCTS, bytes_limit=_BYTES, stop=span.end)
+        except ProductDamagedError as error:
+            report_loss(queue, error.sequence, error.next - 1, "damaged", fail=fail)
+            position = error.next
+            continue
+        if batch.lost and batch.lost.first < span.end:
+            report_loss(queue, batch.lost.first, min(batch.lost.last, span.end - 1), "evicted", fail=fail)
+        position = max(batch.next, position + 1)
+        if len(batch):
+            arrow = arrow_of(batch, columns)
+            yield arrow if span.slices is None else arrow.filter(pa.array(_of_slices(batch, span.slices)))
+
+
+def _of_slices(batch: Batch, slices: tuple[int, ...]) -> "np.ndarray[tuple[int], np.dtype[np.bool_]]":
+    numbers = batch.columns["slice"].astype(np.int64)
+    return np.isin(np.where(numbers == NO_SLICE, NO, numbers), slices)
+
+
+def report_loss(queue: Queue, first: int, last: int, why: str, *, fail: bool) -> None:
+    """Raise DataLossError for a range of sequences, or log a warning."""
+    lost = f"products {first}-{last} of {queue.path} are lost ({why})"
+    if fail:
+        raise DataLossError(lost, 'to continue without them: on_loss = "count", or option("failOnDataLoss", "false")')
+    log.warning("%s; they are skipped", lost)

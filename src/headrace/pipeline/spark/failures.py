@@ -1,0 +1,73 @@
+"""Failures: why a Spark query ended, in one line for a person, and whether a retry can help.
+
+Spark delivers errors of tasks, of the source and of actions as one text that contains the tracebacks of Python and
+Java. They are recognised by the names of their classes. A failure is transient if its cause is outside the pipeline: a
+site that is unreachable, a full disk, a folder without write permission, a process that was killed. A failure caused by
+the rules or by the data is permanent, because a retry meets it again; so is every failure that is not recognised.
+"""
+
+import builtins
+import re
+from typing import NamedTuple
+
+from py4j.protocol import Py4JError, Py4JJavaError  # type: ignore[import-untyped]
+
+from headrace.errors import (
+    BlockedError,
+    DiskFullError,
+    FabricError,
+    QueueAccessError,
+    QueueBusyError,
+    RejectedError,
+    SiteUnreachableError,
+    TargetError,
+)
+
+JAVA_GONE = (Py4JError, ConnectionError)  # what a call to Spark raises once its Java has ended
+_OWN = re.compile(r"^headrace\.errors\.(\w+): (.*)$", re.MULTILINE)
+_TRANSIENT = frozenset(
+    kind.__name__
+    for kind in (
+        BlockedError, DiskFullError, FabricError, QueueAccessError, QueueBusyError, RejectedError, SiteUnreachableError,
+        TargetError,
+    )
+)  # fmt: skip
+_OS_ERRORS = "|".join(
+    name for name, kind in vars(builtins).items() if isinstance(kind, type) and issubclass(kind, OSError)
+)
+_JAVA_ERRORS = (
+    r"java\.io\.\w+Exception|java\.net\.\w+Exception|java\.nio\.file\.\w+Exception"
+    r"|org\.apache\.hadoop\.fs\.\w+Exception|org\.apache\.hadoop\.fs\.FSError"
+)
+_WORKERS = r"Python worker (?:exited|failed|was killed|is killed)[^\n]*|ExecutorLostFailure[^\n]*"
+_OUTSIDE = re.compile(rf"\b(?:(?:{_JAVA_ERRORS}|{_OS_ERRORS}): [^\n]*|{_WORKERS})")
+_RAISED = re.compile(  # the last line of a Python traceback, unless py4j only passes on what Java raised
+    r"^(?:(?:\w+\.)+[A-Z]\w*|\w+(?:Error|Exception)): (?!An error occurred while calling )(.+)$", re.MULTILINE
+)
+_FRAME = re.compile(r"^\s*at .*$", re.MULTILINE)  # of a Java stack trace
+
+
+class Failure(NamedTuple):
+    """What a person reads, and whether a retry can help."""
+
+    text: str
+    is_transient: bool
+
+
+def failure_of(text: str) -> Failure:
+    """Explain the text of an exception."""
+    text = _FRAME.sub("", text)
+    own: list[tuple[str, str]] = _OWN.findall(text)
+    outside = _OUTSIDE.findall(text)
+    if own:
+        kinds = {kind for kind, _ in own}
+        return Failure(own[-1][1], not kinds.isdisjoint(_TRANSIENT))
+    if outside:
+        return Failure(outside[-1].strip(), True)
+    lines = _RAISED.findall(text)[-1:] or [line.strip() for line in text.splitlines() if line.strip()]
+    return Failure(lines[0] if lines else "an error without a message", False)
+
+
+def is_java_gone(error: Exception) -> bool:
+    """Whether Java has ended, and has not only thrown an exception."""
+    return isinstance(error, JAVA_GONE) and not isinstance(error, Py4JJavaError)
