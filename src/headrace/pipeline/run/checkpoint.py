@@ -18,7 +18,7 @@ from pathlib import Path
 
 from headrace.errors import PipelineError
 from headrace.log.locks import FileLockedError, locked
-from headrace.log.storage import Disk
+from headrace.log.seams import Disk
 from headrace.pipeline.actions.disk import disk_error, make_folder
 
 _LOCK = "lock"

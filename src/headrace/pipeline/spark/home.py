@@ -29,7 +29,7 @@ from typing import NamedTuple
 import pyspark
 
 from headrace.errors import PipelineError
-from headrace.log.storage import Disk
+from headrace.log.seams import Disk
 
 JAVA_TIMEOUT_S = 300
 _QUIET = "-Xlog:disable -Xlog:all=error:stderr"  # no word about an archive that does not fit; standard output is ours
