@@ -44,14 +44,14 @@ def end(child: int) -> None:
         pass
 
 
-def die_holding_a_line(directory: Path, number: int, spoil: Callable[[mmap.mmap], None]) -> None:
-    """Let a child take the lock of a line where the page says that it is, spoil the file, and die."""
+def die_holding_a_chain(directory: Path, number: int, spoil: Callable[[mmap.mmap], None]) -> None:
+    """Let a child take the lock of a chain where the page says that it is, spoil the file, and die."""
     child = os.fork()
     if child == 0:
         try:
-            with station_reader.line_path(directory, number).open("r+b") as file:
+            with station_reader.chain_path(directory, number).open("r+b") as file:
                 mapped = mmap.mmap(file.fileno(), 0)
-            lock = ctypes.byref(ctypes.c_char.from_buffer(mapped, station_reader.LINE_HEADER["lock"][0]))
+            lock = ctypes.byref(ctypes.c_char.from_buffer(mapped, station_reader.CHAIN_HEADER["lock"][0]))
             if ctypes.CDLL(None).pthread_mutex_lock(lock) == 0:
                 spoil(mapped)
                 os.kill(os.getpid(), signal.SIGKILL)

@@ -2,12 +2,12 @@
 
     read_stations(directory)         stations.json, with defaults for what is left out
     read_channels(directory)         channels.json, likewise
-    read_line(directory, number)     one line file: header, members, consumers and slots, with its lists walked
-    begin_again(directory, number)   where a line begins after a restart of the machine
+    read_chain(directory, number)     one chain file: header, members, consumers and slots, with its lists walked
+    begin_again(directory, number)   where a chain begins after a restart of the machine
     read_suppliers(directory, …)     one suppliers file: its places and who holds them
     is_locked(file, at)              whether anybody holds the open-file-description lock on one byte
 
-Read a line while nobody changes it. What cannot be right raises Damaged, what is of another version OtherVersion.
+Read a chain while nobody changes it. What cannot be right raises Damaged, what is of another version OtherVersion.
 """
 
 import fcntl
@@ -75,8 +75,8 @@ QOS: Members = {
 
 # --- the tables of the page: offsets --------------------------------------------------------------
 
-LINE_HEADER_BYTES = 1024
-LINE_HEADER: Layout = {
+CHAIN_HEADER_BYTES = 1024
+CHAIN_HEADER: Layout = {
     "magic": (0, "8s"), "version": (8, "I"), "slots_ready": (12, "I"), "uuid": (16, "16s"), "number": (32, "Q"),
     "gap0": (40, "24s"), "lock": (64, "40s"), "gap1": (104, "24s"), "position": (128, "Q"), "low": (136, "Q"),
     "terms": (144, "Q"), "ticket": (152, "I"), "free": (156, "I"), "oldest": (160, "I"), "newest": (164, "I"),
@@ -86,9 +86,9 @@ LINE_HEADER: Layout = {
     "revising_from": (296, "Q"), "gap3": (304, "16s"),
     "surges": (320, "Q"), "gap4": (328, "696s"),
 }  # fmt: skip
-LINE_CELL_BYTES = 24
-LINE_CELL: Layout = {"generation": (0, "Q"), "low": (8, "Q"), "checksum": (16, "Q")}
-LINE_CELL_CHECKED_BYTES = 16
+CHAIN_CELL_BYTES = 24
+CHAIN_CELL: Layout = {"generation": (0, "Q"), "low": (8, "Q"), "checksum": (16, "Q")}
+CHAIN_CELL_CHECKED_BYTES = 16
 
 MEMBERS_AT, MEMBERS, MEMBER_BYTES = 1024, 64, 512
 MEMBER: Layout = {
@@ -143,7 +143,7 @@ def read_stations(directory: Path) -> Fields:
     for terms in found:
         terms["retired"] = [members_of(RETIRED, retired) for retired in terms["retired"]]
         check(terms["member"] < MEMBERS, f"station {terms['name']!r} is member {terms['member']}")
-        check(1 <= terms["line"] < document["next_line"], f"station {terms['name']!r} has line {terms['line']}")
+        check(1 <= terms["line"] < document["next_line"], f"station {terms['name']!r} has chain {terms['line']}")
     stations = {terms["name"]: terms for terms in found}
     check(len(stations) == len(found), "two stations have the same name")
     check(len({(s["line"], s["member"]) for s in found}) == len(found), "two stations have the same place")
@@ -187,37 +187,37 @@ def _refuse(word: str) -> None:
     raise Damaged(f"{word} is not JSON")
 
 
-# --- the line file --------------------------------------------------------------------------------
+# --- the chain file --------------------------------------------------------------------------------
 
 
-def line_path(directory: Path, number: int) -> Path:
-    return directory / "stations" / f"{number}.line"
+def chain_path(directory: Path, number: int) -> Path:
+    return directory / "stations" / f"{number}.chain"
 
 
-def read_line(directory: Path, number: int) -> Fields:
+def read_chain(directory: Path, number: int) -> Fields:
     """Header, `members` and `consumers` that are used, by place, and all `slots`; lists and counts must fit the marks."""
-    data = line_path(directory, number).read_bytes()
-    line = read_line_header(directory, number, data)
+    data = chain_path(directory, number).read_bytes()
+    chain = read_chain_header(directory, number, data)
     members = items_of(data[MEMBERS_AT : MEMBERS_AT + MEMBERS * MEMBER_BYTES], MEMBER, MEMBER_BYTES)
     consumers = items_of(data[CONSUMERS_AT:SLOTS_AT], CONSUMER, CONSUMER_BYTES)
-    slots_end = SLOTS_AT + line["slots_ready"] * SLOT_BYTES
-    check(slots_end <= len(data), f"the line has no room for {line['slots_ready']} slots")
-    line["members"] = {place: list_ends(member) for place, member in enumerate(members) if member["used"]}
-    line["consumers"] = {place: consumer for place, consumer in enumerate(consumers) if consumer["used"]}
-    line["slots"] = [slot | read_mark(slot["mark"]) for slot in items_of(data[SLOTS_AT:slots_end], SLOT, SLOT_BYTES)]
-    check_line(line)
-    return line
+    slots_end = SLOTS_AT + chain["slots_ready"] * SLOT_BYTES
+    check(slots_end <= len(data), f"the chain has no room for {chain['slots_ready']} slots")
+    chain["members"] = {place: list_ends(member) for place, member in enumerate(members) if member["used"]}
+    chain["consumers"] = {place: consumer for place, consumer in enumerate(consumers) if consumer["used"]}
+    chain["slots"] = [slot | read_mark(slot["mark"]) for slot in items_of(data[SLOTS_AT:slots_end], SLOT, SLOT_BYTES)]
+    check_chain(chain)
+    return chain
 
 
-def read_line_header(directory: Path, number: int, data: bytes) -> Fields:
-    line = fields_of(LINE_HEADER, data)
-    check(line["magic"] == b"HRLINE\0\0", "this is not a line file")
-    check_version(line["version"], "the line file")
-    check(line["uuid"] == read_control(directory)["uuid"], "the line belongs to another queue")
-    check(line["number"] == number, f"the line calls itself {line['number']}")
-    check(line["slots_ready"] % SLOTS_STEP == 0 and line["slots_ready"] <= SLOTS_MAX, "the slots cannot be so many")
-    line["cells"] = [line["cells"][:LINE_CELL_BYTES], line["cells"][LINE_CELL_BYTES:]]
-    return line
+def read_chain_header(directory: Path, number: int, data: bytes) -> Fields:
+    chain = fields_of(CHAIN_HEADER, data)
+    check(chain["magic"] == b"HRCHAIN\0", "this is not a chain file")
+    check_version(chain["version"], "the chain file")
+    check(chain["uuid"] == read_control(directory)["uuid"], "the chain belongs to another queue")
+    check(chain["number"] == number, f"the chain calls itself {chain['number']}")
+    check(chain["slots_ready"] % SLOTS_STEP == 0 and chain["slots_ready"] <= SLOTS_MAX, "the slots cannot be so many")
+    chain["cells"] = [chain["cells"][:CHAIN_CELL_BYTES], chain["cells"][CHAIN_CELL_BYTES:]]
+    return chain
 
 
 def list_ends(member: Fields) -> Fields:
@@ -235,60 +235,60 @@ def read_mark(mark: int) -> Fields:
     }
 
 
-def walk(line: Fields, place: int, step: str) -> Iterator[int]:
+def walk(chain: Fields, place: int, step: str) -> Iterator[int]:
     """The slots of a list, from `place` on."""
-    for _ in range(len(line["slots"]) + 1):
+    for _ in range(len(chain["slots"]) + 1):
         if place == NOWHERE:
             return
-        check(place < len(line["slots"]), f"a list leads to slot {place}")
+        check(place < len(chain["slots"]), f"a list leads to slot {place}")
         yield place
-        place = line["slots"][place][step]
+        place = chain["slots"][place][step]
     raise Damaged(f"the list by {step} goes round in circles")
 
 
-def waiting_list(line: Fields, member: int, priority: int) -> list[int]:
+def waiting_list(chain: Fields, member: int, priority: int) -> list[int]:
     """The slots that wait at a station with one priority, the first one first."""
-    if not line["members"][member]["present"] >> priority & 1:
+    if not chain["members"][member]["present"] >> priority & 1:
         return []
-    places = list(walk(line, line["members"][member]["first"][priority], "next"))
-    check(places[-1] == line["members"][member]["last"][priority], "a waiting list ends elsewhere than it says")
+    places = list(walk(chain, chain["members"][member]["first"][priority], "next"))
+    check(places[-1] == chain["members"][member]["last"][priority], "a waiting list ends elsewhere than it says")
     return places
 
 
-def check_line(line: Fields) -> None:
+def check_chain(chain: Fields) -> None:
     """Every list and every count is the one that follows from the marks."""
-    slots = line["slots"]
+    slots = chain["slots"]
     by_state = {state: [p for p, slot in enumerate(slots) if slot["state"] == state] for state in STATES.values()}
     in_hand = sorted(by_state["waiting"] + by_state["leased"], key=lambda place: slots[place]["sequence"])
-    check(sorted(walk(line, line["free"], "next")) == by_state["free"], "the list of free slots is wrong")
-    forth, back = list(walk(line, line["oldest"], "newer")), list(walk(line, line["newest"], "older"))
+    check(sorted(walk(chain, chain["free"], "next")) == by_state["free"], "the list of free slots is wrong")
+    forth, back = list(walk(chain, chain["oldest"], "newer")), list(walk(chain, chain["newest"], "older"))
     check(forth == back[::-1] and sorted(forth) == sorted(in_hand), "the list of products in hand is wrong")
     check([slots[p]["sequence"] for p in forth] == [slots[p]["sequence"] for p in in_hand], "it is out of order")
-    check(line["in_hand"] == len(in_hand), f"{line['in_hand']} products are said to be in hand, {len(in_hand)} are")
-    low = min([line["position"], *(slots[place]["sequence"] for place in in_hand)])
-    check(line["low"] == low, f"everything below {line['low']} is said to be settled, it is {low}")
-    for number, member in line["members"].items():
-        listed = [place for priority in range(PRIORITIES) for place in waiting_list(line, number, priority)]
+    check(chain["in_hand"] == len(in_hand), f"{chain['in_hand']} products are said to be in hand, {len(in_hand)} are")
+    low = min([chain["position"], *(slots[place]["sequence"] for place in in_hand)])
+    check(chain["low"] == low, f"everything below {chain['low']} is said to be settled, it is {low}")
+    for number, member in chain["members"].items():
+        listed = [place for priority in range(PRIORITIES) for place in waiting_list(chain, number, priority)]
         counted = {state: [p for p in by_state[state] if slots[p]["member"] == number] for state in by_state}
         check(sorted(listed) == counted["waiting"], f"the waiting lists of member {number} are wrong")
         for count in ("waiting", "leased", "parked"):
             check(member[count] == len(counted[count]), f"member {number} counts {member[count]} {count}")
     for place in by_state["leased"]:
-        check(slots[place]["consumer"] in line["consumers"], f"slot {place} is leased to nobody")
-    for number, consumer in line["consumers"].items():
+        check(slots[place]["consumer"] in chain["consumers"], f"slot {place} is leased to nobody")
+    for number, consumer in chain["consumers"].items():
         held = sum(slots[place]["consumer"] == number for place in by_state["leased"])
         check(consumer["leased"] == held, f"consumer {number} counts {consumer['leased']} products, it holds {held}")
 
 
 def begin_again(directory: Path, number: int) -> int:
     """The position that is believed after a restart of the machine; 0 if no cell is whole."""
-    cells = read_line_header(directory, number, line_path(directory, number).read_bytes())["cells"]
-    whole = [cell for cell in (fields_of(LINE_CELL, cell) for cell in cells if is_whole(cell)) if cell["generation"]]
+    cells = read_chain_header(directory, number, chain_path(directory, number).read_bytes())["cells"]
+    whole = [cell for cell in (fields_of(CHAIN_CELL, cell) for cell in cells if is_whole(cell)) if cell["generation"]]
     return int(max(whole, key=lambda cell: cell["generation"])["low"]) if whole else 0
 
 
 def is_whole(cell: bytes) -> bool:
-    return bool(fields_of(LINE_CELL, cell)["checksum"] == xxh3(cell[:LINE_CELL_CHECKED_BYTES]))
+    return bool(fields_of(CHAIN_CELL, cell)["checksum"] == xxh3(cell[:CHAIN_CELL_CHECKED_BYTES]))
 
 
 # --- suppliers and locks --------------------------------------------------------------------------

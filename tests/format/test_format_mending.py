@@ -1,4 +1,4 @@
-"""What is mended, and what is not thrown away: lines, stations, revisions."""
+"""What is mended, and what is not thrown away: chains, stations, revisions."""
 
 import contextlib
 import os
@@ -13,7 +13,7 @@ import reader
 import station_reader
 from dying import at_work, end
 from spoiler import Spoiler, write_word
-from station_reader import line_path, read_line
+from station_reader import chain_path, read_chain
 
 from headrace import Queue
 from headrace.errors import HeadraceError, QueueVersionError
@@ -98,24 +98,24 @@ def test_a_consumer_of_a_removed_station_gets_nothing_of_the_one_that_takes_its_
         consumer.get(1, 0.3)
 
 
-def test_a_new_line_begins_where_it_was_told_also_after_a_power_failure(make_queue, tmp_path):
+def test_a_new_chain_begins_where_it_was_told_also_after_a_power_failure(make_queue, tmp_path):
     queue = make_queue()
     queue.put(b"before", feed="wx/a")
     queue.station("a", "wx/**")
     shutil.copytree(queue.path, tmp_path / "copy")
     write_word(tmp_path / "copy", "boot", bytes(16))
     with Queue.open(tmp_path / "copy"):
-        assert read_line(tmp_path / "copy", 1)["position"] == 2
+        assert read_chain(tmp_path / "copy", 1)["position"] == 2
 
 
-def test_swapped_line_files_are_noticed(make_queue: Callable[..., Queue]) -> None:
+def test_swapped_chain_files_are_noticed(make_queue: Callable[..., Queue]) -> None:
     queue = make_queue()
     queue.station("a", "wx/**")
     queue.station("b", "de/**")
     queue.put(b"x", feed="de/a")
     queue.station("b").statistics()
     queue.close()
-    one, two = (line_path(queue.path, n) for n in (1, 2))
+    one, two = (chain_path(queue.path, n) for n in (1, 2))
     one.rename(queue.path / "x")
     two.rename(one)
     (queue.path / "x").rename(two)
@@ -222,11 +222,11 @@ def test_a_strange_value_in_stations_json_is_told_as_damage(make_queue: Callable
             file.write_text(text)
 
 
-def test_a_line_of_a_newer_version_is_not_thrown_away(make_queue: Callable[..., Queue]) -> None:
+def test_a_chain_of_a_newer_version_is_not_thrown_away(make_queue: Callable[..., Queue]) -> None:
     queue = make_queue()
     queue.station("a", "wx/**")
     queue.close()
-    with Spoiler(line_path(queue.path, 1)) as spoiler:
+    with Spoiler(chain_path(queue.path, 1)) as spoiler:
         spoiler.write(8, struct.pack("<I", 2))
     (queue.path / "spoilt").touch()
     with pytest.raises(QueueVersionError):

@@ -30,8 +30,8 @@ TABLES = {
     "Sample": reader.SAMPLE,
     "Attachment": reader.ATTACHMENT,
     "Directory entry": reader.ENTRY,
-    "Line header": station_reader.LINE_HEADER,
-    "Line cell": station_reader.LINE_CELL,
+    "Chain header": station_reader.CHAIN_HEADER,
+    "Chain cell": station_reader.CHAIN_CELL,
     "Member": station_reader.MEMBER,
     "Consumer": station_reader.CONSUMER,
     "Slot": station_reader.SLOT,
@@ -48,8 +48,8 @@ WHOLE = {  # tables without a gap, and what they fill
     "Attachment": reader.ATTACHMENT_BYTES,
     "Directory entry": reader.ENTRY_BYTES,
     "Control": reader.CONTROL_BYTES,
-    "Line header": station_reader.LINE_HEADER_BYTES,
-    "Line cell": station_reader.LINE_CELL_BYTES,
+    "Chain header": station_reader.CHAIN_HEADER_BYTES,
+    "Chain cell": station_reader.CHAIN_CELL_BYTES,
     "Member": station_reader.MEMBER_BYTES,
     "Consumer": station_reader.CONSUMER_BYTES,
     "Slot": station_reader.SLOT_BYTES,
@@ -155,7 +155,7 @@ def test_the_fields_of_a_table_follow_each_other_without_a_gap(heading: str) -> 
         f"{station_reader.CONSUMERS} consumers",
         f"{station_reader.SLOTS_STEP} at a time, up to {station_reader.SLOTS_MAX:,}",
         f"0x{station_reader.NOWHERE:X}",
-        f"XXH3 of bytes 0-{station_reader.LINE_CELL_CHECKED_BYTES - 1}",
+        f"XXH3 of bytes 0-{station_reader.CHAIN_CELL_CHECKED_BYTES - 1}",
         "2⁴⁰ + place",
         f"{station_reader.SUPPLIER_SLOTS} slots of {station_reader.SUPPLIER_BYTES} bytes",
         f"{station_reader.SUPPLIER_SLOTS * station_reader.SUPPLIER_BYTES:,} bytes",
@@ -312,7 +312,7 @@ def test_the_directory_of_a_queue_holds_the_files_of_the_page_and_no_others(make
     assert (queue.path / "names").stat().st_size % (reader.NAMES_STEP * reader.NAME_BYTES) == 0
     queue.channel("radar", "wx/radar").station("a", "**")
     with queue.channel("radar").supplier():
-        expected |= {"stations.json", "stations", "stations/1.line"}
+        expected |= {"stations.json", "stations", "stations/1.chain"}
         expected |= {"channels.json", "channels", "channels/lock", "channels/1.suppliers"}
         assert {str(file.relative_to(queue.path)) for file in queue.path.rglob("*")} == expected
     assert queue.check() == []

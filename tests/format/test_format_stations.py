@@ -12,7 +12,7 @@ import reader
 import station_reader
 from side_by_side import assert_same
 from spoiler import Spoiler, write_word
-from station_reader import NONE, begin_again, line_path, read_line, read_stations
+from station_reader import NONE, begin_again, chain_path, read_chain, read_stations
 
 from headrace import Queue
 from headrace.errors import QueueDamagedError, QueueVersionError
@@ -73,13 +73,13 @@ def test_every_term_of_a_station_is_in_stations_json(make_queue: MakeQueue) -> N
     assert list(json.loads((queue.path / "stations.json").read_text())["stations"][0]) == list(station_reader.STATION)
 
 
-def test_numbers_of_lines_are_never_given_twice(make_queue: MakeQueue) -> None:
+def test_numbers_of_chains_are_never_given_twice(make_queue: MakeQueue) -> None:
     queue = make_queue()
     queue.station("a", "wx/**").remove()
     queue.station("b", "wx/**")
     document = read_stations(queue.path)
     assert (document["stations"]["b"]["line"], document["next_line"]) == (2, 3)
-    assert [file.name for file in (queue.path / "stations").iterdir()] == ["2.line"]
+    assert [file.name for file in (queue.path / "stations").iterdir()] == ["2.chain"]
 
 
 def test_a_selection_that_was_changed_is_kept_for_the_products_before(make_queue: MakeQueue) -> None:
@@ -121,7 +121,7 @@ def test_what_stations_json_leaves_out_has_its_default(make_queue: MakeQueue) ->
     expected = read_stations(queue.path)["stations"]["a"]
     with Queue.open(queue.path) as again:
         assert msgspec.to_builtins(again.station("a").terms) | {"retired": []} == expected
-        assert read_line(queue.path, 1)["members"][0]["capacity"] == 0
+        assert read_chain(queue.path, 1)["members"][0]["capacity"] == 0
 
 
 @pytest.mark.parametrize(
@@ -172,7 +172,7 @@ def test_a_revision_is_a_hidden_row_with_all_that_its_product_says_of_itself(mak
         payloads = {1: None, 2: b"revised", 3: b"another"}
         consumer.ack(batch, payloads=[payloads[int(sequence)] for sequence in batch.sequences])
     products = {product["sequence"]: product for product in assert_same(queue)}
-    slots = {slot["sequence"]: slot for slot in read_line(queue.path, 1)["slots"] if slot["state"] == "waiting"}
+    slots = {slot["sequence"]: slot for slot in read_chain(queue.path, 1)["slots"] if slot["state"] == "waiting"}
     assert [p["revision"] for p in products.values()] == [p["hidden"] for p in products.values()] == [
         False, False, False, True, True,
     ]  # fmt: skip
@@ -218,8 +218,8 @@ def test_a_revision_is_nobodys_duplicate_and_no_station_takes_it_up(make_queue: 
     assert [p["revision"] for p in assert_same(queue)] == [False, True, False]
     for name in ("a", "other"):
         queue.station(name).statistics()
-    assert [line["position"] for line in (read_line(queue.path, 1), read_line(queue.path, 2))] == [4, 4]
-    assert [line["in_hand"] for line in (read_line(queue.path, 1), read_line(queue.path, 2))] == [1, 2]
+    assert [chain["position"] for chain in (read_chain(queue.path, 1), read_chain(queue.path, 2))] == [4, 4]
+    assert [chain["in_hand"] for chain in (read_chain(queue.path, 1), read_chain(queue.path, 2))] == [1, 2]
 
 
 # --- what is trusted ------------------------------------------------------------------------------
@@ -241,41 +241,41 @@ def used(make_queue: MakeQueue) -> Path:
 
 
 def waiting(directory: Path) -> list[int]:
-    slots = read_line(directory, 1)["slots"]
+    slots = read_chain(directory, 1)["slots"]
     return sorted(slot["sequence"] for slot in slots if slot["state"] == "waiting")
 
 
 def test_all_marks_are_believed_as_long_as_the_machine_runs(used: Path) -> None:
-    before = read_line(used, 1)["slots"]
+    before = read_chain(used, 1)["slots"]
     assert sorted(slot["state"] for slot in before if slot["mark"]) == ["parked"] * 2 + ["waiting"] * 5
     with Queue.open(used):
-        assert [slot["mark"] for slot in read_line(used, 1)["slots"]] == [slot["mark"] for slot in before]
+        assert [slot["mark"] for slot in read_chain(used, 1)["slots"]] == [slot["mark"] for slot in before]
         assert waiting(used) == [6, 7, 8, 9, 10]
 
 
 def test_nothing_but_the_newest_whole_cell_is_believed_after_a_restart_of_the_machine(used: Path) -> None:
-    assert begin_again(used, 1) == read_line(used, 1)["low"] == 6
+    assert begin_again(used, 1) == read_chain(used, 1)["low"] == 6
     write_word(used, "boot", bytes(16))
     with Queue.open(used) as again:
-        line = read_line(used, 1)
-        assert (line["position"], line["low"], line["in_hand"], line["consumers"]) == (6, 6, 0, {})
-        assert {slot["state"] for slot in line["slots"]} == {"free"}
+        chain = read_chain(used, 1)
+        assert (chain["position"], chain["low"], chain["in_hand"], chain["consumers"]) == (6, 6, 0, {})
+        assert {slot["state"] for slot in chain["slots"]} == {"free"}
         again.station("a").statistics()
         assert waiting(used) == [6, 7, 8, 9, 10]
 
 
-def test_a_line_with_a_broken_cell_goes_by_the_other_one(used: Path) -> None:
+def test_a_chain_with_a_broken_cell_goes_by_the_other_one(used: Path) -> None:
     for sequence in (7, 8):  # two more saves
         with Queue.open(used) as again, again.station("a").attach() as consumer:
             consumer.ack(consumer.get(1, 1))
             again.put(b"x", feed="de/a")
         assert begin_again(used, 1) == sequence
-    at, size = station_reader.LINE_HEADER["cells"][0], station_reader.LINE_CELL_BYTES
-    cells = [struct.unpack_from("<QQ", line_path(used, 1).read_bytes(), at + place * size) for place in (0, 1)]
+    at, size = station_reader.CHAIN_HEADER["cells"][0], station_reader.CHAIN_CELL_BYTES
+    cells = [struct.unpack_from("<QQ", chain_path(used, 1).read_bytes(), at + place * size) for place in (0, 1)]
     assert [generation % 2 for generation, _ in cells] == [0, 1]
     assert sorted(low for _, low in cells) == [7, 8]
     newest = max((0, 1), key=lambda place: cells[place][0])
-    with Spoiler(line_path(used, 1)) as spoiler:
+    with Spoiler(chain_path(used, 1)) as spoiler:
         for byte in range(size):
             spoiler.flip(at + newest * size + byte, 0x10)
             assert begin_again(used, 1) == 7
@@ -283,43 +283,43 @@ def test_a_line_with_a_broken_cell_goes_by_the_other_one(used: Path) -> None:
         spoiler.flip(at + newest * size + 8, 1)
     write_word(used, "boot", bytes(16))
     with Queue.open(used) as again:
-        assert read_line(used, 1)["position"] == 7
+        assert read_chain(used, 1)["position"] == 7
         again.station("a").statistics()
         assert waiting(used) == [7, 8, 9, 10]
 
 
-def test_without_a_whole_cell_a_line_begins_with_the_oldest_product(used: Path) -> None:
-    at, size = station_reader.LINE_HEADER["cells"][0], station_reader.LINE_CELL_BYTES
-    with Spoiler(line_path(used, 1)) as spoiler:
+def test_without_a_whole_cell_a_chain_begins_with_the_oldest_product(used: Path) -> None:
+    at, size = station_reader.CHAIN_HEADER["cells"][0], station_reader.CHAIN_CELL_BYTES
+    with Spoiler(chain_path(used, 1)) as spoiler:
         spoiler.write(at, bytes(2 * size))
     assert begin_again(used, 1) == 0
     write_word(used, "boot", bytes(16))
     with Queue.open(used) as again:
-        assert read_line(used, 1)["position"] == 0
+        assert read_chain(used, 1)["position"] == 0
         again.station("a").statistics()
         assert waiting(used) == list(range(1, 11))
 
 
 @pytest.mark.parametrize("word", ["magic", "number", "uuid"])
-def test_a_line_file_that_is_none_is_made_anew(used: Path, word: str) -> None:
-    with Spoiler(line_path(used, 1)) as spoiler:
-        spoiler.flip(station_reader.LINE_HEADER[word][0], 2)
+def test_a_chain_file_that_is_none_is_made_anew(used: Path, word: str) -> None:
+    with Spoiler(chain_path(used, 1)) as spoiler:
+        spoiler.flip(station_reader.CHAIN_HEADER[word][0], 2)
     if word != "number":
         with pytest.raises((reader.Damaged, reader.OtherVersion)):
-            read_line(used, 1)
+            read_chain(used, 1)
     with Queue.open(used) as again:
-        assert (read_line(used, 1)["position"], read_line(used, 1)["in_hand"]) == (1, 0)
+        assert (read_chain(used, 1)["position"], read_chain(used, 1)["in_hand"]) == (1, 0)
         again.station("a").statistics()
         assert waiting(used) == list(range(1, 11))
 
 
-def test_line_files_without_a_station_and_stations_that_are_not_durable_are_removed(make_queue: MakeQueue) -> None:
+def test_chain_files_without_a_station_and_stations_that_are_not_durable_are_removed(make_queue: MakeQueue) -> None:
     queue = make_queue()
     queue.station("a", "wx/**")
     queue.station("passing", "wx/**", durable=False)
     queue.close()
-    line_path(queue.path, 7).write_bytes(b"left over")
+    chain_path(queue.path, 7).write_bytes(b"left over")
     with Queue.open(queue.path) as again:
         assert again.stations() == ["a"]
-        assert [file.name for file in (queue.path / "stations").iterdir()] == ["1.line"]
+        assert [file.name for file in (queue.path / "stations").iterdir()] == ["1.chain"]
         assert set(read_stations(queue.path)["stations"]) == {"a"}

@@ -37,7 +37,7 @@ def work_until_death(path: Path, ledger: Path, point: str, passes: int) -> None:
 
 
 @pytest.mark.parametrize("passes", [1, 2, 23])
-@pytest.mark.parametrize("point", [point for point in failpoints.POINTS if not point.startswith("line:")])
+@pytest.mark.parametrize("point", [point for point in failpoints.POINTS if not point.startswith("chain:")])
 def test_death_at_this_step_harms_nothing(shared_memory: Path, point: str, passes: int) -> None:
     path, ledger = shared_memory / "q", shared_memory / "ledger"
     witness = Queue.create(path, size="1MiB", durability="memory", dedup="xxh3", origin="here")

@@ -226,7 +226,7 @@ def administration(path: Path, seed: int, kills: int, names: tuple[str, ...]) ->
                 if name != "s":
                     queue.station(name).remove()
             assert queue.stations() == ["s"]
-            assert [file.name for file in (path / "stations").iterdir()] == ["1.line"]
+            assert [file.name for file in (path / "stations").iterdir()] == ["1.chain"]
     return f"{arena.kills()} kills, {rounds} rounds of administration, stations left: {', '.join(left)}"
 
 

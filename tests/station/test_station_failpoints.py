@@ -11,7 +11,7 @@ from headrace import Consumer, Queue
 from headrace.testing import failpoints
 
 FORK = get_context("fork")
-POINTS = [point for point in failpoints.POINTS if point.startswith("line:") and point != "line:rebuilt"]
+POINTS = [point for point in failpoints.POINTS if point.startswith("chain:") and point != "chain:rebuilt"]
 
 
 def abandon(consumer: Consumer) -> None:
@@ -111,6 +111,6 @@ def test_death_of_everybody_at_this_step_loses_and_repeats_nothing(place: Path, 
 
 def test_death_while_mending_what_a_dead_one_left_is_mended_by_the_next(place: Path) -> None:
     with Queue.open(place / "q"):
-        kill_at(place / "q", place / "ledger", "line:slot-marked", 30)
-        kill_at(place / "q", place / "ledger2", "line:rebuilt", 1)
+        kill_at(place / "q", place / "ledger", "chain:slot-marked", 30)
+        kill_at(place / "q", place / "ledger2", "chain:rebuilt", 1)
         judge(place / "q", place / "ledger")

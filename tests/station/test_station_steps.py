@@ -52,7 +52,7 @@ def make(shared_memory: Path) -> Iterator[Callable[[], Queue]]:
 def prepare_idle(path: Path) -> Held:
     """A consumer that knows the terms; nobody has looked at the log yet."""
     consumer = Queue.open(path).station("first").attach()
-    consumer._attend(kernel.TROUBLE["terms"])
+    consumer._attend(kernel.CODES["terms"])
     return consumer, None, None
 
 
@@ -144,7 +144,7 @@ def judge(queue: Queue, name: str) -> None:
 def kill_at(make: Callable[[], Queue], name: str, instruction: int) -> int:
     prepare, act = ACTS[name]
     with make() as queue:
-        count = die_inside(queue.path / "stations" / "1.line", lambda: prepare(queue.path), act, instruction)
+        count = die_inside(queue.path / "stations" / "1.chain", lambda: prepare(queue.path), act, instruction)
         judge(queue, name)
     return count
 

@@ -20,9 +20,9 @@ One extension module in several files, in the order in which they build on each 
     held         locks as contexts, files that may shrink
     maintenance  what happens under the lock, or while nobody else is attached
     survey       walking files that nobody need trust
-    line         a line of stations: slots, waiting lists, what happens after a consumer's death
-    conduct      from the log into a line
-    lease        Line: get and put
+    chain         a chain of stations: slots, waiting lists, what happens after a consumer's death
+    conduct      from the log into a chain
+    lease        Chain: get and put
 
 docs/concurrency.md argues why this is right; tests/queue tries to prove it wrong.
 """

@@ -8,7 +8,7 @@
 #   row      32 bytes about one product: what scans need, and what only this queue knows
 #   segment  one file:  [header 256 B | records -->            <-- rows]
 #   control  one file: lock, head, directory of segments, counters, attached processes
-#   line     one file: stations in a row, their consumers, and a slot for each product in their hands
+#   chain    one file: stations in a row, their consumers, and a slot for each product in their hands
 
 from libc.stdint cimport (
     int64_t, uint8_t, uint16_t, uint32_t, uint64_t, uintptr_t,
@@ -214,11 +214,11 @@ cdef struct Bucket:                  # one cache line: 8 x (16-bit tag, low 48 b
     uint64_t slots[8]
 
 
-# --- lines: stations and their leases; docs/format.md has the drawing ---------------------------
+# --- chains: stations and their leases; docs/format.md has the drawing ---------------------------
 
 cdef enum:
-    LINE_VERSION = 1
-    MEMBERS = 64                     # stations in one line
+    CHAIN_VERSION = 1
+    MEMBERS = 64                     # stations in one chain
     CONSUMERS = 256
     PRIORITIES = 8
     SLOTS_MAX = 262144
@@ -250,7 +250,7 @@ cdef enum:                           # member.distribution
     ROUND_ROBIN = 0
     LEAST_LOADED = 1
 
-cdef struct Slot:                    # 64 bytes: one product in a line's hands
+cdef struct Slot:                    # 64 bytes: one product in a chain's hands
     uint64_t sequence
     uint64_t revision                # sequence of its latest payload; 0 = the product itself
     uint64_t wanted                  # members that select it, one bit each
@@ -263,7 +263,7 @@ cdef struct Slot:                    # 64 bytes: one product in a line's hands
     uint8_t deliveries               # how often it was handed out by this station
     uint8_t revisions
     uint8_t priority
-    uint8_t restarts                 # how often it went back to the start of the line
+    uint8_t restarts                 # how often it went back to the start of the chain
 
 cdef struct Member:                  # 512 bytes: one station
     uint32_t used
@@ -323,22 +323,22 @@ cdef struct Consumer:                # 128 bytes: one attachment
     uint64_t acknowledged
     uint64_t gap[8]
 
-cdef struct Cell:                    # where the line begins again after a power failure
+cdef struct Cell:                    # where the chain begins again after a power failure
     uint64_t generation
     uint64_t low
     uint64_t checksum                # XXH3 of the 16 bytes above
 
-cdef struct LineHeader:              # 1024 bytes, then members, consumers, slots
-    char magic[8]                    # "HRLINE\0\0"
+cdef struct ChainHeader:              # 1024 bytes, then members, consumers, slots
+    char magic[8]                    # "HRCHAIN\0"
     uint32_t version
     uint32_t slots_ready             # slots that the file has room for
     uint8_t uuid[16]                 # of the queue
     uint64_t number
     uint8_t gap0[24]
-    pthread_mutex_t lock             # all changes of the line
+    pthread_mutex_t lock             # all changes of the chain
     uint8_t gap1[24]
     uint64_t position                # the log has been looked at up to here
-    uint64_t low                     # everything below is settled; a line that holds keeps the rest in the queue
+    uint64_t low                     # everything below is settled; a chain that holds keeps the rest in the queue
     uint64_t terms                   # changes with the terms of any member
     uint32_t ticket
     uint32_t free                    # first free slot
@@ -359,5 +359,5 @@ cdef struct LineHeader:              # 1024 bytes, then members, consumers, slot
     Cell cells[2]
     uint64_t revising_from           # what that slot's `revision` was before
     uint64_t gap3[2]
-    uint64_t surges                  # changes when more waits at a station than the log had for it; a line of its own
+    uint64_t surges                  # changes when more waits at a station than the log had for it; a cache line of its own
     uint64_t gap4[87]

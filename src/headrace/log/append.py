@@ -147,7 +147,7 @@ def put_many(
     except (TypeError, ValueError, KeyError, kernel.KernelError, BufferError) as error:
         log.check_open()
         config = log.config
-        if isinstance(error, kernel.KernelError) and error.code == kernel.TROUBLE["batch_too_large"]:
+        if isinstance(error, kernel.KernelError) and error.code == kernel.CODES["batch_too_large"]:
             raise BatchTooLargeError(
                 f"a batch of {len(held)} products does not fit into {config.size} bytes as one piece",
                 "put it in several calls, or resize the queue",

@@ -188,7 +188,7 @@ def learn_names(path: Path, log: kernel.Log) -> None:
     count = state["feeds_end"] if state["feeds_end"] > FEEDS_BEGIN else state["origins_end"]
     try:
         if (path / "names").stat().st_size < count * NAME_BYTES:
-            raise kernel.KernelError(kernel.TROUBLE["damaged"])
+            raise kernel.KernelError(kernel.CODES["damaged"])
         log.learn_names()
     except kernel.KernelError:
         raise QueueDamagedError(f"{path / 'names'} is cut short or altered", REPAIR.format(path=path)) from None

@@ -40,23 +40,23 @@ def segment_path(directory: Path, file: int) -> Path:
 def explain(error: kernel.KernelError, path: Path) -> HeadraceError:
     """Say in words what the kernel said in a number."""
     file = segment_path(path, error.file) if error.file else path
-    if error.code == kernel.TROUBLE["names_full"]:
+    if error.code == kernel.CODES["names_full"]:
         return NamesFullError(
             f"{path} cannot take up another feed or origin",
             "use fewer feeds; idents may vary freely",
         )
-    if error.code == kernel.TROUBLE["batch_too_large"]:
+    if error.code == kernel.CODES["batch_too_large"]:
         return BatchTooLargeError(f"{path} is too small for this in one piece", "put less at once, or resize the queue")
-    if error.code == kernel.TROUBLE["payload_too_large"]:
+    if error.code == kernel.CODES["payload_too_large"]:
         return PayloadTooLargeError("a payload exceeds a quarter of the queue", "split it, or resize the queue")
-    if error.code == kernel.TROUBLE["held"]:
+    if error.code == kernel.CODES["held"]:
         return BlockedError(
             f"{path} is full of products that blocking stations have not put yet; nothing was stored",
             "put what is held, make the queue larger, or remove the station",
         )
-    if error.code == kernel.TROUBLE["newer"]:
+    if error.code == kernel.CODES["newer"]:
         return QueueVersionError(f"{path} has stations in a format unknown to this Headrace", "upgrade Headrace")
-    if error.code == kernel.TROUBLE["damaged"] or error.code == -errno.ENOENT:
+    if error.code == kernel.CODES["damaged"] or error.code == -errno.ENOENT:
         return QueueDamagedError(f"{file} is missing, cut short or altered", REPAIR.format(path=path))
     return explain_os_error(OSError(-error.code, os.strerror(-error.code), str(path)), path)
 

@@ -122,7 +122,7 @@ def explain_put(
     """What was wrong with the arguments, or what the kernel's number means."""
     if isinstance(error, HeadraceError):
         return error
-    if isinstance(error, kernel.KernelError) and error.code == kernel.TROUBLE["damaged"]:
+    if isinstance(error, kernel.KernelError) and error.code == kernel.CODES["damaged"]:
         return explain(error, path)
     try:
         check_feed(feed)
@@ -171,7 +171,7 @@ def explain_many(error: Exception, path: Path, payload_max: int, payloads: Any, 
     """As `explain_put`, naming the place in the batch."""
     if isinstance(error, HeadraceError):
         return error
-    if isinstance(error, kernel.KernelError) and error.code != kernel.TROUBLE["payload_too_large"]:
+    if isinstance(error, kernel.KernelError) and error.code != kernel.CODES["payload_too_large"]:
         return explain(error, path)
     idents = idents.to_pylist() if hasattr(idents, "to_pylist") else idents  # Arrow's
     for place, payload in enumerate(payloads):
@@ -182,7 +182,7 @@ def explain_many(error: Exception, path: Path, payload_max: int, payloads: Any, 
     return explain(error, path) if isinstance(error, kernel.KernelError) else error
 
 
-GATES = tuple(kernel.TROUBLE[why] for why in ("stations", "blocked", "rejected", "held"))
+GATES = tuple(kernel.CODES[why] for why in ("stations", "blocked", "rejected", "held"))
 
 
 def many_columns(

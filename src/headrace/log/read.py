@@ -30,7 +30,7 @@ from headrace.units import parse_age, parse_time
 _CHUNK = 4096  # rows at a time where more than index rows decides
 _SLICES = 65536
 NO_LIMIT = (1 << 63) - 1
-_TROUBLE = kernel.TROUBLE
+_CODES = kernel.CODES
 
 Mask = npt.NDArray[np.uint8]
 Start = int | str | datetime | timedelta
@@ -134,10 +134,10 @@ class Reader:
             self._match_idents(rows, begin, limit)
             rows.verify(begin, now_ns)
             self._match_records(rows, begin, limit, now_ns)
-            if rows.damage is not None or outcome not in (0, _TROUBLE["unknown_feed"]):
+            if rows.damage is not None or outcome not in (0, _CODES["unknown_feed"]):
                 break
-            if outcome == _TROUBLE["unknown_feed"] and len(rows) < limit and not self._terms.learn():
-                outcome = _TROUBLE["damaged"]  # a row speaks of a feed or an origin that nobody knows
+            if outcome == _CODES["unknown_feed"] and len(rows) < limit and not self._terms.learn():
+                outcome = _CODES["damaged"]  # a row speaks of a feed or an origin that nobody knows
                 break
             position = rows.next
             if position >= min(self._log.head, stop) or len(rows) >= limit or rows.bytes >= bytes_limit:
@@ -146,7 +146,7 @@ class Reader:
         batch = Batch(rows, self._log.names, lost)
         if len(batch) or lost:
             return batch
-        if outcome == _TROUBLE["gone"]:
+        if outcome == _CODES["gone"]:
             return self.read(rows.next, limit, bytes_limit, now_ns, stop)
         if rows.damage is not None or outcome != 0:
             raise self._damage(rows, outcome)
@@ -183,8 +183,8 @@ class Reader:
         return narrowed(self.selection, batch, np.arange(begin, len(rows)), now_ns, idents_decided=True)
 
     def _damage(self, rows: kernel.Rows, outcome: int) -> Exception:
-        sequence, file = rows.damage or (rows.next, self._log.trouble_file)
-        if rows.damage is None and outcome != _TROUBLE["damaged"]:
+        sequence, file = rows.damage or (rows.next, self._log.failed_file)
+        if rows.damage is None and outcome != _CODES["damaged"]:
             return explain(kernel.KernelError(outcome, file), self._path)
         error = ProductDamagedError(
             f"product {sequence} in {segment_path(self._path, file)} is damaged",

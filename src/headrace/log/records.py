@@ -29,7 +29,7 @@ from headrace.product.batch import Batch
 from headrace.product.feed import check_feed
 from headrace.units import format_size
 
-_TROUBLE = kernel.TROUBLE
+_CODES = kernel.CODES
 
 
 class Names:
@@ -81,22 +81,22 @@ def mask_of(keep: Any, products: int) -> npt.NDArray[np.uint8] | None:
 
 def explain_records(error: kernel.KernelError, path: Path, batch: Batch, config: QueueConfig) -> Exception:
     """What was wrong with the batch, or what the kernel's number means."""
-    if error.code == _TROUBLE["payload_too_large"]:
+    if error.code == _CODES["payload_too_large"]:
         return PayloadTooLargeError(
             f"product {error.file} of the batch: a payload of {batch.sizes[error.file]} bytes exceeds the "
             f"{format_size(config.payload_bytes_max)} that this queue takes",
             "a payload may be a quarter of the queue: resize the queue",
         )
-    if error.code == _TROUBLE["batch_too_large"]:
+    if error.code == _CODES["batch_too_large"]:
         return BatchTooLargeError(
             f"a batch of {len(batch)} products does not fit into {config.size} bytes as one piece",
             "put it in several calls, or resize the queue",
         )
-    if error.code == _TROUBLE["revision"]:
+    if error.code == _CODES["revision"]:
         return InvalidError(
             f"product {error.file} of the batch has another payload than at its origin",
             "put such a product by itself: put(product.payload, feed=...)",
         )
-    if error.code == _TROUBLE["altered"]:
+    if error.code == _CODES["altered"]:
         return RecordsDamagedError("a record of the batch was altered while it was put", "read the batch once more", 0)
     return explain(error, path)

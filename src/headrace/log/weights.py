@@ -19,7 +19,7 @@ NO = -1  # the slice of products that have none
 
 _ROWS = 65_536  # at a time
 _NO_LIMIT = (1 << 63) - 1
-_UNKNOWN = kernel.TROUBLE["unknown_feed"]
+_UNKNOWN = kernel.CODES["unknown_feed"]
 
 
 class Weights(msgspec.Struct, frozen=True):

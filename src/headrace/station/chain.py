@@ -35,7 +35,7 @@ _BYTES_AHEAD = 16 << 20
 _FLOCK = struct.Struct("@hhqqi")
 _OFD_GETLK, _OFD_SETLK = 36, 37
 _LOCKS_AT = 1 << 40  # far behind the end of the file: bytes that exist only to be locked
-_T = kernel.TROUBLE
+_T = kernel.CODES
 
 Function = Callable[[Product], bool]
 Stations = Callable[[], list[StationTerms]]
@@ -52,7 +52,7 @@ class OpenChain:
         self._log, self._path = log, path
         file = line_path(path, number)
         try:
-            self.kernel = kernel.Line(log, os.open(file, os.O_RDWR | os.O_CLOEXEC), number)
+            self.kernel = kernel.Chain(log, os.open(file, os.O_RDWR | os.O_CLOEXEC), number)
         except FileNotFoundError:
             raise QueueDamagedError(f"{file} is missing", REPAIR.format(path=path)) from None
         except kernel.KernelError as error:
@@ -129,7 +129,7 @@ class OpenChain:
                 return
             outcome = _T["damaged"]  # a row speaks of a feed that nobody knows
         if outcome < 0:
-            raise explain(kernel.KernelError(outcome, self._log.trouble_file), self._path)
+            raise explain(kernel.KernelError(outcome, self._log.failed_file), self._path)
 
     def conduct(self, now_ns: int, stations: Stations) -> int:
         """Look at the log as far as there is room; up to where it has been looked at."""

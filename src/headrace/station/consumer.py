@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 GET_MAX = 65_536
 _FEW = 16  # products that are got without letting other threads run meanwhile
 REMEMBERED = 64  # batches in which `put(product)` looks for its lease
-_T = kernel.TROUBLE
+_T = kernel.CODES
 _ACK, _DISCARD, _NACK, _FAILED = (kernel.SETTLE[how] for how in ("ack", "discard", "nack", "failed"))
 Timeout = float | str | timedelta | None
 Leased = Batch | Product | Sequence[Product]

@@ -1,7 +1,7 @@
 """Registry: the file `stations.json`, which says what stations a queue has, and the folder of their lines.
 
     stations.json          terms of all stations; one document, replaced as a whole
-    stations/3.line        line number 3: the shared state of its stations (kernel/chain/chain.pxi)
+    stations/3.chain       chain number 3: the shared state of its stations (kernel/chain/chain.pxi)
 
 Changes are made under the queue's lock, so that no product is put between the old terms and the new; the number
 `stations` in the control file changes with each, which is how other processes notice. Readers take no lock.
@@ -57,7 +57,7 @@ _STATIONS = msgspec.json.Decoder(StationDocument)
 
 
 def line_path(path: Path, number: int) -> Path:
-    return path / FOLDER / f"{number}.line"
+    return path / FOLDER / f"{number}.chain"
 
 
 def load_stations(path: Path) -> StationDocument:

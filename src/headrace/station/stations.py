@@ -25,7 +25,7 @@ from headrace.station.chain import OpenChain
 from headrace.station.registry import FILE, FOLDER, StationDocument, line_path, load_stations, save_stations
 from headrace.station.terms import StationTerms, for_kernel
 
-_T = kernel.TROUBLE
+_T = kernel.CODES
 
 
 class Stations:
@@ -122,7 +122,7 @@ class Stations:
         file.unlink(missing_ok=True)  # left by somebody who died before the station was noted
         descriptor = os.open(file, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o660)
         try:
-            kernel.format_line(descriptor, self.log.state["uuid"], number, position)
+            kernel.format_chain(descriptor, self.log.state["uuid"], number, position)
             if self._storage is not None:
                 self._storage.sync_file(file)
                 self._storage.sync_directory(self.path / FOLDER)
@@ -164,7 +164,7 @@ class Stations:
     def make_gates(self) -> None:
         """Tell the kernel which stations writers have to mind; nothing if it knows."""
         number = self.log.state["stations"]
-        gates: list[tuple[kernel.Line, int | None, npt.NDArray[np.uint8] | None]] = []
+        gates: list[tuple[kernel.Chain, int | None, npt.NDArray[np.uint8] | None]] = []
         told: list[tuple[StationTerms | None, OpenChain]] = []
         try:
             for terms in self.document.stations:
@@ -286,7 +286,7 @@ def settle_lines(log: kernel.Log, path: Path, storage: Storage, trusted: bool) -
     for name in transient:
         stations.change(stations.document.without(name))
     known = {line_path(path, terms.line) for terms in stations.document.stations}
-    for file in (path / FOLDER).glob("*.line"):
+    for file in (path / FOLDER).glob("*.chain"):
         if file not in known:
             file.unlink()
 

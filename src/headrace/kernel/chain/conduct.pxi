@@ -1,10 +1,10 @@
-# Conducting: from the log into a line. Whoever comes for products does it, under the line's lock.
+# Conducting: from the log into a chain. Whoever comes for products does it, under the chain's lock.
 #
 # The log is looked at once, in order, from `position` on. Each row is shown to every station of the
-# line; if any wants it, it takes a slot and goes to the first of them. It stops where a blocking
+# chain; if any wants it, it takes a slot and goes to the first of them. It stops where a blocking
 # station's capacity is full, so that nothing is passed over that somebody was promised.
 
-cdef struct Term:                    # what one station of the line asks of index rows
+cdef struct Term:                    # what one station of the chain asks of index rows
     const Wanted *wanted             # NULL = everything
     uint32_t member
 
@@ -12,9 +12,9 @@ cdef enum:
     CONDUCT_MAX = 65536              # rows looked at while the lock is held
 
 
-cdef int grow_slots(LineHeader *line, int fd) noexcept nogil:
+cdef int grow_slots(ChainHeader *chain, int fd) noexcept nogil:
     """More room for products in hand; they go into the list of free slots in rising order."""
-    cdef uint32_t ready = line.slots_ready, place
+    cdef uint32_t ready = chain.slots_ready, place
     cdef int error
     if ready + SLOTS_STEP > SLOTS_MAX:
         return -ENOMEM
@@ -22,22 +22,22 @@ cdef int grow_slots(LineHeader *line, int fd) noexcept nogil:
     if error != 0:
         return -error
     for place in range(ready + SLOTS_STEP, ready, -1):
-        slot_at(line, place - 1).mark = SLOT_FREE
-        slot_at(line, place - 1).next = line.free
-        line.free = place - 1
-    store32(&line.slots_ready, ready + SLOTS_STEP)
+        slot_at(chain, place - 1).mark = SLOT_FREE
+        slot_at(chain, place - 1).next = chain.free
+        chain.free = place - 1
+    store32(&chain.slots_ready, ready + SLOTS_STEP)
     return 0
 
 
-cdef int take_slot(LineHeader *line, int fd, uint32_t *place) noexcept nogil:
-    """1, 0 if the line has as many products in hand as it can, or trouble with the disk."""
+cdef int take_slot(ChainHeader *chain, int fd, uint32_t *place) noexcept nogil:
+    """1, 0 if the chain has as many products in hand as it can, or trouble with the disk."""
     cdef int error = 0
-    if line.free == NOWHERE:
-        error = grow_slots(line, fd)
+    if chain.free == NOWHERE:
+        error = grow_slots(chain, fd)
     if error != 0:
         return 0 if error == -ENOMEM else error
-    place[0] = line.free
-    line.free = slot_at(line, place[0]).next
+    place[0] = chain.free
+    chain.free = slot_at(chain, place[0]).next
     return 1
 
 
@@ -54,16 +54,16 @@ cdef uint64_t expiry_of(Mapping *mapping, Row *row) noexcept nogil:
     return expires_ns
 
 
-cdef bint is_in_hand(LineHeader *line, uint64_t sequence) noexcept nogil:
+cdef bint is_in_hand(ChainHeader *chain, uint64_t sequence) noexcept nogil:
     """After a seek back, or a death before `position` was stored: was the product taken up before?"""
-    cdef uint32_t place = line.newest, steps = 0
-    while place != NOWHERE and slot_at(line, place).sequence > sequence and steps <= line.slots_ready:
-        place = slot_at(line, place).older
+    cdef uint32_t place = chain.newest, steps = 0
+    while place != NOWHERE and slot_at(chain, place).sequence > sequence and steps <= chain.slots_ready:
+        place = slot_at(chain, place).older
         steps += 1
-    return place != NOWHERE and slot_at(line, place).sequence == sequence
+    return place != NOWHERE and slot_at(chain, place).sequence == sequence
 
 
-cdef uint64_t count_down(LineHeader *line, uint64_t wanted) noexcept nogil:
+cdef uint64_t count_down(ChainHeader *chain, uint64_t wanted) noexcept nogil:
     """Prescale: of the members that want a product, those whose turn it is."""
     cdef uint64_t rest = wanted, chosen = 0
     cdef uint32_t number
@@ -71,23 +71,23 @@ cdef uint64_t count_down(LineHeader *line, uint64_t wanted) noexcept nogil:
     while rest:
         number = lowest_bit64(rest)
         rest &= rest - 1
-        member = member_at(line, number)
+        member = member_at(chain, number)
         member.prescale_count += 1
         if member.prescale <= 1 or member.prescale_count % member.prescale == 0:
             chosen |= <uint64_t>1 << number
     return chosen
 
 
-cdef void count_up(LineHeader *line, uint64_t wanted) noexcept nogil:
+cdef void count_up(ChainHeader *chain, uint64_t wanted) noexcept nogil:
     """Take a count_down back: the product was not taken up after all."""
     cdef uint32_t number
     while wanted:
         number = lowest_bit64(wanted)
         wanted &= wanted - 1
-        member_at(line, number).prescale_count -= 1
+        member_at(chain, number).prescale_count -= 1
 
 
-cdef int admit(LineHeader *line, int fd, uint64_t sequence, uint32_t priority, uint64_t wanted,
+cdef int admit(ChainHeader *chain, int fd, uint64_t sequence, uint32_t priority, uint64_t wanted,
                uint64_t expires_ns, uint64_t inserted_ns) noexcept nogil:
     """Take a product up for the members that want it: 1, 0 if there is no room for it now, or trouble."""
     cdef uint64_t chosen
@@ -95,21 +95,21 @@ cdef int admit(LineHeader *line, int fd, uint64_t sequence, uint32_t priority, u
     cdef int taken
     cdef Member *member
     cdef Slot *slot
-    if line.newest != NOWHERE and slot_at(line, line.newest).sequence >= sequence and is_in_hand(line, sequence):
+    if chain.newest != NOWHERE and slot_at(chain, chain.newest).sequence >= sequence and is_in_hand(chain, sequence):
         return 1
-    chosen = count_down(line, wanted)
+    chosen = count_down(chain, wanted)
     if chosen == 0:
         return 1
-    number = next_station(line, chosen)
-    member = member_at(line, number)
+    number = next_station(chain, chosen)
+    member = member_at(chain, number)
     if (member.blocking and is_full(member)) or (member.capacity == 0 and member.waiting >= WINDOW):
-        count_up(line, wanted)
+        count_up(chain, wanted)
         return 0
-    taken = take_slot(line, fd, &place)
+    taken = take_slot(chain, fd, &place)
     if taken <= 0:
-        count_up(line, wanted)
+        count_up(chain, wanted)
         return taken
-    slot = slot_at(line, place)
+    slot = slot_at(chain, place)
     slot.sequence = sequence
     slot.revision = 0
     slot.wanted = chosen
@@ -117,30 +117,30 @@ cdef int admit(LineHeader *line, int fd, uint64_t sequence, uint32_t priority, u
     slot.inserted_ns = inserted_ns
     slot.deliveries = slot.revisions = slot.restarts = 0
     slot.priority = <uint8_t>(priority & 7)
-    store64(&line.admitting, sequence)
-    join_hand(line, place)
+    store64(&chain.admitting, sequence)
+    join_hand(chain, place)
     failpoint(FAIL_SLOT_FILLED)
     if member.grouped or is_full(member):
-        arrive(line, place, chosen, False)
+        arrive(chain, place, chosen, False)
     else:                            # the same without asking again who is next
         member.admitted += 1
-        enlist(line, place, number, False)
+        enlist(chain, place, number, False)
     failpoint(FAIL_ADMITTED)
-    store64(&line.position, sequence + 1)
+    store64(&chain.position, sequence + 1)
     return 1
 
 
-cdef int conduct_segment(LineHeader *line, int fd, Mapping *mapping, Entry *entry, uint64_t end,
+cdef int conduct_segment(ChainHeader *chain, int fd, Mapping *mapping, Entry *entry, uint64_t end,
                          const Term *terms, uint32_t terms_count) noexcept nogil:
     """1 if it got to `end`, 0 if there is no room, or trouble."""
-    cdef uint64_t sequence = line.position, wanted, late
+    cdef uint64_t sequence = chain.position, wanted, late
     cdef uint32_t i
     cdef int found = 1
     cdef Row row
     while sequence < end:
         load_row(mapping, sequence - entry.first, &row)
         if not fits(&row, sequence):
-            line.damaged_rows += 1
+            chain.damaged_rows += 1
             sequence += 1
             continue
         wanted = late = 0
@@ -149,22 +149,22 @@ cdef int conduct_segment(LineHeader *line, int fd, Mapping *mapping, Entry *entr
                 found = 1 if terms[i].wanted == NULL else row_wanted(terms[i].wanted, &row)
                 if found < 0:
                     break
-                if found and is_too_late(member_at(line, terms[i].member), &row):
+                if found and is_too_late(member_at(chain, terms[i].member), &row):
                     late |= <uint64_t>1 << terms[i].member
                 elif found:
                     wanted |= <uint64_t>1 << terms[i].member
             if found < 0:
                 break
         if wanted:
-            found = admit(line, fd, sequence, row.priority, wanted, expiry_of(mapping, &row), row.inserted_ns)
+            found = admit(chain, fd, sequence, row.priority, wanted, expiry_of(mapping, &row), row.inserted_ns)
             if found <= 0:
                 break
         while late:
-            member_at(line, lowest_bit64(late)).expired += 1
+            member_at(chain, lowest_bit64(late)).expired += 1
             late &= late - 1
         sequence += 1
         found = 1
-    store64(&line.position, sequence)
+    store64(&chain.position, sequence)
     return found
 
 
@@ -173,32 +173,32 @@ cdef inline bint is_too_late(Member *member, Row *row) noexcept nogil:
     return member.stop_ns != 0 and row.inserted_ns >= member.stop_ns
 
 
-cdef int conduct(Store *store, LineHeader *line, int fd, uint64_t stop, const Term *terms,
+cdef int conduct(Store *store, ChainHeader *chain, int fd, uint64_t stop, const Term *terms,
                  uint32_t terms_count) noexcept nogil:
-    """Look at the log from `position` on; 0, or trouble. Under the line's lock."""
+    """Look at the log from `position` on; 0, or trouble. Under the chain's lock."""
     cdef uint64_t head = min(load64(&store.control.head), stop)
-    cdef uint64_t start = line.position, number, held
+    cdef uint64_t start = chain.position, number, held
     cdef Entry entry
     cdef Mapping *mapping = NULL
     cdef int outcome
-    while line.position < head and line.position < start + CONDUCT_MAX:
-        held = held_from(store, line.position)
-        if held != line.position:
-            skip_to(store, line, held)
+    while chain.position < head and chain.position < start + CONDUCT_MAX:
+        held = held_from(store, chain.position)
+        if held != chain.position:
+            skip_to(store, chain, held)
             continue
-        number = segment_with(store, line.position)
+        number = segment_with(store, chain.position)
         if number == 0:
             return 0
         outcome = pin_segment(store, number, &entry, &mapping)
-        if outcome == TROUBLE_GONE:
+        if outcome == CODE_GONE:
             continue
         if outcome != 0:
             return outcome
-        if line.position < entry.first or (entry.end != 0 and line.position >= entry.end):
+        if chain.position < entry.first or (entry.end != 0 and chain.position >= entry.end):
             release_view(store, mapping)
             continue
         outcome = conduct_segment(
-            line, fd, mapping, &entry,
+            chain, fd, mapping, &entry,
             min(min(entry.end if 0 < entry.end < head else head, entry.first + rows_room(mapping.size)),
                 start + CONDUCT_MAX), terms, terms_count)
         release_view(store, mapping)
@@ -207,11 +207,11 @@ cdef int conduct(Store *store, LineHeader *line, int fd, uint64_t stop, const Te
     return 0
 
 
-cdef void skip_to(Store *store, LineHeader *line, uint64_t held) noexcept nogil:
+cdef void skip_to(Store *store, ChainHeader *chain, uint64_t held) noexcept nogil:
     """Pass over what is not in the log: evicted before we came, or never given."""
     cdef uint64_t oldest = load64(&store.control.oldest)
-    if line.position < oldest:
-        line.lost_products += <uint32_t>(oldest - line.position)    # without leaps, which are 2**32 each
-        line.lost_first = line.position
-        line.lost_last = oldest - 1
-    store64(&line.position, held)
+    if chain.position < oldest:
+        chain.lost_products += <uint32_t>(oldest - chain.position)    # without leaps, which are 2**32 each
+        chain.lost_first = chain.position
+        chain.lost_last = oldest - 1
+    store64(&chain.position, held)

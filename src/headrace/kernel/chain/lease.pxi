@@ -1,4 +1,4 @@
-# Line: what Python sees of a line of stations. It has no policy; headrace.station has.
+# Chain: what Python sees of a chain of stations. It has no policy; headrace.station has.
 
 cdef enum:                           # how a leased product is settled
     SETTLE_ACK = 0
@@ -34,52 +34,52 @@ cdef inline uint64_t now_or(uint64_t now_ns) noexcept nogil:
 
 
 @cython.no_gc
-cdef class Line:
-    """A mapped line file. Calls take the line's lock themselves, unless they say otherwise."""
+cdef class Chain:
+    """A mapped chain file. Calls take the chain's lock themselves, unless they say otherwise."""
     cdef Log log
-    cdef LineHeader *line
+    cdef ChainHeader *chain
     cdef Guarded *guarded
     cdef readonly int fd
     cdef Term terms[MEMBERS]
     cdef uint32_t terms_count
-    cdef uint64_t terms_seen, terms_until        # the line's `terms` they belong to; where they end
-    cdef bint conducts                           # index rows decide for all stations of the line
+    cdef uint64_t terms_seen, terms_until        # the chain's `terms` they belong to; where they end
+    cdef bint conducts                           # index rows decide for all stations of the chain
     cdef object filters
 
     def __cinit__(self, Log log not None, int fd, uint64_t number):
-        """Takes over the descriptor of the file of line `number`."""
+        """Takes over the descriptor of the file of chain `number`."""
         cdef void *where
         cdef struct_stat status
         self.log = log
         self.fd = fd
-        self.line = NULL
+        self.chain = NULL
         install_sigbus()
-        where = mmap(NULL, LINE_BYTES_MAX, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0)
+        where = mmap(NULL, CHAIN_BYTES_MAX, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0)
         if where == MAP_FAILED:
             raise KernelError(-errno)
-        self.line = <LineHeader *>where
-        self.guarded = guard(where, LINE_BYTES_MAX)
+        self.chain = <ChainHeader *>where
+        self.guarded = guard(where, CHAIN_BYTES_MAX)
         if (fstat(fd, &status) != 0 or status.st_size < SLOTS_AT
-                or memcmp(self.line.magic, b"HRLINE\0\0", 8) != 0 or self.line.number != number
-                or memcmp(self.line.uuid, log.store.control.uuid, 16) != 0
-                or SLOTS_AT + <long>self.line.slots_ready * 64 > status.st_size
-                or self.line.slots_ready > SLOTS_MAX):
-            raise KernelError(TROUBLE_DAMAGED)
-        if self.line.version != LINE_VERSION:
-            raise KernelError(TROUBLE_NEWER)
+                or memcmp(self.chain.magic, b"HRCHAIN\0", 8) != 0 or self.chain.number != number
+                or memcmp(self.chain.uuid, log.store.control.uuid, 16) != 0
+                or SLOTS_AT + <long>self.chain.slots_ready * 64 > status.st_size
+                or self.chain.slots_ready > SLOTS_MAX):
+            raise KernelError(CODE_DAMAGED)
+        if self.chain.version != CHAIN_VERSION:
+            raise KernelError(CODE_NEWER)
 
     def __dealloc__(self):
-        if self.line != NULL:
+        if self.chain != NULL:
             unguard(self.guarded)
-            munmap(self.line, LINE_BYTES_MAX)
+            munmap(self.chain, CHAIN_BYTES_MAX)
         if self.fd >= 0:
             c_close(self.fd)
 
     cdef int enter(self, bint at_once=False) noexcept nogil:
-        cdef int error = lock_line(self.line, at_once)
+        cdef int error = lock_chain(self.chain, at_once)
         if error == 0 and is_holed(self.guarded):
-            pthread_mutex_unlock(&self.line.lock)
-            return TROUBLE_DAMAGED
+            pthread_mutex_unlock(&self.chain.lock)
+            return CODE_DAMAGED
         return error
 
     cdef lock(self):
@@ -98,7 +98,7 @@ cdef class Line:
 
     def set_member(self, uint32_t number, dict terms):
         """Give a member its terms; a new one begins with empty lists and counts of zero."""
-        cdef Member *member = member_at(self.line, number)
+        cdef Member *member = member_at(self.chain, number)
         self.lock()
         try:
             if not member.used:
@@ -123,36 +123,36 @@ cdef class Line:
             member.later = terms["later"]
             store32(&member.used, 1)
             if anew and member.waiting:          # what waits is put into the new order
-                rebuild(self.line)
-            store64(&self.line.terms, self.line.terms + 1)
+                rebuild(self.chain)
+            store64(&self.chain.terms, self.chain.terms + 1)
         finally:
-            unlock_line(self.line)
+            unlock_chain(self.chain)
 
     def remove_member(self, uint32_t number):
         """Forget a station; what waits there goes to the others of its group, or on to the stations behind it."""
-        cdef Member *member = member_at(self.line, number)
+        cdef Member *member = member_at(self.chain, number)
         cdef uint64_t others
         cdef uint32_t place
         self.lock()
         try:
-            others = member.later | stage_of(self.line, member)
-            for place in range(self.line.slots_ready):
-                self.remove_from(slot_at(self.line, place), place, number)
+            others = member.later | stage_of(self.chain, member)
+            for place in range(self.chain.slots_ready):
+                self.remove_from(slot_at(self.chain, place), place, number)
             while member.present:
-                place = delist(self.line, member, lowest_bit(member.present))
-                go_on(self.line, place, slot_at(self.line, place).wanted & others, False)
+                place = delist(self.chain, member, lowest_bit(member.present))
+                go_on(self.chain, place, slot_at(self.chain, place).wanted & others, False)
             for place in range(CONSUMERS):
-                if consumer_at(self.line, place).used and consumer_at(self.line, place).member == number:
-                    forget_consumer(self.line, place)
+                if consumer_at(self.chain, place).used and consumer_at(self.chain, place).member == number:
+                    forget_consumer(self.chain, place)
             memset(member, 0, sizeof(Member))
-            store64(&self.line.terms, self.line.terms + 1)
+            store64(&self.chain.terms, self.chain.terms + 1)
         finally:
-            unlock_line(self.line)
+            unlock_chain(self.chain)
         self.wake_consumers()
-        call_waiters(self.line, FOR_CAPACITY | FOR_LOW)
+        call_waiters(self.chain, FOR_CAPACITY | FOR_LOW)
 
     cdef void remove_from(self, Slot *slot, uint32_t place, uint32_t number) noexcept nogil:
-        cdef Member *member = member_at(self.line, number)
+        cdef Member *member = member_at(self.chain, number)
         cdef uint64_t bit = <uint64_t>1 << number
         if state_of(slot) == SLOT_FREE:
             return
@@ -160,19 +160,19 @@ cdef class Line:
         if station_of(slot) != number:
             return
         if state_of(slot) == SLOT_PARKED:
-            release_slot(self.line, place)
+            release_slot(self.chain, place)
         elif state_of(slot) == SLOT_LEASED:
-            consumer_at(self.line, owner_of(slot)).leased -= 1
-            give_back_slot(self.line, place, RESTORE_INPUT)
+            consumer_at(self.chain, owner_of(slot)).leased -= 1
+            give_back_slot(self.chain, place, RESTORE_INPUT)
 
     def note_terms(self):
         """Say to all processes that the terms have changed."""
-        store64(&self.line.terms, self.line.terms + 1)
+        store64(&self.chain.terms, self.chain.terms + 1)
         self.wake_consumers()
-        call_waiters(self.line, FOR_CAPACITY | FOR_LOW)
+        call_waiters(self.chain, FOR_CAPACITY | FOR_LOW)
 
     def use_terms(self, uint64_t seen, list members, list filters, uint64_t until, bint conducts):
-        """How this process looks at rows on behalf of the line: one RowFilter (or None) for each member."""
+        """How this process looks at rows on behalf of the chain: one RowFilter (or None) for each member."""
         cdef uint32_t i
         cdef RowFilter row_filter
         self.lock()                  # no thread of ours is conducting meanwhile
@@ -185,15 +185,15 @@ cdef class Line:
         self.terms_seen = seen
         self.terms_until = until
         self.conducts = conducts
-        unlock_line(self.line)
+        unlock_chain(self.chain)
 
     @property
     def terms_number(self):
-        return load64(&self.line.terms)
+        return load64(&self.chain.terms)
 
     def waiting(self, uint32_t number):
         """Products that wait at a station, as far as the log has been looked at."""
-        return load32(&member_at(self.line, number).waiting)
+        return load32(&member_at(self.chain, number).waiting)
 
     def wait(self, uint32_t seen, double timeout_s):
         """Sleep until something has been put or come back; `seen` is `Log.wake_number` before looking."""
@@ -204,24 +204,24 @@ cdef class Line:
 
     @property
     def position(self):
-        return load64(&self.line.position)
+        return load64(&self.chain.position)
 
     @property
     def low(self):
-        return load64(&self.line.low)
+        return load64(&self.chain.low)
 
     # --- from the log -----------------------------------------------------------------------------
 
     cdef int conduct_if_current(self) noexcept nogil:
         """Under the lock."""
-        if self.terms_seen != self.line.terms:
-            return TROUBLE_TERMS
+        if self.terms_seen != self.chain.terms:
+            return CODE_TERMS
         if not self.conducts:
             return 0
         cdef int outcome = conduct(
-            self.log.store, self.line, self.fd, self.terms_until, self.terms, self.terms_count)
-        if outcome == 0 and self.line.position >= self.terms_until:
-            return TROUBLE_TERMS
+            self.log.store, self.chain, self.fd, self.terms_until, self.terms, self.terms_count)
+        if outcome == 0 and self.chain.position >= self.terms_until:
+            return CODE_TERMS
         return outcome
 
     def conduct(self):
@@ -231,7 +231,7 @@ cdef class Line:
             outcome = self.enter()
             if outcome == 0:
                 outcome = self.conduct_if_current()
-                unlock_line(self.line)
+                unlock_chain(self.chain)
         return outcome
 
     def admit(self, uint64_t seen, uint64_t start, uint64_t end, const uint64_t[::1] sequences,
@@ -239,91 +239,91 @@ cdef class Line:
               const uint64_t[::1] inserted_ns):
         """Take up what the caller has found in [start, end); False if somebody else was faster.
 
-        If there is no room for all of it, the line goes on where the room ended.
+        If there is no room for all of it, the chain goes on where the room ended.
         """
         cdef size_t i
         cdef bint mine = False
         cdef uint64_t reached = end
         self.lock()
         try:
-            mine = self.line.terms == seen and self.line.position == start and start <= end
+            mine = self.chain.terms == seen and self.chain.position == start and start <= end
             if mine:
                 for i in range(<size_t>sequences.shape[0]):
-                    if admit(self.line, self.fd, sequences[i], priorities[i], wanted[i], expires_ns[i],
+                    if admit(self.chain, self.fd, sequences[i], priorities[i], wanted[i], expires_ns[i],
                              inserted_ns[i]) <= 0:
                         reached = sequences[i]
                         break
-                store64(&self.line.position, reached)
+                store64(&self.chain.position, reached)
         finally:
-            unlock_line(self.line)
+            unlock_chain(self.chain)
         return mine
 
     def skip(self, uint64_t start, uint64_t lost_last):
         """Pass over what was evicted before anybody looked: [position, lost_last]."""
         self.lock()
-        if self.line.position == start and lost_last >= start:
-            self.line.lost_products += lost_last + 1 - start
-            self.line.lost_first = start
-            self.line.lost_last = lost_last
-            store64(&self.line.position, lost_last + 1)
-        unlock_line(self.line)
+        if self.chain.position == start and lost_last >= start:
+            self.chain.lost_products += lost_last + 1 - start
+            self.chain.lost_first = start
+            self.chain.lost_last = lost_last
+            store64(&self.chain.position, lost_last + 1)
+        unlock_chain(self.chain)
 
     def seek(self, uint64_t position):
         """Begin again at `position`; what waits is forgotten, what is leased stays so."""
         cdef uint32_t place
         self.lock()
-        self.line.admitting = 0
-        store64(&self.line.position, position)
-        for place in range(self.line.slots_ready):
-            if state_of(slot_at(self.line, place)) == SLOT_WAITING:
-                slot_at(self.line, place).mark = SLOT_FREE
-        rebuild(self.line)
-        save_cell(self.line)
-        unlock_line(self.line)
+        self.chain.admitting = 0
+        store64(&self.chain.position, position)
+        for place in range(self.chain.slots_ready):
+            if state_of(slot_at(self.chain, place)) == SLOT_WAITING:
+                slot_at(self.chain, place).mark = SLOT_FREE
+        rebuild(self.chain)
+        save_cell(self.chain)
+        unlock_chain(self.chain)
         self.wake_consumers()
-        call_waiters(self.line, FOR_CAPACITY | FOR_LOW)
+        call_waiters(self.chain, FOR_CAPACITY | FOR_LOW)
 
     # --- get --------------------------------------------------------------------------------------
 
     cdef int take_leases(self, uint32_t number, uint64_t epoch, uint32_t limit, uint64_t now_ns,
                          Lease *leases) noexcept nogil:
         """Hand out up to `limit` products; how many, or trouble. Under the lock."""
-        cdef LineHeader *line = self.line
-        cdef Consumer *consumer = consumer_at(line, number)
+        cdef ChainHeader *chain = self.chain
+        cdef Consumer *consumer = consumer_at(chain, number)
         cdef Member *member
         cdef uint32_t count = 0, place, priority
         cdef Slot *slot
         if consumer.used == 0 or consumer.epoch != epoch:
-            return TROUBLE_LEASE_LOST
-        member = member_at(line, consumer.member % MEMBERS)
+            return CODE_LEASE_LOST
+        member = member_at(chain, consumer.member % MEMBERS)
         if member.used == 0:
-            return TROUBLE_LEASE_LOST
+            return CODE_LEASE_LOST
         if member.paused or member.start_ns > now_ns:
             return 0
-        line.ticket += 1
+        chain.ticket += 1
         while count < limit and member.present:
-            priority = list_by(line, member, member.order, True)
-            if count != 0 and slot_at(line, member.first[priority]).deliveries >= SUSPECT:
+            priority = list_by(chain, member, member.order, True)
+            if count != 0 and slot_at(chain, member.first[priority]).deliveries >= SUSPECT:
                 break                # it may be its fault: it goes alone, and the others are not parked with it
-            place = delist(line, member, priority)
-            slot = slot_at(line, place)
+            place = delist(chain, member, priority)
+            slot = slot_at(chain, place)
             if deadline_at(member, slot) <= now_ns:
                 member.expired += 1
                 if slot.expires_ns != 0 and slot.expires_ns <= now_ns:
-                    release_slot(line, place)
+                    release_slot(chain, place)
                 else:                # of no more use here; others may have more time
-                    go_on(line, place, slot.wanted & member.later, False)
+                    go_on(chain, place, slot.wanted & member.later, False)
                 continue
             if member.deliveries_max != 0 and max(slot.deliveries, slot.restarts) >= member.deliveries_max:
-                park(line, place)
+                park(chain, place)
                 continue
             if slot.deliveries:
                 member.redelivered += 1
             slot.deliveries += slot.deliveries < 0xFF
-            store64(&slot.mark, mark_of(SLOT_LEASED, consumer.member, number, line.ticket))
+            store64(&slot.mark, mark_of(SLOT_LEASED, consumer.member, number, chain.ticket))
             failpoint(FAIL_LEASED)
             leases[count].sequence, leases[count].revision = slot.sequence, slot.revision
-            leases[count].place, leases[count].ticket = place, line.ticket
+            leases[count].place, leases[count].ticket = place, chain.ticket
             leases[count].deliveries, leases[count].revisions = slot.deliveries, slot.revisions
             count += 1
             if slot.deliveries > SUSPECT:
@@ -336,7 +336,7 @@ cdef class Line:
 
     cdef int try_get(self, uint32_t number, uint64_t epoch, uint32_t limit, uint64_t now_ns,
                      Lease *leases, bint at_once) noexcept nogil:
-        cdef Member *member = member_at(self.line, consumer_at(self.line, number).member % MEMBERS)
+        cdef Member *member = member_at(self.chain, consumer_at(self.chain, number).member % MEMBERS)
         cdef int outcome = self.enter(at_once)
         cdef bint low
         if outcome != 0:
@@ -345,9 +345,9 @@ cdef class Line:
         if outcome == 0:
             outcome = self.take_leases(number, epoch, limit, now_or(now_ns), leases)
         low = member.waiting * 2 <= member.capacity
-        unlock_line(self.line)
+        unlock_chain(self.chain)
         if low:
-            call_waiters(self.line, FOR_CAPACITY)
+            call_waiters(self.chain, FOR_CAPACITY)
         return outcome
 
     def get(self, uint32_t number, uint64_t epoch, uint32_t limit, double timeout_s, uint64_t now_ns, uint64_t looked,
@@ -355,8 +355,8 @@ cdef class Line:
         """(outcome, Rows): up to `limit` products, waiting for the first until `timeout_s` (negative: for ever).
 
         The outcome is how many were handed out, or trouble; then there is what is left of the time instead of Rows.
-        TROUBLE_LOOK asks the caller to see whether the other consumers are alive, and, where index rows do not decide
-        alone, to look at the log from `looked` on; TROUBLE_TERMS to read the terms, which are newer than `terms_seen`;
+        CODE_LOOK asks the caller to see whether the other consumers are alive, and, where index rows do not decide
+        alone, to look at the log from `looked` on; CODE_TERMS to read the terms, which are newer than `terms_seen`;
         then to come again.
         """
         cdef Lease few[64]
@@ -376,12 +376,12 @@ cdef class Line:
         try:
             self.beat_at(number, epoch, now)
             if self.claim_look(now):
-                return TROUBLE_LOOK, timeout_s
-            if terms_seen != load64(&self.line.terms):
-                return TROUBLE_TERMS, timeout_s
+                return CODE_LOOK, timeout_s
+            if terms_seen != load64(&self.chain.terms):
+                return CODE_TERMS, timeout_s
             while True:
                 seen = load32(&self.log.store.control.wake)
-                position = load64(&self.line.position)
+                position = load64(&self.chain.position)
                 outcome = self.try_get(number, epoch, limit, now_ns, leases, True) if limit <= FEW else -EBUSY
                 if outcome == -EBUSY:
                     with nogil:
@@ -390,7 +390,7 @@ cdef class Line:
                     PyErr_CheckSignals()
                     continue
                 if outcome == 0 and not self.conducts and load64(&self.log.store.control.head) > looked:
-                    outcome = TROUBLE_LOOK
+                    outcome = CODE_LOOK
                 if outcome != 0 or now >= until:
                     break
                 with nogil:
@@ -398,7 +398,7 @@ cdef class Line:
                 PyErr_CheckSignals()
                 now = clock_ns(CLOCK_MONOTONIC)
                 if now >= begun + LOOK_NS and now < until:
-                    outcome = TROUBLE_LOOK
+                    outcome = CODE_LOOK
                     break
             left_s = timeout_s if until == FOR_EVER else <double>(until - min(now, until)) / 1e9
             return self.collect(leases, outcome, number, left_s) if outcome > 0 else (outcome, left_s)
@@ -411,7 +411,7 @@ cdef class Line:
         cdef Lease few[FEW]
         cdef uint64_t now = clock_ns(CLOCK_MONOTONIC)
         cdef int outcome
-        if limit > FEW or self.is_time_to_look(now) or terms_seen != load64(&self.line.terms):
+        if limit > FEW or self.is_time_to_look(now) or terms_seen != load64(&self.chain.terms):
             return None
         self.beat_at(number, epoch, now)
         outcome = self.try_get(number, epoch, limit, 0, few, True)
@@ -424,16 +424,16 @@ cdef class Line:
         """Is it time to see whether other consumers are alive? Then the caller has promised to."""
         if not self.is_time_to_look(now):
             return False
-        store64(&self.line.looked_ns, now)
+        store64(&self.chain.looked_ns, now)
         return True
 
     cdef bint is_time_to_look(self, uint64_t now) noexcept nogil:
-        cdef uint64_t looked_ns = load64(&self.line.looked_ns)
+        cdef uint64_t looked_ns = load64(&self.chain.looked_ns)
         return not looked_ns <= now <= looked_ns + LOOK_NS
 
     cdef bint is_under_way(self, uint64_t position) noexcept nogil:
         """Has the look at the log ended only because it took too long for one lock?"""
-        cdef uint64_t reached = load64(&self.line.position)
+        cdef uint64_t reached = load64(&self.chain.position)
         return (self.conducts and reached > position and reached < self.terms_until
                 and reached < load64(&self.log.store.control.head))
 
@@ -457,8 +457,8 @@ cdef class Line:
         """(how many, Rows) behind the leases; those that cannot be had any more are settled at once."""
         cdef Rows rows = Rows(self.log)
         cdef int trouble
-        rows.next = load64(&self.line.position)
-        rows.leased_by = self.line.number
+        rows.next = load64(&self.chain.position)
+        rows.leased_by = self.chain.number
         rows.reserve(count)
         if count <= FEW:
             trouble = self.pick_leased(rows, leases, count, number)
@@ -474,18 +474,18 @@ cdef class Line:
 
     cdef int pick_leased(self, Rows rows, Lease *leases, uint32_t count, uint32_t number) noexcept nogil:
         """Add what was leased; why nothing was, if so."""
-        cdef int outcome, trouble = TROUBLE_LOOK
+        cdef int outcome, trouble = CODE_LOOK
         cdef uint64_t head = load64(&self.log.store.control.head)
         cdef uint32_t i
         cdef Lease *lease
         cdef Ref *ref
         for i in range(count):
             lease = &leases[i]
-            outcome = TROUBLE_GONE
+            outcome = CODE_GONE
             if lease.revision == 0 or not is_deleted(self.log.store, lease.sequence):
                 outcome = rows.pick_one(lease.revision if lease.revision else lease.sequence, head)
             if outcome != 0:
-                if outcome != TROUBLE_GONE and outcome != TROUBLE_DAMAGED:
+                if outcome != CODE_GONE and outcome != CODE_DAMAGED:
                     trouble = outcome            # too many open files, say: it is there, and goes back
                 self.settle_missing(lease, number, outcome)
                 continue
@@ -499,47 +499,47 @@ cdef class Line:
 
     cdef void settle_missing(self, Lease *lease, uint32_t number, int outcome) noexcept nogil:
         cdef int how = SETTLE_NACK
-        if outcome == TROUBLE_GONE:
+        if outcome == CODE_GONE:
             how = SETTLE_EVICTED
-        elif outcome == TROUBLE_DAMAGED:
+        elif outcome == CODE_DAMAGED:
             how = SETTLE_DAMAGED
         if self.enter() == 0:
             self.settle_slot(lease.place, number, lease.ticket, how, 0)
-            unlock_line(self.line)
+            unlock_chain(self.chain)
 
     # --- put --------------------------------------------------------------------------------------
 
     cdef bint settle_slot(self, uint32_t place, uint32_t number, uint32_t ticket, int how,
                           uint64_t revision) noexcept nogil:
         """Under the lock; False if the caller does not hold this product."""
-        cdef LineHeader *line = self.line
+        cdef ChainHeader *chain = self.chain
         cdef Slot *slot
         cdef Member *member
-        if place >= line.slots_ready:
+        if place >= chain.slots_ready:
             return False
-        slot = slot_at(line, place)
+        slot = slot_at(chain, place)
         if (state_of(slot) != SLOT_LEASED or owner_of(slot) != number
                 or <uint32_t>(slot.mark >> 32) != ticket):
             return False
-        member = member_at(line, station_of(slot))
-        consumer_at(line, number).leased -= 1
+        member = member_at(chain, station_of(slot))
+        consumer_at(chain, number).leased -= 1
         if how == SETTLE_NACK or how == SETTLE_FAILED:
             if how == SETTLE_NACK:
                 slot.deliveries -= slot.deliveries > 0
-            give_back_slot(line, place, RESTORE_INPUT)
+            give_back_slot(chain, place, RESTORE_INPUT)
             return True
         member.leased -= 1
         if how == SETTLE_ACK:
             member.acknowledged += 1
-            consumer_at(line, number).acknowledged += 1
+            consumer_at(chain, number).acknowledged += 1
             if revision:
-                line.revising_from = slot.revision
-                store64(&line.revising, <uint64_t>place + 1)
+                chain.revising_from = slot.revision
+                store64(&chain.revising, <uint64_t>place + 1)
                 slot.revision = revision
                 slot.revisions += slot.revisions < 0xFF
                 failpoint(FAIL_REVISED)
-            go_on(line, place, slot.wanted & member.later, False)
-            line.revising = 0
+            go_on(chain, place, slot.wanted & member.later, False)
+            chain.revising = 0
             return True
         if how == SETTLE_DISCARD:
             member.discarded += 1
@@ -547,7 +547,7 @@ cdef class Line:
             member.evicted += 1
         else:
             member.damaged += 1
-        release_slot(line, place)
+        release_slot(chain, place)
         return True
 
     def settle(self, uint32_t number, uint64_t epoch, Rows rows not None, const uint32_t[::1] chosen, int how,
@@ -576,7 +576,7 @@ cdef class Line:
     cdef int64_t settle_all(self, uint32_t number, uint64_t epoch, Rows rows, const uint32_t *places, size_t count,
                             int how, const uint64_t *revisions, bint at_once) noexcept nogil:
         """How many were not held any more, or trouble."""
-        cdef Consumer *consumer = consumer_at(self.line, number)
+        cdef Consumer *consumer = consumer_at(self.chain, number)
         cdef size_t i, place, refused = 0
         cdef uint32_t in_hand
         cdef uint64_t low
@@ -585,28 +585,28 @@ cdef class Line:
         if error != 0:
             return error
         lost = consumer.used == 0 or consumer.epoch != epoch
-        in_hand, low = self.line.in_hand, self.line.low
+        in_hand, low = self.chain.in_hand, self.chain.low
         if not lost:
             for i in range(count):
                 place = i if places == NULL else places[i]
-                if place >= rows.count or rows.leased_by != self.line.number or not self.settle_slot(
+                if place >= rows.count or rows.leased_by != self.chain.number or not self.settle_slot(
                         rows.refs[place].slot, number, <uint32_t>rows.refs[place].ticket, how,
                         revisions[i] if revisions != NULL else 0):
                     refused += 1
                 failpoint(FAIL_SETTLED)
-        wake = in_hand < self.line.in_hand + count - refused         # something waits again
-        unlock_line(self.line)
-        room = self.line.low != low
+        wake = in_hand < self.chain.in_hand + count - refused         # something waits again
+        unlock_chain(self.chain)
+        room = self.chain.low != low
         if wake and not lost:
             self.wake_consumers()
         if room:
-            call_waiters(self.line, FOR_LOW)
-        return TROUBLE_LEASE_LOST if lost else <int64_t>refused
+            call_waiters(self.chain, FOR_LOW)
+        return CODE_LEASE_LOST if lost else <int64_t>refused
 
     def count_passed(self, uint32_t number, uint64_t expired, uint64_t damaged):
         """Note what a reader on behalf of the station has passed over."""
-        add64(&member_at(self.line, number).expired, <long>expired)
-        add64(&member_at(self.line, number).damaged, <long>damaged)
+        add64(&member_at(self.chain, number).expired, <long>expired)
+        add64(&member_at(self.chain, number).damaged, <long>damaged)
 
     def put_revisions(self, Rows rows not None, const uint32_t[::1] places, list payloads, uint64_t now_ns, uint64_t boot_ns):
         """Append other payloads of these products, for the stations behind; their sequences."""
@@ -620,12 +620,12 @@ cdef class Line:
             raise MemoryError
         try:
             if rows.log is not self.log:
-                self.log.fail(TROUBLE_LEASE_LOST)
+                self.log.fail(CODE_LEASE_LOST)
             for i in range(count):
                 ref = &rows.refs[places[i]]
                 held.take(i, &items[i])
                 if items[i].payload_bytes > payload_bytes_max(self.log.store):
-                    self.log.fail(TROUBLE_PAYLOAD_TOO_LARGE)
+                    self.log.fail(CODE_PAYLOAD_TOO_LARGE)
                 text = <char *>ref.record + RECORD_HEADER + ref.feed_bytes + ref.origin_bytes
                 items[i].feed, items[i].origin = ref.feed, ref.origin
                 items[i].ident, items[i].ident_bytes = text, ref.ident_bytes
@@ -647,10 +647,10 @@ cdef class Line:
 
     def attach(self, uint32_t number, uint32_t member, uint64_t pid):
         """Take a consumer's place, which the caller has locked for itself; its epoch."""
-        cdef Consumer *consumer = consumer_at(self.line, number)
+        cdef Consumer *consumer = consumer_at(self.chain, number)
         self.lock()
         if consumer.used:            # its last holder has died
-            restore_leases(self.line, number, member_at(self.line, consumer.member % MEMBERS).restore, True)
+            restore_leases(self.chain, number, member_at(self.chain, consumer.member % MEMBERS).restore, True)
         consumer.member = member
         consumer.pid = pid
         consumer.attached_ns = clock_ns(CLOCK_REALTIME)
@@ -658,18 +658,18 @@ cdef class Line:
         consumer.leased = consumer.delivered = consumer.acknowledged = 0
         consumer.epoch += 1
         store32(&consumer.used, 1)
-        unlock_line(self.line)
+        unlock_chain(self.chain)
         return consumer.epoch
 
     def detach(self, uint32_t number, uint64_t epoch):
         """Leave; whatever is still leased goes back to the input. False if it was taken for dead before."""
-        cdef Consumer *consumer = consumer_at(self.line, number)
+        cdef Consumer *consumer = consumer_at(self.chain, number)
         cdef bint mine
         self.lock()
         mine = consumer.used != 0 and consumer.epoch == epoch
         if mine:
-            restore_leases(self.line, number, RESTORE_INPUT, False)
-        unlock_line(self.line)
+            restore_leases(self.chain, number, RESTORE_INPUT, False)
+        unlock_chain(self.chain)
         self.wake_consumers()
         return mine
 
@@ -678,7 +678,7 @@ cdef class Line:
         return self.beat_at(number, epoch, clock_ns(CLOCK_MONOTONIC))
 
     cdef bint beat_at(self, uint32_t number, uint64_t epoch, uint64_t now) noexcept nogil:
-        cdef Consumer *consumer = consumer_at(self.line, number)
+        cdef Consumer *consumer = consumer_at(self.chain, number)
         if consumer.used == 0 or consumer.epoch != epoch:
             return False
         store64(&consumer.beat_ns, now)
@@ -686,22 +686,22 @@ cdef class Line:
 
     def hung(self, uint32_t number):
         """Has this consumer not beaten for longer than its station allows?"""
-        cdef Consumer *consumer = consumer_at(self.line, number)
-        cdef Member *member = member_at(self.line, consumer.member % MEMBERS)
+        cdef Consumer *consumer = consumer_at(self.chain, number)
+        cdef Member *member = member_at(self.chain, consumer.member % MEMBERS)
         cdef uint64_t beat_ns = load64(&consumer.beat_ns), now = clock_ns(CLOCK_MONOTONIC)
         return member.hung_after_ns != 0 and now > beat_ns and now - beat_ns > member.hung_after_ns
 
     def recover(self, uint32_t number, uint64_t epoch):
         """Take back what a consumer holds and free its place; how many, or -1 if it has changed hands."""
-        cdef Consumer *consumer = consumer_at(self.line, number)
+        cdef Consumer *consumer = consumer_at(self.chain, number)
         cdef int count = -1
         self.lock()
         if consumer.used and consumer.epoch == epoch:
-            count = restore_leases(self.line, number, member_at(self.line, consumer.member % MEMBERS).restore, True)
-        unlock_line(self.line)
+            count = restore_leases(self.chain, number, member_at(self.chain, consumer.member % MEMBERS).restore, True)
+        unlock_chain(self.chain)
         if count >= 0:
             self.wake_consumers()
-            call_waiters(self.line, FOR_CAPACITY | FOR_LOW)
+            call_waiters(self.chain, FOR_CAPACITY | FOR_LOW)
         return count
 
     def consumers(self):
@@ -711,7 +711,7 @@ cdef class Line:
         cdef uint64_t now = clock_ns(CLOCK_MONOTONIC)
         found = []
         for i in range(CONSUMERS):
-            consumer = consumer_at(self.line, i)
+            consumer = consumer_at(self.chain, i)
             if consumer.used:
                 found.append((i, consumer.member, consumer.epoch, consumer.pid, consumer.attached_ns,
                               now - min(now, consumer.beat_ns), consumer.leased, consumer.delivered, consumer.acknowledged))
@@ -726,13 +726,13 @@ cdef class Line:
         until.tv_sec = wake_at // 1000000000
         until.tv_nsec = wake_at % 1000000000
         with nogil:
-            if load32(&self.line.room) == seen:
-                futex(&self.line.room, FUTEX_WAIT_BITSET, seen, &until)
+            if load32(&self.chain.room) == seen:
+                futex(&self.chain.room, FUTEX_WAIT_BITSET, seen, &until)
         PyErr_CheckSignals()
 
     def is_surely_full(self, uint32_t number):
         """Does the station have as many products waiting as it takes, whatever the log has for it besides?"""
-        cdef Member *member = member_at(self.line, number)
+        cdef Member *member = member_at(self.chain, number)
         cdef uint32_t waiting = load32(&member.waiting)
         return (0 < member.capacity <= waiting) or (0 < member.max_queue <= waiting)
 
@@ -742,12 +742,12 @@ cdef class Line:
 
     def count_rejected(self, uint32_t number):
         """A put was refused because of max_queue."""
-        add64(&member_at(self.line, number).rejected, 1)
+        add64(&member_at(self.chain, number).rejected, 1)
 
     def watch_room(self, bint held):
-        """Ask to be called when a capacity has room, or else when the line lets products go; the number to wait by."""
-        cdef uint32_t seen = load32(&self.line.room)
-        or32(&self.line.waiters, FOR_LOW if held else FOR_CAPACITY)
+        """Ask to be called when a capacity has room, or else when the chain lets products go; the number to wait by."""
+        cdef uint32_t seen = load32(&self.chain.room)
+        or32(&self.chain.waiters, FOR_LOW if held else FOR_CAPACITY)
         return seen
 
     # --- parked -----------------------------------------------------------------------------------
@@ -759,12 +759,12 @@ cdef class Line:
         found = []
         self.lock()
         try:
-            for place in range(self.line.slots_ready):
-                slot = slot_at(self.line, place)
+            for place in range(self.chain.slots_ready):
+                slot = slot_at(self.chain, place)
                 if state_of(slot) == state and station_of(slot) == number:
                     found.append((place, slot.sequence, slot.revision, slot.deliveries))
         finally:
-            unlock_line(self.line)
+            unlock_chain(self.chain)
         return found
 
     def unpark(self, uint32_t number, const uint64_t[::1] sequences, bint retry):
@@ -775,8 +775,8 @@ cdef class Line:
         cdef bint chosen
         count = 0
         self.lock()
-        for place in range(self.line.slots_ready):
-            slot = slot_at(self.line, place)
+        for place in range(self.chain.slots_ready):
+            slot = slot_at(self.chain, place)
             if state_of(slot) != SLOT_PARKED or station_of(slot) != number:
                 continue
             chosen = sequences is None
@@ -785,15 +785,15 @@ cdef class Line:
                     chosen = chosen or sequences[i] == slot.sequence
             if not chosen:
                 continue
-            member_at(self.line, number).parked -= 1
+            member_at(self.chain, number).parked -= 1
             count += 1
             if retry:
                 slot.deliveries = slot.restarts = 0
-                join_hand(self.line, place)
-                come_back(self.line, place, number)
+                join_hand(self.chain, place)
+                come_back(self.chain, place, number)
             else:
-                release_slot(self.line, place)
-        unlock_line(self.line)
+                release_slot(self.chain, place)
+        unlock_chain(self.chain)
         self.wake_consumers()
         return count
 
@@ -801,11 +801,11 @@ cdef class Line:
 
     def members(self):
         """The places in use."""
-        return [number for number in range(MEMBERS) if member_at(self.line, number).used]
+        return [number for number in range(MEMBERS) if member_at(self.chain, number).used]
 
     def member(self, uint32_t number):
         """Terms, counts and counters of one station; None if the place is free."""
-        cdef Member *member = member_at(self.line, number)
+        cdef Member *member = member_at(self.chain, number)
         if not member.used:
             return None
         return dict(
@@ -825,58 +825,58 @@ cdef class Line:
         cdef uint64_t oldest = 0
         retries = 0
         self.lock()
-        place = self.line.oldest
-        while place != NOWHERE and steps <= self.line.slots_ready:
+        place = self.chain.oldest
+        while place != NOWHERE and steps <= self.chain.slots_ready:
             steps += 1
-            slot = slot_at(self.line, place)
+            slot = slot_at(self.chain, place)
             if station_of(slot) == number:
                 if oldest == 0:
                     oldest = slot.sequence
                 retries += slot.deliveries > (1 if state_of(slot) == SLOT_LEASED else 0)
             place = slot.newer
-        unlock_line(self.line)
+        unlock_chain(self.chain)
         return oldest, retries
 
     @property
     def state(self):
-        cdef LineHeader *line = self.line
-        return dict(position=line.position, low=line.low, in_hand=line.in_hand, slots=line.slots_ready,
-                    lost_products=line.lost_products, lost_first=line.lost_first, lost_last=line.lost_last,
-                    damaged_rows=line.damaged_rows, recoveries=line.recoveries)
+        cdef ChainHeader *chain = self.chain
+        return dict(position=chain.position, low=chain.low, in_hand=chain.in_hand, slots=chain.slots_ready,
+                    lost_products=chain.lost_products, lost_first=chain.lost_first, lost_last=chain.lost_last,
+                    damaged_rows=chain.damaged_rows, recoveries=chain.recoveries)
 
     def save_cell(self):
-        """Note where the line would begin again after a power failure."""
+        """Note where the chain would begin again after a power failure."""
         self.lock()
-        save_cell(self.line)
-        unlock_line(self.line)
+        save_cell(self.chain)
+        unlock_chain(self.chain)
 
     def settle_alone(self, bint trusted, uint64_t tail):
         """While nobody else is attached: a fresh lock, no consumers, and the last position that can be believed."""
-        cdef LineHeader *line = self.line
+        cdef ChainHeader *chain = self.chain
         cdef uint64_t low = 0, generation = 0
         cdef uint32_t i
-        init_robust_lock(&line.lock)
-        store32(&line.waiters, 0)
+        init_robust_lock(&chain.lock)
+        store32(&chain.waiters, 0)
         if not trusted:
             for i in range(2):
-                if (line.cells[i].generation > generation
-                        and line.cells[i].checksum == XXH3_64bits(&line.cells[i], 16)):
-                    generation, low = line.cells[i].generation, line.cells[i].low
-            for i in range(line.slots_ready):
-                slot_at(line, i).mark = SLOT_FREE
-            line.position = low
-        line.position = min(line.position, tail)
-        line.torn = 0
-        if rebuild(line) != 0:
+                if (chain.cells[i].generation > generation
+                        and chain.cells[i].checksum == XXH3_64bits(&chain.cells[i], 16)):
+                    generation, low = chain.cells[i].generation, chain.cells[i].low
+            for i in range(chain.slots_ready):
+                slot_at(chain, i).mark = SLOT_FREE
+            chain.position = low
+        chain.position = min(chain.position, tail)
+        chain.torn = 0
+        if rebuild(chain) != 0:
             raise MemoryError
         for i in range(CONSUMERS):
-            if consumer_at(line, i).used:
-                restore_leases(line, i, member_at(line, consumer_at(line, i).member % MEMBERS).restore, True)
-        note_low(line)
+            if consumer_at(chain, i).used:
+                restore_leases(chain, i, member_at(chain, consumer_at(chain, i).member % MEMBERS).restore, True)
+        note_low(chain)
 
     def check(self):
         """What is inconsistent, in words; nothing if all is well."""
-        cdef LineHeader *line = self.line
+        cdef ChainHeader *chain = self.chain
         cdef uint32_t place, count = 0, i, number
         cdef uint64_t sequence = 0
         cdef uint32_t waiting[MEMBERS]
@@ -885,76 +885,76 @@ cdef class Line:
         memset(waiting, 0, sizeof(waiting))
         memset(leased, 0, sizeof(leased))
         self.lock()
-        place = line.oldest
-        while place != NOWHERE and count <= line.slots_ready:
-            if place >= line.slots_ready or slot_at(line, place).sequence < sequence:
+        place = chain.oldest
+        while place != NOWHERE and count <= chain.slots_ready:
+            if place >= chain.slots_ready or slot_at(chain, place).sequence < sequence:
                 found.append("the list of products in hand is out of order")
                 break
-            sequence = slot_at(line, place).sequence
-            number = station_of(slot_at(line, place))
-            if not is_sound_slot(line, slot_at(line, place)):
+            sequence = slot_at(chain, place).sequence
+            number = station_of(slot_at(chain, place))
+            if not is_sound_slot(chain, slot_at(chain, place)):
                 found.append(f"slot {place} is in hand but its mark cannot be")
                 break
-            waiting[number] += state_of(slot_at(line, place)) == SLOT_WAITING
-            leased[number] += state_of(slot_at(line, place)) == SLOT_LEASED
-            place = slot_at(line, place).newer
+            waiting[number] += state_of(slot_at(chain, place)) == SLOT_WAITING
+            leased[number] += state_of(slot_at(chain, place)) == SLOT_LEASED
+            place = slot_at(chain, place).newer
             count += 1
-        if count != line.in_hand:
-            found.append(f"{line.in_hand} products are said to be in hand, {count} are")
+        if count != chain.in_hand:
+            found.append(f"{chain.in_hand} products are said to be in hand, {count} are")
         for i in range(MEMBERS):
-            if member_at(line, i).used and waiting[i] != member_at(line, i).waiting:
-                found.append(f"station {i} counts {member_at(line, i).waiting} waiting products, {waiting[i]} are")
-            if member_at(line, i).used and leased[i] != member_at(line, i).leased:
-                found.append(f"station {i} counts {member_at(line, i).leased} leased products, {leased[i]} are")
-        place, count = line.free, 0
-        while place != NOWHERE and count <= line.slots_ready:
-            if place >= line.slots_ready or state_of(slot_at(line, place)) != SLOT_FREE:
+            if member_at(chain, i).used and waiting[i] != member_at(chain, i).waiting:
+                found.append(f"station {i} counts {member_at(chain, i).waiting} waiting products, {waiting[i]} are")
+            if member_at(chain, i).used and leased[i] != member_at(chain, i).leased:
+                found.append(f"station {i} counts {member_at(chain, i).leased} leased products, {leased[i]} are")
+        place, count = chain.free, 0
+        while place != NOWHERE and count <= chain.slots_ready:
+            if place >= chain.slots_ready or state_of(slot_at(chain, place)) != SLOT_FREE:
                 found.append(f"slot {place} is in the list of free ones but is not free")
                 break
-            place = slot_at(line, place).next
+            place = slot_at(chain, place).next
             count += 1
-        unlock_line(self.line)
+        unlock_chain(self.chain)
         return found
 
 
-def format_line(int fd, bytes uuid, uint64_t number, uint64_t position):
-    """Write an empty line into a new file."""
+def format_chain(int fd, bytes uuid, uint64_t number, uint64_t position):
+    """Write an empty chain into a new file."""
     cdef int error = posix_fallocate(fd, 0, SLOTS_AT)
     cdef void *where
-    cdef LineHeader *line
+    cdef ChainHeader *chain
     if error != 0:
         raise KernelError(-error)
     where = mmap(NULL, SLOTS_AT, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0)
     if where == MAP_FAILED:
         raise KernelError(-errno)
-    line = <LineHeader *>where
-    memset(line, 0, SLOTS_AT)
-    line.version = LINE_VERSION
-    memcpy(line.uuid, <char *>uuid, 16)
-    line.number = number
-    line.position = line.low = position
-    line.free = line.oldest = line.newest = NOWHERE
-    line.terms = 1
-    save_cell(line)
-    init_robust_lock(&line.lock)
-    memcpy(line.magic, b"HRLINE\0\0", 8)
+    chain = <ChainHeader *>where
+    memset(chain, 0, SLOTS_AT)
+    chain.version = CHAIN_VERSION
+    memcpy(chain.uuid, <char *>uuid, 16)
+    chain.number = number
+    chain.position = chain.low = position
+    chain.free = chain.oldest = chain.newest = NOWHERE
+    chain.terms = 1
+    save_cell(chain)
+    init_robust_lock(&chain.lock)
+    memcpy(chain.magic, b"HRCHAIN\0", 8)
     munmap(where, SLOTS_AT)
 
 
 def set_gates(Log log, uint64_t seen, gates):
-    """What writers of this process have to mind: (Line, member or None, feed mask or None) each."""
+    """What writers of this process have to mind: (Chain, member or None, feed mask or None) each."""
     cdef Store *store = log.store
     cdef Gate *made = <Gate *>calloc(max(len(gates), 1), sizeof(Gate))
     cdef Gate *before
-    cdef Line line
+    cdef Chain chain
     cdef const uint8_t[::1] feeds
     cdef uint32_t i
     if made == NULL:
         raise MemoryError
     for i in range(<uint32_t>len(gates)):
-        line, member, feeds = gates[i]
-        made[i].line = line.line
-        made[i].member = NULL if member is None else member_at(line.line, member)
+        chain, member, feeds = gates[i]
+        made[i].chain = chain.chain
+        made[i].member = NULL if member is None else member_at(chain.chain, member)
         if feeds is not None:
             made[i].feeds_count = <uint32_t>feeds.shape[0]
             made[i].feeds = &feeds[0] if feeds.shape[0] else <const uint8_t *>b""

@@ -216,10 +216,10 @@ cdef int append_item(Store *store, Item *item, uint64_t sequence, uint64_t now_n
     write_row(row_of(store.current, place), item, control.data_end, sequence, now_ns)
     failpoint(FAIL_ROW)
     if holed(store.current):
-        store.trouble_file = entry.file
-        return TROUBLE_DAMAGED
+        store.failed_file = entry.file
+        return CODE_DAMAGED
     if not whole:
-        return TROUBLE_ALTERED
+        return CODE_ALTERED
     if slot != NULL:
         slot[0] = tag | (sequence & LOW_48)
         failpoint(FAIL_DEDUP)
@@ -252,11 +252,11 @@ cdef int ready_to_append(Store *store, uint64_t boot_ns) noexcept nogil:
     """Age limit, table size and the mapping of the newest segment, once per batch."""
     cdef Control *control = store.control
     cdef Entry *entry
-    cdef int error = TROUBLE_DAMAGED if state_holed(store) else evict_aged(store, boot_ns)
+    cdef int error = CODE_DAMAGED if state_holed(store) else evict_aged(store, boot_ns)
     if error == 0 and control.signature_kind != SIGNATURE_NONE:
         error = dedup_attach(store)
         if error == 0 and store.dedup_guarded != NULL and load32(&store.dedup_guarded.holed):
-            error = TROUBLE_DAMAGED
+            error = CODE_DAMAGED
         if error == 0 and control.held_products * 10 > store.dedup_buckets * 56:
             error = dedup_grow(store, store.dedup_buckets + store.dedup_buckets // 2, control.tail)
     if error == 0 and control.segment_newest >= control.segment_oldest:
@@ -332,14 +332,14 @@ cdef int append_locked(Store *store, Item *items, size_t count, uint64_t now_ns,
     take_sample(control, boot_ns)
     store.overdraw = count != 0 and items[0].revision
     if store.overdraw:
-        outcome = TROUBLE_STATIONS if control.stations != store.stations_seen else 0
+        outcome = CODE_STATIONS if control.stations != store.stations_seen else 0
     else:
         outcome = pass_gates(store, items, count)
     if outcome != 0:
         return outcome
     outcome = ready_to_append(store, boot_ns)
     if outcome == 0 and count > 1 and not fits_at_all(store, items, count):
-        return TROUBLE_BATCH_TOO_LARGE
+        return CODE_BATCH_TOO_LARGE
     for i in range(count):
         if outcome < 0:
             break

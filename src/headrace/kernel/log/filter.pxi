@@ -18,10 +18,10 @@ cdef struct Wanted:
 
 
 cdef inline int row_wanted(const Wanted *wanted, Row *row) noexcept nogil:
-    """1, 0, or TROUBLE_UNKNOWN_FEED."""
+    """1, 0, or CODE_UNKNOWN_FEED."""
     if wanted.feeds != NULL:
         if row.feed >= wanted.feeds_count:
-            return TROUBLE_UNKNOWN_FEED
+            return CODE_UNKNOWN_FEED
         if not wanted.feeds[row.feed]:
             return 0
     if not (wanted.priorities >> (row.priority & 7)) & 1:
@@ -30,7 +30,7 @@ cdef inline int row_wanted(const Wanted *wanted, Row *row) noexcept nogil:
         return 0
     if wanted.origins != NULL:
         if row.origin >= wanted.origins_count:
-            return TROUBLE_UNKNOWN_FEED
+            return CODE_UNKNOWN_FEED
         return wanted.origins[row.origin] != 0
     return 1
 

@@ -1,12 +1,12 @@
 # Gates: what stations may ask of those who put.
 #
-# A blocking station whose capacity is full keeps producers waiting; a line that holds keeps products in the
-# queue until they are settled. Both are words in the line's file that writers read without a lock, under
+# A blocking station whose capacity is full keeps producers waiting; a chain that holds keeps products in the
+# queue until they are settled. Both are words in the chain's file that writers read without a lock, under
 # the log's. Each process keeps its own list of gates, made by Python whenever `control.stations` changes.
 
 cdef inline uint64_t backlog_of(Gate *gate, uint64_t tail) noexcept nogil:
     """Products that wait at the station, those not looked at yet included."""
-    cdef uint64_t position = load64(&gate.line.position)
+    cdef uint64_t position = load64(&gate.chain.position)
     return load32(&gate.member.waiting) + (tail - position if position < tail else 0)
 
 
@@ -16,30 +16,30 @@ cdef inline int shut(Gate *gate, uint64_t tail) noexcept nogil:
     A backlog grows by one with each put, else only by a surge. So whoever has found room for many need not look at
     the consumers' words, and take them out of their caches, before so many were put.
     """
-    cdef uint64_t surges = load64(&gate.line.surges), backlog, room = 1 << 62
+    cdef uint64_t surges = load64(&gate.chain.surges), backlog, room = 1 << 62
     if tail < gate.open_until and surges == gate.surges:
         return 0
     backlog = backlog_of(gate, tail)
     if gate.member.max_queue != 0:
         if backlog >= gate.member.max_queue:
-            return TROUBLE_REJECTED
+            return CODE_REJECTED
         room = gate.member.max_queue - backlog
     if gate.member.blocking and gate.member.capacity != 0:
         if backlog >= gate.member.capacity:
-            return TROUBLE_BLOCKED
+            return CODE_BLOCKED
         room = min(room, gate.member.capacity - backlog)
     gate.open_until, gate.surges = tail + room, surges
     return 0
 
 
 cdef int concerns(Gate *gate, Item *items, size_t count) noexcept nogil:
-    """Is any of the items for this station? TROUBLE_STATIONS if there is a feed that the mask does not know."""
+    """Is any of the items for this station? CODE_STATIONS if there is a feed that the mask does not know."""
     cdef size_t i
     if gate.feeds == NULL:
         return 1
     for i in range(count):
         if items[i].feed >= gate.feeds_count:
-            return TROUBLE_STATIONS
+            return CODE_STATIONS
         if gate.feeds[items[i].feed]:
             return 1
     return 0
@@ -51,7 +51,7 @@ cdef bint has_open_mate(Store *store, Gate *gate) noexcept nogil:
     if not gate.member.grouped:
         return False
     for i in range(store.gates_count):
-        if (store.gates[i].line == gate.line and store.gates[i].member != NULL
+        if (store.gates[i].chain == gate.chain and store.gates[i].member != NULL
                 and store.gates[i].member.stage == gate.member.stage
                 and shut(&store.gates[i], store.control.tail) == 0):
             return True
@@ -63,7 +63,7 @@ cdef int pass_gates(Store *store, Item *items, size_t count) noexcept nogil:
     cdef uint32_t i
     cdef int outcome, concerned
     if store.control.stations != store.stations_seen:
-        return TROUBLE_STATIONS
+        return CODE_STATIONS
     for i in range(store.gates_count):
         outcome = shut(&store.gates[i], store.control.tail) if store.gates[i].member != NULL else 0
         if outcome == 0 or count == 0:
@@ -78,11 +78,11 @@ cdef int pass_gates(Store *store, Item *items, size_t count) noexcept nogil:
 
 
 cdef bint held_back(Store *store, uint64_t end) noexcept nogil:
-    """Does a line keep products below `end` in the queue? Under the log's lock."""
+    """Does a chain keep products below `end` in the queue? Under the log's lock."""
     cdef uint32_t i
     if store.control.stations != store.stations_seen:
         return True
     for i in range(store.gates_count):
-        if store.gates[i].member == NULL and load64(&store.gates[i].line.low) < end:
+        if store.gates[i].member == NULL and load64(&store.gates[i].chain.low) < end:
             return True
     return False

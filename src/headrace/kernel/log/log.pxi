@@ -6,7 +6,7 @@ from cpython.ref cimport PyObject
 
 
 class KernelError(Exception):
-    """Trouble: `code` (a negative errno or one of TROUBLE) and the segment file it was about.
+    """Trouble: `code` (a negative errno or one of CODES) and the segment file it was about.
 
     Of a buffer of records `file` is where in it the trouble is, and `fault` says what it is.
     """
@@ -18,23 +18,23 @@ class KernelError(Exception):
         self.fault = fault
 
 
-TROUBLE = {
-    "damaged": TROUBLE_DAMAGED,
-    "batch_too_large": TROUBLE_BATCH_TOO_LARGE,
-    "names_full": TROUBLE_NAMES_FULL,
-    "unknown_feed": TROUBLE_UNKNOWN_FEED,
-    "gone": TROUBLE_GONE,
-    "payload_too_large": TROUBLE_PAYLOAD_TOO_LARGE,
-    "stations": TROUBLE_STATIONS,
-    "blocked": TROUBLE_BLOCKED,
-    "rejected": TROUBLE_REJECTED,
-    "held": TROUBLE_HELD,
-    "lease_lost": TROUBLE_LEASE_LOST,
-    "terms": TROUBLE_TERMS,
-    "look": TROUBLE_LOOK,
-    "newer": TROUBLE_NEWER,
-    "altered": TROUBLE_ALTERED,
-    "revision": TROUBLE_REVISION,
+CODES = {
+    "damaged": CODE_DAMAGED,
+    "batch_too_large": CODE_BATCH_TOO_LARGE,
+    "names_full": CODE_NAMES_FULL,
+    "unknown_feed": CODE_UNKNOWN_FEED,
+    "gone": CODE_GONE,
+    "payload_too_large": CODE_PAYLOAD_TOO_LARGE,
+    "stations": CODE_STATIONS,
+    "blocked": CODE_BLOCKED,
+    "rejected": CODE_REJECTED,
+    "held": CODE_HELD,
+    "lease_lost": CODE_LEASE_LOST,
+    "terms": CODE_TERMS,
+    "look": CODE_LOOK,
+    "newer": CODE_NEWER,
+    "altered": CODE_ALTERED,
+    "revision": CODE_REVISION,
 }
 CONTROL_BYTES = sizeof(Control)
 
@@ -101,11 +101,11 @@ cdef class Log:
         free(store)
 
     cdef fail(self, int code):
-        raise KernelError(code, self.store.trouble_file)
+        raise KernelError(code, self.store.failed_file)
 
     cdef refuse(self, int code, Item *items):
         """An append that was refused: by a gate, which the first item tells, or by something else."""
-        if code == TROUBLE_BLOCKED or code == TROUBLE_REJECTED:
+        if code == CODE_BLOCKED or code == CODE_REJECTED:
             raise KernelError(code, items.outcome)
         self.fail(code)
 
@@ -124,10 +124,10 @@ cdef class Log:
     cdef learn_name(self, uint32_t place, dict known):
         cdef Name *name = name_of(self.store, place)
         if not whole_name(name, 2 if place < ORIGINS_MAX else 1):
-            raise KernelError(TROUBLE_DAMAGED)
+            raise KernelError(CODE_DAMAGED)
         text = name.text[:name.bytes].decode("utf-8", "replace")
         if text in known:
-            raise KernelError(TROUBLE_DAMAGED)
+            raise KernelError(CODE_DAMAGED)
         while len(self.names) <= place:
             self.names.append("")
         self.names[place] = text
@@ -147,9 +147,9 @@ cdef class Log:
         self.learn_names()
         if text not in known:
             if state_holed(self.store):
-                self.fail(TROUBLE_DAMAGED)
+                self.fail(CODE_DAMAGED)
             if end[0] == (NAMES_MAX if kind == 1 else ORIGINS_MAX):
-                self.fail(TROUBLE_NAMES_FULL)
+                self.fail(CODE_NAMES_FULL)
             if end[0] % NAMES_STEP == 0:
                 self.grow_names(end[0] + NAMES_STEP)
             name = name_of(self.store, <uint32_t>end[0])
@@ -177,7 +177,7 @@ cdef class Log:
         """The id of a valid name, noted if it is new."""
         known = (self.feeds if kind == 1 else self.origins).get(text)
         if known is None and not text:
-            raise KernelError(TROUBLE_UNKNOWN_FEED)
+            raise KernelError(CODE_UNKNOWN_FEED)
         return self.add_name(kind, text) if known is None else known
 
     cdef uint32_t feed_id(self, str feed) except? 0xFFFFFFFF:
@@ -224,7 +224,7 @@ cdef class Log:
             item.payload_bytes = buffer.len
         try:
             if item.payload_bytes > payload_bytes_max(store):
-                self.fail(TROUBLE_DAMAGED if state_holed(store) else TROUBLE_PAYLOAD_TOO_LARGE)
+                self.fail(CODE_DAMAGED if state_holed(store) else CODE_PAYLOAD_TOO_LARGE)
             if signature is not None:
                 item.kind = SIGNATURE_GIVEN
                 memcpy(item.signature, PyBytes_AS_STRING(signature), 16)
@@ -287,7 +287,7 @@ cdef class Log:
                 item.origin = <uint16_t>self.origins[origins[i]] if each_origin else same.origin
                 held.take(i, item)
                 if item.payload_bytes > payload_bytes_max(self.store):
-                    self.fail(TROUBLE_PAYLOAD_TOO_LARGE)
+                    self.fail(CODE_PAYLOAD_TOO_LARGE)
                 item.slice = NO_SLICE
                 if signatures is not None and signatures[i] is not None:
                     block = signatures[i]
@@ -338,7 +338,7 @@ cdef class Log:
                 items[i] = same
                 held.take(i, &items[i])
                 if items[i].payload_bytes > payload_bytes_max(self.store):
-                    self.fail(TROUBLE_PAYLOAD_TOO_LARGE)
+                    self.fail(CODE_PAYLOAD_TOO_LARGE)
                 if kind:
                     sign(&items[i], kind, held.objects[i])
             return self.append_many(items, count, 0, 0)
@@ -505,9 +505,9 @@ cdef class Log:
         return entry.end if entry.end else self.store.control.tail
 
     @property
-    def trouble_file(self):
+    def failed_file(self):
         """The segment file that the last trouble was about; 0 none."""
-        return self.store.trouble_file
+        return self.store.failed_file
 
     @property
     def head(self):

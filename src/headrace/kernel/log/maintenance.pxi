@@ -31,7 +31,7 @@ def apply_limits(Log log, uint64_t boot_ns):
             break
         else:                    # the newest one alone is too large
             error = open_segment(log.store, 0, control.tail, now)
-    if error == TROUBLE_HELD:        # what is too old goes when the stations are done with it
+    if error == CODE_HELD:        # what is too old goes when the stations are done with it
         roll_back(log.store)
         return
     if error < 0:
@@ -114,7 +114,7 @@ cdef uint32_t count_names(Log log, uint32_t begin, uint32_t end, uint8_t kind) e
             last = place + 1
             whole += 1
     if whole != last - begin:
-        raise KernelError(TROUBLE_DAMAGED)
+        raise KernelError(CODE_DAMAGED)
     return last
 
 

@@ -121,7 +121,7 @@ cdef class Rows:
     cdef uint64_t *pinned_first
     cdef uint32_t pinned_count
     cdef Picked picked
-    cdef uint64_t leased_by          # number of the line that handed them out; 0 none
+    cdef uint64_t leased_by          # number of the chain that handed them out; 0 none
     cdef readonly uint64_t next      # where the next scan begins
     cdef readonly uint64_t bytes     # payload bytes of the rows
     cdef readonly object damage      # (sequence, segment file) that ended the scan, or None
@@ -206,14 +206,14 @@ cdef class Rows:
         cdef uint64_t end = min(entry.end if 0 < entry.end < head else head,
                                 entry.first + rows_room(mapping.size))
         cdef uint64_t sequence = self.next
-        cdef int outcome = TROUBLE_DAMAGED if sequence >= end else 0
+        cdef int outcome = CODE_DAMAGED if sequence >= end else 0
         cdef int found
         cdef Row row
         cdef Ref *ref
         while sequence < end and self.count < limit and self.bytes < bytes_limit:
             load_row(mapping, sequence - entry.first, &row)
             if not fits(&row, sequence):
-                outcome = TROUBLE_DAMAGED
+                outcome = CODE_DAMAGED
                 break
             if wanted != NULL:
                 found = row_wanted(wanted, &row)
@@ -259,24 +259,24 @@ cdef class Rows:
         cdef uint64_t number
         cdef int error
         if state_holed(store):
-            return TROUBLE_DAMAGED
+            return CODE_DAMAGED
         while self.next < head and self.count < limit and self.bytes < bytes_limit:
             number = segment_with(store, self.next)
             if number == 0:
-                return TROUBLE_GONE
+                return CODE_GONE
             error = self.pin(number, &entry, &mapping)
-            if error == TROUBLE_GONE:
+            if error == CODE_GONE:
                 if self.next < load64(&store.control.oldest):
-                    return TROUBLE_GONE
+                    return CODE_GONE
                 continue
             if error != 0:
                 return error
             if self.next < entry.first or (entry.end != 0 and self.next >= entry.end):
-                return TROUBLE_GONE              # a gap between two segments
+                return CODE_GONE              # a gap between two segments
             error = self.pick_segment(mapping, &entry, head, limit, bytes_limit, wanted)
             if error != 0:
-                if error == TROUBLE_DAMAGED:
-                    store.trouble_file = entry.file
+                if error == CODE_DAMAGED:
+                    store.failed_file = entry.file
                 return error
         return 0
 
@@ -290,7 +290,7 @@ cdef class Rows:
         cdef Row row
         cdef int error
         if sequence >= head:
-            return TROUBLE_GONE
+            return CODE_GONE
         while True:
             if self.pinned_count:    # the next product is mostly where the last one was
                 mapping = self.pinned[self.pinned_count - 1]
@@ -301,25 +301,25 @@ cdef class Rows:
                         break
             number = segment_with(store, sequence)
             if number == 0 or sequence < load64(&store.control.oldest):
-                return TROUBLE_GONE
+                return CODE_GONE
             error = self.pin(number, &entry, &mapping)
-            if error == TROUBLE_GONE:
+            if error == CODE_GONE:
                 continue
             if error != 0:
                 return error
             if sequence < entry.first or (entry.end != 0 and sequence >= entry.end):
-                return TROUBLE_GONE
+                return CODE_GONE
             if sequence - entry.first >= rows_room(mapping.size):
-                return TROUBLE_DAMAGED
+                return CODE_DAMAGED
             load_row(mapping, sequence - entry.first, &row)
             if not fits(&row, sequence):
-                return TROUBLE_DAMAGED
+                return CODE_DAMAGED
             break
         if row.flags & (ROW_DELETED | ROW_DAMAGED):
-            return TROUBLE_GONE
+            return CODE_GONE
         if not sound_record(mapping, &row) or not same_names(
                 store, &row, <Record *>(mapping.base + <uint64_t>row.offset * 8)):
-            return TROUBLE_DAMAGED
+            return CODE_DAMAGED
         ref = self.add()
         if ref == NULL:
             return -ENOMEM

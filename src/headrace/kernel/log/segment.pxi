@@ -65,14 +65,14 @@ cdef int make_room(Store *store, uint64_t size) noexcept nogil:
         if control.segment_newest + 2 <= control.segment_oldest + DIRECTORY and control.spare_file != 0 and size == control.segment_bytes:
             break
         if control.segment_oldest > control.segment_newest:
-            return TROUBLE_BATCH_TOO_LARGE
+            return CODE_BATCH_TOO_LARGE
         if entry_of(store, control.segment_oldest).end > control.tail:
-            return TROUBLE_BATCH_TOO_LARGE       # it would evict its own beginning
+            return CODE_BATCH_TOO_LARGE       # it would evict its own beginning
         if held_back(store, entry_of(store, control.segment_oldest).end):
             if (store.overdraw and control.bytes_total + size <= control.size_bytes * 2
                     and control.segment_newest + 2 <= control.segment_oldest + DIRECTORY):
                 break
-            return TROUBLE_HELD
+            return CODE_HELD
         evict_oldest(store)
         if size != control.segment_bytes:
             drop_spare(store)
@@ -220,8 +220,8 @@ cdef int settle_newest(Store *store) noexcept nogil:
     if error != 0:
         return error
     if count > rows_room(entry.size):
-        store.trouble_file = entry.file
-        return TROUBLE_DAMAGED
+        store.failed_file = entry.file
+        return CODE_DAMAGED
     entry.payload_bytes = entry.deleted_products = entry.deleted_bytes = 0
     for place in range(count):
         row = row_of(mapping, place)

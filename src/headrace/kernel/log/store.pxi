@@ -16,13 +16,13 @@ cdef struct Mapping:
     Guarded *guarded
     long views                       # holders in this process; it is unmapped only at zero
 
-cdef struct Gate:                    # one station, or one line, that writers have to mind; see gate.pxi
-    LineHeader *line
-    Member *member                   # NULL: the line only holds
+cdef struct Gate:                    # one station, or one chain, that writers have to mind; see gate.pxi
+    ChainHeader *chain
+    Member *member                   # NULL: the chain only holds
     const uint8_t *feeds             # which feeds its selection may want; NULL = all
     uint32_t feeds_count
     uint64_t open_until              # it cannot be shut before `tail` gets there ...
-    uint64_t surges                  # ... unless the line's `surges` is another by then
+    uint64_t surges                  # ... unless the chain's `surges` is another by then
 
 cdef struct Store:
     Control *control
@@ -41,7 +41,7 @@ cdef struct Store:
     int maps_room
     Mapping *current                 # of the newest segment, under the log's lock
     Store *following                 # all stores of this process, for fork
-    uint64_t trouble_file            # which segment file the last error was about; 0 none
+    uint64_t failed_file            # which segment file the last error was about; 0 none
     Gate *gates                      # changed under the log's lock
     uint32_t gates_count
     bint overdraw                    # this append may exceed the size rather than wait for a station
@@ -51,22 +51,22 @@ cdef Store *all_stores = NULL
 cdef pthread_mutex_t all_stores_lock             # all zero is an unlocked mutex
 
 cdef enum:                           # outcomes below zero; plain errno values are negated as they are
-    TROUBLE_DAMAGED = -1001
-    TROUBLE_BATCH_TOO_LARGE = -1002
-    TROUBLE_NAMES_FULL = -1003
-    TROUBLE_UNKNOWN_FEED = -1004     # the caller's feed mask is older than the row
-    TROUBLE_GONE = -1005
-    TROUBLE_PAYLOAD_TOO_LARGE = -1006
-    TROUBLE_STATIONS = -1007         # the caller's gates are older than the stations
-    TROUBLE_BLOCKED = -1008          # a blocking station's capacity is full
-    TROUBLE_REJECTED = -1009         # a channel has as many products waiting as it takes
-    TROUBLE_HELD = -1010             # a line keeps in the queue what would have to be evicted
-    TROUBLE_LEASE_LOST = -1011       # the consumer was taken for dead
-    TROUBLE_TERMS = -1012            # the caller's terms are older than the line's
-    TROUBLE_LOOK = -1013             # time to see whether other consumers are alive
-    TROUBLE_NEWER = -1014            # a line file of another version
-    TROUBLE_ALTERED = -1015          # a record was no longer whole when it was copied
-    TROUBLE_REVISION = -1016         # a revision, which stays where it is
+    CODE_DAMAGED = -1001
+    CODE_BATCH_TOO_LARGE = -1002
+    CODE_NAMES_FULL = -1003
+    CODE_UNKNOWN_FEED = -1004     # the caller's feed mask is older than the row
+    CODE_GONE = -1005
+    CODE_PAYLOAD_TOO_LARGE = -1006
+    CODE_STATIONS = -1007         # the caller's gates are older than the stations
+    CODE_BLOCKED = -1008          # a blocking station's capacity is full
+    CODE_REJECTED = -1009         # a channel has as many products waiting as it takes
+    CODE_HELD = -1010             # a chain keeps in the queue what would have to be evicted
+    CODE_LEASE_LOST = -1011       # the consumer was taken for dead
+    CODE_TERMS = -1012            # the caller's terms are older than the chain's
+    CODE_LOOK = -1013             # time to see whether other consumers are alive
+    CODE_NEWER = -1014            # a chain file of another version
+    CODE_ALTERED = -1015          # a record was no longer whole when it was copied
+    CODE_REVISION = -1016         # a revision, which stays where it is
 
 
 cdef inline Entry *entry_of(Store *store, uint64_t number) noexcept nogil:
@@ -166,7 +166,7 @@ cdef int map_file(int directory, const char *name, size_t size, char **base) noe
         return -errno
     if fstat(fd, &status) != 0 or <size_t>status.st_size != size:
         c_close(fd)
-        return TROUBLE_DAMAGED
+        return CODE_DAMAGED
     where = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0)
     c_close(fd)
     if where == MAP_FAILED:
@@ -271,14 +271,14 @@ cdef int map_segment(Store *store, uint64_t file, uint64_t size, Mapping **found
         error = map_file(store.segments_fd, name, size, &base)
         if error == 0 and not is_segment(store, base, file):
             munmap(base, size)
-            error = TROUBLE_DAMAGED
+            error = CODE_DAMAGED
         if error == 0:
             mapping = add_mapping(store, file, base, size)
     if mapping != NULL and view:
         mapping.views += 1
     pthread_mutex_unlock(&store.maps_lock)
     if error != 0:
-        store.trouble_file = file
+        store.failed_file = file
     found[0] = mapping
     return error
 
@@ -291,24 +291,24 @@ cdef void release_view(Store *store, Mapping *mapping) noexcept nogil:
 
 
 cdef int pin_segment(Store *store, uint64_t number, Entry *copy, Mapping **found) noexcept nogil:
-    """Pin segment `number` for reading and copy what stays of its entry; TROUBLE_GONE if it has been evicted."""
+    """Pin segment `number` for reading and copy what stays of its entry; CODE_GONE if it has been evicted."""
     cdef Entry *entry = entry_of(store, number)
     cdef Mapping *mapping = NULL
     cdef int error
     if load64(&entry.number) != number:
-        return TROUBLE_GONE
+        return CODE_GONE
     memcpy(copy, entry, ENTRY_KNOWN)
     fence()
     if load64(&entry.number) != number or number < load64(&store.control.segment_oldest):
-        return TROUBLE_GONE
+        return CODE_GONE
     error = map_segment(store, copy.file, copy.size, &mapping, True)
     if error != 0:
-        return TROUBLE_GONE if number < load64(&store.control.segment_oldest) else error
+        return CODE_GONE if number < load64(&store.control.segment_oldest) else error
     add32(&header_of(mapping).pins, 1)
     fence()
     if number < load64(&store.control.segment_oldest):
         release_view(store, mapping)
-        return TROUBLE_GONE
+        return CODE_GONE
     copy.end = load64(&entry.end)
     found[0] = mapping
     return 0

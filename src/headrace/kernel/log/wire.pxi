@@ -83,7 +83,7 @@ cdef bytes gather_records(Rows rows, const uint32_t *places, size_t count):
         for i in range(count):
             place = places[i] if places != NULL else i
             if place >= rows.count:
-                trouble = TROUBLE_GONE
+                trouble = CODE_GONE
                 break
             total += rounded(ref_bytes(&rows.refs[place]), 8)
     if trouble != 0:
@@ -95,7 +95,7 @@ cdef bytes gather_records(Rows rows, const uint32_t *places, size_t count):
             place = places[i] if places != NULL else i
             ref = &rows.refs[place]
             if is_revision(rows, ref):
-                trouble = TROUBLE_REVISION
+                trouble = CODE_REVISION
                 break
             size = ref_bytes(ref)
             memcpy(where, <void *>ref.record, size)
@@ -308,9 +308,9 @@ cdef learn_name_at(Reading *reading, int kind, dict known, list names, check):
         number = number_of(text[:size].decode(), known, names, 0 if kind else ORIGINS_MAX,
                            ORIGINS_MAX if kind else NAMES_MAX, check)
     except ValueError:
-        raise KernelError(TROUBLE_DAMAGED, reading.offset, WRONG[WRONG_NAME]) from None
+        raise KernelError(CODE_DAMAGED, reading.offset, WRONG[WRONG_NAME]) from None
     except OverflowError:
-        raise KernelError(TROUBLE_DAMAGED, reading.offset, WRONG[WRONG_NAMES]) from None
+        raise KernelError(CODE_DAMAGED, reading.offset, WRONG[WRONG_NAMES]) from None
     reading.last[kind].text, reading.last[kind].bytes, reading.last[kind].number = text, size, number
     seen = seen_place(reading, kind, text, size)
     if seen != NULL:
@@ -347,7 +347,7 @@ def read_records(data, dict feeds not None, dict origins not None, list names no
             elif outcome == NEW_ORIGIN:
                 learn_name_at(&reading, 1, origins, names, check_origin)
             elif outcome > 0:
-                raise KernelError(TROUBLE_DAMAGED, reading.offset, WRONG[outcome])
+                raise KernelError(CODE_DAMAGED, reading.offset, WRONG[outcome])
             elif outcome < 0:
                 raise MemoryError
             else:
@@ -386,11 +386,11 @@ cdef int fill_items(Store *store, Putting *putting, Rows rows) noexcept nogil:
         if putting.mask == NULL or putting.mask[putting.place]:
             ref = &rows.refs[putting.place]
             if ref.feed >= putting.ids_count or ref.origin >= putting.ids_count:
-                return TROUBLE_UNKNOWN_FEED
+                return CODE_UNKNOWN_FEED
             if is_revision(rows, ref):
-                return TROUBLE_REVISION
+                return CODE_REVISION
             if ref.payload_bytes > payload_bytes_max(store):
-                return TROUBLE_PAYLOAD_TOO_LARGE
+                return CODE_PAYLOAD_TOO_LARGE
             if putting.ids[ref.feed] == 0:
                 return NEW_FEED
             if putting.ids[ref.origin] == 0:

@@ -1,4 +1,4 @@
-"""A line file: every word of a header, a member, a consumer and a slot is where the page says."""
+"""A chain file: every word of a header, a member, a consumer and a slot is where the page says."""
 
 import mmap
 import os
@@ -9,9 +9,9 @@ from collections.abc import Callable
 import pytest
 import reader
 import station_reader
-from dying import at_work, die_holding_a_line, end
+from dying import at_work, die_holding_a_chain, end
 from spoiler import Spoiler
-from station_reader import STATES, is_locked, line_path, read_line, waiting_list
+from station_reader import STATES, is_locked, chain_path, read_chain, waiting_list
 
 from headrace import Queue
 from headrace.errors import BlockedError, LeaseLostError, RejectedError
@@ -22,7 +22,7 @@ MakeQueue = Callable[..., Queue]
 NOW_NS = 1_800_000_000_000_000_000
 
 
-def kernel_of(queue: Queue, number: int = 1) -> kernel.Line:
+def kernel_of(queue: Queue, number: int = 1) -> kernel.Chain:
     return queue._stations.line(number).kernel
 
 
@@ -30,32 +30,32 @@ def put(queue: Queue, count: int, **terms: object) -> None:
     queue.put_many([b"%d" % number for number in range(count)], feed="wx/a", **terms)
 
 
-def slots_in(line: reader.Fields, state: str) -> list[reader.Fields]:
+def slots_in(chain: reader.Fields, state: str) -> list[reader.Fields]:
     """The slots in one state, by sequence."""
-    return sorted((slot for slot in line["slots"] if slot["state"] == state), key=lambda slot: slot["sequence"])
+    return sorted((slot for slot in chain["slots"] if slot["state"] == state), key=lambda slot: slot["sequence"])
 
 
-def sequences_in(line: reader.Fields, state: str) -> list[int]:
-    return [slot["sequence"] for slot in slots_in(line, state)]
+def sequences_in(chain: reader.Fields, state: str) -> list[int]:
+    return [slot["sequence"] for slot in slots_in(chain, state)]
 
 
 # --- the header -----------------------------------------------------------------------------------
 
 
-def test_a_new_line_is_empty(make_queue: MakeQueue) -> None:
+def test_a_new_chain_is_empty(make_queue: MakeQueue) -> None:
     queue = make_queue(dedup="none")
     put(queue, 3)
     queue.station("a", "wx/**")
-    line = read_line(queue.path, 1)
-    assert (line["position"], line["low"], line["in_hand"], line["slots_ready"]) == (4, 4, 0, 0)
-    assert [line[word] for word in ("free", "oldest", "newest")] == [station_reader.NOWHERE] * 3
-    assert line_path(queue.path, 1).stat().st_size == station_reader.SLOTS_AT
-    assert (set(line["members"]), line["consumers"], line["slots"]) == ({0}, {}, [])
+    chain = read_chain(queue.path, 1)
+    assert (chain["position"], chain["low"], chain["in_hand"], chain["slots_ready"]) == (4, 4, 0, 0)
+    assert [chain[word] for word in ("free", "oldest", "newest")] == [station_reader.NOWHERE] * 3
+    assert chain_path(queue.path, 1).stat().st_size == station_reader.SLOTS_AT
+    assert (set(chain["members"]), chain["consumers"], chain["slots"]) == ({0}, {}, [])
     queue.station("b", "wx/**")
-    assert read_line(queue.path, 2)["number"] == 2
+    assert read_chain(queue.path, 2)["number"] == 2
 
 
-def test_every_word_of_a_line_header_is_where_the_page_says(make_queue: MakeQueue) -> None:
+def test_every_word_of_a_chain_header_is_where_the_page_says(make_queue: MakeQueue) -> None:
     queue = make_queue(size="1MiB", dedup="none")
     station = queue.station("a", "wx/**")
     for _ in range(30):
@@ -66,17 +66,17 @@ def test_every_word_of_a_line_header_is_where_the_page_says(make_queue: MakeQueu
         with station.attach() as consumer:
             consumer.ack(consumer.get(4, 1))
             held = consumer.get(5, 1)
-            die_holding_a_line(queue.path, 1, lambda mapped: None)
+            die_holding_a_chain(queue.path, 1, lambda mapped: None)
             station.statistics()
-            line, state = read_line(queue.path, 1), kernel_of(queue).state
+            chain, state = read_chain(queue.path, 1), kernel_of(queue).state
             assert len(held) == 5
-            assert line["slots_ready"] == state.pop("slots") == station_reader.SLOTS_STEP
-            assert state == {word: line[word] for word in state}
+            assert chain["slots_ready"] == state.pop("slots") == station_reader.SLOTS_STEP
+            assert state == {word: chain[word] for word in state}
             assert min(state.values()) > 0
-            assert (line["damaged_rows"], line["recoveries"], line["ticket"]) == (1, 1, 2)
-            assert line["lost_last"] + 1 == queue.oldest == line["lost_first"] + line["lost_products"]
-            assert line["terms"] == kernel_of(queue).terms_number > 1
-            assert line["magic"] == b"HRLINE\0\0"
+            assert (chain["damaged_rows"], chain["recoveries"], chain["ticket"]) == (1, 1, 2)
+            assert chain["lost_last"] + 1 == queue.oldest == chain["lost_first"] + chain["lost_products"]
+            assert chain["terms"] == kernel_of(queue).terms_number > 1
+            assert chain["magic"] == b"HRCHAIN\0"
         spoiler.flip(at, 1)
 
 
@@ -85,28 +85,28 @@ def newest_file(queue: Queue) -> int:
     return int(reader.entry_of(control, control["segment_newest"])["file"])
 
 
-def test_the_terms_of_a_line_change_with_those_of_any_member(make_queue: MakeQueue) -> None:
+def test_the_terms_of_a_chain_change_with_those_of_any_member(make_queue: MakeQueue) -> None:
     queue = make_queue()
     station = queue.station("a", "wx/**")
     queue.station("b", "wx/**", after="a")
-    before = read_line(queue.path, 1)["terms"]
+    before = read_chain(queue.path, 1)["terms"]
     station.change(capacity=7)
-    assert read_line(queue.path, 1)["terms"] > before
+    assert read_chain(queue.path, 1)["terms"] > before
 
 
 def test_those_who_wait_for_room_are_noted_and_called(make_queue: MakeQueue) -> None:
     queue = make_queue(dedup="none")
     station = queue.station("a", "wx/**", blocking=True, capacity=2)
     put(queue, 2)
-    before = read_line(queue.path, 1)
+    before = read_chain(queue.path, 1)
     with pytest.raises(BlockedError):
         queue.put(b"x", feed="wx/a", timeout=0)
-    refused = read_line(queue.path, 1)
+    refused = read_chain(queue.path, 1)
     with station.attach() as consumer:
         consumer.ack(consumer.get(2, 1))
-        after = read_line(queue.path, 1)
-    assert [line["waiters"] for line in (before, refused, after)] == [0, 1, 0]
-    assert [line["room"] - before["room"] for line in (before, refused)] == [0, 0]
+        after = read_chain(queue.path, 1)
+    assert [chain["waiters"] for chain in (before, refused, after)] == [0, 1, 0]
+    assert [chain["room"] - before["room"] for chain in (before, refused)] == [0, 0]
     assert after["room"] > before["room"]
 
 
@@ -124,7 +124,7 @@ def test_the_terms_of_a_station_are_where_the_page_says(make_queue: MakeQueue) -
     )  # fmt: skip
     queue.station("c", "wx/**", group="g", after="b", discard="any", distribution="least_loaded", restore="group")
     queue.station("d", "wx/**", group="g", order="any", distribution="least_loaded", restore="start").pause()
-    members = read_line(queue.path, 1)["members"]
+    members = read_chain(queue.path, 1)["members"]
     terms = station_reader.read_stations(queue.path)["stations"]
     assert sorted(terms[name]["member"] for name in terms) == sorted(members)
     for station in terms.values():
@@ -136,9 +136,9 @@ def terms_of(member: reader.Fields) -> reader.Fields:
     return {word: member[word] for word in list(station_reader.MEMBER)[1:19] if word != "prescale_count"}
 
 
-def expected(terms: reader.Fields, line: list[reader.Fields]) -> reader.Fields:
-    """What a member says of a station with these terms, in a line with those."""
-    stages = [(other["stage"], other["member"]) for other in line]
+def expected(terms: reader.Fields, chain: list[reader.Fields]) -> reader.Fields:
+    """What a member says of a station with these terms, in a chain with those."""
+    stages = [(other["stage"], other["member"]) for other in chain]
     return {
         "stage": terms["stage"],
         "grouped": sum(stage == terms["stage"] for stage, _ in stages) > 1,
@@ -175,13 +175,13 @@ def test_the_counters_of_a_station_are_where_the_page_says(make_queue: MakeQueue
         station.statistics()
         clock.advance(1)
         assert len(consumer.get_nowait(20)) == 0
-        told, member = kernel_of(queue).member(0), read_line(queue.path, 1)["members"][0]
+        told, member = kernel_of(queue).member(0), read_chain(queue.path, 1)["members"][0]
         assert told == {word: member[word] for word in told or {}}
         assert (member["delivered"], member["leased"]) == (12, 4)
         assert (member["acknowledged"], member["discarded"], member["parked"], member["parked_total"]) == (3, 1, 2, 2)
         assert (member["redelivered"], member["expired"], member["prescale_count"]) == (2, 1, 42)
         assert (member["flowed_around"], member["admitted"]) == (10, 11)
-    member = read_line(queue.path, 1)["members"][0]
+    member = read_chain(queue.path, 1)["members"][0]
     assert (member["leased"], member["restored"]) == (0, 0)  # who detaches has not died
 
 
@@ -191,7 +191,7 @@ def test_what_a_full_station_has_dropped_is_counted_by_cause(make_queue: MakeQue
     station = queue.station("a", "wx/**", capacity=4, discard=discard)
     put(queue, 10, priority=[number % 8 for number in range(10)])
     assert station.statistics().waiting == 4
-    member = read_line(queue.path, 1)["members"][0]
+    member = read_chain(queue.path, 1)["members"][0]
     word = "flowed_around" if discard == "lifo" else f"dropped_{discard}"
     words = ("flowed_around", "dropped_fifo", "dropped_priority", "dropped_deadline", "dropped_parking")
     assert {each: member[each] for each in words} == dict.fromkeys(words, 0) | {word: 6}
@@ -203,7 +203,7 @@ def test_a_put_that_was_refused_is_counted_where_the_page_says(make_queue: MakeQ
     put(queue, 2)
     with pytest.raises(RejectedError):
         queue.put(b"x", feed="wx/a")
-    assert read_line(queue.path, 1)["members"][0]["rejected"] == 1
+    assert read_chain(queue.path, 1)["members"][0]["rejected"] == 1
 
 
 def test_the_place_of_a_station_that_was_removed_is_all_zeros(make_queue: MakeQueue) -> None:
@@ -213,12 +213,12 @@ def test_the_place_of_a_station_that_was_removed_is_all_zeros(make_queue: MakeQu
     put(queue, 3)
     queue.station("a").statistics()
     queue.station("a").remove()
-    data, line = line_path(queue.path, 1).read_bytes(), read_line(queue.path, 1)
+    data, chain = chain_path(queue.path, 1).read_bytes(), read_chain(queue.path, 1)
     assert data[station_reader.MEMBERS_AT :][: station_reader.MEMBER_BYTES] == bytes(station_reader.MEMBER_BYTES)
-    assert (set(line["members"]), line["members"][1]["waiting"]) == ({1}, 3)
-    assert {slot["wanted"] for slot in slots_in(line, "waiting")} == {0b10}
+    assert (set(chain["members"]), chain["members"][1]["waiting"]) == ({1}, 3)
+    assert {slot["wanted"] for slot in slots_in(chain, "waiting")} == {0b10}
     queue.station("b").remove()
-    assert not line_path(queue.path, 1).exists()
+    assert not chain_path(queue.path, 1).exists()
 
 
 def test_a_group_notes_which_of_its_stations_got_the_latest_product(make_queue: MakeQueue) -> None:
@@ -228,10 +228,10 @@ def test_a_group_notes_which_of_its_stations_got_the_latest_product(make_queue: 
     for count in range(1, 7):
         put(queue, 1)
         queue.station("a").statistics()
-        line = read_line(queue.path, 1)
-        waiting = slots_in(line, "waiting")
-        assert line["members"][0]["turn"] == waiting[-1]["member"]
-        assert sum(member["waiting"] for member in line["members"].values()) == count
+        chain = read_chain(queue.path, 1)
+        waiting = slots_in(chain, "waiting")
+        assert chain["members"][0]["turn"] == waiting[-1]["member"]
+        assert sum(member["waiting"] for member in chain["members"].values()) == count
     assert {slot["wanted"] for slot in waiting} == {0b111}
     assert {slot["member"] for slot in waiting} == {0, 1, 2}
 
@@ -250,26 +250,26 @@ def test_the_mark_of_a_slot_tells_where_its_product_is(make_queue: MakeQueue) ->
         assert len(another.get(1, 1)) == 1
         another.ack(another.get(2, 1))
         assert len(behind.get(1, 1)) == 1
-        line = read_line(queue.path, 1)
+        chain = read_chain(queue.path, 1)
         marks = {
             slot["sequence"]: (slot["state"], slot["member"], slot["consumer"], slot["ticket"])
-            for slot in line["slots"]
+            for slot in chain["slots"]
             if slot["state"] != "free"
         }
         assert marks == {
             1: ("leased", 0, 0, 1), 2: ("parked", 0, 0, 0), 3: ("leased", 0, 1, 3), 4: ("leased", 1, 2, 5),
             5: ("waiting", 1, 0, 0), 6: ("waiting", 0, 0, 0),
         }  # fmt: skip
-        assert {slot["mark"] for slot in line["slots"] if slot["state"] == "free"} == {0}
-        assert [slot["deliveries"] for slot in sorted(line["slots"], key=lambda s: s["sequence"])[-6:]] == [
+        assert {slot["mark"] for slot in chain["slots"] if slot["state"] == "free"} == {0}
+        assert [slot["deliveries"] for slot in sorted(chain["slots"], key=lambda s: s["sequence"])[-6:]] == [
             1, 1, 1, 1, 0, 0,
         ]  # fmt: skip
-        assert {slot["wanted"] for slot in line["slots"] if slot["state"] != "free"} == {0b11}
-        assert (line["in_hand"], line["low"], line["position"]) == (5, 1, 7)
+        assert {slot["wanted"] for slot in chain["slots"] if slot["state"] != "free"} == {0b11}
+        assert (chain["in_hand"], chain["low"], chain["position"]) == (5, 1, 7)
         for number, state in STATES.items():
             if state != "free":
                 told = kernel_of(queue).slots(0, number) + kernel_of(queue).slots(1, number)
-                assert sorted(slot[1] for slot in told) == sequences_in(line, state)
+                assert sorted(slot[1] for slot in told) == sequences_in(chain, state)
 
 
 def test_a_lease_is_lost_when_its_ticket_is_of_another_time(make_queue: MakeQueue) -> None:
@@ -280,11 +280,11 @@ def test_a_lease_is_lost_when_its_ticket_is_of_another_time(make_queue: MakeQueu
         early = consumer.get(1, 1)
         consumer.nack(early)
         late = consumer.get(1, 1)
-        assert slots_in(read_line(queue.path, 1), "leased")[0]["ticket"] == 2
+        assert slots_in(read_chain(queue.path, 1), "leased")[0]["ticket"] == 2
         with pytest.raises(LeaseLostError):
             consumer.ack(early)
         consumer.ack(late)
-        assert read_line(queue.path, 1)["in_hand"] == 0
+        assert read_chain(queue.path, 1)["in_hand"] == 0
 
 
 def test_parked_products_hold_nothing_back(make_queue: MakeQueue) -> None:
@@ -294,11 +294,11 @@ def test_parked_products_hold_nothing_back(make_queue: MakeQueue) -> None:
     with station.attach() as consumer:
         consumer.nack(consumer.get(2, 1), failed=True)
         assert len(consumer.get_nowait(2)) == 0
-    line = read_line(queue.path, 1)
-    assert (sequences_in(line, "parked"), line["in_hand"], line["low"]) == ([1, 2], 0, 3)
+    chain = read_chain(queue.path, 1)
+    assert (sequences_in(chain, "parked"), chain["in_hand"], chain["low"]) == ([1, 2], 0, 3)
     assert station.retry([1]) == 1
-    line = read_line(queue.path, 1)
-    assert (sequences_in(line, "parked"), sequences_in(line, "waiting"), line["low"]) == ([2], [1], 1)
+    chain = read_chain(queue.path, 1)
+    assert (sequences_in(chain, "parked"), sequences_in(chain, "waiting"), chain["low"]) == ([2], [1], 1)
     assert station.forget() == 1
 
 
@@ -309,16 +309,16 @@ def test_products_wait_in_a_list_for_each_priority(make_queue: MakeQueue) -> Non
     with station.attach() as consumer:
         held = consumer.get(5, 1)
         consumer.nack([held[1], held[4], held[3]])
-        line = read_line(queue.path, 1)
+        chain = read_chain(queue.path, 1)
         by_priority = {
-            priority: [line["slots"][place]["sequence"] for place in waiting_list(line, 0, priority)]
+            priority: [chain["slots"][place]["sequence"] for place in waiting_list(chain, 0, priority)]
             for priority in range(8)
         }
         assert {priority: found for priority, found in by_priority.items() if found} == {
             0: [4, 8, 12], 1: [1, 3, 5, 7, 9, 11], 7: [6],
         }  # fmt: skip
-        assert line["members"][0]["present"] == 0b10000011
-        assert all(slot["priority"] == [0, 1, 7, 1][slot["sequence"] % 4] for slot in slots_in(line, "waiting"))
+        assert chain["members"][0]["present"] == 0b10000011
+        assert all(slot["priority"] == [0, 1, 7, 1][slot["sequence"] % 4] for slot in slots_in(chain, "waiting"))
 
 
 def test_products_wait_by_deadline_where_deadlines_count(make_queue: MakeQueue) -> None:
@@ -328,8 +328,8 @@ def test_products_wait_by_deadline_where_deadlines_count(make_queue: MakeQueue) 
     for seconds in (5, 0, 3, 9, 0):
         queue.put(b"x", feed="wx/a", expiry=NOW_NS + seconds * 10**9 if seconds else None)
     station.statistics()
-    line = read_line(queue.path, 1)
-    waiting = [line["slots"][place] for place in waiting_list(line, 0, 4)]
+    chain = read_chain(queue.path, 1)
+    waiting = [chain["slots"][place] for place in waiting_list(chain, 0, 4)]
     assert [slot["sequence"] for slot in waiting] == [3, 1, 4, 2, 5]
     assert [slot["expires_ns"] for slot in waiting] == [NOW_NS + s * 10**9 for s in (3, 5, 9)] + [0, 0]
 
@@ -339,9 +339,9 @@ def test_a_station_without_a_capacity_takes_up_no_more_than_its_window(make_queu
     station = queue.station("a", "wx/**")
     put(queue, 5000)
     assert station.statistics().waiting == 4096
-    line = read_line(queue.path, 1)
-    assert (line["position"], line["in_hand"], line["slots_ready"]) == (4097, 4096, 4096)
-    assert line_path(queue.path, 1).stat().st_size == station_reader.SLOTS_AT + 4096 * station_reader.SLOT_BYTES
+    chain = read_chain(queue.path, 1)
+    assert (chain["position"], chain["in_hand"], chain["slots_ready"]) == (4097, 4096, 4096)
+    assert chain_path(queue.path, 1).stat().st_size == station_reader.SLOTS_AT + 4096 * station_reader.SLOT_BYTES
 
 
 def test_lists_are_made_anew_from_the_marks_when_the_holder_of_the_lock_died(make_queue: MakeQueue) -> None:
@@ -351,22 +351,22 @@ def test_lists_are_made_anew_from_the_marks_when_the_holder_of_the_lock_died(mak
     with station.attach() as consumer:
         consumer.nack(consumer.get(3, 1), failed=True)
         held = consumer.get(5, 1)
-        before = read_line(queue.path, 1)
+        before = read_chain(queue.path, 1)
 
         def spoil(mapped: mmap.mmap) -> None:
             for word in ("free", "oldest", "newest", "in_hand"):
-                struct.pack_into("<I", mapped, station_reader.LINE_HEADER[word][0], 77)
+                struct.pack_into("<I", mapped, station_reader.CHAIN_HEADER[word][0], 77)
             for word in ("present", "waiting", "leased", "parked"):
                 struct.pack_into("<I", mapped, station_reader.MEMBERS_AT + station_reader.MEMBER[word][0], 77)
             for place in range(station_reader.SLOTS_STEP):
                 at = station_reader.SLOTS_AT + place * station_reader.SLOT_BYTES + station_reader.SLOT["next"][0]
                 struct.pack_into("<III", mapped, at, place, place, place)
 
-        die_holding_a_line(queue.path, 1, spoil)
+        die_holding_a_chain(queue.path, 1, spoil)
         with pytest.raises(reader.Damaged):
-            read_line(queue.path, 1)
+            read_chain(queue.path, 1)
         assert queue.check() == []  # takes the lock
-        after = read_line(queue.path, 1)
+        after = read_chain(queue.path, 1)
         assert (before["recoveries"], after["recoveries"]) == (0, 1)
         for state in ("waiting", "leased", "parked"):
             assert sequences_in(after, state) == sequences_in(before, state) != []
@@ -386,9 +386,9 @@ def test_a_mark_that_cannot_be_makes_a_slot_free(make_queue: MakeQueue) -> None:
             at = station_reader.SLOTS_AT + place * station_reader.SLOT_BYTES + station_reader.SLOT["mark"][0]
             struct.pack_into("<Q", mapped, at, mark)
 
-    die_holding_a_line(queue.path, 1, spoil)
+    die_holding_a_chain(queue.path, 1, spoil)
     assert queue.check() == []
-    assert sequences_in(read_line(queue.path, 1), "waiting") == [1, 5]
+    assert sequences_in(read_chain(queue.path, 1), "waiting") == [1, 5]
 
 
 # --- consumers ------------------------------------------------------------------------------------
@@ -403,7 +403,7 @@ def test_a_consumer_is_where_the_page_says(make_queue: MakeQueue) -> None:
         consumer.ack(consumer.get(4, 1))
         held = consumer.get(3, 1)
         now_ns = time.clock_gettime_ns(time.CLOCK_MONOTONIC)
-        consumers = read_line(queue.path, 1)["consumers"]
+        consumers = read_chain(queue.path, 1)["consumers"]
         told = [
             (place, *(one[word] for word in ("member", "epoch", "pid", "attached_ns")))
             for place, one in consumers.items()
@@ -414,14 +414,14 @@ def test_a_consumer_is_where_the_page_says(make_queue: MakeQueue) -> None:
         assert all(abs(time.time_ns() - one["attached_ns"]) < 60 * 10**9 for one in consumers.values())
         assert all(0 <= now_ns - one["beat_ns"] < 60 * 10**9 for one in consumers.values())
         assert len(held) == 3
-    line = read_line(queue.path, 1)
-    assert (line["consumers"], sequences_in(line, "leased")) == ({}, [])
+    chain = read_chain(queue.path, 1)
+    assert (chain["consumers"], sequences_in(chain, "leased")) == ({}, [])
 
 
 def test_a_consumer_holds_the_lock_of_its_place(make_queue: MakeQueue) -> None:
     queue = make_queue()
     station = queue.station("a", "wx/**")
-    file = line_path(queue.path, 1)
+    file = chain_path(queue.path, 1)
 
     def locked() -> list[int]:
         return [place for place in range(256) if is_locked(file, station_reader.CONSUMER_LOCKS_AT + place)]
@@ -446,18 +446,18 @@ def test_the_lock_of_a_consumer_goes_with_its_process_and_its_products_come_back
         return consumer, consumer.get(3, 10)
 
     with at_work(work) as child:
-        before = read_line(queue.path, 1)
+        before = read_chain(queue.path, 1)
         assert (before["consumers"][0]["pid"], sequences_in(before, "leased")) == (child, [1, 2, 3])
-        assert is_locked(line_path(queue.path, 1), lock)
+        assert is_locked(chain_path(queue.path, 1), lock)
         end(child)
-        assert not is_locked(line_path(queue.path, 1), lock)
-        assert read_line(queue.path, 1)["consumers"] == before["consumers"]  # until somebody looks
+        assert not is_locked(chain_path(queue.path, 1), lock)
+        assert read_chain(queue.path, 1)["consumers"] == before["consumers"]  # until somebody looks
         station.statistics()
-        after = read_line(queue.path, 1)
+        after = read_chain(queue.path, 1)
         assert (after["consumers"], sequences_in(after, "waiting")) == ({}, [1, 2, 3, 4])
         assert after["members"][0]["restored"] == 3
     with station.attach() as consumer:
-        assert read_line(queue.path, 1)["consumers"][0]["epoch"] == before["consumers"][0]["epoch"] + 2
+        assert read_chain(queue.path, 1)["consumers"][0]["epoch"] == before["consumers"][0]["epoch"] + 2
         assert consumer.get(4, 1).deliveries.tolist() == [2, 2, 2, 1]
 
 
@@ -465,7 +465,7 @@ def test_a_hung_consumer_loses_its_products_but_not_the_lock_of_its_place(make_q
     queue = make_queue(dedup="none")
     station = queue.station("a", "wx/**", hung_after="1ms")
     put(queue, 1)
-    file = line_path(queue.path, 1)
+    file = chain_path(queue.path, 1)
 
     def work() -> object:
         from headrace.station.heart import heart
@@ -475,13 +475,13 @@ def test_a_hung_consumer_loses_its_products_but_not_the_lock_of_its_place(make_q
         return consumer, consumer.get(1, 10)
 
     with at_work(work):
-        beat_ns = read_line(queue.path, 1)["consumers"][0]["beat_ns"]
+        beat_ns = read_chain(queue.path, 1)["consumers"][0]["beat_ns"]
         while time.clock_gettime_ns(time.CLOCK_MONOTONIC) < beat_ns + 2_000_000:
             pass
         station.statistics()
-        line = read_line(queue.path, 1)
-        assert (line["consumers"], sequences_in(line, "waiting")) == ({}, [1])
+        chain = read_chain(queue.path, 1)
+        assert (chain["consumers"], sequences_in(chain, "waiting")) == ({}, [1])
         assert is_locked(file, station_reader.CONSUMER_LOCKS_AT)
         station.change(hung_after=0)
         with station.attach():
-            assert set(read_line(queue.path, 1)["consumers"]) == {1}
+            assert set(read_chain(queue.path, 1)["consumers"]) == {1}
