@@ -11,7 +11,7 @@ import reader
 import station_reader
 from dying import at_work, die_holding_a_chain, end
 from spoiler import Spoiler
-from station_reader import STATES, is_locked, chain_path, read_chain, waiting_list
+from station_reader import STATES, chain_path, is_locked, read_chain, waiting_list
 
 from headrace import Queue
 from headrace.errors import BlockedError, LeaseLostError, RejectedError
