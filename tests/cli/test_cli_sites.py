@@ -17,7 +17,7 @@ from headrace.cli.sites.tables import show_map
 from headrace.cli.sites.trails import trails
 from headrace.errors import OptionError
 from headrace.relay.messages.description import Description, LinkStatus, RequestStatus, UpstreamStatus
-from headrace.site.map import Link, Map, Place
+from headrace.site.map import Link, Map, Node
 from support.commandline import Run, objects, wait_until
 
 PROGRAM = [sys.executable, "-c", "from headrace.cli.main import main; main()"]
@@ -64,11 +64,11 @@ def test_people_get_tables_and_a_picture(run: Run, fabric: tuple[Path, str]) -> 
 
 def test_programs_get_everything_as_json(run: Run, fabric: tuple[Path, str]) -> None:
     (told,) = objects(run("sites", fabric[1], "--json").stdout)
-    assert [(place["name"], place["state"]) for place in told["places"]] == [("one", "here"), ("two", "here")]
+    assert [(place["name"], place["state"]) for place in told["nodes"]] == [("one", "here"), ("two", "here")]
     (link,) = told["links"]
     assert {link["one"], link["other"]} == {"one", "two"}
     assert 0 < link["round_trip_s"] < 5
-    (flow,) = told["places"][1]["told"]["flows"]
+    (flow,) = told["nodes"][1]["told"]["flows"]
     assert (flow["products"], flow["duplicates"]) == (10, 0)
     assert flow["latency_p50_s"] <= flow["latency_max_s"]
 
@@ -77,7 +77,7 @@ def test_a_configuration_leads_into_the_fabric_as_well(run: Run, fabric: tuple[P
     file = tmp_path / "site.toml"
     file.write_text(f'[site]\nqueue = "{fabric[0] / "one"}"\nlisten = ["{fabric[1]}"]\n')
     (told,) = objects(run("sites", file, "--json").stdout)
-    assert len(told["places"]) == 2
+    assert len(told["nodes"]) == 2
 
 
 def test_a_graph_is_what_graphviz_reads(run: Run, fabric: tuple[Path, str]) -> None:
@@ -97,7 +97,7 @@ def test_where_nobody_is_there_is_an_error(run: Run, tmp_path: Path) -> None:
     assert run("sites", "tcp/127.0.0.1").exit_code == 2
     assert run("sites", "tcp/127.0.0.1:9", "--dot", "--json").exit_code == 2
     (tmp_path / "site.toml").write_text('[site]\nqueue = "q"\nlisten = ["tcp/127.0.0.1:0"]\n')
-    assert "has no endpoint that is known beforehand" in run("sites", "site.toml").stderr
+    assert "has no endpoint that is known in advance" in run("sites", "site.toml").stderr
 
 
 def test_a_configuration_is_visited_where_it_listens_and_then_where_it_connects(tmp_path: Path) -> None:
@@ -149,10 +149,10 @@ def hostile() -> Map:
         upstreams=(upstream(request=HOSTILE, state="unreachable", problem=HOSTILE, lost=((1, 2, "evicted"),), lost_sequences=2),),
     )  # fmt: skip
     places = (
-        Place(HOSTILE, "1", "here", "", 0.001, told),
-        Place("b", "", "away", "", None, None),
-        Place("c", "3", "silent", HOSTILE, None, None),
-        Place("router 4", "4", "router", "", None, None),
+        Node(HOSTILE, "1", "here", "", 0.001, told),
+        Node("b", "", "away", "", None, None),
+        Node("c", "3", "silent", HOSTILE, None, None),
+        Node("router 4", "4", "router", "", None, None),
     )
     return Map(10**9, places, (Link(HOSTILE, "router 4", HOSTILE, 0.002, 3, 1, 0.25),))
 
@@ -175,13 +175,13 @@ def test_no_name_can_play_tricks_on_a_terminal(capsys: pytest.CaptureFixture[str
 
 
 def test_a_map_is_well_if_everybody_answers_and_is_served() -> None:
-    here = Place("a", "1", "here", "", None, description(upstreams=(upstream(),)))
+    here = Node("a", "1", "here", "", None, description(upstreams=(upstream(),)))
     assert is_well(Map(0, (here,), ()))
     assert not is_well(Map(0, (), ()))
-    assert not is_well(Map(0, (here, Place("a", "2", "here", "", None, description())), ()))
-    assert not is_well(Map(0, (here, Place("b", "", "away", "", None, None)), ()))
+    assert not is_well(Map(0, (here, Node("a", "2", "here", "", None, description())), ()))
+    assert not is_well(Map(0, (here, Node("b", "", "away", "", None, None)), ()))
     told = description(upstreams=(upstream(state="unreachable"),))
-    assert not is_well(Map(0, (Place("a", "1", "here", "", None, told),), ()))
+    assert not is_well(Map(0, (Node("a", "1", "here", "", None, told),), ()))
 
 
 def test_links_are_drawn_as_chains_and_rings() -> None:

@@ -13,7 +13,7 @@ from headrace.product.feed import FeedPattern
 from headrace.relay.messages.description import TEXT_MAX, FeedStatus, largest, shortened, visible_to
 from headrace.relay.messages.query import Identify, IdentifyReply, decode_query, decode_reply, encode
 from headrace.relay.site_client import SiteClient, round_trips
-from headrace.site.map import Map, Place, gather
+from headrace.site.map import Map, Node, gather
 from support.fleet import Fabric, until, want
 
 
@@ -26,8 +26,8 @@ def drawn_from(fabric: Fabric, name: str) -> Map:
         session.close()  # type: ignore[no-untyped-call]
 
 
-def place(drawn: Map, name: str) -> Place:
-    (found,) = [place for place in drawn.places if place.name == name]
+def place(drawn: Map, name: str) -> Node:
+    (found,) = [place for place in drawn.nodes if place.name == name]
     return found
 
 
@@ -50,10 +50,10 @@ def chain(fabric: Fabric) -> None:
 def test_all_sites_are_there_with_their_links_and_what_they_tell(fabric: Fabric) -> None:
     chain(fabric)
     drawn = drawn_from(fabric, "c")
-    assert [(place.name, place.state) for place in drawn.places] == [("a", "here"), ("b", "here"), ("c", "here")]
+    assert [(place.name, place.state) for place in drawn.nodes] == [("a", "here"), ("b", "here"), ("c", "here")]
     assert {frozenset((link.one, link.other)) for link in drawn.links} == {frozenset("ab"), frozenset("bc")}
     assert all(link.round_trip_s is not None and 0 < link.round_trip_s < 1 for link in drawn.links)
-    assert all(place.round_trip_s is not None for place in drawn.places)
+    assert all(place.round_trip_s is not None for place in drawn.nodes)
     told = place(drawn, "b").told
     assert told is not None
     assert told.zid == str(fabric.sessions["b"].zid()) == place(drawn, "b").zid
@@ -83,7 +83,7 @@ def test_a_site_that_does_not_answer_is_silent(fabric: Fabric) -> None:
     found = place(drawn_from(fabric, "a"), "ghost")
     assert (found.state, found.told, found.round_trip_s) == ("silent", None, None)
     assert found.trouble
-    assert len(drawn_from(fabric, "a").places) == 2  # a name that no site can have is not believed
+    assert len(drawn_from(fabric, "a").nodes) == 2  # a name that no site can have is not believed
     for token in tokens:
         token.undeclare()
 

@@ -90,12 +90,12 @@ def test_a_port_that_is_taken_leaves_the_site_where_it_was(write: Write, serve: 
     endpoint = process.wait_until_ready()
     with socket.create_server(("127.0.0.1", 0)) as taken:
         write(HERE.format(port=taken.getsockname()[1]))
-        process.reload("site.toml was not loaded: cannot listen on")
+        process.reload("site.toml is not loaded: cannot listen on")
     with headrace.connect(endpoint) as remote:
         assert remote.put(b"x", feed="a") == 1
     other = free_port()
     write(HERE.format(port=other))
-    process.reload("site.toml was loaded")
+    process.reload("site.toml is loaded")
     with headrace.connect(f"tcp/127.0.0.1:{other}") as remote:
         assert remote.put(b"y", feed="a") == 2
     assert process.stop() == 0
@@ -108,7 +108,7 @@ def test_reloads_that_come_while_it_starts_or_loads_do_no_harm(write: Write, ser
         write(HERE.format(port=0) + f'beat = "{beat}ms"\n')
         process.process.send_signal(signal.SIGHUP)
         time.sleep(0.02)
-    process.reload("site.toml was loaded")
+    process.reload("site.toml is loaded")
     assert process.stop() == 0
 
 
@@ -137,7 +137,7 @@ def test_whoever_has_the_site_s_own_papers_may_look_at_it(write: Write, serve: S
     file = write(text)
     process = serve(file)
     process.wait_until_ready()
-    assert [place["name"] for place in msgspec.json.decode(map_of(file))["places"]] == ["here"]
+    assert [place["name"] for place in msgspec.json.decode(map_of(file))["nodes"]] == ["here"]
     assert b"here" not in map_of(write(text.replace("here.", "stranger.").replace('"here"', '"stranger"')))
     assert process.stop() == 0
 
@@ -165,11 +165,11 @@ def test_a_password_that_moved_or_changed_is_read_anew(write: Write, serve: Serv
     with Queue.open(tmp_path / "up") as upstream, Queue.open(tmp_path / "q") as queue:
         upstream.put(b"x", feed="a")
         (tmp_path / "p").write_text("good\n")
-        process.reload("site.toml was loaded")
+        process.reload("site.toml is loaded")
         until(lambda: queue.next == 2, "it gets in with the new password")
         (tmp_path / "p").rename(tmp_path / "moved")
         write(text.replace('"p"', '"moved"'))
-        process.reload("site.toml was loaded")
+        process.reload("site.toml is loaded")
     assert process.stop() == 0
 
 
@@ -180,7 +180,7 @@ def test_a_queue_is_free_again_when_its_site_was_killed(write: Write, serve: Ser
     second = serve(file)
     assert second.process.wait(20) == 3
     told = msgspec.json.decode(second.log.read_text())
-    assert told["problem"] == f"{tmp_path / 'q'} has a site that runs already, process {first.process.pid}"
+    assert told["problem"] == f"{tmp_path / 'q'} has a running site already, process {first.process.pid}"
     first.process.kill()
     first.process.wait(20)
     third = serve(file)

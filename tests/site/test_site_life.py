@@ -58,7 +58,7 @@ def test_what_was_declared_may_be_undeclared_twice(session: zenoh.Session) -> No
 def test_a_queue_has_one_site_at_a_time(session: zenoh.Session, make_queue: Callable[..., Queue]) -> None:
     queue = make_queue()
     first = Site(session, queue, [])
-    with pytest.raises(QueueBusyError, match=f"{queue.path} has a site that runs already, process {os.getpid()};"):
+    with pytest.raises(QueueBusyError, match=f"{queue.path} has a running site already, process {os.getpid()};"):
         Site(session, queue, [])
     first.close()
     Site(session, queue, []).close()

@@ -1,11 +1,11 @@
-"""SiteConfig: all that a site is told, as plain data.
+"""SiteConfig: the configuration of a site, as plain data.
 
 One struct for each table of the TOML file, with the keys in the order of docs/site.md. A field carries the kind of its
-value, and its default is the one in force (toml/layout.py). A value of these structs that came from `load_config` has
-been checked as a whole: paths are absolute, `site.name` is known, and `queue` has the terms of the queue that exists,
-if it does.
+value, and its default is the one in force (toml/layout.py). A SiteConfig from `load_config` is valid as a whole: paths
+are absolute, `site.name` is set, and `queue` has the terms of the queue if it exists.
 
-Not here: reading (reading.py), and what contradicts what (rules.py).
+Not here: reading the file (loading.py), contradictions (contradictions.py), and what the values mean at run time
+(terms.py).
 """
 
 from pathlib import Path
@@ -16,8 +16,19 @@ import msgspec
 from headrace.log.config import DURABILITIES, SIGNATURES, Dedup, Durability
 from headrace.selection import Selection
 from headrace.selection.table_keys import CLAUSES, SELECTION
-from headrace.site.files import DICTIONARY_FILE, PASSWORD_FILE, USER
-from headrace.site.kinds import ENDPOINTS, LISTENING, PATTERNS, QUEUE_AGE, SITE_NAME, SITE_NAMES, SIZE, WHO
+from headrace.site.kinds import (
+    DICTIONARY_FILE,
+    ENDPOINTS,
+    LISTENING,
+    PASSWORD_FILE,
+    PATTERNS,
+    QUEUE_AGE,
+    SITE_NAME,
+    SITE_NAMES,
+    SIZE,
+    USER,
+    WHO,
+)
 from headrace.toml.kinds import FILE, FLAG, FOLDER, NAME, OUTPUT_FILE, START, age, choice, count
 from headrace.toml.layout import Layout, Table
 
@@ -31,7 +42,7 @@ class SiteTable(msgspec.Struct, frozen=True, kw_only=True, rename={"beat_s": "be
     """[site]: its place in the fabric."""
 
     queue: Annotated[Path, FOLDER]
-    name: Annotated[str, SITE_NAME] = ""  # the origin of the queue; never empty once it is loaded
+    name: Annotated[str, SITE_NAME] = ""  # the origin of the queue; never empty after loading
     listen: Annotated[tuple[str, ...], LISTENING] = LISTEN  # a client has none
     connect: Annotated[tuple[str, ...], ENDPOINTS] = ()
     mode: Annotated[Mode, choice(*get_args(Mode))] = "router"
@@ -43,7 +54,7 @@ class SiteTable(msgspec.Struct, frozen=True, kw_only=True, rename={"beat_s": "be
 
 
 class QueueTable(msgspec.Struct, frozen=True, kw_only=True, rename={"age_s": "age"}):
-    """[queue]: the terms on which the queue is made, if it is not there yet."""
+    """[queue]: the terms on which the queue is created, if it does not exist."""
 
     size: Annotated[int, SIZE] = 1 << 30
     age_s: Annotated[float | None, QUEUE_AGE] = None
@@ -55,8 +66,8 @@ class Request(msgspec.Struct, frozen=True, kw_only=True, rename={"selection": "s
     """[[request]]: what is wanted from other sites."""
 
     selection: Annotated[Selection, SELECTION]  # with the clauses that were given as keys
-    name: Annotated[str, NAME] = ""  # "request 1", by its place; never empty once it is loaded
-    start: Annotated[Literal["now", "oldest"] | float, START] = "now"  # a number: so many seconds back
+    name: Annotated[str, NAME] = ""  # "request 1" by default; never empty after loading
+    start: Annotated[Literal["now", "oldest"] | float, START] = "now"  # a number: seconds back
     sites: Annotated[tuple[str, ...], SITE_NAMES] = ()  # none: any
     redundancy: Annotated[Redundancy, choice(*get_args(Redundancy))] = "all"
 
@@ -67,7 +78,7 @@ class Request(msgspec.Struct, frozen=True, kw_only=True, rename={"selection": "s
 
 
 class Allow(msgspec.Struct, frozen=True, kw_only=True):
-    """[[allow]]: what others may do here."""
+    """[[allow]]: what other sites and users may do here."""
 
     who: Annotated[tuple[str, ...], WHO]  # ("*",): everybody
     receive: Annotated[tuple[str, ...], PATTERNS] = ()
@@ -76,7 +87,7 @@ class Allow(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TlsTable(msgspec.Struct, frozen=True, kw_only=True):
-    """[tls]: by what this site is known, and whom it believes."""
+    """[tls]: what this site shows, and which authority it trusts."""
 
     authority: Annotated[Path, FILE]
     certificate: Annotated[Path | None, FILE] = None
@@ -85,7 +96,7 @@ class TlsTable(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class UsersTable(msgspec.Struct, frozen=True, kw_only=True):
-    """[users]: names and passwords, each in a file of its own."""
+    """[users]: names and passwords; passwords are in files of their own."""
 
     name: Annotated[str | None, USER] = None
     password_file: Annotated[Path | None, PASSWORD_FILE] = None
@@ -93,7 +104,7 @@ class UsersTable(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class LogTable(msgspec.Struct, frozen=True, kw_only=True):
-    """[log]: what the site tells of itself."""
+    """[log]: what the site logs, and where."""
 
     level: Annotated[Level, choice(*get_args(Level))] = "info"
     file: Annotated[Path | None, OUTPUT_FILE] = None  # None: standard error
@@ -121,12 +132,12 @@ LAYOUT = Layout(
     tables={
         name: Table(struct, name in REPEATED, CLAUSES if name == "request" else ()) for name, struct in TABLES.items()
     },
-    example="headrace config example writes one to begin with",
+    example="create one with: headrace config example > site.toml",
     examples={"queue": '"wx.queue"', "select": '"wx/radar/**"', "who": '"*"', "authority": '"authority.pem"'},
     elsewhere={
         ("queue", "origin"): "the origin of the queue is the name of the site: [site] name",
         ("request", "feed"): "write the feed pattern as select",
-        ("users", "password"): "write it into a file, and name that file as password_file",
+        ("users", "password"): "write it into a file, and give that file as password_file",
         ("users", "user"): "did you mean 'name'?",
     },
 )

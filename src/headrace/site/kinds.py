@@ -1,18 +1,24 @@
 """Kinds of values that only the configuration of a site has; the common ones are in toml/kinds.py.
 
-Not here: files and folders (files.py), and whether values go together (rules.py).
+A file with secrets must exist, be readable and have the expected form. Its content is checked here, and neither kept
+nor shown.
+
+Not here: whether values go together (contradictions.py).
 """
 
 from pathlib import Path
 from typing import Any
 
-from headrace.errors import OptionError
+from headrace.errors import FabricError, OptionError
 from headrace.link.access import EVERYBODY
+from headrace.link.credentials import UserTerms, check_users_file
 from headrace.link.endpoint import check_endpoint
 from headrace.log.config import check_age, check_origin, check_size
 from headrace.selection.pattern import canonical_pattern
-from headrace.toml.kinds import Kind, Listed, bytes_of, seconds_of, text_of
+from headrace.toml.kinds import Kind, Listed, bytes_of, path_kind, readable, seconds_of, text_of
 from headrace.units import exact_age, exact_size
+
+PASSWORD_BYTES_MAX = 4096
 
 # --- names ----------------------------------------------------------------------------------------
 
@@ -25,7 +31,7 @@ def _site_name(value: Any, folder: Path) -> str:
 
 
 def _principal(value: Any, folder: Path) -> str:
-    """A name as certificates and users have it, as far as rights can be given to it."""
+    """The name of a certificate or a user, to which rights can be given."""
     return EVERYBODY if value == EVERYBODY else _site_name(value, folder)
 
 
@@ -68,3 +74,36 @@ def _listening(value: Any, folder: Path) -> str:
 ENDPOINTS = Listed("list of endpoints", Kind("endpoint", _endpoint))
 LISTENING = Listed("list of endpoints", Kind("endpoint", _listening))
 PATTERNS = Listed("list of feed patterns", Kind("feed pattern", _pattern))
+
+
+# --- files with secrets ---------------------------------------------------------------------------
+
+
+def _password(value: Any, folder: Path) -> Path:
+    path = readable(value, folder)
+    try:
+        lines = path.read_text("utf-8").splitlines() if path.stat().st_size <= PASSWORD_BYTES_MAX else []
+    except UnicodeDecodeError:
+        lines = []
+    if len(lines) != 1:
+        raise OptionError(f"{path} is not one line of text", "a password file has one line, the password")
+    UserTerms("this site", lines[0])
+    return path
+
+
+def _dictionary(value: Any, folder: Path) -> Path:
+    path = readable(value, folder)
+    try:
+        check_users_file(path)
+    except FabricError as error:
+        raise OptionError(error.problem, error.hint) from None
+    return path
+
+
+def _user(value: Any, folder: Path) -> str:
+    return UserTerms(text_of(value, "site1"), "any").name
+
+
+USER = Kind("text", _user)
+PASSWORD_FILE = path_kind(_password)
+DICTIONARY_FILE = path_kind(_dictionary)

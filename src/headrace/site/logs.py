@@ -1,7 +1,7 @@
-"""Logs: lines that name the feed and the peer, and never more of one kind than can be read.
+"""Logs: where a site writes its messages, and how many of one kind.
 
-Messages of one kind are those with the same text before the numbers and names are filled in. Of each kind at most
-`per_second` are written in a second; the next one says how many were left out.
+Messages are of one kind if their text before formatting is the same. Of each kind, at most `per_second` are written in
+a second; the next one says how many were left out. So a flood of one message never hides the others.
 """
 
 import logging
@@ -13,7 +13,7 @@ _FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 
 
 class RateLimit(logging.Filter):
-    """Lets through a few of each kind in a second."""
+    """Passes a few messages of each kind per second."""
 
     def __init__(self, per_second: float) -> None:
         super().__init__()

@@ -1,13 +1,11 @@
-"""Site: a running node. Its queue, its place in the fabric, its requests.
+"""Site: a running node: its queue, its session in the fabric, its requests, and what it serves to others.
 
-Nothing here knows of files and signals (site/daemon.py does), so that several sites can run in one process.
+Configuration files and signals are elsewhere (daemon.py), so that several sites can run in one process.
 """
 
-import fcntl
 import logging
-import os
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import msgspec
@@ -17,6 +15,7 @@ from headrace.errors import FabricError, QueueBusyError
 from headrace.link.access import Rule
 from headrace.link.declarations import Declarations
 from headrace.link.keys import site_key
+from headrace.log.locks import FileLockedError, locked
 from headrace.queue import Queue
 from headrace.relay.flows import FlowStatistics
 from headrace.relay.messages.beat import INTERVAL_S
@@ -28,10 +27,9 @@ from headrace.relay.receive.upstream import UpstreamStatistics
 from headrace.relay.send import Streams
 from headrace.relay.serve import Server
 from headrace.remote.server.attendant import Attendant, AttendantStatistics
-from headrace.site.describing import describe
+from headrace.site.describe import describe
 
 _LOOK_S = 2.0
-_PID_BYTES = 20
 
 log = logging.getLogger("headrace.site")
 
@@ -59,23 +57,23 @@ class SiteStatistics(msgspec.Struct, frozen=True):
 
 
 class Site:
-    """Runs from the moment it is made until `close`. The queue and the session are the caller's.
+    """Runs from its construction until `close`. The queue and the session belong to the caller.
 
-    A queue has one site at a time: QueueBusyError if it has one. What fails to start leaves nothing running.
+    A queue has one site at a time: QueueBusyError if it has one. A site that fails to start leaves nothing running.
     """
 
     def __init__(
         self, session: zenoh.Session, queue: Queue, requests: list[Request], *, beat_s: float = INTERVAL_S,
         progress: Path | None = None, rules: Sequence[Rule] = (), principal: str | None = None,
     ) -> None:  # fmt: skip
-        """`rules` say what others may have of the log and do with the queue; the session has its own.
+        """`rules` say what others may read from the log and do with the queue; the session has its own copy.
 
-        `principal` is the name by which other sites know this one, where they have rules.
+        `principal` is the name by which other sites know this one, for their rules.
         """
         self.name = queue.config.origin
         self._session, self._queue, self._principal = session, queue, principal
         with ExitStack() as parts:
-            parts.enter_context(_held(queue.path))
+            parts.enter_context(_only_site(queue.path))
             self._check_name(session)
             self._start(parts, requests, beat_s, progress or queue.path / "site" / "progress.json", rules)
             self._parts = parts.pop_all()
@@ -91,7 +89,7 @@ class Site:
         parts.callback(self._streams.close)
         self._progress = RequestProgress(progress)
         self._receiver = self._receive(requests)
-        parts.callback(lambda: self._receiver.close())  # the one of then
+        parts.callback(lambda: self._receiver.close())  # `change_requests` may have replaced it
         self._attendant = Attendant(session, self._declarations, queue, self.name, rules)
         parts.callback(self._attendant.close)
         self._quench = Quench(session, self._streams, queue, self.name, self._attendant.readers.patterns)
@@ -104,12 +102,12 @@ class Site:
         parts.callback(self._declarations.add(lambda: session.liveliness().declare_token(key)).undeclare)
 
     def _check_name(self, session: zenoh.Session) -> None:
-        """Two sites of one name would be taken for one by everybody else."""
+        """Two sites of one name would look like one to all others."""
         mine = site_key(self.name, str(session.zid()))
         for reply in session.liveliness().get(site_key(self.name, "*"), timeout=_LOOK_S):
             if reply.ok is not None and str(reply.ok.key_expr) != mine:
                 raise FabricError(
-                    f"there is a site called {self.name!r} already", "stop it, or give this one another name"
+                    f"a site called {self.name!r} is running already", "stop it, or give this one another name"
                 )
 
     def statistics(self) -> SiteStatistics:
@@ -126,7 +124,7 @@ class Site:
         )  # fmt: skip
 
     def describe(self) -> Description:
-        """Everything about this site that others may ask for."""
+        """Everything about this site that others may query."""
         return self._describe(self._server)
 
     def _describe(self, server: Server) -> Description:
@@ -140,7 +138,7 @@ class Site:
         )
 
     def change_requests(self, requests: list[Request]) -> None:
-        """Other requests from now on; those that stay go on where they are."""
+        """Replace the requests; those that stay continue at their position."""
         self._receiver.close()
         self._receiver = self._receive(requests)
 
@@ -149,35 +147,21 @@ class Site:
         return self._receiver.hops.site_of(sequence)
 
     def close(self) -> None:
-        """May be said twice."""
+        """Stop everything; idempotent."""
         self._parts.close()
 
 
 @contextmanager
-def _held(queue: Path) -> Iterator[None]:
-    """Two sites at one queue would overwrite each other's progress.
-
-    The lock is the kernel's, and ends with the process that holds it, however that ends.
-    """
+def _only_site(queue: Path) -> Iterator[None]:
+    """Hold the lock of the queue's site: two sites at one queue would overwrite each other's progress."""
     path = queue / "site" / "lock"
     path.parent.mkdir(exist_ok=True)
-    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
-    try:
-        _lock(descriptor, queue)
+    with ExitStack() as held:
+        try:
+            held.enter_context(locked(path, wait=False))
+        except FileLockedError as error:
+            raise QueueBusyError(
+                f"{queue} has a running site already" + (f", process {error.holder}" if error.holder else ""),
+                "stop that one first, or give this one a queue of its own",
+            ) from None
         yield
-    finally:
-        fcntl.flock(descriptor, fcntl.LOCK_UN)  # a child that was forked may have the descriptor, too
-        os.close(descriptor)
-
-
-def _lock(descriptor: int, queue: Path) -> None:
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        holder = os.pread(descriptor, _PID_BYTES, 0).decode(errors="replace").strip()
-        raise QueueBusyError(
-            f"{queue} has a site that runs already" + (f", process {holder}" if holder else ""),
-            "stop that one first, or give this one a queue of its own",
-        ) from None
-    with suppress(OSError):  # it is only there to be told, and the disk may be full
-        os.pwrite(descriptor, f"{os.getpid()}".ljust(_PID_BYTES).encode(), 0)

@@ -74,14 +74,14 @@ def terms_for(where: str) -> "SessionTerms":
         tls, user = credentials()
         return SessionTerms("client", connect=(where,), tls=tls, user=user)
     from headrace.site.loading import load_config
-    from headrace.site.visiting import visiting_terms
+    from headrace.site.terms import visiting_terms
 
     return visiting_terms(load_config(where))
 
 
 def is_well(drawn: "Map") -> bool:
     """There are sites, each with a name of its own, every one of them answers, and every request is served."""
-    upstreams = [upstream for place in drawn.places if place.told for upstream in place.told.upstreams]
-    states = {place.state for place in drawn.places} | {upstream.state for upstream in upstreams}
-    names = {place.name for place in drawn.places}
-    return bool(names) and len(names) == len(drawn.places) and not states & {"silent", "away", "unreachable"}
+    upstreams = [upstream for place in drawn.nodes if place.told for upstream in place.told.upstreams]
+    states = {place.state for place in drawn.nodes} | {upstream.state for upstream in upstreams}
+    names = {place.name for place in drawn.nodes}
+    return bool(names) and len(names) == len(drawn.nodes) and not states & {"silent", "away", "unreachable"}

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from headrace.cli.failure import visible
 from headrace.cli.output import format_short_age, many
-from headrace.site.map import Link, Map, Place
+from headrace.site.map import Link, Map, Node
 from headrace.units import format_size
 
 _LOOKS = {"here": "style=solid", "silent": "style=dashed, color=red", "away": "style=dotted, color=red",
@@ -19,11 +19,11 @@ def dot_lines(drawn: Map) -> Iterator[str]:
     yield "digraph headrace {"
     yield '  node [shape=box, fontname="sans-serif"];'
     yield '  edge [fontname="sans-serif", fontsize=10];'
-    for place in drawn.places:
+    for place in drawn.nodes:
         yield f"  {quoted(place.name)} [label={_lines(*_told(place))}, {_LOOKS[place.state]}];"
     for link in drawn.links:
         yield f"  {quoted(link.one)} -> {quoted(link.other)} [dir=none, label={_lines(*_of_link(link))}];"
-    for place in drawn.places:
+    for place in drawn.nodes:
         for upstream in place.told.upstreams if place.told else ():
             look = "color=red" if upstream.state == "unreachable" else "color=gray40"
             label = _lines(f"{upstream.request}: {upstream.state}", many(upstream.products, "product"))
@@ -41,7 +41,7 @@ def _lines(*lines: str) -> str:
     return '"' + "\\n".join(quoted(line)[1:-1] for line in lines if line) + '"'
 
 
-def _told(place: Place) -> list[str]:
+def _told(place: Node) -> list[str]:
     told = place.told
     if told is None:
         return [place.name, place.state if place.state != "router" else ""]

@@ -10,7 +10,7 @@ from headrace.cli.output import format_short_age, many, show_table
 from headrace.cli.sites.trails import trails
 from headrace.relay.flows import FlowStatistics
 from headrace.relay.messages.description import Description, FeedStatus
-from headrace.site.map import Map, Place
+from headrace.site.map import Map, Node
 from headrace.units import format_age, format_size
 
 _FLOWS = 10  # of each site, unless all are wanted
@@ -19,7 +19,7 @@ Row = tuple[str, ...]
 
 def show_map(drawn: Map, all_flows: bool) -> None:
     """Everything, in the order of a question: who is there, how linked, what goes where, and how fast."""
-    told = [place.told for place in drawn.places if place.told]
+    told = [place.told for place in drawn.nodes if place.told]
     _show_sites(drawn)
     _show_links(drawn)
     _show("feeds", ("site", "feeds", "number", "products", "payload"), _feed_rows(told), (2, 3, 4))
@@ -38,13 +38,13 @@ def _show(title: str, header: Row, rows: Sequence[Row], right: Sequence[int] = (
 
 def _show_sites(drawn: Map) -> None:
     header = ("site", "state", "round trip", "products", "payload", "of", "links", "users", "up for")
-    rows = [(place.name, place.state, *_site_cells(place, drawn.drawn_ns)) for place in drawn.places]
+    rows = [(place.name, place.state, *_site_cells(place, drawn.drawn_ns)) for place in drawn.nodes]
     _show("sites", header, rows, range(2, 9))
     if not rows:
         click.echo("no site is there")
 
 
-def _site_cells(place: Place, now_ns: int) -> Row:
+def _site_cells(place: Node, now_ns: int) -> Row:
     told = place.told
     if told is None:
         return ("",) * 7
@@ -135,10 +135,10 @@ def _took(seconds: float | None) -> str:
 
 def _troubles(drawn: Map) -> Iterator[str]:
     """What somebody should look after, one line each."""
-    for name, times in Counter(place.name for place in drawn.places).items():
+    for name, times in Counter(place.name for place in drawn.nodes).items():
         if times > 1:
             yield f"{times} sites are called {name}: give each a name of its own"
-    for place in drawn.places:
+    for place in drawn.nodes:
         if place.state == "silent":
             yield f"site {place.name} does not answer: {place.trouble}"
         if place.state == "away":

@@ -233,7 +233,7 @@ def test_a_wrong_value_is_told_with_its_key_and_a_remedy(write: Write, text: str
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("", "1: [site]: the table is missing"),
+        ("", "1: [site]: the table is required"),
         ("[site]\n", "1: [site] queue: the key is required"),
         (f"{SITE}[[request]]\n", "3: [[request]] 1 select: the key is required"),
         (f"{SITE}[[allow]]\nreceive = ['a']\n", "3: [[allow]] 1 who: the key is required"),

@@ -1,8 +1,8 @@
-"""Rules: what cannot stand together in a configuration, though each key is right by itself.
+"""Contradictions: values of a configuration that exclude each other, though each is valid by itself.
 
-Either a value would have no effect, which nobody means, or it would break the promise of another. The rule about
-strangers is the strictest: whoever can reach a site from another machine must be known to it, or be allowed by name or
-by `who = "*"`; silence allows nothing.
+Either a value would have no effect, which nobody intends, or it would break the promise of another. The check of
+strangers is the strictest: a client that can reach the site from another machine must authenticate, or be allowed by
+name or by `who = "*"`. Without any rule, nothing is allowed.
 """
 
 from collections.abc import Iterator
@@ -17,7 +17,7 @@ from headrace.toml.document import KeyPath
 
 
 class Contradiction(NamedTuple):
-    """What contradicts what; the first path is where it is told."""
+    """Which keys contradict each other; the problem is reported at the first path."""
 
     paths: tuple[KeyPath, ...]
     problem: str
@@ -42,18 +42,20 @@ def _about_reach(config: SiteConfig) -> Iterator[Contradiction]:
     site = config.site
     if site.mode == "client" and site.listen:
         yield Contradiction(
-            (_LISTEN, _MODE), "a client listens to nobody", 'leave listen out, or choose mode "peer" or "router"'
+            (_LISTEN, _MODE), "a client does not listen", 'leave listen out, or choose mode "peer" or "router"'
         )
     elif not site.connect and not site.scouting and (site.mode == "client" or not site.listen):
         yield Contradiction(
             (_CONNECT, _LISTEN, _SCOUTING, _MODE),
-            "it has no endpoint, and neither listen nor scouting helps: no other site can be reached",
+            "there is no endpoint, and neither listen nor scouting: no other site can be reached",
             'give an endpoint to connect to, such as "tcp/upstream.example.org:7447"',
         )
     for place, endpoint in enumerate(site.connect):
         if endpoint in site.listen:
             yield Contradiction(
-                ((*_CONNECT, place), _CONNECT, _LISTEN), f"{endpoint!r} is this site itself, see listen", "leave it out"
+                ((*_CONNECT, place), _CONNECT, _LISTEN),
+                f"{endpoint!r} is this site itself (see listen)",
+                "leave it out",
             )
 
 
@@ -66,8 +68,8 @@ def _about_tls(config: SiteConfig) -> Iterator[Contradiction]:
         if _is_secure(endpoint) and (tls is None or tls.certificate is None):
             yield Contradiction(
                 ((*_LISTEN, place), _LISTEN, ("tls",)),
-                f"{endpoint!r} needs a certificate to show",
-                "give [tls] certificate and key; headrace certs makes them",
+                f"{endpoint!r} needs a certificate",
+                "give [tls] certificate and key; create them with: headrace certs",
             )
     if tls is None:
         return
@@ -76,7 +78,7 @@ def _about_tls(config: SiteConfig) -> Iterator[Contradiction]:
     if not site.scouting and not any(_is_secure(endpoint) for endpoint in endpoints):
         yield Contradiction(
             (("tls",), _LISTEN, _CONNECT, _SCOUTING),
-            "no endpoint uses it: links are neither encrypted nor proven",
+            "no endpoint uses it: links are neither encrypted nor authenticated",
             "write tls/ or quic/ instead of tcp/ in [site] listen and connect, or leave [tls] out",
         )
 
@@ -85,14 +87,14 @@ def _about_certificates(tls: TlsTable) -> Iterator[Contradiction]:
     if (tls.certificate is None) != (tls.key is None):
         there, missing = ("key", "certificate") if tls.certificate is None else ("certificate", "key")
         yield Contradiction(
-            (("tls", there), ("tls", missing)), f"it is of no use without {missing}", f"give {missing} too"
+            (("tls", there), ("tls", missing)), f"it has no effect without {missing}", f"give {missing} too"
         )
     elif tls.authority is not None:
         yield from _about_their_files(tls)
 
 
 def _about_their_files(tls: TlsTable) -> Iterator[Contradiction]:
-    """The session would be refused for the same reason."""
+    """The session would fail for the same reason."""
     try:
         check_tls(TlsTerms(tls.authority, tls.certificate, tls.key, tls.mutual))
     except FabricError as error:
@@ -107,26 +109,28 @@ def _about_users(config: SiteConfig) -> Iterator[Contradiction]:
     name, password, dictionary = (("users", key) for key in ("name", "password_file", "dictionary_file"))
     if (users.name is None) != (users.password_file is None):
         there, missing = (password, name) if users.name is None else (name, password)
-        yield Contradiction((there, missing), f"it is of no use without {missing[1]}", f"give {missing[1]} too")
+        yield Contradiction((there, missing), f"it has no effect without {missing[1]}", f"give {missing[1]} too")
     elif users.name is None and users.dictionary_file is None:
         yield Contradiction(
             (("users",),), "it is empty", "give name and password_file, or dictionary_file, or leave the table out"
         )
     if users.dictionary_file is not None and not config.site.listen:
-        yield Contradiction((dictionary, _LISTEN), "nobody can connect to a site that does not listen", "leave it out")
+        yield Contradiction(
+            (dictionary, _LISTEN), "no client can connect to a site that does not listen", "leave it out"
+        )
     elif users.name is not None and users.dictionary_file is None and config.site.listen:
         yield Contradiction(
             (name, dictionary, _LISTEN),
-            "a site that has a user name asks all others for theirs, and dictionary_file is missing: nobody gets in",
+            "a site with a user name asks all others for theirs, and dictionary_file is missing: all are refused",
             "give dictionary_file, or listen = []",
         )
 
 
 def _about_strangers(config: SiteConfig) -> Iterator[Contradiction]:
-    """Without any [[allow]], only whoever is on this machine, or proves a name, may come in."""
+    """Without any [[allow]], only clients on this machine, or clients that authenticate, may connect."""
     if config.allow or _knows_users(config):
         return
-    remedy = 'say who may do what with [[allow]] (who = "*" for everybody), or make them prove who they are: '
+    remedy = 'say who may do what with [[allow]] (who = "*" for everybody), or require authentication: '
     for place, endpoint in enumerate(config.site.listen):
         if not is_loopback(endpoint) and not (_knows_certificates(config) and _is_secure(endpoint)):
             yield Contradiction(
@@ -138,7 +142,7 @@ def _about_strangers(config: SiteConfig) -> Iterator[Contradiction]:
     if config.site.scouting and not _knows_certificates(config):
         yield Contradiction(
             (_SCOUTING, ("tls",), ("users",), ("allow",)),
-            "it links this site to whomever it finds",
+            "it links this site to every site that it finds",
             remedy + "[tls] with mutual = true, or [users] dictionary_file",
         )
 
@@ -150,19 +154,19 @@ def _about_allowances(config: SiteConfig) -> Iterator[Contradiction]:
             yield Contradiction((path,), "it allows nothing", 'give receive or publish, such as receive = ["wx/**"]')
         if EVERYBODY in (allow.who or ()):
             if len(allow.who) > 1:
-                yield Contradiction(((*path, "who"),), '"*" is everybody, the others too', 'write who = "*", or names')
+                yield Contradiction(((*path, "who"),), '"*" includes the other names', 'write who = "*", or names')
         elif allow.who == ():
-            yield Contradiction(((*path, "who"),), "the list is empty", 'name somebody, or write who = "*"')
+            yield Contradiction(((*path, "who"),), "the list is empty", 'give names, or write who = "*"')
         elif not _knows_users(config) and not _knows_certificates(config):
             yield Contradiction(
                 ((*path, "who"), ("tls",), ("users",)),
-                "nobody can prove to have such a name",
+                "nobody can authenticate by that name",
                 "give [tls] with mutual = true for names of certificates, or [users] dictionary_file for user names",
             )
 
 
 def _is_secure(endpoint: str) -> bool:
-    """Whether certificates are shown on it."""
+    """Whether the endpoint uses certificates."""
     return endpoint.partition("/")[0] in SECURE
 
 
@@ -185,7 +189,7 @@ def _about_requests(config: SiteConfig) -> Iterator[Contradiction]:
         if request.redundancy == "failover" and len(request.sites) == 1:
             yield Contradiction(
                 ((*path, "redundancy"), (*path, "sites")),
-                '"failover" needs another site to turn to, and sites has one',
+                '"failover" needs a second site, and sites has one',
                 'name more sites, or leave sites out, or choose "all"',
             )
         if config.site.name in request.sites:

@@ -1,4 +1,4 @@
-"""Describing: a running site's parts, turned into its Description."""
+"""Describe: the parts of a running site, summed up as its Description (relay)."""
 
 import zenoh
 
@@ -30,7 +30,7 @@ def describe(
     session: zenoh.Session, queue: Queue, server: Server, streams: Streams, receiver: Receiver, attendant: Attendant,
     quench: Quench,
 ) -> Description:  # fmt: skip
-    """The site at this moment. Its numbers may be a few products apart from each other."""
+    """The site at this moment. Its numbers are not taken at one instant, so they may differ by a few products."""
     statistics, flows = queue.statistics(), receiver.flows.statistics()
     feeds = [FeedStatus(feed.feed, feed.products, feed.bytes) for feed in statistics.feeds]
     return Description(

@@ -46,13 +46,13 @@ def test_the_same_terms_again_are_no_mistake(write: Write, make_queue: Callable[
 @pytest.mark.parametrize(
     ("text", "key", "problem", "remedy"),
     [
-        ("size = '8MiB'", "size", '"8MiB" is not what {path} has: "4MiB"',
+        ("size = '8MiB'", "size", '"8MiB" differs from {path}, which has "4MiB"',
          'run: headrace queue resize {path} --size 8MiB, or write size = "4MiB" here'),
-        ("age = '2h'", "age", '"2h" is not what {path} has: no limit',
+        ("age = '2h'", "age", '"2h" differs from {path}, which has no limit',
          "run: headrace queue resize {path} --age 2h, or leave age out here"),
-        ("durability = 'disk'", "durability", '"disk" is not what {path} has: "process"',
+        ("durability = 'disk'", "durability", '"disk" differs from {path}, which has "process"',
          'a queue keeps its durability: write durability = "process" here, or choose another queue'),
-        ("dedup = 'md5'", "dedup", '"md5" is not what {path} has: "blake3"',
+        ("dedup = 'md5'", "dedup", '"md5" differs from {path}, which has "blake3"',
          'a queue keeps its dedup: write dedup = "blake3" here, or choose another queue'),
     ],
 )  # fmt: skip

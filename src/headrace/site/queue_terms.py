@@ -1,7 +1,7 @@
-"""Standing: what the configuration says of the queue, against the queue that stands there.
+"""Queue terms: the configuration, compared with the queue that exists already.
 
-A queue that exists keeps its terms, whatever the file says. A file that says otherwise is therefore wrong, and the
-complaint has both values. Keys that are not given are taken from the queue. Nothing is created or changed here.
+An existing queue keeps its terms, whatever the file says. A file that says otherwise is therefore invalid, and the
+problem shows both values. Keys that are not given are taken from the queue. Nothing is created or changed here.
 """
 
 import os
@@ -20,8 +20,8 @@ from headrace.toml.report import Report
 _QUEUE = ("site", "queue")
 
 
-def settle_queue(config: SiteConfig, given: frozenset[KeyPath], report: Report) -> tuple[SiteConfig, bool]:
-    """The configuration with the terms and the name of the queue that exists, and whether it does."""
+def adopt_queue_terms(config: SiteConfig, given: frozenset[KeyPath], report: Report) -> tuple[SiteConfig, bool]:
+    """The configuration with the terms and the name of the existing queue, and whether there is one."""
     terms = None if report.is_wrong(_QUEUE) else _terms(config.site.queue, report)
     name = default_origin() if terms is None else terms.origin
     if terms is not None:
@@ -34,7 +34,7 @@ def settle_queue(config: SiteConfig, given: frozenset[KeyPath], report: Report) 
 
 
 def _terms(path: Path, report: Report) -> QueueConfig | None:
-    """The terms of the queue at `path`; None if there is none, or none can be."""
+    """The terms of the queue at `path`; None if there is none, or if the path is invalid."""
     try:
         if path.is_dir() and any(path.iterdir()):
             return read_config(path)
@@ -47,20 +47,22 @@ def _terms(path: Path, report: Report) -> QueueConfig | None:
         report.refuse(_QUEUE, error)
         return None
     except OSError as error:
-        report.add(_QUEUE, f"{path} cannot be reached: {error.strerror}", "correct the path, or its owner and rights")
+        report.add(
+            _QUEUE, f"{path} is not accessible: {error.strerror}", "correct the path, or its owner and permissions"
+        )
         return None
     _check_parent(path, report)
     return None
 
 
 def _check_parent(path: Path, report: Report) -> None:
-    """Complain if the queue could not be created there."""
+    """Report if the queue could not be created there."""
     parent = next(folder for folder in path.parents if os.path.lexists(folder))
     if not parent.is_dir():
-        report.add(_QUEUE, f"{path} cannot be: {parent} is not a folder", "choose another path")
+        report.add(_QUEUE, f"{path} is invalid: {parent} is not a folder", "choose another path")
     elif not os.access(parent, os.W_OK | os.X_OK):
-        hint = "choose another path, or change its owner or rights"
-        report.add(_QUEUE, f"{path} cannot be made: {parent} cannot be written by this user", hint)
+        hint = "choose another path, or change its owner or permissions"
+        report.add(_QUEUE, f"{path} cannot be created: {parent} is not writable by this user", hint)
 
 
 def _compare_name(config: SiteConfig, terms: QueueConfig, report: Report) -> None:
@@ -81,7 +83,7 @@ def _compare_terms(config: SiteConfig, terms: QueueConfig, given: frozenset[KeyP
             shown = key.kind.write(said)
             report.add(
                 path,
-                f'"{shown}" is not what {config.site.queue} has: {_held_text(key.kind.write, held)}',
+                f'"{shown}" differs from {config.site.queue}, which has {_held_text(key.kind.write, held)}',
                 _remedy(key.name, shown, held, key.kind.write, config.site.queue),
             )
 

@@ -1,0 +1,87 @@
+"""Terms: what the configuration of a site means for its queue, its session and its requests.
+
+From the plain data of config.py to what `link`, `relay` and `queue` take; the only place that knows both.
+"""
+
+from headrace.errors import OptionError
+from headrace.link.access import Rule
+from headrace.link.credentials import TlsTerms, UserTerms
+from headrace.link.endpoint import UNIX, Endpoint, parse_endpoint
+from headrace.link.session import SessionTerms
+from headrace.queue import Queue
+from headrace.relay.receive.receiver import Request
+from headrace.site.config import SiteConfig
+
+_LOCAL = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # all addresses of this machine, and one of them
+
+
+def open_queue(config: SiteConfig) -> Queue:
+    """The queue of the site, created on the terms of [queue] if it does not exist."""
+    path, terms = config.site.queue, config.queue
+    if (path / "queue.json").exists():
+        return Queue.open(path)
+    return Queue.create(
+        path, size=terms.size, age=terms.age_s, durability=terms.durability, dedup=terms.dedup, origin=config.site.name
+    )
+
+
+def requests_of(config: SiteConfig) -> list[Request]:
+    return [
+        Request(request.name, request.selection, request.begin_at, request.sites, request.redundancy)
+        for request in config.request
+    ]
+
+
+def session_terms(config: SiteConfig) -> SessionTerms:
+    """The session by which [site], [tls], [users] and [[allow]] take part in the fabric."""
+    site, tls, users = config.site, config.tls, config.users
+    user = None
+    if users is not None and users.name is not None and users.password_file is not None:
+        user = UserTerms(users.name, users.password_file.read_text().strip())
+    return SessionTerms(
+        site.mode, site.listen if site.mode != "client" else (), site.connect, site.scouting, site.gossip,
+        mesh=site.gossip,
+        compression=site.compression,
+        shared_memory=site.shared_memory,
+        tls=None if tls is None or tls.authority is None else TlsTerms(
+            tls.authority, tls.certificate, tls.key, tls.mutual
+        ),
+        user=user,
+        users_file=None if users is None else users.dictionary_file,
+        rules=rules_of(config),
+    )  # fmt: skip
+
+
+def rules_of(config: SiteConfig) -> tuple[Rule, ...]:
+    """The access rules of the configuration. If there are any, the site's own credentials may read everything, so that
+    `headrace sites site.toml` works.
+    """
+    rules = [Rule(allow.who, allow.receive, allow.publish, allow.relay) for allow in config.allow]
+    return (*rules, Rule((principal_of(config),), ("**",))) if rules else ()
+
+
+def principal_of(config: SiteConfig) -> str:
+    """The name by which other sites know this one."""
+    users = config.users
+    return users.name if users is not None and users.name else config.site.name
+
+
+def visiting_terms(config: SiteConfig) -> SessionTerms:
+    """The session of a client that has the configuration of the site; OptionError if there is nothing to connect to.
+
+    It connects to the endpoints on which the site listens, then to those that the site connects to, and shows the
+    certificate or the user name of the site.
+    """
+    terms = session_terms(config)
+    near = [parse_endpoint(text, listen=True) for text in terms.listen]
+    places = [str(_reachable(endpoint)) for endpoint in near if endpoint.port or endpoint.protocol == UNIX]
+    if not places and not terms.connect:
+        raise OptionError(
+            f"site {config.site.name} has no endpoint that is known in advance",
+            "give its endpoint instead of its configuration",
+        )
+    return SessionTerms("client", connect=(*places, *terms.connect), tls=terms.tls, user=terms.user)
+
+
+def _reachable(endpoint: Endpoint) -> Endpoint:
+    return Endpoint(endpoint.protocol, _LOCAL.get(endpoint.host, endpoint.host), endpoint.port)
