@@ -217,14 +217,14 @@ def test_a_batch_of_another_station_cannot_be_put(queue: Queue, station: Station
 
 @pytest.mark.parametrize("what", ["abc", [1, 2], b"x", 5, None])
 def test_what_is_no_product_cannot_be_put(consumer: Consumer, what: object) -> None:
-    with pytest.raises(OptionError, match=r"is not a product|cannot be put"):
+    with pytest.raises(OptionError, match=r"is not a product|is not a lease"):
         consumer.ack(what)  # type: ignore[arg-type]
 
 
 def test_a_product_that_was_got_long_ago_is_put_with_its_batch(queue: Queue, consumer: Consumer) -> None:
     put(queue, *(str(number) for number in range(100)))
     batches = [consumer.get_nowait() for _ in range(100)]
-    with pytest.raises(StationError, match="put the whole batch instead"):
+    with pytest.raises(StationError, match="acknowledge the whole batch instead"):
         consumer.ack(batches[0][0])
     for batch in batches:
         consumer.ack(batch)

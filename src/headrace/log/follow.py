@@ -9,6 +9,7 @@ import asyncio
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from typing import Protocol
 
 from headrace.kernel import _kernel as kernel
 from headrace.product.batch import Batch
@@ -66,15 +67,23 @@ class Follower:
                 break
         raise StopIteration
 
-    async def __aiter__(self) -> AsyncIterator[Batch]:
+    def __aiter__(self) -> AsyncIterator[Batch]:
         """As `__iter__`; the sleep is in a thread of its own, which ends with the iteration."""
-        loop = asyncio.get_running_loop()
-        with ThreadPoolExecutor(1, thread_name_prefix="headrace-follow") as sleeper:
-            try:
-                while True:
-                    batch = await loop.run_in_executor(sleeper, next, self, None)
-                    if batch is None:
-                        return
-                    yield batch
-            finally:
-                self.stop()
+        return iterate_async(self)
+
+
+class Stoppable(Iterator[Batch], Protocol):
+    """What `iterate_async` takes: any follower, local or remote."""
+
+    def stop(self) -> None: ...
+
+
+async def iterate_async(follower: Stoppable) -> AsyncIterator[Batch]:
+    """The batches of a follower, whose waiting happens in a thread of its own."""
+    loop = asyncio.get_running_loop()
+    with ThreadPoolExecutor(1, thread_name_prefix="headrace-follow") as sleeper:
+        try:
+            while (batch := await loop.run_in_executor(sleeper, next, follower, None)) is not None:
+                yield batch
+        finally:
+            follower.stop()

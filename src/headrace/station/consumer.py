@@ -13,14 +13,9 @@ A consumer that was taken for dead is told so by LeaseLostError, and whatever it
 A Consumer belongs to one process and, at any time, to one thread. A forked child attaches anew.
 """
 
-import asyncio
-import contextlib
 import os
 import time
-from collections import deque
 from collections.abc import AsyncIterator, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from datetime import timedelta
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, cast
 
@@ -34,8 +29,19 @@ from headrace.log.explain import explain
 from headrace.product.batch import Batch
 from headrace.product.product import Product
 from headrace.station.chain import OpenChain
-from headrace.station.draft import Draft
+from headrace.station.draft import Draft, draft_columns, new_drafts
 from headrace.station.heart import heart
+from headrace.station.leases import (
+    Leased,
+    Timeout,
+    check_payloads,
+    find_leases,
+    find_revised,
+    get_async,
+    iterate,
+    iterate_async,
+    recent_batches,
+)
 from headrace.station.stations import Stations
 from headrace.station.statistics import ConsumerStatistics
 from headrace.station.terms import StationTerms
@@ -46,11 +52,8 @@ if TYPE_CHECKING:
 
 GET_MAX = 65_536
 _FEW = 16  # products that are got without letting other threads run meanwhile
-REMEMBERED = 64  # batches in which `put(product)` looks for its lease
 _T = kernel.CODES
 _ACK, _DISCARD, _NACK, _FAILED = (kernel.SETTLE[how] for how in ("ack", "discard", "nack", "failed"))
-Timeout = float | str | timedelta | None
-Leased = Batch | Product | Sequence[Product]
 
 
 class Consumer:
@@ -68,7 +71,7 @@ class Consumer:
         self._by_clock = stations.now_ns() != 0  # a clock of the caller's decides what has expired
         self._batch_max, self._pacing_s = GET_MAX, 0.0
         self._quick_max = 0  # how many may be got without a thought; nothing after `detach`
-        self._recent: deque[Batch] = deque(maxlen=REMEMBERED)
+        self._recent = recent_batches()
         self._interrupted = False
         self._detached = False
         self._foreign = False  # detached, or in a forked child
@@ -190,7 +193,8 @@ class Consumer:
         if payloads is None and what.__class__ is Batch:
             self._settle(what, None, _ACK)
         elif payloads is not None:
-            self._ack_revised(what, payloads)
+            for batch, places, new in find_revised(self._recent, what, payloads):
+                self._settle_revised(batch, places, new)
         else:
             self._settle_found(what, _ACK)
 
@@ -211,32 +215,11 @@ class Consumer:
         self._settle_revised(batch, places, payloads)
 
     def _settle_found(self, what: Leased, how: int) -> None:
-        for batch, places in self._find(what):
+        for batch, places in find_leases(self._recent, what):
             self._settle(batch, places, how)
 
     def _explain(self, error: kernel.KernelError) -> Exception:
         return self._lost() if error.code == _T["lease_lost"] else explain(error, self._stations.path)
-
-    def _find(self, what: Leased) -> list[tuple[Batch, npt.NDArray[np.uint32] | None]]:
-        """The batches and places in them that are meant."""
-        if isinstance(what, Batch):
-            return [(what, None)]
-        found: dict[int, tuple[Batch, list[int]]] = {}
-        for batch, place in map(self._find_one, _products(what)):
-            found.setdefault(id(batch), (batch, []))[1].append(place)
-        return [(batch, np.array(places, np.uint32)) for batch, places in found.values()]
-
-    def _find_one(self, product: Product) -> tuple[Batch, int]:
-        if not isinstance(product, Product):
-            raise OptionError(f"{product!r} is not a product", "put what get() has returned, or drafts from new()")
-        for batch in reversed(self._recent):
-            places = np.flatnonzero(batch.sequences == product.sequence)
-            if len(places):
-                return batch, int(places[0])
-        raise StationError(
-            f"product {product.sequence} is not among the last {REMEMBERED} batches that this consumer got",
-            "put the whole batch instead, or put sooner",
-        )
 
     def _settle(
         self, batch: Batch, places: npt.NDArray[np.uint32] | None, how: int,
@@ -257,21 +240,6 @@ class Consumer:
                 "put each product once, and only what this consumer got",
             )
 
-    def _ack_revised(self, what: Any, payloads: Sequence[Any]) -> None:
-        if isinstance(what, Batch):
-            leases = [(what, place) for place in range(len(what))]
-        else:
-            leases = [self._find_one(product) for product in _products(what)]
-        if not isinstance(payloads, list | tuple) or len(payloads) != len(leases):
-            raise OptionError("payloads has not one entry for each product", "give one for each; None: unchanged")
-        parts: dict[int, tuple[Batch, list[int], list[Any]]] = {}
-        for (batch, place), payload in zip(leases, payloads, strict=True):
-            part = parts.setdefault(id(batch), (batch, [], []))
-            part[1].append(place)
-            part[2].append(payload)
-        for batch, places, new in parts.values():
-            self._settle_revised(batch, np.array(places, np.uint32), new)
-
     def _settle_revised(self, batch: Batch, places: npt.NDArray[np.uint32], payloads: list[Any]) -> None:
         changed = [number for number, payload in enumerate(payloads) if payload is not None]
         revisions = np.zeros(len(places), np.uint64)
@@ -286,11 +254,7 @@ class Consumer:
             raise self._lost()
 
     def _append_revisions(self, batch: Batch, places: Any, payloads: list[Any]) -> list[int]:
-        for payload in payloads:
-            try:
-                memoryview(payload)
-            except TypeError:
-                raise OptionError(f"payload of type {type(payload).__name__} is not bytes", "give bytes") from None
+        check_payloads(payloads)
         stations, rows = self._stations, cast(kernel.Rows, batch.rows)
         while True:
             try:
@@ -307,17 +271,11 @@ class Consumer:
 
     def new(self, count: int = 1, size: int = 0, *, feed: str, ident: str = "") -> list[Draft]:
         """Products to be filled in and put: `count` drafts with `size` zero bytes each."""
-        if not isinstance(count, int) or count < 1 or not isinstance(size, int) or size < 0:
-            raise OptionError(f"new({count!r}, {size!r}) makes no sense", "give how many, and how many bytes each")
-        return [Draft(feed, bytearray(size), ident) for _ in range(count)]
+        return new_drafts(count, size, feed, ident)
 
     def put(self, drafts: Sequence[Draft]) -> None:
         """Store drafts from `new` as one batch of new products."""
-        append.put_many(
-            self._log, [draft.payload for draft in drafts], feed=[draft.feed for draft in drafts],
-            ident=[draft.ident for draft in drafts], priority=[draft.priority for draft in drafts],
-            properties=[draft.properties for draft in drafts] if any(draft.properties for draft in drafts) else None,
-        )  # fmt: skip
+        append.put_many(self._log, **draft_columns(drafts))
 
     # --- iterate ----------------------------------------------------------------------------------
 
@@ -328,9 +286,7 @@ class Consumer:
 
     def batches(self, n: int = 100, timeout: Timeout = None) -> Iterator[Batch]:
         """Batches of up to `n`, each put when the next is asked for; ends when `timeout` passes without any."""
-        while len(batch := self.get(n, timeout)):
-            yield batch
-            self._ack_rest(batch)
+        return iterate(self.get, self._ack_rest, n, timeout)
 
     def _ack_rest(self, batch: Batch) -> None:
         """Put what the loop has not settled itself."""
@@ -344,29 +300,13 @@ class Consumer:
         async for batch in self.batches_async(1):
             yield batch[0]
 
-    async def batches_async(self, n: int = 100, timeout: Timeout = None) -> AsyncIterator[Batch]:
+    def batches_async(self, n: int = 100, timeout: Timeout = None) -> AsyncIterator[Batch]:
         """As `batches`, for `async for`."""
-        while len(batch := await self.get_async(n, timeout)):
-            yield batch
-            self._ack_rest(batch)
+        return iterate_async(self, self._ack_rest, n, timeout)
 
     async def get_async(self, n: int = 1, timeout: Timeout = None) -> Batch:
         """As `get`; the wait is in a thread. If it is cancelled, what came meanwhile goes back."""
-        loop = asyncio.get_running_loop()
-        with ThreadPoolExecutor(1, thread_name_prefix="headrace-get") as waiter:
-            future = waiter.submit(self.get, n, timeout)
-            try:
-                return await asyncio.wrap_future(future, loop=loop)
-            except asyncio.CancelledError:
-                self.interrupt()
-                future.add_done_callback(self._return_late)
-                raise
-
-    def _return_late(self, future: Any) -> None:
-        with contextlib.suppress(Exception):  # the caller has gone: what cannot be given back comes back at detach
-            batch = future.result()
-            if len(batch):
-                self.nack(batch)
+        return await get_async(self, n, timeout)
 
     def interrupt(self) -> None:
         """Make a `get` that waits in another thread return an empty batch, within a fifth of a second."""
@@ -431,13 +371,3 @@ class Consumer:
 
     def __repr__(self) -> str:
         return f"<Consumer {self._place} of {self.station.name!r}{', detached' if self._detached else ''}>"
-
-
-def _products(what: Any) -> list[Product]:
-    if isinstance(what, Product):
-        return [what]
-    if isinstance(what, list | tuple):
-        return list(what)
-    raise OptionError(
-        f"{what!r} cannot be put", "put a batch or products that get() has returned, or drafts from new()"
-    )

@@ -344,8 +344,7 @@ class Station:
 
     def lag(self) -> Lag:
         """How far the station is behind: products not acknowledged yet, and the age of the oldest."""
-        told = self.statistics()
-        return Lag(told.waiting + told.leased + told.behind, told.retries, told.oldest_age_s or 0.0)
+        return Lag.of(self.statistics())
 
     def consumers(self) -> list[ConsumerStatistics]:
         """Who is attached."""

@@ -63,6 +63,10 @@ class Lag:
     retries: int
     seconds: float  # age of the oldest of them
 
+    @classmethod
+    def of(cls, told: StationStatistics) -> "Lag":
+        return cls(told.waiting + told.leased + told.behind, told.retries, told.oldest_age_s or 0.0)
+
 
 @dataclass(frozen=True, slots=True)
 class Parked:

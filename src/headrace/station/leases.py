@@ -1,0 +1,139 @@
+"""What every consumer does with its leases, whether the queue is on this machine or at another site.
+
+A consumer returns products as batches, and only a batch has the leases. `find_leases` finds the batch of a single
+product among those that the consumer got lately; `iterate` and `get_async` are the loops that `Consumer` and
+`RemoteConsumer` offer. They are functions over a consumer's own `get` and acknowledgement, so that neither class
+inherits from the other. What a lease is, and how it ends, is not here: station/consumer.py, and the kernel.
+"""
+
+import asyncio
+import contextlib
+from collections import deque
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from datetime import timedelta
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from headrace.errors import OptionError, StationError
+from headrace.product.batch import Batch
+from headrace.product.product import Product
+
+REMEMBERED = 64  # batches in which the lease of a single product is found
+
+Timeout = float | str | timedelta | None
+Leased = Batch | Product | Sequence[Product]
+Places = npt.NDArray[np.uint32]  # of products in a batch
+Recent = deque[Batch]  # what a consumer got lately, the newest last
+AckRest = Callable[[Batch], None]
+
+
+class Getter(Protocol):
+    """The part of a consumer that `get_async` uses."""
+
+    def get(self, n: int = 1, timeout: Timeout = None) -> Batch: ...
+    def nack(self, what: Leased, *, failed: bool = False) -> None: ...
+    def interrupt(self) -> None: ...
+
+
+# --- find -------------------------------------------------------------------------------------------
+
+
+def recent_batches() -> Recent:
+    """An empty record of batches; the oldest leaves it when it is full."""
+    return deque(maxlen=REMEMBERED)
+
+
+def find_leases(recent: Recent, what: Leased) -> list[tuple[Batch, Places | None]]:
+    """The batches that hold these leases, with the places in each; None stands for the whole batch."""
+    if isinstance(what, Batch):
+        return [(what, None)]
+    found: dict[int, tuple[Batch, list[int]]] = {}
+    for product in _products(what):
+        batch, place = _find_lease(recent, product)
+        found.setdefault(id(batch), (batch, []))[1].append(place)
+    return [(batch, np.array(places, np.uint32)) for batch, places in found.values()]
+
+
+def find_revised(recent: Recent, what: Leased, payloads: Sequence[Any]) -> list[tuple[Batch, Places, list[Any]]]:
+    """As `find_leases`, with the new payload of each product; OptionError if their number differs."""
+    if isinstance(what, Batch):
+        leases = [(what, place) for place in range(len(what))]
+    else:
+        leases = [_find_lease(recent, product) for product in _products(what)]
+    if not isinstance(payloads, list | tuple) or len(payloads) != len(leases):
+        raise OptionError("payloads has not one entry for each product", "give one for each; None: unchanged")
+    parts: dict[int, tuple[Batch, list[int], list[Any]]] = {}
+    for (batch, place), payload in zip(leases, payloads, strict=True):
+        part = parts.setdefault(id(batch), (batch, [], []))
+        part[1].append(place)
+        part[2].append(payload)
+    return [(batch, np.array(places, np.uint32), new) for batch, places, new in parts.values()]
+
+
+def check_payloads(payloads: Sequence[Any]) -> None:
+    """OptionError for a payload that is not bytes."""
+    for payload in payloads:
+        try:
+            memoryview(payload)
+        except TypeError:
+            raise OptionError(f"payload of type {type(payload).__name__} is not bytes", "give bytes") from None
+
+
+def _find_lease(recent: Recent, product: Product) -> tuple[Batch, int]:
+    if not isinstance(product, Product):
+        raise OptionError(f"{product!r} is not a product", "give what get() returned")
+    for batch in reversed(recent):
+        places = np.flatnonzero(batch.sequences == product.sequence)
+        if len(places):
+            return batch, int(places[0])
+    raise StationError(
+        f"product {product.sequence} is not in the last {REMEMBERED} batches that this consumer got",
+        "acknowledge the whole batch instead, or acknowledge sooner",
+    )
+
+
+def _products(what: Any) -> list[Product]:
+    if isinstance(what, Product):
+        return [what]
+    if isinstance(what, list | tuple):
+        return list(what)
+    raise OptionError(f"{what!r} is not a lease", "give a batch or products that get() returned")
+
+
+# --- iterate ----------------------------------------------------------------------------------------
+
+
+def iterate(get: Callable[[int, Timeout], Batch], ack_rest: AckRest, n: int, timeout: Timeout) -> Iterator[Batch]:
+    """Batches of up to `n`; each is acknowledged when the next is asked for. Ends at an empty batch."""
+    while len(batch := get(n, timeout)):
+        yield batch
+        ack_rest(batch)
+
+
+async def iterate_async(consumer: Getter, ack_rest: AckRest, n: int, timeout: Timeout) -> AsyncIterator[Batch]:
+    """As `iterate`, for `async for`."""
+    while len(batch := await get_async(consumer, n, timeout)):
+        yield batch
+        ack_rest(batch)
+
+
+async def get_async(consumer: Getter, n: int, timeout: Timeout) -> Batch:
+    """`get` in a thread of its own. If the task is cancelled, products that arrive afterwards go back."""
+
+    def give_back(future: Future[Batch]) -> None:
+        with contextlib.suppress(Exception):  # nobody is left to hear of it; `detach` returns what remains
+            if len(batch := future.result()):
+                consumer.nack(batch)
+
+    loop = asyncio.get_running_loop()
+    with ThreadPoolExecutor(1, thread_name_prefix="headrace-get") as waiter:
+        future = waiter.submit(consumer.get, n, timeout)
+        try:
+            return await asyncio.wrap_future(future, loop=loop)
+        except asyncio.CancelledError:
+            consumer.interrupt()
+            future.add_done_callback(give_back)
+            raise
