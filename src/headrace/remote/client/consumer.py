@@ -26,7 +26,8 @@ from headrace.remote.client.batch import RemoteBatch, batch_of
 from headrace.remote.client.connection import Connection, Detached
 from headrace.remote.protocol.answers import Attached, Done, Products, Told
 from headrace.remote.protocol.calls import WAIT_S_MAX, Attach, Detach, Get, Interrupt, Revise, Settle, TellConsumer
-from headrace.station.consumer import GET_MAX, REMEMBERED, Consumer, Timeout
+from headrace.station.consumer import GET_MAX, Consumer
+from headrace.station.leases import REMEMBERED, Timeout
 from headrace.station.statistics import ConsumerStatistics
 from headrace.units import format_age, parse_age
 
