@@ -10,7 +10,7 @@ import pytest
 from headrace.log import weights
 from headrace.relay import flows
 from headrace.relay.messages import beat, description, page, query
-from headrace.remote.protocol import answers, calls
+from headrace.remote.protocol import calls, replies
 
 PAGE = (Path(__file__).parents[2] / "docs" / "format.md").read_text().partition("\n## Messages between sites\n")[2]
 ARRAYS = (page.PageHead, beat.Beat, calls.Envelope)
@@ -19,7 +19,7 @@ NAMED = (
     description.LinkStatus, description.FeedStatus, description.RequestStatus, description.UpstreamStatus,
     description.StreamStatus, flows.FlowStatistics, calls.Columns, calls.Column, weights.Weights,
 )  # fmt: skip
-TAGGED = {"Queries": query.Query, "Calls": calls.Call, "Answers to calls": answers.Answer}
+TAGGED = {"Queries": query.Query, "Calls": calls.Call, "Answers to calls": replies.Answer}
 
 
 def section(heading: str) -> str:
@@ -71,4 +71,4 @@ def test_the_limits_of_the_page_are_those_in_force() -> None:
     assert (calls.WAIT_S_MAX, calls.KEEP_S_MAX, calls.TEXT_MAX, beat.INTERVAL_S) == (5.0, 86_400.0, 65_536, 0.5)
     assert (description.LINKS_MAX, description.UPSTREAMS_MAX, description.STREAMS_MAX) == (1000, 1000, 300)
     assert description.FEEDS_MAX == description.FLOWS_MAX == description.REQUESTS_MAX == 200
-    assert answers.PLACE_BYTES == 24
+    assert replies.PLACE_BYTES == 24

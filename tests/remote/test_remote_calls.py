@@ -22,12 +22,12 @@ from headrace.remote.client.cursor import RemoteCursor
 from headrace.remote.client.follower import RemoteFollower
 from headrace.remote.client.queue import RemoteQueue
 from headrace.remote.client.station import RemoteStation
-from headrace.remote.protocol import answers, calls
-from headrace.remote.protocol.failures import error_of, failure_of
-from headrace.remote.server import errand as errands
-from headrace.remote.server.client import Reading
-from headrace.remote.server.readers import Readers
-from headrace.remote.server.rights import Rights
+from headrace.remote.protocol import calls, replies
+from headrace.remote.protocol.replies import error_of, failure_of
+from headrace.remote.server import pending_call as errands
+from headrace.remote.server.access import ClientAccess
+from headrace.remote.server.clients import Reading
+from headrace.remote.server.reads import RecentReads
 from support.fleet import free_port, open_plain, until
 from support.serving import Served
 
@@ -70,20 +70,20 @@ class Stranger:
         self.client = os.urandom(16)
         self._numbers = 0
 
-    def send(self, head: bytes | None, payload: bytes = b"", name: str = "") -> answers.Answer | str:
+    def send(self, head: bytes | None, payload: bytes = b"", name: str = "") -> replies.Reply | str:
         """The answer, or the words of the refusal."""
         key = f"{self._key}/{name}" if name else self._key
         for reply in self._session.get(key, payload=payload, attachment=head, timeout=5):
             if reply.ok is not None:
                 assert reply.ok.attachment is not None
-                return answers.decode_answer(reply.ok.attachment.to_bytes())
+                return replies.decode_reply(reply.ok.attachment.to_bytes())
             assert reply.err is not None
             return reply.err.payload.to_bytes().decode()
         return "silence"
 
     def call(
         self, call: calls.Call, payload: bytes = b"", number: int | None = None, oldest: int = 0
-    ) -> answers.Answer | str:
+    ) -> replies.Reply | str:
         """With the number of the last call and one, if it is one that has a number."""
         if number is None:
             number = self._numbers + 1 if isinstance(call, calls.Numbered) else 0
@@ -132,7 +132,7 @@ def test_altered_calls_do_no_harm(served: Served, stranger: Stranger) -> None:
         for _ in range(chance.randrange(1, 4)):
             head[chance.randrange(len(head))] = chance.randrange(256)
         assert stranger.send(bytes(head), chance.randbytes(chance.randrange(4))) != "silence"
-    assert isinstance(stranger.call(calls.Ends()), answers.Bounds)
+    assert isinstance(stranger.call(calls.Ends()), replies.Bounds)
 
 
 @pytest.mark.parametrize(
@@ -155,7 +155,7 @@ def test_what_makes_no_sense_is_an_error_and_changes_nothing(
     served: Served, stranger: Stranger, call: calls.Call, payload: bytes
 ) -> None:
     told = stranger.call(call, payload)
-    assert isinstance(told, answers.Failure), told
+    assert isinstance(told, replies.Failure), told
     assert issubclass(type(error_of(told)), HeadraceError)
     assert (served.queue.next, served.queue.stations()) == (1, [])
 
@@ -166,7 +166,7 @@ def test_nobody_uses_what_another_client_has_attached(served: Served, stranger: 
         batch = consumer.get(1)
         number = consumer._attachment  # type: ignore[attr-defined]
         for call in (calls.Get(number, 1, 0.0), calls.Settle(number, batch.got, 1, "ack"), calls.TellConsumer(number)):  # type: ignore[attr-defined]
-            assert isinstance(stranger.call(call), answers.Unattached)
+            assert isinstance(stranger.call(call), replies.Unattached)
         stranger.call(calls.Detach(number))
         stranger.call(calls.Leave())
         consumer.ack(batch)
@@ -176,9 +176,9 @@ def test_places_and_payloads_that_do_not_fit_are_refused(served: Served, strange
     served.queue.put(b"1", feed="a")
     served.queue.station("s", "**", start="oldest")
     attached = stranger.call(calls.Attach("s", 10.0), number=1, oldest=1)
-    assert isinstance(attached, answers.Attached)
+    assert isinstance(attached, replies.Attached)
     number = attached.attachment
-    assert isinstance(stranger.call(calls.Get(number, 1, 0.0), number=2), answers.Products)
+    assert isinstance(stranger.call(calls.Get(number, 1, 0.0), number=2), replies.Products)
     far = (7).to_bytes(4, "little")
     for call in (
         calls.Settle(number, 2, 1, "ack", far), calls.Settle(number, 3, 1, "ack"), calls.Settle(number, 2, 1, "ack", b"xyz"),
@@ -186,8 +186,8 @@ def test_places_and_payloads_that_do_not_fit_are_refused(served: Served, strange
         calls.Revise(number, 2, bytes(4), (9).to_bytes(8, "little")),
     ):  # fmt: skip
         payload = b"x" if isinstance(call, calls.Revise) else b""
-        assert isinstance(stranger.call(call, payload), answers.Failure), call
-    assert isinstance(stranger.call(calls.Settle(number, 2, 1, "ack")), answers.Done)
+        assert isinstance(stranger.call(call, payload), replies.Failure), call
+    assert isinstance(stranger.call(calls.Settle(number, 2, 1, "ack")), replies.Done)
 
 
 # --- numbers ----------------------------------------------------------------------------------------
@@ -211,7 +211,7 @@ def test_only_what_has_a_payload_comes_with_one(stranger: Stranger) -> None:
 def test_a_get_that_nobody_asks_for_again_keeps_no_other_answers(
     served: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("headrace.remote.server.client.ERRANDS_MAX", 3)
+    monkeypatch.setattr("headrace.remote.server.clients.ERRANDS_MAX", 3)
     remote = served.connect(patience=0.5)
     consumer = remote.station("s", "**").attach()
     monkeypatch.setattr(errands, "_send", lambda query, say: query.drop())
@@ -224,10 +224,10 @@ def test_a_get_that_nobody_asks_for_again_keeps_no_other_answers(
 def test_a_get_that_is_over_is_not_done_again(served: Served, stranger: Stranger) -> None:
     served.queue.station("s", "**")
     attached = stranger.call(calls.Attach("s", 10.0))
-    assert isinstance(attached, answers.Attached)
+    assert isinstance(attached, replies.Attached)
     get = calls.Get(attached.attachment, 1, 0.0)
-    assert isinstance(stranger.call(get, number=5), answers.Products)
-    assert isinstance(stranger.call(get, number=5), answers.Products)
+    assert isinstance(stranger.call(get, number=5), replies.Products)
+    assert isinstance(stranger.call(get, number=5), replies.Products)
     assert "has come again" in str(stranger.call(get, number=4))
 
 
@@ -235,40 +235,40 @@ def test_an_answer_that_cannot_be_given_ends_nobody(
     served: Served, stranger: Stranger, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     served.queue.put(b"1", feed="a")
-    monkeypatch.setattr("headrace.remote.server.desk.answers.Bounds", lambda *ends: answers.Listed(["\ud800"]))
+    monkeypatch.setattr("headrace.remote.server.queue_handlers.replies.Bounds", lambda *ends: replies.Listed(["\ud800"]))
     for _ in range(9):
-        assert isinstance(stranger.call(calls.Ends()), answers.Failure)
-    assert isinstance(stranger.call(calls.Tell()), answers.Told)
+        assert isinstance(stranger.call(calls.Ends()), replies.Failure)
+    assert isinstance(stranger.call(calls.Tell()), replies.Told)
 
 
 def test_answers_are_remembered_until_the_client_lets_go(served: Served, stranger: Stranger) -> None:
     put = calls.Put("a")
-    assert stranger.call(put, b"1", number=1, oldest=1) == answers.Number(1)
-    assert stranger.call(put, b"1", number=1, oldest=1) == answers.Number(1)
-    assert stranger.call(put, b"2", number=2, oldest=2) == answers.Number(2)
+    assert stranger.call(put, b"1", number=1, oldest=1) == replies.Number(1)
+    assert stranger.call(put, b"1", number=1, oldest=1) == replies.Number(1)
+    assert stranger.call(put, b"2", number=2, oldest=2) == replies.Number(2)
     assert "has come again" in str(stranger.call(put, b"1", number=1, oldest=1))
     assert served.queue.next == 3
 
 
 def test_a_client_that_lets_go_of_nothing_is_told_to_wait(stranger: Stranger, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("headrace.remote.server.client.ERRANDS_MAX", 3)
+    monkeypatch.setattr("headrace.remote.server.clients.ERRANDS_MAX", 3)
     told = [stranger.call(calls.Put("a"), b"%d" % n, number=n, oldest=1) for n in range(1, 6)]
-    assert told == [answers.Number(1), answers.Number(2), answers.Number(3), "busy", "busy"]
+    assert told == [replies.Number(1), replies.Number(2), replies.Number(3), "busy", "busy"]
 
 
 def test_there_are_limits_of_clients_consumers_and_questions(
     served: Served, stranger: Stranger, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     served.queue.station("s", "**")
-    place = "headrace.remote.server.client"
+    place = "headrace.remote.server.clients"
     monkeypatch.setattr(f"{place}.ATTACHMENTS_MAX", 1)
-    assert isinstance(stranger.call(calls.Attach("s", 10.0)), answers.Attached)
+    assert isinstance(stranger.call(calls.Attach("s", 10.0)), replies.Attached)
     told = stranger.call(calls.Attach("s", 10.0))
-    assert isinstance(told, answers.Failure)
+    assert isinstance(told, replies.Failure)
     assert "remote consumers already" in told.problem
-    monkeypatch.setattr("headrace.remote.server.lobby.WAITING_MAX", 0)
+    monkeypatch.setattr("headrace.remote.server.reads.WAITING_MAX", 0)
     told = stranger.call(calls.Next("**", "next", 1, 1, 5.0))
-    assert isinstance(told, answers.Failure)
+    assert isinstance(told, replies.Failure)
     assert "too many wait" in told.problem
     monkeypatch.setattr(f"{place}.CLIENTS_MAX", 1)
     stranger.client = os.urandom(16)
@@ -282,10 +282,10 @@ def test_a_client_that_only_calls_is_forgotten_in_the_end(
     served.queue.put(b"1", feed="a")
     served.queue.station("s", "**", start="oldest")
     attached = stranger.call(calls.Attach("s", 0.1))
-    assert isinstance(attached, answers.Attached)
+    assert isinstance(attached, replies.Attached)
     stranger.call(calls.Get(attached.attachment, 1, 0.0), number=1)
     until(lambda: served.queue.station("s").statistics().restored == 1, "its lease is restored")
-    monkeypatch.setattr("headrace.remote.server.client._FORGET_S", 0.0)
+    monkeypatch.setattr("headrace.remote.server.clients._FORGET_S", 0.0)
     assert served.site is not None
     until(lambda: served.site.statistics().attendant.clients == 0, "it is forgotten")  # type: ignore[union-attr]
 
@@ -311,7 +311,7 @@ def test_reads_that_take_long_hold_up_nobody_else(served: Served, monkeypatch: p
 
 def test_rights_are_those_of_the_rules() -> None:
     rules = (Rule(("ann",), receive=("a/**",)), Rule(("*",), publish=("p",)), Rule(("bob",), receive=("**",)))
-    ann, bob, nobody = (Rights(rules, name) for name in ("ann", "bob", None))
+    ann, bob, nobody = (ClientAccess(rules, name) for name in ("ann", "bob", None))
     ann.check_selection(Selection("a/b/*"))
     bob.check_selection(Selection())
     for rights in (ann, bob, nobody):
@@ -324,8 +324,8 @@ def test_rights_are_those_of_the_rules() -> None:
     with pytest.raises(AccessDeniedError, match="whoever shows no name may not receive anything"):
         nobody.check_receive()
     assert not nobody.are_none
-    assert Rights(rules[:1], None).are_none
-    assert not Rights((), None).are_none
+    assert ClientAccess(rules[:1], None).are_none
+    assert not ClientAccess((), None).are_none
 
 
 def test_a_user_sees_and_puts_what_the_rules_allow(make_served: Callable[..., Served]) -> None:
@@ -367,7 +367,7 @@ def test_nobody_learns_of_products_that_he_may_not_receive(router: Router, guard
             guarded.queue.put(b"%d" % number, feed=feed, ident="secret" if feed == "b" else "other")
         position = guarded.queue.next - 4
         came = someone.call(calls.Next(selection, position, 1, 1))
-        assert isinstance(came, answers.Products)
+        assert isinstance(came, replies.Products)
         told.append((came.count, came.next - position, came.payload_bytes, came.passed_over))
     assert told[0] == told[1]
     assert told[0][:2] == (0, 4)
@@ -423,18 +423,18 @@ def test_nobody_puts_products_of_another_origin(router: Router, make_served: Cal
     )
     someone = Stranger(router[0], served)
 
-    def put(name: str, number: int, origin: str | None) -> answers.Answer | str:
+    def put(name: str, number: int, origin: str | None) -> replies.Reply | str:
         call = calls.Put("p", origin=origin, origin_sequence=number if origin else 0)
         head = calls.encode(calls.Envelope(1, someone.client, None, number, number, call))
         return someone.send(head, b"%d" % number, name)
 
-    assert put("ann", 1, None) == answers.Number(1)
-    assert put("ann", 2, "ann") == answers.Number(2)
+    assert put("ann", 1, None) == replies.Number(1)
+    assert put("ann", 2, "ann") == replies.Number(2)
     told = put("ann", 3, "bob")
-    assert isinstance(told, answers.Failure)
+    assert isinstance(told, replies.Failure)
     assert "ann may not put products of origin bob" in told.problem
-    assert put("relay", 4, "bob") == answers.Number(3)
-    Rights((Rule(("*",), publish=("p",)),), None).check_origins(["bob"])
+    assert put("relay", 4, "bob") == replies.Number(3)
+    ClientAccess((Rule(("*",), publish=("p",)),), None).check_origins(["bob"])
 
 
 def test_who_only_publishes_has_no_cursors(make_served: Callable[..., Served]) -> None:
@@ -448,8 +448,8 @@ def test_who_only_publishes_has_no_cursors(make_served: Callable[..., Served]) -
 
 
 def test_what_others_read_is_noted_up_to_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("headrace.remote.server.readers.SELECTIONS_MAX", 3)
-    readers = Readers()
+    monkeypatch.setattr("headrace.remote.server.reads.SELECTIONS_MAX", 3)
+    readers = RecentReads()
     for number in range(3):
         readers.note(f"a/{number}")
     assert readers.patterns() == {"a/0", "a/1", "a/2"}
@@ -465,9 +465,9 @@ def test_a_stranger_gets_nothing(router: Router, make_served: Callable[..., Serv
         served.connect()
     someone = Stranger(router[0], served)
     told = someone.call(calls.Tell())
-    assert isinstance(told, answers.Failure)
+    assert isinstance(told, replies.Failure)
     head = calls.encode(calls.Envelope(1, someone.client, None, 0, 0, calls.Tell()))
-    assert isinstance(someone.send(head, name="ann"), answers.Told)  # Zenoh lets nobody but her use that name
+    assert isinstance(someone.send(head, name="ann"), replies.Told)  # Zenoh lets nobody but her use that name
 
 
 # --- errors and surface -----------------------------------------------------------------------------
@@ -479,23 +479,23 @@ def test_every_error_arrives_as_it_was() -> None:
     extra = {"ProductDamagedError": (7,), "RecordsDamagedError": (9,)}
     for kind in (value for value in vars(errors).values() if isinstance(value, type)):
         sent = kind("a problem", "a hint", *extra.get(kind.__name__, ()))
-        came = error_of(msgspec.convert(msgspec.to_builtins(failure_of(sent)), answers.Failure))
+        came = error_of(msgspec.convert(msgspec.to_builtins(failure_of(sent)), replies.Failure))
         assert (type(came), came.problem, came.hint, str(came)) == (kind, "a problem", "a hint", str(sent))
         assert vars(came) == vars(sent)
 
 
 def test_an_error_of_a_newer_site_is_told_all_the_same() -> None:
-    came = error_of(answers.Failure("NewError", "a problem", "a hint"))
+    came = error_of(replies.Failure("NewError", "a problem", "a hint"))
     assert type(came) is FabricError
     assert "NewError at the site: a problem" in came.problem
-    assert type(error_of(answers.Failure("OptionError", "p", "h", {"new": 1}))) is FabricError
+    assert type(error_of(replies.Failure("OptionError", "p", "h", {"new": 1}))) is FabricError
     assert "the site failed: KeyError" in error_of(failure_of(KeyError("x"))).problem
 
 
 def test_an_answer_that_was_altered_is_refused() -> None:
     for head in (b"", b"\xc1", calls.encode({"type": "unheard"})):
         with pytest.raises(FabricMessageError, match="cannot be read"):
-            answers.decode_answer(head)
+            replies.decode_reply(head)
 
 
 OWN = {  # what works from elsewhere as it is written for here

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from headrace.errors import SiteUnreachableError
-from headrace.remote.client.connection import Asked
+from headrace.remote.client.connection import PendingReply
 from support.serving import Served
 
 
@@ -22,7 +22,7 @@ def served(shared_memory: Path) -> Iterator[Served]:
 def test_silence_counts_from_the_beginning_of_the_call(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
     remote = served.connect(patience=0.3)
     with monkeypatch.context() as patch:
-        patch.setattr(Asked, "take", lambda asked: time.sleep(0.4))
+        patch.setattr(PendingReply, "take", lambda asked: time.sleep(0.4))
         with pytest.raises(SiteUnreachableError) as caught:
             remote.put(b"x", feed="a")
     told = re.search(r"has not answered for ([\d.]+) s", caught.value.problem)

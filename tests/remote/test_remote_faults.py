@@ -16,9 +16,9 @@ import headrace
 from headrace import Batch, Queue
 from headrace.errors import FabricError, LeaseLostError, QueueError, SiteUnreachableError
 from headrace.remote.client import connection as connections
-from headrace.remote.protocol.answers import Bounds
 from headrace.remote.protocol.calls import Ends
-from headrace.remote.server import errand as errands
+from headrace.remote.protocol.replies import Bounds
+from headrace.remote.server import pending_call as errands
 from support.fleet import Fabric, free_port, open_plain, until
 from support.serving import Served, Wire
 

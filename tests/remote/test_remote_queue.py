@@ -185,7 +185,7 @@ def test_a_selection_that_is_too_long_for_the_network_is_refused(served: Served)
 
 
 def test_a_batch_that_is_too_large_for_the_network_is_refused(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("headrace.remote.client.putting.CALL_BYTES_MAX", 1000)
+    monkeypatch.setattr("headrace.remote.client.arguments.CALL_BYTES_MAX", 1000)
     with pytest.raises(BatchTooLargeError, match="over the network as one piece"):
         served.connect().put_many([bytes(600), bytes(601)], feed="a")
 

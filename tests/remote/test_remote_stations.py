@@ -405,7 +405,7 @@ def test_a_put_waits_for_a_blocking_station(queue: Queue) -> None:
 
 
 def test_a_put_that_waits_long_is_asked_again(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("headrace.remote.server.blocked._SLICE_S", 0.1)
+    monkeypatch.setattr("headrace.remote.server.puts._SLICE_S", 0.1)
     remote = served.connect()
     station = remote.station("s", "**", blocking=True, capacity=1)
     put(remote, "1")
@@ -419,7 +419,7 @@ def test_a_put_that_waits_long_is_asked_again(served: Served, monkeypatch: pytes
 
 
 def test_many_blocked_puts_hold_up_nobody_else(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("headrace.remote.server.blocked.BLOCKED_MAX", 2)
+    monkeypatch.setattr("headrace.remote.server.puts.BLOCKED_MAX", 2)
     remote = served.connect()
     remote.station("s", "a", blocking=True, capacity=1)
     put(remote, "1")
@@ -450,7 +450,7 @@ def test_a_put_is_rejected_where_too_many_wait(queue: Queue) -> None:
 
 
 def test_a_get_brings_no_more_than_fits_into_an_answer(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("headrace.remote.server.attachment.PAGE_BYTES_MAX", 1000)
+    monkeypatch.setattr("headrace.remote.server.consumer.PAGE_BYTES_MAX", 1000)
     remote = served.connect()
     station = remote.station("s", "**")
     for number in range(6):

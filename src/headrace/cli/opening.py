@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from headrace.errors import FabricError, OptionError
 from headrace.queue import Queue
-from headrace.remote.client.opening import connect, is_endpoint
+from headrace.remote.client.connect import connect, is_endpoint
 
 if TYPE_CHECKING:
     from headrace.link.credentials import TlsTerms, UserTerms

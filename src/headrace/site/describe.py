@@ -23,11 +23,11 @@ from headrace.relay.receive.receiver import Arrivals, Receiver, Request
 from headrace.relay.receive.upstream import Upstream
 from headrace.relay.send import Stream, Streams
 from headrace.relay.serve import Server
-from headrace.remote.server.attendant import Attendant
+from headrace.remote.server.server import RemoteServer
 
 
 def describe(
-    session: zenoh.Session, queue: Queue, server: Server, streams: Streams, receiver: Receiver, attendant: Attendant,
+    session: zenoh.Session, queue: Queue, server: Server, streams: Streams, receiver: Receiver, attendant: RemoteServer,
     quench: Quench,
 ) -> Description:  # fmt: skip
     """The site at this moment. Its numbers are not taken at one instant, so they may differ by a few products."""

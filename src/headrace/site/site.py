@@ -26,7 +26,7 @@ from headrace.relay.receive.receiver import Arrivals, Receiver, Request
 from headrace.relay.receive.upstream import UpstreamStatistics
 from headrace.relay.send import Streams
 from headrace.relay.serve import Server
-from headrace.remote.server.attendant import Attendant, AttendantStatistics
+from headrace.remote.server.server import RemoteServer, RemoteServerStatistics
 from headrace.site.describe import describe
 
 _LOOK_S = 2.0
@@ -53,7 +53,7 @@ class SiteStatistics(msgspec.Struct, frozen=True):
     flows: list[FlowStatistics]
     answered: int
     refused: int
-    attendant: AttendantStatistics
+    attendant: RemoteServerStatistics
 
 
 class Site:
@@ -90,7 +90,7 @@ class Site:
         self._progress = RequestProgress(progress)
         self._receiver = self._receive(requests)
         parts.callback(lambda: self._receiver.close())  # `change_requests` may have replaced it
-        self._attendant = Attendant(session, self._declarations, queue, self.name, rules)
+        self._attendant = RemoteServer(session, self._declarations, queue, self.name, rules)
         parts.callback(self._attendant.close)
         self._quench = Quench(session, self._streams, queue, self.name, self._attendant.readers.patterns)
         parts.callback(self._quench.close)

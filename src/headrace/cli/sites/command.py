@@ -68,7 +68,7 @@ def draw(where: str) -> "Map":
 def terms_for(where: str) -> "SessionTerms":
     """How to get in: by an endpoint, or as the site that a file describes."""
     from headrace.link.session import SessionTerms
-    from headrace.remote.client.opening import is_endpoint
+    from headrace.remote.client.connect import is_endpoint
 
     if is_endpoint(where):
         tls, user = credentials()

@@ -10,7 +10,7 @@ from headrace.pipeline.decoders.ddl import arrow_schema
 from headrace.pipeline.rules.sql import check_condition_text, parse_query
 from headrace.pipeline.rules.template import template
 from headrace.pipeline.rules.template_safety import Purpose
-from headrace.remote.client.opening import parse_where
+from headrace.remote.client.connect import parse_where
 from headrace.selection import Selection
 from headrace.toml.kinds import Kind, Listed, path_kind, path_of, seconds_of, text_of
 from headrace.units import exact_age

@@ -24,9 +24,8 @@ from headrace.errors import FabricError, FabricMessageError, HeadraceError, Queu
 from headrace.link.access import principal_key
 from headrace.link.keys import call_key, client_key
 from headrace.log.records import Names
-from headrace.remote.protocol.answers import Again, Answer, Done, Failure, Here, Unattached, decode_answer
 from headrace.remote.protocol.calls import VERSION, Call, Envelope, Get, Leave, Next, Who, encode
-from headrace.remote.protocol.failures import error_of
+from headrace.remote.protocol.replies import Again, Done, Failure, Here, Reply, Unattached, decode_reply, error_of
 
 BUSY = b"busy"
 _ANSWER_S = 60.0  # beyond what a call waits by intention; that a link is dead shows much sooner
@@ -37,8 +36,8 @@ _PAUSES_S = (0.02, 0.05, 0.1, 0.2, 0.5)
 _NONE = zenoh.ConsolidationMode.NONE
 _BLOCK = zenoh.CongestionControl.BLOCK
 
-Kind = TypeVar("Kind", bound=Answer)
-Came = tuple[bytes, bytes]  # head and payload of an answer
+Kind = TypeVar("Kind", bound=Reply)
+RawReply = tuple[bytes, bytes]  # head and payload of an answer
 
 log = logging.getLogger("headrace.remote")
 
@@ -51,7 +50,7 @@ class NotYet(Exception):  # noqa: N818
     """A put has to wait for a station; nothing was stored."""
 
 
-class Asked:
+class PendingReply:
     """A query under way; its answer is taken once."""
 
     __slots__ = ("__weakref__", "_replies", "_token")
@@ -63,7 +62,7 @@ class Asked:
             consolidation=_NONE, congestion_control=_BLOCK, cancellation_token=self._token,
         )  # fmt: skip
 
-    def take(self) -> Came | None:
+    def take(self) -> RawReply | None:
         """Wait for the answer; None if there is none, FabricMessageError if the call could not be read there."""
         return _came(next(self._replies, None))
 
@@ -72,7 +71,7 @@ class Asked:
         self._token.cancel()  # type: ignore[no-untyped-call]
 
 
-def _came(reply: zenoh.Reply | None) -> Came | None:
+def _came(reply: zenoh.Reply | None) -> RawReply | None:
     if reply is None:
         return None
     if reply.ok is None:
@@ -100,7 +99,7 @@ class Connection:
         self._followers = 0
         self._silent_since: float | None = None
         self._closed = threading.Event()
-        self._under_way: weakref.WeakSet[Asked] = weakref.WeakSet()
+        self._under_way: weakref.WeakSet[PendingReply] = weakref.WeakSet()
         self._breaks = 0  # of links
         self._links: Any = session.info.declare_transport_events_listener(self._see)
         self._queue: bytes | None = None
@@ -141,14 +140,14 @@ class Connection:
 
     # --- calls ------------------------------------------------------------------------------------
 
-    def stand(self, call: Call, payload: Any = b"", *, number: int = 0, wait_s: float = 0.0) -> Asked:
+    def stand(self, call: Call, payload: Any = b"", *, number: int = 0, wait_s: float = 0.0) -> PendingReply:
         """Make a call whose answer is taken later."""
         self.check_open()
         answer_s = _PRODUCTS_S if isinstance(call, Next | Get) else _ANSWER_S
         timeout_s = wait_s + answer_s + len(payload) / _SLOWEST
         breaks = self._breaks
         try:
-            asked = Asked(self._session, self._key, self._head(call, number), payload, timeout_s)
+            asked = PendingReply(self._session, self._key, self._head(call, number), payload, timeout_s)
         except zenoh.ZError as error:
             self.check_open()
             raise FabricError(f"site {self.site} cannot be asked: {error}", "connect anew") from None
@@ -158,14 +157,14 @@ class Connection:
             asked.cancel()
         return asked
 
-    def read(self, came: Came | None, kind: type[Kind]) -> tuple[Kind, bytes] | None:
+    def read(self, came: RawReply | None, kind: type[Kind]) -> tuple[Kind, bytes] | None:
         """What came: the answer, None for silence, or the error of the site."""
         if came is None:
             self.check_open()
             self._note_silence()
             return None
         self._end_silence()
-        answer = decode_answer(came[0])
+        answer = decode_reply(came[0])
         if isinstance(answer, Failure):
             raise error_of(answer)
         if isinstance(answer, Unattached):

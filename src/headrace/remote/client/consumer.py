@@ -22,10 +22,10 @@ import numpy.typing as npt
 from headrace.errors import LeaseLostError, OptionError, QueueClosedError, SiteUnreachableError
 from headrace.kernel import _kernel as kernel
 from headrace.product.batch import Batch
-from headrace.remote.client.batch import RemoteBatch, batch_of
 from headrace.remote.client.connection import Connection, Detached
-from headrace.remote.protocol.answers import Attached, Done, Products, Told
 from headrace.remote.protocol.calls import WAIT_S_MAX, Attach, Detach, Get, Interrupt, Revise, Settle, TellConsumer
+from headrace.remote.protocol.products import RemoteBatch, batch_of
+from headrace.remote.protocol.replies import Attached, Done, Products, Told
 from headrace.station.consumer import GET_MAX, Consumer
 from headrace.station.leases import REMEMBERED, Timeout
 from headrace.station.statistics import ConsumerStatistics

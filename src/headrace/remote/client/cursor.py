@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 from headrace.log.cursor import Cursor, CursorState
 from headrace.product.batch import Lost
 from headrace.remote.client.connection import Connection
-from headrace.remote.protocol.answers import CursorTold, Done
 from headrace.remote.protocol.calls import LoadCursor, RemoveCursor, SaveCursor
+from headrace.remote.protocol.replies import CursorTold, Done
 
 if TYPE_CHECKING:
     from headrace.remote.client.queue import RemoteQueue

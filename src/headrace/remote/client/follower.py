@@ -14,11 +14,11 @@ from headrace.errors import OptionError, ProductDamagedError
 from headrace.log.follow import Follower
 from headrace.log.log import Wanted
 from headrace.product.batch import Batch
-from headrace.remote.client.batch import RemoteBatch, batch_of
-from headrace.remote.client.connection import Asked, Came, Connection
-from headrace.remote.client.starts import selection_text
-from headrace.remote.protocol.answers import Products
+from headrace.remote.client.arguments import selection_text
+from headrace.remote.client.connection import Connection, PendingReply, RawReply
 from headrace.remote.protocol.calls import PAGE_BYTES_MAX, PAGE_PRODUCTS_MAX, WAIT_S_MAX, Next
+from headrace.remote.protocol.products import RemoteBatch, batch_of
+from headrace.remote.protocol.replies import Products
 from headrace.selection import Selection
 from headrace.units import parse_size
 
@@ -54,12 +54,12 @@ class _Standing:
 
     __slots__ = ("_came", "_has_come", "asked", "position", "wait_s")
 
-    def __init__(self, position: int, wait_s: float, asked: Asked) -> None:
+    def __init__(self, position: int, wait_s: float, asked: PendingReply) -> None:
         self.position, self.wait_s, self.asked = position, wait_s, asked
-        self._came: Came | None = None
+        self._came: RawReply | None = None
         self._has_come = False
 
-    def take(self) -> Came | None:
+    def take(self) -> RawReply | None:
         if not self._has_come:
             self._came, self._has_come = self.asked.take(), True
         return self._came

@@ -28,13 +28,11 @@ from headrace.product.feed import check_feed
 from headrace.product.product import PRIORITY_DEFAULT
 from headrace.queue.queue import Queue
 from headrace.relay.messages.page import records_of
+from headrace.remote.client.arguments import put_call, put_many_call, selection_text, start_text, timeout_of
 from headrace.remote.client.connection import Connection, NotYet
 from headrace.remote.client.cursor import RemoteCursor
 from headrace.remote.client.follower import RemoteFollower, Terms, read_at_once
-from headrace.remote.client.putting import put_call, put_many_call, timeout_of
-from headrace.remote.client.starts import selection_text, start_text
 from headrace.remote.client.station import RemoteStation, options_of
-from headrace.remote.protocol.answers import Bounds, Done, Here, Listed, Number, Received, Told, Weighed
 from headrace.remote.protocol.calls import (
     Ends,
     Flush,
@@ -51,6 +49,7 @@ from headrace.remote.protocol.calls import (
     Where,
     Who,
 )
+from headrace.remote.protocol.replies import Bounds, Done, Here, Listed, Number, Received, Told, Weighed
 from headrace.station.terms import check_station_name
 from headrace.units import parse_age
 

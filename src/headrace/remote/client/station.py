@@ -5,10 +5,9 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from headrace.errors import OptionError
+from headrace.remote.client.arguments import selection_text, start_text, value_text
 from headrace.remote.client.connection import Connection
 from headrace.remote.client.consumer import RemoteConsumer
-from headrace.remote.client.starts import selection_text, start_text, value_text
-from headrace.remote.protocol.answers import Attached, Done, Number, Told
 from headrace.remote.protocol.calls import (
     KEEP_S_MAX,
     Attach,
@@ -19,6 +18,7 @@ from headrace.remote.protocol.calls import (
     TellStation,
     Unpark,
 )
+from headrace.remote.protocol.replies import Attached, Done, Number, Told
 from headrace.station.station import Station
 from headrace.station.statistics import ConsumerStatistics, Parked, StationStatistics
 from headrace.station.terms import StationTerms, check_options

@@ -1,4 +1,4 @@
-"""Attachment: a consumer that a site holds for a remote user, with a thread of its own.
+"""ServedConsumer: a consumer that a site holds for a remote user, with a thread of its own.
 
 The thread does what the user asks in the order of asking; while it waits for products it sleeps in the kernel as any
 consumer does, and what comes is sent from there without a further step. What was got is remembered until it is
@@ -15,11 +15,10 @@ import numpy.typing as npt
 
 from headrace.errors import FabricError, FabricMessageError, HeadraceError, LeaseLostError
 from headrace.product.batch import Batch
-from headrace.remote.protocol.answers import Done, Unattached
 from headrace.remote.protocol.calls import CALL_BYTES_MAX, PAGE_BYTES_MAX, Get, Revise, Settle
-from headrace.remote.protocol.failures import failure_of
-from headrace.remote.server.errand import Busy, Errand
-from headrace.remote.server.products import products_of
+from headrace.remote.protocol.products import products_of
+from headrace.remote.protocol.replies import Done, Unattached, failure_of
+from headrace.remote.server.pending_call import Busy, PendingCall
 from headrace.station import Consumer
 
 BATCHES_MAX = 20_000  # got and not settled
@@ -47,20 +46,20 @@ class _Held:
         return np.flatnonzero(~self.settled).astype(np.uint32) if self.settled.any() else self.all
 
 
-class Attachment:
+class ServedConsumer:
     """Lives until `end`, which detaches the consumer."""
 
     def __init__(self, consumer: Consumer, keep_s: float) -> None:
         self.consumer, self.keep_s = consumer, keep_s
         self._held: dict[int, _Held] = {}
-        self._last: Errand | None = None  # get
-        self._line: line_of.SimpleQueue[Errand | None] = line_of.SimpleQueue()
+        self._last: PendingCall | None = None  # get
+        self._line: line_of.SimpleQueue[PendingCall | None] = line_of.SimpleQueue()
         self._lock = threading.Lock()
         self._ended = self._died = False
         self._thread = threading.Thread(target=self._run, name="headrace-consumer", daemon=True)
         self._thread.start()
 
-    def take(self, get: Errand) -> Errand | None:
+    def take(self, get: PendingCall) -> PendingCall | None:
         """Take up a get; if it has come before, the one that we have already. Busy while another is under way."""
         last = self._last
         if last is not None and get.number <= last.number:
@@ -72,7 +71,7 @@ class Attachment:
         self._last = get
         return None
 
-    def give(self, errand: Errand) -> None:
+    def give(self, errand: PendingCall) -> None:
         """To be done when its turn comes."""
         with self._lock:
             if not self._ended:
@@ -111,7 +110,7 @@ class Attachment:
             if (errand := self._line.get()) is not None:
                 errand.finish(Unattached())
 
-    def _do(self, errand: Errand) -> None:
+    def _do(self, errand: PendingCall) -> None:
         call = errand.call
         try:
             if isinstance(call, Get):
@@ -128,7 +127,7 @@ class Attachment:
             log.exception("a call of a remote consumer failed")
             errand.finish(failure_of(error))
 
-    def _get(self, errand: Errand, call: Get) -> None:
+    def _get(self, errand: PendingCall, call: Get) -> None:
         if call.rest:
             self._put_rest(call.rest)
         if len(self._held) >= BATCHES_MAX:
@@ -172,7 +171,7 @@ class Attachment:
         finally:
             self._note(call.got, held, places)
 
-    def _revise(self, errand: Errand, call: Revise) -> None:
+    def _revise(self, errand: PendingCall, call: Revise) -> None:
         places, sizes = _numbers(call.places, np.uint32), _numbers(call.lengths, np.int64)
         held = self._find(call.got, len(places))
         if len(sizes) != len(places) or (len(places) and int(places.max()) >= len(held.batch)):

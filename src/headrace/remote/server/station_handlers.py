@@ -1,4 +1,4 @@
-"""StationDesk: answers calls about stations, and attaches remote consumers to them."""
+"""StationHandlers: answers calls about stations, and attaches remote consumers to them."""
 
 import contextlib
 from collections.abc import Iterator
@@ -6,21 +6,21 @@ from typing import Any
 
 from headrace.errors import StationMissingError
 from headrace.queue import Queue
-from headrace.remote.protocol import answers, calls
-from headrace.remote.protocol.answers import Done, Number, Told, Unattached
-from headrace.remote.server.client import Clients
-from headrace.remote.server.errand import Errand
+from headrace.remote.protocol import calls, replies
+from headrace.remote.protocol.replies import Done, Number, Told, Unattached
+from headrace.remote.server.clients import Clients
+from headrace.remote.server.pending_call import PendingCall
 from headrace.selection import Selection
 from headrace.station import Station, StationTerms
 
 
-class StationDesk:
+class StationHandlers:
     """One for a site."""
 
     def __init__(self, queue: Queue, clients: Clients) -> None:
         self._queue, self._clients = queue, clients
 
-    def _station(self, errand: Errand, name: str) -> Station:
+    def _station(self, errand: PendingCall, name: str) -> Station:
         """A handle, if whoever asks may receive what the station hands out."""
         station = self._queue.station(name)
         errand.client.rights.check_station(station.terms)
@@ -34,12 +34,12 @@ class StationDesk:
 
     # --- stations ---------------------------------------------------------------------------------
 
-    def list(self, errand: Errand, call: calls.ListStations) -> None:
+    def list(self, errand: PendingCall, call: calls.ListStations) -> None:
         """Those that may be used; nobody learns of others."""
         names = [terms.name for terms in self._terms() if errand.client.rights.has_station(terms)]
-        errand.finish(answers.Listed(names))
+        errand.finish(replies.Listed(names))
 
-    def open(self, errand: Errand, call: calls.OpenStation) -> None:
+    def open(self, errand: PendingCall, call: calls.OpenStation) -> None:
         """Neither its terms, if it is there, nor those of stations that it joins are told to whoever may not know."""
         options: dict[str, Any] = dict(call.options)
         rights, group = errand.client.rights, options.get("group")
@@ -51,7 +51,7 @@ class StationDesk:
         self._queue.station(call.name, options.pop("selection", ...), start=call.start, **options)
         errand.finish(Done())
 
-    def tell(self, errand: Errand, call: calls.TellStation) -> None:
+    def tell(self, errand: PendingCall, call: calls.TellStation) -> None:
         station = self._station(errand, call.name)
         if call.what == "terms":
             told = Told(terms=station.terms)
@@ -63,19 +63,19 @@ class StationDesk:
             told = Told(parked=station.parked())
         errand.finish(told)
 
-    def change(self, errand: Errand, call: calls.ChangeStation) -> None:
+    def change(self, errand: PendingCall, call: calls.ChangeStation) -> None:
         station = self._station(errand, call.name)
         if "selection" in call.options:
             errand.client.rights.check_selection(Selection.of(call.options["selection"]))  # type: ignore[arg-type]
         station.change(**call.options)
         errand.finish(Done())
 
-    def pause(self, errand: Errand, call: calls.PauseStation) -> None:
+    def pause(self, errand: PendingCall, call: calls.PauseStation) -> None:
         station = self._station(errand, call.name)
         (station.pause if call.paused else station.resume)()
         errand.finish(Done())
 
-    def seek(self, errand: Errand, call: calls.SeekStation) -> None:
+    def seek(self, errand: PendingCall, call: calls.SeekStation) -> None:
         """All stations of its line go with it."""
         station = self._station(errand, call.name)
         line = station.terms.line
@@ -84,24 +84,24 @@ class StationDesk:
                 errand.client.rights.check_station(terms)
         errand.finish(Number(station.seek(call.start)))
 
-    def remove(self, errand: Errand, call: calls.RemoveStation) -> None:
+    def remove(self, errand: PendingCall, call: calls.RemoveStation) -> None:
         self._station(errand, call.name).remove()
         errand.finish(Done())
 
-    def unpark(self, errand: Errand, call: calls.Unpark) -> None:
+    def unpark(self, errand: PendingCall, call: calls.Unpark) -> None:
         station = self._station(errand, call.name)
         errand.finish(Number((station.retry if call.retry else station.forget)(call.sequences)))
 
     # --- consumers --------------------------------------------------------------------------------
 
-    def attach(self, errand: Errand, call: calls.Attach) -> None:
+    def attach(self, errand: PendingCall, call: calls.Attach) -> None:
         station = self._station(errand, call.station)
         self._clients.check_room()
         consumer = station.attach()
         number = self._clients.attach(errand.client, consumer, call.keep_s)
-        errand.finish(answers.Attached(number, consumer.statistics().place))
+        errand.finish(replies.Attached(number, consumer.statistics().place))
 
-    def detach(self, errand: Errand, call: calls.Detach) -> None:
+    def detach(self, errand: PendingCall, call: calls.Detach) -> None:
         """Answered when the leases are back."""
         attachment = self._clients.detach(errand.client, call.attachment)
         if attachment is not None:
@@ -109,7 +109,7 @@ class StationDesk:
             attachment.join()
         errand.finish(Done())
 
-    def leave(self, errand: Errand, call: calls.Leave) -> None:
+    def leave(self, errand: PendingCall, call: calls.Leave) -> None:
         left = self._clients.detach_all(errand.client)
         for attachment in left:
             attachment.end()
@@ -117,17 +117,17 @@ class StationDesk:
             attachment.join()
         errand.finish(Done())
 
-    def miss(self, errand: Errand, call: calls.Get | calls.Settle | calls.Revise) -> None:
+    def miss(self, errand: PendingCall, call: calls.Get | calls.Settle | calls.Revise) -> None:
         """A call for an attachment that is not there."""
         errand.finish(Unattached())
 
-    def interrupt(self, errand: Errand, call: calls.Interrupt) -> None:
+    def interrupt(self, errand: PendingCall, call: calls.Interrupt) -> None:
         attachment = errand.client.attachments.get(call.attachment)
         if attachment is not None:
             attachment.consumer.interrupt()
         errand.finish(Done())
 
-    def tell_consumer(self, errand: Errand, call: calls.TellConsumer) -> None:
+    def tell_consumer(self, errand: PendingCall, call: calls.TellConsumer) -> None:
         attachment = errand.client.attachments.get(call.attachment)
         if attachment is None:
             errand.finish(Unattached())

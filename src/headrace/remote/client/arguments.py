@@ -10,13 +10,15 @@ from typing import Any
 
 import numpy as np
 
-from headrace.errors import BatchTooLargeError, HeadraceError, PayloadTooLargeError
+from headrace.errors import BatchTooLargeError, HeadraceError, OptionError, PayloadTooLargeError, SelectionError
 from headrace.log import columns, puts
 from headrace.log.config import PAYLOAD_MAX, check_origin
+from headrace.log.read import Start, time_of
 from headrace.product.batch import NO_SLICE
 from headrace.product.feed import check_feed
 from headrace.product.product import IDENT_BYTES_MAX, PRIORITY_MAX, SLICE_MAX
-from headrace.remote.protocol.calls import CALL_BYTES_MAX, Column, Columns, Put, PutMany, encode
+from headrace.remote.protocol.calls import CALL_BYTES_MAX, TEXT_MAX, Column, Columns, Put, PutMany, encode
+from headrace.selection import Selection
 from headrace.units import format_size, parse_age, parse_time
 
 _TIME_MAX = (1 << 63) - 1
@@ -122,3 +124,42 @@ def _numbers(
         return None
     column = columns.number_column(numbers, count, what, kind, 0, high, missing)
     return Column(column.tobytes()) if np.ndim(numbers) else int(column[0])
+
+
+# --- merged from remote.client.starts: Starts and selections, as callers write them and as they travel.
+#
+
+
+def start_text(start: Start) -> int | str:
+    """A start as the site reads it; OptionError, as for a local queue, if it cannot be one."""
+    if isinstance(start, int) and not isinstance(start, bool):
+        if not -(1 << 63) <= start < 1 << 63:
+            raise OptionError(f"sequence {start} is out of range", "sequences begin at 1")
+        return start
+    if start not in ("oldest", "next"):
+        time_of(start, 0)
+    return value_text(start)  # type: ignore[no-any-return]
+
+
+def value_text(value: Any) -> Any:
+    """A length of time or a time as text; other values as they are."""
+    if isinstance(value, timedelta):
+        return f"{value.total_seconds():.6f}s"
+    return value.isoformat() if isinstance(value, datetime) else value
+
+
+def selection_text(wanted: Any) -> str:
+    """A selection as text; one with a function, or of great length, stays at home."""
+    selection = Selection.of(wanted)
+    if selection.function is not None:
+        raise SelectionError(
+            "a selection with a Python function cannot go to another machine",
+            "use where instead of function, or filter what you get",
+        )
+    text = str(selection)
+    if len(text) > TEXT_MAX:
+        raise SelectionError(
+            f"a selection of {len(text)} characters is too long to go to another machine",
+            f"write it in {TEXT_MAX}, or read by several",
+        )
+    return text

@@ -4,7 +4,8 @@ from typing import Any
 
 import msgspec
 
-from headrace.errors import FabricMessageError
+from headrace import errors
+from headrace.errors import FabricError, FabricMessageError, HeadraceError, ProductDamagedError
 from headrace.log.config import QueueConfig
 from headrace.log.statistics import Statistics
 from headrace.log.weights import Weights
@@ -114,17 +115,66 @@ class Attached(_Answer, frozen=True):
     place: int
 
 
-Answer = (
+Reply = (
     Failure | Again | Unattached | Done | Number | Here | Bounds | Received | Products | Weighed | Listed | CursorTold
     | Told | Attached
 )  # fmt: skip
 
-_ANSWER = msgspec.msgpack.Decoder(Answer)
+_ANSWER = msgspec.msgpack.Decoder(Reply)
 
 
-def decode_answer(head: bytes) -> Answer:
+def decode_reply(head: bytes) -> Reply:
     try:
-        answer: Answer = _ANSWER.decode(head)
+        answer: Reply = _ANSWER.decode(head)
     except (msgspec.DecodeError, ValueError) as error:
         raise FabricMessageError(f"the answer cannot be read: {error}", "run the same version at both ends") from None
     return answer
+
+
+# --- merged from remote.protocol.failures: Failures: errors
+#
+# Both ends use this file. A class that the client does not know, because the site is newer, and an error that is not
+# Headrace's own become a FabricError.
+#
+
+
+_ATTRIBUTES = {  # arguments of a class beside problem and hint
+    "SelectionError": ("column", "excerpt"),
+    "TermsError": ("conflicts",),
+    "ConfigError": ("complaints",),
+    "ProductDamagedError": ("sequence",),
+    "RecordsDamagedError": ("offset",),
+}
+_NEXT = "next"
+
+
+def failure_of(error: Exception) -> Failure:
+    """An error as it travels."""
+    if not isinstance(error, HeadraceError):
+        return Failure("FabricError", f"the site failed: {type(error).__name__}: {error}", "look into the site's log")
+    name = type(error).__name__
+    details = {attribute: _plain(getattr(error, attribute)) for attribute in _ATTRIBUTES.get(name, ())}
+    if isinstance(error, ProductDamagedError):
+        details[_NEXT] = error.next
+    return Failure(name, error.problem, error.hint, details)
+
+
+def _plain(value: Any) -> Any:
+    return [str(each) for each in value] if isinstance(value, tuple) else value
+
+
+def error_of(failure: Failure) -> HeadraceError:
+    """The error again."""
+    kind = getattr(errors, failure.error, None)
+    if not isinstance(kind, type) or not issubclass(kind, HeadraceError):
+        return FabricError(f"{failure.error} at the site: {failure.problem}", failure.hint)
+    details = dict(failure.details)
+    behind = details.pop(_NEXT, None)
+    arguments = {name: tuple(value) if isinstance(value, list) else value for name, value in details.items()}
+    try:
+        error = kind(failure.problem, failure.hint, **arguments)
+    except TypeError:  # an argument that this version does not know
+        return FabricError(f"{failure.error} at the site: {failure.problem}", failure.hint)
+    if isinstance(error, ProductDamagedError) and isinstance(behind, int):
+        error.next = behind
+    return error

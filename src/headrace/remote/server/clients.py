@@ -23,9 +23,9 @@ from headrace.log.read import Read
 from headrace.product.batch import Batch
 from headrace.remote.client.connection import client_digest
 from headrace.remote.protocol.calls import Get
-from headrace.remote.server.attachment import Attachment
-from headrace.remote.server.errand import Busy, Errand
-from headrace.remote.server.rights import Rights
+from headrace.remote.server.access import ClientAccess
+from headrace.remote.server.consumer import ServedConsumer
+from headrace.remote.server.pending_call import Busy, PendingCall
 from headrace.station import Consumer
 
 CLIENTS_MAX = 4096
@@ -53,16 +53,16 @@ class Reading:
 class Client:
     """One remote user. `gone_since` is None while its token is there."""
 
-    def __init__(self, rights: Rights, gone_since: float | None) -> None:
+    def __init__(self, rights: ClientAccess, gone_since: float | None) -> None:
         self.rights, self.gone_since = rights, gone_since
-        self.attachments: dict[int, Attachment] = {}
+        self.attachments: dict[int, ServedConsumer] = {}
         self.waiting = 0  # errands in the lobby
         self._readings: OrderedDict[tuple[int, str, int, int], Reading] = OrderedDict()
-        self._errands: dict[int, Errand] = {}
+        self._errands: dict[int, PendingCall] = {}
         self._oldest = 0
         self._lock = threading.Lock()
 
-    def take(self, errand: Errand, oldest: int) -> Errand | None:
+    def take(self, errand: PendingCall, oldest: int) -> PendingCall | None:
         """Take up an errand; if it has come before, the one that we have already."""
         if not errand.number:
             return None
@@ -141,7 +141,7 @@ class Clients:
         if len(self._clients) >= CLIENTS_MAX and not self._forget(0.0):
             raise Busy
         digest = client_digest(client)
-        made = Client(Rights(self._rules, name), None if digest in self._present else time.monotonic())
+        made = Client(ClientAccess(self._rules, name), None if digest in self._present else time.monotonic())
         self._clients[client, name] = made
         self._by_digest.setdefault(digest, []).append(made)
         return made
@@ -150,7 +150,7 @@ class Clients:
         """A number for the attachment, which nobody has had or will have."""
         number = secrets.randbits(62) | 1
         with self._lock:
-            client.attachments[number] = Attachment(consumer, keep_s)
+            client.attachments[number] = ServedConsumer(consumer, keep_s)
         return number
 
     def check_room(self) -> None:
@@ -160,12 +160,12 @@ class Clients:
                     f"the site has {ATTACHMENTS_MAX} remote consumers already", "detach some, or get more at a time"
                 )
 
-    def detach(self, client: Client, number: int) -> Attachment | None:
+    def detach(self, client: Client, number: int) -> ServedConsumer | None:
         """Take an attachment away; the caller ends it."""
         with self._lock:
             return client.attachments.pop(number, None)
 
-    def detach_all(self, client: Client) -> list[Attachment]:
+    def detach_all(self, client: Client) -> list[ServedConsumer]:
         with self._lock:
             left, client.attachments = list(client.attachments.values()), {}
             return left
@@ -220,7 +220,7 @@ class Clients:
             attachment.join()
 
 
-def _overdue(client: Client) -> list[Attachment]:
+def _overdue(client: Client) -> list[ServedConsumer]:
     """Attachments that a client who is away no longer has; they are taken from it."""
     if client.gone_since is None:
         return []

@@ -1,4 +1,4 @@
-"""Attendant: answers the remote users of a site's queue, on `headrace/call/<site>`.
+"""RemoteServer: answers the remote users of a site's queue, on `headrace/call/<site>`.
 
 Calls come on threads of Zenoh's, which must not wait. There they are read, and given to whoever does them:
 
@@ -25,21 +25,20 @@ from headrace.link.keys import call_key
 from headrace.queue import Queue
 from headrace.relay.messages.page import queue_id
 from headrace.remote.client.connection import BUSY
-from headrace.remote.protocol import answers, calls
-from headrace.remote.protocol.failures import failure_of
-from headrace.remote.server.blocked import Blocked
-from headrace.remote.server.client import Clients
+from headrace.remote.protocol import calls, replies
+from headrace.remote.protocol.replies import failure_of
+from headrace.remote.server.clients import Clients
 from headrace.remote.server.crew import Crew
-from headrace.remote.server.desk import Desk
-from headrace.remote.server.errand import Busy, Errand
-from headrace.remote.server.lobby import Lobby
-from headrace.remote.server.readers import Readers
-from headrace.remote.server.station_desk import StationDesk
+from headrace.remote.server.pending_call import Busy, PendingCall
+from headrace.remote.server.puts import BlockedPuts
+from headrace.remote.server.queue_handlers import QueueHandlers
+from headrace.remote.server.reads import RecentReads, WaitingReads
+from headrace.remote.server.station_handlers import StationHandlers
 
 log = logging.getLogger("headrace.attending")
 
 
-class AttendantStatistics(msgspec.Struct, frozen=True):
+class RemoteServerStatistics(msgspec.Struct, frozen=True):
     """Counts since the start; clients, attachments and waiting are those of now."""
 
     clients: int
@@ -50,7 +49,7 @@ class AttendantStatistics(msgspec.Struct, frozen=True):
     refused: int
 
 
-class Attendant:
+class RemoteServer:
     """Answers from the moment it is made until `close`."""
 
     def __init__(
@@ -61,16 +60,16 @@ class Attendant:
         self.taken = self.repeated = self.refused = 0
         self._call_crew, self._read_crew = Crew("call"), Crew("read")
         self._clients = Clients(session, declarations, site, rules)
-        self._lobby = Lobby(queue, lambda errand: self._read_crew.give(partial(self._do, errand)))
-        self.readers = Readers()
-        desk = Desk(queue, site, self._lobby, Blocked(), self.readers)
-        self._desks = _table(desk, StationDesk(queue, self._clients))
+        self._lobby = WaitingReads(queue, lambda errand: self._read_crew.give(partial(self._do, errand)))
+        self.readers = RecentReads()
+        desk = QueueHandlers(queue, site, self._lobby, BlockedPuts(), self.readers)
+        self._desks = _table(desk, StationHandlers(queue, self._clients))
         key = f"{call_key(site)}/**"
         self._queryable = declarations.add(lambda: session.declare_queryable(key, self._take, complete=True))
 
-    def statistics(self) -> AttendantStatistics:
+    def statistics(self) -> RemoteServerStatistics:
         clients, attachments = self._clients.counts()
-        return AttendantStatistics(clients, attachments, len(self._lobby), self.taken, self.repeated, self.refused)
+        return RemoteServerStatistics(clients, attachments, len(self._lobby), self.taken, self.repeated, self.refused)
 
     # --- on Zenoh's threads -----------------------------------------------------------------------
 
@@ -91,7 +90,7 @@ class Attendant:
             log.warning("a call was refused: %s", error)
             self._refuse(query, str(error).encode())
 
-    def _errand(self, query: zenoh.Query) -> tuple[Errand, bool]:
+    def _errand(self, query: zenoh.Query) -> tuple[PendingCall, bool]:
         """The errand that a query is about, and whether it is one that we have already."""
         head, payload = query.attachment, query.payload
         envelope = calls.decode_envelope(head.to_bytes() if head is not None else b"")
@@ -101,11 +100,11 @@ class Attendant:
             kind = type(envelope.call).__name__
             raise FabricMessageError(f"a call {kind} has no payload", "call by a Headrace of this version")
         client = self._clients.of(envelope.client, principal_in(str(query.key_expr)) if self._has_rules else None)
-        errand = Errand(client, envelope, payload.to_bytes() if payload is not None else b"", query)
+        errand = PendingCall(client, envelope, payload.to_bytes() if payload is not None else b"", query)
         known = client.take(errand, envelope.oldest)
         return known or errand, known is not None
 
-    def _give(self, errand: Errand) -> None:
+    def _give(self, errand: PendingCall) -> None:
         call = errand.call
         attachment = None
         if isinstance(call, calls.Get | calls.Settle | calls.Revise) and self._is_meant(errand):
@@ -119,7 +118,7 @@ class Attendant:
         else:
             self._read_crew.give(partial(self._do, errand))
 
-    def _is_meant(self, errand: Errand) -> bool:
+    def _is_meant(self, errand: PendingCall) -> bool:
         return errand.queue is None or errand.queue == self._queue_id
 
     def _refuse(self, query: zenoh.Query, why: bytes) -> None:
@@ -132,19 +131,19 @@ class Attendant:
 
     # --- on ours ----------------------------------------------------------------------------------
 
-    def _do(self, errand: Errand) -> None:
+    def _do(self, errand: PendingCall) -> None:
         try:
             self._check(errand)
             self._desks[type(errand.call)](errand, errand.call)
         except Busy:
-            errand.finish(answers.Failure("FabricError", "too many wait at the site", "ask again later"))
+            errand.finish(replies.Failure("FabricError", "too many wait at the site", "ask again later"))
         except (HeadraceError, OSError) as error:
             errand.finish(failure_of(error))
         except Exception as error:  # the caller is told; the thread goes on
             log.exception("a call failed")
             errand.finish(failure_of(error))
 
-    def _check(self, errand: Errand) -> None:
+    def _check(self, errand: PendingCall) -> None:
         if errand.client.rights.are_none:
             raise AccessDeniedError(f"site {self._site} has no rule for you", "ask whoever runs it for one")
         if not self._is_meant(errand):
@@ -159,7 +158,7 @@ class Attendant:
         self._clients.close()  # last: nobody is left who attaches anything
 
 
-def _table(desk: Desk, stations: StationDesk) -> dict[type, Callable[[Errand, Any], None]]:
+def _table(desk: QueueHandlers, stations: StationHandlers) -> dict[type, Callable[[PendingCall, Any], None]]:
     """Who does which call."""
     return {
         calls.Who: desk.who, calls.Put: desk.put, calls.PutMany: desk.put_many, calls.PutBatch: desk.put_batch,

@@ -7,7 +7,7 @@ from headrace.errors import FabricMessageError, RecordsDamagedError
 from headrace.kernel import _kernel as kernel
 from headrace.log.records import Names, read_batch, rows_of
 from headrace.product.batch import Batch, Lost
-from headrace.remote.protocol.answers import Products
+from headrace.remote.protocol.replies import Products
 
 
 class RemoteBatch(Batch):
@@ -32,3 +32,16 @@ def batch_of(answer: Products, records: bytes, names: Names, got: int = 0, attac
         raise FabricMessageError("an answer has other products than it says", "ask once more") from None
     lost = Lost(answer.lost_first, answer.lost_last) if answer.lost_last else None
     return RemoteBatch(batch, lost, got, attachment)
+
+
+# --- merged from remote.server.products: Products: batches of a queue as they go to remote users.
+#
+
+
+def products_of(batch: Batch, head: int, count: int | None = None) -> tuple[Products, bytes]:
+    """The answer with a batch, or its first `count` products, and their records."""
+    rows = rows_of(batch)
+    places, records = kernel.gather_placed(rows, len(rows) if count is None else count)
+    lost = batch.lost
+    first, last = (lost.first, lost.last) if lost is not None else (0, 0)
+    return Products(batch.next, head, rows.bytes, places, first, last, rows.passed_over), records

@@ -1,4 +1,4 @@
-"""Errand: a call that a site has taken, until whoever made it has the answer.
+"""PendingCall: a call that a site has taken, until whoever made it has the answer.
 
 An answer may get lost with the connection. Then the call comes again, with the same number: an errand that is done
 answers once more, one that is not done yet answers the newest query. The call itself is done once.
@@ -12,14 +12,13 @@ from typing import TYPE_CHECKING
 
 import zenoh
 
-from headrace.remote.protocol.answers import Answer
 from headrace.remote.protocol.calls import Envelope, encode
-from headrace.remote.protocol.failures import failure_of
+from headrace.remote.protocol.replies import Reply, failure_of
 
 if TYPE_CHECKING:
-    from headrace.remote.server.client import Client
+    from headrace.remote.server.clients import Client
 
-Say = Callable[[], tuple[Answer, bytes]]  # an answer and its records
+Say = Callable[[], tuple[Reply, bytes]]  # an answer and its records
 
 log = logging.getLogger("headrace.attending")
 
@@ -28,7 +27,7 @@ class Busy(Exception):  # noqa: N818
     """Too much at once; the call may come again."""
 
 
-class Errand:
+class PendingCall:
     """`finish` by the thread that does it, `repeat` by any."""
 
     __slots__ = ("_lock", "_query", "_say", "call", "client", "deadline", "number", "payload", "position", "queue")
@@ -46,7 +45,7 @@ class Errand:
     def is_done(self) -> bool:
         return self._say is not None
 
-    def finish(self, answer: Answer, records: bytes = b"") -> None:
+    def finish(self, answer: Reply, records: bytes = b"") -> None:
         """The answer, which is kept for as long as the call may come again."""
         self.finish_with(lambda: (answer, records))
 

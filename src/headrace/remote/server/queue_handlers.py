@@ -1,4 +1,4 @@
-"""Desk: answers calls about the queue itself: put, read, cursors and what it tells.
+"""QueueHandlers: answers calls about the queue itself: put, read, cursors and what it tells.
 
 The arguments of a call go to the Queue as they are, which checks them as it checks those of any program. Nothing here
 waits for long: a put that a blocking station holds up goes on in a thread of its own (blocked.py), and a read that
@@ -19,15 +19,14 @@ from headrace.product.batch import NO_SLICE, Batch, Lost
 from headrace.product.properties import decode_properties
 from headrace.queue import Cursor, Queue
 from headrace.relay.messages.page import queue_id
-from headrace.remote.protocol import answers, calls
-from headrace.remote.protocol.answers import Answer, Done, Number, Received
+from headrace.remote.protocol import calls, replies
 from headrace.remote.protocol.calls import CALL_BYTES_MAX
-from headrace.remote.server.blocked import Blocked
-from headrace.remote.server.client import Reading
-from headrace.remote.server.errand import Errand
-from headrace.remote.server.lobby import Lobby
-from headrace.remote.server.products import products_of
-from headrace.remote.server.readers import Readers
+from headrace.remote.protocol.products import products_of
+from headrace.remote.protocol.replies import Done, Number, Received, Reply
+from headrace.remote.server.clients import Reading
+from headrace.remote.server.pending_call import PendingCall
+from headrace.remote.server.puts import BlockedPuts
+from headrace.remote.server.reads import RecentReads, WaitingReads
 from headrace.selection import Selection
 
 CURSORS_MAX = 1024  # whose places are remembered
@@ -41,23 +40,25 @@ class _Commit(NamedTuple):
     lost: Lost | None
 
 
-class Desk:
+class QueueHandlers:
     """One for a site. Each method takes an errand and finishes it, now or later."""
 
-    def __init__(self, queue: Queue, site: str, lobby: Lobby, blocked: Blocked, readers: Readers) -> None:
+    def __init__(
+        self, queue: Queue, site: str, lobby: WaitingReads, blocked: BlockedPuts, readers: RecentReads
+    ) -> None:
         self._queue, self._site, self._lobby, self._blocked = queue, site, lobby, blocked
         self._readers = readers
         self._cursors: dict[str, Cursor] = {}
 
     # --- put --------------------------------------------------------------------------------------
 
-    def put(self, errand: Errand, call: calls.Put) -> None:
+    def put(self, errand: PendingCall, call: calls.Put) -> None:
         errand.client.rights.check_publish([call.feed])
         errand.client.rights.check_origins([] if call.origin is None else [call.origin])
         payload = errand.payload
         properties = None if call.properties is None else decode_properties(call.properties)
 
-        def store(timeout_s: float) -> Answer:
+        def store(timeout_s: float) -> Reply:
             outcome = self._queue.put(
                 payload, feed=call.feed, ident=call.ident, created=call.created, priority=call.priority,
                 expiry=call.expiry, properties=properties, slice=call.slice, signature=call.signature,
@@ -67,32 +68,32 @@ class Desk:
 
         self._blocked.store(errand, store, call.timeout_s)
 
-    def put_many(self, errand: Errand, call: calls.PutMany) -> None:
+    def put_many(self, errand: PendingCall, call: calls.PutMany) -> None:
         said = calls.decode_columns(call.columns)
         errand.client.rights.check_publish(_set_of(said.feed))
         errand.client.rights.check_origins(_set_of(said.origin or []))
         payloads = _parted(errand.payload, call.lengths)
         given = _given(said)
 
-        def store(timeout_s: float) -> Answer:
+        def store(timeout_s: float) -> Reply:
             return _received(self._queue.put_many(payloads, **given, timeout=timeout_s))
 
         self._blocked.store(errand, store, call.timeout_s)
 
-    def put_batch(self, errand: Errand, call: calls.PutBatch) -> None:
+    def put_batch(self, errand: PendingCall, call: calls.PutBatch) -> None:
         batch = read_batch(errand.payload, Names())
         errand.client.rights.check_publish(set(batch.feeds))
         errand.client.rights.check_origins(set(batch.origins))
         keep = None if call.keep is None else np.frombuffer(call.keep, np.uint8)
 
-        def store(timeout_s: float) -> Answer:
+        def store(timeout_s: float) -> Reply:
             return _received(self._queue.put_batch(batch, keep, timeout=timeout_s))
 
         self._blocked.store(errand, store, call.timeout_s)
 
     # --- read -------------------------------------------------------------------------------------
 
-    def next(self, errand: Errand, call: calls.Next) -> None:
+    def next(self, errand: PendingCall, call: calls.Next) -> None:
         """What lies at the position; if there is nothing and there is time, wait in the lobby."""
         errand.client.rights.check_receive()
         if not errand.position:
@@ -112,7 +113,7 @@ class Desk:
         else:
             self._lobby.add(errand)
 
-    def _reading(self, errand: Errand, call: calls.Next) -> Reading:
+    def _reading(self, errand: PendingCall, call: calls.Next) -> Reading:
         key = (call.follower, call.selection, call.limit, call.bytes_limit)
         reading = errand.client.reading(key)
         if reading is None:
@@ -121,61 +122,61 @@ class Desk:
             errand.client.remember(key, reading)
         return reading
 
-    def where(self, errand: Errand, call: calls.Where) -> None:
+    def where(self, errand: PendingCall, call: calls.Where) -> None:
         errand.finish(Number(self._queue.resolve(call.start)))
 
-    def weigh(self, errand: Errand, call: calls.Weigh) -> None:
+    def weigh(self, errand: PendingCall, call: calls.Weigh) -> None:
         errand.client.rights.check_receive()
         selection = errand.client.rights.receivable(Selection.parse(call.selection))
-        errand.finish(answers.Weighed(self._queue.weigh(call.start, call.stop, selection)))
+        errand.finish(replies.Weighed(self._queue.weigh(call.start, call.stop, selection)))
 
-    def ends(self, errand: Errand, call: calls.Ends) -> None:
-        errand.finish(answers.Bounds(self._queue.oldest, self._queue.next))
+    def ends(self, errand: PendingCall, call: calls.Ends) -> None:
+        errand.finish(replies.Bounds(self._queue.oldest, self._queue.next))
 
     # --- tell -------------------------------------------------------------------------------------
 
-    def who(self, errand: Errand, call: calls.Who) -> None:
-        errand.finish(answers.Here(self._site, queue_id(self._queue), self._queue.config))
+    def who(self, errand: PendingCall, call: calls.Who) -> None:
+        errand.finish(replies.Here(self._site, queue_id(self._queue), self._queue.config))
 
-    def tell(self, errand: Errand, call: calls.Tell) -> None:
-        errand.finish(answers.Told(statistics=errand.client.rights.visible_statistics(self._queue.statistics())))
+    def tell(self, errand: PendingCall, call: calls.Tell) -> None:
+        errand.finish(replies.Told(statistics=errand.client.rights.visible_statistics(self._queue.statistics())))
 
-    def list(self, errand: Errand, call: calls.ListNames) -> None:
+    def list(self, errand: PendingCall, call: calls.ListNames) -> None:
         names = self._queue.cursors() if call.what == "cursors" else self._queue.origins
-        errand.finish(answers.Listed(names))
+        errand.finish(replies.Listed(names))
 
-    def wanted_by(self, errand: Errand, call: calls.WantedBy) -> None:
+    def wanted_by(self, errand: PendingCall, call: calls.WantedBy) -> None:
         errand.client.rights.check_feed(call.feed)
-        errand.finish(answers.Listed(self._queue.wanted_by(call.feed)))
+        errand.finish(replies.Listed(self._queue.wanted_by(call.feed)))
 
-    def flush(self, errand: Errand, call: calls.Flush) -> None:
+    def flush(self, errand: PendingCall, call: calls.Flush) -> None:
         self._queue.flush()
         errand.finish(Done())
 
     # --- cursors ----------------------------------------------------------------------------------
 
-    def open_cursor(self, errand: Errand, call: calls.OpenCursor) -> None:
+    def open_cursor(self, errand: PendingCall, call: calls.OpenCursor) -> None:
         errand.client.rights.check_receive()
         if len(self._cursors) > CURSORS_MAX:
             self._cursors.clear()
         self._cursors[call.name] = self._queue.cursor(call.name, call.start)
         errand.finish(Done())
 
-    def load_cursor(self, errand: Errand, call: calls.LoadCursor) -> None:
+    def load_cursor(self, errand: PendingCall, call: calls.LoadCursor) -> None:
         errand.client.rights.check_receive()
         state = self._cursor(call.name).state
         first, last = (state.lost.first, state.lost.last) if state.lost else (0, 0)
         errand.finish(
-            answers.CursorTold(state.position, state.saved_ns, state.lost_products, first, last, state.generation)
+            replies.CursorTold(state.position, state.saved_ns, state.lost_products, first, last, state.generation)
         )
 
-    def save_cursor(self, errand: Errand, call: calls.SaveCursor) -> None:
+    def save_cursor(self, errand: PendingCall, call: calls.SaveCursor) -> None:
         errand.client.rights.check_receive()
         lost = Lost(call.lost_first, call.lost_last) if call.lost_last else None
         self._cursor(call.name).commit(cast(Batch, _Commit(call.position, lost)))
         errand.finish(Done())
 
-    def remove_cursor(self, errand: Errand, call: calls.RemoveCursor) -> None:
+    def remove_cursor(self, errand: PendingCall, call: calls.RemoveCursor) -> None:
         errand.client.rights.check_receive()
         self._cursor(call.name).remove()
         self._cursors.pop(call.name, None)

@@ -1,4 +1,4 @@
-"""Rights: what a remote user may do, by the access rules of the site.
+"""ClientAccess: what a remote user may do, by the access rules of the site.
 
 Whoever may receive everything may use every station. Others read what they may receive and nothing else, and use
 stations that select nothing else. What they may not have is passed over before anything of it is looked at, so that no
@@ -23,7 +23,7 @@ _ALL = "**"
 _HINT = "ask whoever runs the site for an access rule"
 
 
-class Rights:
+class ClientAccess:
     """Of one principal; None for whoever shows no name."""
 
     def __init__(self, rules: Sequence[Rule], name: str | None) -> None:

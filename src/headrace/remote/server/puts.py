@@ -1,4 +1,4 @@
-"""Blocked: puts that a blocking station holds up, out of the way of everybody else.
+"""BlockedPuts: puts that a blocking station holds up, out of the way of everybody else.
 
 A put is tried at once. If a station is full and the caller has time, it waits in a thread of its own; there are a
 few, and not for longer than some seconds: the caller is told that nothing was stored yet, and calls again. So a caller
@@ -10,25 +10,24 @@ import threading
 from collections.abc import Callable
 
 from headrace.errors import BlockedError, HeadraceError
-from headrace.remote.protocol.answers import Again, Answer
-from headrace.remote.protocol.failures import failure_of
-from headrace.remote.server.errand import Errand
+from headrace.remote.protocol.replies import Again, Reply, failure_of
+from headrace.remote.server.pending_call import PendingCall
 
 BLOCKED_MAX = 32  # at the same time
 _SLICE_S = 5.0
 
-Store = Callable[[float], Answer]  # within so many seconds
+Store = Callable[[float], Reply]  # within so many seconds
 
 log = logging.getLogger("headrace.attending")
 
 
-class Blocked:
+class BlockedPuts:
     """`store` by any thread."""
 
     def __init__(self) -> None:
         self._places = threading.BoundedSemaphore(BLOCKED_MAX)
 
-    def store(self, errand: Errand, store: Store, timeout_s: float | None) -> None:
+    def store(self, errand: PendingCall, store: Store, timeout_s: float | None) -> None:
         """Finish the errand when it is stored, or cannot be; errors but that of a full capacity are the caller's."""
         try:
             answer = store(0.0)
@@ -42,7 +41,7 @@ class Blocked:
             return
         errand.finish(answer)
 
-    def _wait(self, errand: Errand, store: Store, timeout_s: float | None) -> None:
+    def _wait(self, errand: PendingCall, store: Store, timeout_s: float | None) -> None:
         is_last = timeout_s is not None and timeout_s <= _SLICE_S
         try:
             answer = store(_SLICE_S if timeout_s is None else min(timeout_s, _SLICE_S))
