@@ -249,7 +249,7 @@ def test_a_site_whose_disk_refuses_goes_on_receiving_and_says_so(
     with monkeypatch.context() as patch:
         patch.setattr(Queue, "flush", lambda _: refuse())
         put(a, "x", "1")
-        until(lambda: "progress cannot be saved" in caplog.text, "it is told")
+        until(lambda: "progress is not saved" in caplog.text, "it is told")
         put(a, "x", "2")
         until(lambda: b.next == 3, "both arrive")
     known = lambda: RequestProgress(b.path / "site" / "progress.json").known(asked("**"), "a")  # noqa: E731

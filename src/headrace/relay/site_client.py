@@ -23,7 +23,7 @@ from headrace.link.access import principal_key
 from headrace.link.keys import log_key
 from headrace.log.records import Names
 from headrace.relay.messages.page import Page, decode, decode_head
-from headrace.relay.messages.query import Query, Read, Resolve, ResolveReply, decode_reply, encode
+from headrace.relay.messages.query import Query, Read, Resolve, ResolveReply, Unreachable, decode_reply, encode
 
 ROUND_TRIPS = 3
 _REPLY_S = 5.0
@@ -39,10 +39,6 @@ _AIM_S = 0.5
 _TIMEOUT_S, _TIMEOUT_S_MAX = 10.0, 600.0  # of a whole reply; one product may be large, and its link slow
 
 _Pending = tuple[Read, Iterator[tuple[bytes, bytes]]]  # a query, and its replies as they come
-
-
-class Unreachable(Exception):  # noqa: N818
-    """The site does not reply now."""
 
 
 class SiteClient:

@@ -20,7 +20,7 @@ from headrace.relay.messages.description import (
 )
 from headrace.relay.quench import Quench
 from headrace.relay.receive.receiver import Arrivals, Receiver, Request
-from headrace.relay.receive.upstream import Upstream
+from headrace.relay.receive.upstream_thread import UpstreamThread
 from headrace.relay.send import Stream, Streams
 from headrace.relay.serve import Server
 from headrace.remote.server.server import RemoteServer
@@ -69,10 +69,10 @@ def _request(request: Request, counts: Arrivals) -> RequestStatus:
     )  # fmt: skip
 
 
-def _upstream(request: str, upstream: Upstream) -> UpstreamStatus:
+def _upstream(request: str, upstream: UpstreamThread) -> UpstreamStatus:
     counts = upstream.statistics
     return UpstreamStatus(
-        request, upstream.site, counts.state, shortened(counts.problem), upstream.track.base, counts.products,
+        request, upstream.site, counts.state, shortened(counts.problem), upstream.base, counts.products,
         counts.from_others, counts.live, counts.pulled, counts.gaps, counts.repairs, counts.refused,
         counts.latency_ns / 1e9, tuple(counts.lost), counts.lost_sequences,
     )  # fmt: skip

@@ -20,8 +20,8 @@ from headrace.errors import FabricError, OptionError
 from headrace.link.keys import site_key
 from headrace.log.config import check_origin
 from headrace.relay.messages.description import Description, UpstreamStatus
-from headrace.relay.messages.query import Describe, Measure, MeasureReply
-from headrace.relay.site_client import ROUND_TRIPS, SiteClient, Unreachable, round_trips
+from headrace.relay.messages.query import Describe, Measure, MeasureReply, Unreachable
+from headrace.relay.site_client import ROUND_TRIPS, SiteClient, round_trips
 
 _TOKENS_S = 2.0
 _LOOK_AGAIN_S = 0.05

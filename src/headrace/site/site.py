@@ -113,7 +113,7 @@ class Site:
     def statistics(self) -> SiteStatistics:
         return SiteStatistics(
             self.name,
-            [UpstreamState(request, upstream.site, upstream.track.base, upstream.statistics)
+            [UpstreamState(request, upstream.site, upstream.base, upstream.statistics)
              for request, upstream in self._receiver.upstreams()],
             self._receiver.arrivals,
             {stream.name: stream.products for stream in self._streams.all()},

@@ -83,6 +83,10 @@ class MeasureReply(msgspec.Struct, frozen=True):
     seconds: Annotated[tuple[float, ...], msgspec.Meta(max_length=MEASURES_MAX)]  # one for each reply that came
 
 
+class Unreachable(Exception):  # noqa: N818
+    """The site does not reply now."""
+
+
 Query = Identify | Resolve | Read | Listen | Describe | Measure
 _REPLIES = (IdentifyReply, ResolveReply, ListenReply, MeasureReply, Description)
 _QUERY_DECODER = msgspec.msgpack.Decoder(Query)

@@ -1,9 +1,9 @@
 """Failover: a request that is served by one of several sites at a time, the best of them.
 
-The sites are named in the order in which they are preferred. The one in use is left when it has not been live for a
-few seconds, or has had to be repaired again and again while another is there; a more preferred one is taken back once
-it has been there for half a minute. The new site is asked for everything since well before the old one was last known
-to be complete, by its own clock and in its own numbers; what has come already is recognised by its signature. So a
+The sites are listed in order of preference. The active site is left if it has not been live for a few seconds, or has
+needed repair again and again, while another one is present. A preferred site becomes active again after it has been
+present for half a minute. The new site is asked for everything since well before the request was last known to be
+complete, by that site's own clock and sequences; the queue recognises what has come already by its signature. So a
 switch repeats and never skips, also over a restart.
 """
 
@@ -12,26 +12,26 @@ import threading
 import time
 from collections.abc import Callable
 
-from headrace.relay.receive.upstream import Upstream
+from headrace.relay.receive.upstream_thread import UpstreamThread
 
 _LOOK_S = 0.5
-_SILENT_S = 3.0  # not live for so long: another one
-_BACK_S = 30.0  # a preferred site must have been there for so long
-_MARGIN_S = 600.0  # asked for once more after a switch
+_SILENT_S = 3.0  # not live for so long: switch
+_BACK_S = 30.0  # a preferred site must have been present for so long
+_MARGIN_S = 600.0  # read again after a switch
 _REPAIRS_MAX = 10  # within _WINDOW_S
 _WINDOW_S = 20.0
 
 log = logging.getLogger("headrace.fabric")
 
-Open = Callable[[str, str | None], Upstream]  # a site, and where to begin; None: where the request says
+Open = Callable[[str, str | None], UpstreamThread]  # a site, and where to begin; None: where the request says
 
 
 class Failover:
-    """Of one request; looks twice a second from the moment it is made until `close`."""
+    """Serves one request; compares the sites twice a second from the moment it is made until `close`."""
 
     def __init__(self, request: str, sites: tuple[str, ...], is_present: Callable[[str], bool], open_one: Open) -> None:
         self._request, self._sites, self._is_present, self._open = request, sites, is_present, open_one
-        self._since = dict.fromkeys(sites, 0.0)  # since when a site is there; 0 it is not
+        self._since = dict.fromkeys(sites, 0.0)  # since when a site is present; 0 if it is not
         self._complete = 0.0  # when the request was last known to be complete
         self._begun = time.monotonic()
         self._repairs: list[tuple[float, int]] = []
@@ -48,8 +48,7 @@ class Failover:
 
     def _look(self, now: float) -> None:
         for site in self._sites:
-            there = self._is_present(site)
-            self._since[site] = (self._since[site] or now) if there else 0.0
+            self._since[site] = (self._since[site] or now) if self._is_present(site) else 0.0
         if self.active.statistics.state == "live":
             self._complete = now
         better = self._better(now)
@@ -57,7 +56,7 @@ class Failover:
             self._switch(better, now)
 
     def _better(self, now: float) -> str | None:
-        """The site to go to, if it is time to go."""
+        """The site to switch to, if it is time to switch."""
         mine = self._sites.index(self.active.site)
         ready = [site for site in self._sites if site != self.active.site and self._since[site]]
         silent = now - max(self._complete, self._begun) > _SILENT_S
@@ -67,13 +66,13 @@ class Failover:
         return back[0] if back and not self._is_bad(now) else None
 
     def _is_bad(self, now: float) -> bool:
-        """Has the active site had to be repaired again and again?"""
+        """Whether the active site has needed repair again and again."""
         self._repairs = [(when, count) for when, count in self._repairs if now - when < _WINDOW_S]
         self._repairs.append((now, self.active.statistics.repairs))
         return self._repairs[-1][1] - self._repairs[0][1] > _REPAIRS_MAX
 
     def _switch(self, site: str, now: float) -> None:
-        log.warning("request %s: from site %s to %s", self._request, self.active.site, site)
+        log.warning("request %s: switching from site %s to %s", self._request, self.active.site, site)
         self.active.stop()
         begin_at = f"{now - self._complete + _MARGIN_S:.0f}s" if self._complete else None
         self.active = self._open(site, begin_at)

@@ -1,56 +1,44 @@
-"""LiveBuffer: what has come live and was not looked at yet, bounded.
+"""LiveBuffer: live messages that wait for the upstream's thread, bounded.
 
-Zenoh's threads push, one thread of ours takes. While it is shut, and when it is full, whatever comes is dropped: the
-log has it.
+Zenoh's threads push, one thread of ours takes. While the buffer is shut, and when it is full, messages are dropped: the
+log has them.
 """
 
 import threading
 from collections import deque
-from dataclasses import dataclass
+
+from headrace.relay.receive.actions import LiveMessage
 
 BYTES_MAX = 64 << 20
 MESSAGES_MAX = 20_000
 TAKEN_BYTES = 4 << 20  # at once, about
 
 
-@dataclass(frozen=True, slots=True)
-class Message:
-    """A live page (with its feed), or a beat (without)."""
-
-    feed: str | None
-    attachment: bytes
-    payload: bytes
-    arrived_ns: int
-
-
 class LiveBuffer:
-    """`open`, `shut` and `take` by its owner; `push` by anybody."""
+    """Its owner calls `open`, `shut` and `take`; any thread may call `push`."""
 
     def __init__(self, bytes_max: int = BYTES_MAX) -> None:
         self._bytes_max = bytes_max
-        self._messages: deque[Message] = deque()
+        self._messages: deque[LiveMessage] = deque()
         self._bytes = 0
         self._is_open = False
         self._changed = threading.Condition()
         self.dropped = 0
 
-    @property
-    def is_open(self) -> bool:
-        return self._is_open
-
     def open(self) -> None:
+        """Keep messages from now on."""
         with self._changed:
             self._is_open = True
 
     def shut(self) -> None:
-        """Forget everything, and take nothing more."""
+        """Forget the messages that wait, and drop further ones."""
         with self._changed:
             self._is_open = False
             self.dropped += len(self._messages)
             self._messages.clear()
             self._bytes = 0
 
-    def push(self, message: Message) -> None:
+    def push(self, message: LiveMessage) -> None:
         with self._changed:
             full = self._bytes + len(message.payload) > self._bytes_max or len(self._messages) >= MESSAGES_MAX
             if not self._is_open or full:
@@ -60,12 +48,12 @@ class LiveBuffer:
             self._bytes += len(message.payload)
             self._changed.notify()
 
-    def take(self, timeout_s: float) -> list[Message]:
-        """A beat, or the pages that have come before the next one; nothing if nothing comes."""
+    def take(self, timeout_s: float) -> list[LiveMessage]:
+        """One beat, or the pages that have come before the next beat; empty if nothing comes before the timeout."""
         with self._changed:
             if not self._messages:
                 self._changed.wait(timeout_s)
-            taken: list[Message] = []
+            taken: list[LiveMessage] = []
             size = 0
             while self._messages and size < TAKEN_BYTES and not (taken and self._messages[0].feed is None):
                 message = self._messages.popleft()
@@ -77,6 +65,6 @@ class LiveBuffer:
             return taken
 
     def wake(self) -> None:
-        """Make a `take` that waits return."""
+        """Make a waiting `take` return."""
         with self._changed:
             self._changed.notify_all()

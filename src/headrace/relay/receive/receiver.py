@@ -1,9 +1,9 @@
-"""Receiver: all requests of a site, and the sites that serve them.
+"""Receiver: all requests of a site, and the upstreams that serve them.
 
 Sites are known by their liveliness tokens, which come and go with their sessions. For each request and each site that
-it may come from there is an Upstream; it stays when the site goes, and goes on when it comes back. What arrives is put
-into the site's queue with everything that its origin said about it; a product that the queue holds already is dropped
-there. How far each Upstream has got is noted by what it asks for (`progress.py`), and shown by the request's name.
+may serve it there is an upstream. It stays when the site goes, and continues when the site comes back. What arrives is
+put into the site's queue with everything that its origin said about it; the queue drops a product that it holds
+already. How far each upstream is, is saved by what it asks for (progress.py) and shown by the request's name.
 """
 
 import logging
@@ -23,12 +23,13 @@ from headrace.queue import Queue, Receipt
 from headrace.relay.flows import Flows
 from headrace.relay.hops import Hops
 from headrace.relay.messages.page import Keep, Page
-from headrace.relay.messages.query import Identify, IdentifyReply
+from headrace.relay.messages.query import Identify, IdentifyReply, Unreachable
 from headrace.relay.receive.arrived import arrived_since, still_missing
 from headrace.relay.receive.failover import Failover
 from headrace.relay.receive.progress import Known, RequestProgress, asked_text
-from headrace.relay.receive.upstream import Stopped, Upstream
-from headrace.relay.site_client import SiteClient, Unreachable
+from headrace.relay.receive.upstream import Upstream
+from headrace.relay.receive.upstream_thread import Stopped, UpstreamThread
+from headrace.relay.site_client import SiteClient
 from headrace.selection import Selection
 
 UPSTREAMS_MAX = 1000  # requests times sites; each has a thread
@@ -40,7 +41,7 @@ log = logging.getLogger("headrace.fabric")
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What a site wants from others. No `sites`: from whichever site it was put at."""
+    """What a site wants from others. Without `sites`, it comes from the site at which it was put."""
 
     name: str
     selection: Selection
@@ -50,7 +51,7 @@ class Request:
 
     @property
     def asked(self) -> str:
-        """What progress goes by: the selection, and nothing that can change without asking for something else."""
+        """The key of its progress: the selection, and nothing that can change while the selection stays the same."""
         return asked_text(self.selection, relayed=bool(self.sites))
 
     def may_come_from(self, site: str) -> bool:
@@ -75,17 +76,17 @@ class Receiver:
         self._session, self._declarations = session, declarations
         self._queue, self._site, self._progress, self._principal = queue, site, progress, principal
         self.requests = requests
-        self._upstreams: dict[tuple[str, str], Upstream] = {}
-        self._present: set[str] = set()  # sites that are there now
-        self._meeting: set[str] = set()  # those of them that are just being asked who they are
+        self._upstreams: dict[tuple[str, str], UpstreamThread] = {}
+        self._present: set[str] = set()
+        self._meeting: set[str] = set()  # sites that are being asked for their identity
         self._left: dict[tuple[str, str], Known] = {}  # how far a request is at sites that it has failed over from
         self.flows = Flows()
         self.hops = Hops(queue.path / "site" / "hops.json")
         self._arrived = self._begin_progress()
         self.arrivals = {request.name: Arrivals() for request in requests}
-        self._lock, self._noting = threading.Lock(), threading.Lock()
+        self._lock, self._saving = threading.Lock(), threading.Lock()
         self._stopped = threading.Event()
-        self._saver = threading.Thread(target=self._save, name="headrace-progress")
+        self._saver = threading.Thread(target=self._save_regularly, name="headrace-progress")
         self._saver.start()
         self._failovers: list[Failover] = []
         for request in requests:
@@ -99,7 +100,10 @@ class Receiver:
         )
 
     def _begin_progress(self) -> dict[str, dict[str, int]]:
-        """What has arrived that was not noted, if a single request can have brought it: by origin and feed."""
+        """Return what has arrived since progress was last saved, by origin and feed.
+
+        That is known only if a single request can have brought it; otherwise it is empty.
+        """
         asking = [request.asked for request in self.requests]
         since = self._progress.since(asking)
         for request in self.requests:
@@ -109,13 +113,15 @@ class Receiver:
         self._write()
         return arrived_since(self._queue, since) if since and len(asking) == 1 else {}
 
+    # --- which upstreams there are ------------------------------------------------------------------
+
     def _see(self, sample: zenoh.Sample) -> None:
-        """On Zenoh's thread: a site has come, or gone."""
+        """Runs on Zenoh's thread: a site has appeared or disappeared."""
         key = str(sample.key_expr)
         name = site_of(key)
         if name == self._site:
             if key != site_key(name, str(self._session.zid())):
-                log.error("another site calls itself %s: give one of the two another name", name)
+                log.error("another site has the name %s: rename one of the two", name)
         elif sample.kind == zenoh.SampleKind.DELETE:
             self._present.discard(name)
         elif not self._stopped.is_set() and is_origin(name):
@@ -125,18 +131,19 @@ class Receiver:
                 threading.Thread(target=self._meet, args=(name,), daemon=True).start()
 
     def _meet(self, name: str) -> None:
-        """Ask the newcomer for what was put there, and for what it has of origins that are away."""
+        """Request from a site that appeared what was put there, and what it holds of origins that are away."""
         self._add_origin(name)
         try:
-            card = SiteClient(self._session, name, self._principal).query(Identify(), IdentifyReply)
+            client = SiteClient(self._session, name, self._principal)
+            identity: IdentifyReply = client.query(Identify(), IdentifyReply)
         except (Unreachable, FabricError, zenoh.ZError):
             return
         finally:
             self._meeting.discard(name)
         for _, upstream in self.upstreams():
             if upstream.site == name:
-                upstream.look_again()
-        for origin in card.origins:
+                upstream.site_appeared()
+        for origin in identity.origins:
             if origin != self._site:
                 self._add_origin(origin)
 
@@ -150,29 +157,35 @@ class Receiver:
             if (request.name, name) in self._upstreams or self._stopped.is_set():
                 return
             if len(self._upstreams) >= UPSTREAMS_MAX:
-                log.error("%s: site %s is left out; there are %d already", request.name, name, UPSTREAMS_MAX)
+                log.error("request %s: site %s is ignored; %d upstreams is the maximum", request.name, name,
+                          UPSTREAMS_MAX)  # fmt: skip
                 return
             upstream = self._open(request, name, None)
             self._upstreams[request.name, name] = upstream
-            upstream.start()  # before anybody can find it and stop it
+            upstream.start()  # under the lock: nobody must find it and stop it before it is started
 
-    def _open(self, request: Request, name: str, begin_at: str | None) -> Upstream:
-        """An Upstream that is not started yet; without `begin_at`, from where the request has got at this site."""
+    def _open(self, request: Request, name: str, begin_at: str | None) -> UpstreamThread:
+        """An upstream that is not started yet; without `begin_at`, from where the request is at this site."""
         known, relayed = None if begin_at else self._progress.known(request.asked, name), bool(request.sites)
         if not known and not begin_at:
-            log.info("%s: site %s was not asked for this before, so it begins at `from`", request.name, name)
-        upstream = Upstream(
-            self._session, self._declarations, name, request.selection, relayed,
-            begin_at or request.begin_at, lambda page, keep: self._put(request, upstream, page, keep), known,
-            lambda: [other for other in tuple(self._present) if other != name], self._principal,
-            self._arrived.get(name) if known and not relayed else None,
-            lambda first, last: (first, last) if relayed else still_missing(self._queue, name, first, last),
-            self._note,
+            log.info("request %s is new to site %s: it begins at its `from`", request.name, name)
+        upstream = UpstreamThread(
+            Upstream(
+                name, request.selection, begin_at or request.begin_at, time.monotonic, relayed=relayed, known=known,
+                ahead=self._arrived.get(name) if known and not relayed else None,
+            ),
+            self._session, self._declarations, principal=self._principal,
+            store=lambda page, keep: self._put(request, upstream, page, keep),
+            find_missing=lambda first, last: (
+                (first, last) if relayed else still_missing(self._queue, name, first, last)
+            ),
+            holders=lambda: [other for other in tuple(self._present) if other != name],
+            save_progress=self._save,
         )  # fmt: skip
         return upstream
 
     def _begin_failover(self, request: Request) -> Failover:
-        def open_one(name: str, begin_at: str | None) -> Upstream:
+        def open_one(name: str, begin_at: str | None) -> UpstreamThread:
             upstream = self._open(request, name, begin_at)
             with self._lock:
                 for key in [key for key in self._upstreams if key[0] == request.name]:
@@ -187,8 +200,15 @@ class Receiver:
                 self._left[request.name, name] = known
         return Failover(request.name, request.sites, lambda name: name in self._present, open_one)
 
-    def _put(self, request: Request, upstream: Upstream, page: Page, keep: Keep | None) -> None:
-        """Return when the page is in the queue; what it can never take is counted and left out."""
+    def upstreams(self) -> list[tuple[str, UpstreamThread]]:
+        """Each upstream, with the name of its request."""
+        with self._lock:
+            return [(request, upstream) for (request, _), upstream in self._upstreams.items()]
+
+    # --- what they bring ----------------------------------------------------------------------------
+
+    def _put(self, request: Request, upstream: UpstreamThread, page: Page, keep: Keep | None) -> None:
+        """Return when the page is in the queue. A product that the queue can never take is counted and left out."""
         keep = self._without_ours(page, keep)
         while not upstream.is_stopping:
             try:
@@ -196,23 +216,23 @@ class Receiver:
                 self._count(request, page, keep, receipt)
                 return
             except InvalidError as error:
-                self._put_in_parts(request, upstream, page, keep, error)
+                self._put_in_halves(request, upstream, page, keep, error)
                 return
-            except (HeadraceError, OSError) as error:  # a full disk, a full queue: it is not lost, it waits
-                log.warning("site %s waits: %s", page.head.site, error)
-                upstream.pause(_RETRY_S / 10)
+            except (HeadraceError, OSError) as error:  # a full disk or a full queue: nothing is lost, it waits
+                log.warning("products of site %s wait: %s", page.head.site, error)
+                upstream.sleep(_RETRY_S / 10)
         raise Stopped
 
-    def _put_in_parts(
-        self, request: Request, upstream: Upstream, page: Page, keep: Keep | None, error: InvalidError
+    def _put_in_halves(
+        self, request: Request, upstream: UpstreamThread, page: Page, keep: Keep | None, error: InvalidError
     ) -> None:
-        """All at once cannot be; each half perhaps can, and in the end each product but the one that cannot."""
-        places = np.arange(len(page.batch)) if keep is None else np.flatnonzero(keep)
-        if len(places) == 1:
+        """The page was rejected. Retry in halves, so that only the bad product is left out."""
+        rows = np.arange(len(page.batch)) if keep is None else np.flatnonzero(keep)
+        if len(rows) == 1:
             self.arrivals[request.name].refused += 1
-            log.error("site %s: product %s refused: %s", page.head.site, page.batch[int(places[0])].ident, error)
+            log.error("site %s: product %r is refused: %s", page.head.site, page.batch[int(rows[0])].ident, error)
             return
-        for half in np.array_split(places, 2):
+        for half in np.array_split(rows, 2):
             part = np.zeros(len(page.batch), np.uint8)
             part[half] = 1
             self._put(request, upstream, page, part)
@@ -233,50 +253,48 @@ class Receiver:
             self.hops.add(receipt.first, receipt.first + receipt.stored - 1, page.head.site)
 
     def _without_ours(self, page: Page, keep: Keep | None) -> Keep | None:
-        """What we have put ourselves does not come back to us."""
+        """Leave out products of this site that come back to it."""
         if page.head.stream == OWN:
             return keep
         others = np.array([origin != self._site for origin in page.batch.origins], np.uint8)
         return others if keep is None else keep & others
 
-    def upstreams(self) -> list[tuple[str, Upstream]]:
-        with self._lock:
-            return [(request, upstream) for (request, _), upstream in self._upstreams.items()]
+    # --- progress -----------------------------------------------------------------------------------
 
-    def _save(self) -> None:
+    def _save_regularly(self) -> None:
         while not self._stopped.wait(_SAVE_S):
-            self._note()
+            self._save()
 
-    def _note(self, *, is_last: bool = False) -> None:
-        with self._noting:
+    def _save(self, *, is_last: bool = False) -> None:
+        with self._saving:
             next_sequence = self._queue.next  # before the bases: what arrives in between is found again from here
-            self._progress.note(next_sequence, self._stands())
+            self._progress.note(next_sequence, self._positions())
             if is_last:
                 self._progress.end()
             self._write()
 
     def _write(self) -> None:
-        """What the disk refuses now is tried again with the next note."""
+        """Write progress and hops. If the disk refuses, the next save tries again."""
         try:
             self._progress.save(self._flush)
             self.hops.save(self._queue.oldest)
         except (HeadraceError, OSError) as error:
-            log.error("progress cannot be saved: %s", error)
+            log.error("progress is not saved: %s", error)
 
-    def _stands(self) -> list[tuple[str, str, Known]]:
-        """What is asked of which site, and how far it is there, as far as the site has been met."""
+    def _positions(self) -> list[tuple[str, str, Known]]:
+        """What is asked of which site, and how far it is there; sites that have never replied are left out."""
         asked = {request.name: request.asked for request in self.requests}
         with self._lock:
             known = {**self._left, **{key: upstream.known for key, upstream in self._upstreams.items()}}
-        return [(asked[request], site, stand) for (request, site), stand in known.items() if stand[0]]
+        return [(asked[request], site, position) for (request, site), position in known.items() if position[0]]
 
     def _flush(self) -> None:
-        """What has arrived survives a power failure before anybody notes that it has."""
-        if self._queue.config.durability != "memory":  # there the progress does not survive one either
+        """What has arrived survives a power failure before progress says that it has arrived."""
+        if self._queue.config.durability != "memory":  # there progress does not survive a power failure either
             self._queue.flush()
 
     def close(self) -> None:
-        """Nothing that was taken is lost: each upstream ends between two pages."""
+        """Stop. Nothing that was taken is lost: each upstream ends between two pages."""
         self._stopped.set()
         self._tokens.undeclare()
         for failover in self._failovers:
@@ -284,4 +302,4 @@ class Receiver:
         for _, upstream in self.upstreams():
             upstream.stop()
         self._saver.join()
-        self._note(is_last=True)
+        self._save(is_last=True)

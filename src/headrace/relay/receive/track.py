@@ -1,10 +1,10 @@
-"""Track: what has arrived of one stream of one site, as numbers alone.
+"""Track: what has arrived of one stream of one site, as numbers.
 
-`base` says that everything up to there has arrived, of all feeds; `reached(feed)` may be further. A live page moves
-one feed, a pulled page and a satisfied beat move the base. There is nothing else to remember, however many feeds there
-are: what a beat has confirmed is forgotten.
+Everything of all feeds has arrived up to `base`; `reached(feed)` may be further. A live page moves one feed; a page
+from the log, or a satisfied beat, moves the base. Nothing else needs to be remembered, however many feeds there are:
+what a beat has confirmed is forgotten.
 
-No input and no output here, so that every order of messages can be tried in memory.
+No input and no output here, so that a test can try every order of messages in memory.
 """
 
 from collections.abc import Mapping
@@ -18,7 +18,7 @@ class Track:
         self._ahead = {feed: last for feed, last in (ahead or {}).items() if last > base}
 
     def reached(self, feed: str) -> int:
-        """Everything of this feed up to here has arrived."""
+        """Everything of this feed has arrived up to here."""
         return max(self._ahead.get(feed, 0), self.base)
 
     @property
@@ -27,13 +27,13 @@ class Track:
         return self._ahead
 
     def fits(self, feed: str, after: int) -> bool:
-        """Does a live page that begins behind `after` follow what has arrived, or overlap it?"""
+        """Whether a live page that begins behind `after` continues or overlaps what has arrived."""
         return after <= self.reached(feed)
 
     def add_live(self, feed: str, upto: int, products: int = 0) -> None:
-        """A live page that fits is in the queue, with so many products behind the base.
+        """A live page that fits is in the queue; `products` of them are behind the base.
 
-        If that is every sequence that there is, the base moves with it.
+        If those are all sequences from the base to `upto`, the base moves too.
         """
         if products and upto - products == self.base:
             self.add_pulled(upto)
@@ -41,16 +41,16 @@ class Track:
             self._ahead[feed] = upto
 
     def add_pulled(self, upto: int) -> None:
-        """Everything up to `upto`, of all feeds, is in the queue."""
+        """Everything of all feeds up to `upto` is in the queue."""
         if upto > self.base:
             self.base = upto
             self._ahead = {feed: last for feed, last in self._ahead.items() if last > upto}
 
     def add_beat(self, since: int, examined: int, recent: Mapping[str, int] | None) -> bool:
-        """The stream says how far it is. True if nothing is missing, and then the base is there too.
+        """The stream says how far it is. True if nothing is missing; the base is there then, too.
 
-        `recent` has the last product of each feed that had one behind `since`; whoever is not yet at `since`, because
-        it has missed beats, can conclude nothing.
+        `recent` has the last product of each feed that had one behind `since`. A base before `since` has missed beats
+        and can conclude nothing from this one.
         """
         if examined <= self.base:
             return True

@@ -1,0 +1,184 @@
+"""UpstreamThread: drives one upstream with a thread, a Zenoh session, a live buffer and clients of other logs.
+
+It performs the upstream's actions one after the other and does nothing else. `stop` ends it between two actions, and
+never between a `Store` that has been performed and the move of the track that follows.
+"""
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from typing import Any
+
+import zenoh
+from zenoh.handlers import Callback
+
+from headrace.link.declarations import Declarations, Declared
+from headrace.link.keys import beat_key, feed_of, listening_key, live_key
+from headrace.relay.messages.page import Keep, Page
+from headrace.relay.messages.query import Unreachable
+from headrace.relay.receive.actions import (
+    Action,
+    Ask,
+    FindMissing,
+    ListHolders,
+    LiveMessage,
+    NextPage,
+    OpenLive,
+    Pause,
+    ReadLog,
+    SaveProgress,
+    ShutLive,
+    Store,
+    Subscribe,
+    TakeLive,
+)
+from headrace.relay.receive.arrived import SequenceRange
+from headrace.relay.receive.live_buffer import LiveBuffer
+from headrace.relay.receive.upstream import Upstream, UpstreamStatistics
+from headrace.relay.site_client import SiteClient
+
+log = logging.getLogger("headrace.fabric")
+
+
+class Stopped(Exception):  # noqa: N818
+    """Raised by a sink: the upstream is stopping. The page was not stored, and will be read again."""
+
+
+class UpstreamThread:
+    """Runs from `start` to `stop`.
+
+    The callables: `store` returns when the page is in the queue, or raises Stopped; `find_missing` looks into our
+    queue; `holders` lists the other sites that are present; `save_progress` saves `known` of all upstreams.
+    """
+
+    def __init__(
+        self, upstream: Upstream, session: zenoh.Session, declarations: Declarations, *,
+        store: Callable[[Page, Keep | None], None], find_missing: Callable[[int, int], SequenceRange],
+        holders: Callable[[], list[str]], save_progress: Callable[[], None], principal: str | None = None,
+    ) -> None:  # fmt: skip
+        self.upstream = upstream
+        self._session, self._declarations, self._principal = session, declarations, principal
+        self._buffer = LiveBuffer()
+        self._clients: dict[str, SiteClient] = {}
+        self._subscribers: list[Declared] = []
+        self._stopped, self._appeared = threading.Event(), threading.Event()
+        self._thread = threading.Thread(target=self._run, name=f"headrace-from-{upstream.site}")
+        self._perform: dict[type[Action], Callable[[Any], Any]] = {
+            Ask: lambda action: self._client(action.site).query(action.query, action.kind),
+            ReadLog: self._read_log,
+            NextPage: lambda action: next(action.reply, None),
+            Subscribe: self._subscribe,
+            OpenLive: lambda _: self._buffer.open(),
+            ShutLive: lambda _: self._buffer.shut(),
+            TakeLive: lambda action: self._buffer.take(action.timeout_s),
+            Store: lambda action: store(action.page, action.keep),
+            FindMissing: lambda action: find_missing(action.first, action.last),
+            ListHolders: lambda _: holders(),
+            SaveProgress: lambda _: save_progress(),
+            Pause: self._pause,
+        }
+
+    @property
+    def site(self) -> str:
+        return self.upstream.site
+
+    @property
+    def base(self) -> int:
+        """Everything has arrived up to here, in sequences of the site's queue."""
+        return self.upstream.track.base
+
+    @property
+    def known(self) -> tuple[bytes, int]:
+        return self.upstream.known
+
+    @property
+    def statistics(self) -> UpstreamStatistics:
+        return self.upstream.statistics
+
+    @property
+    def is_stopping(self) -> bool:
+        return self._stopped.is_set()
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def stop(self) -> None:
+        """End between two pages. Idempotent."""
+        self._stopped.set()
+        self._appeared.set()
+        self._buffer.wake()
+        self._thread.join()
+        self._unsubscribe()
+
+    def site_appeared(self) -> None:
+        """End a pause: the site seems to be back."""
+        self._appeared.set()
+
+    def sleep(self, seconds: float) -> None:
+        """For a sink that waits: sleep, but not longer than until `stop`."""
+        self._stopped.wait(seconds)
+
+    def _run(self) -> None:
+        steps = self.upstream.run()
+        with suppress(Stopped):
+            action = next(steps)
+            while not self._stopped.is_set():
+                try:
+                    outcome = self._perform[type(action)](action)
+                except Stopped:
+                    raise
+                except zenoh.ZError as error:
+                    action = steps.throw(Unreachable(str(error)))
+                except Exception as error:  # noqa: BLE001 the upstream knows which of them it expects
+                    action = steps.throw(error)
+                else:
+                    action = steps.send(outcome)
+        steps.close()
+
+    def _client(self, site: str) -> SiteClient:
+        if site not in self._clients:
+            self._clients[site] = SiteClient(self._session, site, self._principal)
+        return self._clients[site]
+
+    def _read_log(self, action: ReadLog) -> Iterator[Page]:
+        client = self._client(action.site)
+        return client.pages(action.selection, action.after, action.names, hurry=action.hurry)
+
+    def _pause(self, action: Pause) -> None:
+        self._appeared.wait(action.seconds)
+        self._appeared.clear()
+
+    def _subscribe(self, action: Subscribe) -> None:
+        self._unsubscribe()
+        live = live_key(self.site, action.stream, action.feeds)
+        beat = beat_key(self.site, action.stream)
+        listening = listening_key(self.site, action.stream, action.feeds)
+        self._subscribers = [
+            self._declarations.add(lambda: self._session.liveliness().declare_token(listening)),
+            self._declarations.add(
+                lambda: self._session.declare_subscriber(live, Callback(self._hear_page, indirect=False))
+            ),
+            self._declarations.add(
+                lambda: self._session.declare_subscriber(beat, Callback(self._hear_beat, indirect=False))
+            ),
+        ]
+
+    def _unsubscribe(self) -> None:
+        for subscriber in self._subscribers:
+            subscriber.undeclare()
+        self._subscribers = []
+
+    # On Zenoh's own threads (`indirect=False`): that saves one change of threads for each page.
+
+    def _hear_page(self, sample: zenoh.Sample) -> None:
+        attachment = sample.attachment
+        self._buffer.push(
+            LiveMessage(feed_of(str(sample.key_expr)), attachment.to_bytes() if attachment else b"",
+                        sample.payload.to_bytes(), time.time_ns())
+        )  # fmt: skip
+
+    def _hear_beat(self, sample: zenoh.Sample) -> None:
+        self.upstream.hear_beat()
+        self._buffer.push(LiveMessage(None, b"", sample.payload.to_bytes(), time.time_ns()))
