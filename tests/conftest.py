@@ -31,9 +31,12 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Tests of a file run in one process, one after the other; so do all that share the SparkSession."""
+    """Tests of a file run in one process, one after the other; so do all that share the SparkSession, which have its
+    marker."""
     for item in items:
         fixtures = getattr(item, "fixturenames", ())
+        if "spark" in fixtures:
+            item.add_marker(pytest.mark.spark)
         item.add_marker(pytest.mark.xdist_group("spark" if "spark" in fixtures else item.path.name))
 
 

@@ -1,4 +1,4 @@
-"""One SparkSession for all tests of the pipeline: it takes seconds to start, and a process can have one only."""
+"""One SparkSession for all tests of the pipeline: it takes seconds to start, and a process can have only one."""
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -20,7 +20,7 @@ def spark() -> Iterator[Any]:
 
 @pytest.fixture
 def make_queue(tmp_path: Path) -> Iterator[Callable[..., Queue]]:
-    """Queues in memory, closed in the end."""
+    """Create queues below the test's directory, large enough for Spark; each must check clean in the end."""
     made: list[Queue] = []
 
     def make(name: str = "q", **terms: Any) -> Queue:
@@ -29,4 +29,6 @@ def make_queue(tmp_path: Path) -> Iterator[Callable[..., Queue]]:
 
     yield make
     for queue in made:
+        problems = queue.check()
         queue.close()
+        assert problems == []

@@ -1,13 +1,13 @@
-"""Archives: what was written to a table comes back as it was, once."""
+"""Archives: products that were written to a table come back unchanged, once."""
 
 import json
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pyarrow as pa
@@ -18,8 +18,10 @@ from click.testing import CliRunner
 from headrace import Queue, Selection
 from headrace.cli.main import headrace
 from headrace.errors import OptionError, PayloadTooLargeError, PipelineError
-from headrace.pipeline.archive.archive import Archive, ArchiveFilter, Pace, totals
+from headrace.pipeline.archive import Archive, ArchiveFilter, Pace
+from headrace.pipeline.archive.archive import totals
 from headrace.pipeline.source.columns import arrow_of
+from headrace.testing.clock import MockClock
 
 Make = Callable[..., Queue]
 NOON = datetime(2026, 7, 1, 12, tzinfo=UTC)
@@ -39,7 +41,7 @@ def source(make_queue: Make) -> Queue:
 
 @pytest.fixture
 def table(source: Queue, tmp_path: Path) -> Path:
-    """Two files, as two batches would make them."""
+    """Two files, as two micro-batches write them."""
     folder = tmp_path / "table"
     folder.mkdir()
     for name, first in (("a", 1), ("b", 11)):
@@ -59,20 +61,20 @@ def test_products_come_back_as_they_were(source: Queue, table: Path, make_queue:
         assert came.expiry_ns is None
 
 
-def test_what_a_queue_holds_is_not_put_again(source: Queue, table: Path, make_queue: Make) -> None:
+def test_products_that_the_queue_still_holds_are_not_put_again(source: Queue, table: Path, make_queue: Make) -> None:
     assert sum(stored for _, stored in Archive(table).replay(source)) == 0
     target = make_queue("target")
     assert [sum(stored for _, stored in Archive(table).replay(target)) for _ in range(2)] == [20, 0]
 
 
-def test_a_part_may_be_asked_for(table: Path, make_queue: Make) -> None:
+def test_a_filter_by_feed_and_time_replays_only_matching_products(table: Path, make_queue: Make) -> None:
     target = make_queue("target")
     wanted = ArchiveFilter("wx/text", NOON + timedelta(minutes=4), NOON + timedelta(minutes=16))
     assert sum(stored for _, stored in Archive(table).replay(target, wanted)) == 3
     assert [product.ident for product in target.read("oldest")] == ["i4", "i8", "i12"]
 
 
-def test_it_tells_what_it_has(table: Path) -> None:
+def test_holdings_count_products_and_bytes_of_each_feed(table: Path) -> None:
     radar, text = Archive(table).holdings()
     assert (radar.feed, radar.products, text.feed, text.products) == ("wx/radar", 15, "wx/text", 5)
     assert (text.first, text.last) == (NOON, NOON + timedelta(minutes=16))
@@ -88,7 +90,7 @@ def test_a_delta_table_is_an_archive_too(source: Queue, tmp_path: Path, make_que
     assert sum(stored for _, stored in Archive(tmp_path / "delta").replay(target)) == 20
 
 
-def test_what_is_no_archive_is_told(tmp_path: Path) -> None:
+def test_a_table_without_products_is_refused(tmp_path: Path) -> None:
     with pytest.raises(PipelineError, match="there is no table at"):
         Archive(tmp_path / "nowhere")
     pq.write_table(pa.table({"x": [1]}), tmp_path / "x.parquet")
@@ -112,7 +114,7 @@ def partitioned(rows: pa.Table, folder: Path, *places: str) -> None:
 
 
 def flat_delta(rows: pa.Table, folder: Path, column: str) -> None:
-    """As the pipeline writes it: files beside each other, and what they are partitioned by in the log alone."""
+    """As the pipeline writes it: files side by side, with the values of the partition only in the log."""
     deltalake = pytest.importorskip("deltalake")
     from deltalake.transaction import AddAction
 
@@ -128,7 +130,7 @@ def flat_delta(rows: pa.Table, folder: Path, column: str) -> None:
 
 
 @pytest.mark.parametrize("column", ["feed", "origin", "priority", "slice", "ident"])
-def test_a_delta_table_may_be_partitioned_by_what_a_product_needs(
+def test_a_delta_table_may_be_partitioned_by_a_required_column(
     source: Queue, tmp_path: Path, make_queue: Make, column: str
 ) -> None:
     flat_delta(pa.Table.from_batches([arrow_of(source.read("oldest"))]), tmp_path / "delta", column)
@@ -138,7 +140,7 @@ def test_a_delta_table_may_be_partitioned_by_what_a_product_needs(
         assert (came.ident, getattr(came, column)) == (sent.ident, getattr(sent, column))
 
 
-def test_the_value_of_a_partition_is_not_taken_for_what_it_looks_like(
+def test_the_value_of_a_partition_has_the_type_of_its_column(
     source: Queue, tmp_path: Path, make_queue: Make
 ) -> None:
     rows = pa.Table.from_batches([arrow_of(source.read("oldest", limit=4))])
@@ -162,7 +164,7 @@ def test_numbers_and_times_come_back_from_folders(source: Queue, tmp_path: Path,
     assert [(product.slice, product.created_ns) for product in target.read("oldest")] == [(7, when), (None, when)]
 
 
-def test_folders_that_cannot_be_true_are_told(source: Queue, tmp_path: Path, queue: Queue) -> None:
+def test_folders_with_invalid_values_are_refused(source: Queue, tmp_path: Path, queue: Queue) -> None:
     rows = pa.Table.from_batches([arrow_of(source.read("oldest", limit=1))])
     for folder, problem in {
         "priority=high": "folder for priority 'high'", "payload=x": "partition by payload",
@@ -173,7 +175,7 @@ def test_folders_that_cannot_be_true_are_told(source: Queue, tmp_path: Path, que
             put_into(queue, tmp_path / folder)
 
 
-def test_what_is_staged_or_hidden_is_not_part_of_a_table(table: Path, make_queue: Make) -> None:
+def test_staged_and_hidden_files_are_not_part_of_a_table(table: Path, make_queue: Make) -> None:
     (table / ".staging-a-table" / "x").mkdir(parents=True)
     (table / ".staging-a-table" / "x" / "part-0.parquet").write_bytes(b"half a file")
     (table / "_headrace.json").write_text("{}")
@@ -211,7 +213,7 @@ def big_table(folder: Path, payloads: list[bytes], **more: Any) -> Path:
     return folder
 
 
-def test_products_go_in_parts_that_fit_the_queue(tmp_path: Path, make_queue: Make) -> None:
+def test_products_are_put_in_parts_that_fit_the_queue(tmp_path: Path, make_queue: Make) -> None:
     table = big_table(tmp_path / "table", [bytes([n]) * 1_000_000 for n in range(40)])
     target = make_queue("target", size="16MiB")
     parts = list(Archive(table).replay(target))
@@ -220,20 +222,20 @@ def test_products_go_in_parts_that_fit_the_queue(tmp_path: Path, make_queue: Mak
     assert target.read("oldest", bytes_limit="16MiB")[-1].ident == "39"
 
 
-def test_a_product_that_no_part_can_have_is_told(tmp_path: Path, make_queue: Make) -> None:
+def test_a_product_that_is_too_large_for_the_queue_is_refused(tmp_path: Path, make_queue: Make) -> None:
     table = big_table(tmp_path / "table", [b"1", bytes(300_000), b"2"])
     target = make_queue("target", size="1MiB")
     with pytest.raises(PayloadTooLargeError, match="300000 bytes exceeds"):
         put_into(target, table)
 
 
-def test_many_products_that_are_small_go_in_parts_too(tmp_path: Path, make_queue: Make) -> None:
+def test_a_part_that_is_too_large_because_of_its_properties_is_put_in_halves(tmp_path: Path, make_queue: Make) -> None:
     properties = pa.array([[("x", "y" * 5000)]] * 2000, pa.map_(pa.string(), pa.string()))
     table = big_table(tmp_path / "table", [b"%d" % n for n in range(2000)], properties=properties)
     assert put_into(make_queue("target", size="1MiB"), table) == 2000
 
 
-def test_a_batch_has_no_more_bytes_than_said_whatever_a_file_has(tmp_path: Path) -> None:
+def test_a_batch_has_at_most_the_given_bytes_whatever_the_file_contains(tmp_path: Path) -> None:
     sizes = [10] * 3000 + [300_000] * 50 + [10] * 3000
     table = big_table(tmp_path / "table", [bytes([n % 251]) * size for n, size in enumerate(sizes)])
     batches = list(Archive(table).batches(bytes_max=1 << 20))
@@ -251,10 +253,10 @@ def test_memory_does_not_grow_with_the_table(tmp_path: Path) -> None:
     assert most < 40 << 20  # of 200 MB
 
 
-# --- which, and how fast ----------------------------------------------------------------------------
+# --- selection and pace ----------------------------------------------------------------------------
 
 
-def test_a_selection_chooses(table: Path, make_queue: Make) -> None:
+def test_a_selection_filters_products(table: Path, make_queue: Make) -> None:
     target = make_queue("target")
     wanted = ArchiveFilter(selection=Selection.parse("wx/radar ident ~ '^i1' priority 5.. where level != '13'"))
     assert put_into(target, table, wanted=wanted) == 2
@@ -263,7 +265,7 @@ def test_a_selection_chooses(table: Path, make_queue: Make) -> None:
     assert put_into(make_queue("other"), table, wanted=ArchiveFilter(selection=Selection(every=5))) == 4
 
 
-def test_at_a_pace_they_come_in_the_order_in_which_they_came(source: Queue, tmp_path: Path, make_queue: Make) -> None:
+def test_at_a_pace_products_come_in_the_order_of_time(source: Queue, tmp_path: Path, make_queue: Make) -> None:
     """Even and odd ones are in two files, one of them backwards."""
     (tmp_path / "table").mkdir()
     rows = pa.Table.from_batches([arrow_of(source.read("oldest"))])
@@ -274,31 +276,51 @@ def test_at_a_pace_they_come_in_the_order_in_which_they_came(source: Queue, tmp_
     assert [product.ident for product in target.read("oldest")] == [f"i{n}" for n in range(20)]
 
 
-def test_a_rate_is_kept(table: Path, make_queue: Make) -> None:
-    began = time.monotonic()
-    assert put_into(make_queue("target"), table, pace=Pace(rate=50)) == 20
-    assert 0.37 < time.monotonic() - began < 3
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> MockClock:
+    """The clock of a pace; a pause moves it."""
+    clock = MockClock()
+    time = SimpleNamespace(monotonic=lambda: clock.elapsed_ns() / 1e9, sleep=lambda s: clock.advance(s + 1e-9))
+    monkeypatch.setattr("headrace.pipeline.archive.pace.time", time)
+    return clock
 
 
-def test_a_speed_is_kept(table: Path, make_queue: Make) -> None:
-    """Without `inserted` it is the time of creation that counts: 19 minutes."""
+def due_s(table: Path, clock: MockClock, pace: Pace) -> dict[str, float]:
+    """When each product of a table comes, in seconds from the start."""
+    found, start_ns = {}, clock.elapsed_ns()
+    for part in Archive(table).parts(pace=pace):
+        found |= dict.fromkeys(part.column("ident").to_pylist(), (clock.elapsed_ns() - start_ns) / 1e9)
+    return found
+
+
+def test_a_rate_is_kept(table: Path, clock: MockClock) -> None:
+    due = due_s(table, clock, Pace(rate=50))
+    assert due == pytest.approx({f"i{number}": number / 50 for number in range(20)}, abs=1e-6)
+
+
+def test_a_speed_is_kept(table: Path, clock: MockClock) -> None:
+    """Without `inserted` the time of creation counts: 19 minutes."""
     for path in table.iterdir():
         pq.write_table(pq.read_table(path).drop(["inserted"]), path)
-    target = make_queue("target")
-    began = time.monotonic()
-    assert put_into(target, table, pace=Pace(speed=19 * 60 / 0.4)) == 20
-    assert 0.39 < time.monotonic() - began < 3
-    first, last = (target.read("oldest")[place].inserted_ns for place in (0, -1))
-    assert last - first > 0.35e9
+    due = due_s(table, clock, Pace(speed=120))
+    assert due == pytest.approx({f"i{number}": number / 2 for number in range(20)}, abs=1e-6)
+
+
+def test_a_replay_that_fell_behind_catches_up(table: Path, clock: MockClock) -> None:
+    sizes = []
+    for part in Archive(table).parts(pace=Pace(rate=1)):
+        sizes.append(part.num_rows)
+        clock.advance(5 if len(sizes) == 1 else 0)
+    assert sizes == [1, 5, *[1] * 14]
 
 
 @pytest.mark.parametrize("terms", [{}, {"rate": 1, "speed": 1}, {"rate": 0}, {"speed": -1}, {"rate": float("nan")}])
-def test_a_pace_that_cannot_be_is_told(terms: dict[str, float]) -> None:
+def test_an_invalid_pace_is_refused(terms: dict[str, float]) -> None:
     with pytest.raises(OptionError):
         Pace(**terms)
 
 
-def test_products_of_the_queue_itself_get_new_numbers(source: Queue, table: Path, make_queue: Make) -> None:
+def test_products_of_the_queue_s_own_origin_get_new_numbers(source: Queue, table: Path, make_queue: Make) -> None:
     own, other = make_queue("own", origin="source"), make_queue("other")
     for queue in (own, other):
         queue.put(b"before", feed="wx/text")
@@ -311,7 +333,7 @@ def test_products_of_the_queue_itself_get_new_numbers(source: Queue, table: Path
 # --- the command ------------------------------------------------------------------------------------
 
 
-def test_options_that_contradict_are_told(table: Path, queue: Queue) -> None:
+def test_contradicting_options_are_refused(table: Path, queue: Queue) -> None:
     for options in (
         ["--rate", "1", "--speed", "1"],
         ["--rate", "0"],
@@ -323,13 +345,18 @@ def test_options_that_contradict_are_told(table: Path, queue: Queue) -> None:
     assert queue.next == 1
 
 
-def test_ctrl_c_ends_a_replay_that_tells_how_far_it_came(table: Path, queue: Queue) -> None:
+def deliver_sigint() -> None:
+    """For a child: background jobs ignore SIGINT, and children inherit that."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
+def test_ctrl_c_ends_a_replay_which_reports_what_it_put(table: Path, queue: Queue) -> None:
     program = [sys.executable, "-c", "from headrace.cli.main import main; main()", "archive", "replay"]
-    replay = subprocess.Popen([*program, table, queue.path, "--rate", "4", "--json"], stdout=subprocess.PIPE)
-    while queue.next < 3:
-        time.sleep(0.02)
+    replay = subprocess.Popen([*program, table, queue.path, "--rate", "4", "--json"], stdout=subprocess.PIPE,
+                              preexec_fn=deliver_sigint)  # fmt: skip
+    next(batch for batch in queue.follow("oldest", timeout=60) if batch.next > 2)  # two products have come
     replay.send_signal(signal.SIGINT)
-    told = json.loads(replay.communicate(timeout=20)[0])
+    report = json.loads(replay.communicate(timeout=60)[0])
     assert replay.returncode == 130
-    assert not told["complete"]
-    assert told["products"] == told["stored"] == queue.next - 1 < 20
+    assert not report["complete"]
+    assert report["products"] == report["stored"] == queue.next - 1 < 20

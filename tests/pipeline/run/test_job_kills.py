@@ -1,4 +1,4 @@
-"""Jobs: rules at work on a real Spark, killed and started again; every row once."""
+"""Jobs that are killed again and again: rules on a real Spark, every row once."""
 
 import json
 import os
@@ -66,6 +66,8 @@ def judge(folder: Path, count: int) -> None:
     assert alerts
 
 
+@pytest.mark.spark
+@pytest.mark.processes
 @pytest.mark.parametrize(
     "kills",
     [
@@ -73,7 +75,7 @@ def judge(folder: Path, count: int) -> None:
         pytest.param(50, marks=[pytest.mark.soak, pytest.mark.timeout(3600)]),
     ],
 )
-def test_rules_do_everything_once_however_often_the_job_is_killed(folder: Path, kills: int) -> None:
+def test_every_row_is_handled_once_however_often_the_job_is_killed(folder: Path, kills: int) -> None:
     seed = int(os.environ.get("HEADRACE_SEED", "0")) or random.SystemRandom().randrange(1, 2**31)
     print(f"\nseed {seed} (repeat with HEADRACE_SEED={seed})")
     chance, put = random.Random(seed), 0

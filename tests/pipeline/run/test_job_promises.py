@@ -1,4 +1,4 @@
-"""Jobs keep what they promise: rows once after a kill at any point, one process for a checkpoint, stations that follow."""
+"""Jobs keep their promises: every row once after a kill at any point, one process per checkpoint, stations that follow."""
 
 from pathlib import Path
 from typing import Any
@@ -37,7 +37,7 @@ def put_hour(folder: Path, hour: int, count: int) -> None:
 
 
 @pytest.mark.parametrize("forgotten", ["commit", "journal too"])
-def test_windows_are_in_the_table_once_if_the_batch_comes_again(folder: Path, spark: Any, forgotten: str) -> None:
+def test_windows_are_in_the_table_once_if_their_batch_is_repeated(folder: Path, spark: Any, forgotten: str) -> None:
     path = write_rules(folder, WINDOWS)
     for hour in range(3):
         put_hour(folder, hour, 10 + hour)
@@ -51,7 +51,7 @@ def test_windows_are_in_the_table_once_if_the_batch_comes_again(folder: Path, sp
     told = run(path, spark)["a"]
     assert (told.state, told.failure) == ("done", "")
     counts = ds.dataset(folder / "tables" / "a", format="parquet").to_table().column("products").to_pylist()
-    assert sorted(counts) == [10, 11]  # Spark tells of an hour when the batch after its end is over
+    assert sorted(counts) == [10, 11]  # Spark emits an hour with the batch after its end
 
 
 @pytest.mark.parametrize("decode", ["", 'decode = "text"'], ids=["products", "decoded"])
@@ -74,11 +74,11 @@ def test_a_product_from_the_future_is_a_dead_letter_and_does_not_make_others_lat
 
 
 @pytest.mark.parametrize("left", ["offsets/.0.5e1f.tmp", "offsets/..0.5e1f.tmp.crc", "offsets/0", "metadata"])
-def test_a_rule_begins_though_its_first_note_was_never_finished(folder: Path, spark: Any, left: str) -> None:
+def test_a_rule_starts_although_its_first_entry_is_unfinished(folder: Path, spark: Any, left: str) -> None:
     path = write_rules(folder, TABLE.format(name="a"))
-    note = folder / "rules.checkpoint" / "a" / left
-    note.parent.mkdir(parents=True)
-    note.write_bytes(b"v1" if "tmp" in left else b"")
+    entry = folder / "rules.checkpoint" / "a" / left
+    entry.parent.mkdir(parents=True)
+    entry.write_bytes(b"v1" if "tmp" in left else b"")
     put(folder, 0, 3)
     told = run(path, spark)["a"]
     assert (told.state, told.failure) == ("done", "")
@@ -86,7 +86,7 @@ def test_a_rule_begins_though_its_first_note_was_never_finished(folder: Path, sp
 
 
 @pytest.mark.parametrize("emptied", ["offsets", "commits"])
-def test_a_rule_goes_on_though_its_last_note_was_never_finished(folder: Path, spark: Any, emptied: str) -> None:
+def test_a_rule_continues_although_its_last_entry_is_unfinished(folder: Path, spark: Any, emptied: str) -> None:
     path = write_rules(folder, TABLE.format(name="a"))
     put(folder, 0, 3)
     run(path, spark)
@@ -107,7 +107,7 @@ def test_a_checkpoint_is_for_one_process(folder: Path, spark: Any) -> None:
     assert numbers(folder, "a") == [0, 1, 2]
 
 
-def test_a_station_follows_the_rule_and_is_not_behind_when_all_is_read(folder: Path, spark: Any) -> None:
+def test_a_station_follows_the_rule_and_is_not_behind_when_everything_is_read(folder: Path, spark: Any) -> None:
     put(folder, 0, 5)
     run(write_rules(folder, TABLE.format(name="a")), spark)
     with Queue.open(folder / "wx.queue") as queue:
@@ -121,7 +121,7 @@ def test_a_station_follows_the_rule_and_is_not_behind_when_all_is_read(folder: P
     assert numbers(folder, "a") == list(range(10))
 
 
-def test_what_a_rule_holds_is_not_evicted(folder: Path, spark: Any) -> None:
+def test_products_that_a_rule_holds_are_not_evicted(folder: Path, spark: Any) -> None:
     rules, terms = TABLE.format(name="a"), 'queue = "wx.queue"\non_loss = "hold"'
     put(folder, 0, 1)
     run(write_rules(folder, rules, terms), spark)
@@ -131,14 +131,14 @@ def test_what_a_rule_holds_is_not_evicted(folder: Path, spark: Any) -> None:
             queue.put(b"%d" % stored * 30_000, feed="wx/text", ident=f"i{stored}", timeout=0)
             stored += 1
     with running(write_rules(folder, rules, terms, "200ms"), spark):
-        until(lambda: len(numbers(folder, "a")) == stored, "all that was held is in the table")
+        until(lambda: len(numbers(folder, "a")) == stored, "everything that was held is in the table")
         for first in range(stored, stored + 50, 5):
             put(folder, first, 5, size=100_000)
-        until(lambda: len(numbers(folder, "a")) == stored + 50, "and what came later, too")
+        until(lambda: len(numbers(folder, "a")) == stored + 50, "and everything that came later")
 
 
 def test_spark_forgets_the_jobs_of_a_batch(folder: Path, spark: Any) -> None:
-    """They hold plans and sessions, so a job that runs for an hour would not have the memory for them."""
+    """Jobs hold plans and sessions; a pipeline that runs for an hour would run out of memory."""
     scheduler = spark.sparkContext._jsc.sc().dagScheduler()
     before = scheduler.activeQueryToJobs().size()
     put(folder, 0, 50)

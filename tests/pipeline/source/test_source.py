@@ -35,7 +35,7 @@ def load(spark: Any, queue: Queue | str, **options: Any) -> Any:
 
 
 def stream(spark: Any, queue: Queue, checkpoint: Path, put: Callable[[list[Any], int], None], **options: Any) -> Any:
-    """Run a stream over all that there is, batch by batch; the query when it has ended."""
+    """Run a stream over the whole queue, batch by batch; return the query once it has ended."""
     reader = spark.readStream.format("headrace").option("queue", str(queue.path)).option("startingOffsets", "earliest")
     for name, value in options.items():
         reader = reader.option(name, value)
@@ -65,7 +65,7 @@ def test_every_header_field_has_a_column(spark: Any, queue: Queue) -> None:
         assert row.expiry_us == (None if product.expiry_ns is None else product.expiry_ns // 1000)
 
 
-def test_a_selection_is_looked_for_at_the_queue(spark: Any, queue: Queue) -> None:
+def test_a_selection_is_applied_at_the_queue(spark: Any, queue: Queue) -> None:
     frame = load(spark, queue, select='wx/radar/** ident ~ "^i[12]$" where level >= 1')
     assert [row.ident for row in frame.orderBy("sequence").collect()] == ["i1", "i2"]
 
@@ -78,14 +78,14 @@ def test_ranges_are_exact(spark: Any, queue: Queue) -> None:
     assert load(spark, queue, startingOffsets="latest").count() == 0
 
 
-def test_only_the_columns_that_were_asked_for_are_made(spark: Any, queue: Queue) -> None:
+def test_only_the_requested_columns_are_read(spark: Any, queue: Queue) -> None:
     frame = load(spark, queue, columns="ident, sequence")
     assert frame.columns == ["ident", "sequence"]
     assert frame.filter("sequence = 3").collect()[0].ident == "i2"
 
 
 @pytest.mark.parametrize("by", ["bytes", "slice"])
-def test_partitions_have_everything_once(spark: Any, queue: Queue, by: str) -> None:
+def test_partitions_have_every_product_once(spark: Any, queue: Queue, by: str) -> None:
     frame = load(spark, queue, minPartitions=4, partitionBy=by)
     rows = [[(row.sequence, row.slice) for row in part] for part in frame.rdd.glom().collect()]
     assert sorted(sequence for part in rows for sequence, _ in part) == list(range(1, 31))
@@ -104,19 +104,19 @@ def test_partitions_have_everything_once(spark: Any, queue: Queue, by: str) -> N
         ("properties['level'] = '7'", 1),
     ],
 )  # fmt: skip
-def test_filters_give_the_same_pushed_down_or_not(spark: Any, queue: Queue, condition: str, count: int) -> None:
+def test_filters_give_the_same_result_pushed_down_or_not(spark: Any, queue: Queue, condition: str, count: int) -> None:
     assert load(spark, queue).filter(condition).count() == count
     assert load(spark, queue, pushFilters="true").filter(condition).count() == count
 
 
-def test_one_frame_may_be_filtered_again_and_again(spark: Any, queue: Queue) -> None:
+def test_one_dataframe_may_be_filtered_several_times(spark: Any, queue: Queue) -> None:
     frame = load(spark, queue)
     one, other = frame.filter("feed = 'wx/text'"), frame.filter("feed = 'wx/radar'")
     assert (one.union(other).count(), frame.count(), one.count()) == (20, 30, 10)
 
 
 @pytest.mark.parametrize(
-    ("options", "told"),
+    ("options", "problem"),
     [
         ({"selekt": "x"}, "no option 'selekt'.*did you mean select"),
         ({"select": "wx/** where level >"}, "option select"),
@@ -128,12 +128,12 @@ def test_one_frame_may_be_filtered_again_and_again(spark: Any, queue: Queue) -> 
         ({"blocking": "true"}, "blocking requires a station"),
     ],
 )  # fmt: skip
-def test_what_cannot_be_is_told(spark: Any, queue: Queue, options: dict[str, str], told: str) -> None:
-    with pytest.raises(Exception, match=told):
+def test_an_invalid_option_is_refused(spark: Any, queue: Queue, options: dict[str, str], problem: str) -> None:
+    with pytest.raises(Exception, match=problem):
         load(spark, queue, **options).count()
 
 
-def test_a_queue_that_is_not_there_is_told(spark: Any, tmp_path: Path) -> None:
+def test_a_missing_queue_is_an_error_that_says_how_to_create_it(spark: Any, tmp_path: Path) -> None:
     with pytest.raises(Exception, match=r"there is no queue at .*nowhere; create it with: headrace queue create"):
         load(spark, str(tmp_path / "nowhere")).count()
 
@@ -141,7 +141,7 @@ def test_a_queue_that_is_not_there_is_told(spark: Any, tmp_path: Path) -> None:
 # --- streams --------------------------------------------------------------------------------------------
 
 
-def test_a_stream_goes_on_where_it_was(spark: Any, queue: Queue, tmp_path: Path) -> None:
+def test_a_stream_continues_at_its_checkpoint(spark: Any, queue: Queue, tmp_path: Path) -> None:
     got: list[tuple[int, list[int]]] = []
 
     def take(rows: list[Any], batch: int) -> None:
@@ -154,7 +154,7 @@ def test_a_stream_goes_on_where_it_was(spark: Any, queue: Queue, tmp_path: Path)
     assert got[3:] == [(3, [31, 32])]
 
 
-def test_bytes_limit_a_trigger(spark: Any, make_queue: Make, tmp_path: Path) -> None:
+def test_a_limit_in_bytes_bounds_a_micro_batch(spark: Any, make_queue: Make, tmp_path: Path) -> None:
     queue = make_queue()
     queue.put_many([bytes([n]) * 600_000 for n in range(10)], feed="x")
     sizes: list[int] = []
@@ -164,7 +164,7 @@ def test_bytes_limit_a_trigger(spark: Any, make_queue: Make, tmp_path: Path) -> 
     assert len(sizes) >= 3
 
 
-def test_what_was_evicted_is_an_error_that_names_it(spark: Any, make_queue: Make, tmp_path: Path) -> None:
+def test_evicted_products_are_an_error_that_names_their_range(spark: Any, make_queue: Make, tmp_path: Path) -> None:
     queue = make_queue(size="4MiB")
     queue.put(b"first", feed="x")
     stream(spark, queue, tmp_path / "cp", lambda rows, batch: None)
@@ -181,7 +181,7 @@ def test_what_was_evicted_is_an_error_that_names_it(spark: Any, make_queue: Make
     assert f'"lost": {oldest - 2}' in str(query.lastProgress["sources"][0]["endOffset"])
 
 
-def test_another_queue_at_the_same_place_is_told(spark: Any, queue: Queue, make_queue: Make, tmp_path: Path) -> None:
+def test_a_checkpoint_of_another_queue_is_refused(spark: Any, queue: Queue, make_queue: Make, tmp_path: Path) -> None:
     stream(spark, queue, tmp_path / "cp", lambda rows, batch: None)
     other = make_queue("other")
     other.put(b"x", feed="x")
@@ -189,20 +189,20 @@ def test_another_queue_at_the_same_place_is_told(spark: Any, queue: Queue, make_
         stream(spark, other, tmp_path / "cp", lambda rows, batch: None)
 
 
-def test_a_station_follows_what_was_committed(spark: Any, queue: Queue, tmp_path: Path) -> None:
+def test_a_station_follows_what_spark_committed(spark: Any, queue: Queue, tmp_path: Path) -> None:
     for count in (12, 30):
         stream(spark, queue, tmp_path / "cp", lambda rows, batch: None, maxProductsPerTrigger=12, station="spark",
                blocking="true")  # fmt: skip
         queue.put(b"%d" % count, feed="wx/text")
-    told = queue.station("spark").statistics()
-    assert told.behind <= 14
+    statistics = queue.station("spark").statistics()
+    assert statistics.behind <= 14
     assert queue.station("spark").terms.blocking
 
 
 # --- writing --------------------------------------------------------------------------------------------
 
 
-def test_rows_become_products_once(spark: Any, queue: Queue, make_queue: Make) -> None:
+def test_each_row_becomes_one_product(spark: Any, queue: Queue, make_queue: Make) -> None:
     target = make_queue("target")
     frame = load(spark, queue, select="wx/text").selectExpr(
         "concat('derived/', feed) as feed", "ident", "payload", "priority", "created", "properties"
@@ -219,7 +219,7 @@ def test_rows_become_products_once(spark: Any, queue: Queue, make_queue: Make) -
         assert product.priority == source[product.ident].priority
 
 
-def test_a_stream_that_is_repeated_puts_nothing_twice(
+def test_a_repeated_stream_puts_nothing_twice(
     spark: Any, queue: Queue, make_queue: Make, tmp_path: Path
 ) -> None:
     target = make_queue("target")
@@ -254,7 +254,7 @@ def test_equal_rows_of_two_batches_are_two_products_and_a_repeated_batch_is_none
     assert [bytes(product.payload) for product in target.read("oldest")] == [b"always the same"] * 3
 
 
-def test_put_batches_tells_mistakes_before_the_stream_begins() -> None:
+def test_put_batches_refuses_invalid_arguments_before_the_stream_starts() -> None:
     with pytest.raises(OptionError, match="neither queue nor site"):
         put_batches(feed="derived")
     with pytest.raises(OptionError, match="option feed is empty"):
@@ -265,7 +265,7 @@ def save(frame: Any, queue: Queue, **options: Any) -> None:
     frame.write.format("headrace").option("queue", str(queue.path)).options(**options).mode("append").save()
 
 
-def test_rows_that_are_more_than_the_queue_holds_are_put_in_parts(spark: Any, make_queue: Make) -> None:
+def test_more_rows_than_the_queue_holds_are_put_in_parts(spark: Any, make_queue: Make) -> None:
     target = make_queue("target", size="16MiB")
     large = (
         "select concat('i', id) as ident, repeat(cast(id % 10 as string), 1 << 20) as payload from range(0, 20, 1, 1)"
@@ -277,7 +277,7 @@ def test_rows_that_are_more_than_the_queue_holds_are_put_in_parts(spark: Any, ma
     assert target.next == 21
 
 
-def test_a_null_is_as_a_column_that_is_left_out(spark: Any, make_queue: Make) -> None:
+def test_a_null_counts_as_a_column_that_is_left_out(spark: Any, make_queue: Make) -> None:
     target = make_queue("target")
     given = (
         "named_struct('created', timestamp_micros(7), 'priority', 6, 'expiry', timestamp '2200-01-01 00:00:00Z',"
@@ -295,7 +295,7 @@ def test_a_null_is_as_a_column_that_is_left_out(spark: Any, make_queue: Make) ->
     assert (full.expiry_ns, full.signature) == (7_258_118_400 * 10**9, b"s" * 16)
 
 
-def test_the_first_moment_of_1970_is_a_time(spark: Any, make_queue: Make) -> None:
+def test_the_first_moment_of_1970_is_a_valid_time(spark: Any, make_queue: Make) -> None:
     target = make_queue("target")
     save(spark.sql("select 'x' as feed, 'a' as payload, timestamp_micros(0) as created"), target)
     save(spark.sql("select 'x' as feed, 'b' as payload, timestamp_micros(0) as expiry"), target)
@@ -304,7 +304,7 @@ def test_the_first_moment_of_1970_is_a_time(spark: Any, make_queue: Make) -> Non
 
 
 @pytest.mark.parametrize(
-    ("column", "told"),
+    ("column", "problem"),
     [
         ("timestamp '2300-01-01 00:00:00Z' as created", r"created\[0\] is 2300-01-01.*; times are from 1970 to 2262"),
         ("timestamp '+20000-01-01 00:00:00Z' as expiry", r"expiry\[0\] is 20000-01-01.*; times are from 1970 to 2262"),
@@ -314,19 +314,19 @@ def test_the_first_moment_of_1970_is_a_time(spark: Any, make_queue: Make) -> Non
         ("cast(null as string) as ident", r"ident\[0\] is None, not text"),
     ],
 )
-def test_a_value_that_no_product_can_have_is_told(spark: Any, make_queue: Make, column: str, told: str) -> None:
-    with pytest.raises(Exception, match=told):
+def test_an_invalid_value_is_an_error_that_names_its_column(spark: Any, make_queue: Make, column: str, problem: str) -> None:
+    with pytest.raises(Exception, match=problem):
         save(spark.sql(f"select 'x' as feed, 'a' as payload, {column}"), make_queue("target"))
 
 
-def test_a_row_without_payload_is_told(spark: Any, make_queue: Make) -> None:
+def test_a_row_without_payload_is_an_error_that_names_the_row(spark: Any, make_queue: Make) -> None:
     rows = "select if(id = 1, null, 'a') as payload from range(0, 3, 1, 1)"
     with pytest.raises(Exception, match="column payload is null in row 1 of a batch; fill or drop"):
         save(spark.sql(rows), make_queue("target"), feed="x")
 
 
 @pytest.mark.parametrize(
-    ("columns", "told"),
+    ("columns", "problem"),
     [
         (["ident"], "column payload is missing"),
         (["payload"], "column feed is missing"),
@@ -334,11 +334,11 @@ def test_a_row_without_payload_is_told(spark: Any, make_queue: Make) -> None:
         (["payload", "feed", "cast(priority as string) as priority"], "column priority is string"),
     ],
 )
-def test_rows_that_are_no_products_are_told(
-    spark: Any, queue: Queue, make_queue: Make, columns: list[str], told: str
+def test_columns_that_products_do_not_have_are_refused(
+    spark: Any, queue: Queue, make_queue: Make, columns: list[str], problem: str
 ) -> None:
     target = make_queue("target")
-    with pytest.raises(Exception, match=told):
+    with pytest.raises(Exception, match=problem):
         load(spark, queue).selectExpr(*columns).write.format("headrace").option("queue", str(target.path)).mode(
             "append"
         ).save()

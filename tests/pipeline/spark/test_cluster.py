@@ -50,7 +50,7 @@ executor.memory = "1g"
 
 @dataclass
 class Cluster:
-    """Processes of Spark, each the leader of a group that its executors are in."""
+    """Processes of Spark, each the leader of a process group that contains its executors."""
 
     folder: Path
     master: str = ""
@@ -123,7 +123,7 @@ def write_rules(
 
 
 def judge(folder: Path, count: int) -> None:
-    """Tables have exactly what was put."""
+    """The tables have exactly what was put."""
     assert sorted(row["ident"] for row in rows(folder, "metar")) == sorted(
         f"SAUS70 {n}" for n in range(count) if n % 10
     )
@@ -143,6 +143,7 @@ def run(rules: Path, master: str, *more: str, **environment: str) -> subprocess.
 
 
 @pytest.mark.soak
+@pytest.mark.spark
 def test_rules_run_on_a_cluster(folder: Path, cluster: Cluster) -> None:
     put_reports(folder, 0, 600)
     done = run(write_rules(folder), cluster.master)
@@ -151,16 +152,17 @@ def test_rules_run_on_a_cluster(folder: Path, cluster: Cluster) -> None:
     judge(folder, 600)
 
 
-def test_there_is_nobody_to_ship_to_in_local_mode(folder: Path) -> None:
+def test_ship_is_refused_in_local_mode(folder: Path) -> None:
     done = run(write_rules(folder), "local[2]", "--ship")
     assert done.returncode == 2
     assert "--ship is for executors of a cluster" in done.stderr
 
 
 @pytest.mark.soak
+@pytest.mark.spark
 @pytest.mark.parametrize("place", ["site", "queue"])
-def test_a_worker_that_is_killed_takes_no_row_along(folder: Path, cluster: Cluster, place: str) -> None:
-    """Executors map the queue, or ask the site, as those on other machines do."""
+def test_a_killed_worker_loses_no_row(folder: Path, cluster: Cluster, place: str) -> None:
+    """Executors map the queue, or read from the site, as those on other machines do."""
     seed = int(os.environ.get("HEADRACE_SEED", "0")) or random.SystemRandom().randrange(1, 2**31)
     print(f"\nseed {seed} (repeat with HEADRACE_SEED={seed})")
     endpoint = write_site(folder)
@@ -193,7 +195,8 @@ def kill_one_of_two(folder: Path, cluster: Cluster, rules: Path, chance: random.
 
 
 @pytest.mark.soak
-def test_executors_run_what_is_shipped_and_the_second_run_does_not_pack_again(folder: Path, cluster: Cluster) -> None:
+@pytest.mark.spark
+def test_executors_run_the_shipped_environment_and_the_second_run_does_not_pack_again(folder: Path, cluster: Cluster) -> None:
     (folder / "where.py").write_text(
         "import sys, headrace\n"
         "def where(product):\n"
@@ -216,9 +219,10 @@ def test_executors_run_what_is_shipped_and_the_second_run_does_not_pack_again(fo
 
 
 @pytest.mark.soak
+@pytest.mark.spark
 @pytest.mark.parametrize("module", ["own.py", "own/decoders.py"], ids=["module", "package"])
-def test_executors_are_sent_decoders_that_lie_beside_the_rules(folder: Path, cluster: Cluster, module: str) -> None:
-    """They have no such folder: it is gone before the first of them looks for it."""
+def test_executors_get_the_decoders_beside_the_rules(folder: Path, cluster: Cluster, module: str) -> None:
+    """Executors do not need the folder: it is removed before the first of them starts."""
     if "/" in module:
         (folder / "own").mkdir()
         (folder / "own" / "__init__.py").touch()

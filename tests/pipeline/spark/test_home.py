@@ -1,4 +1,4 @@
-"""The home of Spark: made once, whole or not at all, and archives that Java does take."""
+"""The home of Spark: created once, complete or not at all; class archives that Java accepts."""
 
 import os
 import subprocess
@@ -15,11 +15,11 @@ JARS = Path(pyspark.__file__).parent / "jars"
 
 
 @pytest.fixture(autouse=True)
-def nobody_has_a_home(monkeypatch: pytest.MonkeyPatch) -> None:
+def no_spark_home(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("SPARK_HOME", raising=False)
 
 
-def test_a_home_has_all_jars_and_no_sources_of_python(tmp_path: Path) -> None:
+def test_a_home_has_all_jars_and_no_copy_of_pyspark(tmp_path: Path) -> None:
     home = spark_home(tmp_path)
     assert home is not None
     assert {jar.resolve() for jar in (home / "jars").iterdir()} == set(JARS.resolve().glob("*.jar"))
@@ -29,7 +29,7 @@ def test_a_home_has_all_jars_and_no_sources_of_python(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == [home.name]
 
 
-def test_a_home_stays_as_it_is_until_its_jars_are_gone(tmp_path: Path) -> None:
+def test_a_home_stays_unchanged_until_its_jars_are_missing(tmp_path: Path) -> None:
     home = spark_home(tmp_path)
     assert home is not None
     (home / "mark").touch()
@@ -43,7 +43,7 @@ def test_a_home_stays_as_it_is_until_its_jars_are_gone(tmp_path: Path) -> None:
     assert next((home / "jars").glob("spark-core*")).exists()
 
 
-def test_many_may_make_it_at_once(tmp_path: Path) -> None:
+def test_several_processes_may_create_a_home_at_once(tmp_path: Path) -> None:
     with ThreadPoolExecutor(8) as pool:
         homes = {future.result() for future in [pool.submit(spark_home, tmp_path) for _ in range(16)]}
     assert [path.name for path in tmp_path.iterdir()] == [home.name for home in homes if home is not None]
@@ -56,19 +56,19 @@ def test_homes_without_jars_are_removed(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == [home]
 
 
-def test_a_home_of_the_users_own_is_left_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_spark_home_of_the_environment_is_respected(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SPARK_HOME", "/opt/spark")
     assert spark_home(tmp_path) is None
     with using_home(None):
         assert os.environ["SPARK_HOME"] == "/opt/spark"
 
 
-def test_where_nothing_can_be_written_there_is_no_home(tmp_path: Path) -> None:
+def test_an_unwritable_folder_gives_no_home(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     assert spark_home(tmp_path / "file") is None
 
 
-def test_java_is_told_of_archives_that_are_there(tmp_path: Path) -> None:
+def test_java_gets_options_only_for_archives_that_exist(tmp_path: Path) -> None:
     archives = ClassArchives(tmp_path / "base.jsa", tmp_path / "spark.jsa")
     assert archives.options_to_use() == ""
     archives.base.touch()
@@ -77,7 +77,8 @@ def test_java_is_told_of_archives_that_are_there(tmp_path: Path) -> None:
     assert f'"-XX:SharedArchiveFile={archives.base}:{archives.spark}"' in archives.options_to_use()
 
 
-def test_java_takes_the_archives_that_were_prepared() -> None:
+@pytest.mark.spark
+def test_java_accepts_the_prepared_archives() -> None:
     home, java = spark_home(), java_home()
     assert home is not None
     archives = class_archives(home, java)
@@ -90,6 +91,5 @@ def test_java_takes_the_archives_that_were_prepared() -> None:
     assert taken.returncode == 0, taken.stderr
     assert pyspark.__version__ in taken.stderr
     other = [*command[:-2], f"{JARS}/*", command[-1], "--version"]
-    assert (
-        subprocess.run(other, capture_output=True, check=False).returncode != 0
-    )  # -Xshare:on: it would not do without
+    refused = subprocess.run(other, capture_output=True, check=False)
+    assert refused.returncode != 0, "-Xshare:on: Java does not start without its archive"

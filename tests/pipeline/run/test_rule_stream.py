@@ -1,0 +1,154 @@
+"""RuleStream and checkpoints without Spark: which failures are retried, when, and who may use a checkpoint."""
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from headrace.errors import PipelineError, TargetError
+from headrace.pipeline.run.checkpoint import flush_entries, locked_checkpoint, remove_unfinished_entries
+from headrace.pipeline.run.stream import RuleStream, pause_s, worst
+from headrace.testing.clock import MockClock
+
+FULL = "headrace.errors.TargetError: the disk is full"
+INVALID = "headrace.errors.PipelineError: the rows do not fit"
+
+
+@dataclass
+class FakeQuery:
+    """What RuleStream needs of Spark's StreamingQuery."""
+
+    isActive: bool = True  # noqa: N815
+    error: str | None = None
+    lastProgress: Any = None  # noqa: N815
+    status: dict[str, str] = field(default_factory=lambda: {"message": "Processing new data"})
+
+    def exception(self) -> Any:
+        return self.error
+
+    def fail(self, error: str) -> None:
+        self.isActive, self.error = False, error
+
+    def stop(self) -> None:
+        self.isActive = False
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> MockClock:
+    clock = MockClock()
+    time = SimpleNamespace(monotonic=lambda: clock.elapsed_ns() / 1e9)
+    monkeypatch.setattr("headrace.pipeline.run.stream.time", time)
+    return clock
+
+
+def started(attempts_max: int | None = None) -> RuleStream:
+    stream = RuleStream("a", FakeQuery, attempts_max)  # type: ignore[arg-type]
+    stream.start()
+    return stream
+
+
+def fail(stream: RuleStream, error: str) -> None:
+    stream.query.fail(error)  # type: ignore[union-attr]
+    stream.update()
+
+
+def test_pauses_double_up_to_a_minute() -> None:
+    assert [pause_s(attempts) for attempts in (1, 2, 3, 6, 7, 1000)] == [1, 2, 4, 32, 60, 60]
+
+
+def test_a_permanent_failure_ends_a_stream_at_once(clock: MockClock) -> None:
+    stream = started()
+    fail(stream, INVALID)
+    assert (stream.state, stream.failure, stream.retries) == ("failed", "the rows do not fit", 0)
+
+
+def test_a_transient_failure_is_retried_after_its_pause(clock: MockClock) -> None:
+    stream = started()
+    fail(stream, FULL)
+    stream.update()
+    assert (stream.state, stream.failure, stream.query) == ("retrying", "the disk is full", None)
+    clock.advance(1)
+    stream.update(may_begin=False)
+    assert stream.query is None
+    stream.update()
+    stream.update()
+    assert (stream.state, stream.retries) == ("retrying", 1), "no batch has succeeded yet"
+    stream.query.lastProgress = {}  # type: ignore[union-attr]
+    stream.update()
+    assert (stream.state, stream.failure, stream.attempts) == ("running", "", 0)
+
+
+def test_attempts_without_a_successful_batch_are_limited(clock: MockClock) -> None:
+    stream = started(attempts_max=3)
+    for _ in range(3):
+        fail(stream, FULL)
+        clock.advance(60)
+        stream.update()
+    assert (stream.state, stream.retries) == ("failed", 2)
+
+
+def test_an_error_at_the_start_is_recorded_and_not_raised(clock: MockClock) -> None:
+    def begin() -> Any:
+        raise PermissionError(13, "Permission denied")
+
+    stream = RuleStream("a", begin, None)
+    stream.start()
+    assert (stream.state, stream.failure) == ("retrying", "PermissionError: [Errno 13] Permission denied")
+
+
+def test_a_java_that_has_ended_is_raised() -> None:
+    def begin() -> Any:
+        raise ConnectionRefusedError
+
+    with pytest.raises(ConnectionRefusedError):
+        RuleStream("a", begin, None).start()
+
+
+@pytest.mark.parametrize(("attempts_max", "ended", "stopped"), [(None, "stopped", "stopped"), (3, "done", "stopped")])
+def test_a_stream_is_done_only_if_it_ends_by_itself(attempts_max: int | None, ended: str, stopped: str) -> None:
+    first, second = started(attempts_max), started(attempts_max)
+    first.query.stop()  # type: ignore[union-attr]
+    first.update()
+    second.stop()
+    assert (first.state, second.state) == (ended, stopped)
+
+
+def test_the_state_of_a_rule_is_that_of_its_worst_stream(clock: MockClock) -> None:
+    running, retrying = started(), started()
+    fail(retrying, FULL)
+    assert worst([running, retrying]) is retrying
+
+
+# --- checkpoints ----------------------------------------------------------------------------------------
+
+
+def test_a_checkpoint_belongs_to_one_process_at_a_time(tmp_path: Path) -> None:
+    folder = tmp_path / "deep" / "checkpoint"
+    with locked_checkpoint(folder), pytest.raises(PipelineError, match="another process runs a pipeline"):
+        locked_checkpoint(folder).__enter__()
+    with locked_checkpoint(folder):
+        pass
+
+
+def test_a_checkpoint_that_cannot_be_written_is_an_error_that_names_it(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(TargetError, match="file"):
+        locked_checkpoint(tmp_path / "file").__enter__()
+
+
+def test_unfinished_entries_are_removed_and_others_stay(tmp_path: Path) -> None:
+    for name, text in {
+        "metadata": "id", "offsets/0": "v1", "offsets/1": "", "offsets/.2.abc.tmp": "v1", "commits/0": "v1",
+    }.items():  # fmt: skip
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(text)
+    remove_unfinished_entries(tmp_path)
+    left = {str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*") if path.is_file()}
+    assert left == {"metadata", "offsets/0", "commits/0"}
+
+
+def test_an_entry_that_cannot_be_flushed_stops_the_batch(tmp_path: Path) -> None:
+    with pytest.raises(TargetError, match="offsets/0 cannot be flushed"):
+        flush_entries(tmp_path, 0)
