@@ -1,41 +1,41 @@
 """`headrace bench pipeline`: products through Spark, on this machine.
 
-Beside every figure that has one stands the same work by Spark's own Parquet source, in the same run and session. Batch:
-products of 200 B into Spark's no-op sink, with all thirteen columns unless it says otherwise. Stream: the same, and
-into Parquet, all that there is as fast as it goes. Streams are timed from their second micro-batch on. Fixed cost:
-micro-batches of one product. Latency: from before the put of one product until the micro-batch that wrote it to a table
-was committed. Decoding: METAR reports, in one thread without Spark.
-"""
+    batch       products of 200 B into Spark's no-op sink, with all thirteen columns unless the figure says otherwise
+    stream      the same, and into Parquet: the whole queue at full speed, timed from the second micro-batch on
+    fixed cost  micro-batches of one product
+    latency     from before the put of one product until the micro-batch that wrote it to a table was committed
+    decoding    METAR reports, in one thread, without Spark
+
+Where Spark's own Parquet source can do the same work, it does so in the same run and session, and its figure is shown
+beside ours."""
 
 import os
 import shutil
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 
-from headrace.bench.report import Figure
+from headrace.bench.report import Announce, Figure
 from headrace.queue import Queue
 
 NOT_MEASURED = [
     "clusters, other machines, other table formats",
-    "memory over an hour of streaming",
-    "other decoders than METAR; exec and pipe, which take as long as their programs",
+    "memory over an hour of streaming (headrace bench steady)",
+    "decoders other than METAR; exec and pipe, which take as long as their programs",
 ]
 _SIZE = 200
 _THREE = "sequence,feed,payload"
 _FEEDS = 5
 _METAR = b"METAR K%c%c%c 1200%02dZ 18008G15KT 10SM FEW080 SCT120 12/M03 A30%02d RMK AO2 SLP%03d T01221028="
 
-Progress = Callable[[str], None]
 
-
-def run(place: Path, scale: float, progress: Progress) -> Iterator[Figure]:
-    """In a Spark session of its own."""
-    progress("starting Spark")
+def run(place: Path, scale: float, announce: Announce) -> Iterator[Figure]:
+    """Measure in a Spark session of its own."""
+    announce("starting Spark")
     begun = time.perf_counter()
     from headrace.pipeline.source.data_source import spark_session
     from headrace.pipeline.spark.session import is_prepared
@@ -51,14 +51,14 @@ def run(place: Path, scale: float, progress: Progress) -> Iterator[Figure]:
         count = max(20_000, int(2_000_000 * scale))
         with Queue.create(work / "queue", size=f"{max(64, count * 600 >> 20)}MiB", dedup="none") as queue:
             _fill(queue, count)
-            yield from _batches(spark, queue, work, count, progress)
-            yield from _streams(spark, queue, work, count, progress)
-        progress("one product at a time")
+            yield from _batches(spark, queue, work, count, announce)
+            yield from _streams(spark, queue, work, count, announce)
+        announce("one product at a time")
         yield from _latency(spark, work, max(5, int(40 * scale)))
     finally:
         spark.stop()
         shutil.rmtree(work, ignore_errors=True)
-    progress("METAR")
+    announce("METAR")
     yield from _decoding(max(2_000, int(40_000 * scale)))
 
 
@@ -73,7 +73,7 @@ def _read(spark: Any, queue: Queue, **options: Any) -> Any:
 
 
 def _noop(frame: Any) -> float:
-    """Seconds, the best of three."""
+    """Seconds to write a DataFrame to the no-op sink, the best of three."""
     taken = []
     for _ in range(3):
         begun = time.perf_counter()
@@ -82,24 +82,24 @@ def _noop(frame: Any) -> float:
     return min(taken)
 
 
-def _batches(spark: Any, queue: Queue, work: Path, count: int, progress: Progress) -> Iterator[Figure]:
-    progress("batch read, beside Parquet")
+def _batches(spark: Any, queue: Queue, work: Path, count: int, announce: Announce) -> Iterator[Figure]:
+    announce("batch read, beside Parquet")
     _read(spark, queue).write.mode("overwrite").parquet(str(work / "parquet"))
     ours, parquet = _noop(_read(spark, queue)), _noop(spark.read.parquet(str(work / "parquet")))
     beside = f"Parquet of the same rows here: {count / parquet:,.0f}/s"
     yield Figure("batch", "batch read, 200 B", count / ours, "/s", beside=beside)
-    yield Figure("batch-parquet", "batch read, as a part of Parquet's rate", parquet / ours, "", 0.8, beside=beside)
+    yield Figure("batch-parquet", "batch read, fraction of Parquet's rate", parquet / ours, "", 0.8, beside=beside)
     selected = _noop(_read(spark, queue, select="bench/f1"))
-    yield Figure("selected", f"one feed of {_FEEDS} by select, times as fast", ours / selected, "", 3)
+    yield Figure("selected", f"one feed of {_FEEDS} by select, speed-up", ours / selected, "", 3)
     pushed = _noop(_read(spark, queue, pushFilters="true").filter("feed = 'bench/f1'"))
-    yield Figure("pushed", "the same by a filter that is pushed down", ours / pushed, "", 3)
+    yield Figure("pushed", "the same by a filter that Spark pushes down", ours / pushed, "", 3)
     narrow = _noop(_read(spark, queue, columns=_THREE))
     few = _noop(spark.read.parquet(str(work / "parquet")).select(*_THREE.split(",")))
     yield Figure("columns", "three columns, 200 B", count / narrow, "/s", beside=f"Parquet: {count / few:,.0f}/s")
 
 
-def _streams(spark: Any, queue: Queue, work: Path, count: int, progress: Progress) -> Iterator[Figure]:
-    progress("streams")
+def _streams(spark: Any, queue: Queue, work: Path, count: int, announce: Announce) -> Iterator[Figure]:
+    announce("streams")
     kinds = (("noop", "noop", 1_000_000), ("columns", "noop, three columns", None), ("parquet", "parquet", 200_000))
     for name, what, goal in kinds:
         sink = "parquet" if name == "parquet" else "noop"
@@ -112,14 +112,14 @@ def _streams(spark: Any, queue: Queue, work: Path, count: int, progress: Progres
             writer = writer.option("path", str(work / "streamed"))
         query = writer.trigger(availableNow=True).start()
         query.awaitTermination()
-        told = [progress for progress in query.recentProgress if progress.numInputRows][1:]
-        seconds = sum(progress.durationMs["triggerExecution"] for progress in told) / 1000
-        rate = sum(progress.numInputRows for progress in told) / seconds
+        reports = [progress for progress in query.recentProgress if progress.numInputRows][1:]
+        seconds = sum(progress.durationMs["triggerExecution"] for progress in reports) / 1000
+        rate = sum(progress.numInputRows for progress in reports) / seconds
         yield Figure(f"stream-{name}", f"stream to {what}, sustained", rate, "/s", goal)
 
 
 def _latency(spark: Any, work: Path, count: int) -> Iterator[Figure]:
-    """Products put one by one into a stream that runs; each batch is appended to a table by its files."""
+    """Put products one by one into a running stream; each batch is appended to a table."""
     committed: dict[int, float] = {}
     with Queue.create(work / "single", size="16MiB") as queue:
         frame = spark.readStream.format("headrace").options(queue=str(queue.path), startingOffsets="earliest").load()

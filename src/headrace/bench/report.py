@@ -5,9 +5,12 @@ import os
 import platform
 import subprocess
 import timeit
+from collections.abc import Callable
 from pathlib import Path
 
 import msgspec
+
+Announce = Callable[[str], None]  # called with the name of each step of a benchmark
 
 
 class Figure(msgspec.Struct, frozen=True):

@@ -61,11 +61,11 @@ def without_future(frame: DataFrame, rule: Rule) -> DataFrame:
     return frame.withColumn(ERROR, coalesce(col(ERROR), when(future, error)))
 
 
-def decoded_schema(made: pa.Schema) -> pa.Schema:
+def decoded_schema(produced: pa.Schema) -> pa.Schema:
     """Columns of the product that the decoder does not produce, then the decoder's, then the error."""
-    kept = [field for field in SCHEMA if field.name != "payload" and field.name not in made.names]
+    kept = [field for field in SCHEMA if field.name != "payload" and field.name not in produced.names]
     extra = [pa.field(ERROR, pa.string()), pa.field(PAYLOAD, pa.binary())]
-    return pa.schema([*kept, *(field.with_nullable(True) for field in made), *extra])
+    return pa.schema([*kept, *(field.with_nullable(True) for field in produced), *extra])
 
 
 def _decode_with(rule: Rule, folder: Path) -> Callable[[Batches], Batches]:
@@ -86,8 +86,8 @@ def decode_batch(batch: pa.RecordBatch, decoder: Decoder) -> Batches:
     headers = batch.drop_columns(["payload"])
     for begin in range(0, rows.num_rows, _ROWS):
         part = rows.slice(begin, _ROWS)
-        made = {name: part.column(name) for name in decoder.schema.names}
-        yield _row_batch(schema, headers.take(part.column("place")), made)
+        produced = {name: part.column(name) for name in decoder.schema.names}
+        yield _row_batch(schema, headers.take(part.column("place")), produced)
     if errors:
         bad = batch.take(pa.array([place for place, _ in errors], pa.int32()))
         payloads = [payload[:PAYLOAD_MAX] for payload in bad.column("payload").to_pylist()]
@@ -95,12 +95,12 @@ def decode_batch(batch: pa.RecordBatch, decoder: Decoder) -> Batches:
         yield _row_batch(schema, bad, dict.fromkeys(decoder.schema.names) | wrong)
 
 
-def _row_batch(schema: pa.Schema, products: pa.RecordBatch, made: dict[str, object]) -> pa.RecordBatch:
+def _row_batch(schema: pa.Schema, products: pa.RecordBatch, produced: dict[str, object]) -> pa.RecordBatch:
     count = products.num_rows
     columns = []
     for field in schema:
-        column = made.get(field.name)
-        if field.name in SCHEMA.names and field.name not in made:
+        column = produced.get(field.name)
+        if field.name in SCHEMA.names and field.name not in produced:
             column = products.column(field.name).cast(field.type)
         columns.append(pa.nulls(count, field.type) if column is None else column)
     return pa.RecordBatch.from_arrays(columns, schema=schema)
