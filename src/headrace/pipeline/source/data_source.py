@@ -22,11 +22,10 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StructType
 
 from headrace.errors import OptionError
-from headrace.pipeline.source.batch_reader import BatchReader, PushdownReader
 from headrace.pipeline.source.columns import schema_of
 from headrace.pipeline.source.options import WriteOptions, read_options, write_options
-from headrace.pipeline.source.stream_reader import StreamReader
-from headrace.pipeline.source.writer import BatchWriter, StreamWriter, check_schema
+from headrace.pipeline.source.readers import BatchReader, PushdownReader, StreamReader
+from headrace.pipeline.source.writers import BatchWriter, StreamWriter, check_schema
 from headrace.pipeline.spark.session import start_spark
 
 

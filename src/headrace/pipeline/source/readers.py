@@ -1,19 +1,26 @@
-"""StreamReader: `spark.readStream.format("headrace")`.
+"""Readers: products as rows, in a batch and in a stream.
 
-An offset is the sequence to read next, with the id of its queue and the number of products lost so far, if loss is
-allowed:
+    BatchReader, PushdownReader   `spark.read`: a closed range of a queue, fixed when Spark plans the query
+    StreamReader                  `spark.readStream`: micro-batches from an offset on
+
+An offset of a stream is the sequence to read next, with the id of its queue and the number of products lost so far, if
+loss is allowed:
 
     {"queue": "0b7f...", "sequence": 4711, "lost": 0}
 
 Spark keeps offsets in its checkpoint, and requests exactly the same range again after a failure. A `station` at the
 queue follows what Spark has committed, so that `headrace lag` shows the pipeline; a blocking station keeps the products
-that the pipeline has not read."""
+that the pipeline has not read.
 
-from collections.abc import Iterator, Sequence
+Both readers run on the driver, except for `read`, which runs in tasks (spans.py).
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
-from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
+from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, Filter, InputPartition
 from pyspark.sql.streaming.datasource import (
     ReadAllAvailable,
     ReadLimit,
@@ -23,25 +30,77 @@ from pyspark.sql.streaming.datasource import (
 )
 
 from headrace.errors import PipelineError
-from headrace.pipeline.source.batch_reader import SpanPartition
+from headrace.pipeline.source.filters import narrowed
 from headrace.pipeline.source.open_queues import open_queue
 from headrace.pipeline.source.options import ReadOptions
-from headrace.pipeline.source.spans import end_within, read_span, report_loss, spans_of
+from headrace.pipeline.source.spans import Span, end_within, read_span, report_loss, spans_of
 from headrace.queue import Queue
+from headrace.selection import Selection
+
+
+@dataclass
+class SpanPartition(InputPartition):
+    """What one task reads. None: nothing; Spark needs a partition even then."""
+
+    span: Span | None
+    select: str
+
+
+class BatchReader(DataSourceReader):
+    """Spark creates it in a planning process, and sends it to the tasks."""
+
+    def __init__(self, options: ReadOptions) -> None:
+        self._options = options
+        self._select = str(options.selection)
+        self._first: int | None = None  # set by filters
+        self._end: int | None = None
+
+    def partitions(self) -> Sequence[InputPartition]:
+        options = self._options
+        queue = open_queue(options.address)
+        first, end = queue.resolve(options.start("oldest")), queue.resolve(options.end)
+        first = first if self._first is None else max(first, self._first)
+        end = end if self._end is None else min(end, self._end)
+        selection = Selection.parse(self._select)
+        spans = spans_of(queue, selection, first, end, options.min_partitions, options.partition_by == "slice")
+        return [SpanPartition(span, self._select) for span in spans] or [SpanPartition(None, "")]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        assert isinstance(partition, SpanPartition)
+        if partition.span is None:
+            return
+        yield from read_span(
+            open_queue(self._options.address), partition.span, Selection.parse(partition.select),
+            self._options.columns, fail=self._options.fail_on_data_loss,
+        )  # fmt: skip
+
+
+class PushdownReader(BatchReader):
+    """Reads less by Spark's own filters. Spark keeps them for the DataFrame, so use each DataFrame for one query."""
+
+    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802 Spark's name
+        """Narrow what is read. Return all filters: Spark applies them again, so reading too much is harmless."""
+        queue = open_queue(self._options.address)
+        narrow = narrowed(Selection.parse(self._select), filters, queue.resolve)
+        self._select, self._first, self._end = str(narrow.selection), narrow.first, narrow.end
+        if narrow.is_empty:
+            self._first = self._end = 0
+        return filters
+
+
+# --- streams ----------------------------------------------------------------------------------------
 
 Offset = dict[str, Any]
 
 
 class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Its driver side lives in one Python process for as long as the query; `read` runs in tasks."""
+    """Its driver side lives in one Python process for as long as the query."""
 
     def __init__(self, options: ReadOptions) -> None:
         self._options = options
         self._target: int | None = None  # of Trigger.AvailableNow
         self._has_station = False
         self._committed: int | None = None
-
-    # --- offsets ----------------------------------------------------------------------------------
 
     def initialOffset(self) -> Offset:  # noqa: N802
         queue = self._queue()
@@ -90,8 +149,6 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return first, int(start["lost"])
         report_loss(queue, first, oldest - 1, "evicted before they were read", fail=self._options.fail_on_data_loss)
         return oldest, int(start["lost"]) + oldest - first
-
-    # --- batches ----------------------------------------------------------------------------------
 
     def partitions(self, start: Offset, end: Offset) -> Sequence[InputPartition]:
         options, queue = self._options, self._queue()
