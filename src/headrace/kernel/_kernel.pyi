@@ -20,7 +20,106 @@ _U64: TypeAlias = Buffer | npt.NDArray[np.uint64]
 FAILPOINTS: Final[dict[str, int]]
 FAULTS: Final[dict[int, str]]
 CODES: Final[dict[str, int]]
+# layout.pxi explains each of these
+FORMAT_VERSION: Final[int]
+RECORD_MAGIC: Final[int]
+RECORD_HEADER: Final[int]
+SEGMENT_HEADER: Final[int]
+ROW_BYTES: Final[int]
+NAME_BYTES: Final[int]
+ORIGINS_MAX: Final[int]
+NAMES_MAX: Final[int]
+NAMES_STEP: Final[int]
+SEGMENTS_MAX: Final[int]
+ATTACHMENTS_MAX: Final[int]
+SAMPLES: Final[int]
+FEED_BYTES_MAX: Final[int]
+ORIGIN_BYTES_MAX: Final[int]
+IDENT_BYTES_MAX: Final[int]
+PRIORITIES: Final[int]
+SLICES: Final[int]
+NO_SLICE: Final[int]
+
+NAME_FEED: Final[int]
+NAME_ORIGIN: Final[int]
+
+PROPERTY_INT: Final[int]
+PROPERTY_FLOAT: Final[int]
+PROPERTY_STR: Final[int]
+PROPERTY_BOOL: Final[int]
+
+ROLE_READER: Final[int]
+ROLE_WRITER: Final[int]
+
+RECORD_KIND: Final[int]
+RECORD_EXPIRES: Final[int]
+RECORD_REVISION: Final[int]
+
+ROW_DELETED: Final[int]
+ROW_DAMAGED: Final[int]
+ROW_EXPIRES: Final[int]
+ROW_SIGNED: Final[int]
+ROW_CONTINUES: Final[int]
+ROW_REVISION: Final[int]
+ROW_HIDDEN: Final[int]
+
+SIGNATURE_NONE: Final[int]
+SIGNATURE_BLAKE3: Final[int]
+SIGNATURE_XXH3: Final[int]
+SIGNATURE_MD5: Final[int]
+SIGNATURE_GIVEN: Final[int]
+
+DURABLE_MEMORY: Final[int]
+DURABLE_PROCESS: Final[int]
+DURABLE_DISK: Final[int]
+
+STATE_READY: Final[int]
+STATE_RECOVERING: Final[int]
+
 CONTROL_BYTES: Final[int]
+SEQUENCE_LEAP: Final[int]
+
+CHAIN_VERSION: Final[int]
+MEMBERS_MAX: Final[int]
+CONSUMERS_MAX: Final[int]
+SLOTS_MAX: Final[int]
+SLOTS_STEP: Final[int]
+PARKED_MAX: Final[int]
+WINDOW: Final[int]
+CONSUMER_LOCKS_AT: Final[int]
+
+SLOT_FREE: Final[int]
+SLOT_WAITING: Final[int]
+SLOT_LEASED: Final[int]
+SLOT_PARKED: Final[int]
+
+BY_ANY: Final[int]
+BY_FIFO: Final[int]
+BY_LIFO: Final[int]
+BY_PRIORITY: Final[int]
+BY_DEADLINE: Final[int]
+
+RESTORE_INPUT: Final[int]
+RESTORE_OUTPUT: Final[int]
+RESTORE_START: Final[int]
+RESTORE_GROUP: Final[int]
+
+ROUND_ROBIN: Final[int]
+LEAST_LOADED: Final[int]
+
+GET_MAX: Final[int]
+FEW: Final[int]
+
+REF_BYTES: Final[int]
+
+DURABILITIES: Final[dict[str, int]]
+SIGNATURES: Final[dict[str, int]]
+ORDERS: Final[dict[str, int]]
+DISCARDS: Final[dict[str, int]]
+RESTORES: Final[dict[str, int]]
+DISTRIBUTIONS: Final[dict[str, int]]
+ROW_FIELDS: Final[dict[str, tuple[int, int]]]  # (offset, bytes)
+REF_FIELDS: Final[dict[str, tuple[int, int]]]
 
 @type_check_only
 class State(TypedDict):

@@ -20,27 +20,46 @@ cdef extern from "<pthread.h>" nogil:
     ctypedef struct pthread_mutexattr_t:
         pass
 
-cdef enum:
+cpdef enum:
     FORMAT_VERSION = 1
     RECORD_MAGIC = 0x5248            # the bytes "HR"
     RECORD_HEADER = 56
     SEGMENT_HEADER = 256
     ROW_BYTES = 32
-    NAME_ENTRY = 320
+    NAME_BYTES = 320
     ORIGINS_MAX = 4096               # names below this are origins, from it on feeds
     NAMES_MAX = 262144
     NAMES_STEP = 1024                # names are allocated on disk in steps of this many
-    DIRECTORY = 2048                 # segments that one queue can hold
-    ATTACHMENTS = 1024
+    SEGMENTS_MAX = 2048                 # segments that one queue can hold
+    ATTACHMENTS_MAX = 1024
     SAMPLES = 64                     # one per second, for the rates
+    FEED_BYTES_MAX = 255
+    ORIGIN_BYTES_MAX = 63
+    IDENT_BYTES_MAX = 1024
+    PRIORITIES = 8
+    SLICES = 65536
     NO_SLICE = 0xFFFF
 
-cdef enum:                           # record flags: bits 0-2 priority, bits 3-5 signature kind
+cpdef enum:                          # name.kind
+    NAME_FEED = 1
+    NAME_ORIGIN = 2
+
+cpdef enum:                          # kinds of values in a property block
+    PROPERTY_INT = 1
+    PROPERTY_FLOAT = 2
+    PROPERTY_STR = 3
+    PROPERTY_BOOL = 4
+
+cpdef enum:                          # attachment.roles, one bit each
+    ROLE_READER = 1
+    ROLE_WRITER = 2
+
+cpdef enum:                           # record flags: bits 0-2 priority, bits 3-5 signature kind
     RECORD_KIND = 56
     RECORD_EXPIRES = 64
     RECORD_REVISION = 128            # another payload of an earlier product; see ROW_REVISION
 
-cdef enum:                           # row flags
+cpdef enum:                           # row flags
     ROW_DELETED = 1
     ROW_DAMAGED = 2
     ROW_EXPIRES = 4
@@ -49,19 +68,19 @@ cdef enum:                           # row flags
     ROW_REVISION = 32                # another payload of an earlier product, for the stations behind the one that put it
     ROW_HIDDEN = 35                  # deleted, damaged or a revision: plain readers pass over it
 
-cdef enum:                           # how a product is identified
+cpdef enum:                           # how a product is identified
     SIGNATURE_NONE = 0
     SIGNATURE_BLAKE3 = 1
     SIGNATURE_XXH3 = 2
     SIGNATURE_MD5 = 3
     SIGNATURE_GIVEN = 4
 
-cdef enum:                           # what survives what, see docs/guarantees.md
+cpdef enum:                           # what survives what, see docs/guarantees.md
     DURABLE_MEMORY = 0
     DURABLE_PROCESS = 1
     DURABLE_DISK = 2
 
-cdef enum:                           # control.state
+cpdef enum:                           # control.state
     STATE_READY = 1
     STATE_RECOVERING = 2
 
@@ -207,8 +226,8 @@ cdef struct Control:
     uint64_t stations                # changes with every change of a station's terms
     uint64_t gap6[6]
     Sample samples[SAMPLES]
-    Attachment attachments[ATTACHMENTS]
-    Entry directory[DIRECTORY]
+    Attachment attachments[ATTACHMENTS_MAX]
+    Entry directory[SEGMENTS_MAX]
 
 cdef struct Bucket:                  # one cache line: 8 x (16-bit tag, low 48 bits of a sequence)
     uint64_t slots[8]
@@ -216,37 +235,38 @@ cdef struct Bucket:                  # one cache line: 8 x (16-bit tag, low 48 b
 
 # --- chains: stations and their leases; docs/format.md has the drawing ---------------------------
 
-cdef enum:
+cpdef enum:
     CHAIN_VERSION = 1
-    MEMBERS = 64                     # stations in one chain
-    CONSUMERS = 256
-    PRIORITIES = 8
+    MEMBERS_MAX = 64                     # stations in one chain
+    CONSUMERS_MAX = 256
     SLOTS_MAX = 262144
     SLOTS_STEP = 1024                # slots are allocated on disk in steps of this many
     PARKED_MAX = 1000                # per station
     WINDOW = 4096                    # products taken up at a time by a station without a capacity of its own
+
+cdef enum:
     NOWHERE = 0xFFFFFFFF             # no slot
 
-cdef enum:                           # slot states
+cpdef enum:                           # slot states
     SLOT_FREE = 0
     SLOT_WAITING = 1
     SLOT_LEASED = 2
     SLOT_PARKED = 3
 
-cdef enum:                           # member.order and member.discard
+cpdef enum:                           # member.order and member.discard
     BY_ANY = 0
     BY_FIFO = 1
     BY_LIFO = 2
     BY_PRIORITY = 3
     BY_DEADLINE = 4
 
-cdef enum:                           # member.restore: where a dead consumer's products go
+cpdef enum:                           # member.restore: where a dead consumer's products go
     RESTORE_INPUT = 0
     RESTORE_OUTPUT = 1
     RESTORE_START = 2
     RESTORE_GROUP = 3
 
-cdef enum:                           # member.distribution
+cpdef enum:                           # member.distribution
     ROUND_ROBIN = 0
     LEAST_LOADED = 1
 
@@ -361,3 +381,31 @@ cdef struct ChainHeader:              # 1024 bytes, then members, consumers, slo
     uint64_t gap3[2]
     uint64_t surges                  # changes when more waits at a station than the log had for it; a cache line of its own
     uint64_t gap4[87]
+
+
+# --- for Python, which types none of these numbers again; the enums above that say cpdef are exported as well ---------
+
+CONTROL_BYTES = sizeof(Control)
+SEQUENCE_LEAP = 1 << 32              # a leap keeps the low 32 bits, which rows hold
+CONSUMER_LOCKS_AT = 1 << 40          # byte of a chain file that consumer 0 locks; far behind its end, never written
+
+DURABILITIES = {"memory": DURABLE_MEMORY, "process": DURABLE_PROCESS, "disk": DURABLE_DISK}
+SIGNATURES = {"none": SIGNATURE_NONE, "blake3": SIGNATURE_BLAKE3, "xxh3": SIGNATURE_XXH3, "md5": SIGNATURE_MD5}
+ORDERS = {"any": BY_ANY, "fifo": BY_FIFO, "priority": BY_PRIORITY, "deadline": BY_DEADLINE}
+DISCARDS = {"any": BY_ANY, "fifo": BY_FIFO, "lifo": BY_LIFO, "priority": BY_PRIORITY, "deadline": BY_DEADLINE}
+RESTORES = {"input": RESTORE_INPUT, "output": RESTORE_OUTPUT, "start": RESTORE_START, "group": RESTORE_GROUP}
+DISTRIBUTIONS = {"round_robin": ROUND_ROBIN, "least_loaded": LEAST_LOADED}
+
+cdef Row row_shape                   # never read: only its addresses are compared
+ROW_FIELDS = {                       # field of an index row: (offset, bytes)
+    "inserted_ns": (<char *>&row_shape.inserted_ns - <char *>&row_shape, sizeof(row_shape.inserted_ns)),
+    "offset": (<char *>&row_shape.offset - <char *>&row_shape, sizeof(row_shape.offset)),
+    "payload_bytes": (<char *>&row_shape.payload_bytes - <char *>&row_shape, sizeof(row_shape.payload_bytes)),
+    "feed": (<char *>&row_shape.feed - <char *>&row_shape, sizeof(row_shape.feed)),
+    "sequence": (<char *>&row_shape.sequence - <char *>&row_shape, sizeof(row_shape.sequence)),
+    "origin": (<char *>&row_shape.origin - <char *>&row_shape, sizeof(row_shape.origin)),
+    "slice": (<char *>&row_shape.slice - <char *>&row_shape, sizeof(row_shape.slice)),
+    "priority": (<char *>&row_shape.priority - <char *>&row_shape, sizeof(row_shape.priority)),
+    "flags": (<char *>&row_shape.flags - <char *>&row_shape, sizeof(row_shape.flags)),
+    "check": (<char *>&row_shape.check - <char *>&row_shape, sizeof(row_shape.check)),
+}

@@ -12,8 +12,8 @@ from libc.stdlib cimport qsort
 
 cdef enum:
     MEMBERS_AT = 1024
-    CONSUMERS_AT = MEMBERS_AT + MEMBERS * 512
-    SLOTS_AT = CONSUMERS_AT + CONSUMERS * 128
+    CONSUMERS_AT = MEMBERS_AT + MEMBERS_MAX * 512
+    SLOTS_AT = CONSUMERS_AT + CONSUMERS_MAX * 128
     CHAIN_BYTES_MAX = SLOTS_AT + SLOTS_MAX * 64
 
 cdef struct Ordered:
@@ -251,7 +251,7 @@ cdef uint32_t next_station(ChainHeader *chain, uint64_t candidates) noexcept nog
 cdef uint32_t keeper_of(ChainHeader *chain, uint32_t stage) noexcept nogil:
     """The first member of a stage keeps the turn of its group."""
     cdef uint32_t number = 0
-    while number < MEMBERS - 1 and (not member_at(chain, number).used or member_at(chain, number).stage != stage):
+    while number < MEMBERS_MAX - 1 and (not member_at(chain, number).used or member_at(chain, number).stage != stage):
         number += 1
     return number
 
@@ -262,8 +262,8 @@ cdef uint32_t share(ChainHeader *chain, uint64_t candidates, uint32_t first) noe
     cdef uint32_t turn = member_at(chain, keeper_of(chain, stage)).turn
     cdef bint in_turn = member_at(chain, first).distribution == ROUND_ROBIN
     cdef Member *member
-    for step in range(1, MEMBERS + 1):
-        number = (turn + step) % MEMBERS
+    for step in range(1, MEMBERS_MAX + 1):
+        number = (turn + step) % MEMBERS_MAX
         member = member_at(chain, number)
         if not (candidates >> number) & 1 or member.stage != stage:
             continue
@@ -354,7 +354,7 @@ cdef uint64_t stage_of(ChainHeader *chain, Member *member) noexcept nogil:
     """All members that stand where this one does."""
     cdef uint64_t members = 0
     cdef uint32_t number
-    for number in range(MEMBERS):
+    for number in range(MEMBERS_MAX):
         if member_at(chain, number).used and member_at(chain, number).stage == member.stage:
             members |= <uint64_t>1 << number
     return members
@@ -393,7 +393,7 @@ cdef void forget_consumer(ChainHeader *chain, uint32_t number) noexcept nogil:
 
 cdef int restore_leases(ChainHeader *chain, uint32_t number, uint32_t where, bint dead) noexcept nogil:
     """Take back what a consumer holds and free its place; how many, or -ENOMEM."""
-    cdef Member *member = member_at(chain, consumer_at(chain, number).member % MEMBERS)
+    cdef Member *member = member_at(chain, consumer_at(chain, number).member % MEMBERS_MAX)
     cdef Ordered *found = <Ordered *>malloc((<size_t>chain.in_hand + 2) * sizeof(Ordered))
     cdef uint32_t place = chain.oldest, steps = 0
     cdef int count = 0, i
@@ -434,10 +434,10 @@ cdef int rebuild(ChainHeader *chain) noexcept nogil:
     take_revision_back(chain)
     chain.free = chain.oldest = chain.newest = NOWHERE
     chain.in_hand = 0
-    for i in range(MEMBERS):
+    for i in range(MEMBERS_MAX):
         member = member_at(chain, i)
         member.waiting = member.leased = member.parked = member.present = 0
-    for i in range(CONSUMERS):
+    for i in range(CONSUMERS_MAX):
         consumer_at(chain, i).leased = 0
     for place in range(ready, 0, -1):
         slot = slot_at(chain, place - 1)
@@ -472,8 +472,8 @@ cdef int rebuild(ChainHeader *chain) noexcept nogil:
 cdef bint is_sound_slot(ChainHeader *chain, Slot *slot) noexcept nogil:
     if state_of(slot) == SLOT_FREE or state_of(slot) > SLOT_PARKED:
         return False
-    return (slot.sequence != 0 and slot.priority < PRIORITIES and station_of(slot) < MEMBERS
-            and owner_of(slot) < CONSUMERS and member_at(chain, station_of(slot)).used != 0)
+    return (slot.sequence != 0 and slot.priority < PRIORITIES and station_of(slot) < MEMBERS_MAX
+            and owner_of(slot) < CONSUMERS_MAX and member_at(chain, station_of(slot)).used != 0)
 
 
 cdef void save_cell(ChainHeader *chain) noexcept nogil:

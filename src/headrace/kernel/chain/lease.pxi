@@ -10,10 +10,12 @@ cdef enum:                           # how a leased product is settled
 
 SETTLE = {"ack": SETTLE_ACK, "discard": SETTLE_DISCARD, "nack": SETTLE_NACK, "failed": SETTLE_FAILED}
 
+cpdef enum:
+    GET_MAX = 65536                  # products in one get
+    FEW = 16                         # so few products are got and settled without letting other threads run meanwhile
+
 cdef enum:
     SUSPECT = 2                      # deliveries after which a product is handed out alone
-    GET_MAX = 65536
-    FEW = 16                         # products for which it is not worth to let other threads run meanwhile
     SPIN_NS = 20000                  # a producer at full speed comes sooner than a sleeper wakes up
     LOOK_NS = 200000000              # how often a sleeper sees whether the others are alive
 
@@ -40,7 +42,7 @@ cdef class Chain:
     cdef ChainHeader *chain
     cdef Guarded *guarded
     cdef readonly int fd
-    cdef Term terms[MEMBERS]
+    cdef Term terms[MEMBERS_MAX]
     cdef uint32_t terms_count
     cdef uint64_t terms_seen, terms_until        # the chain's `terms` they belong to; where they end
     cdef bint conducts                           # index rows decide for all stations of the chain
@@ -141,7 +143,7 @@ cdef class Chain:
             while member.present:
                 place = delist(self.chain, member, lowest_bit(member.present))
                 go_on(self.chain, place, slot_at(self.chain, place).wanted & others, False)
-            for place in range(CONSUMERS):
+            for place in range(CONSUMERS_MAX):
                 if consumer_at(self.chain, place).used and consumer_at(self.chain, place).member == number:
                     forget_consumer(self.chain, place)
             memset(member, 0, sizeof(Member))
@@ -295,7 +297,7 @@ cdef class Chain:
         cdef Slot *slot
         if consumer.used == 0 or consumer.epoch != epoch:
             return CODE_LEASE_LOST
-        member = member_at(chain, consumer.member % MEMBERS)
+        member = member_at(chain, consumer.member % MEMBERS_MAX)
         if member.used == 0:
             return CODE_LEASE_LOST
         if member.paused or member.start_ns > now_ns:
@@ -336,7 +338,7 @@ cdef class Chain:
 
     cdef int try_get(self, uint32_t number, uint64_t epoch, uint32_t limit, uint64_t now_ns,
                      Lease *leases, bint at_once) noexcept nogil:
-        cdef Member *member = member_at(self.chain, consumer_at(self.chain, number).member % MEMBERS)
+        cdef Member *member = member_at(self.chain, consumer_at(self.chain, number).member % MEMBERS_MAX)
         cdef int outcome = self.enter(at_once)
         cdef bint low
         if outcome != 0:
@@ -650,7 +652,7 @@ cdef class Chain:
         cdef Consumer *consumer = consumer_at(self.chain, number)
         self.lock()
         if consumer.used:            # its last holder has died
-            restore_leases(self.chain, number, member_at(self.chain, consumer.member % MEMBERS).restore, True)
+            restore_leases(self.chain, number, member_at(self.chain, consumer.member % MEMBERS_MAX).restore, True)
         consumer.member = member
         consumer.pid = pid
         consumer.attached_ns = clock_ns(CLOCK_REALTIME)
@@ -687,7 +689,7 @@ cdef class Chain:
     def hung(self, uint32_t number):
         """Has this consumer not beaten for longer than its station allows?"""
         cdef Consumer *consumer = consumer_at(self.chain, number)
-        cdef Member *member = member_at(self.chain, consumer.member % MEMBERS)
+        cdef Member *member = member_at(self.chain, consumer.member % MEMBERS_MAX)
         cdef uint64_t beat_ns = load64(&consumer.beat_ns), now = clock_ns(CLOCK_MONOTONIC)
         return member.hung_after_ns != 0 and now > beat_ns and now - beat_ns > member.hung_after_ns
 
@@ -697,7 +699,7 @@ cdef class Chain:
         cdef int count = -1
         self.lock()
         if consumer.used and consumer.epoch == epoch:
-            count = restore_leases(self.chain, number, member_at(self.chain, consumer.member % MEMBERS).restore, True)
+            count = restore_leases(self.chain, number, member_at(self.chain, consumer.member % MEMBERS_MAX).restore, True)
         unlock_chain(self.chain)
         if count >= 0:
             self.wake_consumers()
@@ -710,7 +712,7 @@ cdef class Chain:
         cdef Consumer *consumer
         cdef uint64_t now = clock_ns(CLOCK_MONOTONIC)
         found = []
-        for i in range(CONSUMERS):
+        for i in range(CONSUMERS_MAX):
             consumer = consumer_at(self.chain, i)
             if consumer.used:
                 found.append((i, consumer.member, consumer.epoch, consumer.pid, consumer.attached_ns,
@@ -801,7 +803,7 @@ cdef class Chain:
 
     def members(self):
         """The places in use."""
-        return [number for number in range(MEMBERS) if member_at(self.chain, number).used]
+        return [number for number in range(MEMBERS_MAX) if member_at(self.chain, number).used]
 
     def member(self, uint32_t number):
         """Terms, counts and counters of one station; None if the place is free."""
@@ -869,9 +871,9 @@ cdef class Chain:
         chain.torn = 0
         if rebuild(chain) != 0:
             raise MemoryError
-        for i in range(CONSUMERS):
+        for i in range(CONSUMERS_MAX):
             if consumer_at(chain, i).used:
-                restore_leases(chain, i, member_at(chain, consumer_at(chain, i).member % MEMBERS).restore, True)
+                restore_leases(chain, i, member_at(chain, consumer_at(chain, i).member % MEMBERS_MAX).restore, True)
         note_low(chain)
 
     def check(self):
@@ -879,8 +881,8 @@ cdef class Chain:
         cdef ChainHeader *chain = self.chain
         cdef uint32_t place, count = 0, i, number
         cdef uint64_t sequence = 0
-        cdef uint32_t waiting[MEMBERS]
-        cdef uint32_t leased[MEMBERS]
+        cdef uint32_t waiting[MEMBERS_MAX]
+        cdef uint32_t leased[MEMBERS_MAX]
         found = []
         memset(waiting, 0, sizeof(waiting))
         memset(leased, 0, sizeof(leased))
@@ -901,7 +903,7 @@ cdef class Chain:
             count += 1
         if count != chain.in_hand:
             found.append(f"{chain.in_hand} products are said to be in hand, {count} are")
-        for i in range(MEMBERS):
+        for i in range(MEMBERS_MAX):
             if member_at(chain, i).used and waiting[i] != member_at(chain, i).waiting:
                 found.append(f"station {i} counts {member_at(chain, i).waiting} waiting products, {waiting[i]} are")
             if member_at(chain, i).used and leased[i] != member_at(chain, i).leased:

@@ -5,9 +5,6 @@
 
 cimport cython
 
-cdef enum:
-    SLICES = 65536
-
 cdef struct Wanted:
     const uint8_t *feeds             # NULL = all
     const uint8_t *origins

@@ -71,7 +71,7 @@ cdef inline uint64_t payload_bytes_max(Store *store) noexcept nogil:
 cdef int set_ident(Item *item, str ident) except -1:
     cdef Py_ssize_t size = 0
     cdef const char *text = PyUnicode_AsUTF8AndSize(ident, &size)
-    if size > 1024:
+    if size > IDENT_BYTES_MAX:
         raise ValueError("ident")
     item.ident = text
     item.ident_bytes = <uint16_t>size

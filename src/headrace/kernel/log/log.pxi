@@ -36,7 +36,6 @@ CODES = {
     "altered": CODE_ALTERED,
     "revision": CODE_REVISION,
 }
-CONTROL_BYTES = sizeof(Control)
 
 
 @cython.no_gc
@@ -72,12 +71,12 @@ cdef class Log:
         fd = openat(queue_fd, b"names", O_RDWR | O_CLOEXEC)
         if fd < 0:
             raise KernelError(-errno)
-        where = mmap(NULL, <size_t>NAMES_MAX * NAME_ENTRY, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0)
+        where = mmap(NULL, <size_t>NAMES_MAX * NAME_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0)
         c_close(fd)
         if where == MAP_FAILED:
             raise KernelError(-errno)
         self.store.names = <char *>where
-        self.store.names_guarded = guard(where, <size_t>NAMES_MAX * NAME_ENTRY)
+        self.store.names_guarded = guard(where, <size_t>NAMES_MAX * NAME_BYTES)
 
     def __dealloc__(self):
         cdef Store *store = self.store
@@ -88,7 +87,7 @@ cdef class Log:
             munmap(store.control, sizeof(Control))
         if store.names != NULL:
             unguard(store.names_guarded)
-            munmap(store.names, <size_t>NAMES_MAX * NAME_ENTRY)
+            munmap(store.names, <size_t>NAMES_MAX * NAME_BYTES)
         dedup_detach(store)
         for i in range(store.maps_count - 1, -1, -1):
             drop_mapping(store, i)
@@ -123,7 +122,7 @@ cdef class Log:
 
     cdef learn_name(self, uint32_t place, dict known):
         cdef Name *name = name_of(self.store, place)
-        if not whole_name(name, 2 if place < ORIGINS_MAX else 1):
+        if not whole_name(name, NAME_ORIGIN if place < ORIGINS_MAX else NAME_FEED):
             raise KernelError(CODE_DAMAGED)
         text = name.text[:name.bytes].decode("utf-8", "replace")
         if text in known:
@@ -134,21 +133,21 @@ cdef class Log:
         known[text] = place
 
     def add_name(self, int kind, str text):
-        """The id of a feed (1) or origin (2), noted for all if it is new. Takes the log's lock."""
+        """The id of a name of the kind NAME_FEED or NAME_ORIGIN, noted for all if it is new. Takes the log's lock."""
         with self.held():
             return self.add_name_locked(kind, text)
 
     def add_name_locked(self, int kind, str text):
         cdef bytes encoded = text.encode()
-        cdef dict known = self.feeds if kind == 1 else self.origins
+        cdef dict known = self.feeds if kind == NAME_FEED else self.origins
         cdef Control *control = self.store.control
-        cdef uint64_t *end = &control.feeds_end if kind == 1 else &control.origins_end
+        cdef uint64_t *end = &control.feeds_end if kind == NAME_FEED else &control.origins_end
         cdef Name *name
         self.learn_names()
         if text not in known:
             if state_holed(self.store):
                 self.fail(CODE_DAMAGED)
-            if end[0] == (NAMES_MAX if kind == 1 else ORIGINS_MAX):
+            if end[0] == (NAMES_MAX if kind == NAME_FEED else ORIGINS_MAX):
                 self.fail(CODE_NAMES_FULL)
             if end[0] % NAMES_STEP == 0:
                 self.grow_names(end[0] + NAMES_STEP)
@@ -168,14 +167,14 @@ cdef class Log:
         cdef int error
         if fd < 0:
             self.fail(-errno)
-        error = posix_fallocate(fd, 0, <long>(count * NAME_ENTRY))
+        error = posix_fallocate(fd, 0, <long>(count * NAME_BYTES))
         c_close(fd)
         if error != 0:
             self.fail(-error)
 
     cdef uint32_t id_of(self, int kind, str text) except? 0xFFFFFFFF:
         """The id of a valid name, noted if it is new."""
-        known = (self.feeds if kind == 1 else self.origins).get(text)
+        known = (self.feeds if kind == NAME_FEED else self.origins).get(text)
         if known is None and not text:
             raise KernelError(CODE_UNKNOWN_FEED)
         return self.add_name(kind, text) if known is None else known
@@ -612,7 +611,7 @@ cdef class Log:
         cdef Control *c = self.store.control
         cdef int i
         return [(i, c.attachments[i].pid, c.attachments[i].started, c.attachments[i].roles,
-                 c.attachments[i].attached_ns) for i in range(ATTACHMENTS) if c.attachments[i].pid]
+                 c.attachments[i].attached_ns) for i in range(ATTACHMENTS_MAX) if c.attachments[i].pid]
 
     def set_attachment(self, int place, uint64_t pid, uint64_t started, uint64_t roles, uint64_t attached_ns):
         cdef Attachment *a = &self.store.control.attachments[place]

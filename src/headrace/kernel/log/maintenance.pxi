@@ -101,9 +101,9 @@ def recount_names(Log log, size_t file_bytes):
 
     A whole name behind one that is not is damage: its number is in use.
     """
-    cdef uint32_t places = <uint32_t>(min(file_bytes, <size_t>NAMES_MAX * NAME_ENTRY) // NAME_ENTRY)
-    store64(&log.store.control.origins_end, count_names(log, 0, min(places, <uint32_t>ORIGINS_MAX), 2))
-    store64(&log.store.control.feeds_end, max(<uint32_t>ORIGINS_MAX, count_names(log, ORIGINS_MAX, places, 1)))
+    cdef uint32_t places = <uint32_t>(min(file_bytes, <size_t>NAMES_MAX * NAME_BYTES) // NAME_BYTES)
+    store64(&log.store.control.origins_end, count_names(log, 0, min(places, <uint32_t>ORIGINS_MAX), NAME_ORIGIN))
+    store64(&log.store.control.feeds_end, max(<uint32_t>ORIGINS_MAX, count_names(log, ORIGINS_MAX, places, NAME_FEED)))
 
 
 cdef uint32_t count_names(Log log, uint32_t begin, uint32_t end, uint8_t kind) except? 0:

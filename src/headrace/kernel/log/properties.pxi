@@ -36,19 +36,19 @@ cdef int grow_value(Growing *buffer, uint8_t kind, const char *value, size_t siz
     cdef double real
     cdef int64_t whole
     cdef char *shortest
-    if kind == 1 and size == 8:
+    if kind == PROPERTY_INT and size == 8:
         memcpy(&whole, value, 8)
         grow(buffer, text, snprintf(text, 32, b"%lld", <long long>whole))
-    elif kind == 2 and size == 8:
+    elif kind == PROPERTY_FLOAT and size == 8:
         memcpy(&real, value, 8)
         shortest = PyOS_double_to_string(real, b"r"[0], 0, Py_DTSF_ADD_DOT_0, NULL)
         if shortest == NULL:
             raise MemoryError
         grow(buffer, shortest, strlen(shortest))
         PyMem_Free(shortest)
-    elif kind == 3:
+    elif kind == PROPERTY_STR:
         grow(buffer, value, size)
-    elif kind == 4 and size == 1:
+    elif kind == PROPERTY_BOOL and size == 1:
         grow(buffer, b"true" if value[0] else b"false", 4 if value[0] else 5)
     return 0
 

@@ -9,7 +9,7 @@ cimport cython
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_FillInfo, PyBuffer_Release, PyObject_GetBuffer
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
 
-cdef packed struct Ref:              # 128 bytes: one product as the Batch sees it
+cdef packed struct Ref:              # 120 bytes: one product as the Batch sees it
     uint64_t sequence
     uint64_t inserted_ns
     uint64_t created_ns
@@ -34,6 +34,35 @@ cdef packed struct Ref:              # 128 bytes: one product as the Batch sees 
     uint16_t deliveries
     uint16_t revisions
     uint64_t ticket
+
+cdef Ref ref_shape                   # never read: only its addresses are compared
+REF_BYTES = sizeof(Ref)
+REF_FIELDS = {                       # field of a Ref: (offset, bytes); product/batch.py has the same as a NumPy type
+    "sequence": (<char *>&ref_shape.sequence - <char *>&ref_shape, sizeof(ref_shape.sequence)),
+    "inserted_ns": (<char *>&ref_shape.inserted_ns - <char *>&ref_shape, sizeof(ref_shape.inserted_ns)),
+    "created_ns": (<char *>&ref_shape.created_ns - <char *>&ref_shape, sizeof(ref_shape.created_ns)),
+    "expires_ns": (<char *>&ref_shape.expires_ns - <char *>&ref_shape, sizeof(ref_shape.expires_ns)),
+    "origin_sequence": (<char *>&ref_shape.origin_sequence - <char *>&ref_shape, sizeof(ref_shape.origin_sequence)),
+    "previous": (<char *>&ref_shape.previous - <char *>&ref_shape, sizeof(ref_shape.previous)),
+    "record": (<char *>&ref_shape.record - <char *>&ref_shape, sizeof(ref_shape.record)),
+    "payload": (<char *>&ref_shape.payload - <char *>&ref_shape, sizeof(ref_shape.payload)),
+    "payload_bytes": (<char *>&ref_shape.payload_bytes - <char *>&ref_shape, sizeof(ref_shape.payload_bytes)),
+    "feed": (<char *>&ref_shape.feed - <char *>&ref_shape, sizeof(ref_shape.feed)),
+    "origin": (<char *>&ref_shape.origin - <char *>&ref_shape, sizeof(ref_shape.origin)),
+    "slice": (<char *>&ref_shape.slice - <char *>&ref_shape, sizeof(ref_shape.slice)),
+    "ident_bytes": (<char *>&ref_shape.ident_bytes - <char *>&ref_shape, sizeof(ref_shape.ident_bytes)),
+    "properties_bytes": (<char *>&ref_shape.properties_bytes - <char *>&ref_shape, sizeof(ref_shape.properties_bytes)),
+    "priority": (<char *>&ref_shape.priority - <char *>&ref_shape, sizeof(ref_shape.priority)),
+    "kind": (<char *>&ref_shape.kind - <char *>&ref_shape, sizeof(ref_shape.kind)),
+    "feed_bytes": (<char *>&ref_shape.feed_bytes - <char *>&ref_shape, sizeof(ref_shape.feed_bytes)),
+    "origin_bytes": (<char *>&ref_shape.origin_bytes - <char *>&ref_shape, sizeof(ref_shape.origin_bytes)),
+    "segment": (<char *>&ref_shape.segment - <char *>&ref_shape, sizeof(ref_shape.segment)),
+    "signature": (<char *>&ref_shape.signature - <char *>&ref_shape, sizeof(ref_shape.signature)),
+    "slot": (<char *>&ref_shape.slot - <char *>&ref_shape, sizeof(ref_shape.slot)),
+    "deliveries": (<char *>&ref_shape.deliveries - <char *>&ref_shape, sizeof(ref_shape.deliveries)),
+    "revisions": (<char *>&ref_shape.revisions - <char *>&ref_shape, sizeof(ref_shape.revisions)),
+    "ticket": (<char *>&ref_shape.ticket - <char *>&ref_shape, sizeof(ref_shape.ticket)),
+}
 
 cdef struct Picked:                  # what a scan passed over, by cause
     uint64_t scanned

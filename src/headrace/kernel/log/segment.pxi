@@ -61,8 +61,8 @@ cdef int make_room(Store *store, uint64_t size) noexcept nogil:
     if size != control.segment_bytes:
         drop_spare(store)
     while (control.bytes_total + size > control.size_bytes
-           or control.segment_newest + 2 > control.segment_oldest + DIRECTORY):
-        if control.segment_newest + 2 <= control.segment_oldest + DIRECTORY and control.spare_file != 0 and size == control.segment_bytes:
+           or control.segment_newest + 2 > control.segment_oldest + SEGMENTS_MAX):
+        if control.segment_newest + 2 <= control.segment_oldest + SEGMENTS_MAX and control.spare_file != 0 and size == control.segment_bytes:
             break
         if control.segment_oldest > control.segment_newest:
             return CODE_BATCH_TOO_LARGE
@@ -70,7 +70,7 @@ cdef int make_room(Store *store, uint64_t size) noexcept nogil:
             return CODE_BATCH_TOO_LARGE       # it would evict its own beginning
         if held_back(store, entry_of(store, control.segment_oldest).end):
             if (store.overdraw and control.bytes_total + size <= control.size_bytes * 2
-                    and control.segment_newest + 2 <= control.segment_oldest + DIRECTORY):
+                    and control.segment_newest + 2 <= control.segment_oldest + SEGMENTS_MAX):
                 break
             return CODE_HELD
         evict_oldest(store)

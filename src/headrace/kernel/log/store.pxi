@@ -70,11 +70,11 @@ cdef enum:                           # outcomes below zero; plain errno values a
 
 
 cdef inline Entry *entry_of(Store *store, uint64_t number) noexcept nogil:
-    return &store.control.directory[number % DIRECTORY]
+    return &store.control.directory[number % SEGMENTS_MAX]
 
 
 cdef inline Name *name_of(Store *store, uint32_t ident) noexcept nogil:
-    return <Name *>(store.names + <size_t>ident * NAME_ENTRY)
+    return <Name *>(store.names + <size_t>ident * NAME_BYTES)
 
 
 cdef inline Row *row_of(Mapping *mapping, uint64_t place) noexcept nogil:

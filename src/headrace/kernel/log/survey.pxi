@@ -212,9 +212,9 @@ def rebuild_rows(Log log, uint8_t[::1] data, uint64_t first, uint64_t count):
             continue
         record = <Record *>(mapping.base + <uint64_t>found.offset * 8)
         text = (<char *>record + RECORD_HEADER)[:record.feed_bytes].decode()
-        found.feed = log.feeds[text] if text in log.feeds else log.add_name_locked(1, text)
+        found.feed = log.feeds[text] if text in log.feeds else log.add_name_locked(NAME_FEED, text)
         text = (<char *>record + RECORD_HEADER + record.feed_bytes)[:record.origin_bytes].decode()
-        found.origin = <uint16_t>(log.origins[text] if text in log.origins else log.add_name_locked(2, text))
+        found.origin = <uint16_t>(log.origins[text] if text in log.origins else log.add_name_locked(NAME_ORIGIN, text))
         found.inserted_ns = row.inserted_ns if trusted else record.created_ns
         found.sequence = <uint32_t>(first + place)
         marks = row.flags & (ROW_DELETED | ROW_CONTINUES) if trusted else 0

@@ -157,10 +157,11 @@ cdef bint is_property_block(const uint8_t *block, size_t size) noexcept nogil:
             order = memcmp(before, name, min(before_bytes, name_bytes))
             if order > 0 or (order == 0 and before_bytes >= name_bytes):
                 return False
-        if kind == 3:
+        if kind == PROPERTY_STR:
             if not is_utf8(name + name_bytes, value_bytes):
                 return False
-        elif not ((kind == 1 or kind == 2) and value_bytes == 8) and not (kind == 4 and value_bytes == 1):
+        elif not ((kind == PROPERTY_INT or kind == PROPERTY_FLOAT) and value_bytes == 8) and not (
+                kind == PROPERTY_BOOL and value_bytes == 1):
             return False
         before, before_bytes = name, name_bytes
         place += 4 + name_bytes + value_bytes
@@ -182,7 +183,7 @@ cdef int wrong_field(Record *record, uint64_t body) noexcept nogil:
     cdef uint64_t expires_ns = 1
     if record.flags & RECORD_REVISION or kind > SIGNATURE_GIVEN:
         return WRONG_FLAGS
-    if record.feed_bytes == 0 or not 1 <= record.origin_bytes <= 63 or record.ident_bytes > 1024:
+    if record.feed_bytes == 0 or not 1 <= record.origin_bytes <= ORIGIN_BYTES_MAX or record.ident_bytes > IDENT_BYTES_MAX:
         return WRONG_LENGTH
     if kind == SIGNATURE_NONE and not is_zero(<char *>record.signature, 16):
         return WRONG_SIGNATURE
@@ -435,10 +436,10 @@ cdef put_rows(Log log, Rows rows, const uint8_t[::1] mask, uint64_t now_ns, uint
                 outcome = fill_items(store, &putting, rows)
             if outcome == NEW_FEED:
                 number = rows.refs[putting.place].feed
-                putting.ids[number] = 1 + log.id_of(1, names[number])
+                putting.ids[number] = 1 + log.id_of(NAME_FEED, names[number])
             elif outcome == NEW_ORIGIN:
                 number = rows.refs[putting.place].origin
-                putting.ids[number] = 1 + log.id_of(2, names[number])
+                putting.ids[number] = 1 + log.id_of(NAME_ORIGIN, names[number])
             else:
                 break
         if outcome != 0:
