@@ -27,13 +27,14 @@ from headrace.channel.qos import (
     read_options,
     terms_error,
 )
+from headrace.kernel import _kernel as kernel
 from headrace.station.terms import CAPACITY_MAX, DEADLINE_CAPACITY_MAX
 
 SUPPLIERS_LIMIT = 1024  # places in the file of a channel's suppliers
 AGE_S_MAX = 10 * 366 * 86400.0
 _COUNTS_MAX = {
-    "max_per_consumer": CAPACITY_MAX, "max_queue": 2**62, "batch_max": 65_536, "suppliers_max": SUPPLIERS_LIMIT,
-    "consumers_max": 256,
+    "max_per_consumer": CAPACITY_MAX, "max_queue": 2**62, "batch_max": kernel.GET_MAX, "suppliers_max": SUPPLIERS_LIMIT,
+    "consumers_max": kernel.CONSUMERS_MAX,
 }  # fmt: skip
 
 

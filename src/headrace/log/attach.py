@@ -18,15 +18,11 @@ from pathlib import Path
 from headrace.errors import QueueBusyError, QueueDamagedError
 from headrace.kernel import _kernel as kernel
 from headrace.log.config import QueueConfig, read_config
-from headrace.log.directory import STATE_READY, check_control, check_path, check_sanity, learn_names, open_checked
+from headrace.log.directory import check_control, check_path, check_sanity, learn_names, open_checked
 from headrace.log.explain import REPAIR, explain, explain_os_error
 from headrace.log.locks import lock_file
 from headrace.log.recovery import settle
 from headrace.log.seams import Resident, Storage
-
-READER, WRITER = 1, 2
-SLOTS = 1024
-
 
 # --- open -------------------------------------------------------------------------------------------
 
@@ -61,7 +57,7 @@ def attach(path: Path, storage: Storage, residents: Sequence[Resident]) -> Attac
                     check_sanity(path, log)
                     settle(path, config, log, storage, residents)
                     lock_file(presence, shared=True)
-                if log.state["state"] == STATE_READY and _is_same(presence, path / "control"):
+                if log.state["state"] == kernel.STATE_READY and _is_same(presence, path / "control"):
                     learn_names(path, log)
                     return Attached(path, config, log, presence)
             os.close(presence)  # the file was replaced, or the process that was recovering it died: start over
@@ -143,7 +139,7 @@ def process_start(pid: int) -> int:
 def list_attachments(log: kernel.Log) -> list[Attachment]:
     """The openings by processes that are alive."""
     return [
-        Attachment(slot, pid, bool(roles & READER), bool(roles & WRITER), attached_ns)
+        Attachment(slot, pid, bool(roles & kernel.ROLE_READER), bool(roles & kernel.ROLE_WRITER), attached_ns)
         for slot, pid, started, roles, attached_ns in log.attachments()
         if process_start(pid) == started
     ]
@@ -163,7 +159,7 @@ class Presence:
     def _take(self) -> int | None:
         with self._log.held():
             taken = {slot: process_start(pid) == started for slot, pid, started, *_ in self._log.attachments()}
-            for slot in range(SLOTS):
+            for slot in range(kernel.ATTACHMENTS_MAX):
                 if not taken.get(slot, False):
                     self._write(slot)
                     return slot
@@ -173,7 +169,7 @@ class Presence:
         self._log.set_attachment(slot, self._pid, self._started, self.roles, self._attached_ns)
 
     def add_role(self, role: int) -> None:
-        """Show that this opening reads (READER) or writes (WRITER)."""
+        """Show that this opening reads (kernel.ROLE_READER) or writes (kernel.ROLE_WRITER)."""
         self.roles |= role
         if self._slot is not None:
             self._write(self._slot)

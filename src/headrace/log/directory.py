@@ -33,11 +33,9 @@ from headrace.errors import (
 from headrace.kernel import _kernel as kernel
 from headrace.log.config import (
     CONFIG_FILE,
-    DURABILITIES,
     FORMAT,
     SEGMENT_MAX,
     SEGMENT_MIN,
-    SIGNATURES,
     SIZE_MAX,
     SIZE_MIN,
     QueueConfig,
@@ -46,12 +44,6 @@ from headrace.log.config import (
 from headrace.log.cursor import CURSORS_BYTES
 from headrace.log.explain import REPAIR, explain, explain_os_error
 from headrace.log.seams import Disk
-
-NAME_BYTES = 320
-FEEDS_BEGIN = 4096  # lower numbers are origins
-NAMES_MAX = 262144
-DIRECTORY = 2048
-STATE_READY, STATE_RECOVERING = 1, 2
 
 
 def boot_id() -> bytes:
@@ -136,7 +128,7 @@ def _fill(part: Path, config: QueueConfig) -> None:
     disk.sync_directory(part)
 
 
-def format_control(directory: Path, config: QueueConfig, state: int = STATE_READY) -> None:
+def format_control(directory: Path, config: QueueConfig, state: int = kernel.STATE_READY) -> None:
     """Write the control file of an empty queue, into the existing file or a new one."""
     descriptor = os.open(directory / "control", os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o660)
     try:
@@ -149,8 +141,8 @@ def format_control(directory: Path, config: QueueConfig, state: int = STATE_READ
             config.size,
             config.age_ns,
             config.segment_bytes,
-            DURABILITIES.index(config.durability),
-            SIGNATURES.index(config.dedup),
+            kernel.DURABILITIES[config.durability],
+            kernel.SIGNATURES[config.dedup],
             secrets.token_bytes(16),
             1,
         )
@@ -185,9 +177,9 @@ def open_checked(path: Path) -> kernel.Log:
 def learn_names(path: Path, log: kernel.Log) -> None:
     """Load the names of feeds and origins; QueueDamagedError if their file is incomplete."""
     state = log.state
-    count = state["feeds_end"] if state["feeds_end"] > FEEDS_BEGIN else state["origins_end"]
+    count = state["feeds_end"] if state["feeds_end"] > kernel.ORIGINS_MAX else state["origins_end"]
     try:
-        if (path / "names").stat().st_size < count * NAME_BYTES:
+        if (path / "names").stat().st_size < count * kernel.NAME_BYTES:
             raise kernel.KernelError(kernel.CODES["damaged"])
         log.learn_names()
     except kernel.KernelError:
@@ -223,8 +215,8 @@ def check_sanity(path: Path, log: kernel.Log) -> None:
         SEGMENT_MIN <= state["segment_bytes"] <= SEGMENT_MAX
         and state["segment_bytes"] % 4096 == 0
         and SIZE_MIN <= state["size_bytes"] <= SIZE_MAX
-        and state["durability"] < len(DURABILITIES)
-        and state["signature_kind"] < len(SIGNATURES)
+        and state["durability"] in kernel.DURABILITIES.values()
+        and state["signature_kind"] in kernel.SIGNATURES.values()
         and state["tail"] < 1 << 62
         and state["synced"] < 1 << 62
     )
@@ -236,7 +228,7 @@ def check_sanity(path: Path, log: kernel.Log) -> None:
 
 def is_continued(log: kernel.Log) -> bool:
     """Whether the control file is from this run of the machine and no process died during recovery."""
-    return log.state["boot"] == boot_id() and log.state["state"] == STATE_READY
+    return log.state["boot"] == boot_id() and log.state["state"] == kernel.STATE_READY
 
 
 def _is_log_sane(log: kernel.Log) -> bool:
@@ -246,8 +238,8 @@ def _is_log_sane(log: kernel.Log) -> bool:
         state["oldest"] <= state["tail"]
         and state["head"] <= state["tail"]
         and oldest >= 1
-        and -1 <= newest - oldest < DIRECTORY - 1
-        and state["origin"] < state["origins_end"] <= FEEDS_BEGIN <= state["feeds_end"] <= NAMES_MAX
+        and -1 <= newest - oldest < kernel.SEGMENTS_MAX - 1
+        and state["origin"] < state["origins_end"] <= kernel.ORIGINS_MAX <= state["feeds_end"] <= kernel.NAMES_MAX
         and all(_is_entry_sane(log.entry(number), number, state["tail"]) for number in range(oldest, newest + 1))
     )
 

@@ -20,7 +20,7 @@ import numpy as np
 
 from headrace.errors import HeadraceError, OptionError, QueueClosedError
 from headrace.kernel import _kernel as kernel
-from headrace.log.attach import READER, WRITER, Presence, attach, hold_presence, is_last
+from headrace.log.attach import Presence, attach, hold_presence, is_last
 from headrace.log.check import Finding, Progress, check_queue
 from headrace.log.config import QueueConfig, check_age, check_size, read_config, write_config
 from headrace.log.cursor import Cursor, CursorFile, CursorState, check_cursor_name
@@ -37,7 +37,6 @@ from headrace.units import parse_age, parse_size
 
 Wanted = Selection | str | None
 
-_MARK_DELETED = 1
 _opened: "weakref.WeakSet[Log]" = weakref.WeakSet()  # for fork
 
 
@@ -79,8 +78,8 @@ class Log:
     def begin_writing(self) -> None:
         """Before the first put of this process: register as a writer, and see to it that somebody flushes."""
         self.check_open()
-        if not self._presence.roles & WRITER:
-            self._presence.add_role(WRITER)
+        if not self._presence.roles & kernel.ROLE_WRITER:
+            self._presence.add_role(kernel.ROLE_WRITER)
             self.kernel.set_state(clean=0)
             if self._config.durability != "memory":
                 self.storage.sync_file(self.path / "control")
@@ -155,8 +154,8 @@ class Log:
                 "give how many products you want at most",
             )
         bytes_max = max(1, parse_size(bytes_limit, "bytes_limit"))
-        if not self._presence.roles & READER:
-            self._presence.add_role(READER)
+        if not self._presence.roles & kernel.ROLE_READER:
+            self._presence.add_role(kernel.ROLE_READER)
         reader = Reader(self.kernel, self.path, Selection.of(selection))
 
         def read(position: int, stop: int | None = None) -> Batch:
@@ -255,7 +254,7 @@ class Log:
             batch = read(position)
             wanted = np.ascontiguousarray(batch.sequences[batch.sequences < end])
             with self.locked():
-                deleted_now = kernel.mark_rows(self.kernel, wanted, _MARK_DELETED)
+                deleted_now = kernel.mark_rows(self.kernel, wanted, kernel.ROW_DELETED)
                 self.kernel.set_state(deleted_products=self.kernel.state["deleted_products"] + deleted_now)
             deleted += deleted_now
             position = batch.next
@@ -320,7 +319,7 @@ class Log:
         if self._flusher is not None:
             self._flusher.close()
         failure: HeadraceError | None = None
-        kept = self._flusher is not None or self._presence.roles & WRITER
+        kept = self._flusher is not None or self._presence.roles & kernel.ROLE_WRITER
         if kept and self._config.durability != "memory" and self.path.exists():
             try:
                 flush(self.path, self.kernel, self.storage)

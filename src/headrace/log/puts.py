@@ -33,7 +33,6 @@ from headrace.units import format_size, parse_age, parse_time
 
 When = int | str | datetime
 
-FEED, ORIGIN = 1, 2
 _SEQUENCE_MAX = (1 << 63) - 1
 _NORMAL_PRIORITY = np.array([4], np.uint8)
 
@@ -101,7 +100,7 @@ def origin_of(log: kernel.Log, origin: Any, origin_sequence: Any) -> str | None:
             "pass both on as they came",
         )
     if origin not in log.origins:
-        log.add_name(ORIGIN, origin)
+        log.add_name(kernel.NAME_ORIGIN, origin)
     return str(origin)
 
 
@@ -110,7 +109,7 @@ def learn_feed(log: kernel.Log, feed: Any, error: Exception, path: Path) -> bool
     if not isinstance(error, KeyError):
         return False
     try:
-        log.add_name(FEED, check_feed(feed))
+        log.add_name(kernel.NAME_FEED, check_feed(feed))
     except kernel.KernelError as trouble:
         raise explain(trouble, path) from None
     return True

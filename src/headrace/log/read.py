@@ -28,7 +28,6 @@ from headrace.selection.matching import narrowed
 from headrace.units import parse_age, parse_time
 
 _CHUNK = 4096  # rows at a time where more than index rows decides
-_SLICES = 65536
 NO_LIMIT = (1 << 63) - 1
 _CODES = kernel.CODES
 
@@ -88,7 +87,7 @@ class RowTerms:
 def _slice_mask(slices: tuple[int, ...] | None) -> Mask | None:
     if slices is None:
         return None
-    mask = np.zeros(_SLICES, np.uint8)
+    mask = np.zeros(kernel.SLICES, np.uint8)
     mask[list(slices)] = 1
     return mask
 

@@ -21,18 +21,19 @@ import numpy.typing as npt
 from headrace.errors import QueueDamagedError
 from headrace.kernel import _kernel as kernel
 from headrace.log.config import QueueConfig
-from headrace.log.directory import STATE_READY, STATE_RECOVERING, boot_id, is_continued, learn_names
+from headrace.log.directory import boot_id, is_continued, learn_names
 from headrace.log.explain import REPAIR, segment_path
 from headrace.log.seams import Resident, Storage
 
-LEAP = 1 << 32
 LEAP_AHEAD = -1
-ROW = np.dtype([("inserted_ns", "<u8"), ("offset", "<u4"), ("payload_bytes", "<u4"), ("feed", "<u4"),
-                ("sequence", "<u4"), ("origin", "<u2"), ("slice", "<u2"), ("priority", "u1"),
-                ("flags", "u1"), ("check", "<u2")])  # fmt: skip
-HEADER_BYTES = 256
-MARK_DAMAGED = 2
-CONTINUES = 16
+ROW = np.dtype(
+    {
+        "names": list(kernel.ROW_FIELDS),
+        "formats": [f"<u{size}" for _, size in kernel.ROW_FIELDS.values()],
+        "offsets": [offset for offset, _ in kernel.ROW_FIELDS.values()],
+        "itemsize": kernel.ROW_BYTES,
+    }
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +51,7 @@ def settle(path: Path, config: QueueConfig, log: kernel.Log, storage: Storage, r
     continued, same_start = is_continued(log), log.state["boot"] == boot_id()
     for resident in residents:
         resident.validate(path)
-    log.set_state(state=STATE_RECOVERING)
+    log.set_state(state=kernel.STATE_RECOVERING)
     kernel.reset_locks(log)
     log.set_state(size_bytes=config.size, age_ns=config.age_ns)
     if continued:
@@ -67,7 +68,7 @@ def settle(path: Path, config: QueueConfig, log: kernel.Log, storage: Storage, r
         log.publish(log.state["tail"])
     for resident in residents:
         resident.settle(log, path, storage, trusted=same_start)
-    log.set_state(boot=boot_id(), state=STATE_READY)
+    log.set_state(boot=boot_id(), state=kernel.STATE_READY)
 
 
 def _settle_after_restart(path: Path, config: QueueConfig, log: kernel.Log, storage: Storage) -> None:
@@ -135,7 +136,8 @@ def map_segment(file: Path) -> kernel.Mapped | None:
     descriptor = os.open(file, os.O_RDWR | os.O_CLOEXEC)
     try:
         size = os.fstat(descriptor).st_size
-        return kernel.Mapped(descriptor, size) if size >= HEADER_BYTES + ROW.itemsize + 56 else None
+        smallest = kernel.SEGMENT_HEADER + kernel.ROW_BYTES + kernel.RECORD_HEADER
+        return kernel.Mapped(descriptor, size) if size >= smallest else None
     finally:
         os.close(descriptor)
 
@@ -166,8 +168,8 @@ def find_segments(path: Path, log: kernel.Log) -> list[Segment]:
 
 def rows_of(data: Any) -> npt.NDArray[np.void]:
     """As many index rows as the segment can have, the first one first."""
-    room = (len(data) - HEADER_BYTES) // (ROW.itemsize + 56)
-    return np.frombuffer(data, ROW, count=room, offset=len(data) - room * ROW.itemsize)[::-1]
+    room = (len(data) - kernel.SEGMENT_HEADER) // (kernel.ROW_BYTES + kernel.RECORD_HEADER)
+    return np.frombuffer(data, ROW, count=room, offset=len(data) - room * kernel.ROW_BYTES)[::-1]
 
 
 def last_row(data: Any, first: int, limit: int) -> int:
@@ -203,7 +205,7 @@ def rebuild_directory(path: Path, log: kernel.Log, trusted: int, floor: int, tak
     kernel.take_back(log)
     noticed = []
     if floor == LEAP_AHEAD:
-        floor = end + LEAP  # rows keep the low 32 bits of a sequence, and these go on without a repetition
+        floor = end + kernel.SEQUENCE_LEAP  # rows hold the low 32 bits, which continue without repetition
     if floor > end:
         kernel.begin_segment(log, floor)
         noticed.append(f"sequences go on at {floor}: products from {end} on may have been lost")
@@ -236,7 +238,7 @@ def _survey(path: Path, log: kernel.Log, segment: Segment, trusted: int) -> Surv
     if not faults:
         return Survey(segment, count, 0)
     kernel.rebuild_rows(log, data, segment.first, count)
-    damaged = rows_of(data)["flags"][:count] & MARK_DAMAGED
+    damaged = rows_of(data)["flags"][:count] & kernel.ROW_DAMAGED
     while count and damaged[count - 1]:
         count -= 1
     return Survey(segment, count, int(np.count_nonzero(damaged[:count])))
@@ -252,7 +254,7 @@ def _take_back_unfinished(path: Path, surveys: list[Survey], trusted: int) -> No
         while (
             survey.count
             and survey.segment.first + survey.count > trusted
-            and rows["flags"][survey.count - 1] & CONTINUES
+            and rows["flags"][survey.count - 1] & kernel.ROW_CONTINUES
         ):
             survey.count -= 1
         if survey.count or len(surveys) == 1 or survey.segment.first <= trusted:

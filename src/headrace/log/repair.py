@@ -15,9 +15,6 @@ from headrace.log.attach import alone_at
 from headrace.log.config import QueueConfig, read_config
 from headrace.log.cursor import CURSORS_BYTES, SLOTS, CursorFile
 from headrace.log.directory import (
-    FEEDS_BEGIN,
-    STATE_READY,
-    STATE_RECOVERING,
     boot_id,
     check_control,
     check_path,
@@ -55,7 +52,7 @@ def repair_queue(path: Path, residents: Sequence[Resident]) -> list[str]:
         _put_aside(path, log, done)
         done += rebuild_directory(path, log, trusted=0, floor=tail if known else LEAP_AHEAD)
         done += [f"removed {file}, which no entry of the directory knows" for file in remove_strays(path, log)]
-        log.set_state(boot=boot_id(), state=STATE_READY)
+        log.set_state(boot=boot_id(), state=kernel.STATE_READY)
         _sync(path)
     return done
 
@@ -99,10 +96,10 @@ def _repair_control(path: Path, config: QueueConfig, done: list[str]) -> bool:
         log = open_log(path)
         check_sanity(path, log)
         known = is_continued(log)
-        log.set_state(state=STATE_RECOVERING)
+        log.set_state(state=kernel.STATE_RECOVERING)
         return known
     except QueueDamagedError as error:
-        format_control(path, config, STATE_RECOVERING)
+        format_control(path, config, kernel.STATE_RECOVERING)
         done.append(f"made {file} anew ({error.problem})")
         return False
     finally:
@@ -145,7 +142,7 @@ def _repair_names(path: Path, config: QueueConfig, done: list[str]) -> tuple[ker
     file.write_bytes(b"")
     log = kernel.Log(os.open(path, os.O_RDONLY), os.open(path / "segments", os.O_RDONLY))
     kernel.reset_locks(log)
-    log.set_state(feeds_end=FEEDS_BEGIN, origins_end=0)
+    log.set_state(feeds_end=kernel.ORIGINS_MAX, origins_end=0)
     log.set_state(origin=log.add_name(2, config.origin))
     done.append(f"made {file} anew from the records")
     return log, True
@@ -172,7 +169,7 @@ def _repair_segments(path: Path, log: kernel.Log, known: bool, names_lost: bool,
 def _header_of(file: Path) -> "kernel.SegmentHeader | None":
     """What a segment file says of itself, if that is whole."""
     with file.open("rb") as handle:
-        header = kernel.read_segment_header(handle.read(256).ljust(256, b"\0"))
+        header = kernel.read_segment_header(handle.read(kernel.SEGMENT_HEADER).ljust(kernel.SEGMENT_HEADER, b"\0"))
     return header if header is not None and header["sound"] else None
 
 

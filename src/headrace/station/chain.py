@@ -34,7 +34,6 @@ _READ_AHEAD = 1000  # products looked at in one go where index rows do not decid
 _BYTES_AHEAD = 16 << 20
 _FLOCK = struct.Struct("@hhqqi")
 _OFD_GETLK, _OFD_SETLK = 36, 37
-_LOCKS_AT = 1 << 40  # far behind the end of the file: bytes that exist only to be locked
 _T = kernel.CODES
 
 Function = Callable[[Product], bool]
@@ -183,9 +182,10 @@ class OpenChain:
         """A consumer's place, its epoch, and the descriptor whose lock says that it lives."""
         descriptor = os.open(line_path(self._path, self.number), os.O_RDWR | os.O_CLOEXEC)
         taken = {place for place, *_ in self.kernel.consumers()}
-        for place in [place for place in range(256) if place not in taken] + sorted(taken):
+        for place in [place for place in range(kernel.CONSUMERS_MAX) if place not in taken] + sorted(taken):
             with contextlib.suppress(BlockingIOError, PermissionError):
-                fcntl.fcntl(descriptor, _OFD_SETLK, _FLOCK.pack(fcntl.F_WRLCK, 0, _LOCKS_AT + place, 1, 0))
+                at = kernel.CONSUMER_LOCKS_AT + place
+                fcntl.fcntl(descriptor, _OFD_SETLK, _FLOCK.pack(fcntl.F_WRLCK, 0, at, 1, 0))
                 try:
                     return place, self.kernel.attach(place, member, os.getpid()), descriptor
                 except BaseException:
@@ -196,7 +196,7 @@ class OpenChain:
 
     def is_alive(self, place: int) -> bool:
         """Does somebody hold the lock of this place?"""
-        asked = _FLOCK.pack(fcntl.F_WRLCK, 0, _LOCKS_AT + place, 1, 0)
+        asked = _FLOCK.pack(fcntl.F_WRLCK, 0, kernel.CONSUMER_LOCKS_AT + place, 1, 0)
         answer = fcntl.fcntl(self.kernel.fd, _OFD_GETLK, asked)
         return bool(_FLOCK.unpack_from(answer)[0] != fcntl.F_UNLCK)
 

@@ -50,8 +50,7 @@ from headrace.units import parse_age
 if TYPE_CHECKING:
     from headrace.station.station import Station
 
-GET_MAX = 65_536
-_FEW = 16  # products that are got without letting other threads run meanwhile
+GET_MAX = kernel.GET_MAX
 _T = kernel.CODES
 _ACK, _DISCARD, _NACK, _FAILED = (kernel.SETTLE[how] for how in ("ack", "discard", "nack", "failed"))
 
@@ -148,7 +147,7 @@ class Consumer:
         for terms in self._stations.in_line(self._line.number):
             if terms.name == self.station.name:
                 self._batch_max, self._pacing_s = terms.batch_max or GET_MAX, terms.pacing_s
-        self._quick_max = 0 if self._pacing_s or self._foreign or self._by_clock else min(self._batch_max, _FEW)
+        self._quick_max = 0 if self._pacing_s or self._foreign or self._by_clock else min(self._batch_max, kernel.FEW)
 
     def _check(self) -> None:
         if self._detached:

@@ -12,6 +12,7 @@ import msgspec
 import numpy as np
 
 from headrace.errors import OptionError, StationError, StationExistsError, StationMissingError
+from headrace.kernel import _kernel as kernel
 from headrace.log.explain import explaining
 from headrace.log.log import Log
 from headrace.log.read import Start
@@ -33,8 +34,6 @@ from headrace.station.terms import (
 )
 
 STAGE_STEP = 1 << 10
-MEMBERS_MAX = 64
-_PARKED = 3
 
 
 def open_station(
@@ -113,9 +112,11 @@ def _place(stations: StationDocument, terms: StationTerms, after: str | None) ->
         stations, line = next_line(stations)
         stage = STAGE_STEP
     taken = {other.member for other in stations.line(line)}
-    if len(taken) == MEMBERS_MAX:
-        raise StationError(f"the line of {terms.name!r} has {MEMBERS_MAX} stations already", "begin another line")
-    member = min(set(range(MEMBERS_MAX)) - taken)
+    if len(taken) == kernel.MEMBERS_MAX:
+        raise StationError(
+            f"the chain of {terms.name!r} has {kernel.MEMBERS_MAX} stations already", "begin another chain"
+        )
+    member = min(set(range(kernel.MEMBERS_MAX)) - taken)
     return stations, msgspec.structs.replace(terms, line=line, stage=stage, member=member)
 
 
@@ -273,7 +274,7 @@ class Station:
     def parked(self) -> list[Parked]:
         """Products laid aside after too many deliveries, the oldest first."""
         with explaining(self.log.path):
-            found = self._line.kernel.slots(self.terms.member, _PARKED)
+            found = self._line.kernel.slots(self.terms.member, kernel.SLOT_PARKED)
         return sorted((self._describe(*slot) for slot in found), key=lambda parked: parked.sequence)
 
     def _describe(self, place: int, sequence: int, revision: int, deliveries: int) -> Parked:

@@ -13,6 +13,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 
 from headrace.errors import OptionError, StationNameError, TermsError
+from headrace.kernel import _kernel as kernel
 from headrace.log.names import check_name
 from headrace.selection import Selection
 from headrace.units import parse_age, parse_time
@@ -20,10 +21,6 @@ from headrace.units import parse_age, parse_time
 CAPACITY_MAX = 131_072
 DEADLINE_CAPACITY_MAX = 16_384  # deadlines keep waiting products sorted, which costs more the longer the capacity
 DELIVERIES_MAX = 250
-ORDERS = {"any": 0, "fifo": 1, "priority": 3, "deadline": 4}
-DISCARDS = {"any": 0, "fifo": 1, "lifo": 2, "priority": 3, "deadline": 4}
-RESTORES = {"input": 0, "output": 1, "start": 2, "group": 3}
-DISTRIBUTIONS = {"round_robin": 0, "least_loaded": 1}
 
 
 class Retired(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -44,7 +41,7 @@ class StationTerms(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
 
     name: str
     line: Annotated[int, msgspec.Meta(ge=0)] = 0  # number of the line it stands in
-    member: Annotated[int, msgspec.Meta(ge=0, lt=64)] = 0  # its place there
+    member: Annotated[int, msgspec.Meta(ge=0, lt=kernel.MEMBERS_MAX)] = 0  # its place there
     stage: Annotated[int, msgspec.Meta(ge=0, lt=1 << 32)] = (
         0  # earlier stages come first; stations of a group share one
     )
@@ -147,9 +144,9 @@ def check_terms(terms: StationTerms) -> StationTerms:
 def for_kernel(terms: StationTerms, grouped: bool, later: int) -> dict[str, int]:
     """What the line's file says of the station; `later` has a bit for each member of a later stage."""
     return {
-        "stage": terms.stage, "grouped": grouped, "distribution": DISTRIBUTIONS[terms.distribution],
-        "blocking": terms.blocking, "paused": terms.paused, "order": ORDERS[terms.order],
-        "discard": DISCARDS[terms.discard], "restore": RESTORES[terms.restore],
+        "stage": terms.stage, "grouped": grouped, "distribution": kernel.DISTRIBUTIONS[terms.distribution],
+        "blocking": terms.blocking, "paused": terms.paused, "order": kernel.ORDERS[terms.order],
+        "discard": kernel.DISCARDS[terms.discard], "restore": kernel.RESTORES[terms.restore],
         "deliveries_max": terms.deliveries_max, "capacity": terms.capacity or 0, "prescale": terms.prescale,
         "hung_after_ns": int(terms.hung_after_s * 1e9), "timeout_ns": int((terms.timeout_s or 0) * 1e9),
         "start_ns": terms.start_ns or 0, "stop_ns": terms.stop_ns or 0, "max_queue": terms.max_queue or 0,
@@ -218,10 +215,10 @@ def _name(name: str, value: Any) -> str | None:
 _CHECKS: dict[str, Any] = {
     "blocking": _flag, "durable": _flag,
     "capacity": _number(1, CAPACITY_MAX, none=True), "prescale": _number(1, 2**31 - 1),
-    "order": _one_of(ORDERS), "discard": _one_of(DISCARDS), "restore": _one_of(RESTORES),
-    "distribution": _one_of(DISTRIBUTIONS), "deliveries_max": _number(0, DELIVERIES_MAX),
+    "order": _one_of(kernel.ORDERS), "discard": _one_of(kernel.DISCARDS), "restore": _one_of(kernel.RESTORES),
+    "distribution": _one_of(kernel.DISTRIBUTIONS), "deliveries_max": _number(0, DELIVERIES_MAX),
     "hung_after": _seconds(False), "timeout": _seconds(True), "pacing": _seconds(False),
-    "start_time": _moment, "stop_time": _moment, "batch_max": _number(1, 65_536, none=True),
-    "consumers_max": _number(1, 256, none=True), "max_queue": _number(1, 2**62, none=True),
+    "start_time": _moment, "stop_time": _moment, "batch_max": _number(1, kernel.GET_MAX, none=True),
+    "consumers_max": _number(1, kernel.CONSUMERS_MAX, none=True), "max_queue": _number(1, 2**62, none=True),
     "group": _name, "channel": lambda name, value: value,
 }  # fmt: skip
