@@ -18,7 +18,7 @@ from headrace.units import format_size, parse_time
 
 if TYPE_CHECKING:
     from headrace.pipeline.archive import Archive, ArchiveFilter, Pace
-    from headrace.queue import Queue
+    from headrace.queue import AnyQueue
 
 
 def _part_options(function: Any) -> Any:
@@ -112,7 +112,7 @@ class _Tally:
 
 
 def _put(
-    source: "Archive", queue: "Queue", wanted: "ArchiveFilter", pace: "Pace | None", expiry: bool, tally: _Tally,
+    source: "Archive", queue: "AnyQueue", wanted: "ArchiveFilter", pace: "Pace | None", expiry: bool, tally: _Tally,
     shown: bool,
 ) -> None:  # fmt: skip
     """Put everything; the tally is true at any time."""

@@ -14,7 +14,7 @@ from headrace.cli.options import POSITION, json_option, queue_argument, selectio
 from headrace.cli.output import echo_json, many, product_values
 from headrace.cli.stream import Told, read_range
 from headrace.product import Batch
-from headrace.queue import Queue
+from headrace.queue import AnyQueue
 from headrace.selection import Selection
 from headrace.units import format_size
 
@@ -69,7 +69,7 @@ def cat(
 
 
 def _wanted(
-    queue: Queue, selection: Selection, start: int | str, end: int | str, count: int | None, told: Told
+    queue: AnyQueue, selection: Selection, start: int | str, end: int | str, count: int | None, told: Told
 ) -> Iterator[tuple[Batch, int]]:
     """Batch and place of each product between the two positions."""
     first, stop, given = queue.resolve(start), min(queue.resolve(end), queue.next), 0

@@ -7,7 +7,7 @@ from headrace.cli.options import POSITION, json_option, queue_argument
 from headrace.cli.output import echo_json, show_table
 from headrace.cli.queue.info import CURSOR_HEADER, cursor_rows
 from headrace.errors import CursorNameError
-from headrace.queue import Cursor, Queue
+from headrace.queue import AnyCursor, AnyQueue
 
 
 @click.group(no_args_is_help=False)
@@ -82,7 +82,7 @@ def remove(queue_path: str, name: str, as_json: bool) -> None:
         click.echo(f"removed {name}")
 
 
-def _existing(queue: Queue, name: str) -> Cursor:
+def _existing(queue: AnyQueue, name: str) -> AnyCursor:
     """The cursor; a name that is not there is refused, because it is a slip of the hand."""
     names = queue.cursors()
     if name not in names:

@@ -15,7 +15,7 @@ from headrace.cli.pacing import BATCH_BYTES_MAX, due_batches, put_drafts
 from headrace.cli.progress import progress_bar
 from headrace.cli.uninterrupted import TURN_S, Uninterrupted
 from headrace.errors import BlockedError, OptionError
-from headrace.queue import Queue
+from headrace.queue import AnyQueue
 from headrace.testing import Draft, FeedGenerator, Oracle
 from headrace.testing.profiles import PROFILES
 from headrace.units import format_size
@@ -101,7 +101,7 @@ def _values(draft: Draft) -> dict[str, object]:
 
 
 def _put(
-    generator: FeedGenerator, queue: Queue, oracle: Oracle | None, paced: bool, products: int | None, as_json: bool
+    generator: FeedGenerator, queue: AnyQueue, oracle: Oracle | None, paced: bool, products: int | None, as_json: bool
 ) -> None:
     """Put everything; what was put until then is told also when Ctrl-C ends it."""
     began_s, sent, stored, size = time.monotonic(), 0, 0, 0

@@ -10,7 +10,8 @@ from headrace.cli.opening import open_queue
 from headrace.cli.options import AGE, json_option, queue_argument
 from headrace.cli.output import echo_json, many, show_table
 from headrace.cli.station.standing import every, existing
-from headrace.station import Lag, Station
+from headrace.queue import AnyStation
+from headrace.station import Lag
 from headrace.units import format_age
 
 
@@ -44,7 +45,7 @@ def lag(
       headrace lag wx.queue decode --max-products 10000 --max-seconds 30s
     """
 
-    def look(station: Station) -> StationLag:
+    def look(station: AnyStation) -> StationLag:
         return judge(station.name, station.lag(), max_products, max_seconds)
 
     with open_queue(queue_path) as queue:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from headrace.errors import FabricError, OptionError
-from headrace.queue import Queue
+from headrace.queue import AnyQueue, Queue
 from headrace.remote.client.connect import connect, is_endpoint
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 _PATIENCE_S = 10.0  # a person waits
 
 
-def open_queue(where: str) -> Queue:
+def open_queue(where: str) -> AnyQueue:
     """The queue at a directory or an endpoint; SiteUnreachableError and others say what is in the way."""
     if not is_endpoint(where):
         return Queue.open(where)

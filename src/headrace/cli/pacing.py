@@ -3,7 +3,7 @@
 import time
 from collections.abc import Iterable, Iterator
 
-from headrace.queue import Queue, Receipt
+from headrace.queue import AnyQueue, Receipt
 from headrace.testing import Draft
 
 BATCH_PRODUCTS_MAX = 500
@@ -32,7 +32,7 @@ def due_batches(drafts: Iterable[Draft], fast: bool, bytes_max: int = BATCH_BYTE
         yield batch
 
 
-def put_drafts(queue: Queue, batch: list[Draft], timeout: float | None = None) -> Receipt:
+def put_drafts(queue: AnyQueue, batch: list[Draft], timeout: float | None = None) -> Receipt:
     """One batch into the queue, created now; BlockedError: a station has kept it out for longer than `timeout`."""
     return queue.put_many(
         [draft.payload for draft in batch],

@@ -19,7 +19,7 @@ from headrace.cli.receipts import Receipts
 from headrace.errors import InvalidError, OptionError, PayloadError, PropertyError
 from headrace.product.product import PRIORITY_DEFAULT, PRIORITY_MAX, SLICE_MAX
 from headrace.product.properties import PropertyValue, encode_properties
-from headrace.queue import Duplicate, Queue
+from headrace.queue import AnyQueue, Duplicate
 
 MANY_FILES = 20  # more are summed up, under a progress bar
 STDIN = "-"
@@ -92,7 +92,7 @@ def put(
 # --- one product, or one for each line ------------------------------------------------------------
 
 
-def _put_whole(queue: Queue, path: str, stream: IO[bytes], terms: Terms, receipts: Receipts) -> None:
+def _put_whole(queue: AnyQueue, path: str, stream: IO[bytes], terms: Terms, receipts: Receipts) -> None:
     """All of the stream as one product; no more is read than the queue can take."""
     with _reading():
         payload = stream.read(queue.config.payload_bytes_max + 1)
@@ -104,7 +104,7 @@ def _put_whole(queue: Queue, path: str, stream: IO[bytes], terms: Terms, receipt
     receipts.put(ident, len(payload), outcome.of if isinstance(outcome, Duplicate) else outcome, duplicate)
 
 
-def _put_lines(queue: Queue, path: str, stream: IO[bytes], terms: Terms, receipts: Receipts) -> None:
+def _put_lines(queue: AnyQueue, path: str, stream: IO[bytes], terms: Terms, receipts: Receipts) -> None:
     batches = line_batches(stream, queue.config.payload_bytes_max)  # type: ignore[arg-type]
     while True:
         with _reading():
@@ -114,7 +114,7 @@ def _put_lines(queue: Queue, path: str, stream: IO[bytes], terms: Terms, receipt
         _put_batch(queue, path, batch, terms, receipts)
 
 
-def _put_batch(queue: Queue, path: str, batch: Sequence[Line], terms: Terms, receipts: Receipts) -> None:
+def _put_batch(queue: AnyQueue, path: str, batch: Sequence[Line], terms: Terms, receipts: Receipts) -> None:
     """Many lines with one call. If something is wrong with the batch, its halves are tried, down to the one line."""
     idents = [terms.ident_of(path, number) for number, _ in batch]
     try:

@@ -12,9 +12,8 @@ from collections.abc import Iterator
 
 from headrace.cli.failure import notice
 from headrace.errors import ProductDamagedError
-from headrace.log.follow import Follower
 from headrace.product import Batch, Lost
-from headrace.queue import Queue
+from headrace.queue import AnyFollower, AnyQueue
 from headrace.selection import Selection
 
 
@@ -37,7 +36,7 @@ class Told:
         notice(f"{error.problem}; reading on at {error.next}", self._as_json, damaged=range_of)
 
 
-def follow(follower: Follower, told: Told) -> Iterator[Batch]:
+def follow(follower: AnyFollower, told: Told) -> Iterator[Batch]:
     """Batches as they come, lost ranges and damaged products told and passed over."""
     while True:
         try:
@@ -51,7 +50,7 @@ def follow(follower: Follower, told: Told) -> Iterator[Batch]:
             follower.position = error.next
 
 
-def read_range(queue: Queue, start: int, end: int, selection: Selection, told: Told) -> Iterator[Batch]:
+def read_range(queue: AnyQueue, start: int, end: int, selection: Selection, told: Told) -> Iterator[Batch]:
     """What is there from `start` up to `end`; the last batch may reach beyond `end`.
 
     One follower reads it all, so that a prescale counts through.
@@ -71,7 +70,7 @@ def read_range(queue: Queue, start: int, end: int, selection: Selection, told: T
         yield batch
 
 
-def stop_when_unread(follower: Follower) -> threading.Event:
+def stop_when_unread(follower: AnyFollower) -> threading.Event:
     """End the follower as soon as nobody reads our standard output any more, not only at the next product.
 
     The event is set then. Nothing happens unless standard output is a pipe.
@@ -86,7 +85,7 @@ def stop_when_unread(follower: Follower) -> threading.Event:
     return unread
 
 
-def _await_hangup(output: int, follower: Follower, unread: threading.Event) -> None:
+def _await_hangup(output: int, follower: AnyFollower, unread: threading.Event) -> None:
     watcher = select.poll()
     watcher.register(output, 0)
     watcher.poll()

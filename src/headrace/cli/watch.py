@@ -12,7 +12,7 @@ from headrace.cli.options import AGE, POSITION, json_option, queue_argument, sel
 from headrace.cli.output import json_line, product_text, product_values
 from headrace.cli.stream import Told, follow, stop_when_unread
 from headrace.product import Batch
-from headrace.queue import Cursor
+from headrace.queue import AnyCursor
 
 _BATCH_PRODUCTS = 1000  # few enough that the first line of a long backlog comes at once
 
@@ -87,7 +87,7 @@ def _show(batch: Batch, shown: int, as_json: bool) -> None:
         sys.stdout.flush()
 
 
-def _commit(cursor: Cursor | None, batch: Batch, shown: int) -> None:
+def _commit(cursor: AnyCursor | None, batch: Batch, shown: int) -> None:
     if cursor is None:
         return
     if shown == len(batch):

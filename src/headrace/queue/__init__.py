@@ -7,9 +7,10 @@ from headrace.log.cursor import Cursor, CursorState
 from headrace.log.follow import Follower
 from headrace.log.seams import Clock, Storage
 from headrace.log.statistics import Statistics
+from headrace.queue.interface import AnyConsumer, AnyCursor, AnyFollower, AnyQueue, AnyStation, local_queue
 from headrace.queue.queue import Queue
 
 __all__ = [
-    "Clock", "Cursor", "CursorState", "Duplicate", "Finding", "Follower", "Queue", "QueueConfig",
-    "Receipt", "Statistics", "Storage",
+    "AnyConsumer", "AnyCursor", "AnyFollower", "AnyQueue", "AnyStation", "Clock", "Cursor", "CursorState", "Duplicate",
+    "Finding", "Follower", "Queue", "QueueConfig", "Receipt", "Statistics", "Storage", "local_queue",
 ]  # fmt: skip

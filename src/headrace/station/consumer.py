@@ -40,6 +40,7 @@ from headrace.station.leases import (
     get_async,
     iterate,
     iterate_async,
+    not_leased,
     recent_batches,
 )
 from headrace.station.stations import Stations
@@ -233,11 +234,7 @@ class Consumer:
         if places is None and self._recent and self._recent[-1] is batch:
             self._recent.pop()
         if refused:
-            raise LeaseLostError(
-                f"{refused} of {len(batch) if places is None else len(places)} products were not this consumer's "
-                f"at station {self.station.name!r}; the others are settled",
-                "put each product once, and only what this consumer got",
-            )
+            raise not_leased(refused, len(batch) if places is None else len(places), self.station.name)
 
     def _settle_revised(self, batch: Batch, places: npt.NDArray[np.uint32], payloads: list[Any]) -> None:
         changed = [number for number, payload in enumerate(payloads) if payload is not None]

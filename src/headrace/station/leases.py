@@ -17,7 +17,7 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from headrace.errors import OptionError, StationError
+from headrace.errors import LeaseLostError, OptionError, StationError
 from headrace.product.batch import Batch
 from headrace.product.product import Product
 
@@ -71,6 +71,14 @@ def find_revised(recent: Recent, what: Leased, payloads: Sequence[Any]) -> list[
         part[1].append(place)
         part[2].append(payload)
     return [(batch, np.array(places, np.uint32), new) for batch, places, new in parts.values()]
+
+
+def not_leased(refused: int, count: int, station: str) -> LeaseLostError:
+    """The error for products that a consumer acknowledged and does not hold."""
+    return LeaseLostError(
+        f"{refused} of {count} products were not leased to this consumer of {station!r}; the others are settled",
+        "acknowledge each product once, and only what this consumer got",
+    )
 
 
 def check_payloads(payloads: Sequence[Any]) -> None:

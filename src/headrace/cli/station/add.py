@@ -9,8 +9,7 @@ from headrace.cli.opening import open_queue
 from headrace.cli.options import POSITION, json_option, queue_argument
 from headrace.cli.output import echo_json
 from headrace.cli.station.terms import for_channel, selection_text, term_options, terms_said
-from headrace.queue import Queue
-from headrace.station import Station
+from headrace.queue import AnyQueue, AnyStation, local_queue
 
 
 @click.command()
@@ -49,8 +48,8 @@ def add(
         click.echo(visible(f"{done} {name}, which wants {selection_text(terms.selection)}"))
 
 
-def _open(queue: Queue, name: str, channel: str | None, start: int | str, said: dict[str, Any]) -> Station:
+def _open(queue: AnyQueue, name: str, channel: str | None, start: int | str, said: dict[str, Any]) -> AnyStation:
     selection = said.pop("selection", None)
     if channel is None:
         return queue.station(name, selection, start=start, **said)
-    return queue.channel(channel).station(name, selection, start=start, **for_channel(said))
+    return local_queue(queue).channel(channel).station(name, selection, start=start, **for_channel(said))

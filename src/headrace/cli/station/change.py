@@ -10,8 +10,7 @@ from headrace.cli.options import json_option, queue_argument
 from headrace.cli.output import echo_json
 from headrace.cli.station.standing import existing
 from headrace.cli.station.terms import for_channel, term_options, terms_said
-from headrace.queue import Queue
-from headrace.station import Station
+from headrace.queue import AnyQueue, AnyStation, local_queue
 
 
 @click.command()
@@ -42,7 +41,7 @@ def change(queue_path: str, name: str, as_json: bool, **options: Any) -> None:
         click.echo(visible(f"changed {name}: {', '.join(said).replace('_', ' ')}"))
 
 
-def _change(queue: Queue, station: Station, said: dict[str, Any]) -> None:
+def _change(queue: AnyQueue, station: AnyStation, said: dict[str, Any]) -> None:
     """By way of its channel, if it has one."""
     channel = station.terms.channel
     if channel is None:
@@ -50,4 +49,4 @@ def _change(queue: Queue, station: Station, said: dict[str, Any]) -> None:
     else:
         selection = said.get("selection")
         rest = {term: value for term, value in said.items() if term != "selection"}
-        queue.channel(channel).change_station(station.name, selection, **for_channel(rest))
+        local_queue(queue).channel(channel).change_station(station.name, selection, **for_channel(rest))

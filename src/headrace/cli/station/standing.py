@@ -9,13 +9,13 @@ from contextlib import suppress
 from typing import TypeVar
 
 from headrace.errors import StationMissingError
-from headrace.queue import Queue
-from headrace.station import Station, StationStatistics
+from headrace.queue import AnyQueue, AnyStation
+from headrace.station import StationStatistics
 
 Told = TypeVar("Told")
 
 
-def existing(queue: Queue, name: str) -> Station:
+def existing(queue: AnyQueue, name: str) -> AnyStation:
     """The station; a name that is not there is refused with those that are."""
     names = queue.stations()
     if name not in names:
@@ -24,7 +24,7 @@ def existing(queue: Queue, name: str) -> Station:
     return queue.station(name)
 
 
-def every(queue: Queue, look: Callable[[Station], Told]) -> list[Told]:
+def every(queue: AnyQueue, look: Callable[[AnyStation], Told]) -> list[Told]:
     """What `look` tells of each station; one that is removed meanwhile is left out."""
     found = []
     for name in queue.stations():
@@ -50,7 +50,7 @@ def ahead_of(station: StationStatistics, stations: Sequence[StationStatistics]) 
     return sorted(other.name for other in earlier if other.stage == nearest)
 
 
-def line_of(queue: Queue, station: Station) -> list[StationStatistics]:
+def line_of(queue: AnyQueue, station: AnyStation) -> list[StationStatistics]:
     """Statistics of all stations of its line, itself among them."""
     number = station.terms.line
     return in_order(told for told in every(queue, lambda each: each.statistics()) if told.line == number)

@@ -38,7 +38,7 @@ from headrace.pipeline.source.columns import TIME
 from headrace.pipeline.source.parts import PART_BYTES, part_bytes, parts_of, put_or_halve
 from headrace.product.feed import FeedPattern
 from headrace.product.product import PRIORITY_DEFAULT, Product
-from headrace.queue import Queue
+from headrace.queue import AnyQueue
 from headrace.selection import Selection
 
 
@@ -107,7 +107,7 @@ class Archive:
         yield from paced(in_order(streams), pace, bytes_max)
 
     def replay(
-        self, queue: Queue, wanted: ArchiveFilter | None = None, *, expiry: bool = False, pace: Pace | None = None
+        self, queue: AnyQueue, wanted: ArchiveFilter | None = None, *, expiry: bool = False, pace: Pace | None = None
     ) -> Iterator[tuple[int, int]]:
         """Put them into a queue; after each part yield its number of products, and how many were new."""
         config = queue.config
@@ -130,7 +130,7 @@ def _nanoseconds(when: datetime | None) -> int:
 
 
 def put_part(
-    queue: Queue, part: pa.RecordBatch, own: str, *, expiry: bool = False, timeout: float | None = None
+    queue: AnyQueue, part: pa.RecordBatch, own: str, *, expiry: bool = False, timeout: float | None = None
 ) -> tuple[int, int]:
     """Put a part, in halves if it is too large for the queue; return its number of products, and how many are new.
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from headrace.errors import OptionError
-from headrace.queue import Queue
+from headrace.queue import AnyQueue, Queue
 from headrace.remote import connect
 
 
@@ -25,10 +25,10 @@ class QueueAddress:
         return self.queue or self.site or ""
 
 
-_open: dict[tuple[int, QueueAddress], Queue] = {}  # by process id: a forked child must not use its parent's queues
+_open: dict[tuple[int, QueueAddress], AnyQueue] = {}  # by process id: a forked child must not use its parent's queues
 
 
-def open_queue(address: QueueAddress) -> Queue:
+def open_queue(address: QueueAddress) -> AnyQueue:
     """Return the queue at `address`; it stays open until this process ends."""
     key = (os.getpid(), address)
     if key not in _open:
@@ -36,7 +36,7 @@ def open_queue(address: QueueAddress) -> Queue:
     return _open[key]
 
 
-def _opened(address: QueueAddress) -> Queue:
+def _opened(address: QueueAddress) -> AnyQueue:
     if address.queue is not None and (address.site is None or Path(address.queue).is_dir()):
         return Queue.open(address.queue)
     if address.site is None:

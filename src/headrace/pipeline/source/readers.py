@@ -34,7 +34,7 @@ from headrace.pipeline.source.filters import narrowed
 from headrace.pipeline.source.open_queues import open_queue
 from headrace.pipeline.source.options import ReadOptions
 from headrace.pipeline.source.spans import Span, end_within, read_span, report_loss, spans_of
-from headrace.queue import Queue
+from headrace.queue import AnyQueue
 from headrace.selection import Selection
 
 
@@ -134,10 +134,10 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         queue = self._queue()
         return self._offset(queue, queue.next, 0)
 
-    def _offset(self, queue: Queue, sequence: int, lost: int) -> Offset:
+    def _offset(self, queue: AnyQueue, sequence: int, lost: int) -> Offset:
         return {"queue": queue.config.uuid, "sequence": sequence, "lost": lost}
 
-    def _checked_start(self, queue: Queue, start: Offset) -> tuple[int, int]:
+    def _checked_start(self, queue: AnyQueue, start: Offset) -> tuple[int, int]:
         """Where to begin, and the products lost until then. PipelineError: another queue. DataLossError."""
         if start["queue"] != queue.config.uuid:
             raise PipelineError(
@@ -177,14 +177,14 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def stop(self) -> None:
         """Nothing to do: the station stays, the process ends."""
 
-    def _queue(self) -> Queue:
+    def _queue(self) -> AnyQueue:
         queue = open_queue(self._options.address)
         if self._options.station is not None and not self._has_station:
             self._set_up_station(queue, self._options.station)
             self._has_station = True
         return queue
 
-    def _set_up_station(self, queue: Queue, name: str) -> None:
+    def _set_up_station(self, queue: AnyQueue, name: str) -> None:
         """Create the station, or change its terms to those of the query, which may have changed."""
         options = self._options
         if name not in queue.stations():

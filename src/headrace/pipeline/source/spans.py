@@ -21,7 +21,7 @@ from headrace.errors import DataLossError, ProductDamagedError
 from headrace.log.weights import NO, Weights
 from headrace.pipeline.source.columns import arrow_of
 from headrace.product.batch import NO_SLICE, Batch
-from headrace.queue import Queue
+from headrace.queue import AnyQueue
 from headrace.selection import Selection
 
 SMALL = 20_000  # sequences that one task reads, whatever their weight
@@ -45,7 +45,7 @@ class Span:
 
 
 def spans_of(
-    queue: Queue, selection: Selection, first: int, end: int, at_least: int | None, by_slice: bool
+    queue: AnyQueue, selection: Selection, first: int, end: int, at_least: int | None, by_slice: bool
 ) -> list[Span]:
     """The range from `first` up to `end` in spans; none if it is empty."""
     if first >= end:
@@ -59,7 +59,7 @@ def spans_of(
     return _by_slice(weights, first, end, count) if by_slice else _by_bytes(weights, first, end, count)
 
 
-def end_within(queue: Queue, selection: Selection, first: int, end: int, bytes_max: int) -> int:
+def end_within(queue: AnyQueue, selection: Selection, first: int, end: int, bytes_max: int) -> int:
     """The end of a range from `first` with at most about `bytes_max`; it has at least one stretch."""
     weights = queue.weigh(first, end, selection)
     for stretch_end, reached in zip(weights.ends, itertools.accumulate(weights.sizes), strict=True):
@@ -91,7 +91,7 @@ def _by_slice(weights: Weights, first: int, end: int, count: int) -> list[Span]:
 
 
 def read_span(
-    queue: Queue, span: Span, selection: Selection, columns: Sequence[str], *, fail: bool
+    queue: AnyQueue, span: Span, selection: Selection, columns: Sequence[str], *, fail: bool
 ) -> Iterator[pa.RecordBatch]:
     """All products of the span that the selection matches, in order. DataLossError if some are lost and `fail`."""
     position = span.first
@@ -115,7 +115,7 @@ def _of_slices(batch: Batch, slices: tuple[int, ...]) -> "np.ndarray[tuple[int],
     return np.isin(np.where(numbers == NO_SLICE, NO, numbers), slices)
 
 
-def report_loss(queue: Queue, first: int, last: int, why: str, *, fail: bool) -> None:
+def report_loss(queue: AnyQueue, first: int, last: int, why: str, *, fail: bool) -> None:
     """Raise DataLossError for a range of sequences, or log a warning."""
     lost = f"products {first}-{last} of {queue.path} are lost ({why})"
     if fail:

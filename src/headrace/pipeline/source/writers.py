@@ -26,7 +26,7 @@ from headrace.pipeline.source.open_queues import open_queue
 from headrace.pipeline.source.options import WriteOptions, write_options
 from headrace.pipeline.source.parts import part_bytes, parts_of, put_or_halve
 from headrace.product.product import PRIORITY_DEFAULT
-from headrace.queue import Queue
+from headrace.queue import AnyQueue
 
 COLUMNS = ("payload", "feed", "ident", "priority", "created", "expiry", "slice", "properties", "signature")
 _TYPES = {
@@ -98,7 +98,7 @@ def put_batches(
     return put
 
 
-def check_queue(queue: Queue) -> None:
+def check_queue(queue: AnyQueue) -> None:
     """PipelineError if the queue keeps duplicates."""
     if queue.config.dedup == "none":
         raise PipelineError(

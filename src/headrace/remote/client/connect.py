@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from headrace.errors import FabricError, OptionError
 from headrace.link.endpoint import PROTOCOLS, check_endpoint
 from headrace.log.config import check_origin
-from headrace.queue import Queue
+from headrace.queue import AnyQueue, Queue
 from headrace.units import parse_age
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ _CONNECT_S = (0.5, 5.0)  # at least and at most; in between it is a matter of pa
 def connect(
     where: str | os.PathLike[str], *, patience: float | str | timedelta = "30s", tls: "TlsTerms | None" = None,
     user: "UserTerms | None" = None,
-) -> Queue:  # fmt: skip
+) -> AnyQueue:  # fmt: skip
     """The queue at `where`: a directory, or the endpoint of a site, with `?site=NAME` for one behind it.
 
     `patience` is how long a call is asked again when a site does not answer, before SiteUnreachableError; to follow

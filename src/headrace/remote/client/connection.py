@@ -117,7 +117,7 @@ class Connection:
             return self._numbers
 
     def end(self, number: int) -> None:
-        """The call was answered, or nobody will ask again. Takes no lock, as `forsake`."""
+        """The call was answered, or nobody will ask again. Takes no lock, as `send`."""
         self._ended.append(number)
 
     def get_number(self) -> int:
@@ -206,7 +206,7 @@ class Connection:
         finally:
             self.end(number)
 
-    def forsake(self, call: Call) -> None:
+    def send(self, call: Call) -> None:
         """Make a call and do not care for the answer. Takes no lock: it may be called by the garbage collector."""
         if self._closed.is_set() or self._pid != os.getpid():
             return

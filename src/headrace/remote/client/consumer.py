@@ -1,64 +1,80 @@
-"""RemoteConsumer: one of those who share a station's products, from elsewhere; get one from `RemoteStation.attach`.
+"""RemoteConsumer: a consumer of a station at another site; get one from `RemoteStation.attach`.
 
-The site holds a real consumer on our behalf, with its leases. It does so while we are connected, and for the time
-`keep` after that; so a connection that breaks and comes back costs nothing. Whoever stays away for longer, or finds
-the site restarted, is attached anew by the next `get`: what was leased goes to whoever comes first, and to put it is
-refused with LeaseLostError. The loops of `batches` and of `for` go on in that case: the products come again.
+It implements `AnyConsumer`. The site holds a real consumer on its behalf, with its leases, while it is connected
+and for the time `keep` after that. So a connection that breaks and comes back costs nothing. If the client stays away
+for longer, or the site was restarted, the next `get` attaches again: the products that were leased go to the consumer
+that asks first, and acknowledging them raises LeaseLostError. The loops `batches` and `for` go on in that case, because
+the products are delivered again.
 
-A `get` whose answer got lost is asked again under its number, and gives what was leased to us then.
+A `get` whose reply was lost is repeated under its number, and returns the products that were leased to it then.
 """
 
 import logging
 import os
 import sys
 import time
-from collections import deque
+from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import suppress
+from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
-from headrace.errors import LeaseLostError, OptionError, QueueClosedError, SiteUnreachableError
-from headrace.kernel import _kernel as kernel
+from headrace.errors import LeaseLostError, OptionError, QueueClosedError, SiteUnreachableError, StationError
 from headrace.product.batch import Batch
+from headrace.product.product import Product
 from headrace.remote.client.connection import Connection, Detached
 from headrace.remote.protocol.calls import WAIT_S_MAX, Attach, Detach, Get, Interrupt, Revise, Settle, TellConsumer
 from headrace.remote.protocol.products import RemoteBatch, batch_of
 from headrace.remote.protocol.replies import Attached, Done, Products, Told
-from headrace.station.consumer import GET_MAX, Consumer
-from headrace.station.leases import REMEMBERED, Timeout
+from headrace.station.consumer import GET_MAX
+from headrace.station.draft import Draft, draft_columns, new_drafts
+from headrace.station.leases import (
+    Leased,
+    Timeout,
+    check_payloads,
+    find_leases,
+    find_revised,
+    get_async,
+    iterate,
+    iterate_async,
+    not_leased,
+    recent_batches,
+)
 from headrace.station.statistics import ConsumerStatistics
 from headrace.units import format_age, parse_age
 
 if TYPE_CHECKING:
     from headrace.remote.client.station import RemoteStation
 
-_LEAVE_S = 1.0  # patience of `detach`: the site finds out by itself
-_HOW = {number: name for name, number in kernel.SETTLE.items()}
+_LEAVE_S = 1.0  # patience of `detach`: the site notices by itself
 _EMPTY = Products(0, 0)
 
 log = logging.getLogger("headrace.remote")
 
 
-class RemoteConsumer(Consumer):
-    """An attachment to a station of a site. One thread at a time, as with a Consumer."""
+class RemoteConsumer:
+    """An attachment to a station of a site, for one thread at a time."""
 
     def __init__(self, station: "RemoteStation", connection: Connection, attached: Attached, keep_s: float) -> None:
         self.station = station
         self._connection, self._keep_s = connection, keep_s
         self._attachment, self._place = attached.attachment, attached.place
-        self._attaching = 0  # number of a call to attach anew that was not answered yet
-        self._getting = 0  # number of a get that was not answered yet
-        self._rest = 0  # number of the get whose batch is put with the next one
-        self._recent: deque[Batch] = deque(maxlen=REMEMBERED)
+        self._attaching = 0  # number of a repeated Attach that has no reply yet
+        self._getting = 0  # number of a Get that has no reply yet
+        self._rest = 0  # number of the Get whose batch the next one acknowledges
+        self._recent = recent_batches()
         self._pid = os.getpid()
         self._interrupted = self._detached = False
 
     # --- get --------------------------------------------------------------------------------------
 
     def get(self, n: int = 1, timeout: Timeout = None) -> Batch:
-        """As `Consumer.get`. While the site is away nothing comes; SiteUnreachableError when patience is over."""
+        """Up to `n` products, waiting for the first; an empty batch at the timeout. None waits without limit.
+
+        While the site does not answer, nothing arrives. SiteUnreachableError if the timeout ends after `patience`.
+        """
         seconds = None if timeout is None else parse_age(timeout, "timeout")
         if n.__class__ is not int or n < 1:
             raise OptionError(f"{n!r} is not a number of products", "ask for one or more")
@@ -79,6 +95,14 @@ class RemoteConsumer(Consumer):
                 self._connection.pause(turn)
                 turn += 1
 
+    def get_nowait(self, n: int = 1) -> Batch:
+        """Up to `n` products that wait at the station now."""
+        return self.get(n, 0)
+
+    async def get_async(self, n: int = 1, timeout: Timeout = None) -> Batch:
+        """As `get`; the wait is in a thread. If the task is cancelled, products that arrive afterwards go back."""
+        return await get_async(self, n, timeout)
+
     def _hand_out(self, batch: RemoteBatch) -> RemoteBatch:
         self._interrupted = False
         if len(batch):
@@ -86,8 +110,8 @@ class RemoteConsumer(Consumer):
         return batch
 
     def _attempt(self, n: int, wait_s: float) -> RemoteBatch | None:
-        """Ask once, again if the last answer is due; None if the site does not answer, or has to attach us anew."""
-        if not self._attachment and not self._attach_anew():
+        """Ask once, or repeat the call that has no reply; None if no reply came or the site has to attach us again."""
+        if not self._attachment and not self._attach_again():
             return None
         number = self._getting = self._getting or self._connection.get_number()
         call = Get(self._attachment, min(n, GET_MAX), wait_s, self._rest)
@@ -103,7 +127,7 @@ class RemoteConsumer(Consumer):
             return None
         self._end_get()
         batch = batch_of(*came, self._connection.names, number, self._attachment)
-        if len(batch) > n:  # an earlier get had asked for more
+        if len(batch) > n:  # the reply to an earlier get, which had asked for more
             self.nack(batch)
             return None
         return batch
@@ -111,7 +135,7 @@ class RemoteConsumer(Consumer):
     def _end_get(self) -> None:
         self._getting = self._rest = 0
 
-    def _attach_anew(self) -> bool:
+    def _attach_again(self) -> bool:
         number = self._attaching = self._attaching or self._connection.begin()
         try:
             came = self._connection.attempt(Attach(self.station.name, self._keep_s), Attached, number=number)
@@ -127,80 +151,126 @@ class RemoteConsumer(Consumer):
         return True
 
     def _lose(self) -> None:
-        """The site has given up our attachment, and all leases with it."""
-        log.warning("station %s of site %s: the site gave up our leases; attaching anew",
+        """The site has released our attachment, and all leases with it."""
+        log.warning("station %s of site %s: the site released our leases; attaching again",
                     self.station.name, self._connection.site)  # fmt: skip
         self._end_get()
         self._attachment = 0
 
-    # --- put --------------------------------------------------------------------------------------
+    # --- acknowledge ------------------------------------------------------------------------------
 
-    def _settle(
-        self, batch: Batch, places: npt.NDArray[np.uint32] | None, how: int,
-        revisions: npt.NDArray[np.uint64] | None = None,
-    ) -> None:  # fmt: skip
-        count = len(batch) if places is None else len(places)
-        number = self._number_of(batch, count)
-        if not count:
+    def ack(self, what: Leased, payloads: Sequence[Any] | None = None) -> None:
+        """The work on these is done: a batch, a product or products that `get` returned.
+
+        `payloads`, one for each (None: unchanged), become new revisions, which the stations behind this one see.
+        """
+        if payloads is None:
+            self._settle(what, "ack")
             return
-        call = Settle(self._attachment, number, count, _HOW[how], None if places is None else places.tobytes())
-        self._ask_settled(call, b"")
-        if places is None and self._recent and self._recent[-1] is batch:
-            self._recent.pop()
+        for batch, places, new in find_revised(self._recent, what, payloads):
+            self._settle_revised(batch, places, new)
+
+    def discard(self, what: Leased) -> None:
+        """End these here: the stations behind do not get them."""
+        self._settle(what, "discard")
+
+    def nack(self, what: Leased, *, failed: bool = False) -> None:
+        """Give these back to the station, for any consumer. `failed` counts as a delivery; there is a limit."""
+        self._settle(what, "failed" if failed else "nack")
+
+    def _settle(self, what: Leased, how: str) -> None:
+        for batch, places in find_leases(self._recent, what):
+            count = len(batch) if places is None else len(places)
+            number = self._number_of(batch, count)
+            if not count:
+                continue
+            call = Settle(self._attachment, number, count, how, None if places is None else places.tobytes())
+            self._call_for_leases(call, b"")
+            if places is None and self._recent and self._recent[-1] is batch:
+                self._recent.pop()
 
     def _settle_revised(self, batch: Batch, places: npt.NDArray[np.uint32], payloads: list[Any]) -> None:
         parts = [payload for payload in payloads if payload is not None]
-        for payload in parts:
-            try:
-                memoryview(payload)
-            except TypeError:
-                raise OptionError(f"payload of type {type(payload).__name__} is not bytes", "give bytes") from None
+        check_payloads(parts)
         sizes = [-1 if payload is None else memoryview(payload).nbytes for payload in payloads]
         number = self._number_of(batch, len(places))
         call = Revise(self._attachment, number, places.tobytes(), np.array(sizes, np.int64).tobytes())
-        self._ask_settled(call, b"".join(parts))
+        self._call_for_leases(call, b"".join(parts))
 
     def _number_of(self, batch: Batch, count: int) -> int:
-        """The number of the get that a batch comes from; LeaseLostError if that is over."""
+        """The number of the Get that returned a batch; LeaseLostError if its attachment has ended."""
         self._check()
         if not count:
             return 0
         if not isinstance(batch, RemoteBatch) or not batch.got:
-            raise LeaseLostError(
-                f"{count} of {count} products were not this consumer's at station {self.station.name!r}; the others "
-                "are settled", "put each product once, and only what this consumer got",
-            )  # fmt: skip
+            raise not_leased(count, count, self.station.name)
         if batch.attachment != self._attachment:
             raise self._lost()
         return batch.got
 
-    def _ask_settled(self, call: Settle | Revise, payload: bytes) -> None:
+    def _call_for_leases(self, call: Settle | Revise, payload: bytes) -> None:
         try:
             self._connection.once(call, Done, payload)
         except Detached:
             self._lose()
             raise self._lost() from None
 
+    def _check(self) -> None:
+        if self._detached:
+            raise StationError(f"this consumer of {self.station.name!r} has detached", "attach again: station.attach()")
+        if self._pid != os.getpid():
+            raise StationError(
+                f"this consumer of {self.station.name!r} belongs to process {self._pid}",
+                "attach again in the child: station.attach()",
+            )
+
     def _lost(self) -> Exception:
         self._check()
         return LeaseLostError(
-            f"site {self._connection.site} has given up the leases of this consumer of {self.station.name!r}: it was "
+            f"site {self._connection.site} has released the leases of this consumer of {self.station.name!r}: it was "
             f"restarted, or the connection was broken for longer than {format_age(self._keep_s)}",
-            "get anew, the products come again; to bridge longer breaks: station.attach(keep=…)",
+            "call get again, the products are delivered again; to bridge longer breaks: station.attach(keep=…)",
         )
 
-    def _put_rest(self, batch: Batch) -> None:
-        """Put what the loop has not settled itself, together with the next get."""
+    # --- iterate, and put new products ------------------------------------------------------------
+
+    def __iter__(self) -> Iterator[Product]:
+        """One product after another, without end; each is acknowledged when the next is asked for."""
+        for batch in self.batches(1):
+            yield batch[0]
+
+    def batches(self, n: int = 100, timeout: Timeout = None) -> Iterator[Batch]:
+        """Batches of up to `n`; each is acknowledged when the next is asked for. Ends at the timeout."""
+        return iterate(self.get, self._ack_rest, n, timeout)
+
+    async def __aiter__(self) -> AsyncIterator[Product]:
+        async for batch in self.batches_async(1):
+            yield batch[0]
+
+    def batches_async(self, n: int = 100, timeout: Timeout = None) -> AsyncIterator[Batch]:
+        """As `batches`, for `async for`."""
+        return iterate_async(self, self._ack_rest, n, timeout)
+
+    def _ack_rest(self, batch: Batch) -> None:
+        """Acknowledge what the loop has not settled itself, together with the next get."""
         self._check()
         if isinstance(batch, RemoteBatch) and batch.attachment == self._attachment:
             self._rest = batch.got
+
+    def new(self, count: int = 1, size: int = 0, *, feed: str, ident: str = "") -> list[Draft]:
+        """Products to be filled in and put: `count` drafts with `size` zero bytes each."""
+        return new_drafts(count, size, feed, ident)
+
+    def put(self, drafts: Sequence[Draft]) -> None:
+        """Store drafts from `new` as one batch of new products."""
+        self.station.queue.put_many(**draft_columns(drafts))
 
     # --- life -------------------------------------------------------------------------------------
 
     def interrupt(self) -> None:
         """Make a `get` that waits in another thread return an empty batch."""
         self._interrupted = True
-        self._connection.forsake(Interrupt(self._attachment))
+        self._connection.send(Interrupt(self._attachment))
 
     def statistics(self) -> ConsumerStatistics:
         self._check()
@@ -211,18 +281,12 @@ class RemoteConsumer(Consumer):
         assert told
         return told[0]
 
-    def beat(self) -> None:
-        """The site does so for us, while we are connected."""
-
-    def leave_to_parent(self) -> None:
-        """In a forked child: this consumer is the parent's, as its connection is."""
-
     def detach(self) -> None:
-        """Leave the station; what was got and not put goes back to its input."""
+        """Leave the station; products that were got and not acknowledged go back to its input."""
         self._leave(died=False)
 
     def abandon(self) -> None:
-        """Leave as the dead do: what was got and not put is restored by the station's terms, and was a delivery."""
+        """Leave as a dead consumer does: its products are restored by the station's terms, and count as delivered."""
         self._leave(died=True)
 
     def _leave(self, died: bool) -> None:
@@ -238,10 +302,18 @@ class RemoteConsumer(Consumer):
     def __enter__(self) -> "RemoteConsumer":
         return self
 
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.detach()
+
     def __del__(self) -> None:
-        """Forgotten without a word: the site is told, and nobody waits for its answer."""
+        """Dropped without `detach`: tell the site, and do not wait for its reply."""
         if not getattr(self, "_detached", True) and not sys.is_finalizing():
             self._detached = True
             self._connection.end(self._attaching)
             if self._attachment:
-                self._connection.forsake(Detach(self._attachment, died=True))
+                self._connection.send(Detach(self._attachment, died=True))
+
+    def __repr__(self) -> str:
+        return f"<RemoteConsumer {self._place} of {self.station.name!r}{', detached' if self._detached else ''}>"

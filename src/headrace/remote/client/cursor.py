@@ -1,13 +1,18 @@
 """RemoteCursor: a named, durable position in the queue of a site; get one from `RemoteQueue.cursor`.
 
-Reading, following and committing are a Cursor's own; only where the position is kept differs.
+It implements `AnyCursor`. The site keeps the position, so every look at it and every commit is a call; reading and
+following go through the RemoteQueue.
 """
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from headrace.log.cursor import Cursor, CursorState
-from headrace.product.batch import Lost
+from headrace.log.cursor import CursorState
+from headrace.log.log import Wanted
+from headrace.log.read import Start
+from headrace.product.batch import Batch, Lost
 from headrace.remote.client.connection import Connection
+from headrace.remote.client.follower import RemoteFollower
 from headrace.remote.protocol.calls import LoadCursor, RemoveCursor, SaveCursor
 from headrace.remote.protocol.replies import CursorTold, Done
 
@@ -15,8 +20,8 @@ if TYPE_CHECKING:
     from headrace.remote.client.queue import RemoteQueue
 
 
-class RemoteCursor(Cursor):
-    """As a Cursor; every look at its position is a call."""
+class RemoteCursor:
+    """A reader's position under a name. Reading does not move it: `commit` does, after the work is done."""
 
     def __init__(self, queue: "RemoteQueue", connection: Connection, name: str) -> None:
         self._queue, self._connection, self.name = queue, connection, name
@@ -27,9 +32,49 @@ class RemoteCursor(Cursor):
         lost = Lost(told.lost_first, told.lost_last) if told.lost_last else None
         return CursorState(told.position, told.saved_ns, told.lost_products, lost, told.generation)
 
+    @property
+    def position(self) -> int:
+        """The sequence to read next."""
+        return self.state.position
+
+    def read(self, selection: Wanted = None, *, limit: int = 10_000, bytes_limit: int | str = "64MiB") -> Batch:
+        """The products at the position; `batch.lost` is the exact range that was evicted, if any."""
+        return self._queue.read(self.position, selection, limit=limit, bytes_limit=bytes_limit)
+
+    def follow(
+        self, selection: Wanted = None, *, limit: int = 10_000, bytes_limit: int | str = "64MiB",
+        timeout: float | str | None = None,
+    ) -> RemoteFollower:  # fmt: skip
+        """Batches from the position on, as they arrive. Commit each when its work is done."""
+        return self._queue.follow(self.position, selection, limit=limit, bytes_limit=bytes_limit, timeout=timeout)
+
+    def commit(self, batch: Batch) -> None:
+        """The work on `batch` is done; a lost range in it is added to the record of this cursor."""
+        self._save(batch.next, batch.lost)
+
+    def save(self, position: int) -> None:
+        """Set the position to a sequence."""
+        self._save(self._queue.resolve(position), None)
+
+    def seek(self, start: Start) -> int:
+        """Go to a sequence, "oldest", "next" or a time; the position that results."""
+        position = self._queue.resolve(start)
+        self._save(position, None)
+        return position
+
     def _save(self, position: int, lost: Lost | None) -> None:
         first, last = (lost.first, lost.last) if lost is not None else (0, 0)
         self._connection.once(SaveCursor(self.name, position, first, last), Done)
 
     def remove(self) -> None:
+        """Remove the cursor. Any further use of it is an error."""
         self._connection.once(RemoveCursor(self.name), Done)
+
+    def __iter__(self) -> Iterator[Batch]:
+        """Follow without end; each batch is committed when the next is asked for."""
+        for batch in self.follow():
+            yield batch
+            self.commit(batch)
+
+    def __repr__(self) -> str:
+        return f"<RemoteCursor {self.name!r} of {self._queue.path}>"

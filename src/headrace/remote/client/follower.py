@@ -7,11 +7,12 @@ at the same position: whatever happens to the connection, nothing is lost and no
 """
 
 import time
+from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from headrace.errors import OptionError, ProductDamagedError
-from headrace.log.follow import Follower
+from headrace.log.follow import iterate_async
 from headrace.log.log import Wanted
 from headrace.product.batch import Batch
 from headrace.remote.client.arguments import selection_text
@@ -70,8 +71,8 @@ class _Standing:
         return self._has_come or not self.wait_s
 
 
-class RemoteFollower(Follower):
-    """An endless read."""
+class RemoteFollower:
+    """A read without end. It implements `AnyFollower`."""
 
     def __init__(
         self, queue: "RemoteQueue", connection: Connection, terms: Terms, start: int, timeout_s: float | None
@@ -130,6 +131,16 @@ class RemoteFollower(Follower):
                 self._connection.pause(turn)
             turn = turn + 1 if came is None else 0
         raise StopIteration
+
+    def __iter__(self) -> Iterator[Batch]:
+        return self
+
+    def __aiter__(self) -> AsyncIterator[Batch]:
+        """As `__iter__`; the waiting is in a thread of its own, which ends with the iteration."""
+        return iterate_async(self)
+
+    def _deadline(self) -> float | None:
+        return None if self._timeout_s is None else time.monotonic() + self._timeout_s
 
     def _question(self, deadline: float | None) -> tuple[_Standing, bool]:
         """The question that stands at our position, or a new one: only that one has looked since we were called."""

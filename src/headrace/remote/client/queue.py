@@ -8,12 +8,12 @@ where they are. docs/remote.md tells what else differs.
 import time
 from datetime import timedelta
 from pathlib import Path
+from types import TracebackType
 from typing import Any, NoReturn, TypeVar
 
 import msgspec
 import numpy as np
 
-from headrace.errors import QueueError
 from headrace.kernel import _kernel as kernel
 from headrace.log import columns, records
 from headrace.log.append import Duplicate, Receipt
@@ -26,7 +26,7 @@ from headrace.log.weights import Weights
 from headrace.product.batch import Batch
 from headrace.product.feed import check_feed
 from headrace.product.product import PRIORITY_DEFAULT
-from headrace.queue.queue import Queue
+from headrace.queue.interface import needs_files
 from headrace.relay.messages.page import records_of
 from headrace.remote.client.arguments import put_call, put_many_call, selection_text, start_text, timeout_of
 from headrace.remote.client.connection import Connection, NotYet
@@ -57,7 +57,7 @@ Timeout = float | str | timedelta | None
 Putting = TypeVar("Putting", Number, Received)
 
 
-class RemoteQueue(Queue):
+class RemoteQueue:
     """A queue that lies at a site. `path` is where it was connected to."""
 
     def __init__(self, connection: Connection) -> None:  # nothing of a local queue is opened
@@ -196,20 +196,21 @@ class RemoteQueue(Queue):
         assert told is not None
         return told
 
+    def wanted(self, feed: str) -> bool:
+        """Whether products of this feed have a reader, here or elsewhere; True while that is unknown."""
+        return bool(self.wanted_by(feed))
+
     def wanted_by(self, feed: str) -> list[str]:
         return self._connection.ask(WantedBy(check_feed(feed)), Listed)[0].values
 
     # --- only at the site -------------------------------------------------------------------------
 
     def _refuse(self, *arguments: Any, **options: Any) -> NoReturn:
+        """QueueError: this needs the files of the queue."""
         self._connection.check_open()
-        raise QueueError(
-            f"this cannot be done from elsewhere, but only where the queue of site {self.site!r} lies",
-            "run it there, with the directory of the queue",
-        )
+        raise needs_files(str(self.path))
 
-    channel = channels = delete = resize = check = lines = locked = keep_positions = make_durable = _refuse
-    sync_cursors = reader = _refuse
+    channel = channels = delete = resize = check = _refuse
 
     # --- life -------------------------------------------------------------------------------------
 
@@ -219,6 +220,11 @@ class RemoteQueue(Queue):
 
     def __enter__(self) -> "RemoteQueue":
         return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
 
     def __del__(self) -> None:
         connection = getattr(self, "_connection", None)

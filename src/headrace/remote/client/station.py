@@ -1,10 +1,14 @@
-"""RemoteStation: a station of a site's queue; get one from `RemoteQueue.station`."""
+"""RemoteStation: a station of a site's queue; get one from `RemoteQueue.station`.
+
+It implements `AnyStation`. It holds the name of the station and nothing else: every method is a call.
+"""
 
 from collections.abc import Mapping
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from headrace.errors import OptionError
+from headrace.log.read import Start
 from headrace.remote.client.arguments import selection_text, start_text, value_text
 from headrace.remote.client.connection import Connection
 from headrace.remote.client.consumer import RemoteConsumer
@@ -19,20 +23,18 @@ from headrace.remote.protocol.calls import (
     Unpark,
 )
 from headrace.remote.protocol.replies import Attached, Done, Number, Told
-from headrace.station.station import Station
-from headrace.station.statistics import ConsumerStatistics, Parked, StationStatistics
+from headrace.station.statistics import ConsumerStatistics, Lag, Parked, StationStatistics
 from headrace.station.terms import StationTerms, check_options
 from headrace.units import parse_age
 
 if TYPE_CHECKING:
-    from headrace.log.read import Start
     from headrace.remote.client.queue import RemoteQueue
 
 _SEQUENCE_MAX = (1 << 63) - 1
 
 
-class RemoteStation(Station):
-    """As a Station."""
+class RemoteStation:
+    """A handle. Any number of them may exist."""
 
     def __init__(self, queue: "RemoteQueue", connection: Connection, name: str) -> None:
         self.name, self.queue = name, queue
@@ -48,56 +50,74 @@ class RemoteStation(Station):
         return terms
 
     def attach(self, keep: float | str | timedelta = "10s") -> RemoteConsumer:
-        """Become a consumer at the site. If the connection breaks, the site keeps our leases for the time `keep`."""
+        """Become a consumer of the station. If the connection breaks, the site keeps the leases for the time `keep`."""
         keep_s = parse_age(keep, "keep")
         if keep_s > KEEP_S_MAX:
             raise OptionError(f"keep {keep!r} is too long", "give a day at most")
         attached, _ = self._connection.once(Attach(self.name, keep_s), Attached)
         return RemoteConsumer(self, self._connection, attached, keep_s)
 
-    def give_function(self, function: Any) -> None:
-        selection_text(function)  # which says why not
-
     # --- change -----------------------------------------------------------------------------------
 
     def change(self, **options: Any) -> None:
+        """Change terms while consumers work. A new selection decides about products put from now on."""
         self._connection.once(ChangeStation(self.name, options_of(options)), Done)
 
-    def _set_paused(self, paused: bool) -> None:
-        self._connection.once(PauseStation(self.name, paused), Done)
+    def pause(self) -> None:
+        """Hand nothing out until `resume`; products go on to wait."""
+        self._connection.once(PauseStation(self.name, True), Done)
 
-    def seek(self, start: "Start") -> int:
+    def resume(self) -> None:
+        self._connection.once(PauseStation(self.name, False), Done)
+
+    def seek(self, start: Start) -> int:
+        """Go to a sequence, "oldest", "next" or a time, with all stations of the chain; the position that results."""
         return self._connection.once(SeekStation(self.name, start_text(start)), Number)[0].value
 
     def remove(self) -> None:
+        """Remove the station; products that wait there go on to the stations behind it."""
         self._connection.once(RemoveStation(self.name), Done)
-
-    def forsake(self) -> None:
-        """The site sees to it when a consumer leaves."""
 
     # --- parked products --------------------------------------------------------------------------
 
     def parked(self) -> list[Parked]:
+        """Products set aside after too many deliveries, the oldest first."""
         return self._tell("parked").parked or []
+
+    def retry(self, sequences: list[int] | None = None) -> int:
+        """Bring parked products back to the input, as if new; None: all. Returns their number."""
+        return self._unpark(sequences, True)
+
+    def forget(self, sequences: list[int] | None = None) -> int:
+        """Give parked products up; None: all. Returns their number."""
+        return self._unpark(sequences, False)
 
     def _unpark(self, sequences: list[int] | None, retry: bool) -> int:
         if sequences is not None and not all(0 <= sequence <= _SEQUENCE_MAX for sequence in sequences):
             raise OptionError(f"{sequences!r} are not sequences", "give those that parked() lists")
         return self._connection.once(Unpark(self.name, sequences, retry), Number)[0].value
 
-    # --- tell -------------------------------------------------------------------------------------
+    # --- inspect ----------------------------------------------------------------------------------
 
     def statistics(self) -> StationStatistics:
         told = self._tell("statistics").station
         assert told is not None
         return told
 
+    def lag(self) -> Lag:
+        """How far the station is behind: products not acknowledged yet, and the age of the oldest."""
+        return Lag.of(self.statistics())
+
     def consumers(self) -> list[ConsumerStatistics]:
+        """The consumers that are attached."""
         return self._tell("consumers").consumers or []
+
+    def __repr__(self) -> str:
+        return f"<RemoteStation {self.name!r} of {self.queue.path}>"
 
 
 def options_of(options: Mapping[str, Any]) -> dict[str, Any]:
-    """The terms of a station as they travel; OptionError, as for a local one, if they cannot be."""
+    """The terms of a station as they travel; OptionError, as for a local station, if one is invalid."""
     given = {name: value for name, value in options.items() if value is not ...}
     check_options({name: value for name, value in given.items() if name != "selection"})
     if "selection" in given:

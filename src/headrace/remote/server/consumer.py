@@ -20,6 +20,7 @@ from headrace.remote.protocol.products import products_of
 from headrace.remote.protocol.replies import Done, Unattached, failure_of
 from headrace.remote.server.pending_call import Busy, PendingCall
 from headrace.station import Consumer
+from headrace.station.leases import not_leased
 
 BATCHES_MAX = 20_000  # got and not settled
 
@@ -185,10 +186,7 @@ class ServedConsumer:
     def _find(self, number: int, count: int) -> _Held:
         held = self._held.get(number)
         if held is None:
-            raise LeaseLostError(
-                f"{count} of {count} products were not this consumer's at station {self.consumer.station.name!r}; "
-                "the others are settled", "put each product once, and only what this consumer got",
-            )  # fmt: skip
+            raise not_leased(count, count, self.consumer.station.name)
         return held
 
     def _note(self, number: int, held: _Held, places: npt.NDArray[np.uint32] | None) -> None:
