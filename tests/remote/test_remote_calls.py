@@ -12,16 +12,11 @@ import msgspec
 import pytest
 import zenoh
 
-from headrace import Consumer, Cursor, Queue, Selection, Station
+from headrace import Selection
 from headrace.errors import AccessDeniedError, FabricError, FabricMessageError, HeadraceError
 from headrace.link.access import Rule
 from headrace.link.keys import call_key
-from headrace.queue import Follower
-from headrace.remote.client.consumer import RemoteConsumer
 from headrace.remote.client.cursor import RemoteCursor
-from headrace.remote.client.follower import RemoteFollower
-from headrace.remote.client.queue import RemoteQueue
-from headrace.remote.client.station import RemoteStation
 from headrace.remote.protocol import calls, replies
 from headrace.remote.protocol.replies import error_of, failure_of
 from headrace.remote.server import pending_call as errands
@@ -496,23 +491,3 @@ def test_an_answer_that_was_altered_is_refused() -> None:
     for head in (b"", b"\xc1", calls.encode({"type": "unheard"})):
         with pytest.raises(FabricMessageError, match="cannot be read"):
             replies.decode_reply(head)
-
-
-OWN = {  # what works from elsewhere as it is written for here
-    Queue: {"create", "open", "repair", "remove", "wanted", "before_fork", "after_fork_in_parent", "after_fork_in_child"},
-    Station: {"pause", "resume", "retry", "forget", "lag"},
-    Cursor: {"position", "read", "follow", "commit", "save", "seek"},
-    Consumer: {"get_nowait", "ack", "discard", "nack", "settle", "put", "revise", "new", "batches", "batches_async", "get_async",
-               },
-    Follower: set(),
-}  # fmt: skip
-
-
-@pytest.mark.parametrize(
-    ("here", "remote"),
-    [(Queue, RemoteQueue), (Station, RemoteStation), (Cursor, RemoteCursor), (Consumer, RemoteConsumer),
-     (Follower, RemoteFollower)],
-)  # fmt: skip
-def test_nothing_of_a_local_object_is_used_from_elsewhere_by_accident(here: type, remote: type) -> None:
-    public = {name for name in vars(here) if not name.startswith("_")}
-    assert public - {name for name in vars(remote) if not name.startswith("_")} == OWN[here]

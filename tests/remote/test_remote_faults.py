@@ -65,9 +65,9 @@ def idents(batch: Batch) -> list[str]:
 def lose_first_answers(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The first answer to every call with a number does not arrive; the names of those calls."""
     lost: list[str] = []
-    finish, send = errands.Errand.finish_with, errands._send
+    finish, send = errands.PendingCall.finish_with, errands._send
 
-    def finish_in_silence(errand: errands.Errand, say: errands.Say) -> None:
+    def finish_in_silence(errand: errands.PendingCall, say: errands.Say) -> None:
         def drop(query: zenoh.Query, say: errands.Say) -> None:
             lost.append(type(errand.call).__name__)
             query.drop()
@@ -76,7 +76,7 @@ def lose_first_answers(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         finish(errand, say)
         monkeypatch.setattr(errands, "_send", send)
 
-    monkeypatch.setattr(errands.Errand, "finish_with", finish_in_silence)
+    monkeypatch.setattr(errands.PendingCall, "finish_with", finish_in_silence)
     return lost
 
 
@@ -169,7 +169,7 @@ def test_a_call_that_is_made_while_the_line_breaks_is_given_up(served: Served, m
         def cancel(self) -> None:
             self._given_up.set()
 
-    monkeypatch.setattr(connections, "Asked", Unanswered)
+    monkeypatch.setattr(connections, "PendingReply", Unanswered)
     assert connection.attempt(Ends(), Bounds) is None
     monkeypatch.undo()
 
@@ -212,7 +212,7 @@ def test_leases_are_lost_when_the_line_is_cut_for_longer_than_agreed(served: Ser
     wire.cut()
     until(lambda: served.queue.station("s").statistics().restored == 1, "the site takes it back")
     wire.mend()
-    with pytest.raises(LeaseLostError, match="has given up the leases of this consumer of 's'"):
+    with pytest.raises(LeaseLostError, match="has released the leases of this consumer of 's'"):
         consumer.ack(batch)
     with pytest.raises(LeaseLostError):
         consumer.ack(batch[0])

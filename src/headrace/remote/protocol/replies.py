@@ -141,7 +141,7 @@ def decode_reply(head: bytes) -> Reply:
 _ATTRIBUTES = {  # arguments of a class beside problem and hint
     "SelectionError": ("column", "excerpt"),
     "TermsError": ("conflicts",),
-    "ConfigError": ("complaints",),
+    "ConfigError": ("problems",),
     "ProductDamagedError": ("sequence",),
     "RecordsDamagedError": ("offset",),
 }

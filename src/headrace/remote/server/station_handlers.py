@@ -22,7 +22,11 @@ class StationHandlers:
 
     def _station(self, errand: PendingCall, name: str) -> Station:
         """A handle, if whoever asks may receive what the station hands out."""
-        station = self._queue.station(name)
+        try:
+            station = self._queue.station(name)
+        except StationMissingError:  # the client has a handle, so it existed
+            hint = "create it again: queue.station(name, …)"
+            raise StationMissingError(f"station {name!r} was removed", hint) from None
         errand.client.rights.check_station(station.terms)
         return station
 
