@@ -1,4 +1,4 @@
-"""What tests of jobs call: products put, rules written and run on the session's Spark, tables read."""
+"""Helpers for tests of jobs: put products, write rules and run them on the session's Spark, read tables."""
 
 import os
 import socket
@@ -42,7 +42,7 @@ def write_rules(folder: Path, rules: str, pipeline: str = 'queue = "wx.queue"', 
 
 
 def run(path: Path, spark: Any) -> dict[str, RuleStatus]:
-    """All that there is; how each rule got on."""
+    """Run the rules over the whole queue; return the status of each."""
     with running(path, spark) as job:
         assert job.wait(PATIENCE_S), job.statuses
     return {status.rule: status for status in job.statuses}
@@ -59,14 +59,15 @@ def running(path: Path, spark: Any) -> Iterator[Job]:
 
 
 def until(condition: Callable[[], object], what: Callable[[], object] | str) -> None:
+    """Wait until a condition holds; the limit is only a safety net."""
     end = time.monotonic() + PATIENCE_S
     while not condition():
-        assert time.monotonic() < end, f"in vain: {what() if callable(what) else what}"
+        assert time.monotonic() < end, f"waited in vain: {what() if callable(what) else what}"
         time.sleep(0.1)
 
 
 def numbers(folder: Path, table: str) -> list[int]:
-    """Of the products in a table, in their order."""
+    """The numbers of the products in a table, in order."""
     files = [str(path) for path in (folder / "tables" / table).glob("part-*.parquet")]
     idents = ds.dataset(files, format="parquet").to_table().column("ident").to_pylist() if files else []
     return sorted(int(ident[1:]) for ident in idents)
@@ -77,7 +78,7 @@ def files_of(folder: Path) -> dict[str, bytes]:
 
 
 def put_reports(folder: Path, first: int, count: int) -> None:
-    """Reports, each different, every tenth one no report at all; and as many radar products."""
+    """Put different METAR reports, of which every tenth is invalid, and as many radar products."""
     with Queue.open(folder / "wx.queue") as queue:
         for number in range(first, first + count):
             name = "".join(chr(65 + number // 26**place % 26) for place in range(3))
@@ -96,7 +97,7 @@ def rows(folder: Path, table: str) -> list[dict[str, Any]]:
 
 
 def write_site(folder: Path) -> str:
-    """The file of a site for the queue; its endpoint."""
+    """Write the file of a site for the queue; return its endpoint."""
     with socket.socket() as found:
         found.bind(("127.0.0.1", 0))
         endpoint = f"tcp/127.0.0.1:{found.getsockname()[1]}"
@@ -106,7 +107,7 @@ def write_site(folder: Path) -> str:
 
 @contextmanager
 def site(folder: Path) -> Iterator[None]:
-    """It runs, and is killed in the end."""
+    """Run the site; kill it in the end."""
     process = subprocess.Popen([HEADRACE, "serve", str(folder / "site.toml"), "--json"], stdout=subprocess.PIPE)
     try:
         assert process.stdout is not None

@@ -7,7 +7,8 @@
     decoding    METAR reports, in one thread, without Spark
 
 Where Spark's own Parquet source can do the same work, it does so in the same run and session, and its figure is shown
-beside ours."""
+beside ours.
+"""
 
 import os
 import shutil

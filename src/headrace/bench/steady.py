@@ -3,7 +3,8 @@
 One rule decodes METAR reports, passes them through SQL and writes them to a Parquet table. The job is a process of its
 own, with Spark's default settings; this process puts reports at the given rate. Every few seconds it adds up the
 private memory of the job, its Java and its Python workers, without the queue that they map. In the end the job
-finishes, and the rows of the table are compared with what was put."""
+finishes, and the rows of the table are compared with what was put.
+"""
 
 import json
 import statistics

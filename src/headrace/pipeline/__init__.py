@@ -13,7 +13,8 @@ In a session of your own, call `register(spark)`. Folders, in the order in which
     rules/      what to do with which products, from a file
     actions/    what a rule does with its rows: file, table, publish, exec, pipe, alert
     run/        rules at work: queries, checkpoints, micro-batches, restarts
-    archive/    tables of products, put into a queue again"""
+    archive/    tables of products, put into a queue again
+"""
 
 import importlib
 from typing import TYPE_CHECKING, Any

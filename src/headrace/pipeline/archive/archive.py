@@ -9,7 +9,8 @@ The sequence at the origin is left out where the origin is the queue's own. That
 product of its own with another number would seem to come from an earlier queue of that name.
 
 Memory holds one part of a file at a time (files.py); with a pace, one part of each file that overlaps others in time
-(pace.py)."""
+(pace.py).
+"""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass

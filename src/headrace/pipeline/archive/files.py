@@ -8,7 +8,8 @@ The value of a partition is text in the name of a folder. It is converted to the
 pipeline writes them.
 
 Rows are read from one row group at a time, and so few at once that they come to about `bytes_max`, however large the
-table, its files or its payloads are. Rows have the types in `TYPES`, whatever program wrote the table."""
+table, its files or its payloads are. Rows have the types in `TYPES`, whatever program wrote the table.
+"""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass

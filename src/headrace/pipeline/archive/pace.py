@@ -4,7 +4,8 @@
 
 A file is opened when the stream reaches its first row, so only files that overlap in time are open together. Of each
 open file one part is held, sorted. A row that is further than that behind its place in its file comes late, and without
-a pause."""
+a pause.
+"""
 
 import heapq
 import time

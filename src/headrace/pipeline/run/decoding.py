@@ -2,7 +2,8 @@
 
 The rows have the columns of the view `decoded` (rules/views.py) and two more: `_error`, null unless the product could
 not be decoded, and `_payload`, which only such products keep, up to a limit. So one pass produces both the rows and the
-dead letters."""
+dead letters.
+"""
 
 import shutil
 from collections.abc import Callable, Iterable, Iterator

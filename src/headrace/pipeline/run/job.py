@@ -68,7 +68,7 @@ class Job:
                 self._streams.append((status, self._planned(rule, status)))
             except AnalysisException as error:
                 raise _rejected(rule, error) from error
-        self._held.enter_context(locked_checkpoint(checkpoint_of(self._file.pipeline)))
+        self._held.enter_context(locked_checkpoint(_checkpoint_of(self._file.pipeline)))
         self._updater.start()
         for stream in self._all():
             while not self._may_start_another():
@@ -132,10 +132,10 @@ class Job:
         """The queries of a rule: name, DataFrame, and what to do with each batch. Nothing has started yet."""
         terms, products = self._file.pipeline, self._source(rule)
         letters = DeadLetters(_dead_letters(terms))
-        actions = [performer(action, f"{name}-{place}", rule.select, letters) for name, place, action in rule.actions()]
+        actions = [performer(action, f"{name}-{n}", rule.select, letters) for name, n, action in rule.actions()]
         self._performers += [*actions, letters]
         handler = BatchHandler(
-            rule, name_of(self._file), address_of(terms), checkpoint_of(terms), status, actions, letters
+            rule, _name_of(self._file), _address_of(terms), _checkpoint_of(terms), status, actions, letters
         )
         frame = products if rule.decode is None else decoded(products, rule, self._file.path.parent)
         frame = frame if rule.watermark_s is None else without_future(frame, rule)
@@ -155,7 +155,7 @@ class Job:
     def _source(self, rule: Rule) -> DataFrame:
         terms = self._file.pipeline
         reader = self._spark.readStream.format("headrace").option("select", str(rule.select))
-        address = address_of(terms)
+        address = _address_of(terms)
         for name, value in (("queue", address.queue), ("site", address.site)):
             if value is not None:
                 reader = reader.option(name, value)
@@ -164,14 +164,14 @@ class Job:
             .option("maxProductsPerTrigger", terms.max_products)
             .option("maxBytesPerTrigger", terms.max_bytes)
             .option("failOnDataLoss", str(terms.on_loss != "count").lower())
-            .option("station", station_of(self._file, rule))
+            .option("station", _station_of(self._file, rule))
             .option("blocking", str(terms.on_loss == "hold").lower())
             .load()
         )
 
     def _begin(self, name: str, frame: DataFrame, act: Act) -> StreamingQuery:
         terms = self._file.pipeline
-        checkpoint = checkpoint_of(terms) / name
+        checkpoint = _checkpoint_of(terms) / name
         remove_unfinished_entries(checkpoint)
         writer = frame.writeStream.queryName(name).foreachBatch(act).option("checkpointLocation", str(checkpoint))
         if isinstance(terms.trigger, str):
@@ -227,20 +227,23 @@ def _rejected(rule: Rule, error: AnalysisException) -> RuleError:
     return RuleError(f"rule {rule.name!r}: Spark rejects it: {reason}", "change its sql, or its condition")
 
 
-def address_of(terms: PipelineTerms) -> QueueAddress:
+# --- terms of a loaded file, whose defaults are filled in -------------------------------------------
+
+
+def _address_of(terms: PipelineTerms) -> QueueAddress:
     return QueueAddress(None if terms.queue is None else str(terms.queue), terms.site)
 
 
-def name_of(file: RuleFile) -> str:
+def _name_of(file: RuleFile) -> str:
     assert file.pipeline.name is not None
     return file.pipeline.name
 
 
-def station_of(file: RuleFile, rule: Rule) -> str:
-    return f"pipeline-{name_of(file)}-{rule.name}"
+def _station_of(file: RuleFile, rule: Rule) -> str:
+    return f"pipeline-{_name_of(file)}-{rule.name}"
 
 
-def checkpoint_of(terms: PipelineTerms) -> Path:
+def _checkpoint_of(terms: PipelineTerms) -> Path:
     assert terms.checkpoint is not None
     return terms.checkpoint
 

@@ -1,7 +1,8 @@
 """Columns: a product as a row of a table, in Arrow and in Spark.
 
 Spark takes Arrow batches unchanged if every type is exactly the expected one: no dictionaries, no large or view types,
-timestamps in microseconds, UTC. `COLUMNS` has the names in their order; `arrow_of` converts a batch of products."""
+timestamps in microseconds, UTC. `COLUMNS` has the names in their order; `arrow_of` converts a batch of products.
+"""
 
 from collections.abc import Sequence
 from typing import Any

@@ -1,7 +1,8 @@
 """Filters: Spark's filters on feed, origin, priority, slice and time as a narrower selection.
 
 Index rows decide these without reading the products. Filters that are not understood here are left to Spark, which
-applies all filters once more."""
+applies all filters once more.
+"""
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace

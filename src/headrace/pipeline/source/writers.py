@@ -5,7 +5,8 @@ is made from everything in its row, so the queue drops the second one as a dupli
 once. It follows that two rows that are equal in every column are one product, too; give them different idents if they
 are different things. `put_batches` adds the number of the micro-batch, so there they are one only within a batch.
 
-A task puts its rows in parts that are small beside the queue, however many rows Spark sends at once (parts.py)."""
+A task puts its rows in parts that are small beside the queue, however many rows Spark sends at once (parts.py).
+"""
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping

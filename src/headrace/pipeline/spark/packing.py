@@ -17,7 +17,8 @@ JVM that starts it. On executors that PATH begins with the archive; on the drive
 `headrace-python` is the running interpreter.
 
 Not here: the libraries of the operating system. Executors need the same processor architecture and a C library that is
-not older."""
+not older.
+"""
 
 import gzip
 import hashlib
