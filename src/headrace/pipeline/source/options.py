@@ -63,15 +63,14 @@ def read_options(given: Mapping[str, str]) -> ReadOptions:
     """From Spark's options; OptionError names an option that is unknown or invalid."""
     options = _known(given, _READ)
     _check_read(options)
-    return ReadOptions(
-        _address(options), **{_FIELDS[name]: value for name, value in options.items() if name in _FIELDS}
-    )
+    return ReadOptions(_address(options), **options)
 
 
 def write_options(given: Mapping[str, str]) -> WriteOptions:
     """From Spark's options; OptionError names an option that is unknown or invalid."""
     options = _known(given, _WRITE)
-    return WriteOptions(_address(options), options.get("feed"), options.get("application", ""), options.get("batch"))
+    options.pop("checkpoint", None)  # Spark's own, passed on to its sinks
+    return WriteOptions(_address(options), **options)
 
 
 def _offset(text: str) -> int | str:
@@ -89,13 +88,16 @@ def _check_read(options: Mapping[str, Any]) -> None:
         raise OptionError("option select: `every` counts, and tasks cannot count together", "sample the DataFrame")
 
 
-def _address(options: Mapping[str, Any]) -> QueueAddress:
-    if "queue" not in options and "site" not in options:
+def _address(options: dict[str, Any]) -> QueueAddress:
+    """Take queue and site out of the options."""
+    queue, site = options.pop("queue", None), options.pop("site", None)
+    if queue is None and site is None:
         raise OptionError("neither queue nor site is given", 'give option("queue", folder) or option("site", endpoint)')
-    return QueueAddress(options.get("queue"), options.get("site"))
+    return QueueAddress(queue, site)
 
 
-def _known(given: Mapping[str, str], known: Mapping[str, Callable[[str, str], Any]]) -> dict[str, Any]:
+def _known(given: Mapping[str, str], known: "_Options") -> dict[str, Any]:
+    """The options that are given, by the names of their fields."""
     names = {name.lower(): name for name in known}
     options: dict[str, Any] = {}
     for key, value in given.items():
@@ -106,7 +108,8 @@ def _known(given: Mapping[str, str], known: Mapping[str, Callable[[str, str], An
             near = difflib.get_close_matches(key.lower(), names, 1)
             hint = f"did you mean {names[near[0]]}?" if near else f"options are {', '.join(known)}"
             raise OptionError(f"the source headrace has no option {key!r}", hint)
-        options[name] = known[name](name, value)
+        field, read = known[name]
+        options[field] = read(name, value)
     return options
 
 
@@ -163,18 +166,29 @@ def _choice(*choices: str) -> Callable[[str, str], str]:
     return read
 
 
-_READ: dict[str, Callable[[str, str], Any]] = {
-    "queue": _text, "site": _text, "select": _text, "startingOffsets": _position, "endingOffsets": _position,
-    "columns": _columns, "maxProductsPerTrigger": _number, "maxBytesPerTrigger": _size, "minPartitions": _number,
-    "partitionBy": _choice("bytes", "slice"), "failOnDataLoss": _flag, "station": _text, "blocking": _flag,
-    "pushFilters": _flag,
-}  # fmt: skip
-_WRITE: dict[str, Callable[[str, str], Any]] = {
-    "queue": _text, "site": _text, "feed": _text, "application": _text, "batch": _batch, "checkpointLocation": _text,
-}  # fmt: skip
-_FIELDS = {  # of ReadOptions
-    "select": "select", "startingOffsets": "starting_offsets", "endingOffsets": "ending_offsets", "columns": "columns",
-    "maxProductsPerTrigger": "max_products", "maxBytesPerTrigger": "max_bytes", "minPartitions": "min_partitions",
-    "partitionBy": "partition_by", "failOnDataLoss": "fail_on_data_loss", "station": "station", "blocking": "blocking",
-    "pushFilters": "push_filters",
-}  # fmt: skip
+_Options = dict[str, tuple[str, Callable[[str, str], Any]]]  # Spark's name: the field, and how to read its text
+
+_READ: _Options = {
+    "queue": ("queue", _text),
+    "site": ("site", _text),
+    "select": ("select", _text),
+    "startingOffsets": ("starting_offsets", _position),
+    "endingOffsets": ("ending_offsets", _position),
+    "columns": ("columns", _columns),
+    "maxProductsPerTrigger": ("max_products", _number),
+    "maxBytesPerTrigger": ("max_bytes", _size),
+    "minPartitions": ("min_partitions", _number),
+    "partitionBy": ("partition_by", _choice("bytes", "slice")),
+    "failOnDataLoss": ("fail_on_data_loss", _flag),
+    "station": ("station", _text),
+    "blocking": ("blocking", _flag),
+    "pushFilters": ("push_filters", _flag),
+}
+_WRITE: _Options = {
+    "queue": ("queue", _text),
+    "site": ("site", _text),
+    "feed": ("feed", _text),
+    "application": ("application", _text),
+    "batch": ("batch", _batch),
+    "checkpointLocation": ("checkpoint", _text),
+}

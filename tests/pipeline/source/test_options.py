@@ -1,0 +1,55 @@
+"""Options of the source, read from text as Spark passes them; without Spark."""
+
+import pytest
+
+from headrace.errors import OptionError
+from headrace.pipeline.source.columns import COLUMNS
+from headrace.pipeline.source.open_queues import QueueAddress
+from headrace.pipeline.source.options import ReadOptions, WriteOptions, read_options, write_options
+
+
+def test_every_option_has_a_default_but_the_address() -> None:
+    assert read_options({"path": "q"}) == ReadOptions(QueueAddress("q", None))
+    assert write_options({"site": "tcp/h:1"}) == WriteOptions(QueueAddress(None, "tcp/h:1"))
+
+
+def test_names_of_options_are_not_case_sensitive() -> None:
+    """Spark turns them into lower case."""
+    options = read_options({"queue": "q", "startingoffsets": "EARLIEST".lower(), "maxbytespertrigger": "2MiB"})
+    assert (options.start("next"), options.max_bytes) == ("oldest", 2 << 20)
+
+
+@pytest.mark.parametrize(
+    ("text", "start"), [("earliest", "oldest"), ("latest", "next"), ("17", 17), ("1h", "1h"), ("2026-07-01", "2026-07-01")]
+)
+def test_offsets_are_kafka_s_words_or_those_of_a_queue(text: str, start: int | str) -> None:
+    options = read_options({"queue": "q", "startingOffsets": text, "endingOffsets": text})
+    assert (options.start("x"), options.end) == (start, start)
+
+
+def test_a_checkpoint_location_belongs_to_spark() -> None:
+    options = write_options({"queue": "q", "checkpointLocation": "cp", "feed": "x", "application": "a", "batch": "7"})
+    assert options == WriteOptions(QueueAddress("q", None), "x", "a", 7)
+
+
+@pytest.mark.parametrize(
+    ("given", "problem"),
+    [
+        ({}, "neither queue nor site"),
+        ({"queue": " "}, "option queue is empty"),
+        ({"queue": "q", "selekt": "x"}, "no option 'selekt'.*did you mean select"),
+        ({"queue": "q", "zzz": "x"}, "no option 'zzz'.*options are queue, site"),
+        ({"queue": "q", "columns": "sequence,sequence"}, "named twice"),
+        ({"queue": "q", "columns": "colour"}, f"unknown: colour.*columns are {', '.join(COLUMNS)}"),
+        ({"queue": "q", "minPartitions": "0"}, "not a positive number"),
+        ({"queue": "q", "blocking": "true"}, "requires a station"),
+    ],
+)
+def test_an_unknown_or_invalid_option_is_named(given: dict[str, str], problem: str) -> None:
+    with pytest.raises(OptionError, match=problem):
+        read_options(given)
+
+
+def test_the_number_of_a_batch_must_be_a_number() -> None:
+    with pytest.raises(OptionError, match="'first' is not the number of a batch"):
+        write_options({"queue": "q", "batch": "first"})
