@@ -37,7 +37,7 @@ HEADRACE = [str(Path(sys.executable).with_name("headrace"))]
 LEASH = ["setpriv", "--pdeathsig", "KILL"] if shutil.which("setpriv") else []  # nothing outlives a harness that dies
 PATIENCE_S = 30.0
 KINDS = ("bulletin,event,monitor", "nexrad3,lightning", "bufr,satellite", "metar")  # no two feeders put the same
-_LOST = re.compile(r"site (\S+) no longer has (\d+)-(\d+)")
+_LOST = re.compile(r"site (\S+): products (\d+)-(\d+) are lost")
 
 
 def seed_of() -> int:
