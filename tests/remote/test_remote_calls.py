@@ -16,6 +16,7 @@ from headrace import Selection
 from headrace.errors import AccessDeniedError, FabricError, FabricMessageError, HeadraceError
 from headrace.link.access import Rule
 from headrace.link.keys import call_key
+from headrace.product.put import Put
 from headrace.remote.client.cursor import RemoteCursor
 from headrace.remote.protocol import calls, replies
 from headrace.remote.protocol.replies import error_of, failure_of
@@ -116,7 +117,7 @@ def test_altered_calls_do_no_harm(served: Served, stranger: Stranger) -> None:
     print("seed", SEED)
     chance = random.Random(SEED)
     samples = [
-        calls.Put("a", "i", properties=b"\1\1\x08\0n" + bytes(8)), calls.PutMany(b"\1\0\0\0", calls.encode(calls.Columns("a"))),
+        calls.Put("a", "i", Put(properties=b"\1\1\x08\0n" + bytes(8))), calls.PutMany(b"\1\0\0\0", calls.encode(calls.Columns("a"))),
         calls.Next("**", 1, 10, 10), calls.OpenStation("s", "next", {"selection": "a", "capacity": 5}), calls.Attach("s", 1.0),
         calls.Get(1, 1, 0.0), calls.Settle(1, 1, 1, "ack"), calls.SaveCursor("c", 5), calls.Unpark("s", [1], True),
     ]  # fmt: skip
@@ -136,9 +137,9 @@ def test_altered_calls_do_no_harm(served: Served, stranger: Stranger) -> None:
      (calls.PutMany(b"\2\0\0\0", calls.encode(calls.Columns("a"))), b"x"),
      (calls.PutMany(b"\1\0\0\0", b"\xc1"), b"x"),
      (calls.PutMany(b"\1\0\0\0", calls.encode(calls.Columns(["a", "b"]))), b"x"),
-     (calls.PutMany(b"\1\0\0\0", calls.encode(calls.Columns("a", priority=9))), b"x"),
-     (calls.PutMany(b"\1\0\0\0", calls.encode(calls.Columns("a", created=calls.Column(b"123")))), b"x"),
-     (calls.Put("a", properties=b"nonsense"), b"x"),
+     (calls.PutMany(b"\1\0\0\0", calls.encode(calls.Columns("a", facts={"priority": b"\x09"}))), b"x"),
+     (calls.PutMany(b"\1\0\0\0", calls.encode(calls.Columns("a", facts={"created": b"123"}))), b"x"),
+     (calls.Put("a", facts=Put(properties=b"nonsense")), b"x"),
      (calls.Put("a b"), b"x"),
      (calls.PutBatch(), b"no records"),
      (calls.PutBatch(keep=b"\1"), b""),
@@ -419,7 +420,7 @@ def test_nobody_puts_products_of_another_origin(router: Router, make_served: Cal
     someone = Stranger(router[0], served)
 
     def put(name: str, number: int, origin: str | None) -> replies.Reply | str:
-        call = calls.Put("p", origin=origin, origin_sequence=number if origin else 0)
+        call = calls.Put("p", facts=Put(origin=origin, origin_sequence=number if origin else 0))
         head = calls.encode(calls.Envelope(1, someone.client, None, number, number, call))
         return someone.send(head, b"%d" % number, name)
 

@@ -17,6 +17,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from typing_extensions import Unpack
 
 from headrace.channel.definitions import FOLDER, Definition
 from headrace.channel.places import Place
@@ -24,7 +25,9 @@ from headrace.channel.subtree import Subtree
 from headrace.errors import ChannelEndedError, ChannelError, ChannelMissingError, FeedError, RejectedError
 from headrace.log import append
 from headrace.log.append import Duplicate, Receipt
-from headrace.log.puts import expiry_of
+from headrace.log.columns import PutColumns
+from headrace.log.seams import Timeout
+from headrace.product.put import PutFacts, expiry_of, put_of
 from headrace.units import format_time
 
 if TYPE_CHECKING:
@@ -44,19 +47,20 @@ class Supplier:
         self._place = self._take()
 
     def push(
-        self, payload: Any, *, feed: str | None = None, ident: str = "", expiry: Any = None, **options: Any
-    ) -> int | Duplicate:
+        self, payload: Any, *, feed: str | None = None, ident: str = "", timeout: Timeout = None,
+        **facts: Unpack[PutFacts],
+    ) -> int | Duplicate:  # fmt: skip
         """Store one product in the channel; its sequence, or the Duplicate of the one that is held.
 
-        `feed` is the root of the channel unless it is given; `expiry` and the other options are those of `Queue.put`.
+        `feed` is the root of the channel unless it is given; the other arguments are those of `Queue.put`.
         RejectedError if `max_queue` products wait, ChannelEndedError from the channel's stop time on.
         """
         definition, subtree = self._current()
         feed = _feed_of(definition, subtree, feed)
-        expiry = self._expiry(definition, expiry)
+        facts["expiry"] = self._expiry(definition, facts.get("expiry"))
         place = self._holding()
         try:
-            outcome = append.put(self.channel.log, payload, feed=feed, ident=ident, expiry=expiry, **options)
+            outcome = append.put(self.channel.log, payload, feed, ident, put_of(facts), timeout)
         except RejectedError:
             place.count(rejected=1)
             raise
@@ -66,14 +70,16 @@ class Supplier:
             place.count(products=1)
         return outcome
 
-    def push_many(self, payloads: Any, *, feed: Any = None, expiry: Any = None, **options: Any) -> Receipt:
+    def push_many(
+        self, payloads: Any, *, feed: Any = None, ident: Any = "", timeout: Timeout = None, **facts: Unpack[PutColumns]
+    ) -> Receipt:
         """Store many products as one; as `Queue.put_many`, under the terms of `push`."""
         definition, subtree = self._current()
         feed = _feeds_of(definition, subtree, feed)
-        expiry = self._expiry_column(definition, expiry)
+        facts["expiry"] = self._expiry_column(definition, facts.get("expiry"))
         place = self._holding()
         try:
-            receipt = append.put_many(self.channel.log, payloads, feed=feed, expiry=expiry, **options)
+            receipt = append.put_many(self.channel.log, payloads, feed=feed, ident=ident, timeout=timeout, **facts)
         except RejectedError:
             place.count(rejected=len(payloads))
             raise

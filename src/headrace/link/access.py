@@ -24,8 +24,8 @@ from typing import Any
 
 from headrace.errors import OptionError
 from headrace.link.keys import ROOT
-from headrace.log.config import check_origin
 from headrace.product.feed import FeedPattern
+from headrace.product.put import check_origin
 from headrace.selection.pattern import canonical_pattern
 
 EVERYBODY = "*"

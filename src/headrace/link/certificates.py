@@ -31,7 +31,7 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 from headrace.errors import FabricError, OptionError
 from headrace.link.credentials import read_certificate
 from headrace.link.endpoint import parse_endpoint
-from headrace.log.config import check_origin
+from headrace.product.put import check_origin
 
 AUTHORITY = "authority"
 AUTHORITY_DAYS = 3650

@@ -1,29 +1,38 @@
-"""Append: how products enter the log, one, many, or as they are in another queue.
+"""Append: how products enter the log: one, many, or as they are in another queue.
 
-The kernel is called first and its refusal is explained afterwards, so that a put that succeeds pays for no check twice.
-A put without optional facts takes the shortest path. What a gate refuses (a blocking station that is full) is tried
-again once there is room.
+Call the kernel first; diagnose only if it fails. So a put that succeeds pays for no check twice, and a put without
+optional facts takes the shortest path. If a gate refuses an append (a blocking station is full), it is tried again once
+there is room, until the timeout.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 import numpy as np
 import numpy.typing as npt
+from typing_extensions import Unpack
 
-from headrace.errors import BatchTooLargeError
+from headrace.errors import BatchTooLargeError, OptionError
 from headrace.kernel import _kernel as kernel
-from headrace.log import columns, puts, records
-from headrace.log.puts import When
+from headrace.log import records
+from headrace.log.columns import Columns, PutColumns, Texts, columns_of, payload_column
+from headrace.log.explain import explain, explain_many, explain_put
 from headrace.log.seams import Timeout, Wait
 from headrace.product.batch import Batch
+from headrace.product.feed import check_feed
 from headrace.product.product import PRIORITY_DEFAULT
-from headrace.product.properties import PropertyValue
+from headrace.product.put import PLAIN, Put
 
 if TYPE_CHECKING:
     from headrace.log.log import Log
+
+FEED, ORIGIN = 1, 2  # kinds of names
+GATES = tuple(kernel.CODES[why] for why in ("stations", "blocked", "rejected", "held"))
+REFUSALS = (LookupError, TypeError, ValueError, OverflowError, BufferError, kernel.KernelError)  # by the kernel
+
 
 @dataclass(frozen=True, slots=True)
 class Duplicate:
@@ -36,11 +45,11 @@ class Duplicate:
 
 
 class Receipt(msgspec.Struct, frozen=True, gc=False):
-    """What became of each product of a `put_many`, in their order."""
+    """What became of each product of a `put_many`, in order."""
 
     products: int  # in the call
     stored: int  # new ones, now readable
-    first: int  # sequence of the first one stored; the others follow without a gap; 0 if none was
+    first: int  # sequence of the first product stored; the others follow without a gap; 0 if none was stored
     _outcomes: tuple[int, ...] | None = None  # with duplicates: sequence, or minus that of the held copy
 
     def __len__(self) -> int:
@@ -48,103 +57,111 @@ class Receipt(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def sequences(self) -> npt.NDArray[np.uint64]:
-        """The sequence of each product; for a duplicate that of the copy that is held."""
+        """The sequence of each product; for a duplicate, that of the copy that the queue holds."""
         if self._outcomes is None:
             return np.arange(self.first, self.first + self.products, dtype=np.uint64)
         return np.abs(np.array(self._outcomes, dtype=np.int64)).astype(np.uint64)
 
     @property
     def duplicates(self) -> npt.NDArray[np.bool_]:
-        """True for each product that was not stored because a copy is held."""
+        """True for each product that was not stored because the queue holds a copy."""
         if self._outcomes is None:
             return np.zeros(self.products, dtype=np.bool_)
         return np.array(self._outcomes, dtype=np.int64) < 0
 
 
+# --- one --------------------------------------------------------------------------------------------
+
+
 def put(
-    log: "Log", payload: Any, *, feed: str, ident: str = "", created: When | None = None,
-    priority: int = PRIORITY_DEFAULT, expiry: When | None = None,
-    properties: Mapping[str, PropertyValue] | None = None, slice: int | None = None,
-    signature: bytes | None = None, origin: str | None = None, origin_sequence: int = 0, previous: int = 0,
-    timeout: Timeout = None,
-) -> int | Duplicate:  # fmt: skip
+    log: "Log", payload: Any, feed: str, ident: str, facts: Put = PLAIN, timeout: Timeout = None
+) -> int | Duplicate:
     """Store one product; its sequence, or the Duplicate of the one that is held. `Queue.put` explains."""
     wait: Wait | None = None
+    plain = facts.is_plain
     while True:
         try:
-            if (
-                log.is_plain and created is None and expiry is None and properties is None and slice is None
-                and signature is None and origin is None and not origin_sequence and 0 <= priority <= 7
-            ):  # fmt: skip
-                outcome = log.kernel.put_plain(payload, feed, ident, priority)
-                return outcome if outcome > 0 else Duplicate(-outcome)
-            outcome = _put_in_full(
-                log, payload, feed, ident, created, priority, expiry, properties, slice, signature, origin,
-                origin_sequence, previous,
-            )  # fmt: skip
+            if plain and log.is_plain:
+                outcome = log.kernel.put_plain(payload, feed, ident, facts.priority)
+            else:
+                outcome = _put_in_full(log, payload, feed, ident, facts)
             break
-        except (LookupError, TypeError, ValueError, OverflowError, BufferError, kernel.KernelError) as error:
+        except REFUSALS as error:
             log.check_open()
-            if isinstance(error, kernel.KernelError) and error.code in puts.GATES:
+            if isinstance(error, kernel.KernelError) and error.code in GATES:
                 wait = _make_way(log, error, timeout, wait)
-            elif not puts.learn_feed(log.kernel, feed, error, log.path):
-                raise puts.explain_put(
-                    error, log.path, log.config.payload_bytes_max, payload, feed, ident, priority
-                ) from None
-    if log.is_disk:  # a duplicate too is acknowledged only when the copy that is held is safe
+            elif isinstance(error, KeyError):
+                learn_feed(log.kernel, feed, log.path)
+            else:
+                raise explain_put(error, log.path, log.config.payload_bytes_max, payload, feed, ident) from None
+    if log.is_disk:  # a duplicate is acknowledged only when the copy that is held is safe
         log.make_durable(abs(outcome))
     return outcome if outcome > 0 else Duplicate(-outcome)
 
 
-def _put_in_full(
-    log: "Log", payload: Any, feed: str, ident: str, created: Any, priority: Any, expiry: Any, properties: Any,
-    slice: Any, signature: Any, origin: Any, origin_sequence: Any, previous: Any,
-) -> int:  # fmt: skip
-    """A put with every optional fact; the kernel's answer."""
+def _put_in_full(log: "Log", payload: Any, feed: str, ident: str, facts: Put) -> int:
+    """Put with every optional fact; the kernel's answer."""
     if not log.is_writing:
         log.begin_writing()
+    if facts.origin is not None:
+        _learn_origin(log.kernel, facts.origin, facts.origin_sequence)
     now_ns, boot_ns = log.now()
     return log.kernel.put(
-        payload, feed, ident, puts.time_of(created, "created"), puts.check_priority(priority),
-        puts.expiry_of(expiry, now_ns), puts.properties_of(properties), puts.slice_of(slice),
-        puts.signature_of(signature), puts.origin_of(log.kernel, origin, origin_sequence),
-        puts.sequence_of(origin_sequence), puts.sequence_of(previous), now_ns, boot_ns,
+        payload, feed, ident, facts.created, facts.priority, facts.expires_ns(now_ns), facts.properties or None,
+        facts.slice, facts.signature, facts.origin, facts.origin_sequence, facts.previous, now_ns, boot_ns,
     )  # fmt: skip
+
+
+# --- many -------------------------------------------------------------------------------------------
 
 
 def put_many(
-    log: "Log", payloads: Any, *, feed: columns.Texts, ident: columns.Texts = "", created: Any = None,
-    priority: columns.Numbers = PRIORITY_DEFAULT, expiry: Any = None, properties: Any = None, slice: Any = None,
-    signature: Any = None, origin: Any = None, origin_sequence: Any = None, previous: Any = None,
-    timeout: Timeout = None,
-) -> Receipt:  # fmt: skip
+    log: "Log", payloads: Any, *, feed: Texts, ident: Texts = "", timeout: Timeout = None, **facts: Unpack[PutColumns]
+) -> Receipt:
     """Store many products as one: readers see all of them or none. `Queue.put_many` explains."""
-    shared = log.kernel
-    plain = (
-        log.is_plain and payloads.__class__ is list and feed.__class__ is str and ident.__class__ is str
-        and priority.__class__ is int and 0 <= priority <= 7 and created is expiry is properties is slice is None
-        and signature is origin is origin_sequence is previous is None and feed in shared.feeds
-    )  # fmt: skip
-    held: Any = payloads
-    arguments: Any = None
-    if not plain:
-        held, arguments = _columns(log, payloads, feed, ident, created, priority, expiry, properties, slice,
-                                        signature, origin, origin_sequence, previous)  # fmt: skip
+    if (
+        not facts and log.is_plain and payloads.__class__ is list and feed.__class__ is str
+        and ident.__class__ is str and feed in log.kernel.feeds
+    ):  # fmt: skip
+        return _put_columns(log, payloads, Columns(feed, ident, {}), timeout, plain=True)
+    log.check_open()
+    held = payloads if payloads.__class__ is list else payload_column(payloads)
+    return put_columns(log, held, columns_of(len(held), feed, ident, facts), timeout)
+
+
+def put_columns(log: "Log", payloads: list[Any], columns: Columns, timeout: Timeout = None) -> Receipt:
+    """As `put_many`, with columns that were checked already."""
+    log.check_open()
+    if not log.is_writing:
+        log.begin_writing()
+    for feed in distinct(columns.feed):
+        if feed not in log.kernel.feeds:
+            learn_feed(log.kernel, feed, log.path)
+    has_sequences = "origin_sequence" in columns.facts
+    for origin in distinct(columns.facts.get("origin", ())):
+        _learn_origin(log.kernel, origin, has_sequences)
+    return _put_columns(log, payloads, columns, timeout)
+
+
+def _put_columns(log: "Log", held: list[Any], columns: Columns, timeout: Timeout, *, plain: bool = False) -> Receipt:
+    """`plain`: one known feed, one ident and no facts, for which the kernel has a shorter path."""
+    shared, feed, ident = log.kernel, columns.feed, columns.ident
     wait: Wait | None = None
     try:
         while True:
             try:
                 if plain:
-                    first, stored, outcomes = shared.put_many_plain(held, feed, ident, priority)
+                    first, stored, outcomes = shared.put_many_plain(held, feed, ident, PRIORITY_DEFAULT)  # type: ignore[arg-type]
                 else:
-                    first, stored, outcomes = shared.put_many(held, *arguments)
+                    now_ns, boot_ns = log.now()
+                    first, stored, outcomes = shared.put_many(held, *columns.arguments(now_ns, boot_ns))
                 break
             except kernel.KernelError as error:
                 log.check_open()
-                if error.code not in puts.GATES:
+                if error.code not in GATES:
                     raise
                 wait = _make_way(log, error, timeout, wait)
-    except (TypeError, ValueError, KeyError, kernel.KernelError, BufferError) as error:
+    except REFUSALS as error:
         log.check_open()
         config = log.config
         if isinstance(error, kernel.KernelError) and error.code == kernel.CODES["batch_too_large"]:
@@ -152,19 +169,10 @@ def put_many(
                 f"a batch of {len(held)} products does not fit into {config.size} bytes as one piece",
                 "put it in several calls, or resize the queue",
             ) from None
-        raise puts.explain_many(error, log.path, config.payload_bytes_max, held, ident) from None
+        raise explain_many(error, log.path, config.payload_bytes_max, held, ident) from None
     if log.is_disk and held:
         log.make_durable(max([first + stored - 1, *map(abs, outcomes or ())]))
     return Receipt(len(held), stored, first, None if outcomes is None else tuple(outcomes))
-
-
-def _columns(log: "Log", payloads: Any, *columns_given: Any) -> tuple[Any, tuple[Any, ...]]:
-    """The payloads of a `put_many`, and its other arguments as the kernel takes them."""
-    log.check_open()
-    if not log.is_writing:
-        log.begin_writing()
-    held = columns.payload_column(payloads) if type(payloads) is not list else payloads
-    return held, (*puts.many_columns(log.kernel, len(held), *columns_given), *log.now())
 
 
 def put_batch(log: "Log", batch: Batch, keep: Any = None, timeout: Timeout = None) -> Receipt:
@@ -180,7 +188,7 @@ def put_batch(log: "Log", batch: Batch, keep: Any = None, timeout: Timeout = Non
             break
         except kernel.KernelError as error:
             log.check_open()
-            if error.code not in puts.GATES:
+            if error.code not in GATES:
                 raise records.explain_records(error, log.path, batch, log.config) from None
             wait = _make_way(log, error, timeout, wait)
     products = stored if outcomes is None else len(outcomes)
@@ -189,8 +197,35 @@ def put_batch(log: "Log", batch: Batch, keep: Any = None, timeout: Timeout = Non
     return Receipt(products, stored, first, None if outcomes is None else tuple(outcomes))
 
 
+# --- names and gates --------------------------------------------------------------------------------
+
+
+def distinct(texts: str | Iterable[str]) -> set[str]:
+    """The different texts of a column."""
+    return {texts} if isinstance(texts, str) else set(texts)
+
+
+def learn_feed(log: kernel.Log, feed: str, path: Path) -> None:
+    """Give a new feed a number; FeedError if its name is invalid."""
+    try:
+        log.add_name(FEED, check_feed(feed))
+    except kernel.KernelError as error:
+        raise explain(error, path) from None
+
+
+def _learn_origin(log: kernel.Log, origin: str, has_sequence: object) -> None:
+    """Give a new origin a number. A product of another origin needs its sequence there."""
+    if not has_sequence and log.origins.get(origin) != log.state["origin"]:
+        raise OptionError(
+            f"a product of origin {origin!r} came without its origin_sequence",
+            "pass on both as they came",
+        )
+    if origin not in log.origins:
+        log.add_name(ORIGIN, origin)
+
+
 def _make_way(log: "Log", error: kernel.KernelError, timeout: Timeout, wait: Wait | None) -> Wait:
-    """Deal with what a gate refused an append for, or wait for it; what is left of the time."""
+    """Remove the reason for which a gate refused an append, or wait for it; the rest of the timeout."""
     wait = wait or Wait(timeout)
     log.gate.make_way(error, wait)
     return wait

@@ -1,23 +1,135 @@
 """Columns: what `put_many` accepts, brought into the few shapes that the kernel takes.
 
-Texts become one str or a list of str, numbers an array of one or n values, payloads a list of bytes-like objects.
-NumPy and Arrow columns are taken without copying their payloads. A column of the wrong length is an error that names
-it.
+Texts become one str or a list of str, numbers an array of one or n values, payloads a list of bytes-like objects,
+properties encoded blocks. NumPy and Arrow columns are taken without copying their payloads. A column of the wrong
+length or with an invalid value raises an InvalidError that names it.
+
+    PutColumns ──columns_of──► Columns ──► kernel                            a queue here
+                                 └─packed──► message ──unpacked──► kernel    a queue elsewhere
+
+`Columns` is to `put_many` what `Put` (product/put.py) is to `put`, with the same facts under the same names.
 """
 
 import itertools
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import datetime
+from typing import Any, TypeAlias, TypedDict
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
 from headrace.errors import InvalidError, OptionError, PayloadError
-from headrace.product.properties import encode_properties
+from headrace.product.product import NO_SLICE, PRIORITY_DEFAULT, PRIORITY_MAX, SLICE_MAX
+from headrace.product.properties import PropertyValue, check_block, encode_properties
+from headrace.product.put import SEQUENCE_MAX, Put, check_expiry, check_origin, expiry_of, signature_of
+from headrace.units import parse_time
 
-Texts = str | Sequence[str] | npt.NDArray[Any] | pa.Array | pa.ChunkedArray
-Numbers = int | Sequence[int] | npt.NDArray[Any] | pa.Array | pa.ChunkedArray
+Texts: TypeAlias = str | Sequence[str] | npt.NDArray[Any] | pa.Array | pa.ChunkedArray
+Numbers: TypeAlias = int | Sequence[int] | npt.NDArray[Any] | pa.Array | pa.ChunkedArray
+Times: TypeAlias = str | datetime | Numbers | Sequence[int | None]
+Blocks: TypeAlias = Mapping[str, PropertyValue] | Iterable[Mapping[str, PropertyValue] | None]
+
+FACTS = Put.__struct_fields__  # in the order in which the kernel takes their columns
+_DEFAULT_PRIORITY = np.array([PRIORITY_DEFAULT], np.uint8)
+_NUMBERS: dict[str, tuple[Any, int]] = {  # type and largest value of each column of numbers
+    "created": (np.uint64, SEQUENCE_MAX), "priority": (np.uint8, PRIORITY_MAX), "expiry": (np.uint64, SEQUENCE_MAX),
+    "slice": (np.uint16, NO_SLICE), "origin_sequence": (np.uint64, SEQUENCE_MAX), "previous": (np.uint64, SEQUENCE_MAX),
+}  # fmt: skip
+
+
+class PutColumns(TypedDict, total=False):
+    """The optional facts of many products, for `Queue.put_many`: one value for all, or one for each payload.
+
+    Times in columns are nanoseconds since 1970. Sequences and signatures have one value for each.
+    """
+
+    created: Times | None
+    priority: Numbers | None
+    expiry: Times | None
+    properties: Blocks | None
+    slice: Numbers | Sequence[int | None] | None
+    signature: Iterable[bytes | None] | None
+    origin: Texts | None
+    origin_sequence: Numbers | None
+    previous: Numbers | None
+
+
+class Columns(msgspec.Struct, frozen=True):
+    """Everything but the payloads of one `put_many`, checked. Make one with `columns_of`."""
+
+    feed: str | list[str]
+    ident: str | list[str]
+    facts: dict[str, Any]  # by name; a fact that was not given is left out
+
+    def arguments(self, now_ns: int, boot_ns: int) -> tuple[Any, ...]:
+        """In the order in which the kernel takes them, for a batch that is stored at these times."""
+        facts = {"priority": _DEFAULT_PRIORITY, **self.facts}
+        if isinstance(facts.get("expiry"), str):
+            facts["expiry"] = np.array([expiry_of(facts["expiry"], now_ns)], np.uint64)
+        return (self.feed, self.ident, *map(facts.get, FACTS), now_ns, boot_ns)
+
+
+def columns_of(count: int, feed: Texts, ident: Texts, facts: PutColumns) -> Columns:
+    """The columns for `count` payloads. Whether the feeds are valid is not checked here."""
+    made = {}
+    for name, value in facts.items():
+        if name not in _COLUMNS:
+            raise TypeError(f"put_many() got an unexpected keyword argument {name!r}")
+        if value is not None:
+            made[name] = _COLUMNS[name](value, count)
+    return Columns(text_column(feed, count, "feed"), text_column(ident, count, "ident"), made)
+
+
+def packed(facts: Mapping[str, Any]) -> dict[str, Any]:
+    """The facts of Columns for a message: columns of numbers as bytes, the rest as it is."""
+    return {name: value.tobytes() if isinstance(value, np.ndarray) else value for name, value in facts.items()}
+
+
+def unpacked(count: int, feed: str | list[str], ident: str | list[str], facts: Mapping[str, Any]) -> Columns:
+    """Columns from a message, after `packed`; an InvalidError names what is wrong with them."""
+    made: dict[str, Any] = {}
+    for name, value in facts.items():
+        if name not in _COLUMNS:
+            raise InvalidError(f"{name!r} is not a fact of products", f"known are {', '.join(FACTS)}")
+        if isinstance(value, bytes) and name in _NUMBERS:
+            made[name] = _number_column_of(value, count, name)
+        elif name == "properties":
+            made[name] = _checked_blocks(value, count)
+        elif (
+            (name == "signature" and isinstance(value, list))
+            or name == "origin"
+            or (name == "expiry" and isinstance(value, str))
+        ):
+            made[name] = _COLUMNS[name](value, count)
+        else:
+            raise InvalidError(f"{name} is a {type(value).__name__}", "send a column")
+    return Columns(text_column(feed, count, "feed"), text_column(ident, count, "ident"), made)
+
+
+def _number_column_of(data: bytes, count: int, name: str) -> npt.NDArray[Any]:
+    kind, high = _NUMBERS[name]
+    if len(data) % np.dtype(kind).itemsize:
+        raise InvalidError(f"column {name} is cut short", "send whole numbers")
+    column = np.frombuffer(data, kind)
+    if len(column) != 1 or name in ("origin_sequence", "previous"):
+        _check_length(column, count, name)
+    if len(column) and int(column.max()) > high:
+        raise OptionError(f"{name} holds values outside 0 to {high}", "check the column")
+    return column
+
+
+def _checked_blocks(blocks: Any, count: int) -> bytes | list[bytes]:
+    if isinstance(blocks, bytes):
+        return check_block(blocks)
+    if not isinstance(blocks, list) or not all(isinstance(block, bytes) for block in blocks):
+        raise InvalidError("properties are not encoded", "send one block, or one for each product")
+    _check_length(blocks, count, "properties")
+    return [check_block(block) for block in blocks]
+
+
+# --- payloads, texts and numbers ---------------------------------------------------------------------
 
 
 def payload_column(payloads: Any) -> list[Any]:
@@ -142,13 +254,74 @@ def _without_nulls(numbers: Any, instead: int) -> tuple[npt.NDArray[np.bool_] | 
     return None, numbers
 
 
-def property_column(properties: Any, count: int) -> bytes | list[bytes] | None:
+# --- facts ------------------------------------------------------------------------------------------
+
+
+def _created(times: Any, count: int) -> npt.NDArray[Any]:
+    if isinstance(times, str | datetime):
+        times = parse_time(times, "created")
+    column = number_column(times, count, "created", np.uint64, 0, SEQUENCE_MAX)
+    return np.where(column == 0, np.uint64(1), column)  # 0 means none
+
+
+def _expiry(times: Any, count: int) -> npt.NDArray[Any] | str:
+    """A column, in which 0 means never, or an age for all."""
+    if isinstance(times, str | datetime):
+        times = check_expiry(times)
+        if isinstance(times, str):
+            return times
+    return number_column(times, count, "expiry", np.uint64, 0, SEQUENCE_MAX, 0)
+
+
+def _priority(numbers: Any, count: int) -> npt.NDArray[Any]:
+    if isinstance(numbers, int) and numbers == PRIORITY_DEFAULT:
+        return _DEFAULT_PRIORITY
+    return number_column(numbers, count, "priority", np.uint8, 0, PRIORITY_MAX)
+
+
+def _slice(numbers: Any, count: int) -> npt.NDArray[Any]:
+    return number_column(numbers, count, "slice", np.uint16, 0, SLICE_MAX, NO_SLICE)
+
+
+def _properties(properties: Any, count: int) -> bytes | list[bytes] | None:
     """Property blocks: none, one for all, or a list of `count`."""
-    if properties is None or isinstance(properties, Mapping):
+    if isinstance(properties, Mapping):
         return encode_properties(properties) if properties else None
     column = [encode_properties(one or {}) for one in properties]
     _check_length(column, count, "properties")
     return column
+
+
+def _signature(signatures: Any, count: int) -> list[bytes | None]:
+    column = signatures.to_pylist() if hasattr(signatures, "to_pylist") else list(signatures)
+    _check_length(column, count, "signature")
+    return [signature_of(signature) for signature in column]
+
+
+def _origin(origins: Any, count: int) -> str | list[str]:
+    column = text_column(origins, count, "origin")
+    for origin in {column} if isinstance(column, str) else set(column):
+        check_origin(origin)
+    return column
+
+
+def _sequences(sequences: Any, count: int, what: str) -> npt.NDArray[Any]:
+    if np.ndim(sequences) == 0:
+        raise OptionError(f"{what} is one number for all", "give a column with one for each product")
+    return number_column(sequences, count, what, np.uint64, 0, SEQUENCE_MAX)
+
+
+_COLUMNS: dict[str, Callable[[Any, int], Any]] = {
+    "created": _created,
+    "priority": _priority,
+    "expiry": _expiry,
+    "properties": _properties,
+    "slice": _slice,
+    "signature": _signature,
+    "origin": _origin,
+    "origin_sequence": lambda sequences, count: _sequences(sequences, count, "origin_sequence"),
+    "previous": lambda sequences, count: _sequences(sequences, count, "previous"),
+}
 
 
 def _check_length(column: Any, count: int, what: str) -> None:

@@ -28,7 +28,6 @@ SIZE_MAX = 1 << 40
 SEGMENT_MIN = 1 << 16
 SEGMENT_MAX = 1 << 30
 PAYLOAD_MAX = (1 << 32) - 1
-_ORIGIN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
 
 
 class QueueConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -81,20 +80,6 @@ def check_dedup(dedup: str) -> Dedup:
     if dedup not in SIGNATURES:
         raise OptionError(f"dedup {dedup!r} is unknown", f"choose one of {', '.join(SIGNATURES)}")
     return dedup  # type: ignore[return-value]
-
-
-def check_origin(origin: str) -> str:
-    if not isinstance(origin, str) or not _ORIGIN.fullmatch(origin):
-        raise OptionError(
-            f"origin {origin!r} is not a site id",
-            "use 1 to 63 letters, digits, dots, dashes or underscores",
-        )
-    return origin
-
-
-def is_origin(name: str) -> bool:
-    """Can a site have this name?"""
-    return _ORIGIN.fullmatch(name) is not None
 
 
 # made once: threads that use a type for the first time at the same moment would get in each other's way

@@ -5,13 +5,17 @@ import errno
 import os
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 from headrace.errors import (
     BatchTooLargeError,
     BlockedError,
     DiskFullError,
     HeadraceError,
+    IdentError,
+    InvalidError,
     NamesFullError,
+    PayloadError,
     PayloadTooLargeError,
     QueueAccessError,
     QueueDamagedError,
@@ -19,6 +23,9 @@ from headrace.errors import (
     QueueVersionError,
 )
 from headrace.kernel import _kernel as kernel
+from headrace.product.feed import check_feed
+from headrace.product.product import IDENT_BYTES_MAX
+from headrace.units import format_size
 
 REPAIR = "run: headrace queue repair {path}"
 
@@ -79,3 +86,69 @@ def explain_os_error(error: OSError, path: Path) -> QueueError:
     if error.errno in (errno.ENOTDIR, errno.ENAMETOOLONG):
         return QueueAccessError(f"{where} cannot be a queue: {error.strerror}", "choose another path")
     return QueueError(f"{where}: {error.strerror or error}", "see the message of the operating system")
+
+
+# --- arguments --------------------------------------------------------------------------------------
+
+
+def explain_put(error: Exception, path: Path, payload_max: int, payload: Any, feed: Any, ident: Any) -> Exception:
+    """What was wrong with the arguments, or what the kernel's number means."""
+    if isinstance(error, HeadraceError):
+        return error
+    if isinstance(error, kernel.KernelError) and error.code == kernel.CODES["damaged"]:
+        return explain(error, path)
+    try:
+        check_feed(feed)
+    except InvalidError as problem:
+        return problem
+    fault = _check_ident(ident) or _check_payload(payload, payload_max)
+    if fault is not None:
+        return fault
+    if isinstance(error, kernel.KernelError):
+        return explain(error, path)
+    return error
+
+
+def _check_ident(ident: Any) -> IdentError | None:
+    if not isinstance(ident, str):
+        return IdentError(f"ident {ident!r} is not text", "give a str; bytes must be decoded first")
+    try:
+        size = len(ident.encode())
+    except UnicodeEncodeError:
+        return IdentError(f"ident {ident!r} cannot be written as UTF-8", "remove lone surrogates")
+    if size > IDENT_BYTES_MAX:
+        return IdentError(
+            f"ident {ident[:40]!r}… has {size} bytes, more than {IDENT_BYTES_MAX}",
+            "move the bulk into properties or payload",
+        )
+    return None
+
+
+def _check_payload(payload: Any, payload_max: int) -> InvalidError | None:
+    try:
+        view = memoryview(payload)
+    except TypeError:
+        return PayloadError(f"the payload is a {type(payload).__name__}, not bytes", "encode it first")
+    if not view.c_contiguous:
+        return PayloadError("the payload is not one run of memory", "copy it first: bytes(payload)")
+    if view.nbytes > payload_max:
+        return PayloadTooLargeError(
+            f"a payload of {view.nbytes} bytes exceeds the {format_size(payload_max)} that this queue takes",
+            "a payload may be a quarter of the queue: resize the queue",
+        )
+    return None
+
+
+def explain_many(error: Exception, path: Path, payload_max: int, payloads: Any, idents: Any) -> Exception:
+    """As `explain_put`, naming the place in the batch."""
+    if isinstance(error, HeadraceError):
+        return error
+    if isinstance(error, kernel.KernelError) and error.code != kernel.CODES["payload_too_large"]:
+        return explain(error, path)
+    idents = idents.to_pylist() if hasattr(idents, "to_pylist") else idents  # Arrow's
+    for place, payload in enumerate(payloads):
+        ident = idents if isinstance(idents, str) else idents[place]
+        problem = _check_ident(ident) or _check_payload(payload, payload_max)
+        if problem is not None:
+            return type(problem)(f"product {place} of the batch: {problem.problem}", problem.hint)
+    return explain(error, path) if isinstance(error, kernel.KernelError) else error

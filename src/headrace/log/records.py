@@ -23,10 +23,11 @@ from headrace.errors import (
     RecordsDamagedError,
 )
 from headrace.kernel import _kernel as kernel
-from headrace.log.config import QueueConfig, check_origin
+from headrace.log.config import QueueConfig
 from headrace.log.explain import explain
 from headrace.product.batch import Batch
 from headrace.product.feed import check_feed
+from headrace.product.put import check_origin
 from headrace.units import format_size
 
 _CODES = kernel.CODES

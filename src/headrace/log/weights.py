@@ -10,7 +10,8 @@ import numpy as np
 
 from headrace.kernel import _kernel as kernel
 from headrace.log.read import RowTerms
-from headrace.product.batch import NO_SLICE, ROW
+from headrace.product.batch import ROW
+from headrace.product.product import NO_SLICE
 from headrace.selection import Selection
 
 STRETCH_BYTES = 1 << 20

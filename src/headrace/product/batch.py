@@ -15,10 +15,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from headrace.product.product import Product
+from headrace.product.product import NO_SLICE, Product
 from headrace.product.properties import decode_properties
-
-NO_SLICE = 0xFFFF
 
 ROW = np.dtype(
     [

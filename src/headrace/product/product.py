@@ -14,6 +14,7 @@ IDENT_BYTES_MAX = 1024
 PRIORITY_MAX = 7
 PRIORITY_DEFAULT = 4
 SLICE_MAX = 65534
+NO_SLICE = SLICE_MAX + 1  # how a record and a column say that a product has no slice
 
 
 @dataclass(frozen=True, slots=True)

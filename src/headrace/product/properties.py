@@ -17,14 +17,16 @@ from headrace.errors import PropertyError
 PropertyValue = int | float | str | bool
 
 BLOCK_BYTES_MAX = 65535
+NAME_BYTES_MAX = 255
 NO_PROPERTIES: Mapping[str, PropertyValue] = MappingProxyType({})
 _INT, _FLOAT, _STR, _BOOL = 1, 2, 3, 4
 _ENTRY = struct.Struct("<BBH")
+_MAPPINGS = (dict, MappingProxyType, Mapping)  # an abstract class is slow to check: last
 
 
 def encode_properties(properties: Mapping[str, PropertyValue]) -> bytes:
     """The block for a mapping; PropertyError names the property that cannot be kept."""
-    if not isinstance(properties, Mapping):
+    if not isinstance(properties, _MAPPINGS):
         raise PropertyError(f"properties {properties!r} are not a mapping", "give a dict of name to value")
     parts = []
     for name in sorted(properties, key=str):
@@ -41,9 +43,9 @@ def encode_properties(properties: Mapping[str, PropertyValue]) -> bytes:
 
 
 def _encode_name(name: object) -> bytes:
-    if not isinstance(name, str) or not 1 <= len(name.encode("utf-8", "replace")) <= 255:
-        raise PropertyError(f"{name!r} cannot name a property", "use text of 1 to 255 bytes")
-    return _utf8(name, name)
+    if isinstance(name, str) and 1 <= len(encoded := _utf8(name, name)) <= NAME_BYTES_MAX:
+        return encoded
+    raise PropertyError(f"{name!r} cannot name a property", f"use text of 1 to {NAME_BYTES_MAX} bytes")
 
 
 def _encode_value(name: str, value: object) -> tuple[int, bytes]:
@@ -72,6 +74,16 @@ def _utf8(name: str, text: str) -> bytes:
         return text.encode()
     except UnicodeEncodeError:
         raise PropertyError(f"property {name!r} cannot be written as UTF-8", "remove lone surrogates") from None
+
+
+def check_block(block: bytes) -> bytes:
+    """Return a block that came from elsewhere if it is one that `encode_properties` could have made."""
+    names = list(decode_properties(block))
+    if names != sorted(names) or "" in names:
+        raise PropertyError(
+            "the names in the property block are empty or out of order", "sort them, as docs/format.md says"
+        )
+    return block
 
 
 def decode_properties(block: bytes) -> Mapping[str, PropertyValue]:

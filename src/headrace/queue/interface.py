@@ -12,25 +12,26 @@ access to them, or the error that says where to run the command. The local class
 lists the differences. `tests/remote/contract` runs one suite over both implementations.
 """
 
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Protocol
 
+from typing_extensions import Unpack
+
 from headrace.errors import QueueError
-from headrace.log import columns
 from headrace.log.append import Duplicate, Receipt
+from headrace.log.columns import PutColumns, Texts
 from headrace.log.config import QueueConfig
 from headrace.log.cursor import CursorState
 from headrace.log.log import Wanted
-from headrace.log.puts import When
 from headrace.log.read import Start
 from headrace.log.seams import Timeout
 from headrace.log.statistics import Statistics
 from headrace.log.weights import Weights
 from headrace.product.batch import Batch
-from headrace.product.product import PRIORITY_DEFAULT, Product
-from headrace.product.properties import PropertyValue
+from headrace.product.product import Product
+from headrace.product.put import PutFacts
 from headrace.queue.queue import Queue
 from headrace.station import ConsumerStatistics, Draft, Lag, Parked, StationStatistics, StationTerms
 from headrace.station.leases import Leased
@@ -126,18 +127,11 @@ class AnyQueue(Protocol):
     @property
     def config(self) -> QueueConfig: ...
     def put(
-        self, payload: Any, *, feed: str, ident: str = "", created: When | None = None,
-        priority: int = PRIORITY_DEFAULT, expiry: When | None = None,
-        properties: Mapping[str, PropertyValue] | None = None, slice: int | None = None,
-        signature: bytes | None = None, origin: str | None = None, origin_sequence: int = 0, previous: int = 0,
-        timeout: Timeout = None,
-    ) -> int | Duplicate: ...  # fmt: skip
+        self, payload: Any, *, feed: str, ident: str = "", timeout: Timeout = None, **facts: Unpack[PutFacts]
+    ) -> int | Duplicate: ...
     def put_many(
-        self, payloads: Any, *, feed: columns.Texts, ident: columns.Texts = "", created: Any = None,
-        priority: columns.Numbers = PRIORITY_DEFAULT, expiry: Any = None, properties: Any = None, slice: Any = None,
-        signature: Any = None, origin: Any = None, origin_sequence: Any = None, previous: Any = None,
-        timeout: Timeout = None,
-    ) -> Receipt: ...  # fmt: skip
+        self, payloads: Any, *, feed: Texts, ident: Texts = "", timeout: Timeout = None, **facts: Unpack[PutColumns]
+    ) -> Receipt: ...
     def put_batch(self, batch: Batch, keep: Any = None, timeout: Timeout = None) -> Receipt: ...
     def flush(self) -> None: ...
 

@@ -10,20 +10,22 @@ import os
 import shutil
 import time
 import uuid
-from collections.abc import Mapping
 from datetime import timedelta
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
+from typing_extensions import Unpack
+
 from headrace.channel.channel import Channel, list_channels, open_channel
 from headrace.channel.definitions import ChannelFiles
 from headrace.errors import NotAQueueError
 from headrace.kernel import _kernel as kernel
-from headrace.log import append, columns
+from headrace.log import append
 from headrace.log.append import Duplicate, Receipt
 from headrace.log.attach import alone_at
 from headrace.log.check import Finding, Progress
+from headrace.log.columns import PutColumns, Texts
 from headrace.log.config import (
     CONFIG_FILE,
     FORMAT,
@@ -31,7 +33,6 @@ from headrace.log.config import (
     check_age,
     check_dedup,
     check_durability,
-    check_origin,
     check_size,
     default_origin,
 )
@@ -40,15 +41,14 @@ from headrace.log.directory import check_path, create_directory
 from headrace.log.explain import explain, explain_os_error
 from headrace.log.follow import Follower
 from headrace.log.log import Log, Wanted
-from headrace.log.puts import When
 from headrace.log.read import Read, Start
 from headrace.log.repair import repair_queue
 from headrace.log.seams import Clock, Storage, Timeout
 from headrace.log.statistics import Statistics
 from headrace.log.weights import Weights
 from headrace.product.batch import Batch
-from headrace.product.product import PRIORITY_DEFAULT
-from headrace.product.properties import PropertyValue
+from headrace.product.product import PRIORITY_DEFAULT, PRIORITY_MAX
+from headrace.product.put import PutFacts, check_origin, put_of
 from headrace.queue.demand import wanted_by
 from headrace.selection import Selection
 from headrace.station.station import Station, open_station
@@ -109,42 +109,43 @@ class Queue:
     # --- put --------------------------------------------------------------------------------------
 
     def put(
-        self, payload: Any, *, feed: str, ident: str = "", created: When | None = None,
-        priority: int = PRIORITY_DEFAULT, expiry: When | None = None,
-        properties: Mapping[str, PropertyValue] | None = None, slice: int | None = None,
-        signature: bytes | None = None, origin: str | None = None, origin_sequence: int = 0, previous: int = 0,
-        timeout: Timeout = None,
-    ) -> int | Duplicate:  # fmt: skip
+        self, payload: Any, *, feed: str, ident: str = "", timeout: Timeout = None, **facts: Unpack[PutFacts]
+    ) -> int | Duplicate:
         """Store one product; its sequence, or the Duplicate of the one that is held.
 
-        After return the product is safe to the degree of the queue's durability and readers can see it. `expiry` is a
-        time, or an age from now such as "10min". `signature`, 16 bytes, replaces the one that the queue computes.
-        `origin`, `origin_sequence` and `previous` belong to products that were created at another site. `timeout` is
-        how long to wait for a blocking station that is full: forever by default.
+        After return, readers see the product, and it is as safe as the queue's durability promises. The facts:
+
+            created          when the product was made; by default, now
+            priority         0 (can wait) to 7 (most urgent); 4 by default
+            expiry           a time, or an age from now such as "10min"; readers skip the product from then on
+            properties       a mapping of names to int, float, str or bool
+            slice            the slice of the stream that it belongs to
+            signature        16 bytes that replace the signature that the queue computes
+            origin, origin_sequence, previous    of a product that was created at another site
+
+        `timeout` is how long to wait for a blocking station that is full; by default, forever.
         """
-        return append.put(
-            self._log, payload, feed=feed, ident=ident, created=created, priority=priority, expiry=expiry,
-            properties=properties, slice=slice, signature=signature, origin=origin, origin_sequence=origin_sequence,
-            previous=previous, timeout=timeout,
-        )  # fmt: skip
+        log = self._log
+        if log.is_plain and (not facts or (len(facts) == 1 and "priority" in facts)):
+            try:  # the shortest path; if the kernel refuses, `append` finds out why
+                priority = facts["priority"] if facts else PRIORITY_DEFAULT
+                if 0 <= priority <= PRIORITY_MAX:  # type: ignore[operator]
+                    outcome = log.kernel.put_plain(payload, feed, ident, priority)  # type: ignore[arg-type]
+                    return outcome if outcome > 0 else Duplicate(-outcome)
+            except append.REFUSALS:
+                pass
+        return append.put(log, payload, feed, ident, put_of(facts), timeout)
 
     def put_many(
-        self, payloads: Any, *, feed: columns.Texts, ident: columns.Texts = "", created: Any = None,
-        priority: columns.Numbers = PRIORITY_DEFAULT, expiry: Any = None, properties: Any = None, slice: Any = None,
-        signature: Any = None, origin: Any = None, origin_sequence: Any = None, previous: Any = None,
-        timeout: Timeout = None,
-    ) -> Receipt:  # fmt: skip
-        """Store many products as one: readers see all of them or none, whatever happens in between.
+        self, payloads: Any, *, feed: Texts, ident: Texts = "", timeout: Timeout = None, **facts: Unpack[PutColumns]
+    ) -> Receipt:
+        """Store many products as one: readers see all of them or none, even if the process is killed meanwhile.
 
-        Every argument is one value for all, or a column (list, NumPy, Arrow) with one for each payload. Times in
-        columns are nanoseconds since 1970. Duplicates are left out and named by the receipt. `timeout` is as for
-        `put`; a batch goes in as a whole once the blocking station has room.
+        Every argument is one value for all, or a column (list, NumPy, Arrow) with one for each payload; the facts are
+        those of `put`. Times in columns are nanoseconds since 1970. Duplicates are left out, and the receipt names
+        them. `timeout` is as for `put`; a batch is stored as a whole once the blocking station has room.
         """
-        return append.put_many(
-            self._log, payloads, feed=feed, ident=ident, created=created, priority=priority, expiry=expiry,
-            properties=properties, slice=slice, signature=signature, origin=origin, origin_sequence=origin_sequence,
-            previous=previous, timeout=timeout,
-        )  # fmt: skip
+        return append.put_many(self._log, payloads, feed=feed, ident=ident, timeout=timeout, **facts)
 
     def put_batch(self, batch: Batch, keep: Any = None, timeout: Timeout = None) -> Receipt:
         """Store products of another queue or site as they are, as one: with their origin, sequence there and signature.
@@ -324,3 +325,8 @@ class Queue:
 
     def __repr__(self) -> str:
         return f"<Queue {self.path} {self._log.extent}>"
+
+
+def log_of(queue: Queue) -> Log:
+    """The log behind a queue, for the parts of Headrace that need more than users do: relay, remote and pipeline."""
+    return queue._log

@@ -16,7 +16,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from headrace.product.batch import NO_SLICE, Batch
+from headrace.product.batch import Batch
+from headrace.product.product import NO_SLICE
 from headrace.selection.expression import FIELDS, Name
 
 NULL, NUMBER, TEXT, TRUTH, MOMENT = range(5)

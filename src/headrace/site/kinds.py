@@ -13,7 +13,8 @@ from headrace.errors import FabricError, OptionError
 from headrace.link.access import EVERYBODY
 from headrace.link.credentials import UserTerms, check_users_file
 from headrace.link.endpoint import check_endpoint
-from headrace.log.config import check_age, check_origin, check_size
+from headrace.log.config import check_age, check_size
+from headrace.product.put import check_origin
 from headrace.selection.pattern import canonical_pattern
 from headrace.toml.kinds import Kind, Listed, bytes_of, path_kind, readable, seconds_of, text_of
 from headrace.units import exact_age, exact_size

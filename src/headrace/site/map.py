@@ -18,7 +18,7 @@ import zenoh
 
 from headrace.errors import FabricError, OptionError
 from headrace.link.keys import site_key
-from headrace.log.config import check_origin
+from headrace.product.put import check_origin
 from headrace.relay.messages.description import Description, UpstreamStatus
 from headrace.relay.messages.query import Describe, Measure, MeasureReply, Unreachable
 from headrace.relay.site_client import ROUND_TRIPS, SiteClient, round_trips

@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from headrace.product.batch import NO_SLICE, Batch
+from headrace.product.batch import Batch
+from headrace.product.product import NO_SLICE
 
 TIME = pa.timestamp("us", tz="UTC")
 SCHEMA = pa.schema([

@@ -20,7 +20,8 @@ import pyarrow as pa
 from headrace.errors import DataLossError, ProductDamagedError
 from headrace.log.weights import NO, Weights
 from headrace.pipeline.source.columns import arrow_of
-from headrace.product.batch import NO_SLICE, Batch
+from headrace.product.batch import Batch
+from headrace.product.product import NO_SLICE
 from headrace.queue import AnyQueue
 from headrace.selection import Selection
 

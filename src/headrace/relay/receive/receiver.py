@@ -18,7 +18,7 @@ import zenoh
 from headrace.errors import FabricError, HeadraceError, InvalidError
 from headrace.link.declarations import Declarations
 from headrace.link.keys import OWN, site_key, site_of
-from headrace.log.config import is_origin
+from headrace.product.put import is_origin
 from headrace.queue import Queue, Receipt
 from headrace.relay.flows import Flows
 from headrace.relay.hops import Hops

@@ -4,24 +4,24 @@ What is wrong with an argument by itself is found here, by the same functions an
 queue. What only the queue can tell (too large, blocked, rejected, a full disk) the site finds and says in its own.
 """
 
-from collections.abc import Callable, Mapping
 from datetime import datetime, timedelta
 from typing import Any
 
 import numpy as np
 
 from headrace.errors import BatchTooLargeError, HeadraceError, OptionError, PayloadTooLargeError, SelectionError
-from headrace.log import columns, puts
-from headrace.log.config import PAYLOAD_MAX, check_origin
+from headrace.log.append import distinct
+from headrace.log.columns import PutColumns, Texts, columns_of, packed
+from headrace.log.config import PAYLOAD_MAX
+from headrace.log.explain import explain_many, explain_put
 from headrace.log.read import Start, time_of
-from headrace.product.batch import NO_SLICE
 from headrace.product.feed import check_feed
-from headrace.product.product import IDENT_BYTES_MAX, PRIORITY_MAX, SLICE_MAX
-from headrace.remote.protocol.calls import CALL_BYTES_MAX, TEXT_MAX, Column, Columns, Put, PutMany, encode
+from headrace.product.product import IDENT_BYTES_MAX
+from headrace.product.put import PutFacts, put_of
+from headrace.remote.protocol.calls import CALL_BYTES_MAX, TEXT_MAX, Columns, Put, PutMany, encode
 from headrace.selection import Selection
-from headrace.units import format_size, parse_age, parse_time
+from headrace.units import format_size, parse_age
 
-_TIME_MAX = (1 << 63) - 1
 _FAULTS = (TypeError, ValueError, OverflowError, BufferError)
 
 
@@ -29,10 +29,10 @@ def timeout_of(timeout: float | str | timedelta | None) -> float | None:
     return None if timeout is None else parse_age(timeout, "timeout")
 
 
-def put_call(where: Any, payload: Any, feed: Any, ident: Any, priority: Any, given: Mapping[str, Any]) -> Put:
-    """The call for one product; `given` has the arguments that were not left out."""
+def put_call(where: Any, payload: Any, feed: Any, ident: Any, facts: PutFacts) -> Put:
+    """The call for one product."""
     try:
-        call = Put(check_feed(feed), ident, priority=puts.check_priority(priority), **_checked(given))
+        call = Put(check_feed(feed), ident, put_of(facts))
         view = memoryview(payload)
         if not view.c_contiguous or not isinstance(ident, str):
             raise TypeError
@@ -41,7 +41,7 @@ def put_call(where: Any, payload: Any, feed: Any, ident: Any, priority: Any, giv
     except HeadraceError:
         raise
     except _FAULTS as error:
-        raise puts.explain_put(error, where, PAYLOAD_MAX, payload, feed, ident, priority) from None
+        raise explain_put(error, where, PAYLOAD_MAX, payload, feed, ident) from None
     if view.nbytes > CALL_BYTES_MAX:
         raise PayloadTooLargeError(
             f"a payload of {view.nbytes} bytes exceeds the {format_size(CALL_BYTES_MAX)} that go over the network as "
@@ -50,80 +50,28 @@ def put_call(where: Any, payload: Any, feed: Any, ident: Any, priority: Any, giv
     return call
 
 
-def _checked(given: Mapping[str, Any]) -> dict[str, Any]:
-    checks: dict[str, Callable[[Any], Any]] = {
-        "created": lambda value: parse_time(value, "created"), "expiry": _expiry, "properties": puts.properties_of,
-        "slice": puts.slice_of, "signature": puts.signature_of, "origin": check_origin,
-        "origin_sequence": puts.sequence_of, "previous": puts.sequence_of,
-    }  # fmt: skip
-    return {name: checks[name](value) for name, value in given.items()}
-
-
-def _expiry(expiry: Any) -> int | str:
-    """A time; text such as "10min" counts from now by the clock of the site."""
-    if isinstance(expiry, str) and "-" not in expiry:
-        parse_age(expiry, "expiry")
-        return expiry
-    return puts.expiry_of(expiry, 0)
-
-
-def put_many_call(where: Any, held: list[Any], given: Mapping[str, Any]) -> tuple[PutMany, bytes]:
+def put_many_call(
+    where: Any, held: list[Any], feed: Texts, ident: Texts, facts: PutColumns
+) -> tuple[PutMany, bytes]:
     """The call for many products, and their payloads in one piece."""
-    idents = given.get("ident", "")
     try:
-        said = columns_of(len(held), given)
+        columns = columns_of(len(held), feed, ident, facts)
+        for name in distinct(columns.feed):
+            check_feed(name)
         payload = b"".join(held)
         sizes = map(len, held) if set(map(type, held)) <= {bytes} else (memoryview(each).nbytes for each in held)
         lengths = np.fromiter(sizes, np.uint32, len(held))
-        call = PutMany(lengths.tobytes(), encode(said))
+        call = PutMany(lengths.tobytes(), encode(Columns(columns.feed, columns.ident, packed(columns.facts))))
     except HeadraceError:
         raise
     except _FAULTS as error:
-        raise puts.explain_many(error, where, PAYLOAD_MAX, held, idents) from None
+        raise explain_many(error, where, PAYLOAD_MAX, held, ident) from None
     if len(payload) > CALL_BYTES_MAX:
         raise BatchTooLargeError(
             f"a batch of {len(held)} products with {format_size(len(payload))} is more than the "
             f"{format_size(CALL_BYTES_MAX)} that go over the network as one piece", "put it in several calls",
         )  # fmt: skip
     return call, payload
-
-
-def columns_of(count: int, given: Mapping[str, Any]) -> Columns:
-    """What `put_many` was given, as it travels."""
-    feeds = columns.text_column(given["feed"], count, "feed")
-    for feed in {feeds} if isinstance(feeds, str) else set(feeds):
-        check_feed(feed)
-    said: dict[str, Any] = {"feed": feeds, "ident": columns.text_column(given["ident"], count, "ident")}
-    said["priority"] = _numbers(given["priority"], count, "priority", np.uint8, PRIORITY_MAX)
-    said["created"] = _times(given["created"], count, "created")
-    said["expiry"] = _times(given["expiry"], count, "expiry")
-    said["properties"] = columns.property_column(given["properties"], count)
-    said["slice"] = _numbers(given["slice"], count, "slice", np.uint16, SLICE_MAX, NO_SLICE)
-    said["signature"] = puts.signature_column(given["signature"], count)
-    if given["origin"] is not None:
-        said["origin"] = origins = columns.text_column(given["origin"], count, "origin")
-        for origin in {origins} if isinstance(origins, str) else set(origins):
-            check_origin(origin)
-    for name in ("origin_sequence", "previous"):
-        column = puts.sequence_column(given[name], count, name)
-        said[name] = None if column is None else Column(column.tobytes())
-    return Columns(**said)
-
-
-def _times(times: Any, count: int, what: str) -> int | str | Column | None:
-    if isinstance(times, str | datetime):
-        return _expiry(times) if what == "expiry" else parse_time(times, what)
-    return _numbers(times, count, what, np.uint64, _TIME_MAX, 0 if what == "expiry" else None)  # 0: never
-
-
-def _numbers(
-    numbers: Any, count: int, what: str, kind: Any, high: int, missing: int | None = None
-) -> int | Column | None:
-    """One number for all, or a column; `missing` stands for None and null, if they may occur."""
-    if numbers is None:
-        return None
-    column = columns.number_column(numbers, count, what, kind, 0, high, missing)
-    return Column(column.tobytes()) if np.ndim(numbers) else int(column[0])
 
 
 # --- merged from remote.client.starts: Starts and selections, as callers write them and as they travel.

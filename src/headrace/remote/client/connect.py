@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from headrace.errors import FabricError, OptionError
 from headrace.link.endpoint import PROTOCOLS, check_endpoint
-from headrace.log.config import check_origin
+from headrace.product.put import check_origin
 from headrace.queue import AnyQueue, Queue
 from headrace.units import parse_age
 

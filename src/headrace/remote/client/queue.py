@@ -13,10 +13,12 @@ from typing import Any, NoReturn, TypeVar
 
 import msgspec
 import numpy as np
+from typing_extensions import Unpack
 
 from headrace.kernel import _kernel as kernel
-from headrace.log import columns, records
+from headrace.log import records
 from headrace.log.append import Duplicate, Receipt
+from headrace.log.columns import PutColumns, Texts, payload_column
 from headrace.log.config import QueueConfig
 from headrace.log.cursor import check_cursor_name
 from headrace.log.log import Wanted
@@ -25,7 +27,7 @@ from headrace.log.statistics import Statistics
 from headrace.log.weights import Weights
 from headrace.product.batch import Batch
 from headrace.product.feed import check_feed
-from headrace.product.product import PRIORITY_DEFAULT
+from headrace.product.put import PutFacts
 from headrace.queue.interface import needs_files
 from headrace.relay.messages.page import records_of
 from headrace.remote.client.arguments import put_call, put_many_call, selection_text, start_text, timeout_of
@@ -77,31 +79,19 @@ class RemoteQueue:
     # --- put --------------------------------------------------------------------------------------
 
     def put(
-        self, payload: Any, *, feed: str, ident: str = "", created: Any = None, priority: int = PRIORITY_DEFAULT,
-        expiry: Any = None, properties: Any = None, slice: int | None = None, signature: bytes | None = None,
-        origin: str | None = None, origin_sequence: int = 0, previous: int = 0, timeout: Timeout = None,
-    ) -> int | Duplicate:  # fmt: skip
+        self, payload: Any, *, feed: str, ident: str = "", timeout: Timeout = None, **facts: Unpack[PutFacts]
+    ) -> int | Duplicate:
         """As `Queue.put`. Asked again if the answer got lost, and stored once all the same."""
-        said = {"created": created, "expiry": expiry, "properties": properties or None, "slice": slice,
-                "signature": signature, "origin": origin}  # fmt: skip
-        given = {name: value for name, value in said.items() if value is not None}
-        if origin_sequence or previous:
-            given |= {"origin_sequence": origin_sequence, "previous": previous}
-        call = put_call(self.path, payload, feed, ident, priority, given)
+        call = put_call(self.path, payload, feed, ident, facts)
         outcome = self._put(call, payload if isinstance(payload, bytes) else bytes(payload), Number, timeout).value
         return outcome if outcome > 0 else Duplicate(-outcome)
 
     def put_many(
-        self, payloads: Any, *, feed: Any, ident: Any = "", created: Any = None, priority: Any = PRIORITY_DEFAULT,
-        expiry: Any = None, properties: Any = None, slice: Any = None, signature: Any = None, origin: Any = None,
-        origin_sequence: Any = None, previous: Any = None, timeout: Timeout = None,
-    ) -> Receipt:  # fmt: skip
+        self, payloads: Any, *, feed: Texts, ident: Texts = "", timeout: Timeout = None, **facts: Unpack[PutColumns]
+    ) -> Receipt:
         """As `Queue.put_many`: all or none, in one call."""
-        held = payloads if type(payloads) is list else columns.payload_column(payloads)
-        given = {"feed": feed, "ident": ident, "created": created, "priority": priority, "expiry": expiry,
-                 "properties": properties, "slice": slice, "signature": signature, "origin": origin,
-                 "origin_sequence": origin_sequence, "previous": previous}  # fmt: skip
-        call, payload = put_many_call(self.path, held, given)
+        held = payloads if type(payloads) is list else payload_column(payloads)
+        call, payload = put_many_call(self.path, held, feed, ident, facts)
         return _receipt(self._put(call, payload, Received, timeout))
 
     def put_batch(self, batch: Batch, keep: Any = None, timeout: Timeout = None) -> Receipt:

@@ -11,11 +11,12 @@ is remembered by its attachment until the next one. Calls that may be repeated w
 Whatever cannot be decoded, or exceeds one of the bounds here, is refused with a word, and nothing else happens.
 """
 
-from typing import Annotated
+from typing import Annotated, Any
 
 import msgspec
 
 from headrace.errors import FabricMessageError
+from headrace.product import put
 from headrace.relay.messages.page import QueueId, Sequence64
 
 VERSION = 1
@@ -55,15 +56,7 @@ class Put(_Call, frozen=True):
 
     feed: Name
     ident: Annotated[str, msgspec.Meta(max_length=4096)] = ""
-    created: Sequence64 | None = None
-    priority: Annotated[int, msgspec.Meta(ge=0, le=7)] = 4
-    expiry: Sequence64 | Name | None = None
-    properties: Annotated[bytes, msgspec.Meta(max_length=65_535)] | None = None
-    slice: Annotated[int, msgspec.Meta(ge=0, le=65_534)] | None = None
-    signature: Annotated[bytes, msgspec.Meta(min_length=16, max_length=16)] | None = None
-    origin: Name | None = None
-    origin_sequence: Sequence64 = 0
-    previous: Sequence64 = 0
+    facts: put.Put = put.PLAIN
     timeout_s: Seconds | None = None
 
 
@@ -279,26 +272,12 @@ class Envelope(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fiel
     call: Call
 
 
-class Column(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Numbers, one for each product, in the width that the field has."""
-
-    data: bytes
-
-
 class Columns(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """What `put_many` was given beside payloads: one value for all, or one for each."""
 
     feed: str | list[str]
     ident: str | list[str] = ""
-    created: int | Column | None = None
-    priority: int | Column = 4
-    expiry: int | str | Column | None = None
-    properties: bytes | list[bytes] | None = None
-    slice: int | Column | None = None
-    signature: list[bytes | None] | None = None
-    origin: str | list[str] | None = None
-    origin_sequence: Column | None = None
-    previous: Column | None = None
+    facts: dict[str, Any] = {}  # as log/columns.py packs them, which also checks them
 
 
 _ENVELOPE = msgspec.msgpack.Decoder(Envelope)

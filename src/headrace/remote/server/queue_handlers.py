@@ -10,14 +10,16 @@ import time
 from typing import Any, NamedTuple, cast
 
 import numpy as np
-import pyarrow as pa
 
 from headrace.errors import CursorNameError, FabricError, FabricMessageError
-from headrace.log.append import Duplicate, Receipt
+from headrace.log import append
+from headrace.log.append import Duplicate, Receipt, distinct
+from headrace.log.columns import unpacked
 from headrace.log.records import Names, read_batch, rows_of
-from headrace.product.batch import NO_SLICE, Batch, Lost
-from headrace.product.properties import decode_properties
+from headrace.product.batch import Batch, Lost
+from headrace.product.put import checked
 from headrace.queue import Cursor, Queue
+from headrace.queue.queue import log_of
 from headrace.relay.messages.page import queue_id
 from headrace.remote.protocol import calls, replies
 from headrace.remote.protocol.calls import CALL_BYTES_MAX
@@ -53,30 +55,26 @@ class QueueHandlers:
     # --- put --------------------------------------------------------------------------------------
 
     def put(self, errand: PendingCall, call: calls.Put) -> None:
+        facts = checked(call.facts)
         errand.client.rights.check_publish([call.feed])
-        errand.client.rights.check_origins([] if call.origin is None else [call.origin])
+        errand.client.rights.check_origins([] if facts.origin is None else [facts.origin])
         payload = errand.payload
-        properties = None if call.properties is None else decode_properties(call.properties)
 
         def store(timeout_s: float) -> Reply:
-            outcome = self._queue.put(
-                payload, feed=call.feed, ident=call.ident, created=call.created, priority=call.priority,
-                expiry=call.expiry, properties=properties, slice=call.slice, signature=call.signature,
-                origin=call.origin, origin_sequence=call.origin_sequence, previous=call.previous, timeout=timeout_s,
-            )  # fmt: skip
+            outcome = append.put(log_of(self._queue), payload, call.feed, call.ident, facts, timeout_s)
             return Number(-outcome.of if isinstance(outcome, Duplicate) else outcome)
 
         self._blocked.store(errand, store, call.timeout_s)
 
     def put_many(self, errand: PendingCall, call: calls.PutMany) -> None:
         said = calls.decode_columns(call.columns)
-        errand.client.rights.check_publish(_set_of(said.feed))
-        errand.client.rights.check_origins(_set_of(said.origin or []))
+        errand.client.rights.check_publish(distinct(said.feed))
         payloads = _parted(errand.payload, call.lengths)
-        given = _given(said)
+        columns = unpacked(len(payloads), said.feed, said.ident, said.facts)
+        errand.client.rights.check_origins(distinct(columns.facts.get("origin", ())))
 
         def store(timeout_s: float) -> Reply:
-            return _received(self._queue.put_many(payloads, **given, timeout=timeout_s))
+            return _received(append.put_columns(log_of(self._queue), payloads, columns, timeout_s))
 
         self._blocked.store(errand, store, call.timeout_s)
 
@@ -192,10 +190,6 @@ class QueueHandlers:
         return cursor
 
 
-def _set_of(texts: str | list[str]) -> set[str]:
-    return {texts} if isinstance(texts, str) else set(texts)
-
-
 def _parted(payload: bytes, lengths: bytes) -> list[bytes | memoryview]:
     """Payloads by their lengths."""
     if len(lengths) % 4:
@@ -206,33 +200,6 @@ def _parted(payload: bytes, lengths: bytes) -> list[bytes | memoryview]:
     places = [0, *ends.tolist()]
     whole: Any = payload if len(payload) <= _SMALL_BYTES * len(ends) else memoryview(payload)
     return [whole[a:b] for a, b in itertools.pairwise(places)]
-
-
-def _given(said: calls.Columns) -> dict[str, Any]:
-    """The columns of a call as `Queue.put_many` takes them."""
-    return {
-        "feed": said.feed, "ident": said.ident, "created": _numbers(said.created, np.uint64),
-        "priority": _numbers(said.priority, np.uint8), "expiry": _numbers(said.expiry, np.uint64),
-        "properties": _properties(said.properties), "slice": _slices(said.slice),
-        "signature": said.signature, "origin": said.origin,
-        "origin_sequence": _numbers(said.origin_sequence, np.uint64), "previous": _numbers(said.previous, np.uint64),
-    }  # fmt: skip
-
-
-def _numbers(column: Any, kind: Any) -> Any:
-    return np.frombuffer(column.data, kind) if isinstance(column, calls.Column) else column
-
-
-def _slices(column: Any) -> Any:
-    """As `_numbers`, with null where there is no slice."""
-    numbers = _numbers(column, np.uint16)
-    return pa.array(numbers, mask=numbers == NO_SLICE) if isinstance(numbers, np.ndarray) else numbers
-
-
-def _properties(blocks: bytes | list[bytes] | None) -> Any:
-    if blocks is None or isinstance(blocks, bytes):
-        return None if blocks is None else decode_properties(blocks)
-    return [decode_properties(block) for block in blocks]
 
 
 def _received(receipt: Receipt) -> Received:
