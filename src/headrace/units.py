@@ -118,3 +118,17 @@ def exact_age(seconds: float) -> str:
 def format_time(ns: int) -> str:
     """Nanoseconds since 1970 as ISO 8601 with milliseconds."""
     return datetime.fromtimestamp(ns // 1_000_000 / 1000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def format_latency(seconds: float) -> str:
+    """As `format_age`, down to microseconds: `0.00042` → `420 µs`."""
+    if seconds >= 1:
+        return format_age(seconds)
+    if seconds >= 0.001:
+        return f"{seconds * 1e3:.1f} ms"
+    return f"{max(0.0, seconds) * 1e6:.0f} µs"
+
+
+def format_count(count: int, noun: str) -> str:
+    """`1 product`, `2,000 products`."""
+    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"

@@ -7,9 +7,8 @@ from pathlib import Path
 import pytest
 
 from headrace import Queue
-from headrace.cli import pacing
-from headrace.cli.pacing import due_batches
-from headrace.testing import Draft, FeedGenerator
+from headrace.testing import Draft, FeedGenerator, pacing
+from headrace.testing.pacing import due_batches
 from support.commandline import Run, objects, wait_until
 
 SMALL = ["--size-max", "2kB", "--no-giants"]

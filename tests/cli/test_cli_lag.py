@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from headrace import Queue
-from headrace.cli.lag import judge
+from headrace.cli.station_show import compare_lag
 from headrace.station import Lag
 from support.commandline import Run, fill, objects
 
@@ -67,11 +67,11 @@ def test_programs_learn_which_limit_it_was(run: Run, path: Path) -> None:
     ],
 )
 def test_a_limit_that_is_just_reached_is_kept(lag: Lag, exceeds: list[str]) -> None:
-    assert judge("decode", lag, 10, 30.0).exceeds == exceeds
+    assert compare_lag("decode", lag, 10, 30.0).exceeds == exceeds
 
 
 def test_without_limits_nothing_is_exceeded() -> None:
-    assert judge("decode", Lag(10**9, 0, 1e9), None, None).exceeds == []
+    assert compare_lag("decode", Lag(10**9, 0, 1e9), None, None).exceeds == []
 
 
 def test_a_station_that_is_not_there_is_an_error(run: Run, path: Path) -> None:

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from hypothesis import given
 from hypothesis import strategies as some
 
-from headrace.cli.lines import BATCH_LINES_MAX, line_batches
+from headrace.cli.put import BATCH_LINES_MAX, line_batches
 
 
 class Chunks:

@@ -77,7 +77,7 @@ def test_mistakes_are_told_as_for_a_directory(run: Run, there: str) -> None:
 
 
 def test_a_site_that_is_not_there_is_named(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("headrace.cli.opening._PATIENCE_S", 0.5)
+    monkeypatch.setattr("headrace.cli.options._CONNECT_S_MAX", 0.5)
     endpoint = free_endpoint()
     result = run("put", endpoint, "--feed", "a", stdin="x")
     assert (result.exit_code, endpoint in result.stderr, "try:" in result.stderr) == (3, True, True)

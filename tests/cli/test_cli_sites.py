@@ -11,10 +11,8 @@ import msgspec
 import pytest
 
 from headrace import Queue
-from headrace.cli.sites.command import is_well, terms_for
-from headrace.cli.sites.dot import dot_lines, quoted
-from headrace.cli.sites.tables import show_map
-from headrace.cli.sites.trails import trails
+from headrace.cli.sites import is_healthy, session_terms
+from headrace.cli.sites_map import dot_lines, link_lines, quoted, show_map
 from headrace.errors import OptionError
 from headrace.relay.messages.description import Description, LinkStatus, RequestStatus, UpstreamStatus
 from headrace.site.map import Link, Map, Node
@@ -106,11 +104,11 @@ def test_a_configuration_is_visited_where_it_listens_and_then_where_it_connects(
         '[site]\nqueue = "q"\nlisten = ["tcp/0.0.0.0:1", "tcp/[::]:2", "tcp/127.0.0.1:0"]\nconnect = ["tcp/h:3"]\n'
         '[[allow]]\nwho = "*"\nreceive = ["**"]\n'
     )
-    terms = terms_for(str(file))
+    terms = session_terms(str(file))
     assert (terms.mode, terms.connect) == ("client", ("tcp/127.0.0.1:1", "tcp/[::1]:2", "tcp/h:3"))
-    assert terms_for("tcp/host:7447").connect == ("tcp/host:7447",)
+    assert session_terms("tcp/host:7447").connect == ("tcp/host:7447",)
     with pytest.raises(OptionError):
-        terms_for("tcp://host:7447")
+        session_terms("tcp://host:7447")
 
 
 # --- made up ------------------------------------------------------------------------------------------
@@ -174,31 +172,31 @@ def test_no_name_can_play_tricks_on_a_terminal(capsys: pytest.CaptureFixture[str
     assert "site c does not answer" in shown
 
 
-def test_a_map_is_well_if_everybody_answers_and_is_served() -> None:
+def test_a_map_is_healthy_if_everybody_answers_and_is_served() -> None:
     here = Node("a", "1", "here", "", None, description(upstreams=(upstream(),)))
-    assert is_well(Map(0, (here,), ()))
-    assert not is_well(Map(0, (), ()))
-    assert not is_well(Map(0, (here, Node("a", "2", "here", "", None, description())), ()))
-    assert not is_well(Map(0, (here, Node("b", "", "away", "", None, None)), ()))
+    assert is_healthy(Map(0, (here,), ()))
+    assert not is_healthy(Map(0, (), ()))
+    assert not is_healthy(Map(0, (here, Node("a", "2", "here", "", None, description())), ()))
+    assert not is_healthy(Map(0, (here, Node("b", "", "away", "", None, None)), ()))
     told = description(upstreams=(upstream(state="unreachable"),))
-    assert not is_well(Map(0, (Node("a", "1", "here", "", None, told),), ()))
+    assert not is_healthy(Map(0, (Node("a", "1", "here", "", None, told),), ()))
 
 
 def test_links_are_drawn_as_chains_and_rings() -> None:
-    assert list(trails([link("a", "b", 0.0004), link("b", "c", 0.002)])) == ["a ── 400 µs ── b ── 2.0 ms ── c"]
-    (ring,) = trails([link("a", "b"), link("b", "c"), link("c", "a")])
+    assert list(link_lines([link("a", "b", 0.0004), link("b", "c", 0.002)])) == ["a ── 400 µs ── b ── 2.0 ms ── c"]
+    (ring,) = link_lines([link("a", "b"), link("b", "c"), link("c", "a")])
     names = ring.split(" ── ")
     assert (names[0], set(names), len(names)) == (names[-1], set("abc"), 4)
-    star = list(trails([link("a", "b"), link("a", "c"), link("a", "d")]))
+    star = list(link_lines([link("a", "b"), link("a", "c"), link("a", "d")]))
     assert sum(line.count("──") for line in star) == 3
-    assert list(trails([])) == []
+    assert list(link_lines([])) == []
 
 
 def test_links_between_sites_of_one_name_are_drawn_too() -> None:
-    assert list(trails([link("a", "a", 0.001)])) == ["a ── 1.0 ms ── a"]
-    (both,) = trails([link("a", "b"), link("a", "b")])
+    assert list(link_lines([link("a", "a", 0.001)])) == ["a ── 1.0 ms ── a"]
+    (both,) = link_lines([link("a", "b"), link("a", "b")])
     assert both in ("a ── b ── a", "b ── a ── b")
-    assert sum(line.count("──") for line in trails([link("a", "a"), link("a", "b"), link("a", "b")])) == 3
+    assert sum(line.count("──") for line in link_lines([link("a", "a"), link("a", "b"), link("a", "b")])) == 3
 
 
 def parsed(graph: str) -> tuple[set[str], list[tuple[str, str, str]]]:

@@ -18,10 +18,8 @@ from rich.console import Console
 
 from headrace import Queue
 from headrace.cli.top.command import frames
-from headrace.cli.top.figures import bar, bytes_per_second, per_second, short
-from headrace.cli.top.frame import Frame, frame_of
-from headrace.cli.top.snapshot import Snapshot
-from headrace.cli.top.view import Canvas, draw, share_lines
+from headrace.cli.top.frame import Frame, Snapshot, frame_of
+from headrace.cli.top.view import Canvas, bar, bytes_per_second, draw, per_second, share_lines, short
 from headrace.log.statistics import FeedStatistics, Statistics
 from headrace.station import ConsumerStatistics, StationStatistics
 from support.commandline import Run, environment, fill, objects, wait_until

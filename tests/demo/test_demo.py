@@ -13,9 +13,9 @@ import pytest
 
 from headrace import Queue
 from headrace.demo import outcome
-from headrace.demo.actors import sighting_of
+from headrace.demo.outcome import tables_of
 from headrace.demo.plan import GARBLED, WORKERS, Plan
-from headrace.demo.tables import tables_of
+from headrace.demo.processes import sighting_of
 from support.commandline import Run, children_of, environment, is_alive, objects, wait_until
 
 CHILDREN = 10  # two sites, the link, feeder, two watchers, three workers, and Python's own helper
@@ -120,11 +120,11 @@ def test_people_get_lines_and_a_verdict_and_may_keep_the_queue(tmp_path: Path, s
     shown = out.decode()
     assert re.search(r"duplicates rejected; site two: [\d,]+; watchers: everything ", shown)
     assert re.search(r"s  the link between the sites was cut at \d\.\d s\n", shown)
-    assert re.search(r"s  the link is back after \d\.\d s; site two lacks [\d,]+ products\n", shown)
-    assert re.search(r"s  site two has caught up, .* after the link was back\n", shown)
-    assert "nothing lost, nothing twice" in shown
-    assert re.search(r"worker 2 \(process \d+\) was killed at \d\.\d s with \d+ in hand", shown)
-    assert re.search(r"\nworker 2 was killed at .* in hand, back in ", shown)
+    assert re.search(r"s  the link is restored after \d\.\d s; site two lacks [\d,]+ products\n", shown)
+    assert re.search(r"s  site two has caught up, .* after the link was restored\n", shown)
+    assert "nothing lost, nothing duplicated" in shown
+    assert re.search(r"worker 2 \(process \d+\) was killed at \d\.\d s while it held \d+ products", shown)
+    assert re.search(r"\nworker 2 was killed at .* products; redelivered after ", shown)
     with Queue.open(tmp_path / "kept" / "two") as queue:
         assert queue.check() == []
         assert queue.station("decode").statistics().consumers == 0
@@ -158,7 +158,7 @@ def test_a_process_that_dies_is_named(tmp_path: Path, start) -> None:
 
 
 def test_one_product_that_was_not_put_once_makes_the_demo_fail(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    plain = outcome.load_noted
+    plain = outcome.load_acknowledged
 
     def load(path: Path) -> list[Any]:
         put = plain(path)
@@ -166,7 +166,7 @@ def test_one_product_that_was_not_put_once_makes_the_demo_fail(run: Run, monkeyp
             return put[1:]
         return put[:1] + put if WORKERS[2] in path.name else put
 
-    monkeypatch.setattr(outcome, "load_noted", load)
+    monkeypatch.setattr(outcome, "load_acknowledged", load)
     result = run("demo", "--no-pipeline", "--seconds", "1", "--json")
     (told,) = objects(result.stdout)
     assert result.exit_code == 1

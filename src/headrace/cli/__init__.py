@@ -1,15 +1,24 @@
-"""The command line: one file per command, each loaded only when it is called.
+"""The command line. A command is imported only when it is called.
 
-    main.py         `headrace`: the list of commands, and the way every error is shown
-    queue/          create, info, check, repair, delete, resize
-    put.py          with lines.py and receipts.py
-    watch.py, cat.py, cursor.py
-    select.py       with samples.py and toml.py
-    station/        add, list, show, change, seek, pause, remove, parked
-    channel.py, lag.py, top/
-    generate.py, verify.py, demo/
-    lazy.py, failure.py, options.py, output.py, progress.py, stream.py, pacing.py, verdicts.py      what they share
+main.py             `headrace`: the list of commands, and how every error is shown
+queue.py            create, info, check, repair, resize, delete
+put.py, watch.py, cat.py, cursor.py
+select.py           check a selection; samples.py reads the samples to try it on
+station.py          add, change, seek, pause, resume, remove, parked, retry, forget
+station_show.py     list, show, and `headrace lag`
+station_terms.py    the options for the terms of a station
+station_chain.py    how the stations of a queue are chained
+channel.py, top/
+serve.py            serve and wanted; config.py, certs.py
+sites.py            the map of the fabric; sites_map.py renders it
+pipeline.py, archive.py
+generate.py, verify.py, bench.py
+demo.py             `headrace demo`; demo_view.py shows it while it runs
+failure.py          exit codes, errors, problems in files, questions
+options.py          options that commands share, and the queue that they open
+output.py           JSON, tables, progress bars
+stream.py           gaps in a stream, a reader that goes away, signals
 
-Commands hold no logic of their own: they read options with the library's parsers, call the library, and show what it
-answers. Nothing imports this package.
+Commands hold no logic of their own: they parse options with the library's parsers, call the library, and show the
+result. Nothing imports this package.
 """

@@ -1,4 +1,4 @@
-"""`headrace archive`: products in tables, beyond the retention of any queue."""
+"""`headrace archive`: products in tables, kept beyond the retention of a queue."""
 
 from contextlib import suppress
 from dataclasses import dataclass
@@ -8,13 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from headrace.cli.opening import open_queue
-from headrace.cli.options import json_option, queue_argument, selection_of, selection_options
-from headrace.cli.output import echo_json, many, show_table
-from headrace.cli.progress import progress_bar
-from headrace.cli.uninterrupted import TURN_S, Uninterrupted
+from headrace.cli.options import json_option, open_queue, queue_argument, selection_of, selection_options
+from headrace.cli.output import echo_json, progress_bar, show_table
+from headrace.cli.stream import PUT_S_MAX, DeferredSignals
 from headrace.errors import BlockedError, OptionError
-from headrace.units import format_size, parse_time
+from headrace.units import format_count, format_size, parse_time
 
 if TYPE_CHECKING:
     from headrace.pipeline.archive import Archive, ArchiveFilter, Pace
@@ -24,9 +22,9 @@ if TYPE_CHECKING:
 def _part_options(function: Any) -> Any:
     function = selection_options(function)
     for option in (
-        click.option("--until", metavar="TIME", help="Created before; ISO 8601."),
-        click.option("--since", metavar="TIME", help="Created at or after; ISO 8601."),
-        click.option("--feed", metavar="PATTERN", help="Only feeds like this, such as 'wx/radar/**'."),
+        click.option("--until", metavar="TIME", help="Created before this time; ISO 8601."),
+        click.option("--since", metavar="TIME", help="Created at or after this time; ISO 8601."),
+        click.option("--feed", metavar="PATTERN", help="Only feeds that match, such as 'wx/radar/**'."),
     ):
         function = option(function)
     return function
@@ -34,9 +32,9 @@ def _part_options(function: Any) -> Any:
 
 @click.group()
 def archive() -> None:
-    """Look into tables of products, and put them into a queue again.
+    """List the products in tables, and put them into a queue again.
 
-    A rule with `table` and without `decode` makes such a table.
+    A pipeline rule with `table` and without `decode` writes such a table.
 
     \b
     Example:
@@ -50,7 +48,7 @@ def archive() -> None:
 @_part_options
 @json_option
 def list_feeds(table: Path, as_json: bool, **part: str | None) -> None:
-    """Show what TABLE has: feeds, products, bytes, and from when to when.
+    """List the feeds in TABLE, with the number of their products, bytes, and first and last time.
 
     \b
     Example:
@@ -58,7 +56,7 @@ def list_feeds(table: Path, as_json: bool, **part: str | None) -> None:
     """
     from headrace.pipeline.archive.archive import Archive, totals
 
-    holdings = Archive(table).holdings(_wanted(**part))
+    holdings = Archive(table).holdings(_filter(**part))
     if as_json:
         echo_json({"table": str(table), "feeds": holdings})
         return
@@ -69,25 +67,25 @@ def list_feeds(table: Path, as_json: bool, **part: str | None) -> None:
     ]  # fmt: skip
     show_table(str(table), ("feed", "products", "payload", "first created", "last created"), rows, right=(1, 2))
     products, size = totals(holdings)
-    click.echo(f"{many(products, 'product')}, {format_size(size)}")
+    click.echo(f"{format_count(products, 'product')}, {format_size(size)}")
 
 
 @archive.command()
 @click.argument("table", type=click.Path(path_type=Path))
 @queue_argument
 @_part_options
-@click.option("--rate", type=float, metavar="N", help="So many products per second, in the order in which they came.")
-@click.option("--speed", type=float, metavar="X", help="X times as fast as they came; 1 is as it was.")
-@click.option("--expiry", is_flag=True, help="With their expiry, which mostly has passed.")
+@click.option("--rate", type=float, metavar="N", help="N products per second, in their original order.")
+@click.option("--speed", type=float, metavar="X", help="X times the original speed.")
+@click.option("--expiry", is_flag=True, help="Keep the expiry of products; most of them have expired.")
 @json_option
 def replay(
     table: Path, queue_path: str, rate: float | None, speed: float | None, expiry: bool, as_json: bool,
     **part: str | None,
 ) -> None:  # fmt: skip
-    """Put the products of TABLE into QUEUE, a directory or an endpoint. What it holds already is not put again.
+    """Put the products of TABLE into QUEUE, a directory or an endpoint. Products that it already holds are skipped.
 
-    They are put as fast as the queue takes them, unless --rate or --speed says otherwise. Ctrl-C ends it between two
-    parts, and it tells how many products were put.
+    Products are put as fast as the queue accepts them, or as --rate or --speed says. Ctrl-C ends it between two parts,
+    and it shows how many products were put.
 
     \b
     Example:
@@ -96,52 +94,52 @@ def replay(
     """
     from headrace.pipeline.archive import Archive
 
-    wanted, pace, source, tally = _wanted(**part), _pace(rate, speed), Archive(table), _Tally()
+    wanted, pace, source, totals = _filter(**part), _pace(rate, speed), Archive(table), _Totals()
     with open_queue(queue_path) as opened:
         try:
-            _put(source, opened, wanted, pace, expiry, tally, not as_json)
+            _put(source, opened, wanted, pace, expiry, totals, not as_json)
         finally:  # also when Ctrl-C or an error ends it
-            _sum_up(table, tally, as_json)
+            _show_totals(table, totals, as_json)
 
 
 @dataclass(slots=True)
-class _Tally:
+class _Totals:
     products: int = 0
     stored: int = 0
     complete: bool = False
 
 
 def _put(
-    source: "Archive", queue: "AnyQueue", wanted: "ArchiveFilter", pace: "Pace | None", expiry: bool, tally: _Tally,
+    source: "Archive", queue: "AnyQueue", wanted: "ArchiveFilter", pace: "Pace | None", expiry: bool, totals: _Totals,
     shown: bool,
 ) -> None:  # fmt: skip
-    """Put everything; the tally is true at any time."""
+    """Put everything; the totals are correct at any time."""
     from headrace.pipeline.archive.archive import put_part
     from headrace.pipeline.source.parts import part_bytes
 
     config = queue.config
-    with progress_bar("products", wanted=shown) as bar:
+    with progress_bar("products", shown=shown) as bar:
         for part in source.parts(wanted, pace=pace, bytes_max=part_bytes(config)):
             is_put = False
-            while not is_put:  # a blocking station may keep us waiting, but not from hearing Ctrl-C
-                with Uninterrupted(), suppress(BlockedError):
-                    products, new = put_part(queue, part, config.origin, expiry=expiry, timeout=TURN_S)
-                    tally.products, tally.stored, is_put = tally.products + products, tally.stored + new, True
-            bar.set(tally.products)
-    tally.complete = True
+            while not is_put:  # a blocking station may be full: retry, so that Ctrl-C is noticed
+                with DeferredSignals(), suppress(BlockedError):
+                    products, new = put_part(queue, part, config.origin, expiry=expiry, timeout=PUT_S_MAX)
+                    totals.products, totals.stored, is_put = totals.products + products, totals.stored + new, True
+            bar.set(totals.products)
+    totals.complete = True
 
 
-def _sum_up(table: Path, tally: _Tally, as_json: bool) -> None:
-    duplicates = tally.products - tally.stored
+def _show_totals(table: Path, totals: _Totals, as_json: bool) -> None:
+    duplicates = totals.products - totals.stored
     if as_json:
-        counts = {"products": tally.products, "stored": tally.stored, "duplicates": duplicates}
-        echo_json({"table": str(table), **counts, "complete": tally.complete})
+        counts = {"products": totals.products, "stored": totals.stored, "duplicates": duplicates}
+        echo_json({"table": str(table), **counts, "complete": totals.complete})
         return
-    told = f"{many(tally.products, 'product')}, {tally.stored:,} new, {duplicates:,} that the queue holds already"
-    click.echo(told if tally.complete else f"{told}; broken off there")
+    text = f"{format_count(totals.products, 'product')}, {totals.stored:,} new, {format_count(duplicates, 'duplicate')}"
+    click.echo(text if totals.complete else f"{text}; interrupted")
 
 
-def _wanted(
+def _filter(
     feed: str | None, since: str | None, until: str | None, select: str | None, ident: str | None
 ) -> "ArchiveFilter":
     from headrace.pipeline.archive import ArchiveFilter
@@ -157,7 +155,7 @@ def _pace(rate: float | None, speed: float | None) -> "Pace | None":
         if value is not None and not 0 < value < float("inf"):
             raise OptionError(f"{name} {value:g} is out of range", "give a number above 0")
     if rate is not None and speed is not None:
-        raise OptionError("--rate and --speed both say how fast", "leave one of them out")
+        raise OptionError("--rate and --speed contradict each other", "leave one of them out")
     return None if rate is None and speed is None else Pace(rate, speed)
 
 

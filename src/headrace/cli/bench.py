@@ -1,4 +1,7 @@
-"""`headrace bench`: run the benchmarks behind every claim about speed."""
+"""`headrace bench`: run the benchmarks behind every claim about speed, and show their figures.
+
+The measurements are in `headrace.bench`; here are options, the directory, and the table.
+"""
 
 import contextlib
 import shutil
@@ -19,29 +22,33 @@ if TYPE_CHECKING:
 
 
 _place_option = click.option(
-    "--place", type=click.Path(file_okay=False), help="Directory for everything; default: in memory (/dev/shm)."
+    "--place", type=click.Path(file_okay=False), help="Directory for all files. [default: in memory, /dev/shm]"
 )
 _scale_option = click.option(
-    "--scale", type=click.FloatRange(0.001, 10), default=1.0, show_default=True, help="How much of everything."
+    "--scale", type=click.FloatRange(0.001, 10), default=1.0, show_default=True, help="Share of the full work."
 )
 
 
-@click.group(short_help="Measure what is claimed.")
+@click.group(short_help="Run the benchmarks.")
 def bench() -> None:
     """Run the benchmarks behind every claim about speed.
 
-    Figures of other systems are printed beside ours; they were measured on a machine where the yardstick,
-    hashlib.md5 of 150 bytes, takes 1.08 microseconds. Compare by the yardstick of your run.
+    Figures of other systems are printed beside ours. They were measured on a machine where the yardstick, hashlib.md5
+    of 150 bytes, takes 1.08 microseconds; scale them by the yardstick of your run.
+
+    \b
+    Example:
+      headrace bench queue
     """
 
 
 @bench.command("queue", short_help="The product queue.")
 @_place_option
-@click.option("--durability", type=click.Choice(["memory", "process"]), help="Default: what the place allows.")
+@click.option("--durability", type=click.Choice(["memory", "process"]), help="[default: as the place allows]")
 @_scale_option
 @json_option
 def queue(place: str | None, durability: str | None, scale: float, as_json: bool) -> None:
-    """Measure the product queue: puts, reads, wake-up, space, opening after a crash.
+    """Measure the queue: puts, reads, wake-up of readers, space on disk, opening after a crash.
 
     \b
     Example:
@@ -68,14 +75,14 @@ def queue(place: str | None, durability: str | None, scale: float, as_json: bool
     default="20000,40000,60000,80000,100000",
     show_default=True,
     metavar="N,N,…",
-    help="How many subscriptions, one run for each.",
+    help="Numbers of subscriptions, one run for each.",
 )
 @json_option
 def match(subscriptions: str, as_json: bool) -> None:
-    """Measure the subscription table: how long it takes to find who wants a product.
+    """Measure the subscription table: how long it takes to find the subscribers of a product.
 
     Integers, strings, 25 tag=value pairs, regular expressions, SQL and feed patterns, each kind with growing numbers
-    of subscriptions that cannot match.
+    of subscriptions that never match.
 
     \b
     Example:
@@ -100,7 +107,7 @@ def match(subscriptions: str, as_json: bool) -> None:
 @_scale_option
 @json_option
 def pipeline(place: str | None, scale: float, as_json: bool) -> None:
-    """Measure the pipeline: batch reads and streams beside Parquet's, micro-batches, decoding.
+    """Measure the pipeline: batch reads and streams compared with Parquet, micro-batches, decoding.
 
     \b
     Example:
@@ -120,13 +127,13 @@ def pipeline(place: str | None, scale: float, as_json: bool) -> None:
         )
 
 
-@bench.command("steady", short_help="A job of the pipeline for an hour: memory.")
+@bench.command("steady", short_help="The memory of a pipeline during an hour.")
 @click.option("--minutes", type=click.FloatRange(0.05, 10_000), default=60.0, show_default=True, help="How long.")
 @click.option("--rate", type=click.IntRange(1, 100_000), default=1000, show_default=True, help="Products per second.")
 @_place_option
 @json_option
 def steady(minutes: float, rate: int, place: str | None, as_json: bool) -> None:
-    """Watch the memory of a job of the pipeline under a steady stream, and count its table in the end.
+    """Measure the memory of a pipeline under a steady stream, and count the rows of its table at the end.
 
     \b
     Example:
@@ -198,7 +205,7 @@ def relay(place: str | None, scale: float, as_json: bool) -> None:
 
 @contextlib.contextmanager
 def _place(place: str | None) -> Iterator[tuple[Path, bool]]:
-    """A folder that is removed in the end, and whether it lies in memory."""
+    """A directory that is removed at the end, and whether it is in memory."""
     memory = place is None and Path("/dev/shm").is_dir()
     folder = Path(tempfile.mkdtemp(prefix="headrace-bench-", dir="/dev/shm" if memory else place))
     try:
@@ -211,7 +218,7 @@ def _measure(
     title: str, command: str, place: str, run: Callable[[Callable[[str], None]], "Iterable[Figure]"],
     not_measured: list[str], as_json: bool,
 ) -> None:  # fmt: skip
-    """Take all figures, the yardstick between them, and show the report."""
+    """Run the benchmark, measure the yardstick between its steps, and show the report."""
     from headrace.bench.report import Report, commit, machine, yardstick
 
     yardsticks = [yardstick()]
@@ -239,7 +246,7 @@ def _numbers(text: str) -> list[int]:
         numbers = [0]
     if numbers[0] < 1:
         raise click.BadParameter(
-            f"{text!r} are not numbers from 1 on, such as 20000,100000", param_hint="--subscriptions"
+            f"{text!r} is not a list of positive numbers, such as 20000,100000", param_hint="--subscriptions"
         )
     return numbers
 

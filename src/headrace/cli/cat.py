@@ -1,4 +1,4 @@
-"""`headrace cat`: payloads out of a queue, to standard output or into files."""
+"""`headrace cat`: write the payloads in a queue to standard output or to files."""
 
 import os
 import re
@@ -9,21 +9,20 @@ from pathlib import Path
 import click
 
 from headrace.cli.failure import NEGATIVE, OK
-from headrace.cli.opening import open_queue
-from headrace.cli.options import POSITION, json_option, queue_argument, selection_of, selection_options
-from headrace.cli.output import echo_json, many, product_values
-from headrace.cli.stream import Told, read_range
+from headrace.cli.options import POSITION, json_option, open_queue, queue_argument, selection_of, selection_options
+from headrace.cli.output import echo_json, product_values
+from headrace.cli.stream import GapReports, read_range
 from headrace.product import Batch
 from headrace.queue import AnyQueue
 from headrace.selection import Selection
-from headrace.units import format_size
+from headrace.units import format_count, format_size
 
 _UNSAFE = re.compile(r"[^A-Za-z0-9._-]+")
 _NAME_CHARACTERS_MAX = 120
 _ESCAPES = {r"\n": "\n", r"\t": "\t", r"\r": "\r", r"\0": "\0", r"\\": "\\"}
 _ESCAPE = re.compile(r"\\[ntr0\\]")
 
-Write = Callable[[Batch, int], int]  # one product out; how many bytes
+Write = Callable[[Batch, int], int]  # writes one product; returns its bytes
 
 
 @click.command()
@@ -31,69 +30,69 @@ Write = Callable[[Batch, int], int]  # one product out; how many bytes
 @selection_options
 @click.option(
     "--from", "start", type=POSITION, default="oldest", show_default=True,
-    metavar="oldest|SEQUENCE|AGE|TIME", help="Where to begin.",
+    metavar="oldest|SEQUENCE|AGE|TIME", help="Where to start.",
 )  # fmt: skip
 @click.option(
     "--to", "end", type=POSITION, default="next", show_default=True,
     metavar="next|SEQUENCE|AGE|TIME", help="Where to end; the product there is not written.",
 )  # fmt: skip
-@click.option("--count", type=click.IntRange(min=1), help="End after so many products.")
-@click.option("--output", metavar="DIR", help="Write each payload into a file of its own in DIR.")
-@click.option("--record", is_flag=True, help="Write whole records, as on disk and wire, instead of payloads.")
+@click.option("--count", type=click.IntRange(min=1), help="End after this many products.")
+@click.option("--output", metavar="DIR", help="Write each payload to a file of its own in DIR.")
+@click.option("--record", is_flag=True, help="Write whole records, as on disk and on the wire, instead of payloads.")
 @click.option("--separator", default="", metavar="TEXT", help=r"Between payloads on standard output, such as '\n'.")
 @json_option
 def cat(
     queue_path: str, select: str | None, ident: str | None, start: int | str, end: int | str, count: int | None,
     output: str | None, record: bool, separator: str, as_json: bool,
 ) -> int:  # fmt: skip
-    """Write the payloads that QUEUE holds to standard output, as they are; it does not wait for more.
+    """Write the payloads that QUEUE holds to standard output, unchanged, and end.
 
-    With --output each goes into a file named by sequence and ident, and the files are told. With --json every product
-    is one JSON object, its payload in Base64 (or, with --output, its file).
+    With --output, each payload goes to a file named after its sequence and ident. With --json, each product is one JSON
+    object, with its payload in Base64 or, with --output, its file. Exit code 1 if a damaged product was skipped.
 
     \b
     Example:
       headrace cat wx.queue --select wx/text/metar --count 10 --separator '\\n'
       headrace cat wx.queue --from 1h --output products/
     """
-    selection, told = selection_of(select, ident), Told(as_json)
+    selection, gaps = selection_of(select, ident), GapReports(as_json)
     with open_queue(queue_path) as queue:
         write = _writer(output, record, _unescape(separator), as_json)
         products = size = 0
-        for batch, place in _wanted(queue, selection, start, end, count, told):
-            size += write(batch, place)
+        for batch, index in _wanted(queue, selection, start, end, count, gaps):
+            size += write(batch, index)
             products += 1
     if output is not None and not as_json:
-        click.echo(f"wrote {many(products, 'file')} ({format_size(size)}) into {output}")
-    return NEGATIVE if told.damaged_products else OK
+        click.echo(f"wrote {format_count(products, 'file')} ({format_size(size)}) to {output}")
+    return NEGATIVE if gaps.damaged_products else OK
 
 
 def _wanted(
-    queue: AnyQueue, selection: Selection, start: int | str, end: int | str, count: int | None, told: Told
+    queue: AnyQueue, selection: Selection, start: int | str, end: int | str, count: int | None, gaps: GapReports
 ) -> Iterator[tuple[Batch, int]]:
-    """Batch and place of each product between the two positions."""
+    """Each product between the two positions: its batch, and its index there."""
     first, stop, given = queue.resolve(start), min(queue.resolve(end), queue.next), 0
-    for batch in read_range(queue, first, stop, selection, told):
-        for place, sequence in enumerate(batch.sequences.tolist()):
+    for batch in read_range(queue, first, stop, selection, gaps):
+        for index, sequence in enumerate(batch.sequences.tolist()):
             if sequence >= stop or given == count:
                 return
             given += 1
-            yield batch, place
+            yield batch, index
 
 
 def _writer(output: str | None, record: bool, separator: bytes, as_json: bool) -> Write:
-    def content(batch: Batch, place: int) -> bytes | memoryview:
-        return batch.record(place) if record else batch.payload(place)
+    def content(batch: Batch, index: int) -> bytes | memoryview:
+        return batch.record(index) if record else batch.payload(index)
 
     if output is not None:
         return _file_writer(Path(output), content, ".record" if record else "", as_json)
     if as_json:
-        return lambda batch, place: _write_json(batch, place, content(batch, place), record)
+        return lambda batch, index: _write_json(batch, index, content(batch, index), record)
     return _stream_writer(content, separator)
 
 
-def _write_json(batch: Batch, place: int, content: bytes | memoryview, record: bool) -> int:
-    echo_json(product_values(batch[place], **{"record" if record else "payload": bytes(content)}))
+def _write_json(batch: Batch, index: int, content: bytes | memoryview, record: bool) -> int:
+    echo_json(product_values(batch[index], **{"record" if record else "payload": bytes(content)}))
     return len(content)
 
 
@@ -101,9 +100,9 @@ def _stream_writer(content: Callable[[Batch, int], bytes | memoryview], separato
     stream = sys.stdout.buffer
     between = iter([b""])
 
-    def write(batch: Batch, place: int) -> int:
+    def write(batch: Batch, index: int) -> int:
         stream.write(next(between, separator))
-        return stream.write(content(batch, place))
+        return stream.write(content(batch, index))
 
     return write
 
@@ -113,12 +112,12 @@ def _file_writer(
 ) -> Write:
     directory.mkdir(parents=True, exist_ok=True)
 
-    def write(batch: Batch, place: int) -> int:
-        product = batch[place]
+    def write(batch: Batch, index: int) -> int:
+        product = batch[index]
         file = directory / (file_name(product.sequence, product.ident) + suffix)
         descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC, 0o666)
         with open(descriptor, "wb") as out:
-            size = out.write(content(batch, place))
+            size = out.write(content(batch, index))
         if as_json:
             echo_json(product_values(product, file=str(file)))
         return size
@@ -127,7 +126,7 @@ def _file_writer(
 
 
 def file_name(sequence: int, ident: str) -> str:
-    """A name that sorts by sequence, tells the ident, and cannot lead out of a directory."""
+    """A name that sorts by sequence, contains the ident, and stays inside its directory."""
     tail = _UNSAFE.sub("_", ident).strip("_.")[-_NAME_CHARACTERS_MAX:]
     return f"{sequence:012d}-{tail}" if tail else f"{sequence:012d}"
 

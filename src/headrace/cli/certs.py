@@ -1,4 +1,4 @@
-"""`headrace certs`: an authority and certificates for sites and users."""
+"""`headrace certs`: create an authority and certificates for sites and users, and show them."""
 
 from typing import Any
 
@@ -6,13 +6,13 @@ import click
 
 from headrace.cli.failure import NEGATIVE, OK, visible
 from headrace.cli.options import json_option
-from headrace.cli.output import echo_json, show_terms
+from headrace.cli.output import echo_json, show_fields
 from headrace.link.certificates import SITE_DAYS, Certificate, describe, make_authority, make_certificate
 
 
 @click.group(no_args_is_help=False)
 def certs() -> None:
-    """Make and show certificates, by which sites and users know each other.
+    """Create and show certificates, which identify sites and users to each other.
 
     \b
     Example:
@@ -25,32 +25,32 @@ def certs() -> None:
 @click.argument("folder", metavar="DIR")
 @json_option
 def authority(folder: str, as_json: bool) -> None:
-    """Make an authority in DIR. Give authority.crt to every site and user; keep authority.key to yourself.
+    """Create an authority in DIR. Give authority.crt to every site and user; keep authority.key secret.
 
     \b
     Example:
       headrace certs authority certs
     """
-    _tell_made(make_authority(folder), as_json)
+    _show_created(make_authority(folder), as_json)
 
 
 @certs.command()
 @click.argument("folder", metavar="DIR")
 @click.argument("name")
-@click.option("--host", "hosts", multiple=True, metavar="HOST", help="A name or address of it; may be given often.")
-@click.option("--days", type=int, default=SITE_DAYS, show_default=True, help="How long the certificate is good.")
+@click.option("--host", "hosts", multiple=True, metavar="HOST", help="Its host name or address; may be repeated.")
+@click.option("--days", type=int, default=SITE_DAYS, show_default=True, help="How long the certificate is valid.")
 @json_option
 def site(folder: str, name: str, hosts: tuple[str, ...], days: int, as_json: bool) -> None:
-    """Make a certificate for the site or user NAME, by the authority in DIR.
+    """Create a certificate for the site or user NAME, signed by the authority in DIR.
 
-    --host says under which names and addresses others connect to it. Who only connects needs none.
+    Give a --host for each name and address that others use to connect to the site. A user needs none.
 
     \b
     Example:
       headrace certs site certs denver --host denver.example.org --host 192.0.2.7
       headrace certs site certs alice
     """
-    _tell_made(make_certificate(folder, name, hosts, days=days), as_json)
+    _show_created(make_certificate(folder, name, hosts, days=days), as_json)
 
 
 @certs.command()
@@ -67,15 +67,16 @@ def show(file: str, as_json: bool) -> int:
     if as_json:
         echo_json(_values(shown))
     else:
-        show_terms(file, _words(shown))
+        show_fields(file, _fields(shown))
     return NEGATIVE if shown.days_left() < 0 else OK
 
 
-def _tell_made(made: Certificate, as_json: bool) -> None:
+def _show_created(created: Certificate, as_json: bool) -> None:
     if as_json:
-        echo_json(_values(made))
+        echo_json(_values(created))
         return
-    click.echo(visible(f"{made.name} until {made.expires:%Y-%m-%d}: {made.path} and {made.key_path}"))
+    valid = f"{created.name}, valid until {created.expires:%Y-%m-%d}"
+    click.echo(visible(f"{valid}: {created.path} and {created.key_path}"))
 
 
 def _values(of: Certificate) -> dict[str, Any]:
@@ -94,7 +95,7 @@ def _values(of: Certificate) -> dict[str, Any]:
     return values if of.key_path is None else {**values, "key": str(of.key_path)}
 
 
-def _words(of: Certificate) -> dict[str, object]:
+def _fields(of: Certificate) -> dict[str, object]:
     left = of.days_left()
     return {
         "name": of.name,

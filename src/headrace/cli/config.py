@@ -1,4 +1,4 @@
-"""`headrace config`: check and show the configuration of a site, and an example to begin with."""
+"""`headrace config`: check and show the configuration of a site, and print an example to start from."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -6,8 +6,7 @@ from typing import Any
 import click
 import msgspec
 
-from headrace.cli.complaints import show_complaints
-from headrace.cli.failure import visible
+from headrace.cli.failure import show_problems, visible
 from headrace.cli.options import json_option
 from headrace.cli.output import echo_json
 from headrace.site.config import LAYOUT, REPEATED, TABLES
@@ -23,7 +22,7 @@ _GIVEN, _DEFAULT, _QUEUE = "file", "default", "queue"  # where a value comes fro
 
 @click.group(invoke_without_command=False, no_args_is_help=False)
 def config() -> None:
-    """Check and show the configuration of a site, and print an example to begin with.
+    """Check and show the configuration of a site, and print an example to start from.
 
     \b
     Example:
@@ -36,23 +35,23 @@ def config() -> None:
 @click.argument("path", metavar="FILE")
 @json_option
 def check(path: str, as_json: bool) -> int:
-    """List every mistake in FILE, each with its line and its remedy. Exit code 2 if there is any.
+    """List every problem in FILE, each with its line and its remedy. Exit code 2 if there is any.
 
-    Files and folders that it names are looked at, and nothing is changed.
+    The check reads the files and directories that FILE names, and changes nothing.
 
     \b
     Example:
       headrace config check site.toml && systemctl reload headrace@site
     """
-    return show_complaints(path, check_config(path), as_json)
+    return show_problems(path, check_config(path), as_json)
 
 
 @config.command()
 @click.argument("path", metavar="FILE")
-@click.option("--effective", is_flag=True, help="With all that FILE leaves to its default, marked as such.")
+@click.option("--effective", is_flag=True, help="Include the defaults, marked as such.")
 @json_option
 def show(path: str, effective: bool, as_json: bool) -> None:
-    """Show what FILE says, as TOML that can be loaded again; paths become absolute. Secrets stay in their files.
+    """Show the values in FILE, as valid TOML with absolute paths. Secrets are not shown: they stay in their files.
 
     \b
     Example:
@@ -86,32 +85,32 @@ def example(as_json: bool) -> None:
 
 
 class _Value(msgspec.Struct, frozen=True):
-    """One key in force."""
+    """One key, and where its value comes from."""
 
     table: str
-    place: int | None  # of a table that is repeated, from 1
+    number: int | None  # of a repeated table, from 1
     key: str
-    value: Any  # as TOML has it; None: not set
+    value: Any  # as in TOML; None: not set
     source: str
 
 
 def _values(loaded: Loaded) -> Iterator[_Value]:
-    """Every key of every table that is there."""
+    """Every key of every table in the file."""
     for table in TABLES:
         content = getattr(loaded.config, table)
         if table in REPEATED:
-            for place, element in enumerate(content):
-                yield from _keys(loaded, (table, place), element)
+            for index, element in enumerate(content):
+                yield from _keys(loaded, (table, index), element)
         elif content is not None:
             yield from _keys(loaded, (table,), content)
 
 
 def _keys(loaded: Loaded, path: KeyPath, struct: msgspec.Struct) -> Iterator[_Value]:
-    table, place = str(path[0]), int(path[1]) + 1 if len(path) > 1 else None
+    table, number = str(path[0]), int(path[1]) + 1 if len(path) > 1 else None
     for key in keys_of(type(struct)):
         held = getattr(struct, key.field)
         value = None if held is None else key.kind.write(held)
-        yield _Value(table, place, key.name, value, _source(loaded, (*path, key.name)))
+        yield _Value(table, number, key.name, value, _source(loaded, (*path, key.name)))
 
 
 def _source(loaded: Loaded, path: KeyPath) -> str:
@@ -125,23 +124,23 @@ def _source(loaded: Loaded, path: KeyPath) -> str:
 
 
 def _toml(values: list[_Value], loaded: Loaded, effective: bool) -> Iterator[str]:
-    yield "# as in force; marked values are not in the file" if effective else "# what the file says"
+    yield "# values in effect; marked values are not in the file" if effective else "# values in the file"
     above: tuple[str, int | None] | None = None
     for value in values:
-        if (value.table, value.place) != above:
-            above = (value.table, value.place)
+        if (value.table, value.number) != above:
+            above = (value.table, value.number)
             yield ""
             yield LAYOUT.bracketed(value.table)
         yield _line(value)
     missing = [LAYOUT.bracketed(table) for table in TABLES if not getattr(loaded.config, table)]
     if effective and missing:
         yield ""
-        yield f"# not there: {', '.join(missing)}"
+        yield f"# not in the file: {', '.join(missing)}"
 
 
 def _line(value: _Value) -> str:
     if value.value is None:
         return f"# {value.key} is not set"
     (line,) = toml_lines({value.key: value.value})
-    marks = {_DEFAULT: "# default", _QUEUE: "# of the queue"}
+    marks = {_DEFAULT: "# default", _QUEUE: "# from the queue"}
     return f"{line:<{_COMMENT_COLUMN}}  {marks[value.source]}" if value.source in marks else line

@@ -2,10 +2,9 @@
 
 import click
 
-from headrace.cli.opening import open_queue
-from headrace.cli.options import POSITION, json_option, queue_argument
-from headrace.cli.output import echo_json, show_table
-from headrace.cli.queue.info import CURSOR_HEADER, cursor_rows
+from headrace.cli.options import POSITION, json_option, open_queue, queue_argument
+from headrace.cli.output import echo_json
+from headrace.cli.queue import show_cursors
 from headrace.errors import CursorNameError
 from headrace.queue import AnyCursor, AnyQueue
 
@@ -26,7 +25,7 @@ def cursor() -> None:
 @queue_argument
 @json_option
 def list_cursors(queue_path: str, as_json: bool) -> None:
-    """List the cursors of QUEUE: position, products behind the newest, products lost to eviction.
+    """List the cursors of QUEUE: position, how many products it is behind, and products lost to eviction.
 
     \b
     Example:
@@ -38,7 +37,7 @@ def list_cursors(queue_path: str, as_json: bool) -> None:
         for each in statistics.cursors:
             echo_json(each)
     elif statistics.cursors:
-        show_table("cursors", CURSOR_HEADER, cursor_rows(statistics), right=[1, 2, 3])
+        show_cursors(statistics)
     else:
         click.echo(f"{queue_path} has no cursors")
 
@@ -68,7 +67,7 @@ def seek(queue_path: str, name: str, start: int | str, as_json: bool) -> None:
 @click.argument("name")
 @json_option
 def remove(queue_path: str, name: str, as_json: bool) -> None:
-    """Forget the cursor NAME of QUEUE.
+    """Remove the cursor NAME of QUEUE.
 
     \b
     Example:
@@ -83,9 +82,9 @@ def remove(queue_path: str, name: str, as_json: bool) -> None:
 
 
 def _existing(queue: AnyQueue, name: str) -> AnyCursor:
-    """The cursor; a name that is not there is refused, because it is a slip of the hand."""
+    """The cursor. An unknown name is refused: `Queue.cursor` would create it, and it is most likely a typing error."""
     names = queue.cursors()
     if name not in names:
-        known = f"its cursors are: {', '.join(names)}" if names else "headrace watch --cursor makes one"
+        known = f"its cursors are: {', '.join(names)}" if names else "create one with: headrace watch --cursor"
         raise CursorNameError(f"{queue.path} has no cursor {name!r}", known)
     return queue.cursor(name)

@@ -1,26 +1,32 @@
 """How a command ends: exit codes, and errors as people and programs read them.
 
-    0    done
-    1    done, and the finding is negative: check, verify or demo found something, a product was passed over
-    2    a wrong option, or input that cannot be used
-    3    trouble with the queue or the operating system
+    0    success
+    1    success, but the finding is negative: check, verify or demo found a problem, or a damaged product was skipped
+    2    invalid option, argument or input
+    3    the queue, the network or the operating system failed
     130  ended by Ctrl-C (128 + SIGINT); 143 by SIGTERM; 141 because the reader of the output went away
 
-An error is two lines on standard error, `headrace: problem` and `  try: hint`, or with `--json` one JSON object. A
-mistake in a selection shows its text in between, with a caret below the place. A traceback is a fault of Headrace.
+An error is two lines on standard error, `headrace: problem` and `  try: hint`; with `--json` it is one JSON object. A
+mistake in a selection also shows its text, with a caret below the column. A traceback is always a bug in Headrace.
+
+Every command loads this module, `headrace --help` included, so it imports nothing heavy.
 """
 
 import os
 import sys
-from typing import Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 import click
 import msgspec
 
 from headrace.errors import HeadraceError, InvalidError, OracleError, SelectionError
 
-OK, NEGATIVE, USAGE, TROUBLE = 0, 1, 2, 3
-INTERRUPTED, UNREAD, TERMINATED = 130, 141, 143
+if TYPE_CHECKING:
+    from headrace.toml.document import Problem
+
+OK, NEGATIVE, USAGE, FAILED = 0, 1, 2, 3
+INTERRUPTED, BROKEN_PIPE, TERMINATED = 130, 141, 143
 
 
 class Failure(msgspec.Struct, frozen=True):
@@ -29,23 +35,23 @@ class Failure(msgspec.Struct, frozen=True):
     error: str  # the name of its class
     problem: str
     hint: str = ""
-    exit: int = TROUBLE
-    column: int | msgspec.UnsetType = msgspec.UNSET  # of a mistake in a text, and
-    excerpt: str | msgspec.UnsetType = msgspec.UNSET  # the text with a caret below it
+    exit: int = FAILED
+    column: int | msgspec.UnsetType = msgspec.UNSET  # of a mistake in a selection
+    excerpt: str | msgspec.UnsetType = msgspec.UNSET  # the selection, with a caret below that column
 
 
 def explain(error: HeadraceError | click.ClickException | OSError) -> Failure:
-    """What to tell of an error that reached the command line."""
+    """The message and the exit code for an error that reached the command line."""
     name = type(error).__name__
     if isinstance(error, click.ClickException):
         return Failure(name, error.format_message().rstrip("."), _usage_hint(error), USAGE)
     if isinstance(error, HeadraceError):
-        code = USAGE if isinstance(error, InvalidError | OracleError) else TROUBLE
+        code = USAGE if isinstance(error, InvalidError | OracleError) else FAILED
         if isinstance(error, SelectionError) and error.column is not None:
             return Failure(name, error.problem, error.hint, code, error.column, error.excerpt)
         return Failure(name, error.problem, error.hint, code)
     where = f"{error.filename}: " if error.filename else ""
-    return Failure(name, f"{where}{error.strerror or error}", "", TROUBLE)
+    return Failure(name, f"{where}{error.strerror or error}", "", FAILED)
 
 
 def _usage_hint(error: click.ClickException) -> str:
@@ -53,8 +59,8 @@ def _usage_hint(error: click.ClickException) -> str:
     return f"{ctx.command_path} --help" if ctx else ""
 
 
-def show(failure: Failure, as_json: bool) -> None:
-    """One error on standard error."""
+def show_failure(failure: Failure, as_json: bool) -> None:
+    """Write one error to standard error."""
     if as_json:
         click.echo(msgspec.json.encode(failure).decode(), err=True)
         return
@@ -66,19 +72,46 @@ def show(failure: Failure, as_json: bool) -> None:
 
 
 def notice(text: str, as_json: bool, **values: Any) -> None:
-    """Something worth telling on standard error that ends nothing; programs get `values`."""
+    """Write a warning to standard error and continue; with `--json`, write `values` instead of the text."""
     click.echo(msgspec.json.encode(values).decode() if as_json else f"headrace: {visible(text)}", err=True)
 
 
+def show_problems(path: str, problems: "Sequence[Problem]", as_json: bool) -> int:
+    """List every problem of a configuration or rules file. Return the exit code: 2 if there is any."""
+    if as_json:
+        click.echo(msgspec.json.encode({"path": path, "ok": not problems, "problems": problems}).decode())
+        return USAGE if problems else OK
+    for problem in problems:
+        click.echo(visible(str(problem)))
+        if problem.excerpt:
+            click.echo(problem.excerpt)  # has no control characters
+        if problem.hint:
+            click.echo(f"  try: {visible(problem.hint)}")
+    if not problems:
+        click.echo(f"{path} is valid")
+        return OK
+    click.echo(f"{path}: {len(problems):,} {'problem' if len(problems) == 1 else 'problems'}", err=True)
+    return USAGE
+
+
+def confirm(question: str) -> bool:
+    """Ask on standard error. No answer (end of file, Ctrl-C) means no."""
+    try:
+        return click.confirm(question, err=True)
+    except click.Abort:
+        click.echo(err=True)
+        return False
+
+
 def visible(text: str) -> str:
-    """Text with its control characters spelt out, so that no name can play tricks on a terminal."""
+    """Escape control characters, so that a name from another site cannot send commands to the terminal."""
     if text.isprintable():
         return text
     return "".join(c if c.isprintable() else c.encode("unicode_escape", "backslashreplace").decode() for c in text)
 
 
-def forget_stdout() -> None:
-    """After a broken pipe: let the interpreter's last flush go nowhere instead of failing."""
+def discard_stdout() -> None:
+    """After a broken pipe: redirect standard output to /dev/null, so that the interpreter's last flush succeeds."""
     nowhere = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, sys.stdout.fileno())
     os.close(nowhere)

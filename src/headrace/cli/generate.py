@@ -1,4 +1,4 @@
-"""`headrace generate`: a seeded stream of products like those of real feeds, into a queue or just listed."""
+"""`headrace generate`: a seeded stream of products like those of real feeds, put into a queue or only listed."""
 
 import sys
 import time
@@ -8,39 +8,37 @@ from pathlib import Path
 import click
 
 from headrace.cli.failure import OK
-from headrace.cli.opening import open_queue
-from headrace.cli.options import AGE, SIZE, json_option
-from headrace.cli.output import echo_json, many
-from headrace.cli.pacing import BATCH_BYTES_MAX, due_batches, put_drafts
-from headrace.cli.progress import progress_bar
-from headrace.cli.uninterrupted import TURN_S, Uninterrupted
+from headrace.cli.options import AGE, SIZE, json_option, open_queue
+from headrace.cli.output import echo_json, progress_bar
+from headrace.cli.stream import PUT_S_MAX, DeferredSignals
 from headrace.errors import BlockedError, OptionError
 from headrace.queue import AnyQueue
 from headrace.testing import Draft, FeedGenerator, Oracle
+from headrace.testing.pacing import BATCH_BYTES_MAX, due_batches, put_drafts
 from headrace.testing.profiles import PROFILES
-from headrace.units import format_size
+from headrace.units import format_count, format_size
 
 
 @click.command()
 @click.argument("queue_path", metavar="[QUEUE]", required=False)
 @click.option("--seed", type=int, default=1, show_default=True, help="The same seed gives the same products.")
-@click.option("--products", type=click.IntRange(min=0), help="End after so many, copies included.")
-@click.option("--duration", type=AGE, help="End after so much time of the stream, such as 10s.")
-@click.option("--rate", type=float, help="Mean products per second. [default: that of the real feeds]")
-@click.option("--real-time/--fast", "paced", default=True, help="Put each at its time, or all at once.")
+@click.option("--products", type=click.IntRange(min=0), help="End after this many products, copies included.")
+@click.option("--duration", type=AGE, help="End after this much time of the stream, such as 10s.")
+@click.option("--rate", type=float, help="Mean products per second. [default: as the real feeds]")
+@click.option("--real-time/--fast", "paced", default=True, help="Put each product at its time, or as fast as possible.")
 @click.option("--feeds", metavar="KIND,…", help=f"Only these kinds of feed: {', '.join(PROFILES)}.")
-@click.option("--duplicates", type=float, default=0.02, show_default=True, help="Share of copies.")
-@click.option("--size-max", type=SIZE, help="No payload is larger. [default: what the queue takes]")
-@click.option("--no-giants", is_flag=True, help="Leave out the rare product of 54 MB.")
-@click.option("--oracle", "oracle_path", metavar="FILE", help="Save what was sent, for headrace verify.")
+@click.option("--duplicates", type=float, default=0.02, show_default=True, help="Share of copies among the products.")
+@click.option("--size-max", type=SIZE, help="Largest payload. [default: the limit of the queue]")
+@click.option("--no-giants", is_flag=True, help="Leave out the rare products of 54 MB.")
+@click.option("--oracle", "oracle_path", metavar="FILE", help="Save what was sent, for `headrace verify`.")
 @json_option
 def generate(
     queue_path: str | None, seed: int, products: int | None, duration: float | None, rate: float | None, paced: bool,
     feeds: str | None, duplicates: float, size_max: int | None, no_giants: bool, oracle_path: str | None, as_json: bool,
 ) -> int:  # fmt: skip
-    """Make products like those of real weather feeds and detectors, and put them into QUEUE at their times.
+    """Generate products like those of real weather feeds and detectors, and put them into QUEUE at their times.
 
-    Without a queue they are only listed, at once. Without --products and --duration it goes on until Ctrl-C.
+    Without QUEUE they are only listed, as fast as possible. Without --products and --duration it runs until Ctrl-C.
 
     \b
     Example:
@@ -67,7 +65,7 @@ def _generator(
     seed: int, products: int | None, duration: float | None, rate: float | None, feeds: str | None, duplicates: float,
     size_max: int | None, giants: bool,
 ) -> FeedGenerator:  # fmt: skip
-    """The generator; what it refuses is an option out of range."""
+    """The generator; OptionError if an option is out of range."""
     kinds = None if feeds is None else [kind.strip() for kind in feeds.split(",") if kind.strip()]
     return FeedGenerator(
         seed=seed, feeds=kinds, products=products, duration_s=duration, rate=rate, duplicates=duplicates,
@@ -76,10 +74,10 @@ def _generator(
 
 
 def _check_writable(path: str) -> None:
-    """Find out before the run, not after it."""
+    """Fail before the run, not after it."""
     folder = Path(path).absolute().parent
     if not folder.is_dir() or Path(path).is_dir():
-        raise OptionError(f"--oracle {path!r} cannot be a file", "give a file in a directory that exists")
+        raise OptionError(f"--oracle {path!r} is not a writable file", "give a file in a directory that exists")
 
 
 def _list(generator: FeedGenerator, oracle: Oracle | None, as_json: bool) -> None:
@@ -103,16 +101,16 @@ def _values(draft: Draft) -> dict[str, object]:
 def _put(
     generator: FeedGenerator, queue: AnyQueue, oracle: Oracle | None, paced: bool, products: int | None, as_json: bool
 ) -> None:
-    """Put everything; what was put until then is told also when Ctrl-C ends it."""
+    """Put everything. The totals are also shown when Ctrl-C ends it."""
     began_s, sent, stored, size = time.monotonic(), 0, 0, 0
     bytes_max = min(BATCH_BYTES_MAX, queue.config.size // 8)
     try:
         with progress_bar("generating", products) as bar:
             for batch in due_batches(generator, not paced, bytes_max):
                 receipt = None
-                while receipt is None:  # a blocking station may keep us waiting, but not from hearing Ctrl-C
-                    with Uninterrupted(), suppress(BlockedError):  # what is in the queue is in the sums and the oracle
-                        receipt = put_drafts(queue, batch, TURN_S)
+                while receipt is None:  # a blocking station may be full: retry, so that Ctrl-C is noticed
+                    with DeferredSignals(), suppress(BlockedError):  # totals and oracle match the queue
+                        receipt = put_drafts(queue, batch, PUT_S_MAX)
                         if oracle is not None:
                             for draft in batch:
                                 oracle.sent(draft)
@@ -120,15 +118,15 @@ def _put(
                         size += sum(len(draft.payload) for draft in batch)
                 bar.set(sent, products)
     finally:
-        _sum_up(sent, stored, size, time.monotonic() - began_s, as_json)
+        _show_totals(sent, stored, size, time.monotonic() - began_s, as_json)
 
 
-def _sum_up(sent: int, stored: int, size: int, took_s: float, as_json: bool) -> None:
+def _show_totals(sent: int, stored: int, size: int, took_s: float, as_json: bool) -> None:
     if as_json:
         echo_json({"sent": sent, "stored": stored, "duplicates": sent - stored, "bytes": size, "took_s": took_s})
         return
     rate = sent / max(took_s, 1e-9)
     click.echo(
-        f"sent {many(sent, 'product')} ({format_size(size)}) in {took_s:.1f} s, {rate:,.0f} products/s; "
-        f"{many(sent - stored, 'duplicate')} rejected"
+        f"sent {format_count(sent, 'product')} ({format_size(size)}) in {took_s:.1f} s, {rate:,.0f} products/s; "
+        f"{format_count(sent - stored, 'duplicate')} rejected"
     )

@@ -1,48 +1,88 @@
 """`headrace`: the list of commands, and the one place where errors become messages and exit codes.
 
-Commands return their exit code, or nothing for 0. Whatever they raise ends here.
+A command is imported only when it is called: the library below loads NumPy and Arrow, which a help page does not need,
+and Spark, Zenoh and matplotlib take seconds. The one-line help of each command is therefore in the table here, beside
+the module that defines it.
+
+A command returns its exit code, or None for 0. Every exception it raises ends here.
 """
 
+import importlib
 import io
 import os
 import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, NoReturn
 
 import click
 
 from headrace.cli import failure
-from headrace.cli.lazy import LazyGroup, Place
 from headrace.errors import HeadraceError
 
+
+@dataclass(frozen=True, slots=True)
+class LazyCommand:
+    """A command that is not imported yet: `module:attribute` below `headrace.cli`, and its one-line help."""
+
+    target: str
+    help: str
+
+    def load(self) -> click.Command:
+        module, _, attribute = self.target.partition(":")
+        command = getattr(importlib.import_module(f"headrace.cli.{module}"), attribute)
+        assert isinstance(command, click.Command)
+        return command
+
+
 COMMANDS = {
-    "queue": Place("headrace.cli.queue.group:queue", "Create, inspect, check, mend and delete queues."),
-    "put": Place("headrace.cli.put:put", "Put files, standard input or lines of text into a queue."),
-    "watch": Place("headrace.cli.watch:watch", "Follow a queue, one line per product."),
-    "cat": Place("headrace.cli.cat:cat", "Write payloads to standard output or into files."),
-    "select": Place("headrace.cli.select:select", "Check a selection, and try it on samples."),
-    "cursor": Place("headrace.cli.cursor:cursor", "List, move and remove durable positions."),
-    "station": Place("headrace.cli.station.group:station", "Make, inspect, change, move and remove stations."),
-    "lag": Place("headrace.cli.lag:lag", "Tell how far stations are behind."),
-    "top": Place("headrace.cli.top.command:top", "See a queue, its stations and consumers at work."),
-    "channel": Place("headrace.cli.channel:channel", "Give feed subtrees a quality of service."),
-    "serve": Place("headrace.cli.serve:serve", "Run a site: a queue with its place in the fabric."),
-    "sites": Place("headrace.cli.sites.command:sites", "Show the map: sites, links, requests, latencies."),
-    "wanted": Place("headrace.cli.wanted:wanted", "Tell whether anybody wants a feed."),
-    "config": Place("headrace.cli.config:config", "Check and show the configuration of a site."),
-    "certs": Place("headrace.cli.certs:certs", "Make and show certificates for sites and users."),
-    "pipeline": Place("headrace.cli.pipeline.group:pipeline", "Decode, file, store and publish by rules, on Spark."),
-    "archive": Place("headrace.cli.archive:archive", "Look into tables of products, and put them again."),
-    "generate": Place("headrace.cli.generate:generate", "Make products like those of real feeds."),
-    "verify": Place("headrace.cli.verify:verify", "Compare a queue with what was sent."),
-    "demo": Place("headrace.demo.command:demo", "See generator, queue and two watchers at work."),
-    "bench": Place("headrace.cli.bench:bench", "Measure what is claimed about speed."),
+    "queue": LazyCommand("queue:queue", "Create, inspect, check, repair and delete queues."),
+    "put": LazyCommand("put:put", "Put files, standard input or lines of text into a queue."),
+    "watch": LazyCommand("watch:watch", "Follow a queue, one line per product."),
+    "cat": LazyCommand("cat:cat", "Write payloads to standard output or to files."),
+    "select": LazyCommand("select:select", "Check a selection, and try it on samples."),
+    "cursor": LazyCommand("cursor:cursor", "List, move and remove durable positions."),
+    "station": LazyCommand("station:station", "Add, inspect, change, move and remove stations."),
+    "lag": LazyCommand("station_show:lag", "Show how far each station is behind."),
+    "top": LazyCommand("top.command:top", "Watch a queue, its stations and consumers at work."),
+    "channel": LazyCommand("channel:channel", "Manage channels: feed subtrees with a quality of service."),
+    "serve": LazyCommand("serve:serve", "Run a site: a queue that is connected to the fabric."),
+    "sites": LazyCommand("sites:sites", "Show all sites, their links, requests and latencies."),
+    "wanted": LazyCommand("serve:wanted", "Show whether a feed has subscribers."),
+    "config": LazyCommand("config:config", "Check and show the configuration of a site."),
+    "certs": LazyCommand("certs:certs", "Create and show certificates for sites and users."),
+    "pipeline": LazyCommand("pipeline:pipeline", "Decode, file, store and publish products by rules, on Spark."),
+    "archive": LazyCommand("archive:archive", "List and replay products that were stored in tables."),
+    "generate": LazyCommand("generate:generate", "Generate products like those of real feeds."),
+    "verify": LazyCommand("verify:verify", "Compare the products in a queue with those that were sent."),
+    "demo": LazyCommand("demo:demo", "Run two sites, a cut link, workers and a pipeline for a minute."),
+    "bench": LazyCommand("bench:bench", "Run the benchmarks."),
 }
 
 
-class Root(LazyGroup):
-    """The outermost group: runs a command and ends with its exit code."""
+class LazyGroup(click.Group):
+    """A click group that imports a command when it is called, and writes its own help from a table."""
+
+    def __init__(self, name: str | None = None, *, lazy: Mapping[str, LazyCommand], **settings: Any) -> None:
+        super().__init__(name, no_args_is_help=False, **settings)
+        self._lazy = dict(lazy)
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(self._lazy)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        found = self._lazy.get(cmd_name)
+        return found.load() if found else None
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """List the commands from the table, as click does from the commands."""
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, command.help) for name, command in self._lazy.items()])
+
+
+class RootGroup(LazyGroup):
+    """The outermost group: runs a command and exits with its exit code."""
 
     def main(self, args: Sequence[str] | None = None, *more: Any, **settings: Any) -> NoReturn:
         words = list(sys.argv[1:] if args is None else args) or ["--help"]
@@ -50,13 +90,13 @@ class Root(LazyGroup):
         sys.exit(self._run(words, "--json" in words, more, settings))
 
     def invoke(self, ctx: click.Context) -> Any:
-        """The command; a reader that went away is not an error."""
+        """Run the command. It is not an error if the reader of the output goes away."""
         try:
             code = super().invoke(ctx)
             sys.stdout.flush()
         except BrokenPipeError:
-            failure.forget_stdout()
-            return failure.UNREAD
+            failure.discard_stdout()
+            return failure.BROKEN_PIPE
         return code
 
     def _run(self, words: list[str], as_json: bool, more: tuple[Any, ...], settings: dict[str, Any]) -> int:
@@ -65,13 +105,13 @@ class Root(LazyGroup):
         except (KeyboardInterrupt, click.Abort):
             return failure.INTERRUPTED
         except (HeadraceError, click.ClickException, OSError) as error:
-            told = failure.explain(error)
-            failure.show(told, as_json)
-            return told.exit
+            shown = failure.explain(error)
+            failure.show_failure(shown, as_json)
+            return shown.exit
         return code if isinstance(code, int) else failure.OK
 
 
-@click.command(cls=Root, places=COMMANDS)
+@click.command(cls=RootGroup, lazy=COMMANDS)
 @click.version_option(package_name="headrace", message="headrace %(version)s")
 def headrace() -> None:
     """Move streams of scientific data products between programs and sites, and lose none.
@@ -84,14 +124,14 @@ def headrace() -> None:
 
     \b
     Exit codes:
-      0    done
-      1    a negative finding: check, verify or demo found something
-      2    a wrong option, or input that cannot be used
-      3    trouble with the queue or the operating system
-      130  ended by Ctrl-C; 143 by SIGTERM; 141 when the reader of the output went away
+      0    success
+      1    negative finding, such as damage found by `queue check` or a loss found by `verify`
+      2    invalid option, argument or input
+      3    the queue, the network or the operating system failed
+      130  ended by Ctrl-C; 143 by SIGTERM; 141 because the reader of the output went away
 
-    QUEUE is the directory of a queue. Commands that put, read or use stations also take the endpoint of a site there,
-    such as tcp/host:7447. Every command takes --json, for its output and for its errors, and --help.
+    QUEUE is the directory of a queue. Commands that put, read or use stations also accept the endpoint of a site, such
+    as tcp/host:7447. Every command has --help, and --json for its output and its errors.
     """
 
 
@@ -105,5 +145,5 @@ def main() -> NoReturn:
 
 
 def _terminate(number: int, frame: object) -> NoReturn:
-    """As Ctrl-C: queues are closed and children ended on the way out."""
+    """Exit as Ctrl-C does: queues are closed and children are ended on the way out."""
     sys.exit(failure.TERMINATED)

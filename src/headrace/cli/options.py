@@ -1,25 +1,37 @@
-"""Option types and options that several commands share.
+"""Arguments and options that several commands share, and the queue that an argument names.
 
-Values are read by the library's own parsers, so that the command line takes exactly what a program may write, and
-refuses it in the same words.
+The library's own parsers read the values, so the command line accepts what a program may write, and refuses anything
+else with the same message.
+
+QUEUE is a directory or the endpoint of a site. The credentials for a site come from the environment, because the list
+of processes shows options to every user of the machine:
+
+    HEADRACE_USER, HEADRACE_PASSWORD_FILE                          user name, and the file with the password
+    HEADRACE_AUTHORITY, HEADRACE_CERTIFICATE, HEADRACE_KEY         for endpoints with tls or quic
 """
 
+import os
 from collections.abc import Callable
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from headrace.errors import OptionError
+from headrace.errors import FabricError, OptionError
 from headrace.units import parse_age, parse_size, parse_time
 
 if TYPE_CHECKING:
+    from headrace.link.credentials import TlsTerms, UserTerms
+    from headrace.queue import AnyQueue, Queue
     from headrace.selection import Selection
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
+_CONNECT_S_MAX = 10.0  # a person waits
+
 
 class Parsed(click.ParamType):  # type: ignore[type-arg]  # generic in newer releases of click only
-    """A value that a function of the library reads; its errors name the option and say what to write."""
+    """A value that a function of the library parses; its errors name the option and the remedy."""
 
     def __init__(self, name: str, parse: Callable[[str, str], Any]) -> None:
         self.name = name
@@ -42,12 +54,12 @@ def _feed(value: str, what: str) -> str:
 
 
 def _position(value: str, what: str) -> int | str:
-    """What `Queue.resolve` takes: a sequence, "oldest", "next", an age or a time."""
+    """A position as `Queue.resolve` accepts it: a sequence, "oldest", "next", an age or a time."""
     return int(value) if value.isdecimal() else value
 
 
 def _expiry(value: str, what: str) -> str:
-    """An age from now, or a time; checked here, counted when a product is put."""
+    """An age or a time. It is checked here; an age is counted from the moment when the product is put."""
     if "-" in value:
         parse_time(value, what)
     else:
@@ -75,12 +87,12 @@ def selection_options(function: Function) -> Function:
     function = click.option("--ident", metavar="REGEX", help="Only products whose ident matches (RE2).")(function)
     return click.option(
         "--select", metavar="SELECTION",
-        help="What to take: a feed pattern (* is one level, ** any), then clauses; see headrace select check.",
+        help="Which products: a feed pattern (* is one level, ** is any), then clauses; see `headrace select check`.",
     )(function)  # fmt: skip
 
 
 def selection_of(select: str | None, ident: str | None) -> "Selection":
-    """The selection that the two options mean; SelectionError says what is wrong with them."""
+    """The selection that the two options describe; SelectionError says what is invalid."""
     from headrace.selection import Selection
 
     selection = Selection.of(select)
@@ -89,3 +101,66 @@ def selection_of(select: str | None, ident: str | None) -> "Selection":
     if selection.ident is not None:
         raise OptionError("--select and --ident both have an ident pattern", "leave one of them out")
     return selection.replace(ident=ident)
+
+
+# --- the queue ------------------------------------------------------------------------------------
+
+
+def open_queue(where: str) -> "AnyQueue":
+    """Open the queue in a directory or at an endpoint; SiteUnreachableError if the site does not answer."""
+    from headrace.queue import Queue
+    from headrace.remote.client.connect import connect, is_endpoint
+
+    if not is_endpoint(where):
+        return Queue.open(where)
+    return connect(where, patience=_CONNECT_S_MAX, tls=_tls(), user=_user())
+
+
+def open_local_queue(path: str) -> "Queue":
+    """Open the queue in a directory, for commands that need its files; an endpoint is refused."""
+    from headrace.queue import Queue
+    from headrace.remote.client.connect import is_endpoint
+
+    if is_endpoint(path):
+        raise OptionError(
+            f"{path} is the endpoint of a site, and this command needs the directory of a queue",
+            f"run it on the machine of the queue; if {path} is a directory, write ./{path}",
+        )
+    return Queue.open(path)
+
+
+def credentials() -> "tuple[TlsTerms | None, UserTerms | None]":
+    """The certificate and the user that the environment names."""
+    return _tls(), _user()
+
+
+def _user() -> "UserTerms | None":
+    from headrace.link.credentials import UserTerms
+
+    name, file = os.environ.get("HEADRACE_USER"), os.environ.get("HEADRACE_PASSWORD_FILE")
+    if not name and not file:
+        return None
+    if not file:
+        raise OptionError("HEADRACE_USER is set without a password", "set HEADRACE_PASSWORD_FILE as well")
+    if not name:
+        raise OptionError("HEADRACE_PASSWORD_FILE is set without a name", "set HEADRACE_USER as well")
+    try:
+        return UserTerms(name, Path(file).read_text().strip())
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it is not text"
+        raise FabricError(
+            f"the password file {file} is not readable: {reason}", "check HEADRACE_PASSWORD_FILE"
+        ) from None
+
+
+def _tls() -> "TlsTerms | None":
+    from headrace.link.credentials import TlsTerms
+
+    authority, certificate, key = (os.environ.get(f"HEADRACE_{part}") for part in ("AUTHORITY", "CERTIFICATE", "KEY"))
+    if not authority:
+        if certificate or key:
+            raise OptionError(
+                "HEADRACE_CERTIFICATE or HEADRACE_KEY is set without an authority", "set HEADRACE_AUTHORITY as well"
+            )
+        return None
+    return TlsTerms(Path(authority), Path(certificate) if certificate else None, Path(key) if key else None)

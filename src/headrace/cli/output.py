@@ -1,27 +1,30 @@
-"""What commands show: JSON lines for programs, tables for people, one line per product.
+"""What commands show: JSON lines for programs, tables for people, one line per product, and progress bars.
 
-A table has frames and colours on a terminal and is plain columns in a pipe. Names come from strangers, so every one
-passes through `visible` and is never taken for markup.
+A table has frames and colours on a terminal and plain columns in a pipe. A progress bar goes to standard error, and
+only if that is a terminal. Names may come from other sites, so each cell passes through `visible` and is never read as
+markup.
 """
 
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import click
 import msgspec
 
 from headrace.cli.failure import visible
-from headrace.units import format_age, format_size, format_time
+from headrace.units import format_latency, format_size, format_time
 
 if TYPE_CHECKING:
+    from rich.progress import Progress, TaskID
     from rich.table import Table
 
     from headrace.product import Product
 
 
 def product_values(product: "Product", **more: Any) -> dict[str, Any]:
-    """All that is known of a product but its payload, and `more`; times are ISO 8601, the signature hexadecimal."""
+    """All fields of a product except its payload, and `more`; times are ISO 8601, the signature is hexadecimal."""
     return {
         "sequence": product.sequence,
         "feed": product.feed,
@@ -49,12 +52,23 @@ def echo_json(value: Any) -> None:
     click.echo(json_line(value))
 
 
+def product_text(product: "Product", age_s: float) -> str:
+    """One line: sequence, time of insertion, size, age, feed and ident."""
+    return (
+        f"{product.sequence:>8}  {format_time(product.inserted_ns)}  {format_size(product.size):>9}  "
+        f"{format_latency(age_s):>8}  {product.feed}  {visible(product.ident)}"
+    )
+
+
+# --- tables ---------------------------------------------------------------------------------------
+
+
 def is_terminal() -> bool:
     return sys.stdout.isatty()
 
 
 def show_table(title: str, header: Sequence[str], rows: Iterable[Sequence[object]], right: Sequence[int] = ()) -> None:
-    """A table on standard output; the columns in `right` are aligned to the right."""
+    """Write a table to standard output; the columns in `right` are aligned to the right."""
     texts = [[visible(str(cell)) for cell in row] for row in rows]
     if is_terminal():
         from rich.console import Console
@@ -66,17 +80,22 @@ def show_table(title: str, header: Sequence[str], rows: Iterable[Sequence[object
         click.echo(f"  {line}")
 
 
+def show_fields(title: str, values: Mapping[str, object]) -> None:
+    """Write a table of names and values, one pair per line."""
+    show_table(title, ("", ""), list(values.items()))
+
+
 def framed_table(
     title: str, header: Sequence[str], rows: Iterable[Sequence[str]], right: Sequence[int] = ()
 ) -> "Table":
-    """The same for a terminal; cells are text, not markup."""
+    """A table for a terminal; cells are text, not markup."""
     from rich import box
     from rich.table import Table
     from rich.text import Text
 
     table = Table(title=title, title_justify="left", title_style="bold", show_header=any(header), box=box.ROUNDED)
-    for place, name in enumerate(header):
-        table.add_column(name, justify="right" if place in right else "left", overflow="fold")
+    for column, name in enumerate(header):
+        table.add_column(name, justify="right" if column in right else "left", overflow="fold")
     for row in rows:
         table.add_row(*(Text(cell) for cell in row))
     return table
@@ -89,31 +108,32 @@ def plain_columns(rows: Sequence[Sequence[str]], right: Sequence[int]) -> list[s
 
 def _pad(row: Sequence[str], widths: Sequence[int], right: Sequence[int]) -> list[str]:
     pairs = enumerate(zip(row, widths, strict=True))
-    return [cell.rjust(width) if place in right else cell.ljust(width) for place, (cell, width) in pairs]
+    return [cell.rjust(width) if column in right else cell.ljust(width) for column, (cell, width) in pairs]
 
 
-def show_terms(title: str, values: Mapping[str, object]) -> None:
-    """Names and values, one pair per line."""
-    show_table(title, ("", ""), list(values.items()))
+# --- progress -------------------------------------------------------------------------------------
 
 
-def format_short_age(seconds: float) -> str:
-    """As `format_age`, down to microseconds: `0.00042` → `420 µs`."""
-    if seconds >= 1:
-        return format_age(seconds)
-    if seconds >= 0.001:
-        return f"{seconds * 1e3:.1f} ms"
-    return f"{max(0.0, seconds) * 1e6:.0f} µs"
+class ProgressBar:
+    """A progress bar on standard error; without a terminal it does nothing."""
+
+    def __init__(self, progress: "Progress | None", task: "TaskID | None") -> None:
+        self._progress, self._task = progress, task
+
+    def set(self, done: float, total: float | None = None) -> None:
+        if self._progress is not None and self._task is not None:
+            self._progress.update(self._task, completed=done, total=total)
 
 
-def product_text(product: "Product", age_s: float) -> str:
-    """One line: sequence, time, size, age when it was shown, feed, ident."""
-    return (
-        f"{product.sequence:>8}  {format_time(product.inserted_ns)}  {format_size(product.size):>9}  "
-        f"{format_short_age(age_s):>8}  {product.feed}  {visible(product.ident)}"
-    )
+@contextmanager
+def progress_bar(title: str, total: float | None = None, shown: bool = True) -> Iterator[ProgressBar]:
+    """A bar that disappears at the end of the block."""
+    if not shown or not sys.stderr.isatty():
+        yield ProgressBar(None, None)
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-
-def many(count: int, noun: str) -> str:
-    """`1 product`, `2,000 products`."""
-    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
+        yield ProgressBar(progress, progress.add_task(title, total=total))

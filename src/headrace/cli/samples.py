@@ -1,8 +1,8 @@
 """Sample products, to try a selection or rules on.
 
-The folder of a queue stands for its newest products. A file is either a list of products as `headrace watch --json` and
-`headrace cat --json` write them, one JSON object per line, or the payload of one product whose other parts are given as
-options. A product that came without its payload has its size, and nothing else can be asked about it.
+The directory of a queue stands for its newest products. A file is either a list of products as `headrace watch --json`
+and `headrace cat --json` write them, one JSON object per line, or the payload of one product whose other fields are
+given as options. A product without its payload keeps its size; conditions on its content are never true.
 """
 
 import dataclasses
@@ -22,11 +22,11 @@ from headrace.queue import Queue
 from headrace.selection.moment import parse_moment
 
 _SAMPLE_BYTES_MAX = 64 << 20
-_NEWEST = 20  # of a queue
+_NEWEST = 20  # products of a queue
 
 
-class Line(msgspec.Struct):
-    """One product, as the commands write it; what is left out has its default."""
+class SampleLine(msgspec.Struct):
+    """One product, as the commands write it; a missing field has its default."""
 
     feed: str
     ident: str = ""
@@ -47,7 +47,7 @@ class Line(msgspec.Struct):
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """A product to try, and where it comes from."""
+    """A product to try, and its source."""
 
     source: str
     product: Product
@@ -55,7 +55,7 @@ class Sample:
 
 
 def samples_of(path: str, feed: str, ident: str | None, properties: Mapping[str, PropertyValue]) -> Iterator[Sample]:
-    """The products in a file or a queue; OptionError names the line that is not one."""
+    """The products in a file or a queue; OptionError names a line that is invalid."""
     if Path(path).is_dir():
         yield from _newest(path)
         return
@@ -64,7 +64,8 @@ def samples_of(path: str, feed: str, ident: str | None, properties: Mapping[str,
     if len(content) > _SAMPLE_BYTES_MAX:
         raise OptionError(f"{path} has more than {_SAMPLE_BYTES_MAX} bytes", "give a smaller sample")
     if not _is_list(content):
-        line = Line(feed, Path(path).name if ident is None else ident, properties=dict(properties), payload=content)
+        name = Path(path).name if ident is None else ident
+        line = SampleLine(feed, name, properties=dict(properties), payload=content)
         yield Sample(path, _product(line), True)
         return
     for number, text in enumerate(content.splitlines(), 1):
@@ -80,9 +81,9 @@ def _newest(path: str) -> Iterator[Sample]:
 
 
 def _is_list(content: bytes) -> bool:
-    """Whether the first line is a product."""
+    """Whether the first line is a product in JSON."""
     try:
-        msgspec.json.decode(content.partition(b"\n")[0], type=Line)
+        msgspec.json.decode(content.partition(b"\n")[0], type=SampleLine)
     except (msgspec.DecodeError, UnicodeDecodeError):
         return False
     return True
@@ -90,17 +91,17 @@ def _is_list(content: bytes) -> bool:
 
 def _sample(source: str, text: bytes) -> Sample:
     try:
-        line = msgspec.json.decode(text, type=Line)
+        line = msgspec.json.decode(text, type=SampleLine)
         return Sample(source, _product(line), line.payload is not None)
     except (msgspec.DecodeError, InvalidError, ValueError) as error:
-        hint = "take what headrace watch --json or headrace cat --json writes"
+        hint = "give the output of `headrace watch --json` or `headrace cat --json`"
         raise OptionError(f"{source} is not a product: {error}", hint) from None
 
 
-def _product(line: Line) -> Product:
+def _product(line: SampleLine) -> Product:
     payload: Any = line.payload
     if payload is None:
-        payload = np.broadcast_to(np.zeros(1, np.uint8), (max(0, line.size),))  # so many bytes, and none stored
+        payload = np.broadcast_to(np.zeros(1, np.uint8), (max(0, line.size),))  # that many bytes, without storing them
     now_ns = time.time_ns()
     return Product(
         feed=line.feed,

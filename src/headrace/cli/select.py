@@ -1,4 +1,4 @@
-"""`headrace select`: look at a selection, and try it."""
+"""`headrace select`: check a selection, and try it on samples."""
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -7,14 +7,14 @@ from typing import Any
 import click
 
 from headrace.cli.failure import NEGATIVE, OK, visible
-from headrace.cli.opening import open_queue
-from headrace.cli.options import FEED, json_option
-from headrace.cli.output import echo_json, many, show_table
+from headrace.cli.options import FEED, json_option, open_queue
+from headrace.cli.output import echo_json, show_table
 from headrace.cli.put import properties_of
 from headrace.cli.samples import Sample, samples_of
 from headrace.selection import Selection
 from headrace.selection.expression import FIELDS, PROPERTIES
 from headrace.toml.writing import toml_lines
+from headrace.units import format_count
 
 _DECIDED_BY = {
     "feed": "index row", "priority": "index row", "origin": "index row", "slices": "index row", "ident": "ident",
@@ -28,7 +28,7 @@ _FEED = "sample"
 
 @click.group(invoke_without_command=False, no_args_is_help=False)
 def select() -> None:
-    """Look at a selection, and try it.
+    """Check a selection, and try it on samples.
 
     \b
     Example:
@@ -43,22 +43,21 @@ def select() -> None:
     "paths",
     multiple=True,
     metavar="FILE",
-    help="A payload, products as watch --json writes them, or a queue: its newest 20.",
+    help="A payload, products as `watch --json` writes them, or a queue (its newest 20).",
 )
-@click.option("--feed", type=FEED, default=_FEED, help="The feed of payloads given by --sample.")
-@click.option("--ident", help="Their ident.  [default: the name of the file]")
-@click.option("--property", "pairs", multiple=True, metavar="NAME=VALUE", help="Their properties; may be repeated.")
-@click.option("--queue", "queue_path", metavar="QUEUE", help=f"Try the newest {_QUEUE_PRODUCTS} products of a queue.")
+@click.option("--feed", type=FEED, default=_FEED, help="The feed of a sample that is a payload.")
+@click.option("--ident", help="The ident of such a sample. [default: the name of the file]")
+@click.option("--property", "pairs", multiple=True, metavar="NAME=VALUE", help="Its property; may be repeated.")
+@click.option("--queue", "queue_path", metavar="QUEUE", help=f"Try the newest {_QUEUE_PRODUCTS:,} products of a queue.")
 @json_option
 def check(
     text: str, paths: tuple[str, ...], feed: str, ident: str | None, pairs: tuple[str, ...], queue_path: str | None,
     as_json: bool,
 ) -> int:  # fmt: skip
-    """Check the selection TEXT, show its canonical form, and where each clause is decided.
+    """Check the selection TEXT, and show its canonical form and what each clause reads.
 
-    With --sample or --queue it is tried: every sample is told as wanted, or with the clause that refuses it. The exit
-    code is 1 if none of the samples is wanted, and 2 if TEXT has a mistake, which is shown with a caret below it. A
-    prescale (every) is not applied to samples.
+    With --sample or --queue, try it: each sample is shown as wanted, or with the clause that refuses it. A prescale
+    (every) is not applied to samples. Exit code 1 if no sample is wanted, 2 if TEXT is invalid; a caret shows where.
 
     \b
     Clauses, after an optional feed pattern:
@@ -92,7 +91,7 @@ def check(
 
 
 def _clauses(selection: Selection) -> list[tuple[str, str, str]]:
-    """Name, text and place of decision of each clause, in the order in which they are asked."""
+    """Name, text and input of each clause, in the order of evaluation."""
     parts = {name: str(Selection(**{name: value})) for name, value in selection.given().items()}
     return [
         (_SPELT.get(name, name), parts[name].removeprefix(f"{_SPELT.get(name, name)} "), decided_by)
@@ -113,10 +112,10 @@ def _values(selection: Selection) -> dict[str, Any]:
 def _show(selection: Selection) -> None:
     click.echo(f"selection: {visible(str(selection))}")
     click.echo("TOML:")
-    for line in toml_lines(selection.to_dict()) or ["# nothing: everything is wanted"]:
+    for line in toml_lines(selection.to_dict()) or ["# empty: selects everything"]:
         click.echo(f"  {visible(line)}")
     if clauses := _clauses(selection):
-        show_table("clauses, the cheapest first", ("clause", "value", "decided by"), clauses)
+        show_table("clauses, cheapest first", ("clause", "value", "decided by"), clauses)
 
 
 def _properties_asked(selection: Selection) -> set[str]:
@@ -151,7 +150,7 @@ def _trial(selection: Selection, sample: Sample) -> dict[str, Any]:
 
 
 def _show_trials(trials: Sequence[dict[str, Any]], listed: int, queue_path: str | None, missing: list[str]) -> None:
-    """Samples one by one, products of a queue in sum."""
+    """Samples one by one, products of a queue as totals."""
     for trial in trials[:listed]:
         verdict = "wanted" if trial["wanted"] else f"refused by {trial['refused_by']}"
         reason = f" ({trial['reason']})" if trial["reason"] else ""
@@ -159,7 +158,8 @@ def _show_trials(trials: Sequence[dict[str, Any]], listed: int, queue_path: str 
     if queue_path is not None:
         refusals = Counter(trial["refused_by"] for trial in trials[listed:])
         wanted = refusals.pop(None, 0)
-        told = "".join(f", {count:,} refused by {clause}" for clause, count in refusals.most_common())
-        click.echo(f"{queue_path}: of the newest {many(len(trials) - listed, 'product')}, {wanted:,} wanted{told}")
+        refused = "".join(f", {count:,} refused by {clause}" for clause, count in refusals.most_common())
+        newest = format_count(len(trials) - listed, "product")
+        click.echo(f"{queue_path}: of the newest {newest}, {wanted:,} wanted{refused}")
     for name in missing:
-        click.echo(visible(f"no sample has the property {name!r}, so what is asked of it is never true"))
+        click.echo(visible(f"no sample has the property {name!r}, so a condition on it is never true"))

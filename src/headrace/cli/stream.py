@@ -1,14 +1,19 @@
-"""Reading a queue to its end or for ever, telling what could not be had.
+"""What commands share that read or write long streams: gaps, a reader that goes away, and signals.
 
-A lost range and a damaged product are told on standard error (as JSON with `--json`), and reading goes on behind them.
+A lost range and a damaged product are reported on standard error (as JSON with `--json`), and reading continues behind
+them. A command whose output is a pipe ends when nobody reads the pipe any more. A command that puts products finishes
+the current batch before Ctrl-C or SIGTERM takes effect, so that its totals are always correct.
 """
 
 import os
 import select
+import signal
 import stat
 import sys
 import threading
 from collections.abc import Iterator
+from types import FrameType, TracebackType
+from typing import Any
 
 from headrace.cli.failure import notice
 from headrace.errors import ProductDamagedError
@@ -16,9 +21,11 @@ from headrace.product import Batch, Lost
 from headrace.queue import AnyFollower, AnyQueue
 from headrace.selection import Selection
 
+PUT_S_MAX = 0.5  # how long one put waits for a blocking station before pending signals are delivered
 
-class Told:
-    """What was told on the way; `damaged` decides the exit code."""
+
+class GapReports:
+    """Reports lost ranges and damaged products on standard error, and counts them for the exit code."""
 
     def __init__(self, as_json: bool) -> None:
         self._as_json = as_json
@@ -28,50 +35,53 @@ class Told:
     def lost(self, lost: Lost) -> None:
         self.lost_products += lost.products
         range_of = {"first": lost.first, "last": lost.last, "products": lost.products}
-        notice(f"lost {lost}: they were evicted before they could be read", self._as_json, lost=range_of)
+        notice(f"lost {lost}: evicted before they were read", self._as_json, lost=range_of)
 
     def damaged(self, error: ProductDamagedError) -> None:
         self.damaged_products += 1
         range_of = {"first": error.sequence, "last": error.next - 1}
-        notice(f"{error.problem}; reading on at {error.next}", self._as_json, damaged=range_of)
+        notice(f"{error.problem}; reading continues at {error.next}", self._as_json, damaged=range_of)
 
 
-def follow(follower: AnyFollower, told: Told) -> Iterator[Batch]:
-    """Batches as they come, lost ranges and damaged products told and passed over."""
+def follow(follower: AnyFollower, gaps: GapReports) -> Iterator[Batch]:
+    """Batches as they arrive; lost ranges and damaged products are reported and skipped."""
     while True:
         try:
             for batch in follower:
                 if batch.lost is not None:
-                    told.lost(batch.lost)
+                    gaps.lost(batch.lost)
                 yield batch
             return
         except ProductDamagedError as error:
-            told.damaged(error)
+            gaps.damaged(error)
             follower.position = error.next
 
 
-def read_range(queue: AnyQueue, start: int, end: int, selection: Selection, told: Told) -> Iterator[Batch]:
-    """What is there from `start` up to `end`; the last batch may reach beyond `end`.
+def read_range(queue: AnyQueue, start: int, end: int, selection: Selection, gaps: GapReports) -> Iterator[Batch]:
+    """The products that are held from `start` to `end`; the last batch may reach beyond `end`.
 
-    One follower reads it all, so that a prescale counts through.
+    One follower reads the whole range, so that a prescale counts across batches.
     """
     follower = queue.follow(start, selection, timeout=0)
     while follower.position < end:
         try:
             batch = follower.next_nowait()
         except ProductDamagedError as error:
-            told.damaged(error)
+            gaps.damaged(error)
             follower.position = error.next
             continue
         if batch is None:
             continue
         if batch.lost is not None:
-            told.lost(batch.lost)
+            gaps.lost(batch.lost)
         yield batch
 
 
+# --- the reader of standard output ----------------------------------------------------------------
+
+
 def stop_when_unread(follower: AnyFollower) -> threading.Event:
-    """End the follower as soon as nobody reads our standard output any more, not only at the next product.
+    """Stop the follower as soon as nobody reads standard output any more, not only at the next product.
 
     The event is set then. Nothing happens unless standard output is a pipe.
     """
@@ -81,13 +91,39 @@ def stop_when_unread(follower: AnyFollower) -> threading.Event:
     except OSError:  # not a file at all
         return unread
     if stat.S_ISFIFO(os.fstat(output).st_mode):
-        threading.Thread(target=_await_hangup, args=(output, follower, unread), daemon=True).start()
+        threading.Thread(target=_wait_for_hangup, args=(output, follower, unread), daemon=True).start()
     return unread
 
 
-def _await_hangup(output: int, follower: AnyFollower, unread: threading.Event) -> None:
+def _wait_for_hangup(output: int, follower: AnyFollower, unread: threading.Event) -> None:
     watcher = select.poll()
     watcher.register(output, 0)
     watcher.poll()
     unread.set()
     follower.stop()
+
+
+# --- signals --------------------------------------------------------------------------------------
+
+
+class DeferredSignals:
+    """`with DeferredSignals():` Ctrl-C and SIGTERM take effect at the end of the block. Main thread only."""
+
+    def __init__(self) -> None:
+        self._received: int | None = None
+        self._before: dict[int, Any] = {}
+
+    def __enter__(self) -> None:
+        for number in (signal.SIGINT, signal.SIGTERM):
+            self._before[number] = signal.signal(number, self._receive)
+
+    def _receive(self, number: int, frame: FrameType | None) -> None:
+        self._received = number
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for number, before in self._before.items():
+            signal.signal(number, before)
+        if self._received is not None and error is None:
+            signal.raise_signal(self._received)

@@ -1,35 +1,38 @@
-"""`headrace verify`: what a queue holds, against what was sent."""
+"""`headrace verify`: compare what a queue holds with what was sent. Also the oracle's verdict as a row and as JSON."""
+
+from typing import Any
 
 import click
+import msgspec
 
 from headrace.cli.failure import NEGATIVE, OK
-from headrace.cli.opening import open_queue
-from headrace.cli.options import json_option, queue_argument, selection_of, selection_options
+from headrace.cli.options import json_option, open_queue, queue_argument, selection_of, selection_options
 from headrace.cli.output import echo_json, show_table
-from headrace.cli.stream import Told, read_range
-from headrace.cli.verdicts import VERDICT_HEADER, VERDICT_RIGHT, expectation, verdict_row, verdict_values
+from headrace.cli.stream import GapReports, read_range
 from headrace.errors import OracleError
-from headrace.testing import Oracle
+from headrace.testing import Oracle, Verdict
 
+VERDICT_HEADER = ("consumer", "sent", "received", "lost", "duplicated", "out of order", "unknown", "altered")
+VERDICT_RIGHT = range(1, len(VERDICT_HEADER))
 _CONSUMER = "headrace verify"
 
 
 @click.command()
 @queue_argument
-@click.option("--oracle", "oracle_path", metavar="FILE", required=True, help="What headrace generate saved.")
+@click.option("--oracle", "oracle_path", metavar="FILE", required=True, help="The file that `generate` saved.")
 @selection_options
 @click.option(
     "--order",
     type=click.Choice(["total", "feed"]),
     default="total",
     show_default=True,
-    help="Order that is expected: over all products, or within each feed (several producers).",
+    help="Expected order: over all products, or within each feed (for several producers).",
 )
 @json_option
 def verify(queue_path: str, oracle_path: str, select: str | None, ident: str | None, order: str, as_json: bool) -> int:
-    """Read all that QUEUE holds and compare it with what was sent. Exit code 1 if anything is not as it should be.
+    """Read all products that QUEUE holds and compare them with those that were sent.
 
-    A product that was evicted meanwhile counts as lost.
+    Exit code 1 if a product is lost, duplicated, out of order, unknown or altered. An evicted product counts as lost.
 
     \b
     Example:
@@ -39,15 +42,16 @@ def verify(queue_path: str, oracle_path: str, select: str | None, ident: str | N
     selection = selection_of(select, ident)
     oracle = _load(oracle_path)
     with open_queue(queue_path) as queue:
-        for batch in read_range(queue, queue.oldest, queue.next, selection, Told(as_json)):
+        for batch in read_range(queue, queue.oldest, queue.next, selection, GapReports(as_json)):
             for product in batch:
                 oracle.received(product.feed, product.ident, product.payload, _CONSUMER)
-    verdict = oracle.verdict(_CONSUMER, expect=expectation(selection), order="feed" if order == "feed" else "total")
+    expect = None if select is None and ident is None else selection.wants_names
+    verdict = oracle.verdict(_CONSUMER, expect=expect, order="feed" if order == "feed" else "total")
     if as_json:
         echo_json(verdict_values(verdict))
     else:
         show_table("verdict", VERDICT_HEADER, [verdict_row(queue_path, verdict)], VERDICT_RIGHT)
-        click.echo("all is as it should be" if verdict.ok else str(verdict))
+        click.echo("all products arrived once, in order and unaltered" if verdict.ok else str(verdict))
     return OK if verdict.ok else NEGATIVE
 
 
@@ -55,6 +59,18 @@ def _load(path: str) -> Oracle:
     try:
         return Oracle.load(path)
     except OSError as error:
-        raise OracleError(
-            f"{path} cannot be read: {error.strerror}", "give the file that generate --oracle saved"
-        ) from None
+        hint = "give the file that `headrace generate --oracle` saved"
+        raise OracleError(f"{path} is not readable: {error.strerror}", hint) from None
+
+
+def verdict_row(consumer: str, verdict: Verdict) -> list[str]:
+    """One row below VERDICT_HEADER."""
+    v = verdict
+    counts = (v.sent, v.received, v.lost, v.duplicated, v.out_of_order, v.unknown, v.mismatched)
+    return [consumer, *(f"{count:,}" for count in counts)]
+
+
+def verdict_values(verdict: Verdict) -> dict[str, Any]:
+    """A verdict as JSON."""
+    values: dict[str, Any] = msgspec.to_builtins(verdict)
+    return {"ok": verdict.ok, **values}

@@ -7,14 +7,13 @@ from itertools import islice
 import click
 
 from headrace.cli.failure import NEGATIVE, OK
-from headrace.cli.opening import open_queue
-from headrace.cli.options import AGE, POSITION, json_option, queue_argument, selection_of, selection_options
+from headrace.cli.options import AGE, POSITION, json_option, open_queue, queue_argument, selection_of, selection_options
 from headrace.cli.output import json_line, product_text, product_values
-from headrace.cli.stream import Told, follow, stop_when_unread
+from headrace.cli.stream import GapReports, follow, stop_when_unread
 from headrace.product import Batch
 from headrace.queue import AnyCursor
 
-_BATCH_PRODUCTS = 1000  # few enough that the first line of a long backlog comes at once
+_BATCH_PRODUCTS = 1000  # few enough that the first line of a long backlog appears at once
 
 
 @click.command()
@@ -27,11 +26,11 @@ _BATCH_PRODUCTS = 1000  # few enough that the first line of a long backlog comes
     default="next",
     show_default=True,
     metavar="next|oldest|SEQUENCE|AGE|TIME",
-    help="Where to begin; with --cursor, where a new cursor begins.",
+    help="Where to start; with --cursor, where a new cursor starts.",
 )
-@click.option("--count", type=click.IntRange(min=1), help="End after so many products.")
-@click.option("--timeout", type=AGE, help="End when nothing wanted has come for so long, such as 5s.")
-@click.option("--cursor", "cursor_name", metavar="NAME", help="Go on where the last watch with this name ended.")
+@click.option("--count", type=click.IntRange(min=1), help="End after this many products.")
+@click.option("--timeout", type=AGE, help="End when no selected product has arrived for this long, such as 5s.")
+@click.option("--cursor", "cursor_name", metavar="NAME", help="Continue where the last watch with this cursor ended.")
 @json_option
 def watch(
     queue_path: str,
@@ -43,10 +42,10 @@ def watch(
     cursor_name: str | None,
     as_json: bool,
 ) -> int:
-    """Follow QUEUE: sequence, time of insertion, size, age when shown, feed and ident of each product.
+    """Follow QUEUE and show each product: sequence, time of insertion, size, age, feed and ident.
 
-    Products that were evicted before they could be read are told on standard error as an exact range. Ctrl-C ends it
-    (exit code 130). A cursor moves after its products have been written.
+    Products that were evicted before they were read are reported on standard error, as an exact range. A cursor moves
+    after its products have been written. Ctrl-C ends it (exit code 130). Exit code 1 if a damaged product was skipped.
 
     \b
     Example:
@@ -58,9 +57,9 @@ def watch(
         cursor = None if cursor_name is None else queue.cursor(cursor_name, start)
         begin = queue.resolve(start) if cursor is None else cursor.position
         follower = queue.follow(begin, selection, limit=min(_BATCH_PRODUCTS, count or _BATCH_PRODUCTS), timeout=timeout)
-        told, unread = Told(as_json), stop_when_unread(follower)
+        gaps, unread = GapReports(as_json), stop_when_unread(follower)
         left = count
-        for batch in follow(follower, told):
+        for batch in follow(follower, gaps):
             shown = len(batch) if left is None else min(left, len(batch))
             _show(batch, shown, as_json)
             _commit(cursor, batch, shown)
@@ -69,14 +68,14 @@ def watch(
                 break
         else:
             if cursor is not None:
-                cursor.save(follower.position)  # past what the selection did not want
+                cursor.save(follower.position)  # past products that were not selected
         if unread.is_set():
             raise BrokenPipeError
-        return NEGATIVE if told.damaged_products else OK
+        return NEGATIVE if gaps.damaged_products else OK
 
 
 def _show(batch: Batch, shown: int, as_json: bool) -> None:
-    """Write the first products of a batch at once."""
+    """Write the first products of a batch with one call."""
     now_ns = time.time_ns()
     lines = []
     for product in islice(batch, shown):

@@ -1,17 +1,12 @@
-"""`headrace demo`: two sites and a link that is cut, a generator, watchers, workers and a pipeline, all processes.
+"""The demonstration: two sites and a link that is cut, a generator, watchers, workers and a pipeline, all processes.
 
-command.py      options, and the result as a table or JSON
-plan.py         who takes part, and the limits within which nothing that a watcher needs is evicted
-stage.py        starts the processes, listens to them, kills one, cuts the link half way, and ends them whatever happens
-sites.py        what runs in them: the two sites
-link.py         the link between them
-actors.py       the feeder and the watchers
-workers.py      and the consumers of the station
-pipeline.py     and the pipeline on Spark
-rules.py        the rules that it runs
-events.py       what was killed and cut, and how it was got over
-outcome.py      what the oracle says of it all
-tables.py       and of the pipeline's tables, files, alerts and dead letters
-plot.py         a picture of it
-view.py         the live table, or a line now and then
+plan.py         what the processes must agree on: sites, watchers, workers, rates, and limits so that nothing is evicted
+processes.py    what runs in them: the feeder, the watchers, and the workers that share a station
+sites.py        the two sites, and the link between them
+pipeline.py     the pipeline on Spark, and its rules
+run.py          starts the processes, kills one, cuts the link, collects reports, and ends them all
+outcome.py      the verdict of the oracle on watchers, workers, tables, files, alerts and dead letters
+plot.py         a plot of latencies and of the hourly table
+
+The command `headrace demo` and what it shows are in cli/demo.py.
 """

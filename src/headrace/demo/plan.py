@@ -1,10 +1,10 @@
 """Plan: everything that the processes of a demonstration must agree on.
 
-The queues' limit is more than the feeder can put in the time, so that nothing is evicted before a watcher has seen
-it. The rate is some twelve times that of the real feeds, and well below what two cores can carry.
+The queues are larger than what the feeder can put in the time, so that nothing is evicted before a watcher has read it.
+The rate is about twelve times that of the real feeds, and well below what two cores can carry.
 
-METAR bulletins are a stream of their own, far faster than life: what they are about goes on for hours, so that hourly
-statistics have hours to close. It ends about now. A few are garbled, and say so in their idents.
+METAR bulletins are a stream of their own, much faster than in reality: their observation times span hours and end about
+now, so that the hourly statistics have hours to close. A few bulletins are garbled; their idents say so.
 """
 
 import heapq
@@ -20,42 +20,46 @@ RATE = 1500.0  # products per second without copies, and without METAR
 METAR, METAR_RATE = "metar", 500.0
 PAYLOAD_BYTES_MAX = 8 << 10  # so that half a minute fits into a temporary directory
 DUPLICATES = 0.02
-_BURST = 1.5  # arrivals come in bursts: a short stream may have more than its mean
+_BURST = 1.5  # products arrive in bursts: a short stream may exceed the mean rate
 _SPARE_BYTES = 64 << 20
 _HOUR_NS = 3600 * 10**9
 
 
 @dataclass(frozen=True, slots=True)
 class Watcher:
-    """One that sees everything it wants: its name, and what that is."""
+    """A process that reads every selected product."""
 
     name: str
     select: str
 
 
-FIRST, SECOND = "one", "two"  # the sites: products are put at the first, everything else happens at the second
+FIRST, SECOND = "one", "two"  # the sites: products are put at the first and used at the second
 WATCHERS = (Watcher("everything", f"** origin {FIRST}"), Watcher("radar", "wx/radar/**"))
 
 STATION, STATION_SELECT = "decode", "wx/**"
-WORKERS = ("worker 1", "worker 2", "worker 3")  # they share what the station selects
-VICTIM = WORKERS[1]  # killed with products in hand
+WORKERS = ("worker 1", "worker 2", "worker 3")  # they share the products of the station
+KILLED_WORKER = WORKERS[1]  # killed while it holds products
 
-KILL_AT, CUT_AT, CUT_SHARE = 0.25, 0.5, 0.2  # shares of the time: when one is killed, the link is cut, and for how long
+KILL_AT, CUT_AT, CUT_SHARE = (
+    0.25,
+    0.5,
+    0.2,
+)  # shares of the run: when the worker is killed, when the link is cut, for how long
 
-GARBLED = " garbled"  # how the ident of such a bulletin ends
+GARBLED = " garbled"  # end of the ident of such a bulletin
 _GARBLED_ONE_IN = 200
-ALERT_FEED = "alert/gust"  # nothing that the station selects
+ALERT_FEED = "alert/gust"  # not selected by the station
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """Handed to every process."""
+    """The plan of one run; every process gets a copy."""
 
-    queues: Path  # directory with the queues of both sites, and what the pipeline makes
-    notes: Path  # directory in which each process leaves what it sent or saw
+    queues: Path  # directory with the queues of both sites and the output of the pipeline
+    records: Path  # directory where each process records what it sent or received
     seed: int
     seconds: float
-    start_ns: int | None = None  # of what METAR bulletins are about; a fixed day if None
+    start_ns: int | None = None  # first observation time of METAR bulletins; None: a fixed day
 
     @property
     def first(self) -> Path:
@@ -67,7 +71,7 @@ class Plan:
 
     @property
     def pipeline(self) -> Path:
-        """Rules, tables, files, and what Spark has to say."""
+        """The directory with rules, tables, files and the log of Spark."""
         return self.queues / "pipeline"
 
     @property
@@ -79,7 +83,7 @@ class Plan:
         return heapq.merge(others, self.metar_drafts(), key=lambda draft: draft.at_s)
 
     def metar_drafts(self) -> Iterator[Draft]:
-        """Those of METAR alone."""
+        """The METAR bulletins alone."""
         return map(_garble_some, self._generator([METAR], METAR_RATE))
 
     def _generator(self, feeds: list[str], rate: float) -> FeedGenerator:
@@ -94,25 +98,25 @@ class Plan:
             giants=False,
         )
 
-    def notes_of(self, actor: str) -> Path:
-        return self.notes / f"{actor}.msgpack"
+    def records_of(self, process: str) -> Path:
+        return self.records / f"{process}.msgpack"
 
     def latencies_of(self, watcher: str) -> Path:
-        return self.notes / f"{watcher}.npy"
+        return self.records / f"{watcher}.npy"
 
 
 def observed_hours(seconds: float) -> float:
-    """How long a time the METAR bulletins of a demonstration are about."""
+    """How many hours the observation times of the METAR bulletins span."""
     return seconds * METAR_RATE / PROFILES[METAR].products_per_s / 3600
 
 
 def start_of(seconds: float, now_ns: int) -> int:
-    """When that time begins if it shall end about now: at a full hour."""
+    """The full hour at which the observation times start, so that they end about now."""
     return int(now_ns - observed_hours(seconds) * _HOUR_NS) // _HOUR_NS * _HOUR_NS
 
 
 def _garble_some(draft: Draft) -> Draft:
-    """Copies as their products."""
+    """Reverse the payload of some bulletins; copies of a bulletin are garbled like the original."""
     if zlib.crc32(draft.payload) % _GARBLED_ONE_IN:
         return draft
     return replace(draft, ident=draft.ident + GARBLED, payload=draft.payload[::-1])

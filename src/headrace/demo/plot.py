@@ -1,13 +1,13 @@
-"""Plot: a picture of a demonstration, as a PNG: latencies over time with the cut, and what the hourly table says."""
+"""Plot: latencies over time with the cut, and the hourly table, as a PNG."""
 
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from headrace.demo.events import Cut
+from headrace.demo.outcome import Row, TableVerdicts
 from headrace.demo.plan import SECOND, WATCHERS, Plan
-from headrace.demo.tables import Row, Tables
+from headrace.demo.run import LinkCut
 
 _INCHES = (9.0, 8.0)
 _STATIONS_MAX = 30
@@ -15,8 +15,8 @@ _BIN_S = 0.1
 _COLOURS = ("tab:blue", "tab:orange")
 
 
-def save_plot(path: Path, plan: Plan, cut: Cut | None, tables: Tables) -> None:
-    """Write the file; a folder that is not there is made."""
+def save_plot(path: Path, plan: Plan, cut: LinkCut | None, tables: TableVerdicts) -> None:
+    """Write the file; create its directory if necessary."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
@@ -29,11 +29,11 @@ def save_plot(path: Path, plan: Plan, cut: Cut | None, tables: Tables) -> None:
     figure.savefig(path, dpi=110)
 
 
-def _draw_latencies(axes: Any, plan: Plan, cut: Cut | None) -> None:
-    """The median of every tenth of a second, and the range within which nine of ten are."""
-    moments = {watcher.name: np.load(plan.latencies_of(watcher.name)) for watcher in WATCHERS}
-    began_s = min((float(created.min()) for created, _ in moments.values() if len(created)), default=0.0)
-    for colour, (name, (created, latencies)) in zip(_COLOURS, moments.items(), strict=True):
+def _draw_latencies(axes: Any, plan: Plan, cut: LinkCut | None) -> None:
+    """The median of each tenth of a second, and the range from the 5th to the 95th percentile."""
+    series = {watcher.name: np.load(plan.latencies_of(watcher.name)) for watcher in WATCHERS}
+    began_s = min((float(created.min()) for created, _ in series.values() if len(created)), default=0.0)
+    for colour, (name, (created, latencies)) in zip(_COLOURS, series.items(), strict=True):
         places = ((created - began_s) / _BIN_S).astype(int)
         bins = np.unique(places)
         shares = np.array([np.percentile(latencies[places == place], (5, 50, 95)) for place in bins]).reshape(-1, 3)
@@ -47,21 +47,21 @@ def _draw_latencies(axes: Any, plan: Plan, cut: Cut | None) -> None:
 
 
 def _draw_hours(axes: Any, hourly: list[Row]) -> None:
-    """Mean temperature, from coldest to warmest, of the stations that reported most."""
-    told = [row for row in hourly if row["temperature"] is not None]
+    """Mean, lowest and highest temperature of the stations with most reports."""
+    known = [row for row in hourly if row["temperature"] is not None]
     reports: dict[str, int] = {}
-    for row in told:
+    for row in known:
         reports[row["station"]] = reports.get(row["station"], 0) + row["reports"]
     stations = sorted(sorted(reports, key=lambda station: -reports[station])[:_STATIONS_MAX])
-    hours = sorted({row["hour"] for row in told})
+    hours = sorted({row["hour"] for row in known})
     for number, hour in enumerate(hours):
-        rows = [row for row in told if row["hour"] == hour and row["station"] in stations]
+        rows = [row for row in known if row["hour"] == hour and row["station"] in stations]
         places = [stations.index(row["station"]) + (number + 0.5) / len(hours) * 0.6 - 0.3 for row in rows]
         means = [row["temperature"] for row in rows]
         ends = np.array([(row["coldest"], row["warmest"]) for row in rows]).reshape(-1, 2)
         (line,) = axes.plot(places, means, "o", markersize=3, label=f"{hour:%d %H}:00")
         axes.vlines(places, ends[:, 0], ends[:, 1], color=line.get_color(), linewidth=1)
     axes.set_xticks(range(len(stations)), stations, rotation=90, fontsize=8)
-    axes.set(ylabel="temperature, °C", title="table hourly: mean, coldest and warmest of each station")
+    axes.set(ylabel="temperature, °C", title="table hourly: mean, lowest and highest temperature of each station")
     if hours:
         axes.legend(title="hour, UTC", loc="upper left", bbox_to_anchor=(1, 1), fontsize=8)

@@ -1,17 +1,27 @@
-"""The two sites of a demonstration: each what `headrace serve` runs, from a configuration that is written for it.
+"""The two sites of a demonstration, and the link between them.
 
-A site tells the stage where it listens, and then how far its request has got.
+A site is what `headrace serve` runs, from a configuration that is written for it. It reports where it listens, and then
+how far its request has got.
+
+The link is a process that forwards bytes. When it is cut, its connections end as if the cable had been pulled out, new
+connections are refused, and nothing that was on its way arrives.
 """
 
+import asyncio
 import os
 import signal
 import threading
 from multiprocessing.connection import Connection
 from pathlib import Path
+from typing import Any
 
-from headrace.demo.actors import REPORT_S, Report, acting
+from headrace.demo.processes import REPORT_S, Report, child_process
 from headrace.site.daemon import Daemon
 from headrace.site.site import Site
+
+CUT, RESTORE = "cut", "restore"  # commands to the link
+_HOST = "127.0.0.1"
+_CHUNK_BYTES = 1 << 16
 
 _FIRST = """\
 [site]
@@ -34,24 +44,26 @@ file = "{log}"
 
 
 def write_first(file: Path, queue: Path) -> Path:
-    """The configuration of the site at which products are put."""
+    """Write the configuration of the site where products are put."""
     file.write_text(_FIRST.format(queue=queue, log=file.with_suffix(".log")))
     return file
 
 
 def write_second(file: Path, queue: Path, upstream: str) -> Path:
-    """The configuration of the site that wants all of them."""
+    """Write the configuration of the site that requests all of them."""
     file.write_text(_SECOND.format(queue=queue, log=file.with_suffix(".log"), upstream=upstream))
     return file
 
 
 def run_site(file: Path, pipe: Connection) -> None:
     """Serve until SIGTERM."""
-    with acting(pipe):
-        Daemon(file).run(lambda site, where: _Reporter(site, where[0], pipe).start())
+    with child_process(pipe):
+        Daemon(file).run(lambda site, endpoints: _Reporter(site, endpoints[0], pipe).start())
 
 
 class _Reporter(threading.Thread):
+    """Reports the progress of a site; ends the site if the run is gone."""
+
     def __init__(self, site: Site, endpoint: str, pipe: Connection) -> None:
         super().__init__(name="headrace-demo-reporter", daemon=True)
         self._site, self._endpoint, self._pipe = site, endpoint, pipe
@@ -62,14 +74,71 @@ class _Reporter(threading.Thread):
             while not pause.wait(REPORT_S):
                 self._pipe.send(self._report())
         except OSError:
-            os.kill(os.getpid(), signal.SIGTERM)  # the stage is gone
+            os.kill(os.getpid(), signal.SIGTERM)
 
     def _report(self) -> Report:
-        told = self._site.statistics()
-        products = sum(counts.products for counts in told.arrivals.values())
-        for upstream in told.upstreams:
+        statistics = self._site.statistics()
+        products = sum(counts.products for counts in statistics.arrivals.values())
+        for upstream in statistics.upstreams:
             counts = upstream.counts
             return Report(
                 products, endpoint=self._endpoint, state=counts.state, base=upstream.base, repairs=counts.repairs
             )
         return Report(products, endpoint=self._endpoint)
+
+
+# --- the link -------------------------------------------------------------------------------------
+
+
+def run_link(port: int, pipe: Connection) -> None:
+    """Forward bytes to `port`, from a free port that is reported to the run."""
+    with child_process(pipe):
+        asyncio.run(_Link(port, pipe).run())
+
+
+class _Link:
+    def __init__(self, port: int, pipe: Connection) -> None:
+        self._port, self._pipe = port, pipe
+        self._own_port = 0
+        self._server: asyncio.Server | None = None
+        self._writers: set[asyncio.StreamWriter] = set()
+
+    async def run(self) -> None:
+        await self._listen()
+        self._pipe.send(Report(endpoint=f"tcp/{_HOST}:{self._own_port}"))
+        commands: asyncio.Queue[str] = asyncio.Queue()
+        asyncio.get_running_loop().add_reader(self._pipe.fileno(), lambda: commands.put_nowait(self._pipe.recv()))
+        while True:
+            command = await commands.get()
+            await (self._cut() if command == CUT else self._listen())
+
+    async def _listen(self) -> None:
+        self._server = await asyncio.start_server(self._connect, _HOST, self._own_port)
+        self._own_port = self._server.sockets[0].getsockname()[1]
+
+    async def _cut(self) -> None:
+        if self._server is not None:
+            self._server.close()
+        for writer in self._writers:
+            writer.transport.abort()
+        self._writers.clear()
+
+    async def _connect(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            site_reader, site_writer = await asyncio.open_connection(_HOST, self._port)
+        except OSError:
+            writer.transport.abort()
+            return
+        self._writers |= {writer, site_writer}
+        await asyncio.gather(_forward(reader, site_writer), _forward(site_reader, writer))
+        self._writers -= {writer, site_writer}
+
+
+async def _forward(reader: asyncio.StreamReader, writer: Any) -> None:
+    try:
+        while data := await reader.read(_CHUNK_BYTES):
+            writer.write(data)
+            await writer.drain()
+    except OSError:
+        pass  # the link was cut, or one end is gone
+    writer.close()

@@ -14,7 +14,7 @@ import pytest
 from click.testing import CliRunner
 
 from headrace import Queue
-from headrace.cli.pipeline.status import status as status_command
+from headrace.cli.pipeline import status as status_command
 from headrace.errors import ConfigError, RuleError
 from headrace.pipeline.rules import check_rules, load_rules
 from headrace.pipeline.run.job import Job

@@ -1,7 +1,7 @@
-"""`headrace top`: the options, and the ways to show a queue at work.
+"""`headrace top`: the options, and the three ways to show a queue at work: live, once, as JSON lines.
 
-The queue is looked at once in each interval and never in between; a terminal that changes its size gets the last frame
-again, drawn anew.
+The queue is read once in each interval and never in between. When the terminal changes its size, the last frame is
+drawn again.
 """
 
 import os
@@ -17,30 +17,33 @@ from itertools import islice
 import click
 import msgspec
 
-from headrace.cli.opening import open_here
-from headrace.cli.options import AGE, json_option, queue_argument
+from headrace.cli.options import AGE, json_option, open_local_queue, queue_argument
 from headrace.cli.output import echo_json, is_terminal
-from headrace.cli.top.frame import Frame, frame_of
-from headrace.cli.top.snapshot import Camera
-from headrace.errors import OptionError
+from headrace.cli.station_chain import each_station, in_order
+from headrace.cli.top.frame import Frame, Snapshot, frame_of
+from headrace.errors import NotAQueueError, OptionError, QueueMissingError
+from headrace.kernel import _kernel as kernel
+from headrace.log.config import read_config
+from headrace.log.explain import explain
+from headrace.queue import Queue
 
 INTERVAL_S_MIN = 0.1
-Pause = Callable[[float], None]  # returns when that time (of time.monotonic) has come
+Pause = Callable[[float], None]  # returns at that time of time.monotonic
 
 
 @click.command()
 @queue_argument
-@click.option("--interval", type=AGE, default="1s", show_default=True, help="How often to look.")
-@click.option("--once", is_flag=True, help="Look twice, one interval apart, show the result, and end.")
+@click.option("--interval", type=AGE, default="1s", show_default=True, help="Time between two readings.")
+@click.option("--once", is_flag=True, help="Read twice, one interval apart, show the result, and end.")
 @json_option
 def top(queue_path: str, interval: float, once: bool, as_json: bool) -> None:
-    """See QUEUE at work: how full it is, what comes in, and what stations and consumers do about it.
+    """Watch QUEUE at work: how full it is, what arrives, and how stations and consumers keep up.
 
-    A bar shows how full a station is; where the queue itself is the capacity, how much of its size waits for the
-    station. Rates are per second since the last look. `drop/s` counts what a station dropped, or what expired or was
-    evicted before it was handed out. Ctrl-C ends it (exit code 130).
+    The bar of a station shows how full it is; for a station without a capacity of its own, how much of the queue waits
+    for it. Rates are per second since the last reading. `drop/s` counts products that a station dropped, and products
+    that expired or were evicted before they were delivered. Ctrl-C ends it (exit code 130).
 
-    With --json there is one object per interval, with the feeds that had products in it.
+    With --json there is one object per interval, with the feeds that received products in it.
 
     \b
     Example:
@@ -51,27 +54,66 @@ def top(queue_path: str, interval: float, once: bool, as_json: bool) -> None:
         raise OptionError(f"--interval {interval:g} s is too short", f"give {INTERVAL_S_MIN:g} s or more")
     if not (once or as_json or is_terminal()):
         raise click.UsageError("Standard output is not a terminal: give --once or --json")
-    with open_here(queue_path) as queue:
-        camera = Camera(queue)
+    with open_local_queue(queue_path) as queue:
+        reader = SnapshotReader(queue)
         if once or as_json:
-            for frame in islice(frames(camera, interval, _sleep_until), 1, 2 if once else None):
-                _tell(frame, as_json)
+            for frame in islice(frames(reader, interval, _sleep_until), 1, 2 if once else None):
+                _print(frame, as_json)
         else:
-            _live(camera, interval)
+            _show_live(reader, interval)
 
 
-def frames(camera: Camera, interval_s: float, pause: Pause) -> Iterator[Frame]:
-    """A frame for each interval, for ever; the first has no rates."""
+class SnapshotReader:
+    """Reads the statistics of one open queue, its stations and its consumers."""
+
+    def __init__(self, queue: Queue) -> None:
+        self._queue = queue
+        self._uuid = queue.config.uuid
+
+    def read(self) -> Snapshot:
+        """The statistics now. HeadraceError if the queue is gone, was replaced, or is no longer readable."""
+        self._check_exists()
+        try:
+            return self._read()
+        except kernel.KernelError as error:
+            raise explain(error, self._queue.path) from None
+
+    def _check_exists(self) -> None:
+        """Mapped files stay readable after their directory is removed, so this must be checked each time."""
+        path = self._queue.path
+        try:
+            config = read_config(path)
+        except NotAQueueError:
+            raise QueueMissingError(
+                f"the queue {path} was removed while it was watched", "start again when it exists"
+            ) from None
+        if config.uuid != self._uuid:
+            raise QueueMissingError(f"another queue is at {path} now", "start again to watch that one")
+
+    def _read(self) -> Snapshot:
+        found = each_station(self._queue, lambda station: (station.statistics(), station.consumers()))
+        return Snapshot(
+            path=str(self._queue.path),
+            time_ns=time.time_ns(),
+            at_s=time.monotonic(),
+            queue=self._queue.statistics(),
+            stations=in_order(statistics for statistics, _ in found),
+            consumers=[consumer for _, consumers in found for consumer in consumers],
+        )
+
+
+def frames(reader: SnapshotReader, interval_s: float, pause: Pause) -> Iterator[Frame]:
+    """A frame for each interval, without end; the first has no rates."""
     before = None
     while True:
-        now = camera.take()
+        now = reader.read()
         yield frame_of(before, now)
         before = now
         pause(now.at_s + interval_s)
 
 
 def _sleep_until(due_s: float) -> None:
-    """Or until nobody reads the pipe any more that we write to."""
+    """BrokenPipeError if standard output is a pipe and its reader goes away meanwhile."""
     watcher = select.poll()
     with suppress(OSError):  # not a file at all
         if stat.S_ISFIFO(os.fstat(sys.stdout.fileno()).st_mode):
@@ -80,7 +122,7 @@ def _sleep_until(due_s: float) -> None:
         raise BrokenPipeError
 
 
-def _tell(frame: Frame, as_json: bool) -> None:
+def _print(frame: Frame, as_json: bool) -> None:
     if as_json:
         echo_json(msgspec.structs.replace(frame, feeds=[feed for feed in frame.feeds if feed.products_s]))
         return
@@ -92,7 +134,7 @@ def _tell(frame: Frame, as_json: bool) -> None:
     console.print(draw(frame, Canvas(console.width, None, console.options.ascii_only)))
 
 
-def _live(camera: Camera, interval_s: float) -> None:
+def _show_live(reader: SnapshotReader, interval_s: float) -> None:
     from rich.console import Console
     from rich.live import Live
 
@@ -100,20 +142,20 @@ def _live(camera: Camera, interval_s: float) -> None:
 
     console = Console()
     latest: list[Frame] = []
-    with _resizes_held(), Live(console=console, screen=True, auto_refresh=False) as live:
+    with _resizes_blocked(), Live(console=console, screen=True, auto_refresh=False) as live:
 
         def show() -> None:
             width, height = console.size
             live.update(draw(latest[-1], Canvas(width, height, console.options.ascii_only)), refresh=True)
 
-        for frame in frames(camera, interval_s, lambda due_s: _await_resizes(due_s, show)):
+        for frame in frames(reader, interval_s, lambda due_s: _redraw_until(due_s, show)):
             latest[:] = [frame]
             show()
 
 
 @contextmanager
-def _resizes_held() -> Iterator[None]:
-    """A change of the terminal's size waits until somebody asks for it."""
+def _resizes_blocked() -> Iterator[None]:
+    """Block the signal that the terminal changed its size; `_redraw_until` waits for it."""
     before = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGWINCH])
     try:
         yield
@@ -121,8 +163,8 @@ def _resizes_held() -> Iterator[None]:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
-def _await_resizes(due_s: float, redraw: Callable[[], None]) -> None:
-    """Until `due_s`, draw again whenever the terminal has changed its size."""
+def _redraw_until(due_s: float, redraw: Callable[[], None]) -> None:
+    """Until `due_s`, draw again each time the terminal changes its size."""
     while (left_s := due_s - time.monotonic()) > 0:
         if signal.sigtimedwait([signal.SIGWINCH], left_s) is not None:
             redraw()

@@ -1,25 +1,37 @@
-"""Frame: what two successive snapshots tell, as rows to be shown.
+"""Frame: the difference between two successive snapshots of a queue, as rows to show.
 
-Everything here is plain data made of plain data: no queue, no clock, no terminal. A rate is None where there is
-nothing to compare with: in the first frame, and for whatever has just come into being.
+Everything here is plain data: no queue, no clock, no terminal. A rate is None where there is nothing to compare with:
+in the first frame, and for a station or consumer that is new. A new feed had no products before.
 """
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import TypeVar
 
 import msgspec
 
-from headrace.cli.station.standing import depth_of
-from headrace.cli.top.snapshot import Snapshot
-from headrace.log.statistics import FeedStatistics
+from headrace.cli.station_chain import depth_of
+from headrace.log.statistics import FeedStatistics, Statistics
 from headrace.station import ConsumerStatistics, StationStatistics
 from headrace.units import format_time
 
-Told = TypeVar("Told")
+Counts = TypeVar("Counts")
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """Statistics at one moment. The numbers of a queue in use may differ from each other by a few products."""
+
+    path: str
+    time_ns: int
+    at_s: float  # monotonic
+    queue: Statistics
+    stations: list[StationStatistics]
+    consumers: list[ConsumerStatistics]
 
 
 class QueueRow(msgspec.Struct, frozen=True):
-    """The queue as a whole; names ending in `_s` are per second, or seconds where they are ages."""
+    """The queue as a whole. Names that end in `_s` are rates per second; `oldest_age_s` is in seconds."""
 
     path: str
     size: int
@@ -37,7 +49,7 @@ class QueueRow(msgspec.Struct, frozen=True):
 
 
 class FeedRow(msgspec.Struct, frozen=True):
-    """One feed: all that was ever put, and what comes now."""
+    """One feed: totals since the queue was created, and rates."""
 
     feed: str
     products: int
@@ -50,13 +62,13 @@ class StationRow(msgspec.Struct, frozen=True):
     """One station."""
 
     name: str
-    depth: int  # stages before it
+    depth: int  # stages ahead of it
     group: str | None
     blocking: bool
     paused: bool
     durable: bool
     capacity: int | None
-    fill: float  # of its capacity; if that is the queue itself, how much of the queue's size waits for it
+    fill: float  # share of its capacity; without a limit, the share of the queue's size that waits for it
     waiting: int
     leased: int
     parked: int
@@ -65,7 +77,7 @@ class StationRow(msgspec.Struct, frozen=True):
     consumers: int
     admitted_s: float | None
     acknowledged_s: float | None
-    dropped_s: float | None  # dropped, expired or evicted before they were handed out
+    dropped_s: float | None  # dropped, expired or evicted before delivery
     lag_s: float
 
 
@@ -84,7 +96,7 @@ class ConsumerRow(msgspec.Struct, frozen=True):
 
 
 class Frame(msgspec.Struct, frozen=True):
-    """One picture: `seconds` is what the rates are measured over."""
+    """One screen. Rates are measured over `seconds`."""
 
     time: str
     seconds: float | None
@@ -95,7 +107,7 @@ class Frame(msgspec.Struct, frozen=True):
 
 
 def frame_of(before: Snapshot | None, now: Snapshot) -> Frame:
-    """What to show of `now`, with rates since `before`."""
+    """The rows for `now`, with rates since `before`."""
     seconds = None if before is None else now.at_s - before.at_s
     return Frame(
         time=format_time(now.time_ns),
@@ -107,8 +119,8 @@ def frame_of(before: Snapshot | None, now: Snapshot) -> Frame:
     )
 
 
-def rate(old: Told | None, new: Told, seconds: float | None, count: Callable[[Told], int]) -> float | None:
-    """A count's growth per second; None if there was nothing before, or if it has begun anew."""
+def rate(old: Counts | None, new: Counts, seconds: float | None, count: Callable[[Counts], int]) -> float | None:
+    """The growth of a count per second; None if there is no older count, or if the counter was reset."""
     if old is None or not seconds or count(new) < count(old):
         return None
     return (count(new) - count(old)) / seconds
@@ -123,10 +135,10 @@ def _queue_row(before: Snapshot | None, now: Snapshot, seconds: float | None) ->
         fill=new.file_bytes / new.size,
         held_products=new.held_products,
         oldest_age_s=new.oldest_age_s,
-        products_s=rate(old, new, seconds, lambda told: told.inserted_products),
-        bytes_s=rate(old, new, seconds, lambda told: told.inserted_bytes),
-        duplicates_s=rate(old, new, seconds, lambda told: told.duplicates),
-        evicted_s=rate(old, new, seconds, lambda told: told.evicted_products),
+        products_s=rate(old, new, seconds, lambda counts: counts.inserted_products),
+        bytes_s=rate(old, new, seconds, lambda counts: counts.inserted_bytes),
+        duplicates_s=rate(old, new, seconds, lambda counts: counts.duplicates),
+        evicted_s=rate(old, new, seconds, lambda counts: counts.evicted_products),
         undurable=new.undurable,
         readers=new.readers,
         writers=new.writers,
@@ -134,24 +146,24 @@ def _queue_row(before: Snapshot | None, now: Snapshot, seconds: float | None) ->
 
 
 def _feed_rows(before: Snapshot | None, now: Snapshot, seconds: float | None) -> list[FeedRow]:
-    """Feeds that ever had a product, by what comes now, then by what came ever."""
+    """Feeds that have had a product, sorted by rate, then by total."""
     earlier = {feed.feed: feed for feed in before.queue.feeds} if before else {}
     rows = []
     for new in now.queue.feeds:
         old = earlier.get(new.feed) or (FeedStatistics(new.feed, 0, 0, 0) if before else None)
-        products_s = rate(old, new, seconds, lambda told: told.products)
-        bytes_s = rate(old, new, seconds, lambda told: told.bytes)
+        products_s = rate(old, new, seconds, lambda counts: counts.products)
+        bytes_s = rate(old, new, seconds, lambda counts: counts.bytes)
         if new.products:
             rows.append(FeedRow(new.feed, new.products, new.bytes, products_s, bytes_s))
     return sorted(rows, key=lambda row: (-(row.products_s or 0.0), -row.products, row.feed))
 
 
 def _station_rows(before: Snapshot | None, now: Snapshot, seconds: float | None) -> list[StationRow]:
-    earlier = {(told.name, told.line): told for told in before.stations} if before else {}
+    earlier = {(each.name, each.line): each for each in before.stations} if before else {}
     room = now.queue.held_products / min(1.0, now.queue.file_bytes / now.queue.size or 1.0)
     return [
-        _station_row(earlier.get((told.name, told.line)), told, room, depth_of(told, now.stations), seconds)
-        for told in now.stations
+        _station_row(earlier.get((each.name, each.line)), each, room, depth_of(each, now.stations), seconds)
+        for each in now.stations
     ]
 
 
@@ -165,23 +177,27 @@ def _station_row(
     return StationRow(
         depth=depth,
         fill=min(1.0, new.waiting / new.capacity if new.capacity else (new.waiting + new.behind) / max(1.0, room)),
-        admitted_s=rate(old, new, seconds, lambda told: told.admitted),
-        acknowledged_s=rate(old, new, seconds, lambda told: told.acknowledged),
-        dropped_s=rate(old, new, seconds, lambda told: sum(told.dropped.values()) + told.expired + told.evicted),
+        admitted_s=rate(old, new, seconds, lambda counts: counts.admitted),
+        acknowledged_s=rate(old, new, seconds, lambda counts: counts.acknowledged),
+        dropped_s=rate(old, new, seconds, _dropped),
         lag_s=new.oldest_age_s or 0.0,
         **{field: getattr(new, field) for field in same},
     )
 
 
+def _dropped(counts: StationStatistics) -> int:
+    return sum(counts.dropped.values()) + counts.expired + counts.evicted
+
+
 def _consumer_rows(before: Snapshot | None, now: Snapshot, seconds: float | None) -> list[ConsumerRow]:
-    earlier = {_attachment(told): told for told in before.consumers} if before else {}
-    rows = [_consumer_row(earlier.get(_attachment(told)), told, seconds) for told in now.consumers]
+    earlier = {_identity(each): each for each in before.consumers} if before else {}
+    rows = [_consumer_row(earlier.get(_identity(each)), each, seconds) for each in now.consumers]
     return sorted(rows, key=lambda row: (row.station, row.place))
 
 
-def _attachment(told: ConsumerStatistics) -> tuple[str, int, int]:
-    """Places are taken again by others."""
-    return told.station, told.place, told.attached_ns
+def _identity(each: ConsumerStatistics) -> tuple[str, int, int]:
+    """The identity of a consumer: another consumer may take its place later."""
+    return each.station, each.place, each.attached_ns
 
 
 def _consumer_row(old: ConsumerStatistics | None, new: ConsumerStatistics, seconds: float | None) -> ConsumerRow:
@@ -191,8 +207,8 @@ def _consumer_row(old: ConsumerStatistics | None, new: ConsumerStatistics, secon
         pid=new.pid,
         leased=new.leased,
         acknowledged=new.acknowledged,
-        delivered_s=rate(old, new, seconds, lambda told: told.delivered),
-        acknowledged_s=rate(old, new, seconds, lambda told: told.acknowledged),
+        delivered_s=rate(old, new, seconds, lambda counts: counts.delivered),
+        acknowledged_s=rate(old, new, seconds, lambda counts: counts.acknowledged),
         beat_age_s=new.beat_age_s,
         alive=new.alive,
     )

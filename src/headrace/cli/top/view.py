@@ -1,7 +1,7 @@
 """A frame drawn for a terminal: the queue on top, then stations, consumers and feeds, as many as fit.
 
-Rows are shared out evenly among the three lists, and a list that does not fit says how many there are. On a narrow
-terminal the less urgent columns are left out. Names come from strangers: cells are text, never markup.
+The three lists share the rows evenly, and a list that does not fit shows how many rows it has. On a narrow terminal the
+less urgent columns are left out. Names may come from other sites: cells are text, never markup.
 """
 
 from collections.abc import Callable, Sequence
@@ -13,12 +13,11 @@ from rich.table import Table
 from rich.text import Text
 
 from headrace.cli.failure import visible
-from headrace.cli.output import many
-from headrace.cli.top.figures import bar, bytes_per_second, per_second, short
 from headrace.cli.top.frame import ConsumerRow, Frame, QueueRow, StationRow
-from headrace.units import format_age, format_size
+from headrace.units import format_age, format_count, format_size
 
 FEEDS_MAX = 10
+_UNKNOWN = "–"
 _WIDE = 96  # columns from which everything is shown
 _NARROW = 72  # columns below which there are no bars
 _HEAD_LINES = 3  # title, fill, rates
@@ -27,10 +26,10 @@ _NAME_WIDTH_MIN = 12
 
 @dataclass(frozen=True, slots=True)
 class Canvas:
-    """What there is to draw on."""
+    """The size and the abilities of the terminal."""
 
     width: int
-    height: int | None = None  # None: as many lines as it takes
+    height: int | None = None  # None: no limit
     ascii_only: bool = False
 
 
@@ -45,18 +44,18 @@ class _Column:
 
 @dataclass(frozen=True, slots=True)
 class _List:
-    """One of the lists; its first column has its title."""
+    """One of the lists; its title is the header of its first column."""
 
     title: str
     rows: Sequence[Any]
     name: Callable[[Any, Canvas], Text]
     columns: Sequence[_Column]
     style: Callable[[Any], str] = lambda row: ""
-    rows_max: int | None = None  # where the height sets no limit
+    rows_max: int | None = None  # if the canvas has no height
 
 
 def draw(frame: Frame, canvas: Canvas) -> Group:
-    """The whole picture; never higher than the canvas."""
+    """The whole screen; never taller than the canvas."""
     parts: list[RenderableType] = [_title(frame), _fill(frame.queue, canvas), _rates(frame.queue)]
     lists = [each for each in _lists(frame) if each.rows]
     for each, shown in zip(lists, _shown(lists, canvas.height), strict=True):
@@ -66,7 +65,7 @@ def draw(frame: Frame, canvas: Canvas) -> Group:
 
 
 def _shown(lists: Sequence[_List], height: int | None) -> list[int]:
-    """How many rows of each list are shown."""
+    """How many rows of each list to show."""
     wanted = [len(each.rows) for each in lists]
     if height is None:
         return [min(want, each.rows_max or want) for each, want in zip(lists, wanted, strict=True)]
@@ -74,9 +73,9 @@ def _shown(lists: Sequence[_List], height: int | None) -> list[int]:
 
 
 def share_lines(lines: int, wanted: Sequence[int]) -> list[int]:
-    """How many rows each list gets, the first ones before the last; each takes two lines more, for its head.
+    """How many rows each list gets; a list needs two more lines for its header.
 
-    Rows go round evenly, and what one list does not want goes to the others.
+    Lists take turns, the first one first. Rows that one list does not need go to the others.
     """
     given = [0] * len(wanted)
     while given != list(wanted):
@@ -92,7 +91,7 @@ def share_lines(lines: int, wanted: Sequence[int]) -> list[int]:
 
 
 def _draw_list(each: _List, shown: int, canvas: Canvas) -> Table:
-    """Without a frame; the names take the space that is left, the rest stands to the right."""
+    """A table without a frame; names take the space that the other columns leave."""
     title = each.title if shown == len(each.rows) else f"{each.title} ({shown} of {len(each.rows)})"
     columns = [column for column in each.columns if canvas.width >= column.width_min]
     table = Table(box=None, expand=True, padding=(0, 1), pad_edge=False, header_style="reverse")
@@ -103,6 +102,38 @@ def _draw_list(each: _List, shown: int, canvas: Canvas) -> Table:
         cells = [each.name(row, canvas), *(column.cell(row, canvas) for column in columns)]
         table.add_row(*(Text(cell) if isinstance(cell, str) else cell for cell in cells), style=each.style(row))
     return table
+
+
+# --- numbers and bars ------------------------------------------------------------------------------
+
+
+def bar(fill: float, width: int, ascii_only: bool = False) -> Text:
+    """A bar of `width` characters; red if it is nearly full, empty only if `fill` is 0."""
+    style = "green" if fill < 0.6 else "yellow" if fill < 0.9 else "red"
+    full = min(width, max(round(fill * width), 1 if fill > 0 else 0))
+    block, rest = "#." if ascii_only else "█░"
+    return Text(block * full, style=style).append(rest * (width - full), style="dim")
+
+
+def short(number: int) -> str:
+    """`9,999`, then `12.3k`, `4.56M`: at most five characters."""
+    if number < 10_000:
+        return f"{number:,}"
+    for unit, size in (("k", 10**3), ("M", 10**6), ("G", 10**9)):
+        if number < 999.5 * size:
+            return f"{number / size:.3g}{unit}"
+    return f"{number / 10**12:.3g}T"
+
+
+def per_second(rate: float | None) -> str:
+    """With one decimal below 100."""
+    if rate is None:
+        return _UNKNOWN
+    return f"{rate:.1f}" if 0 < rate < 99.95 else short(round(rate))
+
+
+def bytes_per_second(rate: float | None) -> str:
+    return _UNKNOWN if rate is None else f"{format_size(rate)}/s"
 
 
 # --- the queue ------------------------------------------------------------------------------------
@@ -134,7 +165,7 @@ def _rates(queue: QueueRow) -> Text:
         "in   ",
         (f"{per_second(queue.products_s)}/s  {bytes_per_second(queue.bytes_s)}", "bold"),
         f"   duplicates {per_second(queue.duplicates_s)}/s   evicted {per_second(queue.evicted_s)}/s",
-        f"   {many(queue.readers, 'reader')}, {many(queue.writers, 'writer')}",
+        f"   {format_count(queue.readers, 'reader')}, {format_count(queue.writers, 'writer')}",
         no_wrap=True,
         overflow="ellipsis",
     )
@@ -144,7 +175,7 @@ def _rates(queue: QueueRow) -> Text:
 
 
 def _lists(frame: Frame) -> list[_List]:
-    """The most urgent one first."""
+    """The most urgent list first."""
     return [
         _List("stations", frame.stations, _station_name, _STATION, lambda row: "dim" if row.paused else ""),
         _List("consumers", frame.consumers, lambda row, canvas: Text(visible(row.station)), _CONSUMER),
@@ -156,7 +187,7 @@ def _lists(frame: Frame) -> list[_List]:
 
 
 def _station_name(row: StationRow, canvas: Canvas) -> Text:
-    """Indented behind the stations that it stands behind, and what is special about it."""
+    """Indented by its depth in the chain, followed by its group and flags."""
     step = "> " if canvas.ascii_only else "└ "
     text = Text("  " * (row.depth - 1) + step if row.depth else "", style="dim")
     text.append(visible(row.name), style="not dim")
@@ -170,7 +201,7 @@ def _capacity(row: StationRow, canvas: Canvas) -> Text:
 
 
 def _waiting(row: StationRow, canvas: Canvas) -> str:
-    """Where the queue is the capacity, what was not looked at yet waits as well."""
+    """Without a capacity of its own, products that the station has not examined yet count as waiting."""
     return short(row.waiting + row.behind) if row.capacity is None else f"{short(row.waiting)}/{short(row.capacity)}"
 
 

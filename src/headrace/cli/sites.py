@@ -1,12 +1,11 @@
-"""`headrace sites`: the options, and the way into the fabric."""
+"""`headrace sites`: the map of the fabric. Options and connection; sites_map.py renders the map."""
 
 from typing import TYPE_CHECKING
 
 import click
 
 from headrace.cli.failure import NEGATIVE, OK
-from headrace.cli.opening import credentials
-from headrace.cli.options import json_option
+from headrace.cli.options import credentials, json_option
 from headrace.cli.output import echo_json
 from headrace.errors import OptionError
 
@@ -16,18 +15,18 @@ if TYPE_CHECKING:
 
 
 @click.command()
-@click.argument("where", metavar="WHERE")
+@click.argument("where", metavar="ENDPOINT|SITE.TOML")
 @click.option("--flows", "all_flows", is_flag=True, help="Show the flow of every feed, not only the largest.")
 @click.option("--dot", "as_dot", is_flag=True, help="Write a graph for Graphviz: sites, links, round trips, loss.")
 @click.option(
-    "--check", is_flag=True, help="Exit code 1 if a site is silent, missed or not served, or a name is double."
+    "--check", is_flag=True, help="Exit code 1 if a site is silent, missing or not served, or a name is not unique."
 )
 @json_option
 def sites(where: str, all_flows: bool, as_dot: bool, check: bool, as_json: bool) -> int:
     """Show all sites of the fabric: links, round trips, loss, feeds offered and wanted, requests, latencies.
 
-    WHERE is the endpoint of any site, such as tcp/host:7447, or the configuration of one, whose endpoints, certificate
-    and user name are used then. Counts are since the start of each site; latencies are between the clocks of two sites.
+    Give the endpoint of any site, such as tcp/host:7447, or the configuration of a site, whose endpoints, certificate
+    and user name are then used. Counts start with each site. A latency is measured between the clocks of two sites.
 
     \b
     Example:
@@ -37,27 +36,27 @@ def sites(where: str, all_flows: bool, as_dot: bool, check: bool, as_json: bool)
     """
     if as_dot and as_json:
         raise OptionError("--dot and --json contradict each other", "leave one of them out")
-    drawn = draw(where)
+    sites_map = read_map(where)
     if as_json:
-        echo_json(drawn)
+        echo_json(sites_map)
     elif as_dot:
-        from headrace.cli.sites.dot import dot_lines
+        from headrace.cli.sites_map import dot_lines
 
-        click.echo("\n".join(dot_lines(drawn)))
+        click.echo("\n".join(dot_lines(sites_map)))
     else:
-        from headrace.cli.sites.tables import show_map
+        from headrace.cli.sites_map import show_map
 
-        show_map(drawn, all_flows)
-    return NEGATIVE if check and not is_well(drawn) else OK
+        show_map(sites_map, all_flows)
+    return NEGATIVE if check and not is_healthy(sites_map) else OK
 
 
-def draw(where: str) -> "Map":
-    """The map as it is seen from there."""
+def read_map(where: str) -> "Map":
+    """The map as that site sees it."""
     from headrace.link.credentials import principal_of
     from headrace.link.session import open_session
     from headrace.site.map import gather
 
-    terms = terms_for(where)
+    terms = session_terms(where)
     session = open_session(terms)
     try:
         return gather(session, principal_of(terms.tls, terms.user))
@@ -65,8 +64,8 @@ def draw(where: str) -> "Map":
         session.close()  # type: ignore[no-untyped-call]
 
 
-def terms_for(where: str) -> "SessionTerms":
-    """How to get in: by an endpoint, or as the site that a file describes."""
+def session_terms(where: str) -> "SessionTerms":
+    """How to connect: to an endpoint, or as the site that a file describes."""
     from headrace.link.session import SessionTerms
     from headrace.remote.client.connect import is_endpoint
 
@@ -79,9 +78,9 @@ def terms_for(where: str) -> "SessionTerms":
     return visiting_terms(load_config(where))
 
 
-def is_well(drawn: "Map") -> bool:
-    """There are sites, each with a name of its own, every one of them answers, and every request is served."""
-    upstreams = [upstream for place in drawn.nodes if place.told for upstream in place.told.upstreams]
-    states = {place.state for place in drawn.nodes} | {upstream.state for upstream in upstreams}
-    names = {place.name for place in drawn.nodes}
-    return bool(names) and len(names) == len(drawn.nodes) and not states & {"silent", "away", "unreachable"}
+def is_healthy(sites_map: "Map") -> bool:
+    """Whether there are sites, their names are unique, all of them answer, and every request is served."""
+    upstreams = [upstream for node in sites_map.nodes if node.told for upstream in node.told.upstreams]
+    states = {node.state for node in sites_map.nodes} | {upstream.state for upstream in upstreams}
+    names = {node.name for node in sites_map.nodes}
+    return bool(names) and len(names) == len(sites_map.nodes) and not states & {"silent", "away", "unreachable"}

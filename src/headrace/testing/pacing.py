@@ -1,4 +1,7 @@
-"""Drafts at the pace of their arrival, in batches of those that are due."""
+"""Generated products at their pace: batches of the drafts that are due, and one call that puts a batch.
+
+`headrace generate` and `headrace demo` feed queues with it. Not here: the generator, which knows no clock.
+"""
 
 import time
 from collections.abc import Iterable, Iterator
@@ -11,9 +14,9 @@ BATCH_BYTES_MAX = 4 << 20
 
 
 def due_batches(drafts: Iterable[Draft], fast: bool, bytes_max: int = BATCH_BYTES_MAX) -> Iterator[list[Draft]]:
-    """Batches of drafts, none before its `at_s`; as fast as they are taken if `fast`.
+    """Batches of drafts, none before its `at_s`; with `fast`, as soon as the caller asks for them.
 
-    A producer that falls behind gets larger batches and so catches up.
+    A producer that falls behind gets larger batches, and so catches up.
     """
     began_s = time.monotonic()
     batch: list[Draft] = []
@@ -33,7 +36,7 @@ def due_batches(drafts: Iterable[Draft], fast: bool, bytes_max: int = BATCH_BYTE
 
 
 def put_drafts(queue: AnyQueue, batch: list[Draft], timeout: float | None = None) -> Receipt:
-    """One batch into the queue, created now; BlockedError: a station has kept it out for longer than `timeout`."""
+    """Put one batch, created now. BlockedError if a blocking station stays full for `timeout`."""
     return queue.put_many(
         [draft.payload for draft in batch],
         feed=[draft.feed for draft in batch],

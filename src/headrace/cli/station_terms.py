@@ -1,8 +1,8 @@
-"""The terms of a station as options of the command line, and in words.
+"""The terms of a station: as options of the command line, and in words.
 
-Values reach the library as they are written, so that it checks them and says what would do; only numbers become
-numbers here, and `none` leaves a limit out. A station of a channel speaks with its channel about some terms, under the
-channel's names for them (`for_channel`).
+Values reach the library as they are written, so that the library checks them and its message names the remedy. Only
+numbers become numbers here, and `none` removes a limit. A station of a channel negotiates some terms with its channel,
+under the channel's names for them (`for_channel`).
 """
 
 from collections.abc import Callable, Mapping
@@ -14,20 +14,20 @@ from headrace.station import StationTerms
 from headrace.units import format_age, format_time
 
 Function = TypeVar("Function", bound=Callable[..., Any])
-_NOTHING = "none"
+_NONE = "none"
 
 
 def _number(text: str) -> Any:
-    return None if text == _NOTHING else int(text) if text.isdecimal() else text
+    return None if text == _NONE else int(text) if text.isdecimal() else text
 
 
 def _age(text: str) -> Any:
     """A bare number is seconds."""
-    return None if text == _NOTHING else float(text) if text.replace(".", "", 1).isdecimal() else text
+    return None if text == _NONE else float(text) if text.replace(".", "", 1).isdecimal() else text
 
 
 def _time(text: str) -> Any:
-    return None if text == _NOTHING else text
+    return None if text == _NONE else text
 
 
 class _Option(NamedTuple):
@@ -37,57 +37,59 @@ class _Option(NamedTuple):
 
 
 _OPTIONS = {
-    "capacity": _Option("COUNT|none", "Products that may wait here; none: the queue itself is the capacity.", _number),
-    "prescale": _Option("N", "Take every Nth of what is selected.", _number),
-    "order": _Option("any|fifo|priority|deadline", "In which products are handed out."),
+    "capacity": _Option(
+        "COUNT|none", "Products that may wait here; none: as many as the queue holds.", _number
+    ),
+    "prescale": _Option("N", "Take every Nth selected product.", _number),
+    "order": _Option("any|fifo|priority|deadline", "The order in which products are handed out."),
     "discard": _Option(
-        "any|fifo|lifo|priority|deadline", "What a full capacity drops; lifo: the newcomer flows around."
+        "any|fifo|lifo|priority|deadline", "Which product a full station drops; lifo: the new product."
     ),
     "restore": _Option("input|output|start|group", "Where products of dead consumers go."),
-    "deliveries_max": _Option("N", "Park a product after so many deliveries; 0: never.", _number),
-    "hung_after": _Option("AGE", "Take a consumer for dead that has not beaten for so long; 0: never.", _age),
+    "deliveries_max": _Option("N", "Park a product after N deliveries; 0: never.", _number),
+    "hung_after": _Option("AGE", "Treat a consumer without a heartbeat for this long as dead; 0: never.", _age),
     "distribution": _Option("round_robin|least_loaded", "How the stations of a group share products."),
-    "timeout": _Option("AGE|none", "Hand out nothing that is older, such as 10s.", _age),
-    "start_time": _Option("TIME|none", "Hand out nothing before; ISO 8601.", _time),
-    "stop_time": _Option("TIME|none", "Take nothing that comes later.", _time),
-    "batch_max": _Option("COUNT|none", "Products that a consumer gets at once.", _number),
+    "timeout": _Option("AGE|none", "Do not hand out products older than this, such as 10s.", _age),
+    "start_time": _Option("TIME|none", "Hand out nothing before this time; ISO 8601.", _time),
+    "stop_time": _Option("TIME|none", "Ignore products that arrive after this time; ISO 8601.", _time),
+    "batch_max": _Option("COUNT|none", "Most products that a consumer gets at once.", _number),
     "pacing": _Option("AGE", "How long a delivery may wait for its batch to fill.", _age),
-    "consumers_max": _Option("COUNT|none", "Consumers at a time.", _number),
-    "max_queue": _Option("COUNT|none", "Reject puts while so many products wait.", _number),
+    "consumers_max": _Option("COUNT|none", "Most consumers at a time.", _number),
+    "max_queue": _Option("COUNT|none", "Reject puts while this many products wait.", _number),
 }
 _IN_A_CHANNEL = {"capacity": "max_per_consumer", "blocking": "reliability", "durable": "connections"}
 
 
 def term_options(function: Function) -> Function:
-    """An option for each term that can be changed; turn them into terms with `terms_said`."""
+    """An option for each term that can be changed; turn them into terms with `given_terms`."""
     for name, option in reversed(_OPTIONS.items()):
         spelling = f"--{name.replace('_', '-')}"
         function = click.option(spelling, name, metavar=option.metavar, help=option.help)(function)
     for spelling, name, text in (
-        ("--transient/--durable", "transient", "End with the last consumer, or stay."),
-        ("--blocking/--no-blocking", "blocking", "Puts wait while the capacity is full, or products flow around."),
+        ("--transient/--durable", "transient", "Remove the station with its last consumer, or keep it."),
+        ("--blocking/--no-blocking", "blocking", "When the station is full, puts wait, or products bypass it."),
     ):
         function = click.option(spelling, name, default=None, help=text)(function)
     return click.option("--select", metavar="TEXT", help="Which products: a feed pattern or any selection.")(function)
 
 
-def terms_said(
+def given_terms(
     select: str | None, blocking: bool | None, transient: bool | None, **texts: str | None
 ) -> dict[str, Any]:
-    """What was written on the command line, as `Queue.station` takes it."""
-    said = {name: _OPTIONS[name].read(text) for name, text in texts.items() if text is not None}
+    """The terms on the command line, as `Queue.station` accepts them."""
+    given = {name: _OPTIONS[name].read(text) for name, text in texts.items() if text is not None}
     if select is not None:
-        said["selection"] = select
+        given["selection"] = select
     if blocking is not None:
-        said["blocking"] = blocking
+        given["blocking"] = blocking
     if transient is not None:
-        said["durable"] = not transient
-    return said
+        given["durable"] = not transient
+    return given
 
 
-def for_channel(said: Mapping[str, Any]) -> dict[str, Any]:
-    """The same as `Channel.station` takes it."""
-    named = {_IN_A_CHANNEL.get(option, option): value for option, value in said.items()}
+def for_channel(given: Mapping[str, Any]) -> dict[str, Any]:
+    """The same terms as `Channel.station` accepts them."""
+    named = {_IN_A_CHANNEL.get(option, option): value for option, value in given.items()}
     for option in ("reliability", "connections"):
         if option in named:
             named[option] = "persistent" if named[option] else "best_effort"
@@ -97,19 +99,19 @@ def for_channel(said: Mapping[str, Any]) -> dict[str, Any]:
 # --- words ----------------------------------------------------------------------------------------
 
 
-def terms_of(terms: StationTerms) -> dict[str, str]:
-    """All that was agreed, in words."""
+def terms_in_words(terms: StationTerms) -> dict[str, str]:
+    """All terms of a station, for people."""
     t = terms
     return {
         "selection": selection_text(t.selection, t.local),
         "prescale": "takes all" if t.prescale == 1 else f"takes one of {t.prescale:,}",
-        "capacity": "the queue itself" if t.capacity is None else f"{t.capacity:,} products",
+        "capacity": "as much as the queue holds" if t.capacity is None else f"{t.capacity:,} products",
         "when it is full": _when_full(t),
         "order": t.order,
         "restore": f"to the {t.restore}",
         "deliveries": f"parked after {t.deliveries_max:,}" if t.deliveries_max else "any number",
         "hung after": format_age(t.hung_after_s) if t.hung_after_s else "never",
-        "durable": "yes" if t.durable else "ends with its last consumer",
+        "durable": "yes" if t.durable else "no, removed with its last consumer",
         "group": "none" if t.group is None else f"{t.group}, {t.distribution}",
         "channel": t.channel or "none",
         "timeout": "none" if t.timeout_s is None else format_age(t.timeout_s),
@@ -122,7 +124,7 @@ def terms_of(terms: StationTerms) -> dict[str, str]:
 
 
 def selection_text(selection: str, local: bool = False) -> str:
-    """A station without a selection wants everything; a Python function has no text."""
+    """A station without a selection takes everything; a Python function has no text."""
     return " and ".join(part for part in (selection, "a Python function" if local else "") if part) or "everything"
 
 
@@ -136,7 +138,7 @@ def _when_full(terms: StationTerms) -> str:
 
 def _batch(terms: StationTerms) -> str:
     paced = f", waiting up to {format_age(terms.pacing_s)} for it" if terms.pacing_s else ""
-    return "as many as are asked for" if terms.batch_max is None else f"up to {terms.batch_max:,}{paced}"
+    return "as many as requested" if terms.batch_max is None else f"up to {terms.batch_max:,}{paced}"
 
 
 def _limit(number: int | None) -> str:

@@ -1,4 +1,4 @@
-"""`headrace demo`: the options, and the result as tables or as one JSON object."""
+"""`headrace demo`: the options, and the result as tables or as one JSON object. The live view is in demo_view.py."""
 
 import tempfile
 import time
@@ -7,45 +7,45 @@ from typing import Any
 
 import click
 
+from headrace.cli.demo_view import live_view
 from headrace.cli.failure import NEGATIVE, OK
 from headrace.cli.options import json_option
-from headrace.cli.output import echo_json, format_short_age, many, show_table
-from headrace.cli.verdicts import VERDICT_HEADER, VERDICT_RIGHT, verdict_row, verdict_values
-from headrace.demo.events import Cut, Kill
-from headrace.demo.outcome import Outcome, outcome_of
-from headrace.demo.plan import FIRST, SECOND, STATION, STATION_SELECT, VICTIM, WATCHERS, WORKERS, Plan, start_of
+from headrace.cli.output import echo_json, show_table
+from headrace.cli.verify import VERDICT_HEADER, VERDICT_RIGHT, verdict_row, verdict_values
+from headrace.demo.outcome import Outcome, TableVerdicts, outcome_of
+from headrace.demo.plan import FIRST, KILLED_WORKER, SECOND, STATION, STATION_SELECT, WATCHERS, WORKERS, Plan, start_of
 from headrace.demo.plot import save_plot
-from headrace.demo.stage import Stage
-from headrace.demo.tables import Tables
-from headrace.demo.view import view
+from headrace.demo.run import DemoRun, LinkCut, WorkerKill
 from headrace.queue import Queue
-from headrace.units import format_size
+from headrace.units import format_count, format_latency, format_size
 
 _ORDER = VERDICT_HEADER.index("out of order")
 
 
 @click.command()
-@click.option("--seconds", type=click.FloatRange(1, 45), default=16, show_default=True, help="How long to feed.")
+@click.option(
+    "--seconds", type=click.FloatRange(1, 45), default=16, show_default=True, help="How long to put products."
+)
 @click.option("--seed", type=int, default=1, show_default=True, help="The same seed gives the same products.")
-@click.option("--path", metavar="PATH", help="Make everything there and keep it. [default: a temporary directory]")
+@click.option("--path", metavar="PATH", help="Keep everything in this directory. [default: a temporary directory]")
 @click.option("--plot", metavar="FILE", help="Where to save the plot. [default: headrace-demo.png below PATH or /tmp]")
 @click.option("--pipeline/--no-pipeline", default=True, help="With or without Spark, its tables and the plot.")
 @json_option
 def demo(seconds: float, seed: int, path: str | None, plot: str | None, pipeline: bool, as_json: bool) -> int:
-    """See it all at work: two sites and a link that breaks, a feed generator, watchers, a station, a pipeline on Spark.
+    """Run everything at once: two sites and a link that is cut, a generator, watchers, a station, a pipeline on Spark.
 
-    2,000 products per second go in at the first site, with some duplicates, and come out at the second; there one
-    watcher takes everything, the other the radar feeds, and three workers share the weather feeds at a station. One of
-    them is killed with products in hand, which the others then get. Half way the link between the sites is cut for some
-    seconds.
+    2,000 products per second, some of them duplicates, are put at the first site and arrive at the second. There one
+    watcher reads everything, another the radar feeds, and three workers share the weather feeds at a station. One
+    worker is killed while it holds products, which the other workers then receive. Half way the link between the sites
+    is cut for some seconds.
 
-    Meanwhile the pipeline decodes METAR reports into a table, makes hourly statistics of them, files radar products and
-    publishes alerts; garbled bulletins become dead letters. The same seed gives the same products, but for the hours
-    that METAR reports are about: those end now.
+    Meanwhile the pipeline decodes METAR reports into a table, computes hourly statistics, files radar products and
+    publishes alerts; garbled bulletins become dead letters. The same seed gives the same products, except for the
+    observation times of METAR reports, which end now.
 
-    In the end the oracle compares what was put at the first site with what each watcher got at the second, with what
-    the workers put, and with the tables and files. Exit code 0 only if nothing was lost, duplicated, out of order or
-    altered. A plot of latencies and of the hourly table is saved.
+    At the end the oracle compares what was put at the first site with what each watcher received at the second, with
+    what the workers acknowledged, and with the tables and files. Exit code 0 if nothing was lost, duplicated, out of
+    order or altered, and 1 otherwise. A plot of latencies and of the hourly table is saved.
 
     \b
     Example:
@@ -56,28 +56,28 @@ def demo(seconds: float, seed: int, path: str | None, plot: str | None, pipeline
     with tempfile.TemporaryDirectory(prefix="headrace-demo-") as folder:
         queues = Path(path).absolute() if path else Path(folder) / "queues"
         plan = Plan(queues, Path(folder), seed, seconds, start_of(seconds, time.time_ns()))
-        picture = Path(plot) if plot else (queues if path else Path(tempfile.gettempdir())) / "headrace-demo.png"
+        plot_path = Path(plot) if plot else (queues if path else Path(tempfile.gettempdir())) / "headrace-demo.png"
         plan.queues.mkdir(parents=True, exist_ok=True)
         with (
             Queue.create(plan.first, size=plan.queue_bytes, origin=FIRST) as first,
             Queue.create(plan.second, size=plan.queue_bytes, origin=SECOND) as second,
         ):
             second.station(STATION, STATION_SELECT)
-            with Stage(plan, first, second, pipeline) as stage:
-                with view(plan, quiet=as_json) as refresh:
-                    stage.play(refresh)
-                outcome = outcome_of(plan, stage)
+            with DemoRun(plan, first, second, pipeline) as run:
+                with live_view(plan, quiet=as_json) as refresh:
+                    run.run(refresh)
+                outcome = outcome_of(plan, run)
                 if outcome.tables is not None:
-                    save_plot(picture, plan, outcome.cut, outcome.tables)
+                    save_plot(plot_path, plan, outcome.cut, outcome.tables)
     if as_json:
-        drawn = None if outcome.tables is None else str(picture)
+        drawn = None if outcome.tables is None else str(plot_path)
         echo_json({"ok": outcome.ok, **_values(plan, outcome), "plot": drawn})
     else:
         _show(plan, outcome)
         if outcome.tables is not None:
-            click.echo(f"the plot: {picture}")
+            click.echo(f"plot: {plot_path}")
         if path:
-            click.echo(f"the queues are kept: headrace queue info {path}/{SECOND}")
+            click.echo(f"to see the queue: headrace queue info {path}/{SECOND}")
     return OK if outcome.ok else NEGATIVE
 
 
@@ -108,33 +108,33 @@ def _values(plan: Plan, outcome: Outcome) -> dict[str, Any]:
 
 
 def _station_values(outcome: Outcome) -> dict[str, Any]:
-    """Without what an oracle says of order: work that is shared has none."""
-    told = outcome.station
+    """The station, with its verdict but without order: shared work has none."""
+    counts = outcome.station
     verdict = {name: value for name, value in verdict_values(outcome.workers).items() if "order" not in name}
     workers = [
         {
             "name": worker,
             "pid": outcome.pids[worker],
             "products": outcome.reports[worker].products,
-            "killed": worker == VICTIM and outcome.kill is not None,
+            "killed": worker == KILLED_WORKER and outcome.kill is not None,
         }
         for worker in WORKERS
     ]
     return {
-        "name": told.name,
-        "select": told.selection,
-        "waiting": told.waiting,
-        "leased": told.leased,
-        "acknowledged": told.acknowledged,
-        "restored": told.restored,
-        "redelivered": told.redelivered,
+        "name": counts.name,
+        "select": counts.selection,
+        "waiting": counts.waiting,
+        "leased": counts.leased,
+        "acknowledged": counts.acknowledged,
+        "restored": counts.restored,
+        "redelivered": counts.redelivered,
         "workers": workers,
         "kill": None if outcome.kill is None else _kill_values(outcome.kill),
         **verdict,
     }
 
 
-def _table_values(tables: Tables) -> dict[str, Any]:
+def _table_values(tables: TableVerdicts) -> dict[str, Any]:
     verdicts = [
         {"name": name, **{key: value for key, value in verdict_values(verdict).items() if "order" not in key}}
         for name, verdict in tables.verdicts.items()
@@ -142,11 +142,11 @@ def _table_values(tables: Tables) -> dict[str, Any]:
     return {"ok": tables.ok, "reports": tables.reports, "verdicts": verdicts}
 
 
-def _kill_values(kill: Kill) -> dict[str, Any]:
+def _kill_values(kill: WorkerKill) -> dict[str, Any]:
     return {"pid": kill.pid, "after_s": kill.after_s, "held": kill.held, "back_after_s": kill.back_after_s}
 
 
-def _cut_values(cut: Cut) -> dict[str, Any]:
+def _cut_values(cut: LinkCut) -> dict[str, Any]:
     return {
         "after_s": cut.after_s, "lasted_s": cut.lasted_s, "missing": cut.missing,
         "caught_up_after_s": cut.caught_up_after_s,
@@ -156,24 +156,24 @@ def _cut_values(cut: Cut) -> dict[str, Any]:
 def _show(plan: Plan, outcome: Outcome) -> None:
     statistics = outcome.first
     click.echo(
-        f"{many(statistics.inserted_products, 'product')} ({format_size(statistics.inserted_bytes)}) "
+        f"{format_count(statistics.inserted_products, 'product')} ({format_size(statistics.inserted_bytes)}) "
         f"in {plan.seconds:g} s, {statistics.inserted_products / plan.seconds:,.0f}/s; "
-        f"{many(statistics.duplicates, 'duplicate')} rejected"
+        f"{format_count(statistics.duplicates, 'duplicate')} rejected"
     )
     if outcome.cut is not None:
         click.echo(f"the link was {outcome.cut}")
     for watcher in WATCHERS:
         report = outcome.reports[watcher.name]
-        p50, p99 = (format_short_age(latency or 0.0) for latency in (report.latency_p50_s, report.latency_p99_s))
-        click.echo(f"{watcher.name}: latency from site to site, but for the cut: p50 {p50}, p99 {p99}")
+        p50, p99 = (format_latency(latency or 0.0) for latency in (report.latency_p50_s, report.latency_p99_s))
+        click.echo(f"{watcher.name}: latency from site to site, without the cut: p50 {p50}, p99 {p99}")
     shares = ", ".join(f"{worker} {outcome.reports[worker].products:,}" for worker in WORKERS)
     click.echo(f"station {STATION}: {shares}")
     if outcome.kill is not None:
-        click.echo(f"{VICTIM} was {outcome.kill}")
+        click.echo(f"{KILLED_WORKER} was {outcome.kill}")
     tables = outcome.tables
     if tables is not None:
-        reports, hours = many(tables.reports, "METAR report"), many(len(tables.hourly), "hour")
-        click.echo(f"pipeline: {reports}, statistics of {hours} of stations")
+        reports, hours = format_count(tables.reports, "METAR report"), format_count(len(tables.hourly), "hourly row")
+        click.echo(f"pipeline: {reports}, {hours}")
     without_order = {f"station {STATION}": outcome.workers, **({} if tables is None else tables.verdicts)}
     verdicts = {**outcome.watchers, **without_order}
     rows = [verdict_row(name, verdict) for name, verdict in verdicts.items()]
@@ -183,4 +183,4 @@ def _show(plan: Plan, outcome: Outcome) -> None:
     for name, verdict in verdicts.items():
         if not verdict.ok:
             click.echo(f"{name}: {verdict}")
-    click.echo("nothing lost, nothing twice" if outcome.ok else "not as it should be")
+    click.echo("nothing lost, nothing duplicated" if outcome.ok else "the demo failed: see the verdicts above")

@@ -1,0 +1,311 @@
+"""`headrace pipeline`: rules on Spark: run, status, check, import, prepare.
+
+Spark is imported by the commands that need it, when they run.
+"""
+
+import logging
+import signal
+import sys
+import threading
+import time
+from contextlib import suppress
+from pathlib import Path
+from types import FrameType
+from typing import TYPE_CHECKING
+
+import click
+
+from headrace.cli.failure import NEGATIVE, OK, show_problems, visible
+from headrace.cli.options import json_option
+from headrace.cli.output import echo_json, show_table
+from headrace.cli.samples import samples_of
+from headrace.errors import OptionError, PipelineError
+from headrace.units import format_count, format_latency, format_size
+
+if TYPE_CHECKING:
+    from headrace.pipeline.rules.trial import Trial
+    from headrace.pipeline.run.status import RuleStatus
+
+_LOOK_S = 2.0
+_STALE_S = 10.0
+_HEADER = ("rule", "state", "batches", "rows", "dead letters", "failed", "last batch", "products/s", "behind", "lost")
+
+
+@click.group(no_args_is_help=False)
+def pipeline() -> None:
+    """Decode, file, store and publish products by rules, on Spark.
+
+    \b
+    Example:
+      headrace pipeline check rules.toml
+      headrace pipeline run rules.toml &
+      headrace pipeline status rules.toml
+    """
+
+
+@pipeline.command(short_help="Run rules on Spark.")
+@click.argument("file", metavar="RULES.TOML", type=click.Path(path_type=Path))
+@click.option("--master", default="local[*]", show_default=True, help="The Spark master: local[*], spark://host:7077 …")
+@click.option("--ship", is_flag=True, help="Ship this Python environment to executors; packed once, then cached.")
+@click.option("--once", is_flag=True, help="Process the products that the queue holds, and end.")
+@json_option
+def run(file: Path, master: str, ship: bool, once: bool, as_json: bool) -> int:
+    """Run the rules in RULES.TOML (or a Python module with `rules()`) until SIGTERM or Ctrl-C.
+
+    Each rule continues where it stopped. After a failure that may be temporary (an unreachable site, a full disk) a
+    rule is retried; with --once, three times. Exit code 1 if a rule has failed; the other rules continue without it.
+
+    \b
+    Example:
+      headrace pipeline run rules.toml
+      headrace pipeline run rules.toml --once --json
+      headrace pipeline run rules.toml --master spark://host:7077 --ship
+    """
+    import msgspec
+
+    from headrace.pipeline.rules.load import load_rules
+    from headrace.pipeline.run.job import Job
+    from headrace.pipeline.source.data_source import spark_session
+    from headrace.pipeline.spark.failures import JAVA_GONE
+    from headrace.pipeline.spark.session import is_prepared
+
+    logging.basicConfig(level=logging.WARNING, format="%(levelname)s: %(message)s", stream=sys.stderr)
+    if ship and master.startswith("local"):
+        raise click.UsageError(f"--ship is for the executors of a cluster, and {master} has none")
+    rules = load_rules(file)
+    if once:
+        rules = msgspec.structs.replace(
+            rules, pipeline=msgspec.structs.replace(rules.pipeline, trigger="available-now")
+        )
+    environment = _packed() if ship else None
+    ended = _stop_event()
+    hint = "" if is_prepared(master) else "; faster after: headrace pipeline prepare"
+    click.echo(f"starting Spark ({master}){hint}", err=True)
+    spark = spark_session(f"headrace {file.stem}", master, dict(rules.spark), environment)
+    job = Job(rules, spark)
+    try:
+        job.start()
+        if not as_json:
+            verb = "is" if len(job.statuses) == 1 else "are"
+            click.echo(f"{format_count(len(job.statuses), 'rule')} of {file} {verb} running", err=True)
+        shown: dict[str, list[str]] = {}
+        while not job.wait(_LOOK_S) and not ended.is_set():
+            if not as_json:
+                for status in job.statuses:
+                    shown[status.rule] = _show_changes(status, shown.get(status.rule, []))
+    finally:
+        job.stop()
+        with suppress(*JAVA_GONE):
+            spark.stop()
+    if as_json:
+        echo_json({"rules": job.statuses, "ok": not job.has_failed})
+    else:
+        show_rules(job.statuses)
+    return NEGATIVE if job.has_failed else OK
+
+
+def _show_changes(status: "RuleStatus", shown: list[str]) -> list[str]:
+    """Write the lines about a rule that are not in `shown` yet. Return all its lines."""
+    lines = [state_line(status), *([failure_line(status)] if status.failure else [])]
+    for line in lines:
+        if line not in shown:
+            click.echo(line, err=True)
+    return lines
+
+
+def _packed() -> Path:
+    """The packed environment for executors; shows progress, since packing takes a while."""
+    from headrace.pipeline.spark.packing import packed_environment
+
+    started = shown = time.monotonic()
+
+    def show_progress(done: int, total: int) -> None:
+        nonlocal shown
+        if time.monotonic() - shown >= _LOOK_S:
+            shown = time.monotonic()
+            click.echo(f"packing the environment: {format_size(done)} of {format_size(total)}", err=True)
+
+    packed = packed_environment(show_progress)
+    how = f"packed in {time.monotonic() - started:.0f} s" if packed.is_new else "is in the cache"
+    click.echo(f"environment for executors {how} ({format_size(packed.bytes)}): {packed.path}", err=True)
+    return packed.path
+
+
+def _stop_event() -> threading.Event:
+    ended = threading.Event()
+
+    def end(number: int, frame: FrameType | None) -> None:
+        ended.set()
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, end)
+    return ended
+
+
+@pipeline.command(short_help="Show the progress of each rule.")
+@click.argument("file", metavar="RULES.TOML", type=click.Path(path_type=Path))
+@json_option
+def status(file: Path, as_json: bool) -> int:
+    """Show what each rule of RULES.TOML has done, how fast it is, and how far behind.
+
+    Exit code 1 if a rule has failed, or if the running job has not written its status for ten seconds. A rule that is
+    being retried has not failed.
+
+    \b
+    Example:
+      headrace pipeline status rules.toml
+    """
+    from headrace.pipeline.rules.load import load_rules
+    from headrace.pipeline.run.status import load_status
+
+    found = load_status(load_rules(file).pipeline)
+    if found is None:
+        raise PipelineError(f"the rules of {file} have never run", f"headrace pipeline run {file}")
+    age_s = time.time() - found.updated_ns / 1e9
+    failed = any(rule.state == "failed" for rule in found.rules)
+    running = any(rule.state in ("starting", "running", "retrying") for rule in found.rules)
+    if as_json:
+        echo_json({"path": found.path, "age_s": age_s, "rules": found.rules})
+    else:
+        show_rules(found.rules)
+        click.echo(f"updated {format_latency(age_s)} ago" if running else "not running")
+    return NEGATIVE if failed or (running and age_s > _STALE_S) else OK
+
+
+def show_rules(rules: "list[RuleStatus]") -> None:
+    rows = [
+        (rule.rule, rule.state, f"{rule.batches:,}", f"{rule.rows:,}", f"{rule.errors:,}", f"{rule.failed:,}",
+         f"{rule.batch_s:.2f} s", f"{rule.products_per_s:,.0f}", f"{rule.behind:,}", f"{rule.lost:,}")
+        for rule in rules
+    ]  # fmt: skip
+    show_table("rules", _HEADER, rows, right=range(2, len(_HEADER)))
+    for rule in rules:
+        if rule.failure:
+            click.echo(failure_line(rule), err=True)
+
+
+def state_line(rule: "RuleStatus") -> str:
+    return (
+        f"{rule.rule}: {rule.state}, {format_count(rule.rows, 'row')} in {rule.batches:,} batches, "
+        f"{rule.products_per_s:,.0f}/s, {rule.behind:,} behind, {format_count(rule.errors, 'dead letter')}"
+    )
+
+
+def failure_line(rule: "RuleStatus") -> str:
+    how = {"failed": "has failed", "retrying": "is being retried"}.get(rule.state, f"is {rule.state}")
+    return f"rule {rule.rule} {how}: {rule.failure}"
+
+
+
+@pipeline.command(short_help="List every problem in rules, and try samples on them.")
+@click.argument("file", metavar="RULES.TOML", type=click.Path(path_type=Path))
+@click.option("--sample", "samples", multiple=True, metavar="PATH",
+              help="A payload, products as `watch --json` writes them, or a queue: its newest 20.")  # fmt: skip
+@click.option("--feed", default="sample", show_default=True, help="The feed of a sample that is a payload.")
+@click.option("--ident", help="The ident of such a sample. [default: the name of the file]")
+@json_option
+def check(file: Path, samples: tuple[str, ...], feed: str, ident: str | None, as_json: bool) -> int:
+    """List every problem in RULES.TOML, each with its line and its remedy, and try samples on its rules.
+
+    Nothing is started and nothing is changed. Exit code 2 if there is a problem.
+
+    \b
+    Example:
+      headrace pipeline check rules.toml
+      headrace pipeline check rules.toml --sample wx.queue
+      headrace pipeline check rules.toml --sample report.txt --feed wx/text/metar --ident 'SAUS70 KWBC 060000'
+    """
+    from headrace.pipeline.rules.load import check_rules, load_rules
+    from headrace.pipeline.rules.trial import try_rules
+
+    problems = check_rules(file)
+    if problems or not samples:
+        return show_problems(str(file), problems, as_json)
+    tried = [sample for path in samples for sample in samples_of(path, feed, ident, {})]
+    for trial in try_rules(load_rules(file), [sample.product for sample in tried]):
+        source = tried[trial.place].source
+        if as_json:
+            echo_json({"sample": source, "trial": trial})
+        else:
+            _show(source, trial)
+    return 0
+
+
+def _show(source: str, trial: "Trial") -> None:
+    if not trial.is_taken:
+        click.echo(visible(f"{source}: not selected by rule {trial.rule} ({trial.refused_by})"))
+        return
+    rows = "" if trial.rows is None else f", {format_count(trial.rows, 'row')}"
+    outcome = rows if trial.error is None else f", but decoding failed: {trial.error}"
+    click.echo(visible(f"{source}: selected by rule {trial.rule}{outcome}"))
+    for preview in trial.previews:
+        ident = "" if preview.ident is None else f" as {preview.ident}"
+        wrong = "" if preview.error is None else f": {preview.error}"
+        click.echo(visible(f"  {preview.action} {preview.target}{ident}{wrong}"))
+
+
+
+@pipeline.command("import", short_help="Translate a pqact.conf of LDM into rules.")
+@click.argument("file", metavar="PQACT.CONF", type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@click.option("--queue", default="wx.queue", show_default=True, help="The queue that the rules read.")
+@click.option("--feed", "feeds", multiple=True, metavar="TYPE=FEED",
+              help="The feed for a feed type of LDM, such as NEXRAD3=wx/radar/nexrad3; may be repeated.")  # fmt: skip
+@json_option
+def import_rules(file: Path, queue: str, feeds: tuple[str, ...], as_json: bool) -> int:
+    """Translate PQACT.CONF into rules on standard output, with remarks on standard error.
+
+    Exit code 1 if an entry has no translation.
+
+    \b
+    Example:
+      headrace pipeline import etc/pqact.conf > rules.toml
+      headrace pipeline check rules.toml
+    """
+    from headrace.pipeline.rules.pqact.translation import translate
+
+    mapping = dict(_pair(text) for text in feeds)
+    made = translate(file.read_text(errors="surrogateescape"), queue=queue, feeds=mapping, source=file.name)
+    if as_json:
+        echo_json({"rules": made.rules, "toml": made.toml, "remarks": made.remarks})
+    else:
+        click.echo(made.toml, nl=False)
+        for remark in made.remarks:
+            click.echo(str(remark), err=True)
+        click.echo(f"{format_count(made.rules, 'rule')}, {len(made.untranslated):,} not translated", err=True)
+    return NEGATIVE if made.untranslated else OK
+
+
+def _pair(text: str) -> tuple[str, str]:
+    name, equals, feed = text.partition("=")
+    if not equals or not name or not feed:
+        raise OptionError(f"--feed {text!r} is not TYPE=FEED", "write it like NEXRAD3=wx/radar/nexrad3")
+    return name, feed
+
+
+
+@pipeline.command(short_help="Make Spark start in half the time.")
+@json_option
+def prepare(as_json: bool) -> int:
+    """Let Java archive the classes that a pipeline needs, so that Spark starts in about half the time.
+
+    Run it once for each environment and Java, and again after an update of either. It takes a minute and about 200 MB
+    in the environment's share/headrace. It only affects the start of pipelines with --master local.
+
+    \b
+    Example:
+      headrace pipeline prepare
+    """
+    from headrace.pipeline.run.warm_up import prepare as write_archives
+
+    started = time.monotonic()
+
+    def show_step(step: str) -> None:
+        click.echo(f"{time.monotonic() - started:3.0f} s  {step}", err=True)
+
+    prepared = write_archives(show_step)
+    took = time.monotonic() - started
+    if as_json:
+        echo_json({"home": str(prepared.home), "bytes": prepared.bytes, "seconds": took})
+    else:
+        click.echo(f"prepared in {took:.0f} s ({format_size(prepared.bytes)}): {prepared.home}")
+    return OK

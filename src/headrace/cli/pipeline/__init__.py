@@ -1,1 +1,0 @@
-"""`headrace pipeline`: rules on Spark."""

@@ -1,1 +1,0 @@
-"""`headrace queue`: what an operator does with a queue as a whole."""

@@ -1,0 +1,242 @@
+"""The map of the fabric, rendered: as tables, as lines of text that show the links, and as a graph for Graphviz.
+
+A line of links is sites_map until every link has been sites_map once. A ring is a line that ends where it starts:
+
+    one ── 0.4 ms ── two ── 12.1 ms ── three ── 0.3 ms ── one
+
+In the graph, nodes are sites, plain edges are links, and dashed arrows show where products go. Names may come from
+other sites: all of them are quoted, so that no character in them has a meaning for Graphviz.
+"""
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+
+import click
+
+from headrace.cli.failure import visible
+from headrace.cli.output import show_table
+from headrace.relay.flows import FlowStatistics
+from headrace.relay.messages.description import Description, FeedStatus
+from headrace.site.map import Link, Map, Node
+from headrace.units import format_age, format_count, format_latency, format_size
+
+_FLOWS = 10  # shown of each site, unless --flows is given
+_NODE_STYLES = {
+    "here": "style=solid",
+    "silent": "style=dashed, color=red",
+    "away": "style=dotted, color=red",
+    "router": "shape=ellipse, style=solid",
+}
+
+Row = tuple[str, ...]
+LinksBySite = dict[str, dict[int, Link]]  # by the number of the link
+
+
+def show_map(sites_map: Map, all_flows: bool) -> None:
+    """Write all tables: which sites exist, how they are linked, what goes where, and how fast."""
+    told = [node.told for node in sites_map.nodes if node.told]
+    _show_sites(sites_map)
+    _show_links(sites_map)
+    _show("feeds", ("site", "feeds", "number", "products", "payload"), _feed_rows(told), (2, 3, 4))
+    _show("wanted", ("site", "feeds with listeners"), _wanted_rows(told))
+    _show_requests(told)
+    _show("streams", ("site", "stream", "selection", "products", "pages", "listeners"), _stream_rows(told), (3, 4))
+    _show_flows(told, all_flows)
+    for line in _warnings(sites_map):
+        click.echo(visible(line))
+
+
+def _show(title: str, header: Row, rows: Sequence[Row], right: Sequence[int] = ()) -> None:
+    if rows:
+        show_table(title, header, rows, right)
+
+
+def _show_sites(sites_map: Map) -> None:
+    header = ("site", "state", "round trip", "products", "payload", "of", "links", "users", "up for")
+    rows = [(node.name, node.state, *_site_cells(node, sites_map.drawn_ns)) for node in sites_map.nodes]
+    _show("sites", header, rows, range(2, 9))
+    if not rows:
+        click.echo("no site answers")
+
+
+def _site_cells(node: Node, now_ns: int) -> Row:
+    told = node.told
+    if told is None:
+        return ("",) * 7
+    links = sum(link.kind != "client" for link in told.links)
+    return (
+        _took(node.round_trip_s), f"{told.held_products:,}", format_size(told.held_bytes), format_size(told.size),
+        str(links), str(told.users), format_age(max(0.0, (now_ns - told.started_ns) / 1e9)),
+    )  # fmt: skip
+
+
+def _show_links(sites_map: Map) -> None:
+    rows = [
+        (link.one, link.other, link.address, _took(link.round_trip_s), "" if link.loss is None else f"{link.loss:.2%}")
+        for link in sites_map.links
+    ]
+    _show("links", ("site", "site", "address", "round trip", "loss"), rows, (3, 4))
+    for line in link_lines(sites_map.links):
+        click.echo(f"  {visible(line)}")
+
+
+def _feed_rows(told: list[Description]) -> list[Row]:
+    """Totals by the first two levels of the feeds."""
+    rows: list[Row] = []
+    for site in told:
+        groups: dict[str, list[FeedStatus]] = defaultdict(list)
+        for feed in site.feeds:
+            levels = feed.feed.split("/")
+            groups["/".join(levels[:2]) + ("/…" if len(levels) > 2 else "")].append(feed)
+        for group, feeds in sorted(groups.items()):
+            products, size = sum(feed.products for feed in feeds), sum(feed.payload_bytes for feed in feeds)
+            rows.append((site.site, group, f"{len(feeds):,}", f"{products:,}", format_size(size)))
+        if site.feeds_in_all > len(site.feeds):
+            rows.append((site.site, f"and {site.feeds_in_all - len(site.feeds):,} smaller ones", "", "", ""))
+    return rows
+
+
+def _wanted_rows(told: list[Description]) -> list[Row]:
+    return [(site.site, pattern) for site in told for pattern in site.wanted]
+
+
+def _show_requests(told: list[Description]) -> None:
+    """One row for each site that serves a request; a request that no site serves has a row too."""
+    rows: list[Row] = []
+    for site in told:
+        for request in site.requests:
+            served = [each for each in site.upstreams if each.request == request.name]
+            cells = (site.site, request.name, request.selection)
+            rows += [
+                (*cells, each.site, each.state, f"{each.products:,}", f"{each.gaps:,}", f"{each.repairs:,}",
+                 f"{each.lost_sequences:,}")
+                for each in served
+            ] or [(*cells, "no site yet", "", "", "", "", "")]  # fmt: skip
+    header = ("site", "request", "selection", "from", "state", "products", "gaps", "repairs", "lost")
+    _show("requests", header, rows, range(5, 9))
+
+
+def _stream_rows(told: list[Description]) -> list[Row]:
+    return [
+        (site.site, stream.name, stream.selection, f"{stream.products:,}", f"{stream.pages:,}",
+         "yes" if stream.has_listeners else "no")
+        for site in told for stream in site.streams
+    ]  # fmt: skip
+
+
+def _show_flows(told: list[Description], all_flows: bool) -> None:
+    rows: list[Row] = []
+    for site in told:
+        flows = sorted(site.flows, key=lambda flow: flow.products, reverse=True)
+        shown = flows if all_flows else flows[:_FLOWS]
+        rows += [(site.site, *_flow_cells(flow)) for flow in shown]
+        if site.flows_in_all > len(shown):
+            rows.append((site.site, "", f"and {site.flows_in_all - len(shown):,} more", *[""] * 7))
+    header = ("site", "origin", "feed", "products", "payload", "duplicates", "latency", "p50", "p99", "max")
+    _show("flows", header, rows, range(3, 10))
+
+
+def _flow_cells(flow: FlowStatistics) -> Row:
+    latencies = (flow.latency_s, flow.latency_p50_s, flow.latency_p99_s, flow.latency_max_s)
+    return (
+        flow.origin, flow.feed, f"{flow.products:,}", format_size(flow.payload_bytes), f"{flow.duplicates:,}",
+        *map(_took, latencies),
+    )  # fmt: skip
+
+
+def _took(seconds: float | None) -> str:
+    return "" if seconds is None else format_latency(seconds)
+
+
+def _warnings(sites_map: Map) -> Iterator[str]:
+    """What an operator should look at, one line each."""
+    for name, times in Counter(node.name for node in sites_map.nodes).items():
+        if times > 1:
+            yield f"{times} sites are named {name}: give each site its own name"
+    for node in sites_map.nodes:
+        if node.state == "silent":
+            yield f"site {node.name} does not answer: {node.trouble}"
+        if node.state == "away":
+            yield f"site {node.name} is missing: other sites request products from it"
+        for request in node.told.requests if node.told else ():
+            if request.refused:
+                products = format_count(request.refused, "product")
+                yield f"site {node.name}: its queue refused {products} of request {request.name}"
+        for each in node.told.upstreams if node.told else ():
+            if each.state == "unreachable":
+                yield f"site {node.name} cannot reach {each.site} for {each.request}: {each.problem}"
+            if each.lost_sequences:
+                ranges = ", ".join(f"{first}-{last} ({cause})" for first, last, cause in each.lost)
+                yield f"site {node.name} lost {ranges} of {each.site} ({each.request})"
+            if each.refused:
+                pages = format_count(each.refused, "page")
+                yield f"site {node.name} refused {pages} of {each.site}: their origin is not trusted"
+
+
+# --- links as lines of text ------------------------------------------------------------------------
+
+
+def link_lines(links: Iterable[Link]) -> Iterator[str]:
+    """The lines; a site without links is on none of them. Lines start at the ends of chains first."""
+    left: LinksBySite = defaultdict(dict)
+    for number, link in enumerate(links):
+        left[link.one][number] = left[link.other][number] = link
+    while any(left.values()):
+        names = [name for name in left if left[name]]
+        ends = [name for name in names if len(left[name]) % 2]
+        yield _link_line(left, (ends or names)[0])
+
+
+def _link_line(left: LinksBySite, name: str) -> str:
+    parts = [name]
+    while left[name]:
+        number, link = left[name].popitem()
+        other = link.one if name == link.other else link.other
+        left[other].pop(number, None)  # two sites may share a name
+        took = link.round_trip_s
+        parts += ["──" if took is None else f"── {format_latency(took)} ──", other]
+        name = other
+    return " ".join(parts)
+
+
+# --- a graph for Graphviz -------------------------------------------------------------------------
+
+
+def dot_lines(sites_map: Map) -> Iterator[str]:
+    """The graph for Graphviz, line by line."""
+    yield "digraph headrace {"
+    yield '  node [shape=box, fontname="sans-serif"];'
+    yield '  edge [fontname="sans-serif", fontsize=10];'
+    for node in sites_map.nodes:
+        yield f"  {quoted(node.name)} [label={_lines(*_node_lines(node))}, {_NODE_STYLES[node.state]}];"
+    for link in sites_map.links:
+        yield f"  {quoted(link.one)} -> {quoted(link.other)} [dir=none, label={_lines(*_edge_lines(link))}];"
+    for node in sites_map.nodes:
+        for upstream in node.told.upstreams if node.told else ():
+            look = "color=red" if upstream.state == "unreachable" else "color=gray40"
+            label = _lines(f"{upstream.request}: {upstream.state}", format_count(upstream.products, "product"))
+            ends = f"{quoted(upstream.site)} -> {quoted(node.name)}"
+            yield f"  {ends} [style=dashed, constraint=false, {look}, label={label}];"
+    yield "}"
+
+
+def quoted(text: str) -> str:
+    """A text as Graphviz reads it as one name."""
+    return '"' + visible(text).replace("\\", "\\\\").replace('"', '\\"') + '"'
+
+
+def _lines(*lines: str) -> str:
+    return '"' + "\\n".join(quoted(line)[1:-1] for line in lines if line) + '"'
+
+
+def _node_lines(node: Node) -> list[str]:
+    told = node.told
+    if told is None:
+        return [node.name, node.state if node.state != "router" else ""]
+    held = f"{format_count(told.held_products, 'product')}, {format_size(told.held_bytes)}"
+    return [node.name, held, f"{format_count(told.feeds_in_all, 'feed')}"]
+
+
+def _edge_lines(link: Link) -> list[str]:
+    took = "" if link.round_trip_s is None else format_latency(link.round_trip_s)
+    return [took, "" if link.loss is None else f"loss {link.loss:.2%}"]

@@ -1,1 +1,0 @@
-"""`headrace station`: what an operator does with the stations of a queue."""
