@@ -62,7 +62,7 @@ def test_records_come_out_whole(run: Run, path: Path) -> None:
 def test_each_payload_goes_into_a_file_of_its_own(run: Run, path: Path, tmp_path: Path) -> None:
     fill(path, 2)
     result = run("cat", path, "--output", "out/deep")
-    assert result.stdout == "wrote 2 files (18 B) into out/deep\n"
+    assert result.stdout == "wrote 2 files (18 B) to out/deep\n"
     files = sorted((tmp_path / "out/deep").iterdir())
     assert [file.name for file in files] == ["000000000001-ident_1", "000000000002-ident_2"]
     assert [file.read_bytes() for file in files] == [b"product 1", b"product 2"]

@@ -12,7 +12,7 @@ from support.commandline import Run, objects
 def test_two_commands_make_an_authority_and_a_certificate(run: Run, tmp_path: Path) -> None:
     first = run("certs", "authority", "certs")
     assert first.exit_code == 0
-    assert "Headrace authority until 20" in first.stdout
+    assert "Headrace authority, valid until 20" in first.stdout
     second = run("certs", "site", "certs", "denver", "--host", "denver.example.org", "--host", "192.0.2.7")
     assert second.exit_code == 0
     assert "certs/denver.crt and certs/denver.key" in second.stdout

@@ -15,7 +15,7 @@ def test_a_channel_is_created(run: Run, path: Path) -> None:
         "channel", "create", path, "radar", "wx/radar", "--order", "fifo", "--timeout", "10s", "--batch-max", 5
     )
     assert result.stdout == (
-        "radar has the feeds wx/radar/**: reliability best_effort, connections persistent, order fifo, discard any, "
+        "created radar for wx/radar/**: reliability best_effort, connections persistent, order fifo, discard any, "
         "timeout 10 s, batch_max 5\n"
     )
     with Queue.open(path) as queue:
@@ -122,9 +122,9 @@ def test_a_channel_is_removed_by_force_if_it_has_stations(run: Run, path: Path) 
 # --- validate -------------------------------------------------------------------------------------
 
 
-def test_options_that_can_be_agreed_on(run: Run) -> None:
+def test_valid_options_pass(run: Run) -> None:
     result = run("channel", "validate", "--order", "fifo", "--timeout", "10s", "--max-per-consumer", "none")
-    assert (result.exit_code, result.stdout) == (0, "these options can be agreed on\n")
+    assert (result.exit_code, result.stdout) == (0, "the options are valid\n")
     assert objects(run("channel", "validate", "--json").stdout) == [{"ok": True, "conflicts": []}]
 
 

@@ -26,15 +26,15 @@ def site(tmp_path: Path) -> Path:
     return path
 
 
-def test_a_sound_file_is_told_as_such(run: Run, site: Path) -> None:
+def test_a_valid_file_is_reported_as_valid(run: Run, site: Path) -> None:
     result = run("config", "check", "site.toml")
-    assert (result.exit_code, result.stdout, result.stderr) == (0, "site.toml is sound\n", "")
+    assert (result.exit_code, result.stdout, result.stderr) == (0, "site.toml is valid\n", "")
     assert objects(run("config", "check", "site.toml", "--json").stdout) == [
-        {"path": "site.toml", "ok": True, "complaints": []}
+        {"path": "site.toml", "ok": True, "problems": []}
     ]
 
 
-def test_every_mistake_is_told_with_line_and_remedy(run: Run, site: Path) -> None:
+def test_every_problem_is_listed_with_its_line_and_remedy(run: Run, site: Path) -> None:
     site.write_text(WRONG)
     result = run("config", "check", "site.toml")
     assert result.exit_code == 2
@@ -49,18 +49,18 @@ def test_every_mistake_is_told_with_line_and_remedy(run: Run, site: Path) -> Non
         "site.toml:6: [[request]] 1: unknown key 'idnet'",
         "  try: did you mean 'ident'?",
     ]
-    assert result.stderr == "site.toml: 3 mistakes\n"
+    assert result.stderr == "site.toml: 3 problems\n"
 
 
-def test_mistakes_are_told_for_programs(run: Run, site: Path) -> None:
+def test_problems_are_json_for_programs(run: Run, site: Path) -> None:
     site.write_text(WRONG)
     result = run("config", "check", "site.toml", "--json")
     assert result.exit_code == 2
     (told,) = objects(result.stdout)
-    assert [(each["line"], each["column"], each["table"], each["key"]) for each in told["complaints"]] == [
+    assert [(each["line"], each["column"], each["table"], each["key"]) for each in told["problems"]] == [
         (3, None, "[site]", "beat"), (5, 17, "[[request]] 1", "select"), (6, None, "[[request]] 1", ""),
     ]  # fmt: skip
-    assert all(each["hint"] for each in told["complaints"])
+    assert all(each["hint"] for each in told["problems"])
 
 
 def test_a_file_that_is_not_there_or_not_toml_is_told(run: Run, site: Path) -> None:
@@ -87,7 +87,7 @@ def test_what_is_in_force_is_shown_with_defaults_marked(run: Run, site: Path, tm
         'select = "a ident ~ \\"^SA\\""',
         'name = "request 1" # default',
         'level = "info" # default',
-        "# not there: [[allow]], [tls], [users]",
+        "# not in the file: [[allow]], [tls], [users]",
     ]:
         assert line in lines, result.stdout
 
@@ -110,7 +110,7 @@ def test_the_terms_of_a_queue_that_exists_are_shown_as_its_own(run: Run, site: P
     Queue.create(tmp_path / "wx.queue", size="4MiB", age="1h", origin="there").close()
     site.write_text('[site]\nqueue = "wx.queue"\n')
     lines = [" ".join(line.split()) for line in run("config", "show", site, "--effective").stdout.splitlines()]
-    assert {'name = "there" # of the queue', 'size = "4MiB" # of the queue', 'age = "1h" # of the queue'} <= set(lines)
+    assert {'name = "there" # from the queue', 'size = "4MiB" # from the queue', 'age = "1h" # from the queue'} <= set(lines)
 
 
 def test_it_is_shown_for_programs(run: Run, site: Path) -> None:
@@ -142,7 +142,7 @@ def test_secrets_are_not_shown(run: Run, site: Path, tmp_path: Path) -> None:
     assert "whisper" not in result.output
 
 
-def test_a_file_with_mistakes_is_not_shown(run: Run, site: Path) -> None:
+def test_an_invalid_file_is_not_shown(run: Run, site: Path) -> None:
     site.write_text(WRONG)
     result = run("config", "show", "site.toml")
     assert (result.exit_code, result.stdout) == (2, "")

@@ -75,7 +75,7 @@ def test_a_lost_and_a_foreign_product_make_the_verdict_negative(run: Run, path: 
         (["--rate", "0"], "rate is 0.0"),
         (["--size-max", "2 apples"], "--size-max '2 apples' is not a size"),
         (["--duration", "soon"], "--duration 'soon' is not a length of time"),
-        (["--oracle", "no/such/folder/file"], "cannot be a file"),
+        (["--oracle", "no/such/folder/file"], "is not a writable file"),
     ],
 )
 def test_bad_options_are_refused(run: Run, words: list[str], problem: str) -> None:

@@ -37,12 +37,12 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_sound_rules_are_told_as_such(run: Run, folder: Path) -> None:
+def test_valid_rules_are_reported_as_valid(run: Run, folder: Path) -> None:
     result = run("pipeline", "check", "rules.toml")
-    assert (result.exit_code, result.stdout) == (0, "rules.toml is sound\n")
+    assert (result.exit_code, result.stdout) == (0, "rules.toml is valid\n")
 
 
-def test_every_mistake_is_told_with_line_and_remedy(run: Run, folder: Path) -> None:
+def test_every_problem_is_listed_with_its_line_and_remedy(run: Run, folder: Path) -> None:
     (folder / "rules.toml").write_text(RULES.replace('"metar"', '"metr"').replace("{ident}", "{idnet}"))
     result = run("pipeline", "check", "rules.toml")
     assert result.exit_code == 2
@@ -50,7 +50,7 @@ def test_every_mistake_is_told_with_line_and_remedy(run: Run, folder: Path) -> N
     assert "did you mean 'metar'?" in result.stdout
     assert "rules.toml:11" in result.stdout
     (told,) = objects(run("pipeline", "check", "rules.toml", "--json").stdout)
-    assert len(told["complaints"]) == 2
+    assert len(told["problems"]) == 2
     assert run("pipeline", "run", "rules.toml").exit_code == 2, "before Spark is started"
 
 
@@ -59,8 +59,8 @@ def test_samples_are_tried(run: Run, folder: Path) -> None:
     words = ("pipeline", "check", "rules.toml", "--sample", "report.txt")
     result = run(*words, "--feed", "wx/text/metar")
     assert result.exit_code == 0
-    assert "rule hot takes it, 1 rows" in result.stdout
-    assert "rule radar does not want it (feed)" in result.stdout
+    assert "selected by rule hot, 1 row" in result.stdout
+    assert "not selected by rule radar (feed)" in result.stdout
     result = run(*words, "--feed", "wx/radar/KFTG", "--ident", "L2 7")
     assert "wx/radar/KFTG/L2 7.bin" in result.stdout.replace("%20", " ")
     told = objects(run(*words, "--feed", "wx/text/metar", "--json").stdout)
@@ -70,8 +70,8 @@ def test_samples_are_tried(run: Run, folder: Path) -> None:
 def test_the_newest_products_of_a_queue_are_samples_too(run: Run, folder: Path) -> None:
     result = run("pipeline", "check", "rules.toml", "--sample", "wx.queue")
     assert result.exit_code == 0
-    assert "wx.queue:1: rule hot takes it, 1 rows" in result.stdout
-    assert "wx.queue:2: rule radar takes it" in result.stdout
+    assert "wx.queue:1: selected by rule hot, 1 row" in result.stdout
+    assert "wx.queue:2: selected by rule radar" in result.stdout
     (told,) = objects(run("select", "check", "wx/radar/**", "--sample", "wx.queue", "--json").stdout)
     assert [sample["source"] for sample in told["samples"]] == ["wx.queue:1", "wx.queue:2"]
 
@@ -144,7 +144,7 @@ def test_an_archive_is_listed_and_put_again(run: Run, folder: Path) -> None:
     assert "wx/radar/KFTG" in result.stdout
     assert "2 products" in result.stdout
     assert run("archive", "replay", "table", "other.queue", "--feed", "wx/text/**").stdout == (
-        "1 product, 1 new, 0 that the queue holds already\n"
+        "1 product, 1 new, 0 duplicates\n"
     )
     (told,) = objects(run("archive", "replay", "table", "other.queue", "--json").stdout)
     assert (told["products"], told["stored"], told["duplicates"]) == (2, 1, 1)

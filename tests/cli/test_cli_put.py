@@ -46,20 +46,20 @@ def test_a_duplicate_is_told_and_is_no_error(run: Run, path: Path, tmp_path: Pat
     assert lines == [{"sequence": 1, "feed": "x", "ident": "a", "size": 4, "duplicate": True}]
 
 
-def test_a_file_that_cannot_be_read_does_not_stop_the_others(run: Run, path: Path, tmp_path: Path) -> None:
+def test_an_unreadable_file_does_not_stop_the_others(run: Run, path: Path, tmp_path: Path) -> None:
     (tmp_path / "a").write_bytes(b"alpha")
     (tmp_path / "folder").mkdir()
     result = run("put", path, "missing", "folder", "a", "--feed", "x")
     assert result.exit_code == 2
-    assert "headrace: missing cannot be read: No such file or directory" in result.stderr
-    assert "headrace: folder cannot be read: Is a directory" in result.stderr
+    assert "headrace: missing is not readable: No such file or directory" in result.stderr
+    assert "headrace: folder is not readable: Is a directory" in result.stderr
     assert held(path) == [("a", b"alpha")]
 
 
-def test_a_file_that_cannot_be_read_is_json_for_programs(run: Run, path: Path) -> None:
+def test_an_unreadable_file_is_json_for_programs(run: Run, path: Path) -> None:
     (told,) = objects(run("put", path, "missing", "--feed", "x", "--json").stderr)
     assert (told["error"], told["exit"]) == ("FileNotFoundError", 2)
-    assert told["problem"].startswith("missing cannot be read")
+    assert told["problem"].startswith("missing is not readable")
 
 
 def test_many_files_are_summed_up(run: Run, path: Path, tmp_path: Path) -> None:
@@ -110,9 +110,9 @@ def test_everything_that_a_product_may_carry_is_passed_on(run: Run, path: Path) 
     [
         (["--feed", "a b"], "feed 'a b' has the illegal level 'a b'"),
         (["--feed", ""], "the feed is empty"),
-        (["--feed", "x", "--ident", "{nome}"], "ident template '{nome}' cannot be filled in"),
-        (["--feed", "x", "--ident", "{name.__class__}"], "cannot be filled in"),
-        (["--feed", "x", "--ident", "{"], "cannot be filled in"),
+        (["--feed", "x", "--ident", "{nome}"], "ident template '{nome}' is invalid"),
+        (["--feed", "x", "--ident", "{name.__class__}"], "is invalid"),
+        (["--feed", "x", "--ident", "{"], "is invalid"),
         (["--feed", "x", "--ident", "i" * 2000], "has 2000 bytes, more than 1024"),
         (["--feed", "x", "--property", "nothing"], "property 'nothing' has no value"),
         (["--feed", "x", "--property", "=1"], "cannot name a property"),

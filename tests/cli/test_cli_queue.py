@@ -56,7 +56,7 @@ def test_info_shows_terms_holdings_feeds_and_cursors(run: Run, path: Path) -> No
     shown = run("queue", "info", path).stdout
     for line in (
         "size             4.0 MiB",
-        "sequences         1 to 3",
+        "sequences           1 to 3",
         "wx/text         3",
         "archive         2       2",
     ):
@@ -89,10 +89,10 @@ def test_info_shows_the_busiest_feeds_unless_all_are_asked_for(run: Run, path: P
     assert "feed/24" in run("queue", "info", path, "--all-feeds").stdout
 
 
-def test_a_sound_queue_passes_the_check(run: Run, path: Path) -> None:
+def test_an_intact_queue_passes_the_check(run: Run, path: Path) -> None:
     fill(path, 3)
     result = run("queue", "check", path)
-    assert (result.exit_code, result.stdout) == (0, f"{path} is sound\n")
+    assert (result.exit_code, result.stdout) == (0, f"{path} is intact\n")
     assert objects(run("queue", "check", path, "--json").stdout) == [{"path": str(path), "ok": True, "findings": []}]
 
 
@@ -117,7 +117,7 @@ def test_a_queue_that_cannot_be_opened_is_a_finding(run: Run, path: Path, tmp_pa
     assert "names is missing" in result.stdout
 
 
-def test_a_sound_queue_needs_no_repair(run: Run, path: Path) -> None:
+def test_an_intact_queue_needs_no_repair(run: Run, path: Path) -> None:
     assert run("queue", "repair", path).stdout == f"{path}: nothing to repair\n"
     assert objects(run("queue", "repair", path, "--json").stdout) == [{"path": str(path), "done": []}]
 

@@ -69,7 +69,7 @@ def test_stations_are_managed_there(run: Run, there: str, path: Path) -> None:
     assert (missing.exit_code, "its stations are: archive" in missing.stderr) == (3, True)
 
 
-def test_mistakes_are_told_as_for_a_directory(run: Run, there: str) -> None:
+def test_errors_are_the_same_as_for_a_directory(run: Run, there: str) -> None:
     for words in (["watch", there, "--select", "wx/** where ("], ["put", f"{there}?size=1", "--feed", "a"],
                   ["cat", "tcp/nowhere"]):  # fmt: skip
         result = run(*words, stdin="x")
@@ -83,12 +83,12 @@ def test_a_site_that_is_not_there_is_named(run: Run, monkeypatch: pytest.MonkeyP
     assert (result.exit_code, endpoint in result.stderr, "try:" in result.stderr) == (3, True, True)
 
 
-def test_who_one_is_comes_from_the_environment(run: Run, there: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_credentials_come_from_the_environment(run: Run, there: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HEADRACE_USER", "ann")
     assert "HEADRACE_PASSWORD_FILE" in run("cat", there).stderr
     monkeypatch.setenv("HEADRACE_PASSWORD_FILE", "nowhere")
     result = run("cat", there)
-    assert (result.exit_code, "nowhere cannot be read" in result.stderr) == (3, True)
+    assert (result.exit_code, "nowhere is not readable" in result.stderr) == (3, True)
 
 
 @pytest.mark.parametrize("set_alone", ["PASSWORD_FILE", "CERTIFICATE", "KEY"])
@@ -117,7 +117,7 @@ def test_a_password_file_that_is_no_text_is_told(
 )  # fmt: skip
 def test_what_needs_the_files_of_a_queue_says_so(run: Run, there: str, words: list[str]) -> None:
     result = run(*words, there)
-    assert (result.exit_code, "run it where the queue lies" in result.stderr) == (2, True)
+    assert (result.exit_code, "run it on the machine of the queue" in result.stderr) == (2, True)
 
 
 def test_the_program_ends_by_itself_and_by_a_signal(start: Callable[..., object], there: str, path: Path) -> None:

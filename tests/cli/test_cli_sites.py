@@ -166,8 +166,8 @@ def test_no_name_can_play_tricks_on_a_terminal(capsys: pytest.CaptureFixture[str
     show_map(hostile(), all_flows=True)
     shown = capsys.readouterr().out
     assert "\x1b" not in shown
-    assert "site b is missed by others" in shown
-    assert "has lost 1-2 (evicted) of b" in shown
+    assert "site b is missing: other sites request products from it" in shown
+    assert "lost 1-2 (evicted) of b" in shown
     assert "its queue refused 3 products" in shown
     assert "site c does not answer" in shown
 

@@ -76,9 +76,9 @@ def test_a_station_begins_where_it_is_told(run: Run, path: Path, start: str, wai
 
 def test_adding_a_station_again_on_its_terms_changes_nothing(run: Run, path: Path) -> None:
     words = ["station", "add", path, "decode", "--select", "wx/**", "--capacity", "9"]
-    assert run(*words).stdout == "added decode, which wants wx/**\n"
+    assert run(*words).stdout == "added decode: wx/**\n"
     result = run(*words)
-    assert (result.exit_code, result.stdout) == (0, "there already, on these terms: decode, which wants wx/**\n")
+    assert (result.exit_code, result.stdout) == (0, "decode exists already with these terms: wx/**\n")
     assert objects(run(*words, "--json").stdout)[0]["added"] is False
 
 
@@ -101,7 +101,7 @@ def test_a_station_is_not_added_over_one_on_other_terms(run: Run, path: Path) ->
         (["--pacing", "1s"], "pacing needs batch_max"),
         (["--select", "a b"], "a b"),
         (["--from", "sometime"], "start 'sometime' is not understood"),
-        (["--group", "a/b"], "'a/b' will not do"),
+        (["--group", "a/b"], "station name 'a/b' is invalid"),
     ],
 )
 def test_bad_terms_are_refused_and_nothing_is_made(run: Run, path: Path, words: list[str], problem: str) -> None:
@@ -273,7 +273,7 @@ def test_what_waits_is_not_forgotten_without_a_yes(run: Run, path: Path, answer:
     run("station", "add", path, "decode", "--from", "oldest")
     result = run("station", "seek", path, "decode", "next", stdin=answer)
     assert result.exit_code == 1
-    assert "Forget 4 products waiting for decode and go to next?" in result.stderr
+    assert "Forget 4 products waiting for decode and move to next?" in result.stderr
     assert "nothing was moved" in result.stderr
     with Queue.open(path) as queue:
         assert queue.station("decode").statistics().waiting == 4

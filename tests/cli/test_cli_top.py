@@ -155,7 +155,7 @@ def test_the_queue_is_looked_at_once_per_interval() -> None:
     paused: list[float] = []
 
     class Fake:
-        def take(self) -> Snapshot:
+        def read(self) -> Snapshot:
             return next(looks)
 
     shown = frames(Fake(), 1.0, paused.append)  # type: ignore[arg-type]
@@ -352,7 +352,7 @@ def test_a_queue_that_goes_away_is_told(path: Path, start) -> None:
     _, err = process.communicate(timeout=10)
     (told,) = objects(err.decode())
     assert (process.returncode, told["error"]) == (3, "QueueMissingError")
-    assert "has gone away" in told["problem"]
+    assert "was removed" in told["problem"]
     assert told["hint"]
 
 
@@ -364,7 +364,7 @@ def test_a_queue_that_was_replaced_is_told(path: Path, tmp_path: Path, start) ->
     (tmp_path / "other").rename(path)
     _, err = process.communicate(timeout=10)
     assert process.returncode == 3
-    assert any(words in err for words in (b"there is another queue", b"has gone away"))  # it may look in between
+    assert any(words in err for words in (b"another queue is at", b"was removed"))  # it may read in between
 
 
 def test_damage_meanwhile_is_told(path: Path, tmp_path: Path, start) -> None:
@@ -467,4 +467,4 @@ def test_a_live_view_of_a_queue_that_goes_away_ends_with_a_message(terminal, pat
     wait_until(lambda: b"fill" in live.read())
     shutil.rmtree(path)
     assert live.process.wait(timeout=10) == 3
-    assert b"has gone away meanwhile" in live.process.stderr.read()
+    assert b"was removed while it was watched" in live.process.stderr.read()

@@ -17,7 +17,7 @@ def test_the_exit_code_tells_whether_anybody_wants_one_of_the_feeds(run: Run, pa
     write_wanted(path, {"wx/radar/**": 0})  # as a site would that is this process
     assert run("wanted", path, "wx/radar/K").exit_code == 0
     nobody = run("wanted", path, "wx/text", "x")
-    assert (nobody.exit_code, nobody.stdout) == (1, "nobody wants wx/text\nnobody wants x\n")
+    assert (nobody.exit_code, nobody.stdout) == (1, "wx/text has no subscribers\nx has no subscribers\n")
     some = run("wanted", path, "wx/text", "wx/radar/K", "--json")
     assert some.exit_code == 0
     assert objects(some.stdout) == [

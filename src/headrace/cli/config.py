@@ -88,7 +88,7 @@ class _Value(msgspec.Struct, frozen=True):
     """One key, and where its value comes from."""
 
     table: str
-    number: int | None  # of a repeated table, from 1
+    place: int | None  # of a repeated table, from 1
     key: str
     value: Any  # as in TOML; None: not set
     source: str
@@ -106,11 +106,11 @@ def _values(loaded: Loaded) -> Iterator[_Value]:
 
 
 def _keys(loaded: Loaded, path: KeyPath, struct: msgspec.Struct) -> Iterator[_Value]:
-    table, number = str(path[0]), int(path[1]) + 1 if len(path) > 1 else None
+    table, place = str(path[0]), int(path[1]) + 1 if len(path) > 1 else None
     for key in keys_of(type(struct)):
         held = getattr(struct, key.field)
         value = None if held is None else key.kind.write(held)
-        yield _Value(table, number, key.name, value, _source(loaded, (*path, key.name)))
+        yield _Value(table, place, key.name, value, _source(loaded, (*path, key.name)))
 
 
 def _source(loaded: Loaded, path: KeyPath) -> str:
@@ -127,8 +127,8 @@ def _toml(values: list[_Value], loaded: Loaded, effective: bool) -> Iterator[str
     yield "# values in effect; marked values are not in the file" if effective else "# values in the file"
     above: tuple[str, int | None] | None = None
     for value in values:
-        if (value.table, value.number) != above:
-            above = (value.table, value.number)
+        if (value.table, value.place) != above:
+            above = (value.table, value.place)
             yield ""
             yield LAYOUT.bracketed(value.table)
         yield _line(value)
