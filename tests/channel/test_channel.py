@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from headrace import Queue
-from headrace.channel.definitions import check_definitions
+from headrace.channel.document import check_definitions
 from headrace.channel.qos import QoS
 from headrace.errors import (
     ChannelExistsError,

@@ -10,14 +10,14 @@ from pathlib import Path
 
 import pytest
 
-from headrace.channel.places import Place, Pushed, look
+from headrace.channel.slots import Pushed, SupplierSlot, look
 from headrace.errors import QueueDamagedError, QueueVersionError, SuppliersFullError
 
 HOLD = """
 import sys
 from pathlib import Path
-from headrace.channel.places import Place
-places = [Place(Path(sys.argv[1]), "radar", None) for _ in range(int(sys.argv[2]))]
+from headrace.channel.slots import SupplierSlot
+places = [SupplierSlot(Path(sys.argv[1]), "radar", None) for _ in range(int(sys.argv[2]))]
 for place in places:
     place.count(products=1)
 print("there", flush=True)
@@ -44,34 +44,34 @@ def other(path: Path) -> Iterator["subprocess.Popen[bytes]"]:
 
 def test_a_place_is_taken_and_left(path: Path) -> None:
     assert look(path) == ([], Pushed())
-    first, second = Place(path, "radar", 2), Place(path, "radar", 2)
+    first, second = SupplierSlot(path, "radar", 2), SupplierSlot(path, "radar", 2)
     assert [there.place for there in look(path)[0]] == [first.number, second.number] == [1, 2]
     assert {there.pid for there in look(path)[0]} == {os.getpid()}
     first.leave()
     first.leave()
     assert [there.place for there in look(path)[0]] == [2]
-    assert Place(path, "radar", 2).number == 1
+    assert SupplierSlot(path, "radar", 2).number == 1
 
 
 def test_no_more_are_admitted_than_the_limit(path: Path) -> None:
-    held = [Place(path, "radar", 2) for _ in range(2)]
+    held = [SupplierSlot(path, "radar", 2) for _ in range(2)]
     with pytest.raises(SuppliersFullError, match="channel 'radar' has 2 suppliers, as many as it admits"):
-        Place(path, "radar", 2)
-    held.append(Place(path, "radar", 3))
+        SupplierSlot(path, "radar", 2)
+    held.append(SupplierSlot(path, "radar", 3))
     assert len(look(path)[0]) == 3
 
 
 def test_a_lower_limit_counts_those_who_are_there(path: Path) -> None:
-    held = [Place(path, "radar", None) for _ in range(3)]
+    held = [SupplierSlot(path, "radar", None) for _ in range(3)]
     held[0].leave()
     with pytest.raises(SuppliersFullError):
-        Place(path, "radar", 2)
-    assert Place(path, "radar", 3).number == 1
+        SupplierSlot(path, "radar", 2)
+    assert SupplierSlot(path, "radar", 3).number == 1
 
 
 def test_the_limit_counts_across_processes(path: Path, other: "subprocess.Popen[bytes]") -> None:
     with pytest.raises(SuppliersFullError):
-        Place(path, "radar", 2)
+        SupplierSlot(path, "radar", 2)
     assert [there.pid for there in look(path)[0]] == [other.pid] * 2
 
 
@@ -79,24 +79,24 @@ def test_a_killed_process_frees_its_places_at_once(path: Path, other: "subproces
     other.send_signal(signal.SIGKILL)
     other.wait()
     assert look(path)[0] == []
-    assert Place(path, "radar", 1).number == 1
+    assert SupplierSlot(path, "radar", 1).number == 1
 
 
 def test_what_a_dead_supplier_pushed_stays_counted(path: Path, other: "subprocess.Popen[bytes]") -> None:
     other.kill()
     other.wait()
-    place = Place(path, "radar", 1)
+    place = SupplierSlot(path, "radar", 1)
     place.count(products=5, duplicates=2, rejected=1)
     assert look(path)[1] == Pushed(products=7, duplicates=2, rejected=1)
 
 
-def _child(place: Place, path: Path) -> None:
+def _child(place: SupplierSlot, path: Path) -> None:
     assert not place.is_held
     os._exit(len(look(path)[0]))
 
 
 def test_a_forked_child_does_not_hold_its_parents_place(path: Path) -> None:
-    place = Place(path, "radar", 1)
+    place = SupplierSlot(path, "radar", 1)
     child = get_context("fork").Process(target=_child, args=(place, path))
     child.start()
     child.join()
@@ -109,9 +109,9 @@ def test_a_file_that_is_something_else_is_told(path: Path) -> None:
     path.parent.mkdir()
     path.write_bytes(b"x")
     with pytest.raises(QueueDamagedError, match="has 1 bytes instead of"):
-        Place(path, "radar", None)
+        SupplierSlot(path, "radar", None)
     path.unlink()
-    Place(path, "radar", None).leave()
+    SupplierSlot(path, "radar", None).leave()
     spoilt = bytearray(path.read_bytes())
     spoilt[8] = 99
     path.write_bytes(spoilt)

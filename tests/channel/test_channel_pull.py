@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from headrace import Queue
 from headrace.channel.channel import Channel
-from headrace.channel.complaints import INTERVAL_S, Complaints
+from headrace.channel.error_log import INTERVAL_S, ErrorLog
 from headrace.channel.pull import BACK_OFF_S_MAX, PullSupplier, next_tick
 from headrace.errors import OptionError
 
@@ -189,7 +189,7 @@ def test_an_interval_of_nothing_is_refused(channel: Channel) -> None:
 
 def test_errors_are_all_counted_and_logged_once_in_a_while(caplog: pytest.LogCaptureFixture) -> None:
     now_s = [0.0]
-    complaints = Complaints(logging.getLogger("test"), lambda: now_s[0])
+    complaints = ErrorLog(logging.getLogger("test"), lambda: now_s[0])
     for _ in range(5):
         complaints.add("it", ValueError("bad"))
     now_s[0] = INTERVAL_S

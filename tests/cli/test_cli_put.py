@@ -186,5 +186,5 @@ def test_a_full_station_ends_the_command_when_the_time_is_over(run: Run, path: P
     assert run("put", path, "a", "--feed", "x", "--timeout", "0s").exit_code == 0
     told = run("put", path, "b", "--feed", "x", "--timeout", "50ms")
     assert told.exit_code == 3
-    assert "capacity of blocking station 'slow' has been full" in told.stderr
+    assert "blocking station 'slow' was full" in told.stderr
     assert held(path) == [("a", b"first")]

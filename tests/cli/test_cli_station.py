@@ -92,13 +92,13 @@ def test_a_station_is_not_added_over_one_on_other_terms(run: Run, path: Path) ->
 @pytest.mark.parametrize(
     ("words", "problem"),
     [
-        (["--capacity", "many"], "capacity 'many' will not do"),
+        (["--capacity", "many"], "capacity 'many' is out of range"),
         (["--capacity", "0"], "capacity 0 is out of range"),
         (["--order", "random"], "order 'random' is unknown"),
         (["--hung-after", "soon"], "hung_after 'soon' is not a length of time"),
         (["--start-time", "soon"], "start_time 'soon' is not a time"),
-        (["--discard", "fifo"], "discard 'fifo' needs a capacity"),
-        (["--pacing", "1s"], "pacing needs batch_max"),
+        (["--discard", "fifo"], "discard fifo says what a full station drops"),
+        (["--pacing", "1s"], "pacing 1 s waits for a batch to fill"),
         (["--select", "a b"], "a b"),
         (["--from", "sometime"], "start 'sometime' is not understood"),
         (["--group", "a/b"], "station name 'a/b' is invalid"),
@@ -243,7 +243,7 @@ def test_a_change_that_cannot_be_leaves_the_terms_as_they_were(run: Run, path: P
     run("station", "add", path, "decode", "--capacity", "10")
     result = run("station", "change", path, "decode", "--batch-max", "20")
     assert result.exit_code == 2
-    assert "batch_max 20 is more than the capacity of 10" in result.stderr
+    assert "a batch of 20 never fills" in result.stderr
     assert terms(path, "decode").batch_max is None
 
 

@@ -36,7 +36,7 @@ def queue_told(**changed: Any) -> Statistics:
 def station_told(name: str, **changed: Any) -> StationStatistics:
     zero = dict.fromkeys(StationStatistics.__dataclass_fields__, 0)
     terms: dict[str, Any] = {
-        "name": name, "line": 1, "stage": 1, "group": None, "channel": None, "selection": "wx/**", "blocking": False,
+        "name": name, "chain": 1, "stage": 1, "group": None, "channel": None, "selection": "wx/**", "blocking": False,
         "durable": True, "paused": False, "prescale": 1, "capacity": None, "dropped": {}, "oldest_age_s": None,
     }  # fmt: skip
     return StationStatistics(**{**zero, **terms, **changed})
@@ -94,8 +94,8 @@ def test_a_station_tells_what_comes_in_gets_done_and_is_dropped() -> None:
 
 
 def test_a_station_that_was_made_anew_has_no_rate_yet() -> None:
-    before = snapshot(0, None, station_told("a", line=1, acknowledged=500))
-    (row,) = frame_of(before, snapshot(1, None, station_told("a", line=2, acknowledged=900))).stations
+    before = snapshot(0, None, station_told("a", chain=1, acknowledged=500))
+    (row,) = frame_of(before, snapshot(1, None, station_told("a", chain=2, acknowledged=900))).stations
     assert row.acknowledged_s is None
 
 
@@ -123,7 +123,7 @@ def test_an_empty_queue_has_empty_bars() -> None:
 
 def test_stations_of_a_series_are_told_by_how_many_stages_stand_before_them() -> None:
     stations = [station_told("a", stage=1), station_told("b", stage=2), station_told("c", stage=2, group="g"),
-                station_told("d", stage=3), station_told("e", line=2, stage=9)]  # fmt: skip
+                station_told("d", stage=3), station_told("e", chain=2, stage=9)]  # fmt: skip
     rows = frame_of(None, snapshot(0, None, *stations)).stations
     assert [(row.name, row.depth) for row in rows] == [("a", 0), ("b", 1), ("c", 1), ("d", 2), ("e", 0)]
 
@@ -176,9 +176,9 @@ def picture(frame: Frame, canvas: Canvas) -> list[str]:
 def busy() -> Frame:
     feeds = [FeedStatistics(f"wx/radar/nexrad2/K{n:03}", 100 + n, 10**6 * n, n) for n in range(40)]
     stations = [
-        station_told(f"station {n}", line=n, capacity=100, waiting=n, parked=n % 2, paused=n == 3) for n in range(12)
+        station_told(f"station {n}", chain=n, capacity=100, waiting=n, parked=n % 2, paused=n == 3) for n in range(12)
     ]
-    stations.append(station_told("behind", line=0, stage=2, group="pool"))
+    stations.append(station_told("behind", chain=0, stage=2, group="pool"))
     consumers = [consumer_told("station 1", n, alive=n != 2) for n in range(9)]
     queue = queue_told(feeds=feeds, size=2**31, file_bytes=2**30, held_products=812345, oldest_age_s=2520.0)
     return frame_of(snapshot(0, queue), snapshot(1, queue, *stations, *consumers))

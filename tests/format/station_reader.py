@@ -45,11 +45,11 @@ TYPES = {
 STATIONS: Members = {
     "format": (INTEGER, NONE),
     "number": (INTEGER, 0),
-    "next_line": (INTEGER, 1),
+    "next_chain": (INTEGER, 1),
     "stations": (ARRAY, []),
 }
 STATION: Members = {
-    "name": (STRING, NONE), "line": (INTEGER, 0), "member": (INTEGER, 0), "stage": (INTEGER, 0),
+    "name": (STRING, NONE), "chain": (INTEGER, 0), "member": (INTEGER, 0), "stage": (INTEGER, 0),
     "selection": (STRING, "**"), "local": (BOOLEAN, False), "prescale": (INTEGER, 1), "blocking": (BOOLEAN, False),
     "capacity": (INTEGER + NULL, None), "order": (STRING, "priority"), "discard": (STRING, "lifo"),
     "restore": (STRING, "input"), "deliveries_max": (INTEGER, 5), "hung_after_s": (NUMBER, 30.0),
@@ -138,15 +138,15 @@ SUPPLIER: Layout = {
 
 def read_stations(directory: Path) -> Fields:
     """Everything that stations.json says; `stations` maps a name to its terms."""
-    document = read_document(directory / "stations.json", STATIONS)
+    document = read_document(directory / "stations.json", STATIONS, 2)
     found = [members_of(STATION, terms) for terms in document["stations"]]
     for terms in found:
         terms["retired"] = [members_of(RETIRED, retired) for retired in terms["retired"]]
         check(terms["member"] < MEMBERS, f"station {terms['name']!r} is member {terms['member']}")
-        check(1 <= terms["line"] < document["next_line"], f"station {terms['name']!r} has chain {terms['line']}")
+        check(1 <= terms["chain"] < document["next_chain"], f"station {terms['name']!r} has chain {terms['chain']}")
     stations = {terms["name"]: terms for terms in found}
     check(len(stations) == len(found), "two stations have the same name")
-    check(len({(s["line"], s["member"]) for s in found}) == len(found), "two stations have the same place")
+    check(len({(s["chain"], s["member"]) for s in found}) == len(found), "two stations have the same place")
     return document | {"stations": stations}
 
 
@@ -163,10 +163,10 @@ def read_channels(directory: Path) -> Fields:
     return document | {"channels": channels}
 
 
-def read_document(file: Path, members: Members) -> Fields:
+def read_document(file: Path, members: Members, version: int = 1) -> Fields:
     document = json.loads(file.read_bytes(), parse_constant=_refuse)
-    if isinstance(document, dict) and document.get("format", 1) != 1:
-        raise OtherVersion(f"{file.name} has format {document['format']}, this reader knows 1")
+    if isinstance(document, dict) and document.get("format", version) != version:
+        raise OtherVersion(f"{file.name} has format {document['format']}, this reader knows {version}")
     return members_of(members, document)
 
 

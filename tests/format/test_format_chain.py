@@ -23,7 +23,7 @@ NOW_NS = 1_800_000_000_000_000_000
 
 
 def kernel_of(queue: Queue, number: int = 1) -> kernel.Chain:
-    return queue._stations.line(number).kernel
+    return queue._stations.chain(number).kernel
 
 
 def put(queue: Queue, count: int, **terms: object) -> None:
@@ -468,10 +468,10 @@ def test_a_hung_consumer_loses_its_products_but_not_the_lock_of_its_place(make_q
     file = chain_path(queue.path, 1)
 
     def work() -> object:
-        from headrace.station.heart import heart
+        from headrace.station.heartbeat import heartbeat
 
         consumer = station.attach()
-        heart.remove(consumer)
+        heartbeat.remove(consumer)
         return consumer, consumer.get(1, 10)
 
     with at_work(work):

@@ -13,7 +13,7 @@ from dying import at_work, end
 from station_reader import NONE, is_locked, read_channels, read_suppliers, suppliers_path
 
 from headrace import Queue
-from headrace.channel.definitions import Definition, Definitions
+from headrace.channel.document import ChannelDocument, Definition
 from headrace.channel.qos import QoS
 from headrace.errors import QueueVersionError, RejectedError
 
@@ -22,7 +22,7 @@ MakeQueue = Callable[..., Queue]
 
 @pytest.mark.parametrize(
     ("members", "struct_type"),
-    [(station_reader.CHANNELS, Definitions), (station_reader.CHANNEL, Definition), (station_reader.QOS, QoS)],
+    [(station_reader.CHANNELS, ChannelDocument), (station_reader.CHANNEL, Definition), (station_reader.QOS, QoS)],
 )
 def test_headrace_knows_the_members_of_the_page(members: station_reader.Members, struct_type: type) -> None:
     defaults = {

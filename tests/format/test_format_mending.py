@@ -142,9 +142,9 @@ def test_whoever_gets_the_lock_of_one_who_died_changing_stations_finishes_the_ch
     queue.put(b"x", feed="wx/a")
     child = os.fork()
     if child == 0:
-        import headrace.station.stations as lines
+        import headrace.station.stations as stations
 
-        lines._tell_members = lambda *a: os.kill(os.getpid(), signal.SIGKILL)
+        stations._update_members = lambda *a: os.kill(os.getpid(), signal.SIGKILL)
         queue.station("new", "wx/**", start="oldest")
         os._exit(1)
     os.waitpid(child, 0)
@@ -160,7 +160,7 @@ def test_a_queue_is_not_left_half_settled_by_a_stations_json_that_cannot_be_read
     queue.close()
     file = queue.path / "stations.json"
     text = file.read_text()
-    file.write_text(text.replace('"format": 1', '"format": 2'))
+    file.write_text(text.replace('"format": 2', '"format": 3'))
     with pytest.raises(QueueVersionError):
         Queue.open(queue.path)
     file.write_text(text)

@@ -16,7 +16,7 @@ from station_reader import NONE, begin_again, chain_path, read_chain, read_stati
 
 from headrace import Queue
 from headrace.errors import QueueDamagedError, QueueVersionError
-from headrace.station.registry import StationDocument
+from headrace.station.document import StationDocument
 from headrace.station.terms import Retired, StationTerms
 
 MakeQueue = Callable[..., Queue]
@@ -62,14 +62,14 @@ def test_every_term_of_a_station_is_in_stations_json(make_queue: MakeQueue) -> N
     queue.station("behind", "wx/b/**", after="all said", durable=False)
     queue.station("beside", "wx/**", group="g", distribution="least_loaded").pause()
     document = read_stations(queue.path)
-    assert document["next_line"] == 4
+    assert document["next_chain"] == 4
     for name, terms in document["stations"].items():
         assert terms == msgspec.to_builtins(queue.station(name).terms) | {"retired": []}
     said, plain = document["stations"]["all said"], document["stations"]["plain"]
-    given = {"name", "line", "member", "stage", "selection"}
+    given = {"name", "chain", "member", "stage", "selection"}
     assert {name for name, (_, default) in station_reader.STATION.items() if plain[name] != default} <= given
     assert (said["capacity"], said["pacing_s"], said["stop_ns"], said["hung_after_s"]) == (50, 0.5, 2**60, 5.0)
-    assert (document["stations"]["behind"]["line"], document["stations"]["behind"]["member"]) == (said["line"], 1)
+    assert (document["stations"]["behind"]["chain"], document["stations"]["behind"]["member"]) == (said["chain"], 1)
     assert list(json.loads((queue.path / "stations.json").read_text())["stations"][0]) == list(station_reader.STATION)
 
 
@@ -78,7 +78,7 @@ def test_numbers_of_chains_are_never_given_twice(make_queue: MakeQueue) -> None:
     queue.station("a", "wx/**").remove()
     queue.station("b", "wx/**")
     document = read_stations(queue.path)
-    assert (document["stations"]["b"]["line"], document["next_line"]) == (2, 3)
+    assert (document["stations"]["b"]["chain"], document["next_chain"]) == (2, 3)
     assert [file.name for file in (queue.path / "stations").iterdir()] == ["2.chain"]
 
 
@@ -117,7 +117,7 @@ def test_what_stations_json_leaves_out_has_its_default(make_queue: MakeQueue) ->
     queue.station("a", "wx/**", capacity=3)
     queue.close()
     file = queue.path / "stations.json"
-    file.write_text('{"format": 1, "next_line": 2, "stations": [{"name": "a", "line": 1, "stage": 1024}]}')
+    file.write_text('{"format": 2, "next_chain": 2, "stations": [{"name": "a", "chain": 1, "stage": 1024}]}')
     expected = read_stations(queue.path)["stations"]["a"]
     with Queue.open(queue.path) as again:
         assert msgspec.to_builtins(again.station("a").terms) | {"retired": []} == expected
@@ -145,14 +145,40 @@ def test_a_stations_json_of_a_newer_version_is_refused(make_queue: MakeQueue) ->
     queue.station("a", "wx/**")
     file = queue.path / "stations.json"
     text = file.read_text()
-    file.write_text(json.dumps(json.loads(text) | {"format": 2, "something": "new"}))
+    file.write_text(json.dumps(json.loads(text) | {"format": 3, "something": "new"}))
     with pytest.raises(reader.OtherVersion):
         read_stations(queue.path)
     with Queue.open(queue.path) as again:
         for ask in (again.stations, lambda: again.put(b"x", feed="wx/a")):
-            with pytest.raises(QueueVersionError, match=r"stations\.json has format 2.*upgrade"):
+            with pytest.raises(QueueVersionError, match=r"stations\.json has format 3.*upgrade"):
                 ask()
         file.write_text(text)
+
+
+def test_a_queue_of_version_1_opens_with_its_stations_where_they_were(make_queue: MakeQueue) -> None:
+    queue = make_queue()
+    queue.station("a", "wx/**", capacity=9, start="oldest")
+    for number in range(5):
+        queue.put(str(number).encode(), feed="wx/a")
+    with queue.station("a").attach() as consumer:
+        consumer.ack(consumer.get(2))
+    queue.close()
+    file, chain = queue.path / "stations.json", queue.path / "stations" / "1.chain"
+    document = json.loads(file.read_text())
+    (terms,) = document.pop("stations")
+    terms = {key: value for key, value in terms.items() if key not in ("chain", "capacity")}
+    terms |= {"line": 1, "cue": 9, "distribution": "equal_cue"}
+    old = {**document, "format": 1, "next_line": document.pop("next_chain"), "stations": [terms]}
+    old.pop("next_chain")
+    file.write_text(json.dumps(old))
+    chain.write_bytes(b"HRLINE\0\0" + chain.read_bytes()[8:])
+    chain.rename(chain.with_suffix(".line"))
+    with Queue.open(queue.path) as again:
+        station = again.station("a")
+        assert (station.terms.chain, station.terms.capacity, station.terms.distribution) == (1, 9, "least_loaded")
+        with station.attach() as consumer:
+            assert [bytes(product.payload) for product in consumer.get(9)] == [b"2", b"3", b"4"]
+    assert read_stations(queue.path)["next_chain"] == 2
 
 
 # --- revisions ------------------------------------------------------------------------------------

@@ -112,7 +112,7 @@ def test_terms_change_while_it_works(queue: Queue, station: Station) -> None:
     put(queue, "1", feed="a")
     put(queue, "2", feed="b")
     assert work(station) == ["2"]
-    with pytest.raises(OptionError, match="cannot be changed"):
+    with pytest.raises(OptionError, match="cannot change"):
         station.change(group="g")
 
 
@@ -379,7 +379,7 @@ def test_pacing_fills_batches(queue: Queue) -> None:
 
 def test_more_consumers_than_agreed_are_refused(queue: Queue) -> None:
     station = queue.station("s", "**", consumers_max=1)
-    with station.attach(), pytest.raises(StationError, match="1 consumers, as many as it admits"):
+    with station.attach(), pytest.raises(StationError, match="1 consumer, its consumers_max"):
         station.attach()
 
 
@@ -389,7 +389,7 @@ def test_more_consumers_than_agreed_are_refused(queue: Queue) -> None:
 def test_a_put_waits_for_a_blocking_station(queue: Queue) -> None:
     station = queue.station("s", "**", blocking=True, capacity=2)
     put(queue, "1", "2")
-    with pytest.raises(BlockedError, match="capacity of blocking station 's'"):
+    with pytest.raises(BlockedError, match="blocking station 's' was full"):
         put(queue, "3", timeout=0)
     begun = time.monotonic()
     with pytest.raises(BlockedError, match="nothing was stored"):

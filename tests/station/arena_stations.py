@@ -265,7 +265,7 @@ class Arena:
             assert sequence in done or last.killed_s is not None, f"{sequence} was never put"
         told = [queue.station(name).statistics() for name in stations]
         assert all(map(is_idle, told)), told
-        slack = recoveries(queue, told[0].line)  # who died in the lock may have counted and not put
+        slack = recoveries(queue, told[0].chain)  # who died in the lock may have counted and not put
         assert len(expected) <= sum(s.acknowledged for s in told) <= len(expected) + slack, told
 
     def recovery_s(self) -> list[float]:
@@ -292,7 +292,7 @@ def is_idle(told: StationStatistics) -> bool:
 
 def recoveries(queue: Queue, line: int) -> int:
     """How often somebody died inside the line's lock."""
-    return int(queue._stations.line(line).kernel.state["recoveries"])
+    return int(queue._stations.chain(line).kernel.state["recoveries"])
 
 
 def sequences_of(queue: Queue, selection: Any = None) -> set[int]:

@@ -7,7 +7,7 @@ from typing import Any
 
 from headrace import Batch, Queue
 from headrace.station import Consumer, Station
-from headrace.station.heart import heart
+from headrace.station.heartbeat import heartbeat
 
 FORK = get_context("fork")
 EPOCH_NS = 10**18  # where mock clocks begin
@@ -47,7 +47,7 @@ def drain(station: Station) -> list[str]:
 
 def vanish(consumer: Consumer) -> None:
     """What the death of its process leaves of a consumer: a place whose lock is free, and no beats."""
-    heart.remove(consumer)
+    heartbeat.remove(consumer)
     os.close(consumer._lock_fd)
     consumer._detached = consumer._foreign = True
 

@@ -49,7 +49,7 @@ def test_a_put_whose_time_is_over_has_stored_nothing(queue: Queue) -> None:
     station = queue.station("s", "**", blocking=True, capacity=2)
     put(queue, "1", "2")
     for timeout in (0, "50ms"):
-        with pytest.raises(BlockedError, match=r"'s' has been full \(2 products\).*nothing was stored") as told:
+        with pytest.raises(BlockedError, match=r"'s' was full \(2 products\).*nothing was stored") as told:
             put(queue, "3", timeout=timeout)
         assert "capacity" in told.value.hint
         with pytest.raises(BlockedError):
@@ -274,9 +274,9 @@ def test_what_a_blocking_station_has_not_put_is_not_evicted(make_quick: Callable
     put(queue, "1")
     count = fill(queue)
     assert (queue.oldest, queue.next) == (1, count + 2)
-    with pytest.raises(BlockedError, match="full of products that station 's' has not put") as told:
+    with pytest.raises(BlockedError, match="full of products that station 's' has not acknowledged") as told:
         queue.put(bytes(50_000), feed="b", timeout="50ms")
-    assert "larger" in told.value.hint
+    assert "enlarge" in told.value.hint
     assert queue.next == count + 2
     assert drain(station) == ["1", *(str(number) for number in range(count))]
     queue.put(bytes(50_000), feed="b", timeout=0)

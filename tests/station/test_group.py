@@ -30,7 +30,7 @@ def test_each_product_goes_to_one_station_of_a_group(queue: Queue) -> None:
     shares = [drain(station) for station in stations]
     assert sorted(ident for share in shares for ident in share) == list("123456789")
     assert drain(beside) == list("123456789")
-    assert len({station.terms.line for station in stations}) == 1
+    assert len({station.terms.chain for station in stations}) == 1
 
 
 @pytest.mark.parametrize("count", [1, 2, 3, 4, 5])
@@ -202,7 +202,7 @@ def test_what_waits_at_a_member_that_is_removed_goes_to_the_others(queue: Queue)
 
 def test_a_group_has_one_way_to_share(queue: Queue) -> None:
     group(queue, 1)
-    with pytest.raises(StationExistsError, match="distributes by round_robin"):
+    with pytest.raises(StationExistsError, match="has distribution round_robin"):
         queue.station("w2", "**", group="workers", distribution="least_loaded")
     assert queue.stations() == ["w1"]
 

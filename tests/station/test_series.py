@@ -288,7 +288,7 @@ def test_a_station_can_be_put_between_two_others(queue: Queue) -> None:
     assert drain(second) == ["3"]
     assert drain(third) == ["3"]
     assert first.terms.stage < second.terms.stage < third.terms.stage
-    assert first.terms.line == second.terms.line == third.terms.line
+    assert first.terms.chain == second.terms.chain == third.terms.chain
 
 
 @pytest.mark.parametrize("selection", [Selection("**"), Selection(ident=".")], ids=["by rows", "by reading"])

@@ -101,7 +101,7 @@ def battle(folder: Path, seed: int, scene: Scene, kills: int) -> str:
         with Queue.open(path) as queue:
             assert queue.check() == []
             judge(arena, queue, scene)
-            inside = recoveries(queue, queue.station(scene.cast[0][0]).terms.line)
+            inside = recoveries(queue, queue.station(scene.cast[0][0]).terms.chain)
     waits = sorted(arena.recovery_s()) or [0.0]
     return (
         f"{arena.kills()} kills, {inside} inside the lock, {len(arena.acknowledged(*FEEDS))} products, "

@@ -114,7 +114,7 @@ def test_all_contradictions_are_named_at_once(queue: Queue) -> None:
         )  # fmt: skip
     assert len(told.value.conflicts) == 4
     for word in ("discard", "restore", "batch_max", "start_time"):
-        assert any(word in conflict for conflict in told.value.conflicts)
+        assert any(word in conflict.options for conflict in told.value.conflicts)
         assert word in str(told.value)
     assert queue.stations() == []
 
@@ -151,14 +151,14 @@ def test_a_change_into_a_contradiction_changes_nothing(queue: Queue) -> None:
 
 def test_beside_whom_a_station_stands_cannot_be_changed(queue: Queue) -> None:
     station = queue.station("s", "**")
-    with pytest.raises(OptionError, match="cannot be changed"):
+    with pytest.raises(OptionError, match="cannot change"):
         station.change(group="g")
 
 
 def test_behind_whom_a_station_stands_cannot_be_changed(queue: Queue) -> None:
     queue.station("first", "**")
     station = queue.station("s", "**")
-    with pytest.raises(OptionError, match="cannot be changed"):
+    with pytest.raises(OptionError, match="cannot change"):
         station.change(after="first")
 
 
@@ -172,7 +172,7 @@ def test_who_joins_a_line_under_way_cannot_begin_elsewhere(queue: Queue) -> None
     queue.station("first", "**")
     queue.station("g1", "**", group="g")
     for where in ({"after": "first"}, {"group": "g"}):
-        with pytest.raises(OptionError, match="under way"):
+        with pytest.raises(OptionError, match="running chain"):
             queue.station("s", "**", start="oldest", **where)
     assert queue.stations() == ["first", "g1"]
 
@@ -507,7 +507,7 @@ def test_with_pacing_an_empty_get_takes_its_time_once(queue: Queue) -> None:
 def test_more_consumers_than_agreed_are_refused(queue: Queue) -> None:
     station = queue.station("s", "**", consumers_max=2)
     first, _second = station.attach(), station.attach()
-    with pytest.raises(StationError, match="2 consumers, as many as it admits"):
+    with pytest.raises(StationError, match="2 consumers, its consumers_max"):
         station.attach()
     first.detach()
     third = station.attach()
@@ -605,7 +605,7 @@ def test_a_function_has_to_be_given_by_everyone_who_attaches(queue: Queue, clock
     put(queue, "x1", "y2")
     with Queue.open(queue.path, clock=clock) as again:
         station = again.station("s")
-        with pytest.raises(OptionError, match="function that this process does not know"):
+        with pytest.raises(OptionError, match="function, which this process does not have"):
             station.attach()
         station.statistics()
         again.station("s", wants)

@@ -24,11 +24,11 @@ import msgspec
 
 from headrace.channel import membership
 from headrace.channel.conflicts import agree
-from headrace.channel.definitions import Definition, DefinitionFile, Definitions
-from headrace.channel.places import look
+from headrace.channel.document import ChannelDocument, Definition, DefinitionFile
 from headrace.channel.pull import PullSupplier
 from headrace.channel.push import PushConsumer
 from headrace.channel.qos import FIELDS, QoS, option_text
+from headrace.channel.slots import look
 from headrace.channel.subtree import Subtree
 from headrace.channel.supplier import Supplier, suppliers_file
 from headrace.errors import (
@@ -41,7 +41,8 @@ from headrace.errors import (
 )
 from headrace.log.log import Log
 from headrace.log.names import check_name
-from headrace.station.station import Station, open_station
+from headrace.station.opening import open_station
+from headrace.station.station import Station
 from headrace.station.stations import Stations
 from headrace.units import parse_age
 
@@ -238,7 +239,7 @@ def list_channels(path: Path) -> list[str]:
     return sorted(DefinitionFile(path).read().channels)
 
 
-def definition_of(path: Path, definitions: Definitions, name: str) -> Definition:
+def definition_of(path: Path, definitions: ChannelDocument, name: str) -> Definition:
     definition = definitions.channels.get(name)
     if definition is None:
         known = ", ".join(sorted(definitions.channels))
@@ -269,7 +270,7 @@ def _exists(existing: Definition, feed: str | None, qos: QoS) -> ChannelExistsEr
     )
 
 
-def _with_new(definitions: Definitions, name: str, feed: str, qos: QoS, now_ns: int) -> Definitions:
+def _with_new(definitions: ChannelDocument, name: str, feed: str, qos: QoS, now_ns: int) -> ChannelDocument:
     if len(definitions.channels) >= CHANNELS_MAX:
         raise ChannelNameError(f"there are {CHANNELS_MAX} channels already", "remove one: headrace channel remove")
     number = definitions.next_number

@@ -15,13 +15,14 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from headrace.channel.conflicts import validate
-from headrace.channel.definitions import Definition, DefinitionFile
+from headrace.channel.document import Definition, DefinitionFile
 from headrace.channel.qos import FIELDS, Conflict, QoS, read_options, station_terms, terms_error
 from headrace.channel.subtree import Subtree
 from headrace.channel.tightening import is_open, looser, tighten
 from headrace.errors import StationMissingError
 from headrace.selection import Selection
-from headrace.station.station import Station, open_station
+from headrace.station.opening import open_station
+from headrace.station.station import Station
 from headrace.station.terms import check_options
 
 if TYPE_CHECKING:

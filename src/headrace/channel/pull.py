@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Any
 
-from headrace.channel.complaints import Complaints
+from headrace.channel.error_log import ErrorLog
 from headrace.channel.supplier import Supplier
 from headrace.errors import (
     BlockedError,
@@ -73,7 +73,7 @@ class PullSupplier:
         self._pending: deque[Callable[..., Any]] = deque()
         self._polls = self._pushed = self._skipped = 0
         self._failures_in_a_row = 0
-        self._complaints = Complaints(_log)
+        self._complaints = ErrorLog(_log)
         self._ending = threading.Event()
         self._thread = threading.Thread(target=self._run, name=f"headrace-pull-{self._channel}", daemon=True)
         self._thread.start()

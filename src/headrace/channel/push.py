@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
-from headrace.channel.complaints import Complaints
+from headrace.channel.error_log import ErrorLog
 from headrace.errors import HeadraceError, LeaseLostError, QueueClosedError, StationMissingError
 from headrace.product.batch import Batch
 
@@ -46,7 +46,7 @@ class PushConsumer:
         self._consumer = station.attach()
         self._lost = False  # taken for dead: attach anew
         self._delivered = self._acknowledged = self._failures_in_a_row = 0
-        self._complaints = Complaints(_log)
+        self._complaints = ErrorLog(_log)
         self._ending = threading.Event()
         self._thread = threading.Thread(target=self._run, name=f"headrace-push-{station.name}", daemon=True)
         self._thread.start()

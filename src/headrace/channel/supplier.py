@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from typing_extensions import Unpack
 
-from headrace.channel.definitions import FOLDER, Definition
-from headrace.channel.places import Place
+from headrace.channel.document import FOLDER, Definition
+from headrace.channel.slots import SupplierSlot
 from headrace.channel.subtree import Subtree
 from headrace.errors import ChannelEndedError, ChannelError, ChannelMissingError, FeedError, RejectedError
 from headrace.log import append
@@ -104,11 +104,12 @@ class Supplier:
 
     # --- place ------------------------------------------------------------------------------------
 
-    def _take(self) -> Place:
+    def _take(self) -> SupplierSlot:
         definition = self.channel.definition
-        return Place(suppliers_file(self.channel.log.path, definition), definition.name, definition.qos.suppliers_max)
+        path = suppliers_file(self.channel.log.path, definition)
+        return SupplierSlot(path, definition.name, definition.qos.suppliers_max)
 
-    def _holding(self) -> Place:
+    def _holding(self) -> SupplierSlot:
         """The place; another one if a fork has left the first to the parent."""
         if not self._place.is_held:
             with self._taking:

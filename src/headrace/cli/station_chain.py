@@ -35,22 +35,22 @@ def each_station(queue: AnyQueue, read: Callable[[AnyStation], Result]) -> list[
 
 def in_order(stations: Iterable[StationStatistics]) -> list[StationStatistics]:
     """Sorted so that a chain stays together, its first stage first."""
-    return sorted(stations, key=lambda station: (station.line, station.stage, station.name))
+    return sorted(stations, key=lambda station: (station.chain, station.stage, station.name))
 
 
 def depth_of(station: StationStatistics, stations: Iterable[StationStatistics]) -> int:
     """How many stages of its chain are ahead of it."""
-    return len({other.stage for other in stations if other.line == station.line and other.stage < station.stage})
+    return len({other.stage for other in stations if other.chain == station.chain and other.stage < station.stage})
 
 
 def stations_before(station: StationStatistics, stations: Sequence[StationStatistics]) -> list[str]:
     """The names of the stations directly ahead of it; empty if it reads the log."""
-    earlier = [other for other in stations if other.line == station.line and other.stage < station.stage]
+    earlier = [other for other in stations if other.chain == station.chain and other.stage < station.stage]
     nearest = max((other.stage for other in earlier), default=0)
     return sorted(other.name for other in earlier if other.stage == nearest)
 
 
 def chain_of(queue: AnyQueue, station: AnyStation) -> list[StationStatistics]:
     """Statistics of all stations of its chain, including itself."""
-    number = station.terms.line
-    return in_order(found for found in each_station(queue, lambda each: each.statistics()) if found.line == number)
+    number = station.terms.chain
+    return in_order(found for found in each_station(queue, lambda each: each.statistics()) if found.chain == number)

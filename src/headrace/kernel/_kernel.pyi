@@ -451,6 +451,7 @@ def segment_header(log: Log, file: int, size: int, number: int, first: int) -> b
 def write_header(log: Log, file: int, size: int, number: int, first: int) -> None: ...
 
 # chains of stations
+CHAIN_MAGIC: Final[bytes]
 SETTLE: Final[dict[str, int]]
 
 class Chain:

@@ -21,7 +21,7 @@ from headrace.log.cursor import CursorFile
 from headrace.log.log import Log
 from headrace.product.feed import FeedPattern, check_feed
 from headrace.selection import Selection
-from headrace.station.registry import StationDocument
+from headrace.station.document import StationDocument
 
 LINGER_S = 600.0  # somebody who was cut off will come back and want what was put meanwhile
 _FILE = Path("site") / "wanted.json"

@@ -18,7 +18,7 @@ from typing import Any
 from typing_extensions import Unpack
 
 from headrace.channel.channel import Channel, list_channels, open_channel
-from headrace.channel.definitions import ChannelFiles
+from headrace.channel.document import ChannelFiles
 from headrace.errors import NotAQueueError
 from headrace.kernel import _kernel as kernel
 from headrace.log import append
@@ -51,7 +51,9 @@ from headrace.product.product import PRIORITY_DEFAULT, PRIORITY_MAX
 from headrace.product.put import PutFacts, check_origin, put_of
 from headrace.queue.demand import wanted_by
 from headrace.selection import Selection
-from headrace.station.station import Station, open_station
+from headrace.station.gates import StationGates
+from headrace.station.opening import open_station
+from headrace.station.station import Station
 from headrace.station.stations import StationFiles, Stations
 from headrace.units import parse_age, parse_size
 
@@ -67,7 +69,7 @@ class Queue:
         self._log = Log(Path(path), _RESIDENTS, clock=clock, storage=storage)
         saved_by = None if self._log.config.durability == "memory" else self._log.storage
         self._stations = Stations(self._log.kernel, self._log.path, saved_by, clock)
-        self._log.gate = self._stations
+        self._log.gate = StationGates(self._stations)
         self.path = self._log.path
 
     @property

@@ -1,17 +1,17 @@
-"""OpenChain: one line of stations as this process sees it.
+"""OpenChain: one chain of stations as this process sees it.
 
-It knows how to look at the log on behalf of the line (`conduct`): in the kernel where index rows decide for all its
-stations, otherwise by reading what the selections want and handing the kernel the result. Either way the line's
-position moves once for everybody; who comes second finds the work done.
+It scans the log for all stations of the chain at once (`conduct`): in the kernel if index rows decide for every
+station, otherwise by reading what the selections want and handing the result to the kernel. Either way the position of
+the chain moves once for all processes; a process that comes second finds the work done.
 
-It also tells the dead from the living (`look_after`): each consumer holds a lock on one byte of the line's file, which
-the operating system takes away from a dead process at once, and beats for as long as it is not hung.
+It also detects dead consumers (`recover`). Each consumer holds a lock on one byte of the chain's file, which the
+operating system releases the moment its process ends, and has a heartbeat as long as it does not hang.
+
+Not here: the terms of the stations (stations.py), and the state itself (kernel/chain/).
 """
 
 import contextlib
-import fcntl
 import os
-import struct
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -22,19 +22,19 @@ import numpy.typing as npt
 from headrace.errors import ProductDamagedError, QueueDamagedError, StationError
 from headrace.kernel import _kernel as kernel
 from headrace.log.explain import REPAIR, explain
+from headrace.log.locks import is_byte_locked, lock_byte
 from headrace.log.read import Reader, RowTerms
 from headrace.product.batch import ROW
 from headrace.product.product import Product
 from headrace.selection import Selection
-from headrace.station.registry import line_path
+from headrace.station.document import chain_path
+from headrace.station.statistics import ConsumerStatistics
 from headrace.station.terms import Retired, StationTerms
 
 NO_END = (1 << 63) - 1
-_READ_AHEAD = 1000  # products looked at in one go where index rows do not decide
+_READ_AHEAD = 1000  # products read at once if index rows do not decide
 _BYTES_AHEAD = 16 << 20
-_FLOCK = struct.Struct("@hhqqi")
-_OFD_GETLK, _OFD_SETLK = 36, 37
-_T = kernel.CODES
+_CODES = kernel.CODES
 
 Function = Callable[[Product], bool]
 Stations = Callable[[], list[StationTerms]]
@@ -44,25 +44,25 @@ Passed = list[tuple[int, int, int]]  # member, expired, damaged
 
 
 class OpenChain:
-    """A mapped line, and the terms by which this process conducts it."""
+    """A mapped chain, and the selections by which this process scans the log for it."""
 
     def __init__(self, log: kernel.Log, path: Path, number: int) -> None:
         self.number = number
         self._log, self._path = log, path
-        file = line_path(path, number)
+        file = chain_path(path, number)
         try:
             self.kernel = kernel.Chain(log, os.open(file, os.O_RDWR | os.O_CLOEXEC), number)
         except FileNotFoundError:
             raise QueueDamagedError(f"{file} is missing", REPAIR.format(path=path)) from None
         except kernel.KernelError as error:
-            if error.code == _T["damaged"]:
+            if error.code == _CODES["damaged"]:
                 raise QueueDamagedError(
-                    f"{file} is cut short or altered", "stop all programs that use the queue, then open it again"
+                    f"{file} is truncated or altered", "stop all programs that use the queue, then open it again"
                 ) from None
             raise explain(error, path) from None
-        self.functions: dict[str, Function] = {}  # of selections, by station
-        self.old_functions: dict[tuple[str, int], Function] = {}  # and of retired ones, by where they end
-        self._lock = threading.RLock()  # threads of this process over what follows
+        self.functions: dict[str, Function] = {}  # selection functions, by station
+        self.old_functions: dict[tuple[str, int], Function] = {}  # those of retired selections, by station and end
+        self._lock = threading.RLock()  # of threads of this process, for what follows
         self._stations: list[StationTerms] = []
         self._rows: list[RowTerms] = []
         self._readers: Readers = []
@@ -73,9 +73,9 @@ class OpenChain:
     # --- terms ------------------------------------------------------------------------------------
 
     def use(self, stations: Stations) -> None:
-        """Conduct by the selections that hold at the line's position; `stations` reads the terms."""
+        """Scan by the selections that hold at the chain's position; `stations` reads the terms."""
         with self._lock:
-            seen = self.kernel.terms_number  # before the terms are read: newer ones would show another number
+            seen = self.kernel.terms_number  # before the terms are read: newer terms have another number
             position = self.kernel.position
             chosen = [(terms, *self._selection_at(terms, position)) for terms in stations()]
             self._until = min((end for *_, end in chosen), default=NO_END)
@@ -92,7 +92,7 @@ class OpenChain:
         self.kernel.use_terms(self._seen, members, [rows.filter for rows in self._rows], self._until, self.conducts)
 
     def _selection_at(self, terms: StationTerms, position: int) -> tuple[Selection | None, int]:
-        """The selection that decides about `position`, None if that was put before the station; and where it ends."""
+        """The selection that decides about `position`, and where it ends; None for products older than the station."""
         for retired in terms.retired:
             if position < retired.until:
                 return self._retired(terms.name, retired), retired.until
@@ -102,7 +102,7 @@ class OpenChain:
         return selection, NO_END
 
     def _retired(self, name: str, retired: Retired) -> Selection | None:
-        """A function that is not known any more wants everything: nothing may be lost with it."""
+        """A function that this process does not have counts as wanting everything, so that nothing is lost."""
         if retired.selection is None:
             return None
         function = self.old_functions.get((name, retired.until)) if retired.local else None
@@ -116,22 +116,22 @@ class OpenChain:
     # --- from the log -----------------------------------------------------------------------------
 
     def attend(self, outcome: int, stations: Stations) -> None:
-        """Learn what the kernel needs to know before it can go on; other trouble is raised."""
-        if outcome == _T["terms"]:
+        """Give the kernel what it needs to go on (new terms, new feed names); raise any other outcome."""
+        if outcome == _CODES["terms"]:
             self.use(stations)
             return
-        if outcome == _T["unknown_feed"]:
+        if outcome == _CODES["unknown_feed"]:
             with self._lock:
                 learnt = [rows.learn() for rows in self._rows]
                 self._use_rows()
             if any(learnt):
                 return
-            outcome = _T["damaged"]  # a row speaks of a feed that nobody knows
+            outcome = _CODES["damaged"]  # a row names a feed that does not exist
         if outcome < 0:
             raise explain(kernel.KernelError(outcome, self._log.failed_file), self._path)
 
     def conduct(self, now_ns: int, stations: Stations) -> int:
-        """Look at the log as far as there is room; up to where it has been looked at."""
+        """Scan the log as far as the stations have room; returns the position up to which it was scanned."""
         while True:
             if self.kernel.position >= self._until:
                 self.use(stations)
@@ -146,7 +146,7 @@ class OpenChain:
                 return looked
 
     def _conduct_by_reading(self, now_ns: int) -> None:
-        """Read ahead what each station wants and hand it over, unless a function is not known here."""
+        """Read what each station wants and hand it to the kernel, unless this process lacks a function."""
         with self._lock:
             seen, readers = self._seen, self._readers
             start, stop = self.kernel.position, min(self._log.head, self._until)
@@ -158,7 +158,7 @@ class OpenChain:
                 self.kernel.count_passed(member, expired, damaged)
 
     def _read_ahead(self, readers: Readers, start: int, stop: int, now_ns: int) -> tuple[int, Found | None, Passed]:
-        """How far all readers came, what each found, and what they passed over; None if something was lost."""
+        """How far all readers got, what each found, and what they passed over; None if products were evicted."""
         end, found, passed = stop, [], []
         for terms, reader in readers:
             assert reader is not None
@@ -176,42 +176,55 @@ class OpenChain:
             passed.append((terms.member, batch.expired, batch.damaged))
         return end, found, passed
 
-    # --- the living and the dead ------------------------------------------------------------------
+    # --- consumers --------------------------------------------------------------------------------
 
     def claim(self, member: int) -> tuple[int, int, int]:
-        """A consumer's place, its epoch, and the descriptor whose lock says that it lives."""
-        descriptor = os.open(line_path(self._path, self.number), os.O_RDWR | os.O_CLOEXEC)
-        taken = {place for place, *_ in self.kernel.consumers()}
-        for place in [place for place in range(kernel.CONSUMERS_MAX) if place not in taken] + sorted(taken):
-            with contextlib.suppress(BlockingIOError, PermissionError):
-                at = kernel.CONSUMER_LOCKS_AT + place
-                fcntl.fcntl(descriptor, _OFD_SETLK, _FLOCK.pack(fcntl.F_WRLCK, 0, at, 1, 0))
-                try:
-                    return place, self.kernel.attach(place, member, os.getpid()), descriptor
-                except BaseException:
-                    os.close(descriptor)
-                    raise
-        os.close(descriptor)
-        raise StationError("the line has as many consumers as it can", "detach one, or share work by another station")
+        """A slot for a consumer: its number, its epoch, and the descriptor whose lock marks it as alive."""
+        descriptor = os.open(chain_path(self._path, self.number), os.O_RDWR | os.O_CLOEXEC)
+        taken = {slot for slot, *_ in self.kernel.consumers()}
+        try:
+            for slot in [slot for slot in range(kernel.CONSUMERS_MAX) if slot not in taken] + sorted(taken):
+                with contextlib.suppress(BlockingIOError, PermissionError):
+                    lock_byte(descriptor, kernel.CONSUMER_LOCKS_AT + slot)
+                    return slot, self.kernel.attach(slot, member, os.getpid()), descriptor
+            raise StationError(
+                f"the chain has {kernel.CONSUMERS_MAX} consumers, the maximum",
+                "detach one, or attach to a station of another chain",
+            )
+        except BaseException:
+            os.close(descriptor)
+            raise
 
-    def is_alive(self, place: int) -> bool:
-        """Does somebody hold the lock of this place?"""
-        asked = _FLOCK.pack(fcntl.F_WRLCK, 0, kernel.CONSUMER_LOCKS_AT + place, 1, 0)
-        answer = fcntl.fcntl(self.kernel.fd, _OFD_GETLK, asked)
-        return bool(_FLOCK.unpack_from(answer)[0] != fcntl.F_UNLCK)
+    def is_alive(self, slot: int) -> bool:
+        """Whether a process holds the lock of this consumer."""
+        return is_byte_locked(self.kernel.fd, kernel.CONSUMER_LOCKS_AT + slot)
 
-    def look_after(self) -> set[int]:
-        """Take back what dead and hung consumers hold; the members that have lost one."""
-        bereaved = set()
-        for place, member, epoch, *_ in self.kernel.consumers():
-            if (not self.is_alive(place) or self.kernel.hung(place)) and self.kernel.recover(place, epoch) >= 0:
-                bereaved.add(member)
-        return bereaved
+    def recover(self) -> set[int]:
+        """Take back the leases of dead and hung consumers; returns the members that have lost a consumer."""
+        members = set()
+        for slot, member, epoch, *_ in self.kernel.consumers():
+            if (not self.is_alive(slot) or self.kernel.hung(slot)) and self.kernel.recover(slot, epoch) >= 0:
+                members.add(member)
+        return members
+
+    def consumers(self, station: str, member: int) -> list[ConsumerStatistics]:
+        """The consumers of one station of this chain."""
+        return [
+            ConsumerStatistics(
+                station, slot, pid, attached_ns, beat_age_ns / 1e9, leased, delivered, acknowledged,
+                self.is_alive(slot) and not self.kernel.hung(slot),
+            )
+            for slot, number, _, pid, attached_ns, beat_age_ns, leased, delivered, acknowledged
+            in self.kernel.consumers()
+            if number == member
+        ]  # fmt: skip
 
 
 def _unknown(product: Product) -> bool:
-    """Stands for a selection function that this process was not given."""
-    raise StationError("this process does not know the function of the selection", "give it to queue.station(…)")
+    """Stands for a selection function that this process does not have."""
+    raise StationError(
+        "this process does not have the function of the selection", "pass it: queue.station(name, selection=…)"
+    )
 
 
 Numbers = npt.NDArray[np.uint64]
@@ -227,9 +240,9 @@ def _merge(found: Found, end: int) -> Columns:
         taken.append(mine[_TAKEN])
         wanted.append(np.full(len(mine), 1 << terms.member, np.uint64))
     every = np.concatenate(taken)
-    sequences, first, place = np.unique(every["sequence"], return_index=True, return_inverse=True)
+    sequences, first, row = np.unique(every["sequence"], return_index=True, return_inverse=True)
     members = np.zeros(len(sequences), np.uint64)
-    np.bitwise_or.at(members, place, np.concatenate(wanted))
+    np.bitwise_or.at(members, row, np.concatenate(wanted))
     rows = every[first]
     priorities, expires, inserted = (np.ascontiguousarray(rows[name]) for name in _TAKEN[1:])
     return sequences, priorities, members, expires, inserted

@@ -1,36 +1,41 @@
-"""Consumer: one of those who share a station's products; get one from `Station.attach`.
+"""Consumer: shares the products of a station with other consumers; get one from `Station.attach`.
 
     with queue.station("decode", "wx/radar/**").attach() as consumer:
-        for product in consumer:            # put by itself when the next one is asked for
+        for product in consumer:            # each is acknowledged when you ask for the next
             decode(product.payload)
 
-    batch = consumer.get(100, timeout=1)    # or by hand, many at a time
+    batch = consumer.get(100, timeout=1)    # or explicitly, many at a time
     consumer.ack(batch)
 
-What is got is leased: nobody else gets it until it is put, discarded or given back, or its consumer dies or hangs.
-A consumer that was taken for dead is told so by LeaseLostError, and whatever it puts is refused.
+A product that a consumer gets is leased: no other consumer gets it until it is acknowledged, discarded or given back,
+or until its consumer dies or hangs. A consumer that was taken for dead gets LeaseLostError, and its acknowledgements
+are refused.
 
-A Consumer belongs to one process and, at any time, to one thread. A forked child attaches anew.
+A Consumer belongs to one process and, at any time, to one thread. A forked child attaches for itself.
+
+The hot path is `get` and `ack`: one call into the kernel each, without a look at the terms. Everything that may have
+to be done first (new terms, dead consumers, selections that index rows do not decide) the kernel asks for by a code.
 """
 
 import os
 import time
 from collections.abc import AsyncIterator, Iterator, Sequence
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 import numpy as np
 import numpy.typing as npt
 
-from headrace.errors import LeaseLostError, OptionError, StationError
+from headrace.errors import LeaseLostError, OptionError, StationError, StationMissingError
 from headrace.kernel import _kernel as kernel
 from headrace.log import append
 from headrace.log.explain import explain
+from headrace.log.log import Log
 from headrace.product.batch import Batch
 from headrace.product.product import Product
 from headrace.station.chain import OpenChain
 from headrace.station.draft import Draft, draft_columns, new_drafts
-from headrace.station.heart import heart
+from headrace.station.heartbeat import heartbeat
 from headrace.station.leases import (
     Leased,
     Timeout,
@@ -48,11 +53,8 @@ from headrace.station.statistics import ConsumerStatistics
 from headrace.station.terms import StationTerms
 from headrace.units import parse_age
 
-if TYPE_CHECKING:
-    from headrace.station.station import Station
-
 GET_MAX = kernel.GET_MAX
-_T = kernel.CODES
+_CODES = kernel.CODES
 _ACK, _DISCARD, _NACK, _FAILED = (kernel.SETTLE[how] for how in ("ack", "discard", "nack", "failed"))
 
 
@@ -60,28 +62,28 @@ class Consumer:
     """An attachment to a station."""
 
     def __init__(
-        self, station: "Station", stations: Stations, line: OpenChain, terms: StationTerms, claim: tuple[int, int, int]
+        self, log: Log, stations: Stations, chain: OpenChain, terms: StationTerms, claim: tuple[int, int, int]
     ) -> None:
-        self.station = station
-        self._stations, self._line, self._kernel, self._log = stations, line, line.kernel, station.log
+        self.station_name = terms.name
+        self._log, self._stations, self._chain, self._kernel = log, stations, chain, chain.kernel
         self._member = terms.member
         self._place, self._epoch, self._lock_fd = claim
         self._pid = os.getpid()
         self._names = self._log.kernel.names
-        self._by_clock = stations.now_ns() != 0  # a clock of the caller's decides what has expired
+        self._by_clock = stations.now_ns() != 0  # the queue's own clock decides what has expired
         self._batch_max, self._pacing_s = GET_MAX, 0.0
-        self._quick_max = 0  # how many may be got without a thought; nothing after `detach`
+        self._quick_max = 0  # how many `get` asks the kernel for directly; 0 after `detach`
         self._recent = recent_batches()
         self._interrupted = False
         self._detached = False
         self._foreign = False  # detached, or in a forked child
         self._read_terms()
-        heart.add(self)
+        heartbeat.add(self)
 
     # --- get --------------------------------------------------------------------------------------
 
     def get(self, n: int = 1, timeout: Timeout = None) -> Batch:
-        """Up to `n` products, waiting for the first; an empty batch when `timeout` is over. None waits for ever."""
+        """Up to `n` products; waits for the first. An empty batch after `timeout`; None waits without limit."""
         if n.__class__ is int and 0 < n <= self._quick_max:
             rows = self._kernel.get_plain(self._place, self._epoch, n, self._terms_seen)
             if rows is not None:
@@ -92,7 +94,7 @@ class Consumer:
         return self._get(n, timeout)
 
     def _get(self, n: int, timeout: Timeout) -> Batch:
-        """As `get`, with everything that may have to be done before."""
+        """As `get`, with everything that may have to be done first."""
         if timeout is None:
             seconds = -1.0
         else:
@@ -119,11 +121,11 @@ class Consumer:
             if outcome == 0 or self._interrupted:
                 return self._nothing()
             seconds = cast(float, found)
-            self._attend(outcome)
-            if outcome == _T["terms"]:
+            self._prepare(outcome)
+            if outcome == _CODES["terms"]:
                 self._read_terms()
-            if not self._line.conducts:
-                looked = self._stations.conduct(self._line)
+            if not self._chain.conducts:
+                looked = self._stations.conduct(self._chain)
 
     def get_nowait(self, n: int = 1) -> Batch:
         """Up to `n` products that are there now."""
@@ -133,48 +135,53 @@ class Consumer:
         self._interrupted = False
         return Batch(self._log.kernel.rows(), self._log.kernel.names)
 
-    def _attend(self, outcome: int) -> None:
-        if outcome == _T["lease_lost"]:
+    def _prepare(self, outcome: int) -> None:
+        """Do what the kernel asked for by its code; LeaseLostError if this consumer was taken for dead."""
+        if outcome == _CODES["lease_lost"]:
             raise self._lost()
         self._check()
-        if outcome == _T["look"]:
-            self._stations.look_after(self._line)
+        if outcome == _CODES["look"]:
+            self._stations.recover(self._chain)
             return
-        self._line.attend(outcome, lambda: self._stations.in_line(self._line.number))
+        self._chain.attend(outcome, lambda: self._stations.in_chain(self._chain.number))
 
     def _read_terms(self) -> None:
-        """Read anew what concerns each get; the number first, so that a later change shows another."""
+        """Read the terms that concern each get; their number first, so that a later change shows another."""
         self._terms_seen = self._kernel.terms_number
-        for terms in self._stations.in_line(self._line.number):
-            if terms.name == self.station.name:
+        for terms in self._stations.in_chain(self._chain.number):
+            if terms.name == self.station_name:
                 self._batch_max, self._pacing_s = terms.batch_max or GET_MAX, terms.pacing_s
         self._quick_max = 0 if self._pacing_s or self._foreign or self._by_clock else min(self._batch_max, kernel.FEW)
 
     def _check(self) -> None:
         if self._detached:
-            raise StationError(f"this consumer of {self.station.name!r} has detached", "attach again: station.attach()")
+            raise StationError(f"this consumer of {self.station_name!r} has detached", "attach again: station.attach()")
         if self._pid != os.getpid():
             raise StationError(
-                f"this consumer of {self.station.name!r} belongs to process {self._pid}",
+                f"this consumer of {self.station_name!r} belongs to process {self._pid}",
                 "attach again in the child: station.attach()",
             )
 
     def _lost(self) -> Exception:
         self._check()
-        hung_after_s = self.station.terms.hung_after_s
+        terms = self._stations.document.find(self.station_name)
+        if terms is None:
+            return StationMissingError(
+                f"station {self.station_name!r} was removed", "create it again: queue.station(name, …)"
+            )
         return LeaseLostError(
-            f"this consumer of station {self.station.name!r} was taken for dead, since it had not beaten for "
-            f"{hung_after_s:g} s; what it held was given to others",
+            f"this consumer of station {self.station_name!r} was taken for dead, because it had no heartbeat for "
+            f"{terms.hung_after_s:g} s; other consumers got its products",
             "attach again, and raise hung_after if the process may be stopped for that long",
         )
 
     def _fill(self, n: int, seconds: float) -> float:
-        """Pacing: once something waits, give the batch some time to fill; what is left of the time-out."""
+        """Pacing: once a product waits, give the batch time to fill. Returns what is left of the timeout."""
         deadline = None if seconds < 0 else time.monotonic() + seconds
         first: float | None = None
         while True:
             seen = self._log.kernel.wake_number
-            self._stations.conduct(self._line)
+            self._stations.conduct(self._chain)
             waiting, now = self._kernel.waiting(self._member), time.monotonic()
             first = first or (now if waiting else None)
             ends = [end for end in (deadline, first and first + self._pacing_s) if end is not None]
@@ -185,10 +192,10 @@ class Consumer:
     # --- acknowledge ------------------------------------------------------------------------------
 
     def ack(self, what: Leased, payloads: Sequence[Any] | None = None) -> None:
-        """The work on these is done: a batch, a product or products that `get` has returned.
+        """Acknowledge a batch, a product or products that `get` returned: the work on them is done.
 
-        `payloads`, one for each (None: unchanged), become new revisions, which the stations behind this one see
-        instead; the original stays as it is.
+        `payloads`, one for each (None: unchanged), become new revisions, which the stations behind this one get
+        instead; the original does not change.
         """
         if payloads is None and what.__class__ is Batch:
             self._settle(what, None, _ACK)
@@ -199,19 +206,19 @@ class Consumer:
             self._settle_found(what, _ACK)
 
     def discard(self, what: Leased) -> None:
-        """End these here: the stations behind do not get them."""
+        """Acknowledge these without passing them on: the stations behind do not get them."""
         self._settle_found(what, _DISCARD)
 
     def nack(self, what: Leased, *, failed: bool = False) -> None:
-        """Give these back to the station, for any consumer. `failed` counts as a delivery; there is a limit."""
+        """Give these back to the station, for any consumer. `failed` counts as a delivery, towards `deliveries_max`."""
         self._settle_found(what, _FAILED if failed else _NACK)
 
     def settle(self, batch: Batch, places: npt.NDArray[np.uint32] | None, how: str) -> None:
-        """For those who act for somebody else: `ack`, `discard`, `nack` or `failed` for these places of a batch."""
+        """On behalf of a remote consumer: `ack`, `discard`, `nack` or `failed` for these places of a batch."""
         self._settle(batch, places, kernel.SETTLE[how])
 
     def revise(self, batch: Batch, places: npt.NDArray[np.uint32], payloads: list[Any]) -> None:
-        """For those who act for somebody else: put these places of a batch with these payloads; None: unchanged."""
+        """On behalf of a remote consumer: acknowledge these places with these payloads; None: unchanged."""
         self._settle_revised(batch, places, payloads)
 
     def _settle_found(self, what: Leased, how: int) -> None:
@@ -219,7 +226,7 @@ class Consumer:
             self._settle(batch, places, how)
 
     def _explain(self, error: kernel.KernelError) -> Exception:
-        return self._lost() if error.code == _T["lease_lost"] else explain(error, self._stations.path)
+        return self._lost() if error.code == _CODES["lease_lost"] else explain(error, self._stations.path)
 
     def _settle(
         self, batch: Batch, places: npt.NDArray[np.uint32] | None, how: int,
@@ -234,7 +241,7 @@ class Consumer:
         if places is None and self._recent and self._recent[-1] is batch:
             self._recent.pop()
         if refused:
-            raise not_leased(refused, len(batch) if places is None else len(places), self.station.name)
+            raise not_leased(refused, len(batch) if places is None else len(places), self.station_name)
 
     def _settle_revised(self, batch: Batch, places: npt.NDArray[np.uint32], payloads: list[Any]) -> None:
         changed = [number for number, payload in enumerate(payloads) if payload is not None]
@@ -245,7 +252,7 @@ class Consumer:
         self._settle(batch, places, _ACK, revisions)
 
     def _check_held(self, batch: Batch) -> None:
-        """Before anything is appended: are we still taken for alive?"""
+        """LeaseLostError if this consumer was taken for dead; asked before anything is appended."""
         if not self._kernel.beat(self._place, self._epoch):
             raise self._lost()
 
@@ -257,16 +264,16 @@ class Consumer:
                 sequences = self._kernel.put_revisions(rows, places, payloads, stations.now_ns(), stations.elapsed_ns())
                 break
             except kernel.KernelError as error:
-                if error.code != _T["stations"]:
+                if error.code != _CODES["stations"]:
                     raise explain(error, stations.path) from None
-                stations.make_gates()
-        self._log.make_durable(sequences[-1])  # stations behind see only what has reached the disk
+                self._log.gate.make_gates()
+        self._log.make_durable(sequences[-1])  # the stations behind get only what is on disk
         return sequences
 
     # --- new --------------------------------------------------------------------------------------
 
     def new(self, count: int = 1, size: int = 0, *, feed: str, ident: str = "") -> list[Draft]:
-        """Products to be filled in and put: `count` drafts with `size` zero bytes each."""
+        """Drafts to fill in and `put`: `count` of them, with `size` zero bytes each."""
         return new_drafts(count, size, feed, ident)
 
     def put(self, drafts: Sequence[Draft]) -> None:
@@ -276,16 +283,16 @@ class Consumer:
     # --- iterate ----------------------------------------------------------------------------------
 
     def __iter__(self) -> Iterator[Product]:
-        """One product after another, each put when the next is asked for. For ever."""
+        """One product after another, without end; each is acknowledged when you ask for the next."""
         for batch in self.batches(1):
             yield batch[0]
 
     def batches(self, n: int = 100, timeout: Timeout = None) -> Iterator[Batch]:
-        """Batches of up to `n`, each put when the next is asked for; ends when `timeout` passes without any."""
+        """Batches of up to `n`; each is acknowledged when you ask for the next. Ends after an empty `timeout`."""
         return iterate(self.get, self._ack_rest, n, timeout)
 
     def _ack_rest(self, batch: Batch) -> None:
-        """Put what the loop has not settled itself."""
+        """Acknowledge what the loop has not settled itself."""
         self._check()
         try:
             self._kernel.settle(self._place, self._epoch, batch.rows, None, _ACK, None)  # type: ignore[arg-type]
@@ -301,55 +308,59 @@ class Consumer:
         return iterate_async(self, self._ack_rest, n, timeout)
 
     async def get_async(self, n: int = 1, timeout: Timeout = None) -> Batch:
-        """As `get`; the wait is in a thread. If it is cancelled, what came meanwhile goes back."""
+        """As `get`, in a thread of its own. If it is cancelled, products that arrive afterwards go back."""
         return await get_async(self, n, timeout)
 
     def interrupt(self) -> None:
-        """Make a `get` that waits in another thread return an empty batch, within a fifth of a second."""
+        """Make a `get` that waits in another thread return an empty batch within a fifth of a second."""
         self._interrupted = True
         self._log.kernel.wake_all()
 
     # --- life -------------------------------------------------------------------------------------
 
     def beat(self) -> None:
-        """Say that this consumer is alive. A thread does so for all consumers of the process."""
+        """Mark this consumer as alive. A thread does so for all consumers of the process."""
         if not self._detached and self._pid == os.getpid():
             self._kernel.beat(self._place, self._epoch)
 
     def leave_to_parent(self) -> None:
-        """In a forked child: this consumer is the parent's."""
+        """In a forked child: this consumer belongs to the parent."""
         self._foreign, self._quick_max = True, 0
         os.close(self._lock_fd)
 
     def statistics(self) -> ConsumerStatistics:
+        """This consumer now; LeaseLostError if it was taken for dead."""
         self._check()
-        for told in self.station.consumers():
+        for told in self._chain.consumers(self.station_name, self._member):
             if told.place == self._place:
                 return told
         raise self._lost()
 
     def detach(self) -> None:
-        """Leave the station; what was got and not put goes back to its input."""
+        """Leave the station; unacknowledged products go back to its input."""
         if self._detached or self._pid != os.getpid():
             return
         self._detached = self._foreign = True
         self._quick_max = 0
-        heart.remove(self)
+        heartbeat.remove(self)
         self._kernel.detach(self._place, self._epoch)
         os.close(self._lock_fd)
         self._recent.clear()
-        self.station.forsake()
+        terms = self._stations.document.find(self.station_name)
+        if terms is not None and not terms.durable:
+            with self._log.locked():
+                self._stations.end_if_unused(self.station_name)
 
     def abandon(self) -> None:
-        """Leave as the dead do: what was got and not put is restored by the station's terms, and was a delivery."""
+        """Leave as a process that dies: unacknowledged products are restored by the station's terms, as delivered."""
         if self._foreign:
             return
         self._detached = self._foreign = True
         self._quick_max = 0
-        heart.remove(self)
+        heartbeat.remove(self)
         os.close(self._lock_fd)
         self._recent.clear()
-        self._stations.look_after(self._line)
+        self._stations.recover(self._chain)
 
     def __enter__(self) -> "Consumer":
         return self
@@ -360,10 +371,10 @@ class Consumer:
         self.detach()
 
     def __del__(self) -> None:
-        """Forgotten without a word: whoever looks next finds its lock gone. No lock may be taken here."""
+        """Dropped without `detach`: the next process that looks finds its lock released. Takes no lock itself."""
         if not getattr(self, "_foreign", True):
             self._detached = self._foreign = True
             os.close(self._lock_fd)
 
     def __repr__(self) -> str:
-        return f"<Consumer {self._place} of {self.station.name!r}{', detached' if self._detached else ''}>"
+        return f"<Consumer {self._place} of {self.station_name!r}{', detached' if self._detached else ''}>"

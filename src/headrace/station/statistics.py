@@ -8,7 +8,7 @@ class StationStatistics:
     """One station at one moment. Products that were not handed out are counted by cause."""
 
     name: str
-    line: int
+    chain: int
     stage: int
     group: str | None
     channel: str | None

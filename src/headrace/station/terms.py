@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 
-from headrace.errors import OptionError, StationNameError, TermsError
+from headrace.errors import OptionError, StationNameError
 from headrace.kernel import _kernel as kernel
 from headrace.log.names import check_name
 from headrace.selection import Selection
@@ -40,7 +40,7 @@ class StationTerms(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     """One station. The first four fields are given by the registry."""
 
     name: str
-    line: Annotated[int, msgspec.Meta(ge=0)] = 0  # number of the line it stands in
+    chain: Annotated[int, msgspec.Meta(ge=0)] = 0  # the number of its chain
     member: Annotated[int, msgspec.Meta(ge=0, lt=kernel.MEMBERS_MAX)] = 0  # its place there
     stage: Annotated[int, msgspec.Meta(ge=0, lt=1 << 32)] = (
         0  # earlier stages come first; stations of a group share one
@@ -72,7 +72,7 @@ class StationTerms(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     retired: tuple[Retired, ...] = ()
 
 
-GIVEN = ("name", "line", "member", "stage", "paused", "retired")  # not compared when a station is opened again
+GIVEN = ("name", "chain", "member", "stage", "paused", "retired")  # not compared when a station is opened again
 CHANGEABLE = (
     "selection", "local", "prescale", "blocking", "capacity", "order", "discard", "restore", "deliveries_max",
     "hung_after_s", "distribution", "timeout_s", "start_ns", "stop_ns", "batch_max", "pacing_s", "consumers_max",
@@ -119,30 +119,8 @@ def _selection(value: Any) -> dict[str, Any]:
     return said
 
 
-def check_terms(terms: StationTerms) -> StationTerms:
-    """Terms that contradict each other are an error that names all contradictions."""
-    found = []
-    if terms.capacity and terms.capacity > DEADLINE_CAPACITY_MAX and "deadline" in (terms.order, terms.discard):
-        found.append(f"capacity {terms.capacity} is too long for deadlines: at most {DEADLINE_CAPACITY_MAX}")
-    if terms.blocking and terms.discard not in ("lifo", "any"):
-        found.append(f"a blocking station discards nothing, so discard {terms.discard!r} cannot be")
-    if terms.capacity is None and terms.discard not in ("lifo", "any"):
-        found.append(f"discard {terms.discard!r} needs a capacity")
-    if terms.restore == "group" and terms.group is None:
-        found.append("restore 'group' needs a group")
-    if terms.start_ns and terms.stop_ns and terms.start_ns >= terms.stop_ns:
-        found.append("start_time is not before stop_time")
-    if terms.batch_max and terms.capacity and terms.batch_max > terms.capacity:
-        found.append(f"batch_max {terms.batch_max} is more than the capacity of {terms.capacity}")
-    if terms.pacing_s and not terms.batch_max:
-        found.append("pacing needs batch_max: it says how long to wait for a full batch")
-    if found:
-        raise TermsError(f"station {terms.name!r}: " + "; ".join(found), "change one of each", tuple(found))
-    return terms
-
-
 def for_kernel(terms: StationTerms, grouped: bool, later: int) -> dict[str, int]:
-    """What the line's file says of the station; `later` has a bit for each member of a later stage."""
+    """What the chain's file says of the station; `later` has a bit for each member of a later stage."""
     return {
         "stage": terms.stage, "grouped": grouped, "distribution": kernel.DISTRIBUTIONS[terms.distribution],
         "blocking": terms.blocking, "paused": terms.paused, "order": kernel.ORDERS[terms.order],
@@ -168,7 +146,7 @@ def _number(low: int, high: int, none: bool = False) -> Any:
         if none and value is None:
             return None
         if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
-            raise OptionError(f"{name} {value!r} will not do", f"give a whole number from {low} to {high}")
+            raise OptionError(f"{name} {value!r} is out of range", f"give a whole number from {low} to {high}")
         return value
 
     return check

@@ -8,6 +8,7 @@ cdef enum:                           # how a leased product is settled
     SETTLE_EVICTED = 4
     SETTLE_DAMAGED = 5
 
+CHAIN_MAGIC = b"HRCHAIN\0"
 SETTLE = {"ack": SETTLE_ACK, "discard": SETTLE_DISCARD, "nack": SETTLE_NACK, "failed": SETTLE_FAILED}
 
 cpdef enum:

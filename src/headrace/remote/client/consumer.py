@@ -58,7 +58,7 @@ class RemoteConsumer:
     """An attachment to a station of a site, for one thread at a time."""
 
     def __init__(self, station: "RemoteStation", connection: Connection, attached: Attached, keep_s: float) -> None:
-        self.station = station
+        self.station, self.station_name = station, station.name
         self._connection, self._keep_s = connection, keep_s
         self._attachment, self._place = attached.attachment, attached.place
         self._attaching = 0  # number of a repeated Attach that has no reply yet
@@ -138,7 +138,7 @@ class RemoteConsumer:
     def _attach_again(self) -> bool:
         number = self._attaching = self._attaching or self._connection.begin()
         try:
-            came = self._connection.attempt(Attach(self.station.name, self._keep_s), Attached, number=number)
+            came = self._connection.attempt(Attach(self.station_name, self._keep_s), Attached, number=number)
         except Exception:
             self._connection.end(number)
             self._attaching = 0
@@ -153,7 +153,7 @@ class RemoteConsumer:
     def _lose(self) -> None:
         """The site has released our attachment, and all leases with it."""
         log.warning("station %s of site %s: the site released our leases; attaching again",
-                    self.station.name, self._connection.site)  # fmt: skip
+                    self.station_name, self._connection.site)  # fmt: skip
         self._end_get()
         self._attachment = 0
 
@@ -203,7 +203,7 @@ class RemoteConsumer:
         if not count:
             return 0
         if not isinstance(batch, RemoteBatch) or not batch.got:
-            raise not_leased(count, count, self.station.name)
+            raise not_leased(count, count, self.station_name)
         if batch.attachment != self._attachment:
             raise self._lost()
         return batch.got
@@ -217,17 +217,17 @@ class RemoteConsumer:
 
     def _check(self) -> None:
         if self._detached:
-            raise StationError(f"this consumer of {self.station.name!r} has detached", "attach again: station.attach()")
+            raise StationError(f"this consumer of {self.station_name!r} has detached", "attach again: station.attach()")
         if self._pid != os.getpid():
             raise StationError(
-                f"this consumer of {self.station.name!r} belongs to process {self._pid}",
+                f"this consumer of {self.station_name!r} belongs to process {self._pid}",
                 "attach again in the child: station.attach()",
             )
 
     def _lost(self) -> Exception:
         self._check()
         return LeaseLostError(
-            f"site {self._connection.site} has released the leases of this consumer of {self.station.name!r}: it was "
+            f"site {self._connection.site} has released the leases of this consumer of {self.station_name!r}: it was "
             f"restarted, or the connection was broken for longer than {format_age(self._keep_s)}",
             "call get again, the products are delivered again; to bridge longer breaks: station.attach(keep=…)",
         )
@@ -316,4 +316,4 @@ class RemoteConsumer:
                 self._connection.send(Detach(self._attachment, died=True))
 
     def __repr__(self) -> str:
-        return f"<RemoteConsumer {self._place} of {self.station.name!r}{', detached' if self._detached else ''}>"
+        return f"<RemoteConsumer {self._place} of {self.station_name!r}{', detached' if self._detached else ''}>"

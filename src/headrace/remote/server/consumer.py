@@ -186,7 +186,7 @@ class ServedConsumer:
     def _find(self, number: int, count: int) -> _Held:
         held = self._held.get(number)
         if held is None:
-            raise not_leased(count, count, self.consumer.station.name)
+            raise not_leased(count, count, self.consumer.station_name)
         return held
 
     def _note(self, number: int, held: _Held, places: npt.NDArray[np.uint32] | None) -> None:

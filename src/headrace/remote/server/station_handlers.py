@@ -80,11 +80,11 @@ class StationHandlers:
         errand.finish(Done())
 
     def seek(self, errand: PendingCall, call: calls.SeekStation) -> None:
-        """All stations of its line go with it."""
+        """All stations of its chain move with it."""
         station = self._station(errand, call.name)
-        line = station.terms.line
+        chain = station.terms.chain
         for terms in self._terms():
-            if terms.line == line:
+            if terms.chain == chain:
                 errand.client.rights.check_station(terms)
         errand.finish(Number(station.seek(call.start)))
 

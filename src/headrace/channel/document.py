@@ -1,4 +1,4 @@
-"""Definitions: the file `channels.json` of a queue, which says what channels it has.
+"""ChannelDocument: the file `channels.json` of a queue, which says what channels it has.
 
     channels.json           all definitions: one document, replaced as a whole by a rename
     channels/lock           held (flock) while definitions, or the stations of a channel, are changed
@@ -44,7 +44,7 @@ class Definition(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     stations: dict[str, dict[str, str | int | float | None]] = {}  # fields of QoS that a station said itself
 
 
-class Definitions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class ChannelDocument(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The whole file."""
 
     format: int = FORMAT
@@ -59,9 +59,9 @@ class DefinitionFile:
         self.path = directory / FILE
         self.folder = directory / FOLDER
         self._text = str(self.path)
-        self._seen: tuple[tuple[int, int, int], Definitions] | None = None
+        self._seen: tuple[tuple[int, int, int], ChannelDocument] | None = None
 
-    def read(self) -> Definitions:
+    def read(self) -> ChannelDocument:
         """What the file says now; none are defined if there is no file. Read again only if it was replaced."""
         try:
             seen = _identity(os.stat(self._text))
@@ -70,14 +70,14 @@ class DefinitionFile:
             with self.path.open("rb") as file:
                 seen, text = _identity(os.fstat(file.fileno())), file.read()
         except FileNotFoundError:
-            return Definitions()
+            return ChannelDocument()
         except OSError as error:
             raise explain_os_error(error, self.path.parent) from error
         definitions = _decode(self.path, text)
         self._seen = (seen, definitions)
         return definitions
 
-    def write(self, definitions: Definitions) -> None:
+    def write(self, definitions: ChannelDocument) -> None:
         """Replace the file; after return the new one survives a power failure. Only while `changing`."""
         text = msgspec.json.format(msgspec.json.encode(definitions), indent=2) + b"\n"
         part = self.path.with_name(f"{FILE}.part")
@@ -92,7 +92,7 @@ class DefinitionFile:
             raise explain_os_error(error, self.path.parent) from error
 
     @contextlib.contextmanager
-    def changing(self) -> Iterator[Definitions]:
+    def changing(self) -> Iterator[ChannelDocument]:
         """Nobody else changes channels meanwhile, in any process; what the file says."""
         try:
             self.folder.mkdir(exist_ok=True)
@@ -108,7 +108,7 @@ class DefinitionFile:
 
 # made once: threads that use a type for the first time at the same moment would get in each other's way
 _ANY = msgspec.json.Decoder(dict[str, Any])
-_DEFINITIONS = msgspec.json.Decoder(Definitions)
+_DEFINITIONS = msgspec.json.Decoder(ChannelDocument)
 
 
 class ChannelFiles:
@@ -140,7 +140,7 @@ def _identity(status: os.stat_result) -> tuple[int, int, int]:
     return status.st_ino, status.st_mtime_ns, status.st_size
 
 
-def _decode(path: Path, text: bytes) -> Definitions:
+def _decode(path: Path, text: bytes) -> ChannelDocument:
     try:
         version = _ANY.decode(text).get("format")
         if isinstance(version, int) and version > FORMAT:

@@ -1,4 +1,4 @@
-"""Complaints: errors of a thread that goes on, logged without flooding the log.
+"""ErrorLog: errors of a thread that goes on, logged without flooding the log.
 
 The first one is logged at once, later ones at most once in a while, with the number of those in between.
 """
@@ -11,7 +11,7 @@ from collections.abc import Callable
 INTERVAL_S = 60.0
 
 
-class Complaints:
+class ErrorLog:
     """What one thread has to complain of; `count` has them all."""
 
     def __init__(self, logger: logging.Logger, clock: Callable[[], float] = time.monotonic) -> None:

@@ -36,7 +36,7 @@ _USED = 2  # word of slot 0
 _PID, _SINCE_NS, _PRODUCTS, _DUPLICATES, _REJECTED = range(5)  # words of a supplier's slot
 _FLOCK = struct.Struct("hhqqi4x")  # struct flock of 64-bit Linux
 
-_held: "weakref.WeakSet[Place]" = weakref.WeakSet()  # for fork
+_held: "weakref.WeakSet[SupplierSlot]" = weakref.WeakSet()  # for fork
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +58,7 @@ class Presence:
     pushed: Pushed  # by all holders of its place so far
 
 
-class Place:
+class SupplierSlot:
     """A supplier's place; free again when it is left, or when the process ends."""
 
     def __init__(self, path: Path, channel: str, limit: int | None) -> None:

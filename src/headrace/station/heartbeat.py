@@ -1,7 +1,7 @@
-"""Heart: one thread per process that says of all its consumers that they are alive.
+"""Heartbeat: one thread per process that marks all its consumers as alive, four times a second.
 
-A process that is stopped or stuck outside Python does not beat. A consumer whose Python code merely takes long does:
-the thread runs beside it.
+A process that is stopped, or stuck outside Python, has no heartbeat and is taken for dead after the station's
+`hung_after`. Python code that merely takes long does not matter: the thread runs beside it.
 """
 
 import os
@@ -13,12 +13,14 @@ BEAT_S = 0.25
 
 
 class Beating(Protocol):
+    """What the thread needs of a consumer."""
+
     def beat(self) -> None: ...
     def leave_to_parent(self) -> None: ...
 
 
-class Heart:
-    """Beats for as long as there is anybody to beat for."""
+class Heartbeat:
+    """The consumers of this process; the thread runs while there are any."""
 
     def __init__(self) -> None:
         self._lock = threading.RLock()
@@ -29,7 +31,7 @@ class Heart:
         with self._lock:
             self._alive.add(consumer)
             if self._thread is None:
-                self._thread = threading.Thread(target=self._run, name="headrace-heart", daemon=True)
+                self._thread = threading.Thread(target=self._run, name="headrace-heartbeat", daemon=True)
                 self._thread.start()
 
     def remove(self, consumer: Beating) -> None:
@@ -45,15 +47,15 @@ class Heart:
                     self._thread = None
                     return
             while alive:
-                alive.pop().beat()  # nothing here keeps a consumer that everybody else has dropped
+                alive.pop().beat()  # drop each reference at once: this thread must not keep a consumer alive
 
     def after_fork_in_child(self) -> None:
-        """The child has neither the thread nor the consumers, and must not keep their locks alive."""
+        """A forked child has neither the thread nor the consumers, and must not keep their locks."""
         self._lock = threading.RLock()
         for consumer in list(self._alive):
             consumer.leave_to_parent()
         self._alive, self._thread = weakref.WeakSet(), None
 
 
-heart = Heart()
-os.register_at_fork(after_in_child=heart.after_fork_in_child)
+heartbeat = Heartbeat()
+os.register_at_fork(after_in_child=heartbeat.after_fork_in_child)
