@@ -159,10 +159,10 @@ def _feed_rows(before: Snapshot | None, now: Snapshot, seconds: float | None) ->
 
 
 def _station_rows(before: Snapshot | None, now: Snapshot, seconds: float | None) -> list[StationRow]:
-    earlier = {(each.name, each.line): each for each in before.stations} if before else {}
+    earlier = {(each.name, each.chain): each for each in before.stations} if before else {}
     room = now.queue.held_products / min(1.0, now.queue.file_bytes / now.queue.size or 1.0)
     return [
-        _station_row(earlier.get((each.name, each.line)), each, room, depth_of(each, now.stations), seconds)
+        _station_row(earlier.get((each.name, each.chain)), each, room, depth_of(each, now.stations), seconds)
         for each in now.stations
     ]
 
