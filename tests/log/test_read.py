@@ -11,6 +11,7 @@ import pytest
 
 from headrace import Lost, Queue, Selection
 from headrace.errors import OptionError, SelectionError
+from headrace.queue.queue import log_of
 from headrace.testing import MockClock
 
 
@@ -274,3 +275,53 @@ def test_an_async_follower_can_be_cancelled(queue: Queue) -> None:
     begun = time.monotonic()
     asyncio.run(main())
     assert time.monotonic() - begun < 2
+
+
+# --- what a reader may see ----------------------------------------------------------------------------
+
+
+@pytest.fixture
+def mixed(queue: Queue) -> Queue:
+    for n in range(6):
+        queue.put(b"%d" % n, feed="open/a" if n % 2 else "secret/a", ident=f"i{n}")
+    return queue
+
+
+@pytest.mark.parametrize("selection", [
+    None, "**", "secret/**", Selection(ident="i"), Selection(every=2), Selection(where="size = 1"),
+    Selection("open/**").replace(feed=None), Selection("open/**").replace(feed="**"), Selection().replace(ident="i"),
+])  # fmt: skip
+def test_a_selection_does_not_widen_what_a_reader_may_see(mixed: Queue, selection: Selection | str | None) -> None:
+    log = log_of(mixed)
+    wanted = [feed for feed in mixed.read("oldest", selection).feeds if feed.startswith("open/")]
+    read = log.reader(selection, 100, "1MiB", lambda feed: feed.startswith("open/"))
+    seen = read(1).feeds
+    assert set(seen) <= {"open/a"}
+    if not (isinstance(selection, Selection) and selection.every > 1):  # `every` counts what the reader may see
+        assert seen == wanted
+
+
+def test_a_feed_that_appears_later_is_decided_too(mixed: Queue) -> None:
+    asked: list[str] = []
+
+    def allowed(feed: str) -> bool:
+        asked.append(feed)
+        return feed.startswith("open/")
+
+    read = log_of(mixed).reader(None, 100, "1MiB", allowed)
+    read(1)
+    mixed.put(b"x", feed="secret/b")
+    mixed.put(b"y", feed="open/b")
+    assert read(7).feeds == ["open/b"]
+    read(1)
+    assert sorted(asked) == ["open/a", "open/b", "secret/a", "secret/b"], "each feed is decided once"
+
+
+def test_a_follower_and_weights_see_only_what_is_allowed(mixed: Queue) -> None:
+    log = log_of(mixed)
+    batch = log.follow("oldest", allowed=lambda feed: feed == "open/a").next_nowait()
+    assert batch is not None
+    assert batch.idents == ["i1", "i3", "i5"]
+    everything, part = log.weigh(1, 7), log.weigh(1, 7, allowed=lambda feed: feed == "open/a")
+    assert part.total == everything.total / 2
+    assert log.weigh(1, 7, allowed=lambda feed: False).total == 0

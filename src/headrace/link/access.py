@@ -18,7 +18,7 @@ Not here: which products of a log somebody gets to see (`headrace.relay.serve` a
 certificates (`headrace.link.credentials`).
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -88,6 +88,13 @@ def principal_in(key: str) -> str | None:
 def receivable(rules: Sequence[Rule], name: str | None) -> tuple[FeedPattern, ...]:
     """The feeds that a principal may receive; all, if there are no rules."""
     return _feeds(rules, name, "receive")
+
+
+def feed_test(patterns: Sequence[FeedPattern]) -> Callable[[str], bool] | None:
+    """Whether a feed matches one of the patterns, as readers take it (`log/read.py: Allowed`); None: all do."""
+    if any(pattern.text == "**" for pattern in patterns):
+        return None
+    return lambda feed: any(pattern.matches(feed) for pattern in patterns)
 
 
 def publishable(rules: Sequence[Rule], name: str | None) -> tuple[FeedPattern, ...]:

@@ -27,8 +27,8 @@ from headrace.log.cursor import Cursor, CursorFile, CursorState, check_cursor_na
 from headrace.log.explain import explain, explain_os_error
 from headrace.log.flush import Flusher, commit, flush
 from headrace.log.follow import Follower
-from headrace.log.read import NO_LIMIT, Read, Reader, Start, resolve_start
-from headrace.log.seams import Clock, Disk, Gate, Resident, Storage
+from headrace.log.read import NO_LIMIT, Allowed, Read, Reader, Start, resolve_start
+from headrace.log.seams import Clock, Disk, Gate, Resident, Storage, Timeout
 from headrace.log.statistics import Statistics, gather
 from headrace.log.weights import Weights, weigh
 from headrace.product.batch import Batch
@@ -128,13 +128,13 @@ class Log:
 
     def follow(
         self, start: Start = "next", selection: Wanted = None, *, limit: int = 10_000,
-        bytes_limit: int | str = "64MiB", timeout: float | str | timedelta | None = None,
+        bytes_limit: int | str = "64MiB", timeout: Timeout = None, allowed: Allowed | None = None,
     ) -> Follower:  # fmt: skip
         """Batches from `start` on, as they come: for `for`, and for `async for`.
 
         It sleeps until there is something. Iteration ends when `timeout` has passed without a wanted product.
         """
-        read = self.reader(selection, limit, bytes_limit)
+        read = self.reader(selection, limit, bytes_limit, allowed)
         return Follower(
             self.kernel,
             read,
@@ -142,10 +142,14 @@ class Log:
             None if timeout is None else parse_age(timeout, "timeout"),
         )
 
-    def reader(self, selection: Wanted, limit: int, bytes_limit: int | str) -> Read:
-        """A function that reads from one position on, up to another one if there is one.
+    def reader(
+        self, selection: Wanted, limit: int, bytes_limit: int | str, allowed: Allowed | None = None
+    ) -> Read:
+        """A function that reads from a position on, up to a `stop` if one is given.
 
-        It goes on counting for `every`, and is for one thread at a time.
+        It keeps the count for `every` between calls, and is for one thread at a time. `allowed` restricts what it sees
+        to some feeds, whatever the selection wants: other feeds are skipped before anything of their products is
+        looked at, so that no condition, count or limit of the selection can reveal them.
         """
         self.check_open()
         if isinstance(limit, bool) or not isinstance(limit, int) or limit < 1:
@@ -156,7 +160,7 @@ class Log:
         bytes_max = max(1, parse_size(bytes_limit, "bytes_limit"))
         if not self._presence.roles & kernel.ROLE_READER:
             self._presence.add_role(kernel.ROLE_READER)
-        reader = Reader(self.kernel, self.path, Selection.of(selection))
+        reader = Reader(self.kernel, self.path, Selection.of(selection), allowed)
 
         def read(position: int, stop: int | None = None) -> Batch:
             self.check_open()
@@ -165,10 +169,15 @@ class Log:
 
         return read
 
-    def weigh(self, start: int, stop: int, selection: Wanted = None) -> Weights:
-        """How the bytes of the products from `start` up to `stop` are spread, for whoever shares them out."""
+    def weigh(
+        self, start: int, stop: int, selection: Wanted = None, *, allowed: Allowed | None = None
+    ) -> Weights:
+        """How the bytes of the products from `start` up to `stop` are spread, to divide them among workers.
+
+        `allowed` is as for `reader`.
+        """
         self.check_open()
-        return weigh(self.kernel, Selection.of(selection), start, stop)
+        return weigh(self.kernel, Selection.of(selection), start, stop, allowed)
 
     def resolve(self, start: Start) -> int:
         """The sequence that `start` means now."""

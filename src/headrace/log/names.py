@@ -1,6 +1,6 @@
 """The one check for names that people choose: cursors, stations and channels.
 
-A name is 1 to 120 bytes of printable UTF-8, so that it fits into a slot of `cursors.dat` and onto one line of a
+A name is 1 to 120 bytes of printable UTF-8, so that it fits into a slot of the file `cursors` and onto one line of a
 terminal. Stations and channels are also named in keys and on command lines; their names have no `/` and neither begin
 nor end with a space.
 """

@@ -32,6 +32,7 @@ NO_LIMIT = (1 << 63) - 1
 _CODES = kernel.CODES
 
 Mask = npt.NDArray[np.uint8]
+Allowed = Callable[[str], bool]  # whether a reader may see products of a feed; asked once for each feed
 Start = int | str | datetime | timedelta
 
 
@@ -48,11 +49,11 @@ class RowTerms:
     of names, None if all are wanted.
     """
 
-    __slots__ = ("_log", "_slices", "feeds", "filter", "origins", "selection")
+    __slots__ = ("_allowed", "_log", "_slices", "feeds", "filter", "origins", "selection")
 
-    def __init__(self, log: kernel.Log, selection: Selection) -> None:
-        self._log, self.selection = log, selection
-        self.feeds = None if selection.feed is None else np.zeros(0, np.uint8)
+    def __init__(self, log: kernel.Log, selection: Selection, allowed: Allowed | None = None) -> None:
+        self._log, self.selection, self._allowed = log, selection, allowed
+        self.feeds = None if selection.feed is None and allowed is None else np.zeros(0, np.uint8)
         self.origins = None if selection.origin is None else np.zeros(0, np.uint8)
         self._slices = _slice_mask(selection.slices)
         self.filter: kernel.RowFilter | None = None
@@ -66,10 +67,13 @@ class RowTerms:
         feeds_end = self._log.learn_names()
         origins_end = len(self._log.origins)
         known = _length(self.feeds), _length(self.origins)
-        self.feeds = self._extended(self.feeds, feeds_end, self.selection.wants_feed)
+        self.feeds = self._extended(self.feeds, feeds_end, self._wants_feed)
         self.origins = self._extended(self.origins, origins_end, self.selection.wants_origin)
         self._renew()
         return known != (_length(self.feeds), _length(self.origins))
+
+    def _wants_feed(self, feed: str) -> bool:
+        return (self._allowed is None or self._allowed(feed)) and self.selection.wants_feed(feed)
 
     def _extended(self, mask: Mask | None, end: int, wants: Callable[[str], bool]) -> Mask | None:
         if mask is None:
@@ -101,9 +105,9 @@ class Reader:
 
     __slots__ = ("_by_ident", "_by_record", "_every", "_log", "_path", "_terms", "_wanted", "selection")
 
-    def __init__(self, log: kernel.Log, path: Path, selection: Selection) -> None:
+    def __init__(self, log: kernel.Log, path: Path, selection: Selection, allowed: Allowed | None = None) -> None:
         self._log, self._path, self.selection = log, path, selection
-        self._terms = RowTerms(log, selection)
+        self._terms = RowTerms(log, selection, allowed)
         self._by_ident = selection.ident is not None or selection.not_ident is not None
         self._by_record = not selection.is_by_ident_alone
         self._every = selection.every

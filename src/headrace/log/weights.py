@@ -9,7 +9,7 @@ import msgspec
 import numpy as np
 
 from headrace.kernel import _kernel as kernel
-from headrace.log.read import RowTerms
+from headrace.log.read import Allowed, RowTerms
 from headrace.product.batch import ROW
 from headrace.product.product import NO_SLICE
 from headrace.selection import Selection
@@ -35,9 +35,11 @@ class Weights(msgspec.Struct, frozen=True):
         return sum(self.sizes)
 
 
-def weigh(log: kernel.Log, selection: Selection, start: int, stop: int) -> Weights:
-    """Of the products from `start` up to `stop`, which is not included."""
-    terms = RowTerms(log, selection)
+def weigh(
+    log: kernel.Log, selection: Selection, start: int, stop: int, allowed: Allowed | None = None
+) -> Weights:
+    """Of the products from `start` up to `stop`, which is not included, in the feeds that `allowed` admits."""
+    terms = RowTerms(log, selection, allowed)
     ends, sizes, slices = list[int](), list[int](), dict[int, int]()
     position, carried = max(start, log.first_from(start)), 0
     while position < min(stop, log.head):

@@ -19,12 +19,13 @@ from collections.abc import Callable, Iterator, Sequence
 import zenoh
 
 from headrace.errors import HeadraceError, ProductDamagedError
-from headrace.link.access import Rule, principal_in, receivable
+from headrace.link.access import Rule, feed_test, principal_in, receivable
 from headrace.link.declarations import Declarations
 from headrace.link.keys import log_key
 from headrace.product.batch import Batch, Lost
 from headrace.product.feed import FeedPattern
 from headrace.queue import Queue
+from headrace.queue.queue import log_of
 from headrace.relay.messages.description import Description, visible_to
 from headrace.relay.messages.page import VERSION, PageHead, encode_head, queue_id, records_of, sequence_bytes
 from headrace.relay.messages.query import (
@@ -41,7 +42,6 @@ from headrace.relay.messages.query import (
     decode_query,
     encode,
 )
-from headrace.relay.receivable import receivable_part
 from headrace.relay.send import stream_name
 from headrace.relay.site_client import round_trips
 from headrace.selection import Selection
@@ -137,15 +137,14 @@ class Pager:
 
     def __init__(self, queue: Queue, site: str, allowed: tuple[FeedPattern, ...]) -> None:
         self._queue, self._site = queue, site
-        self._allowed = allowed
+        self._allowed = feed_test(allowed)
 
     def pages(self, query: Read) -> Iterator[tuple[bytes, bytes]]:
         """Yield head and records of each page, up to the end of the log or the number that was asked for."""
         selection = Selection.parse(query.selection)
-        follower = self._queue.follow(
-            query.after + 1, selection=receivable_part(selection, self._allowed),
-            limit=query.products, bytes_limit=query.payload_bytes,
-        )  # fmt: skip
+        follower = log_of(self._queue).follow(
+            query.after + 1, selection, limit=query.products, bytes_limit=query.payload_bytes, allowed=self._allowed
+        )
         for _ in range(query.pages):
             after, batch, damaged = follower.position - 1, None, None
             try:

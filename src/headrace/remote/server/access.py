@@ -12,10 +12,10 @@ import msgspec
 import zenoh
 
 from headrace.errors import AccessDeniedError
-from headrace.link.access import EVERYBODY, Rule, publishable, receivable
+from headrace.link.access import EVERYBODY, Rule, feed_test, publishable, receivable
+from headrace.log.read import Allowed
 from headrace.log.statistics import Statistics
 from headrace.product.feed import FeedPattern
-from headrace.relay.receivable import receivable_part
 from headrace.selection import Selection
 from headrace.station import StationTerms
 
@@ -75,9 +75,10 @@ class ClientAccess:
         wanted = zenoh.KeyExpr.autocanonize(selection.feed or _ALL)
         return any(zenoh.KeyExpr.autocanonize(pattern.text).includes(wanted) for pattern in self._receive)
 
-    def receivable(self, selection: Selection) -> Selection:
-        """The same, of what may be received."""
-        return receivable_part(selection, self._receive)
+    @property
+    def allowed(self) -> Allowed | None:
+        """Which feeds the readers of this client may see; None: all."""
+        return feed_test(self._receive)
 
     def visible_statistics(self, statistics: Statistics) -> Statistics:
         if self._has_all:

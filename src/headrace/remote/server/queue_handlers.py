@@ -115,8 +115,8 @@ class QueueHandlers:
         key = (call.follower, call.selection, call.limit, call.bytes_limit)
         reading = errand.client.reading(key)
         if reading is None:
-            selection = errand.client.rights.receivable(Selection.parse(call.selection))
-            reading = Reading(self._queue.reader(selection, call.limit, call.bytes_limit))
+            selection, allowed = Selection.parse(call.selection), errand.client.rights.allowed
+            reading = Reading(log_of(self._queue).reader(selection, call.limit, call.bytes_limit, allowed))
             errand.client.remember(key, reading)
         return reading
 
@@ -125,8 +125,9 @@ class QueueHandlers:
 
     def weigh(self, errand: PendingCall, call: calls.Weigh) -> None:
         errand.client.rights.check_receive()
-        selection = errand.client.rights.receivable(Selection.parse(call.selection))
-        errand.finish(replies.Weighed(self._queue.weigh(call.start, call.stop, selection)))
+        selection, allowed = Selection.parse(call.selection), errand.client.rights.allowed
+        weights = log_of(self._queue).weigh(call.start, call.stop, selection, allowed=allowed)
+        errand.finish(replies.Weighed(weights))
 
     def ends(self, errand: PendingCall, call: calls.Ends) -> None:
         errand.finish(replies.Bounds(self._queue.oldest, self._queue.next))
