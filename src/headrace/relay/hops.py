@@ -1,18 +1,28 @@
-"""Hops: through which site each product of the queue has come here.
+"""Hops: through which site each product of a queue came.
 
-A product says itself where and when it was created, and its row when it arrived; this file beside the queue says from
-whom: ranges of sequences, each with the site that sent them. What was put here has no entry. Neighbours from one site
-are one range, ranges that the queue no longer holds are forgotten, and there is a limit, so the file stays small.
+A product itself says where and when it was created, and its row when it arrived. `site/hops.json` beside the queue says
+who sent it: ranges of sequences, each with the sending site. Products that were put here have no entry. Adjacent ranges
+from one site are joined, ranges that the queue has evicted are forgotten, and their number is limited, so the file
+stays small. The site saves it about once a second; `headrace hop` reads it.
+
+The file is replaced as a whole and survives the death of processes, not a power failure: nothing depends on it except
+diagnosis.
 """
 
 import bisect
-import os
+import logging
 import threading
 from pathlib import Path
 
 import msgspec
 
+from headrace.errors import QueueDamagedError
+from headrace.log.documents import replace_file
+
 RANGES_MAX = 100_000
+_FILE = Path("site") / "hops.json"
+
+log = logging.getLogger("headrace.fabric")
 
 
 class Hop(msgspec.Struct, frozen=True, array_like=True):
@@ -23,19 +33,40 @@ class Hop(msgspec.Struct, frozen=True, array_like=True):
     site: str
 
 
-class Hops:
-    """Of one queue. Threads may share it; one of them saves."""
+_DECODER = msgspec.json.Decoder(list[Hop])
 
-    def __init__(self, path: Path) -> None:
-        self._path = path
+
+def read_hops(queue: Path) -> list[Hop]:
+    """The hops that the site of a queue has saved, in order; empty if no site has run. QueueDamagedError or OSError."""
+    path = queue / _FILE
+    try:
+        return _DECODER.decode(path.read_bytes())
+    except FileNotFoundError:
+        return []
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise QueueDamagedError(f"{path} is invalid: {error}", "delete it; the site writes a new one") from None
+
+
+def site_of(hops: list[Hop], sequence: int) -> str | None:
+    """The site that sent a product; None if it was put here, or the range was forgotten."""
+    index = bisect.bisect_right(hops, sequence, key=lambda hop: hop.first) - 1
+    if index < 0 or hops[index].last < sequence:
+        return None
+    return hops[index].site
+
+
+class Hops:
+    """The hops of one queue, at its site. Threads may share it; one of them saves."""
+
+    def __init__(self, queue: Path) -> None:
+        self._path = queue / _FILE
         self._lock = threading.Lock()
-        self._hops: list[Hop] = []
         self._changed = False
-        if path.exists():
-            try:
-                self._hops = msgspec.json.decode(path.read_bytes(), type=list[Hop])
-            except msgspec.DecodeError:
-                self._hops = []  # nothing depends on it but curiosity
+        try:
+            self._hops = read_hops(queue)
+        except QueueDamagedError as error:
+            log.warning("%s", error)
+            self._hops = []
 
     def add(self, first: int, last: int, site: str) -> None:
         with self._lock:
@@ -47,20 +78,20 @@ class Hops:
             self._changed = True
 
     def site_of(self, sequence: int) -> str | None:
-        """The site that sent the product; None if it was put here, or nobody knows any more."""
+        """The site that sent a product; None if it was put here, or the range was forgotten."""
         with self._lock:
-            place = bisect.bisect_right(self._hops, sequence, key=lambda hop: hop.first) - 1
-            if place < 0 or self._hops[place].last < sequence:
-                return None
-            return self._hops[place].site
+            return site_of(self._hops, sequence)
 
     def save(self, oldest: int) -> None:
+        """Write the hops from sequence `oldest` on, if there are new ones. OSError if the disk refuses."""
         with self._lock:
             if not self._changed:
                 return
             self._hops = [hop for hop in self._hops if hop.last >= oldest][-RANGES_MAX:]
             data, self._changed = msgspec.json.encode(self._hops), False
-        self._path.parent.mkdir(parents=True, exist_ok=True)
-        part = self._path.with_suffix(".part")
-        part.write_bytes(data)
-        os.replace(part, self._path)
+        try:
+            self._path.parent.mkdir(parents=True, exist_ok=True)
+            replace_file(self._path, data, None)
+        except OSError:
+            self._changed = True
+            raise

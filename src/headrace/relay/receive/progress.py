@@ -1,35 +1,35 @@
-"""RequestProgress: how far everything that was ever asked for has got at each site, kept over restarts.
+"""RequestProgress: how far everything that was ever requested is at each site, kept over restarts.
 
-It goes by what is asked (`asked_text`), not by the name of a request or its place among others. A base says that
-everything of this selection up to there has arrived, and nothing about any other selection: one that was never asked
-of a site begins at its `from`, one that was taken out and is put back goes on at its base. Of those that nobody asks
-for any more the latest ones are kept.
+Its key is what is asked (`asked_text`), not the name of a request or its position in the configuration. A base says
+that everything of this selection up to there has arrived, and nothing about any other selection. A selection that was
+never asked of a site begins at its `from`; one that was removed and is added again continues at its base. Of the
+selections that no request has any more, the latest KEPT_MAX are kept.
 
-A file beside the queue, written as a whole about once a second and at the end. What it speaks of is made durable
-before, so that after a power failure it is never ahead of the queue. It may be a second behind; therefore it says where
-the queue was, and what has arrived since then is found in the queue itself (`arrived_since`). That holds while the
-machine has not been started anew, which may leave holes in what was not durable, and for the same requests. A site
-that has ended in good order says so: whatever was put since has not come through a request.
+The file, `site/progress.json` beside the queue, is replaced as a whole about once a second and at the end. The products
+that it speaks of are made durable first, so after a power failure it is never ahead of the queue. It may be a second
+behind; therefore it says where the queue was, and what has arrived since then is found in the queue itself
+(arrived.py). That holds for the same requests and until the machine restarts, which may leave holes in what was not
+durable. A site that ended in good order says so: what was put since then did not come through a request.
 
-Files of version 1 went by the names of requests, which may be anybody's by now. On the first start after an upgrade
-each request goes on at the lowest base that any of them had at the site: what was requested before is repeated in part
-and not skipped. A request from the oldest begins there again.
+Files of version 1 have the names of requests as keys, and a name may mean another request by now. On the first start
+after an upgrade each request continues at the lowest base that any of them had at the site: some products are read
+again, and none is skipped. A request from the oldest begins there again.
 """
 
 import logging
-import os
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
-from headrace.errors import FabricError
 from headrace.log.directory import boot_id
+from headrace.log.documents import Document, replace_file
 from headrace.log.seams import Disk
 from headrace.selection import Selection
 
 VERSION = 2
-KEPT_MAX = 100  # selections that nobody asks for any more
+KEPT_MAX = 100  # selections that no request has any more
 
 Known = tuple[bytes, int]  # the id of a site's queue, and the base there
 
@@ -45,11 +45,12 @@ class Reached(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 class _File(msgspec.Struct, forbid_unknown_fields=True):
     version: int = VERSION
-    boot: str = ""  # the start of the machine in which this was noted
-    next: int = 0  # of our queue, when this was noted
-    ended: bool = False  # and nothing has arrived since
-    asking: list[str] = []  # what the requests in force ask for
-    reached: dict[str, dict[str, Reached]] = {}  # by what is asked, and site; what was in force last is last
+    boot: str = ""  # the run of the machine in which this was saved
+    next: int = 0  # of our queue, when this was saved
+    ended: bool = False  # nothing has arrived since
+    asking: list[str] = []  # what the current requests ask for
+    reached: dict[str, dict[str, Reached]] = {}  # by what is asked, and site; the current ones come last
+    earlier: dict[str, Reached] | msgspec.UnsetType = msgspec.UNSET  # by site: only while version 1 is upgraded
 
 
 class _FileByNames(msgspec.Struct, forbid_unknown_fields=True):
@@ -61,66 +62,60 @@ class _FileByNames(msgspec.Struct, forbid_unknown_fields=True):
     requests: dict[str, dict[str, Reached]] = {}
 
 
-class _Any(msgspec.Struct):
-    version: int
+def _upgrade_names(found: dict[str, Any]) -> dict[str, Any]:
+    """Version 1 as version 2: nothing is known of any selection, only the lowest base at each site."""
+    by_names = msgspec.convert(found, _FileByNames)
+    return {"earlier": {site: msgspec.to_builtins(reached) for site, reached in _lowest(by_names.requests).items()}}
+
+
+_DOCUMENT = Document(
+    _File, VERSION, field="version", upgrades={1: _upgrade_names},
+    remedy="move the file away; each request then begins again at its `from`. Where that is \"now\", what was put "
+    "elsewhere since this site last received is not requested: set such a request to an age or to \"oldest\" first; "
+    "products that are here already are dropped as duplicates",
+)  # fmt: skip
 
 
 def asked_text(selection: Selection, *, relayed: bool) -> str:
-    """What is asked of a site: of all that it has, or of what was put there."""
+    """What is asked of a site: a selection of all that it has, or of what was put there."""
     return f"{'relayed' if relayed else 'put there'}: {selection}"
 
 
 class RequestProgress:
-    """One for each site; `known` for anybody, the rest by one thread at a time."""
+    """The progress of one site. Any thread may call `known`, one thread at a time the rest.
+
+    QueueDamagedError or QueueVersionError if the file cannot be used.
+    """
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._file = _File()
-        self._earlier: dict[str, Reached] = {}  # by site, from a file that goes by names
+        self._file = _DOCUMENT.read(path) or _File()
+        self._earlier: Mapping[str, Reached] = {}
         self._saved = b""
-        if path.exists():
-            try:
-                self._read(path.read_bytes())
-            except (ValueError, OSError) as error:
-                raise FabricError(
-                    f"{path} cannot be read: {error}",
-                    "move it away; each request then begins again at its `from`. Where that is \"now\", what was put "
-                    "elsewhere since this site last received is not asked for: give such a request an age or "
-                    "\"oldest\" before, and what is here already is dropped as a duplicate",
-                ) from None  # fmt: skip
-
-    def _read(self, data: bytes) -> None:
-        version = msgspec.json.decode(data, type=_Any).version
-        if version == 1:
-            log.warning("%s goes by names: requests go on at the lowest base of each site, and repeat some", self._path)
-            self._earlier = _lowest(msgspec.json.decode(data, type=_FileByNames).requests)
-        elif version == VERSION:
-            self._file = msgspec.json.decode(data, type=_File)
-        else:
-            raise FabricError(
-                f"{self._path} has version {version}; this Headrace knows versions up to {VERSION}", "upgrade Headrace"
-            )
+        if isinstance(self._file.earlier, dict):
+            self._earlier, self._file.earlier = self._file.earlier, msgspec.UNSET
+            log.warning("%s has version 1: requests continue at the lowest base of each site", path)
 
     def known(self, asked: str, site: str) -> Known | None:
         reached = self._file.reached.get(asked, {}).get(site)
         return None if reached is None else (bytes.fromhex(reached.queue), reached.base)
 
     def since(self, asking: list[str]) -> int:
-        """From here on products may have arrived in our queue, for just these requests, that are not noted.
+        """From this sequence of our queue on, products may have arrived for just these requests without being noted.
 
-        0: there are none, or nobody can tell.
+        0: there are none, or it is unknown.
         """
         file = self._file
         return 0 if file.ended or file.boot != _boot() or file.asking != asking else file.next
 
     def adopt(self, asked: str, may_come_from: Callable[[str], bool]) -> None:
-        """Before `begin`: what a file by names has of these sites counts for this request."""
+        """Before `begin`: let the bases of a version 1 file at these sites count for this request."""
         for site, reached in self._earlier.items():
             if may_come_from(site):
                 self._file.reached.setdefault(asked, {})[site] = reached
 
     def begin(self, asking: list[str], next_sequence: int) -> None:
-        """From now on products may arrive, from this sequence of our queue on, and for these requests."""
+        """From now on products may arrive for these requests, from this sequence of our queue on."""
         reached, self._earlier = self._file.reached, {}
         kept = [asked for asked in reached if asked not in asking][-KEPT_MAX:]
         self._file = _File(
@@ -128,14 +123,14 @@ class RequestProgress:
             reached={asked: reached.get(asked, {}) for asked in (*kept, *asking)},
         )  # fmt: skip
 
-    def note(self, next_sequence: int, stands: Iterable[tuple[str, str, Known]]) -> None:
-        """What is asked of which site, and how far it is there; the next sequence of our queue is from before that.
+    def note(self, next_sequence: int, positions: Iterable[tuple[str, str, Known]]) -> None:
+        """Note what is asked of which site, and how far it is there; `next_sequence` was read before that.
 
         If several requests ask a site for the same, the one that is behind counts.
         """
         self._file.next = next_sequence
         slowest: dict[tuple[str, str], Reached] = {}
-        for asked, site, (queue, base) in stands:
+        for asked, site, (queue, base) in positions:
             other = slowest.get((asked, site))
             if other is None or other.queue != queue.hex() or other.base > base:
                 slowest[asked, site] = Reached(queue.hex(), base)
@@ -147,7 +142,7 @@ class RequestProgress:
         self._file.ended = True
 
     def save(self, flush: Callable[[], None]) -> None:
-        """After return the file survives a power failure; `flush` sees to it that what it speaks of does, and first."""
+        """After return the file survives a power failure. `flush` makes the products durable, and is called first."""
         data = msgspec.json.format(msgspec.json.encode(self._file))
         if data == self._saved:
             return
@@ -156,13 +151,7 @@ class RequestProgress:
         if not self._saved:
             folder.mkdir(parents=True, exist_ok=True)
             Disk().sync_directory(folder.parent)
-        part = self._path.with_suffix(".part")
-        with part.open("wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        part.replace(self._path)
-        Disk().sync_directory(folder)
+        replace_file(self._path, data, Disk())
         self._saved = data
 
 
@@ -171,7 +160,7 @@ def _boot() -> str:
 
 
 def _lowest(requests: Mapping[str, Mapping[str, Reached]]) -> dict[str, Reached]:
-    """By site: the lowest base that any request had there, in the queue that the first of them had met."""
+    """By site: the lowest base of any request there, in the queue of the first of them."""
     lowest: dict[str, Reached] = {}
     for sites in requests.values():
         for site, reached in sites.items():

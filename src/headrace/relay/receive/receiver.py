@@ -81,7 +81,7 @@ class Receiver:
         self._meeting: set[str] = set()  # sites that are being asked for their identity
         self._left: dict[tuple[str, str], Known] = {}  # how far a request is at sites that it has failed over from
         self.flows = Flows()
-        self.hops = Hops(queue.path / "site" / "hops.json")
+        self.hops = Hops(queue.path)
         self._arrived = self._begin_progress()
         self.arrivals = {request.name: Arrivals() for request in requests}
         self._lock, self._saving = threading.Lock(), threading.Lock()

@@ -1,0 +1,66 @@
+"""Through which site each product came: ranges that are joined, forgotten, saved and read again."""
+
+import logging
+from pathlib import Path
+
+import pytest
+
+from headrace.errors import QueueDamagedError
+from headrace.relay.hops import Hop, Hops, read_hops, site_of
+
+
+def test_adjacent_ranges_of_one_site_are_joined(tmp_path: Path) -> None:
+    hops = Hops(tmp_path)
+    hops.add(2, 3, "a")
+    hops.add(4, 4, "a")
+    hops.add(5, 5, "b")
+    hops.add(7, 7, "b")
+    hops.save(1)
+    assert read_hops(tmp_path) == [Hop(2, 4, "a"), Hop(5, 5, "b"), Hop(7, 7, "b")]
+    assert [hops.site_of(sequence) for sequence in range(1, 9)] == [None, "a", "a", "a", "b", None, "b", None]
+
+
+def test_ranges_that_arrive_out_of_order_are_found(tmp_path: Path) -> None:
+    hops = Hops(tmp_path)
+    hops.add(5, 6, "b")
+    hops.add(2, 4, "a")
+    assert [hops.site_of(sequence) for sequence in (1, 2, 4, 5, 6, 7)] == [None, "a", "a", "b", "b", None]
+
+
+def test_evicted_ranges_are_forgotten_when_the_hops_are_saved(tmp_path: Path) -> None:
+    hops = Hops(tmp_path)
+    hops.add(1, 2, "a")
+    hops.add(3, 9, "b")
+    hops.save(oldest=3)
+    assert read_hops(tmp_path) == [Hop(3, 9, "b")]
+    assert hops.site_of(2) is None
+
+
+def test_hops_continue_after_a_restart(tmp_path: Path) -> None:
+    first = Hops(tmp_path)
+    first.add(1, 2, "a")
+    first.save(1)
+    second = Hops(tmp_path)
+    second.add(3, 3, "a")
+    second.save(1)
+    assert site_of(read_hops(tmp_path), 3) == "a"
+    assert len(read_hops(tmp_path)) == 1
+
+
+def test_a_queue_without_a_site_has_no_hops(tmp_path: Path) -> None:
+    assert read_hops(tmp_path) == []
+
+
+def test_a_damaged_file_is_an_error_for_readers_and_a_warning_for_the_site(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    (tmp_path / "site").mkdir()
+    (tmp_path / "site" / "hops.json").write_text("[[1,")
+    with pytest.raises(QueueDamagedError, match=r"hops\.json is invalid"):
+        read_hops(tmp_path)
+    with caplog.at_level(logging.WARNING):
+        hops = Hops(tmp_path)
+    assert "hops.json" in caplog.text
+    hops.add(1, 1, "a")
+    hops.save(1)
+    assert read_hops(tmp_path) == [Hop(1, 1, "a")]
