@@ -2,9 +2,7 @@
 
 import click
 
-from headrace.cli.failure import visible
-from headrace.cli.opening import open_here
-from headrace.cli.options import json_option, queue_argument
+from headrace.cli.options import json_option, open_here, queue_argument
 from headrace.cli.output import echo_json, show_table
 from headrace.errors import OptionError
 from headrace.relay.hops import read_hops, site_of
@@ -42,4 +40,4 @@ def hop(queue_path: str, sequences: tuple[int, ...], as_json: bool) -> None:
             echo_json({"sequence": sequence, "feed": feed, "ident": ident, "origin": origin, "hop": site})
     else:
         rows = [(*row, site or "put here") for *row, site in found]
-        show_table("hops", _HEADER, [[visible(str(cell)) for cell in row] for row in rows], right=(0,))
+        show_table("hops", _HEADER, rows, right=(0,))
