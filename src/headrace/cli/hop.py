@@ -2,7 +2,7 @@
 
 import click
 
-from headrace.cli.options import json_option, open_here, queue_argument
+from headrace.cli.options import json_option, open_local_queue, queue_argument
 from headrace.cli.output import echo_json, show_table
 from headrace.errors import OptionError
 from headrace.relay.hops import read_hops, site_of
@@ -25,7 +25,7 @@ def hop(queue_path: str, sequences: tuple[int, ...], as_json: bool) -> None:
       headrace hop wx.queue 17
       headrace hop wx.queue 17 18 19 --json
     """
-    with open_here(queue_path) as queue:
+    with open_local_queue(queue_path) as queue:
         hops, found = read_hops(queue.path), []
         for sequence in sequences:
             batch = queue.read(sequence, limit=1) if queue.oldest <= sequence < queue.next else None
