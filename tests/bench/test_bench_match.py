@@ -27,7 +27,7 @@ def test_every_figure_of_the_match_benchmark_is_taken() -> None:
 
 def test_each_product_of_the_benchmark_is_wanted_by_the_subscription_of_its_number() -> None:
     from headrace.bench.match import KINDS
-    from headrace.selection.table import SubscriptionTable
+    from headrace.selection.table.table import SubscriptionTable
 
     for kind in KINDS:
         table = SubscriptionTable()

@@ -54,7 +54,7 @@ def test_a_payload_is_tried(run: Run, tmp_path: Path) -> None:
     assert result.exit_code == 0
     assert result.stdout.splitlines()[-2:] == [
         "wanted: alert.xml  wx/a  alert.xml",
-        "refused by xpath (it finds nothing): other.xml  wx/a  other.xml",
+        "refused by xpath (the expression finds nothing): other.xml  wx/a  other.xml",
     ]
     assert run(*words, "--sample", "other.xml").exit_code == 1
 

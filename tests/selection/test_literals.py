@@ -5,7 +5,7 @@ import random
 import pytest
 import re2
 
-from headrace.selection.literals import BEGIN, END, fold, required
+from headrace.selection.table.literals import BEGIN, END, fold, required
 
 PARTS = [
     "a", "b", "A", "B", "k", "s", "K", "ſ", "\u212a", "é", "É", " ", "-", "{", "}", "]", "(", "(?:", "(?P<x>", "(?i)",

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from headrace.errors import SelectionError
 from headrace.product.product import Product
 from headrace.selection import Selection
-from headrace.selection.table import SubscriptionTable
+from headrace.selection.table.table import SubscriptionTable
 
 EMPTY = Product(
     feed="wx/text/metar", ident="SAUS70 KWBC 060000 /pMETAR", payload=memoryview(b"<a><b>7</b></a>"), sequence=1,
@@ -236,24 +236,24 @@ def _some_selection(chance: random.Random, number: int) -> Selection:
 # --- bounds ---------------------------------------------------------------------------------------
 
 
-def test_patterns_without_usable_text_are_residue_and_bounded() -> None:
-    table = SubscriptionTable(residue_max=3)
+def test_patterns_without_usable_text_are_unindexed_and_bounded() -> None:
+    table = SubscriptionTable(unindexed_max=3)
     for number, pattern in enumerate([".*x.*", "[a-z]+", "^$"]):
         table.add(number, Selection(ident=pattern))
-    with pytest.raises(SelectionError, match=r"3 subscriptions are checked one by one for every product.*residue_max"):
+    with pytest.raises(SelectionError, match=r"3 subscriptions are already checked one by one for every product.*unindexed_max"):
         table.add("more", Selection(ident="y"))
-    assert table.statistics().residue == len(table) == 3
+    assert table.statistics().unindexed == len(table) == 3
     table.add("same", Selection(ident=".*x.*"))
     table.add("indexed", Selection(ident="KWBC"))
     table.remove(1)
     table.add("more", Selection(ident="y"))
 
 
-def test_one_owner_cannot_take_all_the_residue() -> None:
-    table = SubscriptionTable(residue_owner_max=2)
+def test_one_owner_cannot_take_all_the_unindexed() -> None:
+    table = SubscriptionTable(unindexed_owner_max=2)
     for number in range(2):
         table.add(number, Selection(where=f"size > {number}"), owner="anna")
-    with pytest.raises(SelectionError, match=r"'anna' has 2 subscriptions.*residue_owner_max"):
+    with pytest.raises(SelectionError, match=r"'anna' already has 2 subscriptions.*unindexed_owner_max"):
         table.add(2, Selection(where="size > 2"), owner="anna")
     assert 2 not in table
     assert table.statistics().selections == 2
@@ -264,7 +264,7 @@ def test_one_owner_cannot_take_all_the_residue() -> None:
 
 
 def test_no_more_than_a_bounded_number_crowd_under_one_term() -> None:
-    table = SubscriptionTable(residue_max=5)
+    table = SubscriptionTable(unindexed_max=5)
     for number in range(5):
         table.add(number, Selection("wx/**", where=f"size > {number}"))
     with pytest.raises(SelectionError, match="under the same feed pattern"):
@@ -290,8 +290,8 @@ def test_a_pathological_pattern_costs_its_owner_alone(pattern: str) -> None:
     long = "ab" * 400
     assert keys(table, ident=f"{long}KWBC") == ["good"]
     assert keys(table, ident=long) == []
-    bad = next(expense for expense in table.statistics().dearest if expense.a_key == "bad")
-    assert (bad.owner, bad.place, bad.checked) == ("eve", "residue", 2)
+    bad = next(expense for expense in table.statistics().costliest if expense.a_key == "bad")
+    assert (bad.owner, bad.place, bad.checked) == ("eve", "unindexed", 2)
     assert bad.spent_s > 0
 
 
@@ -314,15 +314,15 @@ def test_statistics_tell_where_selections_stand_and_what_they_cost() -> None:
     table.add("sliced", Selection(slices="3"))
     table.add("origin", Selection(origin="here"))
     table.add("sql", Selection(where="run = 5 AND size > 3"))
-    table.add("residue", Selection(where="size > 3"), owner="anna")
+    table.add("unindexed", Selection(where="size > 3"), owner="anna")
     table.add("all", None)
-    assert keys(table) == ["all", "exact", "ident", "origin", "pattern", "residue"]
+    assert keys(table) == ["all", "exact", "ident", "origin", "pattern", "unindexed"]
     statistics = table.statistics()
     assert statistics.placed == {
-        "feed": 1, "feed pattern": 1, "tags": 2, "ident": 1, "slice": 1, "origin": 1, "residue": 2,
+        "feed": 1, "feed pattern": 1, "tags": 2, "ident": 1, "slice": 1, "origin": 1, "unindexed": 2,
     }  # fmt: skip
-    assert (statistics.residue, statistics.products, statistics.checked) == (1, 1, 2)
+    assert (statistics.unindexed, statistics.products, statistics.checked) == (1, 1, 2)
     assert statistics.spent_s > 0
-    assert {expense.a_key for expense in statistics.dearest[:2]} == {"ident", "residue"}
-    expense = next(expense for expense in statistics.dearest if expense.a_key == "residue")
+    assert {expense.a_key for expense in statistics.costliest[:2]} == {"ident", "unindexed"}
+    expense = next(expense for expense in statistics.costliest if expense.a_key == "unindexed")
     assert (expense.owner, expense.checked, expense.wanted, expense.selection) == ("anna", 1, 1, "where size > 3")

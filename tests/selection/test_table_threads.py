@@ -10,7 +10,7 @@ from test_table import holds_nothing, product
 
 from headrace.product.product import Product
 from headrace.selection import Selection
-from headrace.selection.table import SubscriptionTable
+from headrace.selection.table.table import SubscriptionTable
 
 STATION = [f"K{number:03}" for number in range(60)]
 

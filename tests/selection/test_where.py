@@ -12,13 +12,13 @@ from products import NOW_NS, batch_of, product
 
 from headrace import Queue
 from headrace.errors import SelectionError
-from headrace.selection import expression as ex
-from headrace.selection.columns import Fields
-from headrace.selection.expression import text_of
-from headrace.selection.scalar import compiled
-from headrace.selection.sql import parse_condition
-from headrace.selection.vector import evaluate
-from headrace.selection.where import Where
+from headrace.selection.where import expression as ex
+from headrace.selection.where.columns import Fields
+from headrace.selection.where.expression import text_of
+from headrace.selection.where.scalar import compiled
+from headrace.selection.where.sql import parse_condition
+from headrace.selection.where.vector import evaluate
+from headrace.selection.where.where import Where
 
 
 @pytest.mark.parametrize(
@@ -57,15 +57,15 @@ def test_conditions_mean_what_they_say(queue: Queue, condition: str, wanted: boo
 @pytest.mark.parametrize(
     ("condition", "column", "words"),
     [
-        ("", 1, "empty"), ("a =", 4, "missing behind '='"), ("a = 1 b", 7, "'b' cannot stand here"), ("(a = 1", 1, "not closed"), ("a = 1)", 6, "closes nothing"),
+        ("", 1, "empty"), ("a =", 4, "missing after '='"), ("a = 1 b", 7, "'b' is not allowed here"), ("(a = 1", 1, "not closed"), ("a = 1)", 6, "has no matching"),
         ("a = 'x", 5, "quote"), ("a = 1; DROP TABLE x", 6, "';'"), ("lower(a) = 'x'", 1, r"LOWER\(\)"), ("f(a) = 1", 1, r"f\(\)"), ("b = 1 AND count(*) > 1", 11, "COUNT"),
         ("a IN (SELECT 1)", 1, "no query"), ("(SELECT 1) = 1", 2, "query inside"), ("EXISTS (SELECT 1)", 1, "query inside"), ("a IN ()", 1, "empty list"),
         ("CAST(a AS INT) = 1", 6, "cast"), ("a::int = 1", 1, "cast"), ("a % 2 = 0", 1, "%"), ("a || 'x' = 'y'", 1, r"\|\|"), ("CASE WHEN a THEN b END", 11, "CASE"),
         ("x = 1 AND created > 'noon'", 21, "not a time"), ("created > 5", 11, "created is never 5"), ("feed = 5", 8, "feed is never 5"), ("priority = 'high'", 12, "never 'high'"),
-        ("created + 1 > 3", 1, "only numbers"), ("'a' + 1 > 3", 1, "only numbers"), ("Size > 3", 1, "field or a property"), ("a.b = 1", 1, "no name"), ("a.b.c = 1", 1, "three parts"),
+        ("created + 1 > 3", 1, "only numbers"), ("'a' + 1 > 3", 1, "only numbers"), ("Size > 3", 1, "field or a property"), ("a.b = 1", 1, "not a name"), ("a.b.c = 1", 1, "three parts"),
         ("a LIKE b", 1, "takes a text"), ("a LIKE 'x' ESCAPE 'ab'", 1, "one character"), ("a LIKE 'x!' ESCAPE '!'", 1, "ends with its escape"), ("a IS TRUE", 1, "IS takes NULL"),
-        ("size", 1, "neither true nor false"), ("a = 1 AND 5", 11, "neither true nor false"), ("NOT 'x'", 5, "neither"), ("a + 1", 1, "neither"), ("a = ‘x’", 5, "no name"),
-        ("a = 1e999", 5, "too large"), ("(1, 2) = (1, 2)", 2, "list of values"), ("a = ?", 1, "Placeholder"),
+        ("size", 1, "not a condition"), ("a = 1 AND 5", 11, "not a condition"), ("NOT 'x'", 5, "not a condition"), ("a + 1", 1, "not a condition"), ("a = ‘x’", 5, "not a name"),
+        ("a = 1e999", 5, "out of range"), ("(1, 2) = (1, 2)", 2, "list of values"), ("a = ?", 1, "Placeholder"),
     ],
 )  # fmt: skip
 def test_a_mistake_has_its_column(condition: str, column: int, words: str) -> None:
@@ -276,7 +276,7 @@ def test_the_canonical_text_leads_back(tree: Any) -> None:
     try:
         again = parse_condition(text)
     except SelectionError:
-        return  # a tree that no text can mean: 'a' + 1, or one that is neither true nor false
+        return  # a tree that no text can mean: 'a' + 1, or one that is not a condition
     assert text_of(parse_condition(text_of(again))) == text_of(again)
     for row in ({}, {"x": 1, "y": 2.5}, {"x": "a", "order": True, "odd name": "ab", "size": 3, 'q"uote': -1}):
         one = product(**row)
@@ -292,7 +292,7 @@ def test_every_word_of_sql_can_name_a_property() -> None:
 
 
 def test_a_fault_in_the_middle_of_a_block_gives_no_value(queue: Queue) -> None:
-    from headrace.selection.columns import _Blocks
+    from headrace.selection.where.columns import _Blocks
 
     sound = queue.put(b"1", feed="a", properties={"x": 5, "y": "text"})
     block = queue.read(int(sound)).property_block(0)  # type: ignore[arg-type]

@@ -6,8 +6,7 @@ from pathlib import Path
 import pytest
 
 from headrace.errors import SelectionError
-from headrace.selection.path import DEGREE_MAX, parse_path
-from headrace.selection.xpath import DEPTH_MAX, DOCUMENT_BYTES_MAX, NODES_MAX, XPath
+from headrace.selection.xpath import DEGREE_MAX, DEPTH_MAX, DOCUMENT_BYTES_MAX, NODES_MAX, XPath, parse_path
 
 ALERT = b"""<?xml version="1.0" encoding="UTF-8"?>
 <alert xmlns="urn:oasis:names:tc:emergency:cap:1.2" xmlns:x="urn:x">
@@ -46,9 +45,9 @@ def test_names_match_in_any_namespace_and_in_none() -> None:
     [
         ("//cap:alert", 3, "prefixes"), ("//a[$x]", 5, "variables"), ("//a/following::b", 5, "axis 'following'"), ("//a/ancestor::b", 5, "axis 'ancestor'"),
         ("//a/preceding-sibling::b", 5, "axis"), ("document('x')", 1, r"document\(\)"), ("translate(a, 'b', 'c')", 1, "translate"), ("re:test(a)", 1, "prefixes"),
-        ("//a[", 5, "not closed"), ("//a]", 4, "closes nothing"), ("a b", 3, "no XPath"), ("//", 2, "no XPath"), ("a = 'x", 5, "cannot stand"), ("//a[.//b[.//c[.//d]]]", 16, "4 times"),
+        ("//a[", 5, "not closed"), ("//a]", 4, "has no matching"), ("a b", 3, "not an XPath"), ("//", 2, "not an XPath"), ("a = 'x", 5, "is not allowed"), ("//a[.//b[.//c[.//d]]]", 16, "4 times"),
         ("//a//b//c//d", 10, "4 times"), ("a[" * 17 + "b" + "]" * 17, 34, "nests too deeply"), ("a = '" + "x" * 129 + "'", 5, "128 characters"),
-        ("a ^ b", 3, "cannot stand"),
+        ("a ^ b", 3, "is not allowed"),
     ],
 )  # fmt: skip
 def test_a_mistake_has_its_column(path: str, column: int, words: str) -> None:

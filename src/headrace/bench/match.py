@@ -27,7 +27,7 @@ from headrace.bench.report import Figure
 from headrace.product.product import Product
 from headrace.product.properties import NO_PROPERTIES, PropertyValue
 from headrace.selection import Selection
-from headrace.selection.table import SubscriptionTable
+from headrace.selection.table.table import SubscriptionTable
 
 ROUNDS_MIN = 3
 SECONDS_MIN = 1.0  # of rounds, from 20,000 subscriptions on; less for fewer
@@ -39,7 +39,7 @@ GROWTH_MAX = 2.0  # where five times as many would take five times as long if ea
 NOT_MEASURED = [
     "making and adding selections: reading SQL takes longer than anything that is measured here",
     "pairs of fewer values or of names that differ between subscriptions, which take longer (docs/decisions, 11)",
-    "selections with several clauses, residue, and many subscribers to one product",
+    "selections with several clauses, unindexed, and many subscribers to one product",
     "several threads at once: readers take no lock, but the interpreter has one",
     "XPath: no index helps it, so it is looked at product by product for those who ask for it",
     "NaradaBrokering itself: its figures were published in 2005 (1 GHz, Java 1.4), its subscriptions are not described",

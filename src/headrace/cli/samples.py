@@ -19,7 +19,7 @@ from headrace.errors import InvalidError, OptionError
 from headrace.product import Product, PropertyValue
 from headrace.product.product import PRIORITY_DEFAULT
 from headrace.queue import Queue
-from headrace.selection.moment import parse_moment
+from headrace.selection.values import parse_moment
 
 _SAMPLE_BYTES_MAX = 64 << 20
 _NEWEST = 20  # products of a queue

@@ -12,7 +12,7 @@ from headrace.cli.output import echo_json, show_table
 from headrace.cli.put import properties_of
 from headrace.cli.samples import Sample, samples_of
 from headrace.selection import Selection
-from headrace.selection.expression import FIELDS, PROPERTIES
+from headrace.selection.where.expression import FIELDS, PROPERTIES
 from headrace.toml.writing import toml_lines
 from headrace.units import format_count
 

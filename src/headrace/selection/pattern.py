@@ -1,11 +1,11 @@
-"""Feed patterns in other systems' spelling, and the one that Headrace keeps.
+"""Feed patterns in the spelling of other systems, and the one that Headrace keeps.
 
     wx/radar/**              as it is kept: `*` is one level, `**` any number, none included
-    mqtt:wx/+/#, wx/+/#      MQTT; a bare pattern with `+` or `#` can be nothing else
-    nats:wx.*.>              NATS: levels parted by dots, `>` for one or more
+    mqtt:wx/+/#, wx/+/#      MQTT; a bare pattern with `+` or `#` is always MQTT
+    nats:wx.*.>              NATS: levels separated by dots, `>` for one or more
 
-Patterns that mean the same are kept as the same: `a/**/**` as `a/**`, `**/*` as `*/**`, and `**` alone as no pattern.
-No pattern may begin with a feed level that is called `mqtt:…` or `nats:…`.
+Patterns with the same meaning have one form: `a/**/**` as `a/**`, `**/*` as `*/**`, and `**` alone as no pattern.
+The first level of a pattern must not begin with `mqtt:` or `nats:`.
 """
 
 from headrace.errors import FeedError, SelectionError
@@ -15,14 +15,14 @@ MQTT, NATS = "mqtt:", "nats:"
 
 
 def canonical_pattern(text: str) -> FeedPattern | None:
-    """The pattern, checked; None if it admits every feed. SelectionError says what is wrong with it."""
+    """The pattern, validated; None if it matches every feed. SelectionError says why it is invalid."""
     if isinstance(text, str):
         text = _own_spelling(text)
     try:
         pattern = FeedPattern(text)
     except FeedError as error:
         raise SelectionError(error.problem, error.hint) from None
-    levels = _settled(text.split("/"))
+    levels = _normalized(text.split("/"))
     if levels == ["**"]:
         return None
     canonical = "/".join(levels)
@@ -35,7 +35,7 @@ def _own_spelling(text: str) -> str:
     if text.startswith(NATS):
         return _from_nats(text.removeprefix(NATS))
     if ">" in text or ".*" in text or "*." in text:
-        raise SelectionError(f"feed pattern {text!r} looks like one of NATS", f"write nats:{text}")
+        raise SelectionError(f"feed pattern {text!r} looks like a NATS pattern", f"write nats:{text}")
     return _from_mqtt(text) if "+" in text or "#" in text else text
 
 
@@ -45,7 +45,7 @@ def _from_mqtt(text: str) -> str:
     levels = text.split("/")
     if "#" in levels[:-1] or any(level not in ("+", "#") and set(level) & set("+#*") for level in levels):
         raise SelectionError(
-            f"{text!r} is not a pattern of MQTT", "+ stands for a whole level, # for all levels at the end"
+            f"{text!r} is not an MQTT pattern", "+ stands for a whole level, # for all levels at the end"
         )
     return "/".join({"+": "*", "#": "**"}.get(level, level) for level in levels)
 
@@ -55,21 +55,21 @@ def _from_nats(text: str) -> str:
     odd = any(level not in ("*", ">") and set(level) & set("*>/") for level in levels)
     if odd or ">" in levels[:-1]:
         raise SelectionError(
-            f"{text!r} is not a pattern of NATS", "* stands for a whole level, > for one or more at the end"
+            f"{text!r} is not a NATS pattern", "* stands for a whole level, > for one or more at the end"
         )
     return "/".join("*/**" if level == ">" else level for level in levels)
 
 
-def _settled(levels: list[str]) -> list[str]:
-    """Within a run of wildcards, single levels first and one `**` for all."""
-    settled: list[str] = []
+def _normalized(levels: list[str]) -> list[str]:
+    """In each run of wildcards, single levels first and then at most one `**`."""
+    normalized: list[str] = []
     pending = False
     for level in levels:
         if level == "**":
             pending = True
             continue
         if level != "*" and pending:
-            settled.append("**")
+            normalized.append("**")
             pending = False
-        settled.append(level)
-    return [*settled, "**"] if pending else settled
+        normalized.append(level)
+    return [*normalized, "**"] if pending else normalized

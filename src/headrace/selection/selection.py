@@ -1,18 +1,18 @@
-"""Selection: which products a reader wants.
+"""Selection: which products a reader selects.
 
     Selection("wx/radar/**")                            every product below wx/radar
     Selection("wx/**", ident=r"^SA.. K", priority=">=5")
     Selection.parse('wx/** ident ~ "^SA.. K" priority 5.. where level > 3')
     Selection.from_dict({"feed": "wx/**", "tags": {"run": 5}})
 
-Three ways to write one value: arguments, text (text.py), and a mapping as TOML and JSON give it; docs/selections.md
-has them side by side. Everything is checked when a selection is made, and what means the same is kept as the same, so
-that equal selections are equal, hash alike, and have one text. All clauses must hold; a clause that is not given admits
-everything. A selection can be pickled, unless its function cannot.
+There are three ways to write one: arguments, text (text.py), and a mapping as TOML and JSON have it; docs/selections.md
+shows them side by side. Everything is validated when a selection is made, and values with the same meaning have one
+form, so that equal selections compare equal, hash equal, and have one text. All clauses must hold; a clause that is not
+given selects everything. A selection can be pickled, unless its function cannot.
 
 Where a clause is decided: `feed`, `priority`, `origin` and `slices` by index rows, once per name; `ident` by columns;
-the rest by records and payloads (matching.py). `every` counts, so it needs somebody who remembers: `wants` and `mask`
-leave it to the reader or the station.
+the rest by records and payloads (matching.py). `every` counts, so it needs state: `wants` and `mask` leave it to the
+reader or the station.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -30,16 +30,14 @@ from headrace.product.feed import FeedPattern
 from headrace.product.product import Product
 from headrace.product.properties import PropertyValue
 from headrace.selection import matching, text, values
-from headrace.selection.expression import Expression
-from headrace.selection.function import Guarded
+from headrace.selection.clauses import Guarded, Tags, check_regex, found_in, tags_dict, tags_expression, tags_of
 from headrace.selection.pattern import canonical_pattern
-from headrace.selection.regex import check_regex, found_in
-from headrace.selection.scalar import Evaluate, compiled
-from headrace.selection.tags import Tags, tags_dict, tags_expression, tags_of
+from headrace.selection.where.expression import Expression
+from headrace.selection.where.scalar import Evaluate, compiled
 from headrace.selection.writing import write
 
 if TYPE_CHECKING:
-    from headrace.selection.where import Where
+    from headrace.selection.where.where import Where
     from headrace.selection.xpath import XPath
 
 Function = Callable[[Product], bool]
@@ -54,7 +52,7 @@ _EVERY_PRIORITY = 255
 
 @dataclass(frozen=True, slots=True, init=False)
 class Selection:
-    """What a reader wants; an empty selection wants everything. Attributes hold the canonical values."""
+    """What a reader selects; an empty selection selects everything. Attributes hold the canonical values."""
 
     feed: str | None
     ident: str | None
@@ -81,9 +79,9 @@ class Selection:
         max_age_s: float | str | None = None, every: int = 1, xpath: "str | XPath | None" = None,
         where: "str | Where | None" = None, function: Function | None = None,
     ) -> None:  # fmt: skip
-        """SelectionError names the argument that cannot be; docs/selections.md says what each may be."""
+        """SelectionError names the invalid argument; docs/selections.md says what each may be."""
         pattern = None if feed is None else canonical_pattern(feed)
-        dear = Compiled.of(tags, where, xpath, function)
+        compiled_clauses = Compiled.of(tags, where, xpath, function)
         canonical = {
             "feed": None if pattern is None else pattern.text,
             "ident": None if ident is None else check_regex(ident, "ident"),
@@ -95,11 +93,11 @@ class Selection:
             "created": None if created is None else values.created_of(created),
             "max_age_s": None if max_age_s is None else values.max_age_of(max_age_s),
             "every": values.every_of(every),
-            "xpath": None if dear.xpath is None else dear.xpath.text,
-            "where": None if dear.where is None else dear.where.text,
+            "xpath": None if compiled_clauses.xpath is None else compiled_clauses.xpath.text,
+            "where": None if compiled_clauses.where is None else compiled_clauses.where.text,
             "function": function,
             "pattern": pattern,
-            "compiled": dear,
+            "compiled": compiled_clauses,
         }
         for name, value in canonical.items():
             object.__setattr__(self, name, value)
@@ -108,7 +106,7 @@ class Selection:
 
     @classmethod
     def of(cls, wanted: "Selection | str | Mapping[str, Any] | Function | None") -> "Selection":
-        """A selection from what callers may write: one, its text, a mapping, a function, or nothing."""
+        """A selection from whatever a caller may give: a Selection, its text, a mapping, a function, or None."""
         if wanted is None:
             return cls()
         if isinstance(wanted, Selection):
@@ -123,23 +121,23 @@ class Selection:
 
     @classmethod
     def parse(cls, text_form: str) -> "Selection":
-        """From its text; a SelectionError has the column of the mistake."""
+        """From its text; a SelectionError has the column of the problem."""
         return cls(**text.parse(text_form))
 
     @classmethod
     def from_dict(cls, mapping: Mapping[str, Any]) -> "Selection":
-        """From a mapping as TOML and JSON give it; the keys are the names of the arguments."""
+        """From a mapping as in TOML and JSON; the keys are the names of the arguments."""
         if not isinstance(mapping, Mapping):
             raise SelectionError(f"{mapping!r} is not a mapping", "give a table of clauses")
         for key in mapping:
             if key not in KEYS:
-                raise SelectionError(f"{key!r} is no part of a selection", f"there are {', '.join(KEYS[:-1])}")
+                raise SelectionError(f"a selection has no {key!r}", f"it has {', '.join(KEYS[:-1])}")
         return cls(**mapping)
 
     def to_dict(self) -> dict[str, Any]:
-        """As JSON and TOML can hold it; SelectionError if there is a function, which they cannot."""
+        """As JSON and TOML can hold it; SelectionError if it has a function, which they cannot hold."""
         if self.function is not None:
-            raise SelectionError("a selection with a function cannot be written down", "use where instead of function")
+            raise SelectionError("a selection with a function has no text", "use where instead of function")
         given = self.given()
         shown: dict[str, Callable[[Any], Any]] = {
             "tags": tags_dict, "slices": values.slices_text, "created": values.created_text, "origin": list,
@@ -148,18 +146,18 @@ class Selection:
         return {name: shown[name](value) if name in shown else value for name, value in given.items()}
 
     def given(self) -> dict[str, Any]:
-        """The canonical arguments that are not left to their default."""
+        """The canonical arguments that differ from their default."""
         given = {name: value for name in KEYS if (value := getattr(self, name)) is not None}
         if self.every == 1:
             del given["every"]
         return given
 
     def __str__(self) -> str:
-        """The canonical text. A function appears by name, and makes a text that cannot be read back."""
+        """The canonical text. A function is shown by its name; such a text cannot be parsed again."""
         return write({name: getattr(self, name) for name in KEYS})
 
     def replace(self, **changes: Any) -> "Selection":
-        """The same with some arguments changed; None takes a clause away."""
+        """The same with some arguments changed; None removes a clause."""
         arguments = {**self.given(), **changes}
         if arguments.get("every") is None:
             arguments["every"] = 1
@@ -177,7 +175,7 @@ class Selection:
 
     @property
     def is_by_ident_alone(self) -> bool:
-        """Whether nothing but the ident, if that, is left when index rows have been asked."""
+        """Whether index rows decide everything but `every` and, if given, the ident."""
         return self.created is None and self.max_age_s is None and self.compiled.is_empty
 
     @property
@@ -197,16 +195,16 @@ class Selection:
     # --- the rest ---------------------------------------------------------------------------------
 
     def wants_names(self, feed: str, ident: str) -> bool:
-        """Decide by feed and ident alone, the slow way."""
+        """Decide by feed and ident alone; slow, one product at a time."""
         return self.wants_feed(feed) and bool(self.wants_idents(pa.array([ident]))[0])
 
     def wants_idents(self, idents: Any) -> npt.NDArray[np.bool_]:
-        """For an Arrow string array: which idents are wanted."""
+        """For an Arrow string array: which idents are selected."""
         wanted = np.ones(len(idents), np.bool_) if self.ident is None else found_in(self.ident, idents)
         return wanted if self.not_ident is None else wanted & ~found_in(self.not_ident, idents)
 
     def mask(self, batch: Batch, now_ns: int = 0) -> npt.NDArray[np.bool_]:
-        """For each product of a batch, whether it is wanted by all that index rows do not decide.
+        """For each product of a batch, whether all clauses select it that index rows do not decide.
 
         `max_age_s` is measured against `now_ns`, or the clock if that is 0.
         """
@@ -216,22 +214,22 @@ class Selection:
         return mask
 
     def wants(self, product: Product, now_ns: int = 0) -> bool:
-        """Decide one product, the slow way; everything but `every`."""
+        """Decide one product, by everything but `every`; slow."""
         return matching.refused_by(self, product, now_ns) is None
 
     def refused_by(self, product: Product, now_ns: int = 0) -> str | None:
-        """The first clause that does not want a product; None if all do."""
+        """The first clause that rejects the product; None if none does."""
         return matching.refused_by(self, product, now_ns)
 
     @property
     def function_failures(self) -> int:
-        """How many products were not wanted because the function raised."""
+        """How many products were not selected because the function raised."""
         return 0 if self.compiled.function is None else self.compiled.function.failures
 
 
 @dataclass(frozen=True, slots=True)
 class Compiled:
-    """What the dear clauses become; SQL and XPath are loaded only where they are used."""
+    """The expensive clauses, compiled; SQL and XPath are imported only where they are used."""
 
     tags: Expression | None
     tags_of_one: Evaluate | None  # the same for one product
@@ -242,7 +240,7 @@ class Compiled:
     @classmethod
     def of(cls, tags: Any, where: Any, xpath: Any, function: Any) -> "Compiled":
         if where is not None:
-            from headrace.selection.where import Where
+            from headrace.selection.where.where import Where
 
             where = where if isinstance(where, Where) else Where(where)
         if xpath is not None:

@@ -9,8 +9,8 @@
               | "xpath" text | "where" condition up to the end
     text      = "…" or '…' with the quote doubled inside, or anything without blanks
 
-`parse` gives the arguments of a Selection and checks each value where it stands, so that every mistake has its column.
-Not here: the way back (writing.py), what the values mean (values.py and others) and how they are evaluated.
+`parse` returns the arguments of a Selection and validates each value in place, so that every problem has its column.
+Not here: writing the text (writing.py), what the values mean (values.py and others), and how they are evaluated.
 """
 
 import difflib
@@ -21,9 +21,8 @@ from typing import Any
 from headrace.errors import SelectionError
 from headrace.product.properties import PropertyValue
 from headrace.selection import values
+from headrace.selection.clauses import TAG, check_regex, tags_of
 from headrace.selection.pattern import canonical_pattern
-from headrace.selection.regex import check_regex
-from headrace.selection.tags import TAG, tags_of
 from headrace.selection.writing import CLAUSES, FUNCTION, KEYWORD, begins_with_clause
 
 TEXT_MAX = 16384
@@ -37,7 +36,7 @@ _BOUND = re.compile(r"[<>]=\s*\S+|\S+")
 
 
 def parse(text: str) -> dict[str, Any]:
-    """The arguments that the text means; SelectionError points at the first mistake."""
+    """The arguments that the text means; SelectionError points at the first problem."""
     if not isinstance(text, str):
         raise SelectionError(f"{text!r} is not text", "write a feed pattern and clauses")
     if len(text) > TEXT_MAX:
@@ -61,7 +60,7 @@ class _Parser:
     def parse(self) -> dict[str, Any]:
         self._skip()
         if self.place == len(self.text):
-            raise self._mistake("the selection is empty", self.place, "write ** for everything")
+            raise self._error("the selection is empty", self.place, "write ** for everything")
         if not self._at_clause():
             self._pattern()
         while self._skip() < len(self.text):
@@ -77,7 +76,7 @@ class _Parser:
         return self.place
 
     def _take(self, pattern: re.Pattern[str]) -> str:
-        """What matches here; empty if nothing does."""
+        """The text that matches here; empty if there is none."""
         found = pattern.match(self.text, self.place)
         if found is None:
             return ""
@@ -91,14 +90,14 @@ class _Parser:
         return True
 
     def _quoted(self) -> str:
-        """The text in quotes that begin here."""
+        """The quoted text that begins here."""
         begin, quote = self.place, self.text[self.place]
         place = begin + 1
         parts = []
         while True:
             end = self.text.find(quote, place)
             if end < 0:
-                raise self._mistake("the quote is not closed", begin, f"end it with {quote}")
+                raise self._error("the quote is not closed", begin, f"end it with {quote}")
             parts.append(self.text[place:end])
             if not self.text.startswith(quote, end + 1):
                 self.place = end + 1
@@ -109,27 +108,27 @@ class _Parser:
         return self.text.startswith(('"', "'"), self._skip())
 
     def _value(self, pattern: re.Pattern[str], keyword: str, example: str) -> str:
-        """What stands behind a keyword, which must be something."""
+        """The value after a keyword, which is required."""
         self._skip()
         value = self._take(pattern)
         if not value:
             problem = f"{keyword} has no value"
-            quoting = f'; a feed of that name is written "{keyword}"' if self.place == len(self.text) else ""
-            raise self._mistake(problem, self.place, f"write {example}{quoting}")
+            quoting = f'; quote a feed of that name: "{keyword}"' if self.place == len(self.text) else ""
+            raise self._error(problem, self.place, f"write {example}{quoting}")
         return value
 
     def _text(self, keyword: str, example: str) -> str:
         return self._quoted() if self._at_quote() else self._value(_BARE, keyword, example)
 
     def _set(self, name: str, begin: int, make: Callable[[], Any], value_at: int) -> None:
-        """Keep a value; a mistake in it is one at its place in the whole text."""
+        """Keep a value; a problem in it is reported at its place in the whole text."""
         if name in self.found:
-            raise self._mistake("the clause stands here for the second time", begin, "keep one of them")
+            raise self._error("the clause is given twice", begin, "keep one of them")
         try:
             self.found[name] = make()
         except SelectionError as error:
             place = value_at if error.column is None else self._within(value_at, error.column - 1)
-            raise self._mistake(error.problem, place, error.hint) from None
+            raise self._error(error.problem, place, error.hint) from None
 
     def _within(self, value_at: int, offset: int) -> int:
         """The place of the n-th character of a value; a doubled quote counts as one."""
@@ -141,7 +140,7 @@ class _Parser:
             place += 2 if self.text.startswith(quote * 2, place) else 1
         return place
 
-    def _mistake(self, problem: str, place: int, hint: str) -> SelectionError:
+    def _error(self, problem: str, place: int, hint: str) -> SelectionError:
         return SelectionError.at(problem, hint, self.text, place)
 
     # --- the pattern and the clauses --------------------------------------------------------------
@@ -172,13 +171,13 @@ class _Parser:
         elif "=" in word:
             known = f"write tag {word} for a property; {known}"
         elif "/" in word or "*" in word:
-            known = f"the feed pattern comes first, and there is one; {known}"
-        return self._mistake(f"there is no clause {word!r}", begin, known)
+            known = f"a selection has one feed pattern, and it comes first; {known}"
+        return self._error(f"there is no clause {word!r}", begin, known)
 
     def _ident(self, begin: int) -> None:
         absent = self._sign("!~")
         if not absent and not self._sign("~"):
-            raise self._mistake("ident has no ~", self.place, 'write ident ~ "^SA" or ident !~ "TEST"')
+            raise self._error("ident has no ~", self.place, 'write ident ~ "^SA" or ident !~ "TEST"')
         self._skip()
         at = self.place
         pattern = self._text("ident", 'ident ~ "^SA"')
@@ -193,13 +192,13 @@ class _Parser:
         if self._sign("="):
             listed = [self._tag_value()]
         elif quoted or not _INTEGER.fullmatch(name):
-            raise self._mistake(f"tag {name!r} has no value", self.place, f"write tag {name}=5, or integers: tag 7,9")
+            raise self._error(f"tag {name!r} has no value", self.place, f"write tag {name}=5, or integers: tag 7,9")
         else:
             name, listed = TAG, [int(name)]
         while self._sign(","):
             listed.append(self._tag_value())
         if name in tags:
-            raise self._mistake(f"tag {name!r} stands here for the second time", begin, "list its values: tag 7,9")
+            raise self._error(f"tag {name!r} is given twice", begin, "list its values: tag 7,9")
         self.found.pop("tags")
         self._set("tags", begin, lambda: tags_of({**tags, name: listed}), at)
         self.found["tags"] = {**tags, name: listed}
@@ -242,7 +241,7 @@ class _Parser:
 
     def _age(self, begin: int) -> None:
         if not self._sign("<"):
-            raise self._mistake("age has no <", self.place, "write age < 1h")
+            raise self._error("age has no <", self.place, "write age < 1h")
         self._simple("max_age_s", begin, _BARE, values.max_age_of, "age < 1h")
 
     def _xpath(self, begin: int) -> None:
@@ -254,22 +253,22 @@ class _Parser:
         self._set("xpath", begin, lambda: XPath(path), at)
 
     def _where(self, begin: int) -> None:
-        from headrace.selection.where import Where
+        from headrace.selection.where.where import Where
 
         at = self._skip()
         condition = self.text[at:]
         self.place = len(self.text)
         if not condition:
-            raise self._mistake("where has no condition", at, "write where level > 3")
+            raise self._error("where has no condition", at, "write where level > 3")
         try:
             self.found["where"] = Where(condition)
         except SelectionError as error:
             place = at + (error.column or 1) - 1
             word = KEYWORD.match(self.text, place)
             if word is not None and word[0].lower() in CLAUSES:
-                hint = f"where takes everything up to the end: put {word[0]} before it"
-                raise self._mistake(error.problem, place, hint) from None
-            raise self._mistake(error.problem, place, error.hint) from None
+                hint = f"where takes everything up to the end: write {word[0]} before it"
+                raise self._error(error.problem, place, hint) from None
+            raise self._error(error.problem, place, error.hint) from None
 
     def _function(self, begin: int) -> None:
-        raise self._mistake("a function cannot be written as text", begin, "give it as Selection(function=…)")
+        raise self._error("a function has no text", begin, "give it as Selection(function=…)")

@@ -1,19 +1,19 @@
 """Values of clauses: what callers may write becomes the one form that a selection keeps, and its text.
 
-Each clause has a pair: `…_of` takes what may be given (as an argument, in TOML or JSON, in the text language) and
-returns the canonical value or raises SelectionError; `…_text` writes a canonical value as the text language has it, so
-that `…_of` reads it back. A clause that admits everything is None.
+Each clause has a pair of functions: `…_of` takes what a caller may give (as an argument, in TOML or JSON, in the text
+language) and returns the canonical value or raises SelectionError; `…_text` writes a canonical value in the text
+language, so that `…_of` reads it back. A clause that selects everything is None.
 """
 
 import re
 from collections.abc import Iterable
+from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
 from headrace.errors import OptionError, SelectionError
 from headrace.product.product import PRIORITY_MAX, SLICE_MAX
-from headrace.selection.moment import format_moment, parse_moment
-from headrace.units import parse_age
+from headrace.units import parse_age, parse_time
 
 Span = tuple[int | None, int | None]
 
@@ -42,7 +42,7 @@ def priority_of(value: Any) -> tuple[int, int] | None:
     elif isinstance(value, list | tuple) and len(value) == 2:
         low, high = (0 if value[0] is None else value[0]), (PRIORITY_MAX if value[1] is None else value[1])
     else:
-        raise SelectionError(f"priority {value!r} is not understood", _PRIORITY_HINT)
+        raise SelectionError(f"priority {value!r} is invalid", _PRIORITY_HINT)
     if not is_whole(low) or not is_whole(high) or not 0 <= low <= high <= PRIORITY_MAX:
         raise SelectionError(f"priority {value!r} is out of range", _PRIORITY_HINT)
     return None if (low, high) == (0, PRIORITY_MAX) else (low, high)
@@ -51,7 +51,7 @@ def priority_of(value: Any) -> tuple[int, int] | None:
 def _read_priority(text: str) -> tuple[int, int]:
     found = _PRIORITY.fullmatch(text)
     if found is None or not any(found.groups()):
-        raise SelectionError(f"priority {text!r} is not understood", _PRIORITY_HINT)
+        raise SelectionError(f"priority {text!r} is invalid", _PRIORITY_HINT)
     sign, bound, low, high, only = found.groups()
     if only is not None:
         return int(only), int(only)
@@ -74,7 +74,7 @@ def origin_of(value: Any) -> tuple[str, ...]:
     """Ids of sites, sorted."""
     origins = [part.strip() for part in value.split(",")] if isinstance(value, str) else value
     if not isinstance(origins, Iterable):
-        raise SelectionError(f"origin {value!r} is not understood", "give one site id, or a list of them")
+        raise SelectionError(f"origin {value!r} is invalid", "give one site id, or a list of them")
     origins = tuple(origins)
     for origin in origins:
         if not isinstance(origin, str) or not _ORIGIN.fullmatch(origin):
@@ -99,12 +99,12 @@ def slices_of(value: Any) -> tuple[int, ...]:
     elif isinstance(value, Iterable):
         numbers = list(value)
     else:
-        raise SelectionError(f"slices {value!r} are not understood", _SLICES_HINT)
+        raise SelectionError(f"slices {value!r} are invalid", _SLICES_HINT)
     for number in numbers:
         if not is_whole(number) or not 0 <= number <= SLICE_MAX:
             raise SelectionError(f"slice {number!r} is out of range", _SLICES_HINT)
     if not numbers:
-        raise SelectionError("there is no slice in the list", _SLICES_HINT)
+        raise SelectionError("the list of slices is empty", _SLICES_HINT)
     return tuple(sorted(set(numbers)))
 
 
@@ -113,7 +113,7 @@ def _read_slices(text: str) -> list[int]:
     for part in text.split(","):
         found = _SLICES.fullmatch(part)
         if found is None:
-            raise SelectionError(f"slices {text[:80]!r} are not understood", _SLICES_HINT)
+            raise SelectionError(f"slices {text[:80]!r} are invalid", _SLICES_HINT)
         first, last = int(found[1]), int(found[2] or found[1])
         if not first <= last <= SLICE_MAX:
             raise SelectionError(f"slices {part.strip()!r} are out of range", _SLICES_HINT)
@@ -141,10 +141,10 @@ def created_of(value: Any) -> Span | None:
     if isinstance(value, str):
         first, dots, last = value.partition("..")
         if not dots:
-            raise SelectionError(f"created {value!r} is no range of times", _CREATED_HINT)
+            raise SelectionError(f"created {value!r} is not a time range", _CREATED_HINT)
         value = (first.strip() or None, last.strip() or None)
     if not isinstance(value, list | tuple) or len(value) != 2:
-        raise SelectionError(f"created {value!r} is no range of times", _CREATED_HINT)
+        raise SelectionError(f"created {value!r} is not a time range", _CREATED_HINT)
     first_ns, last_ns = (None if side is None else parse_moment(side, "created") for side in value)
     if first_ns is not None and last_ns is not None and first_ns >= last_ns:
         raise SelectionError("created ends before it begins", _CREATED_HINT)
@@ -177,10 +177,45 @@ def max_age_text(seconds: float) -> str:
 
 
 def every_of(value: Any) -> int:
-    """Every how many'th; 1 is each."""
+    """The N of every Nth product; 1 is each."""
     if isinstance(value, str) and value.isdecimal():
         value = int(value)
     if not is_whole(value) or not 1 <= value <= EVERY_MAX:
-        raise SelectionError(f"every {value!r} is no prescale", "give a whole number from 1 on: 10 is every tenth")
+        raise SelectionError(f"every {value!r} is not a prescale", "give a positive integer: 10 is every tenth")
     assert isinstance(value, int)
     return value
+
+
+# --- moments: ISO 8601 to the nanosecond, in UTC unless a zone is given ---------------------------
+
+MOMENT_MAX = (1 << 63) - 1
+_FRACTION = re.compile(r"[.,]([0-9]{1,9})")
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def parse_moment(value: object, what: str = "time") -> int:
+    """Nanoseconds since 1970 from text, a datetime or a number; SelectionError otherwise."""
+    fraction_ns = 0
+    if isinstance(value, str):
+        fraction = _FRACTION.search(value)
+        if fraction is not None:
+            fraction_ns = int(fraction[1].ljust(9, "0"))
+            value = value[: fraction.start()] + value[fraction.end() :]
+    try:
+        moment = parse_time(value, what)  # type: ignore[arg-type]  # it refuses other types
+    except OptionError as error:
+        raise SelectionError(error.problem, error.hint) from None
+    if moment + fraction_ns > MOMENT_MAX:
+        raise SelectionError(f"{what} {value!r} is too late", "times end in the year 2262")
+    return moment + fraction_ns
+
+
+def format_moment(ns: int) -> str:
+    """The shortest of `2026-01-01`, `2026-01-01T12:00Z`, `2026-01-01T12:00:05Z`, `2026-01-01T12:00:05.25Z`."""
+    seconds, fraction = divmod(ns, 1_000_000_000)
+    when = _EPOCH + timedelta(seconds=seconds)
+    if fraction:
+        return f"{when:%Y-%m-%dT%H:%M:%S}.{fraction:09d}".rstrip("0") + "Z"
+    if when.second:
+        return f"{when:%Y-%m-%dT%H:%M:%SZ}"
+    return f"{when:%Y-%m-%dT%H:%MZ}" if when.hour or when.minute else f"{when:%Y-%m-%d}"

@@ -1,7 +1,7 @@
 """Writing: the canonical text of a selection.
 
-The way back from text.py, which reads what is written here to an equal selection. Clauses come in a fixed order, the
-condition last because nothing can follow it. What admits everything is `**`.
+The inverse of text.py: parsing the text gives an equal selection. Clauses have a fixed order, with the condition last
+because it extends to the end. A selection of everything is `**`.
 """
 
 import re
@@ -10,7 +10,7 @@ from typing import Any
 
 from headrace.product.properties import PropertyValue
 from headrace.selection import values
-from headrace.selection.tags import Tags, is_plain
+from headrace.selection.clauses import Tags, is_plain
 
 CLAUSES = ("ident", "tag", "priority", "origin", "slice", "created", "age", "every", "xpath", "where")
 FUNCTION = "function"
@@ -49,7 +49,7 @@ def begins_with_clause(text: str) -> bool:
 
 
 def quoted(text: str) -> str:
-    """In double quotes, unless single ones save doubling."""
+    """In double quotes, unless single quotes avoid doubling."""
     quote = "'" if '"' in text and "'" not in text else '"'
     return quote + text.replace(quote, quote * 2) + quote
 

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 
 from headrace.errors import RuleError, SelectionError
 from headrace.product.feed import FeedPattern
-from headrace.selection.regex import check_regex
+from headrace.selection.clauses import check_regex
 
 FEEDS: Mapping[str, str] = {
     "PPS": "wx/text/ddplus/pps", "DDS": "wx/text/ddplus/dds", "IDS": "wx/text/ids", "HDS": "wx/model/hds",

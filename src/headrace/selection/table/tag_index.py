@@ -20,8 +20,8 @@ from typing import Any, NamedTuple
 
 from headrace.product.product import Product
 from headrace.product.properties import PropertyValue
-from headrace.selection.field_index import Found, crowd
-from headrace.selection.subscription import Subscription
+from headrace.selection.table.field_indexes import Found, load_of
+from headrace.selection.table.subscription import Subscription
 
 LOOSE_MAX = 2
 
@@ -70,8 +70,8 @@ class TagIndex:
                         nodes.append(node)
         return found
 
-    def crowd(self, pairs: Pairs) -> int:
-        return crowd(_descend(self._root, pairs).node[0])
+    def load(self, pairs: Pairs) -> int:
+        return load_of(_descend(self._root, pairs).node[0])
 
     def add(self, pairs: Pairs, subscription: Subscription) -> Pairs:
         above, value, node, used = _descend(self._root, pairs)

@@ -1,8 +1,8 @@
 """Vector: an expression over many products at once.
 
-The same meaning as scalar.py, a column at a time: NumPy for numbers, moments and truth values, Arrow for texts. Whole
-numbers are exact, also beside floats: where 64 bits or the 53 of a float would not hold a result, the numbers of that
-one operation go through the functions of scalar.py one by one.
+Means the same as scalar.py, a column at a time: NumPy for numbers, moments and booleans, Arrow for texts. Integers are
+exact, even beside floats: where 64 bits, or the 53 of a float, would not hold a result, that one operation goes through
+the functions of scalar.py number by number.
 """
 
 from typing import Any
@@ -12,8 +12,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headrace.selection.columns import EXACT_MAX, MOMENT, NULL, NUMBER, TEXT, TRUTH, Column, Fields, magnitude
-from headrace.selection.expression import (
+from headrace.selection.where.columns import EXACT_MAX, MOMENT, NULL, NUMBER, TEXT, TRUTH, Column, Fields, magnitude
+from headrace.selection.where.expression import (
     And,
     Arithmetic,
     Comparison,
@@ -29,8 +29,7 @@ from headrace.selection.expression import (
     Or,
     Value,
 )
-from headrace.selection.like import LikePattern
-from headrace.selection.scalar import calculate, compare
+from headrace.selection.where.scalar import LikePattern, calculate, compare
 
 Truths = npt.NDArray[np.bool_]
 
@@ -95,7 +94,7 @@ def _constant(value: Constant) -> Column:
 
 
 def _junction(parts: tuple[Expression, ...], fields: Fields, decisive: bool) -> Column:
-    """AND is false where one part is, OR true where one is; unknown where it depends on what is unknown."""
+    """AND is false where one part is, OR true where one is; unknown where it depends on an unknown part."""
     decided, known = np.zeros(1, np.bool_), np.ones(1, np.bool_)
     for part in parts:
         value = evaluate(part, fields)
@@ -125,7 +124,7 @@ def _compare(sign: str, left: Column, right: Column) -> Column:
 
 
 def _plain(answer: Any) -> Truths:
-    """NumPy from Arrow; what is not known is False."""
+    """NumPy from Arrow; unknown is False."""
     if isinstance(answer, pa.Scalar):
         return np.array([answer.as_py() is True])
     plain: Truths = pc.fill_null(answer, False).to_numpy(zero_copy_only=False)
@@ -200,7 +199,7 @@ def _calculate(sign: str, left: Column, right: Column) -> Column:
 
 
 def _fits(sign: str, left: Any, right: Any) -> bool:
-    """Whether NumPy gives what Python would."""
+    """Whether NumPy gives the same result as Python."""
     if left.dtype == right.dtype == np.int64 and sign != "/":
         a, b = magnitude(left), magnitude(right)
         return (a * b if sign == "*" else a + b) < 1 << 63

@@ -1,16 +1,16 @@
-"""SQL conditions: from the text behind `where` to an expression.
+"""SQL conditions: from the text after `where` to an expression.
 
-sqlglot reads the text; this file turns its tree into ours, so that what is not listed here cannot be asked: no
-functions, no subqueries, no casts. Every mistake is a SelectionError with the column in the text.
+sqlglot parses the text; this file turns its tree into ours, so that only what is listed here is supported: no
+functions, no subqueries, no casts. Every problem is a SelectionError with the column in the text.
 
     comparison   = <> != < <= > >=           IN (…)   BETWEEN … AND …   LIKE, ILIKE … [ESCAPE '…']   IS [NOT] NULL
     logic        AND OR NOT TRUE FALSE NULL
     arithmetic   + - * /                     on numbers; / never rounds
     names        a field of the header, or else a property; "…" around odd names
-                 properties.NAME for a property that is called as a field is
+                 properties.NAME for a property that has the name of a field
     times        text beside created, inserted or expiry: '2026-01-01T12:00'
 
-Not here: the limits of the text, which is read only if it is within them (tokens.py).
+Not here: the limits of the text, which are checked before it is parsed (tokens.py).
 """
 
 import re
@@ -22,7 +22,8 @@ from sqlglot import Token, TokenType, exp
 from sqlglot.errors import ParseError
 
 from headrace.errors import SelectionError
-from headrace.selection.expression import (
+from headrace.selection.values import parse_moment
+from headrace.selection.where.expression import (
     FIELDS,
     PROPERTIES,
     And,
@@ -40,8 +41,7 @@ from headrace.selection.expression import (
     Or,
     Value,
 )
-from headrace.selection.moment import parse_moment
-from headrace.selection.tokens import DEPTH_MAX, KNOWN, explain, tokens_of
+from headrace.selection.where.tokens import DEPTH_MAX, KNOWN, explain, tokens_of
 
 _COMPARISONS: dict[type, str] = {
     exp.EQ: "=", exp.NEQ: "<>", exp.LT: "<", exp.LTE: "<=", exp.GT: ">", exp.GTE: ">=",
@@ -64,7 +64,7 @@ def parse_condition(text: str) -> Expression:
     except ParseError as error:
         raise explain(error, text, tokens) from None
     except RecursionError:
-        raise SelectionError("the condition nests too deeply", "take out parentheses") from None
+        raise SelectionError("the condition nests too deeply", "remove parentheses") from None
     return _Builder(text, tokens).condition(tree, 0)
 
 
@@ -80,12 +80,12 @@ class _Builder:
         expression = self.build(node, depth)
         no_truth = isinstance(expression, Value) and not isinstance(expression.value, bool | None)
         if no_truth or isinstance(expression, Arithmetic | Negative) or _is_field(expression):
-            raise self._mistake("this is neither true nor false", node, "compare it with something: size > 1000")
+            raise self._error("this is not a condition", node, "compare it with something: size > 1000")
         return expression
 
     def build(self, node: Any, depth: int) -> Expression:
         if depth > 2 * DEPTH_MAX:
-            raise self._mistake("the condition nests too deeply", node, "split it by AND or OR")
+            raise self._error("the condition nests too deeply", node, "split it by AND or OR")
         if isinstance(node, exp.And | exp.Or):
             parts = tuple(self.condition(part, depth + 1) for part in node.flatten(unnest=False))
             return _joined(And if isinstance(node, exp.And) else Or, parts)
@@ -129,11 +129,11 @@ class _Builder:
         try:
             number: int | float = int(node.this) if node.this.isdecimal() else float(node.this)
         except ValueError:
-            raise self._mistake(f"{node.this} is not a number", node, "write digits") from None
+            raise self._error(f"{node.this} is not a number", node, "write digits") from None
         if isinstance(number, int) and number >= 1 << 63:
             number = float(number)
         if number != number or abs(number) == float("inf"):
-            raise self._mistake(f"{node.this} is too large a number", node, "numbers end at 1.7e308")
+            raise self._error(f"{node.this} is out of range", node, "numbers end at 1.7e308")
         return Value(number)
 
     def _column(self, node: Any, depth: int) -> Expression:
@@ -141,24 +141,24 @@ class _Builder:
         if not isinstance(node.this, exp.Identifier) or node.args.get("db"):
             raise self._unsupported(node)
         if not node.this.quoted and not _BARE_NAME.fullmatch(name):
-            raise self._mistake(f"{name} is no name", node, "put texts in '…' and odd names in \"…\"")
+            raise self._error(f"{name} is not a name", node, "put texts in '…' and odd names in \"…\"")
         if table is not None:
             if table.name != PROPERTIES:
-                raise self._mistake(f"{table.name}.{name} is no name", node, f"write {name}, or {PROPERTIES}.{name}")
+                raise self._error(f"{table.name}.{name} is not a name", node, f"write {name}, or {PROPERTIES}.{name}")
             return Name(name, False)
         if name in FIELDS and not node.this.quoted:
             return Name(name, True)
         if name.lower() in FIELDS:
             hint = f'write {name.lower()} for the field, {PROPERTIES}."{name}" for a property'
-            raise self._mistake(f"{name!r} may be a field or a property", node, hint)
+            raise self._error(f"{name!r} may be a field or a property", node, hint)
         return Name(name, False)
 
     def _in(self, node: Any, depth: int) -> Expression:
         options = node.expressions
         if node.args.get("query") or node.args.get("unnest") or node.args.get("field"):
-            raise self._mistake("IN takes a list of values here, no query", node, "write IN (1, 2, 3)")
+            raise self._error("IN takes a list of values here, no query", node, "write IN (1, 2, 3)")
         if not options:
-            raise self._mistake("IN has an empty list", node, "write IN (1, 2, 3)")
+            raise self._error("IN has an empty list", node, "write IN (1, 2, 3)")
         operand = self.build(node.this, depth)
         equal = [self._compared("=", operand, self.build(option, depth), node) for option in options]
         values = tuple(_constant_of(part) for part in equal)
@@ -170,15 +170,15 @@ class _Builder:
         operand = self.build(node.this, depth)
         low, high = self.build(node.args["low"], depth), self.build(node.args["high"], depth)
         if node.args.get("symmetric"):
-            raise self._mistake("BETWEEN SYMMETRIC is not offered", node, "write the smaller value first")
+            raise self._error("BETWEEN SYMMETRIC is not offered", node, "write the smaller value first")
         return And((self._compared(">=", operand, low, node), self._compared("<=", operand, high, node)))
 
     def _like(self, node: Any, depth: int, escape: str = "") -> Expression:
         operand, pattern = self._pair(node, depth)
         if not isinstance(pattern, Value) or not isinstance(pattern.value, str):
-            raise self._mistake("LIKE takes a text", node, "write LIKE 'K%'")
+            raise self._error("LIKE takes a text", node, "write LIKE 'K%'")
         if escape and _dangling(pattern.value, escape):
-            raise self._mistake(f"the pattern ends with its escape {escape!r}", node, "write the escape twice")
+            raise self._error(f"the pattern ends with its escape {escape!r}", node, "write the escape twice")
         like = Like(operand, pattern.value, escape, isinstance(node, exp.ILike))
         return Not(like) if node.args.get("negate") else like
 
@@ -187,12 +187,12 @@ class _Builder:
         if not isinstance(node.this, exp.Like | exp.ILike):
             raise self._unsupported(node)
         if not isinstance(sign, exp.Literal) or not sign.is_string or len(sign.this) != 1:
-            raise self._mistake("ESCAPE takes one character", node, "write LIKE '50!%' ESCAPE '!'")
+            raise self._error("ESCAPE takes one character", node, "write LIKE '50!%' ESCAPE '!'")
         return self._like(node.this, depth, sign.this)
 
     def _is(self, node: Any, depth: int) -> Expression:
         if not isinstance(node.expression, exp.Null):
-            raise self._mistake("IS takes NULL", node, "write IS NULL or IS NOT NULL; compare by =")
+            raise self._error("IS takes NULL", node, "write IS NULL or IS NOT NULL; compare by =")
         return IsNull(self.build(node.this, depth))
 
     # --- moments and numbers ----------------------------------------------------------------------
@@ -213,11 +213,11 @@ class _Builder:
             try:
                 return Value(Moment(parse_moment(value, field.name)))
             except SelectionError as error:
-                raise self._mistake(error.problem, node, error.hint) from None
+                raise self._error(error.problem, node, error.hint) from None
         if kind == "moment" or (kind == "text") != isinstance(value, str) or isinstance(value, bool):
             example = {"moment": "'2026-01-01T12:00'", "text": "'…'", "number": "5"}[kind]
             hint = f"compare it with a {'time' if kind == 'moment' else kind}, such as {example}"
-            raise self._mistake(f"{field.name} is never {value!r}", node, hint)
+            raise self._error(f"{field.name} is never {value!r}", node, hint)
         return constant
 
     def _check_numbers(self, node: Any, *operands: Expression) -> None:
@@ -225,7 +225,7 @@ class _Builder:
             text = isinstance(operand, Value) and isinstance(operand.value, str | bool)
             name = isinstance(operand, Name) and operand.is_field and FIELDS[operand.name] != "number"
             if text or name:
-                raise self._mistake("only numbers can be calculated with", node, "compare times and texts as they are")
+                raise self._error("only numbers can be calculated with", node, "compare times and texts as they are")
 
     # --- mistakes ---------------------------------------------------------------------------------
 
@@ -241,9 +241,9 @@ class _Builder:
             what = "a cast"
         elif isinstance(node, exp.Func):
             what = f"the function {node.sql_name()}()"
-        return self._mistake(f"{what} is not offered", node, KNOWN)
+        return self._error(f"{what} is not offered", node, KNOWN)
 
-    def _mistake(self, problem: str, node: Any, hint: str) -> SelectionError:
+    def _error(self, problem: str, node: Any, hint: str) -> SelectionError:
         """At the first word of the node; sqlglot remembers the places of names and constants, not of all words."""
         starts = [part.meta["start"] for part in node.walk() if "start" in part.meta]
         if isinstance(node, exp.Query | exp.Subquery | exp.Exists):

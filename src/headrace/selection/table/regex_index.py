@@ -1,6 +1,6 @@
 """RegexIndex: subscriptions by text that their ident pattern requires.
 
-Of each pattern's required texts (`literals.py`) the one with the least company is chosen, and of it a piece of three,
+Of each pattern's required texts (`literals.py`) the one with the least load is chosen, and of it a piece of three,
 four, six or eight characters; every piece of those lengths of a product's ident is then looked up. That costs the same
 for ten patterns and for a hundred thousand, and a pattern can be added or removed at any time. Patterns that are found
 still have to be tried; this only says which.
@@ -14,9 +14,9 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from headrace.product.product import Product
-from headrace.selection.field_index import Found, drop
-from headrace.selection.literals import BEGIN, END, Required, fold
-from headrace.selection.subscription import Subscription
+from headrace.selection.table.field_indexes import Found, drop
+from headrace.selection.table.literals import BEGIN, END, Required, fold
+from headrace.selection.table.subscription import Subscription
 
 LENGTHS = (3, 4, 6, 8)
 
@@ -48,8 +48,8 @@ class RegexIndex:
             return hits[0] if hits else ()
         return tuple(dict.fromkeys(subscription for found in hits for subscription in found))
 
-    def crowd(self, required: Required) -> int:
-        return self._best(required).company
+    def load(self, required: Required) -> int:
+        return self._best(required).load
 
     def add(self, required: Required, subscription: Subscription) -> "_Chosen":
         chosen = self._best(required)
@@ -78,18 +78,18 @@ class RegexIndex:
             self._verbatim = pieces
 
     def _best(self, required: Required) -> "_Chosen":
-        """One piece of each text of the clause that meets the least company."""
+        """One piece of each text of the clause that meets the least load."""
         pieces = self._pieces(required.folded)
         choices = []
         for clause in usable(required).clauses:
-            chosen = [min(_cut(text), key=lambda piece: _company(pieces, piece)) for text in sorted(clause)]
-            company = max(_company(pieces, piece) for piece in chosen)
-            choices.append(_Chosen(company, -min(map(len, chosen)), frozenset(chosen), required.folded))
-        return min(choices, key=lambda choice: (choice.company, choice.shortness, len(choice.pieces)))
+            chosen = [min(_cut(text), key=lambda piece: _load(pieces, piece)) for text in sorted(clause)]
+            load = max(_load(pieces, piece) for piece in chosen)
+            choices.append(_Chosen(load, -min(map(len, chosen)), frozenset(chosen), required.folded))
+        return min(choices, key=lambda choice: (choice.load, choice.shortness, len(choice.pieces)))
 
 
 class _Chosen(NamedTuple):
-    company: int  # subscriptions that were there already, at the fullest piece
+    load: int  # subscriptions that were there already, at the fullest piece
     shortness: int
     pieces: frozenset[str]
     folded: bool
@@ -107,7 +107,7 @@ def _cut(text: str) -> list[str]:
     return [text[place : place + length] for place in range(len(text) - length + 1)]
 
 
-def _company(pieces: Pieces, piece: str) -> int:
+def _load(pieces: Pieces, piece: str) -> int:
     return len(pieces.get(len(piece), _NO_PIECES).get(piece, ()))
 
 

@@ -3,10 +3,10 @@
     level > 3 and site in ('KDEN','KFTG')   →   level > 3 AND site IN ('KDEN', 'KFTG')
 
 A small tree of frozen nodes, made by sql.py and evaluated by scalar.py (one product) and vector.py (many). A value is a
-number, a text, a truth value, a moment or NULL, the value of whatever is missing. Values of different kinds cannot be
-compared: the answer is NULL, which is neither true nor false, as SQL has it.
+number, a text, a boolean, a moment, or NULL for what is missing. Comparing values of different kinds gives NULL, which
+is neither true nor false, as in SQL.
 
-`text_of` writes a tree so that reading it again gives an equal tree. Not here: any evaluation.
+`text_of` writes a tree so that parsing the text gives an equal tree. Not here: evaluation.
 """
 
 import re
@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from headrace.selection.moment import format_moment
+from headrace.selection.values import format_moment
 
 FIELDS: Mapping[str, str] = {
     "feed": "text", "ident": "text", "origin": "text",
@@ -51,7 +51,7 @@ class Name:
 
     @property
     def key(self) -> str:
-        """How others refer to it: a property that is called as a field is gets its prefix."""
+        """How others refer to it: a property that has the name of a field gets a prefix."""
         return self.name if self.is_field or self.name not in FIELDS else f"{PROPERTIES}.{self.name}"
 
 
@@ -136,7 +136,7 @@ def names_in(expression: Expression) -> Iterator[Name]:
 
 
 def equalities_of(expression: Expression) -> dict[str, Constant]:
-    """The constants that names must have for the whole to be true, so far as `=` and AND alone tell."""
+    """The constants that names must have for the whole to be true, as far as `=` and AND determine them."""
     found: dict[str, Constant] = {}
     for part in expression.parts if isinstance(expression, And) else (expression,):
         match part:
@@ -149,7 +149,7 @@ def equalities_of(expression: Expression) -> dict[str, Constant]:
 
 # --- text -----------------------------------------------------------------------------------------
 #
-# How tightly each kind binds, loosest first; an operand that does not bind more tightly is put in parentheses.
+# Precedence, lowest first; an operand of lower precedence is put in parentheses.
 
 _OR, _AND, _NOT, _COMPARISON, _SUM, _PRODUCT, _UNARY, _ATOM = range(8)
 
@@ -210,7 +210,7 @@ def constant_text(value: Constant) -> str:
 
 
 def name_text(name: Name) -> str:
-    """The name alone where it cannot be taken for anything else, quoted where it could."""
+    """The bare name where it is unambiguous, otherwise quoted."""
     if name.is_field:
         return name.name
     plain = _PLAIN_NAME.fullmatch(name.name) and name.name.lower() not in FIELDS
@@ -218,7 +218,7 @@ def name_text(name: Name) -> str:
     return f"{PROPERTIES}.{text}" if name.name.lower() in FIELDS else text
 
 
-# Words of SQL that a bare name could be taken for.
+# Keywords of SQL, which need quotes as names.
 _RESERVED = frozenset(
     [
         "all", "alter", "and", "any", "array", "as", "asc", "between", "by", "call", "case", "cast", "collate",

@@ -1,8 +1,8 @@
-"""Tokens: the text of a condition, bounded before it is read.
+"""Tokens: the text of a condition, bounded before it is parsed.
 
 A parser that descends recursively must not be given everything: characters, tokens and nesting are counted first, on
-the tokens, which come one after the other. Quotes and parentheses that are not closed are told here, where it is known
-which; what else sqlglot does not understand is told by `explain`.
+the tokens, which come one after the other. Unclosed quotes and parentheses are reported here, where it is known which;
+`explain` reports what else sqlglot does not accept.
 """
 
 from typing import Any
@@ -19,7 +19,7 @@ _UNARY = {TokenType.NOT, TokenType.DASH, TokenType.PLUS, TokenType.TILDE}
 
 
 def tokens_of(text: str) -> list[Token]:
-    """The tokens of a text that is not too much to read; SelectionError if it is, or if something is not closed."""
+    """The tokens of a text; SelectionError if it exceeds a limit, or if a quote or parenthesis is not closed."""
     if not isinstance(text, str):
         raise SelectionError(f"where {text!r} is not text", "write a condition, such as level > 3")
     if len(text) > TEXT_MAX:
@@ -31,36 +31,36 @@ def tokens_of(text: str) -> list[Token]:
             "a quote is not closed", "end it with the same quote", text, _open_quote(text)
         ) from None
     if not tokens:
-        raise SelectionError.at("the condition is empty", "write one behind where, such as level > 3", text, 0)
+        raise SelectionError.at("the condition is empty", "write one after where, such as level > 3", text, 0)
     if len(tokens) > TOKENS_MAX:
-        problem = f"the condition has {len(tokens)} words and signs, more than {TOKENS_MAX}"
+        problem = f"the condition has {len(tokens)} tokens, more than {TOKENS_MAX}"
         raise SelectionError.at(problem, "shorten it", text, tokens[TOKENS_MAX].start)
     _check_nesting(text, tokens)
     return tokens
 
 
 def _check_nesting(text: str, tokens: list[Token]) -> None:
-    """Parentheses match, and neither they nor signs before an operand are too many."""
+    """Parentheses match, and neither they nor the signs before an operand exceed the limit."""
     opened: list[int] = []
     run = 0
     for token in tokens:
         if token.token_type == TokenType.SEMICOLON:
-            raise SelectionError.at("';' ends nothing here", "write one condition", text, token.start)
+            raise SelectionError.at("';' is not allowed", "write one condition", text, token.start)
         if token.token_type == TokenType.L_PAREN:
             opened.append(token.start)
         elif token.token_type == TokenType.R_PAREN and not opened:
-            raise SelectionError.at("')' closes nothing", "take it out", text, token.start)
+            raise SelectionError.at("')' has no matching '('", "remove it", text, token.start)
         elif token.token_type == TokenType.R_PAREN:
             opened.pop()
         run = run + 1 if token.token_type in _UNARY else 0
         if max(len(opened), run) > DEPTH_MAX:
-            raise SelectionError.at("the condition nests too deeply", "take out parentheses", text, token.start)
+            raise SelectionError.at("the condition nests too deeply", "remove parentheses", text, token.start)
     if opened:
         raise SelectionError.at("'(' is not closed", "close it", text, opened[-1])
 
 
 def _open_quote(text: str) -> int:
-    """Where the quote begins that is not closed."""
+    """Where the unclosed quote begins."""
     place, opened = 0, -1
     while place < len(text):
         if opened < 0 and text[place] in "'\"":
@@ -72,10 +72,10 @@ def _open_quote(text: str) -> int:
 
 
 def explain(error: ParseError, text: str, tokens: list[Token]) -> SelectionError:
-    """sqlglot names the token by line and column of its end."""
+    """A ParseError as ours; sqlglot names the token by line and column of its end."""
     found: dict[str, Any] = error.errors[0] if error.errors else {}
     at = next((t for t in tokens if (t.line, t.col) == (found.get("line"), found.get("col"))), tokens[-1])
     rest = text[at.start : at.end + 1]
     if "Required keyword" in str(found.get("description")) or "Expected" in str(found.get("description")):
-        return SelectionError.at(f"something is missing behind {rest!r}", KNOWN, text, at.end + 1)
-    return SelectionError.at(f"{rest!r} cannot stand here", KNOWN, text, at.start)
+        return SelectionError.at(f"something is missing after {rest!r}", KNOWN, text, at.end + 1)
+    return SelectionError.at(f"{rest!r} is not allowed here", KNOWN, text, at.start)

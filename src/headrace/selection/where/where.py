@@ -2,8 +2,9 @@
 
     Where("level > 3 AND site IN ('KFTG', 'KDEN')")
 
-Read once, evaluated for one product or for a batch. Only what is true is wanted: a product without the property, or
-with one of another kind, is neither wanted by a condition nor by its opposite (`IS NULL` asks for what is missing).
+Parsed once, evaluated for one product or for a batch. A product is selected only if the condition is true: a product
+without the property, or with a property of another kind, matches neither a condition nor its opposite (`IS NULL` finds
+what is missing).
 
 Not here: the language (sql.py), its meaning for one product (scalar.py) and for many (vector.py).
 """
@@ -17,11 +18,11 @@ import numpy.typing as npt
 
 from headrace.product.batch import Batch
 from headrace.product.product import Product
-from headrace.selection.columns import Fields
-from headrace.selection.expression import Constant, equalities_of, names_in, text_of
-from headrace.selection.scalar import Evaluate, compiled
-from headrace.selection.sql import parse_condition
-from headrace.selection.vector import is_true
+from headrace.selection.where.columns import Fields
+from headrace.selection.where.expression import Constant, equalities_of, names_in, text_of
+from headrace.selection.where.scalar import Evaluate, compiled
+from headrace.selection.where.sql import parse_condition
+from headrace.selection.where.vector import is_true
 
 
 class Where:
@@ -44,21 +45,21 @@ class Where:
         return self.mask_of(Fields(batch, np.arange(len(batch))))
 
     def mask_of(self, fields: Fields) -> npt.NDArray[np.bool_]:
-        """The same for some products of a batch."""
+        """As `mask`, for some products of a batch."""
         return is_true(self.expression, fields)
 
     @cached_property
     def equalities(self) -> Mapping[str, Constant]:
-        """Constants that fields and properties must be equal to for the condition to be true, so far as AND tells.
+        """Constants that fields and properties must equal for the condition to be true, as far as AND determines them.
 
-        A property that is called as a field is comes as `properties.NAME`. True is not equal to 1 here, though Python
-        says so: whoever looks values up must tell the types apart.
+        A property that has the name of a field is listed as `properties.NAME`. True does not equal 1 here, although
+        it does in Python: a look-up by value must compare the types too.
         """
         return MappingProxyType(equalities_of(self.expression))
 
     @cached_property
     def names(self) -> frozenset[str]:
-        """Fields and properties that it asks for, spelt as in `equalities`."""
+        """Fields and properties that the condition uses, spelled as in `equalities`."""
         return frozenset(name.key for name in names_in(self.expression))
 
     def __eq__(self, other: object) -> bool:

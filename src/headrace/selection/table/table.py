@@ -1,27 +1,27 @@
-"""SubscriptionTable: which of very many subscriptions want this product?
+"""SubscriptionTable: which of very many subscriptions select this product?
 
     table = SubscriptionTable()
     table.add("anna", "wx/radar/**")
     table.add(17, Selection(tags={"station": "KFTG"}, ident="hail"), owner="anna")
     table.matches(product)              ->  ["anna", 17], in no particular order
 
-`matches` gives exactly the keys whose `Selection.wants` holds, each once. Every selection stands in one index
-(`access.py` lists them), under the term that it shares with the fewest others, and what the index does not decide is
-checked. The time of a product therefore depends on its own feed, ident and properties and on the subscriptions found by
-them, not on the number of the others. With `every=N` a key gets each Nth product of those that it wants; the table
-counts for each key from the moment when it was added.
+`matches` returns exactly the keys whose `Selection.wants` holds, each once. Every selection stands in one index
+(plan.py lists them), under the term that it shares with the fewest others, and what the index does not decide is
+checked. The cost of a product therefore depends on its own feed, ident and properties and on the subscriptions that
+they find, not on the number of the others. With `every=N` a key gets each Nth product that it selects; the table counts
+for each key from the moment it was added.
 
-A subscription that no index can help, such as ident `x` or SQL without an equality, is residue: it is checked for
-every product. That costs everybody, so there is room for `residue_max` of them and for `residue_owner_max` of one
-owner, and for as many as `residue_max` under one term of an index. Beyond that `add` refuses. Every check is timed and
-charged to its subscription; `statistics()` names the dearest.
+A subscription that no index can help, such as ident `x` or SQL without an equality, is unindexed: it is checked for
+every product. Every product pays for that, so there is a limit: `unindexed_max` in all, `unindexed_owner_max` for one
+owner, and `unindexed_max` under one term of an index. Beyond that `add` refuses. Every check is timed and charged to
+its subscription; `statistics()` names the costliest.
 
-Threads. Any number may call `matches` while others add and remove. Writers take turns at a lock. Readers take none,
-except to copy the keys of a subscription once after these have changed: what they walk over is immutable and replaced
-in one step. What was added before `matches` was called is found, what was removed before is not, and what changes
-meanwhile is found or not, each key at most once. A key that is taken is refused: whoever changes a subscription adds
-the new one under a new key, then removes the old one, and has no gap. A finalizer (`__del__`) must not add or remove:
-it may run on a thread that holds the lock.
+Threads. Any number may call `matches` while others add and remove. Writers serialise on a lock. Readers take none,
+except to copy the keys of a subscription once after a change: what they read is immutable and replaced in one step.
+A subscription that was added before `matches` was called is found, one that was removed before is not, and one that
+changes during the call may be found or not, each key at most once. A key that is in use is refused: to change a
+subscription without a gap, add the new one under a new key, then remove the old one. A finalizer (`__del__`) must not
+add or remove: it may run on a thread that holds the lock.
 
 Not here: who the keys are and how products reach them.
 """
@@ -35,20 +35,17 @@ from typing import Any, Protocol
 
 from headrace.errors import SelectionError
 from headrace.product.product import Product
-from headrace.selection.access import Access
-from headrace.selection.feed_index import FeedIndex
-from headrace.selection.field_index import FieldIndex
-from headrace.selection.regex_index import RegexIndex
-from headrace.selection.residue import Residue
 from headrace.selection.selection import Function, Selection
-from headrace.selection.subscription import Subscription
-from headrace.selection.tag_index import TagIndex
-from headrace.selection.ways import undecided, ways
+from headrace.selection.table.field_indexes import FeedIndex, FieldIndex, Unindexed
+from headrace.selection.table.plan import access_paths, undecided
+from headrace.selection.table.regex_index import RegexIndex
+from headrace.selection.table.subscription import Access, Subscription
+from headrace.selection.table.tag_index import TagIndex
 
-RESIDUE_MAX = 1000
-RESIDUE_OWNER_MAX = 100
-COMPANY_FREE = 8  # so many under one term cost no more than another way in
-DEAREST = 10
+UNINDEXED_MAX = 1000
+UNINDEXED_OWNER_MAX = 100
+LOAD_FREE = 8  # up to this many under one term cost no more than another access
+COSTLIEST = 10
 _REMEDY = "name a feed, a tag, or three characters in a row that the ident must contain, or use = in `where`"
 
 
@@ -56,19 +53,19 @@ Wanted = Selection | str | Mapping[str, Any] | Function | None
 
 
 class Index(Protocol):
-    """What every index offers. A term is what `access.py` gives it; `add` returns what `remove` needs."""
+    """What every index offers. A term comes from plan.py; `add` returns what `remove` needs."""
 
     name: str
 
     def __len__(self) -> int: ...
     def find(self, product: Product) -> Iterable[Subscription]: ...
-    def crowd(self, term: Any) -> int: ...
+    def load(self, term: Any) -> int: ...
     def add(self, term: Any, subscription: Subscription) -> Any: ...
     def remove(self, placed: Any, subscription: Subscription) -> None: ...
 
 
 @dataclass(frozen=True, slots=True)
-class Expense:
+class Cost:
     """What one selection has cost since it was added."""
 
     selection: str
@@ -89,32 +86,32 @@ class TableStatistics:
     keys: int
     selections: int  # distinct ones
     placed: Mapping[str, int]  # selections by index
-    residue: int  # selections checked for every product
-    residue_max: int
+    unindexed: int  # selections checked for every product
+    unindexed_max: int
     products: int  # calls of `matches`
     checked: int
     failed: int  # functions that raised; each counts as not wanted
     spent_s: float  # in checks
-    dearest: tuple[Expense, ...]
+    costliest: tuple[Cost, ...]
 
 
 class SubscriptionTable:
     """See the module."""
 
-    def __init__(self, *, residue_max: int = RESIDUE_MAX, residue_owner_max: int = RESIDUE_OWNER_MAX) -> None:
-        self.residue_max = residue_max
-        self.residue_owner_max = residue_owner_max
+    def __init__(self, *, unindexed_max: int = UNINDEXED_MAX, unindexed_owner_max: int = UNINDEXED_OWNER_MAX) -> None:
+        self.unindexed_max = unindexed_max
+        self.unindexed_owner_max = unindexed_owner_max
         self._lock = Lock()
-        self._residue = Residue()
+        self._unindexed = Unindexed()
         indexes: list[Index] = [
             FieldIndex("feed"), TagIndex(), RegexIndex(), FieldIndex("slice"), FieldIndex("origin"), FeedIndex(),
-            self._residue,
+            self._unindexed,
         ]  # fmt: skip
         self._indexes = {index.name: index for index in indexes}
         self._finders: tuple[Callable[[Product], Iterable[Subscription]], ...] = ()
         self._by_key: dict[Hashable, Subscription] = {}
         self._by_meaning: dict[Hashable, Subscription] = {}
-        self._owned: Counter[Hashable] = Counter()  # residue of each owner
+        self._owned: Counter[Hashable] = Counter()  # unindexed of each owner
         self._products = 0
         self._gone = Counter[str]()  # counts of removed subscriptions
 
@@ -140,14 +137,14 @@ class SubscriptionTable:
     # --- changes ----------------------------------------------------------------------------------
 
     def add(self, key: Hashable, selection: Wanted = None, *, owner: Hashable = None) -> None:
-        """From now on `key` is among the matches of what `selection` wants.
+        """From now on `key` is among the matches of what `selection` selects.
 
-        SelectionError: the key is taken, a pattern is over its budget, or there is no room for one more that would have
-        to be checked one by one. Nothing is changed then.
+        SelectionError, and nothing changed: the key is in use, a pattern exceeds its limit, or the limit of
+        subscriptions that are checked one by one is reached.
         """
         wanted = Selection.of(selection)
         meaning = _meaning(wanted)
-        offered = [] if meaning in self._by_meaning else ways(wanted)
+        offered = [] if meaning in self._by_meaning else access_paths(wanted)
         with self._lock:
             if key in self._by_key:
                 raise SelectionError(
@@ -155,7 +152,7 @@ class SubscriptionTable:
                     "add the new one under another key, then remove this one",
                 )
             known = self._by_meaning.get(meaning)
-            subscription = known or self._made(wanted, offered or ways(wanted))
+            subscription = known or self._made(wanted, offered or access_paths(wanted))
             self._charge(subscription, owner)
             subscription.keys[key] = owner
             subscription.keys_now = None
@@ -171,7 +168,7 @@ class SubscriptionTable:
                 return False
             owner = subscription.keys.pop(key)
             subscription.keys_now = None
-            if _is_residue(subscription):
+            if _is_unindexed(subscription):
                 self._owned[owner] -= 1
                 if not self._owned[owner]:
                     del self._owned[owner]
@@ -180,27 +177,27 @@ class SubscriptionTable:
             return True
 
     def _made(self, selection: Selection, offered: list[Access]) -> Subscription:
-        """A subscription by the way that decides everything, or else by the one with the least company."""
+        """A subscription by the access that decides everything, or else by the one with the least load."""
         for access in offered:
             if not undecided(selection, access):
                 return Subscription(selection, access, None, self._lock)
-        access = min(offered, key=lambda access: max(self._company(access), COMPANY_FREE))
-        company = self._company(access)
-        if company >= self.residue_max:
-            raise _crowded(selection, access, company)
+        access = min(offered, key=lambda access: max(self._load(access), LOAD_FREE))
+        load = self._load(access)
+        if load >= self.unindexed_max:
+            raise _overloaded(selection, access, load)
         return Subscription(selection, access, selection.wants, self._lock)
 
-    def _company(self, access: Access) -> int:
-        """How many would have to be checked together with a subscription that came by this way."""
-        return max(self._indexes[access.index].crowd(term) for term in access.terms)
+    def _load(self, access: Access) -> int:
+        """How many subscriptions are checked together with one that has this access."""
+        return max(self._indexes[access.index].load(term) for term in access.terms)
 
     def _charge(self, subscription: Subscription, owner: Hashable) -> None:
-        if not _is_residue(subscription):
+        if not _is_unindexed(subscription):
             return
-        if owner is not None and self._owned[owner] >= self.residue_owner_max:
+        if owner is not None and self._owned[owner] >= self.unindexed_owner_max:
             raise SelectionError(
-                f"{owner!r} has {self._owned[owner]} subscriptions already that every product is checked for",
-                f"{_REMEDY}, or raise residue_owner_max",
+                f"{owner!r} already has {self._owned[owner]} subscriptions that are checked for every product",
+                f"{_REMEDY}, or raise unindexed_owner_max",
             )
         self._owned[owner] += 1
 
@@ -220,10 +217,10 @@ class SubscriptionTable:
         self._refresh()
 
     def _refresh(self) -> None:
-        """Ask only those indexes that hold something."""
+        """Look only into indexes that hold something."""
         self._finders = tuple(index.find for index in self._indexes.values() if len(index))
 
-    # --- what it has cost -------------------------------------------------------------------------
+    # --- statistics -------------------------------------------------------------------------
 
     def statistics(self) -> TableStatistics:
         with self._lock:
@@ -234,36 +231,36 @@ class SubscriptionTable:
             keys=keys,
             selections=len(held),
             placed=dict(Counter(subscription.access.index for subscription in held)),
-            residue=sum(map(_is_residue, held)),
-            residue_max=self.residue_max,
+            unindexed=sum(map(_is_unindexed, held)),
+            unindexed_max=self.unindexed_max,
             products=self._products,
             checked=gone["checked"] + sum(subscription.checked for subscription in held),
             failed=gone["failed"] + sum(subscription.failed for subscription in held),
             spent_s=(gone["spent_ns"] + sum(subscription.spent_ns for subscription in held)) / 1e9,
-            dearest=tuple(map(_expense, nlargest(DEAREST, held, key=lambda subscription: subscription.spent_ns))),
+            costliest=tuple(map(_cost, nlargest(COSTLIEST, held, key=lambda subscription: subscription.spent_ns))),
         )
 
 
 def _meaning(selection: Selection) -> Hashable:
-    """What is alike for selections that want the same. Their texts tell True from 1, which equality does not."""
+    """A key that is equal for equal selections. Texts distinguish True from 1, which equality does not."""
     return str(selection), id(selection.function)
 
 
-def _is_residue(subscription: Subscription) -> bool:
-    return subscription.is_dear and subscription.access.index == Residue.name
+def _is_unindexed(subscription: Subscription) -> bool:
+    return subscription.is_checked and subscription.access.index == Unindexed.name
 
 
-def _crowded(selection: Selection, access: Access, company: int) -> SelectionError:
-    where = "for every product" if access.index == Residue.name else f"under the same {access.index}"
+def _overloaded(selection: Selection, access: Access, load: int) -> SelectionError:
+    where = "for every product" if access.index == Unindexed.name else f"under the same {access.index}"
     return SelectionError(
-        f"{company} subscriptions are checked one by one {where} already; there is no room for {str(selection)!r}",
-        f"{_REMEDY}, or raise residue_max",
+        f"{load} subscriptions are already checked one by one {where}, the limit; {str(selection)!r} is refused",
+        f"{_REMEDY}, or raise unindexed_max",
     )
 
 
-def _expense(subscription: Subscription) -> Expense:
+def _cost(subscription: Subscription) -> Cost:
     key, owner = next(iter(subscription.keys.items()), (None, None))
-    return Expense(
+    return Cost(
         selection=str(subscription.selection),
         keys=len(subscription.keys),
         a_key=key,

@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from headrace.product.batch import Batch
 from headrace.product.product import NO_SLICE
-from headrace.selection.expression import FIELDS, Name
+from headrace.selection.where.expression import FIELDS, Name
 
 NULL, NUMBER, TEXT, TRUTH, MOMENT = range(5)
 EXACT_MAX = 1 << 53  # whole numbers up to here are exact as floats too
@@ -129,7 +129,7 @@ class _Blocks:
             return None
         raw = np.ascontiguousarray(self._bytes[values[:, None] + np.arange(8)])
         whole, real = raw.view("<i8").ravel(), raw.view("<f8").ravel()
-        is_float &= ~np.isnan(real)  # NaN is no number
+        is_float &= ~np.isnan(real)  # NaN is NULL
         found[is_int | is_float] = NUMBER
         if not is_float.any():
             return np.where(is_int, whole, 0)

@@ -1,14 +1,15 @@
-"""Ways: how a selection can be looked up.
+"""Plan: how a selection can be looked up.
 
-A selection is a conjunction: feed and ident and tags and so on. Any one of these can serve as the way in; the others
-are checked for those that were found by it. `ways` lists what one selection offers, the most telling first.
+A selection is a conjunction: feed and ident and tags and so on. Any one of these can serve as the access path; the
+others are checked for the subscriptions that it finds. `access_paths` lists what a selection offers, the most selective
+first.
 
-    tags, or equalities in `where` over properties   by TagIndex     decides the tags, but not `where`
-    a feed without wildcards, or `feed = '…'`        by FieldIndex   decides the feed
-    an ident pattern that requires some text         by RegexIndex   decides nothing: RE2 does
-    slices, origins                                  by FieldIndex   decides them
-    a feed pattern                                   by FeedIndex    decides the feed
-    nothing of these                                 Residue
+    tags, or equalities in `where` over properties   TagIndex     decides the tags, but not `where`
+    a feed without wildcards, or `feed = '…'`        FieldIndex   decides the feed
+    an ident pattern that requires some text         RegexIndex   decides nothing: RE2 does
+    slices, origins                                  FieldIndex   decides them
+    a feed pattern                                   FeedIndex    decides the feed
+    none of these                                    Unindexed
 
 An index may find too much where it does not decide, and never too little. Python's equality, by which dictionaries
 find, holds wherever that of a selection does; it also takes True for 1, so tags with these values are not decided.
@@ -19,28 +20,28 @@ from itertools import product as combinations
 from typing import Any
 
 from headrace.product.properties import PropertyValue
-from headrace.selection.access import Access
-from headrace.selection.expression import FIELDS, PROPERTIES
-from headrace.selection.feed_index import levels_of
-from headrace.selection.literals import BEGIN, END, Required, required
-from headrace.selection.regex_index import usable
 from headrace.selection.selection import Selection
+from headrace.selection.table.field_indexes import levels_of
+from headrace.selection.table.literals import BEGIN, END, Required, required
+from headrace.selection.table.regex_index import usable
+from headrace.selection.table.subscription import Access
+from headrace.selection.where.expression import FIELDS, PROPERTIES
 
-ALTERNATIVES_MAX = 1024  # places at which one subscription may stand
+ALTERNATIVES_MAX = 1024  # terms under which one subscription may stand
 
 
-def ways(selection: Selection) -> list[Access]:
-    """All ways, the most telling first; the last resort, if there is no other, is to be checked for every product."""
-    found = list(_ways(selection))
-    return found or [Access("residue", (None,))]
+def access_paths(selection: Selection) -> list[Access]:
+    """All access paths, the most selective first; without any, the subscription is checked for every product."""
+    found = list(_paths(selection))
+    return found or [Access("unindexed", (None,))]
 
 
 def undecided(selection: Selection, access: Access) -> bool:
-    """Whether something is left to be checked for who was found by this way."""
+    """Whether clauses are left to be checked for a subscription that was found by this access."""
     return any(clause != "every" and clause not in access.decides for clause in selection.given())
 
 
-def _ways(selection: Selection) -> Iterator[Access]:
+def _paths(selection: Selection) -> Iterator[Access]:
     equal = _equalities(selection)
     yield from _by_tags(selection, equal)
     pattern = selection.feed
@@ -61,7 +62,7 @@ def _equalities(selection: Selection) -> dict[str, Any]:
 
 
 def _by_tags(selection: Selection, equal: Mapping[str, Any]) -> Iterator[Access]:
-    """By all pairs at once; a name with several values makes so many combinations."""
+    """By all pairs at once; names with several values multiply the combinations."""
     wanted: dict[str, tuple[PropertyValue, ...]] = {
         name: (value,) for name, value in equal.items() if name not in FIELDS and not name.startswith(f"{PROPERTIES}.")
     }
@@ -79,7 +80,7 @@ def _by_tags(selection: Selection, equal: Mapping[str, Any]) -> Iterator[Access]
 
 
 def _is_plain(value: PropertyValue) -> bool:
-    """Whether only values of the same kind are equal to it."""
+    """Whether only values of the same kind equal it."""
     return value not in (0, 1)
 
 
@@ -102,7 +103,7 @@ def _by_values(field: str, values: tuple[Any, ...] | None, clause: str, equal: M
 
 
 def _by_pattern(selection: Selection, pattern: str) -> Iterator[Access]:
-    """A pattern without any name finds nearly everything, so it helps only where it decides all."""
+    """A pattern without any name finds nearly everything, so it helps only if it decides everything."""
     levels = levels_of(pattern)
     access = Access("feed pattern", (levels,), frozenset(["feed"]))
     if levels and (any("*" not in level for level in levels) or not undecided(selection, access)):

@@ -1,15 +1,20 @@
 """Scalar: an expression becomes a function of one product.
 
-The slow way, one Python call per node; vector.py does the same for many products at once and must agree. A value is an
-int, a float, a str, a bool, a Moment, or None for NULL, and only values of one kind can be compared.
+Slow, with one Python call per node; vector.py does the same for many products at once and must agree. A value is an
+int, a float, a str, a bool, a Moment, or None for NULL; only values of one kind can be compared.
 """
 
 import operator
+import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
+import pyarrow.compute as pc
+
 from headrace.product.product import Product
-from headrace.selection.expression import (
+from headrace.selection.where.expression import (
     And,
     Arithmetic,
     Comparison,
@@ -25,7 +30,6 @@ from headrace.selection.expression import (
     Or,
     Value,
 )
-from headrace.selection.like import LikePattern
 
 Evaluate = Callable[[Product], Constant]
 
@@ -50,6 +54,73 @@ _FIELDS: Mapping[str, Evaluate] = {
     "inserted": lambda product: Moment(product.inserted_ns),
     "expiry": lambda product: None if product.expiry_ns is None else Moment(product.expiry_ns),
 }
+_LOWER = str.maketrans("ABCDEFGHIJKLMNOPQRSTUVWXYZ", "abcdefghijklmnopqrstuvwxyz")
+
+
+class LikePattern:
+    """SQL's LIKE, in time linear in the text for one text, and by RE2 for a column.
+
+    `%` matches any text, `_` one character, and either itself after the escape character. Upper and lower case differ
+    unless `any_case` is set, and then only for the letters A to Z.
+    """
+
+    __slots__ = ("_any_case", "_first", "_last", "_middle", "_regex")
+
+    def __init__(self, pattern: str, escape: str = "", any_case: bool = False) -> None:
+        self._any_case = any_case
+        pieces = _pieces(pattern.translate(_LOWER) if any_case else pattern, escape)
+        regexes = ["".join("." if char is None else re.escape(char) for char in piece) for piece in pieces]
+        self._regex = "(?s)^" + ".*".join(_re2(piece) for piece in pieces) + "$"
+        self._first = re.compile(regexes[0], re.S)
+        self._middle = [re.compile(regex, re.S) for regex in regexes[1:-1]]
+        self._last = (re.compile(regexes[-1], re.S), len(pieces[-1])) if len(pieces) > 1 else None
+
+    def matches(self, text: str) -> bool:
+        """The first piece matches at the beginning, the last at the end, the others in order in between."""
+        if self._any_case:
+            text = text.translate(_LOWER)
+        if self._last is None:
+            return self._first.fullmatch(text) is not None
+        begin, (last, length) = self._first.match(text), self._last
+        if begin is None or len(text) - length < begin.end() or not last.fullmatch(text, len(text) - length):
+            return False
+        place, end = begin.end(), len(text) - length
+        for piece in self._middle:
+            found = piece.search(text, place, end)
+            if found is None:
+                return False
+            place = found.end()
+        return True
+
+    def mask(self, texts: Any) -> npt.NDArray[np.bool_]:
+        """For an Arrow array of texts; False where there is none."""
+        if self._any_case:
+            texts = pc.ascii_lower(texts)
+        matched = pc.fill_null(pc.match_substring_regex(texts, self._regex), False)
+        found: npt.NDArray[np.bool_] = matched.to_numpy(zero_copy_only=False)
+        return found
+
+
+def _pieces(pattern: str, escape: str) -> list[list[str | None]]:
+    """The pattern between its `%`; None is any one character."""
+    pieces: list[list[str | None]] = [[]]
+    signs = iter(pattern)
+    for sign in signs:
+        if escape and sign == escape:
+            pieces[-1].append(next(signs))
+        elif sign == "%":
+            pieces.append([])
+        else:
+            pieces[-1].append(None if sign == "_" else sign)
+    return pieces
+
+
+def _re2(piece: list[str | None]) -> str:
+    return "".join("." if char is None else _re2_literal(char) for char in piece)
+
+
+def _re2_literal(char: str) -> str:
+    return char if char.isalnum() or char in " _" else f"\\x{{{ord(char):x}}}"
 
 
 def compiled(expression: Expression) -> Evaluate:
@@ -102,7 +173,7 @@ def calculate(sign: str, left: Constant, right: Constant) -> int | float | None:
 def _property(name: str) -> Evaluate:
     def evaluate(product: Product) -> Constant:
         value = product.properties.get(name)
-        return value if value == value else None  # NaN is no number
+        return value if value == value else None  # NaN is NULL
 
     return evaluate
 
@@ -117,7 +188,7 @@ def _comparison(test: Callable[[Any, Any], bool], left: Evaluate, right: Evaluat
 
 
 def _membership(operand: Evaluate, values: tuple[Constant, ...]) -> Evaluate:
-    """False if there is one of the same kind to be different from, and NULL if there is none."""
+    """False if all constants are of the kind of the value and differ, NULL if there are other kinds."""
     by_kind: dict[int, set[Constant]] = {}
     for value in values:
         by_kind.setdefault(_KINDS[type(value)], set()).add(value)
@@ -156,7 +227,7 @@ def _negation(operand: Evaluate) -> Evaluate:
 
 
 def _junction(parts: list[Evaluate], decisive: bool) -> Evaluate:
-    """AND is decided by the first False, OR by the first True; what is no truth value is unknown."""
+    """AND is decided by the first False, OR by the first True; a value that is not a boolean is unknown."""
 
     def evaluate(product: Product) -> bool | None:
         known = True

@@ -1,0 +1,1 @@
+"""Very many subscriptions at once: which of them want this product?"""

@@ -1,0 +1,1 @@
+"""SQL conditions over the header fields and properties of products: parsed once, evaluated one by one or by column."""
