@@ -35,6 +35,11 @@ def replace_file(path: Path, data: bytes, storage: Storage | None, *, mode: int 
     part.write_bytes(data)
     if mode is not None:
         part.chmod(mode)
+    move_into_place(part, path, storage)
+
+
+def move_into_place(part: Path, path: Path, storage: Storage | None) -> None:
+    """Make a finished file, on the same file system, the one at `path`. OSError if the disk refuses."""
     if storage is not None:
         storage.sync_file(part)
     os.replace(part, path)

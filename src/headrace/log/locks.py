@@ -13,12 +13,14 @@ descriptor keeps the lock.
 import fcntl
 import os
 import struct
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
 _FLOCK = struct.Struct("hhqqi4x")  # struct flock of 64-bit Linux
 _PID_BYTES = 20
+_RETRY_S = 0.005
 
 
 class FileLockedError(Exception):
@@ -29,19 +31,29 @@ class FileLockedError(Exception):
         self.path, self.holder = path, holder
 
 
-def lock_file(descriptor: int, *, shared: bool = False, wait: bool = True) -> bool:
-    """Lock the whole file; False if others hold it and `wait` is off. Closing the descriptor frees it."""
+def lock_file(descriptor: int, *, shared: bool = False, wait: bool | float = True) -> bool:
+    """Lock the whole file; False if others hold it. Closing the descriptor frees it.
+
+    `wait`: True waits without a limit, False returns at once, a number waits for at most so many seconds.
+    """
     kind = fcntl.LOCK_SH if shared else fcntl.LOCK_EX
-    try:
-        fcntl.flock(descriptor, kind if wait else kind | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True
+    if wait is True:
+        fcntl.flock(descriptor, kind)
+        return True
+    end = time.monotonic() + wait
+    while True:
+        try:
+            fcntl.flock(descriptor, kind | fcntl.LOCK_NB)
+            return True
+        except BlockingIOError:
+            if time.monotonic() >= end:
+                return False
+            time.sleep(_RETRY_S)  # flock has no timeout of its own
 
 
 @contextmanager
-def locked(path: Path, *, wait: bool = True, mode: int = 0o660) -> Iterator[None]:
-    """Hold the exclusive lock on the file at `path`, which is made if it is missing. FileLockedError without `wait`.
+def locked(path: Path, *, wait: bool | float = True, mode: int = 0o660) -> Iterator[None]:
+    """Hold the exclusive lock on the file at `path`, which is made if it is missing. FileLockedError after `wait`.
 
     The holder's process id stands in the file, for people and for FileLockedError.
     """

@@ -262,7 +262,7 @@ def kill_before_the_first_byte(bench: Bench, rows: pa.RecordBatch) -> None:
 
     with pytest.MonkeyPatch.context() as patch, pytest.raises(Killed):
         patch.setattr(append, "_write", killed)
-        patch.setattr(append, "settle", lambda folder: None)
+        patch.setattr(append, "undo_unfinished", lambda folder: None)
         bench.put(0, rows)
     assert (bench.files / append.RECORD).exists()
 
@@ -296,8 +296,8 @@ def test_what_is_ours_is_undone(tmp_path: Path) -> None:
     (bench.files / "a").write_bytes(b"ou")
     (bench.files / "b").write_bytes(b"ou\0\0")
     (bench.files / "link").write_bytes(b"our")
-    with append.locked(bench.files):
-        append.settle(bench.files)
+    with append.append_lock(bench.files):
+        append.undo_unfinished(bench.files)
     assert bench.held() == {}
     assert (bench.files / "link").is_symlink()
     assert not list((tmp_path / "elsewhere").iterdir())

@@ -1,13 +1,15 @@
-"""Dead letters: rows that an action could not deal with, in a table of their own, with the reason.
+"""Dead letters: rows that an action could not process, in a table of their own, with the reason.
 
     tables/dead_letters/part-<rule>-<life>-<batch>-<action>.parquet
 
-What one action refuses of one batch is one file, written aside and renamed when the action has done everything else. A
-batch that comes again replaces its file, or removes it if there is nothing to complain of any more: each letter is
-there once. The payload is cut to 64 KiB; `payload_bytes` has its full size, and `sequence` leads to the product as
-long as the queue has it."""
+The rows that one action refuses of one batch are one file. It is written to a hidden folder and renamed when the action
+has done everything else. A repeated batch replaces its file, or removes it if no row is refused any more, so each
+letter exists once. The payload is cut to 64 KiB; `payload_bytes` has its full size, and `sequence` leads to the product
+as long as the queue holds it.
 
-import os
+Durability: the file survives a power failure before the batch counts as done.
+"""
+
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -20,7 +22,8 @@ import pyarrow.parquet as pq
 from pyspark.sql import DataFrame
 
 from headrace.pipeline.actions.action import Context, Counts
-from headrace.pipeline.actions.disk import disk_error, make_folder, sync_folder
+from headrace.log.documents import move_into_place
+from headrace.pipeline.actions.disk import DISK, disk_error, make_folder
 from headrace.pipeline.actions.journal import life
 from headrace.pipeline.actions.prepared import SCHEMA as PREPARED
 from headrace.pipeline.actions.prepared import PreparedRow, origin, prepared_batches, rows_in, sound
@@ -34,11 +37,11 @@ SCHEMA = pa.schema({
 })  # fmt: skip
 _BUFFER_BYTES = 4 << 20
 _BUFFER_ROWS = 5000
-_ROW_BYTES = 200  # besides payload
+_ROW_BYTES = 200  # without the payload, estimated
 
 
 class Letters:
-    """The letters of one action and one batch, while they are written."""
+    """The letters of one action and one batch while they are written."""
 
     def __init__(self, part: Path, context: Context, action: str) -> None:
         self._part = part
@@ -75,7 +78,7 @@ class Letters:
         self._buffer, self._buffered = [], 0
 
     def finish(self, target: Path) -> None:
-        """Put the file in its place, or take away one that is there from before."""
+        """Put the file into its place, or remove the one of an earlier attempt."""
         self._write()
         try:
             if self._writer is None:
@@ -83,24 +86,21 @@ class Letters:
                 return
             self._writer.close()
             self._writer = None
-            with open(self._part, "rb") as file:
-                os.fsync(file.fileno())
-            os.replace(self._part, target)
-            sync_folder(target.parent)
+            move_into_place(self._part, target, DISK)  # survives a power failure
         except OSError as error:
             raise disk_error(error, target) from error
 
     def abandon(self) -> None:
         if self._writer is not None:
-            with suppress(OSError):  # of a full disk; the file goes anyway
+            with suppress(OSError):  # the disk is full; the file is removed anyway
                 self._writer.close()
             self._writer = None
-        with suppress(OSError):  # there is something else in its way, which was told
+        with suppress(OSError):  # another error has been reported already
             self._part.unlink(missing_ok=True)
 
 
 class DeadLetters:
-    """The table. It is also a performer, for rows that have an `error` already: what a decoder refused."""
+    """The table. It is also a performer, for rows that already have an `error`: products that a decoder refused."""
 
     def __init__(self, path: Path, action: str = "decode") -> None:
         self.path = path
@@ -108,7 +108,7 @@ class DeadLetters:
 
     @contextmanager
     def writing(self, context: Context, action: str) -> Iterator[Letters]:
-        """Letters that are there when the block is left, all of them, and none if it is left by an error."""
+        """Letters that are in the table after the block; none of them if the block raises."""
         name = f"{context.rule}-{life(context.state)}"
         letters = Letters(self.path / ".staging" / f"{name}-{action}.parquet", context, action)
         try:
@@ -119,7 +119,7 @@ class DeadLetters:
             raise
 
     def perform(self, frame: DataFrame, context: Context) -> Counts:
-        """Rows with the column `error`, and any of sequence, feed, ident and payload."""
+        """Store rows with the column `error`, and any of sequence, feed, ident and payload."""
         with self.writing(context, self._action) as letters:
             for row in rows_in(prepared_batches(frame, refused)):
                 letters.add(row, row.error or "")
@@ -130,7 +130,7 @@ class DeadLetters:
 
 
 def refused(rows: pa.RecordBatch) -> pa.RecordBatch:
-    """Rows with an error as prepared ones; in an executor."""
+    """Rows with an error as prepared rows. Runs in executors."""
     rows = sound(rows)
     count = rows.num_rows
     payload = rows.column("payload") if "payload" in rows.schema.names else pa.nulls(count, pa.binary())

@@ -1,13 +1,17 @@
 """File: rows written to files below a folder, under paths that a template makes.
 
-    append      contents at the end of the file (append.py)
-    each        one file for each row, whole from the first moment. If the file is there, with other bytes, it stays,
-                and the row is a dead letter; so it is when the batch comes again
-    overwrite   likewise, and the last row has the file
+    append      at the end of the file (file_append.py)
+    each        one file for each row, never visible in part. If the file exists with other bytes, it stays, and the
+                row is a dead letter, also when the batch is repeated
+    overwrite   as `each`, but the last row wins
 
-A path that comes from a product leads nowhere but below the folder: rules/purpose.py makes values harmless, and what
-is left here is checked again. A path that cannot be (a file where a folder is needed, a name that is too long) makes
-the row a dead letter. A full disk, or a folder that may not be written, is a PipelineError."""
+A path that comes from a product stays below the folder: rules/template_safety.py escapes values, and the result is
+checked again here. An invalid path (a file where a folder is needed, a name that is too long) makes the row a dead
+letter. A full disk, or a folder without write permission, is a PipelineError.
+
+Durability: what `append` has written survives a power failure. `each` and `overwrite` survive the death of processes
+and leave flushing to the operating system: one flush for each file would be expensive.
+"""
 
 import errno
 import os
@@ -22,14 +26,14 @@ from headrace.errors import PipelineError
 from headrace.pipeline.actions.action import Context, Counts
 from headrace.pipeline.actions.dead_letters import DeadLetters, Letters
 from headrace.pipeline.actions.disk import RESERVED, disk_error, is_of_the_row, make_folder
-from headrace.pipeline.actions.file_append import Spool, append, locked
+from headrace.pipeline.actions.file_append import Spool, append, append_lock
 from headrace.pipeline.actions.journal import Journal, digest
 from headrace.pipeline.actions.prepared import PreparedRow, Recipe, prepared_batches, rows_in
 from headrace.pipeline.rules.rule import PAYLOAD, FileAction
 
 
 class RefusedError(Exception):
-    """A row has no file that it can go to; the text says why."""
+    """A row has no file to go to; the text tells why."""
 
 
 class FilePerformer:
@@ -37,7 +41,7 @@ class FilePerformer:
 
     def __init__(self, action: FileAction, name: str, pattern: str | None, letters: DeadLetters) -> None:
         if action.folder is None:
-            raise PipelineError("the file action has no folder", "load rules with load_rules, or give folder")
+            raise PipelineError("the file action has no folder", "load the rules by load_rules, or give folder")
         self._action = action
         self._folder: Path = action.folder
         self._name = name
@@ -54,11 +58,11 @@ class FilePerformer:
         return self.perform_batches(prepared_batches(frame, self.recipe), context)
 
     def perform_batches(self, batches: Iterable[pa.RecordBatch], context: Context) -> Counts:
-        """The same with prepared rows."""
+        """As `perform`, with prepared rows."""
         try:
             make_folder(self._folder)
         except OSError as error:
-            raise disk_error(error, self._folder, "made") from error
+            raise disk_error(error, self._folder, "created") from error
         if self._action.mode == "append":
             return self._append(batches, context)
         return self._place(batches, context)
@@ -96,7 +100,7 @@ class FilePerformer:
             try:
                 spool.add(path, row.content)
             except OSError as error:
-                raise disk_error(error, "the spool of a batch") from error
+                raise disk_error(error, "the spool of the batch") from error
             rows += 1
         return rows
 
@@ -117,17 +121,17 @@ class FilePerformer:
         return Counts(rows, len(targets.files), letters.count)
 
     def _put(self, path: Path, content: bytes, part: str) -> None:
-        """The file has this content afterwards; RefusedError: it cannot, or another row has it."""
+        """After return, the file has this content. RefusedError: its path is invalid, or another row has it."""
         if self._action.mode == "overwrite":
             put_whole(path, content, self._folder, part)
             return
-        with locked(self._folder):  # no other rule makes the file between the look and the rename
+        with append_lock(self._folder):  # no other rule creates the file between the check and the rename
             if is_wanted(path, content):
                 put_whole(path, content, self._folder, part)
 
 
 class Targets:
-    """The files of one batch: whether a row can go where it wants to."""
+    """The files of one batch: whether a row can be written to its path."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -136,7 +140,7 @@ class Targets:
         self._folders: set[str] = set()
 
     def admit(self, row: PreparedRow) -> str:
-        """The row's path, whose folder is there afterwards; RefusedError says why there is none."""
+        """The path of a row; its folder exists after return. RefusedError tells why the row has none."""
         if row.error is not None:
             raise RefusedError(row.error)
         path = row.texts[0]
@@ -150,10 +154,10 @@ class Targets:
     def _check(self, path: str) -> list[str]:
         names = path.split("/")
         if "\0" in path or any(name in ("", ".", "..") for name in names):
-            raise RefusedError(f"{path[:200]!r} is no path below {self._folder}")
+            raise RefusedError(f"{path[:200]!r} is not a path below {self._folder}")
         if any(name.startswith(RESERVED) for name in names):
             raise RefusedError(
-                f"{path[:200]!r} has a name that begins with {RESERVED}, and such are the pipeline's own"
+                f"{path[:200]!r} has a name that begins with {RESERVED}, which is reserved for the pipeline"
             )
         parents = ["/".join(names[:count]) for count in range(1, len(names))]
         if path in self._folders or not self.files.isdisjoint(parents):
@@ -166,19 +170,19 @@ class Targets:
             target.parent.mkdir(parents=True, exist_ok=True)
             held = os.stat(target)
             if not stat.S_ISREG(held.st_mode):
-                raise RefusedError(f"{target} is there, and is not a file")
+                raise RefusedError(f"{target} exists, and is not a file")
             if not os.access(target, os.W_OK):
                 raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(target))
         except FileNotFoundError:
             return  # a new file
         except (OSError, UnicodeEncodeError) as error:
             if isinstance(error, UnicodeEncodeError) or is_of_the_row(error):
-                raise RefusedError(f"{str(target)[:200]!r} cannot be: {error!s:.200}") from None
+                raise RefusedError(f"{str(target)[:200]!r} is not a valid path: {error!s:.200}") from None
             raise disk_error(error, target) from error
 
 
 def is_wanted(path: Path, content: bytes) -> bool:
-    """Whether the file is still to be made; RefusedError: it is there with other bytes, be they a part of these."""
+    """Whether the file is still to be written. RefusedError: it exists with other bytes, even if they begin alike."""
     try:
         is_same = path.stat().st_size == len(content) and path.read_bytes() == content
     except FileNotFoundError:
@@ -186,12 +190,16 @@ def is_wanted(path: Path, content: bytes) -> bool:
     except OSError as error:
         raise disk_error(error, path, "read") from error
     if not is_same:
-        raise RefusedError(f"{path} is there, with other bytes; add {{sequence}} to path, or choose overwrite")
+        raise RefusedError(f"{path} exists with other bytes; add {{sequence}} to path, or choose overwrite")
     return False
 
 
 def put_whole(path: Path, content: bytes, folder: Path, part: str) -> None:
-    """A file that nobody sees before it is whole. The same part is used again and again, so that none is left over."""
+    """Write a file that no reader sees before it is complete. It survives the death of processes, not a power failure.
+
+    All files share one part, so that a killed process leaves at most one. It lies in `folder` if that is on the same
+    file system: a reader that lists the folder of the file never sees it.
+    """
     try:
         is_near = path.parent.stat().st_dev == folder.stat().st_dev
         aside = (folder if is_near else path.parent) / part
@@ -202,5 +210,5 @@ def put_whole(path: Path, content: bytes, folder: Path, part: str) -> None:
         os.replace(aside, path)
     except OSError as error:
         if is_of_the_row(error):
-            raise RefusedError(f"{path} cannot be: {error.strerror}") from None
+            raise RefusedError(f"{path} is not a valid path: {error.strerror}") from None
         raise disk_error(error, path) from error

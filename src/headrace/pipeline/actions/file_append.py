@@ -1,50 +1,55 @@
-"""Append: the rows of a batch at the ends of files, once, however often the process is killed.
+"""Append the rows of a batch to the ends of files, once, even if the process is killed at any point.
 
-    1. the batch is spooled: contents one after the other, and for each path the pieces that belong to it
-    2. the folder is locked, and what a dead writer left half done there is undone
-    3. new files are made, empty, and the record is written: for each file   <folder>/.headrace-append
-       its inode, its size before and after, and how our part begins
-    4. the pieces are written
-    5. the journal says that the batch is done                               from here on it is
-    6. the record is removed
+    1. spool the batch: contents one after the other, and for each path the pieces that belong to it
+    2. lock the folder, and undo what a killed writer left unfinished there
+    3. create new files, empty, and write the record                         <folder>/.headrace-append
+       for each file: its inode, its size before and after, and how our part begins
+    4. write the pieces, and flush them
+    5. mark the batch as done in the journal                                 from here on it is done
+    6. remove the record
 
-A record that is found under the lock belongs to a writer that died between 3 and 6. If its journal says that the batch
-was done, nothing is left to do; otherwise each file is cut to the size that it had, and a file that was new is
-removed. Whoever takes the lock does that, so several rules and several pipelines may append to the same files.
+A record that is found under the lock belongs to a writer that was killed between 3 and 6. If its journal says that the
+batch is done, nothing remains to be done. Otherwise each file is truncated to the size that it had, and a file that was
+new is removed. Every writer does that after it takes the lock, so several rules and several pipelines may append to the
+same files.
 
-Only what is ours is undone. A file with another inode was replaced meanwhile, and is left as it is. One that is larger
-than its record allows, or in which something else begins where our part would, was written by someone who does not
-take the lock; it is not touched, and the pipeline stops."""
+Only our own bytes are undone. A file with another inode was replaced in the meantime, and is left as it is. A file that
+is larger than its record allows, or that has other bytes where our part would begin, was written by a program that does
+not take the lock. It is not touched, and the pipeline stops.
 
-import fcntl
+Durability: the record, the files and the journal survive a power failure, in this order. The lock dies with its
+process.
+"""
+
 import os
 import stat
 import tempfile
-import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import IO
 
 import msgspec
 
 from headrace.errors import PipelineError, TargetError
+from headrace.log.documents import replace_file
+from headrace.log.locks import FileLockedError, locked
 from headrace.pipeline.actions.action import Counts
-from headrace.pipeline.actions.disk import RESERVED, disk_error, make_folder, sync_names, write_whole
+from headrace.pipeline.actions.disk import DISK, RESERVED, disk_error, make_folder, sync_names
 from headrace.pipeline.actions.journal import Journal, read_entry
 
 RECORD = f"{RESERVED}-append"
 LOCK = f"{RESERVED}-append.lock"
 LOCK_WAIT_S = 120.0
-SPOOL_BYTES = 32 << 20  # in memory; more is spooled to a file of the state folder
-FILES_SYNCED_ONE_BY_ONE = 32
-HEAD_BYTES = 64  # of what we write to a file; enough to tell it from what others write
+SPOOL_BYTES = 32 << 20  # kept in memory; a larger spool goes to a file in the state folder
+FILES_SYNCED_ONE_BY_ONE = 32  # more are cheaper by one sync of everything
+HEAD_BYTES = 64  # of our part of a file; enough to tell it from what others write
 _COPY_BYTES = 1 << 20
-NEW = -1  # the size of a file that was not there
+NEW = -1  # the size of a file that did not exist
 
 
 class Touched(msgspec.Struct, frozen=True, array_like=True):
-    """A file that is written to."""
+    """A file that a batch appends to."""
 
     path: str  # below the folder
     before: int  # bytes, or NEW
@@ -54,7 +59,7 @@ class Touched(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Record(msgspec.Struct, frozen=True):
-    """What must be undone unless `journal` says that the batch is done."""
+    """What to undo unless `journal` says that the batch is done."""
 
     batch: int
     journal: str
@@ -62,7 +67,7 @@ class Record(msgspec.Struct, frozen=True):
 
 
 class Spool:
-    """What is to be appended, with the paths in the order in which they came first."""
+    """The contents to append, with paths in the order of their first rows."""
 
     def __init__(self, state: Path) -> None:
         make_folder(state)
@@ -105,9 +110,12 @@ class Spool:
 
 
 def append(folder: Path, spool: Spool, journal: Journal, batch_id: int, counts: Counts) -> Counts:
-    """Write what is spooled and note the batch as done, unless another process has; PipelineError: neither."""
-    with locked(folder):
-        settle(folder)
+    """Write the spool and mark the batch as done, unless another process has done so. PipelineError: neither happened.
+
+    TargetError: the disk refused, and nothing is left of the batch.
+    """
+    with append_lock(folder):
+        undo_unfinished(folder)
         done = journal.done(batch_id)
         if done is not None:
             return done
@@ -118,44 +126,32 @@ def append(folder: Path, spool: Spool, journal: Journal, batch_id: int, counts: 
             _sync(folder, record)
             journal.mark(batch_id, counts)
         except OSError as error:
-            settle(folder)
+            undo_unfinished(folder)
             raise disk_error(error, error.filename or folder) from error
         except BaseException:
-            settle(folder)
+            undo_unfinished(folder)
             raise
-        _forget(folder)
+        _remove_record(folder)
         return counts
 
 
 @contextmanager
-def locked(folder: Path) -> Iterator[None]:
-    """Alone among all who append in this folder."""
-    try:
-        descriptor = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
-    except OSError as error:
-        raise disk_error(error, folder / LOCK) from error
-    try:
-        _wait_for_lock(descriptor, folder)
-        yield
-    finally:
-        os.close(descriptor)
-
-
-def _wait_for_lock(descriptor: int, folder: Path) -> None:
-    end = time.monotonic() + LOCK_WAIT_S
-    while True:
+def append_lock(folder: Path) -> Iterator[None]:
+    """Exclude all other writers of this folder. TargetError: another process holds the lock for too long."""
+    with ExitStack() as stack:
         try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            return
-        except BlockingIOError:
-            if time.monotonic() > end:
-                problem = f"another process has held {folder / LOCK} for {LOCK_WAIT_S:.0f} s"
-                raise TargetError(problem, "find it with fuser, and end it") from None
-            time.sleep(0.005)
+            stack.enter_context(locked(folder / LOCK, wait=LOCK_WAIT_S, mode=0o666))
+        except FileLockedError as error:
+            problem = f"another process has held {error.path} for {LOCK_WAIT_S:.0f} s"
+            holder = f"process {error.holder}" if error.holder else "it (find it with fuser)"
+            raise TargetError(problem, f"stop {holder}") from None
+        except OSError as error:
+            raise disk_error(error, folder / LOCK) from error
+        yield
 
 
-def settle(folder: Path) -> None:
-    """Undo what a writer that died has left half done. Under the lock."""
+def undo_unfinished(folder: Path) -> None:
+    """Undo what a killed writer left unfinished. The caller holds the lock."""
     path = folder / RECORD
     try:
         record = msgspec.json.decode(path.read_bytes(), type=Record)
@@ -163,7 +159,7 @@ def settle(folder: Path) -> None:
         return
     except msgspec.MsgspecError as error:
         raise PipelineError(
-            f"{path} is damaged: {error}", "look at the files that were written last; remove it"
+            f"{path} is damaged: {error}", "check the files that were written last, then remove it"
         ) from None
     except OSError as error:
         raise disk_error(error, path, "read") from error
@@ -171,7 +167,7 @@ def settle(folder: Path) -> None:
     if entry is None or entry.batch != record.batch:
         for touched in record.files:
             _undo(folder / touched.path, touched)
-    _forget(folder)
+    _remove_record(folder)
 
 
 def _undo(path: Path, touched: Touched) -> None:
@@ -187,20 +183,20 @@ def _undo(path: Path, touched: Touched) -> None:
     except FileNotFoundError:
         return
     except OSError as error:
-        raise disk_error(error, path, "cut to the size that it had") from error
+        raise disk_error(error, path, "truncated") from error
 
 
 def _check_ours(path: Path, size: int, touched: Touched) -> None:
     begin = max(0, touched.before)
     if size > touched.after:
-        problem = f"{path} has {size:,} bytes, and {touched.after:,} would be ours"
-    elif not touched.head.startswith(_read(path, begin, len(touched.head)).rstrip(b"\0")):  # zeros: power was lost
-        problem = f"{path} goes on behind byte {begin:,} with something that is not ours"
+        problem = f"{path} has {size:,} bytes, more than the {touched.after:,} that the pipeline would have written"
+    elif not touched.head.startswith(_read(path, begin, len(touched.head)).rstrip(b"\0")):  # zeros: after a power failure
+        problem = f"{path} continues after byte {begin:,} with bytes that are not from the pipeline"
     else:
         return
     raise PipelineError(
         f"{problem}: another program has written to it since the pipeline was killed",
-        f"take out what follows byte {begin:,} and is not wanted, then remove {RECORD}",
+        f"remove the unwanted bytes after byte {begin:,}, then remove {RECORD}",
     )
 
 
@@ -210,7 +206,7 @@ def _read(path: Path, begin: int, count: int) -> bytes:
         return file.read(count)
 
 
-def _forget(folder: Path) -> None:
+def _remove_record(folder: Path) -> None:
     try:
         (folder / RECORD).unlink(missing_ok=True)
     except OSError as error:
@@ -218,17 +214,17 @@ def _forget(folder: Path) -> None:
 
 
 def _begin(folder: Path, spool: Spool, journal: Journal, batch_id: int) -> Record:
-    """Make new files, and the record of all; if that fails, neither is there."""
+    """Create the new files and the record of all files. If that fails, neither is left."""
     files: list[Touched] = []
     try:
         for path in spool.pieces:
             files.append(_touched(folder, path, spool))
         record = Record(batch_id, str(journal.path), files)
-        write_whole(folder / RECORD, msgspec.json.encode(record))
+        replace_file(folder / RECORD, msgspec.json.encode(record), DISK)  # on disk before the first byte is appended
     except BaseException as error:
         for touched in files:
             _undo(folder / touched.path, touched)
-        _forget(folder)
+        _remove_record(folder)
         if isinstance(error, OSError):
             raise disk_error(error, error.filename or folder) from error
         raise
@@ -238,21 +234,21 @@ def _begin(folder: Path, spool: Spool, journal: Journal, batch_id: int) -> Recor
 def _touched(folder: Path, path: str, spool: Spool) -> Touched:
     held, is_new = _found(folder / path)
     if not stat.S_ISREG(held.st_mode):
-        raise PipelineError(f"{folder / path} is not a file any more", "see what has been put there")
+        raise PipelineError(f"{folder / path} is not a regular file any more", "check what replaced it")
     before = NEW if is_new else held.st_size
     return Touched(path, before, held.st_size + spool.bytes_for(path), held.st_ino, spool.head(path))
 
 
 def _found(path: Path) -> tuple[os.stat_result, bool]:
-    """A file, and whether it is new. One that is not there is made: its inode then tells it from any other."""
+    """The file, and whether it is new. A missing file is created, so that its inode identifies it."""
     try:
         return os.stat(path), False
     except FileNotFoundError:
-        target = Path(os.path.realpath(path))  # behind a link that leads nowhere yet
-    make_folder(target.parent)  # if somebody has tidied up
+        target = Path(os.path.realpath(path))  # the target of a dangling link
+    make_folder(target.parent)  # it may have been removed since the batch was spooled
     try:
         descriptor = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
-    except FileExistsError:  # made by another program, just now
+    except FileExistsError:  # another program has just created it
         return os.stat(path), False
     try:
         return os.fstat(descriptor), True
@@ -269,7 +265,7 @@ def _write(path: Path, inode: int, chunks: Iterator[bytes]) -> None:
 
 
 def _opened(path: Path, inode: int) -> IO[bytes]:
-    """The file that is in the record and no other, since no other would be cut."""
+    """The file of the record and no other: only that one would be truncated."""
     with suppress(FileNotFoundError):
         file = open(path, "ab", buffering=0, opener=lambda name, flags: os.open(name, flags & ~os.O_CREAT))  # noqa: SIM115
         if os.fstat(file.fileno()).st_ino == inode:
@@ -277,17 +273,16 @@ def _opened(path: Path, inode: int) -> IO[bytes]:
         file.close()
     raise TargetError(
         f"{path} was removed or replaced before a batch was written to it",
-        f"whoever does that takes {LOCK} meanwhile; the batch is done again",
+        f"a program that removes or replaces files must hold {LOCK}; the batch is retried",
     )
 
 
 def _sync(folder: Path, record: Record) -> None:
-    """Onto the disk, before the journal says so."""
+    """Flush the files: the journal must not be ahead of them."""
     if len(record.files) > FILES_SYNCED_ONE_BY_ONE:
         os.sync()
         return
     for touched in record.files:
-        with open(folder / touched.path, "rb") as file:
-            os.fsync(file.fileno())
-    new = (folder / touched.path for touched in record.files if touched.before <= 0)  # an empty one may be new too
+        DISK.sync_file(folder / touched.path)
+    new = (folder / touched.path for touched in record.files if touched.before <= 0)  # an empty file may be new too
     sync_names(folder, new)

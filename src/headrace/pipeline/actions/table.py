@@ -1,13 +1,13 @@
 """Table: the rows of a batch added to a table of Parquet files, or to a Delta table, each row once.
 
-    Spark ──► stage (staging.py) ──► ready ──► files in place ──► [Delta: one transaction] ──► journal: done
+    Spark ──► stage (table_staging.py) ──► ready ──► files in place ──► [Delta: one transaction] ──► journal: done
 
-A reader of the table sees whole files only. Of a Parquet table it may see some files of a batch and not yet the
-others; a Delta table has the batch or does not.
+A reader of the table sees complete files only. In a Parquet table it may see some files of a batch before the others; a
+Delta table has the whole batch or nothing of it.
 
-Rows whose value of a partition column cannot be the name of a folder, or would be read as another value, are dead
-letters. Spark writes them to a partition of the stage that is not put into place, so one job tells whether there are
-any, and no write fails because of them.
+A row becomes a dead letter if its value of a partition column is invalid as the name of a folder, or would be read back
+as another value. Spark writes such rows to a partition of the stage that is never put into place. So one job tells
+whether there are any, and no write fails because of them.
 """
 
 from collections.abc import Sequence
@@ -31,7 +31,7 @@ from headrace.pipeline.actions.table_staging import NO_VALUE, UNFIT, Ready, Stag
 from headrace.pipeline.rules.rule import JSON, PAYLOAD, TableAction
 from headrace.pipeline.rules.template_safety import NAME_BYTES_MAX
 
-_ESCAPED = r"""[\x01-\x1f"#%'*/:=?\\\x7f{\[\]^]"""  # what Spark writes as three characters in the name of a folder
+_ESCAPED = r"""[\x01-\x1f"#%'*/:=?\\\x7f{\[\]^]"""  # characters that Spark escapes to three in the name of a folder
 
 
 class TablePerformer:
@@ -47,7 +47,7 @@ class TablePerformer:
         try:
             make_folder(self._table)
         except OSError as error:
-            raise disk_error(error, self._table, "made") from error
+            raise disk_error(error, self._table, "created") from error
         journal = Journal(context.state / f"{self._name}.json", self._action)
         stage = Stage(self._table, context, self._name)
         done = journal.done(context.batch_id)
@@ -86,7 +86,7 @@ class TablePerformer:
                 log.add(ready, context.batch_id)
 
     def _write(self, frame: DataFrame, stage: Stage, context: Context) -> Ready:
-        """Have Spark write the stage; if that fails, nothing is left of it."""
+        """Let Spark write the stage. If that fails, nothing is left of it."""
         stage.clear()
         try:
             stage.folder.parent.mkdir(parents=True, exist_ok=True)
@@ -101,29 +101,29 @@ class TablePerformer:
             raise
 
     def _write_fit(self, frame: DataFrame, stage: Stage, context: Context) -> int:
-        """Write all rows, those that are unfit where they are not put into place; how many of those there are."""
+        """Write all rows, unfit ones to their own partition, and return the number of unfit ones."""
         self._spark_write(frame, stage)
         return self._refuse(frame.filter(_unfit(self._text_columns(frame))), context) if stage.has_unfit() else 0
 
     def _spark_write(self, frame: DataFrame, stage: Stage) -> None:
         columns = self._action.partition_by
-        rows = self._marked(frame).repartition(*columns) if columns else frame  # one file for each value
+        rows = self._marked(frame).repartition(*columns) if columns else frame  # one file per value
         try:
             rows.write.partitionBy(*columns).parquet(f"file://{stage.folder}")
         except AnalysisException as error:
             raise PipelineError(
-                f"{self._table} cannot have these rows: {_first(error)}", "change the rule's sql"
+                f"{self._table} cannot store these rows: {_first(error)}", "change the rule's sql"
             ) from error
         except Exception as error:
             if "No space left on device" in str(error):
                 raise TargetError(
                     f"{self._table} cannot be written: no space left on device",
-                    "make room; the batch is then done again",
+                    "free some space; the batch is then retried",
                 ) from error
             raise
 
     def _marked(self, frame: DataFrame) -> DataFrame:
-        """The same, with unfit rows in a partition of their own."""
+        """The same rows, with unfit ones marked for their own partition."""
         texts = self._text_columns(frame)
         unfit = _unfit(texts)
         return frame.withColumns({name: F.when(unfit, F.lit(UNFIT)).otherwise(F.col(name)) for name in texts})
@@ -137,18 +137,18 @@ class TablePerformer:
         names = ", ".join(self._action.partition_by)
         with self._letters.writing(context, self._name) as letters:
             for row in rows_in(prepared_batches(frame, Recipe((("x", "text"),), None, content))):
-                letters.add(row, f"{names}: too long, or not fit, to be the name of a partition")
+                letters.add(row, f"{names}: too long, or invalid, as the name of a partition")
         return letters.count
 
 
 def _unfit(texts: Sequence[str]) -> Column:
-    """Whether a row cannot be in any partition by these columns."""
+    """Whether a row has no valid partition by these columns."""
     return reduce(Column.__or__, map(_is_no_folder, texts), F.lit(False))
 
 
 def _is_no_folder(name: str) -> Column:
     bytes_max = NAME_BYTES_MAX - len(name) - 1
-    is_long = (F.octet_length(name) > bytes_max // 3) & (  # a shorter one fits, whatever is escaped
+    is_long = (F.octet_length(name) > bytes_max // 3) & (  # a shorter value fits even if every byte is escaped
         F.octet_length(F.regexp_replace(name, _ESCAPED, "%00")) > bytes_max
     )
     is_reserved = F.col(name).isin(NO_VALUE, UNFIT)

@@ -1,25 +1,28 @@
-"""Delta: files in place become part of a Delta table, in one transaction that is known by its batch.
+"""Delta: files in place become part of a Delta table, in one transaction that carries the number of its batch.
 
-The transaction carries an application id, made of pipeline, rule, action and life, and the id of the batch as its
-version. A batch that comes again finds that version in the table's log, and is passed over. Files are added by the
-library deltalake (`pip install 'headrace[delta]'`); Spark needs no packages for it. They lie flat in the folder of the
-table: their values of partition columns are in the log. The library leaves it to the operating system when the log is
-on disk; a batch counts as done when it is, so that is seen to here."""
+The transaction has an application id, made of pipeline, rule, action and life, and the number of the batch as its
+version. A repeated batch finds that version in the log of the table and is skipped.
+
+The library deltalake (`pip install 'headrace[delta]'`) adds the files; Spark needs no packages for it. Files lie
+directly in the folder of the table, and the log has their values of partition columns.
+
+Durability: the library leaves flushing to the operating system, so `add` flushes the log itself. A batch must not count
+as done before its transaction survives a power failure.
+"""
 
 import json
-import os
 import time
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from headrace.errors import PipelineError, TargetError
-from headrace.pipeline.actions.disk import sync_names
+from headrace.pipeline.actions.disk import DISK, sync_names
 from headrace.pipeline.actions.table_schema import TableSchema, plain
 from headrace.pipeline.actions.table_staging import Ready
 
 _LOG = "_delta_log"
-_COMMITS_FLUSHED = 8  # ours, and what others may have added since
+_COMMITS_FLUSHED = 8  # ours, and those that other writers may have added since
 
 
 def _library() -> Any:
@@ -31,7 +34,7 @@ def _library() -> Any:
 
 
 class DeltaLog:
-    """The log of one table, as a writer needs it."""
+    """The log of one table, for a writer."""
 
     def __init__(self, table: Path, application: str) -> None:
         self._library = _library()
@@ -60,15 +63,15 @@ class DeltaLog:
         return version is not None and version >= batch_id
 
     def add(self, ready: Ready, batch_id: int) -> None:
-        """One transaction; it is there afterwards, on disk, or not at all."""
+        """Add the files in one transaction. After return it survives a power failure; on an error it does not exist."""
         try:
             if not self.has(batch_id):
                 self._commit(ready, batch_id)
             self._flush()
         except (self._library.exceptions.DeltaError, OSError) as error:
             raise TargetError(
-                f"the log of {self._table} does not take batch {batch_id}: {error!s:.300}",
-                "see to what it says; the batch is then done again",
+                f"the log of {self._table} rejects batch {batch_id}: {error!s:.300}",
+                "fix the cause; the batch is then retried",
             ) from error
 
     def _commit(self, ready: Ready, batch_id: int) -> None:
@@ -93,8 +96,8 @@ class DeltaLog:
         endings = (".json", ".checkpoint.parquet")
         files = [self._table / _LOG / f"{name}{ending}" for name in names for ending in endings]
         for path in (*files, self._table / _LOG / "_last_checkpoint"):
-            with suppress(FileNotFoundError), open(path, "rb") as file:
-                os.fsync(file.fileno())
+            with suppress(FileNotFoundError):  # not every commit has a checkpoint
+                DISK.sync_file(path)
         sync_names(self._table, files)
 
     def _action(self, staged: Any, now: int) -> Any:
@@ -105,5 +108,5 @@ class DeltaLog:
 
 
 def nullable(schema: dict[str, Any]) -> dict[str, Any]:
-    """Spark's schema with columns that may be null, and no metadata of Spark's own."""
+    """A schema of Spark with nullable columns and without metadata."""
     return {"type": "struct", "fields": [{**field, "nullable": True, "metadata": {}} for field in schema["fields"]]}

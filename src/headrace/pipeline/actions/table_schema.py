@@ -1,9 +1,13 @@
 """The columns of a table, and whether rows still fit them.
 
-A table that is Parquet has them in `_headrace.json`, which readers pass over; one that others have made is asked for
-its own. A Delta table has them in its log. Types are Spark's, as JSON, without nullability. Columns may change their
-order, nothing else: files of one table that differ are read by some tools and not by others, and the difference is
-found too late."""
+A Parquet table records them in `_headrace.json`, which readers skip; for a table that another program has written,
+they are read from its files. A Delta table has them in its log. Types are Spark's, as JSON, without nullability.
+
+Columns may change their order, and nothing else: some tools read a table whose files differ and others do not, and the
+difference is found too late.
+
+Durability: `write_schema` returns when the file survives a power failure.
+"""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -15,7 +19,8 @@ from pyspark.sql import DataFrame
 from pyspark.sql.types import StructType
 
 from headrace.errors import PipelineError
-from headrace.pipeline.actions.disk import disk_error, write_whole
+from headrace.log.documents import replace_file
+from headrace.pipeline.actions.disk import DISK, disk_error, make_folder
 
 NAME = "_headrace.json"
 
@@ -26,10 +31,10 @@ class TableSchema(msgspec.Struct, frozen=True):
 
 
 def schema_of(schema: StructType, partition_by: Sequence[str]) -> TableSchema:
-    """Of rows; PipelineError names a column that no table can have."""
+    """The columns of rows. PipelineError names a column that no table can have."""
     columns = {field["name"]: field["type"] for field in schema.jsonValue()["fields"]}
     if len({name.casefold() for name in columns}) < len(schema.fields):
-        raise PipelineError("two columns have the same name", "give one of them another: select a as b")
+        raise PipelineError("two columns have the same name", "rename one of them: select a as b")
     for name, kind in columns.items():
         if kind == "void":
             raise PipelineError(f"column {name!r} has no type: it is null in every row", f"cast({name} as string)")
@@ -42,7 +47,7 @@ def schema_of(schema: StructType, partition_by: Sequence[str]) -> TableSchema:
 
 
 def plain(kind: Any) -> Any:
-    """A type without what may differ."""
+    """A type without nullability and metadata, which may differ."""
     if isinstance(kind, list):
         return [plain(each) for each in kind]
     if not isinstance(kind, dict):
@@ -54,7 +59,7 @@ def plain(kind: Any) -> Any:
 
 
 def read_schema(table: Path, frame: DataFrame) -> TableSchema | None:
-    """Of a table of Parquet files; None if there is none yet."""
+    """The columns of a Parquet table; None if there is no table yet."""
     try:
         return msgspec.json.decode((table / NAME).read_bytes(), type=TableSchema)
     except FileNotFoundError:
@@ -63,7 +68,7 @@ def read_schema(table: Path, frame: DataFrame) -> TableSchema | None:
         raise disk_error(error, table / NAME, "read") from error
     except msgspec.MsgspecError as error:
         raise PipelineError(
-            f"{table / NAME} is damaged: {error}", "remove it; the columns are then asked of the files"
+            f"{table / NAME} is damaged: {error}", "remove it; the columns are then read from the files"
         ) from None
     found = next((path for path in table.rglob("*.parquet") if not _is_hidden(path, table)), None)
     if found is None:
@@ -75,7 +80,8 @@ def read_schema(table: Path, frame: DataFrame) -> TableSchema | None:
 def write_schema(table: Path, schema: TableSchema) -> None:
     try:
         if not (table / NAME).exists():
-            write_whole(table / NAME, msgspec.json.encode(schema))
+            make_folder(table)
+            replace_file(table / NAME, msgspec.json.encode(schema), DISK)
     except OSError as error:
         raise disk_error(error, table / NAME) from error
 
@@ -88,13 +94,13 @@ def check_fits(rows: TableSchema, held: TableSchema | None, table: Path) -> None
     if told:
         raise PipelineError(
             f"the rows do not fit the table {table}: {'; '.join(told)}",
-            "select the columns that it has, cast them, or give path a new table; nothing was written",
+            "select the columns of the table, cast them, or choose a new path; nothing was written",
         )
     if rows.partition_by != held.partition_by:
         raise PipelineError(
             f"the table {table} is partitioned by {_listed(held.partition_by)},"
-            f" and the rule says {_listed(rows.partition_by)}",
-            "write partition_by as it was, or give path a new table; nothing was written",
+            f" and the rule by {_listed(rows.partition_by)}",
+            "restore partition_by, or choose a new path; nothing was written",
         )
 
 
@@ -102,7 +108,7 @@ def _differences(rows: Mapping[str, Any], held: Mapping[str, Any]) -> list[str]:
     new = [f"column {name!r} ({_shown(rows[name])}) is new" for name in rows if name not in held]
     gone = [f"column {name!r} ({_shown(held[name])}) is missing" for name in held if name not in rows]
     other = [
-        f"column {name!r} is {_shown(rows[name])}, and was {_shown(held[name])}"
+        f"column {name!r} is {_shown(rows[name])}, and the table has {_shown(held[name])}"
         for name in rows if name in held and rows[name] != held[name]
     ]  # fmt: skip
     return new + gone + other

@@ -1,12 +1,16 @@
-"""Staging: where Spark writes a batch of a table, out of sight, before its files are renamed into place.
+"""Staging: Spark writes a batch of a table to a hidden folder, and its files are then renamed into place.
 
     <table>/.staging-<rule>-<action>/<life>-<batch>/…              hidden from readers
-    <table>/.staging-<rule>-<action>/<life>-<batch>/ready.json     when everything is written: which file goes where
+    <table>/.staging-<rule>-<action>/<life>-<batch>/ready.json     once all is written: which file goes where
     <table>/station=KDEN/part-<life>-<batch>-00000.parquet         in place
 
-Until `ready.json` is there, the stage is worth nothing: it is thrown away, and the batch is written again. From then
-on it is the batch: after a crash the renames that are missing are done, and nothing is computed again. So no file in
-place is ever replaced or removed, and none is there before it is whole."""
+A stage without `ready.json` is incomplete: it is deleted, and the batch is written again. A stage with `ready.json` is
+the batch: after a crash the missing renames are done, and nothing is computed again. So no file in place is ever
+replaced or removed, and none is visible before it is complete.
+
+Durability: all files of the stage, their names and `ready.json` survive a power failure before the first rename; the
+renames do before `put_into_place` returns.
+"""
 
 import os
 import shutil
@@ -21,12 +25,13 @@ import pyarrow.parquet as pq
 
 from headrace.errors import PipelineError, TargetError
 from headrace.pipeline.actions.action import Context
-from headrace.pipeline.actions.disk import disk_error, sync_names, write_whole
+from headrace.log.documents import replace_file
+from headrace.pipeline.actions.disk import DISK, disk_error, sync_names
 from headrace.pipeline.actions.journal import life
 
 READY = "ready.json"
-NO_VALUE = "__HIVE_DEFAULT_PARTITION__"  # Spark's name for a partition of rows that have none
-UNFIT = "__HEADRACE_UNFIT__"  # the partition of rows that are staged, but not put into place
+NO_VALUE = "__HIVE_DEFAULT_PARTITION__"  # Spark's partition of rows without a value
+UNFIT = "__HEADRACE_UNFIT__"  # the partition of rows that are staged and never put into place
 
 
 class Staged(msgspec.Struct, frozen=True):
@@ -40,7 +45,7 @@ class Staged(msgspec.Struct, frozen=True):
 
 
 class Ready(msgspec.Struct, frozen=True):
-    """A stage that is complete. Its columns are its own: the rule's SQL may be another when it is put into place."""
+    """A complete stage. It carries its columns: the SQL of the rule may have changed when it is put into place."""
 
     files: list[Staged]
     failed: int  # rows that are dead letters
@@ -58,7 +63,7 @@ class Stage:
         self.folder = self._home / self._mark
 
     def ready(self) -> Ready | None:
-        """What is to be put into place, if all of it was written."""
+        """The files to put into place, if the stage is complete."""
         try:
             return msgspec.json.decode((self.folder / READY).read_bytes(), type=Ready)
         except FileNotFoundError:
@@ -67,21 +72,20 @@ class Stage:
             raise disk_error(error, self.folder / READY, "read") from error
 
     def make_ready(self, is_flat: bool, failed: int, schema: dict[str, Any], partition_by: Sequence[str]) -> Ready:
-        """Look at what Spark has written; from now on the batch is what is staged."""
+        """Record what Spark has written. From now on the stage is the batch."""
         files = [staged for staged in self._staged(is_flat) if staged.rows and UNFIT not in staged.values.values()]
         ready = Ready(files, failed, schema, list(partition_by))
         try:
             for staged in files:
-                with open(self.folder / staged.name, "rb") as file:
-                    os.fsync(file.fileno())
+                DISK.sync_file(self.folder / staged.name)
             sync_names(self._table, (self.folder / staged.name for staged in files))
-            write_whole(self.folder / READY, msgspec.json.encode(ready))
+            replace_file(self.folder / READY, msgspec.json.encode(ready), DISK)  # after all that it speaks of
         except OSError as error:
             raise disk_error(error, self.folder) from error
         return ready
 
     def has_unfit(self) -> bool:
-        """Whether Spark has written rows that are not to be put into place."""
+        """Whether Spark has written rows that belong into no partition."""
         return any(self.folder.rglob(f"*={UNFIT}"))
 
     def _staged(self, is_flat: bool) -> Iterator[Staged]:
@@ -93,7 +97,7 @@ class Stage:
             yield Staged(str(within), target, rows, size, dict(map(_value, within.parts[:-1])))
 
     def put_into_place(self, ready: Ready) -> None:
-        """Rename what has not been renamed."""
+        """Rename the files that are not renamed yet."""
         for staged in ready.files:
             source, target = self.folder / staged.name, self._table / staged.target
             try:
@@ -102,8 +106,8 @@ class Stage:
             except FileNotFoundError:
                 if not target.exists():
                     raise PipelineError(
-                        f"{source} has vanished before it was put into {self._table}",
-                        f"remove {self._home}, start again",
+                        f"{source} disappeared before it was moved into {self._table}",
+                        f"remove {self._home}; the batch is then written again",
                     ) from None
             except OSError as error:
                 raise disk_error(error, target) from error
@@ -113,7 +117,7 @@ class Stage:
             raise disk_error(error, self._table) from error
 
     def clear(self) -> None:
-        """Throw away this stage, and any other that is left."""
+        """Delete this stage, and any older one."""
         shutil.rmtree(self._home, ignore_errors=True)
 
 
@@ -122,11 +126,11 @@ def rows_in_file(path: Path) -> int:
         return int(pq.read_metadata(path).num_rows)
     except (OSError, pa.ArrowInvalid) as error:
         raise TargetError(
-            f"{path} is not as Spark should have written it: {error!s:.200}", "see to the disk"
+            f"{path} is damaged, and Spark has just written it: {error!s:.200}", "check the disk"
         ) from error
 
 
 def _value(part: str) -> tuple[str, str | None]:
-    """The column and the value that a folder stands for."""
+    """The column and the value in the name of a folder, `station=KDEN`."""
     column, _, value = part.partition("=")
     return unquote(column), None if value == NO_VALUE else unquote(value)
