@@ -1,4 +1,4 @@
-"""GRIB and BUFR by ecCodes, and the process apart that it runs in."""
+"""GRIB and BUFR by ecCodes, and the child process that it runs in."""
 
 import os
 import random
@@ -13,7 +13,7 @@ import pyarrow as pa
 import pytest
 from decoding import decoded, errors, generated, products_of, rows
 
-from headrace.pipeline.decoders import child_process as apart
+from headrace.pipeline.decoders import child_process
 from headrace.pipeline.decoders.decoder import Decoded
 from headrace.pipeline.decoders.messages import grib_fields, grib_messages
 
@@ -206,7 +206,7 @@ def test_what_is_no_bufr_is_an_error() -> None:
 
 @pytest.mark.parametrize("name", ["grib2", "grib2-values", "bufr"])
 def test_altered_messages_cost_no_more_than_themselves(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(apart, "DEATHS_MAX", 1000)
+    monkeypatch.setattr(child_process, "DEATHS_MAX", 1000)
     source = random.Random(99)
     print("seed 99")
     good = bufr(latitude=52.0) if name == "bufr" else small([1.0, 2.0, 3.0, 4.0])
@@ -242,14 +242,14 @@ def target(monkeypatch: pytest.MonkeyPatch) -> str:
     return f"{os.path.splitext(os.path.basename(__file__))[0]}:measure"
 
 
-def run_apart(target: str, payloads: list[bytes]) -> Decoded:
-    made = apart.decode_apart(target, SCHEMA, products_of(payloads))
-    apart._child(target, os.getpid()).stop()
+def run_in_child(target: str, payloads: list[bytes]) -> Decoded:
+    made = child_process.decode_in_child(target, SCHEMA, products_of(payloads))
+    child_process._child(target, os.getpid()).stop()
     return made
 
 
 def test_a_crash_a_failure_and_too_much_memory_cost_one_product(target: str) -> None:
-    made = run_apart(target, [b"abc", b"crash", b"print", b"raise", b"bad", b"eat", b"", b"x" * 3_000_000])
+    made = run_in_child(target, [b"abc", b"crash", b"print", b"raise", b"bad", b"eat", b"", b"x" * 3_000_000])
     assert made.rows.to_pydict() == {"place": [0, 2, 6, 7], "size": [3, 5, 0, 3_000_000]}
     assert dict(made.errors) == {
         1: "the library that reads it crashed (exit code -6)",
@@ -260,8 +260,8 @@ def test_a_crash_a_failure_and_too_much_memory_cost_one_product(target: str) -> 
 
 
 def test_a_library_that_hangs_is_ended(target: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(apart, "SECONDS_MAX", 1.0)
-    made = run_apart(target, [b"abc", b"hang", b"ab"])
+    monkeypatch.setattr(child_process, "SECONDS_MAX", 1.0)
+    made = run_in_child(target, [b"abc", b"hang", b"ab"])
     assert made.rows.to_pydict() == {"place": [0, 2], "size": [3, 2]}
     assert made.errors == [(1, "not read within 1 s")]
 
@@ -269,7 +269,7 @@ def test_a_library_that_hangs_is_ended(target: str, monkeypatch: pytest.MonkeyPa
 def test_a_batch_that_breaks_its_decoder_again_and_again_is_given_up_on(
     target: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(apart, "DEATHS_MAX", 2)
-    made = run_apart(target, [b"crash", b"crash", b"abc"])
+    monkeypatch.setattr(child_process, "DEATHS_MAX", 2)
+    made = run_in_child(target, [b"crash", b"crash", b"abc"])
     assert made.rows.num_rows == 0
     assert "not tried: 2 products before it" in dict(made.errors)[2]

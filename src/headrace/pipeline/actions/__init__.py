@@ -1,14 +1,14 @@
 """Actions: what a rule does with its rows, each batch once in effect.
 
-    action.py        what the runner knows of an action: Performer, Context, Counts
-    journal.py       exactly once: the last batch that an action has done
-    prepared.py      rows with filled-in templates and contents, made in executors
-    file.py          [rule.file];    file_append.py appends to files
-    table.py         [rule.table];   table_staging.py, table_schema.py, table_delta.py
-    publish.py       [rule.publish] and [rule.alert]
-    exec.py, pipe.py [rule.exec] and [rule.pipe], which run program.py
-    dead_letters.py  rows that an action cannot process
-    disk.py          errors of the operating system, folders that are on disk
+action.py        what the runner knows of an action: Performer, Context, Counts
+journal.py       exactly once: the last batch that an action has done
+prepared.py      rows with filled-in templates and contents, made in executors
+file.py          [rule.file];    file_append.py appends to files
+table.py         [rule.table];   table_staging.py, table_schema.py, table_delta.py
+publish.py       [rule.publish] and [rule.alert]
+exec.py, pipe.py [rule.exec] and [rule.pipe], which run program.py
+dead_letters.py  rows that an action cannot process
+disk.py          errors of the operating system, folders that are on disk
 """
 
 from headrace.pipeline.actions.action import Context, Counts, Performer

@@ -21,8 +21,8 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pyspark.sql import DataFrame
 
-from headrace.pipeline.actions.action import Context, Counts
 from headrace.log.documents import move_into_place
+from headrace.pipeline.actions.action import Context, Counts
 from headrace.pipeline.actions.disk import DISK, disk_error, make_folder
 from headrace.pipeline.actions.journal import life
 from headrace.pipeline.actions.prepared import SCHEMA as PREPARED

@@ -66,6 +66,9 @@ class Record(msgspec.Struct, frozen=True):
     files: list[Touched]
 
 
+_DECODER = msgspec.json.Decoder(Record)
+
+
 class Spool:
     """The contents to append, with paths in the order of their first rows."""
 
@@ -154,7 +157,7 @@ def undo_unfinished(folder: Path) -> None:
     """Undo what a killed writer left unfinished. The caller holds the lock."""
     path = folder / RECORD
     try:
-        record = msgspec.json.decode(path.read_bytes(), type=Record)
+        record = _DECODER.decode(path.read_bytes())
     except FileNotFoundError:
         return
     except msgspec.MsgspecError as error:
@@ -190,7 +193,7 @@ def _check_ours(path: Path, size: int, touched: Touched) -> None:
     begin = max(0, touched.before)
     if size > touched.after:
         problem = f"{path} has {size:,} bytes, more than the {touched.after:,} that the pipeline would have written"
-    elif not touched.head.startswith(_read(path, begin, len(touched.head)).rstrip(b"\0")):  # zeros: after a power failure
+    elif not touched.head.startswith(_read(path, begin, len(touched.head)).rstrip(b"\0")):  # zeros: power failed
         problem = f"{path} continues after byte {begin:,} with bytes that are not from the pipeline"
     else:
         return

@@ -34,6 +34,9 @@ class Entry(Counts, frozen=True, kw_only=True):
     action: str  # a digest: another action under the same name has done nothing yet
 
 
+_DECODER = msgspec.json.Decoder(Entry)  # made at import: first use of a type in two threads is unsafe in msgspec
+
+
 class Journal:
     """The journal of one action."""
 
@@ -63,7 +66,7 @@ class Journal:
 
 def read_entry(path: Path) -> Entry | None:
     try:
-        return msgspec.json.decode(path.read_bytes(), type=Entry)
+        return _DECODER.decode(path.read_bytes())
     except FileNotFoundError:
         return None
     except msgspec.MsgspecError as error:

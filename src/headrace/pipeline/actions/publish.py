@@ -1,19 +1,23 @@
-"""Publish: a product for each row, put into the pipeline's queue or another, once.
+"""Publish and alert: a product for each row, stored once in the queue of the pipeline or in another.
 
     rows ──► feed, ident, payload, priority, signature (in executors) ──► format("headrace")
 
-The signature is made of everything that the row says, of the pipeline, the rule and the action. A batch that comes
-again makes the same signatures, and the queue drops what it holds already. Two rows that differ in any column are two
-products, even if what is published of them is the same; two that are equal in all columns are one.
+An alert is a publication of the rows on which a condition holds, with a message or the row as JSON.
 
-A row whose feed or ident cannot be, which has a time that Python does not have, or whose payload is larger than the
-queue takes, is a dead letter. So is one whose product the rule would select itself, and publish again without end.
+Exactly once, by the signature: it is computed from every column of the row, and from pipeline, rule and action. A
+repeated batch gives the same signatures, and the queue drops the products that it holds already. Two rows that differ
+in any column are two products, even if their published content is equal; two rows that are equal in all columns are
+one.
+
+A row becomes a dead letter if its feed or ident is invalid, if it has a time outside the years 1 to 9999, or if its
+payload is larger than the queue allows. So does a row whose product the rule would select itself: the rule would
+publish it again and again.
 """
 
 import os
 import time
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -45,55 +49,94 @@ from headrace.selection import Selection
 COLUMNS = "feed string, ident string, payload binary, priority int, signature binary"
 
 
+class PublishPerformer:
+    """[rule.publish]."""
+
+    def __init__(self, action: PublishAction, name: str, select: Selection | None, letters: DeadLetters) -> None:
+        self._action, self._name, self._select, self._letters = action, name, select, letters
+        self._address = None
+        if action.queue is not None or action.site is not None:
+            self._address = QueueAddress(None if action.queue is None else str(action.queue), action.site)
+
+    def perform(self, frame: DataFrame, context: Context) -> Counts:
+        address = self._address or context.address
+        publication = publication_of(self._action, self._select, self._name, address, context)
+        return publish(frame, publication, address, context, self._name, self._letters)
+
+    def close(self) -> None:
+        """Nothing to end: queues stay open for other batches, as those of Spark's source do."""
+
+
+class AlertPerformer:
+    """[rule.alert]."""
+
+    def __init__(self, action: AlertAction, name: str, select: Selection | None, letters: DeadLetters) -> None:
+        self._action, self._name, self._select, self._letters = action, name, select, letters
+
+    def perform(self, frame: DataFrame, context: Context) -> Counts:
+        publication = publication_of(self._action, self._select, self._name, context.address, context)
+        rows = frame.filter(self._action.when)
+        return publish(rows, publication, context.address, context, self._name, self._letters)
+
+    def close(self) -> None:
+        """Nothing to end."""
+
+
+# --- rows as products, in executors ---------------------------------------------------------------
+
+
 class Made(NamedTuple):
-    """What has been made of rows."""
+    """The parts of the products of a batch."""
 
     rows: pa.RecordBatch
     texts: list[list[str | None]]
     payloads: Any
-    errors: Any  # null where nothing is wrong
+    errors: Any  # null where the row can be published
 
 
 @dataclass(frozen=True, slots=True)
 class Publication:
-    """What becomes of a row; it is sent to executors."""
+    """How a row becomes a product. It is sent to executors."""
 
-    feed: str  # templates
-    ident: str
-    message: str | None  # a template for the payload; None: `content` is it
-    content: str
+    action: PublishAction | AlertAction
     select: Selection | None  # of the rule
-    priority: int
-    writer: str = ""  # pipeline, rule and action
-    payload_bytes_max: int = 0
-    origin: str = ""  # of the products
-    is_own: bool = True  # they go where the rule's products come from
+    writer: str  # pipeline, rule and action
+    payload_bytes_max: int  # of the queue
+    origin: str  # of the products
+    is_own: bool  # they go to the queue that the rule reads
 
     @property
-    def pattern(self) -> str | None:
-        return None if self.select is None else self.select.ident
+    def message(self) -> str | None:
+        """A template for the payload; None: `content` is the payload."""
+        return self.action.message if isinstance(self.action, AlertAction) else None
+
+    @property
+    def content(self) -> str:
+        return JSON if isinstance(self.action, AlertAction) else self.action.content or PAYLOAD
 
     def templates(self) -> list[Template]:
-        made = [template(self.feed, "feed", self.pattern), template(self.ident, "ident", self.pattern)]
-        return made if self.message is None else [*made, template(self.message, "text", self.pattern)]
+        pattern = None if self.select is None else self.select.ident
+        made = [template(self.action.feed, "feed", pattern), template(self.action.ident, "ident", pattern)]
+        return made if self.message is None else [*made, template(self.message, "text", pattern)]
 
     def check(self, columns: Iterable[str]) -> None:
+        """PipelineError names a column that is needed and missing."""
         needed = {self.content} - {JSON, NOTHING} if self.message is None else set()
         check_columns(self.templates(), needed, columns)
 
     def products(self, rows: pa.RecordBatch) -> pa.RecordBatch:
-        """The products of those rows that can be some."""
+        """The products of the rows that can be published."""
         rows, texts, payloads, errors = self._made(rows)
         signatures = [signature(self.writer, row) for row in zip(*(c.to_pylist() for c in rows.columns), strict=True)]
         arrays = [
             pa.array(texts[0], pa.string()), pa.array(texts[1], pa.string()), payloads,
-            pa.array([self.priority] * rows.num_rows, pa.int32()), pa.array(signatures, pa.binary()),
+            pa.array([self.action.priority] * rows.num_rows, pa.int32()), pa.array(signatures, pa.binary()),
         ]  # fmt: skip
         names = ["feed", "ident", "payload", "priority", "signature"]
         return pa.RecordBatch.from_arrays(arrays, names=names).filter(errors.is_null())
 
     def refused(self, rows: pa.RecordBatch) -> pa.RecordBatch:
-        """The others, as prepared rows."""
+        """The other rows, prepared for the dead letters."""
         rows, _, payloads, errors = self._made(rows)
         texts = pa.array([[]] * rows.num_rows, PREPARED.field("texts").type)
         made = pa.RecordBatch.from_arrays([texts, payloads, errors, *origin(rows)], schema=PREPARED)
@@ -101,93 +144,77 @@ class Publication:
 
     def _made(self, rows: pa.RecordBatch) -> Made:
         rows, noted = showable_rows(sound(rows))
-        texts, errors = filled(self.templates(), rows, noted)
+        texts, filling = filled(self.templates(), rows, noted)
         if self.message is None:
             payloads = contents(rows, self.content)
         else:
             payloads = pa.array([(text or "").encode() for text in texts[2]], pa.binary())
-        told = errors.to_pylist()
-        self._tell_sizes(payloads, told)
+        errors = filling.to_pylist()
+        self._refuse_large(payloads, errors)
         if self.select is not None and self.is_own:
-            self._tell_loops(self.select, texts, payloads, told)
-        return Made(rows, texts, payloads, pa.array(told, pa.string()))
+            self._refuse_loops(self.select, texts, payloads, errors)
+        return Made(rows, texts, payloads, pa.array(errors, pa.string()))
 
-    def _tell_sizes(self, payloads: Any, told: list[str | None]) -> None:
+    def _refuse_large(self, payloads: Any, errors: list[str | None]) -> None:
         for place, payload in enumerate(payloads):
             size = payload.as_buffer().size
             if size > self.payload_bytes_max > 0:
-                told[place] = (
-                    told[place] or f"the payload has {size:,} bytes, and the queue takes {self.payload_bytes_max:,}"
-                )
+                problem = f"the payload has {size:,} bytes, and the queue allows {self.payload_bytes_max:,}"
+                errors[place] = errors[place] or problem
 
-    def _tell_loops(
-        self, select: Selection, texts: list[list[str | None]], payloads: Any, told: list[str | None]
+    def _refuse_loops(
+        self, select: Selection, texts: list[list[str | None]], payloads: Any, errors: list[str | None]
     ) -> None:
-        """Products are looked at only on feeds that the rule selects, which are few, or none."""
+        """Only products on feeds that the rule selects are checked in full; usually there are none."""
         selected = {feed for feed in set(texts[0]) if feed is not None and select.wants_feed(feed)}
         if not selected:
             return
         now_ns = time.time_ns()
         for place, (feed, ident) in enumerate(zip(texts[0], texts[1], strict=True)):
-            if told[place] is not None or feed not in selected:
+            if errors[place] is not None or feed not in selected:
                 continue
             if select.wants(self._product(feed, ident or "", payloads[place].as_buffer(), now_ns)):
-                told[place] = f"the rule selects {feed!r} itself, and would never end"
+                errors[place] = f"the rule selects {feed!r} itself, and would never end"
 
     def _product(self, feed: str, ident: str, payload: Any, now_ns: int) -> Product:
-        """As the queue will have it."""
-        return Product(feed, ident, memoryview(payload), 0, b"", self.origin, 0, None, now_ns, now_ns, self.priority)
+        """The product as the queue will store it."""
+        priority = self.action.priority
+        return Product(feed, ident, memoryview(payload), 0, b"", self.origin, 0, None, now_ns, now_ns, priority)
 
 
 def signature(writer: str, row: tuple[Any, ...]) -> bytes:
     return blake3(repr((writer, *row)).encode(errors="surrogatepass")).digest(16)
 
 
-class PublishPerformer:
-    """[rule.publish]."""
+# --- on the driver --------------------------------------------------------------------------------
 
-    def __init__(self, action: PublishAction, name: str, select: Selection | None, letters: DeadLetters) -> None:
-        self._place = None
-        if action.queue is not None or action.site is not None:
-            self._place = QueueAddress(None if action.queue is None else str(action.queue), action.site)
-        self._name = name
-        self._letters = letters
-        self._publication = Publication(
-            action.feed, action.ident, None, action.content or PAYLOAD, select, action.priority
-        )
 
-    def perform(self, frame: DataFrame, context: Context) -> Counts:
-        return publish(frame, self._publication, self._place or context.place, context, self._name, self._letters)
-
-    def close(self) -> None:
-        """Queues stay open for other batches, as Spark's source has them."""
+def publication_of(
+    action: PublishAction | AlertAction, select: Selection | None, name: str, address: QueueAddress, context: Context
+) -> Publication:
+    config = open_queue(address).config
+    writer = f"{context.application}/{context.rule}/{name}"
+    is_own = is_same(address, context.address)
+    return Publication(action, select, writer, config.payload_bytes_max, config.origin, is_own)
 
 
 def publish(
-    frame: DataFrame, publication: Publication, place: QueueAddress, context: Context, name: str, letters: DeadLetters
+    frame: DataFrame, publication: Publication, address: QueueAddress, context: Context, name: str, letters: DeadLetters
 ) -> Counts:
-    """Put the rows of a batch as products."""
+    """Store the rows of a batch as products, and those that have none as dead letters."""
     publication.check(frame.columns)
-    config = open_queue(place).config
-    publication = replace(
-        publication,
-        writer=f"{context.application}/{context.rule}/{name}",
-        payload_bytes_max=config.payload_bytes_max,
-        origin=config.origin,
-        is_own=is_same(place, context.place),
-    )
-    context_ = frame.sparkSession.sparkContext
-    refused, put = context_.accumulator(0), context_.accumulator(0)
+    spark = frame.sparkSession.sparkContext
+    refused, stored = spark.accumulator(0), spark.accumulator(0)
 
     def products(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
             made = publication.products(batch)
             refused.add(batch.num_rows - made.num_rows)
-            put.add(made.num_rows)
+            stored.add(made.num_rows)
             yield made
 
     writer = frame.mapInArrow(products, COLUMNS).write.format("headrace").mode("append")
-    for option, value in (("queue", place.queue), ("site", place.site), ("application", context.application)):
+    for option, value in (("queue", address.queue), ("site", address.site), ("application", context.application)):
         writer = writer.option(option, value) if value is not None else writer
     try:
         writer.save()
@@ -196,38 +223,18 @@ def publish(
     except Exception as error:
         failure = failure_of(str(error))
         raise (TargetError if failure.is_transient else PipelineError)(
-            f"the products of rule {context.rule!r} did not get into {place}: {failure.text[:400]}",
-            "see to what it says; the batch is then done again, and nothing is put twice",
+            f"the products of rule {context.rule!r} were not stored in {address}: {failure.text[:400]}",
+            "fix the cause; the batch is then retried, and no product is stored twice",
         ) from error
     with letters.writing(context, name) as writing:
         if refused.value:
             for row in rows_in(prepared_batches(frame, partial(Publication.refused, publication))):
                 writing.add(row, row.error or "")
-    return Counts(put.value, failed=writing.count)
+    return Counts(stored.value, failed=writing.count)
 
 
 def is_same(one: QueueAddress, other: QueueAddress) -> bool:
-    """Whether two places have the same queue, as far as their names tell."""
+    """Whether two addresses lead to the same queue, as far as their names tell."""
     if one.queue is not None and other.queue is not None:
         return os.path.realpath(one.queue) == os.path.realpath(other.queue)
     return one.site is not None and one.site == other.site
-
-
-# --- alert ------------------------------------------------------------------------------------------
-
-
-class AlertPerformer:
-    """[rule.alert]."""
-
-    def __init__(self, action: AlertAction, name: str, select: Selection | None, letters: DeadLetters) -> None:
-        self._when = action.when
-        self._name = name
-        self._letters = letters
-        self._publication = Publication(action.feed, action.ident, action.message, JSON, select, action.priority)
-
-    def perform(self, frame: DataFrame, context: Context) -> Counts:
-        rows = frame.filter(self._when)
-        return publish(rows, self._publication, context.place, context, self._name, self._letters)
-
-    def close(self) -> None:
-        """Nothing is open."""

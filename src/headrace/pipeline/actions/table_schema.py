@@ -30,6 +30,9 @@ class TableSchema(msgspec.Struct, frozen=True):
     partition_by: list[str]
 
 
+_DECODER = msgspec.json.Decoder(TableSchema)
+
+
 def schema_of(schema: StructType, partition_by: Sequence[str]) -> TableSchema:
     """The columns of rows. PipelineError names a column that no table can have."""
     columns = {field["name"]: field["type"] for field in schema.jsonValue()["fields"]}
@@ -61,7 +64,7 @@ def plain(kind: Any) -> Any:
 def read_schema(table: Path, frame: DataFrame) -> TableSchema | None:
     """The columns of a Parquet table; None if there is no table yet."""
     try:
-        return msgspec.json.decode((table / NAME).read_bytes(), type=TableSchema)
+        return _DECODER.decode((table / NAME).read_bytes())
     except FileNotFoundError:
         pass
     except OSError as error:

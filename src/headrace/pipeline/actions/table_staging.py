@@ -24,8 +24,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from headrace.errors import PipelineError, TargetError
-from headrace.pipeline.actions.action import Context
 from headrace.log.documents import replace_file
+from headrace.pipeline.actions.action import Context
 from headrace.pipeline.actions.disk import DISK, disk_error, sync_names
 from headrace.pipeline.actions.journal import life
 
@@ -53,6 +53,9 @@ class Ready(msgspec.Struct, frozen=True):
     partition_by: list[str]
 
 
+_DECODER = msgspec.json.Decoder(Ready)
+
+
 class Stage:
     """The stage of one batch."""
 
@@ -65,7 +68,7 @@ class Stage:
     def ready(self) -> Ready | None:
         """The files to put into place, if the stage is complete."""
         try:
-            return msgspec.json.decode((self.folder / READY).read_bytes(), type=Ready)
+            return _DECODER.decode((self.folder / READY).read_bytes())
         except FileNotFoundError:
             return None
         except OSError as error:

@@ -1,8 +1,8 @@
-"""BUFR by ecCodes: one row for each message, with its header and the values of the common elements.
+"""BUFR by ecCodes: one row for each message, with its header and the values of common elements.
 
-`data` maps an element's name in ecCodes (`airTemperature`) to its values in the order of the message: subset after
-subset, level after level. A value that is missing is null. Elements that are not in `ELEMENTS` are left out;
-`descriptors` tells what the message has. ecCodes runs in a process apart, since a damaged message can crash it.
+`data` maps the name of an element in ecCodes (`airTemperature`) to its values in the order of the message: subset after
+subset, level after level. A missing value is null. Elements that are not in `ELEMENTS` are left out; `descriptors`
+lists everything in the message. ecCodes runs in a child process, because a damaged message can crash it.
 """
 
 from collections.abc import Mapping, Sequence, Sized
@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from headrace.pipeline.decoders.child_process import decode_apart
+from headrace.pipeline.decoders.child_process import decode_in_child
 from headrace.pipeline.decoders.decoder import TIME, Decoder, make_decoder
 from headrace.pipeline.decoders.messages import bufr_messages
 
@@ -35,7 +35,7 @@ SCHEMA = pa.schema(
     }
 )
 VALUES_MAX = 4 << 20  # of one message
-ELEMENTS: Mapping[str, tuple[int, ...]] = MappingProxyType({  # name in ecCodes, and the descriptors that have it
+ELEMENTS: Mapping[str, tuple[int, ...]] = MappingProxyType({  # name in ecCodes, and its descriptors
     "blockNumber": (1001,), "stationNumber": (1002,), "satelliteIdentifier": (1007, 1205),
     "year": (4001,), "month": (4002,), "day": (4003,), "hour": (4004,), "minute": (4005,), "second": (4006,),
     "latitude": (5001, 5002), "longitude": (6001, 6002), "heightOfStation": (7001,),
@@ -64,14 +64,14 @@ def read(payload: memoryview) -> pa.RecordBatch | str:
     except ValueError as error:
         return str(error)
     if not rows:
-        return "no BUFR message in it"
+        return "no BUFR message"
     columns = list(zip(*rows, strict=True))
     arrays = [pa.array(column, kind.type) for column, kind in zip(columns[:-1], SCHEMA, strict=False)]
     return pa.RecordBatch.from_arrays([*arrays, _maps(columns[-1])], schema=SCHEMA)
 
 
 def _maps(rows: Sequence[Elements]) -> pa.Array:
-    """The column `data`, built of whole arrays: there may be millions of values."""
+    """The column `data`, built from whole arrays: there may be millions of values."""
     names = [name for row in rows for name, _ in row]
     values = [array for row in rows for _, array in row]
     lists = pa.ListArray.from_arrays(_offsets(values), pa.concat_arrays([pa.array([], pa.float64()), *values]))
@@ -122,7 +122,7 @@ def _data(handle: int) -> Elements:
     there = set(eccodes.codes_get_array(handle, "expandedDescriptors", int).tolist())
     for element, descriptors in ELEMENTS.items():
         if there.isdisjoint(descriptors):
-            continue  # ecCodes takes long to find that out
+            continue  # ecCodes is slow to find that out
         try:
             total += eccodes.codes_get_size(handle, element)
             if total > VALUES_MAX:
@@ -134,4 +134,4 @@ def _data(handle: int) -> Elements:
     return data
 
 
-DECODER: Decoder = make_decoder("bufr", SCHEMA, partial(decode_apart, f"{__name__}:read", SCHEMA))
+DECODER: Decoder = make_decoder("bufr", SCHEMA, partial(decode_in_child, f"{__name__}:read", SCHEMA))

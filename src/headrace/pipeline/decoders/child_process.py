@@ -1,17 +1,18 @@
-"""A process apart, for libraries in C that a hostile payload can crash, hang, or let eat all memory.
+"""A child process for C libraries that a hostile payload can crash, hang, or make use all memory.
 
-    executor ── payload ──► child: read(payload)
-             ◄── rows, or why not ──
+    executor ── payload ──────────► child: read(payload)
+             ◄── rows, or problem ──
 
-A child is started at the first payload and kept for the next ones. It gets one payload at a time, so that it is known
-whose fault it was if it dies or does not answer: that product is an error, and a new child goes on with the next. A
-batch of which `DEATHS_MAX` products have ended a child is given up on: what remains of it is an error without a try. So
-a batch takes a bounded time, whatever is in it.
+The child starts at the first payload and is kept for the next ones. It gets one payload at a time, so that the cause is
+known if it dies or does not reply: that product is an error, and a new child continues with the next one. After
+`DEATHS_MAX` products of a batch have ended a child, the rest of the batch is an error without an attempt. So a batch
+takes bounded time, whatever it contains.
 
-The child may use `MEMORY_BYTES_MAX` and ends when its parent does. What libraries print there is thrown away.
+The child may use `MEMORY_BYTES_MAX`, and ends when its standard input does, so at the latest with its parent. Output of
+libraries is discarded.
 
-Wire, both ways: u8 what, u64 length, then as many bytes. To the child: a payload. Back: a record batch of Arrow, or
-text that says what is wrong.
+Messages, both ways: u8 kind, u64 length, then as many bytes. To the child: a payload. Back: a record batch of Arrow, or
+the text of a problem.
 """
 
 import importlib
@@ -35,39 +36,39 @@ from headrace.pipeline.decoders.decoder import Decoded, Errors, joined, payload_
 
 DEATHS_MAX = 10
 SECONDS_MAX = 10.0
-BYTES_PER_S_MIN = 5_000_000  # a large payload gets time in proportion
+BYTES_PER_S_MIN = 5_000_000  # a large payload gets more time
 MEMORY_BYTES_MAX = 2 << 30
 START_SECONDS_MAX = 60.0
 
 FRAME = struct.Struct("<BQ")
 ROWS, PROBLEM = 0, 1
 
-Read = Callable[[memoryview], "pa.RecordBatch | str"]  # rows without `place`, or why there are none
+Read = Callable[[memoryview], "pa.RecordBatch | str"]  # rows without `place`, or the problem
 
 _READ_BYTES = 1 << 20
 
 
 class ChildError(Exception):
-    """The child died or did not answer in time."""
+    """The child died or did not reply in time."""
 
 
-def decode_apart(target: str, schema: pa.Schema, products: pa.RecordBatch) -> Decoded:
-    """Let the function `target` ("module:function", of type Read) read each payload in the child."""
+def decode_in_child(target: str, schema: pa.Schema, products: pa.RecordBatch) -> Decoded:
+    """Read each payload in the child, by the function `target` ("module:function", of type Read)."""
     parts, errors, deaths = list[tuple[int, Decoded]](), Errors(), 0
     with _child(target, os.getpid()).taken() as child:
         for place, payload in payload_buffers(products):
             if deaths >= DEATHS_MAX:
-                errors.append((place, f"not tried: {deaths} products before it in this batch broke its decoder"))
+                errors.append((place, f"not tried: {deaths} earlier products of this batch crashed the decoder"))
                 continue
             try:
-                answer = child.ask(payload, schema)
+                reply = child.ask(payload, schema)
             except ChildError as error:
                 deaths += 1
-                answer = str(error)
-            if isinstance(answer, str):
-                errors.append((place, answer))
+                reply = str(error)
+            if isinstance(reply, str):
+                errors.append((place, reply))
             else:
-                parts.append((place, Decoded(_placed(answer, schema), [])))
+                parts.append((place, Decoded(_placed(reply, schema), [])))
     return Decoded(joined(schema, parts).rows, errors)
 
 
@@ -78,13 +79,13 @@ def _placed(rows: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
 
 @lru_cache(16)
 def _child(target: str, pid: int) -> "Child":
-    """The child of this process for a target; a process that was forked has children of its own."""
+    """The child of this process for a target. A forked process has children of its own."""
     del pid
     return Child(target)
 
 
 class Child:
-    """A process that reads payloads; started when it is needed."""
+    """A process that reads payloads, started on first use."""
 
     def __init__(self, target: str) -> None:
         self._target = target
@@ -94,12 +95,12 @@ class Child:
 
     @contextmanager
     def taken(self) -> "Iterator[Child]":
-        """For one thread at a time."""
+        """Reserve the child for one thread."""
         with self._lock:
             yield self
 
     def ask(self, payload: memoryview, schema: pa.Schema) -> pa.RecordBatch | str:
-        """What the child makes of a payload; ChildError if it ends or is ended over it."""
+        """The reply of the child to a payload. ChildError: the child died, or was killed after a timeout."""
         fresh = self._process is None
         process = self._process or self._start()
         seconds = SECONDS_MAX + len(payload) / BYTES_PER_S_MIN + (START_SECONDS_MAX if fresh else 0)
@@ -108,12 +109,12 @@ class Child:
         except (BrokenPipeError, EOFError):
             code = process.wait(SECONDS_MAX)
             self.stop()
-            raise ChildError(f"the library that reads it crashed (exit code {code})") from None
+            raise ChildError(f"the decoding library crashed (exit code {code})") from None
         except TimeoutError:
             self.stop()
             raise ChildError(f"not read within {seconds:.0f} s") from None
         except BaseException:
-            self.stop()  # whatever it was, question and answer would no longer belong together
+            self.stop()  # requests and replies would no longer match
             raise
 
     def stop(self) -> None:
@@ -136,10 +137,10 @@ class Child:
             raise EOFError
         _write(process.stdin.fileno(), FRAME.pack(ROWS, len(payload)), deadline)
         _write(process.stdin.fileno(), payload, deadline)
-        answers = process.stdout.fileno()
-        what, length = FRAME.unpack(_read(answers, FRAME.size, deadline))
-        answer = _read(answers, length, deadline)
-        return pa.ipc.read_record_batch(pa.py_buffer(answer), schema) if what == ROWS else answer.decode()
+        replies = process.stdout.fileno()
+        kind, length = FRAME.unpack(_read(replies, FRAME.size, deadline))
+        reply = _read(replies, length, deadline)
+        return pa.ipc.read_record_batch(pa.py_buffer(reply), schema) if kind == ROWS else reply.decode()
 
 
 def _end(process: "subprocess.Popen[bytes]") -> None:
@@ -178,27 +179,28 @@ def _read(pipe: int, size: int, deadline: float) -> bytes:
 
 
 def main(target: str) -> None:
-    answers = os.fdopen(os.dup(1), "wb")
-    os.dup2(2, 1)  # libraries that print must not get in between
+    """python -m headrace.pipeline.decoders.child_process module:function"""
+    replies = os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)  # output of libraries must not mix with replies
     resource.setrlimit(resource.RLIMIT_DATA, (MEMORY_BYTES_MAX, MEMORY_BYTES_MAX))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     module, name = target.split(":")
-    serve(getattr(importlib.import_module(module), name), sys.stdin.buffer, answers)
+    serve(getattr(importlib.import_module(module), name), sys.stdin.buffer, replies)
 
 
-def serve(read: Read, questions: BinaryIO, answers: BinaryIO) -> None:
-    while head := questions.read(FRAME.size):
+def serve(read: Read, requests: BinaryIO, replies: BinaryIO) -> None:
+    while head := requests.read(FRAME.size):
         _, length = FRAME.unpack(head)
-        what, answer = _answer(read, memoryview(questions.read(length)))
-        answers.write(FRAME.pack(what, len(answer)))
-        answers.write(answer)
-        answers.flush()
+        kind, reply = _reply(read, memoryview(requests.read(length)))
+        replies.write(FRAME.pack(kind, len(reply)))
+        replies.write(reply)
+        replies.flush()
 
 
-def _answer(read: Read, payload: memoryview) -> "tuple[int, bytes | memoryview]":
+def _reply(read: Read, payload: memoryview) -> "tuple[int, bytes | memoryview]":
     try:
         rows = read(payload)
-    except Exception as error:  # noqa: BLE001 - the parent is told whatever it was
+    except Exception as error:  # noqa: BLE001 - the parent reports every error
         return PROBLEM, reason(error).encode()
     return (PROBLEM, rows.encode()) if isinstance(rows, str) else (ROWS, memoryview(rows.serialize()))
 

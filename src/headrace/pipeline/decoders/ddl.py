@@ -1,4 +1,4 @@
-"""Schemas as Spark writes them, `station string, temperature double`, made into Arrow's, without a Spark.
+"""Schemas in Spark's notation, `station string, temperature double`, as Arrow schemas, without Spark.
 
 Parsed by sqlglot in Spark's dialect. Types: boolean, tinyint, smallint, int, bigint, float, double, decimal, string,
 binary, date, timestamp, array<…>, map<…, …>, struct<…>.
@@ -28,24 +28,24 @@ _TYPES = {
     _Type.TIMESTAMP: TIME,
     _Type.TIMESTAMPTZ: TIME,
 }
-_HINT = "write it as Spark does, e.g. 'station string, temperature double, observed timestamp'"
+_HINT = "write it as for Spark: 'station string, temperature double, observed timestamp'"
 
 
 def arrow_schema(ddl: str) -> pa.Schema:
-    """The schema that a DDL string describes; OptionError says what is wrong with it."""
+    """The schema that a DDL string describes. OptionError tells what is invalid."""
     try:
         table = sqlglot.parse_one(f"CREATE TABLE t ({ddl})", dialect="spark")
     except SqlglotError:
-        raise OptionError(f"the schema {ddl!r} cannot be understood", _HINT) from None
+        raise OptionError(f"the schema {ddl!r} is invalid", _HINT) from None
     columns = table.this.expressions if isinstance(table, exp.Create) and isinstance(table.this, exp.Schema) else []
     if not columns or not all(isinstance(column, exp.ColumnDef) for column in columns):
-        raise OptionError(f"the schema {ddl!r} cannot be understood", _HINT)
+        raise OptionError(f"the schema {ddl!r} is invalid", _HINT)
     fields = [pa.field(column.name, _type(column.kind, column.name)) for column in columns]
     names = [field.name for field in fields]
     if len(set(names)) < len(names):
-        raise OptionError(f"the schema {ddl!r} names a column twice", "give each column a name of its own")
+        raise OptionError(f"the schema {ddl!r} has two columns of one name", "rename one of them")
     if PLACE.name in names:
-        raise OptionError("the schema has a column 'place'", "leave it out: it is added by itself")
+        raise OptionError("the schema has a column 'place'", "leave it out: it is added automatically")
     return pa.schema(fields)
 
 
@@ -62,5 +62,5 @@ def _type(kind: exp.DataType | None, name: str) -> pa.DataType:
     if kind.this == _Type.DECIMAL:
         return pa.decimal128(*[int(part.name) for part in inner] or (10, 0))
     if kind.this not in _TYPES:
-        raise OptionError(f"column {name!r} has the type {kind.sql('spark')}, which cannot be decoded into", _HINT)
+        raise OptionError(f"column {name!r} has the type {kind.sql('spark')}, which is not supported", _HINT)
     return _TYPES[kind.this]

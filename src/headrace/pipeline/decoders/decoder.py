@@ -2,19 +2,19 @@
 
     products (RecordBatch) ──► Decoder.decode ──► Decoded(rows, errors)
 
-`rows` begins with the column `place`, the row of the input that a row comes from, and goes on with the columns of the
-decoder's schema. `errors` names by place each product that cannot be decoded, and why; such a product has no rows. A
-product may also have nothing to say: no rows and no error.
+`rows` begins with the column `place`, the number of the product in the input, and continues with the columns of the
+decoder's schema. `errors` has the place of each product that cannot be decoded, and the reason; such a product has no
+rows. A product may also be valid and empty: no rows and no error.
 
 Promises
-    - Bad data never raises, however hostile. A decoder that fails on a batch is given halves of it, until the product
-      is found that it fails on; that one becomes an error (`contained`).
-    - Time and memory are bounded by the size of the input. What a small product may unfold into has a limit of its own
-      in each format.
-    - A decoder holds no state between batches, so that a batch which is decoded again gives the same rows.
+    - Bad data never raises, however hostile. If a decoder fails on a batch, it gets halves of the batch, until the
+      product is found that it fails on; that one becomes an error (`contained`).
+    - Time and memory are bounded by the size of the input. Each format has a limit of its own for what a small product
+      may expand to.
+    - A decoder keeps no state between batches, so that a repeated batch gives the same rows.
 
-Decoders look at the columns `payload`, `created` and `ident` only. Where they run: in Spark's executors, or in any
-program that has a RecordBatch.
+Decoders read the columns `payload`, `created` and `ident` only. They run in Spark's executors, or in any program that
+has a RecordBatch.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -28,7 +28,7 @@ import pyarrow as pa
 
 PLACE = pa.field("place", pa.int32())
 TIME = pa.timestamp("us", tz="UTC")
-ERROR, PAYLOAD = "_error", "_payload"  # columns beside those of a decoder, for products that cannot be decoded
+ERROR, PAYLOAD = "_error", "_payload"  # extra columns, for products that cannot be decoded
 ERROR_CHARS_MAX = 300
 
 Errors = list[tuple[int, str]]
@@ -36,7 +36,7 @@ Errors = list[tuple[int, str]]
 
 class Decoded(NamedTuple):
     rows: pa.RecordBatch  # `place`, then the columns of the decoder
-    errors: Errors  # place, and why that product cannot be decoded
+    errors: Errors  # place and reason of each product that cannot be decoded
 
 
 Decode = Callable[[pa.RecordBatch], Decoded]
@@ -45,20 +45,20 @@ Decode = Callable[[pa.RecordBatch], Decoded]
 @dataclass(frozen=True, slots=True)
 class Decoder:
     name: str
-    schema: pa.Schema  # of what it makes, without `place`
+    schema: pa.Schema  # of its rows, without `place`
     decode: Decode
 
 
 def make_decoder(name: str, schema: pa.Schema, decode: Decode) -> Decoder:
-    """A decoder whose failures cost the product that caused them, and nothing else."""
+    """A decoder whose failures affect only the product that caused them."""
     return Decoder(name, schema, partial(contained, decode, schema))
 
 
 def contained(decode: Decode, schema: pa.Schema, products: pa.RecordBatch) -> Decoded:
-    """Decode; if that raises, decode halves of the batch, down to the products that cannot be."""
+    """Decode. If that raises, decode halves of the batch, down to the products that fail."""
     try:
         return decode(products)
-    except Exception as error:  # noqa: BLE001 - whatever a product makes a library raise must not stop the stream
+    except Exception as error:  # noqa: BLE001 - no error of a library may stop the stream
         count = products.num_rows
         if count <= 1:
             return Decoded(no_rows(schema), [(place, reason(error)) for place in range(count)])
@@ -69,7 +69,7 @@ def contained(decode: Decode, schema: pa.Schema, products: pa.RecordBatch) -> De
 
 
 def joined(schema: pa.Schema, parts: Sequence[tuple[int, Decoded]]) -> Decoded:
-    """One result from those of parts, each with the place at which its part begins."""
+    """One result from the results of parts, each with the place at which its part begins."""
     batches, errors = [no_rows(schema)], Errors()
     for start, part in parts:
         moved = pa.array(part.rows.column(0).to_numpy() + start, pa.int32())
@@ -87,7 +87,7 @@ def no_rows(schema: pa.Schema) -> pa.RecordBatch:
 
 
 def rows_of(schema: pa.Schema, rows: Sequence[tuple[Any, ...]]) -> pa.RecordBatch:
-    """Rows, each beginning with its place, as a batch."""
+    """Rows, each with its place first, as a batch."""
     whole = with_place(schema)
     columns: Sequence[Any] = list(zip(*rows, strict=True)) if rows else [()] * len(whole)
     arrays = [pa.array(column, field.type) for column, field in zip(columns, whole, strict=True)]
@@ -95,12 +95,12 @@ def rows_of(schema: pa.Schema, rows: Sequence[tuple[Any, ...]]) -> pa.RecordBatc
 
 
 def reason(error: BaseException) -> str:
-    """What went wrong, short enough for a table of dead letters."""
+    """The error as text, short enough for a table of dead letters."""
     return brief(f"{type(error).__name__}: {error}" if str(error) else type(error).__name__)
 
 
 def brief(text: str) -> str:
-    """As it can stand in a table: UTF-8, and short."""
+    """Valid UTF-8 of limited length, for a table."""
     text = text.encode(errors="replace").decode()
     return text if len(text) <= ERROR_CHARS_MAX else text[: ERROR_CHARS_MAX - 1] + "…"
 
@@ -115,14 +115,14 @@ def payloads(products: pa.RecordBatch) -> Iterator[tuple[int, bytes]]:
 
 
 def payload_buffers(products: pa.RecordBatch) -> Iterator[tuple[int, memoryview]]:
-    """The same without a copy: views that live as long as the batch does."""
+    """As `payloads`, without a copy: views that are valid as long as the batch."""
     for place, payload in enumerate(products.column("payload")):
         buffer = payload.as_buffer()
         yield place, memoryview(b"") if buffer is None else memoryview(buffer)
 
 
 def created_us(products: pa.RecordBatch) -> list[int]:
-    """When each product was created, µs since 1970; 0 if that is not known."""
+    """When each product was created, in µs since 1970; 0 if unknown."""
     created = products.column("created").cast(TIME).cast(pa.int64())
     values: npt.NDArray[Any] = np.nan_to_num(created.to_numpy(zero_copy_only=False)).astype(np.int64)
     return values.tolist()  # type: ignore[no-any-return]

@@ -1,6 +1,6 @@
-"""What both users of ecCodes need: a handle that is released, and keys that may not be there.
+"""A handle of ecCodes that is released, and its keys, which may be missing. For grib.py and bufr.py.
 
-Imported in the child of `apart` only, where ecCodes is.
+Imported in child processes only (child_process.py), where ecCodes runs.
 """
 
 from collections.abc import Iterator
@@ -24,7 +24,7 @@ def opened(message: bytes) -> Iterator[int]:
 
 
 def text(handle: int, key: str) -> str | None:
-    """None too where ecCodes has no name for it."""
+    """The text of a key; None also if ecCodes has no name for the value."""
     value = _get(handle, key, str)
     return None if value in (None, "", "unknown", "MISSING") else str(value)
 
@@ -40,7 +40,7 @@ def number(handle: int, key: str) -> float | None:
 
 
 def moment(handle: int, *keys: str) -> datetime | None:
-    """The time that six keys tell, year first."""
+    """The time in six keys, year first."""
     parts = [part for key in keys if (part := whole(handle, key)) is not None]
     try:
         year, month, day, hour, minute, second = parts

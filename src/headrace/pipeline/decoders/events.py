@@ -8,9 +8,9 @@ Little endian:
            20  for each hit: u16 channel, u16 ADC value, both under 4096
 
 `events` counts the hits of all events of a batch by channel and by ADC value in 16 steps of 256: at most 65,536 rows,
-however many events there are. Such rows add up: sum `count` by channel and step over any stretch of a table. Their
-`place` is the first event of the batch that has a hit there, `first_event` and `last_event` say over which events was
-counted. `events-summary` has one row for each event.
+regardless of the number of events. The rows of several batches can be added: sum `count` by channel and step. `place`
+is the first event of the batch with such a hit; `first_event` and `last_event` are the events that were counted.
+`events-summary` has one row for each event.
 """
 
 import struct
@@ -94,7 +94,7 @@ def _read(products: pa.RecordBatch) -> tuple[list[_Event], Errors]:
 
 
 def _event(place: int, payload: memoryview) -> _Event | str:
-    """The event, or what is wrong with it."""
+    """The event, or the reason why it is invalid."""
     if len(payload) < _HEADER.size:
         return f"{len(payload)} bytes, but an event has a header of {_HEADER.size}"
     number, time_ns, count = _HEADER.unpack_from(payload)
@@ -105,7 +105,7 @@ def _event(place: int, payload: memoryview) -> _Event | str:
         return f"event number {number} is out of range"
     values = np.frombuffer(payload, "<u2", 2 * count, _HEADER.size)
     if count and int(values.max()) >= CHANNELS:
-        return f"a channel or ADC value of {values.max()}, not under {CHANNELS}"
+        return f"a channel or ADC value of {values.max()}, not below {CHANNELS}"
     return _Event(place, number, time_ns // 1000, values.view(_HIT))
 
 

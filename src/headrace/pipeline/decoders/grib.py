@@ -1,7 +1,7 @@
-"""GRIB edition 2 by ecCodes: one row for each field, with what it is, where and when, and its statistics.
+"""GRIB edition 2 by ecCodes: one row for each field, with its parameter, level, time, grid and statistics.
 
-`grib2` has no values, `grib2-values` has them too, in the order in which the message scans its grid. A product with a
-field that cannot be read is an error as a whole. ecCodes runs in a process apart, since a damaged message can crash it.
+`grib2` has no values; `grib2-values` has them too, in the scanning order of the message. If one field of a product is
+unreadable, the whole product is an error. ecCodes runs in a child process, because a damaged message can crash it.
 """
 
 from datetime import UTC, datetime, timedelta
@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from headrace.pipeline.decoders.child_process import decode_apart
+from headrace.pipeline.decoders.child_process import decode_in_child
 from headrace.pipeline.decoders.decoder import TIME, Decoder, make_decoder
 from headrace.pipeline.decoders.messages import grib_fields, grib_messages
 
@@ -77,7 +77,7 @@ def _read(payload: bytes, schema: pa.Schema) -> pa.RecordBatch | str:
                 fields += [_nullable(values)] if schema is VALUES_SCHEMA else []
     except ValueError as error:
         return str(error)
-    return _batch(rows, fields, schema) if rows else "no GRIB message in it"
+    return _batch(rows, fields, schema) if rows else "no GRIB message"
 
 
 def _batch(rows: list[tuple[Any, ...]], fields: list[pa.Array], schema: pa.Schema) -> pa.RecordBatch:
@@ -130,7 +130,7 @@ def _when(handle: int) -> tuple[Any, ...]:
 
 
 def _valid(day: int | None, time: int | None) -> datetime | None:
-    """20200106 and 1830."""
+    """From 20200106 and 1830."""
     if day is None or time is None:
         return None
     try:
@@ -158,7 +158,7 @@ def _where(handle: int) -> tuple[Any, ...]:
 
 
 def _statistics(values: npt.NDArray[np.float64]) -> tuple[Any, ...]:
-    """Points, missing ones, minimum, maximum, mean and standard deviation of the others."""
+    """Number of points and of missing ones; minimum, maximum, mean and standard deviation of the others."""
     present = values[values != _MISSING]
     missing = len(values) - len(present)
     if not len(present):
@@ -167,7 +167,7 @@ def _statistics(values: npt.NDArray[np.float64]) -> tuple[Any, ...]:
     return (len(values), missing, *map(float, figures))
 
 
-DECODER: Decoder = make_decoder("grib2", SCHEMA, partial(decode_apart, f"{__name__}:read", SCHEMA))
+DECODER: Decoder = make_decoder("grib2", SCHEMA, partial(decode_in_child, f"{__name__}:read", SCHEMA))
 VALUES_DECODER: Decoder = make_decoder(
-    "grib2-values", VALUES_SCHEMA, partial(decode_apart, f"{__name__}:read_values", VALUES_SCHEMA)
+    "grib2-values", VALUES_SCHEMA, partial(decode_in_child, f"{__name__}:read_values", VALUES_SCHEMA)
 )

@@ -1,10 +1,10 @@
 """GRIB edition 2 and BUFR as bytes: messages in a payload, fields in a message.
 
-A payload may have a heading before the first message and anything between messages. Only lengths are looked at here,
-and each is checked against what there is; what sections mean is ecCodes' business.
+A payload may have a heading before the first message and any bytes between messages. Only lengths are read here, and
+each is checked against the bytes that exist; ecCodes reads the content of sections.
 
-A GRIB message may have several fields: sections 2 to 7, 3 to 7 or 4 to 7 come again. `grib_fields` gives each field as
-a message of its own.
+A GRIB message may have several fields: sections 2 to 7, 3 to 7 or 4 to 7 are repeated. `grib_fields` returns each field
+as a message of its own.
 """
 
 import struct
@@ -20,20 +20,20 @@ _SAME_BIT_MAP = 254
 
 
 def grib_messages(payload: bytes) -> Iterator[bytes]:
-    """Whole messages of edition 2; ValueError for one that is not."""
+    """Complete messages of edition 2. ValueError: a message is incomplete or of another edition."""
     at = payload.find(b"GRIB")
     while at >= 0:
         if len(payload) - at < _GRIB_HEAD.size:
-            raise ValueError("a GRIB message that is cut short in its first section")
+            raise ValueError("a GRIB message is truncated in its first section")
         _, _, _, edition, length = _GRIB_HEAD.unpack_from(payload, at)
         if edition != 2:
-            raise ValueError(f"GRIB edition {edition}; only edition 2 is read")
+            raise ValueError(f"GRIB edition {edition}; only edition 2 is supported")
         yield _whole(payload, at, length, "GRIB")
         at = payload.find(b"GRIB", at + length)
 
 
 def bufr_messages(payload: bytes) -> Iterator[bytes]:
-    """Whole messages; ValueError for one that is not."""
+    """Complete messages. ValueError: a message is incomplete."""
     at = payload.find(b"BUFR")
     while at >= 0:
         length = int.from_bytes(payload[at + 4 : at + 7], "big")
@@ -43,14 +43,14 @@ def bufr_messages(payload: bytes) -> Iterator[bytes]:
 
 def _whole(payload: bytes, at: int, length: int, name: str) -> bytes:
     if length < _GRIB_HEAD.size or length > len(payload) - at:
-        raise ValueError(f"a {name} message of {length} bytes, of which there are {len(payload) - at}")
+        raise ValueError(f"a {name} message of {length} bytes is truncated to {len(payload) - at}")
     if payload[at + length - 4 : at + length] != _END:
-        raise ValueError(f"a {name} message of {length} bytes that does not end in 7777")
+        raise ValueError(f"a {name} message of {length} bytes does not end in 7777")
     return payload[at : at + length]
 
 
 def grib_fields(message: bytes) -> Iterator[bytes]:
-    """Each field as a message; ValueError if the sections do not fit."""
+    """Each field as a message. ValueError: the sections are invalid."""
     sections: dict[int, bytes] = {}
     bit_map = b""
     for number, section in _sections(message):
@@ -68,10 +68,10 @@ def _sections(message: bytes) -> Iterator[tuple[int, bytes]]:
     at, end = _GRIB_HEAD.size, len(message) - len(_END)
     while at < end:
         if end - at < _SECTION.size:
-            raise ValueError("a GRIB section that is cut short")
+            raise ValueError("a GRIB section is truncated")
         length, number = _SECTION.unpack_from(message, at)
         if not 1 <= number <= _DATA or not _SECTION.size <= length <= end - at:
-            raise ValueError(f"a GRIB section {number} of {length} bytes, of which there are {end - at}")
+            raise ValueError(f"GRIB section {number} of {length} bytes is invalid, or truncated to {end - at}")
         yield number, message[at : at + length]
         at += length
 

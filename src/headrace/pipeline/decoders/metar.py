@@ -3,13 +3,13 @@
     KDEN 060053Z AUTO 18008G17KT 10SM FEW080 SCT150 12/M03 A3002 RMK AO2 SLP123 T01221033=
     station time modifier wind visibility sky temperature pressure remarks
 
-A product is a bulletin of many reports (see `wmo`) or a bare report. Reports end in `=`; where it was forgotten, a
-line that begins with station and time begins the next one. The words of a report are known by their shape
-(`metar_group`), so that groups in an unusual order are read too. Of the remarks, sea-level pressure and tenths of
-degrees are read; the rest stays text.
+A product is a bulletin of many reports (wmo.py) or a single report. Reports end in `=`; if that is missing, a line that
+begins with station and time starts the next report. Groups are recognized by their form (metar_group.py), so that
+groups in an unusual order are read too. From the remarks, sea-level pressure and tenths of degrees are read; the rest
+stays text.
 
-A word of the body that is not understood is listed in `unread`, and the rest of the report is good. A report without
-station and time has a row with nothing but `unread` and `text`. A product in which no report can be read is an error.
+An unknown word of the body is listed in `unread`, and the rest of the report is valid. A report without station and
+time has a row with `unread` and `text` only. A product without any readable report is an error.
 """
 
 import re
@@ -82,7 +82,7 @@ SCHEMA = pa.schema(
 )
 REPORT_CHARS_MAX = 4000
 UNREAD_MAX = 20
-GROUPS_MAX = 20  # of weather, of layers
+GROUPS_MAX = 20  # of weather, and of layers
 
 _NOTHING: tuple[Any, ...] = (None, None, None, None)
 _OPENING = re.compile(r"(?:(METAR|SPECI) )?(COR )?([A-Z][A-Z0-9]{3}) ([0-9]{6})Z?(?: |$)")
@@ -93,7 +93,7 @@ _LISTS = {"weather": pa.string(), "unread": pa.string(), "sky": LAYER}
 
 
 class _Report:
-    """What is known of a report while its words are read."""
+    """A report while its words are read."""
 
     __slots__ = (
         "altimeter", "auto", "corrected", "dewpoint", "kind", "miles_m", "missing", "observed_us", "remarks",
@@ -109,7 +109,7 @@ class _Report:
         self.auto = self.corrected = self.missing = False
         self.wind: tuple[Any, ...] = _NOTHING
         self.wind_range: tuple[Any, ...] = _NOTHING
-        self.miles_m = 0.0  # `1` of `1 1/2SM`, until the fraction comes
+        self.miles_m = 0.0  # `1` of `1 1/2SM`, until the fraction is read
         self.visibility: tuple[Any, ...] = _NOTHING
         self.weather: tuple[str, ...] = ()
         self.sky: tuple[tuple[Any, ...], ...] = ()
@@ -144,7 +144,7 @@ def decode(products: pa.RecordBatch) -> Decoded:
         if any(report.station for report in reports):
             rows += [report.row(place, number) for number, report in enumerate(reports)]
         else:
-            errors.append((place, "no METAR or SPECI report in it (station and time, as in KDEN 060053Z)"))
+            errors.append((place, "no METAR or SPECI report (station and time, as in KDEN 060053Z)"))
     return Decoded(_batch(rows), errors)
 
 
@@ -154,15 +154,15 @@ def read_reports(bulletin: Bulletin, created_us: int) -> list[_Report]:
     corrected = bulletin.shared.endswith("COR")
     reports = []
     for raw in bulletin.reports:
-        for text in _apart(raw):
+        for text in _single_reports(raw):
             report = _read(" ".join(text.split()), kind, created_us)
             report.corrected = report.corrected or corrected
             reports.append(report)
     return reports
 
 
-def _apart(raw: str) -> Sequence[str]:
-    """The text of each report, where a missing `=` has run several together."""
+def _single_reports(raw: str) -> Sequence[str]:
+    """The text of each report, if several are joined because `=` is missing."""
     if raw.count("Z ") < 2:
         return (raw,)
     starts = [match.start() for match in _NEXT.finditer(raw, 1)]
@@ -209,7 +209,7 @@ def _take_nothing(report: _Report, values: None) -> None:
     pass
 
 
-# Of two groups that say the same thing, the first counts.
+# If a group occurs twice, the first one counts.
 
 
 def _take_wind(report: _Report, values: tuple[Any, ...]) -> None:

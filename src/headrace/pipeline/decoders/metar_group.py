@@ -1,10 +1,10 @@
-"""Groups of a METAR: what a single word of the body says.
+"""Groups of a METAR: the meaning of a single word of the body.
 
-`read_group` knows a word by its shape alone and answers (what it is, values). The same words come again and again
-(`10SM`, `BKN015`), so the answers for the latest 32,768 are kept; a word longer than any group is not looked at.
+`read_group` recognizes a word by its form alone and returns (kind, values). The same words occur again and again
+(`10SM`, `BKN015`), so the results for the latest 32,768 words are cached. A word longer than any group is unknown.
 
-Units: m/s, m, °C, hPa, degrees. Patterns here match a word as a whole, are made of alternatives of fixed length, and so
-take time in proportion to it.
+Units: m/s, m, °C, hPa, degrees. Patterns match a whole word and consist of alternatives of fixed length, so they take
+time in proportion to the word.
 """
 
 import re
@@ -17,15 +17,15 @@ M_PER_MILE = 1609.344
 M_PER_HUNDRED_FEET = 30.48
 HPA_PER_INCH = 33.86388640341
 SPEEDS = {"KT": 1852 / 3600, "KTS": 1852 / 3600, "MPS": 1.0, "KMH": 1 / 3.6}
-FAR_M = 10_000.0  # what 9999 and CAVOK say: so much or more
+FAR_M = 10_000.0  # meaning of 9999 and CAVOK: this or more
 GROUP_CHARS_MAX = 20
 
 _KEPT = 1 << 15
 
 
-# What a group is, and the values that it comes with.
+# Kinds of groups, and the values of each.
 UNKNOWN = 0  # the word
-IGNORED = 1  # None: understood, and of no use here, as runway visual range, colour state, missing values
+IGNORED = 1  # None: known and not used, as runway visual range, colour state, missing values
 WIND = 2  # direction | None, variable, speed | None, gust | None
 WIND_RANGE = 3  # from, to
 VISIBILITY = 4  # metres, limit | None
@@ -34,7 +34,7 @@ WEATHER = 6  # as written
 SKY = 7  # cover | None, base in metres | None, type | None
 TEMPERATURE = 8  # temperature | None, dew point | None
 PRESSURE = 9  # hPa
-TREND = 10  # None: from here on it is a forecast
+TREND = 10  # None: the rest is a forecast
 MODIFIER = 11  # AUTO, COR or NIL
 
 Group = tuple[int, Any]
@@ -72,7 +72,7 @@ _WORDS: Mapping[str, Group] = MappingProxyType(
 
 @lru_cache(_KEPT)
 def read_group(word: str) -> Group:
-    """What a word of the body is."""
+    """The kind and the values of a word of the body."""
     if len(word) > GROUP_CHARS_MAX:
         return UNKNOWN, word
     known = _WORDS.get(word)

@@ -9,8 +9,8 @@ Little endian:
            16  u64  time, ns since 1970
            24  for each point: 24s name padded with NUL, f64 value
 
-Frames of a subsystem repeat the same names, so names are made into text once for each set of them in a batch, and all
-else is done by the column. Bytes behind the last point are an error, as are names that are not UTF-8.
+Frames of a subsystem repeat the same names, so each set of names in a batch is decoded once, and everything else is
+done by column. Bytes after the last point are an error, as are names that are not UTF-8.
 """
 
 import struct
@@ -68,9 +68,9 @@ def decode(products: pa.RecordBatch) -> Decoded:
 
 
 def _frame(place: int, payload: memoryview, known: dict[bytes, pa.Array]) -> _Frame | str:
-    """The frame, or what is wrong with it."""
+    """The frame, or the reason why it is invalid."""
     if len(payload) < _HEADER.size or bytes(payload[:4]) != _MAGIC:
-        return "no monitor frame: it does not begin with HRMF and a header of 24 bytes"
+        return "not a monitor frame: it does not begin with HRMF and a header of 24 bytes"
     _, count, subsystem, number, time_ns = _HEADER.unpack_from(payload)
     size = _HEADER.size + count * _POINT.itemsize
     if len(payload) != size:

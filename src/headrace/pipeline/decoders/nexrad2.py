@@ -3,9 +3,9 @@
     AR2V0006.  312  day, ms of the day  KFTG      volume header, 24 bytes, in the first chunk only
     length     bzip2 stream of messages           a record; length is negative in the last one
 
-One row for each product. What the volume header does not say (later chunks have none) is taken from the ident, where
-it is of the form `L2-BZIP2/KFTG/20150430141912/312/17/I/V06/0`. The first record is unpacked as far as 1 MiB, in search
-of the coverage pattern (VCP) and of the first radial; if it does not unpack, these are null. No moments are read.
+One row for each product. Values that the volume header lacks (later chunks have none) come from the ident, if it has
+the form `L2-BZIP2/KFTG/20150430141912/312/17/I/V06/0`. The first record is decompressed up to 1 MiB, to find the
+coverage pattern (VCP) and the first radial; if that fails, these are null. Radar moments are not read.
 
 Layouts: ICD 2620010 (volume) and 2620002 (messages 1, 2, 5 and 31).
 """
@@ -60,7 +60,7 @@ _LENGTH = struct.Struct(">i")
 _MESSAGE = struct.Struct(">HBBHHIHH")  # halfwords, channel, type, sequence, day, ms, segments, segment
 _RADIAL = struct.Struct(">4sIHHfBBHBBBBfBBH")  # of message 31
 _COMMUNICATION_BYTES = 12
-_BLOCK_BYTES = 2432  # what a message takes if it is none of those that have a length of their own
+_BLOCK_BYTES = 2432  # size of messages that have no length of their own
 _MS_PER_DAY = 86_400_000
 _VCP_MAX = 767
 
@@ -87,7 +87,7 @@ def decode(products: pa.RecordBatch) -> Decoded:
     for place, payload in payload_buffers(products):
         row = _row(payload, names[place])
         if row is None:
-            errors.append((place, "neither a volume header (AR2V) nor a bzip2 record of Level II at the beginning"))
+            errors.append((place, "it begins neither with a volume header (AR2V) nor with a bzip2 record of Level II"))
         else:
             rows.append((place, *row))
     return Decoded(rows_of(SCHEMA, rows), errors)
@@ -137,7 +137,7 @@ def _from_ident(ident: str) -> tuple[_Volume, int | None, str | None]:
 
 
 def _records(payload: memoryview, at: int) -> Iterator[memoryview]:
-    """The compressed records, the last one as far as it goes."""
+    """The compressed records; the last one may be truncated."""
     for _ in range(RECORDS_MAX):
         if len(payload) - at < _LENGTH.size + 4:
             return
@@ -170,7 +170,7 @@ def _unpack(record: memoryview) -> bytes:
 
 
 def _messages(data: bytes) -> Iterator[tuple[int, bytes]]:
-    """Type and content of each message that is whole."""
+    """Type and content of each complete message."""
     at = 0
     for _ in range(MESSAGES_MAX):
         start = at + _COMMUNICATION_BYTES
@@ -186,12 +186,12 @@ def _messages(data: bytes) -> Iterator[tuple[int, bytes]]:
 def _vcp_at(message: bytes, offset: int) -> int | None:
     if len(message) < offset + 2:
         return None
-    vcp = abs(struct.unpack_from(">h", message, offset)[0])  # negative: chosen at the radar itself
+    vcp = abs(struct.unpack_from(">h", message, offset)[0])  # negative: selected at the radar itself
     return vcp if 0 < vcp <= _VCP_MAX else None
 
 
 def _read_radial(message: bytes) -> tuple[int | None, _Radial]:
-    """Message 31: its header and, where the first pointer leads, the block of volume constants."""
+    """Message 31: its header, and the block of volume constants that the first pointer leads to."""
     values = _RADIAL.unpack_from(message)
     ms, day, azimuth, elevation_number, elevation, blocks = *values[1:3], values[4], values[10], values[12], values[15]
     vcp = latitude = longitude = None

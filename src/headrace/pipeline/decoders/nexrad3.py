@@ -5,8 +5,8 @@
     message header             18 bytes: code, day, seconds, length, source, destination, blocks
     description block          102 bytes: place, product, coverage pattern, times, elevation, thresholds
 
-One row for each product. The symbology behind is not read. A message that was compressed as a whole (zlib frames, as on
-NOAAPort) is unpacked as far as its headers need.
+One row for each product. The symbology block is not read. A message that is compressed as a whole (zlib frames, as on
+NOAAPort) is decompressed only as far as its headers need.
 
 Layout: ICD 2620001, figures 3-3 and 3-6.
 """
@@ -95,7 +95,7 @@ def _columns(header: tuple[int, ...], block: tuple[int, ...], awips: str | None,
 
 
 def _heading(text: bytes) -> tuple[str | None, str | None, int]:
-    """AWIPS identifier, centre, and where the message begins."""
+    """AWIPS identifier, centre, and the offset of the message."""
     heading = find_heading(text.decode("latin-1"))
     if heading is None:
         return None, None, 0

@@ -1,6 +1,6 @@
 """Decoders by name: those that come with Headrace, and users' own as "module:function".
 
-A module of a format is imported when it is asked for, so that nobody needs the libraries of formats they do not use.
+The module of a format is imported on first use, so that you need no libraries for formats that you do not use.
 """
 
 import importlib
@@ -18,7 +18,7 @@ from headrace.pipeline.decoders.user_function import own_decoder
 class _Source(NamedTuple):
     module: str
     attribute: str = "DECODER"
-    library: str = ""  # what has to be installed, and the extra that does so
+    library: str = ""  # that must be installed, and the extra that does so
     extra: str = ""
 
 
@@ -47,8 +47,8 @@ def decoder(name: str, schema: str | None = None) -> Decoder:
     name: one of `DECODERS`, or "module:function".
     schema: a Spark DDL string, for a function that takes one product and yields dicts.
 
-    Raises OptionError: there is no such decoder, its library is missing, its function cannot be used, the schema is
-    wrong or not wanted.
+    Raises OptionError: there is no such decoder, its library is missing, its function is invalid, or the schema is
+    invalid or not allowed.
     """
     if ":" in name:
         return own_decoder(name, schema)
@@ -56,7 +56,7 @@ def decoder(name: str, schema: str | None = None) -> Decoder:
     if source is None:
         raise OptionError(f"there is no decoder {name!r}", _advice(name))
     if schema is not None:
-        raise OptionError(f"the decoder {name!r} has a schema of its own", "leave the rule's schema out")
+        raise OptionError(f"the decoder {name!r} has a schema of its own", "remove schema from the rule")
     if source.library and importlib.util.find_spec(source.library) is None:
         raise OptionError(
             f"the decoder {name!r} needs {source.library}, which is not installed",

@@ -1,7 +1,7 @@
-"""Payloads as lines of text: for what has no decoder of its own.
+"""Payloads as lines of text, for formats without a decoder of their own.
 
-A payload is UTF-8 if all of it is, else Latin-1, in which any bytes are text. Lines end in LF, CR LF or CR CR LF; the
-end is not part of the line, and the empty line behind the last end is none. Done by Arrow, a payload at a time.
+A payload is UTF-8 if all of it is valid, else Latin-1, in which all bytes are text. Lines end in LF, CR LF or CR CR LF;
+the end is not part of the line, and nothing after the last end is not a line. Arrow splits a whole payload at once.
 """
 
 import numpy as np
@@ -18,7 +18,7 @@ def decode(products: pa.RecordBatch) -> Decoded:
     batches, errors = [no_rows(SCHEMA)], Errors()
     for place, payload in payloads(products):
         if len(payload) > TEXT_BYTES_MAX:
-            errors.append((place, f"{len(payload):,} bytes, more than the {TEXT_BYTES_MAX:,} that are taken as text"))
+            errors.append((place, f"{len(payload):,} bytes, more than the limit of {TEXT_BYTES_MAX:,} for text"))
         else:
             batches.append(_lines(place, payload))
     return Decoded(pa.concat_batches(batches), errors)

@@ -1,13 +1,13 @@
 """Decoders that users write: a function, named "module:function", in one of two forms.
 
-    by the batch   RecordBatch of products -> RecordBatch of rows, with the column `place` first
-    by the row     product as a dict -> dicts, one for each row, of a schema that the rule gives
+    by batch   RecordBatch of products -> RecordBatch of rows, with the column `place` first
+    by row     product as a dict -> dicts, one for each row, of the schema that the rule gives
 
-The form by the batch has its schema from an attribute `schema` of the function (a pa.Schema, without `place`), or else
-from what it makes of no products. It may return a `Decoded` to name errors. Whatever a function raises costs the
-product that it was raised for; a batch is divided until that is known.
+A function by batch has its schema from its attribute `schema` (a pa.Schema, without `place`), or else from its result
+for no products. It may return a `Decoded` to report errors. An exception affects only the product that caused it: the
+batch is divided until that product is found.
 
-What a function returns is checked. How long it takes and how much memory it needs is its author's care.
+The result of a function is checked. Its time and memory are not limited.
 """
 
 import importlib
@@ -39,14 +39,14 @@ _PLAIN = (
     pa.bool_(), pa.int8(), pa.int16(), pa.int32(), pa.int64(), pa.float32(), pa.float64(), pa.string(), pa.binary(),
     pa.date32(),
 )  # fmt: skip
-_RENAME = "give it another name"
+_RENAME = "rename it"
 
 ByBatch = Callable[[pa.RecordBatch], Any]
 ByRow = Callable[[dict[str, Any]], Iterable[Mapping[str, Any]]]
 
 
 def own_decoder(name: str, ddl: str | None) -> Decoder:
-    """The decoder of a function; with a schema it is called by the row, without by the batch."""
+    """The decoder of a function: called by row if there is a schema, else by batch."""
     function = _load(name)
     schema = _schema_of(name, function) if ddl is None else arrow_schema(ddl)
     _check_schema(name, schema)
@@ -63,12 +63,12 @@ def _load(name: str) -> Callable[..., Any]:
             found = getattr(found, part)
     except ModuleNotFoundError as error:
         raise OptionError(
-            f"decoder {name!r}: there is no module {error.name!r}", "install it, or put its folder on PYTHONPATH"
+            f"decoder {name!r}: there is no module {error.name!r}", "install it, or add its folder to PYTHONPATH"
         ) from None
     except AttributeError:
-        raise OptionError(f"decoder {name!r}: module {module!r} has no {path!r}", "check its spelling") from None
+        raise OptionError(f"decoder {name!r}: module {module!r} has no {path!r}", "check the spelling") from None
     except Exception as error:
-        raise OptionError(f"decoder {name!r}: its module fails with {reason(error)}", "mend the module") from error
+        raise OptionError(f"decoder {name!r}: its module fails with {reason(error)}", "fix the module") from error
     if not callable(found):
         raise OptionError(f"decoder {name!r} is not a function", "name a function: module:function")
     return found  # type: ignore[no-any-return]
@@ -82,33 +82,33 @@ def _schema_of(name: str, function: Callable[..., Any]) -> pa.Schema:
         made = _rows_and_errors(function(_no_products()))[0]
     except Exception as error:  # noqa: BLE001 - a user's function may raise anything
         raise OptionError(
-            f"decoder {name!r} cannot say its schema: without products it fails with {reason(error)}",
-            "if it takes one product, give the rule a schema; if it takes a batch, let it make no rows of no products, "
-            "or give it an attribute `schema` (a pyarrow.Schema)",
+            f"the schema of decoder {name!r} is unknown: called without products, it fails with {reason(error)}",
+            "if it takes one product, give the rule a schema; if it takes a batch, let it return no rows for no "
+            "products, or give it an attribute `schema` (a pyarrow.Schema)",
         ) from None
     if made.schema.names[:1] != [PLACE.name]:
-        raise OptionError(f"decoder {name!r} makes rows without 'place' as first column", "put it there (int32)")
+        raise OptionError(f"decoder {name!r} returns rows without 'place' as first column", "add it (int32)")
     return pa.schema(list(made.schema)[1:])
 
 
 def _check_schema(name: str, schema: pa.Schema) -> None:
-    """Columns that a DataFrame can have beside those of products; SQL does not tell names apart by their case."""
+    """Refuse columns that a DataFrame cannot have beside those of products. SQL ignores the case of names."""
     taken = {column.lower(): column for column in PRODUCTS.names}
     for field in schema:
         if field.name in (PLACE.name, ERROR, PAYLOAD):
-            raise OptionError(f"decoder {name!r} makes a column {field.name!r}, which means something else", _RENAME)
+            raise OptionError(f"decoder {name!r} has a column {field.name!r}, which is reserved", _RENAME)
         known = taken.setdefault(field.name.lower(), field.name)
         if known != field.name or schema.names.count(field.name) > 1:
-            raise OptionError(f"decoder {name!r} makes a column {field.name!r}, and there is {known!r}", _RENAME)
+            raise OptionError(f"decoder {name!r} has a column {field.name!r}, and there is {known!r} already", _RENAME)
         if not _is_sparks(field.type):
             raise OptionError(
-                f"decoder {name!r} makes a column {field.name!r} of type {field.type}, which Spark does not have",
-                "cast it: whole numbers with a sign, float32 or float64, string, binary, date32, times in µs",
+                f"decoder {name!r} has a column {field.name!r} of type {field.type}, which Spark does not support",
+                "cast it: signed integers, float32 or float64, string, binary, date32, times in µs",
             )
 
 
 def _is_sparks(kind: pa.DataType) -> bool:
-    """Whether a DataFrame can have it as it is; nested types by what is in them."""
+    """Whether Spark takes the type as it is; nested types by their parts."""
     if pa.types.is_timestamp(kind) or pa.types.is_duration(kind):
         return bool(kind.unit == "us")
     if pa.types.is_list(kind):
@@ -130,23 +130,23 @@ def _by_batch(function: ByBatch, schema: pa.Schema, products: pa.RecordBatch) ->
     errors = [(operator.index(place), brief(str(why or "no reason was given"))) for place, why in told]
     wanted = with_place(schema)
     if rows.schema.names != wanted.names:
-        raise ValueError(f"it made the columns {rows.schema.names}, not {wanted.names}")
+        raise ValueError(f"it returned the columns {rows.schema.names}, not {wanted.names}")
     rows = pa.RecordBatch.from_arrays(
         [column.cast(field.type) for column, field in zip(rows.columns, wanted, strict=True)], schema=wanted
     )
     places = rows.column(0).to_pylist()
     failed = {place for place, _ in errors}
     if not all(place is not None and 0 <= place < products.num_rows for place in {*places, *failed}):
-        raise ValueError(f"it named a place that is not from 0 to {products.num_rows - 1}")
+        raise ValueError(f"it returned a place that is not from 0 to {products.num_rows - 1}")
     if not failed.isdisjoint(places):
-        raise ValueError("it made rows of a product that it calls an error")
+        raise ValueError("it returned rows and an error for the same product")
     return Decoded(rows, errors)
 
 
 def _rows_and_errors(made: Any) -> tuple[pa.RecordBatch, Errors]:
     rows, errors = (made.rows, made.errors) if isinstance(made, Decoded) else (made, [])
     if not isinstance(rows, pa.RecordBatch):
-        raise TypeError(f"it made a {type(rows).__name__}, not a pyarrow.RecordBatch")
+        raise TypeError(f"it returned a {type(rows).__name__}, not a pyarrow.RecordBatch")
     return rows, errors
 
 
@@ -171,5 +171,5 @@ def _rows_of_one(function: ByRow, schema: pa.Schema, place: int, product: dict[s
     rows = [{**row, PLACE.name: place} for row in function(product)]
     unknown = {name for row in rows for name in row}.difference(schema.names, [PLACE.name])
     if unknown:
-        raise ValueError(f"it made {', '.join(sorted(unknown))}, which the schema does not have")
+        raise ValueError(f"it returned {', '.join(sorted(unknown))}, which the schema does not have")
     return pa.RecordBatch.from_pylist(rows, schema=with_place(schema))

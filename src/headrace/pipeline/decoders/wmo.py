@@ -1,4 +1,4 @@
-"""WMO bulletins: the heading, and the reports of a bulletin one by one.
+"""WMO bulletins: the heading, and each report of a bulletin.
 
     ^A                           start of heading, optional
     00417                        transmission number, optional
@@ -6,11 +6,11 @@
     ZFPBOU                       AWIPS identifier, optional
     ...
 
-Where the data type has reports that end in `=` (METAR, TAF, SYNOP, AIREP, SIGMET …), each is a row. A line that stands
-before them and is meant for all (`METAR`, `AAXX 06004`) is put in front of each. All other bulletins are one row.
+If the data type has reports that end in `=` (METAR, TAF, SYNOP, AIREP, SIGMET …), each report is a row. A line before
+them that applies to all (`METAR`, `AAXX 06004`) is prefixed to each. Every other bulletin is one row.
 
-Lines of `text` end in LF, whatever they ended in. A bulletin whose body is not text (GRIB, BUFR, radar) has a row
-without `text`. What reports mean is not here: see `metar`.
+Lines of `text` end in LF. A bulletin with a binary body (GRIB, BUFR, radar) has a row without `text`. The meaning of
+reports is not here: see metar.py.
 """
 
 import re
@@ -43,7 +43,7 @@ SCHEMA = pa.schema(
         "text": pa.string(),
     }
 )
-BULLETIN_BYTES_MAX = 4 << 20  # eight times what the GTS carries
+BULLETIN_BYTES_MAX = 4 << 20  # eight times the limit of the GTS
 REPORTS_MAX = 10_000
 
 _HEAD_CHARS = 300
@@ -60,7 +60,7 @@ _REPORT_TYPES = frozenset({
     "SA", "SP", "SI", "SM", "SN", "SH", "FC", "FT", "UA", "UB", "UD", "UE", "UF", "UG", "UH", "UI", "UK", "UL", "UM",
     "UP", "UQ", "UR", "US", "UX", "UY", "WA", "WC", "WS", "WV",
 })  # fmt: skip
-_BINARY = ("BUFR", "GRIB")  # what a body of these begins with; bytes behind may look like the rest of an identifier
+_BINARY = ("BUFR", "GRIB")  # how such a body begins; the next bytes may look like the rest of an identifier
 _TEXT_BYTES = bytes({3, *range(0x09, 0x0E), 0x1B, 0x1E, 0x1F, *range(0x20, 0x100)})
 
 
@@ -76,13 +76,13 @@ class Heading(NamedTuple):
 
 
 class Bulletin(NamedTuple):
-    heading: Heading | None  # None if there is none, and everything is body
-    shared: str  # a line meant for all reports, or empty
+    heading: Heading | None  # None: there is none, and everything is body
+    shared: str  # a line that applies to all reports, or empty
     reports: list[str]
 
 
 def find_heading(text: str) -> Heading | None:
-    """The heading at the beginning of `text`, behind numbers of transmission."""
+    """The heading at the beginning of `text`, after transmission numbers."""
     lines = _LINE.finditer(text[:_HEAD_CHARS])
     for line in [line for _, line in zip(range(_HEAD_LINES), lines, strict=False)]:
         match = _HEADING.fullmatch(line[0])
@@ -106,7 +106,7 @@ def _awips(text: str, end: int) -> tuple[str | None, int]:
 
 
 def read_bulletin(text: str, *, reports: bool | None = None) -> Bulletin:
-    """Heading and reports. `reports` says whether the body is split; if None, its data type does."""
+    """Heading and reports. `reports` tells whether to split the body; None: the data type decides."""
     heading = find_heading(text)
     body = plain(text[heading.end :] if heading else text)
     if reports is None:
@@ -122,15 +122,15 @@ def read_bulletin(text: str, *, reports: bool | None = None) -> Bulletin:
 
 
 def plain(body: str) -> str:
-    """A body with line ends of LF and without the marks that end a transmission."""
+    """A body with LF line ends and without the marks at the end of a transmission."""
     body = body.replace("\r", "").rstrip("\x03 \n")
     return body.removesuffix("NNNN").strip("\x03 \n")
 
 
 def check_size(payload: bytes) -> str | None:
-    """Why a payload cannot be a bulletin of text; None if it can."""
+    """Why a payload is too large for a text bulletin; None if it is not."""
     if len(payload) > BULLETIN_BYTES_MAX:
-        return f"{len(payload):,} bytes, more than the {BULLETIN_BYTES_MAX:,} of a bulletin"
+        return f"{len(payload):,} bytes, more than the limit of {BULLETIN_BYTES_MAX:,} for a bulletin"
     if payload.count(b"=") > REPORTS_MAX:
         return f"more than {REPORTS_MAX:,} reports in one bulletin"
     return None
@@ -154,7 +154,7 @@ def decode(products: pa.RecordBatch) -> Decoded:
 
 
 def _texts(payload: bytes, heading: Heading) -> tuple[str | None, list[str | None]]:
-    """What is wrong, or the text of each row."""
+    """The problem, or the text of each row."""
     if payload[heading.end :].translate(None, _TEXT_BYTES):
         return None, [None]
     problem = check_size(payload)
