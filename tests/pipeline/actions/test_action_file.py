@@ -63,7 +63,7 @@ def test_rows_are_appended_in_their_order(tmp_path: Path) -> None:
     assert bench.held() == {"wx/text/a.txt": b"134", "wx/text/b.txt": b"2"}
 
 
-def test_a_batch_that_comes_again_is_not_appended_again(tmp_path: Path) -> None:
+def test_a_repeated_batch_is_not_appended_again(tmp_path: Path) -> None:
     bench = Bench(tmp_path)
     bench.put(0, rows_of(("a", b"1"), ("..", b"x")))
     assert bench.put(0, rows_of(("a", b"1"), ("..", b"x"))) == Counts(1, 1, 1)
@@ -82,10 +82,10 @@ def test_a_batch_that_another_process_does_meanwhile_is_not_appended_again(tmp_p
     assert bench.held() == {"a": b"1"}
 
 
-def test_a_checkpoint_that_went_back_is_told(tmp_path: Path) -> None:
+def test_a_checkpoint_that_went_back_is_an_error(tmp_path: Path) -> None:
     bench = Bench(tmp_path)
     bench.put(5, rows_of(("a", b"1")))
-    with pytest.raises(PipelineError, match=r"batch 4 comes, .* batch 5 was done.*; remove .*state"):
+    with pytest.raises(PipelineError, match=r"Spark sends batch 4, .* batch 5 is done.*; remove .*state"):
         bench.put(4, rows_of(("a", b"0")))
 
 
@@ -105,7 +105,7 @@ def test_each_row_has_a_file_and_none_is_replaced(tmp_path: Path) -> None:
     assert bench.held() == {"a": b"1", "b": b""}
     (letter,) = bench.letters()
     assert (letter["sequence"], letter["payload"], letter["rule"], letter["batch"]) == (3, b"other", "r", 0)
-    assert "is there, with other bytes" in letter["error"]
+    assert "exists with other bytes" in letter["error"]
 
 
 @pytest.mark.parametrize("contents", [(b"AB", b"ABC"), (b"ABC", b"AB"), (b"", b"A"), (b"A", b"")])
@@ -218,23 +218,23 @@ def test_a_full_disk_leaves_everything_as_it_was(tmp_path: Path) -> None:
     bench.put(0, rows_of(("a", b"old"), ("b", b"old")))
     with pytest.MonkeyPatch.context() as patch:
         fail_at(patch, errno.ENOSPC, 6)
-        with pytest.raises(PipelineError, match=r"cannot be written: No space left on device; make room"):
+        with pytest.raises(PipelineError, match=r"cannot be written: No space left on device; free some space"):
             bench.put(1, rows_of(("a", b"four"), ("b", b"four"), ("c", b"four")))
     assert bench.held() == {"a": b"old", "b": b"old"}
     assert bench.put(1, rows_of(("a", b"four"), ("c", b"four"))) == Counts(2, 2)
     assert bench.held() == {"a": b"oldfour", "b": b"old", "c": b"four"}
 
 
-def test_a_file_that_others_write_to_is_not_cut(tmp_path: Path) -> None:
+def test_a_file_that_others_write_to_is_not_truncated(tmp_path: Path) -> None:
     """A writer was killed; before the next came, somebody without the lock has appended."""
     bench = Bench(tmp_path)
     bench.put(0, rows_of(("a", b"old")))
     record = append.Record(
         1, str(tmp_path / "state/file-0.json"), [append.Touched("a", 3, 5, (bench.files / "a").stat().st_ino)]
     )
-    append.write_whole(bench.files / append.RECORD, append.msgspec.json.encode(record))
+    (bench.files / append.RECORD).write_bytes(append.msgspec.json.encode(record))
     (bench.files / "a").write_bytes(b"oldXX and more")
-    with pytest.raises(PipelineError, match=r"files/a has 14 bytes, and 5 would be ours.*remove .headrace-append"):
+    with pytest.raises(PipelineError, match=r"files/a has 14 bytes, more than the 5 that .*remove .headrace-append"):
         bench.put(1, rows_of(("a", b"XX")))
     assert bench.held()["a"] == b"oldXX and more"
 
@@ -244,7 +244,7 @@ def test_a_batch_that_was_done_is_not_undone(tmp_path: Path) -> None:
     bench = Bench(tmp_path)
     bench.put(0, rows_of(("a", b"old")))
     record = append.Record(0, str(tmp_path / "state/file-0.json"), [append.Touched("a", append.NEW, 3, 0)])
-    append.write_whole(bench.files / append.RECORD, append.msgspec.json.encode(record))
+    (bench.files / append.RECORD).write_bytes(append.msgspec.json.encode(record))
     bench.put(1, rows_of(("a", b"new")))
     assert bench.held() == {"a": b"oldnew"}
     assert not (bench.files / append.RECORD).exists()
@@ -281,7 +281,7 @@ def test_a_file_that_another_program_has_written_to_since_stops_the_pipeline(tmp
     bench = Bench(tmp_path)
     kill_before_the_first_byte(bench, rows_of(("a", b"ours")))
     (bench.files / "a").write_bytes(b"not")
-    with pytest.raises(PipelineError, match=r"a goes on behind byte 0 with something that is not ours.*take out"):
+    with pytest.raises(PipelineError, match=r"a continues after byte 0 with bytes that are not from the pipeline.*remove"):
         bench.put(0, rows_of(("a", b"ours")))
     assert bench.held() == {"a": b"not"}
 
@@ -303,17 +303,17 @@ def test_what_is_ours_is_undone(tmp_path: Path) -> None:
     assert not list((tmp_path / "elsewhere").iterdir())
 
 
-def test_a_file_that_goes_before_it_is_written_is_not_made_anew(tmp_path: Path) -> None:
+def test_a_file_that_is_removed_before_it_is_written_is_not_created_again(tmp_path: Path) -> None:
     """It would not be in the record, and a repetition would write to it again."""
     bench = Bench(tmp_path)
-    real = append.write_whole
+    real = append.replace_file
     with pytest.MonkeyPatch.context() as patch:
 
-        def write_whole(path: Path, data: bytes) -> None:
-            real(path, data)
+        def replace_file(path: Path, data: bytes, storage: Any) -> None:
+            real(path, data, storage)
             (bench.files / "a").unlink(missing_ok=True)
 
-        patch.setattr(append, "write_whole", write_whole)
+        patch.setattr(append, "replace_file", replace_file)
         with pytest.raises(TargetError, match=r"a was removed or replaced before a batch was written to it"):
             bench.put(0, rows_of(("a", b"1")))
     assert bench.put(0, rows_of(("a", b"1"))) == Counts(1, 1)
@@ -323,20 +323,20 @@ def test_a_file_that_goes_before_it_is_written_is_not_made_anew(tmp_path: Path) 
 def test_nothing_is_left_of_a_batch_that_cannot_be_recorded(tmp_path: Path) -> None:
     bench = Bench(tmp_path)
 
-    def full(path: Path, data: bytes) -> None:
+    def full(path: Path, data: bytes, storage: Any) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(append, "write_whole", full)
-        with pytest.raises(PipelineError, match="No space left on device; make room"):
+        patch.setattr(append, "replace_file", full)
+        with pytest.raises(PipelineError, match="No space left on device; free some space"):
             bench.put(0, rows_of(("a", b"1"), ("b", b"1")))
     assert bench.held() == {}
 
 
 @pytest.mark.parametrize("mode", ["append", "each", "overwrite"])
-def test_a_folder_that_cannot_be_is_told(tmp_path: Path, mode: str) -> None:
+def test_an_invalid_folder_is_an_error(tmp_path: Path, mode: str) -> None:
     (tmp_path / "files").write_text("in the way")
-    with pytest.raises(PipelineError, match=r"files cannot be made: File exists"):
+    with pytest.raises(PipelineError, match=r"files cannot be created: File exists"):
         Bench(tmp_path, mode=mode).put(0, rows_of(("a", b"1")))
 
 

@@ -3,8 +3,8 @@
 import os
 import subprocess
 import sys
-import time
 from collections import defaultdict
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from threading import Barrier
@@ -36,33 +36,33 @@ def test_threads_agree_on_a_life(tmp_path: Path) -> None:
 
 
 ASKING = """
-import sys, time
+import sys
 from pathlib import Path
 from headrace.pipeline.actions.journal import life
 print("ready", flush=True)
-begin_s = float(sys.stdin.readline())
-for trial in range(50):
-    while time.time() < begin_s + trial * 0.02:
-        pass
-    print(life(Path(sys.argv[1], str(trial))))
+for trial in sys.stdin:
+    print(life(Path(sys.argv[1], trial.strip())), flush=True)
 """
 
 
 def test_processes_agree_on_a_life(tmp_path: Path) -> None:
+    """Each trial starts in both at once: as soon as both have replied to the one before."""
     started = [
-        subprocess.Popen([sys.executable, "-c", ASKING, str(tmp_path)], stdin=-1, stdout=-1, text=True) for _ in "ab"
+        subprocess.Popen([sys.executable, "-c", ASKING, str(tmp_path)], stdin=-1, stdout=-1, text=True, bufsize=1)
+        for _ in "ab"
     ]
-    for process in started:
-        assert process.stdout is not None
-        assert process.stdout.readline() == "ready\n"
-    begin_s = time.time() + 0.1
-    for process in started:
-        assert process.stdin is not None
-        process.stdin.write(f"{begin_s}\n")
-        process.stdin.flush()
-    one, other = (process.communicate(timeout=60)[0] for process in started)
-    assert len(one.split()) == 50
-    assert one == other
+    pipes = [(process.stdin, process.stdout) for process in started]
+    try:
+        assert [replies.readline() for _, replies in pipes if replies] == ["ready\n", "ready\n"]
+        for trial in range(50):
+            for requests, _ in pipes:
+                assert requests is not None
+                requests.write(f"{trial}\n")
+            one, other = (replies.readline() for _, replies in pipes if replies)
+            assert one == other != ""
+    finally:
+        for process in started:
+            process.communicate(timeout=60)
 
 
 Names = dict[str, set[str]]
@@ -72,14 +72,17 @@ Names = dict[str, set[str]]
 def flushed(monkeypatch: pytest.MonkeyPatch) -> Names:
     """By folder: the names that it had when it was flushed. Files that were flushed have none."""
     names: Names = defaultdict(set)
-    real = os.fsync
 
-    def fsync(descriptor: int) -> None:
-        path = os.readlink(f"/proc/self/fd/{descriptor}")
-        names[path] |= set(os.listdir(path)) if os.path.isdir(path) else set()
-        real(descriptor)
+    def noting(real: Callable[[int], None]) -> Callable[[int], None]:
+        def sync(descriptor: int) -> None:
+            path = os.readlink(f"/proc/self/fd/{descriptor}")
+            names[path] |= set(os.listdir(path)) if os.path.isdir(path) else set()
+            real(descriptor)
 
-    monkeypatch.setattr(os, "fsync", fsync)
+        return sync
+
+    for name in ("fsync", "fdatasync"):
+        monkeypatch.setattr(os, name, noting(getattr(os, name)))
     return names
 
 

@@ -201,7 +201,7 @@ def test_a_function_may_take_a_product_and_yield_rows(own: str) -> None:
 
 def test_a_row_with_a_name_or_a_type_that_the_schema_does_not_have_is_an_error(own: str) -> None:
     made = decoder(f"{own}:typo", "word string").decode(products_of([b"x"]))
-    assert made.errors == [(0, "ValueError: it made wrod, which the schema does not have")]
+    assert made.errors == [(0, "ValueError: it returned wrod, which the schema does not have")]
     made = decoder(f"{own}:words", "word int, number int, kind string").decode(products_of([b"x"]))
     assert made.rows.num_rows == 0
     assert len(made.errors) == 1
@@ -213,15 +213,15 @@ def test_a_row_with_a_name_or_a_type_that_the_schema_does_not_have_is_an_error(o
         ("no_such_module:f", "no module 'no_such_module'; install it"),
         ("own_formats:nothing", "has no 'nothing'"),
         ("own_formats:NUMBER", "is not a function"),
-        ("own_formats:fails", "cannot say its schema"),
-        ("own_formats:table", "cannot say its schema"),
+        ("own_formats:fails", "the schema of decoder .* is unknown"),
+        ("own_formats:table", "the schema of decoder .* is unknown"),
         ("own_formats:placeless", "'place' as first column"),
-        ("own_formats:null", "'x' of type null, which Spark does not have"),
+        ("own_formats:null", "'x' of type null, which Spark does not support"),
         ("own_formats:unsigned", "of type uint64"),
         ("own_formats:fine", "of type timestamp.ns"),
         ("own_formats:nested", "of type list<item: large_string>"),
         ("own_formats:twice", "of type struct<a: int8, A: int8>"),
-        ("own_formats:reserved", "a column '_error', which means something else"),
+        ("own_formats:reserved", "a column '_error', which is reserved"),
         ("own_formats:cased", "a column 'FEED', and there is 'feed'"),
         ("own_broken:f", "its module fails with ZeroDivisionError"),
     ],

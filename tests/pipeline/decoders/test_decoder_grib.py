@@ -146,7 +146,7 @@ def test_a_message_that_is_no_message_is_an_error() -> None:
     huge[grid + 6 : grid + 10] = b"\x7f\xff\xff\xff"
     made = errors("grib2", [b"", b"GRIB", good[:-1], edition1, bytes(huge), good[:60] + bytes(60) + good[120:], good])
     assert set(made) == {0, 1, 2, 3, 4, 5}
-    assert made[0] == "no GRIB message in it"
+    assert made[0] == "no GRIB message"
     assert "edition 1" in made[3]
     assert "2,147,483,647 points" in made[4]
 
@@ -252,7 +252,7 @@ def test_a_crash_a_failure_and_too_much_memory_cost_one_product(target: str) -> 
     made = run_in_child(target, [b"abc", b"crash", b"print", b"raise", b"bad", b"eat", b"", b"x" * 3_000_000])
     assert made.rows.to_pydict() == {"place": [0, 2, 6, 7], "size": [3, 5, 0, 3_000_000]}
     assert dict(made.errors) == {
-        1: "the library that reads it crashed (exit code -6)",
+        1: "the decoding library crashed (exit code -6)",
         3: "RuntimeError: cannot",
         4: "bad",
         5: "MemoryError",
@@ -272,4 +272,4 @@ def test_a_batch_that_breaks_its_decoder_again_and_again_is_given_up_on(
     monkeypatch.setattr(child_process, "DEATHS_MAX", 2)
     made = run_in_child(target, [b"crash", b"crash", b"abc"])
     assert made.rows.num_rows == 0
-    assert "not tried: 2 products before it" in dict(made.errors)[2]
+    assert "not tried: 2 earlier products" in dict(made.errors)[2]

@@ -77,7 +77,7 @@ def test_an_event_that_does_not_fit_is_an_error(name: str) -> None:
     whole = event(1, [(1, 1)])
     made = errors(name, [b"", whole[:-1], whole + b"x", event(1, [(4096, 1)]), event(1 << 63, []), whole])
     assert set(made) == {0, 1, 2, 3, 4}
-    assert made[3] == "a channel or ADC value of 4096, not under 4096"
+    assert made[3] == "a channel or ADC value of 4096, not below 4096"
     huge = EVENT_HEADER.pack(1, 1, 0xFFFFFFFF) + b"xxxx"
     assert "4294967295 hits" in errors(name, [huge])[0]
 
@@ -118,7 +118,7 @@ def test_text_is_a_row_for_each_line() -> None:
 
 
 def test_too_much_text_is_an_error() -> None:
-    assert "more than the 67,108,864" in errors("text", [bytes((64 << 20) + 1)])[0]
+    assert "more than the limit of 67,108,864" in errors("text", [bytes((64 << 20) + 1)])[0]
 
 
 def test_a_batch_that_is_a_slice_of_another_is_decoded_as_itself() -> None:

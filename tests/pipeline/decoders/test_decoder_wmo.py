@@ -88,7 +88,7 @@ def test_an_awips_identifier_may_stand_before_a_binary_body() -> None:
 
 
 def test_too_large_a_bulletin_is_an_error() -> None:
-    assert "more than the 4,194,304" in errors("wmo", [b"FPUS55 KBOU 061200\n" + b"A" * (4 << 20)])[0]
+    assert "more than the limit of 4,194,304" in errors("wmo", [b"FPUS55 KBOU 061200\n" + b"A" * (4 << 20)])[0]
     assert "more than 10,000 reports" in errors("wmo", [b"SAUS70 KBOU 061200\n" + b"A=" * 10_001])[0]
 
 
