@@ -1,4 +1,4 @@
-"""Programs that are given rows: good ones, and ones that hang, crash or are not there."""
+"""Programs that get rows: those that work, and those that hang, crash or are missing."""
 
 import os
 import sys
@@ -11,6 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from headrace.pipeline.actions import Context, Counts, DeadLetters, performer
+from headrace.pipeline.actions.exec import HANGS_MAX
 from headrace.pipeline.actions.prepared import prepared_batches
 from headrace.pipeline.rules import ExecAction, PipeAction
 from headrace.pipeline.source.open_queues import QueueAddress
@@ -57,7 +58,7 @@ def is_running(pid: int) -> bool:
         return False
 
 
-def wait_for(condition: Any, timeout_s: float = 10.0) -> None:
+def wait_for(condition: Any, timeout_s: float = 60.0) -> None:
     end = time.monotonic() + timeout_s
     while not condition():
         assert time.monotonic() < end, "it does not happen"
@@ -67,7 +68,7 @@ def wait_for(condition: Any, timeout_s: float = 10.0) -> None:
 # --- exec -----------------------------------------------------------------------------------------------
 
 
-def test_a_program_is_run_for_each_row(tmp_path: Path) -> None:
+def test_a_program_runs_for_each_row(tmp_path: Path) -> None:
     bench = Bench(tmp_path, ExecAction, "sh", "-c", 'cat > "$1"', "sh", "out-{ident}")
     assert bench.put(b"one", b"", b"x" * 1_000_000) == Counts(3)
     assert [(tmp_path / f"out-i{n}").read_bytes() for n in range(3)] == [b"one", b"", b"x" * 1_000_000]
@@ -77,7 +78,7 @@ def test_a_program_need_not_read(tmp_path: Path) -> None:
     assert Bench(tmp_path, ExecAction, "true").put(b"x" * 1_000_000) == Counts(1)
 
 
-def test_a_program_that_fails_is_tried_again_and_then_given_up(tmp_path: Path) -> None:
+def test_a_program_that_fails_is_retried_and_then_given_up(tmp_path: Path) -> None:
     bench = Bench(tmp_path, ExecAction, "sh", "-c", "echo x >> runs; echo why >&2; exit 3", tries=3)
     assert bench.put(b"a") == Counts(0, failed=1)
     assert (tmp_path / "runs").read_text() == "x\n" * 3
@@ -86,36 +87,39 @@ def test_a_program_that_fails_is_tried_again_and_then_given_up(tmp_path: Path) -
     assert (tmp_path / "runs").read_text().count("x") == 3 + 3 + 3 + 8, "no second tries for one that always fails"
 
 
-def test_a_program_that_fails_once_has_another_try(tmp_path: Path) -> None:
+def test_a_program_that_fails_once_is_retried(tmp_path: Path) -> None:
     assert Bench(tmp_path, ExecAction, "sh", "-c", "test -e again && exit 0; touch again; exit 1").put(b"a") == Counts(
         1
     )
 
 
-def test_a_program_that_hangs_is_killed_with_all_that_it_started(tmp_path: Path) -> None:
-    bench = Bench(tmp_path, ExecAction, "sh", "-c", "sleep 1000 & echo $! > pid; wait", timeout_s=0.3, tries=1)
-    assert bench.put(b"a") == Counts(0, failed=1)
-    assert "had not ended" in bench.errors()[1]
+def test_a_program_that_hangs_is_killed_with_its_children(tmp_path: Path) -> None:
+    command = ("sh", "-c", "sleep 1000 & echo $! > pid.part; mv pid.part pid; wait")
+    for timeout_s in (0.3, 3, 30):  # until the program gets as far as starting its child
+        bench = Bench(tmp_path, ExecAction, *command, timeout_s=timeout_s, tries=1)
+        assert bench.put(b"a") == Counts(0, failed=1)
+        assert f"still running after {timeout_s} s" in bench.errors()[1]
+        if (tmp_path / "pid").exists():
+            break
     wait_for(lambda: not is_running(int((tmp_path / "pid").read_text())))
 
 
-def test_a_program_that_hangs_always_does_not_hold_up_the_stream(tmp_path: Path) -> None:
+def test_a_program_that_always_hangs_does_not_hold_up_the_stream(tmp_path: Path) -> None:
     bench = Bench(tmp_path, ExecAction, "sleep", "1000", timeout_s=0.1, tries=1)
-    begin = time.monotonic()
     assert bench.put(*[b"a"] * 200) == Counts(0, failed=200)
-    assert time.monotonic() - begin < 5
-    assert "not tried" in bench.errors()[200]
+    tried = [sequence for sequence, error in bench.errors().items() if "not tried" not in error]
+    assert tried == list(range(1, HANGS_MAX + 1))
 
 
-def test_a_program_that_does_not_take_its_input_is_killed(tmp_path: Path) -> None:
+def test_a_program_that_does_not_read_its_input_is_killed(tmp_path: Path) -> None:
     bench = Bench(tmp_path, ExecAction, "sleep", "1000", timeout_s=0.2, tries=1)
     assert bench.put(b"x" * 1_000_000).failed == 1
-    assert "took 65,536 of 1,000,000 bytes" in bench.errors()[1]
+    assert "of 1,000,000 bytes within 0.2 s" in bench.errors()[1]
 
 
 @pytest.mark.parametrize("kind", [ExecAction, PipeAction])
 @pytest.mark.parametrize("command", ["/no/such/program", "/etc/hostname", "/"])
-def test_a_program_that_is_not_there_makes_dead_letters(tmp_path: Path, kind: Any, command: str) -> None:
+def test_a_missing_program_makes_dead_letters(tmp_path: Path, kind: Any, command: str) -> None:
     bench = Bench(tmp_path, kind, command, tries=100, pause_s=60)
     assert bench.put(b"a", b"b") == Counts(0, failed=2)
     assert "cannot be started" in bench.errors()[1]
@@ -131,7 +135,7 @@ def test_an_ident_cannot_become_an_option(tmp_path: Path) -> None:
 # --- pipe -----------------------------------------------------------------------------------------------
 
 
-def test_a_program_stays_and_is_given_rows(tmp_path: Path) -> None:
+def test_a_program_keeps_running_and_reads_rows(tmp_path: Path) -> None:
     bench = Bench(tmp_path, PipeAction, "sh", "-c", "echo $$ >> pids; cat >> out", framing="lines")
     assert bench.put(b"one", b"two\n") == Counts(2)
     assert bench.put(b"three") == Counts(1)
@@ -147,22 +151,22 @@ def test_lengths_tell_where_rows_end(tmp_path: Path) -> None:
     assert (tmp_path / "out").read_bytes() == b"\0\0\0\0" + b"\0\0\0\2a\n" + b"\0\0\1\x2c" + b"x" * 300
 
 
-def test_only_so_many_programs_run_at_once(tmp_path: Path) -> None:
+def test_the_number_of_programs_is_limited(tmp_path: Path) -> None:
     bench = Bench(tmp_path, PipeAction, "sh", "-c", 'cat > "$1"', "sh", "out-{ident}", programs=3)
     assert bench.put(*[b"%d" % place for place in range(10)]) == Counts(10)
-    assert len(bench.performer._seats) == 3
+    assert len(bench.performer._lines) == 3
     bench.performer.close()
     assert [(tmp_path / f"out-i{place}").read_bytes() for place in range(10)] == [b"%d" % place for place in range(10)]
 
 
-def test_an_idle_program_is_let_go(tmp_path: Path) -> None:
-    bench = Bench(tmp_path, PipeAction, "sh", "-c", "cat > out; touch ended", idle_s=1.0)
+def test_an_idle_program_is_closed(tmp_path: Path) -> None:
+    bench = Bench(tmp_path, PipeAction, "sh", "-c", "echo $$ >> pids; cat > out; touch ended", idle_s=1.0)
     bench.put(b"one")
-    assert not (tmp_path / "ended").exists()
     wait_for((tmp_path / "ended").exists)
     assert bench.put(b"two") == Counts(1)
     bench.performer.close()
     assert (tmp_path / "out").read_bytes() == b"two"
+    assert len(set((tmp_path / "pids").read_text().split())) == 2, "the second batch started another"
 
 
 CRASHING = """
@@ -175,25 +179,23 @@ for line in open(0, "rb", buffering=0):  # nothing is read ahead
 """
 
 
-def test_a_row_over_which_programs_crash_is_a_dead_letter_and_others_go_on(tmp_path: Path) -> None:
+def test_a_row_that_crashes_programs_is_a_dead_letter_and_the_others_are_processed(tmp_path: Path) -> None:
     bench = Bench(
-        tmp_path, PipeAction, sys.executable, script(tmp_path, CRASHING), framing="lines", tries=2, timeout_s=5
+        tmp_path, PipeAction, sys.executable, script(tmp_path, CRASHING), framing="lines", tries=2, timeout_s=60
     )
     lines = [b"%d" % place for place in range(50)]
     counts = bench.put(*lines[:20], b"bad", *lines[20:])
     wait_for(lambda: b"49\n" in (tmp_path / "out").read_bytes())
     assert counts.failed == 1
-    assert bench.errors()[21].endswith("it was ended by SIGKILL")
+    assert bench.errors()[21].endswith("it was killed by SIGKILL")
     bench.performer.close()
     assert set((tmp_path / "out").read_bytes().split()) == set(lines), "each at least once"
 
 
 def test_a_program_that_reads_nothing_is_given_up(tmp_path: Path) -> None:
     bench = Bench(tmp_path, PipeAction, "sleep", "1000", timeout_s=0.1, tries=2)
-    begin = time.monotonic()
     assert bench.put(*[b"a"] * 100) == Counts(0, failed=100)
-    assert time.monotonic() - begin < 10
-    assert "has not read" in bench.errors()[1]
+    assert "did not read" in bench.errors()[1]
     assert "not tried" in bench.errors()[100]
     bench.performer.close()
 
@@ -206,7 +208,7 @@ def test_a_program_that_ends_at_once_is_given_up(tmp_path: Path, status: int) ->
     bench.performer.close()
 
 
-def test_a_program_may_end_when_it_likes(tmp_path: Path) -> None:
+def test_a_program_may_end_after_any_row(tmp_path: Path) -> None:
     """`head` reads what it can get, writes a line and ends well; the next row starts another."""
     bench = Bench(tmp_path, PipeAction, "sh", "-c", "head -n 1 >> out", framing="lines")
     for number in range(5):
@@ -216,7 +218,7 @@ def test_a_program_may_end_when_it_likes(tmp_path: Path) -> None:
     assert (tmp_path / "out").read_bytes() == b"0\n1\n2\n3\n4\n"
 
 
-def test_a_batch_that_broke_off_leaves_nothing_to_the_next(tmp_path: Path) -> None:
+def test_an_interrupted_batch_leaves_nothing_to_the_next(tmp_path: Path) -> None:
     """Spark loses a task while a program is still reading; then the batch comes again, to the same program."""
     go = tmp_path / "go"
     bench = Bench(
@@ -239,7 +241,7 @@ def test_a_batch_that_broke_off_leaves_nothing_to_the_next(tmp_path: Path) -> No
     assert bench.errors() == {}
 
 
-def test_programs_hear_that_the_pipeline_has_ended(tmp_path: Path) -> None:
+def test_programs_end_with_the_pipeline(tmp_path: Path) -> None:
     bench = Bench(tmp_path, PipeAction, "sh", "-c", "echo $$ > pid; cat > out")
     bench.put(b"a")
     pid = int((tmp_path / "pid").read_text())
@@ -251,7 +253,7 @@ def test_programs_hear_that_the_pipeline_has_ended(tmp_path: Path) -> None:
     ]
 
 
-def test_large_rows_come_in_messages_of_bounded_size(spark: Any) -> None:
+def test_large_rows_are_sent_in_messages_of_bounded_size(spark: Any) -> None:
     frame = spark.range(0, 40, 1, 2).selectExpr("id", "repeat('x', 1000000) as text")
     batches = list(prepared_batches(frame, lambda batch: batch))
     assert [row for batch in batches for row in batch["id"].to_pylist()] == list(range(40))

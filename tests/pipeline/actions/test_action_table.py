@@ -156,7 +156,7 @@ def test_other_columns_are_told_and_nothing_is_written(spark: Any, tmp_path: Pat
     for part in (
         "'more' (integer) is new",
         "'gust' (double) is missing",
-        "'station' is long, and was string",
+        "'station' is long, and the table has string",
         "cast them",
     ):
         assert part in str(caught.value)
@@ -240,14 +240,14 @@ def test_a_value_that_would_be_read_as_another_is_a_dead_letter(spark: Any, tmp_
     letters = [row for path in (tmp_path / "dead").glob("*.parquet") for row in pq.read_table(path).to_pylist()]
     assert sorted(row["sequence"] for row in letters) == [0, 3, 4]
     assert {row["error"] for row in letters} == {
-        "day, station, kind: too long, or not fit, to be the name of a partition"
+        "day, station, kind: too long, or invalid, as the name of a partition"
     }
     assert not list(tmp_path.rglob(f"*{UNFIT}*"))
 
 
 def test_a_table_that_cannot_be_is_told(spark: Any, tmp_path: Path) -> None:
     (tmp_path / "tables").write_text("in the way")
-    with pytest.raises(PipelineError, match=r"tables/t cannot be made: Not a directory; something that is no folder"):
+    with pytest.raises(PipelineError, match=r"tables/t cannot be created: Not a directory; a file that is not a folder"):
         Bench(tmp_path, "parquet").put(rows(spark, 0, 5), 0)
 
 

@@ -69,7 +69,7 @@ def test_what_could_not_be_done_with_a_product_is_said(tmp_path: Path) -> None:
     assert "would be an option" in str(shown["exec"])
     assert shown["file"] is None
     (trial,) = trials(tmp_path, rules, product("a/../../x"))
-    assert "has a part that is '..'" in str(trial.previews[0].error)
+    assert "has the part '..'" in str(trial.previews[0].error)
 
 
 def test_samples_are_decoded_as_the_pipeline_would(tmp_path: Path) -> None:

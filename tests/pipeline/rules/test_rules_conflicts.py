@@ -64,25 +64,25 @@ def test_what_a_rule_contradicts(tmp_path: Path, lines: str, place: str, problem
         ("select station from decodd", 21, "there is no table 'decodd' here", "select from decoded"),
         ("select station from x.decoded", 21, "there is no table 'x.decoded' here", ""),
         ("with a as (select station s from decoded) select t from a", 50, "there is no column 't'", "columns are: s"),
-        ("select station, from decoded", 15, "a column is missing behind the comma", ""),
-        ("select station from decoded order by station", 38, "cannot be sorted", "where the table is read"),
+        ("select station, from decoded", 15, "a column is missing after the comma", ""),
+        ("select station from decoded order by station", 38, "cannot be sorted", "when you read the table"),
         (
             "select row_number() over (partition by station order by observed) n from decoded",
             8,
-            "over (…) compares",
+            "over (…) needs all rows",
             "",
         ),
         (
             "select station, count(*) n from decoded group by station",
             None,
-            "nothing says when they are complete",
+            "nothing tells when a group is complete",
             "watermark",
         ),
-        ("select distinct station from decoded", None, "nothing says when they are complete", "watermark"),
-        ("select count(*) n from decoded", None, "nothing says when they are complete", "watermark"),
-        ("drop table x", None, "this is DROP, and no query", ""),
+        ("select distinct station from decoded", None, "nothing tells when a group is complete", "watermark"),
+        ("select count(*) n from decoded", None, "nothing tells when a group is complete", "watermark"),
+        ("drop table x", None, "this is DROP, not a query", ""),
         ("select 1; select 2", None, "there is 2 statements", ""),
-        ("select 'abc", None, "a quote or a comment has no end", ""),
+        ("select 'abc", None, "a quote or a comment is not closed", ""),
         (
             "select ident from products",
             19,
@@ -126,7 +126,7 @@ def test_decoded_needs_a_decoder(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("group", "more", "key", "problem"),
     [
-        ("station", "", "sql", "the groups do not end"),
+        ("station", "", "sql", "the groups never end"),
         (
             "window(observed, '1 hour'), station",
             'watermark_column = "station"\n',
@@ -139,7 +139,7 @@ def test_decoded_needs_a_decoder(tmp_path: Path) -> None:
             "watermark_column",
             "decoded has no column 'x'",
         ),
-        ("window(created, '1 hour'), station", 'watermark_column = "observed"\n', "sql", "the groups do not end"),
+        ("window(created, '1 hour'), station", 'watermark_column = "observed"\n', "sql", "the groups never end"),
     ],
 )
 def test_a_watermark_must_be_about_the_groups(tmp_path: Path, group: str, more: str, key: str, problem: str) -> None:

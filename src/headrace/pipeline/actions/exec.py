@@ -1,9 +1,11 @@
-"""Exec: a program run once for each row, with the row's content as its standard input. At least once.
+"""Exec: runs a program for each row, with the content of the row as its standard input. At least once.
 
-A program that ends with another status than 0, is killed, or has not ended when its time is over has failed. It is
-tried again, after a pause that doubles; then the row is a dead letter. One that cannot be started is not tried again.
-A program that fails on many rows in a row gets no second tries, and one that hangs on many gets no more rows of the
-batch, until it has done one well: a broken program must not hold up the stream."""
+A program has failed if it ends with a status other than 0, is killed, or runs longer than its timeout. It is retried
+after a pause that doubles; then the row is a dead letter. A program that cannot be started is not retried.
+
+A broken program must not hold up the stream. One that fails on many consecutive rows gets no retries, and one that
+hangs on many gets no more rows of the batch, until it succeeds once.
+"""
 
 import time
 from collections.abc import Iterable
@@ -18,8 +20,8 @@ from headrace.pipeline.actions.prepared import PreparedRow, Recipe, prepared_bat
 from headrace.pipeline.actions.program import EndedError, HungError, Program, ProgramError, StartError
 from headrace.pipeline.rules.rule import PAYLOAD, ExecAction
 
-FAILURES_MAX = 3  # in a row; then each row has one try
-HANGS_MAX = 5  # in a row; then the rest of the batch is not tried
+FAILURES_MAX = 3  # consecutive rows; then each row has one attempt
+HANGS_MAX = 5  # consecutive attempts; then the rest of the batch is not tried
 
 
 class ExecPerformer:
@@ -29,7 +31,7 @@ class ExecPerformer:
         self._action = action
         self._name = name
         self._letters = letters
-        self._failures = 0  # rows in a row
+        self._failures = 0  # consecutive rows
         self._hangs = 0
         command = tuple((argument, "argument") for argument in action.command)
         self.recipe = Recipe(command, pattern, action.content or PAYLOAD, action.remove)  # type: ignore[arg-type]
@@ -39,7 +41,7 @@ class ExecPerformer:
         return self.perform_batches(prepared_batches(frame, self.recipe), context)
 
     def perform_batches(self, batches: Iterable[pa.RecordBatch], context: Context) -> Counts:
-        """The same with prepared rows."""
+        """As `perform`, with prepared rows."""
         rows, self._hangs = 0, 0
         with self._letters.writing(context, self._name) as letters:
             for row in rows_in(batches):
@@ -51,12 +53,12 @@ class ExecPerformer:
         return Counts(rows, failed=letters.count)
 
     def close(self) -> None:
-        """No program outlives its row."""
+        """Nothing to end: no program outlives its row."""
 
     def _run(self, row: PreparedRow) -> str | None:
-        """Until it has gone well; why not, if it has not."""
+        """Run the program until it succeeds. Return why it did not, or None."""
         if self._hangs >= HANGS_MAX:
-            return f"not tried: the program has hung on {HANGS_MAX} rows before"
+            return f"not tried: the program has timed out {HANGS_MAX} times in a row"
         tries = self._action.tries if self._failures < FAILURES_MAX else 1
         pause_s, why = self._action.pause_s, ""
         for number in range(tries):
@@ -83,10 +85,14 @@ class ExecPerformer:
         end = time.monotonic() + self._action.timeout_s
         program = Program(row.texts, self._action.folder)
         try:
-            with suppress(EndedError):  # a program need not read what it does not need; its status tells
+            with suppress(EndedError):  # a program may ignore its input; its status decides
                 program.give(row.content, self._action.timeout_s)
             program.close_input()
-            if program.wait(end - time.monotonic()) != 0:
-                raise EndedError(program.told())
+            try:
+                status = program.wait(end - time.monotonic())
+            except HungError:
+                raise HungError(f"it was still running after {self._action.timeout_s:g} s") from None
+            if status != 0:
+                raise EndedError(program.end_text())
         finally:
             program.kill()

@@ -1,17 +1,18 @@
-"""Pipe: programs that stay, and are given rows on standard input as they come. At least once.
+"""Pipe: programs that keep running and read rows from standard input as they come. At least once.
 
-Each command line that occurs is a program of its own, started when it is needed and kept over batches; at most
-`programs` run at once, and one that has had nothing for `idle` is let go: its input is closed, and it may come to its
-end.
+Each distinct command line is a program of its own, started on first use and kept from batch to batch. At most
+`programs` run at once. A program without rows for `idle` is closed: its input ends, and it may finish.
 
-    framing   none: contents one after the other   lines: each ends with a line feed   length: 4 bytes before each, the
-              highest first, tell how long it is
+    framing   none     contents one after the other
+              lines    each content ends with a line feed
+              length   each content is preceded by its length, 4 bytes, big-endian
 
-A batch is done when every row has been read by its program to the last byte. If a program ends, or takes nothing for
-`timeout`, it is killed and started again after a pause that doubles, and what it had not read is given to the new one.
-So is the row that it read last, if it did not end by itself with status 0; when `tries` programs have ended over a
-row, that row is a dead letter. What a program had read ahead and not dealt with when it died is lost to it; whether it
-has dealt with a row, nobody here can know."""
+A batch is done when every row has been read by its program to the last byte. If a program ends, or reads nothing for
+`timeout`, it is killed and started again after a pause that doubles, and the new one gets what the old one had not
+read. It also gets the row that the old one read last, unless the old one ended by itself with status 0. After `tries`
+programs have ended on a row, that row is a dead letter. Rows that a program has read ahead and not processed when it
+dies are lost to it: whether a program has processed a row is unknown here.
+"""
 
 import threading
 import time
@@ -29,52 +30,52 @@ from headrace.pipeline.actions.prepared import PreparedRow, Recipe, prepared_bat
 from headrace.pipeline.actions.program import EndedError, HungError, Program, ProgramError, StartError
 from headrace.pipeline.rules.rule import PAYLOAD, Framing, PipeAction
 
-FAILURES_MAX = 5  # rows in a row that a program is given up for; then the rest of the batch is not tried
+FAILURES_MAX = 5  # consecutive failed rows of a command line; then the rest of the batch is not tried
 _PAUSE_S_MAX = 60.0
-_LOOK_S = 0.005
-_IDLE_LOOK_S = 0.5
+_POLL_S = 0.005
+_IDLE_POLL_S = 0.5
 
 Command = tuple[str, ...]
 
 
 @dataclass(eq=False)
 class Item:
-    """A row on its way."""
+    """A row on its way to a program."""
 
     row: PreparedRow
     data: bytes
-    end: int = 0  # of it in what the program was given
-    falls: int = 0  # programs that have ended over it
+    end: int = 0  # its end in the bytes that the program was given
+    deaths: int = 0  # of programs that had read it last
 
 
 @dataclass(eq=False)
-class Seat:
+class CommandLine:
     """A command line, and the program that runs for it."""
 
     command: Command
     program: Program | None = None
-    given: int = 0  # bytes since it was started
+    given: int = 0  # bytes since the program was started
     todo: deque[Item] = field(default_factory=deque)
-    sent: deque[Item] = field(default_factory=deque)  # not read to the end
-    last: Item | None = None  # read last by this program
-    falls: int = 0  # in a row
-    failures: int = 0  # rows in a row
+    sent: deque[Item] = field(default_factory=deque)  # given, and not read to the last byte
+    last: Item | None = None  # the row that the program read last
+    deaths: int = 0  # consecutive ones, without a row read in between
+    failures: int = 0  # consecutive rows that became dead letters
     used: float = 0.0
 
-    def forget(self) -> None:
-        """A batch begins. What one that was not finished has left comes again with it."""
+    def begin_batch(self) -> None:
+        """Drop what an unfinished batch has left: Spark repeats it."""
         self.todo.clear()
         self.sent.clear()
         self.failures = 0
 
-    def look(self) -> None:
-        """See what has been read."""
+    def note_read(self) -> None:
+        """Find out which rows have been read."""
         if self.program is None:
             return
         read = self.given - self.program.unread
         while self.sent and self.sent[0].end <= read:
             self.last = self.sent.popleft()
-            self.falls = self.failures = 0
+            self.deaths = self.failures = 0
 
 
 def framed(content: bytes, framing: Framing) -> bytes:
@@ -90,10 +91,10 @@ class PipePerformer:
         self._action = action
         self._name = name
         self._letters = letters
-        self._seats: OrderedDict[Command, Seat] = OrderedDict()  # the one that waited longest first
+        self._lines: OrderedDict[Command, CommandLine] = OrderedDict()  # least recently used first
         self._lock = threading.Lock()
         self._over = threading.Event()
-        self._tidier: threading.Thread | None = None
+        self._reaper: threading.Thread | None = None
         command = tuple((argument, "argument") for argument in action.command)
         self.recipe = Recipe(command, pattern, action.content or PAYLOAD, action.remove)  # type: ignore[arg-type]
 
@@ -102,145 +103,145 @@ class PipePerformer:
         return self.perform_batches(prepared_batches(frame, self.recipe), context)
 
     def perform_batches(self, batches: Iterable[pa.RecordBatch], context: Context) -> Counts:
-        """The same with prepared rows."""
+        """As `perform`, with prepared rows."""
         rows = 0
         with self._lock, self._letters.writing(context, self._name) as letters:
-            for seat in self._seats.values():
-                seat.forget()
+            for line in self._lines.values():
+                line.begin_batch()
             for row in rows_in(batches):
                 rows += 1
                 if row.error is not None:
                     letters.add(row, row.error)
                     continue
-                seat = self._seat(tuple(row.texts), letters)
-                seat.todo.append(Item(row, framed(row.content, self._action.framing)))
-                self._give(seat, letters)
-            for seat in self._seats.values():
-                self._drain(seat, letters)
-        self._start_tidier()
+                line = self._line(tuple(row.texts), letters)
+                line.todo.append(Item(row, framed(row.content, self._action.framing)))
+                self._give(line, letters)
+            for line in self._lines.values():
+                self._drain(line, letters)
+        self._start_reaper()
         return Counts(max(0, rows - letters.count), failed=letters.count)
 
     def close(self) -> None:
-        """Close the input of every program, and wait for each as long as its time-out."""
+        """Close the input of every program, and wait for the end of each, at most for its timeout."""
         self._over.set()
-        if self._tidier is not None:
-            self._tidier.join()
+        if self._reaper is not None:
+            self._reaper.join()
         with self._lock:
-            for seat in self._seats.values():
-                self._let_go(seat)
-            self._seats.clear()
+            for line in self._lines.values():
+                self._close(line)
+            self._lines.clear()
 
-    # --- seats ------------------------------------------------------------------------------------
+    # --- command lines ------------------------------------------------------------------------------------
 
-    def _seat(self, command: Command, letters: Letters) -> Seat:
-        if command not in self._seats:
-            while len(self._seats) >= self._action.programs:
-                seat = next(iter(self._seats.values()))
-                self._drain(seat, letters)
-                self._let_go(seat)
-                del self._seats[seat.command]
-            self._seats[command] = Seat(command)
-        self._seats.move_to_end(command)
-        self._seats[command].used = time.monotonic()
-        return self._seats[command]
+    def _line(self, command: Command, letters: Letters) -> CommandLine:
+        if command not in self._lines:
+            while len(self._lines) >= self._action.programs:
+                line = next(iter(self._lines.values()))
+                self._drain(line, letters)
+                self._close(line)
+                del self._lines[line.command]
+            self._lines[command] = CommandLine(command)
+        self._lines.move_to_end(command)
+        self._lines[command].used = time.monotonic()
+        return self._lines[command]
 
-    def _let_go(self, seat: Seat) -> None:
-        if seat.program is not None:
-            with suppress(ProgramError):  # it had read everything, and was killed
-                seat.program.finish(self._action.timeout_s)
-            seat.program = None
+    def _close(self, line: CommandLine) -> None:
+        if line.program is not None:
+            with suppress(ProgramError):  # it had read everything, and was killed after the timeout
+                line.program.finish(self._action.timeout_s)
+            line.program = None
 
-    def _start_tidier(self) -> None:
-        if self._tidier is None and self._seats:
-            self._tidier = threading.Thread(target=self._tidy, name="headrace-pipe-idle", daemon=True)
-            self._tidier.start()
+    def _start_reaper(self) -> None:
+        if self._reaper is None and self._lines:
+            self._reaper = threading.Thread(target=self._reap, name="headrace-pipe-idle", daemon=True)
+            self._reaper.start()
 
-    def _tidy(self) -> None:
-        """Let go of what has had nothing for long."""
-        while not self._over.wait(_IDLE_LOOK_S):
+    def _reap(self) -> None:
+        """Close programs that have been idle for too long."""
+        while not self._over.wait(_IDLE_POLL_S):
             with self._lock:
                 before = time.monotonic() - self._action.idle_s
-                for seat in [seat for seat in self._seats.values() if seat.used < before]:
-                    self._let_go(seat)
-                    del self._seats[seat.command]
+                for line in [line for line in self._lines.values() if line.used < before]:
+                    self._close(line)
+                    del self._lines[line.command]
 
     # --- rows -------------------------------------------------------------------------------------
 
-    def _give(self, seat: Seat, letters: Letters) -> None:
-        """Everything that is to be done, to the program or to the dead letters."""
-        while seat.todo:
-            item = seat.todo[0]
-            if seat.failures >= FAILURES_MAX:
-                letters.add(item.row, f"not tried: {seat.command[0]} has failed on {FAILURES_MAX} rows before")
-                seat.todo.popleft()
+    def _give(self, line: CommandLine, letters: Letters) -> None:
+        """Pass every waiting row to the program, or to the dead letters."""
+        while line.todo:
+            item = line.todo[0]
+            if line.failures >= FAILURES_MAX:
+                letters.add(item.row, f"not tried: {line.command[0]} has failed on {FAILURES_MAX} rows in a row")
+                line.todo.popleft()
                 continue
             try:
-                program = self._running(seat)
+                program = self._running(line)
                 program.give(item.data, self._action.timeout_s)
             except StartError as error:
                 letters.add(item.row, str(error))
-                seat.todo.popleft()
-                seat.failures += 1
+                line.todo.popleft()
+                line.failures += 1
                 continue
             except (EndedError, HungError) as error:
-                self._fall(seat, error, letters)
+                self._ended(line, error, letters)
                 continue
-            seat.todo.popleft()
-            seat.given += len(item.data)
-            item.end = seat.given
-            seat.sent.append(item)
-            seat.look()
+            line.todo.popleft()
+            line.given += len(item.data)
+            item.end = line.given
+            line.sent.append(item)
+            line.note_read()
 
-    def _running(self, seat: Seat) -> Program:
-        """The program, started if need be; EndedError: it was there, and is gone."""
-        if seat.program is None:
-            if seat.falls:
-                time.sleep(min(_PAUSE_S_MAX, self._action.pause_s * 2 ** (seat.falls - 1)))
-            seat.program, seat.given, seat.last = Program(seat.command, self._action.folder), 0, None
-        elif seat.program.code() is not None:
-            raise EndedError(seat.program.told())
-        return seat.program
+    def _running(self, line: CommandLine) -> Program:
+        """The program, started if necessary. EndedError: it has ended."""
+        if line.program is None:
+            if line.deaths:
+                time.sleep(min(_PAUSE_S_MAX, self._action.pause_s * 2 ** (line.deaths - 1)))
+            line.program, line.given, line.last = Program(line.command, self._action.folder), 0, None
+        elif line.program.code() is not None:
+            raise EndedError(line.program.end_text())
+        return line.program
 
-    def _drain(self, seat: Seat, letters: Letters) -> None:
-        """Wait until everything is read."""
+    def _drain(self, line: CommandLine, letters: Letters) -> None:
+        """Wait until every row is read."""
         end = time.monotonic() + self._action.timeout_s
         while True:
-            self._give(seat, letters)
-            before = len(seat.sent)
-            seat.look()
-            if not seat.sent:
+            self._give(line, letters)
+            before = len(line.sent)
+            line.note_read()
+            if not line.sent:
                 return
-            if len(seat.sent) < before:
+            if len(line.sent) < before:
                 end = time.monotonic() + self._action.timeout_s
-            if seat.program is not None and seat.program.code() is not None:
-                self._fall(seat, EndedError(seat.program.told()), letters)
+            if line.program is not None and line.program.code() is not None:
+                self._ended(line, EndedError(line.program.end_text()), letters)
             elif time.monotonic() > end:
-                left = seat.given - seat.sent[0].end + len(seat.sent[0].data)
-                why = f"it has not read {left:,} bytes in {self._action.timeout_s:g} s"
-                self._fall(seat, HungError(why), letters)
+                left = line.given - line.sent[0].end + len(line.sent[0].data)
+                why = f"it did not read {left:,} bytes within {self._action.timeout_s:g} s"
+                self._ended(line, HungError(why), letters)
                 end = time.monotonic() + self._action.timeout_s
             else:
-                time.sleep(_LOOK_S)
+                time.sleep(_POLL_S)
 
-    def _fall(self, seat: Seat, error: ProgramError, letters: Letters) -> None:
-        """A program is no more: what it has not read is to be done again."""
-        program = seat.program
+    def _ended(self, line: CommandLine, error: ProgramError, letters: Letters) -> None:
+        """A program has ended: what it has not read goes to the next one."""
+        program = line.program
         assert program is not None
-        seat.look()
+        line.note_read()
         program_code = program.code()
         program.kill()
-        seat.program = None
-        seat.falls += 1
-        blamed = seat.last if seat.last is not None and program_code != 0 else None
-        again = list(seat.sent)
-        seat.sent.clear()
-        seat.todo.extendleft(reversed(again if blamed is None else [blamed, *again]))
-        if blamed is None and seat.last is None and seat.todo:
-            blamed = seat.todo[0]  # it has read nothing at all
-        seat.last = None
+        line.program = None
+        line.deaths += 1
+        blamed = line.last if line.last is not None and program_code != 0 else None
+        again = list(line.sent)
+        line.sent.clear()
+        line.todo.extendleft(reversed(again if blamed is None else [blamed, *again]))
+        if blamed is None and line.last is None and line.todo:
+            blamed = line.todo[0]  # the program has read nothing at all
+        line.last = None
         if blamed is not None:
-            blamed.falls += 1
-            if blamed.falls >= self._action.tries:
-                seat.todo.remove(blamed)
-                letters.add(blamed.row, f"{seat.command[0]}: {error}")
-                seat.failures += 1
+            blamed.deaths += 1
+            if blamed.deaths >= self._action.tries:
+                line.todo.remove(blamed)
+                letters.add(blamed.row, f"{line.command[0]}: {error}")
+                line.failures += 1

@@ -1,13 +1,24 @@
-"""Prepared rows: templates filled in and contents made, in the executors, a batch at a time.
+"""Prepared rows: templates are filled in and contents are made in executors, one Arrow batch at a time.
 
     rows of a rule ──Recipe──► texts (list of string) | content | error | sequence | feed | ident
 
-`texts` are those of the recipe's templates: a path, or the arguments of a command. A row whose templates cannot be
-filled in has an `error`, and its content is kept for the dead letters. Sequence, feed and ident are those of the
-product that the row comes from, where the rows still have them.
+`texts` are the results of the recipe's templates: a path, or the arguments of a command. A row whose templates cannot
+be filled in has an `error`; its content is kept for the dead letters. Sequence, feed and ident are those of the product
+that the row comes from, if the rows still have them.
 
-`prepared_batches` brings them to the driver as they are needed, a partition after the other; each partition is sent as
-a few Arrow messages of bounded size, without an object for every row."""
+The content of a row is what goes into a file, a product or a program:
+
+    payload, or another column   its bytes; text as UTF-8; a missing value is empty
+    json                         the row as an object: times in ISO 8601, bytes in base64
+    none                         nothing
+
+`remove` strips the envelope of a bulletin, as LDM does: `wmo` the heading (SOH, transmission number, TTAAii CCCC YYGGgg
+BBB, AWIPS identifier, each with its line end) and, if the bulletin begins with SOH, the CR CR LF ETX at the end;
+`controls` all control characters except line feeds.
+
+`prepared_batches` fetches prepared rows to the driver as they are needed, partition by partition. Each partition is a
+few Arrow messages of bounded size, without an object per row.
+"""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -43,7 +54,7 @@ class PreparedRow(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Recipe:
-    """What to make of rows; it is sent to executors."""
+    """How rows are prepared. It is sent to executors."""
 
     texts: tuple[tuple[str, Purpose], ...]
     pattern: str | None  # of the selection's ident
@@ -59,7 +70,7 @@ class Recipe:
         return pa.RecordBatch.from_arrays([listed, content, errors, *origin(rows)], schema=SCHEMA)
 
     def check(self, columns: Iterable[str]) -> None:
-        """PipelineError names a column that is needed and not there."""
+        """PipelineError names a column that is needed and missing."""
         content = {self.content} - {JSON, NOTHING}
         check_columns(self._templates(), content, columns)
 
@@ -78,7 +89,7 @@ def check_columns(templates: Iterable[Template], others: Iterable[str], columns:
 def filled(
     templates: Iterable[Template], rows: pa.RecordBatch, noted: Mapping[int, str]
 ) -> tuple[list[list[str | None]], Any]:
-    """The texts of each template, and a column of what is wrong, null where nothing is; `noted` was wrong before."""
+    """The texts of each template, and a column of errors, null for valid rows. `noted` has earlier errors by row."""
     texts: list[list[str | None]] = []
     errors = [noted.get(place) for place in range(rows.num_rows)]
     for each in templates:
@@ -90,7 +101,7 @@ def filled(
 
 
 def origin(rows: pa.RecordBatch) -> list[Any]:
-    """Sequence, feed and ident, null where the rows do not have them."""
+    """Sequence, feed and ident; null if the rows do not have them."""
     return [_cast(rows, field) for field in ORIGIN]
 
 
@@ -100,12 +111,12 @@ def _cast(rows: pa.RecordBatch, field: pa.Field) -> Any:
     column = rows.column(field.name)
     try:
         return column.cast(field.type)
-    except (pa.ArrowInvalid, pa.ArrowNotImplementedError):  # another thing of that name
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError):  # a column of the user with the same name
         return pa.nulls(rows.num_rows, field.type)
 
 
 def sound(rows: pa.RecordBatch) -> pa.RecordBatch:
-    """The same with texts that are UTF-8: Spark lets any bytes be a text."""
+    """The same rows with valid UTF-8 in all texts: Spark accepts any bytes as text."""
     columns = [_sound_column(column) for column in rows.columns]
     return pa.RecordBatch.from_arrays(columns, names=rows.schema.names)
 
@@ -116,28 +127,28 @@ def _sound_column(column: Any) -> Any:
     try:
         column.validate(full=True)
     except pa.ArrowInvalid:
-        return _mended(column.take(pa.array(range(len(column)))))  # a copy that begins at its beginning
+        return _repaired(column.take(pa.array(range(len(column)))))  # a copy that begins at its beginning
     return column
 
 
-def _mended(column: Any) -> Any:
+def _repaired(column: Any) -> Any:
     kind, missing = column.type, column.is_null()
     if pa.types.is_string(kind):
         raw = column.cast(pa.binary()).to_pylist()
         return pa.array([None if each is None else each.decode(errors="replace") for each in raw], kind)
     if pa.types.is_struct(kind):
-        parts = [_mended(column.field(place)) for place in range(kind.num_fields)]
+        parts = [_repaired(column.field(place)) for place in range(kind.num_fields)]
         return pa.StructArray.from_arrays(parts, fields=list(kind), mask=missing)
     if pa.types.is_map(kind):
-        keys, items = _mended(column.keys), _mended(column.items)
+        keys, items = _repaired(column.keys), _repaired(column.items)
         return pa.MapArray.from_arrays(column.offsets, keys, items, type=kind, mask=missing)
     if pa.types.is_list(kind):
-        return pa.ListArray.from_arrays(column.offsets, _mended(column.values), type=kind, mask=missing)
+        return pa.ListArray.from_arrays(column.offsets, _repaired(column.values), type=kind, mask=missing)
     return column
 
 
 def showable_rows(rows: pa.RecordBatch) -> tuple[pa.RecordBatch, dict[int, str]]:
-    """The same without times that Python does not have, and which rows had one."""
+    """The rows without times outside Python's range, and an error for each row that had one."""
     errors: dict[int, str] = {}
     columns = [showable(rows.column(name), name, errors) for name in rows.schema.names]
     return pa.RecordBatch.from_arrays(columns, names=rows.schema.names), errors
@@ -149,10 +160,10 @@ Prepare = Callable[[pa.RecordBatch], pa.RecordBatch]
 
 
 def prepared_batches(frame: DataFrame, prepare: Prepare) -> Iterator[pa.RecordBatch]:
-    """What `prepare` makes of the rows of a DataFrame, in their order."""
+    """The result of `prepare` for the rows of a DataFrame, in their order."""
     messages = frame.mapInArrow(partial(_packed, prepare), "message binary")
-    # Of the RDD, not of the DataFrame: Spark 4.3 never forgets the jobs of the latter, nor the plans and sessions that
-    # they hold, because they run when it takes the query for ended.
+    # By the RDD, not by the DataFrame: Spark 4.3 leaks the jobs of the latter, with the plans and sessions that they
+    # hold, because they run when it considers the query as ended.
     for row in messages.rdd.toLocalIterator(prefetchPartitions=True):
         with pa.ipc.open_stream(pa.py_buffer(row.message)) as reader:
             yield from reader
@@ -164,7 +175,7 @@ def rows_in(batches: Iterable[pa.RecordBatch]) -> Iterator[PreparedRow]:
 
 
 def _packed(prepare: Prepare, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """In an executor: prepared rows as messages."""
+    """Prepared rows as messages. Runs in executors."""
     for batch in batches:
         for part in _parts(prepare(batch)):
             sink = pa.BufferOutputStream()
@@ -174,7 +185,7 @@ def _packed(prepare: Prepare, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.
 
 
 def _parts(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-    """Pieces of bounded size, or of one row."""
+    """Parts of bounded size, or of one row."""
     if batch.num_rows == 0:
         return
     if batch.num_rows == 1 or batch.nbytes <= MESSAGE_BYTES:
@@ -194,7 +205,10 @@ _encoder = msgspec.json.Encoder(enc_hook=str)
 
 
 def contents(rows: pa.RecordBatch, content: str, remove: Sequence[Removed] = (), ends_lines: bool = False) -> Any:
-    """A binary column. With `ends_lines`, texts and JSON end with a line feed. Rows for JSON are sound and showable."""
+    """The contents as a binary column. With `ends_lines`, text and JSON end with a line feed.
+
+    Rows for JSON must have passed `sound` and `showable_rows`.
+    """
     if content == NOTHING:
         return pa.array([b""] * rows.num_rows, pa.binary())
     if content == JSON:
@@ -220,7 +234,7 @@ def json_of(row: dict[str, Any]) -> bytes:
 
 
 def without(data: bytes, remove: Sequence[Removed]) -> bytes:
-    """The payload without what is to be removed."""
+    """The payload without the parts to remove."""
     if "wmo" in remove:
         data = _without_wmo(data)
     return data.translate(None, _CONTROLS) if "controls" in remove else data

@@ -1,7 +1,8 @@
-"""Program: a process of somebody else's, with standard input from us, that may hang, crash or not be there.
+"""Program: a process of another author that reads our standard input, and may hang, crash or be missing.
 
-It has a process group of its own, so that what it starts ends with it when it is killed. Its output goes nowhere; the
-end of what it says on standard error is kept, to tell why it failed. Nothing here waits without a limit."""
+It has a process group of its own, so that its children end with it when it is killed. Its standard output is discarded;
+the end of its standard error is kept, to explain a failure. Every wait here has a limit.
+"""
 
 import array
 import fcntl
@@ -16,31 +17,31 @@ from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
-COMPLAINT_BYTES = 400
-_LOOK_S = 0.2  # how often a program that takes nothing is asked whether it lives
+STDERR_BYTES = 400  # the end of it that is kept
+_POLL_S = 0.2  # how often a program that reads nothing is checked for its end
 
 
 class ProgramError(Exception):
-    """It has failed; the text says how."""
+    """The program failed; the text tells how."""
 
 
 class StartError(ProgramError):
-    """It cannot be started, now or in a second."""
+    """It cannot be started; a retry does not help."""
 
 
 class HungError(ProgramError):
-    """It did not do what it should in time."""
+    """It exceeded a timeout."""
 
 
 class EndedError(ProgramError):
-    """It has ended, or takes no more."""
+    """It has ended, or has closed its input."""
 
 
 class Program:
-    """A process that runs."""
+    """A running process."""
 
     def __init__(self, command: Sequence[str], folder: Path | None) -> None:
-        """StartError: there is no such program, or it cannot be run."""
+        """StartError: there is no such program, or it is not executable."""
         try:
             self._process = subprocess.Popen(
                 list(command), cwd=folder, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
@@ -51,12 +52,12 @@ class Program:
         assert self._process.stdin is not None
         self._input = self._process.stdin.fileno()
         os.set_blocking(self._input, False)
-        self._said = b""
+        self._stderr = b""
         self._listener = threading.Thread(target=self._listen, daemon=True)
         self._listener.start()
 
     def give(self, data: bytes, timeout_s: float) -> None:
-        """All of it to standard input. HungError: not in time; EndedError: it does not take it."""
+        """Write all data to standard input. HungError: not in time; EndedError: the program does not read it."""
         end = time.monotonic() + timeout_s
         poll = select.poll()
         poll.register(self._input, select.POLLOUT)
@@ -65,20 +66,20 @@ class Program:
             remaining = end - time.monotonic()
             if remaining <= 0:
                 raise HungError(
-                    f"it took {len(data) - len(view):,} of {len(data):,} bytes in {timeout_s:g} s, and no more"
+                    f"it accepted {len(data) - len(view):,} of {len(data):,} bytes within {timeout_s:g} s"
                 )
-            poll.poll(min(remaining, _LOOK_S) * 1000)
+            poll.poll(min(remaining, _POLL_S) * 1000)
             try:
                 view = view[os.write(self._input, view) :]
             except BlockingIOError:
                 if self._process.poll() is not None:
-                    raise EndedError(self.told()) from None
+                    raise EndedError(self.end_text()) from None
             except OSError:
-                raise EndedError(self.told()) from None
+                raise EndedError(self.end_text()) from None
 
     @property
     def unread(self) -> int:
-        """Bytes that were given and that it has not read."""
+        """Bytes in the pipe that the program has not read."""
         held = array.array("i", [0])
         try:
             fcntl.ioctl(self._input, termios.FIONREAD, held)
@@ -87,7 +88,7 @@ class Program:
         return held[0]
 
     def code(self) -> int | None:
-        """Its exit status, if it has ended."""
+        """The exit status; None: it is running."""
         return self._process.poll()
 
     def close_input(self) -> None:
@@ -95,14 +96,14 @@ class Program:
             self._process.stdin.close()
 
     def wait(self, timeout_s: float) -> int:
-        """Its exit status; HungError: it goes on."""
+        """The exit status. HungError: it is still running."""
         try:
             return self._process.wait(max(0.0, timeout_s))
         except subprocess.TimeoutExpired:
-            raise HungError(f"it had not ended after {timeout_s:g} s") from None
+            raise HungError(f"it was still running after {timeout_s:g} s") from None
 
     def finish(self, timeout_s: float) -> int:
-        """Close its input and let it come to an end, or be killed."""
+        """Close its input and wait for its end; kill it after the timeout."""
         self.close_input()
         try:
             return self.wait(timeout_s)
@@ -110,23 +111,23 @@ class Program:
             self.kill()
 
     def kill(self) -> None:
-        """End it, and what it has started, if it still runs; free everything."""
+        """Kill it and its children if it is running, and free all resources."""
         if self._process.poll() is None:
             with suppress(ProcessLookupError):
                 os.killpg(self._process.pid, signal.SIGKILL)
             self._process.wait()
         self.close_input()
-        self._listener.join(_LOOK_S)
+        self._listener.join(_POLL_S)
 
-    def told(self) -> str:
-        """How it ended, and what it said last."""
+    def end_text(self) -> str:
+        """How it ended, and the end of its standard error."""
         try:
-            code = self._process.wait(_LOOK_S)
-            self._listener.join(_LOOK_S)
+            code = self._process.wait(_POLL_S)
+            self._listener.join(_POLL_S)
         except subprocess.TimeoutExpired:
             return "it has closed its input"
-        how = f"it was ended by {_signal(-code)}" if code < 0 else f"it ended with status {code}"
-        said = self._said.decode(errors="replace").strip()
+        how = f"it was killed by {_signal(-code)}" if code < 0 else f"it ended with status {code}"
+        said = self._stderr.decode(errors="replace").strip()
         return f"{how}: {said}" if said else how
 
     def _listen(self) -> None:
@@ -134,7 +135,7 @@ class Program:
         assert stream is not None
         with stream:
             while data := stream.read(4096):
-                self._said = (self._said + data)[-COMPLAINT_BYTES:]
+                self._stderr = (self._stderr + data)[-STDERR_BYTES:]
 
 
 def _signal(number: int) -> str:

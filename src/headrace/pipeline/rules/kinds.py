@@ -1,4 +1,8 @@
-"""Kinds of values that only rule files have; the common ones are in toml/kinds.py."""
+"""Kinds of values that only rule files have; toml/kinds.py has the common ones.
+
+A kind reads a value from a file, and raises OptionError or RuleError if it is invalid. Templates and SQL are parsed
+here; whether the columns that they name exist is checked later (conflicts.py), when the columns are known.
+"""
 
 import re
 from pathlib import Path
@@ -17,7 +21,7 @@ from headrace.units import exact_age
 
 NOW = "available-now"
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,62}")
-_TAKEN = ("state",)  # folders of the checkpoint that are no rule's
+_RESERVED = ("state",)  # folders of the checkpoint that belong to no rule
 _COLUMN = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,127}")
 _DECODER = re.compile(r"[A-Za-z_][\w.-]*(:[A-Za-z_][\w.]*)?")
 _TRIGGER_S_MAX = 86400.0
@@ -27,8 +31,8 @@ def _name(value: Any, folder: Path) -> str:
     text = text_of(value, "metar")
     if not _NAME.fullmatch(text):
         raise OptionError(f"{text[:80]!r} is not a name", "use 1 to 63 letters, digits, dashes or underscores")
-    if text.lower() in _TAKEN:
-        raise OptionError(f"{text!r} is a name that the checkpoint needs itself", "use another one")
+    if text.lower() in _RESERVED:
+        raise OptionError(f"{text!r} is reserved for the checkpoint", "choose another name")
     return text
 
 
@@ -56,7 +60,7 @@ def _trigger(value: Any, folder: Path) -> str | float:
     seconds = seconds_of(value, "500ms")
     if not seconds <= _TRIGGER_S_MAX:
         raise OptionError(
-            f"{value!r} is out of range", f'choose at most "1d", or "{NOW}" for what is there and no more'
+            f"{value!r} is out of range", f'choose at most "1d", or "{NOW}" to process the backlog and stop'
         )
     return seconds
 
@@ -76,7 +80,7 @@ def _selection(value: Any, folder: Path) -> Selection:
 def _decoder(value: Any, folder: Path) -> str:
     text = text_of(value, "metar")
     if not _DECODER.fullmatch(text):
-        raise OptionError(f"{text[:80]!r} is no decoder", 'write its name, "metar", or your own as "module:function"')
+        raise OptionError(f"{text[:80]!r} is not a decoder", 'write a name, "metar", or your own function as "module:function"')
     return text
 
 
@@ -108,12 +112,12 @@ def _condition(value: Any, folder: Path) -> str:
 def _table_path(value: Any, folder: Path) -> str:
     text = text_of(value, "metar")
     if not text.strip() or "\0" in text or ".." in Path(text).parts:
-        raise OptionError(f"{text!r} is not the path of a table", 'write a folder, such as "metar"; without ..')
+        raise OptionError(f"{text!r} is not the path of a table", 'write a folder such as "metar", without ..')
     return text
 
 
 def template_kind(purpose: Purpose, example: str) -> Kind:
-    """A template; its names are looked at later, with what they may stand for."""
+    """A template for a purpose."""
 
     def read(value: Any, folder: Path) -> str:
         text = text_of(value, example)
@@ -133,7 +137,7 @@ def _content(value: Any, folder: Path) -> str:
     text = text_of(value, "json")
     if not _COLUMN.fullmatch(text):
         hint = 'write "payload", "json" for the row as JSON, "none", or the name of a column'
-        raise OptionError(f"{text[:80]!r} is no content", hint)
+        raise OptionError(f"{text[:80]!r} is not a content", hint)
     return text
 
 

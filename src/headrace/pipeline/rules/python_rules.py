@@ -9,9 +9,9 @@
         return [Rule(name=f"metar-{site}", select=Selection("wx/text/metar", origin=site), decode="metar",
                      table=TableAction(path=f"metar/{site}")) for site in ("denver", "boulder")]
 
-The structs are those that a TOML file becomes, and are checked in the same way: they are taken apart into what a file
-would say, and read as one. Values may be as the structs keep them, or as a file has them (`timeout_s=30.0` or "30s"). A
-complaint names the rule and the key; there is no line.
+The structs are those of a TOML file, and are checked in the same way: they are converted to the content of a file and
+read like one. Values may have the form of the structs or that of a file (`timeout_s=30.0` or "30s"). A problem names the
+rule and the key; it has no line.
 """
 
 import importlib.util
@@ -34,7 +34,7 @@ _HINT = "write pipeline = PipelineTerms(queue=…) and a function rules() that r
 
 
 def read_module(path: Path) -> Document | Problem:
-    """What a module says, as a document; or the one reason why it says nothing."""
+    """The rules of a module as a document, or the problem that prevents it."""
     file = str(path)
     if not path.is_file():
         return Problem(file=file, problem="there is no such file", hint="correct the path")
@@ -42,9 +42,9 @@ def read_module(path: Path) -> Document | Problem:
         module = _imported(path)
         made = module.rules() if callable(getattr(module, "rules", None)) else None
         rules = list(made) if isinstance(made, Iterable) else None
-    except (Exception, SystemExit) as error:  # noqa: BLE001 - a stranger's code may raise anything
+    except (Exception, SystemExit) as error:  # noqa: BLE001 - a user's code may raise anything
         line = _line_of(error, file)
-        return Problem(file=file, line=line, problem=f"it fails: {type(error).__name__}: {error}", hint="mend it")
+        return Problem(file=file, line=line, problem=f"it fails: {type(error).__name__}: {error}", hint="fix it")
     terms = getattr(module, "pipeline", None)
     if rules is None or not all(isinstance(rule, Rule) for rule in rules):
         return Problem(file=file, problem="it has no function rules() that returns a list of Rule", hint=_HINT)
@@ -57,7 +57,7 @@ def read_module(path: Path) -> Document | Problem:
 
 
 def _imported(path: Path) -> ModuleType:
-    """The module, under a name of its own, with its neighbours importable."""
+    """The module under a unique name. It can import modules of its folder."""
     name = f"headrace_rules_{abs(hash(path.absolute()))}"
     spec = importlib.util.spec_from_file_location(name, path)
     assert spec is not None
@@ -73,7 +73,7 @@ def _imported(path: Path) -> ModuleType:
 
 
 def _line_of(error: BaseException, file: str) -> int | None:
-    """The last line of the file that the error came through."""
+    """The last line of the file in the traceback of an error."""
     if isinstance(error, SyntaxError):
         return error.lineno
     line, trace = None, error.__traceback__
@@ -85,7 +85,7 @@ def _line_of(error: BaseException, file: str) -> int | None:
 
 
 def written(struct: msgspec.Struct) -> dict[str, Any]:
-    """A struct as a file would have it, without what is left at its default."""
+    """A struct as the content of a file, without keys that have their defaults."""
     values: dict[str, Any] = {}
     for key in keys_of(type(struct)):
         value = getattr(struct, key.field)

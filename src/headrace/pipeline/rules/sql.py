@@ -1,13 +1,13 @@
-"""SQL of rules: read by sqlglot in Spark's dialect, and looked through before Spark ever sees it.
+"""SQL of rules: parsed by sqlglot in Spark's dialect, and checked before Spark starts.
 
-What is found here: what cannot be read, several statements, tables and columns that do not exist, and what a stream
-cannot do. Spark decides about the rest: functions and types are its business.
+Problems that are found here: syntax errors, several statements, tables and columns that do not exist, and operations
+that a stream cannot do. Spark checks the rest, functions and types.
 
     select window.start, station, max(gust) as gust
     from decoded group by window(observed, '1 hour'), station
 
-A query of a rule runs on a stream, so it sees each row once and has no end. Rows that are counted or compared with
-others must say for how long: a watermark, and a group by its column.
+The query of a rule runs on a stream: it sees each row once, and the stream has no end. A query that aggregates rows
+must say when a group is complete: by a watermark, and by grouping by its column.
 """
 
 import difflib
@@ -27,10 +27,8 @@ from headrace.pipeline.rules.template import at_place
 
 SQL_MAX = 65536
 DIALECT = "spark"
-_WINDOWS = ("window", "session_window")  # columns that grouping by the function of that name makes
-_WINDOW_CALL = re.compile(
-    r"(?i)\bwindow(?=\s*\()"
-)  # sqlglot takes it for the clause; another name of that length will do
+_WINDOWS = ("window", "session_window")  # columns that result from grouping by the function of that name
+_WINDOW_CALL = re.compile(r"(?i)\bwindow(?=\s*\()")  # sqlglot parses it as a clause: use another name of that length
 _CHANCE = (exp.Rand, exp.Randn, exp.Uuid)
 
 _BEYOND = (SqlglotError, RecursionError, AttributeError, KeyError)
@@ -40,18 +38,18 @@ Columns = Mapping[str, Any]  # names, and Arrow types where they are known
 
 
 class Found(NamedTuple):
-    """What a query is."""
+    """What is known about a query."""
 
     errors: list[RuleError]
-    columns: tuple[str, ...] | None  # of its rows; None if that cannot be told
-    tables: frozenset[str]  # views that it reads
+    columns: tuple[str, ...] | None  # of its rows; None: unknown
+    tables: frozenset[str]  # views that the query reads
 
 
 # --- reading --------------------------------------------------------------------------------------
 
 
 def parse_query(text: str) -> Any:
-    """The tree of one query; RuleError has the place of what cannot be read."""
+    """The syntax tree of one query. RuleError has the position of a syntax error."""
     statements = [each for each in _parsed(text) if each is not None]
     if len(statements) != 1:
         what = f"{len(statements)} statements" if statements else "no query"
@@ -59,16 +57,16 @@ def parse_query(text: str) -> Any:
     _refuse_loose_comma(text)
     if not isinstance(statements[0], exp.Query):
         what = statements[0].key.upper()
-        raise RuleError(f"this is {what}, and no query", "write select … from decoded, and let an action keep the rows")
+        raise RuleError(f"this is {what}, not a query", "write select … from decoded, and let an action store the rows")
     return statements[0]
 
 
 def _refuse_loose_comma(text: str) -> None:
-    """sqlglot passes over a comma before `from`; Spark does not."""
+    """sqlglot accepts a comma before `from`; Spark does not."""
     tokens = sqlglot.tokenize(text, read=DIALECT)
     for comma, after in pairwise(tokens):
         if comma.token_type is TokenType.COMMA and after.token_type is TokenType.FROM:
-            raise at_place(RuleError("a column is missing behind the comma", "leave the comma out"), text, comma.start)
+            raise at_place(RuleError("a column is missing after the comma", "remove the comma"), text, comma.start)
 
 
 def _parsed(text: str) -> list[Any]:
@@ -79,19 +77,19 @@ def _parsed(text: str) -> list[Any]:
     except ParseError as error:
         raise _explained(error, text) from None
     except TokenError:
-        raise RuleError("a quote or a comment has no end", "close it") from None
+        raise RuleError("a quote or a comment is not closed", "close it") from None
     except RecursionError:
-        raise RuleError("the query nests too deeply", "write it flatter, by with …") from None
+        raise RuleError("the query is nested too deeply", "use with … instead of nesting") from None
 
 
 def _explained(error: ParseError, text: str) -> RuleError:
     detail = error.errors[0] if error.errors else {}
-    problem = str(detail.get("description") or "it cannot be read").rstrip(".")
+    problem = str(detail.get("description") or "it has a syntax error").rstrip(".")
     if problem.startswith("Required keyword"):
         problem = "something is missing here"
     before, shown = str(detail.get("start_context") or ""), str(detail.get("highlight") or "")
     place = _WINDOW_CALL.sub("wind0w", text).find(before + shown)
-    made = RuleError(f"not SQL: {problem[:1].lower()}{problem[1:]}", "see Spark's SQL; texts stand in 'single quotes'")
+    made = RuleError(f"not SQL: {problem[:1].lower()}{problem[1:]}", "see the reference of Spark SQL; text is in 'single quotes'")
     return made if place < 0 else at_place(made, text, place + len(before))
 
 
@@ -111,7 +109,7 @@ def _condition(text: str) -> Any:
         place = max(0, error.column - 1 - len(before))
         raise at_place(RuleError(error.problem, error.hint), text, place) from None
     if set(tree.args) - {key for key, value in tree.args.items() if not value} - {"expressions", "from_", "where"}:
-        raise RuleError("this is more than a condition", "write what may stand behind where: gust > 25")
+        raise RuleError("this is more than a condition", "write what may follow where: gust > 25")
     return tree
 
 
@@ -119,7 +117,7 @@ def _condition(text: str) -> Any:
 
 
 def look_through(text: str, views: Mapping[str, Columns | None]) -> Found:
-    """What is wrong with a query that has been read once; views without columns are not known well enough."""
+    """Check the names in a query that has been parsed before. A view may have unknown columns, None."""
     tree = parse_query(text)
     errors = list(_unknown_tables(tree, text, views))
     tables = frozenset(table.name.lower() for table in _tables(tree)) & frozenset(views)
@@ -130,14 +128,14 @@ def look_through(text: str, views: Mapping[str, Columns | None]) -> Found:
         qualified = _qualified(tree, known)
         errors += _unknown_columns(qualified, text, known)
         columns = _outputs(tree, qualified)
-    except _BEYOND as error:  # more than sqlglot can follow, and Spark will tell; but for this
+    except _BEYOND as error:  # sqlglot cannot analyse it, and Spark will; with one exception
         columns = None
-        errors += _told_by_sqlglot(error, tree, text, known)
+        errors += _reported_by_sqlglot(error, tree, text, known)
     return Found(errors, columns, tables)
 
 
 def check_condition(text: str, columns: Columns | None) -> list[RuleError]:
-    """What is wrong with a condition on rows that have these columns."""
+    """The errors of a condition on rows with these columns."""
     if columns is None:
         return []
     before = "select * from rows where "
@@ -149,8 +147,8 @@ def check_condition(text: str, columns: Columns | None) -> list[RuleError]:
     return [at_place(error, text, max(0, (error.column or 1) - 1 - len(before))) for error in found]
 
 
-def _told_by_sqlglot(error: Exception, tree: Any, text: str, known: Mapping[str, Columns]) -> Iterator[RuleError]:
-    """`d.staton` of a table that is known is refused by sqlglot itself."""
+def _reported_by_sqlglot(error: Exception, tree: Any, text: str, known: Mapping[str, Columns]) -> Iterator[RuleError]:
+    """sqlglot itself refuses `d.staton` if the columns of `d` are known."""
     found = _UNKNOWN.search(str(error))
     if found is not None:
         offered = {name.lower() for columns in known.values() for name in columns}
@@ -173,7 +171,7 @@ def _unknown_tables(tree: Any, text: str, views: Collection[str]) -> Iterator[Ru
             if name == "decoded":
                 hint = "give decode, or select from products"
             elif name == "products":
-                hint = "select from decoded, which has their columns too, or leave decode out"
+                hint = "select from decoded, which has their columns too, or remove decode"
             yield _at(RuleError(f"there is no table {name!r} here", hint), table, text)
 
 
@@ -199,7 +197,7 @@ def _unknown_columns(tree: Any, text: str, known: Mapping[str, Columns]) -> Iter
 
 
 def _source_columns(source: Any, known: Mapping[str, Columns]) -> set[str] | None:
-    """The columns of a table or of an inner query, in small letters; None if they are not known."""
+    """The columns of a table or of a subquery, in lower case; None: unknown."""
     if isinstance(source, exp.Table):
         columns = known.get(source.name.lower())
         return None if columns is None else {name.lower() for name in columns}
@@ -213,10 +211,10 @@ def _resolves(column: Any, scope: Scope, sources: Mapping[str, set[str] | None],
     name, table = column.name.lower(), column.table.lower()
     if table in sources:
         return name in (sources[table] or ())
-    first = table or name  # a.b may be the field b of the column a
+    first = table or name  # a.b may be field b of column a
     if first in offered or first in _WINDOWS:
         return True
-    own = column.find_ancestor(exp.Alias)  # qualifying gives every column of a select an alias of its own
+    own = column.find_ancestor(exp.Alias)  # `qualify` gives every selected column an alias
     aliases = {each.alias.lower() for each in scope.expression.find_all(exp.Alias) if each is not own}
     arguments = {each.name.lower() for lambda_ in scope.expression.find_all(exp.Lambda) for each in lambda_.expressions}
     is_outer = any(first == each.lower() for each in scope.outer_columns) or scope.is_correlated_subquery
@@ -243,14 +241,14 @@ def _at(error: RuleError, node: Any, text: str) -> RuleError:
 
 
 def stream_errors(text: str, watermark: str | None) -> Iterator[RuleError]:
-    """What a query asks of a stream that no stream can give; `watermark` is the column that has one."""
+    """Operations of a query that a stream cannot do; `watermark` is the column with the watermark."""
     tree = parse_query(text)
     if (order := tree.find(exp.Order)) is not None and not isinstance(order.parent, exp.Window | exp.WithinGroup):
-        hint = "leave order by out, and sort where the table is read"
-        yield _at(RuleError("a stream has no end, so it cannot be sorted", hint), order, text)
+        hint = "remove order by, and sort when you read the table"
+        yield _at(RuleError("a stream has no end, and cannot be sorted", hint), order, text)
     if (over := tree.find(exp.Window)) is not None:
         hint = "group by window(…) with a watermark instead"
-        yield _at(RuleError("over (…) compares rows with others of a stream without end", hint), over, text)
+        yield _at(RuleError("over (…) needs all rows, and a stream has no end", hint), over, text)
     for select in tree.find_all(exp.Select):
         yield from _grouping_errors(select, text, watermark)
 
@@ -262,14 +260,14 @@ def _grouping_errors(select: Any, text: str, watermark: str | None) -> Iterator[
         return
     if watermark is None:
         hint = "give watermark = \"10min\" and group by window(observed, '1 hour')"
-        yield RuleError("rows are gathered, and nothing says when they are complete", hint)
+        yield RuleError("rows are aggregated, and nothing tells when a group is complete", hint)
     elif group is not None and not any(column.name == watermark for column in group.find_all(exp.Column)):
         hint = f"group by window({watermark}, '1 hour') too"
-        yield _at(RuleError(f"the groups do not end: {watermark!r}, which has the watermark, is not in them", hint),
+        yield _at(RuleError(f"the groups never end: they do not contain {watermark!r}, the column of the watermark", hint),
                   group, text)  # fmt: skip
     elif group is None and counts:
         hint = f"group by window({watermark}, '1 hour')"
-        yield RuleError("all rows of a stream without end are gathered into one", hint)
+        yield RuleError("all rows of an endless stream are aggregated into one", hint)
 
 
 def _is_aggregate(node: Any, select: Any) -> bool:
@@ -278,5 +276,5 @@ def _is_aggregate(node: Any, select: Any) -> bool:
 
 
 def has_chance(text: str) -> bool:
-    """Whether the same rows may give another result the next time."""
+    """Whether the same rows can give another result when the query is repeated."""
     return any(True for kind in _CHANCE for _ in parse_query(text).find_all(kind))

@@ -1,14 +1,13 @@
-"""Template: a text with fields, filled in from a product or from a row of a table.
+"""Template: text with fields, filled in from a product or from a row of a table.
 
     template("{feed}/{created:%Y%m%d}/{1}.txt", "path", rule.select.ident)
         .text({"feed": "wx/text/metar", "ident": "SAUS70 KWBC 060000", "created": …})      one row
         .column(batch)                                                                     a RecordBatch
 
-field.py says what may stand between braces, purpose.py what is done to values so that they do no harm. `{{` and `}}`
-are braces. A template is plain data, and so is what it is made from; executors make their own by `template`, which
-keeps those that were needed last.
+template_field.py describes the fields between braces, template_safety.py escapes values so that they are harmless. `{{`
+and `}}` are literal braces. A template is plain data. Executors make their own by `template`, which caches the latest.
 
-A row for which a template cannot be filled in has a reason instead of a text, and is a matter for the dead letters.
+A row that cannot fill in a template has an error instead of a text, and becomes a dead letter.
 """
 
 import re
@@ -30,23 +29,23 @@ TEMPLATE_MAX = 4096
 _PIECE = re.compile(r"\{\{|\}\}|\{(?P<field>[^{}]*)\}|[{}]|[^{}]+")
 
 Part = str | Field
-Why = tuple[int, str]  # the place of a row, and what is wrong with it
+RowError = tuple[int, str]  # the number of a row, and its error
 
 
 class Filled(NamedTuple):
-    """The texts of a batch."""
+    """The results for a batch."""
 
     texts: Any  # pa.StringArray; null where there is an error
-    errors: list[Why]
+    errors: list[RowError]
 
 
 @dataclass(frozen=True, slots=True)
 class Template:
-    """A text with fields, for one purpose."""
+    """Text with fields, for one purpose."""
 
     source: str
     purpose: Purpose
-    pattern: str | None  # of the ident, which has the groups
+    pattern: str | None  # of the ident; its groups may be fields
     parts: tuple[Part, ...]
 
     @property
@@ -55,7 +54,7 @@ class Template:
 
     @property
     def columns(self) -> frozenset[str]:
-        """The columns that rows must have."""
+        """The columns that the rows need."""
         return frozenset(column for field in self.fields for column in field.columns)
 
     @property
@@ -63,14 +62,14 @@ class Template:
         return not self.fields
 
     def text(self, row: Mapping[str, Any]) -> str:
-        """Filled in from one row; RuleError tells why that cannot be."""
+        """The text for one row. RuleError: the row cannot fill it in."""
         filled = [part if isinstance(part, str) else self._filled(part, row) for part in self.parts]
         text = "".join(filled)
         check_result(text, self.purpose, self._begins_with_value)
         return text
 
     def column(self, rows: pa.RecordBatch) -> Filled:
-        """Filled in for every row of a batch; each value that occurs is looked at once."""
+        """The texts for all rows of a batch. Each distinct value is formatted once."""
         count = rows.num_rows
         errors: dict[int, str] = {}
         columns = [
@@ -90,7 +89,7 @@ class Template:
     def _piece(self, field: Field, values: tuple[Any, ...]) -> str:
         text = field.text(values, self.pattern)
         if text is None:
-            raise RuleError(f"{{{field.source}}} is missing", f"write {{{field.source}|…}} for such products")
+            raise RuleError(f"{{{field.source}}} is missing", f"write {{{field.source}|…}} to give a default")
         return safe(text, self.purpose, field.keeps_slashes)
 
     def _field_column(self, field: Field, rows: pa.RecordBatch, errors: dict[int, str]) -> Any:
@@ -101,7 +100,7 @@ class Template:
         return _listed(pairs, lambda values: self._piece(field, values), errors)
 
     def _checked(self, text: str | None) -> str | None:
-        """None: a field is missing, which has been noted."""
+        """None: a field is missing, and the error is recorded already."""
         if text is not None:
             check_result(text, self.purpose, self._begins_with_value)
         return text
@@ -113,7 +112,7 @@ class Template:
 
 @lru_cache(1024)
 def template(source: str, purpose: Purpose, pattern: str | None = None) -> Template:
-    """The template that is written so; `pattern` is that of the selection's ident. RuleError has the place."""
+    """Parse a template; `pattern` is the ident pattern of the selection. RuleError has the position."""
     if len(source) > TEMPLATE_MAX:
         raise RuleError(f"the template has {len(source)} characters", f"keep it within {TEMPLATE_MAX}")
     groups = frozenset[str]() if pattern is None else groups_in(pattern).names
@@ -130,14 +129,14 @@ def _parts(source: str, groups: frozenset[str]) -> Iterator[Part]:
             except RuleError as error:
                 raise at_place(error, source, found.start()) from None
         elif found[0] in ("{", "}"):
-            hint = "write {{ or }} for a brace that is meant as such"
-            raise at_place(RuleError("a brace has no partner", hint), source, found.start())
+            hint = "write {{ or }} for a literal brace"
+            raise at_place(RuleError("a brace is unbalanced", hint), source, found.start())
         else:
             yield {"{{": "{", "}}": "}"}.get(found[0], found[0])
 
 
 def _joined(parts: Iterator[Part]) -> Iterator[Part]:
-    """Texts that follow each other as one."""
+    """Join consecutive texts."""
     text = ""
     for part in parts:
         if isinstance(part, str):
@@ -152,12 +151,12 @@ def _joined(parts: Iterator[Part]) -> Iterator[Part]:
 
 
 def _check_shape(made: Template) -> None:
-    """The template with letters for its fields must be something for its purpose."""
+    """Filled with letters, the template must be valid for its purpose."""
     check_result("".join(part if isinstance(part, str) else "x" for part in made.parts), made.purpose)
 
 
 def at_place(error: RuleError, source: str, place: int) -> RuleError:
-    """The same error, pointing at a place (from 0) of a text."""
+    """The same error with a position (from 0) in a text."""
     return RuleError(error.problem, error.hint, column=place + 1, excerpt=excerpt_of(source, place))
 
 
@@ -171,31 +170,31 @@ def _column(rows: pa.RecordBatch, field: Field, name: str) -> Any:
 
 
 def showable(column: Any, name: str, errors: dict[int, str]) -> Any:
-    """The column without times that cannot be shown; `errors` has them then."""
+    """The column without times outside Python's range; they are added to `errors`."""
     found = beyond(column)
     if not found.any():
         return column
     for place in np.flatnonzero(found).tolist():
-        errors.setdefault(place, f"{name} is a time that cannot be shown: years are 1 to 9999")
+        errors.setdefault(place, f"{name} is a time outside the years 1 to 9999")
     return pc.if_else(pa.array(found), None, column)
 
 
 def _without(texts: Any, errors: dict[int, str]) -> Any:
-    """Null where there is an error: a default stands where a time was taken out."""
+    """Null in rows with an error: where a time was removed, the text has a default."""
     if not errors:
         return texts
     return pc.if_else(pa.array(np.isin(np.arange(len(texts)), list(errors))), None, texts)
 
 
 def _coarse(column: Any, field: Field) -> Any:
-    """Times cut to what is shown of them, so that few values are left."""
+    """Times truncated to the precision of the format, so that few distinct values are left."""
     if not pa.types.is_timestamp(column.type):
         return column
     return pc.floor_temporal(column, unit=grain(field.time_format or FULL))
 
 
 def _mapped(column: Any, fill: Any, errors: dict[int, str]) -> Any:
-    """The column with `fill` applied to each distinct value; null where that raises."""
+    """The column with `fill` applied to each distinct value; null if that raises."""
     if pa.types.is_nested(column.type):
         return _listed(column.to_pylist(), fill, errors)
     encoded = column.dictionary_encode(null_encoding="encode")

@@ -1,16 +1,16 @@
-"""Fields: what stands between the braces of a template.
+"""Fields: the parts of a template between braces.
 
-    {feed}  {feed.2}  {feed.-1}     the feed; its second level; its last
-    {ident}  {0}  {1}  {station}    the ident; what the pattern of the selection found in it; its groups
-    {created:%Y%m%d}                a time, in a format of moments.py
-    {time(1):%Y%m%d%H}              the moment that digits in the ident tell (`{time(1,2)}`: in two groups)
+    {feed}  {feed.2}  {feed.-1}     the feed; its second level; its last level
+    {ident}  {0}  {1}  {station}    the ident; the match of the selection's pattern in it; groups of the pattern
+    {created:%Y%m%d}                a time, in a format of template_time.py
+    {time(1):%Y%m%d%H}              the time in digits of the ident (`{time(1,2)}`: in two groups)
     {properties.level}              a property
     {temperature}                   any other column of the rows
-    {sequence:08}  {gust:.1}        a number with eight digits; with one behind the point
-    {1:lower}  {1:upper}  {1:path}  a text in small or large letters; one whose `/` are kept
-    {1|none}                        what to write where it is missing or empty
+    {sequence:08}  {gust:.1}        a number with eight digits; with one decimal
+    {1:lower}  {1:upper}  {1:path}  text in lower or upper case; text that keeps its `/`
+    {1|none}                        a default for a missing or empty value
 
-A field takes the values of at most two columns, so that a batch is filled in once for each value that occurs.
+A field reads at most two columns, so that each distinct value of a batch is formatted once.
 """
 
 import re
@@ -31,15 +31,15 @@ _SHAPE = re.compile(r"(?s)(?P<name>time\([^)]*\)|[^:|]+)(?::(?P<format>[^|]*))?(
 _LEVEL = re.compile(r"feed\.(-?[1-9][0-9]?)")
 _COLUMN = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _NUMBER_FORMAT = re.compile(r"0[1-9][0-9]?|\.[0-9]")
-_DIGITS_MAX = 300  # of a text that is taken for a number; one with more is larger than any other number can be
+_DIGITS_MAX = 300  # of text that is formatted as a number; a longer one exceeds every double
 _HINT = "write a column, {1} for a group of the ident, {feed.2} for a level, or {time(1):%Y%m%d}"
 
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """One field. `columns` are those whose values it takes; `text` fills it in, and is None if it is missing."""
+    """One field. `columns` are those that it reads; `text` formats their values."""
 
-    source: str  # between the braces
+    source: str  # the text between the braces
     name: str
     columns: tuple[str, ...]
     groups: tuple[str, ...] = ()  # of the ident, by number or name
@@ -58,12 +58,12 @@ class Field:
 
     @property
     def time_format(self) -> str:
-        """The format without the letter case that may stand behind it."""
+        """The format without the letter case that may follow it."""
         head, _, last = self.format.rpartition(":")
         return head if last in CASES else self.format
 
     def text(self, values: tuple[Any, ...], pattern: str | None) -> str | None:
-        """The field filled in from the values of its columns; None if it is missing. RuleError: it cannot be."""
+        """The text for the values of its columns; None: it is missing. RuleError: the format does not fit the value."""
         value = self._value(values, pattern)
         if value is None or value == "":
             return self.default
@@ -85,7 +85,7 @@ class Field:
 
 
 def parse_field(source: str, groups: frozenset[str]) -> Field:
-    """The field that is written so; `groups` are the names of the pattern's groups. RuleError says what is wrong."""
+    """Parse a field; `groups` are the names of the pattern's groups. RuleError: it is invalid."""
     found = _SHAPE.fullmatch(source)
     name = found["name"].strip() if found else ""
     if found is None or not name:
@@ -102,7 +102,7 @@ def parse_field(source: str, groups: frozenset[str]) -> Field:
     if name.startswith("properties.") and len(name) > len("properties."):
         return replace(field, columns=("properties",), key=name.removeprefix("properties."))
     if not _COLUMN.fullmatch(name) or name in ("payload", "properties"):
-        raise RuleError(f"{{{source}}} cannot be part of a text", _HINT)
+        raise RuleError(f"{{{source}}} is not allowed in a template", _HINT)
     return field
 
 
@@ -119,7 +119,7 @@ def _check_format(source: str, text: str) -> None:
     if "%" not in text:
         raise RuleError(
             f"{{{source}}} has the unknown format {text!r}",
-            "formats are %Y%m%d for times, 08 or .1 for numbers, lower, upper and path for texts",
+            "formats are %Y%m%d for times, 08 or .1 for numbers, lower, upper and path for text",
         )
     check_format(text)
 
@@ -131,7 +131,7 @@ def _shown(value: Any, field: Field) -> str:
     if isinstance(value, datetime | date):
         return format_moment(value, field.time_format or FULL)
     if "%" in field.format:
-        raise RuleError(f"{{{field.source}}} is {value!r:.60}, and no time", "leave the time format out")
+        raise RuleError(f"{{{field.source}}} is {value!r:.60}, not a time", "leave the time format out")
     if _NUMBER_FORMAT.fullmatch(field.format):
         return _number(value, field)
     if isinstance(value, bytes):
@@ -144,10 +144,10 @@ def _shown(value: Any, field: Field) -> str:
 def _number(value: Any, field: Field) -> str:
     if isinstance(value, str) and value.isascii() and value.isdecimal():
         if len(value) > _DIGITS_MAX:
-            raise RuleError(f"{{{field.source}}} has {len(value):,} digits", f"a number has {_DIGITS_MAX} at most")
+            raise RuleError(f"{{{field.source}}} has {len(value):,} digits", f"a number has at most {_DIGITS_MAX}")
         value = int(value)  # a group with digits
     if isinstance(value, bool) or not isinstance(value, int | float | Decimal):
-        raise RuleError(f"{{{field.source}}} is {value!r:.60}, and no number", "leave the number format out")
+        raise RuleError(f"{{{field.source}}} is {value!r:.60}, not a number", "leave the number format out")
     if field.format.startswith(".") or isinstance(value, Decimal):
         return f"{value:{field.format}f}"
     return f"{value:{field.format}{'d' if isinstance(value, int) else ''}}"
@@ -162,7 +162,7 @@ def _cased(text: str, case: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Groups:
-    """What a pattern can hand over."""
+    """The groups of a pattern."""
 
     count: int
     names: frozenset[str]
@@ -175,7 +175,7 @@ def groups_in(pattern: str) -> Groups:
 
 
 def group_of(pattern: str, group: str, ident: str | None) -> str | None:
-    """What a group found in an ident; None if the pattern does not fit, empty if the group had no part in it."""
+    """The match of a group in an ident; None: the pattern does not match; empty: the group did not take part."""
     found = None if ident is None else _compiled(pattern).search(ident)
     if found is None:
         return None

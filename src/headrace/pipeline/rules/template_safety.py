@@ -1,17 +1,17 @@
-"""Purposes: what a template is filled in for, what values are made safe for it, and what the result may be.
+"""Safe templates: how values are escaped for the purpose of a template, and which results are valid.
 
-A value comes from a product, so from a stranger. Nothing in it may lead a path out of its folder, add a level to a
-feed, or become an option of a program:
+A value comes from a product, and so from a stranger. It must not lead a path out of its folder, add a level to a feed,
+or become an option of a program:
 
-    path       `/`, `%` and control characters of a value are written as %2F, %25 …; no part of the path may then be
-               empty, `.` or `..`, it may not begin with `/`, and no part may be longer than a file name can be
-    feed       likewise for all that a level of a feed may not have; the whole must be a feed
-    ident      as it is, if it is not too long
-    argument   as it is; not with NUL, and not beginning with `-` unless the template itself does
-    text       as it is
+    path       `/`, `%` and control characters of a value are escaped as %2F, %25 …; then no part of the path may be
+               empty, `.` or `..`, the path must be relative, and each part must fit the limit for file names
+    feed       characters that a level of a feed must not have are escaped; the result must be a valid feed
+    ident      unchanged, with a limit on its length
+    argument   unchanged; no NUL, and no `-` at the beginning unless the template itself begins with it
+    text       unchanged
 
-Fields that are paths themselves, `{feed}` and `{…:path}`, keep their `/`. A template is looked at when rules are
-checked, with letters for its fields, and every result again when it is made.
+Fields that are paths themselves, `{feed}` and `{…:path}`, keep their `/`. A template is checked when rules are loaded,
+with letters for its fields, and every result is checked again.
 """
 
 import re
@@ -35,7 +35,7 @@ _UNSAFE_BUT_SLASH = {purpose: re.compile(pattern.pattern.replace("/", "", 1)) fo
 
 
 def safe(value: str, purpose: Purpose, keeps_slashes: bool) -> str:
-    """The value as it may stand in a text of this purpose."""
+    """The value, escaped for this purpose."""
     unsafe = (_UNSAFE_BUT_SLASH if keeps_slashes else _UNSAFE).get(purpose)
     return value if unsafe is None else unsafe.sub(_escaped, value)
 
@@ -45,7 +45,7 @@ def _escaped(found: re.Match[str]) -> str:
 
 
 def check_result(text: str, purpose: Purpose, begins_with_value: bool = False) -> None:
-    """RuleError tells why a text cannot be used for its purpose."""
+    """RuleError: the text is invalid for its purpose."""
     _CHECKS[purpose](text)
     if purpose == "argument" and begins_with_value and text.startswith("-"):
         raise RuleError(f"the argument {text[:80]!r} would be an option", "write something before the field: ./{ident}")
@@ -55,13 +55,13 @@ def _check_path(text: str) -> None:
     if not text:
         raise RuleError("the path is empty", "name a file")
     if text.startswith("/"):
-        raise RuleError(f"the path {text[:80]!r} is absolute", "write it relative, and give its folder as folder")
+        raise RuleError(f"the path {text[:80]!r} is absolute", "write a relative path, and give folder")
     if "\0" in text:
         raise RuleError("the path has a NUL character", "leave it out")
     for name in text.split("/"):
         if name in ("", ".", ".."):
-            what = f"a part that is {name!r}" if name else "an empty part"
-            raise RuleError(f"the path {text[:80]!r} has {what}", "name folders and a file, joined by single slashes")
+            what = f"the part {name!r}" if name else "an empty part"
+            raise RuleError(f"the path {text[:80]!r} has {what}", "write folders and a file name, separated by single slashes")
         if len(name.encode()) > NAME_BYTES_MAX:
             raise RuleError(f"{name[:40]!r}… is too long for a file name", f"keep names within {NAME_BYTES_MAX} bytes")
     if len(text.encode()) > PATH_BYTES_MAX:

@@ -1,10 +1,10 @@
-"""Views: the table that a rule's SQL can select from, and the columns of its rows.
+"""Views: the table that the SQL of a rule selects from, and the columns of the rule's rows.
 
     products   the columns of a product (pipeline/source/columns.py)
-    decoded    if the rule decodes: what the decoder makes, and the columns of the product that it comes from, but for
-               the payload and for those that the decoder has itself
+    decoded    if the rule has a decoder: the columns of the decoder, and those of the product, except the payload and
+               columns that the decoder has too
 
-Types are Arrow's where they are known: SQL may make others.
+Types are Arrow's. A column that SQL computes has an unknown type, None.
 """
 
 import sys
@@ -27,7 +27,7 @@ PRODUCT_COLUMNS: ColumnTypes = {field.name: field.type for field in SCHEMA}
 
 
 def decoder_of(rule: Rule, folder: Path) -> Decoder:
-    """The decoder of a rule, looked for beside the rules too; RuleError says why there is none."""
+    """The decoder of a rule; modules in the folder of the rules are found too. RuleError: there is none."""
     with importable(folder):
         try:
             return decoder(rule.decode or "", rule.schema)
@@ -37,7 +37,7 @@ def decoder_of(rule: Rule, folder: Path) -> Decoder:
 
 @contextmanager
 def importable(folder: Path) -> Iterator[None]:
-    """Modules in this folder can be imported meanwhile."""
+    """Make the modules of a folder importable within the block."""
     sys.path.insert(0, str(folder))
     try:
         yield
@@ -46,26 +46,26 @@ def importable(folder: Path) -> Iterator[None]:
 
 
 def decoded_columns(made: ColumnTypes | None) -> ColumnTypes | None:
-    """The columns of `decoded`, from those that the decoder makes."""
+    """The columns of `decoded`, from those of the decoder."""
     if made is None:
         return None
     return {**{name: kind for name, kind in PRODUCT_COLUMNS.items() if name != "payload"}, **made}
 
 
 def made_columns(rule: Rule, folder: Path) -> ColumnTypes | None:
-    """The columns that the decoder of a rule makes; RuleError: there is no such decoder."""
+    """The columns of a rule's decoder; None without a decoder. RuleError: there is no such decoder."""
     if rule.decode is None:
         return None
     return {field.name: field.type for field in decoder_of(rule, folder).schema}
 
 
 def views_of(rule: Rule, made: ColumnTypes | None) -> dict[str, ColumnTypes | None]:
-    """The one table for the rule's SQL, by its name."""
+    """The one table for the SQL of a rule, by its name."""
     return {PRODUCTS: PRODUCT_COLUMNS} if rule.decode is None else {DECODED: decoded_columns(made)}
 
 
 def row_columns(rule: Rule, made: ColumnTypes | None) -> ColumnTypes | None:
-    """The columns of the rule's rows; None if they are not known."""
+    """The columns of a rule's rows; None if they are unknown."""
     views = views_of(rule, made)
     if rule.sql is None:
         (columns_of_view,) = views.values()

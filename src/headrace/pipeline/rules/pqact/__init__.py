@@ -1,7 +1,9 @@
 """LDM's pqact.conf, translated into rules.
 
-entry.py ──► feedtype.py, pattern.py, argument.py ──► translation.py ──► rules.toml, and what could not be
-lines        feeds        idents      templates
+    entry.py ──► selection.py         ──► translation.py ──► rules.toml, and remarks on what differs
+    lines        feeds, idents
+                 substitution.py
+                 paths, commands
 """
 
 from headrace.pipeline.rules.pqact.selection import FEEDS

@@ -1,7 +1,7 @@
-"""Entries of a pqact.conf: feed type, pattern, action and arguments, parted by tabs.
+"""Entries of a pqact.conf: feed type, pattern, action and arguments, separated by tabs.
 
-A line that begins with white space goes on with the entry above it, remarks begin with `#` in the first column and may
-stand between the lines of an entry. Arguments are parted by blanks and tabs; "double quotes" keep them together.
+A line that begins with white space continues the entry above it. Comments begin with `#` in the first column and may
+occur between the lines of an entry. Arguments are separated by blanks and tabs; "double quotes" group them.
 """
 
 from collections.abc import Iterator
@@ -10,10 +10,10 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One entry; fields that are not there are empty."""
+    """One entry; missing fields are empty."""
 
-    line: int  # on which it begins, from 1
-    text: str  # all its lines, as they are written
+    line: int  # its first line, from 1
+    text: str  # all its lines, unchanged
     feedtype: str = ""
     pattern: str = ""
     action: str = ""
@@ -21,7 +21,7 @@ class Entry:
 
 
 def entries_of(text: str) -> Iterator[Entry]:
-    """Every entry of a file, in its order."""
+    """Every entry of a file, in order."""
     begin, lines = 0, list[str]()
     for number, line in enumerate(text.removeprefix("\ufeff").splitlines(), 1):
         if line.startswith("#") or not line.strip():
@@ -44,7 +44,7 @@ def _entry(line: int, lines: list[str]) -> Entry:
 
 
 def words_of(arguments: str) -> list[str]:
-    """Arguments as pqact parts them: white space parts, quotes hold together and are dropped."""
+    """Split arguments as pqact does: at white space outside of quotes. Quotes are dropped."""
     words, word, is_quoted, is_open = list[str](), "", False, False
     for sign in arguments:
         if sign == '"':

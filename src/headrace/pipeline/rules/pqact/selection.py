@@ -1,8 +1,13 @@
-"""Feed types of the LDM, and the feeds that take their places.
+"""What an entry selects: feed types of the LDM as feed patterns, and POSIX patterns as RE2.
 
 The LDM has 32 feed types, names for sets of them, and expressions: `IDS|DDPLUS`, `ANY-NEXRAD2`, `~WMO`. `FEEDS` maps
-each single type to a feed; a caller may map them otherwise. A set becomes as few feed patterns as select exactly those
-feeds among the mapped ones: PPS, DDS and IDS together are `wx/text/**`.
+each single type to a feed; a caller may change the mapping. A set becomes the fewest feed patterns that select exactly
+its feeds among the mapped ones: PPS, DDS and IDS together are `wx/text/**`.
+
+pqact's patterns are POSIX extended regular expressions. They differ from RE2: a backslash within brackets is a literal
+character, and `\\<` and `\\>` are word boundaries. Escapes that RE2 would understand differently, such as `\\d`, are
+refused. Both engines search anywhere. If several matches are possible, POSIX takes the longest and RE2 the first: groups
+of alternatives with a common beginning may differ.
 """
 
 import re
@@ -40,12 +45,12 @@ _TOKEN = re.compile(r"\s*([A-Za-z0-9]+|[|+\-~()&])")
 
 
 def types_in(expression: str, feeds: Mapping[str, str]) -> frozenset[str]:
-    """The single feed types that an expression means; RuleError says what cannot be understood."""
+    """The single feed types of an expression. RuleError: it is invalid."""
     return _Expression(expression, feeds).read()
 
 
 def patterns_of(types: Iterable[str], feeds: Mapping[str, str]) -> list[str]:
-    """The fewest feed patterns that match the feeds of these types, and of no others that are mapped."""
+    """The fewest feed patterns that match the feeds of these types, and no other mapped feeds."""
     wanted = {feeds[name] for name in types}
     others = set(feeds.values()) - wanted
     if not others:
@@ -59,7 +64,7 @@ def patterns_of(types: Iterable[str], feeds: Mapping[str, str]) -> list[str]:
 
 
 def _widest(feed: str, wanted: set[str], others: set[str]) -> str:
-    """The widest pattern around a feed that takes in more of what is wanted, and nothing else."""
+    """The widest pattern for a feed that also matches others of `wanted`, and none of `others`."""
     levels = feed.split("/")
     for length in range(1, len(levels)):
         pattern = "/".join([*levels[:length], "**"])
@@ -70,7 +75,7 @@ def _widest(feed: str, wanted: set[str], others: set[str]) -> str:
 
 
 class _Expression:
-    """`|` and `+` unite, `-` takes away, `&` intersects, `~` is all but, parentheses group."""
+    """`|` and `+` are union, `-` is difference, `&` is intersection, `~` is complement; parentheses group."""
 
     def __init__(self, text: str, feeds: Mapping[str, str]) -> None:
         self._text, self._feeds = text, feeds
@@ -78,16 +83,16 @@ class _Expression:
         self._all = frozenset(feeds)
         self._place = 0
         if "".join(self._tokens) != re.sub(r"\s", "", text):
-            raise self._wrong("has signs that are not understood")
+            raise self._wrong("has unknown characters")
 
     def read(self) -> frozenset[str]:
         found = self._union()
         if self._place < len(self._tokens):
-            raise self._wrong(f"goes on with {self._tokens[self._place]!r}")
+            raise self._wrong(f"has an unexpected {self._tokens[self._place]!r}")
         return found
 
     def _next(self, *signs: str) -> str:
-        """The next sign if it is one of these."""
+        """Consume and return the next token if it is one of these."""
         if self._place < len(self._tokens) and self._tokens[self._place] in signs:
             self._place += 1
             return str(self._tokens[self._place - 1])
@@ -128,7 +133,7 @@ class _Expression:
             return self._all
         members = SETS.get(name, (name,))
         if not all(member in self._feeds for member in members):
-            raise RuleError(f"the feed type {name} is not known", f"map it: {{{name!r}: 'wx/…'}}")
+            raise RuleError(f"the feed type {name} is unknown", f"map it: {{{name!r}: 'wx/…'}}")
         return frozenset(members)
 
     def _wrong(self, what: str) -> RuleError:
@@ -145,12 +150,12 @@ _GROUP = re.compile(r"(?s)\\.|\[\^?\]?(?:\[[:.=][^]]*[:.=]\]|[^]])*\]|\(|\)|.")
 
 
 def re2_of(pattern: str) -> str:
-    """The same pattern for RE2; RuleError says why there is none."""
+    """The same pattern for RE2. RuleError: there is none."""
     return checked("".join(_translated(found[0]) for found in _PIECE.finditer(pattern)))
 
 
 def checked(pattern: str) -> str:
-    """A pattern that selections take; RuleError says why they do not."""
+    """The pattern, if selections accept it. RuleError: they do not."""
     try:
         return check_regex(pattern, "ident")
     except SelectionError as error:
@@ -162,7 +167,7 @@ def _translated(piece: str) -> str:
         return r"\b"
     if piece.startswith("\\"):
         if piece[1:] not in _ESCAPES:
-            raise RuleError(f"{piece} means something else in a POSIX pattern", "write what is meant")
+            raise RuleError(f"{piece} has another meaning in a POSIX pattern", "write the characters that you mean")
         return piece if piece[1:].isalnum() or piece[1] in r".[]{}()*+?|^$\/-" else re.escape(piece[1:])
     if piece.startswith("[") and len(piece) > 1:
         return piece.replace("\\", "\\\\")
@@ -170,7 +175,7 @@ def _translated(piece: str) -> str:
 
 
 def group_sources(pattern: str) -> list[str]:
-    """The text of each group of a pattern, by its number from 1."""
+    """The text of each group of a pattern, in the order of their numbers."""
     opened: list[tuple[int, int]] = []
     groups: dict[int, str] = {}
     count = 0
@@ -185,6 +190,6 @@ def group_sources(pattern: str) -> list[str]:
 
 
 def may_have_slash(group: str) -> bool:
-    """Whether a group may match a `/`, as far as its text tells."""
+    """Whether a group can match a `/`, judged by its text."""
     plain = re.sub(r"\\\.", "", group)
     return "." in plain or "/" in plain or "[^" in plain or "[:" in plain or r"\S" in plain or r"\W" in plain

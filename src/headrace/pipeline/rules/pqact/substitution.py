@@ -1,12 +1,12 @@
-"""Arguments: pqact's substitutions, as parts of which a template or an SQL expression can be made.
+"""Substitutions in the arguments of pqact, translated into templates or SQL expressions.
 
     \\1                  group of the pattern                      {1}
     (\\1:yyyy)           year of the day of the month in group 1   {time(1):%Y}
-    %Y                  creation time, as strftime has it         {created:%Y}
+    %Y                  creation time, as in strftime             {created:%Y}
     (seq)               sequence number at the origin             {origin_sequence}
 
-`(\\1:…)` knows yyyy, yy, mm, mmm, dd, ddd (day of the year) and hh (of the creation time); several groups may make the
-day. Both sides take the latest such day that is no later than the day after the product was created.
+`(\\1:…)` supports yyyy, yy, mm, mmm, dd, ddd (day of the year) and hh (of the creation time); several groups may form
+the day. LDM and Headrace complete a day of the month in the same way: decoders/day_of_month.py.
 """
 
 import re
@@ -28,17 +28,17 @@ _SQL_TIMES = {"%Y": "yyyy", "%y": "yy", "%m": "MM", "%d": "dd", "%H": "HH", "%M"
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """A text, or something to be filled in."""
+    """Text, or a substitution."""
 
     text: str = ""
     group: int | None = None
-    days: tuple[str, ...] = ()  # groups that make the day of the month
+    days: tuple[str, ...] = ()  # groups that form the day of the month
     time: str = ""  # format of the creation time, or of the day
     is_sequence: bool = False
 
 
 def pieces_of(argument: str, groups: int) -> list[Piece]:
-    """The parts of an argument; RuleError names the substitution that is not understood."""
+    """The parts of an argument. RuleError names an unknown substitution."""
     pieces: list[Piece] = []
     for found in _PIECE.finditer(argument):
         piece = _piece(found, groups)
@@ -85,7 +85,7 @@ def _day(day: str, item: str, groups: int) -> Piece:
     if item == "hh":
         return Piece(time="%H")
     if item not in _DATE_ITEMS:
-        raise RuleError(f"(…:{item}) is not known", f"there are {', '.join(_DATE_ITEMS)} and hh")
+        raise RuleError(f"(…:{item}) is unknown", f"use {', '.join(_DATE_ITEMS)} or hh")
     used = re.findall(r"\\([0-9])", day)
     if len(used) * 2 != len(day):
         raise RuleError(f"({day}:{item}) has a fixed day", "write the date itself")
@@ -96,7 +96,7 @@ def _time(sign: str) -> Piece:
     if sign == "%":
         return Piece(text="%")
     if sign not in _TIMES:
-        raise RuleError(f"%{sign} is not offered", f"there are {' '.join(f'%{each}' for each in _TIMES)}")
+        raise RuleError(f"%{sign} is not supported", f"use {' '.join(f'%{each}' for each in _TIMES)}")
     return Piece(time=_TIMES[sign])
 
 
@@ -104,7 +104,7 @@ def _time(sign: str) -> Piece:
 
 
 def template_of(pieces: list[Piece], groups: list[str], is_path: bool) -> str:
-    """The template with the same meaning. In paths, groups that may match `/` make folders, as they do for pqact."""
+    """The equivalent template. In paths, groups that can match `/` create folders, as with pqact."""
     return "".join(_joined(pieces, groups, is_path))
 
 
@@ -124,7 +124,7 @@ def _joined(pieces: list[Piece], groups: list[str], is_path: bool) -> Iterator[s
 
 
 def fixed_folder(pieces: list[Piece]) -> tuple[str, list[Piece]]:
-    """The folders at the beginning that are always the same, and the rest."""
+    """The constant folders at the beginning, and the rest."""
     first = pieces[0].text if pieces else ""
     folder, slash, rest = first.rpartition("/")
     if not slash:
@@ -136,7 +136,7 @@ def fixed_folder(pieces: list[Piece]) -> tuple[str, list[Piece]]:
 
 
 def sql_of(pieces: list[Piece], pattern: str) -> str:
-    """An expression over `products` with the same meaning; RuleError if there is none."""
+    """The equivalent SQL expression over `products`. RuleError: there is none."""
     parts = [_sql_part(piece, pattern) for piece in pieces]
     return parts[0] if len(parts) == 1 else f"concat({', '.join(parts)})"
 
@@ -145,7 +145,7 @@ def _sql_part(piece: Piece, pattern: str) -> str:
     if piece.group is not None:
         return f"regexp_extract(ident, {_literal(pattern)}, {piece.group})"
     if piece.days:
-        raise RuleError("a date from a day of the month cannot be part of a key", "write the key as sql")
+        raise RuleError("a key with a date from a day of the month is not supported", "write the key as sql")
     if piece.is_sequence:
         return "cast(origin_sequence as string)"
     if piece.time:
@@ -156,7 +156,7 @@ def _sql_part(piece: Piece, pattern: str) -> str:
 def _sql_format(text: str) -> str:
     unknown = [found for found in re.findall(r"%.", text) if found not in _SQL_TIMES]
     if unknown:
-        raise RuleError(f"{unknown[0]} cannot be part of a key", "write the key as sql")
+        raise RuleError(f"a key with {unknown[0]} is not supported", "write the key as sql")
     return re.sub(r"%.", lambda found: _SQL_TIMES[found[0]], text)
 
 

@@ -1,16 +1,16 @@
-"""Translation: the entries of a pqact.conf as the text of a rule file, and all that could not be translated.
+"""Translation: from the entries of a pqact.conf to the text of a rule file, and remarks on what differs.
 
-Every entry stands in the text in its order: as a rule called `pqact-LINE`, or as remarks with the reason why it is
-none. A feed type that is a union of feeds which no pattern covers becomes several rules.
+The text has every entry in its order: as a rule named `pqact-LINE`, or as comments with the reason why there is no
+rule. A feed type that needs several feed patterns becomes several rules.
 
     FILE, STDIOFILE   [rule.file]    -overwrite: mode; -removewmo, -strip: remove
-    DBFILE            [rule.table]   of keys and payloads, instead of a database of gdbm
+    DBFILE            [rule.table]   of keys and payloads, instead of a gdbm database
     PIPE              [rule.pipe]    -close: [rule.exec], a program for each product
     EXEC              [rule.exec]    without the product
-    NOOP              nothing
+    NOOP              no rule
 
--flush, -close, -log and -transient ask for what is so anyway, or not done here; they are left out, and that is said
-where it makes a difference.
+-flush, -close, -log and -transient ask for the default behaviour, or for something that Headrace does not do. They are
+left out, with a remark where that makes a difference.
 """
 
 import os
@@ -35,31 +35,31 @@ _PIPE_OPTIONS = ("-flush", "-close", "-strip", "-removewmo", "-metadata", "-noda
 _EXEC_OPTIONS = ("-wait",)
 _REMOVED = {"-removewmo": "wmo", "-strip": "controls"}
 _WITHOUT = {
-    "-metadata": "LDM's binary metadata is not written here: columns of a table have it",
-    "-nodata": "a file without data is not written here: select columns into a table",
+    "-metadata": "LDM's binary metadata is not supported: use the columns of a table",
+    "-nodata": "files without data are not supported: select columns into a table",
 }
 _LEFT_OUT = {
-    "-edex": "-edex is left out: nobody is told of the file",
-    "-log": "-log is left out: pipeline status counts what a rule has done",
-    "-transient": "-transient is left out: a program that ends is started again when the next product comes",
+    "-edex": "-edex is left out: EDEX is not notified of the file",
+    "-log": "-log is left out: pipeline status counts the work of a rule",
+    "-transient": "-transient is left out: a program that ends is started again for the next product",
 }
 
 
 class Remark(msgspec.Struct, frozen=True, kw_only=True):
-    """Something to know about one entry."""
+    """A remark on one entry."""
 
     line: int  # of pqact.conf
     text: str  # the entry
     reason: str
     hint: str = ""
-    is_translated: bool  # True: there is a rule, which differs in this
+    is_translated: bool  # True: there is a rule, and it differs in this
 
     def __str__(self) -> str:
         return f"line {self.line}: {self.reason}"
 
 
 class Translation(msgspec.Struct, frozen=True, kw_only=True):
-    """A rule file, and what is not in it as it was."""
+    """A rule file, and remarks on what differs."""
 
     toml: str
     rules: int
@@ -72,7 +72,7 @@ class Translation(msgspec.Struct, frozen=True, kw_only=True):
 
 @dataclass(slots=True)
 class _Made:
-    """One entry on its way: the keys of a rule, its actions, and what is to be said."""
+    """The rule of an entry while it is made: its keys, its action, and remarks."""
 
     keys: dict[str, Any]
     action: str = ""
@@ -83,7 +83,7 @@ class _Made:
 def translate(
     text: str, *, queue: str = "wx.queue", feeds: Mapping[str, str] | None = None, source: str = "pqact.conf"
 ) -> Translation:
-    """The rules for the entries in `text`. `feeds` maps feed types to feeds, over and above `FEEDS`."""
+    """The rules for the entries in `text`. `feeds` maps feed types to feeds, in addition to `FEEDS`."""
     mapping = {**FEEDS, **{name.upper(): feed for name, feed in (feeds or {}).items()}}
     for feed in mapping.values():
         check_result(feed, "feed")
@@ -103,14 +103,14 @@ def translate(
         remarks += [_remark(entry, note, "", True) for note in notes]
         blocks.append(_block(entry, source, made, notes))
         count += len(made)
-    header = [f"# From {source}: headrace pipeline check tells what is still to be done.", "", "[pipeline]",
+    header = [f"# From {source}: run headrace pipeline check to find what is left to do.", "", "[pipeline]",
               *toml_lines({"queue": queue})]  # fmt: skip
     whole = "\n".join(line for block in [header, *blocks] for line in [*block, ""])
     return Translation(toml=whole, rules=count, remarks=tuple(remarks))
 
 
 def _with_own_table(rule: _Made, tables: set[str]) -> _Made:
-    """A table has one writer: the second rule for a path gets another."""
+    """A table has one writer: a second rule for the same path gets another path."""
     if rule.action == "table":
         if rule.values["path"] in tables:
             rule.values["path"] += f".{rule.keys['name']}"
@@ -131,16 +131,16 @@ def _rules(entry: Entry, feeds: Mapping[str, str], earlier: list[tuple[frozenset
         what = (
             "includes another file" if entry.feedtype.lower().startswith("include") else "has fewer than three fields"
         )
-        raise RuleError(f"the entry {what}", "import that file by itself" if "include" in what else "part them by tabs")
+        raise RuleError(f"the entry {what}", "import that file separately" if "include" in what else "separate them by tabs")
     types = types_in(entry.feedtype, feeds)
     if not types:
-        raise RuleError(f"the feed type {entry.feedtype} selects nothing", "leave the entry out")
+        raise RuleError(f"the feed type {entry.feedtype} selects nothing", "remove the entry")
     keys = _ident_keys(entry, types, earlier)
     if ELSE not in entry.pattern:
         earlier.append((types, keys["ident"]))
     translator = _ACTIONS.get(entry.action.upper())
     if translator is None:
-        raise RuleError(f"there is no action {entry.action}", f"there are {', '.join(_ACTIONS)}")
+        raise RuleError(f"there is no action {entry.action}", f"use {', '.join(_ACTIONS)}")
     patterns = patterns_of(types, feeds)
     for number, pattern in enumerate(patterns, 1):
         made = _Made({"name": f"pqact-{entry.line}" + (f"-{number}" if len(patterns) > 1 else ""), "select": pattern})
@@ -156,22 +156,22 @@ def _ident_keys(entry: Entry, types: frozenset[str], earlier: list[tuple[frozens
     before = [(held, pattern) for held, pattern in earlier if held & types]
     if any(not types <= held for held, _ in before):
         raise RuleError(
-            f"{ELSE} depends on entries above that take only some of these feeds",
+            f"{ELSE} depends on entries above that select only some of these feeds",
             "write not_ident with the patterns of the entries above, for each feed",
         )
     joined = "|".join(["^_", *(f"(?:{pattern})" for _, pattern in before)])
     try:
         return {"not_ident": checked(joined)}
     except RuleError:
-        raise RuleError(f"{ELSE} has too many patterns above it", "write not_ident for what it is to leave") from None
+        raise RuleError(f"{ELSE} has too many patterns above it", "write not_ident for the idents to exclude") from None
 
 
 def _options(words: list[str], known: tuple[str, ...]) -> tuple[list[str], list[str]]:
-    """The options at the beginning, and the rest."""
+    """The options at the beginning, and the other words."""
     options: list[str] = []
     while words and words[0].startswith("-"):
         if words[0] not in known:
-            raise RuleError(f"the option {words[0]} is not known", f"there are {' '.join(known)}")
+            raise RuleError(f"the option {words[0]} is unknown", f"use {' '.join(known)}")
         options.append(words[0])
         words = words[1:]
     for option in options:
@@ -208,7 +208,7 @@ def _file(entry: Entry, made: _Made) -> None:
 
 
 def _collapsed(path: str) -> str:
-    """Without `./` at the beginning and without double slashes, which mean nothing."""
+    """Without `./` at the beginning and without double slashes, which have no effect."""
     path = re.sub(r"(?<!:)//+", "/", path)
     return re.sub(r"^(?:\./)+", "", path)
 
@@ -237,7 +237,7 @@ def _dbfile(entry: Entry, made: _Made) -> None:
     made.action, made.values = "table", {"path": os.path.normpath(path)}
     if parts:
         made.values["partition_by"] = parts
-    made.notes.append("a table of keys and payloads, one for each rule, takes the place of the database")
+    made.notes.append("a table of keys and payloads, one for each rule, replaces the database")
 
 
 def _pipe(entry: Entry, made: _Made) -> None:
@@ -251,12 +251,12 @@ def _exec(entry: Entry, made: _Made) -> None:
     options, words = _options(words_of(entry.arguments), _EXEC_OPTIONS)
     made.action, made.values = "exec", {"command": _command(entry, words), "content": "none"}
     if "-wait" not in options:
-        made.notes.append("the program is waited for, until its time-out")
+        made.notes.append("the pipeline waits for the program, until its timeout")
 
 
 def _command(entry: Entry, words: list[str]) -> list[str]:
     if not words:
-        raise RuleError(f"{entry.action} names no program", "give its command")
+        raise RuleError(f"{entry.action} has no program", "give a command")
     command = [_template(entry, _pieces(entry, word), is_path=False) for word in words]
     for argument in command:
         template(argument, "argument")
@@ -264,7 +264,7 @@ def _command(entry: Entry, words: list[str]) -> list[str]:
 
 
 def _noop(entry: Entry, made: _Made) -> None:
-    """Nothing to do, and no rule."""
+    """No rule."""
 
 
 _ACTIONS: dict[str, Callable[[Entry, _Made], None]] = {
@@ -277,7 +277,7 @@ _ACTIONS: dict[str, Callable[[Entry, _Made], None]] = {
 
 def _block(entry: Entry, source: str, rules: list[_Made], notes: list[str]) -> list[str]:
     if not rules:
-        return [f"# {source}:{entry.line}: {entry.action.upper()} does nothing, and needs no rule"]
+        return [f"# {source}:{entry.line}: {entry.action.upper()} does nothing and needs no rule"]
     lines = [f"# {source}:{entry.line}: {note}" for note in notes]
     for rule in rules:
         lines += ["[[rule]]", *toml_lines(rule.keys, literal=True)]
@@ -298,5 +298,5 @@ def _untranslated(entry: Entry, source: str, error: RuleError) -> list[str]:
 
 
 def _visible(text: str) -> str:
-    """As it may stand in a remark."""
+    """The text for a comment: control characters are replaced."""
     return "".join(sign if sign.isprintable() or sign == "\t" else "?" for sign in text)
