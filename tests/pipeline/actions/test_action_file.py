@@ -281,7 +281,9 @@ def test_a_file_that_another_program_has_written_to_since_stops_the_pipeline(tmp
     bench = Bench(tmp_path)
     kill_before_the_first_byte(bench, rows_of(("a", b"ours")))
     (bench.files / "a").write_bytes(b"not")
-    with pytest.raises(PipelineError, match=r"a continues after byte 0 with bytes that are not from the pipeline.*remove"):
+    with pytest.raises(
+        PipelineError, match=r"a continues after byte 0 with bytes that are not from the pipeline.*remove"
+    ):
         bench.put(0, rows_of(("a", b"ours")))
     assert bench.held() == {"a": b"not"}
 

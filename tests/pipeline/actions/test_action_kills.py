@@ -12,6 +12,8 @@ import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable
 
+pytestmark = pytest.mark.processes
+
 FILES, TABLES = ("append", "each", "overwrite"), ("parquet", "delta")
 LETTERS = ["rule", "action", "sequence", "feed", "ident", "payload", "batch"]
 STRIDES = {each: int(os.environ.get("KILLS_STRIDE", "6")) for each in ("append", *TABLES)}

@@ -17,6 +17,7 @@ from deltalake import DeltaTable
 from headrace import Queue
 
 KILLS = 2
+pytestmark = [pytest.mark.spark, pytest.mark.processes]
 
 
 def run(folder: Path, batches: int, delay_s: float = 0.0) -> bool:

@@ -239,15 +239,15 @@ def test_a_value_that_would_be_read_as_another_is_a_dead_letter(spark: Any, tmp_
     assert bench.sequences(spark) == [1, 2, 5]
     letters = [row for path in (tmp_path / "dead").glob("*.parquet") for row in pq.read_table(path).to_pylist()]
     assert sorted(row["sequence"] for row in letters) == [0, 3, 4]
-    assert {row["error"] for row in letters} == {
-        "day, station, kind: too long, or invalid, as the name of a partition"
-    }
+    assert {row["error"] for row in letters} == {"day, station, kind: too long, or invalid, as the name of a partition"}
     assert not list(tmp_path.rglob(f"*{UNFIT}*"))
 
 
 def test_a_table_that_cannot_be_is_told(spark: Any, tmp_path: Path) -> None:
     (tmp_path / "tables").write_text("in the way")
-    with pytest.raises(PipelineError, match=r"tables/t cannot be created: Not a directory; a file that is not a folder"):
+    with pytest.raises(
+        PipelineError, match=r"tables/t cannot be created: Not a directory; a file that is not a folder"
+    ):
         Bench(tmp_path, "parquet").put(rows(spark, 0, 5), 0)
 
 

@@ -140,7 +140,9 @@ def test_an_invalid_time_is_none(digits: str) -> None:
     observed=st.datetimes(datetime(1980, 1, 1), datetime(2090, 1, 1)),
     lag=st.timedeltas(timedelta(days=-1), timedelta(days=26)),
 )
-def test_a_time_is_restored_if_the_product_is_a_day_early_or_up_to_26_days_late(observed: datetime, lag: timedelta) -> None:
+def test_a_time_is_restored_if_the_product_is_a_day_early_or_up_to_26_days_late(
+    observed: datetime, lag: timedelta
+) -> None:
     observed = observed.replace(second=0, microsecond=0)
     assert resolve_us(observed.strftime("%d%H%M"), _us(observed + lag)) == _us(observed)
 

@@ -196,9 +196,7 @@ def test_a_rule_that_selects_by_more_than_the_feed_may_publish_on_it(tmp_path: P
 def test_a_rule_may_publish_what_it_selects_to_another_place(tmp_path: Path, target: str, is_own: bool) -> None:
     Queue.create(tmp_path / "other.queue", size="16MiB").close()
     text = f"{PIPELINE}{RULE}[rule.publish]\nfeed = 'wx/text/metar'\n{target}\n"
-    looping = [
-        "7: [[rule]] 1 [rule.publish] feed: the rule selects 'wx/text/metar' itself, and would never end"
-    ]
+    looping = ["7: [[rule]] 1 [rule.publish] feed: the rule selects 'wx/text/metar' itself, and would never end"]
     assert told(written(tmp_path, text)) == (looping if is_own else [])
 
 

@@ -65,9 +65,7 @@ class Program:
         while view:
             remaining = end - time.monotonic()
             if remaining <= 0:
-                raise HungError(
-                    f"it accepted {len(data) - len(view):,} of {len(data):,} bytes within {timeout_s:g} s"
-                )
+                raise HungError(f"it accepted {len(data) - len(view):,} of {len(data):,} bytes within {timeout_s:g} s")
             poll.poll(min(remaining, _POLL_S) * 1000)
             try:
                 view = view[os.write(self._input, view) :]

@@ -80,7 +80,8 @@ def _selection(value: Any, folder: Path) -> Selection:
 def _decoder(value: Any, folder: Path) -> str:
     text = text_of(value, "metar")
     if not _DECODER.fullmatch(text):
-        raise OptionError(f"{text[:80]!r} is not a decoder", 'write a name, "metar", or your own function as "module:function"')
+        hint = 'write a name, "metar", or your own function as "module:function"'
+        raise OptionError(f"{text[:80]!r} is not a decoder", hint)
     return text
 
 

@@ -10,8 +10,8 @@
                      table=TableAction(path=f"metar/{site}")) for site in ("denver", "boulder")]
 
 The structs are those of a TOML file, and are checked in the same way: they are converted to the content of a file and
-read like one. Values may have the form of the structs or that of a file (`timeout_s=30.0` or "30s"). A problem names the
-rule and the key; it has no line.
+read like one. Values may have the form of the structs or that of a file (`timeout_s=30.0` or "30s"). A problem names
+the rule and the key; it has no line.
 """
 
 import importlib.util

@@ -89,7 +89,8 @@ def _explained(error: ParseError, text: str) -> RuleError:
         problem = "something is missing here"
     before, shown = str(detail.get("start_context") or ""), str(detail.get("highlight") or "")
     place = _WINDOW_CALL.sub("wind0w", text).find(before + shown)
-    made = RuleError(f"not SQL: {problem[:1].lower()}{problem[1:]}", "see the reference of Spark SQL; text is in 'single quotes'")
+    hint = "see the reference of Spark SQL; text is in 'single quotes'"
+    made = RuleError(f"not SQL: {problem[:1].lower()}{problem[1:]}", hint)
     return made if place < 0 else at_place(made, text, place + len(before))
 
 
@@ -263,8 +264,8 @@ def _grouping_errors(select: Any, text: str, watermark: str | None) -> Iterator[
         yield RuleError("rows are aggregated, and nothing tells when a group is complete", hint)
     elif group is not None and not any(column.name == watermark for column in group.find_all(exp.Column)):
         hint = f"group by window({watermark}, '1 hour') too"
-        yield _at(RuleError(f"the groups never end: they do not contain {watermark!r}, the column of the watermark", hint),
-                  group, text)  # fmt: skip
+        problem = f"the groups never end: they do not contain {watermark!r}, the column of the watermark"
+        yield _at(RuleError(problem, hint), group, text)
     elif group is None and counts:
         hint = f"group by window({watermark}, '1 hour')"
         yield RuleError("all rows of an endless stream are aggregated into one", hint)

@@ -61,7 +61,8 @@ def _check_path(text: str) -> None:
     for name in text.split("/"):
         if name in ("", ".", ".."):
             what = f"the part {name!r}" if name else "an empty part"
-            raise RuleError(f"the path {text[:80]!r} has {what}", "write folders and a file name, separated by single slashes")
+            hint = "write folders and a file name, separated by single slashes"
+            raise RuleError(f"the path {text[:80]!r} has {what}", hint)
         if len(name.encode()) > NAME_BYTES_MAX:
             raise RuleError(f"{name[:40]!r}… is too long for a file name", f"keep names within {NAME_BYTES_MAX} bytes")
     if len(text.encode()) > PATH_BYTES_MAX:

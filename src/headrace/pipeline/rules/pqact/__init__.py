@@ -1,9 +1,9 @@
 """LDM's pqact.conf, translated into rules.
 
-    entry.py ──► selection.py         ──► translation.py ──► rules.toml, and remarks on what differs
-    lines        feeds, idents
-                 substitution.py
-                 paths, commands
+entry.py ──► selection.py         ──► translation.py ──► rules.toml, and remarks on what differs
+lines        feeds, idents
+             substitution.py
+             paths, commands
 """
 
 from headrace.pipeline.rules.pqact.selection import FEEDS

@@ -6,8 +6,8 @@ its feeds among the mapped ones: PPS, DDS and IDS together are `wx/text/**`.
 
 pqact's patterns are POSIX extended regular expressions. They differ from RE2: a backslash within brackets is a literal
 character, and `\\<` and `\\>` are word boundaries. Escapes that RE2 would understand differently, such as `\\d`, are
-refused. Both engines search anywhere. If several matches are possible, POSIX takes the longest and RE2 the first: groups
-of alternatives with a common beginning may differ.
+refused. Both engines search anywhere. If several matches are possible, POSIX takes the longest and RE2 the first:
+groups of alternatives with a common beginning may differ.
 """
 
 import re

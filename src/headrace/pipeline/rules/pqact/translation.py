@@ -128,10 +128,9 @@ def _remark(entry: Entry, reason: str, hint: str, is_translated: bool) -> Remark
 def _rules(entry: Entry, feeds: Mapping[str, str], earlier: list[tuple[frozenset[str], str]]) -> Iterator[_Made]:
     """The rules of one entry: one for each feed pattern."""
     if not entry.action:
-        what = (
-            "includes another file" if entry.feedtype.lower().startswith("include") else "has fewer than three fields"
-        )
-        raise RuleError(f"the entry {what}", "import that file separately" if "include" in what else "separate them by tabs")
+        if entry.feedtype.lower().startswith("include"):
+            raise RuleError("the entry includes another file", "import that file separately")
+        raise RuleError("the entry has fewer than three fields", "separate them by tabs")
     types = types_in(entry.feedtype, feeds)
     if not types:
         raise RuleError(f"the feed type {entry.feedtype} selects nothing", "remove the entry")
