@@ -160,7 +160,7 @@ def test_other_columns_are_told_and_nothing_is_written(spark: Any, tmp_path: Pat
         "cast them",
     ):
         assert part in str(caught.value)
-    with pytest.raises(PipelineError, match="partitioned by nothing, and the rule says station"):
+    with pytest.raises(PipelineError, match="partitioned by nothing, and partition_by is station"):
         again = Bench(tmp_path, format, "station")
         again.put(rows(spark, 5, 10), 1)
     assert bench.sequences(spark) == list(range(5))

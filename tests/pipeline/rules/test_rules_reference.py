@@ -61,7 +61,7 @@ def test_the_examples_check_clean(tmp_path: Path) -> None:
     ]  # fmt: skip
 
 
-def test_the_complaints_of_the_reference_are_those_that_are_told(tmp_path: Path) -> None:
+def test_the_problems_in_the_reference_are_those_that_check_reports(tmp_path: Path) -> None:
     text = re.findall(r"```toml\n(.*?)```", REFERENCE, re.S)[0]
     path = written(tmp_path, text.replace("select station", "select staton").replace("table =", "tabel ="))
     for complaint in check_rules(path):

@@ -102,7 +102,7 @@ def check_fits(rows: TableSchema, held: TableSchema | None, table: Path) -> None
     if rows.partition_by != held.partition_by:
         raise PipelineError(
             f"the table {table} is partitioned by {_listed(held.partition_by)},"
-            f" and the rule by {_listed(rows.partition_by)}",
+            f" and partition_by is {_listed(rows.partition_by)}",
             "restore partition_by, or choose a new path; nothing was written",
         )
 
