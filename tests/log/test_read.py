@@ -314,7 +314,8 @@ def test_a_feed_that_appears_later_is_decided_too(mixed: Queue) -> None:
     mixed.put(b"y", feed="open/b")
     assert read(7).feeds == ["open/b"]
     read(1)
-    assert sorted(asked) == ["open/a", "open/b", "secret/a", "secret/b"], "each feed is decided once"
+    feeds = [name for name in asked if "/" in name]  # origins share the numbers of names
+    assert sorted(feeds) == ["open/a", "open/b", "secret/a", "secret/b"], "each feed is decided once"
 
 
 def test_a_follower_and_weights_see_only_what_is_allowed(mixed: Queue) -> None:
