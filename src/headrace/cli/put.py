@@ -19,6 +19,7 @@ from headrace.cli import failure
 from headrace.cli.options import AGE, EXPIRY, FEED, json_option, open_queue, queue_argument
 from headrace.cli.output import echo_json, progress_bar
 from headrace.errors import HeadraceError, InvalidError, OptionError, PayloadError, PropertyError
+from headrace.log.append import in_halves
 from headrace.product.product import PRIORITY_DEFAULT, PRIORITY_MAX, SLICE_MAX
 from headrace.product.properties import PropertyValue, encode_properties
 from headrace.queue import AnyQueue, Duplicate
@@ -122,20 +123,16 @@ def _put_lines(queue: AnyQueue, path: str, stream: IO[bytes], options: PutOption
 
 def _put_batch(queue: AnyQueue, path: str, batch: Sequence[Line], options: PutOptions, report: "PutReport") -> None:
     """Put many lines with one call. If the batch is invalid, retry in halves, down to the one invalid line."""
-    idents = [options.ident_of(path, number) for number, _ in batch]
-    try:
-        receipt = queue.put_many([line for _, line in batch], ident=idents, **options.arguments)
-    except InvalidError as error:
-        if len(batch) == 1:
-            report.refused(f"{_shown(path)}, line {batch[0][0]}", error)
-            return
-        middle = len(batch) // 2
-        _put_batch(queue, path, batch[:middle], options, report)
-        _put_batch(queue, path, batch[middle:], options, report)
-        return
-    outcomes = zip(receipt.sequences.tolist(), receipt.duplicates.tolist(), strict=True)
-    for ident, (_, line), (sequence, duplicate) in zip(idents, batch, outcomes, strict=True):
-        report.put(ident, len(line), sequence, duplicate)
+
+    def put(start: int, stop: int) -> None:
+        lines = batch[start:stop]
+        idents = [options.ident_of(path, number) for number, _ in lines]
+        receipt = queue.put_many([line for _, line in lines], ident=idents, **options.arguments)
+        outcomes = zip(receipt.sequences.tolist(), receipt.duplicates.tolist(), strict=True)
+        for ident, (_, line), (sequence, duplicate) in zip(idents, lines, outcomes, strict=True):
+            report.put(ident, len(line), sequence, duplicate)
+
+    in_halves(len(batch), put, lambda at, error: report.refused(f"{_shown(path)}, line {batch[at][0]}", error))
 
 
 class BufferedInput(Protocol):

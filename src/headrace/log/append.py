@@ -5,7 +5,7 @@ optional facts takes the shortest path. If a gate refuses an append (a blocking 
 there is room, until the timeout.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 from typing_extensions import Unpack
 
-from headrace.errors import BatchTooLargeError, OptionError
+from headrace.errors import BatchTooLargeError, InvalidError, OptionError
 from headrace.kernel import _kernel as kernel
 from headrace.log import records
 from headrace.log.columns import Columns, PutColumns, Texts, columns_of, payload_column
@@ -195,6 +195,28 @@ def put_batch(log: "Log", batch: Batch, keep: Any = None, timeout: Timeout = Non
     if log.is_disk and products:
         log.make_durable(max([first + stored - 1, *map(abs, outcomes or ())]))
     return Receipt(products, stored, first, None if outcomes is None else tuple(outcomes))
+
+
+def in_halves(
+    count: int, put: Callable[[int, int], None], refuse: Callable[[int, InvalidError], None],
+    on: type[InvalidError] = InvalidError,
+) -> None:  # fmt: skip
+    """Put `count` products with as few calls as possible, though some may be invalid, or all together too large.
+
+    `put(start, stop)` puts a range. If it raises `on`, its halves are tried in order, down to the single product at
+    fault, for which `refuse(index, error)` is called. Other errors, and those of `refuse`, end it.
+    """
+    ranges = [(0, count)] if count else []
+    while ranges:
+        start, stop = ranges.pop()
+        try:
+            put(start, stop)
+        except on as error:
+            if stop - start == 1:
+                refuse(start, error)
+                continue
+            middle = (start + stop) // 2
+            ranges += [(middle, stop), (start, middle)]
 
 
 # --- names and gates --------------------------------------------------------------------------------

@@ -5,13 +5,15 @@ queue see all of a part or nothing of it. Used by the writers of this folder and
 """
 
 from collections.abc import Callable, Iterable, Iterator
+from typing import NoReturn
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headrace.errors import BatchTooLargeError
+from headrace.errors import BatchTooLargeError, InvalidError
+from headrace.log.append import in_halves
 from headrace.log.config import QueueConfig
 
 PART_BYTES = 8 << 20
@@ -76,11 +78,15 @@ def put_or_halve(part: pa.RecordBatch, put: Callable[[pa.RecordBatch], tuple[int
 
     Weights do not count properties, so a part can be larger than it seems. BatchTooLargeError: a single row is.
     """
-    try:
-        return put(part)
-    except BatchTooLargeError:
-        if part.num_rows < 2:
-            raise
-    middle = part.num_rows // 2
-    first, second = put_or_halve(part.slice(0, middle), put), put_or_halve(part.slice(middle), put)
-    return first[0] + second[0], first[1] + second[1]
+    products = stored = 0
+
+    def put_range(start: int, stop: int) -> None:
+        nonlocal products, stored
+        counted = put(part.slice(start, stop - start))
+        products, stored = products + counted[0], stored + counted[1]
+
+    def refuse(_: int, error: InvalidError) -> NoReturn:
+        raise error
+
+    in_halves(part.num_rows, put_range, refuse, BatchTooLargeError)
+    return products, stored

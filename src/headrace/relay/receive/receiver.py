@@ -18,6 +18,7 @@ import zenoh
 from headrace.errors import FabricError, HeadraceError, InvalidError
 from headrace.link.declarations import Declarations
 from headrace.link.keys import OWN, site_key, site_of
+from headrace.log.append import in_halves
 from headrace.product.put import is_origin
 from headrace.queue import Queue, Receipt
 from headrace.relay.flows import Flows
@@ -210,32 +211,38 @@ class Receiver:
     def _put(self, request: Request, upstream: UpstreamThread, page: Page, keep: Keep | None) -> None:
         """Return when the page is in the queue. A product that the queue can never take is counted and left out."""
         keep = self._without_ours(page, keep)
+        try:
+            self._put_when_possible(request, upstream, page, keep)
+            return
+        except InvalidError:
+            rows = np.arange(len(page.batch)) if keep is None else np.flatnonzero(keep)
+
+        def put(start: int, stop: int) -> None:
+            part = np.zeros(len(page.batch), np.uint8)
+            part[rows[start:stop]] = 1
+            self._put_when_possible(request, upstream, page, part)
+
+        def refuse(at: int, error: InvalidError) -> None:
+            self.arrivals[request.name].refused += 1
+            log.error("site %s: product %r is refused: %s", page.head.site, page.batch[int(rows[at])].ident, error)
+
+        in_halves(len(rows), put, refuse)
+
+    def _put_when_possible(
+        self, request: Request, upstream: UpstreamThread, page: Page, keep: Keep | None
+    ) -> None:
+        """Put, and wait while the disk or the queue is full; InvalidError if the queue can never take it as it is."""
         while not upstream.is_stopping:
             try:
                 receipt = self._queue.put_batch(page.batch, keep, timeout=_RETRY_S)
                 self._count(request, page, keep, receipt)
                 return
-            except InvalidError as error:
-                self._put_in_halves(request, upstream, page, keep, error)
-                return
+            except InvalidError:
+                raise
             except (HeadraceError, OSError) as error:  # a full disk or a full queue: nothing is lost, it waits
                 log.warning("products of site %s wait: %s", page.head.site, error)
                 upstream.sleep(_RETRY_S / 10)
         raise Stopped
-
-    def _put_in_halves(
-        self, request: Request, upstream: UpstreamThread, page: Page, keep: Keep | None, error: InvalidError
-    ) -> None:
-        """The page was rejected. Retry in halves, so that only the bad product is left out."""
-        rows = np.arange(len(page.batch)) if keep is None else np.flatnonzero(keep)
-        if len(rows) == 1:
-            self.arrivals[request.name].refused += 1
-            log.error("site %s: product %r is refused: %s", page.head.site, page.batch[int(rows[0])].ident, error)
-            return
-        for half in np.array_split(rows, 2):
-            part = np.zeros(len(page.batch), np.uint8)
-            part[half] = 1
-            self._put(request, upstream, page, part)
 
     def _count(self, request: Request, page: Page, keep: Keep | None, receipt: Receipt) -> None:
         arrivals = self.arrivals[request.name]
