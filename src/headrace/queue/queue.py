@@ -41,7 +41,7 @@ from headrace.log.directory import check_path, create_directory
 from headrace.log.explain import explain, explain_os_error
 from headrace.log.follow import Follower
 from headrace.log.log import Log, Wanted
-from headrace.log.read import Read, Start
+from headrace.log.read import Start
 from headrace.log.repair import repair_queue
 from headrace.log.seams import Clock, Storage, Timeout
 from headrace.log.statistics import Statistics
@@ -186,13 +186,6 @@ class Queue:
         It sleeps until there is something. Iteration ends when `timeout` has passed without a wanted product.
         """
         return self._log.follow(start, selection, limit=limit, bytes_limit=bytes_limit, timeout=timeout)
-
-    def reader(self, selection: Wanted, limit: int, bytes_limit: int | str) -> Read:
-        """A function that reads from one position on, up to another one if there is one.
-
-        It goes on counting for `every`, and is for one thread at a time.
-        """
-        return self._log.reader(selection, limit, bytes_limit)
 
     def weigh(self, start: int, stop: int, selection: Wanted = None) -> Weights:
         """How the bytes of the products from `start` up to `stop` are spread, to divide them among workers."""
