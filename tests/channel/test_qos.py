@@ -113,7 +113,7 @@ def test_an_age_is_not_negative_and_has_an_end(option: str, value: Any) -> None:
 
 def test_a_timeout_of_nothing_is_refused() -> None:
     (conflict,) = find_conflicts({"timeout": "0s"}, NOW_NS)
-    assert conflict.problem == "timeout 0 would end every product at once"
+    assert conflict.problem == "timeout 0 would expire every product at once"
 
 
 def test_a_pacing_of_nothing_means_at_once() -> None:
@@ -204,9 +204,9 @@ def test_every_conflict_is_named_not_only_the_first() -> None:
         reliability="persistent", connections="best_effort", discard="fifo", max_queue=9, batch_max=11,
         max_per_consumer=10, pacing="5s", timeout="1s", start_time=NOW_NS, stop_time=NOW_NS - 1, ordr="fifo",
     ) == [
-        ("ordr",), ("reliability", "discard"), ("reliability", "connections"),
-        ("reliability", "max_per_consumer", "max_queue"), ("max_queue", "max_per_consumer"),
-        ("batch_max", "max_per_consumer"), ("pacing", "timeout"), ("start_time", "stop_time"), ("stop_time",),
+        ("ordr",), ("reliability", "discard"), ("batch_max", "max_per_consumer"), ("start_time", "stop_time"),
+        ("reliability", "connections"), ("reliability", "max_per_consumer", "max_queue"),
+        ("max_queue", "max_per_consumer"), ("pacing", "timeout"), ("stop_time",),
     ]  # fmt: skip
 
 

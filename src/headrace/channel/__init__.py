@@ -1,1 +1,1 @@
-"""On what terms: feed subtrees with a quality of service, their suppliers and push consumers."""
+"""Channels: feed subtrees with a quality of service that their stations inherit; suppliers, push and pull."""

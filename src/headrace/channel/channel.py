@@ -1,19 +1,18 @@
 """Channel: a feed subtree with a quality of service that its stations inherit.
 
     radar = queue.channel("radar", "wx/radar/**", order="fifo", timeout="10s")
-    decoder = radar.station("decoder", batch_max=50)           inherits, and may tighten
+    decoder = radar.station("decoder", batch_max=50)           inherits, and may only tighten
     with radar.supplier() as supplier:
         supplier.push(volume, feed="wx/radar/nexrad2/KFTG")
     radar.consumer(decoder, decode)                            calls decode(product), in a thread
 
-Channels may overlap: each is a view of the queue's one log, and a product belongs to every channel whose subtree has
-its feed. A station belongs to one channel, or to none. Nothing is created unless all of it can be agreed on.
+Channels may overlap: each is a view of the queue's one log, and a product belongs to every channel whose subtree
+contains its feed. A station belongs to one channel, or to none. Nothing is created before all conflicts are resolved.
 
-Not here: the file of the definitions (definitions.py), and how a change reaches the stations (membership.py).
+Not here: the file of the definitions (document.py), and how a change reaches the stations (membership.py).
 """
 
 import contextlib
-import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
@@ -24,13 +23,14 @@ import msgspec
 
 from headrace.channel import membership
 from headrace.channel.conflicts import agree
+from headrace.channel.context import ChannelContext, definition_of
 from headrace.channel.document import ChannelDocument, Definition, DefinitionFile
 from headrace.channel.pull import PullSupplier
 from headrace.channel.push import PushConsumer
 from headrace.channel.qos import FIELDS, QoS, option_text
-from headrace.channel.slots import look
+from headrace.channel.slots import connected_suppliers
 from headrace.channel.subtree import Subtree
-from headrace.channel.supplier import Supplier, suppliers_file
+from headrace.channel.supplier import Supplier
 from headrace.errors import (
     ChannelExistsError,
     ChannelInUseError,
@@ -54,16 +54,16 @@ CHANNELS_MAX = 1024
 
 @dataclass(frozen=True, slots=True)
 class ChannelStatistics:
-    """A channel at one moment; sums are over its stations."""
+    """A channel now; counts of products are sums over its stations."""
 
     name: str
     feed: str
-    suppliers: int  # that are there now
+    suppliers: int  # connected now
     stations: int
     consumers: int
-    pushed: int  # products stored by suppliers, ever
+    pushed: int  # products that suppliers stored, in all
     duplicates: int
-    rejected: int  # products that suppliers could not push because of max_queue
+    rejected: int  # products that suppliers could not push, because of max_queue
     waiting: int
     leased: int
     parked: int
@@ -73,18 +73,16 @@ class ChannelStatistics:
 
 
 class Channel:
-    """A channel; get one from `Queue.channel`. It may be used from several threads."""
+    """A channel; get one from `Queue.channel`. Several threads may use it."""
 
-    def __init__(self, log: Log, all_stations: Stations, file: DefinitionFile, name: str) -> None:
-        self.log = log
-        self.all_stations = all_stations  # of the queue, those of other channels included
-        self.name = name
-        self._file = file
+    def __init__(self, context: ChannelContext) -> None:
+        self.name = context.name
+        self._context, self._file = context, context.file
 
     @property
     def definition(self) -> Definition:
-        """What the channel is now; another process may have changed it."""
-        return definition_of(self.log.path, self._file.read(), self.name)
+        """The channel as it is now; another process may have changed it."""
+        return self._context.definition
 
     @property
     def feed(self) -> str:
@@ -93,53 +91,50 @@ class Channel:
 
     @property
     def qos(self) -> QoS:
+        """The terms now."""
         return self.definition.qos
-
-    def now_ns(self) -> int:
-        """The time of day, by the clock of the queue."""
-        return self.all_stations.now_ns() or time.time_ns()
 
     # --- stations ---------------------------------------------------------------------------------
 
     def station(self, name: str, selection: Any = None, **options: Any) -> Station:
         """The station `name` of this channel.
 
-        Without selection and options it must exist. With any, it is created, or opened if it exists on the same
-        terms. The selection counts within the channel's subtree; options are those of the QoS, each at least as tight
-        as the channel's (TermsError names those that are not), and the terms of a station that no QoS speaks of.
+        Without selection and options it must exist. With any of them it is created, or opened if it exists on the
+        same terms. The selection applies within the channel's subtree. Options are those of the QoS, each at least as
+        tight as the channel's (TermsError names those that are not), and the terms that only stations have.
         """
         with self._file.changing():
             if selection is None and not options:
-                return membership.open_member(self, name)
-            return membership.add_station(self, self._file, name, selection, options)
+                return membership.open_member(self._context, name)
+            return membership.add_station(self._context, name, selection, options)
 
     def stations(self) -> list[str]:
         """The names of its stations."""
-        return membership.list_stations(self)
+        return membership.list_stations(self._context)
 
     def change_station(self, name: str, selection: Any = None, **options: Any) -> Station:
-        """Change what a station says itself; an option set to None, or `any`, is inherited again."""
+        """Change what a station sets itself; an option set to None or `any` is inherited again."""
         with self._file.changing():
-            return membership.change_station(self, self._file, name, selection, options)
+            return membership.change_station(self._context, name, selection, options)
 
     # --- suppliers and consumers ------------------------------------------------------------------
 
     def supplier(self) -> Supplier:
-        """A push supplier; SuppliersFullError if `suppliers_max` are there."""
-        return Supplier(self)
+        """A push supplier; SuppliersFullError if `suppliers_max` are connected."""
+        return Supplier(self._context)
 
     def pull(
         self, function: Callable[[], Any], every: float | str | timedelta = "1s", *, feed: str | None = None,
         **options: Any,
     ) -> PullSupplier:  # fmt: skip
-        """A pull supplier: call `function` at an interval, in a thread, and push what it returns (pull.py)."""
+        """A pull supplier: a thread calls `function` at an interval and pushes what it returns (pull.py)."""
         return PullSupplier(self.supplier(), function, parse_age(every, "every"), {"feed": feed, **options})
 
     def consumer(
         self, station: Station | str, callback: "Callable[[Product], Any] | Callable[[Batch], Any]", *,
         batches: bool = False,
     ) -> PushConsumer:  # fmt: skip
-        """A push consumer of a station: call `callback` with each product, or with each batch, in a thread (push.py).
+        """A push consumer: a thread calls `callback` with each product or batch of a station (push.py).
 
         Pull consumers come from the station itself: `station.attach()`.
         """
@@ -151,54 +146,56 @@ class Channel:
     def change(self, **options: Any) -> None:
         """Change some options, for the channel and for the stations that inherit them.
 
-        TermsError, and nothing changed, if they contradict each other or a station has said what would be looser than
-        the channel then. An option set to None is left open.
+        TermsError, without any change, if they contradict each other, or if a station has set an option that would be
+        looser than the channel's. An option set to None is left open.
         """
         if "feed" in options:
-            raise OptionError("the feed of a channel cannot be changed", "remove the channel and create another one")
+            raise OptionError("the feed of a channel cannot change", "remove the channel and create another one")
         with self._file.changing():
-            membership.change_channel(self, self._file, options)
+            membership.change_channel(self._context, options)
 
     def remove(self, *, force: bool = False) -> None:
-        """Forget the channel; with `force` its stations too. Its products stay in the queue."""
-        with self._file.changing() as definitions:
-            definition = definition_of(self.log.path, definitions, self.name)
+        """Remove the channel; with `force` its stations too. Its products stay in the queue."""
+        context = self._context
+        with self._file.changing() as document:
+            definition = context.definition
             stations = self.stations()
             if stations and not force:
                 raise ChannelInUseError(
-                    f"channel {self.name!r} has the stations {', '.join(stations)}",
+                    f"channel {self.name!r} has stations: {', '.join(stations)}",
                     "remove them first, or remove the channel with force",
                 )
             for name in stations:
-                open_station(self.log, self.all_stations, name).remove()
-            rest = {name: each for name, each in definitions.channels.items() if name != self.name}
-            self._file.write(msgspec.structs.replace(definitions, channels=rest))
-            suppliers_file(self.log.path, definition).unlink(missing_ok=True)
+                open_station(context.log, context.stations, name).remove()
+            rest = {name: each for name, each in document.channels.items() if name != self.name}
+            self._file.write(msgspec.structs.replace(document, channels=rest))
+            context.suppliers_file(definition).unlink(missing_ok=True)
 
-    # --- tell -------------------------------------------------------------------------------------
+    # --- statistics -------------------------------------------------------------------------------
 
     def statistics(self) -> ChannelStatistics:
-        definition = self.definition
-        suppliers, pushed = look(suppliers_file(self.log.path, definition))
-        told = [open_station(self.log, self.all_stations, name).statistics() for name in self.stations()]
+        """The channel now, with the sums over its stations."""
+        context, definition = self._context, self.definition
+        suppliers, pushed = connected_suppliers(context.suppliers_file(definition))
+        stations = [open_station(context.log, context.stations, name).statistics() for name in self.stations()]
         dropped: dict[str, int] = {}
-        for each in told:
+        for each in stations:
             for cause, count in {**each.dropped, "expired": each.expired, "evicted": each.evicted}.items():
                 dropped[cause] = dropped.get(cause, 0) + count
         return ChannelStatistics(
             name=self.name,
             feed=definition.feed,
             suppliers=len(suppliers),
-            stations=len(told),
-            consumers=sum(each.consumers for each in told),
+            stations=len(stations),
+            consumers=sum(each.consumers for each in stations),
             pushed=pushed.products,
             duplicates=pushed.duplicates,
             rejected=pushed.rejected,
-            waiting=sum(each.waiting for each in told),
-            leased=sum(each.leased for each in told),
-            parked=sum(each.parked for each in told),
-            delivered=sum(each.delivered for each in told),
-            acknowledged=sum(each.acknowledged for each in told),
+            waiting=sum(each.waiting for each in stations),
+            leased=sum(each.leased for each in stations),
+            parked=sum(each.parked for each in stations),
+            delivered=sum(each.delivered for each in stations),
+            acknowledged=sum(each.acknowledged for each in stations),
             dropped=dropped,
         )
 
@@ -213,24 +210,25 @@ def open_channel(log: Log, stations: Stations, name: str, feed: str | None = Non
     """The channel `name` of a queue.
 
     Without a feed and options it must exist. With a feed it is created, or opened if it exists on the same terms;
-    ChannelExistsError names what differs. TermsError lists every conflict among the options.
+    ChannelExistsError names every difference. TermsError lists every conflict of the options.
     """
     check_name(name, "channel", ChannelNameError)
     path, file = log.path, DefinitionFile(log.path)
-    channel = Channel(log, stations, file, name)
+    context = ChannelContext(log, stations, file, name)
+    channel = Channel(context)
     if feed is None and not options:
         definition_of(path, file.read(), name)
         return channel
-    with file.changing() as definitions:
-        existing = definitions.channels.get(name)
+    with file.changing() as document:
+        existing = document.channels.get(name)
         if existing is not None and _is_same(existing, feed, options):
             return channel
-        qos = agree(options, channel.now_ns())
+        qos = agree(options, context.now_ns())
         if existing is not None:
             raise _exists(existing, feed, qos)
         if feed is None:
-            raise ChannelMissingError(f"{path} has no channel {name!r}", "to create it, say its feed")
-        file.write(_with_new(definitions, name, Subtree.of(feed).pattern, qos, channel.now_ns()))
+            raise ChannelMissingError(f"{path} has no channel {name!r}", "to create it, give its feed")
+        file.write(_with_new(document, name, Subtree.of(feed).pattern, qos, context.now_ns()))
     return channel
 
 
@@ -239,17 +237,8 @@ def list_channels(path: Path) -> list[str]:
     return sorted(DefinitionFile(path).read().channels)
 
 
-def definition_of(path: Path, definitions: ChannelDocument, name: str) -> Definition:
-    definition = definitions.channels.get(name)
-    if definition is None:
-        known = ", ".join(sorted(definitions.channels))
-        hint = f"its channels are: {known}" if known else "create it with: headrace channel create"
-        raise ChannelMissingError(f"{path} has no channel {name!r}", hint)
-    return definition
-
-
 def _is_same(existing: Definition, feed: str | None, options: Mapping[str, Any]) -> bool:
-    """Whether this is what the channel was created with, also if it could not be agreed on any more today."""
+    """Whether the channel was created with these terms, even if they would be refused now (a past stop_time)."""
     with contextlib.suppress(TermsError):
         same_feed = feed is None or Subtree.of(feed).pattern == existing.feed
         return same_feed and QoS.of(**options) == existing.qos
@@ -265,14 +254,16 @@ def _exists(existing: Definition, feed: str | None, qos: QoS) -> ChannelExistsEr
     if feed is not None and Subtree.of(feed).pattern != existing.feed:
         differences.insert(0, f"feed {existing.feed}, not {feed}")
     return ChannelExistsError(
-        f"there is a channel {existing.name!r} on other terms: it has {'; '.join(differences)}",
+        f"channel {existing.name!r} exists on other terms: it has {'; '.join(differences)}",
         "open it by its name alone, change it, or choose another name",
     )
 
 
-def _with_new(definitions: ChannelDocument, name: str, feed: str, qos: QoS, now_ns: int) -> ChannelDocument:
-    if len(definitions.channels) >= CHANNELS_MAX:
-        raise ChannelNameError(f"there are {CHANNELS_MAX} channels already", "remove one: headrace channel remove")
-    number = definitions.next_number
+def _with_new(document: ChannelDocument, name: str, feed: str, qos: QoS, now_ns: int) -> ChannelDocument:
+    if len(document.channels) >= CHANNELS_MAX:
+        raise ChannelNameError(
+            f"the queue has {CHANNELS_MAX} channels, the maximum", "remove one: headrace channel remove"
+        )
+    number = document.next_number
     new = Definition(name=name, number=number, feed=feed, created_ns=now_ns, qos=qos)
-    return msgspec.structs.replace(definitions, next_number=number + 1, channels={**definitions.channels, name: new})
+    return msgspec.structs.replace(document, next_number=number + 1, channels={**document.channels, name: new})

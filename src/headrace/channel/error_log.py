@@ -1,6 +1,7 @@
-"""ErrorLog: errors of a thread that goes on, logged without flooding the log.
+"""ErrorLog: errors of a thread that keeps running, logged without flooding the log.
 
-The first one is logged at once, later ones at most once in a while, with the number of those in between.
+The first error is logged at once; later ones at most once a minute, with the number of errors in between. Push
+consumers and pull suppliers use it for what a user's function raises.
 """
 
 import logging
@@ -12,25 +13,25 @@ INTERVAL_S = 60.0
 
 
 class ErrorLog:
-    """What one thread has to complain of; `count` has them all."""
+    """The errors of one thread; `count` has all of them, `latest` the last one in words."""
 
     def __init__(self, logger: logging.Logger, clock: Callable[[], float] = time.monotonic) -> None:
         self._logger, self._clock = logger, clock
         self._lock = threading.Lock()
-        self._told_s: float | None = None
-        self._untold = 0
+        self._logged_s: float | None = None
+        self._unlogged = 0
         self.count = 0
         self.latest = ""
 
     def add(self, what: str, error: BaseException) -> None:
-        """Count an error, and log it if the log has been spared for long enough."""
+        """Count an error, and log it unless another one was logged within the interval."""
         with self._lock:
             self.count += 1
             self.latest = f"{type(error).__name__}: {error}"
             now_s = self._clock()
-            if self._told_s is not None and now_s - self._told_s < INTERVAL_S:
-                self._untold += 1
+            if self._logged_s is not None and now_s - self._logged_s < INTERVAL_S:
+                self._unlogged += 1
                 return
-            untold, self._untold, self._told_s = self._untold, 0, now_s
-        more = f" ({untold} more since the last message)" if untold else ""
+            unlogged, self._unlogged, self._logged_s = self._unlogged, 0, now_s
+        more = f" ({unlogged} more since the last message)" if unlogged else ""
         self._logger.warning("%s: %s%s", what, self.latest, more, exc_info=error)

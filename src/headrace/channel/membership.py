@@ -1,44 +1,42 @@
 """Membership: the stations of a channel, and how they follow it.
 
-A station knows its channel by its terms; the channel's definition knows what each of its stations said itself. Both
-are needed: what a station did not say is the channel's, and changes with it. Everything here is done while the
-definitions are locked (`DefinitionFile.changing`), so that a change of a channel and the creation of a station cannot
-miss each other.
+A station knows its channel by its terms; the channel's definition knows what each of its stations set itself. Both are
+needed: what a station did not set is the channel's, and changes with it. Everything here happens under the lock of the
+definitions (`DefinitionFile.changing`), so that a change of a channel and the creation of a station cannot miss each
+other.
 
-A change is written first and handed on to the stations then. If that is cut short, the next change, and the next
-opening of the station through its channel, make up for it.
+A change is written first and passed on to the stations then. If a process dies in between, the next change, and the
+next opening of the station through its channel, complete it.
 """
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 
-from headrace.channel.conflicts import validate
+from headrace.channel.conflicts import looser, tighten, validate
+from headrace.channel.context import ChannelContext
 from headrace.channel.document import Definition, DefinitionFile
-from headrace.channel.qos import FIELDS, Conflict, QoS, read_options, station_terms, terms_error
+from headrace.channel.qos import FIELDS, QoS, is_open, read_options, station_terms
 from headrace.channel.subtree import Subtree
-from headrace.channel.tightening import is_open, looser, tighten
 from headrace.errors import StationMissingError
 from headrace.selection import Selection
+from headrace.station.conflicts import Conflict, terms_error
 from headrace.station.opening import open_station
 from headrace.station.station import Station
 from headrace.station.terms import check_options
 
-if TYPE_CHECKING:
-    from headrace.channel.channel import Channel
-
-# Terms of a station that no quality of service speaks of.
+# Terms that only stations have.
 STATION_ONLY = ("prescale", "restore", "deliveries_max", "hung_after", "after", "group", "distribution", "start")
 
 
-def list_stations(channel: "Channel") -> list[str]:
-    stations = channel.all_stations.document.stations
+def list_stations(channel: ChannelContext) -> list[str]:
+    stations = channel.stations.document.stations
     return sorted(terms.name for terms in stations if terms.channel == channel.name)
 
 
-def open_member(channel: "Channel", name: str) -> Station:
-    """A station that exists, on the terms that it should have."""
+def open_member(channel: ChannelContext, name: str) -> Station:
+    """An existing station, with its terms brought up to the channel's."""
     station = _existing(channel, name)
     definition = channel.definition
     terms = station_terms(_qos_of(definition, name))
@@ -47,42 +45,36 @@ def open_member(channel: "Channel", name: str) -> Station:
     return station
 
 
-def add_station(
-    channel: "Channel", file: DefinitionFile, name: str, selection: Any, options: Mapping[str, Any]
-) -> Station:
-    """Create a station, or open it if it is there on these terms. Its entry is written first, and void without it."""
+def add_station(channel: ChannelContext, name: str, selection: Any, options: Mapping[str, Any]) -> Station:
+    """Create a station, or open it if it exists on these terms. Its entry is written before it is created."""
     definition = channel.definition
-    said, more = _read(options)
-    qos = tighten(definition.qos, msgspec.structs.replace(definition.qos, **said))
+    own, more = _read(options)
+    qos = tighten(definition.qos, msgspec.structs.replace(definition.qos, **own))
     wanted = _within(definition, selection)
     if name not in list_stations(channel):
         conflicts = validate(qos, channel.now_ns())
         if conflicts:
             raise terms_error(conflicts)
-        _write(file, definition, stations={**_entries(channel, definition), name: _spoken(said)})
-    return open_station(
-        channel.log, channel.all_stations, name, wanted, channel=channel.name, **station_terms(qos), **more
-    )
+        _write(channel.file, definition, stations={**_entries(channel, definition), name: _closed(own)})
+    return open_station(channel.log, channel.stations, name, wanted, channel=channel.name, **station_terms(qos), **more)
 
 
-def change_station(
-    channel: "Channel", file: DefinitionFile, name: str, selection: Any, options: Mapping[str, Any]
-) -> Station:
+def change_station(channel: ChannelContext, name: str, selection: Any, options: Mapping[str, Any]) -> Station:
     station = _existing(channel, name)
     definition = channel.definition
-    said, more = _read(options)
-    spoken = _spoken({**definition.stations.get(name, {}), **said})
-    qos = tighten(definition.qos, msgspec.structs.replace(definition.qos, **spoken))
+    own, more = _read(options)
+    own = _closed({**definition.stations.get(name, {}), **own})
+    qos = tighten(definition.qos, msgspec.structs.replace(definition.qos, **own))
     _refuse([each for each in validate(qos, channel.now_ns()) if set(each.options) & set(options)])
     if selection is not None:
         more["selection"] = _within(definition, selection)
-    _write(file, definition, stations={**_entries(channel, definition), name: spoken})
+    _write(channel.file, definition, stations={**_entries(channel, definition), name: own})
     station.change(**station_terms(qos), **more, channel=channel.name)
     return station
 
 
-def change_channel(channel: "Channel", file: DefinitionFile, options: Mapping[str, Any]) -> None:
-    """Agree on the new terms with every station before anything is written."""
+def change_channel(channel: ChannelContext, options: Mapping[str, Any]) -> None:
+    """Check the new terms with every station, then write them, then pass them on."""
     definition = channel.definition
     new = msgspec.structs.replace(definition, qos=definition.qos.with_options(options))
     conflicts = [each for each in validate(new.qos, channel.now_ns()) if set(each.options) & set(options)]
@@ -90,45 +82,45 @@ def change_channel(channel: "Channel", file: DefinitionFile, options: Mapping[st
     for name in members:
         conflicts += _conflicts_at(new, name, conflicts)
     _refuse(conflicts)
-    _write(file, new, stations=_entries(channel, definition))
+    _write(channel.file, new, stations=_entries(channel, definition))
     for name in members:
-        open_station(channel.log, channel.all_stations, name).change(
+        open_station(channel.log, channel.stations, name).change(
             **station_terms(_qos_of(new, name)), channel=channel.name
         )
 
 
-# --- what a station says --------------------------------------------------------------------------
+# --- what a station sets --------------------------------------------------------------------------
 
 
 def _read(options: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """The fields of QoS that the options say, and the terms that only stations have."""
+    """The fields of QoS that the options set, and the terms that only stations have."""
     more = {option: value for option, value in options.items() if option in STATION_ONLY}
-    said, faults = read_options({option: value for option, value in options.items() if option not in more})
+    own, faults = read_options({option: value for option, value in options.items() if option not in more})
     _refuse(faults)
-    return said, more
+    return own, more
 
 
-def _spoken(said: Mapping[str, Any]) -> dict[str, Any]:
-    """Without what is left open."""
+def _closed(own: Mapping[str, Any]) -> dict[str, Any]:
+    """The fields that are not left open."""
     options = {field: option for option, field in FIELDS.items()}
-    return {field: value for field, value in said.items() if not is_open(options[field], value)}
+    return {field: value for field, value in own.items() if not is_open(options[field], value)}
 
 
 def _qos_of(definition: Definition, name: str) -> QoS:
-    said = definition.stations.get(name, {})
-    return tighten(definition.qos, msgspec.structs.replace(definition.qos, **said))
+    own = definition.stations.get(name, {})
+    return tighten(definition.qos, msgspec.structs.replace(definition.qos, **own))
 
 
 def _conflicts_at(new: Definition, name: str, known: list[Conflict]) -> list[Conflict]:
-    """What one station has against the new terms, beyond what is known already."""
-    said = new.stations.get(name, {})
-    wanted = msgspec.structs.replace(new.qos, **said)
+    """The conflicts of one station with the new terms, beyond those that are known already."""
+    own = new.stations.get(name, {})
+    wanted = msgspec.structs.replace(new.qos, **own)
     found = looser(new.qos, wanted) or [each for each in validate(wanted) if each not in known]
-    own = {option for option, field in FIELDS.items() if field in said}
+    own_options = {option for option, field in FIELDS.items() if field in own}
     return [
         Conflict(each.options, f"station {name!r}: {each.problem}", f"change that station first, or {each.remedy}")
         for each in found
-        if own & set(each.options)
+        if own_options & set(each.options)
     ]
 
 
@@ -140,8 +132,8 @@ def _within(definition: Definition, selection: Any) -> Selection:
 # --- stations and entries -------------------------------------------------------------------------
 
 
-def _existing(channel: "Channel", name: str) -> Station:
-    station = open_station(channel.log, channel.all_stations, name)
+def _existing(channel: ChannelContext, name: str) -> Station:
+    station = open_station(channel.log, channel.stations, name)
     if station.terms.channel != channel.name:
         belongs = f"channel {station.terms.channel!r}" if station.terms.channel else "no channel"
         raise StationMissingError(
@@ -155,10 +147,10 @@ def _differs(station: Station, terms: Mapping[str, Any]) -> bool:
     return any(getattr(station.terms, field) != value for field, value in check_options(terms).items())
 
 
-def _entries(channel: "Channel", definition: Definition) -> dict[str, Any]:
-    """What stations said, without those that are gone."""
+def _entries(channel: ChannelContext, definition: Definition) -> dict[str, Any]:
+    """What each station set, without stations that were removed."""
     members = set(list_stations(channel))
-    return {name: said for name, said in definition.stations.items() if name in members}
+    return {name: own for name, own in definition.stations.items() if name in members}
 
 
 def _write(file: DefinitionFile, definition: Definition, stations: dict[str, Any]) -> None:

@@ -1,12 +1,12 @@
-"""Pull supplier: Headrace asks a function for products, at an interval, in a thread.
+"""Pull supplier: a thread calls a function at an interval and pushes what it returns.
 
 The function returns None (nothing new), one payload, a list of payloads (stored as one batch), or a mapping with the
-arguments of a push (`{"payload": …, "ident": …}`). Ticks lie on a fixed grid, so that the interval does not drift;
-those that a slow function misses are skipped and counted, never made up for in a burst.
+arguments of a push (`{"payload": …, "ident": …}`). Ticks lie on a fixed grid, so that the interval does not drift. If
+the function is slow, the ticks that it misses are skipped and counted; they are never made up for in a burst.
 
-A function that raises is asked again at growing distances, up to a minute. What it returned and the channel did not
-take (rejected, disk full, a blocking station) is offered again before the function is asked anew, so that nothing that
-was pulled is dropped. The thread ends by itself when the channel does.
+If the function raises, the thread retries with growing pauses, up to a minute. If the channel refuses what it returned
+(rejected, disk full, a blocking station), the thread pushes that again before it calls the function again, so that no
+product is dropped. The thread ends when the channel ends.
 """
 
 import functools
@@ -34,7 +34,7 @@ from headrace.errors import (
 
 EVERY_S_MIN = 0.001
 BACK_OFF_S_MAX = 60.0
-BLOCKED_S = 0.2  # how soon a stop is noticed while a blocking station makes a push wait
+BLOCKED_S = 0.2  # how soon `stop` is noticed while a push waits for a blocking station
 _END = (ChannelEndedError, ChannelMissingError, QueueClosedError)
 _log = logging.getLogger(__name__)
 
@@ -45,22 +45,22 @@ class PullStatistics:
 
     polls: int  # calls of the function
     pushed: int  # calls that stored something
-    failures: int  # exceptions of the function and refused pushes
-    skipped: int  # ticks that came while a call lasted or after a failure
-    pending: int  # payloads or batches that the channel has not taken yet
+    failures: int  # exceptions of the function, and refused pushes
+    skipped: int  # ticks during a slow call or a pause after a failure
+    pending: int  # pushes that the channel has not accepted yet
     latest_failure: str
     running: bool
 
 
 def next_tick(begin_s: float, every_s: float, now_s: float, failures: int) -> tuple[int, float]:
-    """Number and time of the next tick: the first one after now, or after a pause that doubles with each failure."""
+    """Number and time of the next tick: the first after now, or after a pause that doubles with each failure."""
     pause_s = min(every_s * 2 ** min(failures, 32), max(every_s, BACK_OFF_S_MAX)) if failures else 0.0
     number = math.floor((now_s + pause_s - begin_s) / every_s) + 1
     return number, begin_s + number * every_s
 
 
 class PullSupplier:
-    """A polled function; get one from `Channel.pull`. End it with `stop`, or use it in a `with`."""
+    """A function that is polled; get one from `Channel.pull`. End it with `stop`, or use it in a `with`."""
 
     def __init__(
         self, supplier: Supplier, function: Callable[[], Any], every_s: float, options: Mapping[str, Any]
@@ -73,13 +73,13 @@ class PullSupplier:
         self._pending: deque[Callable[..., Any]] = deque()
         self._polls = self._pushed = self._skipped = 0
         self._failures_in_a_row = 0
-        self._complaints = ErrorLog(_log)
+        self._errors = ErrorLog(_log)
         self._ending = threading.Event()
         self._thread = threading.Thread(target=self._run, name=f"headrace-pull-{self._channel}", daemon=True)
         self._thread.start()
 
     def stop(self, timeout: float | None = None) -> bool:
-        """Ask no more, and wait for the call that is under way; False if it lasts longer than `timeout` seconds."""
+        """Stop polling and wait for the running call; False if it takes longer than `timeout` seconds."""
         self._ending.set()
         if threading.current_thread() is not self._thread:
             self._thread.join(timeout)
@@ -89,10 +89,10 @@ class PullSupplier:
         return PullStatistics(
             polls=self._polls,
             pushed=self._pushed,
-            failures=self._complaints.count,
+            failures=self._errors.count,
             skipped=self._skipped,
             pending=len(self._pending),
-            latest_failure=self._complaints.latest,
+            latest_failure=self._errors.latest,
             running=self._thread.is_alive(),
         )
 
@@ -123,27 +123,27 @@ class PullSupplier:
             self._supplier.close()
             if self._pending:
                 _log.warning(
-                    "pull supplier of channel %r ended with %d pushes not made", self._channel, len(self._pending)
+                    "pull supplier of channel %r ended with %d unfinished pushes", self._channel, len(self._pending)
                 )
 
     def _tick(self) -> None:
-        """Ask the function unless something is still to be stored, then store."""
+        """Store what is pending; call the function only if nothing is."""
         if not self._pending:
             try:
                 self._polls += 1
-                self._pending.extend(self._offers(self._function()))
-            except Exception as error:  # noqa: BLE001 - whatever a stranger's function raises
+                self._pending.extend(self._pushes(self._function()))
+            except Exception as error:  # noqa: BLE001 - a user's function may raise anything
                 self._fail("the function failed", error)
                 return
         self._failures_in_a_row = 0
         while self._pending and self._store(self._pending[0]):
             self._pending.popleft()
 
-    def _store(self, offer: Callable[..., Any]) -> bool:
-        """True if there is nothing more to do about this offer."""
+    def _store(self, push: Callable[..., Any]) -> bool:
+        """Whether this push is finished: stored, or invalid."""
         while True:
             try:
-                offer(timeout=BLOCKED_S)
+                push(timeout=BLOCKED_S)
                 self._pushed += 1
                 return True
             except BlockedError:
@@ -154,14 +154,14 @@ class PullSupplier:
                 self._ending.set()
                 return False
             except (InvalidError, TypeError) as error:
-                self._fail("the function returned what cannot be put", error)
+                self._fail("the function returned an invalid product", error)
                 return True
             except QueueError as error:
-                self._fail("the channel refused a push, which is offered again", error)
+                self._fail("the channel refused a push; it will be retried", error)
                 return False
 
-    def _offers(self, result: Any) -> Iterator[Callable[..., Any]]:
-        """What the function returned, as pushes that wait to be made."""
+    def _pushes(self, result: Any) -> Iterator[Callable[..., Any]]:
+        """The pushes for what the function returned."""
         push, push_many = self._supplier.push, self._supplier.push_many
         if result is None:
             return
@@ -171,10 +171,10 @@ class PullSupplier:
             yield functools.partial(push, result, **self._options)
         elif any(isinstance(item, Mapping) for item in result):
             for item in result:
-                yield from self._offers(item)
+                yield from self._pushes(item)
         elif result:
             yield functools.partial(push_many, list(result), **self._options)
 
     def _fail(self, what: str, error: BaseException) -> None:
         self._failures_in_a_row += 1
-        self._complaints.add(f"pull supplier of channel {self._channel!r}: {what}", error)
+        self._errors.add(f"pull supplier of channel {self._channel!r}: {what}", error)

@@ -1,11 +1,11 @@
-"""Push consumer: Headrace calls a function with the products of a station, in a thread.
+"""Push consumer: a thread calls a function with the products of a station.
 
-A product is put when the callback has returned. If the callback raises, the product goes back as failed: it is
-delivered again, by whichever consumer comes first, and parked after the station's `deliveries_max`. After a failure
-the thread pauses, longer with each one in a row, so that a callback that cannot work does not spin.
+A product is acknowledged when the callback returns. If the callback raises, the product goes back as failed: it is
+delivered again, to any consumer, and parked after the station's `deliveries_max`. After each failure in a row the
+thread pauses longer, so that a broken callback does not spin.
 
-With `batches` the callback gets whole batches, of up to `batch_max` products and with the station's pacing, and a
-failure sends the whole batch back.
+With `batches` the callback gets whole batches, of up to `batch_max` products and with the station's pacing; if it
+raises, the whole batch goes back.
 """
 
 import logging
@@ -13,14 +13,12 @@ import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from headrace.channel.error_log import ErrorLog
 from headrace.errors import HeadraceError, LeaseLostError, QueueClosedError, StationMissingError
 from headrace.product.batch import Batch
-
-if TYPE_CHECKING:
-    from headrace.station.station import Station
+from headrace.station.station import Station
 
 BATCH_DEFAULT = 100
 PAUSE_S, PAUSE_S_MAX = 0.05, 5.0
@@ -31,28 +29,28 @@ _log = logging.getLogger(__name__)
 class PushStatistics:
     """What a push consumer has done so far."""
 
-    delivered: int  # products that the callback was called with
+    delivered: int  # products that were passed to the callback
     acknowledged: int
-    failures: int  # exceptions of the callback, and troubles with the station
+    failures: int  # exceptions of the callback, and errors of the station
     latest_failure: str
     running: bool
 
 
 class PushConsumer:
-    """A called function; get one from `Channel.consumer`. End it with `stop`, or use it in a `with`."""
+    """A function that is called; get one from `Channel.consumer`. End it with `stop`, or use it in a `with`."""
 
-    def __init__(self, station: "Station", callback: Callable[[Any], Any], *, batches: bool = False) -> None:
+    def __init__(self, station: Station, callback: Callable[[Any], Any], *, batches: bool = False) -> None:
         self._station, self._callback, self._batches = station, callback, batches
         self._consumer = station.attach()
-        self._lost = False  # taken for dead: attach anew
+        self._lost = False  # taken for dead: attach again
         self._delivered = self._acknowledged = self._failures_in_a_row = 0
-        self._complaints = ErrorLog(_log)
+        self._errors = ErrorLog(_log)
         self._ending = threading.Event()
         self._thread = threading.Thread(target=self._run, name=f"headrace-push-{station.name}", daemon=True)
         self._thread.start()
 
     def stop(self, timeout: float | None = None) -> bool:
-        """Finish the batch in hand and detach; False if that lasts longer than `timeout` seconds."""
+        """Finish the current batch and detach; False if that takes longer than `timeout` seconds."""
         self._ending.set()
         self._consumer.interrupt()
         if threading.current_thread() is not self._thread:
@@ -63,8 +61,8 @@ class PushConsumer:
         return PushStatistics(
             delivered=self._delivered,
             acknowledged=self._acknowledged,
-            failures=self._complaints.count,
-            latest_failure=self._complaints.latest,
+            failures=self._errors.count,
+            latest_failure=self._errors.latest,
             running=self._thread.is_alive(),
         )
 
@@ -93,7 +91,7 @@ class PushConsumer:
             self._consumer.detach()
 
     def _step(self) -> None:
-        """One batch, or one trouble."""
+        """Process one batch, or record one error."""
         try:
             if self._lost:
                 self._consumer = self._station.attach()
@@ -102,13 +100,13 @@ class PushConsumer:
             if len(batch):
                 (self._call_with_batch if self._batches else self._call_with_each)(batch)
         except LeaseLostError as error:
-            self._fail("others were given what it held", error)
+            self._fail("other consumers got its products", error)
             self._lost = True
             self._consumer.detach()
         except (StationMissingError, QueueClosedError):
             raise
         except HeadraceError as error:
-            self._fail("the station has a trouble", error)
+            self._fail("the station failed", error)
 
     def _call_with_each(self, batch: Batch) -> None:
         for product in batch:
@@ -126,11 +124,11 @@ class PushConsumer:
             self._consumer.nack(batch, failed=True)
 
     def _call(self, what: Any, products: int) -> bool:
-        """Whether the callback returned."""
+        """Call the callback; whether it returned."""
         self._delivered += products
         try:
             self._callback(what)
-        except Exception as error:  # noqa: BLE001 - whatever a stranger's function raises
+        except Exception as error:  # noqa: BLE001 - a user's function may raise anything
             self._fail("the callback failed", error)
             return False
         self._failures_in_a_row = 0
@@ -138,4 +136,4 @@ class PushConsumer:
 
     def _fail(self, what: str, error: BaseException) -> None:
         self._failures_in_a_row += 1
-        self._complaints.add(f"push consumer of station {self._station.name!r}: {what}", error)
+        self._errors.add(f"push consumer of station {self._station.name!r}: {what}", error)

@@ -1,22 +1,22 @@
 """Quality of service: what a channel agrees on with its suppliers and consumers, as plain data.
 
-A QoS is made of thirteen options. Each is either said, or left open (`None`, or `any` where it is a policy); what a
-channel leaves open its stations may say. `QoS.of` reads what people write (ages such as "10s", times in ISO 8601);
-`station_terms` says what an agreed QoS means for a station. docs/channels.md explains every option, its default, and
-its name in the CORBA Notification Service.
+A QoS has thirteen options. Each is set, or left open (`None`, or `any` for a policy); what a channel leaves open its
+stations may set. `QoS.of` reads what people write (ages such as "10s", times in ISO 8601); `station_terms` says what a
+QoS means for a station. docs/channels.md explains every option, its default, and its name in the CORBA Notification
+Service.
 
-Not here: which options contradict each other (conflicts.py), what a station may say beside its channel
-(tightening.py), and how order, discard, deadlines and pacing are kept at delivery (the stations themselves).
+Not here: which options contradict each other and what a station may change (conflicts.py), and how order, discard,
+deadlines and pacing are kept at delivery (the stations).
 """
 
 import difflib
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping
 from typing import Any, Literal, get_args
 
 import msgspec
 
-from headrace.errors import OptionError, TermsError
+from headrace.errors import OptionError
+from headrace.station.conflicts import Conflict, terms_error
 from headrace.station.terms import StationTerms
 from headrace.units import format_time, parse_age, parse_time
 
@@ -24,40 +24,41 @@ Reliability = Literal["best_effort", "persistent"]
 Order = Literal["any", "fifo", "priority", "deadline"]
 Discard = Literal["any", "fifo", "lifo", "priority", "deadline"]
 
-_BY_ITSELF = StationTerms(name="")  # what a station does where neither it nor its channel says anything
+_DEFAULT = StationTerms(name="")  # what a station does if neither it nor its channel sets an option
+SUPPLIERS_LIMIT = 1024  # slots in the file of a channel's suppliers
 
 
 class QoS(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The terms of a channel, or of one of its stations."""
 
-    reliability: Reliability = "best_effort"  # persistent: suppliers wait rather than pass a station by
+    reliability: Reliability = "best_effort"  # persistent: suppliers wait, so that a station misses nothing
     connections: Reliability = "persistent"  # best_effort: a station ends with its last consumer
-    order: Order = "any"  # in which a station delivers
-    discard: Discard = "any"  # what a station that is full drops first
-    max_per_consumer: int | None = None  # products that a station holds ready; open: all that the queue holds
+    order: Order = "any"  # of delivery
+    discard: Discard = "any"  # what a full station drops first
+    max_per_consumer: int | None = None  # products that wait at a station; open: all that the queue holds
     max_queue: int | None = None  # products that may wait for a station before a push is rejected
-    timeout_s: float | None = None  # nobody gets a product that is older
+    timeout_s: float | None = None  # older products are not delivered
     start_time_ns: int | None = None  # nothing is delivered before
     stop_time_ns: int | None = None  # nothing is pushed or delivered from then on
     batch_max: int | None = None  # products that a consumer gets at once
-    pacing_s: float | None = None  # how long a delivery may wait for its batch to fill
+    pacing_s: float | None = None  # how long a delivery waits for its batch to fill
     suppliers_max: int | None = None  # at a time
     consumers_max: int | None = None  # at a time, of each station
 
     @classmethod
     def of(cls, **options: Any) -> "QoS":
-        """Read options as people write them; TermsError lists every one that is unknown or cannot be read."""
-        said, faults = read_options(options)
+        """Read options as people write them; TermsError lists every unknown or invalid one."""
+        fields, faults = read_options(options)
         if faults:
             raise terms_error(faults)
-        return cls(**said)
+        return cls(**fields)
 
     def with_options(self, options: Mapping[str, Any]) -> "QoS":
-        """The same with some options said anew; TermsError as for `of`."""
-        said, faults = read_options(options)
+        """A copy with some options changed; TermsError as for `of`."""
+        fields, faults = read_options(options)
         if faults:
             raise terms_error(faults)
-        return msgspec.structs.replace(self, **said)
+        return msgspec.structs.replace(self, **fields)
 
 
 FIELDS = {name.removesuffix("_ns").removesuffix("_s"): name for name in QoS.__struct_fields__}
@@ -79,47 +80,22 @@ _KNOWN_ELSEWHERE = {
 }  # fmt: skip
 
 
-# --- conflicts ------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class Conflict:
-    """Why some options cannot be agreed on, and what would help."""
-
-    options: tuple[str, ...]
-    problem: str
-    remedy: str
-    of_values: bool = False  # one option is wrong by itself, whatever the others are
-
-    def __str__(self) -> str:
-        return f"{', '.join(self.options)}: {self.problem}; {self.remedy}"
-
-
-def terms_error(conflicts: Sequence[Conflict]) -> TermsError:
-    """One error that tells every conflict and every remedy."""
-    if len(conflicts) == 1:
-        return TermsError(conflicts[0].problem, conflicts[0].remedy, tuple(conflicts))
-    problems = "; ".join(f"({place}) {each.problem}" for place, each in enumerate(conflicts, 1))
-    remedies = "; ".join(f"({place}) {each.remedy}" for place, each in enumerate(conflicts, 1))
-    return TermsError(f"{len(conflicts)} conflicts: {problems}", remedies, tuple(conflicts))
-
-
 # --- reading --------------------------------------------------------------------------------------
 
 
 def read_options(options: Mapping[str, Any]) -> tuple[dict[str, Any], list[Conflict]]:
-    """The fields that the options say, and a conflict for each option that is unknown or cannot be read."""
-    said: dict[str, Any] = {}
+    """The fields that the options set, and a conflict for each unknown or invalid option."""
+    fields: dict[str, Any] = {}
     faults = []
     for option, value in options.items():
         if option not in FIELDS:
             faults.append(Conflict((option,), f"there is no option {option!r}", _nearest(option), of_values=True))
             continue
         try:
-            said[FIELDS[option]] = _read(option, value)
+            fields[FIELDS[option]] = _read(option, value)
         except OptionError as error:
             faults.append(Conflict((option,), error.problem, error.hint, of_values=True))
-    return said, faults
+    return fields, faults
 
 
 def _read(option: str, value: Any) -> Any:
@@ -133,7 +109,7 @@ def _read(option: str, value: Any) -> Any:
 
 
 def _nearest(option: str) -> str:
-    """Which option may have been meant; the names of CORBA and of plain stations are known too."""
+    """A hint at the option that may be meant; it knows the names of CORBA and of plain stations too."""
     plain = option.lower().replace("_", "")
     near = difflib.get_close_matches(option.lower(), OPTIONS, 1, 0.5)
     meant = _KNOWN_ELSEWHERE.get(plain) or (near[0] if near else None)
@@ -144,27 +120,32 @@ def _nearest(option: str) -> str:
 
 
 def station_terms(qos: QoS) -> dict[str, Any]:
-    """The terms of a station under this QoS; always the same keys, so that a change sets back what was left open."""
+    """The terms of a station under this QoS; always the same keys, so that a change resets what is left open."""
     return {
         "blocking": qos.reliability == "persistent",
         "durable": qos.connections == "persistent",
-        "order": _BY_ITSELF.order if qos.order == "any" else qos.order,
-        "discard": _BY_ITSELF.discard if qos.discard == "any" else qos.discard,
+        "order": _DEFAULT.order if qos.order == "any" else qos.order,
+        "discard": _DEFAULT.discard if qos.discard == "any" else qos.discard,
         "capacity": qos.max_per_consumer,
         "max_queue": qos.max_queue,
         "timeout": qos.timeout_s,
         "start_time": qos.start_time_ns,
         "stop_time": qos.stop_time_ns,
         "batch_max": qos.batch_max,
-        "pacing": qos.pacing_s or _BY_ITSELF.pacing_s,
+        "pacing": qos.pacing_s or _DEFAULT.pacing_s,
         "consumers_max": qos.consumers_max,
     }
 
 
 def option_text(option: str, value: Any) -> str:
-    """A value as people read it."""
+    """A value, for people."""
     if value is None:
         return "open"
     if option in AGES:
         return f"{value:g} s"
     return format_time(value) if option in TIMES else str(value)
+
+
+def is_open(option: str, value: Any) -> bool:
+    """Whether this value leaves the option open."""
+    return bool(value == "any") if option in POLICIES else value is None

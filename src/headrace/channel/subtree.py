@@ -1,8 +1,8 @@
 """Subtree: the feeds of a channel, `wx/radar/**`: one feed and everything below it, or `**` for all feeds.
 
-`narrow` joins what a station selects with the subtree of its channel: the pattern that matches exactly the feeds that
-both match. A few pairs would need two patterns for that, such as `**/radar/*` below `wx/radar`; these are refused
-rather than guessed.
+`narrow` intersects the pattern of a station with the subtree of its channel: the result matches exactly the feeds that
+both match. A few pairs would need two patterns, such as `**/radar/*` below `wx/radar`; they are refused instead of
+approximated.
 """
 
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ class Subtree:
 
     @classmethod
     def of(cls, feed: str) -> "Subtree":
-        """From `wx/radar`, `wx/radar/**` or `**`; FeedError if it is no subtree."""
+        """From `wx/radar`, `wx/radar/**` or `**`; FeedError if it is not a subtree."""
         if not isinstance(feed, str) or not feed:
             raise FeedError(f"feed {feed!r} is not a subtree", "write a feed and /**, such as wx/radar/**")
         if feed == "**":
@@ -27,7 +27,7 @@ class Subtree:
         root = feed.removesuffix("/**")
         if "*" in root:
             raise FeedError(
-                f"feed {feed!r} is not a subtree, because it has a * above its end",
+                f"feed {feed!r} is not a subtree: it has a * before its end",
                 "write a feed and /**, such as wx/radar/**; stations may select more finely",
             )
         return cls(check_feed(root))
@@ -41,7 +41,7 @@ class Subtree:
         return not self.root or feed == self.root or feed.startswith(self.root + "/")
 
     def narrow(self, wanted: str | None) -> str:
-        """The pattern of the feeds that `wanted` matches within the subtree; SelectionError if there is none."""
+        """The pattern of the feeds that `wanted` matches within the subtree; SelectionError if it matches none."""
         if wanted is None:
             return self.pattern
         if not self.root:
@@ -55,29 +55,29 @@ class Subtree:
                 f"write {self.root}/… or **/…",
             )
         raise SelectionError(
-            f"feed pattern {wanted!r} meets the channel's {self.pattern} in more than one way",
+            f"feed pattern {wanted!r} matches the channel's {self.pattern} in more than one way",
             f"write it out from the root: {self.root}/…",
         )
 
     def _rests(self, pattern: list[str]) -> list[list[str]]:
-        """What may be left of the pattern once it has matched the levels of the root; each is a way to go on.
+        """What can be left of the pattern after it has matched the levels of the root, one list per way to match.
 
-        The places reached are followed as a set, level by level. A place behind a `**` that is reached as well says
-        nothing new, since `**` may stand for no level.
+        It follows the set of positions in the pattern, level by level. A position behind a `**` that is in the set too
+        adds nothing, because `**` may match no level.
         """
-        places = _with_skips({0}, pattern)
+        positions = _with_skips({0}, pattern)
         for level in self.root.split("/"):
-            stay = {place for place in places if pattern[place : place + 1] == ["**"]}
-            step = {place + 1 for place in places if pattern[place : place + 1] in (["*"], [level])}
-            places = _with_skips(stay | step, pattern)
-        implied = {place + 1 for place in places if pattern[place : place + 1] == ["**"]}
-        return [pattern[place:] for place in sorted(places - implied)]
+            stay = {position for position in positions if pattern[position : position + 1] == ["**"]}
+            step = {position + 1 for position in positions if pattern[position : position + 1] in (["*"], [level])}
+            positions = _with_skips(stay | step, pattern)
+        implied = {position + 1 for position in positions if pattern[position : position + 1] == ["**"]}
+        return [pattern[position:] for position in sorted(positions - implied)]
 
 
-def _with_skips(places: set[int], pattern: list[str]) -> set[int]:
-    """The places, and those that are reached by letting a `**` stand for no level."""
-    reached = set(places)
-    for place in range(len(pattern)):
-        if place in reached and pattern[place] == "**":
-            reached.add(place + 1)
+def _with_skips(positions: set[int], pattern: list[str]) -> set[int]:
+    """The positions, and those reached when a `**` matches no level."""
+    reached = set(positions)
+    for position in range(len(pattern)):
+        if position in reached and pattern[position] == "**":
+            reached.add(position + 1)
     return reached

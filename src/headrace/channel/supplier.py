@@ -1,25 +1,25 @@
-"""Supplier: who pushes products into a channel.
+"""Supplier: pushes products into a channel.
 
-A push is a put under the terms of the channel: the feed lies in its subtree, `timeout` gives the product an expiry,
-and from `stop_time` on it is refused. `max_queue` and blocking stations speak at the put itself. The terms are those
-of the moment of the push; the file that has them is looked at, and read again only if it was replaced.
+A push is a put on the terms of the channel: the feed lies in its subtree, `timeout` gives the product an expiry, and
+from `stop_time` on the push is refused. `max_queue` and blocking stations are checked by the put itself. The terms are
+those at the moment of the push: each push checks whether their file was replaced, and reads it only then.
 
-Each supplier holds a place, so that `suppliers_max` counts across processes (places.py). A Supplier may be used from
-several threads. In the child of a fork it takes a place of its own at its first push.
+Each supplier holds a slot, so that `suppliers_max` counts across processes (slots.py). Several threads may use one
+Supplier. A forked child takes a slot of its own at its first push.
 
 Not here: polling a function (pull.py).
 """
 
 import threading
 from collections.abc import Iterable
-from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from typing_extensions import Unpack
 
-from headrace.channel.document import FOLDER, Definition
+from headrace.channel.context import ChannelContext
+from headrace.channel.document import Definition
 from headrace.channel.slots import SupplierSlot
 from headrace.channel.subtree import Subtree
 from headrace.errors import ChannelEndedError, ChannelError, ChannelMissingError, FeedError, RejectedError
@@ -30,66 +30,63 @@ from headrace.log.seams import Timeout
 from headrace.product.put import PutFacts, expiry_of, put_of
 from headrace.units import format_time
 
-if TYPE_CHECKING:
-    from headrace.channel.channel import Channel
-
 
 class Supplier:
-    """A push supplier; get one from `Channel.supplier`. Leave with `close`, or use it in a `with`."""
+    """A push supplier; get one from `Channel.supplier`. End it with `close`, or use it in a `with`."""
 
-    def __init__(self, channel: "Channel") -> None:
-        """Take a place; SuppliersFullError if the channel admits no more."""
+    def __init__(self, channel: ChannelContext) -> None:
+        """Take a slot; SuppliersFullError if `suppliers_max` are connected."""
         self.channel = channel
         self._number = channel.definition.number
         self._terms = (channel.definition, Subtree.of(channel.definition.feed))
         self._taking = threading.Lock()
         self._closed = False
-        self._place = self._take()
+        self._slot = self._take()
 
     def push(
         self, payload: Any, *, feed: str | None = None, ident: str = "", timeout: Timeout = None,
         **facts: Unpack[PutFacts],
     ) -> int | Duplicate:  # fmt: skip
-        """Store one product in the channel; its sequence, or the Duplicate of the one that is held.
+        """Store one product in the channel; returns its sequence, or a Duplicate if the queue holds an equal one.
 
-        `feed` is the root of the channel unless it is given; the other arguments are those of `Queue.put`.
-        RejectedError if `max_queue` products wait, ChannelEndedError from the channel's stop time on.
+        The default `feed` is the root of the channel; the other arguments are those of `Queue.put`. RejectedError if
+        `max_queue` products wait; ChannelEndedError from the channel's stop time on.
         """
         definition, subtree = self._current()
         feed = _feed_of(definition, subtree, feed)
         facts["expiry"] = self._expiry(definition, facts.get("expiry"))
-        place = self._holding()
+        slot = self._holding()
         try:
             outcome = append.put(self.channel.log, payload, feed, ident, put_of(facts), timeout)
         except RejectedError:
-            place.count(rejected=1)
+            slot.count(rejected=1)
             raise
         if isinstance(outcome, Duplicate):
-            place.count(duplicates=1)
+            slot.count(duplicates=1)
         else:
-            place.count(products=1)
+            slot.count(products=1)
         return outcome
 
     def push_many(
         self, payloads: Any, *, feed: Any = None, ident: Any = "", timeout: Timeout = None, **facts: Unpack[PutColumns]
     ) -> Receipt:
-        """Store many products as one; as `Queue.put_many`, under the terms of `push`."""
+        """Store many products as one batch: `Queue.put_many` on the terms of `push`."""
         definition, subtree = self._current()
         feed = _feeds_of(definition, subtree, feed)
         facts["expiry"] = self._expiry_column(definition, facts.get("expiry"))
-        place = self._holding()
+        slot = self._holding()
         try:
             receipt = append.put_many(self.channel.log, payloads, feed=feed, ident=ident, timeout=timeout, **facts)
         except RejectedError:
-            place.count(rejected=len(payloads))
+            slot.count(rejected=len(payloads))
             raise
-        place.count(products=receipt.stored, duplicates=receipt.products - receipt.stored)
+        slot.count(products=receipt.stored, duplicates=receipt.products - receipt.stored)
         return receipt
 
     def close(self) -> None:
-        """Leave the place to others."""
+        """Free the slot for other suppliers."""
         self._closed = True
-        self._place.leave()
+        self._slot.release()
 
     def __enter__(self) -> "Supplier":
         return self
@@ -102,45 +99,45 @@ class Supplier:
     def __repr__(self) -> str:
         return f"<Supplier of {self.channel.name!r}{' closed' if self._closed else ''}>"
 
-    # --- place ------------------------------------------------------------------------------------
+    # --- slot -------------------------------------------------------------------------------------
 
     def _take(self) -> SupplierSlot:
         definition = self.channel.definition
-        path = suppliers_file(self.channel.log.path, definition)
+        path = self.channel.suppliers_file(definition)
         return SupplierSlot(path, definition.name, definition.qos.suppliers_max)
 
     def _holding(self) -> SupplierSlot:
-        """The place; another one if a fork has left the first to the parent."""
-        if not self._place.is_held:
+        """The slot; a new one if this process is a forked child and the first belongs to the parent."""
+        if not self._slot.is_held:
             with self._taking:
                 if self._closed:
-                    raise ChannelError("this supplier was closed", "get another one: channel.supplier()")
-                if not self._place.is_held:
-                    self._place = self._take()
-        return self._place
+                    raise ChannelError("this supplier is closed", "get another one: channel.supplier()")
+                if not self._slot.is_held:
+                    self._slot = self._take()
+        return self._slot
 
     # --- terms ------------------------------------------------------------------------------------
 
     def _current(self) -> tuple[Definition, Subtree]:
-        """The terms of now; an error if the channel is gone or at its end."""
+        """The terms now; an error if the channel was removed or has ended."""
         definition = self.channel.definition
         if definition is not self._terms[0]:
             self._terms = (definition, Subtree.of(definition.feed))
         if definition.number != self._number:
             raise ChannelMissingError(
-                f"channel {definition.name!r} was removed and another one created since",
+                f"channel {definition.name!r} was removed, and another one created",
                 "get a supplier of the new one: queue.channel(name).supplier()",
             )
         stop_ns = definition.qos.stop_time_ns
         if stop_ns is not None and self.channel.now_ns() >= stop_ns:
             raise ChannelEndedError(
-                f"channel {definition.name!r} ended at its stop_time {format_time(stop_ns)}, nothing was stored",
+                f"channel {definition.name!r} ended at its stop_time {format_time(stop_ns)}; nothing was stored",
                 "choose a later one: headrace channel change --stop-time",
             )
         return self._terms
 
     def _expiry(self, definition: Definition, expiry: Any) -> Any:
-        """The earlier one of the product's own and the channel's."""
+        """The earlier of the product's own expiry and the channel's."""
         timeout_s = definition.qos.timeout_s
         if timeout_s is None:
             return expiry
@@ -157,21 +154,16 @@ class Supplier:
         return np.where(own_ns == 0, end_ns, np.minimum(own_ns, end_ns))
 
 
-def suppliers_file(queue_path: Path, definition: Definition) -> Path:
-    """Where the places of a channel's suppliers are."""
-    return queue_path / FOLDER / f"{definition.number}.suppliers"
-
-
 def _feed_of(definition: Definition, subtree: Subtree, feed: str | None) -> str:
     """The feed of a push; FeedError if it is not in the subtree."""
     if feed is None:
         if not subtree.root:
-            raise FeedError(f"channel {definition.name!r} has all feeds, and the push names none", "give feed=…")
+            raise FeedError(f"channel {definition.name!r} covers all feeds, and the push names none", "give feed=…")
         return subtree.root
     if not isinstance(feed, str) or not subtree.has(feed):
         raise FeedError(
             f"feed {feed!r} is not in the channel's {definition.feed}",
-            f"push below {subtree.root}, or into the channel that has this feed",
+            f"push below {subtree.root}, or into a channel that contains this feed",
         )
     return feed
 

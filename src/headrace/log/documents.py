@@ -61,13 +61,17 @@ class Document(Generic[Struct]):
         *,
         field: str,
         remedy: str,
+        unnamed: int | None = None,
         upgrades: Mapping[int, Upgrade] | None = None,
     ) -> None:
-        """`field` names the version in the document. `upgrades[n]` turns version n into version n + 1.
+        """`field` names the version in the document; `unnamed` is the version of one without it, if that is allowed.
+
+        `upgrades[n]` turns version n into version n + 1.
 
         `remedy` is what to do about a document that is damaged; it may name `{path}`, the folder.
         """
         self._version, self._field, self._remedy, self._upgrades = version, field, remedy, upgrades or {}
+        self._unnamed = unnamed
         self._plain = msgspec.json.Decoder(dict[str, Any])
         self._struct = msgspec.json.Decoder(kind)
         self._kind = kind
@@ -84,7 +88,7 @@ class Document(Generic[Struct]):
         """As `read`, from bytes that were read already; `path` is named in errors."""
         try:
             found = self._plain.decode(text)
-            version = found.get(self._field)
+            version = found.get(self._field, self._unnamed)
             if version == self._version:
                 return self._struct.decode(text)
             return msgspec.convert(self._upgraded(path, found, version), self._kind)

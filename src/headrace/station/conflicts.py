@@ -74,8 +74,8 @@ def _compared(terms: StationTerms) -> Compared:
         capacity=terms.capacity,
         batch_max=terms.batch_max,
         pacing_s=terms.pacing_s,
-        start_ns=terms.start_ns,
-        stop_ns=terms.stop_ns,
+        start_ns=terms.start_ns or None,
+        stop_ns=terms.stop_ns or None,
     )
 
 
@@ -84,7 +84,7 @@ def contradictions(terms: Compared) -> Iterator[Conflict]:
     yield from _about_loss(terms)
     yield from _about_deadlines(terms)
     yield from _about_batches(terms)
-    if terms.start_ns and terms.stop_ns and terms.start_ns >= terms.stop_ns:
+    if terms.start_ns is not None and terms.stop_ns is not None and terms.start_ns >= terms.stop_ns:
         yield Conflict(
             ("start_time", "stop_time"),
             f"start_time {format_time(terms.start_ns)} is not before stop_time {format_time(terms.stop_ns)}, "

@@ -221,6 +221,6 @@ def test_a_closed_supplier_says_so(queue: Queue) -> None:
     supplier = queue.channel("c", "a").supplier()
     supplier.close()
     supplier.close()
-    with pytest.raises(ChannelError, match="this supplier was closed"):
+    with pytest.raises(ChannelError, match="this supplier is closed"):
         supplier.push(b"x")
     assert queue.next == 1

@@ -184,17 +184,17 @@ def test_an_interval_of_nothing_is_refused(channel: Channel) -> None:
     assert channel.statistics().suppliers == 0
 
 
-# --- complaints -----------------------------------------------------------------------------------
+# --- errors ----------------------------------------------------------------------------------------
 
 
 def test_errors_are_all_counted_and_logged_once_in_a_while(caplog: pytest.LogCaptureFixture) -> None:
     now_s = [0.0]
-    complaints = ErrorLog(logging.getLogger("test"), lambda: now_s[0])
+    errors = ErrorLog(logging.getLogger("test"), lambda: now_s[0])
     for _ in range(5):
-        complaints.add("it", ValueError("bad"))
+        errors.add("it", ValueError("bad"))
     now_s[0] = INTERVAL_S
-    complaints.add("it", ValueError("worse"))
-    assert complaints.count == 6
+    errors.add("it", ValueError("worse"))
+    assert errors.count == 6
     assert [record.message for record in caplog.records] == [
         "it: ValueError: bad", "it: ValueError: worse (4 more since the last message)",
     ]  # fmt: skip

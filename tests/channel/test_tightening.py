@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.channel.qos import FIELDS, POLICIES, QoS
-from headrace.channel.tightening import is_open, looser, tighten
+from headrace.channel.conflicts import looser, tighten
+from headrace.channel.qos import FIELDS, POLICIES, QoS, is_open
 from headrace.errors import TermsError
 
 CHANNEL = QoS.of(
