@@ -1,10 +1,11 @@
-"""Opening: `headrace.connect`, which takes a directory or an endpoint and gives the same either way.
+"""`headrace.connect`: opens a queue by its directory, or by the endpoint of a site.
 
     headrace.connect("wx.queue")                             a queue on this machine
     headrace.connect("tcp/denver.example.org:7447")          the queue of the site that listens there
-    headrace.connect("tcp/192.0.2.7:7447?site=denver")       that of another site, reached through it
+    headrace.connect("tcp/192.0.2.7:7447?site=denver")       the queue of another site, reached through it
 
-Zenoh is loaded only for endpoints. A directory whose name begins like an endpoint is written with `./` before it.
+Both implement `AnyQueue` (queue/interface.py); mypy checks that here. Zenoh is loaded only for endpoints. A directory
+whose name begins like an endpoint is written with `./` before it.
 """
 
 import os
@@ -23,9 +24,9 @@ if TYPE_CHECKING:
 
     from headrace.link.credentials import TlsTerms, UserTerms
 
-_LOOK_S = 2.0  # for the site behind the router that we are connected to
+_LOOK_S = 2.0  # how long to look for the site
 _LOOK_AGAIN_S = 0.05
-_CONNECT_S = (0.5, 5.0)  # at least and at most; in between it is a matter of patience
+_CONNECT_S = (0.5, 5.0)  # time to connect, at least and at most; in between, `patience`
 
 
 def connect(
@@ -34,8 +35,9 @@ def connect(
 ) -> AnyQueue:  # fmt: skip
     """The queue at `where`: a directory, or the endpoint of a site, with `?site=NAME` for one behind it.
 
-    `patience` is how long a call is asked again when a site does not answer, before SiteUnreachableError; to follow
-    and to wait for products goes on for ever. `tls` and `user` show a site who we are. A directory needs none of them.
+    `patience` is how long a call is repeated while the site does not reply, before SiteUnreachableError; following and
+    waiting for products go on without limit. `tls` and `user` are the credentials of the client. A directory needs none
+    of them.
     """
     if not isinstance(where, str) or not is_endpoint(where):
         return Queue.open(where)
@@ -57,12 +59,12 @@ def connect(
 
 
 def is_endpoint(where: str) -> bool:
-    """Does it begin as an endpoint does? A URL too, which `check_endpoint` knows what to say about."""
+    """Whether `where` begins like an endpoint, or like a URL, which `check_endpoint` refuses with an explanation."""
     return where.partition("/")[0].lower().removesuffix(":") in PROTOCOLS
 
 
 def parse_where(where: str) -> tuple[str, str | None]:
-    """The endpoint, and the name of the site if it was given."""
+    """The endpoint, and the name of the site if one is given."""
     address, mark, options = where.partition("?")
     endpoint = check_endpoint(address)
     if not mark:
@@ -74,7 +76,7 @@ def parse_where(where: str) -> tuple[str, str | None]:
 
 
 def find_site(session: "zenoh.Session", endpoint: str, site: str | None, look_s: float) -> str:
-    """The site that was asked for, or the one that we are connected to; FabricError if there is none."""
+    """The site called `site`, or the one that the session is connected to; FabricError if there is none."""
     until = time.monotonic() + look_s
     while True:
         sites = _sites(session)
@@ -86,13 +88,13 @@ def find_site(session: "zenoh.Session", endpoint: str, site: str | None, look_s:
         if time.monotonic() >= until:
             break
         time.sleep(_LOOK_AGAIN_S)
-    if site is None and len(names) == 1:  # a router that is no site, with one behind it
+    if site is None and len(names) == 1:  # a router that is not a site, with one site behind it
         return names.pop()
-    raise _nobody(endpoint, site, sorted(names))
+    raise _not_found(endpoint, site, sorted(names))
 
 
 def _sites(session: "zenoh.Session") -> dict[str, str]:
-    """Names of the sites that can be reached, by the ids of their sessions."""
+    """The names of the reachable sites, by the ids of their sessions."""
     from headrace.link.keys import site_key
 
     found = {}
@@ -103,12 +105,13 @@ def _sites(session: "zenoh.Session") -> dict[str, str]:
     return found
 
 
-def _nobody(endpoint: str, site: str | None, names: list[str]) -> FabricError:
-    known = f"it knows {', '.join(names)}" if names else "it knows no site at all"
+def _not_found(endpoint: str, site: str | None, names: list[str]) -> FabricError:
+    known = f"reachable sites: {', '.join(names)}" if names else "no site is reachable"
     if site is not None:
         return FabricError(f"there is no site {site!r} behind {endpoint}; {known}", "check the name")
     if not names:
         return FabricError(
-            f"{endpoint} is not a site, and knows none", "start one there: headrace serve; or check your rights"
+            f"{endpoint} is not a site, and no site is reachable from it",
+            "start one there: headrace serve; or check your access rights",
         )
-    return FabricError(f"{endpoint} is not a site; {known}", f"name the one that you mean: {endpoint}?site={names[0]}")
+    return FabricError(f"{endpoint} is not a site; {known}", f"name the site: {endpoint}?site={names[0]}")

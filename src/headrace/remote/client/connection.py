@@ -1,11 +1,11 @@
-"""Connection: one client of one site. It makes calls and sees to it that each gets its answer.
+"""Connection: one client of one site. It makes calls and repeats each until its reply arrives.
 
-A link that breaks is set up again by Zenoh, for as long as the session lives. Calls that were under way are given up
-at that moment, and asked again with the number they had: what the site did already, it does not do again. How long is
-a matter of patience, which is the caller's; calls that wait for products anyway wait for the site as well.
+Zenoh reconnects a broken link for as long as the session lives. Calls without a reply are abandoned at that moment and
+repeated with the same number, so that the site does not execute again what it has executed already. A call is repeated
+for as long as the caller's patience; calls that wait for products wait for the site as well.
 
-The site knows that a client is there by its token. The token has a digest of the client's id, so that nobody who sees
-it can make calls in the client's name. A Connection may be used by several threads, and by one process.
+The site knows by a token that a client is connected. The token has a digest of the client's id, so that a client which
+sees the token cannot make calls in another's name. A Connection may be used by several threads, and by one process.
 """
 
 import hashlib
@@ -28,30 +28,30 @@ from headrace.remote.protocol.calls import VERSION, Call, Envelope, Get, Leave, 
 from headrace.remote.protocol.replies import Again, Done, Failure, Here, Reply, Unattached, decode_reply, error_of
 
 BUSY = b"busy"
-_ANSWER_S = 60.0  # beyond what a call waits by intention; that a link is dead shows much sooner
-_PRODUCTS_S = 600.0  # the same for answers with products, of which one may be large and the link slow
-_SLOWEST = 20_000  # bytes in a second that a link takes at least
+_REPLY_S = 60.0  # beyond the time that a call waits on purpose; a dead link is noticed much sooner
+_PRODUCTS_S = 600.0  # the same for replies with products: one may be large, and the link slow
+_SLOWEST_LINK = 20_000  # bytes per second
 _LEAVE_S = 1.0
 _PAUSES_S = (0.02, 0.05, 0.1, 0.2, 0.5)
 _NONE = zenoh.ConsolidationMode.NONE
 _BLOCK = zenoh.CongestionControl.BLOCK
 
 Kind = TypeVar("Kind", bound=Reply)
-RawReply = tuple[bytes, bytes]  # head and payload of an answer
+RawReply = tuple[bytes, bytes]  # head and payload
 
 log = logging.getLogger("headrace.remote")
 
 
 class Detached(Exception):  # noqa: N818
-    """The site does not know our attachment any more."""
+    """The site has ended the attachment of this consumer."""
 
 
 class NotYet(Exception):  # noqa: N818
-    """A put has to wait for a station; nothing was stored."""
+    """A put waits for a blocking station; nothing was stored yet."""
 
 
 class PendingReply:
-    """A query under way; its answer is taken once."""
+    """A call that was sent; its reply is taken once."""
 
     __slots__ = ("__weakref__", "_replies", "_token")
 
@@ -63,28 +63,28 @@ class PendingReply:
         )  # fmt: skip
 
     def take(self) -> RawReply | None:
-        """Wait for the answer; None if there is none, FabricMessageError if the call could not be read there."""
-        return _came(next(self._replies, None))
+        """Wait for the reply; None if none arrives, FabricMessageError if the site refused the call."""
+        return _raw_reply(next(self._replies, None))
 
     def cancel(self) -> None:
-        """Nobody wants the answer any more; who waits for it goes on at once."""
+        """Abandon the call; a thread in `take` continues at once."""
         self._token.cancel()  # type: ignore[no-untyped-call]
 
 
-def _came(reply: zenoh.Reply | None) -> RawReply | None:
+def _raw_reply(reply: zenoh.Reply | None) -> RawReply | None:
     if reply is None:
         return None
     if reply.ok is None:
-        told = reply.err.payload.to_bytes() if reply.err is not None else BUSY
-        if told == BUSY or told == b"Timeout":
+        why = reply.err.payload.to_bytes() if reply.err is not None else BUSY
+        if why == BUSY or why == b"Timeout":
             return None
-        raise FabricMessageError(f"the site refused the call: {told.decode(errors='replace')}", "run the same version")
+        raise FabricMessageError(f"the site refused the call: {why.decode(errors='replace')}", "run the same version")
     head = reply.ok.attachment
     return head.to_bytes() if head is not None else b"", reply.ok.payload.to_bytes()
 
 
 class Connection:
-    """Lives until `close`. `name` is that of our certificate or user, if we have one."""
+    """Open until `close`. `name` is that of the client's certificate or user, if it has one."""
 
     def __init__(self, session: zenoh.Session, endpoint: str, site: str, name: str | None, patience_s: float) -> None:
         self.endpoint, self.site, self.patience_s = endpoint, site, patience_s
@@ -94,12 +94,12 @@ class Connection:
         self._pid = os.getpid()
         self._lock = threading.Lock()
         self._numbers = 0
-        self._open: dict[int, None] = {}  # calls that may be asked again, the oldest first
-        self._ended: deque[int] = deque()  # those of them that will not be
+        self._open: dict[int, None] = {}  # calls that may be repeated, the oldest first
+        self._ended: deque[int] = deque()  # those of them that will not be repeated
         self._followers = 0
         self._silent_since: float | None = None
         self._closed = threading.Event()
-        self._under_way: weakref.WeakSet[PendingReply] = weakref.WeakSet()
+        self._pending: weakref.WeakSet[PendingReply] = weakref.WeakSet()
         self._breaks = 0  # of links
         self._links: Any = session.info.declare_transport_events_listener(self._see)
         self._queue: bytes | None = None
@@ -110,18 +110,18 @@ class Connection:
     # --- numbers ----------------------------------------------------------------------------------
 
     def begin(self) -> int:
-        """A number for a call that must not be done twice; it is remembered until `end`."""
+        """A number for a call that must not be executed twice; it is remembered until `end`."""
         with self._lock:
             self._numbers += 1
             self._open[self._numbers] = None
             return self._numbers
 
     def end(self, number: int) -> None:
-        """The call was answered, or nobody will ask again. Takes no lock, as `send`."""
+        """The call has its reply, or will not be repeated. Takes no lock, like `send`."""
         self._ended.append(number)
 
     def get_number(self) -> int:
-        """A number for a Get, which the site remembers until the next one."""
+        """A number for a Get, which the site remembers until the next Get."""
         with self._lock:
             self._numbers += 1
             return self._numbers
@@ -140,54 +140,54 @@ class Connection:
 
     # --- calls ------------------------------------------------------------------------------------
 
-    def stand(self, call: Call, payload: Any = b"", *, number: int = 0, wait_s: float = 0.0) -> PendingReply:
-        """Make a call whose answer is taken later."""
+    def start(self, call: Call, payload: Any = b"", *, number: int = 0, wait_s: float = 0.0) -> PendingReply:
+        """Send a call whose reply is taken later."""
         self.check_open()
-        answer_s = _PRODUCTS_S if isinstance(call, Next | Get) else _ANSWER_S
-        timeout_s = wait_s + answer_s + len(payload) / _SLOWEST
+        reply_s = _PRODUCTS_S if isinstance(call, Next | Get) else _REPLY_S
+        timeout_s = wait_s + reply_s + len(payload) / _SLOWEST_LINK
         breaks = self._breaks
         try:
-            asked = PendingReply(self._session, self._key, self._head(call, number), payload, timeout_s)
+            pending = PendingReply(self._session, self._key, self._head(call, number), payload, timeout_s)
         except zenoh.ZError as error:
             self.check_open()
-            raise FabricError(f"site {self.site} cannot be asked: {error}", "connect anew") from None
+            raise FabricError(f"the call to site {self.site} could not be sent: {error}", "connect again") from None
         with self._lock:
-            self._under_way.add(asked)
-        if self._breaks != breaks:  # whoever gave up what was under way may not have seen it
-            asked.cancel()
-        return asked
+            self._pending.add(pending)
+        if self._breaks != breaks:  # the link broke meanwhile, and `_abandon` may not have seen this call
+            pending.cancel()
+        return pending
 
     def read(self, came: RawReply | None, kind: type[Kind]) -> tuple[Kind, bytes] | None:
-        """What came: the answer, None for silence, or the error of the site."""
+        """Decode a reply; None if none arrived. Raises the error of the site."""
         if came is None:
             self.check_open()
             self._note_silence()
             return None
         self._end_silence()
-        answer = decode_reply(came[0])
-        if isinstance(answer, Failure):
-            raise error_of(answer)
-        if isinstance(answer, Unattached):
+        reply = decode_reply(came[0])
+        if isinstance(reply, Failure):
+            raise error_of(reply)
+        if isinstance(reply, Unattached):
             raise Detached
-        if isinstance(answer, Again):
+        if isinstance(reply, Again):
             raise NotYet
-        if not isinstance(answer, kind):
+        if not isinstance(reply, kind):
             raise FabricMessageError(
-                f"site {self.site} answered {type(answer).__name__} where {kind.__name__} was asked for",
+                f"site {self.site} replied {type(reply).__name__} instead of {kind.__name__}",
                 "run the same version at both ends",
             )
-        return answer, came[1]
+        return reply, came[1]
 
     def attempt(
         self, call: Call, kind: type[Kind], payload: Any = b"", *, number: int = 0, wait_s: float = 0.0
     ) -> tuple[Kind, bytes] | None:
-        """Ask once; None if no answer came."""
-        return self.read(self.stand(call, payload, number=number, wait_s=wait_s).take(), kind)
+        """Call once; None if no reply arrived."""
+        return self.read(self.start(call, payload, number=number, wait_s=wait_s).take(), kind)
 
     def ask(
         self, call: Call, kind: type[Kind], payload: Any = b"", *, number: int = 0, patience_s: float | None = None
     ) -> tuple[Kind, bytes]:
-        """Ask until the answer comes, or patience is over: SiteUnreachableError."""
+        """Repeat a call until its reply arrives; SiteUnreachableError when patience has run out."""
         begun = time.monotonic()
         until = begun + (self.patience_s if patience_s is None else patience_s)
         turn = 0
@@ -199,7 +199,7 @@ class Connection:
         return came
 
     def once(self, call: Call, kind: type[Kind], payload: Any = b"") -> tuple[Kind, bytes]:
-        """As `ask`, for what must not be done twice."""
+        """As `ask`, for a call that must not be executed twice."""
         number = self.begin()
         try:
             return self.ask(call, kind, payload, number=number)
@@ -207,64 +207,64 @@ class Connection:
             self.end(number)
 
     def send(self, call: Call) -> None:
-        """Make a call and do not care for the answer. Takes no lock: it may be called by the garbage collector."""
+        """Make a call and ignore its reply. Takes no lock: the garbage collector may call this."""
         if self._closed.is_set() or self._pid != os.getpid():
             return
         head = encode(Envelope(VERSION, self._client, self._queue, 0, 0, call))
-        with suppress(zenoh.ZError):  # it is closed
+        with suppress(zenoh.ZError):  # the session is closed
             self._session.get(
-                self._key, lambda reply: None, attachment=head, timeout=_ANSWER_S, congestion_control=_BLOCK
+                self._key, lambda reply: None, attachment=head, timeout=_REPLY_S, congestion_control=_BLOCK
             )
 
     # --- broken links -----------------------------------------------------------------------------
 
     def _see(self, event: zenoh.TransportEvent) -> None:
-        """On Zenoh's thread, which must not wait."""
+        """A link was made or broke. Runs on Zenoh's thread, which must not wait."""
         if event.kind == zenoh.SampleKind.DELETE and not self._closed.is_set():
             self._breaks += 1
-            threading.Thread(target=self._give_up, name="headrace-broken", daemon=True).start()
+            threading.Thread(target=self._abandon, name="headrace-broken", daemon=True).start()
 
-    def _give_up(self) -> None:
-        """What was sent into a link that broke may never be answered, and Zenoh does not always notice."""
+    def _abandon(self) -> None:
+        """Cancel all calls: those sent over a broken link may never get a reply, and Zenoh does not always notice."""
         with self._lock:
-            under_way = list(self._under_way)
-        for asked in under_way:
-            asked.cancel()
+            pending = list(self._pending)
+        for call in pending:
+            call.cancel()
 
     # --- silence ----------------------------------------------------------------------------------
 
     def pause(self, turn: int) -> None:
-        """Between two attempts, longer each time."""
+        """Wait between two attempts, longer each time."""
         self._closed.wait(_PAUSES_S[min(turn, len(_PAUSES_S) - 1)])
 
     def _note_silence(self) -> None:
         if self._silent_since is None:
             self._silent_since = time.monotonic()
-            log.warning("site %s at %s does not answer; asking again", self.site, self.endpoint)
+            log.warning("site %s at %s does not reply; retrying", self.site, self.endpoint)
 
     def _end_silence(self) -> None:
         since, self._silent_since = self._silent_since, None
         if since is not None:
             silent_s = time.monotonic() - since
-            log.warning("site %s at %s answers again, after %.1f s", self.site, self.endpoint, silent_s)
+            log.warning("site %s at %s replies again, after %.1f s", self.site, self.endpoint, silent_s)
 
     @property
     def is_silent(self) -> bool:
-        """The last call got no answer."""
+        """Whether the last call got no reply."""
         return self._silent_since is not None
 
     @property
     def has_patience(self) -> bool:
-        """Nothing is wrong, or it has not been for long."""
+        """Whether the site replies, or has been silent for less than `patience`."""
         since = self._silent_since
         return since is None or time.monotonic() - since < self.patience_s
 
     def unreachable(self, begun: float | None = None) -> SiteUnreachableError:
-        """For a call that was `begun` then; silence shows only when an attempt has ended."""
+        """The error for a call that was `begun` then; silence is noticed only when an attempt ends."""
         since = min(moment for moment in (begun, self._silent_since, time.monotonic()) if moment is not None)
         return SiteUnreachableError(
-            f"site {self.site} at {self.endpoint} has not answered for {time.monotonic() - since:.1f} s",
-            "check that it runs and can be reached from here; what was under way may have happened, or not",
+            f"site {self.site} at {self.endpoint} has not replied for {time.monotonic() - since:.1f} s",
+            "check that it runs and is reachable from here; the call may have been executed, or not",
         )
 
     # --- life -------------------------------------------------------------------------------------
@@ -285,10 +285,10 @@ class Connection:
         return self._closed.is_set()
 
     def close(self, politely: bool = True) -> None:
-        """Leave: what consumers of this connection hold goes back, at once if the site is told `politely`."""
+        """Disconnect. Products that consumers hold go back, at once if the site is asked to (`politely`)."""
         if self._closed.is_set() or self._pid != os.getpid():
             return
-        with suppress(HeadraceError):  # a site that cannot be reached finds out by itself
+        with suppress(HeadraceError):  # an unreachable site notices by itself
             if politely and not self.is_silent:
                 self.ask(Leave(), Done, patience_s=_LEAVE_S)
         self._closed.set()
@@ -301,5 +301,5 @@ class Connection:
 
 
 def client_digest(client: bytes) -> str:
-    """What a client's token shows of its id."""
+    """What the token of a client shows of its id."""
     return hashlib.blake2b(client, digest_size=16).hexdigest()

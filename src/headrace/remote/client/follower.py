@@ -1,9 +1,11 @@
-"""RemoteFollower: batches of a site's queue as they come; made by `RemoteQueue.follow`.
+"""RemoteFollower: batches of a site's queue as they arrive; made by `RemoteQueue.follow`.
 
-It asks for what lies at its position, and the site answers when there is something, in the order of its queue. While
-one batch is worked on, the question for the next one stands already. So a product is on its way as soon as it is put,
-a slow reader holds up nobody, and no more than one batch waits here. An answer that does not arrive is asked for again
-at the same position: whatever happens to the connection, nothing is lost and nothing comes twice.
+It calls for the products at its position, and the site replies when there are some, in the order of its queue. While
+the program works on one batch, the call for the next is sent already. So a product travels as soon as it is put, a slow
+reader delays nobody, and no more than one batch waits here. A call whose reply does not arrive is repeated at the same
+position: whatever happens to the connection, no product is lost and none arrives twice.
+
+`read_all` reads a range with as many calls as it takes, for `RemoteQueue.read`.
 """
 
 import time
@@ -28,46 +30,46 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Terms:
-    """What is read: by which selection, and how much at a time."""
+class ReadTerms:
+    """What to read: by which selection, and how much at a time."""
 
     selection: str
     limit: int
     bytes_limit: int
-    counts: bool = False  # it has `every`
-    stop: int = 0  # nothing from here on; 0: no end
+    counts: bool = False  # the selection has `every`
+    stop: int = 0  # read nothing from this sequence on; 0: no end
 
     @classmethod
-    def of(cls, selection: Wanted, limit: int, bytes_limit: int | str, stop: int = 0) -> "Terms":
+    def of(cls, selection: Wanted, limit: int, bytes_limit: int | str, stop: int = 0) -> "ReadTerms":
         if isinstance(limit, bool) or not isinstance(limit, int) or limit < 1:
             raise OptionError(f"limit {limit!r} is not a positive number", "give how many products you want at most")
         wanted = Selection.of(selection)
         size = max(1, parse_size(bytes_limit, "bytes_limit"))
         return cls(selection_text(wanted), limit, size, wanted.every > 1, stop)
 
-    def question(self, position: int | str, follower: int, wait_s: float = 0.0) -> Next:
+    def call(self, position: int | str, follower: int, wait_s: float = 0.0) -> Next:
         limit, bytes_limit = min(self.limit, PAGE_PRODUCTS_MAX), min(self.bytes_limit, PAGE_BYTES_MAX)
         return Next(self.selection, position, limit, bytes_limit, wait_s, self.stop, follower)
 
 
-class _Standing:
-    """A question whose answer has not been looked at."""
+class _PendingRead:
+    """A call for products whose reply was not used yet."""
 
-    __slots__ = ("_came", "_has_come", "asked", "position", "wait_s")
+    __slots__ = ("_has_come", "_raw", "pending", "position", "wait_s")
 
-    def __init__(self, position: int, wait_s: float, asked: PendingReply) -> None:
-        self.position, self.wait_s, self.asked = position, wait_s, asked
-        self._came: RawReply | None = None
+    def __init__(self, position: int, wait_s: float, pending: PendingReply) -> None:
+        self.position, self.wait_s, self.pending = position, wait_s, pending
+        self._raw: RawReply | None = None
         self._has_come = False
 
     def take(self) -> RawReply | None:
         if not self._has_come:
-            self._came, self._has_come = self.asked.take(), True
-        return self._came
+            self._raw, self._has_come = self.pending.take(), True
+        return self._raw
 
     @property
     def is_ready(self) -> bool:
-        """Its answer is here, or will be at once."""
+        """Whether its reply has arrived, or will at once."""
         return self._has_come or not self.wait_s
 
 
@@ -75,53 +77,57 @@ class RemoteFollower:
     """A read without end. It implements `AnyFollower`."""
 
     def __init__(
-        self, queue: "RemoteQueue", connection: Connection, terms: Terms, start: int, timeout_s: float | None
+        self, queue: "RemoteQueue", connection: Connection, terms: ReadTerms, start: int, timeout_s: float | None
     ) -> None:
-        self._queue = queue  # which closes the connection when everybody has forgotten it
+        self._queue = queue  # which closes the connection when it is collected
         self._connection, self._terms, self._timeout_s = connection, terms, timeout_s
         self._number = connection.new_follower() if terms.counts else 0
-        self._standing: _Standing | None = None
+        self._ahead: _PendingRead | None = None
         self._stopped = False
         self.position = start
 
     def stop(self) -> None:
+        """End the iteration from another thread; it wakes up at once."""
         self._stopped = True
-        standing = self._standing
-        if standing is not None:
-            standing.asked.cancel()
+        ahead = self._ahead
+        if ahead is not None:
+            ahead.pending.cancel()
 
     # --- one batch --------------------------------------------------------------------------------
 
     def next_nowait(self) -> Batch | None:
-        """The next batch if there is one at the site."""
+        """The next batch, if the site has one now."""
         self._connection.check_open()
-        standing = self._standing
-        if standing is not None and (not standing.is_ready or standing.position != self.position):
-            standing.asked.cancel()
-            self._standing = standing = None
-        came = self._take(standing) if standing is not None else None
+        ahead = self._ahead
+        if ahead is not None and (not ahead.is_ready or ahead.position != self.position):
+            ahead.pending.cancel()
+            self._ahead = ahead = None
+        came = self._take(ahead) if ahead is not None else None
         if came is None:
-            came = self._connection.ask(self._terms.question(self.position, self._number), Products)
+            came = self._connection.ask(self._terms.call(self.position, self._number), Products)
         batch = self._move(*came)
         if batch is not None and self.position < came[0].head:
-            self._stand(0.0)
+            self._call(0.0)
         return batch
 
     def wait(self, timeout_s: float) -> None:
-        """Sleep until there is something to look at, or somebody says `stop`."""
-        standing = self._standing
-        if standing is None or standing.position != self.position:
-            standing = self._stand(min(timeout_s, WAIT_S_MAX))
-        standing.take()
+        """Sleep until there are products to examine, or `stop` is called."""
+        ahead = self._ahead
+        if ahead is None or ahead.position != self.position:
+            ahead = self._call(min(timeout_s, WAIT_S_MAX))
+        ahead.take()
+
+    def __iter__(self) -> Iterator[Batch]:
+        return self
 
     def __next__(self) -> Batch:
-        deadline = self._deadline()
+        deadline = None if self._timeout_s is None else time.monotonic() + self._timeout_s
         turn = 0
         while not self._stopped:
-            standing, is_new = self._question(deadline)
-            came = self._take(standing)
+            read, is_new = self._pending_read(deadline)
+            came = self._take(read)
             if came is not None and (batch := self._move(*came)) is not None:
-                self._ask_ahead(came[0])
+                self._call_ahead(came[0])
                 return batch
             if self._stopped or (is_new and deadline is not None and time.monotonic() >= deadline):
                 if came is None and not self._stopped:
@@ -132,78 +138,74 @@ class RemoteFollower:
             turn = turn + 1 if came is None else 0
         raise StopIteration
 
-    def __iter__(self) -> Iterator[Batch]:
-        return self
-
     def __aiter__(self) -> AsyncIterator[Batch]:
         """As `__iter__`; the waiting is in a thread of its own, which ends with the iteration."""
         return iterate_async(self)
 
-    def _deadline(self) -> float | None:
-        return None if self._timeout_s is None else time.monotonic() + self._timeout_s
+    # --- calls ------------------------------------------------------------------------------------
 
-    def _question(self, deadline: float | None) -> tuple[_Standing, bool]:
-        """The question that stands at our position, or a new one: only that one has looked since we were called."""
-        standing = self._standing
-        if standing is not None and standing.position == self.position:
-            return standing, False
-        if standing is not None:
-            standing.asked.cancel()
-        return self._stand(self._wait_s(deadline)), True
+    def _pending_read(self, deadline: float | None) -> tuple[_PendingRead, bool]:
+        """The call at the position, and whether it is new: only a new one was sent after `__next__` was called."""
+        ahead = self._ahead
+        if ahead is not None and ahead.position == self.position:
+            return ahead, False
+        if ahead is not None:
+            ahead.pending.cancel()
+        return self._call(self._wait_s(deadline)), True
 
-    def _ask_ahead(self, answer: Products) -> None:
-        """For what comes next, unless there is nothing and nobody would wait for it."""
+    def _call_ahead(self, reply: Products) -> None:
+        """Call for the next batch, unless there is none and the follower would not wait for it."""
         wait_s = self._wait_s(None)
-        if wait_s or answer.next < answer.head:
-            self._stand(wait_s)
+        if wait_s or reply.next < reply.head:
+            self._call(wait_s)
 
     def _wait_s(self, deadline: float | None) -> float:
         left = self._timeout_s if deadline is None else max(0.0, deadline - time.monotonic())
         return WAIT_S_MAX if left is None else min(left, WAIT_S_MAX)
 
-    def _stand(self, wait_s: float) -> _Standing:
-        question = self._terms.question(self.position, self._number, wait_s)
-        standing = self._standing = _Standing(self.position, wait_s, self._connection.stand(question, wait_s=wait_s))
+    def _call(self, wait_s: float) -> _PendingRead:
+        call = self._terms.call(self.position, self._number, wait_s)
+        read = self._ahead = _PendingRead(self.position, wait_s, self._connection.start(call, wait_s=wait_s))
         if self._stopped:  # before there was anything to cancel
-            standing.asked.cancel()
-        return standing
+            read.pending.cancel()
+        return read
 
-    def _take(self, standing: _Standing) -> tuple[Products, bytes] | None:
-        came = standing.take()
-        self._standing = None
-        return None if came is None and self._stopped else self._connection.read(came, Products)
+    def _take(self, read: _PendingRead) -> tuple[Products, bytes] | None:
+        raw = read.take()
+        self._ahead = None
+        return None if raw is None and self._stopped else self._connection.read(raw, Products)
 
-    def _move(self, answer: Products, records: bytes) -> RemoteBatch | None:
-        batch = batch_of(answer, records, self._connection.names)
+    def _move(self, reply: Products, records: bytes) -> RemoteBatch | None:
+        batch = batch_of(reply, records, self._connection.names)
         self.position = batch.next
         return batch if len(batch) or batch.lost else None
 
 
-def read_at_once(connection: Connection, terms: Terms, start: int | str) -> RemoteBatch:
-    """All that the terms ask for in one batch, however many answers it takes."""
+def read_all(connection: Connection, terms: ReadTerms, start: int | str) -> RemoteBatch:
+    """Everything that the terms ask for in one batch, with as many calls as it takes."""
     number = connection.new_follower() if terms.counts else 0
-    first, records = connection.ask(terms.question(start, number), Products)
-    count, size, parts, answers, end = first.count, first.payload_bytes, [records], [first], first.head
-    while answers[-1].next < end and count < terms.limit and size < terms.bytes_limit:
+    first, records = connection.ask(terms.call(start, number), Products)
+    count, size, parts, replies, end = first.count, first.payload_bytes, [records], [first], first.head
+    while replies[-1].next < end and count < terms.limit and size < terms.bytes_limit:
         rest = replace(terms, limit=terms.limit - count, bytes_limit=terms.bytes_limit - size)
         try:
-            answer, records = connection.ask(rest.question(answers[-1].next, number), Products)
-        except ProductDamagedError:  # the next read will tell
+            reply, records = connection.ask(rest.call(replies[-1].next, number), Products)
+        except ProductDamagedError:  # the next read raises it
             break
-        if answer.lost_last:
+        if reply.lost_last:
             break
-        count, size = count + answer.count, size + answer.payload_bytes
+        count, size = count + reply.count, size + reply.payload_bytes
         parts.append(records)
-        answers.append(answer)
-    return batch_of(_joined(answers) if len(answers) > 1 else first, b"".join(parts), connection.names)
+        replies.append(reply)
+    return batch_of(_joined(replies) if len(replies) > 1 else first, b"".join(parts), connection.names)
 
 
-def _joined(answers: list[Products]) -> Products:
+def _joined(replies: list[Products]) -> Products:
     scanned, filtered, deleted, damaged, expired = (
-        sum(counts) for counts in zip(*(answer.passed_over for answer in answers), strict=True)
+        sum(counts) for counts in zip(*(reply.passed_over for reply in replies), strict=True)
     )
     return Products(
-        answers[-1].next, answers[-1].head, sum(answer.payload_bytes for answer in answers),
-        b"".join(answer.places for answer in answers), answers[0].lost_first, answers[0].lost_last,
+        replies[-1].next, replies[-1].head, sum(reply.payload_bytes for reply in replies),
+        b"".join(reply.places for reply in replies), replies[0].lost_first, replies[0].lost_last,
         (scanned, filtered, deleted, damaged, expired),
     )  # fmt: skip

@@ -1,6 +1,8 @@
-"""RemoteBatch: products that lie in a message from a site, with the places that the site's queue gives them.
+"""Batches as they travel from a site to its clients: `products_of` at the site, `batch_of` at the client.
 
-It is a Batch in every respect. Its payloads are views of the message, which lives for as long as any of them.
+A reply `Products` has the sequences and times that the site's queue gave to the products; their records are the payload
+of the message. The batch at the client is a Batch in every respect. Its payloads are views of the message, which lives
+for as long as any of them.
 """
 
 from headrace.errors import FabricMessageError, RecordsDamagedError
@@ -11,7 +13,7 @@ from headrace.remote.protocol.replies import Products
 
 
 class RemoteBatch(Batch):
-    """`got` is the number of the call that got it from a station, through `attachment`; otherwise 0."""
+    """`got` is the number of the Get that returned it, through `attachment`; 0 for a batch that was only read."""
 
     __slots__ = ("attachment", "got")
 
@@ -21,27 +23,23 @@ class RemoteBatch(Batch):
         self.got, self.attachment = got, attachment
 
 
-def batch_of(answer: Products, records: bytes, names: Names, got: int = 0, attachment: int = 0) -> RemoteBatch:
-    """The batch in an answer; FabricMessageError says what is wrong with it."""
-    try:
-        batch = read_batch(records, names)
-        kernel.place_rows(rows_of(batch), answer.places, answer.next, answer.passed_over)
-    except RecordsDamagedError as error:
-        raise FabricMessageError(f"products in an answer: {error.problem}", error.hint) from None
-    except (ValueError, OverflowError):
-        raise FabricMessageError("an answer has other products than it says", "ask once more") from None
-    lost = Lost(answer.lost_first, answer.lost_last) if answer.lost_last else None
-    return RemoteBatch(batch, lost, got, attachment)
-
-
-# --- merged from remote.server.products: Products: batches of a queue as they go to remote users.
-#
-
-
 def products_of(batch: Batch, head: int, count: int | None = None) -> tuple[Products, bytes]:
-    """The answer with a batch, or its first `count` products, and their records."""
+    """The reply with a batch, or its first `count` products, and their records. `head`: the queue's next sequence."""
     rows = rows_of(batch)
     places, records = kernel.gather_placed(rows, len(rows) if count is None else count)
     lost = batch.lost
     first, last = (lost.first, lost.last) if lost is not None else (0, 0)
     return Products(batch.next, head, rows.bytes, places, first, last, rows.passed_over), records
+
+
+def batch_of(reply: Products, records: bytes, names: Names, got: int = 0, attachment: int = 0) -> RemoteBatch:
+    """The batch in a reply; FabricMessageError names what is invalid in it."""
+    try:
+        batch = read_batch(records, names)
+        kernel.place_rows(rows_of(batch), reply.places, reply.next, reply.passed_over)
+    except RecordsDamagedError as error:
+        raise FabricMessageError(f"products in a reply: {error.problem}", error.hint) from None
+    except (ValueError, OverflowError):
+        raise FabricMessageError("a reply does not match the products in it", "retry") from None
+    lost = Lost(reply.lost_first, reply.lost_last) if reply.lost_last else None
+    return RemoteBatch(batch, lost, got, attachment)

@@ -1,4 +1,9 @@
-"""Answers: what a site answers to the calls of remote users, as plain data."""
+"""Replies: what a site replies to the calls of its clients, as plain data; calls.py has the calls.
+
+An error of the site travels as a Failure, and the client raises the same class with the same text: `failure_of` encodes
+an error, `error_of` makes it again. An error class that the client does not know, because the site is newer, and an
+error that is not one of Headrace's own become a FabricError.
+"""
 
 from typing import Any
 
@@ -16,12 +21,12 @@ from headrace.station.terms import StationTerms
 PLACE_BYTES = 24
 
 
-class _Answer(msgspec.Struct, frozen=True, tag=str.lower, omit_defaults=True):
+class _Reply(msgspec.Struct, frozen=True, tag=str.lower, omit_defaults=True):
     pass
 
 
-class Failure(_Answer, frozen=True):
-    """An error of the site, to be raised at the client's."""
+class Failure(_Reply, frozen=True):
+    """An error, which the client raises."""
 
     error: str  # the name of its class
     problem: str
@@ -29,37 +34,37 @@ class Failure(_Answer, frozen=True):
     details: dict[str, Any] = {}
 
 
-class Again(_Answer, frozen=True):
-    """A put had to wait for a station, and nothing was stored; there is time left."""
+class Again(_Reply, frozen=True):
+    """A blocking station is full, and nothing was stored; the client has time left and calls again."""
 
 
-class Unattached(_Answer, frozen=True):
-    """The site knows no such attachment: it was restarted, or the client was away for too long."""
+class Unattached(_Reply, frozen=True):
+    """The site has no such attachment: it was restarted, or the client was away for too long."""
 
 
-class Done(_Answer, frozen=True):
+class Done(_Reply, frozen=True):
     pass
 
 
-class Number(_Answer, frozen=True):
-    """A sequence or a count; of a put, minus the sequence that is held if it is a duplicate."""
+class Number(_Reply, frozen=True):
+    """A sequence or a count. For a duplicate, a put replies minus the sequence of the product that is held."""
 
     value: int
 
 
-class Here(_Answer, frozen=True):
+class Here(_Reply, frozen=True):
     site: SiteName
     queue: QueueId
     config: QueueConfig
 
 
-class Bounds(_Answer, frozen=True):
+class Bounds(_Reply, frozen=True):
     oldest: Sequence64
     next: Sequence64
 
 
-class Received(_Answer, frozen=True):
-    """What became of a `put_many`."""
+class Received(_Reply, frozen=True):
+    """The outcome of a PutMany or PutBatch."""
 
     products: int
     stored: int
@@ -67,8 +72,8 @@ class Received(_Answer, frozen=True):
     outcomes: bytes | None = None  # 8 bytes each, signed
 
 
-class Products(_Answer, frozen=True):
-    """A batch; its records are the payload."""
+class Products(_Reply, frozen=True):
+    """A batch; its records are the payload of the message."""
 
     next: Sequence64
     head: Sequence64  # the next sequence of the queue
@@ -83,15 +88,15 @@ class Products(_Answer, frozen=True):
         return len(self.places) // PLACE_BYTES
 
 
-class Weighed(_Answer, frozen=True):
+class Weighed(_Reply, frozen=True):
     weights: Weights
 
 
-class Listed(_Answer, frozen=True):
+class Listed(_Reply, frozen=True):
     values: list[str]
 
 
-class CursorTold(_Answer, frozen=True):
+class CursorTold(_Reply, frozen=True):
     position: Sequence64
     saved_ns: int
     lost_products: int
@@ -100,8 +105,8 @@ class CursorTold(_Answer, frozen=True):
     generation: int
 
 
-class Told(_Answer, frozen=True):
-    """What a queue, a station or a consumer tells; one of these."""
+class Told(_Reply, frozen=True):
+    """The description of a queue, a station or a consumer; one of these is set."""
 
     statistics: Statistics | None = None
     terms: StationTerms | None = None
@@ -110,7 +115,7 @@ class Told(_Answer, frozen=True):
     parked: list[Parked] | None = None
 
 
-class Attached(_Answer, frozen=True):
+class Attached(_Reply, frozen=True):
     attachment: Sequence64
     place: int
 
@@ -120,25 +125,20 @@ Reply = (
     | Told | Attached
 )  # fmt: skip
 
-_ANSWER = msgspec.msgpack.Decoder(Reply)
+_REPLY = msgspec.msgpack.Decoder(Reply)
 
 
 def decode_reply(head: bytes) -> Reply:
     try:
-        answer: Reply = _ANSWER.decode(head)
+        reply: Reply = _REPLY.decode(head)
     except (msgspec.DecodeError, ValueError) as error:
-        raise FabricMessageError(f"the answer cannot be read: {error}", "run the same version at both ends") from None
-    return answer
+        raise FabricMessageError(f"the reply is invalid: {error}", "run the same version at both ends") from None
+    return reply
 
 
-# --- merged from remote.protocol.failures: Failures: errors
-#
-# Both ends use this file. A class that the client does not know, because the site is newer, and an error that is not
-# Headrace's own become a FabricError.
-#
+# --- errors -----------------------------------------------------------------------------------------
 
-
-_ATTRIBUTES = {  # arguments of a class beside problem and hint
+_ATTRIBUTES = {  # arguments of an error class besides problem and hint
     "SelectionError": ("column", "excerpt"),
     "TermsError": ("conflicts",),
     "ConfigError": ("problems",),
@@ -151,7 +151,7 @@ _NEXT = "next"
 def failure_of(error: Exception) -> Failure:
     """An error as it travels."""
     if not isinstance(error, HeadraceError):
-        return Failure("FabricError", f"the site failed: {type(error).__name__}: {error}", "look into the site's log")
+        return Failure("FabricError", f"the site failed: {type(error).__name__}: {error}", "read the log of the site")
     name = type(error).__name__
     details = {attribute: _plain(getattr(error, attribute)) for attribute in _ATTRIBUTES.get(name, ())}
     if isinstance(error, ProductDamagedError):
@@ -164,7 +164,7 @@ def _plain(value: Any) -> Any:
 
 
 def error_of(failure: Failure) -> HeadraceError:
-    """The error again."""
+    """The error in a reply."""
     kind = getattr(errors, failure.error, None)
     if not isinstance(kind, type) or not issubclass(kind, HeadraceError):
         return FabricError(f"{failure.error} at the site: {failure.problem}", failure.hint)

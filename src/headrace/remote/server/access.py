@@ -1,9 +1,9 @@
-"""ClientAccess: what a remote user may do, by the access rules of the site.
+"""ClientAccess: what one remote client may read, put and use, by the access rules of the site.
 
-Whoever may receive everything may use every station. Others read what they may receive and nothing else, and use
-stations that select nothing else. What they may not have is passed over before anything of it is looked at, so that no
-condition that they ask for can tell them of it. Who publishes does so under his own name, as sites do. Who is named by
-no rule may do nothing at all.
+A client that may receive everything may use every station. Any other client reads the feeds that it may receive and
+nothing else, and uses stations that select nothing else. Other feeds are skipped before anything of their products is
+examined, so that no condition, count or limit in a selection reveals them. A client publishes under its own name, as
+sites do. A client that no rule names may do nothing at all.
 """
 
 from collections.abc import Iterable, Sequence
@@ -20,23 +20,26 @@ from headrace.selection import Selection
 from headrace.station import StationTerms
 
 _ALL = "**"
-_HINT = "ask whoever runs the site for an access rule"
+_HINT = "ask the operator of the site for an access rule"
 
 
 class ClientAccess:
-    """Of one principal; None for whoever shows no name."""
+    """The rights of one principal; `name` is None for a client without a certificate or user name."""
 
     def __init__(self, rules: Sequence[Rule], name: str | None) -> None:
-        self._who = "whoever shows no name" if name is None else name
+        self._who = "a client without a name" if name is None else name
         self._receive, self._publish = receivable(rules, name), publishable(rules, name)
         self._has_all = any(pattern.text == _ALL for pattern in self._receive)
         of_name = [rule for rule in rules if rule.publish and {name, EVERYBODY} & set(rule.who)]
-        speaks_for_others = not rules or any(rule.relay or EVERYBODY in rule.who for rule in of_name)
-        self._origin = None if speaks_for_others else name
+        is_relay = not rules or any(rule.relay or EVERYBODY in rule.who for rule in of_name)
+        self._origin = None if is_relay else name
 
     @property
-    def are_none(self) -> bool:
+    def is_empty(self) -> bool:
+        """Whether the client may do nothing."""
         return not self._receive and not self._publish
+
+    # --- put --------------------------------------------------------------------------------------
 
     def check_publish(self, feeds: Iterable[str]) -> None:
         for feed in feeds:
@@ -44,36 +47,21 @@ class ClientAccess:
                 raise AccessDeniedError(f"{self._who} may not publish feed {feed}", _HINT)
 
     def check_origins(self, origins: Iterable[str]) -> None:
-        """Who has a name publishes under that name, unless he is a relay."""
+        """A client that has a name publishes under that name, unless it is a relay."""
         for origin in origins:
             if self._origin is not None and origin != self._origin:
                 raise AccessDeniedError(f"{self._who} may not put products of origin {origin}", _HINT)
+
+    # --- read -------------------------------------------------------------------------------------
 
     def check_receive(self) -> None:
         if not self._receive:
             raise AccessDeniedError(f"{self._who} may not receive anything", _HINT)
 
     def check_feed(self, feed: str) -> None:
-        """May anything be known of this feed?"""
+        """Whether the client may learn anything about this feed."""
         if not _is_in(self._receive, feed) and not _is_in(self._publish, feed):
             raise AccessDeniedError(f"{self._who} may neither receive nor publish feed {feed}", _HINT)
-
-    def check_selection(self, selection: Selection) -> None:
-        """May all be received that a station with this selection hands out?"""
-        if not self._has_all_of(selection):
-            raise AccessDeniedError(f"{self._who} may not receive all of {selection.feed or _ALL}", _HINT)
-
-    def check_station(self, terms: StationTerms) -> None:
-        if not self.has_station(terms):
-            raise AccessDeniedError(f"{self._who} may not use station {terms.name!r}", _HINT)
-
-    def has_station(self, terms: StationTerms) -> bool:
-        """May it be used, and known of?"""
-        return self._has_all or self._has_all_of(Selection.parse(terms.selection))
-
-    def _has_all_of(self, selection: Selection) -> bool:
-        wanted = zenoh.KeyExpr.autocanonize(selection.feed or _ALL)
-        return any(zenoh.KeyExpr.autocanonize(pattern.text).includes(wanted) for pattern in self._receive)
 
     @property
     def allowed(self) -> Allowed | None:
@@ -84,8 +72,27 @@ class ClientAccess:
         if self._has_all:
             return statistics
         return msgspec.structs.replace(
-            statistics, feeds=[told for told in statistics.feeds if _is_in(self._receive, told.feed)]
+            statistics, feeds=[each for each in statistics.feeds if _is_in(self._receive, each.feed)]
         )
+
+    # --- stations ---------------------------------------------------------------------------------
+
+    def check_selection(self, selection: Selection) -> None:
+        """Whether the client may receive everything that a station with this selection hands out."""
+        if not self._has_all_of(selection):
+            raise AccessDeniedError(f"{self._who} may not receive all of {selection.feed or _ALL}", _HINT)
+
+    def check_station(self, terms: StationTerms) -> None:
+        if not self.has_station(terms):
+            raise AccessDeniedError(f"{self._who} may not use station {terms.name!r}", _HINT)
+
+    def has_station(self, terms: StationTerms) -> bool:
+        """Whether the client may use the station, and know of it."""
+        return self._has_all or self._has_all_of(Selection.parse(terms.selection))
+
+    def _has_all_of(self, selection: Selection) -> bool:
+        wanted = zenoh.KeyExpr.autocanonize(selection.feed or _ALL)
+        return any(zenoh.KeyExpr.autocanonize(pattern.text).includes(wanted) for pattern in self._receive)
 
 
 def _is_in(patterns: Sequence[FeedPattern], feed: str) -> bool:

@@ -1,12 +1,12 @@
-"""ServedConsumer: a consumer that a site holds for a remote user, with a thread of its own.
+"""ServedConsumer: a consumer that a site holds for a remote client, with a thread of its own.
 
-The thread does what the user asks in the order of asking; while it waits for products it sleeps in the kernel as any
-consumer does, and what comes is sent from there without a further step. What was got is remembered until it is
-settled, because only those batches have the leases; and the last get until the next one, for whoever asks once more.
+The thread executes the client's calls in the order in which they arrived. While it waits for products it sleeps in the
+kernel, as any consumer does, and sends products from there without another step. Batches are kept until they are
+settled, because only they have the leases. The last Get is kept until the next one, because the client may repeat it.
 """
 
 import logging
-import queue as line_of
+import queue as stdlib_queue
 import threading
 from typing import Any
 
@@ -24,11 +24,11 @@ from headrace.station.leases import not_leased
 
 BATCHES_MAX = 20_000  # got and not settled
 
-log = logging.getLogger("headrace.attending")
+log = logging.getLogger("headrace.remote.server")
 
 
-class _Held:
-    """A batch of which the first products are leased to the user, and which of these are settled."""
+class _LeasedBatch:
+    """A batch whose first products are leased to the client, and which of these are settled."""
 
     __slots__ = ("batch", "settled")
 
@@ -37,119 +37,121 @@ class _Held:
 
     @property
     def all(self) -> npt.NDArray[np.uint32] | None:
-        """All places that the user got; None if that is the whole batch."""
+        """All places that the client got; None if that is the whole batch."""
         count = len(self.settled)
         return None if count == len(self.batch) else np.arange(count, dtype=np.uint32)
 
     @property
     def left(self) -> npt.NDArray[np.uint32] | None:
-        """Those that are not settled; None if that is the whole batch."""
+        """The places that are not settled; None if that is the whole batch."""
         return np.flatnonzero(~self.settled).astype(np.uint32) if self.settled.any() else self.all
 
 
 class ServedConsumer:
-    """Lives until `end`, which detaches the consumer."""
+    """Runs until `end`, which detaches the consumer."""
 
     def __init__(self, consumer: Consumer, keep_s: float) -> None:
         self.consumer, self.keep_s = consumer, keep_s
-        self._held: dict[int, _Held] = {}
-        self._last: PendingCall | None = None  # get
-        self._line: line_of.SimpleQueue[PendingCall | None] = line_of.SimpleQueue()
+        self._leased: dict[int, _LeasedBatch] = {}  # by the number of the Get
+        self._last: PendingCall | None = None  # the last Get
+        self._calls: stdlib_queue.SimpleQueue[PendingCall | None] = stdlib_queue.SimpleQueue()
         self._lock = threading.Lock()
         self._ended = self._died = False
         self._thread = threading.Thread(target=self._run, name="headrace-consumer", daemon=True)
         self._thread.start()
 
-    def take(self, get: PendingCall) -> PendingCall | None:
-        """Take up a get; if it has come before, the one that we have already. Busy while another is under way."""
+    def accept(self, get: PendingCall) -> PendingCall | None:
+        """Accept a Get; if it is a repetition, return the one accepted before. Busy while another is executed."""
         last = self._last
         if last is not None and get.number <= last.number:
             if get.number < last.number:
-                raise FabricMessageError("a get that was over has come again", "number calls upwards")
+                raise FabricMessageError("a get that had ended was repeated", "number calls upwards")
             return last
-        if last is not None and not last.is_done:
+        if last is not None and not last.is_finished:
             raise Busy
         self._last = get
         return None
 
-    def give(self, errand: PendingCall) -> None:
-        """To be done when its turn comes."""
+    def submit(self, pending: PendingCall) -> None:
+        """Execute a call after those submitted before."""
         with self._lock:
             if not self._ended:
-                self._line.put(errand)
+                self._calls.put(pending)
                 return
-        errand.finish(Unattached())
+        pending.finish(Unattached())
 
     def end(self, died: bool = False) -> None:
-        """Detach, or if the user has died leave the leases to the station's terms."""
+        """Detach; if the client `died`, leave its leases to the station's terms."""
         with self._lock:
             self._ended, self._died = True, died
-            self._line.put(None)
+            self._calls.put(None)
         self.consumer.interrupt()
 
     def join(self) -> None:
         self._thread.join()
 
-    # --- by the thread ----------------------------------------------------------------------------
+    # --- in the thread ----------------------------------------------------------------------------
 
     def _run(self) -> None:
         try:
-            while not self._ended and (errand := self._line.get()) is not None:
-                self._do(errand)
+            while not self._ended and (pending := self._calls.get()) is not None:
+                self._execute(pending)
         finally:
             self._leave()
 
     def _leave(self) -> None:
         with self._lock:
             self._ended = True
-        self._held.clear()
+        self._leased.clear()
         try:
             (self.consumer.abandon if self._died else self.consumer.detach)()
         except HeadraceError as error:
             log.warning("detaching a remote consumer: %s", error)
-        while not self._line.empty():
-            if (errand := self._line.get()) is not None:
-                errand.finish(Unattached())
+        while not self._calls.empty():
+            if (pending := self._calls.get()) is not None:
+                pending.finish(Unattached())
 
-    def _do(self, errand: PendingCall) -> None:
-        call = errand.call
+    def _execute(self, pending: PendingCall) -> None:
+        call = pending.call
         try:
             if isinstance(call, Get):
-                self._get(errand, call)
+                self._get(pending, call)
                 return
             if isinstance(call, Settle):
                 self._settle(call)
             elif isinstance(call, Revise):
-                self._revise(errand, call)
-            errand.finish(Done())
+                self._revise(pending, call)
+            pending.finish(Done())
         except HeadraceError as error:
-            errand.finish(failure_of(error))
-        except Exception as error:  # the user is told; the thread goes on
+            pending.finish(failure_of(error))
+        except Exception as error:  # the client gets the error; the thread goes on
             log.exception("a call of a remote consumer failed")
-            errand.finish(failure_of(error))
+            pending.finish(failure_of(error))
 
-    def _get(self, errand: PendingCall, call: Get) -> None:
+    def _get(self, pending: PendingCall, call: Get) -> None:
         if call.rest:
-            self._put_rest(call.rest)
-        if len(self._held) >= BATCHES_MAX:
-            raise FabricError(f"{BATCHES_MAX} batches were got and not put", "put what you have got first")
+            self._ack_rest(call.rest)
+        if len(self._leased) >= BATCHES_MAX:
+            raise FabricError(
+                f"this consumer holds {BATCHES_MAX} batches that are not acknowledged", "acknowledge them first"
+            )
         batch = self.consumer.get(call.n, call.wait_s)
-        count = self._fitting(batch)
+        count = self._fit(batch)
         if count:
-            self._held[errand.number] = _Held(batch, count)
-        errand.finish_with(lambda: products_of(batch, batch.next, count))
+            self._leased[pending.number] = _LeasedBatch(batch, count)
+        pending.finish_with(lambda: products_of(batch, batch.next, count))
 
-    def _put_rest(self, number: int) -> None:
-        """What the loop has not settled itself; if the leases are lost, the products come again."""
-        held = self._held.pop(number, None)
-        if held is not None:
+    def _ack_rest(self, number: int) -> None:
+        """Acknowledge what the client's loop has not settled itself; if a lease is lost, it is delivered again."""
+        leased = self._leased.pop(number, None)
+        if leased is not None:
             try:
-                self.consumer.settle(held.batch, held.left, "ack")
+                self.consumer.settle(leased.batch, leased.left, "ack")
             except LeaseLostError as error:
-                log.warning("a remote consumer's put: %s", error)
+                log.warning("acknowledging for a remote consumer: %s", error)
 
-    def _fitting(self, batch: Batch) -> int:
-        """How many products of a batch go into one answer; the others go back."""
+    def _fit(self, batch: Batch) -> int:
+        """How many products of a batch fit into one reply; give back the others."""
         if len(batch) == 0:
             return 0
         sizes = np.cumsum(batch.sizes, dtype=np.uint64)
@@ -159,59 +161,59 @@ class ServedConsumer:
         if int(sizes[0]) > CALL_BYTES_MAX:
             self.consumer.settle(batch, np.arange(count, dtype=np.uint32), "failed")
             raise FabricError(
-                f"product {batch.sequences[0]} has {sizes[0]} bytes, more than go over the network as one piece",
-                "get it where the queue is",
+                f"product {batch.sequences[0]} has {sizes[0]} bytes, more than one message can carry",
+                "get it on the machine of the queue",
             )
         return count
 
     def _settle(self, call: Settle) -> None:
         places = None if call.places is None else _numbers(call.places, np.uint32)
-        held = self._find(call.got, call.count)
+        leased = self._find(call.got, call.count)
         try:
-            self.consumer.settle(held.batch, held.all if places is None else places, call.how)
+            self.consumer.settle(leased.batch, leased.all if places is None else places, call.how)
         finally:
-            self._note(call.got, held, places)
+            self._note_settled(call.got, leased, places)
 
-    def _revise(self, errand: PendingCall, call: Revise) -> None:
+    def _revise(self, pending: PendingCall, call: Revise) -> None:
         places, sizes = _numbers(call.places, np.uint32), _numbers(call.lengths, np.int64)
-        held = self._find(call.got, len(places))
-        if len(sizes) != len(places) or (len(places) and int(places.max()) >= len(held.batch)):
-            raise FabricError("the places and payloads of a put do not fit", "nothing was put")
-        feeds = held.batch.feeds
-        errand.client.rights.check_publish({feeds[place] for place in places[sizes >= 0].tolist()})
-        payloads = _parted(errand.payload, sizes.tolist())
-        self.consumer.revise(held.batch, places, payloads)
-        self._note(call.got, held, places)
+        leased = self._find(call.got, len(places))
+        if len(sizes) != len(places) or (len(places) and int(places.max()) >= len(leased.batch)):
+            raise FabricError("the places and payloads of a call do not match", "nothing was acknowledged")
+        feeds = leased.batch.feeds
+        pending.client.access.check_publish({feeds[place] for place in places[sizes >= 0].tolist()})
+        payloads = _split(pending.payload, sizes.tolist())
+        self.consumer.revise(leased.batch, places, payloads)
+        self._note_settled(call.got, leased, places)
 
-    def _find(self, number: int, count: int) -> _Held:
-        held = self._held.get(number)
-        if held is None:
+    def _find(self, number: int, count: int) -> _LeasedBatch:
+        leased = self._leased.get(number)
+        if leased is None:
             raise not_leased(count, count, self.consumer.station_name)
-        return held
+        return leased
 
-    def _note(self, number: int, held: _Held, places: npt.NDArray[np.uint32] | None) -> None:
-        """A batch whose products are all settled is let go."""
+    def _note_settled(self, number: int, leased: _LeasedBatch, places: npt.NDArray[np.uint32] | None) -> None:
+        """Release a batch once all its products are settled."""
         if places is None:
-            held.settled[:] = True
+            leased.settled[:] = True
         else:
-            held.settled[places[places < len(held.settled)]] = True
-        if held.settled.all():
-            self._held.pop(number, None)
+            leased.settled[places[places < len(leased.settled)]] = True
+        if leased.settled.all():
+            self._leased.pop(number, None)
 
 
 def _numbers(data: bytes, kind: Any) -> Any:
     if len(data) % np.dtype(kind).itemsize:
-        raise FabricMessageError("the places of a call are cut short", "nothing was put")
+        raise FabricMessageError("the places of a call are truncated", "nothing was acknowledged")
     return np.frombuffer(data, kind)
 
 
-def _parted(payload: bytes, sizes: list[int]) -> list[bytes | None]:
-    """Payloads by their sizes; -1 is none."""
+def _split(payload: bytes, sizes: list[int]) -> list[bytes | None]:
+    """Payloads by their sizes; None for -1."""
     parts: list[bytes | None] = []
     place = 0
     for size in sizes:
         parts.append(None if size < 0 else payload[place : place + size])
         place += max(0, size)
     if place != len(payload):
-        raise FabricError(f"payloads of {place} bytes came with {len(payload)}", "nothing was put")
+        raise FabricError(f"payloads of {place} bytes came with {len(payload)} bytes", "nothing was acknowledged")
     return parts

@@ -1,7 +1,7 @@
-"""PendingCall: a call that a site has taken, until whoever made it has the answer.
+"""PendingCall: a call that a site has accepted, until its reply is sent.
 
-An answer may get lost with the connection. Then the call comes again, with the same number: an errand that is done
-answers once more, one that is not done yet answers the newest query. The call itself is done once.
+A reply may be lost with the connection. The client then sends the call again, with the same number. If the call is
+finished, its reply is sent again; if not, the newest query gets the reply once it is. The call itself is executed once.
 """
 
 import logging
@@ -18,64 +18,64 @@ from headrace.remote.protocol.replies import Reply, failure_of
 if TYPE_CHECKING:
     from headrace.remote.server.clients import Client
 
-Say = Callable[[], tuple[Reply, bytes]]  # an answer and its records
+MakeReply = Callable[[], tuple[Reply, bytes]]  # a reply and its records
 
-log = logging.getLogger("headrace.attending")
+log = logging.getLogger("headrace.remote.server")
 
 
 class Busy(Exception):  # noqa: N818
-    """Too much at once; the call may come again."""
+    """A limit of the site is reached; the client may retry."""
 
 
 class PendingCall:
-    """`finish` by the thread that does it, `repeat` by any."""
+    """`finish` is called by the thread that executes the call, `repeat` by any thread."""
 
-    __slots__ = ("_lock", "_query", "_say", "call", "client", "deadline", "number", "payload", "position", "queue")
+    __slots__ = ("_lock", "_make", "_query", "call", "client", "deadline", "number", "payload", "position", "queue")
 
     def __init__(self, client: "Client", envelope: Envelope, payload: bytes, query: zenoh.Query) -> None:
         self.client, self.payload = client, payload
         self.number, self.call, self.queue = envelope.number, envelope.call, envelope.queue
-        self.deadline = 0.0  # for one that waits, with
-        self.position = 0  # how far it has looked
+        self.deadline = 0.0  # of a read that waits for products
+        self.position = 0  # up to where that read has examined the queue
         self._lock = threading.Lock()
         self._query: zenoh.Query | None = query
-        self._say: Say | None = None
+        self._make: MakeReply | None = None
 
     @property
-    def is_done(self) -> bool:
-        return self._say is not None
+    def is_finished(self) -> bool:
+        return self._make is not None
 
-    def finish(self, answer: Reply, records: bytes = b"") -> None:
-        """The answer, which is kept for as long as the call may come again."""
-        self.finish_with(lambda: (answer, records))
+    def finish(self, reply: Reply, records: bytes = b"") -> None:
+        """Send the reply, and keep it for as long as the call may be repeated."""
+        self.finish_with(lambda: (reply, records))
 
-    def finish_with(self, say: Say) -> None:
-        """As `finish`, for what is too large to be kept: it is made again if it has to be sent again."""
+    def finish_with(self, make: MakeReply) -> None:
+        """As `finish`, for a reply that is too large to keep: it is made again if it has to be sent again."""
         with self._lock:
-            self._say, self.payload = say, b""
+            self._make, self.payload = make, b""
             query, self._query = self._query, None
         if query is not None:
-            _send(query, say)
+            _send(query, make)
 
     def repeat(self, query: zenoh.Query) -> None:
-        """The same call once more: answer this query, now or when it is done."""
+        """The same call came again: reply to this query, now or when the call is finished."""
         with self._lock:
-            before, say = self._query, self._say
-            if say is None:
+            before, make = self._query, self._make
+            if make is None:
                 self._query = query
         if before is not None:
             before.drop()  # type: ignore[no-untyped-call]
-        if say is not None:
-            _send(query, say)
+        if make is not None:
+            _send(query, make)
 
 
-def _send(query: zenoh.Query, say: Say) -> None:
-    """Whatever is wrong with the answer, whoever sends it goes on."""
+def _send(query: zenoh.Query, make: MakeReply) -> None:
+    """Send a reply; an error in making it becomes the reply, so that the calling thread goes on."""
     try:
-        answer, records = say()
-        head = encode(answer)
+        reply, records = make()
+        head = encode(reply)
     except Exception as error:
-        log.exception("an answer could not be given")
+        log.exception("a reply could not be made")
         head, records = encode(failure_of(error)), b""
-    with suppress(zenoh.ZError), query:  # whoever asked may have gone
+    with suppress(zenoh.ZError), query:  # the client may have disconnected
         query.reply(query.key_expr, records, attachment=head)

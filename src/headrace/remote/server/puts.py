@@ -1,8 +1,8 @@
-"""BlockedPuts: puts that a blocking station holds up, out of the way of everybody else.
+"""BlockedPuts: puts that wait for a blocking station, apart from all other calls.
 
-A put is tried at once. If a station is full and the caller has time, it waits in a thread of its own; there are a
-few, and not for longer than some seconds: the caller is told that nothing was stored yet, and calls again. So a caller
-who has gone leaves no put behind that is stored hours later.
+A put is tried at once. If a station is full and the client has time left, the put waits in a thread of its own. There
+are a few such threads, and each waits a few seconds at most: the client then hears that nothing was stored yet, and
+calls again. So a client that has disconnected leaves no put behind that is stored hours later.
 """
 
 import logging
@@ -14,42 +14,42 @@ from headrace.remote.protocol.replies import Again, Reply, failure_of
 from headrace.remote.server.pending_call import PendingCall
 
 BLOCKED_MAX = 32  # at the same time
-_SLICE_S = 5.0
+_WAIT_S = 5.0
 
-Store = Callable[[float], Reply]  # within so many seconds
+Store = Callable[[float], Reply]  # store within so many seconds
 
-log = logging.getLogger("headrace.attending")
+log = logging.getLogger("headrace.remote.server")
 
 
 class BlockedPuts:
-    """`store` by any thread."""
+    """`store` may be called by any thread."""
 
     def __init__(self) -> None:
-        self._places = threading.BoundedSemaphore(BLOCKED_MAX)
+        self._room = threading.BoundedSemaphore(BLOCKED_MAX)
 
-    def store(self, errand: PendingCall, store: Store, timeout_s: float | None) -> None:
-        """Finish the errand when it is stored, or cannot be; errors but that of a full capacity are the caller's."""
+    def store(self, pending: PendingCall, store: Store, timeout_s: float | None) -> None:
+        """Finish the call when the products are stored or refused; errors other than BlockedError are raised."""
         try:
-            answer = store(0.0)
+            reply = store(0.0)
         except BlockedError:
             if timeout_s == 0:
                 raise
-            if self._places.acquire(blocking=False):
-                threading.Thread(target=self._wait, args=(errand, store, timeout_s), daemon=True).start()
+            if self._room.acquire(blocking=False):
+                threading.Thread(target=self._wait, args=(pending, store, timeout_s), daemon=True).start()
             else:
-                errand.finish(Again())
+                pending.finish(Again())
             return
-        errand.finish(answer)
+        pending.finish(reply)
 
-    def _wait(self, errand: PendingCall, store: Store, timeout_s: float | None) -> None:
-        is_last = timeout_s is not None and timeout_s <= _SLICE_S
+    def _wait(self, pending: PendingCall, store: Store, timeout_s: float | None) -> None:
+        is_last = timeout_s is not None and timeout_s <= _WAIT_S
         try:
-            answer = store(_SLICE_S if timeout_s is None else min(timeout_s, _SLICE_S))
+            reply = store(_WAIT_S if timeout_s is None else min(timeout_s, _WAIT_S))
         except HeadraceError as error:
-            answer = Again() if isinstance(error, BlockedError) and not is_last else failure_of(error)
-        except Exception as error:  # the caller is told
+            reply = Again() if isinstance(error, BlockedError) and not is_last else failure_of(error)
+        except Exception as error:
             log.exception("a put failed")
-            answer = failure_of(error)
+            reply = failure_of(error)
         finally:
-            self._places.release()
-        errand.finish(answer)
+            self._room.release()
+        pending.finish(reply)

@@ -1,7 +1,8 @@
-"""WaitingReads: where questions wait that have no answer yet, all of them with one thread.
+"""Reads that remote clients make of the queue: those that continue, those that wait, and which feeds they read.
 
-It sleeps until something is put, or until the first of those who wait has waited long enough, and hands whoever may be
-answered back to those who answer. While nobody waits, puts do not wake it.
+    ClientRead      a reader that a client continues with its next call, so that `every` counts through
+    WaitingReads    reads that have nothing to return yet; one thread serves them all
+    RecentReads     the selections that were read lately, for sites that ask whether a feed is wanted
 """
 
 import threading
@@ -9,128 +10,140 @@ import time
 from collections.abc import Callable
 
 from headrace.errors import SelectionError
+from headrace.log.read import Read
+from headrace.product.batch import Batch
 from headrace.queue import Queue
 from headrace.remote.server.pending_call import Busy, PendingCall
 from headrace.selection import Selection
 
 WAITING_MAX = 4096
 WAITING_OF_ONE_MAX = 256
+RECENT_S = 30.0  # a client that follows calls again much sooner
+SELECTIONS_MAX = 1000
 _SLEEP_S = 1.0
+_EVERYTHING = "**"
+
+
+class ClientRead:
+    """A reader that serves one client; one thread at a time."""
+
+    __slots__ = ("_lock", "_read")
+
+    def __init__(self, read: Read) -> None:
+        self._read, self._lock = read, threading.Lock()
+
+    def read(self, position: int, stop: int | None) -> Batch:
+        with self._lock:
+            return self._read(position, stop)
 
 
 class WaitingReads:
-    """`call` takes an errand whose time has come."""
+    """Holds reads that have nothing to return yet; one thread serves them all.
 
-    def __init__(self, queue: Queue, call: Callable[[PendingCall], None]) -> None:
-        self._queue, self._call = queue, call
+    The thread sleeps until a product is put or the first deadline passes, and hands reads that can be answered to
+    `resume`. While no read waits, puts do not wake it.
+    """
+
+    def __init__(self, queue: Queue, resume: Callable[[PendingCall], None]) -> None:
+        self._queue, self._resume = queue, resume
         self._waiting: list[PendingCall] = []
         self._lock = threading.Lock()
-        self._is_used = threading.Event()  # somebody waits
-        self._waiter = queue.follow(queue.next)
+        self._is_used = threading.Event()  # at least one read waits
+        self._follower = queue.follow(queue.next)
         self._wakes_at = 0.0
-        self._is_called = False  # the waiter was stopped, and is of no more use
+        self._is_woken = False  # the follower was stopped, and must be replaced
         self._stopped = False
-        self._thread = threading.Thread(target=self._run, name="headrace-lobby")
+        self._thread = threading.Thread(target=self._run, name="headrace-waiting")
         self._thread.start()
 
     def __len__(self) -> int:
         return len(self._waiting)
 
-    def add(self, errand: PendingCall) -> None:
-        """Wait until there is something at the errand's position, or its deadline has come."""
+    def add(self, read: PendingCall) -> None:
+        """Wait until there is a product at the read's position, or its deadline passes. Busy if too many wait."""
         with self._lock:
-            if errand.position < self._queue.next or self._stopped:
-                is_due = True
-            else:
-                if len(self._waiting) >= WAITING_MAX or errand.client.waiting >= WAITING_OF_ONE_MAX:
+            if self._stopped:
+                read.deadline = 0.0
+            is_due = self._stopped or read.position < self._queue.next
+            if not is_due:
+                if len(self._waiting) >= WAITING_MAX or read.client.waiting >= WAITING_OF_ONE_MAX:
                     raise Busy
-                is_due = False
-                errand.client.waiting += 1
-                self._waiting.append(errand)
+                read.client.waiting += 1
+                self._waiting.append(read)
                 self._is_used.set()
-                if errand.deadline < self._wakes_at:
-                    self._is_called = True
-                    self._waiter.stop()
+                if read.deadline < self._wakes_at:
+                    self._is_woken = True
+                    self._follower.stop()
         if is_due:
-            self._call(errand)
+            self._resume(read)
 
     def _run(self) -> None:
         while not self._stopped:
             self._is_used.wait()
-            for errand in self._due():
-                self._call(errand)
+            for read in self._due():
+                self._resume(read)
             if self._is_used.is_set():
-                self._waiter.wait(max(0.0, self._wakes_at - time.monotonic()))
+                self._follower.wait(max(0.0, self._wakes_at - time.monotonic()))
 
     def _due(self) -> list[PendingCall]:
-        """Whose time has come; and when to look again."""
+        """Take out the reads that can be answered, and decide when to look again."""
         with self._lock:
-            if self._is_called:
-                self._waiter, self._is_called = self._queue.follow(self._queue.next), False
+            if self._is_woken:
+                self._follower, self._is_woken = self._queue.follow(self._queue.next), False
             now = time.monotonic()
-            head = self._waiter.position = self._queue.next
-            due = [errand for errand in self._waiting if errand.position < head or errand.deadline <= now]
+            head = self._follower.position = self._queue.next
+            due = [read for read in self._waiting if read.position < head or read.deadline <= now]
             if due:
-                self._waiting = [errand for errand in self._waiting
-                                 if errand.position >= head and errand.deadline > now]  # fmt: skip
-            for errand in due:
-                errand.client.waiting -= 1
+                self._waiting = [read for read in self._waiting if read.position >= head and read.deadline > now]
+            for read in due:
+                read.client.waiting -= 1
             if not self._waiting and not self._stopped:
                 self._is_used.clear()
-            self._wakes_at = min([now + _SLEEP_S, *(errand.deadline for errand in self._waiting)])
+            self._wakes_at = min([now + _SLEEP_S, *(read.deadline for read in self._waiting)])
             return due
 
     def close(self) -> None:
-        """Everybody is answered as if the time was over."""
+        """Answer every read as if its deadline had passed."""
         with self._lock:
             self._stopped = True
             left, self._waiting = self._waiting, []
             self._is_used.set()
-            self._waiter.stop()
+            self._follower.stop()
         self._thread.join()
-        for errand in left:
-            errand.deadline = 0.0
-            self._call(errand)
-
-
-# --- merged from remote.server.readers: RecentReads: what u
-#
-
-
-READ_S = 30.0  # who follows asks again much sooner
-SELECTIONS_MAX = 1000
-_EVERYTHING = "**"
+        for read in left:
+            read.deadline = 0.0
+            self._resume(read)
 
 
 class RecentReads:
-    """Of one site. Threads may share it."""
+    """The selections that clients of one site read lately. Threads may share it."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._last: dict[str, float] = {}  # by the text of a selection
+        self._last: dict[str, float] = {}  # moment of the last read, by the text of the selection
 
     def __len__(self) -> int:
         return len(self._last)
 
     def note(self, selection: str) -> None:
-        """Somebody reads what this selection wants."""
+        """A client reads by this selection now."""
         now = time.monotonic()
         with self._lock:
             if len(self._last) > SELECTIONS_MAX:
-                self._last = {text: then for text, then in self._last.items() if now - then < READ_S}
+                self._last = {text: then for text, then in self._last.items() if now - then < RECENT_S}
             if len(self._last) <= SELECTIONS_MAX or selection in self._last:
                 self._last[selection] = now
 
     def patterns(self) -> set[str]:
-        """The feeds that somebody has read just now; all of them, if those are too many to tell."""
+        """The feeds that were read lately; all feeds if there are too many selections to list."""
         now = time.monotonic()
         with self._lock:
-            recent = [text for text, then in self._last.items() if now - then < READ_S]
+            recent = [text for text, then in self._last.items() if now - then < RECENT_S]
         return {_feeds(text) for text in recent} if len(recent) <= SELECTIONS_MAX else {_EVERYTHING}
 
 
 def _feeds(selection: str) -> str:
     try:
         return Selection.parse(selection).feed or _EVERYTHING
-    except SelectionError:  # it was refused, too
+    except SelectionError:  # the read itself was refused as well
         return _EVERYTHING

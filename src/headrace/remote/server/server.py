@@ -1,25 +1,27 @@
-"""RemoteServer: answers the remote users of a site's queue, on `headrace/call/<site>`.
+"""RemoteServer: serves the remote clients of a site's queue, on `headrace/call/<site>`.
 
-Calls come on threads of Zenoh's, which must not wait. There they are read, and given to whoever does them:
+Calls arrive on Zenoh's threads, which must not wait. There they are decoded, and handed to the threads that execute
+them:
 
-    get, settle, revise   the thread of the attachment, which may wait for products
-    a read                a few threads in common: to search a large queue takes its time
-    any other             a few threads in common, none of which waits for long
+    Get, Settle, Revise    the thread of the consumer, which may wait for products (consumer.py)
+    reads                  an executor of their own, because searching a large queue takes time
+    every other call       an executor; no call there waits for long
 
-What cannot be read is refused and counted; what finds too many before it is told to come again. A call that comes a
-second time is not done a second time (`attending/errand.py`). Everything that clients can make grow has a limit.
+A call that cannot be decoded is refused and counted. A call that finds too many others waiting is refused as busy, and
+the client retries. A repeated call is not executed a second time (pending_call.py). Everything that clients can make
+grow has a limit.
 """
 
 import logging
 from collections.abc import Callable, Sequence
-from functools import partial
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
 import msgspec
 import zenoh
 
 from headrace.errors import AccessDeniedError, FabricError, FabricMessageError, HeadraceError, QueueError
-from headrace.link.access import Rule, principal_in
+from headrace.link.access import Rule, asker
 from headrace.link.declarations import Declarations
 from headrace.link.keys import call_key
 from headrace.queue import Queue
@@ -28,18 +30,22 @@ from headrace.remote.client.connection import BUSY
 from headrace.remote.protocol import calls, replies
 from headrace.remote.protocol.replies import failure_of
 from headrace.remote.server.clients import Clients
-from headrace.remote.server.crew import Crew
 from headrace.remote.server.pending_call import Busy, PendingCall
 from headrace.remote.server.puts import BlockedPuts
 from headrace.remote.server.queue_handlers import QueueHandlers
 from headrace.remote.server.reads import RecentReads, WaitingReads
 from headrace.remote.server.station_handlers import StationHandlers
 
-log = logging.getLogger("headrace.attending")
+_THREADS = 4  # of each executor
+_WORK_MAX = 1024  # calls that an executor has accepted and not executed
+
+Work = Future[None]
+
+log = logging.getLogger("headrace.remote.server")
 
 
 class RemoteServerStatistics(msgspec.Struct, frozen=True):
-    """Counts since the start; clients, attachments and waiting are those of now."""
+    """Counts since the start; clients, attachments and waiting are current."""
 
     clients: int
     attachments: int
@@ -50,7 +56,7 @@ class RemoteServerStatistics(msgspec.Struct, frozen=True):
 
 
 class RemoteServer:
-    """Answers from the moment it is made until `close`."""
+    """Serves from the moment it is made until `close`."""
 
     def __init__(
         self, session: zenoh.Session, declarations: Declarations, queue: Queue, site: str, rules: Sequence[Rule] = ()
@@ -58,31 +64,33 @@ class RemoteServer:
         self._queue_id = queue_id(queue)
         self._site, self._has_rules = site, bool(rules)
         self.taken = self.repeated = self.refused = 0
-        self._call_crew, self._read_crew = Crew("call"), Crew("read")
+        self._call_threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="headrace-call")
+        self._read_threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="headrace-read")
+        self._calls, self._reads = set[Work](), set[Work]()  # submitted and not done
         self._clients = Clients(session, declarations, site, rules)
-        self._lobby = WaitingReads(queue, lambda errand: self._read_crew.give(partial(self._do, errand)))
-        self.readers = RecentReads()
-        desk = QueueHandlers(queue, site, self._lobby, BlockedPuts(), self.readers)
-        self._desks = _table(desk, StationHandlers(queue, self._clients))
+        self._waiting = WaitingReads(queue, self._resume)
+        self.recent_reads = RecentReads()
+        handlers = QueueHandlers(queue, site, self._waiting, BlockedPuts(), self.recent_reads)
+        self._handlers = _table(handlers, StationHandlers(queue, self._clients))
         key = f"{call_key(site)}/**"
-        self._queryable = declarations.add(lambda: session.declare_queryable(key, self._take, complete=True))
+        self._queryable = declarations.add(lambda: session.declare_queryable(key, self._receive, complete=True))
 
     def statistics(self) -> RemoteServerStatistics:
-        clients, attachments = self._clients.counts()
-        return RemoteServerStatistics(clients, attachments, len(self._lobby), self.taken, self.repeated, self.refused)
+        clients, consumers = self._clients.counts()
+        return RemoteServerStatistics(clients, consumers, len(self._waiting), self.taken, self.repeated, self.refused)
 
     # --- on Zenoh's threads -----------------------------------------------------------------------
 
-    def _take(self, query: zenoh.Query) -> None:
+    def _receive(self, query: zenoh.Query) -> None:
         try:
-            if self._call_crew.is_busy:
+            if len(self._calls) >= _WORK_MAX:  # before `_accept` notes the call: its repetition must find it executed
                 raise Busy
-            errand, is_known = self._errand(query)
+            pending, is_known = self._accept(query)
             if is_known:
                 self.repeated += 1
-                self._call_crew.give(partial(errand.repeat, query))
+                _submit(self._call_threads, self._calls, pending.repeat, query)
             else:
-                self._give(errand)
+                self._dispatch(pending)
                 self.taken += 1
         except Busy:
             self._refuse(query, BUSY)
@@ -90,36 +98,37 @@ class RemoteServer:
             log.warning("a call was refused: %s", error)
             self._refuse(query, str(error).encode())
 
-    def _errand(self, query: zenoh.Query) -> tuple[PendingCall, bool]:
-        """The errand that a query is about, and whether it is one that we have already."""
+    def _accept(self, query: zenoh.Query) -> tuple[PendingCall, bool]:
+        """The call of a query, and whether it is a repetition of one that was accepted before."""
         head, payload = query.attachment, query.payload
         envelope = calls.decode_envelope(head.to_bytes() if head is not None else b"")
         if payload is not None and len(payload) > calls.CALL_BYTES_MAX:
-            raise FabricMessageError(f"a call with {len(payload)} bytes", f"no call has over {calls.CALL_BYTES_MAX}")
+            raise FabricMessageError(f"the call has {len(payload)} bytes", f"the limit is {calls.CALL_BYTES_MAX} bytes")
         if payload is not None and len(payload) and not isinstance(envelope.call, calls.Bulky):
             kind = type(envelope.call).__name__
-            raise FabricMessageError(f"a call {kind} has no payload", "call by a Headrace of this version")
-        client = self._clients.of(envelope.client, principal_in(str(query.key_expr)) if self._has_rules else None)
-        errand = PendingCall(client, envelope, payload.to_bytes() if payload is not None else b"", query)
-        known = client.take(errand, envelope.oldest)
-        return known or errand, known is not None
+            raise FabricMessageError(f"a call {kind} must not have a payload", "run the same version at both ends")
+        client = self._clients.of(envelope.client, asker(str(query.key_expr)) if self._has_rules else None)
+        pending = PendingCall(client, envelope, payload.to_bytes() if payload is not None else b"", query)
+        known = client.accept(pending, envelope.oldest)
+        return known or pending, known is not None
 
-    def _give(self, errand: PendingCall) -> None:
-        call = errand.call
-        attachment = None
-        if isinstance(call, calls.Get | calls.Settle | calls.Revise) and self._is_meant(errand):
-            attachment = errand.client.attachments.get(call.attachment)
-        if attachment is not None:
-            attachment.give(errand)
+    def _dispatch(self, pending: PendingCall) -> None:
+        """Hand a new call to the thread or executor that executes it."""
+        call = pending.call
+        consumer = None
+        if isinstance(call, calls.Get | calls.Settle | calls.Revise) and self._is_meant(pending):
+            consumer = pending.client.consumers.get(call.attachment)
+        if consumer is not None:
+            consumer.submit(pending)
         elif not isinstance(call, calls.Next | calls.Weigh):
-            self._call_crew.give(partial(self._do, errand))
-        elif self._read_crew.is_busy:
+            _submit(self._call_threads, self._calls, self._execute, pending)
+        elif len(self._reads) >= _WORK_MAX:
             raise Busy
         else:
-            self._read_crew.give(partial(self._do, errand))
+            _submit(self._read_threads, self._reads, self._execute, pending)
 
-    def _is_meant(self, errand: PendingCall) -> bool:
-        return errand.queue is None or errand.queue == self._queue_id
+    def _is_meant(self, pending: PendingCall) -> bool:
+        return pending.queue is None or pending.queue == self._queue_id
 
     def _refuse(self, query: zenoh.Query, why: bytes) -> None:
         self.refused += 1
@@ -129,47 +138,65 @@ class RemoteServer:
         except zenoh.ZError as error:
             log.warning("a refusal could not be sent: %s", error)
 
-    # --- on ours ----------------------------------------------------------------------------------
+    # --- in the executors -------------------------------------------------------------------------
 
-    def _do(self, errand: PendingCall) -> None:
+    def _execute(self, pending: PendingCall) -> None:
         try:
-            self._check(errand)
-            self._desks[type(errand.call)](errand, errand.call)
+            self._check(pending)
+            self._handlers[type(pending.call)](pending, pending.call)
         except Busy:
-            errand.finish(replies.Failure("FabricError", "too many wait at the site", "ask again later"))
+            pending.finish(replies.Failure("FabricError", "too many reads wait at the site", "retry later"))
         except (HeadraceError, OSError) as error:
-            errand.finish(failure_of(error))
-        except Exception as error:  # the caller is told; the thread goes on
+            pending.finish(failure_of(error))
+        except Exception as error:  # the client gets the error; the thread goes on
             log.exception("a call failed")
-            errand.finish(failure_of(error))
+            pending.finish(failure_of(error))
 
-    def _check(self, errand: PendingCall) -> None:
-        if errand.client.rights.are_none:
-            raise AccessDeniedError(f"site {self._site} has no rule for you", "ask whoever runs it for one")
-        if not self._is_meant(errand):
+    def _resume(self, read: PendingCall) -> None:
+        """Continue a read that waited. It was accepted, so it is not refused now; a closed executor is bypassed."""
+        try:
+            _submit(self._read_threads, self._reads, self._execute, read)
+        except Busy:
+            self._execute(read)
+
+    def _check(self, pending: PendingCall) -> None:
+        if pending.client.access.is_empty:
+            raise AccessDeniedError(f"site {self._site} has no access rule for you", "ask its operator for one")
+        if not self._is_meant(pending):
             raise QueueError(f"site {self._site} has another queue than before", "connect again")
 
     def close(self) -> None:
-        """Who waits is answered; consumers are detached, and what they hold goes back."""
+        """Answer the calls that wait, and detach consumers; the products they hold go back."""
         self._queryable.undeclare()
-        self._lobby.close()
-        self._read_crew.close()
-        self._call_crew.close()
-        self._clients.close()  # last: nobody is left who attaches anything
+        self._waiting.close()
+        self._read_threads.shutdown()
+        self._call_threads.shutdown()
+        self._clients.close()  # last: no thread is left that attaches a consumer
 
 
-def _table(desk: QueueHandlers, stations: StationHandlers) -> dict[type, Callable[[PendingCall, Any], None]]:
-    """Who does which call."""
+def _submit(threads: ThreadPoolExecutor, work: set[Work], act: Callable[[Any], None], what: Any) -> None:
+    """Run `act(what)` in an executor, and note it in `work` until it is done; Busy if the executor is closed."""
+    try:
+        submitted = threads.submit(act, what)
+    except RuntimeError:
+        raise Busy from None
+    work.add(submitted)
+    submitted.add_done_callback(work.discard)
+
+
+def _table(queue: QueueHandlers, stations: StationHandlers) -> dict[type, Callable[[PendingCall, Any], None]]:
+    """The handler of each call."""
     return {
-        calls.Who: desk.who, calls.Put: desk.put, calls.PutMany: desk.put_many, calls.PutBatch: desk.put_batch,
-        calls.Next: desk.next, calls.Where: desk.where, calls.Weigh: desk.weigh, calls.Ends: desk.ends,
-        calls.Tell: desk.tell,
-        calls.ListNames: desk.list, calls.WantedBy: desk.wanted_by, calls.Flush: desk.flush,
-        calls.OpenCursor: desk.open_cursor, calls.LoadCursor: desk.load_cursor, calls.SaveCursor: desk.save_cursor,
-        calls.RemoveCursor: desk.remove_cursor, calls.ListStations: stations.list, calls.OpenStation: stations.open,
-        calls.TellStation: stations.tell, calls.ChangeStation: stations.change, calls.PauseStation: stations.pause,
-        calls.SeekStation: stations.seek, calls.RemoveStation: stations.remove, calls.Unpark: stations.unpark,
-        calls.Attach: stations.attach, calls.Detach: stations.detach, calls.Leave: stations.leave,
-        calls.Interrupt: stations.interrupt, calls.TellConsumer: stations.tell_consumer, calls.Get: stations.miss,
-        calls.Settle: stations.miss, calls.Revise: stations.miss,
+        calls.Who: queue.identify, calls.Put: queue.put, calls.PutMany: queue.put_many,
+        calls.PutBatch: queue.put_batch, calls.Next: queue.next, calls.Where: queue.resolve, calls.Weigh: queue.weigh,
+        calls.Ends: queue.bounds, calls.Tell: queue.statistics, calls.ListNames: queue.list,
+        calls.WantedBy: queue.wanted_by, calls.Flush: queue.flush, calls.OpenCursor: queue.open_cursor,
+        calls.LoadCursor: queue.load_cursor, calls.SaveCursor: queue.save_cursor,
+        calls.RemoveCursor: queue.remove_cursor, calls.ListStations: stations.list, calls.OpenStation: stations.open,
+        calls.TellStation: stations.describe, calls.ChangeStation: stations.change,
+        calls.PauseStation: stations.pause, calls.SeekStation: stations.seek, calls.RemoveStation: stations.remove,
+        calls.Unpark: stations.unpark, calls.Attach: stations.attach, calls.Detach: stations.detach,
+        calls.Leave: stations.leave, calls.Interrupt: stations.interrupt,
+        calls.TellConsumer: stations.describe_consumer, calls.Get: stations.miss, calls.Settle: stations.miss,
+        calls.Revise: stations.miss,
     }  # fmt: skip

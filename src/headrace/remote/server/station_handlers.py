@@ -1,4 +1,8 @@
-"""StationHandlers: answers calls about stations, and attaches remote consumers to them."""
+"""StationHandlers: execute calls about stations, and attach remote consumers to them.
+
+Every handler checks first what the client may receive (`access.py`). Get, Settle and Revise reach a handler only if
+their consumer does not exist; otherwise its own thread executes them (`consumer.py`).
+"""
 
 import contextlib
 from collections.abc import Iterator
@@ -8,55 +12,59 @@ from headrace.errors import StationMissingError
 from headrace.queue import Queue
 from headrace.remote.protocol import calls, replies
 from headrace.remote.protocol.replies import Done, Number, Told, Unattached
-from headrace.remote.server.clients import Clients
+from headrace.remote.server.clients import Clients, end_all
 from headrace.remote.server.pending_call import PendingCall
 from headrace.selection import Selection
 from headrace.station import Station, StationTerms
 
 
 class StationHandlers:
-    """One for a site."""
+    """One for a site. Each method executes a call and finishes it."""
 
     def __init__(self, queue: Queue, clients: Clients) -> None:
         self._queue, self._clients = queue, clients
 
-    def _station(self, errand: PendingCall, name: str) -> Station:
-        """A handle, if whoever asks may receive what the station hands out."""
+    def _station(self, pending: PendingCall, name: str) -> Station:
+        """The station, if the client may receive what it hands out."""
         try:
             station = self._queue.station(name)
-        except StationMissingError:  # the client has a handle, so it existed
+        except StationMissingError:  # the client has a handle, so the station existed
             hint = "create it again: queue.station(name, …)"
             raise StationMissingError(f"station {name!r} was removed", hint) from None
-        errand.client.rights.check_station(station.terms)
+        pending.client.access.check_station(station.terms)
         return station
 
     def _terms(self) -> Iterator[StationTerms]:
-        """Of all stations, by name."""
+        """The terms of all stations, by name."""
         for name in self._queue.stations():
             with contextlib.suppress(StationMissingError):  # removed meanwhile
                 yield self._queue.station(name).terms
 
     # --- stations ---------------------------------------------------------------------------------
 
-    def list(self, errand: PendingCall, call: calls.ListStations) -> None:
-        """Those that may be used; nobody learns of others."""
-        names = [terms.name for terms in self._terms() if errand.client.rights.has_station(terms)]
-        errand.finish(replies.Listed(names))
+    def list(self, pending: PendingCall, call: calls.ListStations) -> None:
+        """The stations that the client may use; it learns of no others."""
+        names = [terms.name for terms in self._terms() if pending.client.access.has_station(terms)]
+        pending.finish(replies.Listed(names))
 
-    def open(self, errand: PendingCall, call: calls.OpenStation) -> None:
-        """Neither its terms, if it is there, nor those of stations that it joins are told to whoever may not know."""
+    def open(self, pending: PendingCall, call: calls.OpenStation) -> None:
+        """Open or create a station.
+
+        Errors name the terms of a station that exists, and of stations that it joins. So the client must have access to
+        all of them first.
+        """
         options: dict[str, Any] = dict(call.options)
-        rights, group = errand.client.rights, options.get("group")
+        access, group = pending.client.access, options.get("group")
         for terms in self._terms():
             if terms.name in (call.name, options.get("after")) or (group is not None and terms.group == group):
-                rights.check_station(terms)
+                access.check_station(terms)
         if options:
-            rights.check_selection(Selection.of(options.get("selection")))
+            access.check_selection(Selection.of(options.get("selection")))
         self._queue.station(call.name, options.pop("selection", ...), start=call.start, **options)
-        errand.finish(Done())
+        pending.finish(Done())
 
-    def tell(self, errand: PendingCall, call: calls.TellStation) -> None:
-        station = self._station(errand, call.name)
+    def describe(self, pending: PendingCall, call: calls.TellStation) -> None:
+        station = self._station(pending, call.name)
         if call.what == "terms":
             told = Told(terms=station.terms)
         elif call.what == "statistics":
@@ -65,75 +73,71 @@ class StationHandlers:
             told = Told(consumers=station.consumers())
         else:
             told = Told(parked=station.parked())
-        errand.finish(told)
+        pending.finish(told)
 
-    def change(self, errand: PendingCall, call: calls.ChangeStation) -> None:
-        station = self._station(errand, call.name)
+    def change(self, pending: PendingCall, call: calls.ChangeStation) -> None:
+        station = self._station(pending, call.name)
         if "selection" in call.options:
-            errand.client.rights.check_selection(Selection.of(call.options["selection"]))  # type: ignore[arg-type]
+            pending.client.access.check_selection(Selection.of(call.options["selection"]))  # type: ignore[arg-type]
         station.change(**call.options)
-        errand.finish(Done())
+        pending.finish(Done())
 
-    def pause(self, errand: PendingCall, call: calls.PauseStation) -> None:
-        station = self._station(errand, call.name)
+    def pause(self, pending: PendingCall, call: calls.PauseStation) -> None:
+        station = self._station(pending, call.name)
         (station.pause if call.paused else station.resume)()
-        errand.finish(Done())
+        pending.finish(Done())
 
-    def seek(self, errand: PendingCall, call: calls.SeekStation) -> None:
-        """All stations of its chain move with it."""
-        station = self._station(errand, call.name)
+    def seek(self, pending: PendingCall, call: calls.SeekStation) -> None:
+        """Move a station. All stations of its chain move with it, so the client must have access to all of them."""
+        station = self._station(pending, call.name)
         chain = station.terms.chain
         for terms in self._terms():
             if terms.chain == chain:
-                errand.client.rights.check_station(terms)
-        errand.finish(Number(station.seek(call.start)))
+                pending.client.access.check_station(terms)
+        pending.finish(Number(station.seek(call.start)))
 
-    def remove(self, errand: PendingCall, call: calls.RemoveStation) -> None:
-        self._station(errand, call.name).remove()
-        errand.finish(Done())
+    def remove(self, pending: PendingCall, call: calls.RemoveStation) -> None:
+        self._station(pending, call.name).remove()
+        pending.finish(Done())
 
-    def unpark(self, errand: PendingCall, call: calls.Unpark) -> None:
-        station = self._station(errand, call.name)
-        errand.finish(Number((station.retry if call.retry else station.forget)(call.sequences)))
+    def unpark(self, pending: PendingCall, call: calls.Unpark) -> None:
+        station = self._station(pending, call.name)
+        pending.finish(Number((station.retry if call.retry else station.forget)(call.sequences)))
 
     # --- consumers --------------------------------------------------------------------------------
 
-    def attach(self, errand: PendingCall, call: calls.Attach) -> None:
-        station = self._station(errand, call.station)
+    def attach(self, pending: PendingCall, call: calls.Attach) -> None:
+        station = self._station(pending, call.station)
         self._clients.check_room()
         consumer = station.attach()
-        number = self._clients.attach(errand.client, consumer, call.keep_s)
-        errand.finish(replies.Attached(number, consumer.statistics().place))
+        number = self._clients.attach(pending.client, consumer, call.keep_s)
+        pending.finish(replies.Attached(number, consumer.statistics().place))
 
-    def detach(self, errand: PendingCall, call: calls.Detach) -> None:
-        """Answered when the leases are back."""
-        attachment = self._clients.detach(errand.client, call.attachment)
-        if attachment is not None:
-            attachment.end(call.died)
-            attachment.join()
-        errand.finish(Done())
+    def detach(self, pending: PendingCall, call: calls.Detach) -> None:
+        """Reply once the leases are back."""
+        served = self._clients.detach(pending.client, call.attachment)
+        if served is not None:
+            served.end(call.died)
+            served.join()
+        pending.finish(Done())
 
-    def leave(self, errand: PendingCall, call: calls.Leave) -> None:
-        left = self._clients.detach_all(errand.client)
-        for attachment in left:
-            attachment.end()
-        for attachment in left:
-            attachment.join()
-        errand.finish(Done())
+    def leave(self, pending: PendingCall, call: calls.Leave) -> None:
+        end_all(self._clients.detach_all(pending.client))
+        pending.finish(Done())
 
-    def miss(self, errand: PendingCall, call: calls.Get | calls.Settle | calls.Revise) -> None:
-        """A call for an attachment that is not there."""
-        errand.finish(Unattached())
+    def miss(self, pending: PendingCall, call: calls.Get | calls.Settle | calls.Revise) -> None:
+        """A call for a consumer that does not exist."""
+        pending.finish(Unattached())
 
-    def interrupt(self, errand: PendingCall, call: calls.Interrupt) -> None:
-        attachment = errand.client.attachments.get(call.attachment)
-        if attachment is not None:
-            attachment.consumer.interrupt()
-        errand.finish(Done())
+    def interrupt(self, pending: PendingCall, call: calls.Interrupt) -> None:
+        served = pending.client.consumers.get(call.attachment)
+        if served is not None:
+            served.consumer.interrupt()
+        pending.finish(Done())
 
-    def tell_consumer(self, errand: PendingCall, call: calls.TellConsumer) -> None:
-        attachment = errand.client.attachments.get(call.attachment)
-        if attachment is None:
-            errand.finish(Unattached())
+    def describe_consumer(self, pending: PendingCall, call: calls.TellConsumer) -> None:
+        served = pending.client.consumers.get(call.attachment)
+        if served is None:
+            pending.finish(Unattached())
         else:
-            errand.finish(Told(consumers=[attachment.consumer.statistics()]))
+            pending.finish(Told(consumers=[served.consumer.statistics()]))
