@@ -8,6 +8,7 @@ import msgspec
 import pytest
 
 from headrace.log import weights
+from headrace.product import put
 from headrace.relay import flows
 from headrace.relay.messages import beat, description, page, query
 from headrace.remote.protocol import calls, replies
@@ -17,7 +18,7 @@ ARRAYS = (page.PageHead, beat.Beat, calls.Envelope)
 NAMED = (
     query.IdentifyReply, query.ResolveReply, query.ListenReply, query.MeasureReply, description.Description,
     description.LinkStatus, description.FeedStatus, description.RequestStatus, description.UpstreamStatus,
-    description.StreamStatus, flows.FlowStatistics, calls.Columns, calls.Column, weights.Weights,
+    description.StreamStatus, flows.FlowStatistics, calls.Columns, put.Put, weights.Weights,
 )  # fmt: skip
 TAGGED = {"Queries": query.Query, "Calls": calls.Call, "Answers to calls": replies.Answer}
 

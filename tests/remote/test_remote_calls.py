@@ -20,16 +20,15 @@ from headrace.product.put import Put
 from headrace.remote.client.cursor import RemoteCursor
 from headrace.remote.protocol import calls, replies
 from headrace.remote.protocol.replies import error_of, failure_of
-from headrace.remote.server import pending_call as errands
+from headrace.remote.server import pending_call as pending_calls
 from headrace.remote.server.access import ClientAccess
-from headrace.remote.server.clients import Reading
-from headrace.remote.server.reads import RecentReads
+from headrace.remote.server.reads import ClientRead, RecentReads
 from support.fleet import free_port, open_plain, until
 from support.serving import Served
 
 SEED = int(os.environ.get("HEADRACE_SEED", "20261115"))
 Router = tuple[zenoh.Session, str]
-SEND = errands._send
+SEND = pending_calls._send
 
 
 @pytest.fixture(scope="module")
@@ -97,7 +96,7 @@ def stranger(router: Router, served: Served) -> Stranger:
 
 def test_what_cannot_be_read_is_refused_and_counted(served: Served, stranger: Stranger) -> None:
     chance = random.Random(SEED)
-    good = calls.encode(calls.Envelope(1, bytes(16), None, 0, 0, calls.Put("a", "ident")))
+    good = calls.encode(calls.Envelope(1, bytes(16), None, 0, 0, calls.PutOne("a", "ident")))
     bad: list[bytes | None] = [None, b"", b"\xc1", good[:-1], good + b"x", chance.randbytes(50)]
     bad += [calls.encode([1, bytes(15), None, 0, 0, {"type": "ends"}]), calls.encode([1, bytes(16), None, -1, 0, {"type": "ends"}]),
             calls.encode([2, bytes(16), None, 0, 0, {"type": "ends"}]), calls.encode([1, bytes(16), None, 0, 0, {"type": "explode"}]),
@@ -117,8 +116,8 @@ def test_altered_calls_do_no_harm(served: Served, stranger: Stranger) -> None:
     print("seed", SEED)
     chance = random.Random(SEED)
     samples = [
-        calls.Put("a", "i", Put(properties=b"\1\1\x08\0n" + bytes(8))), calls.PutMany(b"\1\0\0\0", calls.encode(calls.Columns("a"))),
-        calls.Next("**", 1, 10, 10), calls.OpenStation("s", "next", {"selection": "a", "capacity": 5}), calls.Attach("s", 1.0),
+        calls.PutOne("a", "i", Put(properties=b"\1\1\x08\0n" + bytes(8))), calls.PutMany(b"\1\0\0\0", calls.encode(calls.Columns("a"))),
+        calls.ReadProducts("**", 1, 10, 10), calls.OpenStation("s", "next", {"selection": "a", "capacity": 5}), calls.Attach("s", 1.0),
         calls.Get(1, 1, 0.0), calls.Settle(1, 1, 1, "ack"), calls.SaveCursor("c", 5), calls.Unpark("s", [1], True),
     ]  # fmt: skip
     for turn in range(1, 301):
@@ -128,7 +127,7 @@ def test_altered_calls_do_no_harm(served: Served, stranger: Stranger) -> None:
         for _ in range(chance.randrange(1, 4)):
             head[chance.randrange(len(head))] = chance.randrange(256)
         assert stranger.send(bytes(head), chance.randbytes(chance.randrange(4))) != "silence"
-    assert isinstance(stranger.call(calls.Ends()), replies.Bounds)
+    assert isinstance(stranger.call(calls.GetBounds()), replies.Bounds)
 
 
 @pytest.mark.parametrize(
@@ -139,12 +138,12 @@ def test_altered_calls_do_no_harm(served: Served, stranger: Stranger) -> None:
      (calls.PutMany(b"\1\0\0\0", calls.encode(calls.Columns(["a", "b"]))), b"x"),
      (calls.PutMany(b"\1\0\0\0", calls.encode(calls.Columns("a", facts={"priority": b"\x09"}))), b"x"),
      (calls.PutMany(b"\1\0\0\0", calls.encode(calls.Columns("a", facts={"created": b"123"}))), b"x"),
-     (calls.Put("a", facts=Put(properties=b"nonsense")), b"x"),
-     (calls.Put("a b"), b"x"),
+     (calls.PutOne("a", facts=Put(properties=b"nonsense")), b"x"),
+     (calls.PutOne("a b"), b"x"),
      (calls.PutBatch(), b"no records"),
      (calls.PutBatch(keep=b"\1"), b""),
-     (calls.Next("where (", 1, 1, 1), b""),
-     (calls.Next("**", -5, 1, 1), b""),
+     (calls.ReadProducts("where (", 1, 1, 1), b""),
+     (calls.ReadProducts("**", -5, 1, 1), b""),
      (calls.OpenStation("s", "next", {"nonsense": 1}), b"")],
 )  # fmt: skip
 def test_what_makes_no_sense_is_an_error_and_changes_nothing(
@@ -161,8 +160,8 @@ def test_nobody_uses_what_another_client_has_attached(served: Served, stranger: 
     with served.connect().station("s", "**", start="oldest").attach() as consumer:
         batch = consumer.get(1)
         number = consumer._attachment  # type: ignore[attr-defined]
-        for call in (calls.Get(number, 1, 0.0), calls.Settle(number, batch.got, 1, "ack"), calls.TellConsumer(number)):  # type: ignore[attr-defined]
-            assert isinstance(stranger.call(call), replies.Unattached)
+        for call in (calls.Get(number, 1, 0.0), calls.Settle(number, batch.got, 1, "ack"), calls.DescribeConsumer(number)):  # type: ignore[attr-defined]
+            assert isinstance(stranger.call(call), replies.NotAttached)
         stranger.call(calls.Detach(number))
         stranger.call(calls.Leave())
         consumer.ack(batch)
@@ -189,30 +188,30 @@ def test_places_and_payloads_that_do_not_fit_are_refused(served: Served, strange
 # --- numbers ----------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("call", [calls.Put("a"), calls.Attach("s", 1.0), calls.Get(1, 1, 0.0)])
+@pytest.mark.parametrize("call", [calls.PutOne("a"), calls.Attach("s", 1.0), calls.Get(1, 1, 0.0)])
 def test_what_must_not_be_done_twice_has_a_number(served: Served, stranger: Stranger, call: calls.Call) -> None:
-    assert "has no number" in str(stranger.call(call, number=0))
+    assert "needs a number" in str(stranger.call(call, number=0))
     assert served.queue.next == 1
 
 
 def test_what_may_be_repeated_has_no_number_and_is_not_remembered(stranger: Stranger) -> None:
     """Or answers with products would be kept for whoever asks for them."""
-    assert "has a number" in str(stranger.call(calls.Next("**", 1, 10, 10), number=1, oldest=1))
+    assert "must not have a number" in str(stranger.call(calls.ReadProducts("**", 1, 10, 10), number=1, oldest=1))
 
 
 def test_only_what_has_a_payload_comes_with_one(stranger: Stranger) -> None:
-    assert "has no payload" in str(stranger.call(calls.Ends(), b"x"))
+    assert "must not have a payload" in str(stranger.call(calls.GetBounds(), b"x"))
 
 
 def test_a_get_that_nobody_asks_for_again_keeps_no_other_answers(
     served: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("headrace.remote.server.clients.ERRANDS_MAX", 3)
+    monkeypatch.setattr("headrace.remote.server.clients.CALLS_MAX", 3)
     remote = served.connect(patience=0.5)
     consumer = remote.station("s", "**").attach()
-    monkeypatch.setattr(errands, "_send", lambda query, say: query.drop())
+    monkeypatch.setattr(pending_calls, "_send", lambda query, say: query.drop())
     assert len(consumer.get(1, timeout=0)) == 0
-    monkeypatch.setattr(errands, "_send", SEND)
+    monkeypatch.setattr(pending_calls, "_send", SEND)
     assert [remote.put(b"%d" % n, feed="a") for n in range(5)] == [1, 2, 3, 4, 5]
     assert consumer.get(9).sequences.tolist() == [1, 2, 3, 4, 5]
 
@@ -224,31 +223,31 @@ def test_a_get_that_is_over_is_not_done_again(served: Served, stranger: Stranger
     get = calls.Get(attached.attachment, 1, 0.0)
     assert isinstance(stranger.call(get, number=5), replies.Products)
     assert isinstance(stranger.call(get, number=5), replies.Products)
-    assert "has come again" in str(stranger.call(get, number=4))
+    assert "was repeated" in str(stranger.call(get, number=4))
 
 
 def test_an_answer_that_cannot_be_given_ends_nobody(
     served: Served, stranger: Stranger, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     served.queue.put(b"1", feed="a")
-    monkeypatch.setattr("headrace.remote.server.queue_handlers.replies.Bounds", lambda *ends: replies.Listed(["\ud800"]))
+    monkeypatch.setattr("headrace.remote.server.queue_handlers.replies.Bounds", lambda *ends: replies.NameList(["\ud800"]))
     for _ in range(9):
-        assert isinstance(stranger.call(calls.Ends()), replies.Failure)
-    assert isinstance(stranger.call(calls.Tell()), replies.Told)
+        assert isinstance(stranger.call(calls.GetBounds()), replies.Failure)
+    assert isinstance(stranger.call(calls.GetStatistics()), replies.Details)
 
 
 def test_answers_are_remembered_until_the_client_lets_go(served: Served, stranger: Stranger) -> None:
-    put = calls.Put("a")
+    put = calls.PutOne("a")
     assert stranger.call(put, b"1", number=1, oldest=1) == replies.Number(1)
     assert stranger.call(put, b"1", number=1, oldest=1) == replies.Number(1)
     assert stranger.call(put, b"2", number=2, oldest=2) == replies.Number(2)
-    assert "has come again" in str(stranger.call(put, b"1", number=1, oldest=1))
+    assert "was repeated" in str(stranger.call(put, b"1", number=1, oldest=1))
     assert served.queue.next == 3
 
 
 def test_a_client_that_lets_go_of_nothing_is_told_to_wait(stranger: Stranger, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("headrace.remote.server.clients.ERRANDS_MAX", 3)
-    told = [stranger.call(calls.Put("a"), b"%d" % n, number=n, oldest=1) for n in range(1, 6)]
+    monkeypatch.setattr("headrace.remote.server.clients.CALLS_MAX", 3)
+    told = [stranger.call(calls.PutOne("a"), b"%d" % n, number=n, oldest=1) for n in range(1, 6)]
     assert told == [replies.Number(1), replies.Number(2), replies.Number(3), "busy", "busy"]
 
 
@@ -257,18 +256,18 @@ def test_there_are_limits_of_clients_consumers_and_questions(
 ) -> None:
     served.queue.station("s", "**")
     place = "headrace.remote.server.clients"
-    monkeypatch.setattr(f"{place}.ATTACHMENTS_MAX", 1)
+    monkeypatch.setattr(f"{place}.CONSUMERS_MAX", 1)
     assert isinstance(stranger.call(calls.Attach("s", 10.0)), replies.Attached)
     told = stranger.call(calls.Attach("s", 10.0))
     assert isinstance(told, replies.Failure)
     assert "remote consumers already" in told.problem
     monkeypatch.setattr("headrace.remote.server.reads.WAITING_MAX", 0)
-    told = stranger.call(calls.Next("**", "next", 1, 1, 5.0))
+    told = stranger.call(calls.ReadProducts("**", "next", 1, 1, 5.0))
     assert isinstance(told, replies.Failure)
-    assert "too many wait" in told.problem
+    assert "too many reads wait" in told.problem
     monkeypatch.setattr(f"{place}.CLIENTS_MAX", 1)
     stranger.client = os.urandom(16)
-    assert stranger.call(calls.Ends()) == "busy"
+    assert stranger.call(calls.GetBounds()) == "busy"
 
 
 def test_a_client_that_only_calls_is_forgotten_in_the_end(
@@ -287,8 +286,8 @@ def test_a_client_that_only_calls_is_forgotten_in_the_end(
 
 
 def test_reads_that_take_long_hold_up_nobody_else(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
-    read, may_go_on = Reading.read, threading.Event()
-    monkeypatch.setattr(Reading, "read", lambda *about: (may_go_on.wait(10), read(*about))[1])
+    read, may_go_on = ClientRead.read, threading.Event()
+    monkeypatch.setattr(ClientRead, "read", lambda *about: (may_go_on.wait(10), read(*about))[1])
     readers = [threading.Thread(target=served.connect().read) for _ in range(8)]
     for reader in readers:
         reader.start()
@@ -317,11 +316,11 @@ def test_rights_are_those_of_the_rules() -> None:
     for selection in (Selection(), Selection("*/b"), Selection("b")):
         with pytest.raises(AccessDeniedError, match="ann may not receive all of"):
             ann.check_selection(selection)
-    with pytest.raises(AccessDeniedError, match="whoever shows no name may not receive anything"):
+    with pytest.raises(AccessDeniedError, match="a client without a name may not receive anything"):
         nobody.check_receive()
-    assert not nobody.are_none
-    assert ClientAccess(rules[:1], None).are_none
-    assert not ClientAccess((), None).are_none
+    assert not nobody.is_empty
+    assert ClientAccess(rules[:1], None).is_empty
+    assert not ClientAccess((), None).is_empty
 
 
 def test_a_user_sees_and_puts_what_the_rules_allow(make_served: Callable[..., Served]) -> None:
@@ -362,7 +361,7 @@ def test_nobody_learns_of_products_that_he_may_not_receive(router: Router, guard
         for number in range(4):
             guarded.queue.put(b"%d" % number, feed=feed, ident="secret" if feed == "b" else "other")
         position = guarded.queue.next - 4
-        came = someone.call(calls.Next(selection, position, 1, 1))
+        came = someone.call(calls.ReadProducts(selection, position, 1, 1))
         assert isinstance(came, replies.Products)
         told.append((came.count, came.next - position, came.payload_bytes, came.passed_over))
     assert told[0] == told[1]
@@ -420,7 +419,7 @@ def test_nobody_puts_products_of_another_origin(router: Router, make_served: Cal
     someone = Stranger(router[0], served)
 
     def put(name: str, number: int, origin: str | None) -> replies.Reply | str:
-        call = calls.Put("p", facts=Put(origin=origin, origin_sequence=number if origin else 0))
+        call = calls.PutOne("p", facts=Put(origin=origin, origin_sequence=number if origin else 0))
         head = calls.encode(calls.Envelope(1, someone.client, None, number, number, call))
         return someone.send(head, b"%d" % number, name)
 
@@ -457,13 +456,13 @@ def test_what_others_read_is_noted_up_to_a_limit(monkeypatch: pytest.MonkeyPatch
 
 def test_a_stranger_gets_nothing(router: Router, make_served: Callable[..., Served]) -> None:
     served = make_served(rules=(Rule(("ann",), receive=("**",)),))
-    with pytest.raises(AccessDeniedError, match="has no rule for you"):
+    with pytest.raises(AccessDeniedError, match="has no access rule for you"):
         served.connect()
     someone = Stranger(router[0], served)
-    told = someone.call(calls.Tell())
+    told = someone.call(calls.GetStatistics())
     assert isinstance(told, replies.Failure)
-    head = calls.encode(calls.Envelope(1, someone.client, None, 0, 0, calls.Tell()))
-    assert isinstance(someone.send(head, name="ann"), replies.Told)  # Zenoh lets nobody but her use that name
+    head = calls.encode(calls.Envelope(1, someone.client, None, 0, 0, calls.GetStatistics()))
+    assert isinstance(someone.send(head, name="ann"), replies.Details)  # Zenoh lets nobody but her use that name
 
 
 # --- errors and surface -----------------------------------------------------------------------------
@@ -490,5 +489,5 @@ def test_an_error_of_a_newer_site_is_told_all_the_same() -> None:
 
 def test_an_answer_that_was_altered_is_refused() -> None:
     for head in (b"", b"\xc1", calls.encode({"type": "unheard"})):
-        with pytest.raises(FabricMessageError, match="cannot be read"):
+        with pytest.raises(FabricMessageError, match="is invalid"):
             replies.decode_reply(head)

@@ -25,6 +25,6 @@ def test_silence_counts_from_the_beginning_of_the_call(served: Served, monkeypat
         patch.setattr(PendingReply, "take", lambda asked: time.sleep(0.4))
         with pytest.raises(SiteUnreachableError) as caught:
             remote.put(b"x", feed="a")
-    told = re.search(r"has not answered for ([\d.]+) s", caught.value.problem)
+    told = re.search(r"has not replied for ([\d.]+) s", caught.value.problem)
     assert told is not None
     assert float(told[1]) >= 0.4

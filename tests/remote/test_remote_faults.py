@@ -16,9 +16,9 @@ import headrace
 from headrace import Batch, Queue
 from headrace.errors import FabricError, LeaseLostError, QueueError, SiteUnreachableError
 from headrace.remote.client import connection as connections
-from headrace.remote.protocol.calls import Ends
+from headrace.remote.protocol.calls import GetBounds
 from headrace.remote.protocol.replies import Bounds
-from headrace.remote.server import pending_call as errands
+from headrace.remote.server import pending_call as pending_calls
 from support.fleet import Fabric, free_port, open_plain, until
 from support.serving import Served, Wire
 
@@ -65,18 +65,18 @@ def idents(batch: Batch) -> list[str]:
 def lose_first_answers(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The first answer to every call with a number does not arrive; the names of those calls."""
     lost: list[str] = []
-    finish, send = errands.PendingCall.finish_with, errands._send
+    finish, send = pending_calls.PendingCall.finish_with, pending_calls._send
 
-    def finish_in_silence(errand: errands.PendingCall, say: errands.Say) -> None:
-        def drop(query: zenoh.Query, say: errands.Say) -> None:
-            lost.append(type(errand.call).__name__)
+    def finish_in_silence(pending: pending_calls.PendingCall, say: pending_calls.MakeReply) -> None:
+        def drop(query: zenoh.Query, say: pending_calls.MakeReply) -> None:
+            lost.append(type(pending.call).__name__)
             query.drop()
 
-        monkeypatch.setattr(errands, "_send", drop if errand.number else send)
-        finish(errand, say)
-        monkeypatch.setattr(errands, "_send", send)
+        monkeypatch.setattr(pending_calls, "_send", drop if pending.number else send)
+        finish(pending, say)
+        monkeypatch.setattr(pending_calls, "_send", send)
 
-    monkeypatch.setattr(errands.PendingCall, "finish_with", finish_in_silence)
+    monkeypatch.setattr(pending_calls.PendingCall, "finish_with", finish_in_silence)
     return lost
 
 
@@ -102,7 +102,7 @@ def test_what_is_asked_again_is_not_done_again(
     station.remove()
     cursor = remote.cursor("c")
     cursor.remove()
-    assert {"Put", "PutMany", "PutBatch", "OpenStation", "Attach", "Get", "Settle", "SeekStation"} <= set(
+    assert {"PutOne", "PutMany", "PutBatch", "OpenStation", "Attach", "Get", "Settle", "SeekStation"} <= set(
         lose_first_answers
     )
     assert served.site is not None
@@ -114,7 +114,7 @@ def test_a_get_that_was_given_up_is_taken_up_by_the_next(served: Served, monkeyp
     remote = served.connect()
     put(served.queue, *"1234")
     consumer = remote.station("s", "**", start="oldest").attach()
-    monkeypatch.setattr(errands, "_send", lambda query, say: query.drop())
+    monkeypatch.setattr(pending_calls, "_send", lambda query, say: query.drop())
     assert len(consumer.get(3, timeout=0.1)) == 0
     monkeypatch.undo()
     until(lambda: remote.station("s").statistics().leased == 3, "three are leased")
@@ -128,7 +128,7 @@ def test_a_get_for_fewer_than_were_leased_gives_them_back(served: Served, monkey
     remote = served.connect()
     put(served.queue, *"1234")
     consumer = remote.station("s", "**", start="oldest").attach()
-    monkeypatch.setattr(errands, "_send", lambda query, say: query.drop())
+    monkeypatch.setattr(pending_calls, "_send", lambda query, say: query.drop())
     assert len(consumer.get(3, timeout=0.1)) == 0
     monkeypatch.undo()
     assert idents(consumer.get(1, timeout=5)) == ["1"]
@@ -170,7 +170,7 @@ def test_a_call_that_is_made_while_the_line_breaks_is_given_up(served: Served, m
             self._given_up.set()
 
     monkeypatch.setattr(connections, "PendingReply", Unanswered)
-    assert connection.attempt(Ends(), Bounds) is None
+    assert connection.attempt(GetBounds(), Bounds) is None
     monkeypatch.undo()
 
 
@@ -244,7 +244,7 @@ def test_a_site_that_does_not_answer_is_told(served: Served, wire: Wire) -> None
     follower = remote.follow(timeout=0.1)
     wire.cut()
     assert len(consumer.get(timeout=0)) == 0  # it has only just begun
-    with pytest.raises(SiteUnreachableError, match=rf"{served.name} at {wire.endpoint}.* has not answered for"):
+    with pytest.raises(SiteUnreachableError, match=rf"{served.name} at {wire.endpoint}.* has not replied for"):
         remote.put(b"x", feed="a")
     with pytest.raises(SiteUnreachableError):
         consumer.get(timeout=0)
@@ -405,7 +405,7 @@ def test_a_router_without_a_site_is_told() -> None:
     endpoint = f"tcp/127.0.0.1:{free_port()}"
     session = open_plain([endpoint], [])
     try:
-        with pytest.raises(FabricError, match="is not a site, and knows none"):
+        with pytest.raises(FabricError, match="is not a site, and no site is reachable"):
             headrace.connect(endpoint, patience=1)
     finally:
         session.close()
@@ -419,5 +419,5 @@ def test_a_site_is_reached_through_another(fabric: Fabric) -> None:
         assert (a.put(b"1", feed="x"), fabric.queues["a"].next) == (1, 2)
     with headrace.connect(f"{door}?site=b") as b:
         assert (b.put(b"1", feed="x"), fabric.queues["b"].next) == (1, 2)
-    with pytest.raises(FabricError, match=r"no site 'c' behind .*; it knows a, b"):
+    with pytest.raises(FabricError, match=r"no site 'c' behind .*; reachable sites: a, b"):
         headrace.connect(f"{door}?site=c", patience=1)

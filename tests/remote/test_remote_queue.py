@@ -180,13 +180,13 @@ def test_a_selection_error_shows_the_place(served: Served) -> None:
 def test_a_selection_that_is_too_long_for_the_network_is_refused(served: Served) -> None:
     long = Selection(origin=[f"a-site-with-a-long-name-{number}" for number in range(4000)])
     assert len(served.queue.read(selection=long)) == 0
-    with pytest.raises(SelectionError, match="too long to go to another machine"):
+    with pytest.raises(SelectionError, match="too long for a queue on another machine"):
         served.connect().read(selection=long)
 
 
 def test_a_batch_that_is_too_large_for_the_network_is_refused(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("headrace.remote.client.arguments.CALL_BYTES_MAX", 1000)
-    with pytest.raises(BatchTooLargeError, match="over the network as one piece"):
+    with pytest.raises(BatchTooLargeError, match="that one message can carry"):
         served.connect().put_many([bytes(600), bytes(601)], feed="a")
 
 

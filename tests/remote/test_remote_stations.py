@@ -145,7 +145,7 @@ def test_a_station_tells_of_itself(queue: Queue, station: Station) -> None:
 def test_a_function_is_refused_from_elsewhere(served: Served) -> None:
     remote = served.connect()
     for use in (lambda: remote.station("s", lambda product: True), lambda: remote.read(selection=len)):  # type: ignore[arg-type]
-        with pytest.raises(SelectionError, match="cannot go to another machine"):
+        with pytest.raises(SelectionError, match="does not work on another machine"):
             use()
 
 
@@ -404,7 +404,7 @@ def test_a_put_waits_for_a_blocking_station(queue: Queue) -> None:
 
 
 def test_a_put_that_waits_long_is_asked_again(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("headrace.remote.server.puts._SLICE_S", 0.1)
+    monkeypatch.setattr("headrace.remote.server.puts._WAIT_S", 0.1)
     remote = served.connect()
     station = remote.station("s", "**", blocking=True, capacity=1)
     put(remote, "1")

@@ -92,7 +92,7 @@ class Site:
         parts.callback(lambda: self._receiver.close())  # `change_requests` may have replaced it
         self._attendant = RemoteServer(session, self._declarations, queue, self.name, rules)
         parts.callback(self._attendant.close)
-        self._quench = Quench(session, self._streams, queue, self.name, self._attendant.readers.patterns)
+        self._quench = Quench(session, self._streams, queue, self.name, self._attendant.recent_reads.patterns)
         parts.callback(self._quench.close)
         self._server = Server(
             session, self._declarations, queue, self.name, self._streams.listen, self._describe, rules

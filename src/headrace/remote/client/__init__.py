@@ -1,1 +1,1 @@
-"""A queue elsewhere, used as if it were here."""
+"""Classes that implement the Protocols of queue/interface.py by calls to a site."""

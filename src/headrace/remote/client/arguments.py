@@ -1,7 +1,8 @@
-"""Putting: from the arguments of `put` and `put_many` to a call.
+"""Arguments: as a caller writes them, and as they travel in a call.
 
-What is wrong with an argument by itself is found here, by the same functions and in the same words as for a local
-queue. What only the queue can tell (too large, blocked, rejected, a full disk) the site finds and says in its own.
+An argument that is invalid by itself is refused here, by the same functions and in the same words as for a local queue.
+What only the queue can decide (too large, blocked, rejected, a full disk) the site decides, and the client raises its
+error. Properties are encoded here, once: the site validates the bytes and stores them as they are (product/put.py).
 """
 
 from datetime import datetime, timedelta
@@ -18,21 +19,19 @@ from headrace.log.read import Start, time_of
 from headrace.product.feed import check_feed
 from headrace.product.product import IDENT_BYTES_MAX
 from headrace.product.put import PutFacts, put_of
-from headrace.remote.protocol.calls import CALL_BYTES_MAX, TEXT_MAX, Columns, Put, PutMany, encode
+from headrace.remote.protocol.calls import CALL_BYTES_MAX, TEXT_MAX, Columns, PutMany, PutOne, encode
 from headrace.selection import Selection
 from headrace.units import format_size, parse_age
 
 _FAULTS = (TypeError, ValueError, OverflowError, BufferError)
 
-
-def timeout_of(timeout: float | str | timedelta | None) -> float | None:
-    return None if timeout is None else parse_age(timeout, "timeout")
+# --- put --------------------------------------------------------------------------------------------
 
 
-def put_call(where: Any, payload: Any, feed: Any, ident: Any, facts: PutFacts) -> Put:
+def put_call(where: Any, payload: Any, feed: Any, ident: Any, facts: PutFacts) -> PutOne:
     """The call for one product."""
     try:
-        call = Put(check_feed(feed), ident, put_of(facts))
+        call = PutOne(check_feed(feed), ident, put_of(facts))
         view = memoryview(payload)
         if not view.c_contiguous or not isinstance(ident, str):
             raise TypeError
@@ -44,15 +43,15 @@ def put_call(where: Any, payload: Any, feed: Any, ident: Any, facts: PutFacts) -
         raise explain_put(error, where, PAYLOAD_MAX, payload, feed, ident) from None
     if view.nbytes > CALL_BYTES_MAX:
         raise PayloadTooLargeError(
-            f"a payload of {view.nbytes} bytes exceeds the {format_size(CALL_BYTES_MAX)} that go over the network as "
-            "one piece", "put it where the queue is",
-        )  # fmt: skip
+            f"a payload of {view.nbytes} bytes exceeds the {format_size(CALL_BYTES_MAX)} that one message can carry",
+            "put it on the machine of the queue",
+        )
     return call
 
 
 def put_many_call(
     where: Any, held: list[Any], feed: Texts, ident: Texts, facts: PutColumns
-) -> tuple[PutMany, bytes]:
+) -> tuple[PutMany, bytes]:  # fmt: skip
     """The call for many products, and their payloads in one piece."""
     try:
         columns = columns_of(len(held), feed, ident, facts)
@@ -68,18 +67,21 @@ def put_many_call(
         raise explain_many(error, where, PAYLOAD_MAX, held, ident) from None
     if len(payload) > CALL_BYTES_MAX:
         raise BatchTooLargeError(
-            f"a batch of {len(held)} products with {format_size(len(payload))} is more than the "
-            f"{format_size(CALL_BYTES_MAX)} that go over the network as one piece", "put it in several calls",
+            f"a batch of {len(held)} products with {format_size(len(payload))} exceeds the "
+            f"{format_size(CALL_BYTES_MAX)} that one message can carry", "put it in several calls",
         )  # fmt: skip
     return call, payload
 
 
-# --- merged from remote.client.starts: Starts and selections, as callers write them and as they travel.
-#
+# --- read -------------------------------------------------------------------------------------------
+
+
+def timeout_of(timeout: float | str | timedelta | None) -> float | None:
+    return None if timeout is None else parse_age(timeout, "timeout")
 
 
 def start_text(start: Start) -> int | str:
-    """A start as the site reads it; OptionError, as for a local queue, if it cannot be one."""
+    """A start as it travels; OptionError, as for a local queue, if it is invalid."""
     if isinstance(start, int) and not isinstance(start, bool):
         if not -(1 << 63) <= start < 1 << 63:
             raise OptionError(f"sequence {start} is out of range", "sequences begin at 1")
@@ -90,24 +92,24 @@ def start_text(start: Start) -> int | str:
 
 
 def value_text(value: Any) -> Any:
-    """A length of time or a time as text; other values as they are."""
+    """A duration or a time as text; other values unchanged."""
     if isinstance(value, timedelta):
         return f"{value.total_seconds():.6f}s"
     return value.isoformat() if isinstance(value, datetime) else value
 
 
 def selection_text(wanted: Any) -> str:
-    """A selection as text; one with a function, or of great length, stays at home."""
+    """A selection as text; SelectionError if it has a Python function, or is too long for a call."""
     selection = Selection.of(wanted)
     if selection.function is not None:
         raise SelectionError(
-            "a selection with a Python function cannot go to another machine",
-            "use where instead of function, or filter what you get",
+            "a selection with a Python function does not work on another machine",
+            "use where instead of function, or filter the products you receive",
         )
     text = str(selection)
     if len(text) > TEXT_MAX:
         raise SelectionError(
-            f"a selection of {len(text)} characters is too long to go to another machine",
-            f"write it in {TEXT_MAX}, or read by several",
+            f"a selection of {len(text)} characters is too long for a queue on another machine",
+            f"the limit is {TEXT_MAX} characters; use several selections",
         )
     return text

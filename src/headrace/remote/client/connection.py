@@ -24,8 +24,17 @@ from headrace.errors import FabricError, FabricMessageError, HeadraceError, Queu
 from headrace.link.access import principal_key
 from headrace.link.keys import call_key, client_key
 from headrace.log.records import Names
-from headrace.remote.protocol.calls import VERSION, Call, Envelope, Get, Leave, Next, Who, encode
-from headrace.remote.protocol.replies import Again, Done, Failure, Here, Reply, Unattached, decode_reply, error_of
+from headrace.remote.protocol.calls import VERSION, Call, Envelope, Get, Identify, Leave, ReadProducts, encode
+from headrace.remote.protocol.replies import (
+    Done,
+    Failure,
+    Identity,
+    NotAttached,
+    Reply,
+    StillBlocked,
+    decode_reply,
+    error_of,
+)
 
 BUSY = b"busy"
 _REPLY_S = 60.0  # beyond the time that a call waits on purpose; a dead link is noticed much sooner
@@ -104,7 +113,7 @@ class Connection:
         self._links: Any = session.info.declare_transport_events_listener(self._see)
         self._queue: bytes | None = None
         self._token = session.liveliness().declare_token(client_key(site, client_digest(self._client)))
-        here, _ = self.ask(Who(), Here)
+        here, _ = self.ask(Identify(), Identity)
         self._queue = here.queue
 
     # --- numbers ----------------------------------------------------------------------------------
@@ -143,7 +152,7 @@ class Connection:
     def start(self, call: Call, payload: Any = b"", *, number: int = 0, wait_s: float = 0.0) -> PendingReply:
         """Send a call whose reply is taken later."""
         self.check_open()
-        reply_s = _PRODUCTS_S if isinstance(call, Next | Get) else _REPLY_S
+        reply_s = _PRODUCTS_S if isinstance(call, ReadProducts | Get) else _REPLY_S
         timeout_s = wait_s + reply_s + len(payload) / _SLOWEST_LINK
         breaks = self._breaks
         try:
@@ -167,9 +176,9 @@ class Connection:
         reply = decode_reply(came[0])
         if isinstance(reply, Failure):
             raise error_of(reply)
-        if isinstance(reply, Unattached):
+        if isinstance(reply, NotAttached):
             raise Detached
-        if isinstance(reply, Again):
+        if isinstance(reply, StillBlocked):
             raise NotYet
         if not isinstance(reply, kind):
             raise FabricMessageError(

@@ -25,9 +25,9 @@ from headrace.errors import LeaseLostError, OptionError, QueueClosedError, SiteU
 from headrace.product.batch import Batch
 from headrace.product.product import Product
 from headrace.remote.client.connection import Connection, Detached
-from headrace.remote.protocol.calls import WAIT_S_MAX, Attach, Detach, Get, Interrupt, Revise, Settle, TellConsumer
+from headrace.remote.protocol.calls import WAIT_S_MAX, Attach, DescribeConsumer, Detach, Get, Interrupt, Revise, Settle
 from headrace.remote.protocol.products import RemoteBatch, batch_of
-from headrace.remote.protocol.replies import Attached, Done, Products, Told
+from headrace.remote.protocol.replies import Attached, Details, Done, Products
 from headrace.station.consumer import GET_MAX
 from headrace.station.draft import Draft, draft_columns, new_drafts
 from headrace.station.leases import (
@@ -275,7 +275,7 @@ class RemoteConsumer:
     def statistics(self) -> ConsumerStatistics:
         self._check()
         try:
-            told = self._connection.ask(TellConsumer(self._attachment), Told)[0].consumers
+            told = self._connection.ask(DescribeConsumer(self._attachment), Details)[0].consumers
         except Detached:
             raise self._lost() from None
         assert told

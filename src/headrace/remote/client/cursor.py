@@ -14,7 +14,7 @@ from headrace.product.batch import Batch, Lost
 from headrace.remote.client.connection import Connection
 from headrace.remote.client.follower import RemoteFollower
 from headrace.remote.protocol.calls import LoadCursor, RemoveCursor, SaveCursor
-from headrace.remote.protocol.replies import CursorTold, Done
+from headrace.remote.protocol.replies import CursorPosition, Done
 
 if TYPE_CHECKING:
     from headrace.remote.client.queue import RemoteQueue
@@ -28,7 +28,7 @@ class RemoteCursor:
 
     @property
     def state(self) -> CursorState:
-        told, _ = self._connection.ask(LoadCursor(self.name), CursorTold)
+        told, _ = self._connection.ask(LoadCursor(self.name), CursorPosition)
         lost = Lost(told.lost_first, told.lost_last) if told.lost_last else None
         return CursorState(told.position, told.saved_ns, told.lost_products, lost, told.generation)
 

@@ -19,7 +19,7 @@ from headrace.log.log import Wanted
 from headrace.product.batch import Batch
 from headrace.remote.client.arguments import selection_text
 from headrace.remote.client.connection import Connection, PendingReply, RawReply
-from headrace.remote.protocol.calls import PAGE_BYTES_MAX, PAGE_PRODUCTS_MAX, WAIT_S_MAX, Next
+from headrace.remote.protocol.calls import PAGE_BYTES_MAX, PAGE_PRODUCTS_MAX, WAIT_S_MAX, ReadProducts
 from headrace.remote.protocol.products import RemoteBatch, batch_of
 from headrace.remote.protocol.replies import Products
 from headrace.selection import Selection
@@ -47,9 +47,9 @@ class ReadTerms:
         size = max(1, parse_size(bytes_limit, "bytes_limit"))
         return cls(selection_text(wanted), limit, size, wanted.every > 1, stop)
 
-    def call(self, position: int | str, follower: int, wait_s: float = 0.0) -> Next:
+    def call(self, position: int | str, follower: int, wait_s: float = 0.0) -> ReadProducts:
         limit, bytes_limit = min(self.limit, PAGE_PRODUCTS_MAX), min(self.bytes_limit, PAGE_BYTES_MAX)
-        return Next(self.selection, position, limit, bytes_limit, wait_s, self.stop, follower)
+        return ReadProducts(self.selection, position, limit, bytes_limit, wait_s, self.stop, follower)
 
 
 class _PendingRead:

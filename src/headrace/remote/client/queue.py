@@ -1,8 +1,8 @@
-"""RemoteQueue: the queue of a site, used as a Queue is; get one from `headrace.connect`.
+"""RemoteQueue: the queue of a site; get one from `headrace.connect`.
 
-Whatever a Queue does with products, cursors and stations, a RemoteQueue does by calls to the site, with the same
-arguments, results and errors. What concerns files (resize, check, repair, delete, channels) is refused: it belongs
-where they are. docs/remote.md tells what else differs.
+It implements `AnyQueue` (queue/interface.py) by calls to the site, with the same arguments, results and errors as a
+local queue; `Queue` explains each method. Operations that need the files (resize, check, delete, channels) raise
+QueueError. docs/remote.md lists the other differences.
 """
 
 import time
@@ -33,43 +33,43 @@ from headrace.relay.messages.page import records_of
 from headrace.remote.client.arguments import put_call, put_many_call, selection_text, start_text, timeout_of
 from headrace.remote.client.connection import Connection, NotYet
 from headrace.remote.client.cursor import RemoteCursor
-from headrace.remote.client.follower import RemoteFollower, Terms, read_at_once
+from headrace.remote.client.follower import ReadTerms, RemoteFollower, read_all
 from headrace.remote.client.station import RemoteStation, options_of
 from headrace.remote.protocol.calls import (
-    Ends,
     Flush,
+    GetBounds,
+    GetStatistics,
+    Identify,
     ListNames,
     ListStations,
     OpenCursor,
     OpenStation,
-    Put,
     PutBatch,
     PutMany,
-    Tell,
+    PutOne,
+    Resolve,
     WantedBy,
     Weigh,
-    Where,
-    Who,
 )
-from headrace.remote.protocol.replies import Bounds, Done, Here, Listed, Number, Received, Told, Weighed
+from headrace.remote.protocol.replies import Bounds, Details, Done, Identity, NameList, Number, PutOutcome, Weighed
 from headrace.station.terms import check_station_name
 from headrace.units import parse_age
 
 Timeout = float | str | timedelta | None
-Putting = TypeVar("Putting", Number, Received)
+Putting = TypeVar("Putting", Number, PutOutcome)
 
 
 class RemoteQueue:
-    """A queue that lies at a site. `path` is where it was connected to."""
+    """A queue at a site. `path` is the endpoint that it was connected to."""
 
-    def __init__(self, connection: Connection) -> None:  # nothing of a local queue is opened
+    def __init__(self, connection: Connection) -> None:
         self._connection = connection
         self.path = Path(connection.endpoint)
 
     @property
     def config(self) -> QueueConfig:
         """The terms in force at the site."""
-        return self._connection.ask(Who(), Here)[0].config
+        return self._connection.ask(Identify(), Identity)[0].config
 
     @property
     def site(self) -> str:
@@ -81,7 +81,7 @@ class RemoteQueue:
     def put(
         self, payload: Any, *, feed: str, ident: str = "", timeout: Timeout = None, **facts: Unpack[PutFacts]
     ) -> int | Duplicate:
-        """As `Queue.put`. Asked again if the answer got lost, and stored once all the same."""
+        """Store one product. If the reply is lost, the call is repeated; the product is stored once."""
         call = put_call(self.path, payload, feed, ident, facts)
         outcome = self._put(call, payload if isinstance(payload, bytes) else bytes(payload), Number, timeout).value
         return outcome if outcome > 0 else Duplicate(-outcome)
@@ -89,13 +89,13 @@ class RemoteQueue:
     def put_many(
         self, payloads: Any, *, feed: Texts, ident: Texts = "", timeout: Timeout = None, **facts: Unpack[PutColumns]
     ) -> Receipt:
-        """As `Queue.put_many`: all or none, in one call."""
+        """Store many products in one call: all or none."""
         held = payloads if type(payloads) is list else payload_column(payloads)
         call, payload = put_many_call(self.path, held, feed, ident, facts)
-        return _receipt(self._put(call, payload, Received, timeout))
+        return _receipt(self._put(call, payload, PutOutcome, timeout))
 
     def put_batch(self, batch: Batch, keep: Any = None, timeout: Timeout = None) -> Receipt:
-        """As `Queue.put_batch`, of a batch from here or from anywhere."""
+        """Store products of any queue as they are, in one call: all or none."""
         records.rows_of(batch)
         mask = records.mask_of(keep, len(batch))
         call = PutBatch(None if mask is None else mask.tobytes())
@@ -103,10 +103,10 @@ class RemoteQueue:
             payload = records_of(batch)
         except kernel.KernelError as error:
             raise records.explain_records(error, self.path, batch, self.config) from None
-        return _receipt(self._put(call, payload, Received, timeout))
+        return _receipt(self._put(call, payload, PutOutcome, timeout))
 
-    def _put(self, call: Put | PutMany | PutBatch, payload: bytes, kind: type[Putting], timeout: Timeout) -> Putting:
-        """Ask, and while a blocking station makes it wait, ask again."""
+    def _put(self, call: PutOne | PutMany | PutBatch, payload: bytes, kind: type[Putting], timeout: Timeout) -> Putting:
+        """Make the call, and repeat it while a blocking station is full, until the timeout."""
         seconds = timeout_of(timeout)
         until = None if seconds is None else time.monotonic() + seconds
         turn = 0
@@ -127,21 +127,21 @@ class RemoteQueue:
         self, start: Start = "oldest", selection: Wanted = None, *, limit: int = 10_000,
         bytes_limit: int | str = "64MiB", stop: int | None = None,
     ) -> Batch:  # fmt: skip
-        """As `Queue.read`; the payloads are copies."""
-        terms = Terms.of(selection, limit, bytes_limit, stop or 0)
-        return read_at_once(self._connection, terms, start_text(start))
+        """The products from `start` on; payloads are views of the messages that brought them."""
+        terms = ReadTerms.of(selection, limit, bytes_limit, stop or 0)
+        return read_all(self._connection, terms, start_text(start))
 
     def follow(
         self, start: Start = "next", selection: Wanted = None, *, limit: int = 10_000,
         bytes_limit: int | str = "64MiB", timeout: Timeout = None,
     ) -> RemoteFollower:  # fmt: skip
-        """As `Queue.follow`. A connection that breaks is set up again meanwhile; nothing is lost or comes twice."""
-        terms = Terms.of(selection, limit, bytes_limit)
+        """Batches from `start` on, as they arrive. Nothing is lost or arrives twice if the connection breaks."""
+        terms = ReadTerms.of(selection, limit, bytes_limit)
         timeout_s = None if timeout is None else parse_age(timeout, "timeout")
         return RemoteFollower(self, self._connection, terms, self.resolve(start), timeout_s)
 
     def resolve(self, start: Start) -> int:
-        return self._connection.ask(Where(start_text(start)), Number)[0].value
+        return self._connection.ask(Resolve(start_text(start)), Number)[0].value
 
     def weigh(self, start: int, stop: int, selection: Wanted = None) -> Weights:
         call = Weigh(selection_text(selection), start, stop)
@@ -149,15 +149,15 @@ class RemoteQueue:
 
     @property
     def oldest(self) -> int:
-        return self._connection.ask(Ends(), Bounds)[0].oldest
+        return self._connection.ask(GetBounds(), Bounds)[0].oldest
 
     @property
     def next(self) -> int:
-        return self._connection.ask(Ends(), Bounds)[0].next
+        return self._connection.ask(GetBounds(), Bounds)[0].next
 
     @property
     def origins(self) -> list[str]:
-        return self._connection.ask(ListNames("origins"), Listed)[0].values
+        return self._connection.ask(ListNames("origins"), NameList)[0].values
 
     # --- cursors and stations ---------------------------------------------------------------------
 
@@ -167,22 +167,22 @@ class RemoteQueue:
         return RemoteCursor(self, self._connection, name)
 
     def cursors(self) -> list[str]:
-        return self._connection.ask(ListNames("cursors"), Listed)[0].values
+        return self._connection.ask(ListNames("cursors"), NameList)[0].values
 
     def station(self, name: str, selection: Any = ..., *, start: Start = "next", **terms: Any) -> RemoteStation:
-        """As `Queue.station`; a selection with a Python function cannot be used from here."""
+        """Open or create a station; SelectionError for a selection with a Python function."""
         check_station_name(name)
         call = OpenStation(name, start_text(start), options_of({"selection": selection, **terms}))
         self._connection.once(call, Done)
         return RemoteStation(self, self._connection, name)
 
     def stations(self) -> list[str]:
-        return self._connection.ask(ListStations(), Listed)[0].values
+        return self._connection.ask(ListStations(), NameList)[0].values
 
-    # --- tell -------------------------------------------------------------------------------------
+    # --- inspect ----------------------------------------------------------------------------------
 
     def statistics(self) -> Statistics:
-        told = self._connection.ask(Tell(), Told)[0].statistics
+        told = self._connection.ask(GetStatistics(), Details)[0].statistics
         assert told is not None
         return told
 
@@ -191,9 +191,9 @@ class RemoteQueue:
         return bool(self.wanted_by(feed))
 
     def wanted_by(self, feed: str) -> list[str]:
-        return self._connection.ask(WantedBy(check_feed(feed)), Listed)[0].values
+        return self._connection.ask(WantedBy(check_feed(feed)), NameList)[0].values
 
-    # --- only at the site -------------------------------------------------------------------------
+    # --- needs the files --------------------------------------------------------------------------
 
     def _refuse(self, *arguments: Any, **options: Any) -> NoReturn:
         """QueueError: this needs the files of the queue."""
@@ -205,7 +205,7 @@ class RemoteQueue:
     # --- life -------------------------------------------------------------------------------------
 
     def close(self) -> None:
-        """Leave the site; consumers are detached and what they hold goes back."""
+        """Disconnect; consumers are detached, and the products they hold go back."""
         self._connection.close()
 
     def __enter__(self) -> "RemoteQueue":
@@ -219,12 +219,12 @@ class RemoteQueue:
     def __del__(self) -> None:
         connection = getattr(self, "_connection", None)
         if connection is not None:
-            connection.close(politely=False)  # nobody has attached anything, or it would hold us
+            connection.close(politely=False)  # no consumer is attached: it would hold a reference
 
     def __repr__(self) -> str:
         return f"<RemoteQueue of site {self.site!r} at {self.path}{', closed' if self._connection.is_closed else ''}>"
 
 
-def _receipt(answer: Received) -> Receipt:
-    outcomes = None if answer.outcomes is None else tuple(np.frombuffer(answer.outcomes, np.int64).tolist())
-    return Receipt(answer.products, answer.stored, answer.first, outcomes)
+def _receipt(reply: PutOutcome) -> Receipt:
+    outcomes = None if reply.outcomes is None else tuple(np.frombuffer(reply.outcomes, np.int64).tolist())
+    return Receipt(reply.products, reply.stored, reply.first, outcomes)

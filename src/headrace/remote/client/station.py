@@ -16,13 +16,13 @@ from headrace.remote.protocol.calls import (
     KEEP_S_MAX,
     Attach,
     ChangeStation,
+    DescribeStation,
     PauseStation,
     RemoveStation,
     SeekStation,
-    TellStation,
     Unpark,
 )
-from headrace.remote.protocol.replies import Attached, Done, Number, Told
+from headrace.remote.protocol.replies import Attached, Details, Done, Number
 from headrace.station.statistics import ConsumerStatistics, Lag, Parked, StationStatistics
 from headrace.station.terms import StationTerms, check_options
 from headrace.units import parse_age
@@ -40,8 +40,8 @@ class RemoteStation:
         self.name, self.queue = name, queue
         self._connection = connection
 
-    def _tell(self, what: str) -> Told:
-        return self._connection.ask(TellStation(self.name, what), Told)[0]
+    def _tell(self, what: str) -> Details:
+        return self._connection.ask(DescribeStation(self.name, what), Details)[0]
 
     @property
     def terms(self) -> StationTerms:

@@ -1,1 +1,1 @@
-"""The calls of remote users and their answers, as plain data."""
+"""The calls of remote clients and their replies, as plain data."""

@@ -1,14 +1,16 @@
-"""Calls: what a remote user asks of a site's queue, as plain data; answers.py has what comes back.
+"""Calls: what a remote client asks of a site's queue, as plain data; replies.py has the replies.
 
-A call is one query to `headrace/call/<site>`. Its attachment is an Envelope, its payload is whatever is bulky: payloads
-one after another, or records. The answer goes the same way: an Answer as the attachment, records as the payload.
+A call is one query to `headrace/call/<site>`. The attachment of the query is an Envelope; its payload is the bulk:
+payloads one after another, or records. A reply travels the same way: a Reply as the attachment, records as the payload.
 
-Every call that must not be done twice (`Numbered`) has a number of its own in the Envelope. Asked again, because the
-answer did not arrive, it is not done again: the site answers what it has answered before. `oldest` says which calls the
-client may still ask again, so that the site remembers those and no others; a Get, which may be asked again much later,
-is remembered by its attachment until the next one. Calls that may be repeated without harm have number 0.
+A call that must not be executed twice (`Numbered`) has a number in its Envelope. If it is repeated because the reply
+did not arrive, the site does not execute it again but sends the same reply again. `oldest` says which calls the client
+may still repeat, so that the site remembers the replies of those and no others. A Get may be repeated much later; the
+site remembers it until the next Get of that consumer. Calls that are idempotent have number 0.
 
-Whatever cannot be decoded, or exceeds one of the bounds here, is refused with a word, and nothing else happens.
+A call that is invalid, or exceeds one of the limits here, is refused with an explanation and has no effect.
+
+The member `type` of a message (docs/format.md) is the `tag` of its class, or else its name in lower case.
 """
 
 from typing import Annotated, Any
@@ -22,9 +24,9 @@ from headrace.relay.messages.page import QueueId, Sequence64
 VERSION = 1
 HEAD_BYTES_MAX = 256 << 20  # of a call without its payload: a batch has an ident for each product
 CALL_BYTES_MAX = 512 << 20  # of its payload
-PAGE_PRODUCTS_MAX = 100_000  # in one answer
-PAGE_BYTES_MAX = 16 << 20  # of payload in one answer, the product that crosses it included
-WAIT_S_MAX = 5.0  # for one call; who waits longer calls again
+PAGE_PRODUCTS_MAX = 100_000  # in one reply
+PAGE_BYTES_MAX = 16 << 20  # of payload in one reply, the product that crosses it included
+WAIT_S_MAX = 5.0  # for one call; a client that waits longer calls again
 KEEP_S_MAX = 86_400.0
 TEXT_MAX = 65_536  # characters
 
@@ -47,11 +49,11 @@ class _Call(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag=str.low
 # --- the queue --------------------------------------------------------------------------------------
 
 
-class Who(_Call, frozen=True):
-    """Which queue is this?"""
+class Identify(_Call, frozen=True, tag="who"):
+    """Which site and queue is this?"""
 
 
-class Put(_Call, frozen=True):
+class PutOne(_Call, frozen=True, tag="put"):
     """One product; the payload is its payload."""
 
     feed: Name
@@ -69,54 +71,54 @@ class PutMany(_Call, frozen=True):
 
 
 class PutBatch(_Call, frozen=True):
-    """Products of elsewhere as they are; the payload is their records."""
+    """Products of another queue as they are; the payload is their records."""
 
     keep: bytes | None = None  # a byte for each
     timeout_s: Seconds | None = None
 
 
-class Next(_Call, frozen=True):
-    """What the selection wants from `position` on; if there is nothing, wait for it."""
+class ReadProducts(_Call, frozen=True, tag="next"):
+    """The products from `position` on that the selection wants; if there are none, wait for them."""
 
     selection: Text
     position: Start
     limit: Annotated[int, msgspec.Meta(ge=1, le=PAGE_PRODUCTS_MAX)]
     bytes_limit: Annotated[int, msgspec.Meta(ge=1, le=PAGE_BYTES_MAX)]
     wait_s: Wait = 0.0
-    stop: Sequence64 = 0  # nothing from here on is looked at; 0: there is no end
-    follower: Count = 0  # for whom `every` counts; 0: it does not matter, since there is none
+    stop: Sequence64 = 0  # read nothing from this sequence on; 0: no end
+    follower: Count = 0  # whose count `every` continues; 0: there is no `every`
 
 
-class Where(_Call, frozen=True):
-    """Which sequence does this start mean?"""
+class Resolve(_Call, frozen=True, tag="where"):
+    """The sequence that a start means now."""
 
     start: Start
 
 
 class Weigh(_Call, frozen=True):
-    """How are the bytes of these products spread?"""
+    """How the bytes of a range of products are distributed."""
 
     selection: Text
     start: Sequence64
     stop: Sequence64
 
 
-class Ends(_Call, frozen=True):
-    """The oldest sequence, and the next."""
+class GetBounds(_Call, frozen=True, tag="ends"):
+    """The oldest sequence and the next."""
 
 
-class Tell(_Call, frozen=True):
+class GetStatistics(_Call, frozen=True, tag="tell"):
     """The statistics of the queue."""
 
 
 class ListNames(_Call, frozen=True):
-    """All cursors, or origins."""
+    """The names of all cursors, or of all origins."""
 
     what: Annotated[str, msgspec.Meta(pattern="^(cursors|origins)$")]
 
 
 class WantedBy(_Call, frozen=True):
-    """Who wants products of this feed?"""
+    """Which readers want products of this feed."""
 
     feed: Text
 
@@ -152,7 +154,7 @@ class RemoveCursor(_Call, frozen=True):
 
 
 class ListStations(_Call, frozen=True):
-    """All that whoever asks may use."""
+    """The stations that the client may use."""
 
 
 class OpenStation(_Call, frozen=True):
@@ -161,8 +163,8 @@ class OpenStation(_Call, frozen=True):
     options: Options
 
 
-class TellStation(_Call, frozen=True):
-    """What of a station: terms, statistics, consumers, or parked?"""
+class DescribeStation(_Call, frozen=True, tag="tellstation"):
+    """The terms, statistics, consumers or parked products of a station."""
 
     name: Text
     what: Annotated[str, msgspec.Meta(pattern="^(terms|statistics|consumers|parked)$")]
@@ -197,14 +199,14 @@ class Unpark(_Call, frozen=True):
 
 
 class Attach(_Call, frozen=True):
-    """Become a consumer, who stays one for `keep_s` if the connection breaks."""
+    """Become a consumer, and stay one for `keep_s` if the connection breaks."""
 
     station: Text
     keep_s: Annotated[float, msgspec.Meta(ge=0, le=KEEP_S_MAX)]
 
 
 class Get(_Call, frozen=True):
-    """Products, waiting for the first; before that, put what is left of the batch that call `rest` has got."""
+    """Products, waiting for the first. Acknowledge first what is left of the batch that call `rest` got."""
 
     attachment: Sequence64
     n: Annotated[int, msgspec.Meta(ge=1)]
@@ -213,7 +215,7 @@ class Get(_Call, frozen=True):
 
 
 class Settle(_Call, frozen=True):
-    """Put, discard or give back products that call `got` has got: all, or those at these places."""
+    """Acknowledge, discard or give back products that call `got` got: all, or those at these places."""
 
     attachment: Sequence64
     got: Sequence64
@@ -223,7 +225,7 @@ class Settle(_Call, frozen=True):
 
 
 class Revise(_Call, frozen=True):
-    """Put products with other payloads, which are the payload of the call."""
+    """Acknowledge products with new payloads, which are the payload of the call."""
 
     attachment: Sequence64
     got: Sequence64
@@ -235,45 +237,45 @@ class Interrupt(_Call, frozen=True):
     attachment: Sequence64
 
 
-class TellConsumer(_Call, frozen=True):
+class DescribeConsumer(_Call, frozen=True, tag="tellconsumer"):
     attachment: Sequence64
 
 
 class Detach(_Call, frozen=True):
-    """Leave; `died`: without a word, so that the leases are those of a dead consumer."""
+    """Leave the station; `died`: the leases are treated as those of a dead consumer."""
 
     attachment: Sequence64
     died: bool = False
 
 
 class Leave(_Call, frozen=True):
-    """Detach everything that this client has attached."""
+    """Detach all consumers of this client."""
 
 
-Bulky = Put | PutMany | PutBatch | Revise  # these have a payload
+Bulky = PutOne | PutMany | PutBatch | Revise  # these have a payload
 Numbered = (
     Bulky | SaveCursor | RemoveCursor | OpenStation | ChangeStation | PauseStation | SeekStation | RemoveStation
     | Unpark | Attach | Get | Settle
 )  # fmt: skip
 Call = (
-    Numbered | Who | Next | Where | Weigh | Ends | Tell | ListNames | WantedBy | Flush | OpenCursor | LoadCursor
-    | ListStations | TellStation | Interrupt | TellConsumer | Detach | Leave
+    Numbered | Identify | ReadProducts | Resolve | Weigh | GetBounds | GetStatistics | ListNames | WantedBy | Flush
+    | OpenCursor | LoadCursor | ListStations | DescribeStation | Interrupt | DescribeConsumer | Detach | Leave
 )  # fmt: skip
 
 
 class Envelope(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
-    """A call, and who makes it."""
+    """A call, and the client that makes it."""
 
     version: int
-    client: ClientId  # known to nobody else: its token has a digest of it
-    queue: QueueId | None  # the queue that is meant; a site may have got another one
+    client: ClientId  # secret: the client's token has only a digest of it
+    queue: QueueId | None  # the queue that is meant; the site may have a new one since
     number: Sequence64  # of a Numbered call; 0 for others
-    oldest: Sequence64  # no call below this one will be asked again
+    oldest: Sequence64  # no call below this one will be repeated
     call: Call
 
 
 class Columns(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """What `put_many` was given beside payloads: one value for all, or one for each."""
+    """The arguments of `put_many` besides the payloads: one value for all, or one for each."""
 
     feed: str | list[str]
     ident: str | list[str] = ""
@@ -286,20 +288,21 @@ encode = msgspec.msgpack.Encoder().encode
 
 
 def decode_envelope(head: bytes) -> Envelope:
-    """The call in an attachment; FabricMessageError says what is wrong with it."""
+    """The call in an attachment; FabricMessageError names what is invalid."""
     if len(head) > HEAD_BYTES_MAX:
-        raise FabricMessageError(f"a call of {len(head)} bytes", f"no call has more than {HEAD_BYTES_MAX}")
+        raise FabricMessageError(f"the call has {len(head)} bytes", f"the limit is {HEAD_BYTES_MAX} bytes")
     try:
         envelope = _ENVELOPE.decode(head)
     except (msgspec.DecodeError, ValueError) as error:
-        raise FabricMessageError(f"the call cannot be read: {error}", "call by a Headrace of this version") from None
+        raise FabricMessageError(f"the call is invalid: {error}", "run the same version at both ends") from None
     if envelope.version != VERSION:
         raise FabricMessageError(
-            f"the call has version {envelope.version}; this Headrace knows {VERSION}", "run the same version"
+            f"the call has version {envelope.version}; this site has version {VERSION}",
+            "run the same version at both ends",
         )
     if bool(envelope.number) != isinstance(envelope.call, Numbered):
-        has = "has a number" if envelope.number else "has no number"
-        raise FabricMessageError(f"a call {type(envelope.call).__name__} {has}", "call by a Headrace of this version")
+        has = "must not have a number" if envelope.number else "needs a number"
+        raise FabricMessageError(f"a call {type(envelope.call).__name__} {has}", "run the same version at both ends")
     return envelope
 
 
@@ -307,4 +310,4 @@ def decode_columns(columns: bytes) -> Columns:
     try:
         return _COLUMNS.decode(columns)
     except (msgspec.DecodeError, ValueError) as error:
-        raise FabricMessageError(f"the columns of a put_many cannot be read: {error}", "nothing was stored") from None
+        raise FabricMessageError(f"the columns of a put_many are invalid: {error}", "nothing was stored") from None

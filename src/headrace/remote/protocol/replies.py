@@ -34,11 +34,11 @@ class Failure(_Reply, frozen=True):
     details: dict[str, Any] = {}
 
 
-class Again(_Reply, frozen=True):
+class StillBlocked(_Reply, frozen=True, tag="again"):
     """A blocking station is full, and nothing was stored; the client has time left and calls again."""
 
 
-class Unattached(_Reply, frozen=True):
+class NotAttached(_Reply, frozen=True, tag="unattached"):
     """The site has no such attachment: it was restarted, or the client was away for too long."""
 
 
@@ -52,7 +52,7 @@ class Number(_Reply, frozen=True):
     value: int
 
 
-class Here(_Reply, frozen=True):
+class Identity(_Reply, frozen=True, tag="here"):
     site: SiteName
     queue: QueueId
     config: QueueConfig
@@ -63,7 +63,7 @@ class Bounds(_Reply, frozen=True):
     next: Sequence64
 
 
-class Received(_Reply, frozen=True):
+class PutOutcome(_Reply, frozen=True, tag="received"):
     """The outcome of a PutMany or PutBatch."""
 
     products: int
@@ -92,11 +92,11 @@ class Weighed(_Reply, frozen=True):
     weights: Weights
 
 
-class Listed(_Reply, frozen=True):
+class NameList(_Reply, frozen=True, tag="listed"):
     values: list[str]
 
 
-class CursorTold(_Reply, frozen=True):
+class CursorPosition(_Reply, frozen=True, tag="cursortold"):
     position: Sequence64
     saved_ns: int
     lost_products: int
@@ -105,7 +105,7 @@ class CursorTold(_Reply, frozen=True):
     generation: int
 
 
-class Told(_Reply, frozen=True):
+class Details(_Reply, frozen=True, tag="told"):
     """The description of a queue, a station or a consumer; one of these is set."""
 
     statistics: Statistics | None = None
@@ -121,8 +121,8 @@ class Attached(_Reply, frozen=True):
 
 
 Reply = (
-    Failure | Again | Unattached | Done | Number | Here | Bounds | Received | Products | Weighed | Listed | CursorTold
-    | Told | Attached
+    Failure | StillBlocked | NotAttached | Done | Number | Identity | Bounds | PutOutcome | Products | Weighed
+    | NameList | CursorPosition | Details | Attached
 )  # fmt: skip
 
 _REPLY = msgspec.msgpack.Decoder(Reply)

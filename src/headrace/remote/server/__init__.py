@@ -1,1 +1,1 @@
-"""How a site serves the remote users of its queue."""
+"""How a site serves the remote clients of its queue."""

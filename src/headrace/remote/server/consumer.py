@@ -17,7 +17,7 @@ from headrace.errors import FabricError, FabricMessageError, HeadraceError, Leas
 from headrace.product.batch import Batch
 from headrace.remote.protocol.calls import CALL_BYTES_MAX, PAGE_BYTES_MAX, Get, Revise, Settle
 from headrace.remote.protocol.products import products_of
-from headrace.remote.protocol.replies import Done, Unattached, failure_of
+from headrace.remote.protocol.replies import Done, NotAttached, failure_of
 from headrace.remote.server.pending_call import Busy, PendingCall
 from headrace.station import Consumer
 from headrace.station.leases import not_leased
@@ -78,7 +78,7 @@ class ServedConsumer:
             if not self._ended:
                 self._calls.put(pending)
                 return
-        pending.finish(Unattached())
+        pending.finish(NotAttached())
 
     def end(self, died: bool = False) -> None:
         """Detach; if the client `died`, leave its leases to the station's terms."""
@@ -109,7 +109,7 @@ class ServedConsumer:
             log.warning("detaching a remote consumer: %s", error)
         while not self._calls.empty():
             if (pending := self._calls.get()) is not None:
-                pending.finish(Unattached())
+                pending.finish(NotAttached())
 
     def _execute(self, pending: PendingCall) -> None:
         call = pending.call

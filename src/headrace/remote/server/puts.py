@@ -1,24 +1,62 @@
-"""BlockedPuts: puts that wait for a blocking station, apart from all other calls.
+"""Puts of remote clients: from a call to the log, and the puts that wait for a blocking station.
 
-A put is tried at once. If a station is full and the client has time left, the put waits in a thread of its own. There
-are a few such threads, and each waits a few seconds at most: the client then hears that nothing was stored yet, and
-calls again. So a client that has disconnected leaves no put behind that is stored hours later.
+`decode_put_many` validates the columns of a call and splits its payloads; the bytes of properties go to the log as they
+came. A put is tried at once. If a station is full and the client has time left, the put waits in a thread of its own
+(`BlockedPuts`). There are a few such threads, and each waits a few seconds at most: the client then hears that nothing
+was stored yet, and calls again. So a client that has disconnected leaves no put behind that is stored hours later.
 """
 
+import itertools
 import logging
 import threading
 from collections.abc import Callable
+from typing import Any
 
-from headrace.errors import BlockedError, HeadraceError
-from headrace.remote.protocol.replies import Again, Reply, failure_of
+import numpy as np
+
+from headrace.errors import BlockedError, FabricMessageError, HeadraceError
+from headrace.log.append import Receipt
+from headrace.log.columns import Columns, unpacked
+from headrace.remote.protocol.calls import PutMany, decode_columns
+from headrace.remote.protocol.replies import PutOutcome, Reply, StillBlocked, failure_of
 from headrace.remote.server.pending_call import PendingCall
 
 BLOCKED_MAX = 32  # at the same time
 _WAIT_S = 5.0
+_SMALL_BYTES = 4096  # a payload up to this size is cheaper to copy than to view
 
 Store = Callable[[float], Reply]  # store within so many seconds
+Payloads = list[bytes | memoryview]
 
 log = logging.getLogger("headrace.remote.server")
+
+
+def decode_put_many(call: PutMany, payload: bytes) -> tuple[Payloads, Columns]:
+    """The payloads and columns of a call, validated."""
+    received = decode_columns(call.columns)
+    payloads = _split(payload, call.lengths)
+    return payloads, unpacked(len(payloads), received.feed, received.ident, received.facts)
+
+
+def _split(payload: bytes, lengths: bytes) -> Payloads:
+    """Payloads by their lengths."""
+    if len(lengths) % 4:
+        raise FabricMessageError("the lengths of a put_many are truncated", "nothing was stored")
+    ends = np.cumsum(np.frombuffer(lengths, np.uint32), dtype=np.uint64)
+    if (int(ends[-1]) if len(ends) else 0) != len(payload):
+        raise FabricMessageError(f"the payloads of a put_many do not have {len(payload)} bytes", "nothing was stored")
+    places = [0, *ends.tolist()]
+    whole: Any = payload if len(payload) <= _SMALL_BYTES * len(ends) else memoryview(payload)
+    return [whole[a:b] for a, b in itertools.pairwise(places)]
+
+
+def outcome_of(receipt: Receipt) -> PutOutcome:
+    """A receipt as it travels."""
+    outcomes = None
+    if receipt.stored != receipt.products:
+        sequences = receipt.sequences.astype(np.int64)
+        outcomes = np.where(receipt.duplicates, -sequences, sequences).tobytes()
+    return PutOutcome(receipt.products, receipt.stored, receipt.first, outcomes)
 
 
 class BlockedPuts:
@@ -37,7 +75,7 @@ class BlockedPuts:
             if self._room.acquire(blocking=False):
                 threading.Thread(target=self._wait, args=(pending, store, timeout_s), daemon=True).start()
             else:
-                pending.finish(Again())
+                pending.finish(StillBlocked())
             return
         pending.finish(reply)
 
@@ -46,7 +84,7 @@ class BlockedPuts:
         try:
             reply = store(_WAIT_S if timeout_s is None else min(timeout_s, _WAIT_S))
         except HeadraceError as error:
-            reply = Again() if isinstance(error, BlockedError) and not is_last else failure_of(error)
+            reply = StillBlocked() if isinstance(error, BlockedError) and not is_last else failure_of(error)
         except Exception as error:
             log.exception("a put failed")
             reply = failure_of(error)

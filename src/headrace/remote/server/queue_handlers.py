@@ -1,20 +1,19 @@
-"""QueueHandlers: answers calls about the queue itself: put, read, cursors and what it tells.
+"""QueueHandlers: execute calls about the queue itself: put, read, cursors, statistics.
 
-The arguments of a call go to the Queue as they are, which checks them as it checks those of any program. Nothing here
-waits for long: a put that a blocking station holds up goes on in a thread of its own (blocked.py), and a read that
-finds nothing waits in the lobby.
+The arguments of a call go to the queue unchanged, and the queue checks them as it checks those of any program. No
+handler waits for long: a put that waits for a blocking station continues in a thread of its own (puts.py), and a read
+that finds nothing waits in WaitingReads (reads.py). What a client may read and put is decided by `client.access`
+(access.py), before anything is read or stored.
 """
 
-import itertools
 import time
-from typing import Any, NamedTuple, cast
+from typing import NamedTuple, cast
 
 import numpy as np
 
-from headrace.errors import CursorNameError, FabricError, FabricMessageError
+from headrace.errors import CursorNameError, FabricError
 from headrace.log import append
-from headrace.log.append import Duplicate, Receipt, distinct
-from headrace.log.columns import unpacked
+from headrace.log.append import Duplicate, distinct
 from headrace.log.records import Names, read_batch, rows_of
 from headrace.product.batch import Batch, Lost
 from headrace.product.put import checked
@@ -24,188 +23,166 @@ from headrace.relay.messages.page import queue_id
 from headrace.remote.protocol import calls, replies
 from headrace.remote.protocol.calls import CALL_BYTES_MAX
 from headrace.remote.protocol.products import products_of
-from headrace.remote.protocol.replies import Done, Number, Received, Reply
-from headrace.remote.server.clients import Reading
+from headrace.remote.protocol.replies import Done, Number, Reply
 from headrace.remote.server.pending_call import PendingCall
-from headrace.remote.server.puts import BlockedPuts
-from headrace.remote.server.reads import RecentReads, WaitingReads
+from headrace.remote.server.puts import BlockedPuts, decode_put_many, outcome_of
+from headrace.remote.server.reads import ClientRead, RecentReads, WaitingReads
 from headrace.selection import Selection
 
-CURSORS_MAX = 1024  # whose places are remembered
-_SMALL_BYTES = 4096  # payloads up to this size are copied sooner than looked at
+CURSORS_MAX = 1024  # kept open
 
 
 class _Commit(NamedTuple):
-    """What `Cursor.commit` looks at in a batch."""
+    """What `Cursor.commit` needs of a batch."""
 
     next: int
     lost: Lost | None
 
 
 class QueueHandlers:
-    """One for a site. Each method takes an errand and finishes it, now or later."""
+    """One for a site. Each method executes a call and finishes it, now or later."""
 
     def __init__(
-        self, queue: Queue, site: str, lobby: WaitingReads, blocked: BlockedPuts, readers: RecentReads
+        self, queue: Queue, site: str, waiting: WaitingReads, blocked: BlockedPuts, recent: RecentReads
     ) -> None:
-        self._queue, self._site, self._lobby, self._blocked = queue, site, lobby, blocked
-        self._readers = readers
+        self._queue, self._site = queue, site
+        self._waiting, self._blocked, self._recent = waiting, blocked, recent
         self._cursors: dict[str, Cursor] = {}
 
     # --- put --------------------------------------------------------------------------------------
 
-    def put(self, errand: PendingCall, call: calls.Put) -> None:
+    def put(self, pending: PendingCall, call: calls.PutOne) -> None:
         facts = checked(call.facts)
-        errand.client.rights.check_publish([call.feed])
-        errand.client.rights.check_origins([] if facts.origin is None else [facts.origin])
-        payload = errand.payload
+        pending.client.access.check_publish([call.feed])
+        pending.client.access.check_origins([] if facts.origin is None else [facts.origin])
+        payload = pending.payload
 
         def store(timeout_s: float) -> Reply:
             outcome = append.put(log_of(self._queue), payload, call.feed, call.ident, facts, timeout_s)
             return Number(-outcome.of if isinstance(outcome, Duplicate) else outcome)
 
-        self._blocked.store(errand, store, call.timeout_s)
+        self._blocked.store(pending, store, call.timeout_s)
 
-    def put_many(self, errand: PendingCall, call: calls.PutMany) -> None:
-        said = calls.decode_columns(call.columns)
-        errand.client.rights.check_publish(distinct(said.feed))
-        payloads = _parted(errand.payload, call.lengths)
-        columns = unpacked(len(payloads), said.feed, said.ident, said.facts)
-        errand.client.rights.check_origins(distinct(columns.facts.get("origin", ())))
+    def put_many(self, pending: PendingCall, call: calls.PutMany) -> None:
+        payloads, columns = decode_put_many(call, pending.payload)
+        pending.client.access.check_publish(distinct(columns.feed))
+        pending.client.access.check_origins(distinct(columns.facts.get("origin", ())))
 
         def store(timeout_s: float) -> Reply:
-            return _received(append.put_columns(log_of(self._queue), payloads, columns, timeout_s))
+            return outcome_of(append.put_columns(log_of(self._queue), payloads, columns, timeout_s))
 
-        self._blocked.store(errand, store, call.timeout_s)
+        self._blocked.store(pending, store, call.timeout_s)
 
-    def put_batch(self, errand: PendingCall, call: calls.PutBatch) -> None:
-        batch = read_batch(errand.payload, Names())
-        errand.client.rights.check_publish(set(batch.feeds))
-        errand.client.rights.check_origins(set(batch.origins))
+    def put_batch(self, pending: PendingCall, call: calls.PutBatch) -> None:
+        batch = read_batch(pending.payload, Names())
+        pending.client.access.check_publish(set(batch.feeds))
+        pending.client.access.check_origins(set(batch.origins))
         keep = None if call.keep is None else np.frombuffer(call.keep, np.uint8)
 
         def store(timeout_s: float) -> Reply:
-            return _received(self._queue.put_batch(batch, keep, timeout=timeout_s))
+            return outcome_of(self._queue.put_batch(batch, keep, timeout=timeout_s))
 
-        self._blocked.store(errand, store, call.timeout_s)
+        self._blocked.store(pending, store, call.timeout_s)
 
     # --- read -------------------------------------------------------------------------------------
 
-    def next(self, errand: PendingCall, call: calls.Next) -> None:
-        """What lies at the position; if there is nothing and there is time, wait in the lobby."""
-        errand.client.rights.check_receive()
-        if not errand.position:
-            errand.position = self._queue.resolve(call.position)
-            errand.deadline = time.monotonic() + call.wait_s
-            self._readers.note(call.selection)
-        batch = self._reading(errand, call).read(errand.position, call.stop or None)
+    def read(self, pending: PendingCall, call: calls.ReadProducts) -> None:
+        """Reply with the products at the position; if there are none and there is time, wait for them."""
+        pending.client.access.check_receive()
+        if not pending.position:
+            pending.position = self._queue.resolve(call.position)
+            pending.deadline = time.monotonic() + call.wait_s
+            self._recent.note(call.selection)
+        batch = self._client_read(pending, call).read(pending.position, call.stop or None)
         if (size := rows_of(batch).bytes) > CALL_BYTES_MAX:
             raise FabricError(
-                f"products from {errand.position} on have {size} bytes, more than go over the network as one piece",
-                "read them where the queue is",
+                f"products from {pending.position} on have {size} bytes, more than one message can carry",
+                "read them on the machine of the queue",
             )
-        errand.position = batch.next
-        if len(batch) or batch.lost or errand.deadline <= time.monotonic():
+        pending.position = batch.next
+        if len(batch) or batch.lost or pending.deadline <= time.monotonic():
             end = self._queue.next
-            errand.finish(*products_of(batch, min(end, call.stop) if call.stop else end))
+            pending.finish(*products_of(batch, min(end, call.stop) if call.stop else end))
         else:
-            self._lobby.add(errand)
+            self._waiting.add(pending)
 
-    def _reading(self, errand: PendingCall, call: calls.Next) -> Reading:
+    def _client_read(self, pending: PendingCall, call: calls.ReadProducts) -> ClientRead:
+        """The read that this call continues, or a new one."""
         key = (call.follower, call.selection, call.limit, call.bytes_limit)
-        reading = errand.client.reading(key)
-        if reading is None:
-            selection, allowed = Selection.parse(call.selection), errand.client.rights.allowed
-            reading = Reading(log_of(self._queue).reader(selection, call.limit, call.bytes_limit, allowed))
-            errand.client.remember(key, reading)
-        return reading
+        read = pending.client.find_read(key)
+        if read is None:
+            selection, allowed = Selection.parse(call.selection), pending.client.access.allowed
+            read = ClientRead(log_of(self._queue).reader(selection, call.limit, call.bytes_limit, allowed))
+            pending.client.keep_read(key, read)
+        return read
 
-    def where(self, errand: PendingCall, call: calls.Where) -> None:
-        errand.finish(Number(self._queue.resolve(call.start)))
+    def resolve(self, pending: PendingCall, call: calls.Resolve) -> None:
+        pending.finish(Number(self._queue.resolve(call.start)))
 
-    def weigh(self, errand: PendingCall, call: calls.Weigh) -> None:
-        errand.client.rights.check_receive()
-        selection, allowed = Selection.parse(call.selection), errand.client.rights.allowed
+    def weigh(self, pending: PendingCall, call: calls.Weigh) -> None:
+        pending.client.access.check_receive()
+        selection, allowed = Selection.parse(call.selection), pending.client.access.allowed
         weights = log_of(self._queue).weigh(call.start, call.stop, selection, allowed=allowed)
-        errand.finish(replies.Weighed(weights))
+        pending.finish(replies.Weighed(weights))
 
-    def ends(self, errand: PendingCall, call: calls.Ends) -> None:
-        errand.finish(replies.Bounds(self._queue.oldest, self._queue.next))
+    def bounds(self, pending: PendingCall, call: calls.GetBounds) -> None:
+        pending.finish(replies.Bounds(self._queue.oldest, self._queue.next))
 
-    # --- tell -------------------------------------------------------------------------------------
+    # --- inspect ----------------------------------------------------------------------------------
 
-    def who(self, errand: PendingCall, call: calls.Who) -> None:
-        errand.finish(replies.Here(self._site, queue_id(self._queue), self._queue.config))
+    def identify(self, pending: PendingCall, call: calls.Identify) -> None:
+        pending.finish(replies.Identity(self._site, queue_id(self._queue), self._queue.config))
 
-    def tell(self, errand: PendingCall, call: calls.Tell) -> None:
-        errand.finish(replies.Told(statistics=errand.client.rights.visible_statistics(self._queue.statistics())))
+    def statistics(self, pending: PendingCall, call: calls.GetStatistics) -> None:
+        pending.finish(replies.Details(statistics=pending.client.access.visible_statistics(self._queue.statistics())))
 
-    def list(self, errand: PendingCall, call: calls.ListNames) -> None:
+    def list(self, pending: PendingCall, call: calls.ListNames) -> None:
         names = self._queue.cursors() if call.what == "cursors" else self._queue.origins
-        errand.finish(replies.Listed(names))
+        pending.finish(replies.NameList(names))
 
-    def wanted_by(self, errand: PendingCall, call: calls.WantedBy) -> None:
-        errand.client.rights.check_feed(call.feed)
-        errand.finish(replies.Listed(self._queue.wanted_by(call.feed)))
+    def wanted_by(self, pending: PendingCall, call: calls.WantedBy) -> None:
+        pending.client.access.check_feed(call.feed)
+        pending.finish(replies.NameList(self._queue.wanted_by(call.feed)))
 
-    def flush(self, errand: PendingCall, call: calls.Flush) -> None:
+    def flush(self, pending: PendingCall, call: calls.Flush) -> None:
         self._queue.flush()
-        errand.finish(Done())
+        pending.finish(Done())
 
     # --- cursors ----------------------------------------------------------------------------------
 
-    def open_cursor(self, errand: PendingCall, call: calls.OpenCursor) -> None:
-        errand.client.rights.check_receive()
+    def open_cursor(self, pending: PendingCall, call: calls.OpenCursor) -> None:
+        pending.client.access.check_receive()
         if len(self._cursors) > CURSORS_MAX:
             self._cursors.clear()
         self._cursors[call.name] = self._queue.cursor(call.name, call.start)
-        errand.finish(Done())
+        pending.finish(Done())
 
-    def load_cursor(self, errand: PendingCall, call: calls.LoadCursor) -> None:
-        errand.client.rights.check_receive()
+    def load_cursor(self, pending: PendingCall, call: calls.LoadCursor) -> None:
+        pending.client.access.check_receive()
         state = self._cursor(call.name).state
         first, last = (state.lost.first, state.lost.last) if state.lost else (0, 0)
-        errand.finish(
-            replies.CursorTold(state.position, state.saved_ns, state.lost_products, first, last, state.generation)
+        pending.finish(
+            replies.CursorPosition(state.position, state.saved_ns, state.lost_products, first, last, state.generation)
         )
 
-    def save_cursor(self, errand: PendingCall, call: calls.SaveCursor) -> None:
-        errand.client.rights.check_receive()
+    def save_cursor(self, pending: PendingCall, call: calls.SaveCursor) -> None:
+        pending.client.access.check_receive()
         lost = Lost(call.lost_first, call.lost_last) if call.lost_last else None
         self._cursor(call.name).commit(cast(Batch, _Commit(call.position, lost)))
-        errand.finish(Done())
+        pending.finish(Done())
 
-    def remove_cursor(self, errand: PendingCall, call: calls.RemoveCursor) -> None:
-        errand.client.rights.check_receive()
+    def remove_cursor(self, pending: PendingCall, call: calls.RemoveCursor) -> None:
+        pending.client.access.check_receive()
         self._cursor(call.name).remove()
         self._cursors.pop(call.name, None)
-        errand.finish(Done())
+        pending.finish(Done())
 
     def _cursor(self, name: str) -> Cursor:
-        """One that is there: what was removed is not made again by a look at it."""
+        """A cursor that exists: a cursor that was removed is not created again by looking at it."""
         cursor = self._cursors.get(name)
         if cursor is None:
             if name not in self._queue.cursors():
-                raise CursorNameError(f"cursor {name!r} was removed", "ask the queue for it anew: queue.cursor(name)")
+                raise CursorNameError(f"cursor {name!r} was removed", "create it again: queue.cursor(name)")
             cursor = self._cursors[name] = self._queue.cursor(name)
         return cursor
 
-
-def _parted(payload: bytes, lengths: bytes) -> list[bytes | memoryview]:
-    """Payloads by their lengths."""
-    if len(lengths) % 4:
-        raise FabricMessageError("the lengths of a put_many are cut short", "nothing was stored")
-    ends = np.cumsum(np.frombuffer(lengths, np.uint32), dtype=np.uint64)
-    if (int(ends[-1]) if len(ends) else 0) != len(payload):
-        raise FabricMessageError(f"the payloads of a put_many do not have {len(payload)} bytes", "nothing was stored")
-    places = [0, *ends.tolist()]
-    whole: Any = payload if len(payload) <= _SMALL_BYTES * len(ends) else memoryview(payload)
-    return [whole[a:b] for a, b in itertools.pairwise(places)]
-
-
-def _received(receipt: Receipt) -> Received:
-    outcomes = None
-    if receipt.stored != receipt.products:
-        sequences = receipt.sequences.astype(np.int64)
-        outcomes = np.where(receipt.duplicates, -sequences, sequences).tobytes()
-    return Received(receipt.products, receipt.stored, receipt.first, outcomes)

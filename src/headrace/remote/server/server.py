@@ -21,7 +21,7 @@ import msgspec
 import zenoh
 
 from headrace.errors import AccessDeniedError, FabricError, FabricMessageError, HeadraceError, QueueError
-from headrace.link.access import Rule, asker
+from headrace.link.access import Rule, principal_in
 from headrace.link.declarations import Declarations
 from headrace.link.keys import call_key
 from headrace.queue import Queue
@@ -107,7 +107,7 @@ class RemoteServer:
         if payload is not None and len(payload) and not isinstance(envelope.call, calls.Bulky):
             kind = type(envelope.call).__name__
             raise FabricMessageError(f"a call {kind} must not have a payload", "run the same version at both ends")
-        client = self._clients.of(envelope.client, asker(str(query.key_expr)) if self._has_rules else None)
+        client = self._clients.of(envelope.client, principal_in(str(query.key_expr)) if self._has_rules else None)
         pending = PendingCall(client, envelope, payload.to_bytes() if payload is not None else b"", query)
         known = client.accept(pending, envelope.oldest)
         return known or pending, known is not None
@@ -120,7 +120,7 @@ class RemoteServer:
             consumer = pending.client.consumers.get(call.attachment)
         if consumer is not None:
             consumer.submit(pending)
-        elif not isinstance(call, calls.Next | calls.Weigh):
+        elif not isinstance(call, calls.ReadProducts | calls.Weigh):
             _submit(self._call_threads, self._calls, self._execute, pending)
         elif len(self._reads) >= _WORK_MAX:
             raise Busy
@@ -187,16 +187,17 @@ def _submit(threads: ThreadPoolExecutor, work: set[Work], act: Callable[[Any], N
 def _table(queue: QueueHandlers, stations: StationHandlers) -> dict[type, Callable[[PendingCall, Any], None]]:
     """The handler of each call."""
     return {
-        calls.Who: queue.identify, calls.Put: queue.put, calls.PutMany: queue.put_many,
-        calls.PutBatch: queue.put_batch, calls.Next: queue.next, calls.Where: queue.resolve, calls.Weigh: queue.weigh,
-        calls.Ends: queue.bounds, calls.Tell: queue.statistics, calls.ListNames: queue.list,
+        calls.Identify: queue.identify, calls.PutOne: queue.put, calls.PutMany: queue.put_many,
+        calls.PutBatch: queue.put_batch, calls.ReadProducts: queue.read, calls.Resolve: queue.resolve,
+        calls.Weigh: queue.weigh,
+        calls.GetBounds: queue.bounds, calls.GetStatistics: queue.statistics, calls.ListNames: queue.list,
         calls.WantedBy: queue.wanted_by, calls.Flush: queue.flush, calls.OpenCursor: queue.open_cursor,
         calls.LoadCursor: queue.load_cursor, calls.SaveCursor: queue.save_cursor,
         calls.RemoveCursor: queue.remove_cursor, calls.ListStations: stations.list, calls.OpenStation: stations.open,
-        calls.TellStation: stations.describe, calls.ChangeStation: stations.change,
+        calls.DescribeStation: stations.describe, calls.ChangeStation: stations.change,
         calls.PauseStation: stations.pause, calls.SeekStation: stations.seek, calls.RemoveStation: stations.remove,
         calls.Unpark: stations.unpark, calls.Attach: stations.attach, calls.Detach: stations.detach,
         calls.Leave: stations.leave, calls.Interrupt: stations.interrupt,
-        calls.TellConsumer: stations.describe_consumer, calls.Get: stations.miss, calls.Settle: stations.miss,
+        calls.DescribeConsumer: stations.describe_consumer, calls.Get: stations.miss, calls.Settle: stations.miss,
         calls.Revise: stations.miss,
     }  # fmt: skip

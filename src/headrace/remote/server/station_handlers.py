@@ -11,7 +11,7 @@ from typing import Any
 from headrace.errors import StationMissingError
 from headrace.queue import Queue
 from headrace.remote.protocol import calls, replies
-from headrace.remote.protocol.replies import Done, Number, Told, Unattached
+from headrace.remote.protocol.replies import Details, Done, NotAttached, Number
 from headrace.remote.server.clients import Clients, end_all
 from headrace.remote.server.pending_call import PendingCall
 from headrace.selection import Selection
@@ -45,7 +45,7 @@ class StationHandlers:
     def list(self, pending: PendingCall, call: calls.ListStations) -> None:
         """The stations that the client may use; it learns of no others."""
         names = [terms.name for terms in self._terms() if pending.client.access.has_station(terms)]
-        pending.finish(replies.Listed(names))
+        pending.finish(replies.NameList(names))
 
     def open(self, pending: PendingCall, call: calls.OpenStation) -> None:
         """Open or create a station.
@@ -63,16 +63,16 @@ class StationHandlers:
         self._queue.station(call.name, options.pop("selection", ...), start=call.start, **options)
         pending.finish(Done())
 
-    def describe(self, pending: PendingCall, call: calls.TellStation) -> None:
+    def describe(self, pending: PendingCall, call: calls.DescribeStation) -> None:
         station = self._station(pending, call.name)
         if call.what == "terms":
-            told = Told(terms=station.terms)
+            told = Details(terms=station.terms)
         elif call.what == "statistics":
-            told = Told(station=station.statistics())
+            told = Details(station=station.statistics())
         elif call.what == "consumers":
-            told = Told(consumers=station.consumers())
+            told = Details(consumers=station.consumers())
         else:
-            told = Told(parked=station.parked())
+            told = Details(parked=station.parked())
         pending.finish(told)
 
     def change(self, pending: PendingCall, call: calls.ChangeStation) -> None:
@@ -127,7 +127,7 @@ class StationHandlers:
 
     def miss(self, pending: PendingCall, call: calls.Get | calls.Settle | calls.Revise) -> None:
         """A call for a consumer that does not exist."""
-        pending.finish(Unattached())
+        pending.finish(NotAttached())
 
     def interrupt(self, pending: PendingCall, call: calls.Interrupt) -> None:
         served = pending.client.consumers.get(call.attachment)
@@ -135,9 +135,9 @@ class StationHandlers:
             served.consumer.interrupt()
         pending.finish(Done())
 
-    def describe_consumer(self, pending: PendingCall, call: calls.TellConsumer) -> None:
+    def describe_consumer(self, pending: PendingCall, call: calls.DescribeConsumer) -> None:
         served = pending.client.consumers.get(call.attachment)
         if served is None:
-            pending.finish(Unattached())
+            pending.finish(NotAttached())
         else:
-            pending.finish(Told(consumers=[served.consumer.statistics()]))
+            pending.finish(Details(consumers=[served.consumer.statistics()]))
