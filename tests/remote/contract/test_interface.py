@@ -20,7 +20,7 @@ KINDS = [
 ]
 NEEDS_FILES = {"channel", "channels", "check", "delete", "resize"}  # refused by a remote queue
 REMOTE_ONLY = {AnyQueue: NEEDS_FILES | {"site"}}
-SET_BY_INIT = {"name", "path", "position", "station"}  # attributes of instances, which the classes do not show
+SET_BY_INIT = {"name", "path", "position", "station_name"}  # attributes of instances, which the classes do not show
 
 
 def public(kind: type) -> set[str]:
