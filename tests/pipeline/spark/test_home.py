@@ -8,7 +8,15 @@ from pathlib import Path
 import pyspark
 import pytest
 
-from headrace.pipeline.spark.home import ClassArchives, class_archives, remove_stale_homes, spark_home, using_home
+from headrace.errors import PipelineError
+from headrace.pipeline.spark.home import (
+    ClassArchives,
+    class_archives,
+    publish_archive,
+    remove_stale_homes,
+    spark_home,
+    using_home,
+)
 from headrace.pipeline.spark.java import java_home
 
 JARS = Path(pyspark.__file__).parent / "jars"
@@ -75,6 +83,16 @@ def test_java_gets_options_only_for_archives_that_exist(tmp_path: Path) -> None:
     assert archives.options_to_use() == ""
     archives.spark.touch()
     assert f'"-XX:SharedArchiveFile={archives.base}:{archives.spark}"' in archives.options_to_use()
+
+
+def test_an_archive_is_published_although_java_wrote_it_read_only(tmp_path: Path) -> None:
+    part = tmp_path / "spark.part"
+    part.write_bytes(b"classes")
+    part.chmod(0o444)
+    publish_archive(part, tmp_path / "spark.jsa")
+    assert (tmp_path / "spark.jsa").read_bytes() == b"classes"
+    with pytest.raises(PipelineError, match="does not write class archives"):
+        publish_archive(part, tmp_path / "spark.jsa")
 
 
 @pytest.mark.spark

@@ -29,7 +29,6 @@ from typing import NamedTuple
 import pyspark
 
 from headrace.errors import PipelineError
-from headrace.log.seams import Disk
 
 JAVA_TIMEOUT_S = 300
 _QUIET = "-Xlog:disable -Xlog:all=error:stderr"  # no word about an archive that does not fit; standard output is ours
@@ -147,5 +146,9 @@ def publish_archive(part: Path, archive: Path) -> None:
         raise PipelineError(
             "this Java does not write class archives", "nothing depends on them but the time that a start takes"
         )
-    Disk().sync_file(part)
+    descriptor = os.open(part, os.O_RDONLY | os.O_CLOEXEC)  # Java writes it without write permission
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
     part.replace(archive)
