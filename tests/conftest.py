@@ -2,7 +2,6 @@
 
 import os
 import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,6 +10,7 @@ import pytest
 from hypothesis import Phase, settings
 
 from headrace import Queue
+from support.commandline import PROGRAM
 
 if TYPE_CHECKING:
     from support.fleet import Fabric
@@ -19,8 +19,6 @@ if TYPE_CHECKING:
 # draws on too; `make soak` tries new ones.
 _BRISK = [phase for phase in Phase if phase is not Phase.explain]  # which traces every line, and takes minutes
 settings.register_profile("suite", derandomize=True, phases=_BRISK)
-
-PROGRAM = [sys.executable, "-c", "from headrace.cli.main import main; main()"]
 
 # Java that compiles quickly and not well: a test's Spark lives for seconds.
 os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
@@ -100,7 +98,7 @@ def fabric(tmp_path: Path) -> Iterator["Fabric"]:
 
 @pytest.fixture
 def start(tmp_path: Path) -> Iterator[Callable[..., "subprocess.Popen[bytes]"]]:
-    """`headrace` as a process of its own; ended when the test is over."""
+    """`headrace` as a process of its own, with the default action for SIGINT; it is ended after the test."""
     started: list[subprocess.Popen[bytes]] = []
 
     def start(*words: object, **settings: Any) -> "subprocess.Popen[bytes]":

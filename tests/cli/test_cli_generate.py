@@ -1,15 +1,14 @@
-"""headrace generate and headrace verify, and the pace between drafts."""
+"""headrace generate and headrace verify."""
 
 import signal
-import time
 from pathlib import Path
 
 import pytest
 
 from headrace import Queue
-from headrace.testing import Draft, FeedGenerator, pacing
-from headrace.testing.pacing import due_batches
-from support.commandline import Run, objects, wait_until
+from headrace.errors import BlockedError
+from headrace.testing import FeedGenerator
+from support.commandline import Run, interruptible, objects, wait_until
 
 SMALL = ["--size-max", "2kB", "--no-giants"]
 
@@ -98,7 +97,7 @@ def test_ctrl_c_ends_a_stream_and_leaves_a_true_oracle(run: Run, path: Path, tmp
     with Queue.open(path) as queue:
         wait_until(lambda: queue.next > 50)
     process.send_signal(signal.SIGINT)
-    out, err = process.communicate(timeout=20)
+    out, err = process.communicate(timeout=60)
     assert (process.returncode, err.strip()) == (130, b"")
     (told,) = objects(out.decode())
     result = run("verify", path, "--oracle", tmp_path / "sent.jsonl", "--json")
@@ -106,50 +105,25 @@ def test_ctrl_c_ends_a_stream_and_leaves_a_true_oracle(run: Run, path: Path, tmp
     assert result.exit_code == 0
 
 
-def test_ctrl_c_is_heard_while_a_blocking_station_keeps_products_out(path: Path, start) -> None:
+def test_ctrl_c_ends_a_stream_while_a_blocking_station_is_full(path: Path, start) -> None:
     with Queue.open(path) as queue:
-        queue.station("slow", "**", blocking=True, capacity=5)
+        station = queue.station("slow", "**", blocking=True, capacity=5)
         process = start("generate", path, "--rate", "300", "--json", *SMALL)
-        wait_until(lambda: queue.next > 5)
-        time.sleep(0.2)  # 60 more would have come
+        wait_until(lambda: station.statistics().waiting == 5)
         process.send_signal(signal.SIGINT)
-        out, err = process.communicate(timeout=20)
+        out, err = process.communicate(timeout=60)
         assert (process.returncode, err.strip()) == (130, b"")
         assert objects(out.decode())[0]["stored"] == queue.next - 1
 
 
-class SteppedTime:
-    """A clock that moves only when somebody sleeps."""
+def test_ctrl_c_during_a_blocked_put_takes_effect_after_it(
+    run: Run, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def blocked(*_: object) -> None:
+        signal.raise_signal(signal.SIGINT)
+        raise BlockedError("the station is full")
 
-    def __init__(self) -> None:
-        self.now_s = 100.0
-
-    def monotonic(self) -> float:
-        return self.now_s
-
-    def sleep(self, seconds: float) -> None:
-        self.now_s += seconds
-
-
-def drafts_at(*times_s: float) -> list[Draft]:
-    return [Draft("x", str(at_s), b"12345", 0, at_s=at_s) for at_s in times_s]
-
-
-def test_drafts_come_at_their_times_and_not_before(monkeypatch: pytest.MonkeyPatch) -> None:
-    clock = SteppedTime()
-    monkeypatch.setattr(pacing, "time", clock)
-    seen = [(clock.now_s - 100, draft.at_s) for batch in due_batches(drafts_at(0, 0, 1, 1.5), False) for draft in batch]
-    assert seen == [(0, 0), (0, 0), (1, 1), (1.5, 1.5)]
-
-
-def test_a_producer_that_fell_behind_gets_what_is_due_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    clock = SteppedTime()
-    monkeypatch.setattr(pacing, "time", clock)
-    batches = due_batches(drafts_at(0, 1, 2, 3, 9), False)
-    assert len(next(batches)) == 1
-    clock.now_s += 5
-    assert [draft.at_s for draft in next(batches)] == [1, 2, 3]
-
-
-def test_a_batch_is_bounded_in_bytes() -> None:
-    assert [len(batch) for batch in due_batches(drafts_at(0, 0, 0, 0, 0), True, bytes_max=12)] == [2, 2, 1]
+    monkeypatch.setattr("headrace.cli.generate.put_drafts", blocked)
+    with interruptible():
+        result = run("generate", path, "--fast", "--products", "3", "--json", *SMALL)
+    assert (result.exit_code, objects(result.stdout)[0]["sent"]) == (130, 0)

@@ -175,7 +175,7 @@ def test_lines_of_a_slow_stream_are_put_as_they_come(path: Path, start) -> None:
             os.write(write_end, b"line %d\n" % n)
             wait_until(lambda n=n: queue.next == n + 1)
     os.close(write_end)
-    assert process.wait(timeout=20) == 0
+    assert process.wait(timeout=60) == 0
 
 
 def test_a_full_station_ends_the_command_when_the_time_is_over(run: Run, path: Path, tmp_path: Path) -> None:

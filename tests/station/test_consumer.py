@@ -15,6 +15,7 @@ from handling import FORK, drain, idents, in_child, payloads, put, vanish, work
 from headrace import Queue, Selection
 from headrace.errors import LeaseLostError, OptionError, PayloadTooLargeError, StationError
 from headrace.station import Consumer, Station
+from support.commandline import interruptible
 
 
 @pytest.fixture
@@ -465,7 +466,7 @@ def test_an_interrupt_ends_a_get_that_would_wait_for_ever(queue: Queue, consumer
 
 
 def test_control_c_ends_a_get_that_would_wait_for_ever(queue: Queue, consumer: Consumer) -> None:
-    with pytest.raises(KeyboardInterrupt):
+    with interruptible(), pytest.raises(KeyboardInterrupt):
         threading.Timer(0.1, lambda: os.kill(os.getpid(), signal.SIGINT)).start()
         consumer.get()
     put(queue, "1")

@@ -1,8 +1,15 @@
-"""What tests of the command line call: queues with something in them, damage, and waiting with a bound."""
+"""What tests of the command line call: queues with content, damage, waiting with a limit, and signals.
+
+A background job, and a program started by `nohup`, ignores SIGINT, and its children inherit that. Tests that send SIGINT
+therefore start children as PROGRAM, which restores the default, or wrap themselves in `interruptible`.
+"""
 
 import os
+import signal
+import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -13,24 +20,42 @@ from headrace import Queue
 
 Run = Callable[..., Result]
 
+PROGRAM = [
+    sys.executable,
+    "-c",
+    "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)\n"
+    "from headrace.cli.main import main; main()",
+]
+WAIT_S_MAX = 60.0  # a safety net: tests wait for events, and never pass or fail by the clock
+
+
+@contextmanager
+def interruptible() -> Iterator[None]:
+    """SIGINT raises KeyboardInterrupt in this process, even if it was started with SIGINT ignored."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+
 
 def fill(path: Path, count: int, feed: str = "wx/text") -> None:
-    """Products `product 1` … under idents `ident 1` …"""
+    """Put products `product 1` … with idents `ident 1` …"""
     numbers = range(1, count + 1)
     with Queue.open(path) as queue:
         queue.put_many([b"product %d" % n for n in numbers], feed=feed, ident=[f"ident {n}" for n in numbers])
 
 
 def spoil(path: Path, payload: bytes) -> None:
-    """Alter one byte of a stored payload, in the file."""
+    """Change one byte of a stored payload, in the file."""
     (path.parent / "spoilt").touch()
     for segment in (path / "segments").iterdir():
         content = segment.read_bytes()
-        place = content.find(payload)
-        if place >= 0:
+        offset = content.find(payload)
+        if offset >= 0:
             with segment.open("r+b") as file:
-                file.seek(place)
-                file.write(bytes([content[place] ^ 0xFF]))
+                file.seek(offset)
+                file.write(bytes([content[offset] ^ 0xFF]))
             return
     raise AssertionError(f"{payload!r} is in no segment")
 
@@ -40,10 +65,10 @@ def objects(text: str) -> list[dict[str, Any]]:
     return [msgspec.json.decode(line, type=dict[str, Any]) for line in text.splitlines()]
 
 
-def wait_until(condition: Callable[[], object], seconds_max: float = 20.0) -> None:
+def wait_until(condition: Callable[[], object], seconds_max: float = WAIT_S_MAX) -> None:
     end_s = time.monotonic() + seconds_max
     while not condition():
-        assert time.monotonic() < end_s, "it did not come about"
+        assert time.monotonic() < end_s, f"the condition did not hold within {seconds_max:.0f} s"
         time.sleep(0.01)
 
 

@@ -3,7 +3,6 @@
 import json
 import signal
 import subprocess
-import sys
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -22,6 +21,7 @@ from headrace.pipeline.archive import Archive, ArchiveFilter, Pace
 from headrace.pipeline.archive.archive import totals
 from headrace.pipeline.source.columns import arrow_of
 from headrace.testing.clock import MockClock
+from support.commandline import PROGRAM
 
 Make = Callable[..., Queue]
 NOON = datetime(2026, 7, 1, 12, tzinfo=UTC)
@@ -345,15 +345,9 @@ def test_contradicting_options_are_refused(table: Path, queue: Queue) -> None:
     assert queue.next == 1
 
 
-def deliver_sigint() -> None:
-    """For a child: background jobs ignore SIGINT, and children inherit that."""
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
-
-
 def test_ctrl_c_ends_a_replay_which_reports_what_it_put(table: Path, queue: Queue) -> None:
-    program = [sys.executable, "-c", "from headrace.cli.main import main; main()", "archive", "replay"]
-    replay = subprocess.Popen([*program, table, queue.path, "--rate", "4", "--json"], stdout=subprocess.PIPE,
-                              preexec_fn=deliver_sigint)  # fmt: skip
+    words = ["archive", "replay", table, queue.path, "--rate", "4", "--json"]
+    replay = subprocess.Popen([*PROGRAM, *words], stdout=subprocess.PIPE)
     next(batch for batch in queue.follow("oldest", timeout=60) if batch.next > 2)  # two products have come
     replay.send_signal(signal.SIGINT)
     report = json.loads(replay.communicate(timeout=60)[0])
