@@ -10,7 +10,7 @@ from headrace.cli.cat import file_name
 from support.commandline import Run, fill, objects, spoil
 
 
-def test_payloads_come_out_as_they_are(run: Run, path: Path) -> None:
+def test_payloads_are_written_unchanged(run: Run, path: Path) -> None:
     with Queue.open(path) as queue:
         queue.put(bytes(range(256)), feed="x")
         queue.put(b"\n\xff", feed="x")
@@ -38,7 +38,7 @@ def test_a_separator_stands_between_payloads_only(run: Run, path: Path) -> None:
         (["--from", "1h", "--to", "2020-01-01"], []),
     ],
 )
-def test_only_what_was_asked_for_comes_out(run: Run, path: Path, words: list[str], numbers: list[int]) -> None:
+def test_only_selected_products_are_written(run: Run, path: Path, words: list[str], numbers: list[int]) -> None:
     fill(path, 4)
     result = run("cat", path, *words, "--separator", " ")
     assert result.exit_code == 0
@@ -52,7 +52,7 @@ def test_programs_get_the_payload_in_base64(run: Run, path: Path) -> None:
     assert told["ident"] == "ident 1"
 
 
-def test_records_come_out_whole(run: Run, path: Path) -> None:
+def test_records_are_written_whole(run: Run, path: Path) -> None:
     fill(path, 1)
     with Queue.open(path) as queue:
         record = queue.read().record(0)
@@ -68,7 +68,7 @@ def test_each_payload_goes_into_a_file_of_its_own(run: Run, path: Path, tmp_path
     assert [file.read_bytes() for file in files] == [b"product 1", b"product 2"]
 
 
-def test_programs_are_told_the_files(run: Run, path: Path, tmp_path: Path) -> None:
+def test_the_json_has_the_files(run: Run, path: Path, tmp_path: Path) -> None:
     fill(path, 2)
     told = objects(run("cat", path, "--output", tmp_path / "out", "--json").stdout)
     assert [Path(product["file"]).read_bytes() for product in told] == [b"product 1", b"product 2"]
@@ -103,14 +103,14 @@ def test_a_link_in_the_directory_is_not_followed(run: Run, path: Path, tmp_path:
     assert not (tmp_path / "elsewhere").exists()
 
 
-def test_a_directory_that_cannot_be_made_is_told(run: Run, path: Path, tmp_path: Path) -> None:
+def test_a_directory_that_cannot_be_created_is_an_error(run: Run, path: Path, tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     result = run("cat", path, "--output", "file")
     assert result.exit_code == 3
     assert result.stderr == "headrace: file: File exists\n"
 
 
-def test_a_damaged_product_is_left_out_and_told(run: Run, path: Path) -> None:
+def test_a_damaged_product_is_skipped_and_reported(run: Run, path: Path) -> None:
     fill(path, 3)
     spoil(path, b"product 2")
     result = run("cat", path, "--separator", " ")

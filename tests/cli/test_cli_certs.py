@@ -57,7 +57,7 @@ def test_an_expired_certificate_is_exit_code_1(run: Run, monkeypatch: pytest.Mon
     assert (told.exit_code, objects(told.stdout)[0]["expired"]) == (1, True)
 
 
-def test_what_is_there_stays_and_the_error_says_so(run: Run) -> None:
+def test_existing_files_are_kept_and_the_error_names_them(run: Run) -> None:
     run("certs", "authority", "certs")
     again = run("certs", "authority", "certs")
     assert again.exit_code == 3
@@ -67,7 +67,7 @@ def test_what_is_there_stays_and_the_error_says_so(run: Run) -> None:
     ]
 
 
-def test_a_site_without_an_authority_is_told_how_to_make_one(run: Run) -> None:
+def test_a_certificate_without_an_authority_is_refused_with_a_hint(run: Run) -> None:
     result = run("certs", "site", "certs", "denver")
     assert (result.exit_code, result.stdout) == (3, "")
     assert "headrace certs authority certs" in result.stderr

@@ -23,12 +23,12 @@ def test_a_channel_is_created(run: Run, path: Path) -> None:
         assert (qos.order, qos.timeout_s, qos.batch_max) == ("fifo", 10.0, 5)
 
 
-def test_a_creation_tells_programs_the_whole_quality_of_service(run: Run, path: Path) -> None:
+def test_the_json_of_a_new_channel_has_its_whole_quality_of_service(run: Run, path: Path) -> None:
     (told,) = objects(run("channel", "create", path, "radar", "wx/radar", "--timeout", "10", "--json").stdout)
     assert (told["name"], told["feed"], told["qos"]["timeout_s"]) == ("radar", "wx/radar/**", 10.0)
 
 
-def test_conflicts_are_told_together_and_nothing_is_created(run: Run, path: Path) -> None:
+def test_all_conflicts_are_listed_and_nothing_is_created(run: Run, path: Path) -> None:
     result = run("channel", "create", path, "radar", "wx/radar", "--discard", "fifo", "--timeout", "0s")
     assert (result.exit_code, result.stdout) == (2, "")
     assert "2 conflicts: (1) timeout 0" in result.stderr

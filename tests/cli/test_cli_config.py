@@ -63,7 +63,7 @@ def test_problems_are_json_for_programs(run: Run, site: Path) -> None:
     assert all(each["hint"] for each in told["problems"])
 
 
-def test_a_file_that_is_not_there_or_not_toml_is_told(run: Run, site: Path) -> None:
+def test_a_missing_or_invalid_file_is_reported(run: Run, site: Path) -> None:
     result = run("config", "check", "none.toml")
     assert (result.exit_code, result.stdout.splitlines()[0]) == (2, "none.toml: the file does not exist")
     site.write_text("[site]\nbeat = 1h\n")
@@ -92,7 +92,7 @@ def test_what_is_in_force_is_shown_with_defaults_marked(run: Run, site: Path, tm
         assert line in lines, result.stdout
 
 
-def test_without_effective_only_what_the_file_says_is_shown(run: Run, site: Path, tmp_path: Path) -> None:
+def test_without_effective_only_the_values_in_the_file_are_shown(run: Run, site: Path, tmp_path: Path) -> None:
     site.write_text('[site]\nqueue = "wx.queue"\n[log]\nper_second = 7\n')
     shown = run("config", "show", "site.toml").stdout
     assert [line for line in shown.splitlines() if "=" in line] == [f'queue = "{tmp_path}/wx.queue"', "per_second = 7"]

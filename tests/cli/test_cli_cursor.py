@@ -35,7 +35,7 @@ def test_a_cursor_is_moved(run: Run, path: Path) -> None:
         assert queue.cursor("archive").position == 5
 
 
-def test_a_cursor_that_is_not_there_is_not_made_by_a_slip(run: Run, path: Path) -> None:
+def test_a_misspelt_cursor_is_refused_and_not_created(run: Run, path: Path) -> None:
     make(path, "archive")
     for words in (["seek", path, "archvie", "oldest"], ["remove", path, "archvie"]):
         result = run("cursor", *words)

@@ -3,6 +3,7 @@
 import subprocess
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 
 import click
 import pytest
@@ -37,11 +38,11 @@ def test_every_command_shows_an_example_in_its_help(run: Run, names: tuple[str, 
 
 
 @pytest.mark.parametrize("names", ALL, ids=" ".join)
-def test_every_command_speaks_json(names: tuple[str, ...]) -> None:
+def test_every_command_has_a_json_option(names: tuple[str, ...]) -> None:
     assert any("--json" in parameter.opts for parameter in ALL[names].params)
 
 
-def test_every_listed_command_says_what_it_is(run: Run) -> None:
+def test_the_main_help_has_one_line_for_each_command(run: Run) -> None:
     listed = run("--help").stdout.partition("Commands:")[2]
     for name in headrace.list_commands(click.Context(headrace)):
         assert COMMANDS[name].help in listed
@@ -52,7 +53,7 @@ def test_without_a_command_the_help_is_shown(run: Run) -> None:
     assert run().exit_code == 0
 
 
-def test_the_help_tells_the_exit_codes(run: Run) -> None:
+def test_the_main_help_lists_the_exit_codes(run: Run) -> None:
     assert "Exit codes:\n    0    success" in run("--help").stdout
 
 
@@ -60,7 +61,7 @@ def test_the_version_is_shown(run: Run) -> None:
     assert run("--version").stdout.startswith("headrace 0.")
 
 
-def test_the_help_loads_no_command_and_no_tables() -> None:
+def test_the_main_help_imports_no_command() -> None:
     """Only what the main page needs; a command is imported when it is called."""
     program = (
         "import sys; from headrace.cli.main import headrace\n"
@@ -75,13 +76,26 @@ def test_the_help_loads_no_command_and_no_tables() -> None:
     assert loaded == {"headrace.cli.main", "headrace.cli.failure"}
 
 
-def test_a_command_that_is_not_there_is_a_usage_error(run: Run) -> None:
+@pytest.mark.parametrize("words", [["queue", "info"], ["watch", "--timeout", "0s"], ["station", "list"]], ids=" ".join)
+def test_a_command_on_a_local_queue_loads_neither_spark_nor_zenoh_nor_matplotlib(path: Path, words: list[str]) -> None:
+    program = (
+        "import sys; from headrace.cli.main import headrace\n"
+        "try: headrace.main(sys.argv[1:])\n"
+        "except SystemExit as end: assert not end.code, end.code\n"
+        "print(*sorted({name.partition('.')[0] for name in sys.modules}), sep=chr(10), file=sys.stderr)"
+    )
+    command = [sys.executable, "-c", program, *words, str(path)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
+    assert not {"pyspark", "py4j", "zenoh", "matplotlib"} & set(done.stderr.split())
+
+
+def test_an_unknown_command_is_a_usage_error(run: Run) -> None:
     result = run("nosuch")
     assert (result.exit_code, result.stdout) == (2, "")
     assert result.stderr == "headrace: No such command 'nosuch'\n  try: headrace --help\n"
 
 
-def test_a_group_without_a_command_says_so(run: Run) -> None:
+def test_a_group_without_a_command_is_a_usage_error(run: Run) -> None:
     assert run("queue").stderr == "headrace: Missing command\n  try: headrace queue --help\n"
 
 
@@ -114,5 +128,5 @@ def test_usage_errors_are_json_for_programs(run: Run) -> None:
     assert "--nonsense" in told["problem"]
 
 
-def test_control_characters_in_an_error_are_spelt_out(run: Run) -> None:
+def test_control_characters_in_an_error_are_escaped(run: Run) -> None:
     assert "\\x1b[31m" in run("cat", "\x1b[31mred").stderr

@@ -100,7 +100,7 @@ class SlowJob:
     def stop(self) -> None: ...
 
 
-def test_a_rule_is_told_of_again_only_if_something_has_changed(
+def test_a_rule_is_shown_again_only_if_it_has_changed(
     run: Run, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("headrace.pipeline.run.job.Job", SlowJob)
@@ -115,14 +115,14 @@ def test_a_rule_is_told_of_again_only_if_something_has_changed(
 
 
 @pytest.mark.parametrize("where", ["", "def rules():\n    yield 5\n    "])
-def test_rules_in_python_that_exit_are_told(run: Run, folder: Path, where: str) -> None:
+def test_rules_in_python_that_exit_are_an_error(run: Run, folder: Path, where: str) -> None:
     (folder / "rules.py").write_text(f"{where}raise SystemExit(3)\n")
     result = run("pipeline", "check", "rules.py")
     assert result.exit_code == 2
     assert "it fails: SystemExit: 3" in result.stdout
 
 
-def test_pqact_is_translated_and_the_rest_is_told(run: Run, folder: Path) -> None:
+def test_pqact_is_translated_and_the_rest_is_listed(run: Run, folder: Path) -> None:
     (folder / "pqact.conf").write_text(
         "WMO\t^S[AP].... .... ([0-3][0-9])\n\tFILE\tdata/metar/\\1.txt\nANY\t.*\n\tSPIPE\tx\n"
     )
@@ -151,7 +151,7 @@ def test_an_archive_is_listed_and_put_again(run: Run, folder: Path) -> None:
     assert run("archive", "replay", "table", "other.queue", "--since", "2100-01-01").stdout.startswith("0 products")
 
 
-def test_what_is_no_archive_is_told(run: Run, folder: Path) -> None:
+def test_a_table_that_is_not_an_archive_is_an_error(run: Run, folder: Path) -> None:
     result = run("archive", "list", "nowhere")
     assert result.exit_code == 3
     assert "there is no table at nowhere" in result.stderr

@@ -1,11 +1,15 @@
 """headrace put: files, standard input, lines."""
 
 import os
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as some
 
 from headrace import Queue
+from headrace.cli.put import BATCH_LINES_MAX, line_batches
 from support.commandline import Run, objects, wait_until
 
 
@@ -36,7 +40,7 @@ def test_an_empty_file_is_an_empty_product(run: Run, path: Path, tmp_path: Path)
     assert held(path) == [("empty", b"")]
 
 
-def test_a_duplicate_is_told_and_is_no_error(run: Run, path: Path, tmp_path: Path) -> None:
+def test_a_duplicate_is_reported_and_is_no_error(run: Run, path: Path, tmp_path: Path) -> None:
     (tmp_path / "a").write_bytes(b"same")
     (tmp_path / "b").write_bytes(b"same")
     result = run("put", path, "a", "b", "--feed", "x")
@@ -86,7 +90,7 @@ def test_empty_standard_input_is_an_error(run: Run, path: Path) -> None:
     assert held(path) == []
 
 
-def test_a_payload_that_the_queue_cannot_take_is_refused_by_name(run: Run, path: Path, tmp_path: Path) -> None:
+def test_a_payload_that_is_too_large_is_refused_by_name(run: Run, path: Path, tmp_path: Path) -> None:
     (tmp_path / "huge").write_bytes(bytes(2 << 20))
     result = run("put", path, "huge", "--feed", "x")
     assert result.exit_code == 2
@@ -140,7 +144,7 @@ def test_lines_are_named_by_the_template(run: Run, path: Path, tmp_path: Path) -
     assert [ident for ident, _ in held(path)] == ["log 001 {}", "log 002 {}"]
 
 
-def test_lines_tell_programs_of_each_product(run: Run, path: Path) -> None:
+def test_the_json_of_lines_has_each_product(run: Run, path: Path) -> None:
     lines = objects(run("put", path, "--lines", "--feed", "x", "--json", stdin=b"a\nb\na\n").stdout)
     assert [(line["sequence"], line["duplicate"]) for line in lines] == [(1, False), (2, False), (1, True)]
 
@@ -166,7 +170,7 @@ def test_more_lines_than_fit_into_one_batch_all_arrive(run: Run, path: Path) -> 
         assert [bytes(product.payload) for product in batch] == lines
 
 
-def test_lines_of_a_slow_stream_are_put_as_they_come(path: Path, start) -> None:
+def test_lines_of_a_slow_stream_are_put_as_they_arrive(path: Path, start) -> None:
     read_end, write_end = os.pipe()
     process = start("put", path, "--lines", "--feed", "x", stdin=read_end)
     os.close(read_end)
@@ -188,3 +192,41 @@ def test_a_full_station_ends_the_command_when_the_time_is_over(run: Run, path: P
     assert told.exit_code == 3
     assert "blocking station 'slow' was full" in told.stderr
     assert held(path) == [("a", b"first")]
+
+
+# --- lines of a stream as batches -------------------------------------------------------------------
+
+
+class Chunks:
+    """A stream that returns its bytes in the given pieces."""
+
+    def __init__(self, chunks: Sequence[bytes]) -> None:
+        self._chunks = iter([chunk for chunk in chunks if chunk])
+
+    def read1(self, size: int = -1, /) -> bytes:
+        return next(self._chunks, b"")
+
+
+@given(some.lists(some.binary(max_size=40).map(lambda b: b.replace(b"x", b"\n")), max_size=20))
+def test_lines_do_not_depend_on_how_the_stream_is_cut(chunks: list[bytes]) -> None:
+    lines = [line for batch in line_batches(Chunks(chunks), 1000) for line in batch]
+    expected = [(n, line) for n, line in enumerate(b"".join(chunks).split(b"\n"), 1) if line]
+    assert lines == expected
+
+
+@given(some.lists(some.sampled_from([b"a", b"bb", b"\n", b"cccccc", b"d\n"]), max_size=30))
+def test_of_a_line_that_is_too_long_no_more_is_kept_than_shows_it(chunks: list[bytes]) -> None:
+    lines = [line for batch in line_batches(Chunks(chunks), 4) for line in batch]
+    whole = [(n, line) for n, line in enumerate(b"".join(chunks).split(b"\n"), 1) if line]
+    assert lines == [(n, line[:5]) for n, line in whole]
+
+
+def test_a_batch_is_bounded() -> None:
+    batches = list(line_batches(Chunks([b"a\n" * (BATCH_LINES_MAX * 2 + 1)]), 1000))
+    assert [len(batch) for batch in batches] == [BATCH_LINES_MAX, BATCH_LINES_MAX, 1]
+
+
+def test_what_has_arrived_is_handed_out_before_more_is_read() -> None:
+    batches = line_batches(Chunks([b"one\ntw", b"o\n"]), 1000)
+    assert next(batches) == [(1, b"one")]
+    assert next(batches) == [(2, b"two")]

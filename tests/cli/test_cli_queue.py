@@ -8,7 +8,7 @@ from headrace import Queue
 from support.commandline import Run, fill, objects, spoil
 
 
-def test_a_queue_is_created_with_the_terms_that_were_asked_for(run: Run, tmp_path: Path) -> None:
+def test_a_queue_is_created_with_the_given_terms(run: Run, tmp_path: Path) -> None:
     words = ["--size", "8MiB", "--age", "1h", "--durability", "disk", "--dedup", "xxh3", "--origin", "boulder"]
     result = run("queue", "create", "new", *words, "--json")
     (told,) = objects(result.stdout)
@@ -21,7 +21,7 @@ def test_a_queue_is_created_with_the_terms_that_were_asked_for(run: Run, tmp_pat
     assert told["path"] == str(tmp_path / "new")
 
 
-def test_creating_a_queue_tells_people_its_limits(run: Run) -> None:
+def test_creating_a_queue_shows_its_limits(run: Run) -> None:
     assert "8.0 MiB, age 2.0 h" in run("queue", "create", "new", "--size", "8MiB", "--age", "2h").stdout
 
 
@@ -81,7 +81,7 @@ def test_info_names_the_processes_that_are_attached(run: Run, path: Path, start)
     assert "watch" in told["processes"][0]["command"]
 
 
-def test_info_shows_the_busiest_feeds_unless_all_are_asked_for(run: Run, path: Path) -> None:
+def test_info_shows_the_busiest_feeds_unless_all_feeds_is_given(run: Run, path: Path) -> None:
     with Queue.open(path) as queue:
         for n in range(25):
             queue.put(b"%d" % n, feed=f"feed/{n}")
@@ -109,7 +109,7 @@ def test_a_damaged_product_is_found_and_repaired(run: Run, path: Path) -> None:
     assert run("queue", "check", path).exit_code == 0
 
 
-def test_a_queue_that_cannot_be_opened_is_a_finding(run: Run, path: Path, tmp_path: Path) -> None:
+def test_a_queue_that_does_not_open_is_a_finding(run: Run, path: Path, tmp_path: Path) -> None:
     (tmp_path / "spoilt").touch()
     (path / "names").unlink()
     result = run("queue", "check", path)
@@ -164,7 +164,7 @@ def test_a_queue_is_deleted_after_a_yes(run: Run, path: Path) -> None:
     assert not path.exists()
 
 
-def test_yes_may_be_said_beforehand(run: Run, path: Path) -> None:
+def test_with_yes_there_is_no_question(run: Run, path: Path) -> None:
     assert objects(run("queue", "delete", path, "--yes", "--json").stdout) == [{"path": str(path), "deleted": True}]
     assert not path.exists()
 

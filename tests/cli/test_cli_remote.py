@@ -42,7 +42,7 @@ def test_what_is_put_there_can_be_read_there(run: Run, there: str, tmp_path: Pat
     assert run("verify", there, "--oracle", "none").exit_code == 2
 
 
-def test_a_watch_with_a_cursor_goes_on_where_it_was(run: Run, there: str, path: Path) -> None:
+def test_a_watch_with_a_cursor_continues_where_it_was(run: Run, there: str, path: Path) -> None:
     fill(path, 3)
     first = run("watch", there, "--from", "oldest", "--cursor", "c", "--count", "2", "--json")
     assert [json.loads(line)["sequence"] for line in first.stdout.splitlines()] == [1, 2]
@@ -76,7 +76,7 @@ def test_errors_are_the_same_as_for_a_directory(run: Run, there: str) -> None:
         assert (result.exit_code, "try:" in result.stderr) == (2, True), words
 
 
-def test_a_site_that_is_not_there_is_named(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unreachable_site_is_named(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("headrace.cli.options._CONNECT_S_MAX", 0.5)
     endpoint = free_endpoint()
     result = run("put", endpoint, "--feed", "a", stdin="x")
@@ -92,7 +92,7 @@ def test_credentials_come_from_the_environment(run: Run, there: str, monkeypatch
 
 
 @pytest.mark.parametrize("set_alone", ["PASSWORD_FILE", "CERTIFICATE", "KEY"])
-def test_half_of_who_one_is_is_not_ignored(
+def test_incomplete_credentials_are_refused(
     run: Run, there: str, monkeypatch: pytest.MonkeyPatch, set_alone: str
 ) -> None:
     monkeypatch.setenv(f"HEADRACE_{set_alone}", "file")
@@ -100,7 +100,7 @@ def test_half_of_who_one_is_is_not_ignored(
     assert (result.exit_code, "as well" in result.stderr) == (2, True)
 
 
-def test_a_password_file_that_is_no_text_is_told(
+def test_a_password_file_that_is_not_text_is_an_error(
     run: Run, there: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     (tmp_path / "password").write_bytes(b"\xff\xfe")
@@ -115,7 +115,7 @@ def test_a_password_file_that_is_no_text_is_told(
     [["queue", "info"], ["queue", "check"], ["queue", "resize", "--age", "1h"], ["queue", "delete", "--select", "a"],
      ["channel", "list"], ["top", "--once"]],
 )  # fmt: skip
-def test_what_needs_the_files_of_a_queue_says_so(run: Run, there: str, words: list[str]) -> None:
+def test_a_command_that_needs_the_files_of_a_queue_refuses_an_endpoint(run: Run, there: str, words: list[str]) -> None:
     result = run(*words, there)
     assert (result.exit_code, "run it on the machine of the queue" in result.stderr) == (2, True)
 

@@ -30,7 +30,7 @@ def test_it_is_shown_for_programs(run: Run) -> None:
     ]  # fmt: skip
 
 
-def test_a_mistake_is_shown_with_a_caret(run: Run) -> None:
+def test_a_selection_error_is_shown_with_a_caret(run: Run) -> None:
     result = run("select", "check", "wx/** priority 9")
     assert (result.exit_code, result.stdout) == (2, "")
     problem, text, caret, hint = result.stderr.splitlines()
@@ -40,7 +40,7 @@ def test_a_mistake_is_shown_with_a_caret(run: Run) -> None:
     assert hint.startswith("  try: ")
 
 
-def test_a_mistake_has_its_column_for_programs(run: Run) -> None:
+def test_the_json_of_a_selection_error_has_its_column(run: Run) -> None:
     (told,) = objects(run("select", "check", "wx/** where f(x)", "--json").stderr)
     assert (told["error"], told["column"], told["exit"]) == ("SelectionError", 13, 2)
     assert told["excerpt"].endswith("^")
@@ -85,14 +85,14 @@ def test_a_queue_is_tried(run: Run, path: Path) -> None:
 @pytest.mark.parametrize(
     "content", ['{"feed": "a"}\nno product\n', '{"feed": "a"}\n{"feed": "a", "created": "noon"}\n']
 )
-def test_a_sample_that_is_none_is_told_with_its_line(run: Run, tmp_path: Path, content: str) -> None:
+def test_an_invalid_sample_is_an_error_with_its_line(run: Run, tmp_path: Path, content: str) -> None:
     (tmp_path / "sample").write_text(content)
     result = run("select", "check", "**", "--sample", "sample")
     assert result.exit_code == 2
     assert "sample:2 is not a product" in result.stderr
 
 
-def test_other_commands_take_the_whole_language(run: Run, path: Path) -> None:
+def test_other_commands_accept_the_whole_language(run: Run, path: Path) -> None:
     with Queue.open(path) as queue:
         queue.put_many([b"%d" % n for n in range(10)], feed="a", properties=[{"n": n} for n in range(10)])
     shown = objects(

@@ -86,7 +86,7 @@ def test_a_graph_is_what_graphviz_reads(run: Run, fabric: tuple[Path, str]) -> N
         subprocess.run(["dot", "-Tsvg"], input=result.stdout, text=True, check=True, capture_output=True, timeout=20)
 
 
-def test_where_nobody_is_there_is_an_error(run: Run, tmp_path: Path) -> None:
+def test_an_endpoint_without_a_site_is_an_error(run: Run, tmp_path: Path) -> None:
     result = run("sites", "tcp/127.0.0.1:9")
     assert result.exit_code == 3
     assert "cannot connect to tcp/127.0.0.1:9" in result.stderr
@@ -160,7 +160,7 @@ def test_no_name_can_break_out_of_a_graph() -> None:
     assert quoted('a"b\\c\n') == '"a\\"b\\\\c\\\\n"'
 
 
-def test_no_name_can_play_tricks_on_a_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+def test_control_characters_in_names_are_escaped(capsys: pytest.CaptureFixture[str]) -> None:
     show_map(hostile(), all_flows=True)
     shown = capsys.readouterr().out
     assert "\x1b" not in shown

@@ -1,6 +1,5 @@
-"""headrace station: add, list, show, change, seek, pause, resume, remove, parked, retry, forget."""
+"""headrace station: add, change, seek, pause, resume, remove."""
 
-import os
 from pathlib import Path
 from typing import Any
 
@@ -8,25 +7,6 @@ import pytest
 
 from headrace import Queue
 from support.commandline import Run, fill, objects
-
-
-def put(path: Path, count: int) -> None:
-    """As `fill`, each payload for the first time, so that none is a duplicate."""
-    with Queue.open(path) as queue:
-        first = queue.next
-        queue.put_many(
-            [b"product %d" % n for n in range(first, first + count)], feed="wx/text",
-            ident=[f"ident {n}" for n in range(first, first + count)],
-        )  # fmt: skip
-
-
-def park(path: Path, name: str, count: int) -> None:
-    """Make products fail at a station that parks them after one delivery."""
-    with Queue.open(path) as queue, queue.station(name).attach() as consumer:
-        batch = consumer.get(count, 5)
-        assert len(batch) == count
-        consumer.nack(batch, failed=True)
-        consumer.get_nowait(count)
 
 
 def terms(path: Path, name: str) -> Any:
@@ -37,7 +17,7 @@ def terms(path: Path, name: str) -> Any:
 # --- add ------------------------------------------------------------------------------------------
 
 
-def test_a_station_is_added_on_the_terms_that_were_asked_for(run: Run, path: Path) -> None:
+def test_a_station_is_added_with_the_given_terms(run: Run, path: Path) -> None:
     words = [
         "--select", "wx/**", "--blocking", "--capacity", "50", "--prescale", "2", "--order", "fifo", "--restore", "output",
         "--deliveries-max", "3", "--hung-after", "1min", "--timeout", "10", "--start-time", "2030-01-01T00:00Z",
@@ -58,23 +38,23 @@ def test_a_station_is_added_on_the_terms_that_were_asked_for(run: Run, path: Pat
         assert getattr(terms(path, "decode"), term) == value, term
 
 
-def test_a_station_without_terms_wants_everything_from_now_on(run: Run, path: Path) -> None:
+def test_a_station_without_terms_selects_everything_from_now_on(run: Run, path: Path) -> None:
     fill(path, 3)
     assert run("station", "add", path, "all").exit_code == 0
-    put(path, 2)
+    fill(path, 2)
     with Queue.open(path) as queue:
         assert queue.station("all").statistics().waiting == 2
 
 
 @pytest.mark.parametrize(("start", "waiting"), [("oldest", 4), ("3", 2), ("next", 0), ("1h", 4), ("2020-01-01", 4)])
-def test_a_station_begins_where_it_is_told(run: Run, path: Path, start: str, waiting: int) -> None:
+def test_a_station_starts_at_the_given_position(run: Run, path: Path, start: str, waiting: int) -> None:
     fill(path, 4)
     assert run("station", "add", path, "decode", "--from", start).exit_code == 0
     with Queue.open(path) as queue:
         assert queue.station("decode").statistics().waiting == waiting
 
 
-def test_adding_a_station_again_on_its_terms_changes_nothing(run: Run, path: Path) -> None:
+def test_adding_a_station_again_with_the_same_terms_changes_nothing(run: Run, path: Path) -> None:
     words = ["station", "add", path, "decode", "--select", "wx/**", "--capacity", "9"]
     assert run(*words).stdout == "added decode: wx/**\n"
     result = run(*words)
@@ -82,7 +62,7 @@ def test_adding_a_station_again_on_its_terms_changes_nothing(run: Run, path: Pat
     assert objects(run(*words, "--json").stdout)[0]["added"] is False
 
 
-def test_a_station_is_not_added_over_one_on_other_terms(run: Run, path: Path) -> None:
+def test_adding_a_station_again_with_other_terms_is_refused(run: Run, path: Path) -> None:
     run("station", "add", path, "decode", "--capacity", "9")
     result = run("station", "add", path, "decode", "--capacity", "10")
     assert (result.exit_code, result.stdout) == (3, "")
@@ -104,7 +84,7 @@ def test_a_station_is_not_added_over_one_on_other_terms(run: Run, path: Path) ->
         (["--group", "a/b"], "station name 'a/b' is invalid"),
     ],
 )
-def test_bad_terms_are_refused_and_nothing_is_made(run: Run, path: Path, words: list[str], problem: str) -> None:
+def test_invalid_terms_are_refused_and_no_station_is_added(run: Run, path: Path, words: list[str], problem: str) -> None:
     result = run("station", "add", path, "decode", *words)
     assert (result.exit_code, result.stdout) == (2, "")
     assert problem in result.stderr
@@ -113,7 +93,7 @@ def test_bad_terms_are_refused_and_nothing_is_made(run: Run, path: Path, words: 
         assert queue.stations() == []
 
 
-def test_a_station_cannot_stand_behind_one_that_is_not_there(run: Run, path: Path) -> None:
+def test_a_station_after_a_missing_station_is_refused(run: Run, path: Path) -> None:
     result = run("station", "add", path, "archive", "--after", "decode")
     assert result.exit_code == 3
     assert "there is no station 'decode' to stand behind" in result.stderr
@@ -128,76 +108,6 @@ def test_a_station_of_a_channel_inherits_its_terms_and_may_tighten_them(run: Run
     assert (result.exit_code, result.stdout) == (2, "")
 
 
-# --- list and show --------------------------------------------------------------------------------
-
-
-def test_stations_are_listed_with_what_waits_there(run: Run, path: Path) -> None:
-    run("station", "add", path, "decode", "--select", "wx/**", "--blocking")
-    put(path, 3)
-    shown = run("station", "list", path).stdout.splitlines()
-    assert shown[1].split() == [
-        "name",
-        "selection",
-        "waiting",
-        "leased",
-        "parked",
-        "behind",
-        "consumers",
-        "lag",
-        "acknowledged",
-        "is",
-    ]
-    assert shown[2].split()[:7] == ["decode", "wx/**", "3", "0", "0", "0", "0"]
-    assert shown[2].split()[-2:] == ["0", "blocking"]
-    (told,) = objects(run("station", "list", path, "--json").stdout)
-    assert (told["name"], told["waiting"], told["blocking"], told["after"]) == ("decode", 3, True, [])
-
-
-def test_series_and_groups_can_be_seen_in_the_list(run: Run, path: Path) -> None:
-    run("station", "add", path, "z-first", "--select", "wx/**")
-    run("station", "add", path, "other", "--select", "de/**")
-    run("station", "add", path, "a-second", "--after", "z-first")
-    for name in ("one", "two"):
-        run("station", "add", path, name, "--group", "pool")
-    rows = [line.split()[:2] for line in run("station", "list", path).stdout.splitlines()[2:]]
-    assert rows == [
-        ["z-first", "wx/**"], ["a-second", "z-first"], ["other", "de/**"], ["one", "pool"], ["two", "pool"],
-    ]  # fmt: skip
-    after = {told["name"]: told["after"] for told in objects(run("station", "list", path, "--json").stdout)}
-    assert (after["a-second"], after["z-first"], after["one"]) == (["z-first"], [], [])
-
-
-def test_a_queue_without_stations_says_so(run: Run, path: Path) -> None:
-    assert run("station", "list", path).stdout == f"{path} has no stations\n"
-    assert run("station", "list", path, "--json").stdout == ""
-
-
-def test_show_tells_terms_counts_drops_and_consumers(run: Run, path: Path) -> None:
-    run("station", "add", path, "decode", "--select", "wx/**", "--capacity", "4")
-    with Queue.open(path) as queue, queue.station("decode").attach() as consumer:
-        queue.put_many([b"%d" % n for n in range(6)], feed="wx/text")
-        consumer.ack(consumer.get(1, 5))
-        held = consumer.get(2, 5)
-        shown = run("station", "show", path, "decode").stdout
-        (told,) = objects(run("station", "show", path, "decode", "--json").stdout)
-        assert len(held) == 2
-    for line in ("selection", "capacity  ", "4 products", "discards lifo", "flowed around", "waiting", "acknowledged"):
-        assert line in shown
-    assert f"  {os.getpid()}  " in shown
-    statistics = told["statistics"]
-    assert (statistics["leased"], statistics["acknowledged"]) == (2, 1)
-    assert statistics["dropped"]["flowed_around"] + statistics["admitted"] == 6
-    (consumer_told,) = told["consumers"]
-    assert (consumer_told["pid"], consumer_told["leased"], consumer_told["acknowledged"]) == (os.getpid(), 2, 1)
-    assert told["terms"]["capacity"] == 4
-
-
-def test_control_characters_in_a_name_do_not_reach_the_terminal(run: Run, path: Path) -> None:
-    result = run("station", "show", path, "\x1b[31mred")
-    assert result.exit_code == 3
-    assert "\x1b" not in result.stderr
-
-
 # --- change ---------------------------------------------------------------------------------------
 
 
@@ -206,7 +116,7 @@ def test_terms_are_changed_and_the_others_stay(run: Run, path: Path) -> None:
     words = ["--capacity", "none", "--timeout", "none", "--no-blocking", "--transient", "--hung-after", "5"]
     result = run("station", "change", path, "decode", *words, "--json")
     assert objects(result.stdout)[0]["terms"]["hung_after_s"] == 5.0
-    changed = terms_of_transient(path, "decode")
+    changed = stored_terms(path, "decode")
     assert (changed["capacity"], changed["timeout_s"], changed["blocking"], changed["durable"]) == (
         None,
         None,
@@ -216,30 +126,30 @@ def test_terms_are_changed_and_the_others_stay(run: Run, path: Path) -> None:
     assert changed["selection"] == "wx/**"
 
 
-def terms_of_transient(path: Path, name: str) -> dict[str, Any]:
-    """From the file, since a transient station ends when the queue is opened by nobody else."""
+def stored_terms(path: Path, name: str) -> dict[str, Any]:
+    """From the file: a transient station is removed when a process opens the queue and nobody else has it open."""
     (found,) = objects((path / "stations.json").read_text().replace("\n", ""))
     return next(terms for terms in found["stations"] if terms["name"] == name)
 
 
-def test_a_new_selection_decides_about_what_comes(run: Run, path: Path) -> None:
+def test_a_new_selection_applies_to_later_products(run: Run, path: Path) -> None:
     run("station", "add", path, "decode", "--select", "wx/**")
-    put(path, 2)
+    fill(path, 2)
     assert run("station", "change", path, "decode", "--select", "de/**").stdout == "changed decode: selection\n"
-    put(path, 2)
+    fill(path, 2)
     with Queue.open(path) as queue:
         queue.put(b"other", feed="de/text")
         assert queue.station("decode").statistics().waiting == 3
 
 
-def test_change_wants_something_to_change(run: Run, path: Path) -> None:
+def test_change_without_an_option_is_refused(run: Run, path: Path) -> None:
     run("station", "add", path, "decode")
     result = run("station", "change", path, "decode")
     assert result.exit_code == 2
     assert "give at least one option" in result.stderr
 
 
-def test_a_change_that_cannot_be_leaves_the_terms_as_they_were(run: Run, path: Path) -> None:
+def test_a_refused_change_leaves_the_terms_as_they_were(run: Run, path: Path) -> None:
     run("station", "add", path, "decode", "--capacity", "10")
     result = run("station", "change", path, "decode", "--batch-max", "20")
     assert result.exit_code == 2
@@ -247,7 +157,7 @@ def test_a_change_that_cannot_be_leaves_the_terms_as_they_were(run: Run, path: P
     assert terms(path, "decode").batch_max is None
 
 
-def test_a_station_of_a_channel_is_changed_by_way_of_its_channel(run: Run, path: Path) -> None:
+def test_a_station_of_a_channel_is_changed_through_its_channel(run: Run, path: Path) -> None:
     run("channel", "create", path, "radar", "wx/radar/**", "--max-per-consumer", "100")
     run("station", "add", path, "decode", "--channel", "radar")
     assert run("station", "change", path, "decode", "--capacity", "40", "--select", "**/KFTG").exit_code == 0
@@ -259,7 +169,7 @@ def test_a_station_of_a_channel_is_changed_by_way_of_its_channel(run: Run, path:
 # --- seek, pause, remove --------------------------------------------------------------------------
 
 
-def test_a_station_where_nothing_waits_is_moved_without_asking(run: Run, path: Path) -> None:
+def test_a_station_without_waiting_products_is_moved_without_a_question(run: Run, path: Path) -> None:
     fill(path, 4)
     run("station", "add", path, "decode")
     assert run("station", "seek", path, "decode", "2").stdout == "decode is at 2; 0 products forgotten\n"
@@ -268,7 +178,7 @@ def test_a_station_where_nothing_waits_is_moved_without_asking(run: Run, path: P
 
 
 @pytest.mark.parametrize("answer", ["n\n", "", "\n"])
-def test_what_waits_is_not_forgotten_without_a_yes(run: Run, path: Path, answer: str) -> None:
+def test_waiting_products_are_not_forgotten_unless_the_answer_is_yes(run: Run, path: Path, answer: str) -> None:
     fill(path, 4)
     run("station", "add", path, "decode", "--from", "oldest")
     result = run("station", "seek", path, "decode", "next", stdin=answer)
@@ -279,7 +189,7 @@ def test_what_waits_is_not_forgotten_without_a_yes(run: Run, path: Path, answer:
         assert queue.station("decode").statistics().waiting == 4
 
 
-def test_yes_may_be_said_beforehand_and_the_whole_series_is_moved(run: Run, path: Path) -> None:
+def test_with_yes_the_whole_chain_is_moved_without_a_question(run: Run, path: Path) -> None:
     fill(path, 4)
     run("station", "add", path, "decode", "--from", "oldest")
     run("station", "add", path, "archive", "--after", "decode")
@@ -289,14 +199,14 @@ def test_yes_may_be_said_beforehand_and_the_whole_series_is_moved(run: Run, path
         assert queue.station("decode").statistics().waiting == 0
 
 
-def test_products_that_nobody_has_looked_at_count_as_forgotten(run: Run, path: Path) -> None:
+def test_skipped_products_count_as_forgotten(run: Run, path: Path) -> None:
     fill(path, 9)
     run("station", "add", path, "decode", "--from", "oldest", "--capacity", "2", "--blocking")
     (told,) = objects(run("station", "seek", path, "decode", "6", "--yes", "--json").stdout)
     assert told["forgotten_products"] == 5
 
 
-def test_a_bad_position_moves_nothing(run: Run, path: Path) -> None:
+def test_an_invalid_position_moves_nothing(run: Run, path: Path) -> None:
     fill(path, 4)
     run("station", "add", path, "decode", "--from", "oldest")
     result = run("station", "seek", path, "decode", "somewhere", "--yes")
@@ -307,7 +217,7 @@ def test_a_bad_position_moves_nothing(run: Run, path: Path) -> None:
 def test_a_paused_station_hands_nothing_out_until_it_is_resumed(run: Run, path: Path) -> None:
     run("station", "add", path, "decode")
     assert run("station", "pause", path, "decode").stdout == "paused decode; 0 products waiting\n"
-    put(path, 1)
+    fill(path, 1)
     assert "paused" in run("station", "list", path).stdout
     with Queue.open(path) as queue, queue.station("decode").attach() as consumer:
         assert len(consumer.get_nowait()) == 0
@@ -323,9 +233,9 @@ def test_a_station_is_removed(run: Run, path: Path) -> None:
         assert queue.stations() == []
 
 
-def test_a_station_with_work_left_is_not_removed_without_a_yes(run: Run, path: Path) -> None:
+def test_a_station_with_unacknowledged_products_is_not_removed_unless_the_answer_is_yes(run: Run, path: Path) -> None:
     run("station", "add", path, "decode")
-    put(path, 2)
+    fill(path, 2)
     result = run("station", "remove", path, "decode", stdin="n\n")
     assert result.exit_code == 1
     assert "Remove decode, with 2 unacknowledged products?" in result.stderr
@@ -341,7 +251,7 @@ def test_a_station_with_work_left_is_not_removed_without_a_yes(run: Run, path: P
     ],
     ids=lambda words: words[0],
 )  # fmt: skip
-def test_a_station_that_is_not_there_is_told_with_those_that_are(run: Run, path: Path, words: list[str]) -> None:
+def test_a_missing_station_is_an_error_that_lists_the_existing_stations(run: Run, path: Path, words: list[str]) -> None:
     command, *rest = words
     result = run("station", command, path, "decoed", *rest)
     assert result.exit_code == 3
@@ -351,52 +261,3 @@ def test_a_station_that_is_not_there_is_told_with_those_that_are(run: Run, path:
     (told,) = objects(result.stderr)
     assert (result.exit_code, told["error"]) == (3, "StationMissingError")
     assert told["hint"] == "its stations are: decode"
-
-
-# --- parked products ------------------------------------------------------------------------------
-
-
-def test_parked_products_are_listed(run: Run, path: Path) -> None:
-    run("station", "add", path, "decode", "--deliveries-max", "1")
-    put(path, 2)
-    assert run("station", "parked", path, "decode").stdout == "nothing is parked at decode\n"
-    park(path, "decode", 2)
-    rows = [line.split() for line in run("station", "parked", path, "decode").stdout.splitlines()[2:]]
-    assert rows == [["1", "1", "9", "B", "wx/text", "ident", "1"], ["2", "1", "9", "B", "wx/text", "ident", "2"]]
-    told = objects(run("station", "parked", path, "decode", "--json").stdout)
-    assert [(each["sequence"], each["ident"], each["held"]) for each in told] == [
-        (1, "ident 1", True), (2, "ident 2", True),
-    ]  # fmt: skip
-
-
-def test_parked_products_are_tried_again(run: Run, path: Path) -> None:
-    run("station", "add", path, "decode", "--deliveries-max", "1")
-    put(path, 3)
-    park(path, "decode", 3)
-    assert run("station", "retry", path, "decode", "2").stdout == "retried 1 product of decode\n"
-    assert objects(run("station", "retry", path, "decode", "--json").stdout) == [{"name": "decode", "retried": 2}]
-    with Queue.open(path) as queue, queue.station("decode").attach() as consumer:
-        assert sorted(consumer.get(3, 5).sequences) == [1, 2, 3]
-
-
-def test_parked_products_are_given_up(run: Run, path: Path) -> None:
-    run("station", "add", path, "decode", "--deliveries-max", "1")
-    put(path, 3)
-    park(path, "decode", 3)
-    assert run("station", "forget", path, "decode", "1", "3").stdout == "forgotten 2 products of decode\n"
-    assert [each["sequence"] for each in objects(run("station", "parked", path, "decode", "--json").stdout)] == [2]
-    with Queue.open(path) as queue:
-        assert len(queue.read()) == 3
-
-
-def test_a_sequence_that_is_not_parked_is_a_negative_finding(run: Run, path: Path) -> None:
-    run("station", "add", path, "decode", "--deliveries-max", "1")
-    put(path, 1)
-    park(path, "decode", 1)
-    result = run("station", "retry", path, "decode", "1", "7")
-    assert result.exit_code == 1
-    assert (result.stdout, result.stderr) == (
-        "retried 1 product of decode\n", "headrace: not parked at decode: 7\n",
-    )  # fmt: skip
-    result = run("station", "forget", path, "decode", "7", "--json")
-    assert (result.exit_code, objects(result.stderr)) == (1, [{"name": "decode", "not_parked": [7]}])

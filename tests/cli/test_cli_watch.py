@@ -40,13 +40,13 @@ def test_only_what_the_selection_wants_is_shown(run: Run, path: Path) -> None:
 
 
 @pytest.mark.parametrize(("start", "first"), [("3", 3), ("oldest", 1), ("1h", 1), ("2020-01-01", 1)])
-def test_it_begins_where_it_is_told(run: Run, path: Path, start: str, first: int) -> None:
+def test_watch_starts_at_the_given_position(run: Run, path: Path, start: str, first: int) -> None:
     fill(path, 4)
     shown = objects(run("watch", path, "--from", start, "--timeout", "0s", "--json").stdout)
     assert [product["sequence"] for product in shown] == list(range(first, 5))
 
 
-def test_what_is_there_already_is_not_shown_by_default(run: Run, path: Path) -> None:
+def test_products_from_before_the_start_are_not_shown_by_default(run: Run, path: Path) -> None:
     fill(path, 4)
     result = run("watch", path, "--timeout", "0s")
     assert (result.exit_code, result.stdout) == (0, "")
@@ -71,7 +71,7 @@ def test_bad_options_are_refused(run: Run, path: Path, words: list[str], problem
     assert problem in result.stderr
 
 
-def test_a_cursor_goes_on_where_the_last_watch_ended(run: Run, path: Path) -> None:
+def test_a_cursor_continues_where_the_last_watch_ended(run: Run, path: Path) -> None:
     fill(path, 5)
     words = ["--cursor", "archive", "--from", "oldest", "--timeout", "0s", "--json"]
     first = objects(run("watch", path, *words, "--count", "2").stdout)
@@ -96,7 +96,7 @@ def lose_some(path: Path) -> int:
         return queue.oldest
 
 
-def test_a_lost_range_is_told_exactly(run: Run, path: Path) -> None:
+def test_a_lost_range_is_reported_exactly(run: Run, path: Path) -> None:
     oldest = lose_some(path)
     result = run("watch", path, "--from", "1", "--count", "1")
     assert f"headrace: lost 1-{oldest - 1} ({oldest - 1} products)" in result.stderr
@@ -111,7 +111,7 @@ def test_a_lost_range_is_an_object_for_programs(run: Run, path: Path) -> None:
         assert queue.cursor("late").state.lost_products == oldest - 1
 
 
-def test_a_damaged_product_is_told_and_passed_over(run: Run, path: Path) -> None:
+def test_a_damaged_product_is_reported_and_skipped(run: Run, path: Path) -> None:
     fill(path, 3)
     spoil(path, b"product 2")
     result = run("watch", path, "--from", "oldest", "--timeout", "0s", "--json")
@@ -143,7 +143,7 @@ def test_a_watch_shows_what_another_process_puts(path: Path, start) -> None:
     assert [p["ident"] for p in objects(out.decode())] == ["number 0", "number 1", "number 2"]
 
 
-def test_a_line_comes_at_once_and_ctrl_c_ends_cleanly(path: Path, start) -> None:
+def test_a_line_appears_at_once_and_ctrl_c_ends_cleanly(path: Path, start) -> None:
     watcher = start("watch", path, "--cursor", "c")
     with Queue.open(path) as queue:
         wait_until(lambda: queue.statistics().readers)
@@ -166,7 +166,7 @@ def test_a_watch_ends_quietly_when_it_is_terminated(path: Path, start) -> None:
         assert queue.statistics().readers == 0
 
 
-def test_a_watch_ends_quietly_as_soon_as_nobody_reads_it(path: Path, start) -> None:
+def test_a_watch_ends_quietly_when_the_reader_of_its_output_goes_away(path: Path, start) -> None:
     """Without waiting for a further product."""
     fill(path, 3)
     watcher = start("watch", path, "--from", "oldest")

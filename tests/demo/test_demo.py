@@ -64,7 +64,7 @@ def test_everything_is_in_the_tables_once_and_there_is_a_plot(tmp_path: Path, st
     ]  # fmt: skip
 
 
-def test_the_oracle_sees_what_a_table_lacks_or_has_twice(tmp_path: Path) -> None:
+def test_the_oracle_finds_missing_and_duplicate_rows_of_a_table(tmp_path: Path) -> None:
     plan = Plan(tmp_path, tmp_path, seed=1, seconds=1)
     sent = [sighting_of(draft.feed, draft.ident, draft.payload) for draft in plan.metar_drafts()]
     whole = {sighting.signature: sighting for sighting in sent if not sighting.ident.endswith(GARBLED)}
@@ -112,7 +112,7 @@ def judge_station(station: dict[str, Any]) -> None:
     assert sum(worker["products"] for worker in station["workers"]) == station["received"]
 
 
-def test_people_get_lines_and_a_verdict_and_may_keep_the_queue(tmp_path: Path, start) -> None:
+def test_the_output_has_lines_and_a_verdict_and_the_queue_is_kept(tmp_path: Path, start) -> None:
     words = ["--no-pipeline", "--seconds", "2.2", "--seed", "7", "--path", "kept"]
     process = start("demo", *words, env=environment(TMPDIR=str(tmp_path)))
     out, err = process.communicate(timeout=60)
@@ -157,7 +157,7 @@ def test_a_process_that_dies_is_named(tmp_path: Path, start) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-def test_one_product_that_was_not_put_once_makes_the_demo_fail(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_one_product_that_was_not_acknowledged_once_makes_the_demo_fail(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     plain = outcome.load_acknowledged
 
     def load(path: Path) -> list[Any]:

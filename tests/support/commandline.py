@@ -40,9 +40,9 @@ def interruptible() -> Iterator[None]:
 
 
 def fill(path: Path, count: int, feed: str = "wx/text") -> None:
-    """Put products `product 1` … with idents `ident 1` …"""
-    numbers = range(1, count + 1)
+    """Put products `product 1` … with idents `ident 1` …, numbered by their sequences, so that none is a duplicate."""
     with Queue.open(path) as queue:
+        numbers = range(queue.next, queue.next + count)
         queue.put_many([b"product %d" % n for n in numbers], feed=feed, ident=[f"ident {n}" for n in numbers])
 
 

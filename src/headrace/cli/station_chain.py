@@ -1,6 +1,6 @@
 """The stations of a queue, and how they are chained: one after another, or side by side in a group.
 
-Statistics carry the line and the stage of a station. Stations with the same line form a chain: those of the first stage
+Statistics carry the chain and the stage of a station. Stations of one chain are in series: those of the first stage
 read the log, and each later stage receives what the stage before it has acknowledged.
 """
 

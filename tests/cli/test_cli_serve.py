@@ -13,7 +13,7 @@ def test_without_a_site_every_feed_is_wanted(run: Run, path: Path) -> None:
     assert result.stdout == "wx/text is wanted by perhaps somebody: no site runs at this queue\n"
 
 
-def test_the_exit_code_tells_whether_anybody_wants_one_of_the_feeds(run: Run, path: Path) -> None:
+def test_the_exit_code_shows_whether_one_of_the_feeds_is_wanted(run: Run, path: Path) -> None:
     write_wanted(path, {"wx/radar/**": 0})  # as a site would that is this process
     assert run("wanted", path, "wx/radar/K").exit_code == 0
     nobody = run("wanted", path, "wx/text", "x")
