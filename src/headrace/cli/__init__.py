@@ -10,7 +10,7 @@ station_terms.py    the options for the terms of a station
 station_chain.py    how the stations of a queue are chained
 channel.py, top/
 serve.py            serve and wanted; config.py, certs.py
-sites.py            the map of the fabric; sites_map.py renders it
+sites.py            sites and hop; sites_map.py renders the map
 pipeline.py, archive.py
 generate.py, verify.py, bench.py
 demo.py             `headrace demo`; demo_view.py shows it while it runs

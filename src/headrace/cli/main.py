@@ -49,7 +49,7 @@ COMMANDS = {
     "channel": LazyCommand("channel:channel", "Manage channels: feed subtrees with a quality of service."),
     "serve": LazyCommand("serve:serve", "Run a site: a queue that is connected to the fabric."),
     "sites": LazyCommand("sites:sites", "Show all sites, their links, requests and latencies."),
-    "hop": LazyCommand("hop:hop", "Show through which site a product came."),
+    "hop": LazyCommand("sites:hop", "Show through which site a product came."),
     "wanted": LazyCommand("serve:wanted", "Show whether a feed has subscribers."),
     "config": LazyCommand("config:config", "Check and show the configuration of a site."),
     "certs": LazyCommand("certs:certs", "Create and show certificates for sites and users."),
