@@ -7,10 +7,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from click.testing import CliRunner, Result
 from hypothesis import Phase, settings
 
 from headrace import Queue
-from support.commandline import PROGRAM
+from headrace.cli.main import headrace
+from support.commandline import PROGRAM, Run
 
 if TYPE_CHECKING:
     from support.fleet import Fabric
@@ -94,6 +96,19 @@ def fabric(tmp_path: Path) -> Iterator["Fabric"]:
     made = Fabric(tmp_path)
     yield made
     made.close()
+
+
+@pytest.fixture
+def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
+    """`headrace` in this process, in the directory of the test."""
+    monkeypatch.chdir(tmp_path)
+
+    def run(*words: object, stdin: bytes | str | None = None) -> Result:
+        result = CliRunner().invoke(headrace, [str(word) for word in words], input=stdin, prog_name="headrace")
+        assert result.exception is None or isinstance(result.exception, SystemExit), result.exception
+        return result
+
+    return run
 
 
 @pytest.fixture
