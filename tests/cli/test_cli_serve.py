@@ -10,7 +10,7 @@ from support.commandline import Run, objects
 def test_without_a_site_every_feed_is_wanted(run: Run, path: Path) -> None:
     result = run("wanted", path, "wx/text")
     assert (result.exit_code, result.stderr) == (0, "")
-    assert result.stdout == "wx/text is wanted by perhaps somebody: no site runs at this queue\n"
+    assert result.stdout == "wx/text is wanted by possible subscribers (no site runs at this queue)\n"
 
 
 def test_the_exit_code_shows_whether_one_of_the_feeds_is_wanted(run: Run, path: Path) -> None:
@@ -22,7 +22,7 @@ def test_the_exit_code_shows_whether_one_of_the_feeds_is_wanted(run: Run, path: 
     assert some.exit_code == 0
     assert objects(some.stdout) == [
         {"feed": "wx/text", "wanted": False, "by": []},
-        {"feed": "wx/radar/K", "wanted": True, "by": ["those who listen to wx/radar/**"]},
+        {"feed": "wx/radar/K", "wanted": True, "by": ["subscribers to wx/radar/**"]},
     ]
     with Queue.open(path) as queue:
         queue.station("decode", "wx/text/**")

@@ -39,7 +39,7 @@ def fabric(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, str
     serve("two", f'connect = ["{first}"]\n[[request]]\nselect = "wx/**"\nfrom = "oldest"\nname = "weather"\n')
     with Queue.open(folder / "one") as one, Queue.open(folder / "two") as two:
         one.put_many([b"%d" % number for number in range(10)], feed="wx/text")
-        wait_until(lambda: two.next == 11 and one.wanted_by("wx/x") == ["those who listen to wx/**"])
+        wait_until(lambda: two.next == 11 and one.wanted_by("wx/x") == ["subscribers to wx/**"])
     yield folder, first
     for process in started:
         process.terminate()

@@ -122,7 +122,7 @@ def remove_strays(path: Path, log: kernel.Log) -> list[Path]:
     table = path / f"signatures-{state['dedup_table']:016x}"
     strays = [file for file in (path / "segments").glob("*.segment") if file not in known]
     strays += [file for file in path.glob("signatures-*") if file != table]
-    strays += [*path.glob("queue.json.*.part"), *path.glob("*.json.part")]
+    strays += path.glob("*.json.part")
     for file in strays:
         file.unlink()
     return strays

@@ -1,9 +1,9 @@
-"""Wanting: who wants a feed, as far as anybody at this queue can know (docs/decisions/0016-quench.md).
+"""Demand: which readers want a feed, as far as a process at this queue can know (docs/decisions/0016-quench.md).
 
-The site that runs at a queue notes in `site/wanted.json`, whenever it changes, which feed patterns are listened to
-elsewhere, and when those that no longer are were last. Whoever puts products reads it, and looks at what the queue
-itself knows: stations, cursors, processes that read. In doubt a feed is wanted; it is not only if a site runs here
-and all of them say no.
+The site that runs at a queue notes in `site/wanted.json`, on every change, the feed patterns that other sites subscribe
+to, and when each pattern without subscribers had the last one. A program that puts products reads this note, and looks
+at what the queue itself knows: stations, cursors, processes that read. In doubt a feed counts as wanted. It is unwanted
+only if a site runs here and none of these wants it.
 
 Not here: how a site learns what others listen to (relay/quench.py).
 """
@@ -14,56 +14,53 @@ from pathlib import Path
 
 import msgspec
 
-from headrace.errors import FeedError
+from headrace.errors import FeedError, HeadraceError
 from headrace.kernel import _kernel as kernel
 from headrace.log.attach import list_attachments, process_start
 from headrace.log.cursor import CursorFile
+from headrace.log.documents import Document
 from headrace.log.log import Log
 from headrace.product.feed import FeedPattern, check_feed
 from headrace.selection import Selection
 from headrace.station.document import StationDocument
 
-LINGER_S = 600.0  # somebody who was cut off will come back and want what was put meanwhile
+LINGER_S = 600.0  # a subscriber that lost its connection comes back and wants what was put meanwhile
 _FILE = Path("site") / "wanted.json"
 
 
 class WantedFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What a site has noted. Times are nanoseconds since 1970."""
+    """The note of a site. Times are nanoseconds since 1970."""
 
     pid: int
-    process_start: int  # so that the number is not taken for that of another process
-    patterns: dict[str, int]  # feed patterns: when they were last listened to; 0: they are
+    process_start: int  # so that a later process with the same id is not mistaken for the site
+    patterns: dict[str, int]  # by feed pattern: when it last had a subscriber; 0: it has one now
     version: int = 1
 
 
-_DECODER = msgspec.json.Decoder(WantedFile)
+_DOCUMENT = Document(WantedFile, 1, field="version", remedy="restart the site at {path}")
 
 
 def read_wanted(path: Path) -> WantedFile | None:
-    """What the site at a queue has noted; None if there is nothing that can be read."""
+    """What the site at a queue has noted; None if there is nothing readable."""
     try:
-        found = _DECODER.decode((path / _FILE).read_bytes())
-    except (OSError, msgspec.DecodeError):
+        return _DOCUMENT.read(path / _FILE)
+    except (OSError, HeadraceError):
         return None
-    return found if found.version == 1 else None
 
 
 def write_wanted(path: Path, patterns: dict[str, int]) -> None:
-    """As a whole or not at all."""
-    wanted = WantedFile(os.getpid(), process_start(os.getpid()), patterns)
+    """Replace the note. It does not survive a power failure, and need not: neither does the site's process."""
     file = path / _FILE
     file.parent.mkdir(parents=True, exist_ok=True)
-    part = file.with_suffix(".part")
-    part.write_bytes(msgspec.json.encode(wanted))
-    os.replace(part, file)
+    _DOCUMENT.write(file, WantedFile(os.getpid(), process_start(os.getpid()), patterns), None)
 
 
 def wanted_by(path: Path, log: Log, stations: StationDocument, feed: str, now_ns: int) -> list[str]:
-    """Everybody who wants the feed, in words; nobody, if the list is empty."""
+    """Everything that wants the feed, in words; an empty list if nothing does."""
     check_feed(feed)
     site = read_wanted(path)
     if site is None or process_start(site.pid) != site.process_start:
-        return ["perhaps somebody: no site runs at this queue"]
+        return ["possible subscribers (no site runs at this queue)"]
     since_ns = now_ns - int(LINGER_S * 1e9)
     return [
         *_elsewhere(site, feed, since_ns),
@@ -76,7 +73,7 @@ def wanted_by(path: Path, log: Log, stations: StationDocument, feed: str, now_ns
 def _elsewhere(site: WantedFile, feed: str, since_ns: int) -> Iterable[str]:
     for pattern, last_ns in sorted(site.patterns.items()):
         if _matches(pattern, feed) and (not last_ns or last_ns > since_ns):
-            yield f"those who {'listen' if not last_ns else 'listened a short time ago'} to {pattern}"
+            yield f"subscribers to {pattern}" if not last_ns else f"recent subscribers to {pattern}"
 
 
 def _stations(document: StationDocument, feed: str) -> list[str]:
