@@ -48,6 +48,13 @@ def test_the_main_help_has_one_line_for_each_command(run: Run) -> None:
         assert COMMANDS[name].help in listed
 
 
+@pytest.mark.parametrize("name", sorted({names[0] for names in ALL if len(names) > 1}))
+def test_the_help_of_a_group_has_one_whole_line_for_each_command(run: Run, name: str) -> None:
+    listed = run(name, "--help").stdout.partition("Commands:")[2]
+    assert listed.strip()
+    assert "..." not in listed
+
+
 def test_without_a_command_the_help_is_shown(run: Run) -> None:
     assert run().stdout == run("--help").stdout
     assert run().exit_code == 0

@@ -43,7 +43,7 @@ def archive() -> None:
     """
 
 
-@archive.command("list")
+@archive.command("list", short_help="List the feeds in a table.")
 @click.argument("table", type=click.Path(path_type=Path))
 @_part_options
 @json_option
@@ -70,13 +70,13 @@ def list_feeds(table: Path, as_json: bool, **part: str | None) -> None:
     click.echo(f"{format_count(products, 'product')}, {format_size(size)}")
 
 
-@archive.command()
+@archive.command(short_help="Put the products of a table into a queue.")
 @click.argument("table", type=click.Path(path_type=Path))
 @queue_argument
 @_part_options
 @click.option("--rate", type=float, metavar="N", help="N products per second, in their original order.")
 @click.option("--speed", type=float, metavar="X", help="X times the original speed.")
-@click.option("--expiry", is_flag=True, help="Keep the expiry of products; most of them have expired.")
+@click.option("--expiry", is_flag=True, help="Keep the expiry of products; most archived products have expired.")
 @json_option
 def replay(
     table: Path, queue_path: str, rate: float | None, speed: float | None, expiry: bool, as_json: bool,

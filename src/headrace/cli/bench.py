@@ -44,7 +44,7 @@ def bench() -> None:
 
 @bench.command("queue", short_help="The product queue.")
 @_place_option
-@click.option("--durability", type=click.Choice(["memory", "process"]), help="[default: as the place allows]")
+@click.option("--durability", type=click.Choice(["memory", "process"]), help="[default: memory if in /dev/shm]")
 @_scale_option
 @json_option
 def queue(place: str | None, durability: str | None, scale: float, as_json: bool) -> None:
@@ -128,7 +128,7 @@ def pipeline(place: str | None, scale: float, as_json: bool) -> None:
 
 
 @bench.command("steady", short_help="The memory of a pipeline during an hour.")
-@click.option("--minutes", type=click.FloatRange(0.05, 10_000), default=60.0, show_default=True, help="How long.")
+@click.option("--minutes", type=click.FloatRange(0.05, 10_000), default=60.0, show_default=True, help="Duration.")
 @click.option("--rate", type=click.IntRange(1, 100_000), default=1000, show_default=True, help="Products per second.")
 @_place_option
 @json_option

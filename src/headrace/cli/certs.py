@@ -21,7 +21,7 @@ def certs() -> None:
     """
 
 
-@certs.command()
+@certs.command(short_help="Create an authority.")
 @click.argument("folder", metavar="DIR")
 @json_option
 def authority(folder: str, as_json: bool) -> None:
@@ -34,11 +34,11 @@ def authority(folder: str, as_json: bool) -> None:
     _show_created(make_authority(folder), as_json)
 
 
-@certs.command()
+@certs.command(short_help="Create a certificate for a site or user.")
 @click.argument("folder", metavar="DIR")
 @click.argument("name")
 @click.option("--host", "hosts", multiple=True, metavar="HOST", help="Its host name or address; may be repeated.")
-@click.option("--days", type=int, default=SITE_DAYS, show_default=True, help="How long the certificate is valid.")
+@click.option("--days", type=int, default=SITE_DAYS, show_default=True, help="Validity in days.")
 @json_option
 def site(folder: str, name: str, hosts: tuple[str, ...], days: int, as_json: bool) -> None:
     """Create a certificate for the site or user NAME, signed by the authority in DIR.
@@ -53,7 +53,7 @@ def site(folder: str, name: str, hosts: tuple[str, ...], days: int, as_json: boo
     _show_created(make_certificate(folder, name, hosts, days=days), as_json)
 
 
-@certs.command()
+@certs.command(short_help="Show the names and dates of a certificate.")
 @click.argument("file", metavar="FILE")
 @json_option
 def show(file: str, as_json: bool) -> int:

@@ -25,10 +25,10 @@ _HELP = {
     "timeout": ("AGE", "Do not deliver products older than this, such as 10s."),
     "start_time": ("TIME", "Deliver nothing before this time; ISO 8601."),
     "stop_time": ("TIME", "Push and deliver nothing from this time on; ISO 8601."),
-    "batch_max": ("COUNT", "Most products that a consumer gets at once."),
+    "batch_max": ("COUNT", "Maximum number of products that a consumer gets at once."),
     "pacing": ("AGE", "How long a delivery may wait for its batch to fill."),
-    "suppliers_max": ("COUNT", "Most suppliers at a time."),
-    "consumers_max": ("COUNT", "Most consumers of each station at a time."),
+    "suppliers_max": ("COUNT", "Maximum number of suppliers."),
+    "consumers_max": ("COUNT", "Maximum number of consumers of each station."),
 }
 
 
@@ -67,7 +67,7 @@ def channel() -> None:
     """
 
 
-@channel.command()
+@channel.command(short_help="Create a channel.")
 @queue_argument
 @click.argument("name")
 @click.argument("feed")
@@ -85,7 +85,7 @@ def create(queue_path: str, name: str, feed: str, as_json: bool, **options: str 
         _show(created, as_json, f"created {name} for {created.feed}")
 
 
-@channel.command("list")
+@channel.command("list", short_help="List all channels.")
 @queue_argument
 @json_option
 def list_all(queue_path: str, as_json: bool) -> None:
@@ -108,7 +108,7 @@ def list_all(queue_path: str, as_json: bool) -> None:
         click.echo(f"{queue_path} has no channels")
 
 
-@channel.command()
+@channel.command(short_help="Show the quality of service, stations and counters of a channel.")
 @queue_argument
 @click.argument("name")
 @json_option
@@ -133,7 +133,7 @@ def show(queue_path: str, name: str, as_json: bool) -> None:
         show_table("stations", ("name", "own terms"), rows)
 
 
-@channel.command()
+@channel.command(short_help="Change options of a channel and its stations.")
 @queue_argument
 @click.argument("name")
 @qos_options
@@ -154,7 +154,7 @@ def change(queue_path: str, name: str, as_json: bool, **options: str | None) -> 
         _show(changed, as_json, f"changed {name}")
 
 
-@channel.command()
+@channel.command(short_help="Remove a channel.")
 @queue_argument
 @click.argument("name")
 @click.option("--force", is_flag=True, help="Remove its stations too.")
@@ -174,7 +174,7 @@ def remove(queue_path: str, name: str, force: bool, as_json: bool) -> None:
         click.echo(f"removed {name}")
 
 
-@channel.command()
+@channel.command(short_help="Check options without a channel.")
 @qos_options
 @json_option
 def validate(as_json: bool, **options: str | None) -> int:

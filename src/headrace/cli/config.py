@@ -31,7 +31,7 @@ def config() -> None:
     """
 
 
-@config.command()
+@config.command(short_help="List every problem in a configuration.")
 @click.argument("path", metavar="FILE")
 @json_option
 def check(path: str, as_json: bool) -> int:
@@ -46,7 +46,7 @@ def check(path: str, as_json: bool) -> int:
     return show_problems(path, check_config(path), as_json)
 
 
-@config.command()
+@config.command(short_help="Show the values of a configuration.")
 @click.argument("path", metavar="FILE")
 @click.option("--effective", is_flag=True, help="Include the defaults, marked as such.")
 @json_option
@@ -66,7 +66,7 @@ def show(path: str, effective: bool, as_json: bool) -> None:
         click.echo(visible(line))
 
 
-@config.command()
+@config.command(short_help="Print an example that explains every key.")
 @json_option
 def example(as_json: bool) -> None:
     """Print a configuration in which every key is explained.

@@ -21,11 +21,11 @@ def cursor() -> None:
     """
 
 
-@cursor.command("list")
+@cursor.command("list", short_help="List all cursors.")
 @queue_argument
 @json_option
 def list_cursors(queue_path: str, as_json: bool) -> None:
-    """List the cursors of QUEUE: position, how many products it is behind, and products lost to eviction.
+    """List the cursors of QUEUE: position, backlog, and products lost to eviction.
 
     \b
     Example:
@@ -42,7 +42,7 @@ def list_cursors(queue_path: str, as_json: bool) -> None:
         click.echo(f"{queue_path} has no cursors")
 
 
-@cursor.command()
+@cursor.command(short_help="Move a cursor.")
 @queue_argument
 @click.argument("name")
 @click.argument("start", type=POSITION)
@@ -62,7 +62,7 @@ def seek(queue_path: str, name: str, start: int | str, as_json: bool) -> None:
         click.echo(f"{name} is at {position}")
 
 
-@cursor.command()
+@cursor.command(short_help="Remove a cursor.")
 @queue_argument
 @click.argument("name")
 @json_option

@@ -48,8 +48,8 @@ class _Rate:
 
     def __call__(self, products: int) -> float:
         self._counts.append((time.monotonic(), products))
-        (began_s, before), (now_s, _) = self._counts[0], self._counts[-1]
-        return (products - before) / max(now_s - began_s, REFRESH_S)
+        (since_s, before), (now_s, _) = self._counts[0], self._counts[-1]
+        return (products - before) / max(now_s - since_s, REFRESH_S)
 
 
 class _Lines:

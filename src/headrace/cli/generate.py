@@ -102,7 +102,7 @@ def _put(
     generator: FeedGenerator, queue: AnyQueue, oracle: Oracle | None, paced: bool, products: int | None, as_json: bool
 ) -> None:
     """Put everything. The totals are also shown when Ctrl-C ends it."""
-    began_s, sent, stored, size = time.monotonic(), 0, 0, 0
+    started_s, sent, stored, size = time.monotonic(), 0, 0, 0
     bytes_max = min(BATCH_BYTES_MAX, queue.config.size // 8)
     try:
         with progress_bar("generating", products) as bar:
@@ -118,7 +118,7 @@ def _put(
                         size += sum(len(draft.payload) for draft in batch)
                 bar.set(sent, products)
     finally:
-        _show_totals(sent, stored, size, time.monotonic() - began_s, as_json)
+        _show_totals(sent, stored, size, time.monotonic() - started_s, as_json)
 
 
 def _show_totals(sent: int, stored: int, size: int, took_s: float, as_json: bool) -> None:

@@ -200,7 +200,7 @@ def failure_line(rule: "RuleStatus") -> str:
 @pipeline.command(short_help="List every problem in rules, and try samples on them.")
 @click.argument("file", metavar="RULES.TOML", type=click.Path(path_type=Path))
 @click.option("--sample", "samples", multiple=True, metavar="PATH",
-              help="A payload, products as `watch --json` writes them, or a queue: its newest 20.")  # fmt: skip
+              help="A payload, products as `watch --json` writes them, or a queue (its newest 20).")  # fmt: skip
 @click.option("--feed", default="sample", show_default=True, help="The feed of a sample that is a payload.")
 @click.option("--ident", help="The ident of such a sample. [default: the name of the file]")
 @json_option

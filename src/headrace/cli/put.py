@@ -51,7 +51,8 @@ class PutOptions:
 @click.argument("files", nargs=-1)
 @click.option("--feed", type=FEED, required=True, help="The feed of the products, such as wx/text/metar.")
 @click.option("--ident", "template", metavar="TEMPLATE", help="May use {name}, {path} and {line}. [default: {name}]")
-@click.option("--priority", type=click.IntRange(0, PRIORITY_MAX), default=PRIORITY_DEFAULT, show_default=True)
+@click.option("--priority", type=click.IntRange(0, PRIORITY_MAX), default=PRIORITY_DEFAULT, show_default=True,
+              help="The priority of the products.")  # fmt: skip
 @click.option("--expiry", type=EXPIRY, help="No reader gets the product after this: 10min from now, or a time.")
 @click.option("--property", "pairs", multiple=True, metavar="NAME=VALUE", help="A property; may be repeated.")
 @click.option("--slice", "slice_number", type=click.IntRange(0, SLICE_MAX), help="The slice of the products.")

@@ -48,14 +48,14 @@ def queue() -> None:
     type=click.Choice(DURABILITIES),
     default="process",
     show_default=True,
-    help="What a stored product survives: memory (needs /dev/shm): nothing, process: a crash, disk: a power failure.",
+    help="memory: kept in /dev/shm until a reboot; process: survives a crash; disk: survives a power failure.",
 )
 @click.option(
     "--dedup",
     type=click.Choice(SIGNATURES),
     default="blake3",
     show_default=True,
-    help="The signature that identifies duplicates; xxh3 is for trusted sources only.",
+    help="The signature that identifies duplicates; xxh3: for trusted sources only; none: keep duplicates.",
 )
 @click.option("--origin", metavar="ID", help="The id of this site. [default: the host name]")
 @json_option

@@ -36,7 +36,7 @@ def select() -> None:
     """
 
 
-@select.command()
+@select.command(short_help="Check a selection, and try it on samples.")
 @click.argument("text")
 @click.option(
     "--sample",
@@ -47,7 +47,7 @@ def select() -> None:
 )
 @click.option("--feed", type=FEED, default=_FEED, help="The feed of a sample that is a payload.")
 @click.option("--ident", help="The ident of such a sample. [default: the name of the file]")
-@click.option("--property", "pairs", multiple=True, metavar="NAME=VALUE", help="Its property; may be repeated.")
+@click.option("--property", "pairs", multiple=True, metavar="NAME=VALUE", help="A property of it; may be repeated.")
 @click.option("--queue", "queue_path", metavar="QUEUE", help=f"Try the newest {_QUEUE_PRODUCTS:,} products of a queue.")
 @json_option
 def check(

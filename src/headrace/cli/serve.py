@@ -46,10 +46,10 @@ def serve(file: Path, as_json: bool) -> None:
 def wanted(queue_path: str, feeds: tuple[str, ...], as_json: bool) -> int:
     """Show whether FEED has subscribers at QUEUE or at another site, and who they are.
 
-    A script can skip the work of making a product that nobody wants. Listeners at other sites, stations, processes that
-    read the queue, and cursors that moved recently count as subscribers. In doubt a feed is wanted: for ten minutes
-    after the last listener has gone, and always if no site runs at the queue. Exit code 0 if at least one FEED is
-    wanted, 1 if none is.
+    A script can skip expensive work for products without subscribers. Listeners at other sites, stations, processes
+    that read the queue, and cursors that moved recently count as subscribers. In doubt a feed is wanted: for ten
+    minutes after the last listener has gone, and always if no site runs at the queue. Exit code 0 if at least one FEED
+    is wanted, 1 if none is.
 
     \b
     Example:

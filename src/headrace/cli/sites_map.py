@@ -34,14 +34,14 @@ LinksBySite = dict[str, dict[int, Link]]  # by the number of the link
 
 def show_map(sites_map: Map, all_flows: bool) -> None:
     """Write all tables: which sites exist, how they are linked, what goes where, and how fast."""
-    told = [node.told for node in sites_map.nodes if node.told]
+    sites = [node.told for node in sites_map.nodes if node.told]
     _show_sites(sites_map)
     _show_links(sites_map)
-    _show("feeds", ("site", "feeds", "number", "products", "payload"), _feed_rows(told), (2, 3, 4))
-    _show("wanted", ("site", "feeds with listeners"), _wanted_rows(told))
-    _show_requests(told)
-    _show("streams", ("site", "stream", "selection", "products", "pages", "listeners"), _stream_rows(told), (3, 4))
-    _show_flows(told, all_flows)
+    _show("feeds", ("site", "feeds", "number", "products", "payload"), _feed_rows(sites), (2, 3, 4))
+    _show("wanted", ("site", "feeds with listeners"), _wanted_rows(sites))
+    _show_requests(sites)
+    _show("streams", ("site", "stream", "selection", "products", "pages", "listeners"), _stream_rows(sites), (3, 4))
+    _show_flows(sites, all_flows)
     for line in _warnings(sites_map):
         click.echo(visible(line))
 
@@ -60,13 +60,13 @@ def _show_sites(sites_map: Map) -> None:
 
 
 def _site_cells(node: Node, now_ns: int) -> Row:
-    told = node.told
-    if told is None:
+    site = node.told
+    if site is None:
         return ("",) * 7
-    links = sum(link.kind != "client" for link in told.links)
+    links = sum(link.kind != "client" for link in site.links)
     return (
-        _took(node.round_trip_s), f"{told.held_products:,}", format_size(told.held_bytes), format_size(told.size),
-        str(links), str(told.users), format_age(max(0.0, (now_ns - told.started_ns) / 1e9)),
+        _took(node.round_trip_s), f"{site.held_products:,}", format_size(site.held_bytes), format_size(site.size),
+        str(links), str(site.users), format_age(max(0.0, (now_ns - site.started_ns) / 1e9)),
     )  # fmt: skip
 
 
@@ -80,10 +80,10 @@ def _show_links(sites_map: Map) -> None:
         click.echo(f"  {visible(line)}")
 
 
-def _feed_rows(told: list[Description]) -> list[Row]:
+def _feed_rows(sites: list[Description]) -> list[Row]:
     """Totals by the first two levels of the feeds."""
     rows: list[Row] = []
-    for site in told:
+    for site in sites:
         groups: dict[str, list[FeedStatus]] = defaultdict(list)
         for feed in site.feeds:
             levels = feed.feed.split("/")
@@ -96,14 +96,14 @@ def _feed_rows(told: list[Description]) -> list[Row]:
     return rows
 
 
-def _wanted_rows(told: list[Description]) -> list[Row]:
-    return [(site.site, pattern) for site in told for pattern in site.wanted]
+def _wanted_rows(sites: list[Description]) -> list[Row]:
+    return [(site.site, pattern) for site in sites for pattern in site.wanted]
 
 
-def _show_requests(told: list[Description]) -> None:
+def _show_requests(sites: list[Description]) -> None:
     """One row for each site that serves a request; a request that no site serves has a row too."""
     rows: list[Row] = []
-    for site in told:
+    for site in sites:
         for request in site.requests:
             served = [each for each in site.upstreams if each.request == request.name]
             cells = (site.site, request.name, request.selection)
@@ -116,17 +116,17 @@ def _show_requests(told: list[Description]) -> None:
     _show("requests", header, rows, range(5, 9))
 
 
-def _stream_rows(told: list[Description]) -> list[Row]:
+def _stream_rows(sites: list[Description]) -> list[Row]:
     return [
         (site.site, stream.name, stream.selection, f"{stream.products:,}", f"{stream.pages:,}",
          "yes" if stream.has_listeners else "no")
-        for site in told for stream in site.streams
+        for site in sites for stream in site.streams
     ]  # fmt: skip
 
 
-def _show_flows(told: list[Description], all_flows: bool) -> None:
+def _show_flows(sites: list[Description], all_flows: bool) -> None:
     rows: list[Row] = []
-    for site in told:
+    for site in sites:
         flows = sorted(site.flows, key=lambda flow: flow.products, reverse=True)
         shown = flows if all_flows else flows[:_FLOWS]
         rows += [(site.site, *_flow_cells(flow)) for flow in shown]
@@ -230,11 +230,11 @@ def _lines(*lines: str) -> str:
 
 
 def _node_lines(node: Node) -> list[str]:
-    told = node.told
-    if told is None:
+    site = node.told
+    if site is None:
         return [node.name, node.state if node.state != "router" else ""]
-    held = f"{format_count(told.held_products, 'product')}, {format_size(told.held_bytes)}"
-    return [node.name, held, f"{format_count(told.feeds_in_all, 'feed')}"]
+    held = f"{format_count(site.held_products, 'product')}, {format_size(site.held_bytes)}"
+    return [node.name, held, f"{format_count(site.feeds_in_all, 'feed')}"]
 
 
 def _edge_lines(link: Link) -> list[str]:

@@ -52,9 +52,9 @@ _OPTIONS = {
     "timeout": _Option("AGE|none", "Do not hand out products older than this, such as 10s.", _age),
     "start_time": _Option("TIME|none", "Hand out nothing before this time; ISO 8601.", _time),
     "stop_time": _Option("TIME|none", "Ignore products that arrive after this time; ISO 8601.", _time),
-    "batch_max": _Option("COUNT|none", "Most products that a consumer gets at once.", _number),
+    "batch_max": _Option("COUNT|none", "Maximum number of products that a consumer gets at once.", _number),
     "pacing": _Option("AGE", "How long a delivery may wait for its batch to fill.", _age),
-    "consumers_max": _Option("COUNT|none", "Most consumers at a time.", _number),
+    "consumers_max": _Option("COUNT|none", "Maximum number of consumers.", _number),
     "max_queue": _Option("COUNT|none", "Reject puts while this many products wait.", _number),
 }
 _IN_A_CHANNEL = {"capacity": "max_per_consumer", "blocking": "reliability", "durable": "connections"}

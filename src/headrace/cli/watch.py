@@ -55,8 +55,9 @@ def watch(
     selection = selection_of(select, ident)
     with open_queue(queue_path) as queue:
         cursor = None if cursor_name is None else queue.cursor(cursor_name, start)
-        begin = queue.resolve(start) if cursor is None else cursor.position
-        follower = queue.follow(begin, selection, limit=min(_BATCH_PRODUCTS, count or _BATCH_PRODUCTS), timeout=timeout)
+        position = queue.resolve(start) if cursor is None else cursor.position
+        limit = min(_BATCH_PRODUCTS, count or _BATCH_PRODUCTS)
+        follower = queue.follow(position, selection, limit=limit, timeout=timeout)
         gaps, unread = GapReports(as_json), stop_when_unread(follower)
         left = count
         for batch in follow(follower, gaps):

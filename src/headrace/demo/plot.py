@@ -32,15 +32,15 @@ def save_plot(path: Path, plan: Plan, cut: LinkCut | None, tables: TableVerdicts
 def _draw_latencies(axes: Any, plan: Plan, cut: LinkCut | None) -> None:
     """The median of each tenth of a second, and the range from the 5th to the 95th percentile."""
     series = {watcher.name: np.load(plan.latencies_of(watcher.name)) for watcher in WATCHERS}
-    began_s = min((float(created.min()) for created, _ in series.values() if len(created)), default=0.0)
+    start_s = min((float(created.min()) for created, _ in series.values() if len(created)), default=0.0)
     for colour, (name, (created, latencies)) in zip(_COLOURS, series.items(), strict=True):
-        places = ((created - began_s) / _BIN_S).astype(int)
-        bins = np.unique(places)
-        shares = np.array([np.percentile(latencies[places == place], (5, 50, 95)) for place in bins]).reshape(-1, 3)
+        offsets = ((created - start_s) / _BIN_S).astype(int)
+        bins = np.unique(offsets)
+        shares = np.array([np.percentile(latencies[offsets == offset], (5, 50, 95)) for offset in bins]).reshape(-1, 3)
         axes.plot(bins * _BIN_S, shares[:, 1] * 1000, color=colour, linewidth=1.2, label=f"watcher {name}, median")
         axes.fill_between(bins * _BIN_S, shares[:, 0] * 1000, shares[:, 2] * 1000, color=colour, alpha=0.2, linewidth=0)
     if cut is not None:
-        at_s = cut.at_ns / 1e9 - began_s
+        at_s = cut.at_ns / 1e9 - start_s
         axes.axvspan(at_s, at_s + cut.lasted_s, color="0.85", label="the link is cut", zorder=0)
     axes.set(yscale="log", xlabel="created at, s", ylabel="latency, ms", title=f"from put to watcher at site {SECOND}")
     axes.legend(loc="best", fontsize=8)
@@ -56,11 +56,11 @@ def _draw_hours(axes: Any, hourly: list[Row]) -> None:
     hours = sorted({row["hour"] for row in known})
     for number, hour in enumerate(hours):
         rows = [row for row in known if row["hour"] == hour and row["station"] in stations]
-        places = [stations.index(row["station"]) + (number + 0.5) / len(hours) * 0.6 - 0.3 for row in rows]
+        offsets = [stations.index(row["station"]) + (number + 0.5) / len(hours) * 0.6 - 0.3 for row in rows]
         means = [row["temperature"] for row in rows]
         ends = np.array([(row["coldest"], row["warmest"]) for row in rows]).reshape(-1, 2)
-        (line,) = axes.plot(places, means, "o", markersize=3, label=f"{hour:%d %H}:00")
-        axes.vlines(places, ends[:, 0], ends[:, 1], color=line.get_color(), linewidth=1)
+        (line,) = axes.plot(offsets, means, "o", markersize=3, label=f"{hour:%d %H}:00")
+        axes.vlines(offsets, ends[:, 0], ends[:, 1], color=line.get_color(), linewidth=1)
     axes.set_xticks(range(len(stations)), stations, rotation=90, fontsize=8)
     axes.set(ylabel="temperature, °C", title="table hourly: mean, lowest and highest temperature of each station")
     if hours:

@@ -8,8 +8,8 @@ Workers are consumers that share the products of a station. A worker records a p
 with its sequence, because that is what the station guarantees: each product is acknowledged exactly once, by one of
 them. The records of all workers are merged by sequence in the end.
 
-One worker is told to stall: it saves its records, takes one more full batch, reports how many products it holds, and
-never acknowledges them. So the run can kill it at a moment when it certainly holds products.
+One worker receives the command to stall: it saves its records, takes one more full batch, reports how many products it
+holds, and never acknowledges them. So the run can kill it at a moment when it certainly holds products.
 """
 
 import signal
@@ -86,7 +86,7 @@ def child_process(pipe: Connection) -> Iterator[None]:
     except HeadraceError as error:
         pipe.send(Report(problem=error.problem, hint=error.hint))
     except BrokenPipeError:
-        pass  # the run is gone, so nobody reads reports
+        pass  # the run is gone
 
 
 # --- the feeder -----------------------------------------------------------------------------------
