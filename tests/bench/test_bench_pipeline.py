@@ -1,4 +1,4 @@
-"""The benchmarks of the pipeline run, small, so that they do not rot. Nothing is timed here."""
+"""The benchmarks of the pipeline run, small, so that they do not rot. No time is judged here."""
 
 import json
 import subprocess
@@ -7,9 +7,11 @@ from typing import Any
 
 import pytest
 
+pytestmark = pytest.mark.spark
+
 
 def figures(*words: str) -> dict[str, Any]:
-    """In a process of its own, because a process can have one Spark only."""
+    """Run a benchmark in a process of its own, because a process can have only one Spark."""
     command = [sys.executable, "-c", "from headrace.cli.main import main; main()", "bench", *words, "--json"]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=250)
     assert done.returncode == 0, done.stderr
@@ -18,7 +20,7 @@ def figures(*words: str) -> dict[str, Any]:
     return {figure["name"]: figure["value"] for figure in report["figures"]}
 
 
-def test_the_benchmark_of_the_pipeline_takes_all_its_figures() -> None:
+def test_the_benchmark_of_the_pipeline_measures_every_figure() -> None:
     taken = figures("pipeline", "--scale", "0.01")
     assert list(taken) == [
         "start", "batch", "batch-parquet", "selected", "pushed", "columns", "stream-noop", "stream-columns",
@@ -29,7 +31,7 @@ def test_the_benchmark_of_the_pipeline_takes_all_its_figures() -> None:
 
 
 @pytest.mark.soak
-def test_a_steady_stream_is_in_the_table_as_it_was_put() -> None:
+def test_every_product_of_a_steady_stream_is_in_the_table() -> None:
     taken = figures("steady", "--minutes", "0.1", "--rate", "200")
     assert taken["products"] > 500
     assert taken["missing"] == 0
