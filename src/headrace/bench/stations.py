@@ -1,15 +1,15 @@
 """`headrace bench stations`: producers, stations and consumers, in ET's experiments.
 
 One producer process, one to eight consumer processes, a queue in memory without duplicate check, blocking stations with
-a capacity of 3,000 products, as many as ET's system had events. ET used the memory of its events over and over; a
-queue of 16 MiB (64 MiB for payloads from 34 kB on) does the same and stays, as ET's events did, in the cache.
-One figure has a queue that does not. The producer puts arrays of products whose payloads are
-copied into the queue; the consumer gets arrays, whose checksums are compared, which reads every byte, and puts them.
-The rate is that of products that went all the way, from the first put to the last product put by the last consumer.
+a capacity of 3,000 products, as many as ET's system had events. ET reused the memory of its events; a queue of 16 MiB
+(64 MiB for payloads of 34 kB or more) does the same and stays in the cache, as ET's events did. One figure has a queue
+that does not fit. The producer puts arrays of products, whose payloads are copied into the queue. The consumer gets
+arrays, verifies their checksums, which reads every byte, and acknowledges them. The rate counts products from the first
+put to the last acknowledgement by the last consumer.
 
 The yardstick is the least that two Python processes can do: copy the same arrays into a ring of
-`multiprocessing.shared_memory` and copy them out again, with two counters and no promises at all. For latency it is a
-byte through a pipe.
+`multiprocessing.shared_memory` and out again, with two counters and no guarantees. For latency it is 8 bytes through a
+pipe.
 """
 
 import os
@@ -37,9 +37,9 @@ CONSUMERS = (1, 2, 4, 8)
 GOALS = {8: 6.6e6, 100: 6.1e6, 512: 5.0e6, 5_000: 1.9e6, 34_000: 0.25e6, 1_000_000: 8_000.0}
 ARRAY_GOALS = {1: 0.4e6, 100: 7.2e6, 1000: 9.6e6}
 NOT_MEASURED = [
-    "ET itself: its figures come from a machine with the yardstick (md5) at 1.08 µs; it hands out pointers and "
-    "compares no checksums",
-    "dear selections, durability on disk, duplicate check: headrace bench match and headrace bench queue have those",
+    "ET itself: its figures come from a machine with the yardstick (md5) at 1.08 µs; it passes pointers and "
+    "verifies no checksums",
+    "expensive selections, durability on disk, duplicate check: see headrace bench match and headrace bench queue",
     "remote consumers",
 ]
 _RING = 1 << 25
@@ -60,7 +60,7 @@ class Run:
 
 
 def run(place: Path, scale: float, progress: Progress) -> Iterator[Figure]:
-    """All figures, in the order in which ET's paper has them."""
+    """All figures, in the order of ET's paper."""
     for size in SIZES:
         progress(f"{size} B in arrays of 100")
         yield from _by_size(place, size, scale)
@@ -120,7 +120,7 @@ def _rounds(scale: float) -> int:
 
 
 def _rate(path: Path, experiment: Run) -> float:
-    """Products a second from the first put to the last product put by the last consumer."""
+    """Products per second, from the first put to the last acknowledgement by the last consumer."""
     with Queue.create(
         path, size=f"{experiment.queue_mib}MiB", durability="memory", dedup="none", origin="bench"
     ) as queue:
@@ -149,24 +149,24 @@ def _produce(queue: Queue, payloads: list[bytes], products: int) -> None:
         queue.put_many(payloads[: products % len(payloads)], feed=FEED, timeout=60)
 
 
-def _consume(told: Connection, path: Path, station: str, array: int, products: int) -> None:
-    """Get and put so many products; tell when."""
+def _consume(parent: Connection, path: Path, station: str, array: int, products: int) -> None:
+    """Get and acknowledge this many products; report when the last one was."""
     with Queue.open(path) as queue, queue.station(station).attach() as consumer:
-        told.send("ready")
+        parent.send("ready")
         while products:
             batch = consumer.get(min(array, products), 60.0)
             if not len(batch):
                 break
             products -= len(batch)
             consumer.ack(batch)
-        told.send(time.perf_counter())
+        parent.send(time.perf_counter())
 
 
 # --- the yardstick -------------------------------------------------------------------------------
 
 
 def _plain_rate(size: int, array: int, products: int) -> float:
-    """Copies into a ring and out of it again, array by array."""
+    """Copies into a ring and out again, array by array; products per second."""
     slots = max(2, min(64, _RING // (size * array)))
     memory = shared_memory.SharedMemory(create=True, size=16 + slots * size * array)
     room: memoryview = memory.buf  # type: ignore[assignment]
@@ -188,18 +188,18 @@ def _plain_rate(size: int, array: int, products: int) -> float:
     return products / spent
 
 
-def _copy_out(told: Connection, name: str, size: int, slots: int, arrays: int) -> None:
+def _copy_out(parent: Connection, name: str, size: int, slots: int, arrays: int) -> None:
     memory = shared_memory.SharedMemory(name)  # spawned: the tracker is the parent's
     room: memoryview = memory.buf  # type: ignore[assignment]
     counters = room[:16].cast("Q")
-    told.send("ready")
+    parent.send("ready")
     for number in range(arrays):
         while counters[0] <= number:
             pass
         place = 16 + number % slots * size
         bytes(room[place : place + size])
         counters[1] = number + 1
-    told.send(time.perf_counter())
+    parent.send(time.perf_counter())
     counters.release()
     memory.close()
 
@@ -208,7 +208,7 @@ def _copy_out(told: Connection, name: str, size: int, slots: int, arrays: int) -
 
 
 def _latency(place: Path, scale: float) -> Iterator[Figure]:
-    """From before the put to after the get, one product at a time, a hundred a second."""
+    """From before the put to after the get, one product at a time, 100 per second."""
     path = place / "latency"
     count = max(50, int(1000 * scale))
     with Queue.create(path, size="64MiB", durability="memory", dedup="none", origin="bench") as queue:
@@ -229,22 +229,22 @@ def _latency(place: Path, scale: float) -> Iterator[Figure]:
     yield Figure("latency-p99", "latency at 100/s, p99", taken[int(len(taken) * 0.99)] / 1e3, "µs")
 
 
-def _note_pipe(told: Connection, count: int) -> None:
+def _note_pipe(parent: Connection, count: int) -> None:
     taken = []
-    told.send("ready")
+    parent.send("ready")
     for _ in range(count):
-        begun = int.from_bytes(told.recv_bytes(), "little")
+        begun = int.from_bytes(parent.recv_bytes(), "little")
         taken.append(time.perf_counter_ns() - begun)
-    told.send(taken)
+    parent.send(taken)
 
 
-def _note_latency(told: Connection, path: Path, count: int) -> None:
+def _note_latency(parent: Connection, path: Path, count: int) -> None:
     taken = []
     with Queue.open(path) as queue, queue.station("s").attach() as consumer:
-        told.send("ready")
+        parent.send("ready")
         for _ in range(count):
             batch = consumer.get(1, 60.0)
             now = time.perf_counter_ns()
             taken.append(now - int.from_bytes(batch.payload(0), "little"))
             consumer.ack(batch)
-        told.send(taken)
+        parent.send(taken)

@@ -1,4 +1,4 @@
-"""Stations and channels: who gets which product here, and on what terms."""
+"""Stations: which consumer of this machine gets which product, and what happens to it."""
 
 from headrace.station.consumer import Consumer
 from headrace.station.draft import Draft

@@ -331,9 +331,9 @@ class Consumer:
     def statistics(self) -> ConsumerStatistics:
         """This consumer now; LeaseLostError if it was taken for dead."""
         self._check()
-        for told in self._chain.consumers(self.station_name, self._member):
-            if told.place == self._place:
-                return told
+        for consumer in self._chain.consumers(self.station_name, self._member):
+            if consumer.place == self._place:
+                return consumer
         raise self._lost()
 
     def detach(self) -> None:

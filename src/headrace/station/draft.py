@@ -1,4 +1,7 @@
-"""Draft: a product to be, with a payload that can still be written to; see `Consumer.new`."""
+"""Draft: a product that is not stored yet, with a writable payload; see `Consumer.new`.
+
+Local and remote consumers share these functions.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -11,7 +14,7 @@ from headrace.product.properties import PropertyValue
 
 @dataclass(slots=True)
 class Draft:
-    """Fill in, then `put`. All drafts of one put are stored as one batch."""
+    """Fill it in, then `Consumer.put` it. All drafts of one put are stored as one batch."""
 
     feed: str
     payload: bytearray

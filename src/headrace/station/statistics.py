@@ -1,11 +1,15 @@
-"""Statistics: what a station, its consumers and its parking place tell of themselves, as plain data."""
+"""Statistics of stations and consumers, and parked products, as plain data.
+
+The monitor, the command line and remote clients read only these. Counters run from the creation of the station, those
+of a consumer from its attachment.
+"""
 
 from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
 class StationStatistics:
-    """One station at one moment. Products that were not handed out are counted by cause."""
+    """One station now. Products that it did not deliver are counted by cause."""
 
     name: str
     chain: int
@@ -18,37 +22,37 @@ class StationStatistics:
     paused: bool
     prescale: int
     capacity: int | None
-    position: int  # the log has been looked at up to here
-    behind: int  # rows of the log not looked at yet
+    position: int  # the log is scanned up to here
+    behind: int  # products of the log that are not scanned yet
     waiting: int
     leased: int
     parked: int
-    retries: int  # of those waiting or leased: handed out before
+    retries: int  # of those waiting or leased: delivered before
     consumers: int
-    admitted: int  # taken into the capacity
-    delivered: int  # handed out, repetitions included
+    admitted: int  # taken in from the log
+    delivered: int  # repetitions included
     acknowledged: int
     discarded: int  # by a consumer
     expired: int
-    evicted: int  # left the queue before they were handed out
+    evicted: int  # left the queue before they were delivered
     damaged: int
     restored: int  # taken back from dead or hung consumers
     redelivered: int
     parked_total: int
     rejected: int  # puts refused because of max_queue
     dropped: dict[str, int]  # by the station's policy: flowed_around, fifo, priority, deadline, parking_full
-    oldest_age_s: float | None  # of what is not acknowledged yet
+    oldest_age_s: float | None  # of the unacknowledged products
 
 
 @dataclass(frozen=True, slots=True)
 class ConsumerStatistics:
-    """One attachment."""
+    """One consumer now."""
 
     station: str
-    place: int
+    place: int  # its slot in the chain
     pid: int
     attached_ns: int
-    beat_age_s: float
+    beat_age_s: float  # since its last heartbeat
     leased: int
     delivered: int
     acknowledged: int
@@ -59,18 +63,18 @@ class ConsumerStatistics:
 class Lag:
     """How far a station is behind."""
 
-    products: int  # not acknowledged yet, retries included
+    products: int  # unacknowledged, retries included
     retries: int
     seconds: float  # age of the oldest of them
 
     @classmethod
-    def of(cls, told: StationStatistics) -> "Lag":
-        return cls(told.waiting + told.leased + told.behind, told.retries, told.oldest_age_s or 0.0)
+    def of(cls, now: StationStatistics) -> "Lag":
+        return cls(now.waiting + now.leased + now.behind, now.retries, now.oldest_age_s or 0.0)
 
 
 @dataclass(frozen=True, slots=True)
 class Parked:
-    """A product laid aside after too many deliveries."""
+    """A product that was parked after too many deliveries."""
 
     sequence: int
     deliveries: int

@@ -1,8 +1,10 @@
-"""Terms: everything that was agreed about one station, as plain data.
+"""Terms: everything that is agreed about one station, as plain data.
 
-`StationTerms` is what the file `stations.json` holds (registry.py) and what the kernel is told (`for_kernel`).
-`check_terms` turns what callers write ("30s", Selection, datetime) into it and names every mistake. Not here: whether
-terms fit a channel (tightening.py), and anything shared between processes.
+`check_options` turns what callers write ("30s", a Selection, a datetime) into fields of `StationTerms`; an error names
+the invalid option. The file `stations.json` holds the terms (document.py), and `for_kernel` translates them for the
+chain's file.
+
+Not here: which terms contradict each other (conflicts.py), and the terms of channels (channel/qos.py).
 """
 
 import difflib
@@ -19,15 +21,15 @@ from headrace.selection import Selection
 from headrace.units import parse_age, parse_time
 
 CAPACITY_MAX = 131_072
-DEADLINE_CAPACITY_MAX = 16_384  # deadlines keep waiting products sorted, which costs more the longer the capacity
+DEADLINE_CAPACITY_MAX = 16_384  # waiting products are kept sorted by deadline, which costs more the more there are
 DELIVERIES_MAX = 250
 
 
 class Retired(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A selection that still decides about products put before it was changed."""
+    """An old selection, which still decides about products that were put before it was changed."""
 
     until: int  # first sequence that it does not decide about
-    selection: str | None  # None: nothing, since the station was not there yet
+    selection: str | None  # None: nothing, because the station did not exist yet
     local: bool
 
 
@@ -37,21 +39,17 @@ Moment = Annotated[int, msgspec.Meta(ge=0, le=(1 << 63) - 1)]
 
 
 class StationTerms(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One station. The first four fields are given by the registry."""
+    """The terms of one station. The station gets chain, member and stage when it is created (opening.py)."""
 
     name: str
     chain: Annotated[int, msgspec.Meta(ge=0)] = 0  # the number of its chain
-    member: Annotated[int, msgspec.Meta(ge=0, lt=kernel.MEMBERS_MAX)] = 0  # its place there
-    stage: Annotated[int, msgspec.Meta(ge=0, lt=1 << 32)] = (
-        0  # earlier stages come first; stations of a group share one
-    )
+    member: Annotated[int, msgspec.Meta(ge=0, lt=kernel.MEMBERS_MAX)] = 0  # its number in the chain
+    stage: Annotated[int, msgspec.Meta(ge=0, lt=1 << 32)] = 0  # products go by rising stage; a group shares one
     selection: str = "**"  # canonical text, without the function and the prescale
-    local: bool = False  # part of the selection is a Python function, known only to those who bring it
+    local: bool = False  # the selection has a Python function, which each process must pass
     prescale: Count = 1
     blocking: bool = False
-    capacity: Annotated[int, msgspec.Meta(ge=1, le=CAPACITY_MAX)] | None = (
-        None  # None: the queue itself is the capacity
-    )
+    capacity: Annotated[int, msgspec.Meta(ge=1, le=CAPACITY_MAX)] | None = None  # None: only the queue limits it
     order: Literal["any", "fifo", "priority", "deadline"] = "priority"
     discard: Literal["any", "fifo", "lifo", "priority", "deadline"] = "lifo"
     restore: Literal["input", "output", "start", "group"] = "input"
@@ -93,7 +91,7 @@ def check_station_name(name: str) -> str:
 
 
 def check_options(options: Mapping[str, Any]) -> dict[str, Any]:
-    """Options as callers write them, in the form of StationTerms' fields; only those that were given."""
+    """Options as callers write them, as fields of StationTerms; OptionError for an unknown or invalid one."""
     checked: dict[str, Any] = {}
     for name, value in options.items():
         if name not in OPTIONS:
@@ -111,16 +109,16 @@ def check_options(options: Mapping[str, Any]) -> dict[str, Any]:
 
 def _selection(value: Any) -> dict[str, Any]:
     selection = Selection.of(value)
-    said: dict[str, Any] = {
+    fields: dict[str, Any] = {
         "selection": str(selection.replace(every=1, function=None)), "local": selection.function is not None,
     }  # fmt: skip
     if selection.every > 1:
-        said["prescale"] = selection.every
-    return said
+        fields["prescale"] = selection.every
+    return fields
 
 
 def for_kernel(terms: StationTerms, grouped: bool, later: int) -> dict[str, int]:
-    """What the chain's file says of the station; `later` has a bit for each member of a later stage."""
+    """The terms as the chain's file has them; `later` has a bit for each member of a later stage."""
     return {
         "stage": terms.stage, "grouped": grouped, "distribution": kernel.DISTRIBUTIONS[terms.distribution],
         "blocking": terms.blocking, "paused": terms.paused, "order": kernel.ORDERS[terms.order],
@@ -132,7 +130,7 @@ def for_kernel(terms: StationTerms, grouped: bool, later: int) -> dict[str, int]
     }  # fmt: skip
 
 
-# --- the options one by one -----------------------------------------------------------------------
+# --- check each option ----------------------------------------------------------------------------
 
 
 def _flag(name: str, value: Any) -> bool:
@@ -167,9 +165,9 @@ def _seconds(none: bool) -> Any:
             return None
         seconds = parse_age(value, name)
         if seconds >= 1e9:
-            raise OptionError(f"{name} {value!r} is too long", "give less than thirty years")
+            raise OptionError(f"{name} {value!r} is too long", "give less than 30 years")
         if none and not seconds:
-            raise OptionError(f"{name} {value!r} is no time at all", 'give a length of time such as "10s"')
+            raise OptionError(f"{name} {value!r} is zero", 'give an age, such as "10s"')
         return seconds
 
     return check
@@ -182,7 +180,7 @@ def _moment(name: str, value: Any) -> int | None:
         return time.time_ns()
     moment = value if isinstance(value, int) and not isinstance(value, bool) else parse_time(value, name)
     if not 0 <= moment < 1 << 63:
-        raise OptionError(f"{name} {value!r} is no time", "give nanoseconds since 1970, a datetime, or ISO 8601")
+        raise OptionError(f"{name} {value!r} is not a time", "give nanoseconds since 1970, a datetime, or ISO 8601")
     return moment
 
 
