@@ -1,20 +1,20 @@
 """Access: who may receive and who may publish which feeds.
 
 A rule names principals, by the common name of their certificate or by their user name, and the feeds that they may
-receive and publish. Rules only ever add: what no rule allows is denied, for whoever no rule names down to the beats
-and the tokens of sites. Without any rule everything is allowed to everybody who can connect.
+receive and publish. Rules only add: what no rule allows is denied. A principal that no rule names is denied everything,
+even beats and the tokens of sites. Without any rule, everything is allowed to every principal that can connect.
 
-Zenoh keeps the rules, at the link through which a message comes in or goes out (`access_settings`):
+Zenoh enforces the rules at the link through which a message comes in or goes out (`access_settings`):
 
-    who may receive   live pages of its feeds, beats, tokens, questions to logs and calls
-    who may publish   live pages of its feeds and beats under its own name as a site, its token, answers, calls
-    relay             all that for other sites too, as far as its feeds go
+    may receive   live pages of its feeds, beats, tokens, queries to logs, calls
+    may publish   live pages of its feeds and beats under its own name as a site, its token, replies, calls
+    relay         all that for other sites too, within its feeds
 
 A query does not say who sends it, and Zenoh would not vouch for it. Therefore a principal queries under its own name,
 `headrace/log/<site>/<name>`, and Zenoh admits no other name. The serving site takes the name from the key
 (`principal_in`) and gives what `receivable` allows; a key without a name has the rights of everybody.
 
-Not here: which products of a log somebody gets to see (`headrace.relay.serve` asks here), and passwords and
+Not here: which products of a log a principal receives (`headrace.relay.serve` calls `receivable`), and passwords and
 certificates (`headrace.link.credentials`).
 """
 
@@ -35,7 +35,7 @@ _TOKENS = (f"{ROOT}/site/**", f"{ROOT}/client/**")
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """Who may receive and publish what. A relay passes on what others publish and ask; give it to sites you trust."""
+    """Who may receive and publish what. A relay forwards what others publish and query: only for sites you trust."""
 
     who: tuple[str, ...]
     receive: tuple[str, ...] = ()
@@ -44,10 +44,10 @@ class Rule:
 
     def __post_init__(self) -> None:
         if not self.who:
-            raise OptionError("an access rule names nobody", f'write the names it is for, or "{EVERYBODY}"')
+            raise OptionError("an access rule names nobody", f'list the names it applies to, or "{EVERYBODY}"')
         if not (self.receive or self.publish):
             raise OptionError(
-                f"the access rule for {', '.join(self.who)} allows nothing", "say what: receive or publish"
+                f"the access rule for {', '.join(self.who)} allows nothing", "add receive or publish"
             )
         for name in self.who:
             _check_name(name)
@@ -63,7 +63,7 @@ def _check_name(name: str) -> None:
         check_origin(name)
     except OptionError as error:
         hint = f'{error.hint}, or "{EVERYBODY}" for everybody'
-        raise OptionError(f"an access rule has the name {name!r}, which no certificate or user has", hint) from None
+        raise OptionError(f"an access rule has the name {name!r}, which is not a valid name", hint) from None
 
 
 def _pattern(text: str) -> str:
@@ -71,22 +71,22 @@ def _pattern(text: str) -> str:
     return "**" if pattern is None else pattern.text
 
 
-# --- who asks, and what it may have -----------------------------------------------------------------
+# --- the principal of a query, and its rights ---------------------------------------------------------
 
 
 def principal_key(key: str, name: str | None) -> str:
-    """The key of a log or of calls under which `name` asks; Zenoh lets only the principal of that name use it."""
+    """The key of a log or of calls under which principal `name` queries; Zenoh admits only that principal there."""
     return key if name is None else f"{key}/{name}"
 
 
 def principal_in(key: str) -> str | None:
-    """Who asks, by the key of its question; None if the key has no name. True only if the site has rules."""
+    """The principal in the key of a query; None if the key has no name. Trustworthy only if the site has rules."""
     levels = key.split("/")
     return levels[3] if len(levels) == 4 else None
 
 
 def receivable(rules: Sequence[Rule], name: str | None) -> tuple[FeedPattern, ...]:
-    """The feeds that a principal may receive; all, if there are no rules."""
+    """The feeds that a principal may receive; all if there are no rules."""
     return _feeds(rules, name, "receive")
 
 
@@ -98,7 +98,7 @@ def feed_test(patterns: Sequence[FeedPattern]) -> Callable[[str], bool] | None:
 
 
 def publishable(rules: Sequence[Rule], name: str | None) -> tuple[FeedPattern, ...]:
-    """The feeds that a principal may publish; all, if there are no rules."""
+    """The feeds that a principal may publish; all if there are no rules."""
     return _feeds(rules, name, "publish")
 
 
@@ -110,23 +110,23 @@ def _feeds(rules: Sequence[Rule], name: str | None, field: str) -> tuple[FeedPat
     return tuple(FeedPattern(text) for text in texts)
 
 
-# --- the same for Zenoh -------------------------------------------------------------------------------
+# --- the rules as Zenoh's settings --------------------------------------------------------------------
 
 
 def access_settings(rules: Sequence[Rule]) -> dict[str, Any]:
-    """Zenoh's `access_control` for these rules; nothing is denied if there are none."""
+    """Zenoh's `access_control` for these rules; without rules nothing is denied."""
     if not rules:
         return {"enabled": False}
-    grants = [_grants(place, rule, name) for place, rule in enumerate(rules) for name in rule.who]
+    grants = [_grants(number, rule, name) for number, rule in enumerate(rules) for name in rule.who]
     settings: dict[str, Any] = {"enabled": True, "default_permission": "deny"}
     for part in ("rules", "subjects", "policies"):
         settings[part] = [each for grant in grants for each in grant[part]]
     return settings
 
 
-def _grants(place: int, rule: Rule, name: str) -> dict[str, list[dict[str, Any]]]:
-    """What one rule gives to one name, in Zenoh's three lists."""
-    label = f"{place}-{name}"
+def _grants(position: int, rule: Rule, name: str) -> dict[str, list[dict[str, Any]]]:
+    """What one rule grants to one name, in Zenoh's three lists."""
+    label = f"{position}-{name}"
     grants = [*_receive_grants(rule, name), *_publish_grants(rule, name), *_common_grants(rule, name)]
     rules = [{"id": f"{label}-{number}", "permission": "allow", **grant} for number, grant in enumerate(grants)]
     subjects = _subjects(label, name)
@@ -135,7 +135,7 @@ def _grants(place: int, rule: Rule, name: str) -> dict[str, list[dict[str, Any]]
 
 
 def _subjects(label: str, name: str) -> list[dict[str, Any]]:
-    """Links by whose bearer a name is known; Zenoh joins what stands in one subject by `and`."""
+    """The links of a name, known by certificate or by user; Zenoh combines the fields of one subject by `and`."""
     if name == EVERYBODY:
         return [{"id": label}]
     return [{"id": f"{label}-certificate", "cert_common_names": [name]}, {"id": f"{label}-user", "usernames": [name]}]
@@ -147,13 +147,13 @@ def _grant(flow: str, messages: Iterable[str], keys: Iterable[str]) -> dict[str,
 
 
 def _receive_grants(rule: Rule, name: str) -> list[dict[str, Any]]:
-    """Any subscription may come in; the pages that go out are those of the feeds alone."""
+    """Any subscription may come in; only pages of the feeds go out."""
     if not rule.receive:
         return []
     return [
         _grant("ingress", ["declare_subscriber"], [f"{_LIVE}/**", f"{_BEAT}/**"]),
         _grant("egress", ["put"], [*(f"{_LIVE}/*/*/{feed}" for feed in rule.receive), f"{_BEAT}/**"]),
-        _grant("ingress", ["query"], _questions(_LOG, rule, name)),
+        _grant("ingress", ["query"], _query_keys(_LOG, rule, name)),
         _grant("egress", ["reply", "declare_queryable"], [f"{_LOG}/**"]),
     ]
 
@@ -171,10 +171,10 @@ def _publish_grants(rule: Rule, name: str) -> list[dict[str, Any]]:
 
 
 def _common_grants(rule: Rule, name: str) -> list[dict[str, Any]]:
-    """Calls, and tokens both ways: who is in a rule sees which sites there are, and shows itself."""
+    """Calls, and tokens both ways: a principal with a rule sees which sites exist, and is seen."""
     shown = [f"{ROOT}/site/{_sites(rule, name)}/**", f"{ROOT}/client/**"]
     return [
-        _grant("ingress", ["query"], _questions(_CALL, rule, name)),
+        _grant("ingress", ["query"], _query_keys(_CALL, rule, name)),
         _grant("egress", ["reply", "declare_queryable"], [f"{_CALL}/**"]),
         _grant("ingress", ["liveliness_token"], shown),
         _grant("egress", ["liveliness_token"], _TOKENS),
@@ -184,12 +184,12 @@ def _common_grants(rule: Rule, name: str) -> list[dict[str, Any]]:
 
 
 def _sites(rule: Rule, name: str) -> str:
-    """The sites that a principal may speak for: itself, and any only as a relay or if nobody knows its name."""
+    """The sites that a principal may speak for: itself; any site only as a relay, or if its name is unknown."""
     return "*" if rule.relay or name == EVERYBODY else name
 
 
-def _questions(kind: str, rule: Rule, name: str) -> list[str]:
-    """Questions without a name are free to all; those with a name to its bearer, and to relays."""
+def _query_keys(kind: str, rule: Rule, name: str) -> list[str]:
+    """The keys to query: those without a name are open to all, those with a name to its bearer and to relays."""
     if rule.relay:
         return [f"{kind}/*", f"{kind}/*/*"]
     return [f"{kind}/*"] if name == EVERYBODY else [f"{kind}/*", f"{kind}/*/{name}"]

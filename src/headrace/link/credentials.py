@@ -1,11 +1,11 @@
-"""Credentials: how a session shows who it is, and how it knows others.
+"""Credentials: how a session proves its identity, and how it checks the identity of others.
 
-By certificate: `TlsTerms` for the endpoints tls and quic. The common name of a certificate is its bearer's name. By
-name and password: `UserTerms` to connect with, and a users file, one `name:password` per line, to admit others by.
-Files are read and compared here before Zenoh sees them, so that each mistake is told with its file and its remedy.
+By certificate: `TlsTerms`, for tls and quic endpoints. The common name of a certificate is its bearer's name. By name
+and password: `UserTerms` to connect, and a users file, one `name:password` per line, to admit others. The files are
+read and checked here before Zenoh sees them, so that each mistake is reported with its file and its remedy.
 
-Invariant: a users file that is there but empty is refused, because Zenoh would admit everybody. Not here: making
-certificates (`headrace.link.certificates`), and what a name may do (`headrace.link.access`).
+Invariant: an empty users file is refused, because Zenoh would admit everybody. Not here: making certificates
+(`headrace.link.certificates`), and what a name may do (`headrace.link.access`).
 """
 
 from dataclasses import dataclass, field
@@ -20,10 +20,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class TlsTerms:
-    """Whom to trust, and what to show. Without a certificate one can only connect.
+    """The authority to trust, and the certificate to show. Without a certificate a session can only connect.
 
-    `mutual`: who connects to here must show a certificate of the authority, too. A certificate of one's own is shown
-    to whoever asks for it in any case.
+    `mutual`: a program that connects here must show a certificate of the authority, too. The session's own certificate
+    is shown to every program that asks for it in any case.
     """
 
     authority: Path
@@ -33,7 +33,7 @@ class TlsTerms:
 
     def __post_init__(self) -> None:
         if (self.certificate is None) != (self.key is None):
-            raise OptionError("a certificate and its key come together", "give both, or neither")
+            raise OptionError("a certificate and its key are required together", "give both, or neither")
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,24 +45,24 @@ class UserTerms:
 
     def __post_init__(self) -> None:
         if not self.name or ":" in self.name or not self.name.isprintable() or self.name != self.name.strip():
-            raise OptionError(f"user name {self.name!r} cannot be", "use printable text without a colon")
+            raise OptionError(f"invalid user name {self.name!r}", "use printable text without a colon")
         if not self.password or self.password != self.password.strip() or not self.password.isprintable():
             raise OptionError(
-                f"the password of {self.name} cannot be", "use printable text that neither begins nor ends with a blank"
+                f"invalid password of user {self.name}", "use printable text without spaces at its start or end"
             )
 
 
 def check_users_file(path: Path) -> list[str]:
-    """The names in a users file; FabricError says which line is wrong."""
+    """The names in a users file; FabricError names the first invalid line."""
     names: list[str] = []
     for number, line in enumerate(_text(path, "the users file").splitlines(), 1):
         name, colon, password = (part.strip() for part in line.partition(":"))
         if not line.strip():
             continue
         if not (name and colon and password):
-            raise FabricError(f"{path}, line {number}: not a name and a password", "write name:password")
+            raise FabricError(f"{path}, line {number}: not a name and a password", "use the form name:password")
         if name in names:
-            raise FabricError(f"{path}, line {number}: user {name} is there twice", "remove one of the lines")
+            raise FabricError(f"{path}, line {number}: user {name} is listed twice", "remove one of the lines")
         names.append(name)
     if not names:
         raise FabricError(f"{path} has no users", "write one name:password per line")
@@ -70,7 +70,7 @@ def check_users_file(path: Path) -> list[str]:
 
 
 def check_tls(tls: TlsTerms) -> None:
-    """Nothing, if the files are there, can be read, belong together and are valid today; else FabricError."""
+    """FabricError unless the files exist, are readable, belong together and are valid today."""
     authorities = _certificates(tls.authority, "the certificate of the authority")
     if tls.certificate is None or tls.key is None:
         return
@@ -80,7 +80,7 @@ def check_tls(tls: TlsTerms) -> None:
     if not any(_is_issued_by(certificate, issuer) for issuer in (*authorities, *between)):
         raise FabricError(
             f"{tls.certificate} was not issued by the authority in {tls.authority}",
-            "make it with: headrace certs site, in the folder of that authority",
+            "create it with: headrace certs site, in the directory of that authority",
         )
 
 
@@ -90,7 +90,7 @@ def read_certificate(path: Path) -> "x509.Certificate":
 
 
 def principal_of(tls: TlsTerms | None, user: UserTerms | None) -> str | None:
-    """Under which name the rules of sites know the bearer: that of the user, or of the certificate."""
+    """The name by which the access rules of sites know the bearer: of the user, or of the certificate."""
     if user is not None:
         return user.name
     if tls is None or tls.certificate is None:
@@ -105,11 +105,11 @@ def _text(path: Path, what: str) -> str:
     try:
         return path.read_text()
     except FileNotFoundError:
-        raise FabricError(f"{what} is not there: {path}", "check the path; headrace certs makes certificates") from None
+        raise FabricError(f"{what} does not exist: {path}", "check the path; headrace certs creates certificates") from None
     except UnicodeDecodeError:
         raise FabricError(f"{what} {path} is not text", "certificates and keys are PEM files") from None
     except OSError as error:
-        hint = "give the file to the user that runs this program"
+        hint = "make the file readable for the user that runs this program"
         raise FabricError(f"{what} {path} cannot be read: {error.strerror}", hint) from None
 
 
@@ -139,7 +139,7 @@ def _check_key(key_path: Path, path: Path, certificate: "x509.Certificate") -> N
         hint = "it is a certificate; give the .key file" if "CERTIFICATE" in text else "give a PEM file"
         raise FabricError(f"{key_path} is not a private key", hint) from None
     if key.public_key() != certificate.public_key():
-        raise FabricError(f"the private key {key_path} does not fit the certificate {path}", "give the two of one name")
+        raise FabricError(f"the private key {key_path} does not match the certificate {path}", "give the pair of one name")
 
 
 def _check_dates(path: Path, certificate: "x509.Certificate") -> None:
@@ -147,7 +147,7 @@ def _check_dates(path: Path, certificate: "x509.Certificate") -> None:
 
     now = datetime.now(UTC)
     if now > certificate.not_valid_after_utc:
-        hint = "make a new one with: headrace certs site"
+        hint = "create a new one with: headrace certs site"
         raise FabricError(f"{path} expired on {certificate.not_valid_after_utc:%Y-%m-%d}", hint)
     if now < certificate.not_valid_before_utc:
         hint = "check the clock of this machine"

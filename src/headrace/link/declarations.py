@@ -1,9 +1,9 @@
-"""Declarations: what a session has told the fabric, told again when a router joins.
+"""Declarations: a session's subscribers, queryables and tokens, declared again when a router joins.
 
-Routers tell each other what their sessions listen to, answer and have tokens for. When one joins while another is
-leaving, it may drop what it is told because it does not yet know the way by which it came, and never hears it again
-(Zenoh's issue 1886). So everything that was declared here is declared anew shortly after a router has joined. What is
-sent in the moment between is found missing like anything else that was lost on its way.
+Routers forward to each other what their sessions declare. A router that joins while another is leaving may drop a
+declaration, because it does not yet know the route by which it came, and never receives it again (Zenoh's issue 1886).
+So everything is declared again shortly after a router has joined. What is sent in between is found missing and read
+from the log, like anything else that was lost on its way.
 """
 
 import logging
@@ -13,13 +13,13 @@ from typing import Any
 
 import zenoh
 
-_AFTER_S = (1.0, 4.0)  # soon, and once more when everything should be quiet
+_AFTER_S = (1.0, 4.0)  # soon, and once more when the routers should be quiet
 
 log = logging.getLogger("headrace.fabric")
 
 
 class Declared:
-    """One thing; `undeclare` it when it is over."""
+    """One declaration; `undeclare` it when it is no longer needed."""
 
     def __init__(self, owner: "Declarations", declare: Callable[[], Any]) -> None:
         self._owner, self._declare = owner, declare
@@ -30,13 +30,13 @@ class Declared:
         self._handle = self._declare()
 
     def undeclare(self) -> None:
-        """May be said twice."""
+        """Idempotent."""
         if self._owner.forget(self):
             self._handle.undeclare()
 
 
 class Declarations:
-    """Of one session; `close` before the session."""
+    """All declarations of one session; `close` before the session."""
 
     def __init__(self, session: zenoh.Session) -> None:
         self._lock = threading.RLock()
@@ -48,14 +48,14 @@ class Declarations:
         self._thread.start()
 
     def add(self, declare: Callable[[], Any]) -> Declared:
-        """Declare something now and whenever it is necessary."""
+        """Declare now, and again whenever it is necessary."""
         with self._lock:
             declared = Declared(self, declare)
             self._all.append(declared)
             return declared
 
     def forget(self, declared: Declared) -> bool:
-        """Do not declare it again; whether it was known until now."""
+        """Do not declare it again. True if it was known until now."""
         with self._lock:
             known = declared in self._all
             if known:
@@ -63,7 +63,7 @@ class Declarations:
             return known
 
     def _see(self, event: zenoh.TransportEvent) -> None:
-        """On Zenoh's thread."""
+        """Runs on Zenoh's thread."""
         if event.kind == zenoh.SampleKind.PUT and event.transport.whatami == zenoh.WhatAmI.ROUTER:
             self._due.set()
 
@@ -81,7 +81,7 @@ class Declarations:
                 try:
                     declared.renew()
                 except zenoh.ZError as error:
-                    log.error("a declaration could not be renewed: %s", error)
+                    log.error("a declaration was not renewed: %s", error)
 
     def close(self) -> None:
         self._stopped.set()

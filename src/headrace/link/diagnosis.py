@@ -1,8 +1,8 @@
-"""Diagnosis: why a session could not be opened, found out afterwards and told in words that help.
+"""Diagnosis: why a session could not be opened, found out afterwards and explained with a remedy.
 
-Zenoh tells of a failed connection no more than that it failed. So the endpoint is tried once more with plain sockets:
-is the name known, does anything listen, does it speak TLS, whose certificate does it show, does it want ours? Nothing
-here is on the way of a product, and nothing is sent but a TLS handshake.
+Zenoh reports only that a connection failed. So the endpoint is tried once more with plain sockets: does the host name
+resolve, does anything listen, does it speak TLS, whose certificate does it show, does it require ours? Nothing here is
+on the path of a product, and nothing is sent except a TLS handshake.
 """
 
 import os
@@ -19,19 +19,19 @@ if TYPE_CHECKING:
     from headrace.link.session import SessionTerms
 
 _PROBE_S = 1.0
-_ENDPOINTS_MAX = 3  # that are tried again
+_ENDPOINTS_MAX = 3  # to try again
 _LISTENING = (
-    ("Address already in use", "another program listens there; stop it, or choose another port"),
-    ("Unable to acquire lock", "another program listens there; stop it, or choose another path"),
+    ("Address already in use", "another program listens there: stop it, or choose another port"),
+    ("Unable to acquire lock", "another program listens there: stop it, or choose another path"),
     ("Permission denied", "use a port above 1023 or a path that this user may write to"),
-    ("Cannot assign requested address", "this machine has no such address; 0.0.0.0 and [::] stand for all it has"),
-    ("No such file or directory", "create the folder of the socket first"),
-    ("failed to lookup address", "the host name is not known; write an address"),
+    ("Cannot assign requested address", "this machine does not have this address; 0.0.0.0 and [::] mean all that it has"),
+    ("No such file or directory", "create the directory of the socket first"),
+    ("failed to lookup address", "the host name is unknown: use an address"),
 )
 
 
 def explain_listening(endpoint: str, told: str) -> FabricError:
-    """The error for an endpoint on which nobody could listen; `told` is what Zenoh said."""
+    """The error for an endpoint on which listening failed; `told` is Zenoh's message."""
     for sign, hint in _LISTENING:
         if sign in told:
             return FabricError(f"cannot listen on {endpoint}: {sign[0].lower()}{sign[1:]}", hint)
@@ -39,10 +39,10 @@ def explain_listening(endpoint: str, told: str) -> FabricError:
 
 
 def explain_connecting(terms: "SessionTerms") -> FabricError:
-    """The error for a client that reached nobody."""
+    """The error for a client that could not connect to any site."""
     if not terms.connect:
         hint = "give an endpoint to connect to, such as tcp/host:7447"
-        return FabricError(f"no site answered within {terms.timeout_s:g} s", hint)
+        return FabricError(f"no site was found within {terms.timeout_s:g} s", hint)
     reasons = [(text, *_reason(parse_endpoint(text), terms)) for text in terms.connect[:_ENDPOINTS_MAX]]
     problem = "; ".join(f"cannot connect to {endpoint}: {reason}" for endpoint, reason, _ in reasons)
     return FabricError(problem, _joined([hint for _, _, hint in reasons]))
@@ -53,13 +53,13 @@ def _joined(hints: Sequence[str]) -> str:
 
 
 def _reason(endpoint: Endpoint, terms: "SessionTerms") -> tuple[str, str]:
-    """What is wrong, and what to do about it."""
+    """The problem, and the remedy."""
     if endpoint.protocol in ("udp", "quic"):
         return "no answer", "check that a site listens there, that the port is open, and names and certificates"
     try:
         link = _dial(endpoint)
     except socket.gaierror:
-        return f"host {endpoint.host} is not known", "check the name, or write an address"
+        return f"host {endpoint.host} is unknown", "check the name, or use an address"
     except TimeoutError:
         return "no answer", "check that the host is up and the port open"
     except OSError as error:
@@ -87,7 +87,7 @@ def _dial(endpoint: Endpoint) -> socket.socket:
 
 def _refusal(terms: "SessionTerms") -> tuple[str, str]:
     if terms.user is None:
-        return "it refused us", "check that it is a site, and whether it wants a user and a password, or TLS"
+        return "it refused the connection", "check that it is a site, and whether it requires a user and a password, or TLS"
     hint = f"check the password of {terms.user.name}, and that the site has users at all"
     return f"it refused user {terms.user.name}", hint
 
@@ -100,7 +100,7 @@ def _tls_reason(link: socket.socket, endpoint: Endpoint, terms: "SessionTerms") 
         context.load_cert_chain(tls.certificate, tls.key)
     try:
         with context.wrap_socket(link, server_hostname=endpoint.host) as secure:
-            secure.recv(1)  # TLS 1.3 tells only now whether it took our certificate
+            secure.recv(1)  # only now TLS 1.3 says whether it accepted our certificate
     except ssl.SSLCertVerificationError as error:
         return _distrust(error, endpoint, terms)
     except ssl.SSLError as error:
@@ -113,20 +113,20 @@ def _tls_reason(link: socket.socket, endpoint: Endpoint, terms: "SessionTerms") 
 def _distrust(error: ssl.SSLCertVerificationError, endpoint: Endpoint, terms: "SessionTerms") -> tuple[str, str]:
     told = error.verify_message.rstrip(".")
     if "mismatch" in told:
-        hint = f"make its certificate with: headrace certs site DIR NAME --host {endpoint.host}"
+        hint = f"create its certificate with: headrace certs site DIR NAME --host {endpoint.host}"
         return f"its certificate is not for {endpoint.host}", hint
     if "expired" in told:
-        return "its certificate has expired", "make a new one for it with: headrace certs site"
+        return "its certificate has expired", "create a new one for it with: headrace certs site"
     assert terms.tls is not None
-    return f"its certificate is not of our authority ({told})", f"check that {terms.tls.authority} is the site's, too"
+    return f"its certificate is not from our authority ({told})", f"check that the site has {terms.tls.authority}, too"
 
 
 def _tls_alert(error: ssl.SSLError, terms: "SessionTerms") -> tuple[str, str]:
     assert terms.tls is not None
     reason = (error.reason or str(error)).replace("_", " ").lower()
-    if "alert" in reason:  # it does speak TLS, and does not like what we said
+    if "alert" in reason:  # it speaks TLS, and refused our handshake
         ours = terms.tls.certificate
         if ours is None:
-            return "it wants to see a certificate", "get one of its authority: headrace certs site"
-        return f"it does not accept the certificate {ours} ({reason})", "get one of its authority: headrace certs site"
-    return f"it does not speak TLS ({reason})", "connect with tcp/, if the site listens so"
+            return "it requires a certificate", "get one from its authority: headrace certs site"
+        return f"it does not accept the certificate {ours} ({reason})", "get one from its authority: headrace certs site"
+    return f"it does not speak TLS ({reason})", "connect with tcp/ if the site listens there"
