@@ -62,8 +62,8 @@ def test_existing_files_are_kept_and_the_error_names_them(run: Run) -> None:
     again = run("certs", "authority", "certs")
     assert again.exit_code == 3
     assert again.stderr.splitlines() == [
-        "headrace: certs/authority.key is there already",
-        "  try: move it away first; nothing is overwritten",
+        "headrace: certs/authority.key already exists",
+        "  try: move it away first; no file is overwritten",
     ]
 
 

@@ -70,12 +70,12 @@ def test_a_clock_that_is_an_hour_slow_does_no_harm(folder: Path) -> None:
 def test_nothing_is_overwritten(folder: Path) -> None:
     make_certificate(folder, "denver")
     before = {path.name: path.read_bytes() for path in folder.iterdir()}
-    with pytest.raises(FabricError, match=r"denver\.key is there already; move it away"):
+    with pytest.raises(FabricError, match=r"denver\.key already exists; move it away"):
         make_certificate(folder, "denver")
-    with pytest.raises(FabricError, match=r"authority\.key is there already"):
+    with pytest.raises(FabricError, match=r"authority\.key already exists"):
         make_authority(folder)
     (folder / "denver.key").unlink()
-    with pytest.raises(FabricError, match=r"denver\.crt is there already"):
+    with pytest.raises(FabricError, match=r"denver\.crt already exists"):
         make_certificate(folder, "denver")
     before.pop("denver.key")
     assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
@@ -102,7 +102,7 @@ def test_a_bad_name_host_or_length_is_refused_and_leaves_nothing(
 
 
 def test_without_an_authority_the_command_that_makes_one_is_told(tmp_path: Path) -> None:
-    with pytest.raises(FabricError, match="has no authority; make one with: headrace certs authority"):
+    with pytest.raises(FabricError, match="has no authority; create one with: headrace certs authority"):
         make_certificate(tmp_path, "denver")
 
 
@@ -121,12 +121,12 @@ def test_an_authority_without_its_key_or_with_another_one_is_told(folder: Path, 
 
 def test_a_folder_that_cannot_be_made_is_told(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    with pytest.raises(FabricError, match="cannot make"):
+    with pytest.raises(FabricError, match="cannot create"):
         make_authority(tmp_path / "file" / "certs")
 
 
 def test_only_certificates_are_described(folder: Path, tmp_path: Path) -> None:
-    with pytest.raises(FabricError, match="is not there"):
+    with pytest.raises(FabricError, match="does not exist"):
         describe(tmp_path / "nothing.crt")
     with pytest.raises(FabricError, match=r"is not a certificate; it is a key; give the \.crt file"):
         describe(folder / "authority.key")

@@ -116,7 +116,7 @@ def is_shared(sample: zenoh.Sample) -> bool:
 
 def test_shared_memory_that_the_machine_does_not_have_is_refused(opened: Open, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("headrace.link.session.SHARED_BYTES", 1 << 60)
-    with pytest.raises(FabricError, match=r"/dev/shm has .* free, and shared_memory needs .*make /dev/shm larger"):
+    with pytest.raises(FabricError, match=r"/dev/shm has .* free, and shared_memory requires .*enlarge /dev/shm"):
         opened("router", listen=("tcp/127.0.0.1:0",), shared_memory=True)
 
 
@@ -258,7 +258,7 @@ def test_a_datagram_port_that_is_taken_is_told(certs: Path, protocol: str) -> No
 def test_an_address_of_another_machine_is_told(endpoint: str) -> None:
     error = refusal("router", listen=(endpoint,))
     assert "cannot assign requested address" in error.problem
-    assert "this machine has no such address" in error.hint
+    assert "this machine does not have this address" in error.hint
 
 
 def test_a_socket_in_a_folder_that_is_not_there_is_told(tmp_path: Path) -> None:
@@ -288,7 +288,7 @@ def test_a_client_tells_of_every_endpoint_it_tried(tmp_path: Path) -> None:
 
 def test_a_host_that_nobody_knows_is_told() -> None:
     error = refusal("client", connect=("tcp/nobody.invalid:7447",))
-    assert "host nobody.invalid is not known" in error.problem
+    assert "host nobody.invalid is unknown" in error.problem
 
 
 def test_a_client_takes_the_second_endpoint_if_the_first_is_dead(opened: Open) -> None:
@@ -300,7 +300,7 @@ def test_a_server_of_another_authority_is_not_trusted(opened: Open, certs: Path,
     make_authority(tmp_path)
     (where,) = locators(opened("router", listen=("tls/127.0.0.1:0",), tls=tls(certs, "denver")))
     error = refusal("client", connect=(where,), tls=TlsTerms(tmp_path / "authority.crt"))
-    assert "its certificate is not of our authority" in error.problem
+    assert "its certificate is not from our authority" in error.problem
 
 
 def test_a_server_whose_certificate_is_for_another_host_is_not_trusted(opened: Open, tmp_path: Path) -> None:
@@ -316,7 +316,7 @@ def test_a_stranger_without_a_certificate_is_refused_at_the_link(opened: Open, c
     site = opened("router", listen=("tls/127.0.0.1:0", "quic/127.0.0.1:0"), tls=tls(certs, "denver"))
     quic, secure = locators(site)
     error = refusal("client", connect=(secure,), tls=tls(certs))
-    assert "it wants to see a certificate" in error.problem
+    assert "it requires a certificate" in error.problem
     assert "headrace certs site" in error.hint
     refusal("client", connect=(quic,), tls=tls(certs))
     assert site.info.links() == []
@@ -330,7 +330,7 @@ def test_a_stranger_with_a_certificate_of_another_authority_is_refused_at_the_li
     mixed.authority.write_bytes((certs / "authority.crt").read_bytes() + (tmp_path / "authority.crt").read_bytes())
     site = opened("router", listen=("tls/127.0.0.1:0",), tls=tls(certs, "denver"))
     error = refusal("client", connect=tuple(locators(site)), tls=mixed)
-    assert "does not accept the certificate" in error.problem
+    assert "refuses the certificate" in error.problem
     assert site.info.links() == []
 
 
@@ -338,7 +338,7 @@ def test_tls_where_there_is_none_and_none_where_there_is(opened: Open, certs: Pa
     site = opened("router", listen=("tcp/127.0.0.1:0", "tls/127.0.0.1:0"), tls=tls(certs, "denver"))
     plain, secure = locators(site)
     error = refusal("client", connect=(secure.replace("tls/", "tcp/"),))
-    assert "it refused us" in error.problem
+    assert "it refused the connection" in error.problem
     assert "TLS" in error.hint
     refusal("client", connect=(plain.replace("tcp/", "tls/"),), tls=tls(certs))
 
@@ -367,13 +367,13 @@ def test_files_that_cannot_be_used_are_named(certs: Path, tmp_path: Path) -> Non
     (tmp_path / "nonsense").write_text("nonsense")
     authority, certificate, key = certs / "authority.crt", certs / "denver.crt", certs / "denver.key"
     cases = [
-        (TlsTerms(tmp_path / "none.crt"), "the certificate of the authority is not there", "none.crt"),
+        (TlsTerms(tmp_path / "none.crt"), "the certificate of the authority does not exist", "none.crt"),
         (TlsTerms(tmp_path / "nonsense"), "is not a certificate", "nonsense"),
-        (TlsTerms(authority, tmp_path / "none.crt", key), "the certificate is not there", "none.crt"),
+        (TlsTerms(authority, tmp_path / "none.crt", key), "the certificate does not exist", "none.crt"),
         (TlsTerms(authority, certificate, tmp_path), "cannot be read", str(tmp_path)),
         (TlsTerms(authority, certificate, certificate), "is not a private key; it is a certificate", "denver.crt"),
         (TlsTerms(authority, key, key), "is not a certificate; it is a key", "denver.key"),
-        (TlsTerms(authority, certificate, certs / "alice.key"), "does not fit the certificate", "alice.key"),
+        (TlsTerms(authority, certificate, certs / "alice.key"), "does not match the certificate", "alice.key"),
         (TlsTerms(tmp_path / "other" / "authority.crt", certificate, key), "was not issued by", "denver.crt"),
     ]
     for terms, problem, file in cases:
@@ -406,7 +406,7 @@ def test_users_come_in_by_name_and_password_alone(opened: Open, tmp_path: Path) 
     opened("client", connect=where, user=UserTerms("alice", "secret"))
     opened("client", connect=where, user=UserTerms("bob", "with blanks : and colons"))
     assert len(site.info.links()) == 2
-    assert "it refused us" in refusal("client", connect=where).problem
+    assert "it refused the connection" in refusal("client", connect=where).problem
     assert "it refused user alice" in refusal("client", connect=where, user=UserTerms("alice", "secre")).problem
     assert "it refused user carol" in refusal("client", connect=where, user=UserTerms("carol", "secret")).problem
     assert len(site.info.links()) == 2
@@ -424,7 +424,7 @@ def test_a_password_is_not_shown() -> None:
         ("alice\n", "line 1: not a name and a password"),
         ("alice:a\n:b\n", "line 2: not a name and a password"),
         ("alice:\n", "line 1: not a name and a password"),
-        ("alice:a\nalice:b\n", "line 2: user alice is there twice"),
+        ("alice:a\nalice:b\n", "line 2: user alice is listed twice"),
     ],
 )
 def test_a_users_file_that_would_admit_the_wrong_ones_is_refused(tmp_path: Path, text: str, problem: str) -> None:
@@ -439,14 +439,14 @@ def test_a_users_file_that_would_admit_the_wrong_ones_is_refused(tmp_path: Path,
     ("terms", "problem"),
     [
         ({"mode": "broker"}, "mode 'broker' is unknown"),
-        ({"mode": "client"}, "a client needs a site"),
+        ({"mode": "client"}, "a client requires an endpoint"),
         ({"mode": "client", "connect": ("tcp/a:1",), "listen": ("tcp/a:1",)}, "a client does not listen"),
         ({"mode": "router", "listen": ("tcp/a",)}, "has no port"),
         ({"mode": "router", "connect": ("tcp/a:0",)}, "port 0"),
-        ({"mode": "router", "listen": ("tls/a:1",)}, "need certificates"),
-        ({"mode": "router", "connect": ("quic/a:1",)}, "need certificates"),
-        ({"mode": "router", "listen": ("tls/a:1",), "tls": TlsTerms(Path("a"))}, "needs a certificate"),
-        ({"mode": "router", "listen": ("tcp/a:1",), "user": UserTerms("a", "b")}, "must know the users"),
+        ({"mode": "router", "listen": ("tls/a:1",)}, "require certificates"),
+        ({"mode": "router", "connect": ("quic/a:1",)}, "require certificates"),
+        ({"mode": "router", "listen": ("tls/a:1",), "tls": TlsTerms(Path("a"))}, "requires a certificate"),
+        ({"mode": "router", "listen": ("tcp/a:1",), "user": UserTerms("a", "b")}, "requires a users file"),
         ({"mode": "router", "timeout_s": 0}, "out of range"),
         ({"mode": "router", "lease_s": 0.1}, "out of range"),
         ({"mode": "router", "message_bytes_max": 1}, "out of range"),
@@ -462,7 +462,7 @@ def test_credentials_that_cannot_be_are_refused() -> None:
     for name, password in (("", "x"), ("a:b", "x"), ("a", ""), (" a", "x"), ("a", "x "), ("a", "x\ny")):
         with pytest.raises(OptionError):
             UserTerms(name, password)
-    with pytest.raises(OptionError, match="come together"):
+    with pytest.raises(OptionError, match="are required together"):
         TlsTerms(Path("a"), certificate=Path("b"))
 
 

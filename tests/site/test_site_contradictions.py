@@ -113,7 +113,7 @@ def test_files_of_certificates_must_belong_together(write: Write, tmp_path: Path
     text = f"{SITE}listen = ['tls/[::]:1']\n{TLS}"
     complaint = only(write(text.replace("here.key", "other.key")))
     assert (complaint.line, complaint.table, complaint.key) == (6, "[tls]", "certificate")
-    assert "other.key does not fit the certificate" in complaint.problem
+    assert "other.key does not match the certificate" in complaint.problem
     assert "was not issued by" in only(write(text.replace("authority.crt", "elsewhere/authority.crt"))).problem
     (said,) = told(write(f"{SITE}connect = ['tls/a:1']\n[tls]\nauthority = 'here.key'\n"))
     assert said.startswith("5: [tls] authority: ")

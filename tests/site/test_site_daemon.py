@@ -122,7 +122,7 @@ def test_a_key_that_does_not_fit_leaves_the_site_as_it_was(write: Write, serve: 
     process = serve(write(text))
     process.wait_until_ready()
     write(text.replace("here.key", "other.key"))
-    process.reload("other.key does not fit the certificate")
+    process.reload("other.key does not match the certificate")
     assert process.stop() == 0
 
 

@@ -1,13 +1,13 @@
-"""Certificates: a small authority of one's own, for tests and for groups of sites that trust each other.
+"""Certificates: a small private authority, for tests and for groups of sites that trust each other.
 
     folder/authority.crt  authority.key     made once; the key stays where it is
     folder/denver.crt     denver.key        one pair per site or user; the name is the certificate's common name
 
-Whoever has a certificate of the authority is let in by sites that have `authority.crt`, under its name; what the name
-may do there is said by access rules. Keys are EC P-256 and readable by their owner alone. Nothing is ever overwritten.
+A site that has `authority.crt` admits the bearers of the authority's certificates, under their names; access rules say
+what a name may do there. Keys are EC P-256 and readable only by their owner. No file is ever overwritten.
 
-Not here: revocation. A certificate that got lost is good until it expires; take its name out of the access rules, or
-make a new authority.
+Not here: revocation. A stolen certificate is valid until it expires; remove its name from the access rules, or make a
+new authority.
 """
 
 import ipaddress
@@ -36,12 +36,12 @@ from headrace.product.put import check_origin
 AUTHORITY = "authority"
 AUTHORITY_DAYS = 3650
 SITE_DAYS = 730
-_SKEW = timedelta(hours=1)  # by which the clocks of sites may differ
+_SKEW = timedelta(hours=1)  # the clocks of sites may differ by this much
 
 
 @dataclass(frozen=True, slots=True)
 class Certificate:
-    """What a certificate says, and the files of a pair."""
+    """The contents of a certificate, and the files of the pair."""
 
     path: Path
     name: str
@@ -51,21 +51,21 @@ class Certificate:
     starts: datetime
     expires: datetime
     fingerprint: str  # SHA-256, hexadecimal
-    key_path: Path | None = None  # where its key was written to, when it was made
+    key_path: Path | None = None  # of its key, if it was made just now
 
     def days_left(self, now: datetime | None = None) -> float:
-        """Until it expires; negative from then on."""
+        """Days until it expires; negative afterwards."""
         return (self.expires - (now or datetime.now(UTC))) / timedelta(days=1)
 
 
 def make_authority(folder: str | Path, *, name: str = "Headrace authority") -> Certificate:
-    """A new authority in a folder, which is made if need be. FabricError if there is one already."""
+    """Make an authority in a directory, which is created if it is missing. FabricError if it has one already."""
     folder = Path(folder)
     key_path, path = _pair(folder, AUTHORITY)
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     except OSError as error:
-        raise FabricError(f"cannot make {folder}: {error.strerror}", "choose another folder") from None
+        raise FabricError(f"cannot create {folder}: {error.strerror}", "choose another directory") from None
     key = ec.generate_private_key(ec.SECP256R1())
     subject = _subject(name)
     builder = (
@@ -77,10 +77,11 @@ def make_authority(folder: str | Path, *, name: str = "Headrace authority") -> C
 
 
 def make_certificate(folder: str | Path, name: str, hosts: Sequence[str] = (), *, days: int = SITE_DAYS) -> Certificate:
-    """A certificate for a site or user, issued by the authority in the folder.
+    """Make a certificate for a site or user, issued by the authority in the directory.
 
-    `hosts` are the names and addresses under which others connect to it; who only connects needs none. FabricError if
-    there is no authority, or a file of that name already; OptionError for a bad name, host or number of days.
+    `hosts` are the names and addresses under which others connect to it; a program that only connects needs none.
+    FabricError if there is no authority, or a file of that name exists; OptionError for an invalid name, host or number
+    of days.
     """
     if check_origin(name) == AUTHORITY:
         raise OptionError(f"{AUTHORITY!r} is the name of the authority's own files", "choose another name")
@@ -104,7 +105,7 @@ def make_certificate(folder: str | Path, name: str, hosts: Sequence[str] = (), *
 
 
 def describe(path: str | Path) -> Certificate:
-    """What the certificate in a PEM file says; FabricError if there is none."""
+    """Describe the certificate in a PEM file; FabricError if there is none."""
     return _described(read_certificate(Path(path)), Path(path))
 
 
@@ -194,30 +195,30 @@ def _is_authority(certificate: x509.Certificate) -> bool:
 
 
 def _pair(folder: Path, name: str) -> tuple[Path, Path]:
-    """The files of a name, neither of which is there yet."""
+    """The files of a name; FabricError if one of them exists."""
     key_path, path = folder / f"{name}.key", folder / f"{name}.crt"
     for each in (key_path, path):
         if each.exists():
-            raise FabricError(f"{each} is there already", "move it away first; nothing is overwritten")
+            raise FabricError(f"{each} already exists", "move it away first; no file is overwritten")
     return key_path, path
 
 
 def _load_authority(folder: Path) -> tuple[x509.Certificate, ec.EllipticCurvePrivateKey]:
     path, key_path = folder / f"{AUTHORITY}.crt", folder / f"{AUTHORITY}.key"
     if not path.exists():
-        raise FabricError(f"{folder} has no authority", f"make one with: headrace certs authority {folder}")
+        raise FabricError(f"{folder} has no authority", f"create one with: headrace certs authority {folder}")
     certificate = read_certificate(path)
     if datetime.now(UTC) > certificate.not_valid_after_utc:
-        raise FabricError(f"the authority {path} has expired", "make a new one in another folder")
+        raise FabricError(f"the authority {path} has expired", "create a new one in another directory")
     try:
         key = load_pem_private_key(key_path.read_bytes(), password=None)
     except OSError as error:
-        hint = "make certificates where the authority was made"
+        hint = "create certificates where the authority was created"
         raise FabricError(f"the key of the authority cannot be read: {key_path}: {error.strerror}", hint) from None
     except (ValueError, TypeError):
-        raise FabricError(f"{key_path} is not a private key", "restore it from a copy") from None
+        raise FabricError(f"{key_path} is not a private key", "restore it from a backup") from None
     if not isinstance(key, ec.EllipticCurvePrivateKey) or key.public_key() != certificate.public_key():
-        raise FabricError(f"{key_path} is not the key of {path}", "restore both from one copy")
+        raise FabricError(f"{key_path} is not the key of {path}", "restore both from one backup")
     return certificate, key
 
 
@@ -233,14 +234,14 @@ def _written(certificate: x509.Certificate, key: ec.EllipticCurvePrivateKey, key
 
 
 def _write(path: Path, content: bytes, mode: int) -> None:
-    """A new file, as a whole; it is on the disk when this returns."""
+    """Write a new file, whole or not at all; it survives a power failure after return."""
     try:
         with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "wb") as file:
             file.write(content)
             file.flush()
             os.fsync(file.fileno())
     except FileExistsError:
-        raise FabricError(f"{path} is there already", "move it away first; nothing is overwritten") from None
+        raise FabricError(f"{path} already exists", "move it away first; no file is overwritten") from None
     except OSError as error:
         path.unlink(missing_ok=True)
-        raise FabricError(f"cannot write {path}: {error.strerror}", "check the folder and its disk") from None
+        raise FabricError(f"cannot write {path}: {error.strerror}", "check the directory and its disk") from None

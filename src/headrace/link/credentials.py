@@ -105,7 +105,8 @@ def _text(path: Path, what: str) -> str:
     try:
         return path.read_text()
     except FileNotFoundError:
-        raise FabricError(f"{what} does not exist: {path}", "check the path; headrace certs creates certificates") from None
+        hint = "check the path; headrace certs creates certificates"
+        raise FabricError(f"{what} does not exist: {path}", hint) from None
     except UnicodeDecodeError:
         raise FabricError(f"{what} {path} is not text", "certificates and keys are PEM files") from None
     except OSError as error:
@@ -139,7 +140,7 @@ def _check_key(key_path: Path, path: Path, certificate: "x509.Certificate") -> N
         hint = "it is a certificate; give the .key file" if "CERTIFICATE" in text else "give a PEM file"
         raise FabricError(f"{key_path} is not a private key", hint) from None
     if key.public_key() != certificate.public_key():
-        raise FabricError(f"the private key {key_path} does not match the certificate {path}", "give the pair of one name")
+        raise FabricError(f"the private key {key_path} does not match the certificate {path}", "give one pair")
 
 
 def _check_dates(path: Path, certificate: "x509.Certificate") -> None:

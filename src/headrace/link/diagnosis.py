@@ -24,7 +24,7 @@ _LISTENING = (
     ("Address already in use", "another program listens there: stop it, or choose another port"),
     ("Unable to acquire lock", "another program listens there: stop it, or choose another path"),
     ("Permission denied", "use a port above 1023 or a path that this user may write to"),
-    ("Cannot assign requested address", "this machine does not have this address; 0.0.0.0 and [::] mean all that it has"),
+    ("Cannot assign requested address", "this machine does not have this address; 0.0.0.0 and [::] mean all it has"),
     ("No such file or directory", "create the directory of the socket first"),
     ("failed to lookup address", "the host name is unknown: use an address"),
 )
@@ -87,7 +87,8 @@ def _dial(endpoint: Endpoint) -> socket.socket:
 
 def _refusal(terms: "SessionTerms") -> tuple[str, str]:
     if terms.user is None:
-        return "it refused the connection", "check that it is a site, and whether it requires a user and a password, or TLS"
+        hint = "check that it is a site, and whether it requires a user and a password, or TLS"
+        return "it refused the connection", hint
     hint = f"check the password of {terms.user.name}, and that the site has users at all"
     return f"it refused user {terms.user.name}", hint
 
@@ -128,5 +129,5 @@ def _tls_alert(error: ssl.SSLError, terms: "SessionTerms") -> tuple[str, str]:
         ours = terms.tls.certificate
         if ours is None:
             return "it requires a certificate", "get one from its authority: headrace certs site"
-        return f"it does not accept the certificate {ours} ({reason})", "get one from its authority: headrace certs site"
+        return f"it refuses the certificate {ours} ({reason})", "get one from its authority: headrace certs site"
     return f"it does not speak TLS ({reason})", "connect with tcp/ if the site listens there"

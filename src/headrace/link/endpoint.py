@@ -1,11 +1,11 @@
-"""Endpoint: where a site listens, or where somebody connects to.
+"""Endpoint: where a site listens, or where a site or program connects to.
 
     tcp/192.0.2.7:7447      tls/denver.example.org:7447      quic/[2001:db8::7]:7447
     udp/127.0.0.1:7447      ws/localhost:8080                unixsock-stream//run/headrace.sock
 
-A protocol, a slash and an address. Text is checked here before it reaches Zenoh, whose own words about a bad one do
-not help. What comes back is canonical: equal endpoints are equal texts. Zenoh's options behind `?` and `#` are not
-taken: what they set is set for a whole session (`headrace.link.session`).
+A protocol, a slash and an address. Endpoints are checked here before they reach Zenoh, whose messages about invalid
+ones do not help. The result is canonical: equal endpoints are equal texts. Zenoh's options behind `?` and `#` are
+refused: what they set is set for a whole session (`headrace.link.session`).
 """
 
 import ipaddress
@@ -17,8 +17,8 @@ from headrace.errors import OptionError
 PROTOCOLS = ("tcp", "tls", "quic", "udp", "ws", "unixsock-stream")
 SECURE = ("tls", "quic")  # those with certificates
 UNIX = "unixsock-stream"
-_PATH_BYTES_MAX = 100  # 108 for the kernel, less the ending of the lock file that Zenoh puts beside it
-_EXAMPLE = "write a protocol and an address, such as tcp/192.0.2.7:7447, tls/host.example.org:7447 or tcp/[::1]:7447"
+_PATH_BYTES_MAX = 100  # the kernel takes 108, and Zenoh appends a suffix for its lock file
+_EXAMPLE = "use a protocol and an address, such as tcp/192.0.2.7:7447, tls/host.example.org:7447 or tcp/[::1]:7447"
 _LABEL = re.compile(r"[a-z0-9_]([a-z0-9_-]{0,61}[a-z0-9_])?")
 
 
@@ -37,14 +37,14 @@ class Endpoint:
 
 
 def check_endpoint(text: str, *, listen: bool = False) -> str:
-    """The endpoint in canonical form; OptionError says what is wrong. Port 0, any free one, is for listening."""
+    """The endpoint in canonical form; OptionError if it is invalid. Port 0, any free port, is for listening only."""
     return str(parse_endpoint(text, listen=listen))
 
 
 def parse_endpoint(text: str, *, listen: bool = False) -> Endpoint:
     """The parts of an endpoint; OptionError as `check_endpoint`."""
     if not isinstance(text, str) or "/" not in text:
-        raise OptionError(f"endpoint {text!r} is not an endpoint", _EXAMPLE)
+        raise OptionError(f"invalid endpoint {text!r}", _EXAMPLE)
     protocol, _, address = text.partition("/")
     protocol = protocol.lower()
     if protocol.endswith(":"):
@@ -52,7 +52,7 @@ def parse_endpoint(text: str, *, listen: bool = False) -> Endpoint:
     if protocol not in PROTOCOLS:
         raise OptionError(f"endpoint {text!r} has the unknown protocol {protocol!r}", f"use {', '.join(PROTOCOLS)}")
     if "?" in address or "#" in address or not address.isprintable():
-        raise OptionError(f"endpoint {text!r} has more than an address", "leave out what begins with ? or #")
+        raise OptionError(f"endpoint {text!r} has more than an address", "leave out the part that begins with ? or #")
     if protocol == UNIX:
         return Endpoint(protocol, _path(text, address))
     host, port = _parted(text, address)
@@ -60,7 +60,7 @@ def parse_endpoint(text: str, *, listen: bool = False) -> Endpoint:
 
 
 def is_loopback(endpoint: str) -> bool:
-    """Whether only programs of this machine can reach it; names but localhost are not looked up, and count as no."""
+    """Whether only programs on this machine can reach it. Names other than localhost count as no, without lookup."""
     parts = parse_endpoint(endpoint, listen=True)
     if parts.protocol == UNIX or parts.host == "localhost" or parts.host.endswith(".localhost"):
         return True
@@ -101,10 +101,10 @@ def _host(text: str, host: str) -> str:
         try:
             return str(ipaddress.IPv4Address(host))
         except ValueError as error:
-            raise OptionError(f"endpoint {text!r} has a bad IPv4 address: {error}", _EXAMPLE) from None
+            raise OptionError(f"endpoint {text!r} has an invalid IPv4 address: {error}", _EXAMPLE) from None
     name = host.lower().removesuffix(".")
     if len(name) > 253 or not all(_LABEL.fullmatch(label) for label in name.split(".")):
-        raise OptionError(f"endpoint {text!r} has the bad host {host!r}", _EXAMPLE)
+        raise OptionError(f"endpoint {text!r} has the invalid host {host!r}", _EXAMPLE)
     return name
 
 
@@ -112,7 +112,7 @@ def _ipv6(text: str, host: str) -> str:
     try:
         address = ipaddress.IPv6Address(host)
     except ValueError as error:
-        raise OptionError(f"endpoint {text!r} has a bad IPv6 address: {error}", _EXAMPLE) from None
+        raise OptionError(f"endpoint {text!r} has an invalid IPv6 address: {error}", _EXAMPLE) from None
     if address.scope_id is not None:
         raise OptionError(f"endpoint {text!r} names an interface", "use an address that is not link-local")
     return str(address)
@@ -120,7 +120,7 @@ def _ipv6(text: str, host: str) -> str:
 
 def _port(text: str, port: str, listen: bool) -> int:
     if not re.fullmatch(r"[0-9]{1,5}", port) or int(port) > 65535:
-        raise OptionError(f"endpoint {text!r} has the bad port {port!r}", "use a number from 1 to 65535")
+        raise OptionError(f"endpoint {text!r} has the invalid port {port!r}", "use a number from 1 to 65535")
     if int(port) == 0 and not listen:
         raise OptionError(f"endpoint {text!r} has port 0", "port 0 is for listening; give the port to connect to")
     return int(port)

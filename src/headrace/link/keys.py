@@ -1,19 +1,19 @@
-"""Keys: under which names things travel between sites.
+"""Keys: the names under which messages travel between sites.
 
-    headrace/live/<site>/<stream>/<feed>   pages as they come; the feed's levels are the key's
-    headrace/beat/<site>/<stream>          how far the stream has got, twice a second
-    headrace/log/<site>                    queries: pages of the past, and what a site has
-    headrace/call/<site>                   queries: what a remote user of the queue asks for
-    headrace/site/<site>/<session>         liveliness token: the site is there, in this session of Zenoh's
-    headrace/client/<site>/<digest>        liveliness token: a remote user of the site's queue is there
-    headrace/client/<site>/listens/<stream>/<feeds>   and somebody listens to these feeds of a stream
+    headrace/live/<site>/<stream>/<feed>   live pages; the levels of the feed are levels of the key
+    headrace/beat/<site>/<stream>          how far the stream is, twice a second
+    headrace/log/<site>                    queries: pages from the log, and what a site holds
+    headrace/call/<site>                   queries: calls of a remote user of the queue
+    headrace/site/<site>/<session>         liveliness token: the site is present, in this Zenoh session
+    headrace/client/<site>/<digest>        liveliness token: a remote user of the site's queue is present
+    headrace/client/<site>/listens/<stream>/<feeds>   liveliness token: these feeds of a stream have a subscriber
 
-A feed has none of the characters that mean something in a key, and patterns are written the same way, so that feeds and
-feed patterns become keys without a change.
+A feed contains no character that is special in a key, and feed patterns are written like key expressions, so both
+become keys unchanged.
 """
 
 ROOT = "headrace"
-OWN = "own"  # the stream of everything that a site's own programs have put
+OWN = "own"  # the stream of everything that was put at the site itself
 
 
 def live_key(site: str, stream: str, feed: str) -> str:
@@ -45,7 +45,7 @@ def listening_key(site: str, stream: str, feeds: str) -> str:
 
 
 def feed_of(key: str) -> str:
-    """The feed in the key of a live page; empty if there is none."""
+    """The feed in the key of a live page; empty if the key has none."""
     levels = key.split("/", 4)
     return levels[4] if len(levels) == 5 else ""
 

@@ -1,15 +1,15 @@
-"""Session: the one connection of a program to the fabric, opened by terms that were checked.
+"""Session: the one connection of a program to the fabric, opened by checked terms.
 
     with open_session(SessionTerms("router", listen=("tcp/0.0.0.0:7447",))) as session: ...
 
-A site is a `router` (it routes for others, around dead links too), or a `peer` or `client` of routers that are there;
-a program that uses a remote queue is a `client`. Routers and peers open at once and look for whom they should connect
-to in the background, for ever. A client waits, and fails after its time-out. Whatever a session loses, it connects to
-again, and its subscriptions come back with it.
+A site is a `router` (it routes for others, also around dead links), or a `peer` or `client` of existing routers. A
+program that uses a remote queue is a `client`. Routers and peers open at once and connect in the background, without
+end. A client waits, and fails after its timeout. A session reconnects whatever it loses, and its subscriptions return
+with it.
 
-Access rules hold for as long as the session does: Zenoh reads them, the users file and the certificates only here.
-What is wrong with terms is an OptionError when they are made; what is wrong with the world, a FabricError when a
-session is opened. Not here: what is sent over a session.
+Access rules hold as long as the session does: Zenoh reads them, the users file and the certificates only when it opens.
+Invalid terms are an OptionError when they are made; a problem of the environment is a FabricError when a session is
+opened. Not here: what is sent over a session.
 """
 
 import json
@@ -35,28 +35,28 @@ from headrace.units import format_size
 Mode = Literal["router", "peer", "client"]
 _PORT_ATTEMPTS = 5
 _SHARED_MEMORY = "/dev/shm"
-_PAUSE_S, _PAUSE_S_MAX = 0.05, 0.5  # between two attempts of a client
+_PAUSE_S, _PAUSE_S_MAX = 0.05, 0.5  # between two attempts of a client to connect
 
 
 @dataclass(frozen=True, slots=True)
 class SessionTerms:
-    """How to take part in the fabric. Endpoints are made canonical; OptionError if the terms contradict each other."""
+    """How to join the fabric. Endpoints become canonical; OptionError if the terms contradict each other."""
 
     mode: Mode
     listen: tuple[str, ...] = ()
     connect: tuple[str, ...] = ()
-    scouting: bool = False  # find others by multicast on the local network, and connect to them
-    gossip: bool = True  # tell neighbours of each other
-    mesh: bool = False  # routers connect to each other, too, when they hear of each other by gossip
-    compression: bool = False  # of links to those who want it as well
-    shared_memory: bool = False  # for large messages to those on the same machine who want it as well
+    scouting: bool = False  # find other sites by multicast on the local network, and connect to them
+    gossip: bool = True  # introduce neighbours to each other
+    mesh: bool = False  # routers that learn of each other by gossip connect, too
+    compression: bool = False  # of links to sites that have it on, too
+    shared_memory: bool = False  # for large messages to sessions on the same machine that have it on, too
     tls: TlsTerms | None = None
     user: UserTerms | None = None
-    users_file: Path | None = None  # who may connect, with which password
+    users_file: Path | None = None  # users that may connect, with their passwords
     rules: tuple[Rule, ...] = ()
-    timeout_s: float = 5.0  # for a client to find its site
-    lease_s: float = 5.0  # a neighbour that is silent for so long is gone
-    message_bytes_max: int = 1 << 30  # larger messages are dropped when they arrive
+    timeout_s: float = 5.0  # for a client to connect
+    lease_s: float = 5.0  # a neighbour that is silent for this long is gone
+    message_bytes_max: int = 1 << 30  # larger messages are dropped on arrival
 
     def __post_init__(self) -> None:
         listen = tuple(check_endpoint(text, listen=True) for text in self.listen)
@@ -65,7 +65,8 @@ class SessionTerms:
         _check_mode(self)
         _check_credentials(self)
         if not (0 < self.timeout_s <= 3600 and 0.5 <= self.lease_s <= 3600):
-            raise OptionError("a session's times are out of range", "timeout_s up to 3600, lease_s from 0.5 to 3600")
+            hint = "use timeout_s up to 3600, and lease_s from 0.5 to 3600"
+            raise OptionError("timeout_s or lease_s is out of range", hint)
         if not 1 << 16 <= self.message_bytes_max < 1 << 32:
             raise OptionError(f"message_bytes_max {self.message_bytes_max} is out of range", "use 64 KiB to 4 GiB")
 
@@ -74,24 +75,24 @@ def _check_mode(terms: SessionTerms) -> None:
     if terms.mode not in get_args(Mode):
         raise OptionError(f"mode {terms.mode!r} is unknown", f"choose one of {', '.join(get_args(Mode))}")
     if terms.mode == "client" and terms.listen:
-        raise OptionError("a client does not listen", "be a router or a peer, or leave out where to listen")
+        raise OptionError("a client does not listen", "use mode router or peer, or leave out listen")
     if terms.mode == "client" and not (terms.connect or terms.scouting):
-        raise OptionError("a client needs a site to connect to", "give its endpoint, such as tcp/host:7447")
+        raise OptionError("a client requires an endpoint to connect to", "give one, such as tcp/host:7447")
 
 
 def _check_credentials(terms: SessionTerms) -> None:
     if protocols((*terms.listen, *terms.connect)) & set(SECURE) and terms.tls is None:
-        raise OptionError("endpoints with tls or quic need certificates", "give the authority, a certificate and a key")
+        raise OptionError("tls and quic endpoints require certificates", "give the authority, a certificate and a key")
     if protocols(terms.listen) & set(SECURE) and terms.tls is not None and terms.tls.certificate is None:
-        raise OptionError("listening on tls or quic needs a certificate", "give one and its key; see headrace certs")
+        raise OptionError("listening on tls or quic requires a certificate", "give one and its key; see headrace certs")
     if terms.user is not None and terms.listen and terms.users_file is None:
         raise OptionError(
-            "who connects with a user name and listens must know the users that it admits", "give a users file, too"
+            "a session with a user name that listens requires a users file", "give the users that it admits"
         )
 
 
 def open_session(terms: SessionTerms) -> zenoh.Session:
-    """A session by these terms. FabricError names the endpoint or the file in the way, and what to do."""
+    """Open a session by these terms. FabricError names the endpoint or the file that is the problem, and the remedy."""
     if terms.tls is not None:
         check_tls(terms.tls)
     if terms.users_file is not None:
@@ -106,17 +107,17 @@ def open_session(terms: SessionTerms) -> zenoh.Session:
 
 
 def _check_shared_memory() -> None:
-    """A store to memory that the system promised and does not have would end the process."""
+    """Writing to memory that the system promised but does not have would kill the process."""
     status = os.statvfs(_SHARED_MEMORY)
     if (free := status.f_bavail * status.f_frsize) < SHARED_BYTES:
         raise FabricError(
-            f"{_SHARED_MEMORY} has {format_size(free)} free, and shared_memory needs {format_size(SHARED_BYTES)}",
-            f"make {_SHARED_MEMORY} larger, or leave shared_memory off",
+            f"{_SHARED_MEMORY} has {format_size(free)} free, and shared_memory requires {format_size(SHARED_BYTES)}",
+            f"enlarge {_SHARED_MEMORY}, or turn shared_memory off",
         )
 
 
 def _open_client(terms: SessionTerms) -> zenoh.Session:
-    """Ask all endpoints in turn until one takes us; Zenoh alone would spend all the time on the first."""
+    """Try all endpoints in turn until one accepts us; Zenoh alone would spend all the time on the first."""
     config, end, pause_s = _configuration(terms), time.monotonic() + terms.timeout_s, _PAUSE_S
     while True:
         try:
@@ -124,7 +125,7 @@ def _open_client(terms: SessionTerms) -> zenoh.Session:
         except zenoh.ZError as error:
             left_s = end - time.monotonic()
             if left_s <= 0:
-                raise _trouble(terms, str(error)) from None
+                raise _opening_error(terms, str(error)) from None
         time.sleep(min(pause_s, left_s))
         pause_s = min(2 * pause_s, _PAUSE_S_MAX)
 
@@ -136,8 +137,8 @@ def _open_site(terms: SessionTerms) -> zenoh.Session:
             return zenoh.open(_configuration(settled))
         except zenoh.ZError as error:
             if settled.listen == terms.listen or "in use" not in str(error) or attempt == _PORT_ATTEMPTS:
-                raise _trouble(settled, str(error)) from None
-    raise AssertionError  # a port that was free just now was taken every time: told above
+                raise _opening_error(settled, str(error)) from None
+    raise AssertionError  # unreachable: the last attempt raises
 
 
 def _configuration(terms: SessionTerms) -> zenoh.Config:
@@ -150,17 +151,17 @@ def _configuration(terms: SessionTerms) -> zenoh.Config:
     return config
 
 
-def _trouble(terms: SessionTerms, told: str) -> FabricError:
+def _opening_error(terms: SessionTerms, told: str) -> FabricError:
     if "Unable to connect" in told or "No router" in told or (terms.mode == "client" and not terms.connect):
         return explain_connecting(terms)
     told_of = [text for text in terms.listen if text.partition("/")[2] in told] or list(terms.listen)
     if told_of:
         return explain_listening(told_of[0] if len(told_of) == 1 else " or ".join(told_of), told)
-    return FabricError(f"no session could be opened: {plain_words(told)}", "check the endpoints")
+    return FabricError(f"cannot open a session: {plain_words(told)}", "check the endpoints")
 
 
 def _with_port(text: str) -> str:
-    """WebSocket endpoints do not tell which port they were given, so it is chosen here."""
+    """Choose the port of a WebSocket endpoint here: Zenoh does not report which one it was given."""
     endpoint = parse_endpoint(text, listen=True)
     if endpoint.protocol != "ws" or endpoint.port:
         return text
@@ -174,7 +175,7 @@ def _with_port(text: str) -> str:
 
 
 def _make_room_for_links() -> None:
-    """Each link is a file to the kernel; take as many as this process may have."""
+    """Each link is an open file; raise the limit of this process to what is allowed."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft != hard:
         with suppress(OSError, ValueError):
@@ -182,7 +183,7 @@ def _make_room_for_links() -> None:
 
 
 def locators(session: zenoh.Session) -> list[str]:
-    """Where a router or peer really listens, with the ports it was given; empty for a client."""
+    """The endpoints on which a router or peer really listens, with their ports; empty for a client."""
     for reply in session.get(f"@/{session.zid()}/*", timeout=5.0):
         if reply.ok is not None:
             return _locators_in(json.loads(reply.ok.payload.to_bytes()))

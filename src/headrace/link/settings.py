@@ -1,10 +1,10 @@
-"""Settings: the terms of a session in Zenoh's words.
+"""Settings: the terms of a session as Zenoh's configuration.
 
-Each setting is a path in Zenoh's configuration and a value. What is not said here is as Zenoh has it, and was measured
-to be best so: batching (it is idle while the link keeps up), two batches per priority (more of them lose more, because
-Zenoh takes longer to see that a link is full), a wait of 1 ms for room, 50 ms for messages in several fragments
-(without the wait, large messages never get through). `express` messages fill those batches one each, and are dropped
-at a few thousand per second. The low-latency transport takes no message above 64 kB.
+Each setting is a path in Zenoh's configuration and a value. Other settings keep Zenoh's defaults, which measured best:
+batching (idle while the link keeps up), two batches per priority (with more of them more is lost, because Zenoh takes
+longer to notice that a link is full), a wait of 1 ms for room, and of 50 ms for messages in several fragments (without
+it large messages never get through). `express` messages fill those batches one each, and are dropped at a few thousand
+per second. The low-latency transport takes no message above 64 kB.
 """
 
 import re
@@ -18,12 +18,12 @@ if TYPE_CHECKING:
     from headrace.link.session import SessionTerms
 
 SESSIONS_MAX = 10_000
-PENDING_MAX = 2_000  # links that have not yet said who they are
-_OPEN_MS = 5_000  # for a link to be set up, either way
-SHARED_BYTES = 128 << 20  # of a site's pages that others are reading; two answers from its log
+PENDING_MAX = 2_000  # links that are not authenticated yet
+_OPEN_MS = 5_000  # to set up a link, incoming or outgoing
+SHARED_BYTES = 128 << 20  # of a site's pages that others are reading; two replies from its log
 _KEEP_ALIVES = 4  # within a lease
 _RETRY = {"period_init_ms": 100, "period_max_ms": 1_000, "period_increase_factor": 2}
-_PRIVATE = {  # nobody else asks about subscriptions: who asks while something is declared makes a router stand still
+_PRIVATE = {  # deny queries about subscriptions: such a query during a declaration makes a router hang
     "enabled": True,
     "default_permission": "allow",
     "rules": [
@@ -37,7 +37,7 @@ _USER = "transport/auth/usrpwd"
 
 
 def settings_of(terms: "SessionTerms") -> dict[str, Any]:
-    """Everything that Zenoh is told. Endpoints that listen have their ports already."""
+    """All settings. Endpoints to listen on have their ports already."""
     return {
         "mode": terms.mode,
         "timestamping/enabled": terms.mode == "router",
@@ -53,7 +53,7 @@ def settings_of(terms: "SessionTerms") -> dict[str, Any]:
 
 
 def _endpoint_settings(terms: "SessionTerms") -> dict[str, Any]:
-    """Sites look for whom they connect to in the background, for ever; a client asks each endpoint once."""
+    """Sites try to connect in the background, without end; a client tries each endpoint once."""
     is_client = terms.mode == "client"
     return {
         "listen/endpoints": list(terms.listen),
@@ -67,7 +67,7 @@ def _endpoint_settings(terms: "SessionTerms") -> dict[str, Any]:
 
 
 def _connected(text: str, terms: "SessionTerms") -> str:
-    """As Zenoh wants it for TLS: an IPv6 address without brackets, and the word to show a certificate."""
+    """As Zenoh requires it for TLS: an IPv6 address without brackets, and an option to show a certificate."""
     endpoint = parse_endpoint(text)
     if endpoint.protocol not in SECURE:
         return text
@@ -89,7 +89,7 @@ def _scouting_settings(terms: "SessionTerms") -> dict[str, Any]:
         "scouting/timeout": round(terms.timeout_s * 1000),
     }
     if not terms.scouting:
-        settings["scouting/delay"] = 0  # nobody to wait for
+        settings["scouting/delay"] = 0  # nothing to wait for
     return settings
 
 
@@ -131,7 +131,7 @@ def _credential_settings(terms: "SessionTerms") -> dict[str, Any]:
 
 
 def plain_words(text: str) -> str:
-    """A message of Zenoh's without the places in its source."""
+    """A message of Zenoh's without its source locations."""
     return re.sub(r"\s*at /[^\s:]*\.rs:\d+\.?", "", text).strip(" .")
 
 
