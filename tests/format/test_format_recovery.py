@@ -12,7 +12,7 @@ from spoiler import Spoiler, write_word
 
 from headrace import Queue
 from headrace.errors import QueueDamagedError
-from headrace.testing import failpoints
+from headrace.testing import faults
 
 MakeQueue = Callable[..., Queue]
 READY, RECOVERING = 1, 2
@@ -46,7 +46,7 @@ def test_rows_of_a_batch_that_was_rolled_back_do_not_fit(make_queue: MakeQueue, 
     queue.put(b"one", feed="wx/a")
     child = os.fork()
     if child == 0:
-        failpoints.arm(point, 3 if point == "append:row-written" else 1)
+        faults.arm(point, 3 if point == "append:row-written" else 1)
         queue.put_many([b"two", b"three", b"four"], feed="wx/a")
         os._exit(1)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == -signal.SIGKILL

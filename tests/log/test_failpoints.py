@@ -9,14 +9,14 @@ from arena import FORK, parse, payload
 
 from headrace import Queue
 from headrace.errors import OptionError
-from headrace.testing import failpoints
+from headrace.testing import faults
 
 
 def work_until_death(path: Path, ledger: Path, point: str, passes: int) -> None:
     """Do everything that a queue can do, over and over; the failpoint ends it."""
     out = os.open(ledger, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
     queue = Queue.open(path)
-    failpoints.arm(point, passes)
+    faults.arm(point, passes)
     held = None
     step = 37_000 if point == "dedup:grown" else 1  # such numbers make the smallest payloads
     for number in range(20_000):
@@ -37,7 +37,7 @@ def work_until_death(path: Path, ledger: Path, point: str, passes: int) -> None:
 
 
 @pytest.mark.parametrize("passes", [1, 2, 23])
-@pytest.mark.parametrize("point", [point for point in failpoints.POINTS if not point.startswith("chain:")])
+@pytest.mark.parametrize("point", [point for point in faults.POINTS if not point.startswith("chain:")])
 def test_death_at_this_step_harms_nothing(shared_memory: Path, point: str, passes: int) -> None:
     path, ledger = shared_memory / "q", shared_memory / "ledger"
     witness = Queue.create(path, size="1MiB", durability="memory", dedup="xxh3", origin="here")
@@ -84,7 +84,7 @@ def test_death_between_commit_and_wake_up_does_not_leave_a_reader_asleep(shared_
 
     def put_and_die() -> None:
         other = Queue.open(path)
-        failpoints.arm("append:after-commit")
+        faults.arm("append:after-commit")
         other.put(b"last words", feed="a")
 
     worker = FORK.Process(target=put_and_die)
@@ -97,4 +97,4 @@ def test_death_between_commit_and_wake_up_does_not_leave_a_reader_asleep(shared_
 
 def test_an_unknown_failpoint_is_refused() -> None:
     with pytest.raises(OptionError, match="append:record-written"):
-        failpoints.arm("nowhere")
+        faults.arm("nowhere")

@@ -149,7 +149,7 @@ def test_mistakes_in_arguments_are_told_too() -> None:
         ({"tags": {"x": []}}, "0 values"), ({"tags": {"x": float("nan")}}, "nan"), ({"tags": {"": 1}}, "name a property"),
         ({"tags": {"x": b"y"}}, "is a"), ({"created": 5}, "range"), ({"created": ("x", None)}, "time"), ({"max_age_s": -1}, "length of time"),
         ({"every": 0}, "prescale"), ({"every": True}, "prescale"), ({"where": 5}, "not text"), ({"xpath": ""}, "not an expression"),
-        ({"function": 5}, "called"), ({"ident": 5}, "not text"), ({"not_ident": "("}, "missing"),
+        ({"function": 5}, "callable"), ({"ident": 5}, "not text"), ({"not_ident": "("}, "missing"),
     ]  # fmt: skip
     for arguments, words in bad:
         with pytest.raises(SelectionError, match=words):

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from headrace import Consumer, Queue
-from headrace.testing import failpoints
+from headrace.testing import faults
 
 FORK = get_context("fork")
-POINTS = [point for point in failpoints.POINTS if point.startswith("chain:") and point != "chain:rebuilt"]
+POINTS = [point for point in faults.POINTS if point.startswith("chain:") and point != "chain:rebuilt"]
 
 
 def abandon(consumer: Consumer) -> None:
@@ -24,7 +24,7 @@ def work_until_death(path: Path, ledger: Path, point: str, passes: int) -> None:
     """Put, get, change, give back, and look after a dead colleague, over and over; the failpoint ends it."""
     out = os.open(ledger, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
     queue = Queue.open(path)
-    failpoints.arm(point, passes)
+    faults.arm(point, passes)
     first, second = queue.station("first"), queue.station("second")
     mine, behind = first.attach(), second.attach()
     colleagues = []

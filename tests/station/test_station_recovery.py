@@ -12,7 +12,7 @@ from arena_stations import Actor, Arena, Ledger, consume, is_idle, produce, read
 
 from headrace import Queue
 from headrace.selection import Selection
-from headrace.testing import failpoints
+from headrace.testing import faults
 
 PLAIN: dict[str, Any] = {"deliveries_max": 0}  # the product is never at fault here
 
@@ -137,7 +137,7 @@ def test_what_a_dead_one_had_half_taken_up_is_not_taken_up_again(shared_memory: 
 
     def take_up_and_die(folder: Path, path: Path, ledger: Ledger, seed: int) -> None:
         with Queue.open(path) as queue, queue.station("s").attach() as consumer:
-            failpoints.arm("chain:admitted", 4)
+            faults.arm("chain:admitted", 4)
             consumer.get(10, 1.0)
 
     with Queue.create(path, size="16MiB", durability="memory", dedup="none", origin="here") as queue:

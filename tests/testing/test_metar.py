@@ -11,8 +11,8 @@ import pytest
 from metar.Metar import Metar
 
 from headrace.testing import Draft, FeedGenerator
+from headrace.testing.feeds.content import day_hour_minute
 from headrace.testing.feeds.metar import HPA_PER_INCH, Network, Report, encode
-from headrace.testing.feeds.moments import day_hour_minute
 from headrace.testing.feeds.stations import COLLECTIVES
 from headrace.testing.profiles import PROFILES
 

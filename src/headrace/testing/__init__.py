@@ -1,12 +1,12 @@
-"""Fakes that users of Headrace need too.
+"""Fakes and checks that users of Headrace need for their own tests.
 
     FeedGenerator   a seeded stream of products like those of real feeds
     Draft           one product of it, ready to put
     Oracle          remembers what was sent and judges what a consumer received
     Verdict         its judgement
-    MockClock       a time of day that moves when it is told to
+    MockClock       a time of day that moves only when you move it
     PowerCut        a disk that remembers what a power failure would leave
-    failpoints      die at a chosen step of the queue's work
+    faults.arm      kill this process at a chosen step of the queue's work
 
 A first check of anything that carries products:
 
@@ -22,9 +22,9 @@ Generator and oracle depend on no other part of Headrace, so that a fault in one
 
 from headrace.testing.clock import MockClock
 from headrace.testing.draft import Draft
+from headrace.testing.faults import PowerCut
 from headrace.testing.generator import FeedGenerator
 from headrace.testing.oracle import Oracle
-from headrace.testing.power import PowerCut
 from headrace.testing.verdict import Verdict
 
 __all__ = ["Draft", "FeedGenerator", "MockClock", "Oracle", "PowerCut", "Verdict"]

@@ -1,4 +1,4 @@
-"""A clock that moves only when it is told to.
+"""A clock that moves only when a test moves it.
 
 Tests hand a `MockClock` to whatever would otherwise read the time, and so never sleep. Like a real machine it has two
 kinds of time: the time of day, which may be set in either direction, and the time elapsed, which only passes. Nothing

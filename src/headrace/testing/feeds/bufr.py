@@ -15,10 +15,8 @@ import struct
 import time
 from collections.abc import Sequence
 
-from headrace.testing.feeds.content import Content
+from headrace.testing.feeds.content import S_PER_MINUTE, Content, Noise
 from headrace.testing.feeds.headings import Heading
-from headrace.testing.feeds.moments import S_PER_MINUTE
-from headrace.testing.feeds.noise import Noise
 
 FEED = "wx/obs/bufr"
 

@@ -26,9 +26,8 @@ import textwrap
 from dataclasses import dataclass
 from itertools import accumulate
 
-from headrace.testing.feeds.content import Content
+from headrace.testing.feeds.content import S_PER_MINUTE, Content, issued
 from headrace.testing.feeds.headings import LINE_END, Heading, HeadingLog, Replacements
-from headrace.testing.feeds.moments import S_PER_MINUTE, issued
 
 FEED = "wx/text/bulletin"
 

@@ -21,10 +21,8 @@ from dataclasses import dataclass
 from math import isqrt
 from string import ascii_uppercase
 
-from headrace.testing.feeds.content import Content
+from headrace.testing.feeds.content import S_PER_MINUTE, Content, Noise, cycle
 from headrace.testing.feeds.headings import Heading
-from headrace.testing.feeds.moments import S_PER_MINUTE, cycle
-from headrace.testing.feeds.noise import Noise
 
 NGRID_FEED = "wx/grid/ngrid"
 CONDUIT_FEED = "wx/grid/conduit"

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from string import ascii_uppercase
 from typing import Generic, TypeVar
 
-from headrace.testing.feeds.moments import day_hour_minute
+from headrace.testing.feeds.content import day_hour_minute
 
 LETTERS = ascii_uppercase[:24]  # Y and Z have meanings of their own
 LINE_END = "\r\r\n"

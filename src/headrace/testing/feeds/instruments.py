@@ -25,8 +25,7 @@ import struct
 
 import numpy as np
 
-from headrace.testing.feeds.content import Content
-from headrace.testing.feeds.noise import Noise
+from headrace.testing.feeds.content import Content, Noise
 
 EVENT_FEED = "daq/events"
 MONITOR_FEED = "telescope/monitor"

@@ -11,8 +11,7 @@ in LF.
 import random
 import time
 
-from headrace.testing.feeds.content import Content
-from headrace.testing.feeds.moments import S_PER_MINUTE
+from headrace.testing.feeds.content import S_PER_MINUTE, Content
 
 FEED = "wx/lightning"
 

@@ -10,12 +10,11 @@ from types import MappingProxyType
 
 from headrace.testing.feeds.bufr import BufrMaker
 from headrace.testing.feeds.bulletin import BulletinMaker
-from headrace.testing.feeds.content import Maker
+from headrace.testing.feeds.content import Maker, Noise, draw_pool
 from headrace.testing.feeds.grid import ConduitMaker, NgridMaker
 from headrace.testing.feeds.instruments import EventMaker, MonitorMaker
 from headrace.testing.feeds.lightning import LightningMaker
 from headrace.testing.feeds.metar import MetarMaker
-from headrace.testing.feeds.noise import Noise, draw_pool
 from headrace.testing.feeds.radar import Level2Maker, Level3Maker
 from headrace.testing.feeds.satellite import SatelliteMaker
 

@@ -20,9 +20,8 @@ from itertools import accumulate
 
 import msgspec
 
-from headrace.testing.feeds.content import Content
+from headrace.testing.feeds.content import S_PER_DAY, S_PER_MINUTE, Content, day_hour_minute
 from headrace.testing.feeds.headings import LINE_END, Heading, HeadingLog, Replacements
-from headrace.testing.feeds.moments import S_PER_DAY, S_PER_MINUTE, day_hour_minute
 from headrace.testing.feeds.stations import COLLECTIVES, Collective, Style
 from headrace.testing.feeds.weather import Sky, StationWeather
 

@@ -21,10 +21,8 @@ import random
 import struct
 from dataclasses import dataclass
 
-from headrace.testing.feeds.content import Content
+from headrace.testing.feeds.content import S_PER_DAY, S_PER_MINUTE, Content, Noise, stamp
 from headrace.testing.feeds.headings import LINE_END, Heading
-from headrace.testing.feeds.moments import S_PER_DAY, S_PER_MINUTE, stamp
-from headrace.testing.feeds.noise import Noise
 
 LEVEL2_FEED = "wx/radar/nexrad2"
 LEVEL3_FEED = "wx/radar/nexrad3"

@@ -11,9 +11,7 @@ set in it.
 import random
 import struct
 
-from headrace.testing.feeds.content import Content
-from headrace.testing.feeds.moments import day_of_year_stamp
-from headrace.testing.feeds.noise import Noise
+from headrace.testing.feeds.content import Content, Noise, day_of_year_stamp
 
 FEED = "wx/satellite/goes16"
 
