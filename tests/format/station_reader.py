@@ -111,7 +111,7 @@ DISTRIBUTIONS = {"round_robin": 0, "least_loaded": 1}
 CONSUMERS_AT, CONSUMERS, CONSUMER_BYTES = 33792, 256, 128
 CONSUMER: Layout = {
     "used": (0, "I"), "member": (4, "I"), "epoch": (8, "Q"), "pid": (16, "Q"), "attached_ns": (24, "Q"),
-    "beat_ns": (32, "Q"), "leased": (40, "Q"), "delivered": (48, "Q"), "acknowledged": (56, "Q"), "gap": (64, "64s"),
+    "heartbeat_ns": (32, "Q"), "leased": (40, "Q"), "delivered": (48, "Q"), "acknowledged": (56, "Q"), "gap": (64, "64s"),
 }  # fmt: skip
 CONSUMER_LOCKS_AT = 1 << 40
 

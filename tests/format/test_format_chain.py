@@ -412,7 +412,7 @@ def test_a_consumer_is_where_the_page_says(make_queue: MakeQueue) -> None:
         assert [(one["leased"], one["delivered"], one["acknowledged"]) for one in consumers.values()] == [(3, 7, 4), (0, 0, 0)]
         assert [(one["pid"], one["member"]) for one in consumers.values()] == [(os.getpid(), 0), (os.getpid(), 1)]
         assert all(abs(time.time_ns() - one["attached_ns"]) < 60 * 10**9 for one in consumers.values())
-        assert all(0 <= now_ns - one["beat_ns"] < 60 * 10**9 for one in consumers.values())
+        assert all(0 <= now_ns - one["heartbeat_ns"] < 60 * 10**9 for one in consumers.values())
         assert len(held) == 3
     chain = read_chain(queue.path, 1)
     assert (chain["consumers"], sequences_in(chain, "leased")) == ({}, [])
@@ -475,8 +475,8 @@ def test_a_hung_consumer_loses_its_products_but_not_the_lock_of_its_place(make_q
         return consumer, consumer.get(1, 10)
 
     with at_work(work):
-        beat_ns = read_chain(queue.path, 1)["consumers"][0]["beat_ns"]
-        while time.clock_gettime_ns(time.CLOCK_MONOTONIC) < beat_ns + 2_000_000:
+        heartbeat_ns = read_chain(queue.path, 1)["consumers"][0]["heartbeat_ns"]
+        while time.clock_gettime_ns(time.CLOCK_MONOTONIC) < heartbeat_ns + 2_000_000:
             pass
         station.statistics()
         chain = read_chain(queue.path, 1)

@@ -1,49 +1,63 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
 # cython: initializedcheck=False, embedsignature=True
-"""The queue's kernel: the only native code of Headrace.
+"""The kernel: the only native code of Headrace.
 
 One extension module in several files, in the order in which they build on each other:
 
-    layout       every shared shape, with drawings in docs/format.md
-    system       atomics, robust lock, futex, clocks, failpoints, the SIGBUS guard
-    store        one opened queue in one process: mapped files and pins
-    dedup        the duplicate memory
-    segment      segments come and go; what happens after a writer's death
-    append       records, rows, commit
-    gate         what stations may ask of those who put
-    properties   properties as an Arrow map
-    filter       which index rows are wanted
-    scan         Rows: pick, keep, verify, gather
-    items        from the objects of a call to what append takes
-    wire         records on their way between queues
-    log          Log: what Python calls
-    held         locks as contexts, files that may shrink
-    maintenance  what happens under the lock, or while nobody else is attached
-    survey       walking files that nobody need trust
-    chain         a chain of stations: slots, waiting lists, what happens after a consumer's death
-    conduct      from the log into a chain
-    lease        Chain: get and put
+    layout          every shared structure; docs/format.md has the drawings
+    system          atomics, robust lock, futex, clocks, failpoints, the SIGBUS guard
+    codes           what went wrong: codes in C, KernelError in Python
 
-docs/concurrency.md argues why this is right; tests/queue tries to prove it wrong.
+    log/store       one opened queue in one process: mapped files, pins, fork
+    log/dedup       the duplicate table
+    log/segment     segments are added and evicted; recovery after the death of a writer
+    log/append      records, rows, commit
+    log/gates       stations that make writers wait
+    log/refs        one product as a batch sees it; which rows are wanted
+    log/scan        Rows: pick, keep, verify
+    log/columns     Rows as the buffers of Arrow arrays
+    log/put         from the objects of a call to what append takes
+    log/validate    records from a buffer that is not trusted
+    log/wire        records on their way between queues
+    log/state       the shared numbers by name
+    log/log         Log: what Python calls
+    log/maintenance what happens under the lock, or while no other process is attached
+    log/survey      walking segment files that are not trusted
+
+    chain/slots     products in hand: marks, lists, waiting products
+    chain/route     which station a product goes to next
+    chain/recovery  the lock of a chain, and what happens after a death
+    chain/members   stations and consumers
+    chain/conduct   from the log into a chain
+    chain/lease     get and settle
+    chain/chain     Chain: what Python calls
+
+C data and functions without the interpreter (`nogil`) do the work; the classes Log, Rows and Chain are thin.
+docs/concurrency.md argues why this is correct; tests/log and tests/station try to prove it wrong.
 """
 
 include "layout.pxi"
 include "system.pxi"
+include "codes.pxi"
 include "log/store.pxi"
 include "log/dedup.pxi"
 include "log/segment.pxi"
 include "log/append.pxi"
-include "log/gate.pxi"
-include "log/properties.pxi"
-include "log/filter.pxi"
+include "log/gates.pxi"
+include "log/refs.pxi"
 include "log/scan.pxi"
-include "log/items.pxi"
+include "log/columns.pxi"
+include "log/put.pxi"
+include "log/validate.pxi"
 include "log/wire.pxi"
-include "log/place.pxi"
+include "log/state.pxi"
 include "log/log.pxi"
-include "log/held.pxi"
 include "log/maintenance.pxi"
 include "log/survey.pxi"
-include "chain/chain.pxi"
+include "chain/slots.pxi"
+include "chain/route.pxi"
+include "chain/recovery.pxi"
+include "chain/members.pxi"
 include "chain/conduct.pxi"
 include "chain/lease.pxi"
+include "chain/chain.pxi"

@@ -337,7 +337,7 @@ cdef struct Consumer:                # 128 bytes: one attachment
     uint64_t epoch                   # changes when the place is given away
     uint64_t pid
     uint64_t attached_ns
-    uint64_t beat_ns                 # CLOCK_MONOTONIC
+    uint64_t heartbeat_ns            # CLOCK_MONOTONIC
     uint64_t leased
     uint64_t delivered
     uint64_t acknowledged

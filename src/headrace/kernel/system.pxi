@@ -225,6 +225,43 @@ def reach_failpoint(str name):
         failpoint(FAIL_OTHER)
 
 
+# --- allocations: tests make one fail -------------------------------------------------------------
+
+cdef long allocations_left = 0       # until one fails; 0 none does
+
+
+def fail_allocation(long passes):
+    """Make the `passes`-th allocation from now on fail, once; 0 none. Whether one is still to fail.
+
+    Only the kernel's own allocations count, not those of the interpreter.
+    """
+    global allocations_left
+    cdef bint armed = allocations_left != 0
+    allocations_left = passes
+    return armed
+
+
+cdef bint is_to_fail() noexcept nogil:
+    global allocations_left
+    if allocations_left == 0:
+        return False
+    allocations_left -= 1
+    return allocations_left == 0
+
+
+cdef void *allocate(size_t size) noexcept nogil:
+    return NULL if is_to_fail() else malloc(max(size, <size_t>1))
+
+
+cdef void *allocate_zeroed(size_t count, size_t size) noexcept nogil:
+    return NULL if is_to_fail() else calloc(max(count, <size_t>1), size)
+
+
+cdef void *reallocate(void *old, size_t size) noexcept nogil:
+    """As realloc: if it returns NULL, `old` is still valid."""
+    return NULL if is_to_fail() else realloc(old, max(size, <size_t>1))
+
+
 # --- SIGBUS: a mapped file that shrinks must not take the interpreter with it --------------------
 #
 # The handler lays an empty private page over the hole and marks the range. Whoever reads the page

@@ -253,7 +253,7 @@ class Consumer:
 
     def _check_held(self, batch: Batch) -> None:
         """LeaseLostError if this consumer was taken for dead; asked before anything is appended."""
-        if not self._kernel.beat(self._place, self._epoch):
+        if not self._kernel.heartbeat(self._place, self._epoch):
             raise self._lost()
 
     def _append_revisions(self, batch: Batch, places: Any, payloads: list[Any]) -> list[int]:
@@ -321,7 +321,7 @@ class Consumer:
     def beat(self) -> None:
         """Mark this consumer as alive. A thread does so for all consumers of the process."""
         if not self._detached and self._pid == os.getpid():
-            self._kernel.beat(self._place, self._epoch)
+            self._kernel.heartbeat(self._place, self._epoch)
 
     def leave_to_parent(self) -> None:
         """In a forked child: this consumer belongs to the parent."""

@@ -156,7 +156,7 @@ class Stations:
             self._make_chain(number, self.log.oldest)
             chain = OpenChain(self.log, self.path, number)
             trusted = True
-        chain.kernel.settle_alone(trusted, self.log.tail)
+        chain.kernel.reset(trusted, self.log.tail)
         _update_members(chain, self.document.chain(number))
 
 

@@ -1,520 +1,479 @@
-# A chain of stations in shared memory: slots, waiting lists, and the mending of both.
-#
-# A product that some station of the chain selects takes a slot and keeps it until the last of these
-# stations has put it. The slot's `mark` says where it is: waiting at a station, leased to a consumer,
-# or parked. It is stored in one piece, and it is the truth; the lists (free slots, waiting products of
-# a station by priority, all products in hand by sequence) and the counts are made of the marks, and
-# are made anew by `rebuild` when somebody died inside the lock.
-#
-# Everything here runs under the chain's lock. Nothing here knows the log.
-
-from libc.stdlib cimport qsort
-
-cdef enum:
-    MEMBERS_AT = 1024
-    CONSUMERS_AT = MEMBERS_AT + MEMBERS_MAX * 512
-    SLOTS_AT = CONSUMERS_AT + CONSUMERS_MAX * 128
-    CHAIN_BYTES_MAX = SLOTS_AT + SLOTS_MAX * 64
-
-cdef struct Ordered:
-    uint64_t sequence
-    uint32_t place
-
-
-cdef inline Member *member_at(ChainHeader *chain, uint32_t member) noexcept nogil:
-    return <Member *>(<char *>chain + MEMBERS_AT) + member
-
-
-cdef inline Consumer *consumer_at(ChainHeader *chain, uint32_t place) noexcept nogil:
-    return <Consumer *>(<char *>chain + CONSUMERS_AT) + place
-
-
-cdef inline Slot *slot_at(ChainHeader *chain, uint32_t place) noexcept nogil:
-    """Whatever a damaged file says, this stays inside the mapping."""
-    return <Slot *>(<char *>chain + SLOTS_AT) + (place & (SLOTS_MAX - 1))
-
-
-cdef inline uint64_t mark_of(uint64_t state, uint64_t member, uint64_t consumer, uint64_t ticket) noexcept nogil:
-    return state | member << 8 | consumer << 16 | ticket << 32
-
-
-cdef inline uint32_t state_of(Slot *slot) noexcept nogil:
-    return slot.mark & 0xFF
-
-
-cdef inline uint32_t station_of(Slot *slot) noexcept nogil:
-    return (slot.mark >> 8) & 0xFF
-
-
-cdef inline uint32_t owner_of(Slot *slot) noexcept nogil:
-    return (slot.mark >> 16) & 0xFFFF
-
-
-# --- all products in hand, by sequence -----------------------------------------------------------
-
-cdef void join_hand(ChainHeader *chain, uint32_t place) noexcept nogil:
-    """Insert by sequence; new products have the highest, so this looks at one neighbour."""
-    cdef Slot *slot = slot_at(chain, place)
-    cdef uint32_t older = chain.newest, newer = NOWHERE, steps = 0
-    while older != NOWHERE and slot_at(chain, older).sequence > slot.sequence and steps <= chain.slots_ready:
-        newer = older
-        older = slot_at(chain, older).older
-        steps += 1
-    slot.older, slot.newer = older, newer
-    if older == NOWHERE:
-        chain.oldest = place
-    else:
-        slot_at(chain, older).newer = place
-    if newer == NOWHERE:
-        chain.newest = place
-    else:
-        slot_at(chain, newer).older = place
-    chain.in_hand += 1
-
-
-cdef void leave_hand(ChainHeader *chain, uint32_t place) noexcept nogil:
-    cdef Slot *slot = slot_at(chain, place)
-    if slot.older == NOWHERE:
-        chain.oldest = slot.newer
-    else:
-        slot_at(chain, slot.older).newer = slot.newer
-    if slot.newer == NOWHERE:
-        chain.newest = slot.older
-    else:
-        slot_at(chain, slot.newer).older = slot.older
-    chain.in_hand -= 1
-
-
-cdef void note_low(ChainHeader *chain) noexcept nogil:
-    """Everything below is settled."""
-    cdef uint64_t low = chain.position
-    if chain.oldest != NOWHERE and slot_at(chain, chain.oldest).sequence < low:
-        low = slot_at(chain, chain.oldest).sequence
-    if low != chain.low:
-        store64(&chain.low, low)
-
-
-cdef void release_slot(ChainHeader *chain, uint32_t place) noexcept nogil:
-    cdef Slot *slot = slot_at(chain, place)
-    if state_of(slot) != SLOT_PARKED:
-        leave_hand(chain, place)
-    store64(&slot.mark, SLOT_FREE)
-    failpoint(FAIL_RELEASED)
-    slot.next = chain.free
-    chain.free = place
-
-
-# --- the waiting lists of a station --------------------------------------------------------------
-
-cdef inline bint by_deadline(Member *member) noexcept nogil:
-    """Are the lists sorted by deadline, rather than in the order of arrival?"""
-    return member.order == BY_DEADLINE
-
-
-cdef inline uint64_t deadline_at(Member *member, Slot *slot) noexcept nogil:
-    """When the product is of no more use to the station."""
-    cdef uint64_t deadline_ns = slot.expires_ns if slot.expires_ns else <uint64_t>0xFFFFFFFFFFFFFFFF
-    if member.timeout_ns != 0 and slot.inserted_ns + member.timeout_ns < deadline_ns:
-        return slot.inserted_ns + member.timeout_ns
-    return deadline_ns
-
-
-cdef bint comes_before(Member *member, Slot *slot, Slot *other) noexcept nogil:
-    cdef uint64_t mine, others
-    if by_deadline(member):
-        mine, others = deadline_at(member, slot), deadline_at(member, other)
-        if mine != others:
-            return mine < others
-    return slot.sequence < other.sequence
-
-
-cdef void enlist(ChainHeader *chain, uint32_t place, uint32_t number, bint in_order) noexcept nogil:
-    """Let a product wait at a station: at the end, or where its sequence or deadline belongs."""
-    cdef Member *member = member_at(chain, number)
-    cdef Slot *slot = slot_at(chain, place)
-    cdef uint32_t before = NOWHERE, behind, steps = 0
-    slot.priority &= PRIORITIES - 1
-    store64(&slot.mark, mark_of(SLOT_WAITING, number, 0, 0))
-    failpoint(FAIL_SLOT_MARKED)
-    member.waiting += 1
-    if not (member.present >> slot.priority) & 1:
-        member.present |= 1 << slot.priority
-        member.first[slot.priority] = member.last[slot.priority] = place
-        slot.next = NOWHERE
-        return
-    if (in_order or by_deadline(member)) and comes_before(member, slot, slot_at(chain, member.last[slot.priority])):
-        behind = member.first[slot.priority]
-        while not comes_before(member, slot, slot_at(chain, behind)) and steps <= chain.slots_ready:
-            before = behind
-            behind = slot_at(chain, behind).next
-            steps += 1
-        slot.next = behind
-        if before == NOWHERE:
-            member.first[slot.priority] = place
-        else:
-            slot_at(chain, before).next = place
-        return
-    slot_at(chain, member.last[slot.priority]).next = place
-    member.last[slot.priority] = place
-    slot.next = NOWHERE
-
-
-cdef uint32_t delist(ChainHeader *chain, Member *member, uint32_t priority) noexcept nogil:
-    """Take the first of a list that has one."""
-    cdef uint32_t place = member.first[priority]
-    member.first[priority] = slot_at(chain, place).next
-    if member.first[priority] == NOWHERE:
-        member.present &= ~(<uint32_t>1 << priority)
-    member.waiting -= 1
-    return place
-
-
-cdef uint32_t list_by(ChainHeader *chain, Member *member, uint32_t rule, bint highest) noexcept nogil:
-    """Which of the lists has the product that comes first by `rule`. At least one has something."""
-    cdef uint32_t present = member.present, best = NOWHERE, priority
-    cdef uint64_t mine, others
-    if not present & (present - 1):
-        return lowest_bit(present)
-    if rule == BY_PRIORITY:
-        return 31 - leading_zeros(present) if highest else lowest_bit(present)
-    while present:
-        priority = lowest_bit(present)
-        present &= present - 1
-        if best == NOWHERE:
-            best = priority
-            continue
-        if rule == BY_DEADLINE:
-            mine = deadline_at(member, slot_at(chain, member.first[priority]))
-            others = deadline_at(member, slot_at(chain, member.first[best]))
-            if mine != others:
-                best = priority if mine < others else best
-                continue
-        if slot_at(chain, member.first[priority]).sequence < slot_at(chain, member.first[best]).sequence:
-            best = priority
-    return best
-
-
-cdef bint goes_before(Member *member, Slot *slot, Slot *other) noexcept nogil:
-    """Is this one dropped rather than the other?"""
-    cdef uint64_t mine, others
-    if member.discard == BY_DEADLINE:
-        mine, others = deadline_at(member, slot), deadline_at(member, other)
-        if mine != others:
-            return mine < others
-    return slot.sequence < other.sequence
-
-
-cdef uint32_t take_victim(ChainHeader *chain, Member *member) noexcept nogil:
-    """Of what waits, take the one that the policy drops first."""
-    cdef uint32_t present = member.present, victim = NOWHERE, ahead = NOWHERE, place, before, priority, list_of = 0
-    if (member.discard == BY_DEADLINE) == (member.order == BY_DEADLINE):
-        return delist(chain, member, list_by(chain, member, member.discard, False))
-    if member.discard == BY_PRIORITY:
-        present &= ~(present - 1)    # the lowest only
-    while present:                   # the lists are in another order: look at all
-        priority = lowest_bit(present)
-        present &= present - 1
-        place, before = member.first[priority], NOWHERE
-        while place != NOWHERE:
-            if victim == NOWHERE or goes_before(member, slot_at(chain, place), slot_at(chain, victim)):
-                victim, ahead, list_of = place, before, priority
-            before, place = place, slot_at(chain, place).next
-    if ahead == NOWHERE:
-        return delist(chain, member, list_of)
-    slot_at(chain, ahead).next = slot_at(chain, victim).next
-    if member.last[list_of] == victim:
-        member.last[list_of] = ahead
-    member.waiting -= 1
-    return victim
-
-
-# --- which station gets it -----------------------------------------------------------------------
-
-cdef inline bint is_full(Member *member) noexcept nogil:
-    return member.capacity != 0 and member.waiting >= member.capacity
-
-
-cdef uint32_t next_station(ChainHeader *chain, uint64_t candidates) noexcept nogil:
-    """Of these members, the one that a product goes to next. There is at least one."""
-    cdef uint32_t best = NOWHERE, number
-    cdef uint64_t rest = candidates
-    while rest:
-        number = lowest_bit64(rest)
-        rest &= rest - 1
-        if best == NOWHERE or member_at(chain, number).stage < member_at(chain, best).stage:
-            best = number
-    if member_at(chain, best).grouped:
-        return share(chain, candidates, best)
-    return best
-
-
-cdef uint32_t keeper_of(ChainHeader *chain, uint32_t stage) noexcept nogil:
-    """The first member of a stage keeps the turn of its group."""
-    cdef uint32_t number = 0
-    while number < MEMBERS_MAX - 1 and (not member_at(chain, number).used or member_at(chain, number).stage != stage):
-        number += 1
-    return number
-
-
-cdef uint32_t share(ChainHeader *chain, uint64_t candidates, uint32_t first) noexcept nogil:
-    """One of the parallel stations: in turn, or the one with the least to do; a full one only if all are."""
-    cdef uint32_t stage = member_at(chain, first).stage, best = NOWHERE, number, step
-    cdef uint32_t turn = member_at(chain, keeper_of(chain, stage)).turn
-    cdef bint in_turn = member_at(chain, first).distribution == ROUND_ROBIN
-    cdef Member *member
-    for step in range(1, MEMBERS_MAX + 1):
-        number = (turn + step) % MEMBERS_MAX
-        member = member_at(chain, number)
-        if not (candidates >> number) & 1 or member.stage != stage:
-            continue
-        if best == NOWHERE or (is_full(member_at(chain, best)) and not is_full(member)):
-            best = number
-            if in_turn and not is_full(member):
-                break
-        elif not in_turn and not is_full(member) and (
-                member.waiting + member.leased < member_at(chain, best).waiting + member_at(chain, best).leased):
-            best = number
-    return best
-
-
-cdef inline void note_surge(ChainHeader *chain) noexcept nogil:
-    """Something waits that the log had not for this station: those who put look at the capacities again."""
-    store64(&chain.surges, chain.surges + 1)
-
-
-cdef void come_back(ChainHeader *chain, uint32_t place, uint32_t number) noexcept nogil:
-    """Let a product wait at a station where it was before, in its old place."""
-    enlist(chain, place, number, True)
-    note_surge(chain)
-
-
-cdef void go_on(ChainHeader *chain, uint32_t place, uint64_t candidates, bint in_order) noexcept nogil:
-    """As `arrive`, for a product that the chain has had in hand."""
-    arrive(chain, place, candidates, in_order)
-    if candidates:
-        note_surge(chain)
-
-
-cdef void arrive(ChainHeader *chain, uint32_t place, uint64_t candidates, bint in_order) noexcept nogil:
-    """Bring a product to the next station that takes it; if none is left, the chain is done with it.
-
-    A station that is not blocking and whose capacity is full takes no more: by its policy it lets the new product
-    or one that waits go on to the stations behind it.
-    """
-    cdef uint32_t number, victim, rule
-    cdef Member *member
-    while candidates:
-        number = next_station(chain, candidates)
-        member = member_at(chain, number)
-        if member.grouped:
-            member_at(chain, keeper_of(chain, member.stage)).turn = number
-        if not in_order:
-            slot_at(chain, place).deliveries = 0
-        if member.blocking or in_order or not is_full(member):
-            member.admitted += not in_order
-            enlist(chain, place, number, in_order)
-            return
-        candidates = slot_at(chain, place).wanted & member.later
-        if member.discard == BY_LIFO or member.discard == BY_ANY:
-            member.flowed_around += 1
-            continue
-        rule = member.discard
-        enlist(chain, place, number, False)
-        victim = take_victim(chain, member)
-        if rule == BY_FIFO:
-            member.dropped_fifo += 1
-        elif rule == BY_PRIORITY:
-            member.dropped_priority += 1
-        else:
-            member.dropped_deadline += 1
-        if victim != place:
-            member.admitted += 1
-        place = victim               # it goes on, to the stations that come later
-        candidates = slot_at(chain, place).wanted & member.later
-    release_slot(chain, place)
-
-
-cdef void park(ChainHeader *chain, uint32_t place) noexcept nogil:
-    """Lay aside a product that nobody could deal with. It is not waiting, and holds nothing back."""
-    cdef Slot *slot = slot_at(chain, place)
-    cdef uint32_t number = station_of(slot)
-    cdef Member *member = member_at(chain, number)
-    if member.parked >= PARKED_MAX:
-        member.dropped_parking += 1
-        release_slot(chain, place)
-        return
-    leave_hand(chain, place)
-    store64(&slot.mark, mark_of(SLOT_PARKED, number, 0, 0))
-    slot.next = NOWHERE
-    member.parked += 1
-    member.parked_total += 1
-
-
-cdef uint64_t stage_of(ChainHeader *chain, Member *member) noexcept nogil:
-    """All members that stand where this one does."""
-    cdef uint64_t members = 0
-    cdef uint32_t number
-    for number in range(MEMBERS_MAX):
-        if member_at(chain, number).used and member_at(chain, number).stage == member.stage:
-            members |= <uint64_t>1 << number
-    return members
-
-
-cdef void give_back_slot(ChainHeader *chain, uint32_t place, uint32_t where) noexcept nogil:
-    """A leased product comes back undone: to the input, on to the output, to the start, or to the group."""
-    cdef Slot *slot = slot_at(chain, place)
-    cdef uint32_t number = station_of(slot)
-    cdef Member *member = member_at(chain, number)
-    member.leased -= 1
-    if where == RESTORE_OUTPUT:
-        go_on(chain, place, slot.wanted & member.later, False)
-    elif where == RESTORE_START:
-        slot.restarts += slot.restarts < 0xFF
-        go_on(chain, place, slot.wanted, True)
-    elif where == RESTORE_GROUP and member.grouped:
-        go_on(chain, place, slot.wanted & stage_of(chain, member), True)
-    else:
-        come_back(chain, place, number)
-
-
-# --- after a death -------------------------------------------------------------------------------
-
-cdef int by_sequence(const void *a, const void *b) noexcept nogil:
-    cdef uint64_t first = (<const Ordered *>a).sequence, second = (<const Ordered *>b).sequence
-    return -1 if first < second else first > second
-
-
-cdef void forget_consumer(ChainHeader *chain, uint32_t number) noexcept nogil:
-    cdef Consumer *consumer = consumer_at(chain, number)
-    consumer.epoch += 1
-    consumer.leased = 0
-    store32(&consumer.used, 0)
-
-
-cdef int restore_leases(ChainHeader *chain, uint32_t number, uint32_t where, bint dead) noexcept nogil:
-    """Take back what a consumer holds and free its place; how many, or -ENOMEM."""
-    cdef Member *member = member_at(chain, consumer_at(chain, number).member % MEMBERS_MAX)
-    cdef Ordered *found = <Ordered *>malloc((<size_t>chain.in_hand + 2) * sizeof(Ordered))
-    cdef uint32_t place = chain.oldest, steps = 0
-    cdef int count = 0, i
-    if found == NULL:
-        return -ENOMEM
-    while place != NOWHERE and steps <= chain.in_hand:
-        if state_of(slot_at(chain, place)) == SLOT_LEASED and owner_of(slot_at(chain, place)) == number:
-            found[count].place = place
-            count += 1
-        place = slot_at(chain, place).newer
-        steps += 1
-    for i in range(count):           # the youngest first where they go to the front of a list
-        give_back_slot(chain, found[i if where == RESTORE_OUTPUT else count - 1 - i].place, where)
-        member.restored += dead
-        failpoint(FAIL_RESTORED)
-    free(found)
-    forget_consumer(chain, number)
-    return count
-
-
-cdef void take_revision_back(ChainHeader *chain) noexcept nogil:
-    """If somebody died between giving a slot a revision and its new mark, it has the old revision still."""
-    cdef Slot *slot = slot_at(chain, <uint32_t>chain.revising - 1)
-    if chain.revising != 0 and state_of(slot) == SLOT_LEASED and slot.revision != chain.revising_from:
-        slot.revision = chain.revising_from
-        slot.revisions -= slot.revisions != 0
-    chain.revising = 0
-
-
-cdef int rebuild(ChainHeader *chain) noexcept nogil:
-    """Make all lists and counts anew from the marks."""
-    cdef uint32_t ready = chain.slots_ready, place, i, count = 0
-    cdef Ordered *found = <Ordered *>malloc((ready + 1) * sizeof(Ordered))
-    cdef Slot *slot
-    cdef Member *member
-    if found == NULL:
-        return -ENOMEM
-    take_revision_back(chain)
-    chain.free = chain.oldest = chain.newest = NOWHERE
-    chain.in_hand = 0
-    for i in range(MEMBERS_MAX):
-        member = member_at(chain, i)
-        member.waiting = member.leased = member.parked = member.present = 0
-    for i in range(CONSUMERS_MAX):
-        consumer_at(chain, i).leased = 0
-    for place in range(ready, 0, -1):
-        slot = slot_at(chain, place - 1)
-        if not is_sound_slot(chain, slot):
-            slot.mark = SLOT_FREE
-            slot.next = chain.free
-            chain.free = place - 1
-        elif state_of(slot) == SLOT_PARKED:
-            member_at(chain, station_of(slot)).parked += 1
-        else:
-            found[count].sequence = slot.sequence
-            found[count].place = place - 1
-            count += 1
-    qsort(found, count, sizeof(Ordered), by_sequence)
-    failpoint(FAIL_REBUILT)
-    for i in range(count):
-        slot = slot_at(chain, found[i].place)
-        join_hand(chain, found[i].place)
-        if slot.sequence == chain.admitting and chain.position <= chain.admitting:
-            chain.position = chain.admitting + 1   # taken up, and not noted before its conductor died
-        if state_of(slot) == SLOT_WAITING:
-            enlist(chain, found[i].place, station_of(slot), False)
-        else:
-            member_at(chain, station_of(slot)).leased += 1
-            consumer_at(chain, owner_of(slot)).leased += 1
-    free(found)
-    note_low(chain)
-    note_surge(chain)
-    return 0
-
-
-cdef bint is_sound_slot(ChainHeader *chain, Slot *slot) noexcept nogil:
-    if state_of(slot) == SLOT_FREE or state_of(slot) > SLOT_PARKED:
-        return False
-    return (slot.sequence != 0 and slot.priority < PRIORITIES and station_of(slot) < MEMBERS_MAX
-            and owner_of(slot) < CONSUMERS_MAX and member_at(chain, station_of(slot)).used != 0)
-
-
-cdef void save_cell(ChainHeader *chain) noexcept nogil:
-    """Note where the chain would begin again after a power failure."""
-    cdef uint64_t generation = max(chain.cells[0].generation, chain.cells[1].generation) + 1
-    cdef Cell *cell = &chain.cells[generation % 2]
-    cell.generation = generation
-    cell.low = chain.low
-    cell.checksum = XXH3_64bits(cell, 16)
-
-
-cdef int lock_chain(ChainHeader *chain, bint at_once) noexcept nogil:
-    """Mends what a dead holder left behind; if that fails, the next one tries again. -EBUSY only if `at_once`."""
-    cdef int error = pthread_mutex_trylock(&chain.lock) if at_once else pthread_mutex_lock(&chain.lock)
-    if error == EOWNERDEAD:
-        store32(&chain.torn, 1)
-        chain.recoveries += 1
-        pthread_mutex_consistent(&chain.lock)
-        error = 0
-    if error == 0 and chain.torn:
-        error = -rebuild(chain)
+# Chain: what Python sees of a chain of stations. It holds no policy; headrace.station does.
+
+@cython.no_gc
+cdef class Chain:
+    """A mapped chain file. Each call takes the lock of the chain itself, and releases it on every way out."""
+    cdef Log log
+    cdef ChainHeader *header
+    cdef Guarded *guarded
+    cdef readonly int fd
+    cdef bint owns_fd
+    cdef Term terms[MEMBERS_MAX]
+    cdef uint32_t terms_count
+    cdef uint64_t terms_seen         # the number `terms` of the header that they belong to
+    cdef uint64_t terms_until        # they hold for products below this sequence
+    cdef bint conducts               # index rows decide for all stations of the chain
+    cdef object filters              # what `terms` point into
+
+    def __cinit__(self, Log log not None, int fd, uint64_t number):
+        """Takes over the descriptor of the file of chain `number`."""
+        cdef void *where
+        cdef struct_stat status
+        self.log = log
+        self.fd = fd
+        self.owns_fd = True
+        install_sigbus()
+        where = mmap(NULL, CHAIN_BYTES_MAX, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0)
+        if where == MAP_FAILED:
+            raise KernelError(-errno)
+        self.header = <ChainHeader *>where
+        self.guarded = guard(where, CHAIN_BYTES_MAX)
+        if (fstat(fd, &status) != 0 or status.st_size < SLOTS_AT
+                or memcmp(self.header.magic, b"HRCHAIN\0", 8) != 0 or self.header.number != number
+                or memcmp(self.header.uuid, log.store.control.uuid, 16) != 0
+                or SLOTS_AT + <long>self.header.slots_ready * 64 > status.st_size
+                or self.header.slots_ready > SLOTS_MAX):
+            raise KernelError(CODE_DAMAGED)
+        if self.header.version != CHAIN_VERSION:
+            raise KernelError(CODE_NEWER)
+
+    def __dealloc__(self):
+        if self.header != NULL:
+            unguard(self.guarded)
+            munmap(self.header, CHAIN_BYTES_MAX)
+        if self.owns_fd:
+            c_close(self.fd)
+
+    cdef int enter(self, bint at_once=False) noexcept nogil:
+        """Lock the chain: 0, or a negative code and the lock is free."""
+        cdef int error = lock_chain(self.header, at_once)
+        if error == 0 and is_holed(self.guarded):
+            pthread_mutex_unlock(&self.header.lock)
+            return CODE_DAMAGED
+        return error
+
+    cdef int lock(self) except -1:
+        """As `enter`, but raises. Release the interpreter lock only if another thread or process has the lock."""
+        cdef int error = self.enter(True)
+        if error == -EBUSY:
+            with nogil:
+                error = self.enter()
         if error != 0:
-            pthread_mutex_unlock(&chain.lock)
-            return -error
-        store32(&chain.torn, 0)
-    return -error
+            raise KernelError(error)
+        return 0
 
+    cdef void wake_consumers(self) noexcept nogil:
+        add32(&self.log.store.control.wake, 1)
+        wake_sleepers(self.log.store)
 
-cdef void unlock_chain(ChainHeader *chain) noexcept nogil:
-    note_low(chain)
-    pthread_mutex_unlock(&chain.lock)
+    cdef void wake_everyone(self) noexcept nogil:
+        """After a change of terms or position: consumers and waiting writers look again."""
+        self.wake_consumers()
+        call_waiters(self.header, FOR_CAPACITY | FOR_LOW)
 
+    # --- terms ------------------------------------------------------------------------------------
 
-cdef enum:                           # what those who put may wait for
-    FOR_CAPACITY = 1
-    FOR_LOW = 2
+    def set_member(self, uint32_t number, dict terms not None):
+        """Set the terms of a member. A new member starts with empty lists and counts of zero."""
+        cdef Member *member = member_at(self.header, checked(number, MEMBERS_MAX))
+        cdef Member given
+        cdef bint reordered
+        cdef int error = 0
+        read_terms(terms, &given)    # raises before anything is locked or changed
+        self.lock()
+        if not member.used:
+            memset(member, 0, sizeof(Member))
+        reordered = member.order != given.order or member.discard != given.discard
+        copy_terms(member, &given)
+        store32(&member.used, 1)
+        if reordered and member.waiting:
+            error = rebuild_torn(self.header)
+        store64(&self.header.terms, self.header.terms + 1)
+        unlock_chain(self.header)
+        if error != 0:
+            raise MemoryError
 
+    def remove_member(self, uint32_t number):
+        """Remove a station; its waiting products go to the others of its group, or on to the stations behind it."""
+        checked(number, MEMBERS_MAX)
+        self.lock()
+        remove_station(self.header, number)
+        store64(&self.header.terms, self.header.terms + 1)
+        unlock_chain(self.header)
+        self.wake_everyone()
 
-cdef void call_waiters(ChainHeader *chain, uint32_t what) noexcept nogil:
-    """Those who wait look again, if any of them waits for this."""
-    fence()                          # what made the room is seen before `waiters` is asked
-    if load32(&chain.waiters) & what and swap32(&chain.waiters, 0) != 0:
-        add32(&chain.room, 1)
-        futex(&chain.room, FUTEX_WAKE, 0x7FFFFFFF, NULL)
+    def note_terms(self):
+        """Tell all processes that the terms have changed."""
+        store64(&self.header.terms, self.header.terms + 1)
+        self.wake_everyone()
+
+    def use_terms(self, uint64_t seen, list members not None, list filters not None, uint64_t until, bint conducts):
+        """How this process reads rows on behalf of the chain: one RowFilter (or None) for each member."""
+        cdef Term terms[MEMBERS_MAX]
+        cdef uint32_t count = <uint32_t>len(members), i
+        cdef RowFilter row_filter
+        if count > MEMBERS_MAX or len(filters) != len(members):
+            raise ValueError("one filter for each member")
+        memset(terms, 0, sizeof(terms))
+        for i in range(count):       # raises before anything is locked or changed
+            row_filter = filters[i]
+            terms[i].member = checked(members[i], MEMBERS_MAX)
+            terms[i].wanted = &row_filter.wanted if row_filter is not None else NULL
+        before = self.filters        # freed after the lock is released
+        self.lock()                  # no other thread of this process conducts meanwhile
+        memcpy(self.terms, terms, sizeof(terms))
+        self.terms_count = count
+        self.filters = filters
+        self.terms_seen = seen
+        self.terms_until = until
+        self.conducts = conducts
+        unlock_chain(self.header)
+
+    @property
+    def terms_number(self):
+        """Changes with the terms of any member."""
+        return load64(&self.header.terms)
+
+    # --- from the log -----------------------------------------------------------------------------
+
+    @property
+    def position(self):
+        """The log has been read up to here, for all stations of the chain."""
+        return load64(&self.header.position)
+
+    @property
+    def low(self):
+        """Every product below this sequence is settled."""
+        return load64(&self.header.low)
+
+    cdef int conduct_if_current(self) noexcept nogil:
+        """Conduct, unless the terms have changed; 0 or a negative code. Under the lock."""
+        if self.terms_seen != self.header.terms:
+            return CODE_TERMS
+        if not self.conducts:
+            return 0
+        cdef int outcome = conduct(
+            self.log.store, self.header, self.fd, self.terms_until, self.terms, self.terms_count)
+        if outcome == 0 and self.header.position >= self.terms_until:
+            return CODE_TERMS
+        return outcome
+
+    cdef bint is_under_way(self, uint64_t position) noexcept nogil:
+        """Did conducting stop only because it had held the lock for long enough?"""
+        cdef uint64_t reached = load64(&self.header.position)
+        return (self.conducts and reached > position and reached < self.terms_until
+                and reached < load64(&self.log.store.control.head))
+
+    def conduct(self):
+        """Take up from the log what index rows alone decide; 0 or a negative code."""
+        cdef int outcome
+        with nogil:
+            outcome = self.enter()
+            if outcome == 0:
+                outcome = self.conduct_if_current()
+                unlock_chain(self.header)
+        return outcome
+
+    def admit(self, uint64_t seen, uint64_t start, uint64_t end, const uint64_t[::1] sequences,
+              const uint8_t[::1] priorities, const uint64_t[::1] wanted, const uint64_t[::1] expires_ns,
+              const uint64_t[::1] inserted_ns):
+        """Take up what the caller has selected in [start, end); False if another process was faster.
+
+        If there is no room for all of it, the chain continues later where the room ended.
+        """
+        cdef size_t i
+        cdef bint mine
+        cdef uint64_t reached = end
+        self.lock()
+        mine = self.header.terms == seen and self.header.position == start and start <= end
+        if mine:
+            for i in range(<size_t>sequences.shape[0]):
+                if admit(self.header, self.fd, sequences[i], priorities[i], wanted[i], expires_ns[i],
+                         inserted_ns[i]) <= 0:
+                    reached = sequences[i]
+                    break
+            store64(&self.header.position, reached)
+        unlock_chain(self.header)
+        return mine
+
+    def skip(self, uint64_t start, uint64_t lost_last):
+        """Pass over products that were evicted before the chain read them: [position, lost_last]."""
+        self.lock()
+        if self.header.position == start and lost_last >= start:
+            self.header.lost_products += lost_last + 1 - start
+            self.header.lost_first = start
+            self.header.lost_last = lost_last
+            store64(&self.header.position, lost_last + 1)
+        unlock_chain(self.header)
+
+    def seek(self, uint64_t position):
+        """Continue at `position`; waiting products are forgotten, leases stay valid."""
+        cdef uint32_t place
+        cdef int error
+        self.lock()
+        self.header.admitting = 0
+        store64(&self.header.position, position)
+        for place in range(self.header.slots_ready):
+            if state_of(slot_at(self.header, place)) == SLOT_WAITING:
+                slot_at(self.header, place).mark = SLOT_FREE
+        error = rebuild_torn(self.header)
+        save_cell(self.header)
+        unlock_chain(self.header)
+        self.wake_everyone()
+        if error != 0:
+            raise MemoryError
+
+    # --- leases; see lease.pxi --------------------------------------------------------------------
+
+    def get(self, uint32_t number, uint64_t epoch, uint32_t limit, double timeout_s, uint64_t now_ns, uint64_t looked,
+            uint64_t terms_seen):
+        """(outcome, Rows): up to `limit` products; waits for the first until `timeout_s`, without limit if negative.
+
+        The outcome is the number of products, or a negative code; then the remaining time stands in place of Rows.
+        CODE_LOOK asks the caller to check whether the other consumers are alive and, where index rows alone do not
+        decide, to read the log from `looked` on. CODE_TERMS asks it to read the terms, which are newer than
+        `terms_seen`. In both cases the caller then calls again.
+        """
+        cdef Lease few[64]
+        cdef Lease *leases = few
+        cdef uint64_t now = clock_ns(CLOCK_MONOTONIC)
+        checked(number, CONSUMERS_MAX)
+        note_heartbeat(self.header, number, epoch, now)
+        if claim_look(self.header, now):
+            return CODE_LOOK, timeout_s
+        if terms_seen != load64(&self.header.terms):
+            return CODE_TERMS, timeout_s
+        limit = min(limit, <uint32_t>GET_MAX)
+        if limit > 64:
+            leases = <Lease *>allocate(limit * sizeof(Lease))
+            if leases == NULL:
+                raise MemoryError
+        try:
+            return wait_and_get(self, number, epoch, limit, timeout_s, now_ns, looked, leases)
+        finally:
+            if leases != few:
+                free(leases)
+
+    def get_plain(self, uint32_t number, uint64_t epoch, uint32_t limit, uint64_t terms_seen):
+        """Rows of up to `limit` products if some are there and nothing else is to be done first; otherwise None."""
+        cdef Lease few[FEW]
+        cdef uint64_t now = clock_ns(CLOCK_MONOTONIC)
+        cdef int outcome
+        if limit > FEW or is_time_to_look(self.header, now) or terms_seen != load64(&self.header.terms):
+            return None
+        checked(number, CONSUMERS_MAX)
+        note_heartbeat(self.header, number, epoch, now)
+        outcome = try_get(self, number, epoch, limit, 0, few, True)
+        if outcome <= 0:
+            return None
+        outcome, found = collect(self, few, outcome, number, 0)
+        return found if outcome > 0 else None
+
+    def settle(self, uint32_t number, uint64_t epoch, Rows rows not None, const uint32_t[::1] chosen, int how,
+               const uint64_t[::1] revisions):
+        """Settle leased rows, all of them or those at the places `chosen`; how many were no longer held.
+
+        Raises KernelError(lease_lost) if the consumer itself was declared dead.
+        """
+        cdef size_t count = rows.count if chosen is None else <size_t>chosen.shape[0]
+        cdef const uint32_t *places = NULL
+        cdef const uint64_t *others = NULL
+        cdef int64_t refused = -EBUSY
+        checked(number, CONSUMERS_MAX)
+        if revisions is not None and <size_t>revisions.shape[0] != count:
+            raise ValueError("revisions")
+        if count and chosen is not None:
+            places = &chosen[0]
+        if count and revisions is not None:
+            others = &revisions[0]
+        if count <= FEW:
+            refused = settle_all(self, number, epoch, rows, places, count, how, others, True)
+        if refused == -EBUSY:
+            with nogil:
+                refused = settle_all(self, number, epoch, rows, places, count, how, others, False)
+        if refused < 0:
+            raise KernelError(<int>refused)
+        return refused
+
+    def put_revisions(self, Rows rows not None, const uint32_t[::1] places not None, list payloads not None,
+                      uint64_t now_ns, uint64_t boot_ns):
+        """Append new payloads of these products, for the stations behind; their sequences."""
+        return append_revisions(self.log, rows, places, payloads, now_ns, boot_ns)
+
+    def count_passed(self, uint32_t number, uint64_t expired, uint64_t damaged):
+        """Count what a reader on behalf of the station has passed over."""
+        cdef Member *member = member_at(self.header, checked(number, MEMBERS_MAX))
+        add64(&member.expired, <long>expired)
+        add64(&member.damaged, <long>damaged)
+
+    # --- consumers --------------------------------------------------------------------------------
+
+    def attach(self, uint32_t number, uint32_t member, uint64_t pid):
+        """Take the place of a consumer, whose byte the caller has locked; its epoch."""
+        cdef uint64_t epoch
+        cdef int error
+        checked(number, CONSUMERS_MAX)
+        checked(member, MEMBERS_MAX)
+        self.lock()
+        error = attach_consumer(self.header, number, member, pid)
+        epoch = consumer_at(self.header, number).epoch
+        unlock_chain(self.header)
+        if error != 0:
+            raise MemoryError
+        return epoch
+
+    def detach(self, uint32_t number, uint64_t epoch):
+        """Leave; remaining leases go back to the input. False if the consumer was declared dead before."""
+        cdef Consumer *consumer = consumer_at(self.header, checked(number, CONSUMERS_MAX))
+        cdef int restored = 0
+        cdef bint mine
+        self.lock()
+        mine = consumer.used != 0 and consumer.epoch == epoch
+        if mine:
+            restored = restore_leases(self.header, number, RESTORE_INPUT, False)
+        unlock_chain(self.header)
+        self.wake_consumers()
+        if restored < 0:
+            raise MemoryError
+        return mine
+
+    def heartbeat(self, uint32_t number, uint64_t epoch):
+        """Say that the consumer is alive; False if it was declared dead."""
+        return note_heartbeat(self.header, checked(number, CONSUMERS_MAX), epoch, clock_ns(CLOCK_MONOTONIC))
+
+    def hung(self, uint32_t number):
+        """Is the last heartbeat of this consumer older than its station allows?"""
+        return is_hung(self.header, checked(number, CONSUMERS_MAX))
+
+    def recover(self, uint32_t number, uint64_t epoch):
+        """Take back what a consumer holds and free its place; how many, or -1 if the place has another owner now."""
+        cdef Consumer *consumer = consumer_at(self.header, checked(number, CONSUMERS_MAX))
+        cdef int count = -1
+        self.lock()
+        if consumer.used and consumer.epoch == epoch:
+            count = restore_leases(
+                self.header, number, member_at(self.header, consumer.member % MEMBERS_MAX).restore, True)
+        unlock_chain(self.header)
+        if count >= 0:
+            self.wake_everyone()
+        if count == -ENOMEM:
+            raise MemoryError
+        return count
+
+    def consumers(self):
+        """(place, member, epoch, pid, attached_ns, age of heartbeat ns, leased, delivered, acknowledged) of each."""
+        return list_consumers(self.header)
+
+    # --- waiting ----------------------------------------------------------------------------------
+
+    def wait(self, uint32_t seen, double timeout_s):
+        """Sleep until something was put or came back; `seen` is `Log.wake_number` before the caller looked."""
+        cdef uint64_t wake_at = clock_ns(CLOCK_MONOTONIC) + <uint64_t>(max(timeout_s, 0) * 1e9)
+        with nogil:
+            sleep_until(self.log.store.control, seen, wake_at)
+        PyErr_CheckSignals()
+
+    def watch_room(self, bint held):
+        """Ask for a wake-up when a station has room, or, if `held`, when `low` moves; the number to wait with."""
+        cdef uint32_t seen = load32(&self.header.room)
+        or32(&self.header.waiters, FOR_LOW if held else FOR_CAPACITY)
+        return seen
+
+    def wait_room(self, uint32_t seen, double timeout_s):
+        """Sleep until there is room or the time is over; `seen` is what `watch_room` returned."""
+        cdef uint64_t wake_at = clock_ns(CLOCK_MONOTONIC) + <uint64_t>(max(timeout_s, 0) * 1e9)
+        cdef timespec until
+        until.tv_sec = wake_at // 1000000000
+        until.tv_nsec = wake_at % 1000000000
+        with nogil:
+            if load32(&self.header.room) == seen:
+                futex(&self.header.room, FUTEX_WAIT_BITSET, seen, &until)
+        PyErr_CheckSignals()
+
+    def may_look(self):
+        """Is it time to check whether consumers are alive? If so, the caller undertakes to do it."""
+        return claim_look(self.header, clock_ns(CLOCK_MONOTONIC))
+
+    def is_surely_full(self, uint32_t number):
+        """Is the station full even without what the log still has for it?"""
+        cdef Member *member = member_at(self.header, checked(number, MEMBERS_MAX))
+        cdef uint32_t waiting = load32(&member.waiting)
+        return (0 < member.capacity <= waiting) or (0 < member.max_queue <= waiting)
+
+    def count_rejected(self, uint32_t number):
+        """Count a put that was refused because of max_queue."""
+        add64(&member_at(self.header, checked(number, MEMBERS_MAX)).rejected, 1)
+
+    # --- inspection and repair --------------------------------------------------------------------
+
+    def waiting(self, uint32_t number):
+        """Products that wait at a station, as far as the log has been read."""
+        return load32(&member_at(self.header, checked(number, MEMBERS_MAX)).waiting)
+
+    def slots(self, uint32_t number, uint32_t state):
+        """(place, sequence, revision, deliveries) of the products of a station that are in one state."""
+        self.lock()
+        try:
+            return slots_of(self.header, number, state)
+        finally:
+            unlock_chain(self.header)
+
+    def unpark(self, uint32_t number, const uint64_t[::1] sequences, bint retry):
+        """Bring parked products back to the input of the station, or release them; how many. None: all."""
+        cdef uint64_t none = 0
+        cdef const uint64_t *chosen = NULL
+        cdef size_t count = 0, unparked
+        checked(number, MEMBERS_MAX)
+        if sequences is not None:
+            count = sequences.shape[0]
+            chosen = &sequences[0] if count else &none
+        self.lock()
+        unparked = unpark(self.header, number, chosen, count, retry)
+        unlock_chain(self.header)
+        self.wake_consumers()
+        return unparked
+
+    def members(self):
+        """The places that are in use."""
+        return [number for number in range(MEMBERS_MAX) if member_at(self.header, number).used]
+
+    def member(self, uint32_t number):
+        """Terms, counts and counters of one station; None if the place is free."""
+        cdef Member *member = member_at(self.header, checked(number, MEMBERS_MAX))
+        return dict_of_member(member) if member.used else None
+
+    def in_hand(self, uint32_t number):
+        """(oldest sequence or 0, number of redeliveries) of the waiting and leased products of a station."""
+        cdef uint64_t oldest = 0
+        cdef uint32_t retries
+        self.lock()
+        retries = count_in_hand(self.header, number, &oldest)
+        unlock_chain(self.header)
+        return oldest, retries
+
+    @property
+    def state(self):
+        """Positions and counters of the chain, as a dict."""
+        cdef ChainHeader *h = self.header
+        return dict(position=h.position, low=h.low, in_hand=h.in_hand, slots=h.slots_ready,
+                    lost_products=h.lost_products, lost_first=h.lost_first, lost_last=h.lost_last,
+                    damaged_rows=h.damaged_rows, recoveries=h.recoveries)
+
+    def save_cell(self):
+        """Record the position at which the chain continues after a power failure."""
+        self.lock()
+        save_cell(self.header)
+        unlock_chain(self.header)
+
+    def reset(self, bint trusted, uint64_t tail):
+        """While no other process is attached: a new lock, no consumers, and the last position that can be trusted."""
+        if reset_chain(self.header, trusted, tail) != 0:
+            raise MemoryError
+
+    def check(self):
+        """What is inconsistent, as sentences; an empty list if nothing is."""
+        self.lock()
+        try:
+            return check_chain(self.header)
+        finally:
+            unlock_chain(self.header)

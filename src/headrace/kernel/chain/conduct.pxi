@@ -1,19 +1,21 @@
-# Conducting: from the log into a chain. Whoever comes for products does it, under the chain's lock.
+# Conducting: taking products up from the log into a chain.
 #
-# The log is looked at once, in order, from `position` on. Each row is shown to every station of the
-# chain; if any wants it, it takes a slot and goes to the first of them. It stops where a blocking
-# station's capacity is full, so that nothing is passed over that somebody was promised.
+# In ET, a conductor moves events from station to station. Here there is no conductor process: a consumer that asks for
+# products conducts, under the lock of the chain. The log is read once for all stations, in order, from `position` on.
+# Each row is shown to every station of the chain; if any of them wants the product, it takes a slot and goes to the
+# first of them. Conducting stops where a blocking station is full, so that no station misses a product that it is
+# entitled to.
 
-cdef struct Term:                    # what one station of the chain asks of index rows
+cdef struct Term:                    # what one station of the chain requires of index rows
     const Wanted *wanted             # NULL = everything
     uint32_t member
 
 cdef enum:
-    CONDUCT_MAX = 65536              # rows looked at while the lock is held
+    CONDUCT_MAX = 65536              # rows read while the lock is held
 
 
 cdef int grow_slots(ChainHeader *chain, int fd) noexcept nogil:
-    """More room for products in hand; they go into the list of free slots in rising order."""
+    """Add SLOTS_STEP slots to the file and to the list of free slots, in rising order."""
     cdef uint32_t ready = chain.slots_ready, place
     cdef int error
     if ready + SLOTS_STEP > SLOTS_MAX:
@@ -30,7 +32,7 @@ cdef int grow_slots(ChainHeader *chain, int fd) noexcept nogil:
 
 
 cdef int take_slot(ChainHeader *chain, int fd, uint32_t *place) noexcept nogil:
-    """1, 0 if the chain has as many products in hand as it can, or trouble with the disk."""
+    """1 and a slot, 0 if the chain holds as many products as it can, or a negative errno."""
     cdef int error = 0
     if chain.free == NOWHERE:
         error = grow_slots(chain, fd)
@@ -42,7 +44,7 @@ cdef int take_slot(ChainHeader *chain, int fd, uint32_t *place) noexcept nogil:
 
 
 cdef uint64_t expiry_of(Mapping *mapping, Row *row) noexcept nogil:
-    """The product's own expiry; 0 = never. The record is not verified yet, and may point anywhere."""
+    """The product's own expiry; 0 = never. The record is not verified yet and may point anywhere."""
     cdef uint64_t offset = <uint64_t>row.offset * 8, expires_ns = 0, place
     cdef Record *record = <Record *>(mapping.base + offset)
     if not row.flags & ROW_EXPIRES or offset < SEGMENT_HEADER or offset + RECORD_HEADER > mapping.size:
@@ -55,7 +57,7 @@ cdef uint64_t expiry_of(Mapping *mapping, Row *row) noexcept nogil:
 
 
 cdef bint is_in_hand(ChainHeader *chain, uint64_t sequence) noexcept nogil:
-    """After a seek back, or a death before `position` was stored: was the product taken up before?"""
+    """After a seek backwards, or a death before `position` was stored: is the product in hand already?"""
     cdef uint32_t place = chain.newest, steps = 0
     while place != NOWHERE and slot_at(chain, place).sequence > sequence and steps <= chain.slots_ready:
         place = slot_at(chain, place).older
@@ -79,7 +81,7 @@ cdef uint64_t count_down(ChainHeader *chain, uint64_t wanted) noexcept nogil:
 
 
 cdef void count_up(ChainHeader *chain, uint64_t wanted) noexcept nogil:
-    """Take a count_down back: the product was not taken up after all."""
+    """Undo count_down: the product was not taken up after all."""
     cdef uint32_t number
     while wanted:
         number = lowest_bit64(wanted)
@@ -89,7 +91,7 @@ cdef void count_up(ChainHeader *chain, uint64_t wanted) noexcept nogil:
 
 cdef int admit(ChainHeader *chain, int fd, uint64_t sequence, uint32_t priority, uint64_t wanted,
                uint64_t expires_ns, uint64_t inserted_ns) noexcept nogil:
-    """Take a product up for the members that want it: 1, 0 if there is no room for it now, or trouble."""
+    """Take a product up for the members that want it: 1, 0 if there is no room now, or a negative code."""
     cdef uint64_t chosen
     cdef uint32_t place = NOWHERE, number
     cdef int taken
@@ -122,7 +124,7 @@ cdef int admit(ChainHeader *chain, int fd, uint64_t sequence, uint32_t priority,
     failpoint(FAIL_SLOT_FILLED)
     if member.grouped or is_full(member):
         arrive(chain, place, chosen, False)
-    else:                            # the same without asking again who is next
+    else:                            # as `arrive`, whose answer is known here
         member.admitted += 1
         enlist(chain, place, number, False)
     failpoint(FAIL_ADMITTED)
@@ -132,7 +134,7 @@ cdef int admit(ChainHeader *chain, int fd, uint64_t sequence, uint32_t priority,
 
 cdef int conduct_segment(ChainHeader *chain, int fd, Mapping *mapping, Entry *entry, uint64_t end,
                          const Term *terms, uint32_t terms_count) noexcept nogil:
-    """1 if it got to `end`, 0 if there is no room, or trouble."""
+    """1 if it reached `end`, 0 if there is no room, or a negative code."""
     cdef uint64_t sequence = chain.position, wanted, late
     cdef uint32_t i
     cdef int found = 1
@@ -169,13 +171,13 @@ cdef int conduct_segment(ChainHeader *chain, int fd, Mapping *mapping, Entry *en
 
 
 cdef inline bint is_too_late(Member *member, Row *row) noexcept nogil:
-    """Was it put after the station stopped taking any?"""
+    """Was the product put after the stop time of the station?"""
     return member.stop_ns != 0 and row.inserted_ns >= member.stop_ns
 
 
 cdef int conduct(Store *store, ChainHeader *chain, int fd, uint64_t stop, const Term *terms,
                  uint32_t terms_count) noexcept nogil:
-    """Look at the log from `position` on; 0, or trouble. Under the chain's lock."""
+    """Read the log from `position` on; 0 or a negative code. Under the lock of the chain."""
     cdef uint64_t head = min(load64(&store.control.head), stop)
     cdef uint64_t start = chain.position, number, held
     cdef Entry entry
@@ -208,7 +210,7 @@ cdef int conduct(Store *store, ChainHeader *chain, int fd, uint64_t stop, const 
 
 
 cdef void skip_to(Store *store, ChainHeader *chain, uint64_t held) noexcept nogil:
-    """Pass over what is not in the log: evicted before we came, or never given."""
+    """Pass over what the log does not hold: products evicted before, and sequences that were never assigned."""
     cdef uint64_t oldest = load64(&store.control.oldest)
     if chain.position < oldest:
         chain.lost_products += <uint32_t>(oldest - chain.position)    # without leaps, which are 2**32 each

@@ -1,41 +1,8 @@
-# The Log: what Python sees of the kernel. It has no policy; headrace.queue.queue has.
+# The Log: what Python sees of an opened queue directory. It holds no policy; headrace.log does.
 
 from cpython.dict cimport PyDict_GetItem
 from cpython.exc cimport PyErr_CheckSignals
 from cpython.ref cimport PyObject
-
-
-class KernelError(Exception):
-    """Trouble: `code` (a negative errno or one of CODES) and the segment file it was about.
-
-    Of a buffer of records `file` is where in it the trouble is, and `fault` says what it is.
-    """
-
-    def __init__(self, code, file=0, fault=""):
-        super().__init__(code, file, fault)
-        self.code = code
-        self.file = file
-        self.fault = fault
-
-
-CODES = {
-    "damaged": CODE_DAMAGED,
-    "batch_too_large": CODE_BATCH_TOO_LARGE,
-    "names_full": CODE_NAMES_FULL,
-    "unknown_feed": CODE_UNKNOWN_FEED,
-    "gone": CODE_GONE,
-    "payload_too_large": CODE_PAYLOAD_TOO_LARGE,
-    "stations": CODE_STATIONS,
-    "blocked": CODE_BLOCKED,
-    "rejected": CODE_REJECTED,
-    "held": CODE_HELD,
-    "lease_lost": CODE_LEASE_LOST,
-    "terms": CODE_TERMS,
-    "look": CODE_LOOK,
-    "newer": CODE_NEWER,
-    "altered": CODE_ALTERED,
-    "revision": CODE_REVISION,
-}
 
 
 @cython.no_gc
@@ -48,7 +15,9 @@ cdef class Log:
     cdef object gate_owners          # what the gates point into
 
     def __cinit__(self):
-        self.store = <Store *>calloc(1, sizeof(Store))
+        self.store = <Store *>allocate_zeroed(1, sizeof(Store))
+        if self.store == NULL:
+            raise MemoryError
         self.store.segments_fd = self.store.queue_fd = -1
         self.feeds = {}
         self.origins = {}
@@ -81,6 +50,8 @@ cdef class Log:
     def __dealloc__(self):
         cdef Store *store = self.store
         cdef int i
+        if store == NULL:
+            return
         delist_store(store)
         if store.control != NULL:
             unguard(store.control_guarded)
@@ -143,6 +114,8 @@ cdef class Log:
         cdef Control *control = self.store.control
         cdef uint64_t *end = &control.feeds_end if kind == NAME_FEED else &control.origins_end
         cdef Name *name
+        if not 0 < len(encoded) <= FEED_BYTES_MAX:
+            raise ValueError("name")
         self.learn_names()
         if text not in known:
             if state_holed(self.store):
@@ -190,159 +163,29 @@ cdef class Log:
     cpdef put(self, payload, str feed, str ident, uint64_t created_ns, uint8_t priority,
               uint64_t expires_ns, bytes properties, uint16_t slice, bytes signature,
               object origin, uint64_t origin_sequence, uint64_t previous, uint64_t now_ns, uint64_t boot_ns):
-        """Append one product; its sequence, or minus the sequence of the copy that is held.
+        """Append one product; its sequence, or minus the sequence of the copy that the queue holds.
 
-        KeyError for a feed or origin without an id yet, ValueError for an ident that is too long.
+        KeyError for a feed or origin without a number yet, ValueError for an ident that is too long.
         """
-        cdef Item item
-        cdef Py_buffer buffer
-        cdef Store *store = self.store
-        cdef int outcome
-        memset(&item, 0, sizeof(item))
-        memset(&buffer, 0, sizeof(buffer))
-        item.feed = self.feed_id(feed)
-        set_ident(&item, ident)
-        item.created_ns = created_ns
-        item.expires_ns = expires_ns
-        item.priority = priority
-        item.slice = slice
-        item.origin = <uint16_t>store.control.origin
-        if origin is not None:
-            item.origin = <uint16_t>self.origins[origin]
-        item.origin_sequence = origin_sequence
-        item.previous = previous
-        if properties is not None:
-            item.properties = PyBytes_AS_STRING(properties)
-            item.properties_bytes = <uint16_t>PyBytes_GET_SIZE(properties)
-        if PyBytes_CheckExact(payload):
-            item.payload = PyBytes_AS_STRING(payload)
-            item.payload_bytes = PyBytes_GET_SIZE(payload)
-        else:
-            PyObject_GetBuffer(payload, &buffer, PyBUF_SIMPLE)
-            item.payload = <char *>buffer.buf
-            item.payload_bytes = buffer.len
-        try:
-            if item.payload_bytes > payload_bytes_max(store):
-                self.fail(CODE_DAMAGED if state_holed(store) else CODE_PAYLOAD_TOO_LARGE)
-            if signature is not None:
-                item.kind = SIGNATURE_GIVEN
-                memcpy(item.signature, PyBytes_AS_STRING(signature), 16)
-            else:
-                sign(&item, <uint8_t>store.control.signature_kind, payload)
-            outcome = EBUSY
-            if item.payload_bytes <= 65536:
-                outcome = pthread_mutex_trylock(&store.control.lock)
-            if outcome == EBUSY:
-                with nogil:
-                    outcome = append(store, &item, 1, now_ns, boot_ns)
-            else:
-                outcome = settle_lock(store, outcome)
-                if outcome == 0:
-                    outcome = append_locked(store, &item, 1, now_ns, boot_ns)
-                    unlock_log(store)
-                    wake_sleepers(store)
-        finally:
-            PyBuffer_Release(&buffer)
-        if outcome < 0:
-            self.refuse(outcome, &item)
-        return -<int64_t>item.outcome if item.duplicate else <int64_t>item.outcome
+        return put_one(self, payload, feed, ident, created_ns, priority, expires_ns, properties, slice, signature,
+                       origin, origin_sequence, previous, now_ns, boot_ns)
 
     def put_many(self, payloads, feeds, idents, const uint64_t[::1] created_ns,
                  const uint8_t[::1] priorities, const uint64_t[::1] expires_ns, properties,
                  const uint16_t[::1] slices, signatures, origins,
                  const uint64_t[::1] origin_sequences, const uint64_t[::1] previous,
                  uint64_t now_ns, uint64_t boot_ns):
-        """Append all or none. (first sequence, how many stored, outcomes if there were duplicates).
+        """Append all or none. (first sequence, how many were stored, outcomes if there were duplicates).
 
         `feeds`, `idents`, `properties` and `origins` are one value for all or a list; number columns have one
         value for all or one each, or are None.
         """
-        cdef Payloads held = Payloads(payloads)
-        cdef size_t count = len(held.objects), i
-        cdef Item *items = <Item *>calloc(max(count, 1), sizeof(Item))
-        cdef Item *item
-        cdef bint each_feed = isinstance(feeds, list), each_ident = isinstance(idents, list)
-        cdef bint each_block = isinstance(properties, list), each_origin = isinstance(origins, list)
-        cdef uint32_t feed = 0 if each_feed else self.feed_id(feeds)
-        cdef uint8_t kind = <uint8_t>self.store.control.signature_kind
-        cdef bytes block
-        cdef Item same
-        memset(&same, 0, sizeof(same))
-        if items == NULL:
-            raise MemoryError
-        try:
-            if not each_ident:
-                set_ident(&same, idents)
-            same.origin = <uint16_t>self.store.control.origin
-            if origins is not None and not each_origin:
-                same.origin = <uint16_t>self.origins[origins]
-            for i in range(count):
-                item = &items[i]
-                item.feed = self.feed_id(<str>feeds[i]) if each_feed else feed
-                item.ident = same.ident
-                item.ident_bytes = same.ident_bytes
-                if each_ident:
-                    set_ident(item, <str>idents[i])
-                item.origin = <uint16_t>self.origins[origins[i]] if each_origin else same.origin
-                held.take(i, item)
-                if item.payload_bytes > payload_bytes_max(self.store):
-                    self.fail(CODE_PAYLOAD_TOO_LARGE)
-                item.slice = NO_SLICE
-                if signatures is not None and signatures[i] is not None:
-                    block = signatures[i]
-                    item.kind = SIGNATURE_GIVEN
-                    memcpy(item.signature, PyBytes_AS_STRING(block), 16)
-                elif kind:
-                    sign(item, kind, held.objects[i])
-                if properties is not None:
-                    block = properties[i] if each_block else properties
-                    item.properties = PyBytes_AS_STRING(block)
-                    item.properties_bytes = <uint16_t>PyBytes_GET_SIZE(block)
-                item.priority = priorities[i if priorities.shape[0] > 1 else 0]
-            if created_ns is not None:
-                for i in range(count):
-                    items[i].created_ns = created_ns[i if created_ns.shape[0] > 1 else 0]
-            if expires_ns is not None:
-                for i in range(count):
-                    items[i].expires_ns = expires_ns[i if expires_ns.shape[0] > 1 else 0]
-            if slices is not None:
-                for i in range(count):
-                    items[i].slice = slices[i if slices.shape[0] > 1 else 0]
-            if origin_sequences is not None:
-                for i in range(count):
-                    items[i].origin_sequence = origin_sequences[i]
-                    items[i].previous = previous[i] if previous is not None else 0
-            return self.append_many(items, count, now_ns, boot_ns)
-        finally:
-            free(items)
+        return put_many(self, payloads, feeds, idents, created_ns, priorities, expires_ns, properties, slices,
+                        signatures, origins, origin_sequences, previous, now_ns, boot_ns)
 
     def put_many_plain(self, payloads, str feed not None, str ident not None, uint8_t priority):
-        """`put_many` of products that have nothing but these; by the machine's clock."""
-        cdef Payloads held = Payloads(payloads)
-        cdef size_t count = len(held.objects), i
-        cdef Item *items
-        cdef Item same
-        cdef uint8_t kind = <uint8_t>self.store.control.signature_kind
-        memset(&same, 0, sizeof(same))
-        same.feed = self.feed_id(feed)
-        set_ident(&same, ident)
-        same.origin = <uint16_t>self.store.control.origin
-        same.slice = NO_SLICE
-        same.priority = priority
-        items = <Item *>malloc(max(count, 1) * sizeof(Item))
-        if items == NULL:
-            raise MemoryError
-        try:
-            for i in range(count):
-                items[i] = same
-                held.take(i, &items[i])
-                if items[i].payload_bytes > payload_bytes_max(self.store):
-                    self.fail(CODE_PAYLOAD_TOO_LARGE)
-                if kind:
-                    sign(&items[i], kind, held.objects[i])
-            return self.append_many(items, count, 0, 0)
-        finally:
-            free(items)
+        """`put_many` of products that have only these facts; by the clock of the machine."""
+        return put_many_plain(self, payloads, feed, ident, priority)
 
     def put_records(self, Rows rows not None, const uint8_t[::1] mask, uint64_t now_ns, uint64_t boot_ns):
         """Append the records of these rows as they are, all or none; what `put_many` returns.
@@ -351,26 +194,6 @@ cdef class Log:
         are noted. A record without a signature gets this queue's.
         """
         return put_rows(self, rows, mask, now_ns, boot_ns)
-
-    cdef append_many(self, Item *items, size_t count, uint64_t now_ns, uint64_t boot_ns):
-        """What `put_many` returns."""
-        cdef size_t i, stored = 0
-        cdef uint64_t first = 0
-        cdef int outcome
-        with nogil:
-            outcome = append(self.store, items, count, now_ns, boot_ns)
-        if outcome < 0:
-            self.refuse(outcome, items)
-        for i in range(count):
-            if not items[i].duplicate:
-                if stored == 0:
-                    first = items[i].outcome
-                stored += 1
-        outcomes = None
-        if stored < count:
-            outcomes = [-<int64_t>items[i].outcome if items[i].duplicate
-                        else <int64_t>items[i].outcome for i in range(count)]
-        return first, stored, outcomes
 
     # --- read -------------------------------------------------------------------------------------
 
@@ -398,39 +221,12 @@ cdef class Log:
         return held_from(self.store, sequence)
 
     def count_between(self, uint64_t start, uint64_t end):
-        """How many rows there are from `start` up to `end`; sequences that were never given do not count."""
-        cdef Store *store = self.store
-        cdef uint64_t number, first, last, count = 0
-        cdef Entry *entry
-        for number in range(load64(&store.control.segment_oldest), load64(&store.control.segment_newest) + 1):
-            entry = entry_of(store, number)
-            first = max(entry.first, start)
-            last = min(entry.end if entry.end else end, end)
-            count += last - first if last > first else 0
-        return count
+        """How many rows there are from `start` up to `end`; sequences that were never assigned do not count."""
+        return count_between(self.store, start, end)
 
     def first_since(self, uint64_t time_ns):
-        """The smallest sequence whose insertion time is at or after `time_ns`; head if there is none."""
-        cdef Store *store = self.store
-        cdef uint64_t number, place, end, head = load64(&store.control.head)
-        cdef Entry entry
-        cdef Mapping *mapping = NULL
-        cdef uint64_t found = 0
-        for number in range(load64(&store.control.segment_oldest),
-                            load64(&store.control.segment_newest) + 1):
-            if entry_of(store, number).newest_ns < time_ns:
-                continue
-            if pin_segment(store, number, &entry, &mapping) != 0:
-                continue
-            end = min(entry.end if 0 < entry.end < head else head, entry.first + rows_room(entry.size))
-            for place in range(end - entry.first if end > entry.first else 0):
-                if row_of(mapping, place).inserted_ns >= time_ns:
-                    found = entry.first + place
-                    break
-            release_view(store, mapping)
-            if found:
-                return found
-        return head
+        """The smallest sequence that was inserted at or after `time_ns`; head if there is none."""
+        return first_since(self.store, time_ns)
 
     def wait_once(self, uint64_t sequence, double timeout_s):
         """Sleep until `sequence` may be read, somebody calls wake_all, or `timeout_s` or a second has passed.
@@ -474,7 +270,7 @@ cdef class Log:
         cdef int error = pthread_mutex_trylock(&self.store.control.lock)
         if error == EBUSY:
             return
-        if settle_lock(self.store, error) == 0:
+        if recover_lock(self.store, error) == 0:
             pthread_mutex_lock(&self.store.maps_lock)
             sweep_mappings(self.store)
             pthread_mutex_unlock(&self.store.maps_lock)
@@ -523,53 +319,11 @@ cdef class Log:
     @property
     def state(self):
         """The shared numbers as a dict."""
-        cdef Control *c = self.store.control
-        return {
-            "version": c.version, "state": c.state, "uuid": c.uuid[:16], "boot": c.boot[:16],
-            "size_bytes": c.size_bytes, "age_ns": c.age_ns, "segment_bytes": c.segment_bytes,
-            "durability": c.durability, "signature_kind": c.signature_kind, "clean": c.clean,
-            "origin": c.origin, "head": c.head, "tail": c.tail, "oldest": c.oldest,
-            "segment_oldest": c.segment_oldest, "segment_newest": c.segment_newest,
-            "next_file": c.next_file, "spare_file": c.spare_file, "bytes_total": c.bytes_total,
-            "data_end": c.data_end, "pending_file": c.pending_file,
-            "dedup_table": c.dedup_table, "dedup_bytes": buckets_of(c.dedup_table) * sizeof(Bucket),
-            "feeds_end": c.feeds_end, "origins_end": c.origins_end,
-            "synced_names": c.synced_names, "synced": c.synced, "synced_file": c.synced_file,
-            "inserted_products": c.inserted_products, "inserted_bytes": c.inserted_bytes,
-            "duplicates": c.duplicates, "evicted_products": c.evicted_products,
-            "evicted_bytes": c.evicted_bytes, "deleted_products": c.deleted_products,
-            "held_products": c.held_products, "sync_failed": c.sync_failed,
-            "unlinked_pinned": c.unlinked_pinned, "recoveries": c.recoveries, "stations": c.stations,
-        }
+        return read_state(self.store.control)
 
     def set_state(self, **fields):
-        """Change shared numbers. Under the log's lock, or while nobody else is attached."""
-        cdef Control *c = self.store.control
-        for field, value in fields.items():
-            if field == "size_bytes": c.size_bytes = value
-            elif field == "age_ns": c.age_ns = value
-            elif field == "segment_bytes": c.segment_bytes = value
-            elif field == "state": store32(&c.state, value)
-            elif field == "clean": store32(&c.clean, value)
-            elif field == "boot": memcpy(c.boot, <char *>(<bytes>value), 16)
-            elif field == "tail": store64(&c.tail, value)
-            elif field == "head": store64(&c.head, value)
-            elif field == "oldest": store64(&c.oldest, value)
-            elif field == "segment_oldest": store64(&c.segment_oldest, value)
-            elif field == "segment_newest": store64(&c.segment_newest, value)
-            elif field == "next_file": c.next_file = value
-            elif field == "spare_file": c.spare_file = value
-            elif field == "synced": store64(&c.synced, value)
-            elif field == "synced_file": c.synced_file = value
-            elif field == "sync_failed": store32(&c.sync_failed, value)
-            elif field == "synced_names": c.synced_names = value
-            elif field == "pending_file": c.pending_file = value
-            elif field == "origin": c.origin = value
-            elif field == "feeds_end": store64(&c.feeds_end, value)
-            elif field == "origins_end": store64(&c.origins_end, value)
-            elif field == "deleted_products": c.deleted_products = value
-            elif field == "stations": store64(&c.stations, value)
-            else: raise KeyError(field)
+        """Change shared numbers. Under the lock of the log, or while no other process is attached."""
+        write_state(self.store.control, fields)
 
     def publish(self, uint64_t tail):
         """Let readers see everything below `tail`, which has reached the disk. Under the lock for flushes.
@@ -625,3 +379,39 @@ cdef class Log:
         return [(self.names[i], name_of(self.store, i).last, name_of(self.store, i).products,
                  name_of(self.store, i).payload_bytes)
                 for i in range(ORIGINS_MAX, ORIGINS_MAX + <uint32_t>len(self.feeds))]
+
+
+cdef class Held:
+    """`with` this, and the lock is held: no signal can come between taking it and the promise to give it back."""
+    cdef Log log
+    cdef bint sync, patient, taken
+
+    def __enter__(self):
+        """True, or False for a lock that somebody else has and that was not to be waited for."""
+        cdef pthread_mutex_t *lock = &self.log.store.control.sync_lock
+        cdef int error
+        if not self.sync:
+            with nogil:
+                error = -lock_log(self.log.store)
+        elif self.patient:
+            with nogil:
+                error = pthread_mutex_lock(lock)
+        else:
+            error = pthread_mutex_trylock(lock)
+        if error == EOWNERDEAD:
+            error = pthread_mutex_consistent(lock)
+        if error == EBUSY:
+            return False
+        if error != 0:
+            self.log.fail(-error)
+        self.taken = True
+        return True
+
+    def __exit__(self, kind, value, trace):
+        if not self.taken:
+            return
+        self.taken = False
+        if self.sync:
+            pthread_mutex_unlock(&self.log.store.control.sync_lock)
+        else:
+            unlock_log(self.log.store)

@@ -1,68 +1,9 @@
-# Reading: pick rows, verify the records behind them, hand them out as columns and views.
+# Reading: pick rows, verify the records behind them, hand them out.
 #
-# A Rows object goes through three steps: `pick` (index rows only), `keep` (whatever the caller filters
-# by), `verify` (every record that is handed out has its checksum compared). It holds one pin for each
-# segment that it touches; views of payloads hold the Rows. Rows that came from elsewhere (wire.pxi) have
-# a buffer instead of a log and pins, and were verified when they were read.
-
-cimport cython
-from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_FillInfo, PyBuffer_Release, PyObject_GetBuffer
-from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
-
-cdef packed struct Ref:              # 120 bytes: one product as the Batch sees it
-    uint64_t sequence
-    uint64_t inserted_ns
-    uint64_t created_ns
-    uint64_t expires_ns
-    uint64_t origin_sequence
-    uint64_t previous
-    uint64_t record                  # addresses in this process
-    uint64_t payload
-    uint32_t payload_bytes
-    uint32_t feed
-    uint16_t origin
-    uint16_t slice
-    uint16_t ident_bytes
-    uint16_t properties_bytes
-    uint8_t priority
-    uint8_t kind
-    uint8_t feed_bytes
-    uint8_t origin_bytes
-    uint32_t segment                 # which of the pinned mappings
-    uint8_t signature[16]
-    uint32_t slot                    # of a product from a station: where its lease is
-    uint16_t deliveries
-    uint16_t revisions
-    uint64_t ticket
-
-cdef Ref ref_shape                   # never read: only its addresses are compared
-REF_BYTES = sizeof(Ref)
-REF_FIELDS = {                       # field of a Ref: (offset, bytes); product/batch.py has the same as a NumPy type
-    "sequence": (<char *>&ref_shape.sequence - <char *>&ref_shape, sizeof(ref_shape.sequence)),
-    "inserted_ns": (<char *>&ref_shape.inserted_ns - <char *>&ref_shape, sizeof(ref_shape.inserted_ns)),
-    "created_ns": (<char *>&ref_shape.created_ns - <char *>&ref_shape, sizeof(ref_shape.created_ns)),
-    "expires_ns": (<char *>&ref_shape.expires_ns - <char *>&ref_shape, sizeof(ref_shape.expires_ns)),
-    "origin_sequence": (<char *>&ref_shape.origin_sequence - <char *>&ref_shape, sizeof(ref_shape.origin_sequence)),
-    "previous": (<char *>&ref_shape.previous - <char *>&ref_shape, sizeof(ref_shape.previous)),
-    "record": (<char *>&ref_shape.record - <char *>&ref_shape, sizeof(ref_shape.record)),
-    "payload": (<char *>&ref_shape.payload - <char *>&ref_shape, sizeof(ref_shape.payload)),
-    "payload_bytes": (<char *>&ref_shape.payload_bytes - <char *>&ref_shape, sizeof(ref_shape.payload_bytes)),
-    "feed": (<char *>&ref_shape.feed - <char *>&ref_shape, sizeof(ref_shape.feed)),
-    "origin": (<char *>&ref_shape.origin - <char *>&ref_shape, sizeof(ref_shape.origin)),
-    "slice": (<char *>&ref_shape.slice - <char *>&ref_shape, sizeof(ref_shape.slice)),
-    "ident_bytes": (<char *>&ref_shape.ident_bytes - <char *>&ref_shape, sizeof(ref_shape.ident_bytes)),
-    "properties_bytes": (<char *>&ref_shape.properties_bytes - <char *>&ref_shape, sizeof(ref_shape.properties_bytes)),
-    "priority": (<char *>&ref_shape.priority - <char *>&ref_shape, sizeof(ref_shape.priority)),
-    "kind": (<char *>&ref_shape.kind - <char *>&ref_shape, sizeof(ref_shape.kind)),
-    "feed_bytes": (<char *>&ref_shape.feed_bytes - <char *>&ref_shape, sizeof(ref_shape.feed_bytes)),
-    "origin_bytes": (<char *>&ref_shape.origin_bytes - <char *>&ref_shape, sizeof(ref_shape.origin_bytes)),
-    "segment": (<char *>&ref_shape.segment - <char *>&ref_shape, sizeof(ref_shape.segment)),
-    "signature": (<char *>&ref_shape.signature - <char *>&ref_shape, sizeof(ref_shape.signature)),
-    "slot": (<char *>&ref_shape.slot - <char *>&ref_shape, sizeof(ref_shape.slot)),
-    "deliveries": (<char *>&ref_shape.deliveries - <char *>&ref_shape, sizeof(ref_shape.deliveries)),
-    "revisions": (<char *>&ref_shape.revisions - <char *>&ref_shape, sizeof(ref_shape.revisions)),
-    "ticket": (<char *>&ref_shape.ticket - <char *>&ref_shape, sizeof(ref_shape.ticket)),
-}
+# A Rows object goes through three steps: `pick` (index rows only), `keep` (any other filter of the caller) and `verify`
+# (the checksum of every record that is handed out). It holds one pin for each segment that it touches, and views of
+# payloads hold the Rows. Rows that came from elsewhere (validate.pxi) hold a buffer instead of a log and pins, and were
+# verified when they were read.
 
 cdef struct Picked:                  # what a scan passed over, by cause
     uint64_t scanned
@@ -70,59 +11,6 @@ cdef struct Picked:                  # what a scan passed over, by cause
     uint64_t deleted
     uint64_t damaged
     uint64_t expired
-
-
-cdef bint sound_record(Mapping *mapping, Row *row) noexcept nogil:
-    """Is the record behind the row whole and the one that the row speaks of?"""
-    cdef uint64_t offset = <uint64_t>row.offset * 8
-    cdef Record *record = <Record *>(mapping.base + offset)
-    cdef uint64_t size
-    if offset < SEGMENT_HEADER or offset + RECORD_HEADER > mapping.size:
-        return False
-    if (record.magic != RECORD_MAGIC or record.version != FORMAT_VERSION
-            or record.payload_bytes != row.payload_bytes
-            or (record.flags & 7) != row.priority or record.slice != row.slice):
-        return False
-    size = record_bytes(record)
-    if offset + size > mapping.size:
-        return False
-    return record_checksum(<char *>record, size) == record.checksum
-
-
-cdef bint same_names(Store *store, Row *row, Record *record) noexcept nogil:
-    """Do row and record speak of the same feed and origin?"""
-    cdef char *text = <char *>record + RECORD_HEADER
-    if not is_feed(store.control, row.feed) or row.origin >= store.control.origins_end:
-        return False
-    return (is_name(name_of(store, row.feed), text, record.feed_bytes)
-            and is_name(name_of(store, row.origin), text + record.feed_bytes, record.origin_bytes))
-
-
-cdef inline bint is_name(Name *name, const char *text, uint8_t size) noexcept nogil:
-    """Compares the text and the zero behind it only: the line with its size is the one that writers count in."""
-    return memcmp(name.text, text, size) == 0 and name.text[size] == 0
-
-
-cdef void fill_ref(Ref *ref, Record *record, uint16_t origin) noexcept nogil:
-    ref.created_ns = record.created_ns
-    ref.origin_sequence = record.origin_sequence
-    ref.previous = record.origin_sequence - record.previous_delta if record.previous_delta else 0
-    ref.record = <uint64_t>record
-    ref.payload = <uint64_t>record + body_offset(record)
-    ref.payload_bytes = record.payload_bytes
-    ref.origin = origin
-    ref.slice = record.slice
-    ref.ident_bytes = record.ident_bytes
-    ref.properties_bytes = record.properties_bytes
-    ref.priority = record.flags & 7
-    ref.kind = (record.flags >> 3) & 7
-    ref.feed_bytes = record.feed_bytes
-    ref.origin_bytes = record.origin_bytes
-    ref.expires_ns = 0
-    if record.flags & RECORD_EXPIRES:
-        memcpy(&ref.expires_ns, <char *>record + RECORD_HEADER + record.feed_bytes
-               + record.origin_bytes + record.ident_bytes + record.properties_bytes, 8)
-    memcpy(ref.signature, record.signature, 16)
 
 
 @cython.no_gc
@@ -195,15 +83,27 @@ cdef class Rows:
                     and entry.first == self.pinned_first[self.pinned_count - 1]
                     and number >= load64(&self.log.store.control.segment_oldest)):
                 return 0
-        error = pin_segment(self.log.store, number, entry, mapping)
+        error = self.reserve_pin()   # before the pin is taken: a pin that is not listed is never released
         if error == 0:
-            self.pinned = <Mapping **>realloc(self.pinned, (self.pinned_count + 1) * sizeof(Mapping *))
-            self.pinned_first = <uint64_t *>realloc(
-                self.pinned_first, (self.pinned_count + 1) * sizeof(uint64_t))
+            error = pin_segment(self.log.store, number, entry, mapping)
+        if error == 0:
             self.pinned[self.pinned_count] = mapping[0]
             self.pinned_first[self.pinned_count] = entry.first
             self.pinned_count += 1
         return error
+
+    cdef int reserve_pin(self) noexcept nogil:
+        """Room for one more pin: 0 or -ENOMEM."""
+        cdef Mapping **pinned = <Mapping **>reallocate(self.pinned, (self.pinned_count + 1) * sizeof(Mapping *))
+        cdef uint64_t *first
+        if pinned == NULL:
+            return -ENOMEM
+        self.pinned = pinned
+        first = <uint64_t *>reallocate(self.pinned_first, (self.pinned_count + 1) * sizeof(uint64_t))
+        if first == NULL:
+            return -ENOMEM
+        self.pinned_first = first
+        return 0
 
     cdef int hold(self, data) except -1:
         """Hold a buffer for records; a copy of it if it could be altered, or does not begin at a multiple of 8."""
@@ -215,14 +115,14 @@ cdef class Rows:
         return 0
 
     cdef void reserve(self, size_t room) noexcept nogil:
-        """For rows whose number is known: room for so many."""
-        self.refs = <Ref *>malloc(room * sizeof(Ref))
+        """For rows whose number is known: room for so many. If it fails, `add` tries again."""
+        self.refs = <Ref *>allocate(room * sizeof(Ref))
         self.room = room if self.refs != NULL else 0
 
     cdef Ref *add(self) noexcept nogil:
         cdef Ref *moved
         if self.count == self.room:
-            moved = <Ref *>realloc(self.refs, (self.room * 2 + 256) * sizeof(Ref))
+            moved = <Ref *>reallocate(self.refs, (self.room * 2 + 256) * sizeof(Ref))
             if moved == NULL:
                 return NULL
             self.refs = moved
@@ -462,73 +362,15 @@ cdef class Rows:
 
     def gather_idents(self, size_t begin=0):
         """(offsets, bytes) of the idents from place `begin` on, as Arrow lays out strings."""
-        cdef size_t i, count = self.count - begin
-        cdef uint64_t total = 0
-        cdef Record *record
-        cdef Ref *ref
-        cdef char *data
-        cdef uint32_t *offsets
-        offsets_bytes = PyBytes_FromStringAndSize(NULL, (count + 1) * 4)
-        offsets = <uint32_t *>PyBytes_AS_STRING(offsets_bytes)
-        for i in range(count):
-            if i + 8 < count:
-                prefetch(<void *>self.refs[begin + i + 8].record)
-            ref = &self.refs[begin + i]
-            if self.log is not None:
-                ref.ident_bytes = ident_room(self.pinned[ref.segment], ref)
-            offsets[i] = <uint32_t>total
-            total += ref.ident_bytes
-        offsets[count] = <uint32_t>total
-        data_bytes = PyBytes_FromStringAndSize(NULL, total)
-        data = PyBytes_AS_STRING(data_bytes)
-        with nogil:
-            for i in range(count):
-                ref = &self.refs[begin + i]
-                record = <Record *>ref.record
-                memcpy(data + offsets[i], <char *>record + RECORD_HEADER + record.feed_bytes
-                       + record.origin_bytes, ref.ident_bytes)
-        return offsets_bytes, data_bytes
+        return gather_idents(self, begin)
 
     def gather_payloads(self, bint wide):
         """(offsets, bytes) of all payloads, as Arrow lays out binary; `wide` for 64-bit offsets."""
-        cdef size_t i
-        cdef uint64_t total = 0
-        cdef char *data
-        cdef uint32_t *narrow_offsets = NULL
-        cdef uint64_t *wide_offsets = NULL
-        offsets_bytes = PyBytes_FromStringAndSize(NULL, (self.count + 1) * (8 if wide else 4))
-        if wide:
-            wide_offsets = <uint64_t *>PyBytes_AS_STRING(offsets_bytes)
-        else:
-            narrow_offsets = <uint32_t *>PyBytes_AS_STRING(offsets_bytes)
-        for i in range(self.count):
-            if wide:
-                wide_offsets[i] = total
-            else:
-                narrow_offsets[i] = <uint32_t>total
-            total += self.refs[i].payload_bytes
-        if wide:
-            wide_offsets[self.count] = total
-        else:
-            narrow_offsets[self.count] = <uint32_t>total
-        data_bytes = PyBytes_FromStringAndSize(NULL, total)
-        data = PyBytes_AS_STRING(data_bytes)
-        with nogil:
-            for i in range(self.count):
-                memcpy(data, <void *>self.refs[i].payload, self.refs[i].payload_bytes)
-                data += self.refs[i].payload_bytes
-        return offsets_bytes, data_bytes
+        return gather_payloads(self, wide)
 
     def gather_properties(self):
-        """The properties of all rows as the buffers of an Arrow map from name to text."""
-        cdef PropertyColumns columns = PropertyColumns()
-        cdef Ref *ref
-        cdef size_t i
-        for i in range(self.count):
-            ref = &self.refs[i]
-            columns.add(<char *>ref.record + RECORD_HEADER + ref.feed_bytes + ref.origin_bytes
-                        + ref.ident_bytes, ref.properties_bytes)
-        return columns.finish()
+        """The properties of all rows, as the buffers of an Arrow map from name to text."""
+        return gather_properties(self)
 
 
 cdef bint is_deleted(Store *store, uint64_t sequence) noexcept nogil:
@@ -544,16 +386,6 @@ cdef bint is_deleted(Store *store, uint64_t sequence) noexcept nogil:
         load_row(mapping, sequence - entry.first, &row)
     release_view(store, mapping)
     return fits(&row, sequence) and row.flags & ROW_DELETED != 0
-
-
-cdef uint16_t ident_room(Mapping *mapping, Ref *ref) noexcept nogil:
-    """Bytes of the ident; 0 if it would lie outside its segment, of which verify() will speak."""
-    cdef uint64_t offset = ref.record - <uint64_t>mapping.base
-    cdef Record *record = <Record *>ref.record
-    if (offset + RECORD_HEADER > mapping.size or offset + RECORD_HEADER + record.feed_bytes
-            + record.origin_bytes + record.ident_bytes > mapping.size):
-        return 0
-    return record.ident_bytes
 
 
 cdef bint too_many_maps(Store *store) noexcept nogil:

@@ -98,12 +98,16 @@ cdef int take_file(Store *store, uint64_t size, uint64_t *file, Mapping **mappin
     if error != 0:
         return error
     failpoint(FAIL_SEGMENT_FILE)
-    control.bytes_total += size
     pthread_mutex_lock(&store.maps_lock)
     if too_many_maps(store):
         sweep_mappings(store)
     mapping[0] = add_mapping(store, file[0], base, size)
     pthread_mutex_unlock(&store.maps_lock)
+    if mapping[0] == NULL:
+        munmap(base, size)
+        unlink_segment(store, file[0])
+        return -ENOMEM
+    control.bytes_total += size
     return 0
 
 
@@ -206,7 +210,7 @@ cdef uint64_t record_end(Mapping *mapping, Row *row) noexcept nogil:
     return offset + rounded(record_bytes(<Record *>(mapping.base + offset)), 8)
 
 
-cdef int settle_newest(Store *store) noexcept nogil:
+cdef int recover_newest(Store *store) noexcept nogil:
     """Derive what the control block says of the newest segment from its committed rows."""
     cdef Control *control = store.control
     cdef Entry *entry = entry_of(store, control.segment_newest)
@@ -242,10 +246,10 @@ cdef int settle_newest(Store *store) noexcept nogil:
     return 0
 
 
-cdef const uint64_t UNSETTLED = 0x8000000000000000
+cdef const uint64_t UNKNOWN_LAST = 0x8000000000000000
 
 
-cdef void settle_feeds(Store *store) noexcept nogil:
+cdef void recover_feeds(Store *store) noexcept nogil:
     """Feeds that remember an uncommitted sequence as their last get the committed one before it."""
     cdef Control *control = store.control
     cdef uint32_t feed
@@ -257,7 +261,7 @@ cdef void settle_feeds(Store *store) noexcept nogil:
     for feed in range(ORIGINS_MAX, <uint32_t>control.feeds_end):
         name = name_of(store, feed)
         if name.last >= control.tail:
-            name.last = UNSETTLED
+            name.last = UNKNOWN_LAST
             missing += 1
     number = control.segment_newest
     while missing and number >= control.segment_oldest:
@@ -265,7 +269,7 @@ cdef void settle_feeds(Store *store) noexcept nogil:
         if map_segment(store, entry.file, entry.size, &mapping, False) == 0:
             for place in range(rows_in(store, entry), 0, -1):
                 row = row_of(mapping, place - 1)
-                if not is_feed(control, row.feed) or name_of(store, row.feed).last != UNSETTLED:
+                if not is_feed(control, row.feed) or name_of(store, row.feed).last != UNKNOWN_LAST:
                     continue
                 if made_here(control, mapping, row, entry.first + place - 1):
                     name_of(store, row.feed).last = entry.first + place - 1
@@ -275,7 +279,7 @@ cdef void settle_feeds(Store *store) noexcept nogil:
         number -= 1
     if missing:
         for feed in range(ORIGINS_MAX, <uint32_t>control.feeds_end):
-            if name_of(store, feed).last == UNSETTLED:
+            if name_of(store, feed).last == UNKNOWN_LAST:
                 name_of(store, feed).last = 0
 
 
@@ -330,7 +334,7 @@ cdef int roll_back(Store *store) noexcept nogil:
         store64(&control.segment_newest, control.segment_newest - 1)
     if control.segment_newest >= control.segment_oldest:
         store64(&control.oldest, entry_of(store, control.segment_oldest).first)
-        error = settle_newest(store)
+        error = recover_newest(store)
     for number in range(control.segment_oldest, control.segment_newest + 1):
         entry = entry_of(store, number)
         if entry.file == control.spare_file:
@@ -344,7 +348,7 @@ cdef int roll_back(Store *store) noexcept nogil:
     control.pending_file = 0
     control.bytes_total = bytes_total
     control.held_products = held_products
-    settle_feeds(store)
+    recover_feeds(store)
     if control.durability != DURABLE_DISK:
         publish(store)
         wake_sleepers(store)
@@ -367,10 +371,10 @@ cdef void wake_sleepers(Store *store) noexcept nogil:
 
 cdef int lock_log(Store *store) noexcept nogil:
     cdef int error = pthread_mutex_lock(&store.control.lock)
-    return settle_lock(store, error)
+    return recover_lock(store, error)
 
 
-cdef int settle_lock(Store *store, int error) noexcept nogil:
+cdef int recover_lock(Store *store, int error) noexcept nogil:
     """What pthread_mutex_(try)lock answered: mend what a dead holder left behind."""
     if error == EOWNERDEAD:
         roll_back(store)

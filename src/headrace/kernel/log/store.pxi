@@ -50,25 +50,6 @@ cdef struct Store:
 cdef Store *all_stores = NULL
 cdef pthread_mutex_t all_stores_lock             # all zero is an unlocked mutex
 
-cdef enum:                           # outcomes below zero; plain errno values are negated as they are
-    CODE_DAMAGED = -1001
-    CODE_BATCH_TOO_LARGE = -1002
-    CODE_NAMES_FULL = -1003
-    CODE_UNKNOWN_FEED = -1004     # the caller's feed mask is older than the row
-    CODE_GONE = -1005
-    CODE_PAYLOAD_TOO_LARGE = -1006
-    CODE_STATIONS = -1007         # the caller's gates are older than the stations
-    CODE_BLOCKED = -1008          # a blocking station's capacity is full
-    CODE_REJECTED = -1009         # a channel has as many products waiting as it takes
-    CODE_HELD = -1010             # a chain keeps in the queue what would have to be evicted
-    CODE_LEASE_LOST = -1011       # the consumer was taken for dead
-    CODE_TERMS = -1012            # the caller's terms are older than the chain's
-    CODE_LOOK = -1013             # time to see whether other consumers are alive
-    CODE_NEWER = -1014            # a chain file of another version
-    CODE_ALTERED = -1015          # a record was no longer whole when it was copied
-    CODE_REVISION = -1016         # a revision, which stays where it is
-
-
 cdef inline Entry *entry_of(Store *store, uint64_t number) noexcept nogil:
     return &store.control.directory[number % SEGMENTS_MAX]
 
@@ -198,12 +179,18 @@ cdef int make_file(int directory, const char *name, size_t size, char **base) no
 
 
 cdef Mapping *add_mapping(Store *store, uint64_t file, char *base, size_t size) noexcept nogil:
-    """Under maps_lock. The caller has mapped the file."""
+    """Register a file that the caller has mapped; NULL if memory is short. Under maps_lock."""
+    cdef Mapping **moved
     cdef Mapping *mapping
     if store.maps_count == store.maps_room:
+        moved = <Mapping **>reallocate(store.maps, (store.maps_room * 2 + 64) * sizeof(Mapping *))
+        if moved == NULL:
+            return NULL
+        store.maps = moved
         store.maps_room = store.maps_room * 2 + 64
-        store.maps = <Mapping **>realloc(store.maps, store.maps_room * sizeof(Mapping *))
-    mapping = <Mapping *>calloc(1, sizeof(Mapping))
+    mapping = <Mapping *>allocate_zeroed(1, sizeof(Mapping))
+    if mapping == NULL:
+        return NULL
     mapping.file = file
     mapping.base = base
     mapping.size = size
@@ -274,6 +261,9 @@ cdef int map_segment(Store *store, uint64_t file, uint64_t size, Mapping **found
             error = CODE_DAMAGED
         if error == 0:
             mapping = add_mapping(store, file, base, size)
+            if mapping == NULL:
+                munmap(base, size)
+                error = -ENOMEM
     if mapping != NULL and view:
         mapping.views += 1
     pthread_mutex_unlock(&store.maps_lock)

@@ -1,4 +1,4 @@
-# Surveying: walk a segment file that nobody need trust, for check, repair and recovery.
+# Survey: walk a segment file that is not trusted, for check, repair and recovery.
 
 cdef enum:
     FAULT_SEQUENCE = 1               # the row is not of this sequence
@@ -14,6 +14,38 @@ FAULTS = {
     FAULT_RECORD: "its record does not fit its checksum",
     FAULT_FEED: "its index row and its record name different feeds or origins",
 }
+
+
+cdef class Mapped:
+    """A whole file, mapped and writable, that may shrink without ending the interpreter; see `holed`."""
+    cdef char *base
+    cdef Py_ssize_t size
+    cdef Guarded *guarded
+
+    def __cinit__(self, int fd, Py_ssize_t size):
+        cdef void *where = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0)
+        install_sigbus()
+        if where == MAP_FAILED:
+            raise KernelError(-errno)
+        self.base = <char *>where
+        self.size = size
+        self.guarded = guard(where, size)
+
+    def __dealloc__(self):
+        if self.base != NULL:
+            unguard(self.guarded)
+            munmap(self.base, self.size)
+
+    def __len__(self):
+        return self.size
+
+    def __getbuffer__(self, Py_buffer *buffer, int flags):
+        PyBuffer_FillInfo(buffer, self, self.base, self.size, 0, flags)
+
+    @property
+    def holed(self):
+        """Whether the file was found shorter than its mapping."""
+        return is_holed(self.guarded)
 
 
 def read_segment_header(const uint8_t[::1] data not None):

@@ -1,64 +1,26 @@
 # The wire: records on their way between queues.
 #
-# Out: `gather_records` lays records one behind the other, each padded with zeros to a multiple of 8.
-# In: `read_records` makes Rows of such a buffer, which may come from anybody. Of each record it makes sure
-# first that its lengths fit into the buffer, then of its checksum, then that every field is one that a
-# Headrace writes; all or nothing. Python is asked once for each name, never for each record.
-# Into a queue: `put_rows` gives names and signatures, and append copies the records as they are, comparing
-# their checksums once more: what was verified is what is stored.
+# Out: `gather_records` lays records one after the other, each padded with zeros to a multiple of 8. For a remote client,
+# `gather_placed` adds what only this queue knows of each product: its sequence here, when it arrived, and for products
+# from a station how often they were delivered and revised. The client gives that back to its rows with `place_rows`.
+# Into a queue: `put_rows` assigns names and signatures, and append copies the records as they are and compares their
+# checksums once more. What was verified is what is stored.
 
-cdef enum:
-    WRONG_SHORT = 1
-    WRONG_MAGIC = 2
-    WRONG_VERSION = 3
-    WRONG_CHECKSUM = 4
-    WRONG_FLAGS = 5
-    WRONG_LENGTH = 6
-    WRONG_SIGNATURE = 7
-    WRONG_SEQUENCE = 8
-    WRONG_TIME = 9
-    WRONG_IDENT = 10
-    WRONG_PROPERTIES = 11
-    WRONG_PADDING = 12
-    WRONG_NAME = 13
-    WRONG_NAMES = 14
-    NEW_FEED = 21                    # nothing wrong: a name that this reading has not met yet
-    NEW_ORIGIN = 22
-    SEEN_MAX = 8192
-    SEEN_STEPS = 16                  # nobody can make a search longer by a choice of names
+cdef packed struct Placed:           # 24 bytes
+    uint64_t sequence
+    uint64_t inserted_ns
+    uint16_t deliveries
+    uint16_t revisions
+    uint32_t reserved                # zero
 
-WRONG = {
-    WRONG_SHORT: "it is cut short",
-    WRONG_MAGIC: "it is not a record",
-    WRONG_VERSION: "it is of another version",
-    WRONG_CHECKSUM: "it does not fit its checksum",
-    WRONG_FLAGS: "it has flags that cannot be",
-    WRONG_LENGTH: "its feed, origin or ident has a length that cannot be",
-    WRONG_SIGNATURE: "it has a signature of no kind",
-    WRONG_SEQUENCE: "its sequence, or that of the product before it, cannot be",
-    WRONG_TIME: "a time in it cannot be",
-    WRONG_IDENT: "its ident is not UTF-8",
-    WRONG_PROPERTIES: "its properties are malformed",
-    WRONG_PADDING: "it is padded with something else than zeros",
-    WRONG_NAME: "its feed or origin is not a valid name",
-    WRONG_NAMES: "there are more feeds or origins than can be",
-}
-
-cdef const uint64_t SIGN_BITS = 0x8080808080808080
-cdef const uint64_t NUMBER_MAX = 0x7FFFFFFFFFFFFFFF
-
-cdef struct Seen:                    # a name in the buffer
-    const char *text
-    uint32_t bytes                   # 0 = free place
-    uint32_t number
-
-cdef struct Reading:                 # a buffer that is being read
-    const char *base
-    uint64_t size
-    uint64_t offset
-    Seen *seen[2]                    # feeds and origins
-    Seen last[2]
-    uint32_t mask                    # of the places in `seen`
+cdef struct Putting:                 # rows on their way to become items
+    const uint8_t *mask              # NULL = all
+    uint32_t *ids                    # by number in the rows' names: 1 + id in the log; 0 not asked yet
+    size_t ids_count
+    Item *items
+    size_t count                     # of the items
+    size_t place                     # of the row that is next
+    size_t unsigned_count
 
 
 # --- out ------------------------------------------------------------------------------------------
@@ -106,268 +68,58 @@ cdef bytes gather_records(Rows rows, const uint32_t *places, size_t count):
     return data
 
 
-# --- in -------------------------------------------------------------------------------------------
-
-cdef bint is_utf8(const uint8_t *text, size_t size) noexcept nogil:
-    """As Python has it: no surrogates, no detours, nothing above U+10FFFF."""
-    cdef size_t i = 0, more
-    cdef uint64_t word
-    cdef uint8_t lead, low, high
-    while i < size:
-        if size - i >= 8:
-            memcpy(&word, text + i, 8)
-            if word & SIGN_BITS == 0:
-                i += 8
-                continue
-        lead = text[i]
-        i += 1
-        if lead < 0x80:
-            continue
-        if lead < 0xC2 or lead > 0xF4:
-            return False
-        more = 1 if lead < 0xE0 else 2 if lead < 0xF0 else 3
-        low = 0xA0 if lead == 0xE0 else 0x90 if lead == 0xF0 else 0x80
-        high = 0x9F if lead == 0xED else 0x8F if lead == 0xF4 else 0xBF
-        while more:
-            if i == size or text[i] < low or text[i] > high:
-                return False
-            low, high = 0x80, 0xBF
-            i += 1
-            more -= 1
-    return True
-
-
-cdef bint is_property_block(const uint8_t *block, size_t size) noexcept nogil:
-    """Entries that fill the block, of known kinds, their names in order and none twice."""
-    cdef const uint8_t *before = NULL
-    cdef const uint8_t *name
-    cdef size_t place = 0, before_bytes = 0, name_bytes, value_bytes
-    cdef uint8_t kind
-    cdef int order
-    while place < size:
-        if size - place < 4:
-            return False
-        kind = block[place]
-        name_bytes = block[place + 1]
-        value_bytes = block[place + 2] | <size_t>block[place + 3] << 8
-        name = block + place + 4
-        if name_bytes == 0 or 4 + name_bytes + value_bytes > size - place or not is_utf8(name, name_bytes):
-            return False
-        if before != NULL:
-            order = memcmp(before, name, min(before_bytes, name_bytes))
-            if order > 0 or (order == 0 and before_bytes >= name_bytes):
-                return False
-        if kind == PROPERTY_STR:
-            if not is_utf8(name + name_bytes, value_bytes):
-                return False
-        elif not ((kind == PROPERTY_INT or kind == PROPERTY_FLOAT) and value_bytes == 8) and not (
-                kind == PROPERTY_BOOL and value_bytes == 1):
-            return False
-        before, before_bytes = name, name_bytes
-        place += 4 + name_bytes + value_bytes
-    return True
-
-
-cdef bint is_zero(const char *bytes, uint64_t size) noexcept nogil:
-    cdef uint64_t i
-    cdef char any = 0
-    for i in range(size):
-        any |= bytes[i]
-    return any == 0
-
-
-cdef int wrong_field(Record *record, uint64_t body) noexcept nogil:
-    """What no Headrace would have written in a record whose checksum fits; 0 nothing."""
-    cdef const char *text = <char *>record + RECORD_HEADER
-    cdef uint8_t kind = (record.flags & RECORD_KIND) >> 3
-    cdef uint64_t expires_ns = 1
-    if record.flags & RECORD_REVISION or kind > SIGNATURE_GIVEN:
-        return WRONG_FLAGS
-    if record.feed_bytes == 0 or not 1 <= record.origin_bytes <= ORIGIN_BYTES_MAX or record.ident_bytes > IDENT_BYTES_MAX:
-        return WRONG_LENGTH
-    if kind == SIGNATURE_NONE and not is_zero(<char *>record.signature, 16):
-        return WRONG_SIGNATURE
-    if not 1 <= record.origin_sequence <= NUMBER_MAX or record.previous_delta >= record.origin_sequence:
-        return WRONG_SEQUENCE
-    text += record.feed_bytes + record.origin_bytes
-    if not is_utf8(<const uint8_t *>text, record.ident_bytes):
-        return WRONG_IDENT
-    text += record.ident_bytes
-    if record.properties_bytes and not is_property_block(<const uint8_t *>text, record.properties_bytes):
-        return WRONG_PROPERTIES
-    text += record.properties_bytes
-    if record.flags & RECORD_EXPIRES:
-        memcpy(&expires_ns, text, 8)
-        text += 8
-    if record.created_ns > NUMBER_MAX or not 1 <= expires_ns <= NUMBER_MAX:
-        return WRONG_TIME
-    if not is_zero(text, <char *>record + body - text):
-        return WRONG_PADDING
-    return 0
-
-
-cdef int wrong_record(const char *where, uint64_t left) noexcept nogil:
-    """What is wrong with the record in the next `left` bytes, its names apart; 0 nothing."""
+cdef void copy_plain(char *where, Ref *ref) noexcept nogil:
+    """A record, padded with zeros; a revision as if it were an original."""
+    cdef uint64_t size = ref_bytes(ref)
     cdef Record *record = <Record *>where
-    cdef uint64_t body, size
-    if left < RECORD_HEADER:
-        return WRONG_SHORT
-    if record.magic != RECORD_MAGIC:
-        return WRONG_MAGIC
-    if record.version != FORMAT_VERSION:
-        return WRONG_VERSION
-    body = body_offset(record)
-    size = body + record.payload_bytes
-    if rounded(size, 8) > left:
-        return WRONG_SHORT
-    if record_checksum(where, size) != record.checksum:
-        return WRONG_CHECKSUM
-    if not is_zero(where + size, rounded(size, 8) - size):
-        return WRONG_PADDING
-    return wrong_field(record, body)
+    memcpy(where, <void *>ref.record, size)
+    memset(where + size, 0, rounded(size, 8) - size)
+    if record.flags & RECORD_REVISION:
+        record.flags &= ~RECORD_REVISION
+        record.checksum ^= <uint32_t>RECORD_REVISION << 24       # it has the flags as its highest byte
 
 
-cdef inline bint same_text(Seen *seen, const char *text, uint32_t size) noexcept nogil:
-    return seen.bytes == size and memcmp(seen.text, text, size) == 0
-
-
-cdef Seen *seen_place(Reading *reading, int kind, const char *text, uint32_t size) noexcept nogil:
-    """Where the name stands or would stand; NULL if there is no room for it."""
-    cdef uint64_t hash = XXH3_64bits(text, size)
-    cdef Seen *seen
-    cdef int step
-    for step in range(SEEN_STEPS):
-        seen = &reading.seen[kind][(hash + step) & reading.mask]
-        if seen.bytes == 0 or same_text(seen, text, size):
-            return seen
-    return NULL
-
-
-cdef inline bint find_name(Reading *reading, int kind, const char *text, uint32_t size) noexcept nogil:
-    """Is it known by now? Then `last` is it."""
-    cdef Seen *seen
-    if same_text(&reading.last[kind], text, size):
-        return True
-    seen = seen_place(reading, kind, text, size)
-    if seen == NULL or seen.bytes == 0:
-        return False
-    reading.last[kind] = seen[0]
-    return True
-
-
-cdef int read_on(Rows rows, Reading *reading) noexcept nogil:
-    """Take up records to the end: 0. Before it: what is wrong, or which kind of name is new."""
-    cdef Record *record
-    cdef const char *text
+def gather_placed(Rows rows not None, size_t count):
+    """(places, records) of the first `count` rows, which are verified."""
+    cdef uint64_t total = 0
+    cdef size_t i
+    cdef Placed *placed
+    cdef char *where
     cdef Ref *ref
-    cdef int wrong
-    while reading.offset < reading.size:
-        record = <Record *>(reading.base + reading.offset)
-        wrong = wrong_record(<char *>record, reading.size - reading.offset)
-        if wrong != 0:
-            return wrong
-        text = <char *>record + RECORD_HEADER
-        if not find_name(reading, 0, text, record.feed_bytes):
-            return NEW_FEED
-        if not find_name(reading, 1, text + record.feed_bytes, record.origin_bytes):
-            return NEW_ORIGIN
-        ref = rows.add()
-        if ref == NULL:
-            return -ENOMEM
-        memset(ref, 0, sizeof(Ref))
-        fill_ref(ref, record, <uint16_t>reading.last[1].number)
-        ref.sequence = record.origin_sequence
-        ref.feed = reading.last[0].number
-        rows.bytes += record.payload_bytes
-        reading.offset += rounded(ref_bytes(ref), 8)
-    return 0
+    count = min(count, rows.count)
+    for i in range(count):
+        total += rounded(ref_bytes(&rows.refs[i]), 8)
+    places = PyBytes_FromStringAndSize(NULL, count * sizeof(Placed))
+    records = PyBytes_FromStringAndSize(NULL, total)
+    placed = <Placed *>PyBytes_AS_STRING(places)
+    where = PyBytes_AS_STRING(records)
+    with nogil:
+        for i in range(count):
+            ref = &rows.refs[i]
+            placed[i].sequence, placed[i].inserted_ns = ref.sequence, ref.inserted_ns
+            placed[i].deliveries = ref.deliveries if rows.leased_by else 0
+            placed[i].revisions = ref.revisions if rows.leased_by else 0
+            placed[i].reserved = 0
+            copy_plain(where, ref)
+            where += rounded(ref_bytes(ref), 8)
+    return places, records
 
 
-cdef int64_t number_of(str name, dict known, list names, uint32_t first, uint32_t end, check) except -1:
-    """The number of a name, the next one if it is new; ValueError from `check`, OverflowError if none is left."""
-    cdef size_t number
-    if name not in known:
-        check(name)
-    if name not in known:            # still: another thread may have been here
-        number = first + <size_t>len(known)
-        if number >= end:
-            raise OverflowError
-        while <size_t>len(names) <= number:
-            names.append("")
-        names[number] = name
-        known[name] = number
-    return known[name]
-
-
-cdef learn_name_at(Reading *reading, int kind, dict known, list names, check):
-    """Give the name that stopped the reading its number."""
-    cdef Record *record = <Record *>(reading.base + reading.offset)
-    cdef const char *text = <char *>record + RECORD_HEADER + (record.feed_bytes if kind else 0)
-    cdef uint32_t size = record.origin_bytes if kind else record.feed_bytes
-    cdef Seen *seen
-    try:
-        number = number_of(text[:size].decode(), known, names, 0 if kind else ORIGINS_MAX,
-                           ORIGINS_MAX if kind else NAMES_MAX, check)
-    except ValueError:
-        raise KernelError(CODE_DAMAGED, reading.offset, WRONG[WRONG_NAME]) from None
-    except OverflowError:
-        raise KernelError(CODE_DAMAGED, reading.offset, WRONG[WRONG_NAMES]) from None
-    reading.last[kind].text, reading.last[kind].bytes, reading.last[kind].number = text, size, number
-    seen = seen_place(reading, kind, text, size)
-    if seen != NULL:
-        seen[0] = reading.last[kind]
-
-
-def read_records(data, dict feeds not None, dict origins not None, list names not None, check_feed, check_origin):
-    """Rows over the records in `data`, which they hold; KernelError tells which one cannot be, and why.
-
-    `feeds`, `origins` and `names` give numbers to names as a Log does, and grow; a new name must pass its check,
-    which raises ValueError. Data that could be altered, or does not begin at a multiple of 8, is copied.
-    """
-    cdef Rows rows = Rows.__new__(Rows, None)
-    cdef Reading reading
-    cdef uint32_t room = 64
-    cdef int outcome
-    rows.texts = names
-    rows.hold(data)
-    memset(&reading, 0, sizeof(reading))
-    reading.base, reading.size = <char *>rows.buffer.buf, rows.buffer.len
-    while room < SEEN_MAX and room < reading.size // 32:
-        room *= 2
-    reading.mask = room - 1
-    reading.seen[0] = <Seen *>calloc(2 * room, sizeof(Seen))
-    if reading.seen[0] == NULL:
-        raise MemoryError
-    reading.seen[1] = reading.seen[0] + room
-    try:
-        while True:
-            with nogil:
-                outcome = read_on(rows, &reading)
-            if outcome == NEW_FEED:
-                learn_name_at(&reading, 0, feeds, names, check_feed)
-            elif outcome == NEW_ORIGIN:
-                learn_name_at(&reading, 1, origins, names, check_origin)
-            elif outcome > 0:
-                raise KernelError(CODE_DAMAGED, reading.offset, WRONG[outcome])
-            elif outcome < 0:
-                raise MemoryError
-            else:
-                return rows
-    finally:
-        free(reading.seen[0])
+def place_rows(Rows rows not None, bytes places not None, uint64_t next_sequence, tuple passed_over not None):
+    """Give rows from `read_records` their places; ValueError if there is not one for each."""
+    cdef Placed *placed = <Placed *>PyBytes_AS_STRING(places)
+    cdef size_t i
+    if rows.log is not None or <size_t>len(places) != rows.count * sizeof(Placed):
+        raise ValueError("places")
+    for i in range(rows.count):
+        rows.refs[i].sequence, rows.refs[i].inserted_ns = placed[i].sequence, placed[i].inserted_ns
+        rows.refs[i].deliveries, rows.refs[i].revisions = placed[i].deliveries, placed[i].revisions
+    rows.next = next_sequence
+    (rows.picked.scanned, rows.picked.filtered, rows.picked.deleted, rows.picked.damaged,
+     rows.picked.expired) = passed_over
 
 
 # --- into a queue ---------------------------------------------------------------------------------
-
-cdef struct Putting:                 # rows on their way to become items
-    const uint8_t *mask              # NULL = all
-    uint32_t *ids                    # by number in the rows' names: 1 + id in the log; 0 not asked yet
-    size_t ids_count
-    Item *items
-    size_t count                     # of the items
-    size_t place                     # of the row that is next
-    size_t unsigned_count
-
 
 cdef void fill_item(Item *item, Ref *ref, uint32_t feed, uint16_t origin) noexcept nogil:
     memset(item, 0, sizeof(Item))
@@ -426,8 +178,8 @@ cdef put_rows(Log log, Rows rows, const uint8_t[::1] mask, uint64_t now_ns, uint
     memset(&putting, 0, sizeof(putting))
     putting.mask = &mask[0] if mask is not None and rows.count else NULL
     putting.ids_count = len(names)
-    putting.ids = <uint32_t *>calloc(max(putting.ids_count, <size_t>1), sizeof(uint32_t))
-    putting.items = <Item *>malloc(max(rows.count, <size_t>1) * sizeof(Item))
+    putting.ids = <uint32_t *>allocate_zeroed(putting.ids_count, sizeof(uint32_t))
+    putting.items = <Item *>allocate(rows.count * sizeof(Item))
     try:
         if putting.ids == NULL or putting.items == NULL:
             raise MemoryError
@@ -446,7 +198,7 @@ cdef put_rows(Log log, Rows rows, const uint8_t[::1] mask, uint64_t now_ns, uint
             raise KernelError(outcome, putting.place)
         if putting.unsigned_count and store.control.signature_kind != SIGNATURE_NONE:
             sign_items(store, &putting, rows)
-        return log.append_many(putting.items, putting.count, now_ns, boot_ns)
+        return append_many(log, putting.items, putting.count, now_ns, boot_ns)
     finally:
         free(putting.ids)
         free(putting.items)

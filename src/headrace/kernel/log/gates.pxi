@@ -86,3 +86,31 @@ cdef bint held_back(Store *store, uint64_t end) noexcept nogil:
         if store.gates[i].member == NULL and load64(&store.gates[i].chain.low) < end:
             return True
     return False
+
+
+def set_gates(Log log not None, uint64_t seen, gates not None):
+    """What writers of this process must respect: (Chain, member or None, feed mask or None) each."""
+    cdef Store *store = log.store
+    cdef Gate *made = <Gate *>allocate_zeroed(len(gates), sizeof(Gate))
+    cdef Chain chain
+    cdef const uint8_t[::1] feeds
+    cdef uint32_t i
+    if made == NULL:
+        raise MemoryError
+    try:
+        for i in range(<uint32_t>len(gates)):
+            chain, member, feeds = gates[i]
+            if chain is None:
+                raise TypeError("gates")
+            made[i].chain = chain.header
+            made[i].member = NULL if member is None else member_at(chain.header, checked(member, MEMBERS_MAX))
+            if feeds is not None:
+                made[i].feeds_count = <uint32_t>feeds.shape[0]
+                made[i].feeds = &feeds[0] if feeds.shape[0] else <const uint8_t *>b""
+        with log.held():
+            made, store.gates = store.gates, made
+            store.gates_count = <uint32_t>len(gates)
+            store.stations_seen = seen
+            before, log.gate_owners = log.gate_owners, gates     # freed after the lock is released
+    finally:
+        free(made)                   # the old ones, or after an error the new ones

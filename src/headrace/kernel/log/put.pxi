@@ -1,0 +1,248 @@
+# Put: from the objects of one call to the items that `append` takes. All of this happens before any lock is taken.
+
+from cpython.bytes cimport PyBytes_CheckExact, PyBytes_GET_SIZE
+from cpython.unicode cimport PyUnicode_AsUTF8AndSize
+
+import hashlib
+
+from blake3 import blake3 as blake3_hasher
+
+cdef object md5_hasher = hashlib.md5
+
+
+cdef class Payloads:
+    """The payloads of one call, held still while they are copied."""
+    cdef tuple objects
+    cdef Py_buffer *buffers
+    cdef size_t count
+
+    def __cinit__(self, objects):
+        self.objects = tuple(objects)
+
+    def __dealloc__(self):
+        cdef size_t i
+        if self.buffers != NULL:
+            for i in range(self.count):
+                PyBuffer_Release(&self.buffers[i])   # does nothing for one that was never taken
+            free(self.buffers)
+
+    cdef int take(self, size_t place, Item *item) except -1:
+        """Point `item` at payload `place`. Places are taken in order."""
+        cdef object payload = self.objects[place]
+        self.count = place + 1
+        if PyBytes_CheckExact(payload):
+            item.payload = PyBytes_AS_STRING(payload)
+            item.payload_bytes = PyBytes_GET_SIZE(payload)
+        else:
+            if self.buffers == NULL:
+                self.buffers = <Py_buffer *>allocate_zeroed(len(self.objects), sizeof(Py_buffer))
+                if self.buffers == NULL:
+                    raise MemoryError
+            PyObject_GetBuffer(payload, &self.buffers[place], PyBUF_SIMPLE)
+            item.payload = <char *>self.buffers[place].buf
+            item.payload_bytes = self.buffers[place].len
+        return 0
+
+
+cdef int sign(Item *item, uint8_t kind, object payload) except -1:
+    """Compute the signature of a payload; XXH3 here, the others by their libraries."""
+    cdef bytes digest
+    item.kind = kind
+    if kind == SIGNATURE_XXH3:
+        XXH128_canonicalFromHash(<XXH128_canonical_t *>item.signature, XXH3_128bits(item.payload, item.payload_bytes))
+    elif kind == SIGNATURE_BLAKE3:
+        digest = blake3_hasher(payload).digest()
+        memcpy(item.signature, PyBytes_AS_STRING(digest), 16)
+    elif kind == SIGNATURE_MD5:
+        digest = md5_hasher(payload, usedforsecurity=False).digest()
+        memcpy(item.signature, PyBytes_AS_STRING(digest), 16)
+    return 0
+
+
+cdef inline uint64_t payload_bytes_max(Store *store) noexcept nogil:
+    return min(store.control.size_bytes // 4, <uint64_t>0xFFFFFFFF)
+
+
+cdef int set_ident(Item *item, str ident) except -1:
+    cdef Py_ssize_t size = 0
+    cdef const char *text = PyUnicode_AsUTF8AndSize(ident, &size)
+    if size > IDENT_BYTES_MAX:
+        raise ValueError("ident")
+    item.ident = text
+    item.ident_bytes = <uint16_t>size
+    return 0
+
+
+cdef int64_t put_one(Log log, payload, str feed, str ident, uint64_t created_ns, uint8_t priority,
+                     uint64_t expires_ns, bytes properties, uint16_t slice, bytes signature,
+                     object origin, uint64_t origin_sequence, uint64_t previous, uint64_t now_ns, uint64_t boot_ns) except? 0:
+    """What `Log.put` says."""
+    cdef Item item
+    cdef Py_buffer buffer
+    cdef Store *store = log.store
+    cdef int outcome
+    memset(&item, 0, sizeof(item))
+    memset(&buffer, 0, sizeof(buffer))
+    item.feed = log.feed_id(feed)
+    set_ident(&item, ident)
+    item.created_ns = created_ns
+    item.expires_ns = expires_ns
+    item.priority = priority
+    item.slice = slice
+    item.origin = <uint16_t>store.control.origin
+    if origin is not None:
+        item.origin = <uint16_t>log.origins[origin]
+    item.origin_sequence = origin_sequence
+    item.previous = previous
+    if properties is not None:
+        item.properties = PyBytes_AS_STRING(properties)
+        item.properties_bytes = <uint16_t>PyBytes_GET_SIZE(properties)
+    if PyBytes_CheckExact(payload):
+        item.payload = PyBytes_AS_STRING(payload)
+        item.payload_bytes = PyBytes_GET_SIZE(payload)
+    else:
+        PyObject_GetBuffer(payload, &buffer, PyBUF_SIMPLE)
+        item.payload = <char *>buffer.buf
+        item.payload_bytes = buffer.len
+    try:
+        if item.payload_bytes > payload_bytes_max(store):
+            log.fail(CODE_DAMAGED if state_holed(store) else CODE_PAYLOAD_TOO_LARGE)
+        if signature is not None:
+            item.kind = SIGNATURE_GIVEN
+            memcpy(item.signature, PyBytes_AS_STRING(signature), 16)
+        else:
+            sign(&item, <uint8_t>store.control.signature_kind, payload)
+        outcome = EBUSY
+        if item.payload_bytes <= 65536:
+            outcome = pthread_mutex_trylock(&store.control.lock)
+        if outcome == EBUSY:
+            with nogil:
+                outcome = append(store, &item, 1, now_ns, boot_ns)
+        else:
+            outcome = recover_lock(store, outcome)
+            if outcome == 0:
+                outcome = append_locked(store, &item, 1, now_ns, boot_ns)
+                unlock_log(store)
+                wake_sleepers(store)
+    finally:
+        PyBuffer_Release(&buffer)
+    if outcome < 0:
+        log.refuse(outcome, &item)
+    return -<int64_t>item.outcome if item.duplicate else <int64_t>item.outcome
+
+
+cdef tuple put_many(Log log, payloads, feeds, idents, const uint64_t[::1] created_ns,
+             const uint8_t[::1] priorities, const uint64_t[::1] expires_ns, properties,
+             const uint16_t[::1] slices, signatures, origins,
+             const uint64_t[::1] origin_sequences, const uint64_t[::1] previous,
+             uint64_t now_ns, uint64_t boot_ns):
+    """What `Log.put_many` says."""
+    cdef Payloads held = Payloads(payloads)
+    cdef size_t count = len(held.objects), i
+    cdef Item *items
+    cdef Item *item
+    cdef bint each_feed = isinstance(feeds, list), each_ident = isinstance(idents, list)
+    cdef bint each_block = isinstance(properties, list), each_origin = isinstance(origins, list)
+    cdef uint32_t feed = 0 if each_feed else log.feed_id(feeds)
+    cdef uint8_t kind = <uint8_t>log.store.control.signature_kind
+    cdef bytes block
+    cdef Item same
+    memset(&same, 0, sizeof(same))
+    items = <Item *>allocate_zeroed(count, sizeof(Item))     # last of all: what is above may raise
+    if items == NULL:
+        raise MemoryError
+    try:
+        if not each_ident:
+            set_ident(&same, idents)
+        same.origin = <uint16_t>log.store.control.origin
+        if origins is not None and not each_origin:
+            same.origin = <uint16_t>log.origins[origins]
+        for i in range(count):
+            item = &items[i]
+            item.feed = log.feed_id(<str>feeds[i]) if each_feed else feed
+            item.ident = same.ident
+            item.ident_bytes = same.ident_bytes
+            if each_ident:
+                set_ident(item, <str>idents[i])
+            item.origin = <uint16_t>log.origins[origins[i]] if each_origin else same.origin
+            held.take(i, item)
+            if item.payload_bytes > payload_bytes_max(log.store):
+                log.fail(CODE_PAYLOAD_TOO_LARGE)
+            item.slice = NO_SLICE
+            if signatures is not None and signatures[i] is not None:
+                block = signatures[i]
+                item.kind = SIGNATURE_GIVEN
+                memcpy(item.signature, PyBytes_AS_STRING(block), 16)
+            elif kind:
+                sign(item, kind, held.objects[i])
+            if properties is not None:
+                block = properties[i] if each_block else properties
+                item.properties = PyBytes_AS_STRING(block)
+                item.properties_bytes = <uint16_t>PyBytes_GET_SIZE(block)
+            item.priority = priorities[i if priorities.shape[0] > 1 else 0]
+        if created_ns is not None:
+            for i in range(count):
+                items[i].created_ns = created_ns[i if created_ns.shape[0] > 1 else 0]
+        if expires_ns is not None:
+            for i in range(count):
+                items[i].expires_ns = expires_ns[i if expires_ns.shape[0] > 1 else 0]
+        if slices is not None:
+            for i in range(count):
+                items[i].slice = slices[i if slices.shape[0] > 1 else 0]
+        if origin_sequences is not None:
+            for i in range(count):
+                items[i].origin_sequence = origin_sequences[i]
+                items[i].previous = previous[i] if previous is not None else 0
+        return append_many(log, items, count, now_ns, boot_ns)
+    finally:
+        free(items)
+
+
+cdef tuple put_many_plain(Log log, payloads, str feed, str ident, uint8_t priority):
+    """What `Log.put_many_plain` says."""
+    cdef Payloads held = Payloads(payloads)
+    cdef size_t count = len(held.objects), i
+    cdef Item *items
+    cdef Item same
+    cdef uint8_t kind = <uint8_t>log.store.control.signature_kind
+    memset(&same, 0, sizeof(same))
+    same.feed = log.feed_id(feed)
+    set_ident(&same, ident)
+    same.origin = <uint16_t>log.store.control.origin
+    same.slice = NO_SLICE
+    same.priority = priority
+    items = <Item *>allocate(count * sizeof(Item))
+    if items == NULL:
+        raise MemoryError
+    try:
+        for i in range(count):
+            items[i] = same
+            held.take(i, &items[i])
+            if items[i].payload_bytes > payload_bytes_max(log.store):
+                log.fail(CODE_PAYLOAD_TOO_LARGE)
+            if kind:
+                sign(&items[i], kind, held.objects[i])
+        return append_many(log, items, count, 0, 0)
+    finally:
+        free(items)
+
+
+cdef tuple append_many(Log log, Item *items, size_t count, uint64_t now_ns, uint64_t boot_ns):
+    """Append all or none; what `Log.put_many` returns."""
+    cdef size_t i, stored = 0
+    cdef uint64_t first = 0
+    cdef int outcome
+    with nogil:
+        outcome = append(log.store, items, count, now_ns, boot_ns)
+    if outcome < 0:
+        log.refuse(outcome, items)
+    for i in range(count):
+        if not items[i].duplicate:
+            if stored == 0:
+                first = items[i].outcome
+            stored += 1
+    outcomes = None
+    if stored < count:
+        outcomes = [-<int64_t>items[i].outcome if items[i].duplicate
+                    else <int64_t>items[i].outcome for i in range(count)]
+    return first, stored, outcomes
