@@ -66,7 +66,7 @@ def test_a_target_that_cannot_be_written_is_retried_until_it_can(folder: Path, s
         saved = load_status(load_rules(path).pipeline)
         assert saved is not None
         assert [status.state for status in saved.rules] == ["retrying", "running"]
-        assert "tables/a cannot be made: File exists; something that is no folder" in saved.rules[0].failure
+        assert "tables/a cannot be created: File exists; a file that is not a folder" in saved.rules[0].failure
         shown = CliRunner().invoke(status_command, [str(path)], standalone_mode=False)
         assert shown.return_value == 0
         assert re.search(r"\n  a +retrying ", shown.output)
@@ -89,7 +89,7 @@ def test_retries_are_limited_with_available_now(folder: Path, spark: Any) -> Non
     path = write_rules(folder, TABLE.format(name="a"))
     told = run(path, spark)["a"]
     assert (told.state, told.retries, told.rows) == ("failed", 2, 0)
-    assert "tables/a cannot be made: File exists" in told.failure
+    assert "tables/a cannot be created: File exists" in told.failure
     (folder / "tables" / "a").unlink()
     assert run(path, spark)["a"].state == "done"
     assert numbers(folder, "a") == list(range(5))
@@ -249,7 +249,7 @@ def test_a_decoder_with_other_columns_does_not_spoil_a_table(folder: Path, spark
     before = files_of(folder / "tables") | files_of(folder / "rules.checkpoint" / "state")
     told = outcome("number bigint, unit string")
     assert (told.state, told.retries) == ("failed", 0)
-    assert "column 'unit' (string) is new; column 'number' is long, and was integer" in told.failure
+    assert "column 'unit' (string) is new; column 'number' is long, and the table has integer" in told.failure
     assert "select the columns that it has, cast them, or give path a new table" in told.failure
     assert files_of(folder / "tables") | files_of(folder / "rules.checkpoint" / "state") == before
     told = outcome("number bigint", 'sql = "select * except (number), cast(number as int) as number from decoded"')
@@ -284,8 +284,8 @@ def test_programs_that_hang_crash_or_are_missing_make_dead_letters_and_do_not_st
     why = {(letter["action"], letter["ident"]): letter["error"] for letter in letters}
     assert len(why) == len(letters) == 12
     for action, text in (
-        ("exec-0", "had not ended after"), ("exec-1", "ended with status 3"), ("exec-2", "cannot be started"),
-        ("pipe-0", "has not read"), ("pipe-1", "ended with status 3"), ("pipe-2", "cannot be started"),
+        ("exec-0", "still running after"), ("exec-1", "ended with status 3"), ("exec-2", "cannot be started"),
+        ("pipe-0", "did not read"), ("pipe-1", "ended with status 3"), ("pipe-2", "cannot be started"),
     ):  # fmt: skip
         assert all(text in why[action, ident] for ident in ("i0", "i1")), why
 

@@ -2,7 +2,7 @@
 
 Spark repeats a batch if the process was killed before the checkpoint recorded it. Before an action does anything, it
 asks its journal whether this batch is done; when it has done everything, it marks the batch. An action that can be
-killed in between undoes or completes the rest when the batch comes again (file_append.py, table_staging.py).
+killed in between undoes or completes the rest when the batch is repeated (file_append.py, table_staging.py).
 
 There is one small file for each action, in the state folder of its rule. The folder belongs to the checkpoint: a new
 checkpoint counts batches from 0 again, and so does its journal. `life` names one such count. It is part of the names of

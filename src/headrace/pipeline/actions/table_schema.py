@@ -93,10 +93,10 @@ def check_fits(rows: TableSchema, held: TableSchema | None, table: Path) -> None
     """PipelineError names every column that differs."""
     if held is None:
         return
-    told = list(_differences(rows.columns, held.columns))
-    if told:
+    differences = list(_differences(rows.columns, held.columns))
+    if differences:
         raise PipelineError(
-            f"the rows do not fit the table {table}: {'; '.join(told)}",
+            f"the rows do not fit the table {table}: {'; '.join(differences)}",
             "select the columns of the table, cast them, or choose a new path; nothing was written",
         )
     if rows.partition_by != held.partition_by:

@@ -126,8 +126,8 @@ def _no_products() -> pa.RecordBatch:
 
 
 def _by_batch(function: ByBatch, schema: pa.Schema, products: pa.RecordBatch) -> Decoded:
-    rows, told = _rows_and_errors(function(products))
-    errors = [(operator.index(place), brief(str(why or "no reason was given"))) for place, why in told]
+    rows, reported = _rows_and_errors(function(products))
+    errors = [(operator.index(place), brief(str(why or "no reason was given"))) for place, why in reported]
     wanted = with_place(schema)
     if rows.schema.names != wanted.names:
         raise ValueError(f"it returned the columns {rows.schema.names}, not {wanted.names}")

@@ -1,6 +1,6 @@
 """Defaults that depend on where the rule file is, or on other keys.
 
-A default that is the same for everybody stands in rule.py. Here are the others: output folders beside the rule file,
+A default that is the same for every file is in rule.py. Here are the others: output folders beside the rule file,
 the name of the pipeline, the content of an action (the payload, if the rows have one), the column of a watermark, and
 absolute paths of tables and programs.
 

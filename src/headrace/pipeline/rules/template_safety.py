@@ -16,14 +16,13 @@ with letters for its fields, and every result is checked again.
 
 import re
 from collections.abc import Callable
-from typing import Literal, get_args
+from typing import Literal
 
 from headrace.errors import FeedError, RuleError
 from headrace.product.feed import check_feed
 from headrace.product.product import IDENT_BYTES_MAX
 
 Purpose = Literal["path", "feed", "ident", "argument", "text"]
-PURPOSES = get_args(Purpose)
 NAME_BYTES_MAX = 255
 PATH_BYTES_MAX = 4000
 TEXT_BYTES_MAX = 65536
