@@ -191,7 +191,7 @@ def test_hostile_idents_stay_below_the_folder(tmp_path: Path, mode: str, path: s
         )
 
 
-def test_a_name_cannot_be_a_file_and_a_folder(tmp_path: Path) -> None:
+def test_a_path_that_would_be_both_file_and_folder_is_refused(tmp_path: Path) -> None:
     bench = Bench(tmp_path, "{ident:path}")
     assert bench.put(0, rows_of(("a", b"1"), ("a/b", b"2"), ("c/d", b"3"), ("c", b"4"))).failed == 2
     assert bench.put(1, rows_of(("a/b", b"2"), ("c", b"4"), ("a", b"5"))).failed == 2
@@ -288,7 +288,7 @@ def test_a_file_that_another_program_has_written_to_since_stops_the_pipeline(tmp
     assert bench.held() == {"a": b"not"}
 
 
-def test_what_is_ours_is_undone(tmp_path: Path) -> None:
+def test_the_bytes_of_a_killed_writer_are_undone(tmp_path: Path) -> None:
     """Also where power was lost, and a file has the size that it should but not the bytes."""
     bench = Bench(tmp_path)
     (tmp_path / "elsewhere").mkdir()
@@ -360,7 +360,7 @@ def test_a_file_system_that_takes_no_more_leaves_everything_as_it_was(tmp_path: 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
 @pytest.mark.parametrize("mode", ["append", "each", "overwrite"])
-def test_a_folder_that_may_not_be_written_is_told(tmp_path: Path, mode: str) -> None:
+def test_a_folder_without_write_permission_is_an_error(tmp_path: Path, mode: str) -> None:
     (tmp_path / "files").mkdir(mode=0o500)
     with pytest.raises(PipelineError, match=r"Permission denied; change its owner or its rights"):
         Bench(tmp_path, mode=mode).put(0, rows_of(("a", b"1")))

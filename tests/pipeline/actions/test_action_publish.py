@@ -54,7 +54,7 @@ def test_rows_that_say_the_same_about_different_products_are_two(spark: Any, tmp
     assert [(p.ident, bytes(p.payload)) for p in queue.read("oldest")] == [("i", b"same")] * 6
 
 
-def test_rows_that_cannot_be_products_are_dead_letters(spark: Any, tmp_path: Path, make_queue: Make) -> None:
+def test_rows_with_invalid_products_are_dead_letters(spark: Any, tmp_path: Path, make_queue: Make) -> None:
     queue = make_queue(size="4MiB")
     made = performer(
         PublishAction(feed="wx/{f}", ident="{i}", content="text"), "p", None, DeadLetters(tmp_path / "dead")
@@ -204,7 +204,7 @@ def looping(rule: Selection, action: PublishAction, spark: Any, root: Path, queu
         ("wx/x where level > 3", 0),
     ],
 )
-def test_what_comes_back_is_decided_by_every_clause(
+def test_every_clause_of_the_selection_decides_whether_a_product_would_come_back(
     select: str, refused: int, spark: Any, tmp_path: Path, make_queue: Make
 ) -> None:
     queue = make_queue(origin="here")

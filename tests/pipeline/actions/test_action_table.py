@@ -74,7 +74,7 @@ def test_batches_are_added_once(spark: Any, tmp_path: Path, format: str, partiti
 
 @FORMATS
 @pytest.mark.parametrize("point", ["ready", "moved half", "moved", "added", "done"])
-def test_a_batch_goes_on_where_it_was_killed(spark: Any, tmp_path: Path, format: str, point: str) -> None:
+def test_a_killed_batch_continues_from_its_stage(spark: Any, tmp_path: Path, format: str, point: str) -> None:
     """The error is one that nobody catches, so everything stays as a kill would leave it."""
     bench = Bench(tmp_path, format, "station")
     bench.put(rows(spark, 0, 5), 0)
@@ -134,7 +134,7 @@ def test_times_are_written_in_microseconds(spark: Any, tmp_path: Path) -> None:
 
 
 @FORMATS
-def test_what_spark_could_not_finish_is_not_seen(spark: Any, tmp_path: Path, format: str) -> None:
+def test_an_unfinished_stage_is_never_visible(spark: Any, tmp_path: Path, format: str) -> None:
     bench = Bench(tmp_path, format)
     bench.put(rows(spark, 0, 5), 0)
     broken = rows(spark, 5, 200, ROWS.replace("id / 2 as gust", "if(id = 150, raise_error('broken'), id) / 2 as gust"))
@@ -147,7 +147,7 @@ def test_what_spark_could_not_finish_is_not_seen(spark: Any, tmp_path: Path, for
 
 
 @FORMATS
-def test_other_columns_are_told_and_nothing_is_written(spark: Any, tmp_path: Path, format: str) -> None:
+def test_other_columns_are_an_error_and_nothing_is_written(spark: Any, tmp_path: Path, format: str) -> None:
     bench = Bench(tmp_path, format)
     bench.put(rows(spark, 0, 5), 0)
     other = "id as sequence, id as station, timestamp_millis(id) as observed, 1 as more"
@@ -169,7 +169,7 @@ def test_other_columns_are_told_and_nothing_is_written(spark: Any, tmp_path: Pat
     assert bench.sequences(spark) == list(range(10))
 
 
-def test_a_column_without_a_type_is_told(spark: Any, tmp_path: Path) -> None:
+def test_a_column_without_a_type_is_an_error(spark: Any, tmp_path: Path) -> None:
     with pytest.raises(PipelineError, match=r"column 'x' has no type.*cast\(x as string\)"):
         Bench(tmp_path, "parquet").put(rows(spark, 0, 5, "id as sequence, null as x"), 0)
 
@@ -243,7 +243,7 @@ def test_a_value_that_would_be_read_as_another_is_a_dead_letter(spark: Any, tmp_
     assert not list(tmp_path.rglob(f"*{UNFIT}*"))
 
 
-def test_a_table_that_cannot_be_is_told(spark: Any, tmp_path: Path) -> None:
+def test_an_invalid_table_path_is_an_error(spark: Any, tmp_path: Path) -> None:
     (tmp_path / "tables").write_text("in the way")
     with pytest.raises(
         PipelineError, match=r"tables/t cannot be created: Not a directory; a file that is not a folder"
@@ -251,7 +251,7 @@ def test_a_table_that_cannot_be_is_told(spark: Any, tmp_path: Path) -> None:
         Bench(tmp_path, "parquet").put(rows(spark, 0, 5), 0)
 
 
-def test_what_a_decoder_refused_is_a_dead_letter_once(spark: Any, tmp_path: Path) -> None:
+def test_a_product_that_a_decoder_refused_is_a_dead_letter_once(spark: Any, tmp_path: Path) -> None:
     letters = DeadLetters(tmp_path / "dead")
     context = Context("r", 3, QueueAddress("q", None), tmp_path / "state", "test")
     frame = rows(

@@ -123,12 +123,12 @@ def test_every_decoder_is_found_by_its_name_and_makes_columns_that_spark_takes(n
     assert pickle.loads(pickle.dumps(found)).schema == found.schema
 
 
-def test_an_unknown_name_is_told_with_the_names_there_are() -> None:
+def test_an_unknown_decoder_is_an_error_that_lists_the_known_ones() -> None:
     with pytest.raises(OptionError, match=r"no decoder 'metr'; did you mean 'metar'\? choose from bufr, events"):
         decoder("metr")
 
 
-def test_a_missing_library_is_told_with_its_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_library_is_an_error_that_names_its_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(registry_module.importlib.util, "find_spec", lambda name: None)
     with pytest.raises(OptionError, match=r"needs eccodes, which is not installed; pip install 'headrace\[grib\]'"):
         decoder("grib2")
@@ -226,7 +226,7 @@ def test_a_row_with_a_name_or_a_type_that_the_schema_does_not_have_is_an_error(o
         ("own_broken:f", "its module fails with ZeroDivisionError"),
     ],
 )
-def test_a_function_that_cannot_be_used_is_told_with_the_remedy(own: str, name: str, message: str) -> None:
+def test_an_invalid_function_is_an_error_with_the_remedy(own: str, name: str, message: str) -> None:
     with pytest.raises(OptionError, match=message) as caught:
         decoder(name)
     assert caught.value.hint
@@ -247,7 +247,7 @@ def test_a_schema_is_read_as_spark_writes_it() -> None:
 
 
 @pytest.mark.parametrize("ddl", ["", "a", "a strnig", "a int, a int", "place int", "a timestamp_ntz", ")"])
-def test_a_schema_that_cannot_be_is_told(ddl: str) -> None:
+def test_an_invalid_schema_is_an_error(ddl: str) -> None:
     with pytest.raises(OptionError):
         arrow_schema(ddl)
 

@@ -58,7 +58,7 @@ def bufr(**keys: Any) -> bytes:
         eccodes.codes_release(handle)
 
 
-def test_a_field_is_a_row_with_what_where_when_and_how_much() -> None:
+def test_a_field_is_a_row_with_parameter_grid_time_and_statistics() -> None:
     message = small(
         [270.0, 271.0, 272.0, 273.0, 274.0, 280.0],
         dataDate=20200106, dataTime=600, shortName="2t", step=18,
@@ -138,7 +138,7 @@ def test_the_fields_of_one_message_are_all_read() -> None:
     ]
 
 
-def test_a_message_that_is_no_message_is_an_error() -> None:
+def test_an_invalid_message_is_an_error() -> None:
     good = small([1.0, 2.0])
     edition1 = grib(sample="regular_ll_sfc_grib1")
     huge = bytearray(good)
@@ -198,7 +198,7 @@ def test_generated_observations_are_read() -> None:
         assert abs(row["time"] - datetime(2020, 1, 6, tzinfo=UTC)) < timedelta(days=1)
 
 
-def test_what_is_no_bufr_is_an_error() -> None:
+def test_a_payload_without_bufr_is_an_error() -> None:
     good = bufr()
     made = errors("bufr", [b"", b"BUFR", good[:-2], b"BUFR\0\0\x10\x04" + bytes(100), good])
     assert set(made) == {0, 1, 2, 3}
@@ -266,9 +266,7 @@ def test_a_library_that_hangs_is_ended(target: str, monkeypatch: pytest.MonkeyPa
     assert made.errors == [(1, "not read within 1 s")]
 
 
-def test_a_batch_that_breaks_its_decoder_again_and_again_is_given_up_on(
-    target: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_batch_that_keeps_crashing_its_decoder_is_given_up(target: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(child_process, "DEATHS_MAX", 2)
     made = run_in_child(target, [b"crash", b"crash", b"abc"])
     assert made.rows.num_rows == 0

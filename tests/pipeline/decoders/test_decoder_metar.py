@@ -202,7 +202,7 @@ def test_times_are_those_of_the_month_they_belong_to() -> None:
     assert made.rows.column("observed").to_pylist() == [datetime(2019, 12, 31, 23, 53, tzinfo=UTC)]
 
 
-def test_what_is_not_understood_is_listed_and_the_rest_is_good() -> None:
+def test_unknown_groups_are_listed_and_the_rest_is_read() -> None:
     (row,) = rows("metar", ["KDEN 061200Z 18008KT GARBAGE 10SM 3 12/M03 XYZZY A3002="])
     assert row["unread"] == ["GARBAGE", "XYZZY", "3"]
     assert (row["temperature"], row["visibility"]) == (12, pytest.approx(16093.44))

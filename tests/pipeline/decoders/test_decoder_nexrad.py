@@ -76,14 +76,14 @@ def test_a_record_that_unfolds_without_end_is_read_as_far_as_a_megabyte() -> Non
     assert row["vcp"] is None
 
 
-def test_what_is_not_level_2_is_an_error() -> None:
+def test_a_payload_that_is_not_level_2_is_an_error() -> None:
     made = errors("nexrad2", [b"", b"AR2V", b"\0\0\0\x08nonsense", volume_header()[:-1]])
     assert set(made) == {0, 1, 2, 3}
     (row,) = rows("nexrad2", [volume_header(b"K\xff\0 ", b"abc")])
     assert (row["station"], row["volume"], row["version"]) == (None, None, "AR2V0006")
 
 
-def test_generated_chunks_have_what_their_ident_says() -> None:
+def test_generated_chunks_agree_with_their_idents() -> None:
     products = generated("nexrad2", 300)
     made = decoded("nexrad2", products)
     assert made.errors == []
@@ -132,13 +132,13 @@ def test_a_product_without_heading_and_one_in_zlib_frames_are_read() -> None:
     assert (packed["code"], packed["awips"], packed["elevation"]) == (94, "N0QFTG", 0.5)
 
 
-def test_what_is_not_level_3_is_an_error() -> None:
+def test_a_payload_that_is_not_level_3_is_an_error() -> None:
     whole = level3()
     made = errors("nexrad3", [b"", whole[:100], level3(divider=0), level3(-5), b"x" + bytes(200), b"\x78\x9cnonsense"])
     assert set(made) == {0, 1, 2, 3, 4, 5}
 
 
-def test_generated_products_have_what_their_ident_says() -> None:
+def test_generated_products_agree_with_their_idents() -> None:
     products = generated("nexrad3", 300)
     made = decoded("nexrad3", products)
     assert made.errors == []

@@ -48,7 +48,7 @@ def test_reports_are_rows_and_carry_the_line_that_is_meant_for_all() -> None:
     "start",
     ["", "\x01\r\r\n001\r\r\n", "00417 \r\r\n", "ZCZC 123\r\r\n", "0000012300\x01\r\r\n12345\r\r\n", "\r\n\r\n"],
 )
-def test_what_stands_before_a_heading_is_passed_over(start: str) -> None:
+def test_transmission_numbers_before_a_heading_are_skipped(start: str) -> None:
     (row,) = rows("wmo", [f"{start}NOUS42 KWNO 061230\nADMNFD\nTEXT\n"])
     assert (row["center"], row["awips"], row["text"]) == ("KWNO", "ADMNFD", "TEXT")
 
@@ -56,7 +56,7 @@ def test_what_stands_before_a_heading_is_passed_over(start: str) -> None:
 @pytest.mark.parametrize(
     "payload", ["", "HELLO", "SAUS70 KWBC", "saus70 kwbc 061200\n", "x\nSAUS70 KWBC 061200\n", "SAUS70  KWBC 061200"]
 )
-def test_what_has_no_heading_is_an_error(payload: str) -> None:
+def test_a_bulletin_without_a_heading_is_an_error(payload: str) -> None:
     assert "no WMO heading" in errors("wmo", [payload])[0]
 
 
@@ -73,7 +73,7 @@ def test_a_body_that_is_not_text_is_left_out() -> None:
     "body", [b"BUFR\x01\x00\x40\x04", b"BUFR \x01\x40\x04", b"BUFR0\x0d\x40\x04", b"GRIB\x01\x00\x40\x01"]
 )
 @pytest.mark.parametrize("end", [b"\r\r\n", b"\n"])
-def test_what_begins_a_binary_body_is_no_awips_identifier(body: bytes, end: bytes) -> None:
+def test_the_start_of_a_binary_body_is_not_an_awips_identifier(body: bytes, end: bytes) -> None:
     payload = b"ISMD01 EDZW 061200" + end + body + bytes(100)
     (row,) = rows("wmo", [payload])
     assert (row["awips"], row["text"]) == (None, None)

@@ -20,15 +20,15 @@ def written(folder: Path, text: str, name: str = "rules.toml") -> Path:
 
 
 def told(path: Path) -> list[str]:
-    """Every complaint, without its file."""
-    return [str(complaint).removeprefix(f"{path}").removeprefix(":").strip() for complaint in check_rules(path)]
+    """Every problem, without its file."""
+    return [str(problem).removeprefix(f"{path}").removeprefix(":").strip() for problem in check_rules(path)]
 
 
 def only(path: Path) -> Problem:
-    """The one complaint that there is."""
-    complaints = check_rules(path)
-    assert len(complaints) == 1, [str(each) for each in complaints]
-    return complaints[0]
+    """The one problem that there is."""
+    problems = check_rules(path)
+    assert len(problems) == 1, [str(each) for each in problems]
+    return problems[0]
 
 
 def loaded(path: Path) -> RuleFile:

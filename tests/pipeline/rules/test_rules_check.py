@@ -49,7 +49,7 @@ def trials(tmp_path: Path, text: str, *products: Product) -> list[Trial]:
     return list(try_rules(loaded(written(tmp_path, PIPELINE + text)), products))
 
 
-def test_a_trial_says_which_rule_takes_what_and_what_it_would_do(tmp_path: Path) -> None:
+def test_a_trial_tells_which_rules_select_a_product_and_what_they_would_do(tmp_path: Path) -> None:
     taken, refused = trials(tmp_path, RULES, product())
     assert (refused.rule, refused.refused_by, refused.is_taken, refused.previews) == ("radar", "feed", False, ())
     assert (taken.rule, taken.rows, taken.is_taken) == ("sa", 1, True)
@@ -62,7 +62,7 @@ def test_a_trial_says_which_rule_takes_what_and_what_it_would_do(tmp_path: Path)
     }
 
 
-def test_what_could_not_be_done_with_a_product_is_said(tmp_path: Path) -> None:
+def test_a_trial_tells_why_an_action_would_refuse_a_product(tmp_path: Path) -> None:
     rules = '[[rule]]\nname = "a"\nselect = "**"\nexec = ["cat", "{ident}"]\nfile = "{ident:path}"\n'
     (trial,) = trials(tmp_path, rules, product("-rf ../x"))
     shown = {preview.action: preview.error for preview in trial.previews}

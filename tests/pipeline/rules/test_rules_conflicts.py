@@ -48,12 +48,14 @@ METAR = RULE + 'decode = "metar"\n'
         ("[[rule.table]]\npath = 'x'\n[[rule.table]]\npath = 'x'", "9: [[rule]] 1 [[rule.table]] 2 path", "is already written by [[rule]] 1", ""),
     ],
 )  # fmt: skip
-def test_what_a_rule_contradicts(tmp_path: Path, lines: str, place: str, problem: str, hint: str) -> None:
-    complaint = only(written(tmp_path, f"{PIPELINE}{RULE}{lines}\n"))
-    shown = str(complaint).removeprefix(f"{tmp_path / 'rules.toml'}:")
+def test_a_contradiction_in_a_rule_is_reported_with_its_place_and_remedy(
+    tmp_path: Path, lines: str, place: str, problem: str, hint: str
+) -> None:
+    found = only(written(tmp_path, f"{PIPELINE}{RULE}{lines}\n"))
+    shown = str(found).removeprefix(f"{tmp_path / 'rules.toml'}:")
     assert shown.startswith(place + ":"), shown
     assert problem in shown
-    assert hint in complaint.hint
+    assert hint in found.hint
 
 
 @pytest.mark.parametrize(
@@ -91,11 +93,13 @@ def test_what_a_rule_contradicts(tmp_path: Path, lines: str, place: str, problem
         ),
     ],
 )
-def test_what_sql_may_not_say(tmp_path: Path, sql: str, column: int | None, problem: str, hint: str) -> None:
-    complaint = only(written(tmp_path, f'{PIPELINE}{METAR}sql = "{sql}"\ntable = "t"\n'))
-    assert problem in complaint.problem
-    assert hint in complaint.hint
-    assert complaint.column == (None if column is None else column + 7)
+def test_invalid_sql_is_reported_with_its_column(
+    tmp_path: Path, sql: str, column: int | None, problem: str, hint: str
+) -> None:
+    found = only(written(tmp_path, f'{PIPELINE}{METAR}sql = "{sql}"\ntable = "t"\n'))
+    assert problem in found.problem
+    assert hint in found.hint
+    assert found.column == (None if column is None else column + 7)
 
 
 @pytest.mark.parametrize(
@@ -114,13 +118,13 @@ def test_what_sql_may_not_say(tmp_path: Path, sql: str, column: int | None, prob
     ],
 )
 def test_sql_that_spark_understands_is_let_pass(tmp_path: Path, sql: str) -> None:
-    complaints = told(written(tmp_path, f'{PIPELINE}{METAR}sql = """{sql}"""\ntable = "t"\n'))
-    assert [each for each in complaints if "no column" in each or "no table" in each or "not SQL" in each] == []
+    problems = told(written(tmp_path, f'{PIPELINE}{METAR}sql = """{sql}"""\ntable = "t"\n'))
+    assert [each for each in problems if "no column" in each or "no table" in each or "not SQL" in each] == []
 
 
 def test_decoded_needs_a_decoder(tmp_path: Path) -> None:
-    complaint = only(written(tmp_path, f'{PIPELINE}{RULE}sql = "select ident from decoded"\ntable = "t"\n'))
-    assert complaint.hint == "give decode, or select from products"
+    found = only(written(tmp_path, f'{PIPELINE}{RULE}sql = "select ident from decoded"\ntable = "t"\n'))
+    assert found.hint == "give decode, or select from products"
 
 
 @pytest.mark.parametrize(
@@ -144,19 +148,19 @@ def test_decoded_needs_a_decoder(tmp_path: Path) -> None:
 )
 def test_a_watermark_must_be_about_the_groups(tmp_path: Path, group: str, more: str, key: str, problem: str) -> None:
     sql = f'sql = "select station, count(*) as n from decoded group by {group}"\nwatermark = "10min"\n'
-    complaint = only(written(tmp_path, f'{PIPELINE}{METAR}{sql}{more}table = "t"\n'))
-    assert complaint.key == key
-    assert problem in complaint.problem
+    found = only(written(tmp_path, f'{PIPELINE}{METAR}{sql}{more}table = "t"\n'))
+    assert found.key == key
+    assert problem in found.problem
 
 
-def test_a_watermark_without_a_column_of_times_is_told(tmp_path: Path) -> None:
+def test_a_watermark_without_a_column_of_times_is_a_problem(tmp_path: Path) -> None:
     (tmp_path / "own_times.py").write_text("def words(product):\n    yield {}\n")
     text = f'{PIPELINE}{RULE}decode = "own_times:words"\nschema = "word string"\nwatermark = "10min"\ntable = "t"\n'
     sql = "sql = \"select word, count(*) as n from decoded group by window(created, '1 hour'), word\"\n"
     path = written(tmp_path, text.replace('table = "t"\n', sql + 'table = "t"\n'))
-    complaint = only(path)
-    assert complaint.key == "watermark"
-    assert "has no 'observed'" in complaint.problem
+    found = only(path)
+    assert found.key == "watermark"
+    assert "has no 'observed'" in found.problem
     assert told(written(tmp_path, path.read_text().replace("table =", 'watermark_column = "created"\ntable ='))) == []
 
 
@@ -170,7 +174,7 @@ def test_the_columns_of_a_query_are_those_that_templates_may_name(tmp_path: Path
     assert told(written(tmp_path, text.replace("as t", "as t, ident") + 'publish = "x/{1}"\n')) == []
 
 
-def test_what_chance_decides_is_not_published(tmp_path: Path) -> None:
+def test_sql_with_random_values_is_not_published(tmp_path: Path) -> None:
     text = f'{PIPELINE}{METAR}sql = "select ident, rand() as r from decoded"\n'
     assert "when a batch is repeated" in only(written(tmp_path, text + 'publish = "x"\n')).problem
     assert told(written(tmp_path, text + 'table = "x"\n')) == []
@@ -193,7 +197,7 @@ def test_a_rule_that_selects_by_more_than_the_feed_may_publish_on_it(tmp_path: P
     ("target", "is_own"),
     [("queue = 'wx.queue'", True), ("queue = 'other.queue'", False), ("site = 'tcp/other:7447'", False)],
 )
-def test_a_rule_may_publish_what_it_selects_to_another_place(tmp_path: Path, target: str, is_own: bool) -> None:
+def test_a_rule_may_publish_on_its_own_feeds_to_another_queue(tmp_path: Path, target: str, is_own: bool) -> None:
     Queue.create(tmp_path / "other.queue", size="16MiB").close()
     text = f"{PIPELINE}{RULE}[rule.publish]\nfeed = 'wx/text/metar'\n{target}\n"
     looping = ["7: [[rule]] 1 [rule.publish] feed: the rule selects 'wx/text/metar' itself, and would never end"]

@@ -34,8 +34,8 @@ def rule_of(begin: str, number: int | None = None) -> dict[str, Any]:
 
 
 def test_the_translation_is_a_rule_file_that_lacks_nothing_but_a_program(tmp_path: Path) -> None:
-    complaints = told(written(tmp_path, TRANSLATION.toml))
-    assert {each.split(": ", 2)[2] for each in complaints} == {"there is no program 'decoders/dcmetr'"}
+    problems = told(written(tmp_path, TRANSLATION.toml))
+    assert {each.split(": ", 2)[2] for each in problems} == {"there is no program 'decoders/dcmetr'"}
     (tmp_path / "decoders").mkdir()
     (tmp_path / "decoders" / "dcmetr").write_text("#!/bin/sh\n")
     (tmp_path / "decoders" / "dcmetr").chmod(0o755)
@@ -68,7 +68,7 @@ def test_every_entry_is_a_rule_or_has_a_reason() -> None:
         ("include", "the entry includes another file"),
     ],
 )
-def test_what_cannot_be_translated_is_said(begin: str, reason: str) -> None:
+def test_an_entry_that_is_not_translated_has_a_reason(begin: str, reason: str) -> None:
     (remark,) = [each for each in TRANSLATION.untranslated if each.line == line_of(begin)]
     assert remark.reason.startswith(reason)
     assert remark.hint
@@ -159,12 +159,12 @@ def test_expressions_of_feed_types(expression: str, types: set[str]) -> None:
 
 
 @pytest.mark.parametrize("expression", ["", "|", "IDS|", "(IDS", "IDS)", "IDS HDS", "IDS,HDS", "~", "X"])
-def test_expressions_that_cannot_be_read_are_refused(expression: str) -> None:
+def test_invalid_expressions_are_refused(expression: str) -> None:
     with pytest.raises(RuleError):
         types_in(expression, FEEDS)
 
 
-def test_patterns_cover_what_is_meant_and_nothing_else() -> None:
+def test_patterns_cover_the_feeds_and_no_others() -> None:
     assert patterns_of(FEEDS, FEEDS) == ["**"]
     assert patterns_of(["PPS", "DDS", "IDS"], FEEDS) == ["wx/text/**"]
     assert patterns_of(["PPS", "IDS"], FEEDS) == ["wx/text/ddplus/pps", "wx/text/ids"]

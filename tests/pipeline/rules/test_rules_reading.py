@@ -1,4 +1,4 @@
-"""Rule files: what each key may be, and the complaint about what it may not be."""
+"""Rule files: what each key may be, and the problem about what it may not be."""
 
 import pickle
 from pathlib import Path
@@ -244,12 +244,12 @@ def test_a_program_beside_the_rules_has_its_whole_path(tmp_path: Path) -> None:
         ("enabled = 'yes'\ntable = 'x'", "6: [[rule]] 1 enabled", "'yes' is neither true nor false", "without quotes"),
     ],
 )  # fmt: skip
-def test_what_a_rule_may_not_have(tmp_path: Path, lines: str, place: str, problem: str, hint: str) -> None:
-    complaint = only(written(tmp_path, f"{PIPELINE}{RULE}{lines}\n"))
-    shown = str(complaint).removeprefix(f"{tmp_path / 'rules.toml'}:")
+def test_an_invalid_key_of_a_rule_is_reported(tmp_path: Path, lines: str, place: str, problem: str, hint: str) -> None:
+    found = only(written(tmp_path, f"{PIPELINE}{RULE}{lines}\n"))
+    shown = str(found).removeprefix(f"{tmp_path / 'rules.toml'}:")
     assert shown.startswith(place)
     assert problem in shown
-    assert hint in complaint.hint
+    assert hint in found.hint
 
 
 @pytest.mark.parametrize(
@@ -269,19 +269,19 @@ def test_what_a_rule_may_not_have(tmp_path: Path, lines: str, place: str, proble
         ("[spark]\nx = [1]", "4: [spark] x", "[1] is not a Spark setting"),
     ],
 )
-def test_what_a_pipeline_may_not_have(tmp_path: Path, line: str, place: str, problem: str) -> None:
-    complaint = only(written(tmp_path, f"{PIPELINE}{line}\n{RULE}table = 'x'\n"))
-    shown = str(complaint).removeprefix(f"{tmp_path / 'rules.toml'}:")
+def test_an_invalid_key_of_a_pipeline_is_reported(tmp_path: Path, line: str, place: str, problem: str) -> None:
+    found = only(written(tmp_path, f"{PIPELINE}{line}\n{RULE}table = 'x'\n"))
+    shown = str(found).removeprefix(f"{tmp_path / 'rules.toml'}:")
     assert shown.startswith(place)
     assert problem in shown
-    assert complaint.hint
+    assert found.hint
 
 
-def test_a_queue_that_is_not_there_is_told_with_the_remedy(tmp_path: Path) -> None:
-    complaint = only(written(tmp_path, f'[pipeline]\nqueue = "none.queue"\n{RULE}table = "x"\n'))
-    assert (complaint.line, complaint.key) == (2, "queue")
-    assert "none.queue" in complaint.problem
-    assert complaint.hint
+def test_a_missing_queue_is_reported_with_the_remedy(tmp_path: Path) -> None:
+    found = only(written(tmp_path, f'[pipeline]\nqueue = "none.queue"\n{RULE}table = "x"\n'))
+    assert (found.line, found.key) == (2, "queue")
+    assert "none.queue" in found.problem
+    assert found.hint
 
 
 def test_a_file_needs_a_source_and_a_rule(tmp_path: Path) -> None:
@@ -299,7 +299,7 @@ def test_a_file_needs_a_source_and_a_rule(tmp_path: Path) -> None:
     assert "not TOML" in only(written(tmp_path, PIPELINE + "queue = 1\n")).problem
 
 
-def test_every_mistake_is_told_at_once_in_the_order_of_the_file(tmp_path: Path) -> None:
+def test_all_problems_are_reported_at_once_in_the_order_of_the_file(tmp_path: Path) -> None:
     text = """\
 [pipeline]
 queue = "wx.queue"
@@ -388,13 +388,13 @@ def test_rules_in_python_say_the_same_as_their_toml(tmp_path: Path) -> None:
         (("def rules()", "def rules("), "rules_py.py:8: it fails: SyntaxError"),
     ],
 )
-def test_mistakes_in_python_are_told_by_rule_and_key(tmp_path: Path, change: tuple[str, str], expected: str) -> None:
+def test_problems_in_python_name_the_rule_and_the_key(tmp_path: Path, change: tuple[str, str], expected: str) -> None:
     code = MODULE.replace(*change)
     assert code != MODULE
     path = written(tmp_path, code, "rules_py.py")
     with pytest.raises(ConfigError) as raised:
         load_rules(path)
-    assert any(expected in str(complaint) for complaint in raised.value.problems), raised.value
+    assert any(expected in str(problem) for problem in raised.value.problems), raised.value
 
 
 def test_a_decoder_of_ones_own_may_lie_beside_the_rules(tmp_path: Path) -> None:
@@ -417,7 +417,7 @@ VALUES = st.recursive(LEAVES, lambda inner: st.lists(inner, max_size=2) | st.dic
 def test_whatever_a_file_says_is_complained_of_and_nothing_raises(tmp_path: Path, rules: Any, pipeline: Any) -> None:
     blocks = [toml_lines({"pipeline": pipeline}), *(["[[rule]]", *toml_lines(rule)] for rule in rules)]
     path = written(tmp_path, "\n".join(line for block in blocks for line in block) + "\n")
-    for complaint in check_rules(path):
-        assert complaint.problem
-        assert complaint.hint
-        assert complaint.line
+    for problem in check_rules(path):
+        assert problem.problem
+        assert problem.hint
+        assert problem.line

@@ -64,9 +64,9 @@ def test_the_examples_check_clean(tmp_path: Path) -> None:
 def test_the_problems_in_the_reference_are_those_that_check_reports(tmp_path: Path) -> None:
     text = re.findall(r"```toml\n(.*?)```", REFERENCE, re.S)[0]
     path = written(tmp_path, text.replace("select station", "select staton").replace("table =", "tabel ="))
-    for complaint in check_rules(path):
-        assert str(complaint).removeprefix(f"{tmp_path}/") in REFERENCE
-        assert f"try: {complaint.hint}" in REFERENCE
+    for problem in check_rules(path):
+        assert str(problem).removeprefix(f"{tmp_path}/") in REFERENCE
+        assert f"try: {problem.hint}" in REFERENCE
 
 
 def test_the_decoders_of_the_reference_exist() -> None:

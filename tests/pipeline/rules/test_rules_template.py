@@ -68,7 +68,7 @@ def test_fields_are_filled_in_one_by_one_and_by_the_batch(source: str, expected:
         ("{time(1):%Y}", "{time(1):%Y} is missing"),
     ],
 )
-def test_what_cannot_be_filled_in_is_told(source: str, problem: str) -> None:
+def test_a_field_that_cannot_be_filled_in_is_an_error(source: str, problem: str) -> None:
     with pytest.raises(RuleError) as told:
         template(source, "text", PATTERN).text(ROW)
     assert told.value.problem == problem

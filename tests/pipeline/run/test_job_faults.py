@@ -70,7 +70,7 @@ def test_a_target_that_cannot_be_written_is_retried_until_it_can(folder: Path, s
         shown = CliRunner().invoke(status_command, [str(path)], standalone_mode=False)
         assert shown.return_value == 0
         assert re.search(r"\n  a +retrying ", shown.output)
-        assert "rule a is tried again: " in shown.output
+        assert "rule a is being retried: " in shown.output
         until(lambda: numbers(folder, "b") == list(range(20)), lambda: job.statuses)
         (folder / "tables" / "a").unlink()
         put(folder, 20, 20)
@@ -250,7 +250,7 @@ def test_a_decoder_with_other_columns_does_not_spoil_a_table(folder: Path, spark
     told = outcome("number bigint, unit string")
     assert (told.state, told.retries) == ("failed", 0)
     assert "column 'unit' (string) is new; column 'number' is long, and the table has integer" in told.failure
-    assert "select the columns that it has, cast them, or give path a new table" in told.failure
+    assert "select the columns of the table, cast them, or choose a new path" in told.failure
     assert files_of(folder / "tables") | files_of(folder / "rules.checkpoint" / "state") == before
     told = outcome("number bigint", 'sql = "select * except (number), cast(number as int) as number from decoded"')
     assert told.state == "done", told
