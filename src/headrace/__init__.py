@@ -7,8 +7,7 @@
         for product in queue.read("oldest", Selection("wx/**", ident="^SA")):
             print(product.ident, bytes(product.payload))
 
-`connect` opens a queue that is there already: by its directory, or at another site by its endpoint, with no other
-difference.
+`connect` opens an existing queue, by its directory or, at another site, by its endpoint; both are used alike.
 
 `docs/journey.md` follows one product through the code. Names are loaded when they are first used, so that a command
 that needs none of them starts at once.

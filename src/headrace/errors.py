@@ -1,7 +1,7 @@
 """Every error that Headrace raises, in one tree.
 
     HeadraceError
-    ├── InvalidError (ValueError)         a call or a file says something that cannot be
+    ├── InvalidError (ValueError)         an argument, an option or a file is invalid
     │   ├── FeedError                     feed name or feed pattern
     │   ├── IdentError
     │   ├── PayloadError                  not bytes
@@ -12,9 +12,9 @@
     │   ├── CursorNameError
     │   ├── StationNameError
     │   ├── ChannelNameError
-    │   ├── TermsError                    options of a channel or station contradict; `conflicts` lists all
-    │   ├── ConfigError                   a site's configuration or a rule file cannot be; `complaints` lists all
-    │   ├── RuleError                     a template, an SQL text or an imported line of a rule cannot be
+    │   ├── TermsError                    options of a channel or station contradict each other; `conflicts` lists all
+    │   ├── ConfigError                   a site's configuration or a rule file is invalid; `complaints` lists all
+    │   ├── RuleError                     a template, an SQL text or an imported line of a rule is invalid
     │   └── OptionError                   size, age, priority, durability, start … out of range
     ├── QueueError
     │   ├── QueueExistsError
@@ -22,36 +22,37 @@
     │   ├── NotAQueueError                the path is something else
     │   ├── QueueVersionError             written by a newer Headrace
     │   ├── QueueDamagedError             a file is missing, cut short or altered
-    │   ├── ProductDamagedError           one product is; `sequence` names it, its neighbours can be read
-    │   ├── QueueAccessError              the operating system forbids it
-    │   ├── QueueBusyError                others are attached and it needs to be alone
+    │   ├── ProductDamagedError           one product is damaged; `sequence` names it, others are readable
+    │   ├── QueueAccessError              the operating system denies access
+    │   ├── QueueBusyError                other processes have the queue open
     │   ├── QueueClosedError
-    │   ├── DiskFullError                 nothing was stored; heals when there is room again
+    │   ├── DiskFullError                 nothing was stored; recovers when there is space again
     │   ├── NamesFullError
-    │   ├── BlockedError                  a blocking station's capacity was full for too long; nothing was stored
-    │   ├── RejectedError                 as many products wait as `max_queue` allows; nothing was stored
+    │   ├── BlockedError                  a blocking station was full until the timeout; nothing was stored
+    │   ├── RejectedError                 `max_queue` products wait already; nothing was stored
     │   ├── StationError
     │   │   ├── StationMissingError
-    │   │   ├── StationExistsError        it is there, on other terms
-    │   │   └── LeaseLostError            the products are not, or no longer, this consumer's
+    │   │   ├── StationExistsError        it exists, with other terms
+    │   │   └── LeaseLostError            the products are not, or no longer, leased to this consumer
     │   └── ChannelError
     │       ├── ChannelMissingError
-    │       ├── ChannelExistsError        it is there, on other terms
+    │       ├── ChannelExistsError        it exists, with other terms
     │       ├── ChannelInUseError         it has stations
     │       ├── ChannelEndedError         its stop time has passed; nothing was stored
-    │       └── SuppliersFullError        as many suppliers are there as it admits
-    ├── FabricError                       sites cannot reach each other as they should
-    │   ├── FabricMessageError            a message of another site cannot be believed
-    │   ├── SiteUnreachableError          a site does not answer; heals when it is back
+    │       └── SuppliersFullError        it has `suppliers_max` suppliers already
+    ├── FabricError                       something about the network of sites
+    │   ├── FabricMessageError            a message from another site is invalid
+    │   ├── SiteUnreachableError          a site does not reply; recovers when it is back
     │   └── AccessDeniedError             a site's rules do not allow it
-    ├── PipelineError                     the pipeline cannot go on
-    │   ├── TargetError                   where an action writes cannot be written; heals when that is mended
-    │   └── DataLossError                 products are gone that it had not read
-    ├── RecordsDamagedError (ValueError)  bytes that are not whole records; `offset` tells where
-    └── OracleError                       a saved oracle that cannot be read
+    ├── PipelineError                     something about the pipeline
+    │   ├── TargetError                   an action cannot write; recovers when the cause is removed
+    │   └── DataLossError                 products were evicted before the pipeline read them
+    ├── RecordsDamagedError (ValueError)  bytes that are not valid records; `offset` says where
+    └── OracleError                       a saved oracle is unreadable
 
-Each message names the thing and ends with what to do; `hint` holds that last part alone. Outcomes that belong to
-normal work (a duplicate, nothing to read, a lost range) are values, not errors.
+Each message names the thing at fault and ends with what to do; `hint` holds that last part alone. Expected outcomes (a
+duplicate, nothing to read, a lost range) are return values, not errors. An error that recovers by itself once its cause
+is gone says so in its docstring.
 """
 
 
@@ -74,7 +75,7 @@ def excerpt_of(text: str, place: int) -> str:
 
 
 class HeadraceError(Exception):
-    """Base of all. `problem` says what is wrong, `hint` what to do about it."""
+    """Base of all. `problem` says what is wrong, `hint` what to do."""
 
     def __init__(self, problem: str, hint: str = "") -> None:
         super().__init__(f"{problem}; {hint}" if hint else problem)
@@ -83,7 +84,7 @@ class HeadraceError(Exception):
 
 
 class InvalidError(HeadraceError, ValueError):
-    """Something given by the caller cannot be."""
+    """An argument, an option or the content of a file is invalid."""
 
 
 class FeedError(InvalidError):
@@ -111,7 +112,7 @@ class PropertyError(InvalidError):
 
 
 class SelectionError(InvalidError):
-    """A selection cannot be understood; `column` (from 1) tells where in its text, `excerpt` shows the place."""
+    """A selection is invalid; `column` (from 1) says where in its text, `excerpt` shows it."""
 
     def __init__(self, problem: str, hint: str = "", *, column: int | None = None, excerpt: str = "") -> None:
         super().__init__(problem, hint)
@@ -132,7 +133,7 @@ class CursorNameError(InvalidError):
 
 
 class StationNameError(InvalidError):
-    """A station name is empty or too long, or has characters that cannot be."""
+    """A station name is empty, too long, or has invalid characters."""
 
 
 class ChannelNameError(InvalidError):
@@ -140,7 +141,7 @@ class ChannelNameError(InvalidError):
 
 
 class TermsError(InvalidError):
-    """The options of a channel or station cannot be agreed on; `conflicts` has every reason."""
+    """The options of a channel or station contradict each other; `conflicts` has every reason."""
 
     def __init__(self, problem: str, hint: str = "", conflicts: tuple[object, ...] = ()) -> None:
         super().__init__(problem, hint)
@@ -156,7 +157,7 @@ class ConfigError(InvalidError):
 
 
 class RuleError(InvalidError):
-    """A text within a rule cannot be, or cannot be filled in; `column` (from 1) and `excerpt` tell where, if known."""
+    """A text within a rule is invalid, or a template cannot be filled in; `column` (from 1) says where."""
 
     def __init__(self, problem: str, hint: str = "", *, column: int | None = None, excerpt: str = "") -> None:
         super().__init__(problem, hint)
@@ -173,11 +174,11 @@ class QueueError(HeadraceError):
 
 
 class QueueExistsError(QueueError):
-    """There is something at the path already."""
+    """Something exists at the path already."""
 
 
 class QueueMissingError(QueueError):
-    """There is nothing at the path."""
+    """Nothing exists at the path."""
 
 
 class NotAQueueError(QueueError):
@@ -185,7 +186,7 @@ class NotAQueueError(QueueError):
 
 
 class QueueVersionError(QueueError):
-    """The queue was written in a format that this version does not know."""
+    """The queue has a format that this version does not know."""
 
 
 class QueueDamagedError(QueueError):
@@ -193,7 +194,7 @@ class QueueDamagedError(QueueError):
 
 
 class ProductDamagedError(QueueDamagedError):
-    """One product does not fit its checksum; `sequence` names it and `next` is where to go on."""
+    """One product does not fit its checksum; `sequence` names it, and `next` is where to read on."""
 
     def __init__(self, problem: str, hint: str, sequence: int) -> None:
         super().__init__(problem, hint)
@@ -206,7 +207,7 @@ class QueueAccessError(QueueError):
 
 
 class QueueBusyError(QueueError):
-    """Other processes are attached and the operation needs the queue for itself."""
+    """Other processes have the queue open, and the operation needs it exclusively."""
 
 
 class QueueClosedError(QueueError):
@@ -214,15 +215,15 @@ class QueueClosedError(QueueError):
 
 
 class DiskFullError(QueueError):
-    """The file system has no room for another segment; nothing was stored, held products are intact."""
+    """The file system has no space for another segment. Nothing was stored. Recovers when there is space again."""
 
 
 class NamesFullError(QueueError):
-    """The queue knows as many feeds and origins as it can."""
+    """The queue has the largest possible number of feeds or origins."""
 
 
 class BlockedError(QueueError):
-    """A put waited for a blocking station until its time was over; nothing was stored. Heals when consumers come."""
+    """A put waited for a blocking station until its timeout; nothing was stored. Recovers when consumers catch up."""
 
 
 class StationError(QueueError):
@@ -234,15 +235,15 @@ class StationMissingError(StationError):
 
 
 class StationExistsError(StationError):
-    """There is a station of that name already, on other terms."""
+    """A station of that name exists already, with other terms."""
 
 
 class LeaseLostError(StationError):
-    """Products that are not, or no longer, leased to this consumer cannot be put by it."""
+    """The products are not, or no longer, leased to this consumer, so it cannot acknowledge them."""
 
 
 class RejectedError(QueueError):
-    """As many products wait as the limit `max_queue` allows; nothing was stored. Heals when consumers catch up."""
+    """`max_queue` products wait already; nothing was stored. Recovers when consumers catch up."""
 
 
 class ChannelError(QueueError):
@@ -254,11 +255,11 @@ class ChannelMissingError(ChannelError):
 
 
 class ChannelExistsError(ChannelError):
-    """There is a channel of that name already, on other terms."""
+    """A channel of that name exists already, with other terms."""
 
 
 class ChannelInUseError(ChannelError):
-    """A channel that has stations cannot be removed."""
+    """The channel has stations; remove them first."""
 
 
 class ChannelEndedError(ChannelError):
@@ -266,27 +267,27 @@ class ChannelEndedError(ChannelError):
 
 
 class SuppliersFullError(ChannelError):
-    """The channel has as many suppliers as it admits. Heals when one of them leaves."""
+    """The channel has as many suppliers as it admits. Recovers when one of them leaves."""
 
 
 class FabricError(HeadraceError):
-    """Sites, or a site and its user, cannot reach each other as they should."""
+    """Something about the network of sites, or between a site and its client."""
 
 
 class FabricMessageError(FabricError):
-    """A message from elsewhere is malformed or contradicts itself. It was refused, and nothing of it was used."""
+    """A message from another site or client is malformed or contradicts itself. It was refused as a whole."""
 
 
 class SiteUnreachableError(FabricError):
-    """A site did not answer for as long as we had patience. What it was asked may have happened, or not."""
+    """A site did not reply until the timeout. It may or may not have acted. Recovers when it is back."""
 
 
 class AccessDeniedError(FabricError):
-    """The rules of a site do not allow this to whoever asked."""
+    """The access rules of a site do not allow this client to do that."""
 
 
 class RecordsDamagedError(HeadraceError, ValueError):
-    """Records from elsewhere cannot be used, none of them; `offset` is where the first bad one begins."""
+    """Records from another site are invalid, and none of them was used; `offset` is where the first bad one begins."""
 
     def __init__(self, problem: str, hint: str, offset: int) -> None:
         super().__init__(problem, hint)
@@ -298,12 +299,12 @@ class PipelineError(HeadraceError):
 
 
 class TargetError(PipelineError):
-    """What an action writes to cannot be written: no room, no right, no way. The batch is done again when it can."""
+    """An action cannot write: no space, no permission, no connection. The batch is repeated once it can."""
 
 
 class DataLossError(PipelineError):
-    """Products that the pipeline has not read are gone; the problem names them."""
+    """Products were evicted before the pipeline read them; the problem names them."""
 
 
 class OracleError(HeadraceError, ValueError):
-    """A saved oracle cannot be read."""
+    """A saved oracle is unreadable."""

@@ -1,7 +1,7 @@
 """Sizes, ages and times as people write them.
 
-`parse_size("2GiB")`, `parse_age("1h")`, `parse_time("2026-11-15T12:00Z")`; each takes numbers too, and names the
-text and the remedy when it cannot be read. Not here: anything that reads a clock.
+`parse_size("2GiB")`, `parse_age("1h")`, `parse_time("2026-11-15T12:00Z")`; each also takes numbers. An
+OptionError quotes an invalid text and says what to write. Not here: anything that reads a clock.
 """
 
 import re

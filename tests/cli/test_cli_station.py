@@ -80,7 +80,7 @@ def test_adding_a_station_again_with_other_terms_is_refused(run: Run, path: Path
         (["--discard", "fifo"], "discard fifo says what a full station drops"),
         (["--pacing", "1s"], "pacing 1 s waits for a batch to fill"),
         (["--select", "a b"], "a b"),
-        (["--from", "sometime"], "start 'sometime' is not understood"),
+        (["--from", "sometime"], "start 'sometime' is invalid"),
         (["--group", "a/b"], "station name 'a/b' is invalid"),
     ],
 )
@@ -211,7 +211,7 @@ def test_an_invalid_position_moves_nothing(run: Run, path: Path) -> None:
     run("station", "add", path, "decode", "--from", "oldest")
     result = run("station", "seek", path, "decode", "somewhere", "--yes")
     assert result.exit_code == 2
-    assert "start 'somewhere' is not understood" in result.stderr
+    assert "start 'somewhere' is invalid" in result.stderr
 
 
 def test_a_paused_station_hands_nothing_out_until_it_is_resumed(run: Run, path: Path) -> None:

@@ -55,7 +55,7 @@ def test_products_from_before_the_start_are_not_shown_by_default(run: Run, path:
 @pytest.mark.parametrize(
     ("words", "problem"),
     [
-        (["--from", "sometime"], "start 'sometime' is not understood"),
+        (["--from", "sometime"], "start 'sometime' is invalid"),
         (["--from", str(1 << 70)], "is out of range"),
         (["--ident", "("], "is not a regular expression"),
         (["--select", "a/b*"], "has the illegal level 'b*'"),

@@ -161,7 +161,7 @@ _BAD = [
     ({"ident": "\ud800"}, IdentError, "UTF-8"),
     ({"payload": "text"}, PayloadError, "str"),
     ({"payload": None}, PayloadError, "NoneType"),
-    ({"payload": np.zeros((4, 4))[:, 1]}, PayloadError, "one run"),
+    ({"payload": np.zeros((4, 4))[:, 1]}, PayloadError, "contiguous"),
     ({"payload": bytes(524_289)}, PayloadTooLargeError, "quarter"),
     ({"priority": 8}, OptionError, "priority 8"),
     ({"priority": -1}, OptionError, "priority -1"),

@@ -1,7 +1,7 @@
-"""Check: walk everything that a queue consists of, and list every inconsistency.
+"""Check: walk all files of a queue and list every inconsistency.
 
-It may run beside writers: it looks at what was committed when it began, segment by segment, and takes the queue's lock
-only to look into the duplicate memory. Nothing is changed; `repair.py` mends.
+It may run while others write: it checks what was committed when it began, segment by segment, and takes the queue's
+lock only for the list of segments and the duplicate memory. It changes nothing; `repair.py` does.
 """
 
 import itertools
@@ -38,7 +38,7 @@ def check_queue(
     cursors: CursorFile,
     progress: Progress | None = None,
 ) -> list[Finding]:
-    """Everything that is not as it should be; an empty list is a clean bill."""
+    """Every inconsistency; an empty list if there is none."""
     findings = _check_terms(path, config, log)
     findings += _check_directory(path, log)
     state = log.state
@@ -48,7 +48,7 @@ def check_queue(
         if progress is not None:
             progress(done + 1, len(numbers))
     findings += [
-        Finding(str(path / "cursors"), f"slot {slot} has no sound position")
+        Finding(str(path / "cursors"), f"slot {slot} has no valid position")
         for slot in range(SLOTS)
         if cursors.is_damaged(slot)
     ]
@@ -79,10 +79,10 @@ def _check_directory(path: Path, log: kernel.Log) -> list[Finding]:
         if state["spare_file"]:
             known.add(segment_path(path, state["spare_file"]))
         strays = [file for file in (path / "segments").iterdir() if file not in known]
-    findings = [Finding(str(file), "no entry of the directory knows this file") for file in strays]
+    findings = [Finding(str(file), "no entry of the directory refers to this file") for file in strays]
     for number, entry in enumerate(entries, state["segment_oldest"]):
         if entry["number"] != number:
-            findings.append(Finding(control, f"entry {number} of the directory calls itself {entry['number']}"))
+            findings.append(Finding(control, f"entry {number} of the directory has number {entry['number']}"))
     for entry, following in itertools.pairwise(entries):
         if not entry["first"] <= entry["end"] <= following["first"]:
             findings.append(
@@ -120,8 +120,8 @@ def _check_segment(path: Path, log: kernel.Log, number: int, head: int) -> list[
         findings = [Finding(str(file), kernel.FAULTS[fault], sequence) for sequence, fault in faults]
         findings += _check_memory(path, log, data, entry["first"], count, {f.sequence for f in findings})
     if data.holed:
-        findings = [Finding(str(file), "it was cut short while it was in use")]
-    return [] if number < log.state["segment_oldest"] else findings  # evicted while we looked
+        findings = [Finding(str(file), "it was truncated while it was in use")]
+    return [] if number < log.state["segment_oldest"] else findings  # evicted in the meantime
 
 
 def _check_header(
@@ -130,7 +130,7 @@ def _check_header(
     if header is None:
         return [Finding(str(file), "it is not a segment file")]
     if not header["sound"]:
-        return [Finding(str(file), "its header does not fit its checksum")]
+        return [Finding(str(file), "its header does not match its checksum")]
     if header["uuid"] != log.state["uuid"]:
         return [Finding(str(file), "it belongs to another queue")]
     return [
@@ -143,7 +143,7 @@ def _check_header(
 def _check_memory(
     path: Path, log: kernel.Log, data: kernel.Mapped, first: int, count: int, faulty: set[int | None]
 ) -> list[Finding]:
-    """Does the duplicate memory lead to every product that has a signature?"""
+    """The duplicate memory must know every product that has a signature."""
     if not log.state["signature_kind"]:
         return []
     with log.held():

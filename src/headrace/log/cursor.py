@@ -1,7 +1,7 @@
 """Cursor: a named, durable position in a queue.
 
 All cursors of a queue live in one file of fixed slots, mapped by every process. A slot has a name and two cells; a
-save writes the older cell, its checksum last, so that death in the middle of it leaves the other cell to go by.
+save writes the older cell, its checksum last. A process that dies in the middle leaves the other cell valid.
 
     slot 256 B:   name length u16, in use u16, checksum of name u32, name 120 B, cell A 64 B, cell B 64 B
     cell  64 B:   generation u64, position u64, saved ns u64, lost products u64, lost first u64, lost last u64,
@@ -42,8 +42,8 @@ class CursorState:
 
     position: int  # sequence to read next
     saved_ns: int
-    lost_products: int  # all that eviction took from it so far
-    lost: Lost | None  # the latest range of these
+    lost_products: int  # how many products were evicted before it read them
+    lost: Lost | None  # the latest range of them
     generation: int = 0
 
 
@@ -79,12 +79,12 @@ class CursorFile:
         return name
 
     def is_damaged(self, slot: int) -> bool:
-        """A slot in use whose name or both cells do not fit their checksums."""
+        """Whether a slot is in use and its name, or both cells, do not match their checksums."""
         used = _NAME.unpack_from(self._memory, slot * SLOT_BYTES)[1]
         return bool(used) and (not self.name(slot) or self._newest(slot) is None)
 
     def add(self, name: str, state: CursorState) -> int:
-        """Take a free slot. The cells come first, the name makes it count."""
+        """Take a free slot. The cells are written first; the name makes the slot valid."""
         for slot in range(SLOTS):
             if not _NAME.unpack_from(self._memory, slot * SLOT_BYTES)[1]:
                 start = slot * SLOT_BYTES
@@ -105,12 +105,12 @@ class CursorFile:
         struct.pack_into("<H", self._memory, slot * SLOT_BYTES + 2, 0)
 
     def load(self, slot: int) -> CursorState:
-        """The newest whole cell; a save under way may spoil one look at both."""
+        """The newest valid cell. A save in progress can invalidate one look at both, so look twice."""
         self._check_whole()
         state = self._newest(slot) or self._newest(slot)
         if state is None:
             raise QueueDamagedError(
-                f"{self.path} has no sound position in slot {slot} ({self.name(slot)!r})",
+                f"{self.path} has no valid position in slot {slot} ({self.name(slot)!r})",
                 f"run: headrace queue repair {self.path.parent}",
             )
         return state
@@ -118,7 +118,7 @@ class CursorFile:
     def _check_whole(self) -> None:
         if self._mapped.holed:
             raise QueueDamagedError(
-                f"{self.path} was cut short while it was in use", f"run: headrace queue repair {self.path.parent}"
+                f"{self.path} was truncated while it was in use", f"run: headrace queue repair {self.path.parent}"
             )
 
     def save(self, slot: int, state: CursorState) -> None:
@@ -151,7 +151,7 @@ class Cursor:
     """A reader's position under a name; get one from `Queue.cursor`.
 
     Reading does not move it: `save(batch.next)`, or `commit(batch)`, after the work is done. So a reader that dies
-    sees again what it had not committed, and misses nothing.
+    reads again what it had not committed, and misses nothing.
     """
 
     def __init__(self, log: "Log", file: CursorFile, slot: int, name: str) -> None:
@@ -168,14 +168,14 @@ class Cursor:
         return self.state.position
 
     def read(self, selection: "Wanted" = None, *, limit: int = 10_000, bytes_limit: int | str = "64MiB") -> Batch:
-        """What lies at the position; `batch.lost` is the exact range that eviction took, if any."""
+        """The products at the position; `batch.lost` is the exact range that was evicted before, if any."""
         return self._log.read(self.position, selection, limit=limit, bytes_limit=bytes_limit)
 
     def follow(
         self, selection: "Wanted" = None, *, limit: int = 10_000, bytes_limit: int | str = "64MiB",
         timeout: float | str | None = None,
     ) -> "Follower":  # fmt: skip
-        """Batches from the position on, as they come. Commit each when it is done."""
+        """Batches from the position on, as they arrive. Commit each when its work is done."""
         return self._log.follow(self.position, selection, limit=limit, bytes_limit=bytes_limit, timeout=timeout)
 
     def commit(self, batch: Batch) -> None:
@@ -203,7 +203,7 @@ class Cursor:
     def _check_there(self) -> None:
         """The slot may have been given to another name since."""
         if self._file.name(self._slot) != self.name:
-            raise CursorNameError(f"cursor {self.name!r} was removed", "ask the queue for it anew: queue.cursor(name)")
+            raise CursorNameError(f"cursor {self.name!r} was removed", "get it again: queue.cursor(name)")
 
     def remove(self) -> None:
         """Forget the cursor. Any further use of it is an error."""
@@ -213,7 +213,7 @@ class Cursor:
         self._log.sync_cursors()
 
     def __iter__(self) -> Iterator[Batch]:
-        """Follow for ever, committing each batch when the next one is asked for."""
+        """Follow without end, committing each batch when the next one is requested."""
         for batch in self.follow():
             yield batch
             self.commit(batch)

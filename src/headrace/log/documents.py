@@ -1,13 +1,13 @@
 """Small documents: files that are replaced as a whole, and JSON with a version number.
 
 A reader finds the old content or the new one, never a part of either: the bytes are written to `NAME.part` beside the
-file and renamed into place. One process at a time writes a document; its lock or its owner sees to that. A `.part`
+file and renamed into place. One process at a time writes a document; a lock or its single owner ensures that. A `.part`
 that a killed writer left is overwritten by the next one.
 
-How durable a replacement is, is said in each call by `storage`:
+Each call states by `storage` how durable the replacement is:
 
-    None       it survives the death of processes, and not a power failure (nothing waits for the disk)
-    a Storage  after return it survives a power failure; at every moment the old or the new content does
+    None       it survives the death of processes, but not a power failure (nothing waits for the disk)
+    a Storage  after return it survives a power failure; before, either the old or the new content does
 """
 
 import os
@@ -27,7 +27,7 @@ Upgrade = Callable[[dict[str, Any]], dict[str, Any]]  # a document of one versio
 
 
 def replace_file(path: Path, data: bytes, storage: Storage | None, *, mode: int | None = None) -> None:
-    """Make `data` the content of the file at `path`, as a whole or not at all. OSError if the disk refuses.
+    """Make `data` the content of the file at `path`, completely or not at all. OSError if the disk refuses.
 
     `mode` gives its permissions; None leaves them to the umask.
     """

@@ -1,4 +1,8 @@
-"""Trouble: what the numbers of the kernel and of the operating system mean for a queue, in words."""
+"""Explain: what an error code of the kernel or of the operating system means for a queue, in words.
+
+The kernel reports a code and the number of a file. Here they become an error of `errors.py` that names the file and the
+remedy. If a put failed, its arguments are checked here, one by one, to name the one that is invalid.
+"""
 
 import contextlib
 import errno
@@ -32,7 +36,7 @@ REPAIR = "run: headrace queue repair {path}"
 
 @contextlib.contextmanager
 def explaining(path: Path) -> Iterator[None]:
-    """What the kernel says in numbers leaves this context in words."""
+    """A kernel error leaves this context as a HeadraceError."""
     try:
         yield
     except kernel.KernelError as error:
@@ -40,26 +44,26 @@ def explaining(path: Path) -> Iterator[None]:
 
 
 def segment_path(directory: Path, file: int) -> Path:
-    """Where the segment file of that number lies."""
+    """The path of the segment file with that number."""
     return directory / "segments" / f"{file:016x}.segment"
 
 
 def explain(error: kernel.KernelError, path: Path) -> HeadraceError:
-    """Say in words what the kernel said in a number."""
+    """The error for a code of the kernel."""
     file = segment_path(path, error.file) if error.file else path
     if error.code == kernel.CODES["names_full"]:
         return NamesFullError(
-            f"{path} cannot take up another feed or origin",
+            f"{path} has no room for another feed or origin",
             "use fewer feeds; idents may vary freely",
         )
     if error.code == kernel.CODES["batch_too_large"]:
-        return BatchTooLargeError(f"{path} is too small for this in one piece", "put less at once, or resize the queue")
+        return BatchTooLargeError(f"{path} is too small for this batch", "put less at once, or resize the queue")
     if error.code == kernel.CODES["payload_too_large"]:
         return PayloadTooLargeError("a payload exceeds a quarter of the queue", "split it, or resize the queue")
     if error.code == kernel.CODES["held"]:
         return BlockedError(
-            f"{path} is full of products that blocking stations have not put yet; nothing was stored",
-            "put what is held, make the queue larger, or remove the station",
+            f"{path} is full of products that blocking stations have not acknowledged yet; nothing was stored",
+            "acknowledge what consumers hold, resize the queue, or remove the station",
         )
     if error.code == kernel.CODES["newer"]:
         return QueueVersionError(f"{path} has stations in a format unknown to this Headrace", "upgrade Headrace")
@@ -69,7 +73,7 @@ def explain(error: kernel.KernelError, path: Path) -> HeadraceError:
 
 
 def explain_os_error(error: OSError, path: Path) -> QueueError:
-    """Say what an error of the operating system means for the queue at `path`."""
+    """The error for the queue at `path` that an error of the operating system means."""
     where = error.filename or path
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
         return DiskFullError(
@@ -92,7 +96,7 @@ def explain_os_error(error: OSError, path: Path) -> QueueError:
 
 
 def explain_put(error: Exception, path: Path, payload_max: int, payload: Any, feed: Any, ident: Any) -> Exception:
-    """What was wrong with the arguments, or what the kernel's number means."""
+    """The error that names the invalid argument, or what the kernel's code means."""
     if isinstance(error, HeadraceError):
         return error
     if isinstance(error, kernel.KernelError) and error.code == kernel.CODES["damaged"]:
@@ -130,17 +134,17 @@ def _check_payload(payload: Any, payload_max: int) -> InvalidError | None:
     except TypeError:
         return PayloadError(f"the payload is a {type(payload).__name__}, not bytes", "encode it first")
     if not view.c_contiguous:
-        return PayloadError("the payload is not one run of memory", "copy it first: bytes(payload)")
+        return PayloadError("the payload is not contiguous in memory", "copy it first: bytes(payload)")
     if view.nbytes > payload_max:
         return PayloadTooLargeError(
             f"a payload of {view.nbytes} bytes exceeds the {format_size(payload_max)} that this queue takes",
-            "a payload may be a quarter of the queue: resize the queue",
+            "a payload is at most a quarter of the queue: resize the queue",
         )
     return None
 
 
 def explain_many(error: Exception, path: Path, payload_max: int, payloads: Any, idents: Any) -> Exception:
-    """As `explain_put`, naming the place in the batch."""
+    """As `explain_put`, naming the product's index in the batch."""
     if isinstance(error, HeadraceError):
         return error
     if isinstance(error, kernel.KernelError) and error.code != kernel.CODES["payload_too_large"]:

@@ -1,8 +1,8 @@
-"""Flushing: getting what was put onto the disk.
+"""Flush: make what was put survive a power failure.
 
-Under `disk`, a put returns when its product is there, and readers see it only then. Many puts share one flush: while
-one process flushes, the others append, and the next flush takes them all. Under `process` a thread flushes once a
-second for as long as there is something new. Under `memory` nothing is ever flushed.
+Under `disk`, a put returns when its product is on the disk, and readers see it only then. Many puts share one flush:
+while one process flushes, the others append, and the next flush takes them all. Under `process` a thread flushes once a
+second as long as there is something new. Under `memory` nothing is ever flushed.
 """
 
 import errno
@@ -16,17 +16,17 @@ from headrace.log.explain import segment_path
 from headrace.log.seams import Storage
 
 FLUSH_INTERVAL_S = 1.0
-COMMIT_RECHECK_S = 0.2  # if the one who flushes dies, the next takes over after this
+COMMIT_RECHECK_S = 0.2  # if the process that flushes dies, the next takes over after this
 
 
 def flush(path: Path, log: kernel.Log, storage: Storage) -> None:
-    """Make everything that was appended so far durable, and visible if it was waiting for that."""
+    """Make everything appended so far durable, and visible if it was waiting for that."""
     with log.held_for_sync():
         _flush_and_publish(path, log, storage)
 
 
 def commit(path: Path, log: kernel.Log, storage: Storage, sequence: int) -> None:
-    """Return when `sequence` is durable and visible. Whoever comes first flushes for all who wait."""
+    """Return when `sequence` is durable and visible. The first caller flushes for all that wait."""
     while log.head <= sequence:
         with log.held_for_sync(patient=False) as mine:
             if mine and log.head <= sequence:
@@ -36,8 +36,8 @@ def commit(path: Path, log: kernel.Log, storage: Storage, sequence: int) -> None
 
 
 def _flush_and_publish(path: Path, log: kernel.Log, storage: Storage) -> None:
-    """Once the disk has refused a flush, what it says later is not to be trusted: every flush fails until all
-    processes have let go of the queue and it has been opened anew.
+    """After the disk has refused a flush, a later success proves nothing: every flush fails until all processes have
+    closed the queue and it was opened again.
     """
     state = log.state
     if state["sync_failed"]:
@@ -70,11 +70,11 @@ def _sync_segment(path: Path, file: int, storage: Storage) -> None:
     try:
         storage.sync_file(segment_path(path, file))
     except FileNotFoundError:
-        return  # evicted meanwhile
+        return  # it was evicted in the meantime
 
 
 class Flusher:
-    """The thread that flushes and drops what is too old once a second, from the first put on."""
+    """The thread that, from the first put on, flushes and evicts what is too old once a second."""
 
     def __init__(
         self, path: Path, log: kernel.Log, storage: Storage, mind_stations: Callable[[], None],

@@ -1,8 +1,8 @@
-"""Follower: batches from a queue as they come, for `for` and for `async for`.
+"""Follow: batches from a queue as they arrive, for `for` and `async for`.
 
-It sleeps in the kernel until a writer wakes it, and polls nothing. Iteration ends when `timeout` seconds have passed
-without a product that the selection wants; without a timeout it goes on for ever. Empty batches are not handed out,
-except those that report a lost range.
+It sleeps in the kernel until a writer wakes it, and does not poll. Iteration ends after `timeout` seconds without a
+product that matches the selection; without a timeout it never ends. Empty batches are left out, except those that
+report a lost range.
 """
 
 import asyncio
@@ -37,12 +37,12 @@ class Follower:
         return batch if len(batch) or batch.lost else None
 
     def wait(self, timeout_s: float) -> None:
-        """Sleep until there is something to look at, or somebody says `stop`."""
+        """Sleep until there is something to read, another thread calls `stop`, or the timeout passes."""
         if not self._stopped and self.position >= self._log.head:
             self._log.wait_once(self.position, timeout_s)
 
     def _wait(self, deadline: float | None) -> bool:
-        """Sleep until there is something to look at; False if it is time to end."""
+        """Sleep until there is something to read; False if the iteration has to end."""
         if self._stopped:
             return False
         left = -1.0 if deadline is None else deadline - time.monotonic()

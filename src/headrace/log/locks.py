@@ -1,9 +1,9 @@
-"""File locks, which the operating system takes back with the process that holds them, however it ends.
+"""File locks, which the operating system releases when the process that holds them ends, however it ends.
 
 Two kinds, both of Linux:
 
     lock_file      a whole file (flock), exclusive or shared: one writer, one site, one pipeline, who is attached
-    lock_byte      one byte of a file (open-file-description lock): one of many places in a file, such as a
+    lock_byte      one byte of a file (open-file-description lock): one of many slots in a file, such as a
                    consumer's or a supplier's
 
 Both belong to the open file, not to the process: threads exclude each other too, and a forked child that keeps the
@@ -24,7 +24,7 @@ _RETRY_S = 0.005
 
 
 class FileLockedError(Exception):
-    """Another process holds the lock; `holder` is its process id as far as it is known. Callers say what to do."""
+    """Another process holds the lock; `holder` is its process id if it is known. Callers add what to do."""
 
     def __init__(self, path: Path, holder: str) -> None:
         super().__init__(f"{path} is locked" + (f" by process {holder}" if holder else ""))
@@ -55,7 +55,7 @@ def lock_file(descriptor: int, *, shared: bool = False, wait: bool | float = Tru
 def locked(path: Path, *, wait: bool | float = True, mode: int = 0o660) -> Iterator[None]:
     """Hold the exclusive lock on the file at `path`, which is made if it is missing. FileLockedError after `wait`.
 
-    The holder's process id stands in the file, for people and for FileLockedError.
+    The file holds the holder's process id, for people and for FileLockedError.
     """
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, mode)
     try:
@@ -67,7 +67,7 @@ def locked(path: Path, *, wait: bool | float = True, mode: int = 0o660) -> Itera
         yield
     finally:
         with suppress(OSError):
-            fcntl.flock(descriptor, fcntl.LOCK_UN)  # a forked child may have the descriptor, too
+            fcntl.flock(descriptor, fcntl.LOCK_UN)  # a forked child may have the descriptor too
         os.close(descriptor)
 
 
@@ -78,7 +78,7 @@ def lock_byte(descriptor: int, offset: int, *, wait: bool = False) -> None:
 
 
 def unlock_byte(descriptor: int, offset: int) -> None:
-    """Free a byte that this open file has locked."""
+    """Release a byte that this open file has locked."""
     fcntl.fcntl(descriptor, fcntl.F_OFD_SETLK, _FLOCK.pack(fcntl.F_UNLCK, os.SEEK_SET, offset, 1, 0))
 
 

@@ -1,10 +1,10 @@
 """Log: one opened queue directory, without stations and channels.
 
-It validates what callers give, turns it into what the kernel takes, and explains what the kernel answers. It keeps no
-data of its own: everything shared lies in the mapped files (directory.py lists them), everything fast in the kernel.
-`queue/queue.py` joins it with stations and channels; nobody else opens one.
+It checks arguments, calls the kernel, and explains the kernel's errors. It holds no data of its own: everything shared
+is in the mapped files (directory.py lists them), and everything fast is in the kernel. Appending is in append.py.
+`queue/queue.py` joins the log with stations and channels; nothing else opens one.
 
-A Log may be used from several threads, and after a fork by both processes.
+A Log is safe to use from several threads, and after a fork in both processes.
 """
 
 import contextlib
@@ -43,12 +43,12 @@ _opened: "weakref.WeakSet[Log]" = weakref.WeakSet()  # for fork
 class Log:
     """A bounded, shared, crash-safe log of products."""
 
-    gate: Gate  # what may make appends wait; set by the queue that joins the parts, before anything is put
+    gate: Gate  # what may make appends wait; the queue that joins the parts sets it before the first put
 
     def __init__(
         self, path: Path, residents: Sequence[Resident], *, clock: Clock | None = None, storage: Storage | None = None
     ) -> None:
-        """Open the directory; the first process to come settles what dead ones left, residents included."""
+        """Open the directory. The first process to attach recovers what dead ones left, residents included."""
         self.path = path.absolute()
         self.clock = clock
         self.storage = storage or Disk()
@@ -69,14 +69,14 @@ class Log:
 
     @property
     def config(self) -> QueueConfig:
-        """The terms in force, which another process may have changed by `resize`."""
+        """The current configuration, which another process may have changed by `resize`."""
         state = self.kernel.state
         return msgspec.structs.replace(self._config, size=state["size_bytes"], age_s=state["age_ns"] / 1e9 or None)
 
     # --- write -----------------------------------------------------------------------------------
 
     def begin_writing(self) -> None:
-        """Before the first put of this process: register as a writer, and see to it that somebody flushes."""
+        """Before the first put of this process: register as a writer, and start the flusher if there must be one."""
         self.check_open()
         if not self._presence.roles & kernel.ROLE_WRITER:
             self._presence.add_role(kernel.ROLE_WRITER)
@@ -89,11 +89,11 @@ class Log:
         self.is_plain = self.clock is None and not self.is_disk
 
     def now(self) -> tuple[int, int]:
-        """The time and the time since the start of the machine by the clock that was given; else zeros."""
+        """The time, and the elapsed time, by the clock that was given; zeros if there is none."""
         return (self.clock.now_ns(), self.clock.elapsed_ns()) if self.clock is not None else (0, 0)
 
     def make_durable(self, sequence: int) -> None:
-        """Under durability `disk`, return when `sequence` is on the disk; at once elsewhere."""
+        """Under durability `disk`, return when `sequence` is on the disk; otherwise at once."""
         if not self.is_disk:
             return
         try:
@@ -102,7 +102,7 @@ class Log:
             raise explain_os_error(error, self.path) from error
 
     def flush(self) -> None:
-        """Make everything that was put so far survive a power failure."""
+        """Return when everything put so far survives a power failure."""
         self.check_open()
         try:
             flush(self.path, self.kernel, self.storage)
@@ -117,12 +117,12 @@ class Log:
         self, start: Start = "oldest", selection: Wanted = None, *, limit: int = 10_000,
         bytes_limit: int | str = "64MiB", stop: int | None = None,
     ) -> Batch:  # fmt: skip
-        """The products from `start` on that the selection wants, as many as there are and the limits allow.
+        """The products from `start` on that match the selection, as many as the limits allow.
 
-        `start` is a sequence, "oldest", "next", a time (datetime or ISO 8601) or an age ("1h"). If eviction was
-        faster than the reader, `batch.lost` is the exact range; `batch.next` is where to go on. The limit of bytes is
-        reached by the product that crosses it, so that one product always fits. Nothing from sequence `stop` on is
-        looked at.
+        `start` is a sequence, "oldest", "next", a time (datetime or ISO 8601) or an age ("1h"). If products
+        were evicted before this read, `batch.lost` is the exact range; `batch.next` is where to read on. The product
+        that crosses `bytes_limit` is the last one, so that one product always fits. Nothing from sequence `stop` on is
+        read.
         """
         return self.reader(selection, limit, bytes_limit)(self.resolve(start), stop)
 
@@ -130,9 +130,9 @@ class Log:
         self, start: Start = "next", selection: Wanted = None, *, limit: int = 10_000,
         bytes_limit: int | str = "64MiB", timeout: Timeout = None, allowed: Allowed | None = None,
     ) -> Follower:  # fmt: skip
-        """Batches from `start` on, as they come: for `for`, and for `async for`.
+        """Batches from `start` on, as they arrive, for `for` and `async for`.
 
-        It sleeps until there is something. Iteration ends when `timeout` has passed without a wanted product.
+        It sleeps until there are products. Iteration ends after `timeout` without a matching product.
         """
         read = self.reader(selection, limit, bytes_limit, allowed)
         return Follower(
@@ -196,14 +196,14 @@ class Log:
 
     @property
     def origins(self) -> list[str]:
-        """The sites whose products the queue has had, its own among them."""
+        """The sites whose products the queue has stored, its own included."""
         self.kernel.learn_names()
         return list(self.kernel.origins)
 
     # --- cursors ----------------------------------------------------------------------------------
 
     def cursor(self, name: str, start: Start = "oldest") -> Cursor:
-        """The durable position called `name`; a new one begins at `start`."""
+        """The durable position called `name`; a new one starts at `start`."""
         self.check_open()
         check_cursor_name(name)
         with self.locked():
@@ -220,28 +220,28 @@ class Log:
         return sorted(self.cursor_file.names())
 
     def keep_positions(self) -> None:
-        """See to it that what was put, and where consumers are, reaches the disk once a second."""
+        """Start the thread that flushes products and positions once a second, unless it runs."""
         if self._flusher is None and self._config.durability != "memory":
             self._flusher = Flusher(self.path, self.kernel, self.storage, self._make_gates, self._save_gate)
 
     def _make_gates(self) -> None:
-        """Before anything is evicted: know which stations keep it."""
+        """Before an eviction: learn which products stations keep."""
         if self.kernel.state["stations"] != self.kernel.gates_number:
             self.gate.make_gates()
 
     def _save_gate(self) -> None:
-        """Make the positions of stations survive a power failure."""
+        """Make the positions of stations survive a power failure, if there are stations."""
         if self.kernel.state["stations"]:
             self.gate.save(self.storage)
 
     def sync_cursors(self) -> None:
-        """Under durability `disk`, make saved positions survive a power failure; the flusher does elsewhere."""
+        """Under durability `disk`, make saved positions survive a power failure; otherwise the flusher does."""
         if self.is_disk:
             self.storage.sync_file(self.path / "cursors")
 
     @contextlib.contextmanager
     def locked(self) -> Iterator[None]:
-        """Hold the queue's lock: nobody puts meanwhile. For short changes of shared state."""
+        """Hold the queue's lock, which makes puts wait. For short changes of shared state."""
         self.check_open()
         with self.kernel.held():
             yield
@@ -249,9 +249,9 @@ class Log:
     # --- change -----------------------------------------------------------------------------------
 
     def delete(self, selection: Selection | str) -> int:
-        """Mark every held product that the selection wants as deleted; how many there were.
+        """Mark every held product that matches the selection as deleted; how many there were.
 
-        Readers pass over them from now on, and an equal product may be put again. Their space returns with the
+        Readers skip them from now on, and an equal product can be put again. Their space is reclaimed with the
         segment.
         """
         if selection is None:
@@ -274,7 +274,7 @@ class Log:
         return deleted
 
     def resize(self, *, size: int | str | None = None, age: float | str | timedelta | None = None) -> None:
-        """Change the limits; what no longer fits is evicted at once, the oldest first. `age=0` lifts that limit."""
+        """Change the limits; what no longer fits is evicted at once, the oldest first. `age=0` removes that limit."""
         self.check_open()
         config = self.config
         if size is not None:
@@ -293,10 +293,10 @@ class Log:
         except kernel.KernelError as error:
             raise explain(error, self.path) from None
 
-    # --- tell and mend ----------------------------------------------------------------------------
+    # --- inspect ----------------------------------------------------------------------------------
 
     def statistics(self) -> Statistics:
-        """Everything that the queue can tell of itself."""
+        """State and counters of the queue at this moment."""
         self.check_open()
         rows = self.kernel.rows()
         rows.pick(self.kernel.oldest, 1, 1, (1 << 63) - 1, None)
@@ -307,7 +307,7 @@ class Log:
         return gather(self.kernel, self.cursor_file, oldest_ns, now_ns, failure)
 
     def check(self, progress: Progress | None = None) -> list[Finding]:
-        """Walk everything and list every inconsistency; may run beside writers."""
+        """Walk all files and list every inconsistency. May run while others write."""
         self.check_open()
         findings = check_queue(self.path, read_config(self.path), self.kernel, self.cursor_file, progress)
         for resident in self._residents:
@@ -319,7 +319,7 @@ class Log:
     # --- life -------------------------------------------------------------------------------------
 
     def close(self) -> None:
-        """Flush and let go, also if the flush fails, which is told then. Batches and views taken before stay valid."""
+        """Flush and detach. A failed flush is raised after detaching. Batches and views taken before stay valid."""
         if self._closed:
             return
         self._closed = True
@@ -339,20 +339,20 @@ class Log:
             except HeadraceError as error:
                 failure = error
         self._presence.leave()
-        kernel.set_gates(self.kernel, 0, [])  # they hold lines, which hold the log
-        with self.kernel.held():  # no other thread of ours is inside when we cease to be present
+        kernel.set_gates(self.kernel, 0, [])  # they hold chains, which hold the log
+        with self.kernel.held():  # no other thread of this process is inside when we detach
             self._leave_clean()
             os.close(self._presence_fd)
         if failure is not None:
             raise failure
 
     def _leave_clean(self) -> None:
-        """The last one out notes that everything is on the disk, if it is."""
+        """The last process to detach notes that everything is on the disk, if it is."""
         if self._config.durability == "memory" or not is_last(self._presence_fd):
             return
         state = self.kernel.state
         if state["synced"] == state["tail"] and not state["clean"]:
-            with contextlib.suppress(OSError):  # then the next start of the machine only leaps without need
+            with contextlib.suppress(OSError):  # then sequences leap ahead without need after a restart
                 self.kernel.set_state(clean=1)
                 self.storage.sync_file(self.path / "control")
 
@@ -371,20 +371,20 @@ class Log:
 
     # --- fork -------------------------------------------------------------------------------------
     #
-    # The kernel sees to mappings and pins. What is left is presence: parent and child must not share one flock, or the
-    # end of one would be taken for the end of both. So the child's is taken before it is born.
+    # The kernel handles mappings and pins. What is left is the flock that shows presence: if parent and child shared
+    # one, the end of one would look like the end of both. So the child's flock is taken before the fork.
 
     def before_fork(self) -> None:
         try:
             self._child_fd = hold_presence(self.path)
-        except OSError:  # the queue was removed under us: there is nothing to be present at
+        except OSError:  # the queue was removed while open
             self._child_fd = os.dup(self._presence_fd)
 
     def after_fork_in_parent(self) -> None:
         os.close(self._child_fd)
 
     def after_fork_in_child(self) -> None:
-        """The child has its own place among the attached and, later, its own flusher."""
+        """The child takes a slot of its own and, later, a flusher of its own."""
         os.close(self._presence_fd)
         self._presence_fd = self._child_fd
         self._flusher = None

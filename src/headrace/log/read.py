@@ -1,11 +1,13 @@
-"""Reading: from a start and a selection to a Batch.
+"""Read: from a start and a selection to a Batch.
 
-Cheap conditions first. What index rows can tell (feed, origin, priority, slice) is decided once per name and becomes a
-filter that the kernel applies to rows; idents are gathered and matched a column at a time; only what is left has its
-records verified, and only verified records are asked for the rest. Readers take no lock. A product that does not fit
-its checksum is never handed out: the batch ends before it, and a read that begins at it raises ProductDamagedError.
+Cheap conditions first. Conditions on index rows (feed, origin, priority, slice) are decided once per name and become a
+filter that the kernel applies to rows. Idents are gathered and matched a column at a time. Only the rest has its
+records verified, and only verified records are matched against the other conditions. Readers take no lock. A product
+that does not match its checksum is never returned: the batch ends before it, and a read that starts at it raises
+ProductDamagedError.
 
-A Reader remembers two things between reads: the answers about names, and how many wanted products `every` has counted.
+A Reader keeps two things between reads: the decisions about names, and the count for `every`. What a reader may see
+(`Allowed`) is decided with the names, before anything else.
 """
 
 import time
@@ -27,7 +29,7 @@ from headrace.selection import Selection
 from headrace.selection.matching import narrowed
 from headrace.units import parse_age, parse_time
 
-_CHUNK = 4096  # rows at a time where more than index rows decides
+_CHUNK = 4096  # rows at a time if more than index rows decides
 NO_LIMIT = (1 << 63) - 1
 _CODES = kernel.CODES
 
@@ -43,10 +45,10 @@ class Read(Protocol):
 
 
 class RowTerms:
-    """What a selection asks of the index rows of one log, for the names known at the last `learn`.
+    """What a selection requires of the index rows of one log, for the names known at the last `learn`.
 
-    `filter` is for the kernel, None if index rows decide nothing; `feeds` and `origins` are its masks over the numbers
-    of names, None if all are wanted.
+    `filter` is for the kernel, None if index rows decide nothing. `feeds` and `origins` are its masks, by the number of
+    a name; None if all are wanted.
     """
 
     __slots__ = ("_allowed", "_log", "_slices", "feeds", "filter", "origins", "selection")
@@ -60,7 +62,7 @@ class RowTerms:
         self.learn()
 
     def learn(self) -> bool:
-        """Decide about the names that have appeared since the last time; False if there are none."""
+        """Decide about the names that are new since the last call; False if there are none."""
         if self.feeds is None and self.origins is None:
             self._renew()
             return False
@@ -82,7 +84,7 @@ class RowTerms:
         return np.concatenate([mask, np.array(wanted, np.uint8)])
 
     def _renew(self) -> None:
-        """Masks are never changed once a filter has them."""
+        """Make a new filter. A mask is never changed after a filter has it."""
         if self.selection.priority is None and self.feeds is self.origins is self._slices is None:
             return
         self.filter = kernel.RowFilter(self.feeds, self.origins, self.selection.priorities, self._slices)
@@ -126,7 +128,7 @@ class Reader:
         return self._by_ident or self._by_record or self._every > 1
 
     def _read_by_steps(self, start: int, limit: int, bytes_limit: int, now_ns: int, stop: int) -> Batch:
-        """Chunk by chunk, where more than rows decides, and wherever something is out of the ordinary."""
+        """Read chunk by chunk: if more than index rows decides, or after a loss, a new name or damage."""
         rows = self._log.rows()
         first = self._log.first_from(start)
         lost = Lost(start, first - 1) if first > start else None
@@ -140,7 +142,7 @@ class Reader:
             if rows.damage is not None or outcome not in (0, _CODES["unknown_feed"]):
                 break
             if outcome == _CODES["unknown_feed"] and len(rows) < limit and not self._terms.learn():
-                outcome = _CODES["damaged"]  # a row speaks of a feed or an origin that nobody knows
+                outcome = _CODES["damaged"]  # a row refers to an unknown feed or origin
                 break
             position = rows.next
             if position >= min(self._log.head, stop) or len(rows) >= limit or rows.bytes >= bytes_limit:
@@ -169,7 +171,7 @@ class Reader:
         _keep(rows, self.selection.wants_idents(idents), begin, limit if last else NO_LIMIT)
 
     def _match_records(self, rows: kernel.Rows, begin: int, limit: int, now_ns: int) -> None:
-        """What only verified records can tell, and of that every Nth."""
+        """Apply the conditions that need verified records, then `every`."""
         if self._by_record and len(rows) > begin:
             places = self._wanted_places(rows, begin, now_ns)
             wanted = np.zeros(len(rows) - begin, np.bool_)
@@ -180,7 +182,7 @@ class Reader:
             self._wanted = (self._wanted + _keep(rows, turns, begin, limit)) % self._every
 
     def _wanted_places(self, rows: kernel.Rows, begin: int, now_ns: int) -> npt.NDArray[np.intp]:
-        """The batch is a passing one: its columns end with the next pick."""
+        """The batch is temporary: its columns become invalid with the next pick."""
         self._log.learn_names()
         batch = Batch(rows, self._log.names)
         return narrowed(self.selection, batch, np.arange(begin, len(rows)), now_ns, idents_decided=True)
@@ -200,9 +202,9 @@ class Reader:
 
 
 def _keep(rows: kernel.Rows, wanted: npt.NDArray[np.bool_], begin: int, limit: int) -> int:
-    """Of the rows from `begin` on keep the wanted ones, until there are `limit` in all; how many were looked at.
+    """Of the rows from `begin` on, keep the wanted ones, up to `limit` in all; how many were examined.
 
-    The next scan begins at the first wanted one that is over the limit, if there is one.
+    The next scan starts at the first wanted row beyond the limit, if there is one.
     """
     over = np.flatnonzero(wanted)[max(0, limit - begin) :]
     if len(over):
@@ -229,7 +231,7 @@ def resolve_start(log: kernel.Log, start: Start, clock: Clock | None) -> int:
 
 
 def time_of(start: Start, now_ns: int) -> int:
-    """Nanoseconds since 1970: an age counts back from now. OptionError if it is neither."""
+    """Nanoseconds since 1970; an age counts back from now. OptionError if it is neither an age nor a time."""
     try:
         if isinstance(start, timedelta) or (isinstance(start, str) and _is_age(start)):
             return max(0, now_ns - int(parse_age(start, "start") * 1e9))
@@ -238,11 +240,11 @@ def time_of(start: Start, now_ns: int) -> int:
     except OptionError:
         pass
     raise OptionError(
-        f"start {start!r} is not understood",
+        f"start {start!r} is invalid",
         'give a sequence, "oldest", "next", an age such as "1h", or a time such as "2026-11-15T12:00Z"',
     )
 
 
 def _is_age(text: str) -> bool:
-    """A number and a unit, and nothing that a time would have."""
+    """Whether it is a number and a unit, without anything that only a time has."""
     return text[:1].isdigit() and text[-1:].isalpha() and "T" not in text and "-" not in text

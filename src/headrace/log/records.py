@@ -1,11 +1,11 @@
 """Records: products as bytes between queues, in the form that docs/format.md gives them.
 
-`read_batch` makes a Batch of what another site has sent, once every byte of it was looked at; its payloads are views of
-those bytes. `Queue.put_batch` stores the products of a Batch, wherever that comes from, as they are: with the origin,
-the sequence there and the signature that they have, whatever the terms of the queue. What it needs is here.
+`read_batch` makes a Batch of bytes that another site sent, after checking every byte; its payloads are views of those
+bytes. `Queue.put_batch` stores the products of a Batch as they are: with their origin, their sequence there and their
+signature, whatever the queue's own configuration says. Its checks and errors are here.
 
-Not here: how records are put into messages (`headrace.fabric`), and the looking and copying itself
-(`kernel/log/wire.pxi`).
+Not here: how records are packed into messages (`relay/messages`, `remote/protocol`), and the checking and copying
+itself (`kernel/log/wire.pxi`).
 """
 
 from pathlib import Path
@@ -36,7 +36,7 @@ _CODES = kernel.CODES
 class Names:
     """The feeds and origins of all batches that were read with it, by number; it only grows.
 
-    4096 origins and 258,048 feeds are the most that there can be, as in a queue. Threads may share it.
+    At most 4096 origins and 258,048 feeds, as in a queue. Threads may share it.
     """
 
     __slots__ = ("feeds", "origins", "texts")
@@ -48,7 +48,7 @@ class Names:
 
 
 def read_batch(data: Buffer, names: Names) -> Batch:
-    """The products in `data`, which holds records and nothing else; RecordsDamagedError if one of them cannot be.
+    """The products in `data`, which holds records and nothing else; RecordsDamagedError if one is invalid.
 
     Their `sequence` is that of their origin, and `inserted_ns` is 0.
     """
@@ -56,8 +56,8 @@ def read_batch(data: Buffer, names: Names) -> Batch:
         rows = kernel.read_records(data, names.feeds, names.origins, names.texts, check_feed, check_origin)
     except kernel.KernelError as error:
         raise RecordsDamagedError(
-            f"the record at byte {error.file} of {memoryview(data).nbytes} cannot be used: {error.fault}",
-            "ask for it once more; if it stays so, its sender is at fault",
+            f"the record at byte {error.file} of {memoryview(data).nbytes} is invalid: {error.fault}",
+            "request it again; if it stays invalid, its sender is at fault",
             error.file,
         ) from None
     return Batch(rows, names.texts)
@@ -81,12 +81,12 @@ def mask_of(keep: Any, products: int) -> npt.NDArray[np.uint8] | None:
 
 
 def explain_records(error: kernel.KernelError, path: Path, batch: Batch, config: QueueConfig) -> Exception:
-    """What was wrong with the batch, or what the kernel's number means."""
+    """The error that says what is wrong with the batch, or what the kernel's code means."""
     if error.code == _CODES["payload_too_large"]:
         return PayloadTooLargeError(
             f"product {error.file} of the batch: a payload of {batch.sizes[error.file]} bytes exceeds the "
             f"{format_size(config.payload_bytes_max)} that this queue takes",
-            "a payload may be a quarter of the queue: resize the queue",
+            "a payload is at most a quarter of the queue: resize the queue",
         )
     if error.code == _CODES["batch_too_large"]:
         return BatchTooLargeError(
@@ -99,5 +99,5 @@ def explain_records(error: kernel.KernelError, path: Path, batch: Batch, config:
             "put such a product by itself: put(product.payload, feed=...)",
         )
     if error.code == _CODES["altered"]:
-        return RecordsDamagedError("a record of the batch was altered while it was put", "read the batch once more", 0)
+        return RecordsDamagedError("a record of the batch was altered while it was put", "read the batch again", 0)
     return explain(error, path)

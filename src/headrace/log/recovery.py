@@ -1,10 +1,10 @@
-"""Recovery: what the first process to attach does about those that are gone.
+"""Recovery: what the first process to attach does after others died.
 
-Same start of the machine: the page cache kept every store, so the log only has to be rolled back to its commit point
-and stray files removed. After a restart of the machine the control file is worth nothing but its `synced` mark: the
-directory of segments is made anew from the segment files, and rows behind the mark are believed only if their records
-fit their checksums. If products may have been lost that way (durability `process`), the next sequence leaps ahead, so
-that no sequence is ever given twice.
+If the machine has not restarted, the page cache kept every store: the log is rolled back to its commit point, and stray
+files are removed. After a restart, only the `synced` mark of the control file is trusted: the directory of segments is
+rebuilt from the segment files, and rows after the mark are trusted only if their records match their checksums. If
+products may have been lost that way (durability `process`), the next sequence leaps ahead, so that no sequence is ever
+given twice.
 """
 
 import itertools
@@ -38,7 +38,7 @@ ROW = np.dtype(
 
 @dataclass(frozen=True, slots=True)
 class Segment:
-    """What one segment file says of itself."""
+    """The header of one segment file."""
 
     file: int
     number: int
@@ -47,7 +47,7 @@ class Segment:
 
 
 def settle(path: Path, config: QueueConfig, log: kernel.Log, storage: Storage, residents: Sequence[Resident]) -> None:
-    """Make the queue ready for use. The caller is alone."""
+    """Make the queue ready for use. The caller holds it exclusively."""
     continued, same_start = is_continued(log), log.state["boot"] == boot_id()
     for resident in residents:
         resident.validate(path)
@@ -72,7 +72,7 @@ def settle(path: Path, config: QueueConfig, log: kernel.Log, storage: Storage, r
 
 
 def _settle_after_restart(path: Path, config: QueueConfig, log: kernel.Log, storage: Storage) -> None:
-    """Believe the segment files. One that cannot be believed is left to a repair, and nothing is thrown away."""
+    """Trust the segment files. An invalid one is left to a repair; nothing is deleted."""
     state = log.state
     kernel.recount_names(log, (path / "names").stat().st_size)
     learn_names(path, log)
@@ -86,13 +86,13 @@ def _settle_after_restart(path: Path, config: QueueConfig, log: kernel.Log, stor
 
 
 def doubtful_segments(path: Path, log: kernel.Log) -> list[Path]:
-    """Segment files that do not show themselves as whole ones of this queue."""
+    """Segment files that are not complete segments of this queue."""
     sound = {segment_path(path, segment.file) for _, segment in sound_segments(path, log)}
     return [file for file in sorted((path / "segments").glob("*.segment")) if file not in sound]
 
 
 def _is_blank(file: Path) -> bool:
-    """Made but never written to: all that a power failure leaves of a new file."""
+    """Whether it was created but never written to, which is what a power failure can leave of a new file."""
     with file.open("rb") as handle:
         return not any(handle.read(4096))
 
@@ -106,7 +106,7 @@ def _sync_all(path: Path, log: kernel.Log, storage: Storage) -> None:
 
 
 def _settle_dedup(path: Path, log: kernel.Log) -> None:
-    """The duplicate memory can always be made anew; do so if its file is not as it should be."""
+    """Rebuild the duplicate memory if its file is missing or has the wrong size."""
     state = log.state
     file = path / f"signatures-{state['dedup_table']:016x}"
     if not file.exists() or file.stat().st_size != state["dedup_bytes"]:
@@ -114,7 +114,7 @@ def _settle_dedup(path: Path, log: kernel.Log) -> None:
 
 
 def remove_strays(path: Path, log: kernel.Log) -> list[Path]:
-    """Unlink files that no entry of the directory knows."""
+    """Delete files that no entry of the directory refers to."""
     state = log.state
     live = {log.entry(n)["file"] for n in range(state["segment_oldest"], state["segment_newest"] + 1)}
     live.add(state["spare_file"])
@@ -132,7 +132,7 @@ def remove_strays(path: Path, log: kernel.Log) -> list[Path]:
 
 
 def map_segment(file: Path) -> kernel.Mapped | None:
-    """Map a segment file, or None if it is too short to be one."""
+    """Map a segment file; None if it is too short to be one."""
     descriptor = os.open(file, os.O_RDWR | os.O_CLOEXEC)
     try:
         size = os.fstat(descriptor).st_size
@@ -143,7 +143,7 @@ def map_segment(file: Path) -> kernel.Mapped | None:
 
 
 def sound_segments(path: Path, log: kernel.Log) -> list[tuple[int, Segment]]:
-    """The whole segment files of this queue, each with the number of rows that are of its present life."""
+    """The complete segment files of this queue, each with its number of current rows."""
     found = []
     for file in sorted((path / "segments").glob("*.segment")):
         data = map_segment(file)
@@ -159,8 +159,8 @@ def sound_segments(path: Path, log: kernel.Log) -> list[tuple[int, Segment]]:
 def find_segments(path: Path, log: kernel.Log) -> list[Segment]:
     """The segments of this queue in the order of their numbers.
 
-    After a power failure a file that was dropped may be back beside the one that took its number; the one with more
-    rows is the one that lived on.
+    After a power failure, a file that was deleted may be back beside the one that took its number. The one with more
+    rows is the current one.
     """
     best = {segment.number: segment for _, segment in sorted(sound_segments(path, log), key=lambda found: found[0])}
     return [best[number] for number in sorted(best)]
@@ -173,7 +173,7 @@ def rows_of(data: Any) -> npt.NDArray[np.void]:
 
 
 def last_row(data: Any, first: int, limit: int) -> int:
-    """How many rows from the first on belong to this life of the segment."""
+    """How many rows, from the first on, are of this segment; the file may have served another one before."""
     rows = rows_of(data)
     room = len(rows)
     limit = min(limit, room)
@@ -183,11 +183,11 @@ def last_row(data: Any, first: int, limit: int) -> int:
 
 
 def rebuild_directory(path: Path, log: kernel.Log, trusted: int, floor: int, take_back: bool = False) -> list[str]:
-    """Write the directory anew from the segment files; what was noticed, in words.
+    """Rebuild the directory from the segment files; what was found, in words.
 
-    Rows of sequences below `trusted` are believed. The next sequence is at least `floor`; with LEAP_AHEAD it is far
-    beyond anything that can have been given. With `take_back`, a batch of which the end is missing was never committed
-    and goes as a whole.
+    Rows of sequences below `trusted` are trusted. The next sequence is at least `floor`; with LEAP_AHEAD it is far
+    beyond anything that can have been given. With `take_back`, a batch whose end is missing was never committed
+    and is removed as a whole.
     """
     surveys = [survey for segment in find_segments(path, log) if (survey := _survey(path, log, segment, trusted))]
     for survey, following in itertools.pairwise(surveys):
@@ -219,15 +219,15 @@ def rebuild_directory(path: Path, log: kernel.Log, trusted: int, floor: int, tak
 
 @dataclass(slots=True)
 class Survey:
-    """A segment and what its rows are worth."""
+    """A segment, and how many of its rows are valid."""
 
     segment: Segment
-    count: int  # rows up to the last sound one
-    damaged: int  # rows before that whose record is not whole
+    count: int  # rows up to the last valid one
+    damaged: int  # rows before that whose record is damaged
 
 
 def _survey(path: Path, log: kernel.Log, segment: Segment, trusted: int) -> Survey | None:
-    """Walk the rows that need it; what a record can tell is told to a row that is not sound."""
+    """Check the rows that are not trusted, and rebuild invalid ones from their records."""
     data = map_segment(segment_path(path, segment.file))
     if data is None:
         return None
@@ -280,6 +280,6 @@ def _enter(path: Path, log: kernel.Log, survey: Survey, number: int) -> None:
 
 
 def renumber(log: kernel.Log, segment: Segment, number: int) -> None:
-    """Bring the number in a segment's own header in line with the directory."""
+    """Make the number in a segment's own header equal to that in the directory."""
     if segment.number != number:
         kernel.write_header(log, segment.file, segment.size, number, segment.first)

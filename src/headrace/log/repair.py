@@ -1,8 +1,9 @@
-"""Repair: make a damaged queue usable again, keeping every product that is whole.
+"""Repair: make a damaged queue usable again, keeping every intact product.
 
-The caller is alone with the queue. What can be derived is derived anew (control, names, index rows, directory,
-duplicate memory); a product that does not fit its checksum is marked damaged, and readers pass over it and count it.
-`queue.json` alone cannot be derived; without it there is nothing to repair.
+The caller holds the queue exclusively. Everything that can be derived is rebuilt: control, names, index rows,
+directory, duplicate memory. A product that does not match its checksum is marked as damaged; readers skip and count it.
+Unusable segment files and documents move to `damaged/`. Only `queue.json` cannot be derived; without it nothing can be
+repaired.
 """
 
 import os
@@ -38,7 +39,7 @@ from headrace.log.seams import Disk, Resident
 
 
 def repair_queue(path: Path, residents: Sequence[Resident]) -> list[str]:
-    """Mend what can be mended; what was done, in words. An empty list: there was nothing to do."""
+    """Repair what can be repaired; what was done, in words. An empty list: nothing was damaged."""
     check_path(path)
     config = read_config(path)
     with alone_at(path):
@@ -82,9 +83,10 @@ def _repair_cursors(path: Path) -> list[str]:
 
 
 def _repair_control(path: Path, config: QueueConfig, done: list[str]) -> bool:
-    """True if the control file could be kept, and with it what it knows of sequences.
+    """True if the control file could be kept, and with it the known sequences.
 
-    From here on it says that the queue is being settled: whoever opens it after our death goes by the segment files.
+    From here on its state is "recovering": if this process dies, the next one that opens the queue trusts only the
+    segment files.
     """
     file = path / "control"
     try:
@@ -100,14 +102,14 @@ def _repair_control(path: Path, config: QueueConfig, done: list[str]) -> bool:
         return known
     except QueueDamagedError as error:
         format_control(path, config, kernel.STATE_RECOVERING)
-        done.append(f"made {file} anew ({error.problem})")
+        done.append(f"rebuilt {file} ({error.problem})")
         return False
     finally:
         Disk().sync_file(file)
 
 
 def _repair_residents(path: Path, residents: Sequence[Resident]) -> list[str]:
-    """Documents that cannot be read are moved aside; stations and channels have to be created again."""
+    """Move unreadable documents aside; their stations and channels have to be created again."""
     done = []
     for resident in residents:
         try:
@@ -115,20 +117,20 @@ def _repair_residents(path: Path, residents: Sequence[Resident]) -> list[str]:
         except QueueDamagedError:
             (path / "damaged").mkdir(exist_ok=True)
             (path / resident.file).rename(path / "damaged" / resident.file)
-            done.append(f"moved {resident.file} to {path / 'damaged'}: it cannot be read; make what it named anew")
+            done.append(f"moved {resident.file} to {path / 'damaged'}: it is unreadable; create again what it listed")
     return done
 
 
 def _put_aside(path: Path, log: kernel.Log, done: list[str]) -> None:
-    """Move segment files of which nothing can be made out of the way; nothing is thrown away."""
+    """Move unusable segment files aside; nothing is deleted."""
     for file in doubtful_segments(path, log):
         (path / "damaged").mkdir(exist_ok=True)
         file.rename(path / "damaged" / file.name)
-        done.append(f"moved {file.name} to {path / 'damaged'}: nothing can be made of it")
+        done.append(f"moved {file.name} to {path / 'damaged'}: it is unusable")
 
 
 def _repair_names(path: Path, config: QueueConfig, done: list[str]) -> tuple[kernel.Log, bool]:
-    """The log, and whether the numbers of feeds and origins had to be given anew."""
+    """The log, and whether the numbers of feeds and origins had to be assigned again."""
     file = path / "names"
     try:
         log = open_log(path)
@@ -144,12 +146,12 @@ def _repair_names(path: Path, config: QueueConfig, done: list[str]) -> tuple[ker
     kernel.reset_locks(log)
     log.set_state(feeds_end=kernel.ORIGINS_MAX, origins_end=0)
     log.set_state(origin=log.add_name(2, config.origin))
-    done.append(f"made {file} anew from the records")
+    done.append(f"rebuilt {file} from the records")
     return log, True
 
 
 def _repair_segments(path: Path, log: kernel.Log, known: bool, names_lost: bool, done: list[str]) -> None:
-    """Give every segment file its name, size, header and index rows back, as far as they can be derived."""
+    """Restore name, size, header and index rows of every segment file, as far as they can be derived."""
     state = log.state
     entries = {}
     if known:
@@ -167,14 +169,14 @@ def _repair_segments(path: Path, log: kernel.Log, known: bool, names_lost: bool,
 
 
 def _header_of(file: Path) -> "kernel.SegmentHeader | None":
-    """What a segment file says of itself, if that is whole."""
+    """The header of a segment file; None if it is damaged."""
     with file.open("rb") as handle:
         header = kernel.read_segment_header(handle.read(kernel.SEGMENT_HEADER).ljust(kernel.SEGMENT_HEADER, b"\0"))
     return header if header is not None and header["sound"] else None
 
 
 def _repair_file_names(path: Path, log: kernel.Log, done: list[str]) -> None:
-    """A whole segment of this queue under another's name gets its own name back."""
+    """Rename intact segments of this queue that have the name of another."""
     for file in (path / "segments").glob("*.moving"):  # a repair that died here
         file.rename(file.with_suffix(".segment"))
     strangers = []
@@ -191,7 +193,7 @@ def _repair_file_names(path: Path, log: kernel.Log, done: list[str]) -> None:
 
 
 def _repair_header(path: Path, log: kernel.Log, file: int, entry: "kernel.Entry", done: list[str]) -> None:
-    """Write a header anew that its directory entry remembers and that is not whole itself."""
+    """Rewrite a damaged header from its directory entry."""
     where = segment_path(path, file)
     if not where.exists():
         last = (entry["end"] or log.state["tail"]) - 1
@@ -200,7 +202,7 @@ def _repair_header(path: Path, log: kernel.Log, file: int, entry: "kernel.Entry"
         os.truncate(where, entry["size"])
         with where.open("r+b") as handle:
             handle.write(kernel.segment_header(log, file, entry["size"], entry["number"], entry["first"]))
-        done.append(f"wrote the header of {where} anew")
+        done.append(f"rewrote the header of {where}")
 
 
 def _repair_size(file: Path, done: list[str]) -> None:
@@ -219,7 +221,7 @@ def _repair_rows(
     names_lost: bool,
     done: list[str],
 ) -> None:
-    """Write the index rows anew if they are not sound, or if the names they refer to are lost."""
+    """Rebuild the index rows if they are damaged, or if the names they refer to are lost."""
     where = segment_path(path, file)
     data = map_segment(where)
     if data is None:
@@ -229,4 +231,4 @@ def _repair_rows(
     _, faults, *_ = kernel.survey_rows(log, data, first, found, True)
     if names_lost or found < expected or faults:
         rebuilt, lost = kernel.rebuild_rows(log, data, first, expected)
-        done.append(f"wrote the index of {where} anew: {rebuilt} products found, {lost} lost")
+        done.append(f"rebuilt the index of {where}: {rebuilt} products found, {lost} lost")

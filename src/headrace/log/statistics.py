@@ -1,4 +1,8 @@
-"""Statistics: what a queue can tell of itself, in plain data."""
+"""Statistics: the state and the counters of a queue at one moment, as plain data.
+
+Monitor, metrics and command line read only these. Reading takes no lock, so that numbers of a queue in use may differ
+from each other by a few products.
+"""
 
 import time
 from typing import Any
@@ -20,7 +24,7 @@ class Rate(msgspec.Struct, frozen=True):
 
 
 class CursorStatistics(msgspec.Struct, frozen=True):
-    """One cursor: where it is, how far behind, and what it lost."""
+    """One cursor: its position, its lag, and what it lost."""
 
     name: str
     position: int
@@ -31,7 +35,7 @@ class CursorStatistics(msgspec.Struct, frozen=True):
 
 
 class FeedStatistics(msgspec.Struct, frozen=True):
-    """All that was ever put under one feed here."""
+    """Everything that was ever put into one feed of this queue."""
 
     feed: str
     products: int
@@ -48,17 +52,17 @@ class Statistics(msgspec.Struct, frozen=True):
     held_bytes: int  # payload bytes of these
     file_bytes: int  # segment files and duplicate memory
     size: int  # the limit for segment files
-    oldest_age_s: float | None  # since the insertion of the oldest held
-    inserted_products: int  # since creation, as the following
+    oldest_age_s: float | None  # since the oldest product held was inserted
+    inserted_products: int  # since creation, like the following
     inserted_bytes: int
     duplicates: int
     evicted_products: int
     evicted_bytes: int
     deleted_products: int
     segments: int
-    pinned_evictions: int  # segments that left while somebody still looked at them
-    recoveries: int  # writers that died inside the lock and were cleaned up after
-    undurable: int  # products that a power failure now would take; 0 under `memory`, where all would go
+    pinned_evictions: int  # segments that were evicted while a reader held a view of them
+    recoveries: int  # writers that died while holding the lock, after which others cleaned up
+    undurable: int  # products that a power failure now would lose; 0 under `memory`, where it would lose all
     rates: list[Rate]
     readers: int
     writers: int
@@ -69,12 +73,12 @@ class Statistics(msgspec.Struct, frozen=True):
 
 
 def gather(log: kernel.Log, cursors: CursorFile, oldest_ns: int | None, now_ns: int, flush_failure: Any) -> Statistics:
-    """Read everything once. Numbers of a queue in use may be a few products apart from each other."""
+    """Read everything once."""
     state = log.state
     entries = [log.entry(n) for n in range(state["segment_oldest"], state["segment_newest"] + 1)]
     ends = [e["end"] or state["tail"] for e in entries]
     held = sum(end - e["first"] - e["deleted_products"] for e, end in zip(entries, ends, strict=True))
-    people = list_attachments(log)
+    attached = list_attachments(log)
     return Statistics(
         oldest=state["oldest"],
         next=state["head"],
@@ -94,9 +98,9 @@ def gather(log: kernel.Log, cursors: CursorFile, oldest_ns: int | None, now_ns: 
         recoveries=state["recoveries"],
         undurable=max(0, state["tail"] - state["synced"]) if state["durability"] else 0,
         rates=[rate(log, window_s) for window_s in (1, 10, 60)],
-        readers=sum(p.reads for p in people),
-        writers=sum(p.writes for p in people),
-        attached=sorted({p.pid for p in people}),
+        readers=sum(found.reads for found in attached),
+        writers=sum(found.writes for found in attached),
+        attached=sorted({found.pid for found in attached}),
         cursors=[_cursor(cursors, name, slot, state["head"]) for name, slot in sorted(cursors.names().items())],
         feeds=[FeedStatistics(f, products, size, last) for f, last, products, size in sorted(log.feed_totals())],
         flush_failure=str(flush_failure) if flush_failure else None,

@@ -1,8 +1,7 @@
 """Weights: how the bytes of a range of sequences are spread, from index rows alone.
 
-Whoever shares a range out among workers asks for this, so that each gets about the same: nothing but rows is looked at,
-and payloads stay where they are. Conditions that need more than rows are not looked at either, so a weight may be too
-high and is never too low.
+A reader that divides a range among workers uses this, so that each gets about the same. Only index rows are read, no
+payloads. Conditions that need more than rows are ignored, so a weight may be too high and is never too low.
 """
 
 import msgspec
@@ -15,7 +14,7 @@ from headrace.product.product import NO_SLICE
 from headrace.selection import Selection
 
 STRETCH_BYTES = 1 << 20
-PRODUCT_BYTES = 256  # that a product costs besides its payload
+PRODUCT_BYTES = 256  # cost of a product besides its payload
 NO = -1  # the slice of products that have none
 
 _ROWS = 65_536  # at a time

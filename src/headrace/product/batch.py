@@ -1,10 +1,10 @@
 """Batch: many products at once, as columns.
 
-A Batch comes from reading a queue. Its numbers are NumPy columns over one block of rows; its payloads are views into
-the queue's memory, which stay valid while the batch or any view taken from it is held, whatever writers do. Iterating
-gives `Product` objects one by one; `to_arrow()` gives all of them as an Arrow RecordBatch without a Python loop.
+A Batch comes from reading a queue. Its numbers are NumPy columns over one block of rows. Its payloads are views into
+the queue's memory, which stay valid while the batch or any view taken from it exists, whatever writers do. Iterating
+returns `Product` objects one by one; `to_arrow()` returns all of them as an Arrow RecordBatch without a Python loop.
 
-Not here: how rows are picked and verified (`headrace.queue`).
+Not here: how rows are picked and verified (log/read.py, kernel/log/scan.pxi).
 """
 
 from collections.abc import Iterator, Sequence
@@ -52,7 +52,7 @@ class Rows(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Lost:
-    """Sequences `first` to `last` were gone before the reader came to them."""
+    """Sequences `first` to `last` were evicted before the reader read them."""
 
     first: int
     last: int
@@ -74,7 +74,7 @@ class Batch:
         self.rows = rows  # the kernel's; not for users
         self._names = names
         self._columns: npt.NDArray[np.void] | None = None
-        self.lost = lost  # what eviction took before this read could see it
+        self.lost = lost  # what was evicted before this read
 
     @property
     def next(self) -> int:
@@ -136,7 +136,7 @@ class Batch:
 
     @property
     def deliveries(self) -> npt.NDArray[np.uint16]:
-        """From a station: how often each product was handed out, this time included."""
+        """From a station: how often each product was delivered, this time included."""
         return self.columns["deliveries"]
 
     @property
@@ -188,16 +188,16 @@ class Batch:
         """The product at one place as a record, the form it has on disk and on the wire."""
         return self.rows.record(place)
 
-    # --- what was passed over, by cause -----------------------------------------------------------
+    # --- what was skipped, by cause ---------------------------------------------------------------
 
     @property
     def scanned(self) -> int:
-        """Index rows looked at for this batch."""
+        """Index rows examined for this batch."""
         return self.rows.passed_over[0]
 
     @property
     def filtered(self) -> int:
-        """Rows that the selection did not want."""
+        """Rows that did not match the selection."""
         return self.rows.passed_over[1]
 
     @property

@@ -16,7 +16,7 @@ _RULES = "use levels joined by '/', such as wx/radar/nexrad2, without blanks or 
 
 
 def check_feed(feed: str) -> str:
-    """Return `feed` if it is a valid name; FeedError says what is wrong with it."""
+    """Return `feed` if it is a valid name; FeedError says what is invalid."""
     if not isinstance(feed, str):
         raise FeedError(f"feed {feed!r} is not text", _RULES)
     if not feed:

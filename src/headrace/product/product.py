@@ -1,7 +1,7 @@
 """Product: one immutable, named piece of data.
 
-Products are made by reading: a queue hands them out with their place and times filled in. To send one, call
-`Queue.put`. The payload is a read-only view into the queue's memory, valid for as long as it is held;
+Reading a queue makes products, with their sequence and times filled in; to send one, call `Queue.put` (put.py has its
+optional facts). The payload is a read-only view into the queue's memory, valid as long as it exists;
 `bytes(product.payload)` copies it.
 """
 
@@ -19,20 +19,20 @@ NO_SLICE = SLICE_MAX + 1  # how a record and a column say that a product has no 
 
 @dataclass(frozen=True, slots=True)
 class Product:
-    """A data product and what is known of it."""
+    """A data product and everything known about it."""
 
     feed: str
     ident: str
     payload: memoryview
-    sequence: int  # its place in the queue it was read from
+    sequence: int  # in the queue that it was read from
     signature: bytes  # 16 bytes that identify the content; empty without duplicate check
     origin: str  # id of the site where it was created
-    origin_sequence: int  # its place there
+    origin_sequence: int  # its sequence there
     previous: int | None  # origin sequence of the feed's product before it; None if unknown
     created_ns: int  # UTC
     inserted_ns: int  # UTC, into the queue it was read from
     priority: int = PRIORITY_DEFAULT  # 0 can wait … 7 most urgent
-    expiry_ns: int | None = None  # UTC; no reader gets it from then on
+    expiry_ns: int | None = None  # UTC; readers skip it from then on
     slice: int | None = None
     properties: Mapping[str, PropertyValue] = field(default_factory=lambda: NO_PROPERTIES)
 

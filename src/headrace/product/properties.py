@@ -25,7 +25,7 @@ _MAPPINGS = (dict, MappingProxyType, Mapping)  # an abstract class is slow to ch
 
 
 def encode_properties(properties: Mapping[str, PropertyValue]) -> bytes:
-    """The block for a mapping; PropertyError names the property that cannot be kept."""
+    """The block for a mapping; PropertyError names the invalid property."""
     if not isinstance(properties, _MAPPINGS):
         raise PropertyError(f"properties {properties!r} are not a mapping", "give a dict of name to value")
     parts = []

@@ -1,9 +1,9 @@
 """Queue: the door to one queue directory; what `Queue.create`, `Queue.open` and `headrace.connect` return.
 
-A facade over the log (products, cursors), its stations and its channels, and nothing more: each method hands on to the
-part that does the work. `queue/interface.py` has the Protocols that this class and a remote queue share.
+A facade over the log (products, cursors), its stations and its channels, and nothing more: each method calls the part
+that does the work. `queue/interface.py` has the Protocols that this class and a remote queue share.
 
-A Queue may be used from several threads, and after a fork by both processes.
+A Queue is safe to use from several threads, and after a fork in both processes.
 """
 
 import os
@@ -74,7 +74,7 @@ class Queue:
 
     @property
     def config(self) -> QueueConfig:
-        """The terms in force, which another process may have changed by `resize`."""
+        """The current configuration, which another process may have changed by `resize`."""
         return self._log.config
 
     @classmethod
@@ -83,11 +83,11 @@ class Queue:
         durability: str = "process", dedup: str = "blake3", origin: str | None = None,
         clock: Clock | None = None, storage: Storage | None = None,
     ) -> "Queue":  # fmt: skip
-        """Make a queue and open it.
+        """Create a queue and open it.
 
-        It holds up to `size` bytes and, with `age`, nothing older than that; the oldest goes first. `durability` is
-        `memory`, `process` or `disk` (docs/guarantees.md), `dedup` names the signature by which duplicates are known:
-        `blake3`, `xxh3` (trusted sources only), `md5`, or `none`. `origin` is the id of this site.
+        It holds up to `size` bytes and, with `age`, nothing older than that; the oldest products are evicted first.
+        `durability` is `memory`, `process` or `disk` (docs/guarantees.md). `dedup` names the signature that identifies
+        duplicates: `blake3`, `xxh3` (trusted sources only), `md5`, or `none`. `origin` is the id of this site.
         """
         config = QueueConfig(
             format=FORMAT,
@@ -105,7 +105,7 @@ class Queue:
     def open(
         cls, path: str | os.PathLike[str], *, clock: Clock | None = None, storage: Storage | None = None
     ) -> "Queue":
-        """Open a queue that exists, settling what dead processes may have left."""
+        """Open an existing queue, and recover what dead processes may have left."""
         return cls(path, clock=clock, storage=storage)
 
     # --- put --------------------------------------------------------------------------------------
@@ -152,14 +152,14 @@ class Queue:
     def put_batch(self, batch: Batch, keep: Any = None, timeout: Timeout = None) -> Receipt:
         """Store products of another queue or site as they are, as one: with their origin, sequence there and signature.
 
-        `keep` has a true value for each product that is wanted; the receipt speaks of those alone, in their order. A
+        `keep` has a true value for each product to store; the receipt covers only those, in their order. A
         product without a signature gets this queue's. Products of this queue's own origin that come back are stored
         like others, unless they are duplicates: leave them out by `keep`. `timeout` is as for `put`.
         """
         return append.put_batch(self._log, batch, keep, timeout)
 
     def flush(self) -> None:
-        """Make everything that was put so far survive a power failure."""
+        """Return when everything put so far survives a power failure."""
         self._log.flush()
 
     # --- read -------------------------------------------------------------------------------------
@@ -168,12 +168,12 @@ class Queue:
         self, start: Start = "oldest", selection: Wanted = None, *, limit: int = 10_000,
         bytes_limit: int | str = "64MiB", stop: int | None = None,
     ) -> Batch:  # fmt: skip
-        """The products from `start` on that the selection wants, as many as there are and the limits allow.
+        """The products from `start` on that match the selection, as many as the limits allow.
 
-        `start` is a sequence, "oldest", "next", a time (datetime or ISO 8601) or an age ("1h"). If eviction was
-        faster than the reader, `batch.lost` is the exact range; `batch.next` is where to go on. The limit of bytes is
-        reached by the product that crosses it, so that one product always fits. Nothing from sequence `stop` on is
-        looked at.
+        `start` is a sequence, "oldest", "next", a time (datetime or ISO 8601) or an age ("1h"). If products
+        were evicted before this read, `batch.lost` is the exact range; `batch.next` is where to read on. The product
+        that crosses `bytes_limit` is the last one, so that one product always fits. Nothing from sequence `stop` on is
+        read.
         """
         return self._log.read(start, selection, limit=limit, bytes_limit=bytes_limit, stop=stop)
 
@@ -181,9 +181,9 @@ class Queue:
         self, start: Start = "next", selection: Wanted = None, *, limit: int = 10_000,
         bytes_limit: int | str = "64MiB", timeout: Timeout = None,
     ) -> Follower:  # fmt: skip
-        """Batches from `start` on, as they come: for `for`, and for `async for`.
+        """Batches from `start` on, as they arrive, for `for` and `async for`.
 
-        It sleeps until there is something. Iteration ends when `timeout` has passed without a wanted product.
+        It sleeps until there are products. Iteration ends after `timeout` without a matching product.
         """
         return self._log.follow(start, selection, limit=limit, bytes_limit=bytes_limit, timeout=timeout)
 
@@ -207,13 +207,13 @@ class Queue:
 
     @property
     def origins(self) -> list[str]:
-        """The sites whose products the queue has had, its own among them."""
+        """The sites whose products the queue has stored, its own included."""
         return self._log.origins
 
     # --- cursors, stations, channels --------------------------------------------------------------
 
     def cursor(self, name: str, start: Start = "oldest") -> Cursor:
-        """The durable position called `name`; a new one begins at `start`."""
+        """The durable position called `name`; a new one starts at `start`."""
         return self._log.cursor(name, start)
 
     def cursors(self) -> list[str]:
@@ -249,44 +249,44 @@ class Queue:
     # --- change -----------------------------------------------------------------------------------
 
     def delete(self, selection: Selection | str) -> int:
-        """Mark every held product that the selection wants as deleted; how many there were.
+        """Mark every held product that matches the selection as deleted; how many there were.
 
-        Readers pass over them from now on, and an equal product may be put again. Their space returns with the
+        Readers skip them from now on, and an equal product can be put again. Their space is reclaimed with the
         segment.
         """
         return self._log.delete(selection)
 
     def resize(self, *, size: int | str | None = None, age: float | str | timedelta | None = None) -> None:
-        """Change the limits; what no longer fits is evicted at once, the oldest first. `age=0` lifts that limit."""
+        """Change the limits; what no longer fits is evicted at once, the oldest first. `age=0` removes that limit."""
         self._log.resize(size=size, age=age)
 
     # --- inspect and repair -----------------------------------------------------------------------
 
     def statistics(self) -> Statistics:
-        """Everything that the queue can tell of itself."""
+        """State and counters of the queue at this moment."""
         return self._log.statistics()
 
     def wanted(self, feed: str) -> bool:
-        """Does anybody want products of this feed? False only if a site runs here and nobody does, here or elsewhere.
+        """Whether products of this feed have readers. False only if a site runs here and there are none anywhere.
 
-        For programs whose products cost something to make. It takes about as long as a put; ask now and then, not for
-        each product.
+        For programs whose products are expensive to make. It takes about as long as a put; call it now and then, not
+        for each product.
         """
         return bool(self.wanted_by(feed))
 
     def wanted_by(self, feed: str) -> list[str]:
-        """Who wants products of this feed, in words: listeners elsewhere, stations, readers, cursors."""
+        """What wants products of this feed, in words: subscribers elsewhere, stations, reading processes, cursors."""
         self._log.check_open()
         now_ns = self._log.now()[0] or time.time_ns()
         return wanted_by(self.path, self._log, self._stations.document, feed, now_ns)
 
     def check(self, progress: Progress | None = None) -> list[Finding]:
-        """Walk everything and list every inconsistency; may run beside writers."""
+        """Walk all files and list every inconsistency. May run while others write."""
         return self._log.check(progress)
 
     @classmethod
     def repair(cls, path: str | os.PathLike[str]) -> list[str]:
-        """Repair a damaged queue that nobody has open, keeping every product that is whole; what was done."""
+        """Repair a damaged queue that no process has open, keeping every intact product; what was done, in words."""
         try:
             return repair_queue(Path(path).absolute(), _RESIDENTS)
         except OSError as error:
@@ -296,7 +296,7 @@ class Queue:
 
     @classmethod
     def remove(cls, path: str | os.PathLike[str]) -> None:
-        """Delete a queue that nobody has open, with everything in it."""
+        """Delete a queue that no process has open, with everything in it."""
         directory = Path(path).absolute()
         check_path(directory)
         if not (directory / CONFIG_FILE).is_file():
@@ -307,7 +307,7 @@ class Queue:
     # --- close ------------------------------------------------------------------------------------
 
     def close(self) -> None:
-        """Flush and let go; a flush that fails is raised then. Batches and views taken before stay valid."""
+        """Flush and detach; a failed flush is raised after detaching. Batches and views taken before stay valid."""
         self._log.close()
 
     def __enter__(self) -> "Queue":
