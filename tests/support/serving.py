@@ -1,8 +1,13 @@
-"""A site in this process for remote users: it can be stopped and started again, and the line to it can be cut."""
+"""A site in this process for remote clients, and ways to misuse it.
+
+`Served` can be stopped and started again, `Wire` is a line to it that can be cut, and `Stranger` sends it any bytes.
+"""
 
 import itertools
+import os
 import socket
 import threading
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -10,20 +15,54 @@ from typing import Any
 import zenoh
 
 import headrace
-from headrace import Queue
+from headrace import Batch, Queue
 from headrace.link.access import Rule
+from headrace.link.keys import call_key
 from headrace.link.session import SessionTerms, open_session
+from headrace.queue import AnyQueue, AnyStation
 from headrace.remote.client.queue import RemoteQueue
+from headrace.remote.protocol import calls, replies
 from headrace.site.site import Site
-from support.fleet import free_port
+from support.fleet import free_port, until
+
+Router = tuple[zenoh.Session, str]  # a session that listens, and its endpoint
 
 _numbers = itertools.count(1)
 
 
-class Served:
-    """A queue with a site. `session`: one that others use as well, for sites that never stop."""
+def put(queue: AnyQueue, *idents: str, feed: str = "a", **facts: Any) -> None:
+    """Put a product for each ident, which is its payload as well."""
+    for ident in idents:
+        queue.put(ident.encode(), feed=feed, ident=ident, **facts)
 
-    def __init__(self, folder: Path, session: tuple[zenoh.Session, str] | None = None, **terms: Any) -> None:
+
+def when(condition: Callable[[], bool], *acts: Callable[[], object]) -> None:
+    """Act in another thread as soon as the condition holds, while the caller waits for the consequence."""
+
+    def run() -> None:
+        until(condition, "the moment to act")
+        for act in acts:
+            act()
+
+    threading.Thread(target=run, daemon=True).start()
+
+
+def idents(batch: Batch) -> list[str]:
+    return [product.ident for product in batch]
+
+
+def work(station: AnyStation, n: int = 1000) -> list[str]:
+    """The products that a new consumer gets now, and acknowledges."""
+    with station.attach() as consumer:
+        batch = consumer.get_nowait(n)
+        consumer.ack(batch)
+        return idents(batch)
+
+
+class Served:
+    """A queue with a site. `session` is shared with other sites, for sites that never stop."""
+
+    def __init__(self, folder: Path, session: Router | None = None, **terms: Any) -> None:
         self.name = terms.pop("origin", f"there{next(_numbers)}")
         self._rules: tuple[Rule, ...] = terms.pop("rules", ())
         settings = {"size": "4MiB", "durability": "memory", "origin": self.name, **terms}
@@ -32,7 +71,7 @@ class Served:
         self._is_alone = session is None
         self._is_spoilt = False
         self.site: Site | None = None
-        self._users: list[Queue] = []
+        self._users: list[RemoteQueue] = []
         self.start()
 
     def start(self) -> None:
@@ -49,8 +88,20 @@ class Served:
             self._session.close()
             self._session = None
 
+    @property
+    def calls(self) -> int:
+        """How many calls the site has accepted."""
+        assert self.site is not None
+        return self.site.statistics().remote.taken
+
+    @property
+    def misses_a_client(self) -> bool:
+        """Whether the site has noticed that a client is not connected any more."""
+        assert self.site is not None
+        return any(client.gone_since is not None for client in self.site._remote._clients._clients.values())
+
     def connect(self, endpoint: str | None = None, **options: Any) -> RemoteQueue:
-        """A remote user, who is closed in the end."""
+        """A remote queue, which is closed with the site."""
         options.setdefault("patience", 10)
         user = headrace.connect(f"{endpoint or self.endpoint}?site={self.name}", **options)
         assert isinstance(user, RemoteQueue)
@@ -81,7 +132,7 @@ class Served:
 
 
 class Wire:
-    """A TCP line to an endpoint, which can be cut and mended."""
+    """A TCP line to an endpoint, which can be cut and restored."""
 
     def __init__(self, endpoint: str) -> None:
         host, _, port = endpoint.removeprefix("tcp/").rpartition(":")
@@ -113,7 +164,7 @@ class Wire:
                 link.shutdown(socket.SHUT_RDWR)
             link.close()
 
-    def mend(self) -> None:
+    def restore(self) -> None:
         self._is_cut = False
 
     def close(self) -> None:
@@ -128,3 +179,32 @@ def _carry(source: socket.socket, target: socket.socket) -> None:
     for link in (source, target):
         with suppress(OSError):
             link.shutdown(socket.SHUT_RDWR)
+
+
+class Stranger:
+    """Sends any bytes to the calls of a site."""
+
+    def __init__(self, session: zenoh.Session, served: Served) -> None:
+        self._session, self._key = session, call_key(served.name)
+        self.client = os.urandom(16)
+        self._numbers = 0
+
+    def send(self, head: bytes | None, payload: bytes = b"", name: str = "") -> replies.Reply | str:
+        """The reply, or the text of the refusal."""
+        key = f"{self._key}/{name}" if name else self._key
+        for reply in self._session.get(key, payload=payload, attachment=head, timeout=60):
+            if reply.ok is not None:
+                assert reply.ok.attachment is not None
+                return replies.decode_reply(reply.ok.attachment.to_bytes())
+            assert reply.err is not None
+            return reply.err.payload.to_bytes().decode()
+        return "silence"
+
+    def call(
+        self, call: calls.Call, payload: bytes = b"", number: int | None = None, oldest: int = 0
+    ) -> replies.Reply | str:
+        """Make a call; one that needs a number gets the next."""
+        if number is None:
+            number = self._numbers + 1 if isinstance(call, calls.Numbered) else 0
+        self._numbers = max(self._numbers, number)
+        return self.send(calls.encode(calls.Envelope(calls.VERSION, self.client, None, number, oldest, call)), payload)

@@ -27,7 +27,7 @@ from headrace.remote.server.server import RemoteServer
 
 
 def describe(
-    session: zenoh.Session, queue: Queue, server: Server, streams: Streams, receiver: Receiver, attendant: RemoteServer,
+    session: zenoh.Session, queue: Queue, server: Server, streams: Streams, receiver: Receiver, remote: RemoteServer,
     quench: Quench,
 ) -> Description:  # fmt: skip
     """The site at this moment. Its numbers are not taken at one instant, so they may differ by a few products."""
@@ -43,7 +43,7 @@ def describe(
         held_bytes=statistics.held_bytes,
         size=statistics.size,
         links=links_of(session),
-        users=attendant.statistics().clients,
+        users=remote.statistics().clients,
         feeds=largest(feeds, FEEDS_MAX, lambda feed: feed.products),
         feeds_in_all=len(feeds),
         wanted=tuple(quench.patterns[:FEEDS_MAX]),

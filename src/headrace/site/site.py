@@ -53,7 +53,7 @@ class SiteStatistics(msgspec.Struct, frozen=True):
     flows: list[FlowStatistics]
     answered: int
     refused: int
-    attendant: RemoteServerStatistics
+    remote: RemoteServerStatistics
 
 
 class Site:
@@ -90,9 +90,9 @@ class Site:
         self._progress = RequestProgress(progress)
         self._receiver = self._receive(requests)
         parts.callback(lambda: self._receiver.close())  # `change_requests` may have replaced it
-        self._attendant = RemoteServer(session, self._declarations, queue, self.name, rules)
-        parts.callback(self._attendant.close)
-        self._quench = Quench(session, self._streams, queue, self.name, self._attendant.recent_reads.patterns)
+        self._remote = RemoteServer(session, self._declarations, queue, self.name, rules)
+        parts.callback(self._remote.close)
+        self._quench = Quench(session, self._streams, queue, self.name, self._remote.recent_reads.patterns)
         parts.callback(self._quench.close)
         self._server = Server(
             session, self._declarations, queue, self.name, self._streams.listen, self._describe, rules
@@ -120,7 +120,7 @@ class Site:
             self._receiver.flows.statistics(),
             self._server.answered,
             self._server.refused,
-            self._attendant.statistics(),
+            self._remote.statistics(),
         )  # fmt: skip
 
     def describe(self) -> Description:
@@ -129,7 +129,7 @@ class Site:
 
     def _describe(self, server: Server) -> Description:
         return describe(
-            self._session, self._queue, server, self._streams, self._receiver, self._attendant, self._quench
+            self._session, self._queue, server, self._streams, self._receiver, self._remote, self._quench
         )
 
     def _receive(self, requests: list[Request]) -> Receiver:

@@ -1,0 +1,73 @@
+"""The site is restarted while clients use it."""
+
+import threading
+from pathlib import Path
+
+import pytest
+
+from headrace import Queue
+from headrace.errors import QueueError
+from support.fleet import until
+from support.serving import Served, put, when
+
+
+def test_a_follower_goes_on_after_the_site_was_restarted(served: Served) -> None:
+    remote = served.connect()
+    sent, stopped = 0, threading.Event()
+
+    def produce() -> None:
+        nonlocal sent
+        while not stopped.is_set():
+            sent = served.queue.put(b"%d" % sent, feed=f"f/{sent % 5}")  # type: ignore[assignment]
+            stopped.wait(0.002)
+
+    producer = threading.Thread(target=produce)
+    producer.start()
+    follower, found = remote.follow("oldest", limit=7), []
+    for turn in range(2):
+        while len(found) < 60 * (turn + 1):
+            found += next(follower).sequences.tolist()
+        served.stop()
+        when(lambda: remote._connection.is_silent, served.start)
+    while len(found) < 200:
+        found += next(follower).sequences.tolist()
+    stopped.set()
+    producer.join()
+    assert found == list(range(1, len(found) + 1))
+
+
+def test_a_consumer_goes_on_after_the_site_was_restarted(served: Served) -> None:
+    put(served.queue, *"12345")
+    station = served.connect().station("s", "**", start="oldest")
+    seen = []
+    with station.attach() as consumer:
+        for product in consumer:
+            seen.append(product.ident)
+            if len(seen) == 3:
+                served.stop()
+                served.start()
+            if product.ident == "5":
+                break
+    assert seen == ["1", "2", "3", "3", "4", "5"]
+    assert station.statistics().acknowledged == 4
+
+
+def test_two_consumers_of_one_connection_are_not_mixed_up_after_a_restart(served: Served) -> None:
+    remote = served.connect()
+    a, b = (remote.station(name, name, start="oldest").attach() for name in "ab")
+    served.stop()
+    served.start()
+    served.queue.put(b"1", feed="a")
+    served.queue.put(b"2", feed="b")
+    assert b.get(1)[0].feed == "b"
+    assert a.get(1)[0].feed == "a"
+
+
+def test_another_queue_under_the_same_name_is_not_taken_for_the_first(shared_memory: Path, served: Served) -> None:
+    remote = served.connect()
+    served.stop()
+    before, served.queue = served.queue, Queue.create(shared_memory / "other", size="1MiB", origin=served.name)
+    before.close()
+    served.start()
+    with pytest.raises(QueueError, match="has another queue than before"):
+        until(lambda: remote.put(b"x", feed="a") == 0, "never")

@@ -1,0 +1,71 @@
+"""`connect`: endpoints, directories, and sites that are missing or silent."""
+
+import re
+import time
+
+import pytest
+
+import headrace
+from headrace.errors import (
+    FabricError,
+    OptionError,
+    SiteUnreachableError,
+)
+from headrace.remote.client.connection import PendingReply
+from support.fleet import Fabric, free_port, open_plain
+from support.serving import Served, idents, put
+
+
+def test_connect_opens_directories_too(served: Served) -> None:
+    with headrace.connect(served.queue.path) as by_path, headrace.connect(str(served.queue.path)) as by_text:
+        put(by_path, "1")
+        assert idents(by_text.read()) == ["1"]
+
+
+@pytest.mark.parametrize(
+    ("where", "match"),
+    [("tcp://host:7447", "written as a URL"), ("tcp/host", "has no port"), ("tcp/host:1?sit=a", "unknown option"),
+     ("tcp/host:1?site=a/b", "not a site id")],
+)  # fmt: skip
+def test_an_invalid_endpoint_is_refused(where: str, match: str) -> None:
+    with pytest.raises(OptionError, match=match):
+        headrace.connect(where)
+
+
+def test_the_error_for_an_endpoint_where_nothing_listens_names_it() -> None:
+    endpoint = f"tcp/127.0.0.1:{free_port()}"
+    with pytest.raises(FabricError, match=endpoint):
+        headrace.connect(endpoint, patience=1)
+
+
+def test_a_router_without_a_site_is_refused() -> None:
+    endpoint = f"tcp/127.0.0.1:{free_port()}"
+    session = open_plain([endpoint], [])
+    try:
+        with pytest.raises(FabricError, match="is not a site, and no site is reachable"):
+            headrace.connect(endpoint, patience=1)
+    finally:
+        session.close()
+
+
+def test_a_site_is_reached_through_another(fabric: Fabric) -> None:
+    fabric.add("a")
+    fabric.add("b", near=("a",))
+    door = fabric._endpoints["a"]
+    with headrace.connect(door) as a:
+        assert (a.put(b"1", feed="x"), fabric.queues["a"].next) == (1, 2)
+    with headrace.connect(f"{door}?site=b") as b:
+        assert (b.put(b"1", feed="x"), fabric.queues["b"].next) == (1, 2)
+    with pytest.raises(FabricError, match=r"no site 'c' behind .*; reachable sites: a, b"):
+        headrace.connect(f"{door}?site=c", patience=1)
+
+
+def test_silence_counts_from_the_beginning_of_the_call(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    remote = served.connect(patience=0.3)
+    with monkeypatch.context() as patch:
+        patch.setattr(PendingReply, "take", lambda pending: time.sleep(0.4))
+        with pytest.raises(SiteUnreachableError) as caught:
+            remote.put(b"x", feed="a")
+    told = re.search(r"has not replied for ([\d.]+) s", caught.value.problem)
+    assert told is not None
+    assert float(told[1]) >= 0.4
