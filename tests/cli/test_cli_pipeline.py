@@ -1,4 +1,4 @@
-"""headrace pipeline and headrace archive: what can be told without Spark."""
+"""headrace pipeline and headrace archive, as far as they work without Spark."""
 
 from pathlib import Path
 from typing import Any

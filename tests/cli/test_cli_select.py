@@ -1,4 +1,4 @@
-"""headrace select check: forms, samples, mistakes; and selections where other commands take them."""
+"""headrace select check: forms, samples and errors; and selections as options of other commands."""
 
 from pathlib import Path
 

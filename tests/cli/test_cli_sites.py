@@ -138,7 +138,7 @@ HOSTILE = 'a"];\\ \x1b[31m\n}'
 
 
 def hostile() -> Map:
-    """Everything that a stranger can name has a trick in it."""
+    """Every name that comes from another site has control characters and quotes in it."""
     told = description(
         links=(LinkStatus("2", "router", HOSTILE),), wanted=(HOSTILE,),
         requests=(RequestStatus(HOSTILE, "**", HOSTILE, (), "all", 0, 0, 3),),
@@ -198,7 +198,7 @@ def test_links_between_sites_of_one_name_are_drawn_too() -> None:
 
 
 def parsed(graph: str) -> tuple[set[str], list[tuple[str, str, str]]]:
-    """Nodes and edges of a graph in the part of Graphviz's language that is used; anything else is a mistake."""
+    """Nodes and edges of a graph in the part of Graphviz's language that is used; anything else fails."""
     text = r'"(?:[^"\\\n]|\\.)*"'
     name = rf"(?:{text}|[\w-]+)"
     attributes = rf"\[({name}={name}(?:, {name}={name})*)\]"

