@@ -1,8 +1,7 @@
 """`headrace bench match`: one product against very many subscriptions.
 
-NaradaBrokering's experiment again: 20,000 to 100,000 subscriptions of one kind, and the time that it takes to find
-those who want one product. Each product is wanted by about one of them, so that what grows is the number that cannot
-match.
+NaradaBrokering's experiment again: 20,000 to 100,000 subscriptions of one kind, and the time to find those that select
+one product. About one of them selects each product, so what grows is the number that does not match.
 
     integer   tags=[17]                                    the property "tag" is 17
     string    feed topic/000017                            exactly
@@ -11,9 +10,9 @@ match.
     sql       where station = 'K00017' AND level > 2
     feed      wx/*/K00017, wx/K00017/**, **/K00017/* …     six forms of wildcards
 
-Selections, table and products are made before the clock starts; the call that is timed is `table.matches(product)`. The
-products are gone through several times and the best round counts, since other work on the machine can only slow a
-round down. The medians contain the clock itself, the means do not.
+Selections, table and products are made before the clock starts; the timed call is `table.matches(product)`. There are
+several rounds over the products and the best one counts, because other work on the machine can only slow a round down.
+The medians contain the clock itself, the means do not.
 """
 
 import random
@@ -23,9 +22,9 @@ from dataclasses import dataclass
 from types import MappingProxyType
 
 from headrace.bench.anchors import ANCHORS
-from headrace.bench.report import Figure
+from headrace.bench.report import Announce, Figure
 from headrace.product.product import Product
-from headrace.product.properties import NO_PROPERTIES, PropertyValue
+from headrace.product.properties import NO_PROPERTIES
 from headrace.selection import Selection
 from headrace.selection.table.table import SubscriptionTable
 
@@ -37,7 +36,7 @@ NAIVE_PRODUCTS = 20
 GOAL_UP_TO = 100_000  # subscriptions
 GROWTH_MAX = 2.0  # where five times as many would take five times as long if each were looked at
 NOT_MEASURED = [
-    "making and adding selections: reading SQL takes longer than anything that is measured here",
+    "making and adding selections: parsing SQL takes longer than anything that is measured here",
     "pairs of fewer values or of names that differ between subscriptions, which take longer (docs/decisions, 11)",
     "selections with several clauses, unindexed, and many subscribers to one product",
     "several threads at once: readers take no lock, but the interpreter has one",
@@ -45,8 +44,6 @@ NOT_MEASURED = [
     "NaradaBrokering itself: its figures were published in 2005 (1 GHz, Java 1.4), its subscriptions are not described",
 ]
 
-Progress = Callable[[str], None]
-Pairs = dict[str, PropertyValue]
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,13 +120,13 @@ KINDS = (
 )
 
 
-def run(numbers: Sequence[int], progress: Progress) -> Iterator[Figure]:
+def run(numbers: Sequence[int], progress: Announce) -> Iterator[Figure]:
     """All figures, kind by kind."""
     for kind in KINDS:
         yield from _measured(kind, sorted(numbers), progress)
 
 
-def _measured(kind: Kind, numbers: list[int], progress: Progress) -> Iterator[Figure]:
+def _measured(kind: Kind, numbers: list[int], progress: Announce) -> Iterator[Figure]:
     small, table = SubscriptionTable(), SubscriptionTable()
     for number in numbers:
         progress(f"{kind.what}, {number:,} subscriptions")

@@ -1,4 +1,4 @@
-"""Processes of a benchmark: started anew, ready before the clock runs, and gone in the end."""
+"""Processes of a benchmark: spawned, ready before the clock starts, and ended afterwards."""
 
 import contextlib
 from collections.abc import Callable, Iterator
@@ -11,7 +11,7 @@ from typing import Any
 def processes(
     target: Callable[..., None], arguments: list[tuple[Any, ...]], ready_s: float = 60
 ) -> Iterator[list[Connection]]:
-    """Processes that have said "ready" through their first argument; they end by themselves, or with us."""
+    """Spawned processes that have sent "ready"; those that do not end by themselves are killed at the end."""
     context = get_context("spawn")
     pairs = [context.Pipe() for _ in arguments]
     started = [context.Process(target=target, args=(theirs, *more), daemon=True)

@@ -8,7 +8,7 @@ slow a round down; the yardstick is taken in the same run.
 import os
 import shutil
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from multiprocessing import get_context
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -16,7 +16,7 @@ from pathlib import Path
 import numpy as np
 
 from headrace.bench.anchors import ANCHORS
-from headrace.bench.report import Figure
+from headrace.bench.report import Announce, Figure
 from headrace.queue import Queue
 from headrace.selection import Selection
 
@@ -25,18 +25,16 @@ IDENT = "SAUS70 KWBC 060000 /pMETAR"
 ROUNDS = 5
 NOT_MEASURED = [
     "durability `disk`: it is bound by the disk's flush, not by the queue",
-    "several writers at once: they take turns at one lock",
+    "several writers at once: they serialise on one lock",
     "cold page cache: everything fits into memory",
     "LDM and ET themselves: their figures come from a machine with the yardstick at 1.08 µs",
 ]
-
-Progress = Callable[[str], None]
 
 
 class Bench:
     """Queues below one directory, each removed when its figure is taken."""
 
-    def __init__(self, place: Path, durability: str, scale: float, progress: Progress) -> None:
+    def __init__(self, place: Path, durability: str, scale: float, progress: Announce) -> None:
         self.place, self.durability, self.scale, self.progress = place, durability, scale, progress
         self._noise = np.random.default_rng(1).bytes(1 << 20)
         self._number = 0
@@ -279,7 +277,7 @@ def fill_and_die(path: str) -> None:
     queue.put_many(bench.payloads(1000, 150), feed=FEED, ident=IDENT)
 
 
-def run(place: Path, durability: str, scale: float, progress: Progress) -> Iterator[Figure]:
+def run(place: Path, durability: str, scale: float, progress: Announce) -> Iterator[Figure]:
     """All figures, one after the other."""
     bench = Bench(place, durability, scale, progress)
     yield from bench.writing()
