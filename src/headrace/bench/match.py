@@ -44,6 +44,7 @@ NOT_MEASURED = [
     "NaradaBrokering itself: its figures were published in 2005 (1 GHz, Java 1.4), its subscriptions are not described",
 ]
 
+Pairs = dict[str, PropertyValue]
 
 
 @dataclass(frozen=True, slots=True)
