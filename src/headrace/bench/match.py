@@ -24,7 +24,7 @@ from types import MappingProxyType
 from headrace.bench.anchors import ANCHORS
 from headrace.bench.report import Announce, Figure
 from headrace.product.product import Product
-from headrace.product.properties import NO_PROPERTIES
+from headrace.product.properties import NO_PROPERTIES, PropertyValue
 from headrace.selection import Selection
 from headrace.selection.table.table import SubscriptionTable
 
