@@ -155,7 +155,7 @@ def test_rules_run_on_a_cluster(folder: Path, cluster: Cluster) -> None:
 def test_ship_is_refused_in_local_mode(folder: Path) -> None:
     done = run(write_rules(folder), "local[2]", "--ship")
     assert done.returncode == 2
-    assert "--ship is for executors of a cluster" in done.stderr
+    assert "--ship is for the executors of a cluster" in done.stderr
 
 
 @pytest.mark.soak
@@ -206,7 +206,7 @@ def test_executors_run_the_shipped_environment_and_the_second_run_does_not_pack_
     text = write_rules(folder).read_text()
     text = text.replace('decode = "metar"', 'decode = "where:where"\nschema = "python string, code string"')
     rules.write_text(text.replace("station, observed, wind_gust", "python, code"))
-    for turn, told in enumerate(("packed in", "was packed before")):
+    for turn, told in enumerate(("packed in", "is in the cache")):
         put_reports(folder, 100 * turn, 100)
         done = run(rules, cluster.master, "--ship", XDG_CACHE_HOME=str(folder / "cache"))
         assert done.returncode == 0, done.stderr
