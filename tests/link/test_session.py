@@ -188,6 +188,7 @@ def test_routers_of_a_mesh_know_each_other_by_gossip_and_do_without_the_one_betw
     left, right = (opened("router", listen=("tcp/127.0.0.1:0",), connect=near, mesh=True) for _ in range(2))
     eventually(lambda: len(left.info.routers_zid()) == 2 == len(right.info.routers_zid()), "the mesh")
     between.close()
+    eventually(lambda: len(left.info.routers_zid()) == 1 == len(right.info.routers_zid()), "both know that it has left")
     deliver(left, right)
 
 

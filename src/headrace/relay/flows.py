@@ -1,8 +1,8 @@
 """Flows: how the products of each origin and feed arrive here.
 
-For each flow: products, bytes, duplicates, and how long products took from their creation to their arrival, by the
-clocks of the two sites. Latencies are counted in classes that are a twelfth wide, so that a percentile is known to that
-accuracy, whatever the time, and memory does not grow with products. Feeds beyond a limit are counted together.
+For each flow: products, bytes, duplicates, and the latency from creation to arrival, by the clocks of the two sites.
+Latencies are counted in logarithmic classes, each 8 % wide. So a percentile is known to that accuracy at any scale, and
+memory does not grow with the number of products. Feeds beyond a limit are counted together.
 """
 
 import math
@@ -28,7 +28,7 @@ Mask = npt.NDArray[np.bool_]
 
 
 class FlowStatistics(msgspec.Struct, frozen=True):
-    """One origin's feed since the start. Latencies in seconds; None if nothing came."""
+    """One origin's feed since the start. Latencies are in seconds, None if nothing has come."""
 
     origin: str
     feed: str
@@ -81,7 +81,7 @@ class Flows:
         self._lock = threading.Lock()
 
     def add(self, page: Page, wanted: Mask | None, new: Mask | None, now_ns: int) -> None:
-        """Count a page that is in the queue: which of its products were wanted, and which were new; None: all."""
+        """Count a stored page: which of its products were wanted, and which were new; None means all."""
         if wanted is None and new is None and len(page.batch) <= _FEW:
             self._add_few(page.batch, now_ns)
             return
@@ -94,7 +94,7 @@ class Flows:
             self._add(page, columns, places, new[places], now_ns)
 
     def _add_few(self, batch: Batch, now_ns: int) -> None:
-        """Without arrays, which cost more than they save here."""
+        """Without arrays, which cost more than they save for a few products."""
         created, sizes = (batch.columns[name].tolist() for name in ("created_ns", "payload_bytes"))
         with self._lock:
             for place in range(len(batch)):
@@ -117,10 +117,10 @@ class Flows:
 
     def statistics(self) -> list[FlowStatistics]:
         with self._lock:
-            return [_told(origin, feed, flow) for (origin, feed), flow in sorted(self._flows.items())]
+            return [_statistics(origin, feed, flow) for (origin, feed), flow in sorted(self._flows.items())]
 
 
-def _told(origin: str, feed: str, flow: _Flow) -> FlowStatistics:
+def _statistics(origin: str, feed: str, flow: _Flow) -> FlowStatistics:
     seen = flow.products > 0
     return FlowStatistics(
         origin, feed, flow.products, flow.payload_bytes, flow.duplicates,

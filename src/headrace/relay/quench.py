@@ -1,11 +1,11 @@
-"""Quench: which feeds others listen to, noted beside the queue for those who put products there.
+"""Quench: which feeds have subscribers elsewhere, saved beside the queue for the programs that put products.
 
-Whoever listens to a stream shows it by a token. Once a second these are looked at, and the patterns in them written
-down if they have changed (queue/demand.py). Users who read the queue from elsewhere count as well. A pattern that
-nobody wants any more is kept with the time at which that was noticed, over a restart too.
+A subscriber of a stream shows itself by a liveliness token. Once a second the site reads these tokens, and saves their
+feed patterns if they have changed (queue/demand.py). Remote readers of the queue count as well. A pattern without
+subscribers is kept with the time at which that was noticed, also over a restart.
 
-Zenoh's admin space would tell the subscriptions themselves; but it holds a lock while it answers, so that a router that
-is asked while anything is declared stands still for ever.
+Zenoh's admin space lists the subscriptions themselves. But it holds a lock while it replies, so a router that is
+queried there while anything is declared hangs forever.
 """
 
 import logging
@@ -22,21 +22,21 @@ from headrace.queue import Queue
 from headrace.queue.demand import LINGER_S, read_wanted, write_wanted
 from headrace.relay.send import Streams
 
-PATTERNS_MAX = 10_000  # more are not told one by one
+PATTERNS_MAX = 10_000  # if there are more, all feeds count as wanted
 EVERYTHING = "**"
 _LOOK_S = 1.0
-_ANSWER_S = 2.0
+_REPLY_S = 2.0
 
-Read = Callable[[], set[str]]
+Patterns = Callable[[], set[str]]
 
 log = logging.getLogger("headrace.fabric")
 
 
 class Quench:
-    """Of one site; looks from the moment it is made until `close`."""
+    """Watches the subscribers of one site from the moment it is made until `close`."""
 
-    def __init__(self, session: zenoh.Session, streams: Streams, queue: Queue, site: str, read: Read = set) -> None:
-        """`read` tells the feed patterns that users from elsewhere read."""
+    def __init__(self, session: zenoh.Session, streams: Streams, queue: Queue, site: str, read: Patterns = set) -> None:
+        """`read` returns the feed patterns of remote readers of the queue."""
         self._session, self._streams, self._queue, self._site = session, streams, queue, site
         self._read = read
         before = read_wanted(queue.path)
@@ -50,7 +50,7 @@ class Quench:
 
     @property
     def patterns(self) -> list[str]:
-        """The feed patterns that somebody listens to now."""
+        """The feed patterns that have subscribers now."""
         return sorted(pattern for pattern, last_ns in self._last.copy().items() if not last_ns)
 
     def _run(self) -> None:
@@ -62,10 +62,10 @@ class Quench:
             self._last = self._remembered(self._listened() | self._read(), time.time_ns())
             self._note()
         except (zenoh.ZError, OSError) as error:
-            log.error("what others want cannot be told: %s", error)
+            log.error("the feeds with subscribers are not saved: %s", error)
 
     def _remembered(self, listened: set[str], now_ns: int) -> dict[str, int]:
-        """Those that are listened to, and those that were not long ago."""
+        """Patterns with subscribers, and patterns that had some not long ago."""
         gone = {pattern: last_ns or now_ns for pattern, last_ns in self._last.items() if pattern not in listened}
         recent = {pattern: last_ns for pattern, last_ns in gone.items() if now_ns - last_ns < LINGER_S * 1e9}
         return dict.fromkeys(sorted(listened), 0) | recent
@@ -77,13 +77,13 @@ class Quench:
 
     def _listened(self) -> set[str]:
         found: set[str] = set()
-        for reply in self._session.liveliness().get(listening_key(self._site, "*", EVERYTHING), timeout=_ANSWER_S):
+        for reply in self._session.liveliness().get(listening_key(self._site, "*", EVERYTHING), timeout=_REPLY_S):
             if reply.ok is not None:
                 found.update(self._patterns_in(str(reply.ok.key_expr)))
         return found if len(found) <= PATTERNS_MAX else {EVERYTHING}
 
     def _patterns_in(self, key: str) -> list[str]:
-        """The feeds that somebody with this token listens to; no more than one pattern."""
+        """The feed pattern in a subscriber's token; empty if it wants nothing that is put here."""
         levels = key.split("/", 5)
         if len(levels) < 6 or "*" in levels[4]:
             return [EVERYTHING]
@@ -95,18 +95,18 @@ class Quench:
         return [stream.selection.feed or EVERYTHING]
 
     def close(self) -> None:
-        """What is listened to now will have been listened to until now."""
+        """Stop, and save that all patterns had subscribers until now."""
         self._stopped.set()
         self._thread.join()
         try:
             self._last = self._remembered(set(), time.time_ns())
             self._note()
         except OSError as error:
-            log.error("what others want cannot be told: %s", error)
+            log.error("the feeds with subscribers are not saved: %s", error)
 
 
 def _checked(pattern: str) -> str:
-    """A stranger's token may have what is no feed pattern."""
+    """The pattern of a token; everything if it is invalid, because any client can declare any token."""
     try:
         return FeedPattern(pattern).text
     except FeedError:

@@ -1,10 +1,10 @@
-"""Description: everything that a site tells about itself on one page, for maps and monitors.
+"""Description: everything that a site says about itself, for maps and monitors.
 
-Links, requests and who serves them, streams, feeds, and how products flow in. Counts are since the start of the site.
-Every list has a limit, beyond which the largest are told and the rest are counted, so that an answer stays small
-however busy the site is. What somebody may not receive is not told to them either (`visible_to`).
+Links, requests and the sites that serve them, streams, feeds, and how products arrive. Counts are since the start of
+the site. Every list has a limit; beyond it the largest entries are listed and the rest are counted, so a reply stays
+small however busy the site is. A principal sees nothing about feeds that it may not receive (`visible_to`).
 
-Not here: the picture of many sites together (map.py).
+Not here: the map of many sites (site/map.py).
 """
 
 from collections.abc import Callable, Sequence
@@ -23,7 +23,7 @@ FLOWS_MAX = 200
 REQUESTS_MAX = 200
 UPSTREAMS_MAX = 1000
 STREAMS_MAX = 300
-TEXT_MAX = 400  # of a selection
+TEXT_MAX = 400  # characters of a selection
 
 Zid = Annotated[str, msgspec.Meta(max_length=32)]
 Thing = TypeVar("Thing")
@@ -38,7 +38,7 @@ class LinkStatus(msgspec.Struct, frozen=True):
 
 
 class FeedStatus(msgspec.Struct, frozen=True):
-    """What was ever put under one feed at the site's queue, here or elsewhere."""
+    """What was ever put into the site's queue under one feed, here or elsewhere."""
 
     feed: str
     products: int
@@ -46,12 +46,12 @@ class FeedStatus(msgspec.Struct, frozen=True):
 
 
 class RequestStatus(msgspec.Struct, frozen=True):
-    """What the site wants."""
+    """One request of the site."""
 
     name: str
     feed: str  # pattern
     selection: str
-    sites: tuple[SiteName, ...]  # none: any
+    sites: tuple[SiteName, ...]  # empty: any
     redundancy: str
     products: int
     duplicates: int
@@ -65,21 +65,21 @@ class UpstreamStatus(msgspec.Struct, frozen=True):
     site: SiteName
     state: str  # asking, catching up, live, unreachable
     problem: str  # the last one
-    base: Sequence64  # everything has arrived up to here, in the numbers of that site
+    base: Sequence64  # everything has arrived up to here, in sequences of that site's queue
     products: int
     from_others: int
     live_pages: int
     pulled_pages: int
     gaps: int
     repairs: int
-    refused: int  # pages that could not be believed
+    refused: int  # invalid pages and beats
     latency_s: float  # of the last live page, by the clocks of both sites
-    lost: tuple[tuple[int, int, Cause], ...]  # the latest ranges that could not be had, and why
-    lost_sequences: int  # in all such ranges
+    lost: tuple[tuple[int, int, Cause], ...]  # the latest lost ranges, and why
+    lost_sequences: int  # in all lost ranges
 
 
 class StreamStatus(msgspec.Struct, frozen=True):
-    """What the site sends out as it comes."""
+    """One stream of the site's live path."""
 
     name: str
     feed: str  # pattern
@@ -104,7 +104,7 @@ class Description(msgspec.Struct, frozen=True):
     users: int  # remote users of the queue
     feeds: Annotated[tuple[FeedStatus, ...], msgspec.Meta(max_length=FEEDS_MAX)]
     feeds_in_all: int
-    wanted: Annotated[tuple[str, ...], msgspec.Meta(max_length=FEEDS_MAX)]  # feed patterns that others listen to
+    wanted: Annotated[tuple[str, ...], msgspec.Meta(max_length=FEEDS_MAX)]  # feed patterns with subscribers
     requests: Annotated[tuple[RequestStatus, ...], msgspec.Meta(max_length=REQUESTS_MAX)]
     upstreams: Annotated[tuple[UpstreamStatus, ...], msgspec.Meta(max_length=UPSTREAMS_MAX)]
     streams: Annotated[tuple[StreamStatus, ...], msgspec.Meta(max_length=STREAMS_MAX)]
@@ -122,7 +122,7 @@ def links_of(session: zenoh.Session) -> tuple[LinkStatus, ...]:
 
 
 def largest(things: Sequence[Thing], limit: int, size: Callable[[Thing], int]) -> tuple[Thing, ...]:
-    """The largest, in their own order."""
+    """The largest entries, in their original order."""
     if len(things) <= limit:
         return tuple(things)
     places = sorted(range(len(things)), key=lambda place: size(things[place]), reverse=True)[:limit]
@@ -133,25 +133,25 @@ def shortened(text: str) -> str:
     return text if len(text) <= TEXT_MAX else f"{text[:TEXT_MAX]}…"
 
 
-def visible_to(told: Description, feeds: Sequence[FeedPattern]) -> Description:
-    """What is left for somebody who may receive these feeds; what spans others as well is not told at all."""
+def visible_to(whole: Description, feeds: Sequence[FeedPattern]) -> Description:
+    """The part for a principal that may receive these feeds; entries that span other feeds as well are left out."""
     if any(pattern.text == "**" for pattern in feeds):
-        return told
+        return whole
 
     def covered(pattern: str) -> bool:
         key = zenoh.KeyExpr.autocanonize(pattern)
         return any(zenoh.KeyExpr.autocanonize(allowed.text).includes(key) for allowed in feeds)
 
-    requests = tuple(request for request in told.requests if covered(request.feed))
+    requests = tuple(request for request in whole.requests if covered(request.feed))
     names = {request.name for request in requests}
     return msgspec.structs.replace(
-        told,
-        feeds=tuple(feed for feed in told.feeds if covered(feed.feed)),
-        feeds_in_all=sum(covered(feed.feed) for feed in told.feeds),
-        wanted=tuple(pattern for pattern in told.wanted if covered(pattern)),
+        whole,
+        feeds=tuple(feed for feed in whole.feeds if covered(feed.feed)),
+        feeds_in_all=sum(covered(feed.feed) for feed in whole.feeds),
+        wanted=tuple(pattern for pattern in whole.wanted if covered(pattern)),
         requests=requests,
-        upstreams=tuple(upstream for upstream in told.upstreams if upstream.request in names),
-        streams=tuple(stream for stream in told.streams if covered(stream.feed)),
-        flows=tuple(flow for flow in told.flows if flow.feed != OTHERS and covered(flow.feed)),
-        flows_in_all=sum(flow.feed != OTHERS and covered(flow.feed) for flow in told.flows),
+        upstreams=tuple(upstream for upstream in whole.upstreams if upstream.request in names),
+        streams=tuple(stream for stream in whole.streams if covered(stream.feed)),
+        flows=tuple(flow for flow in whole.flows if flow.feed != OTHERS and covered(flow.feed)),
+        flows_in_all=sum(flow.feed != OTHERS and covered(flow.feed) for flow in whole.flows),
     )
