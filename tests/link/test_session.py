@@ -189,7 +189,7 @@ def test_routers_of_a_mesh_know_each_other_by_gossip_and_do_without_the_one_betw
     eventually(lambda: len(left.info.routers_zid()) == 2 == len(right.info.routers_zid()), "the mesh")
     between.close()
     eventually(lambda: len(left.info.routers_zid()) == 1 == len(right.info.routers_zid()), "both know that it has left")
-    deliver(left, right)
+    deliver(left, right, lossy=True)  # Zenoh may drop what is sent while it changes its routes
 
 
 def test_routers_without_mesh_keep_to_the_endpoints_they_were_given(opened: Open) -> None:

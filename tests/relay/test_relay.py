@@ -270,7 +270,7 @@ def test_our_own_products_do_not_come_back(fabric: Fabric) -> None:
 
 def test_two_sites_of_one_name_are_refused(fabric: Fabric) -> None:
     fabric.add("a")
-    with pytest.raises(FabricError, match="a site called 'a' already"):
+    with pytest.raises(FabricError, match="a site called 'a' is running already"):
         fabric.add("b", near=("a",), origin="a")
     fabric.sessions.pop("b").close()
 
