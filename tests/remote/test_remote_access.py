@@ -68,7 +68,7 @@ def guarded(make_served: Callable[..., Served]) -> Served:
 def test_a_client_learns_nothing_about_products_that_it_may_not_receive(
     router: Router, guarded: Served, selection: str
 ) -> None:
-    """Not even by where an answer ends, of how many it says that they were passed over, or by their size."""
+    """Not even by the end of a reply, by its counts of skipped products, or by its size."""
     someone, told = Stranger(router[0], guarded), []
     for feed in ("b", "c"):
         for number in range(4):
