@@ -126,7 +126,7 @@ class Fleet:
         """What the site tells of itself."""
         words = [*HEADRACE, "sites", self.endpoint(site), "--json"]
         told = subprocess.run([*self.network.prefix(site), *words], capture_output=True, check=True).stdout
-        (found,) = [place for place in json.loads(told)["places"] if place["name"] == site]
+        (found,) = [node for node in json.loads(told)["nodes"] if node["name"] == site]
         return dict(found["told"])
 
     # --- processes --------------------------------------------------------------------------------
