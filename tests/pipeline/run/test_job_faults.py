@@ -11,7 +11,7 @@ from typing import Any
 
 import pyarrow.dataset as ds
 import pytest
-from click.testing import CliRunner
+from click.testing import CliRunner, Result
 
 from headrace import Queue
 from headrace.cli.pipeline import status as status_command
@@ -63,14 +63,14 @@ def test_a_target_that_cannot_be_written_is_retried_until_it_can(folder: Path, s
     path = write_rules(folder, TABLE.format(name="a") + TABLE.format(name="b"), trigger="200ms")
     with running(path, spark) as job:
         until(lambda: job.statuses[0].retries >= 2, lambda: job.statuses)
+        until(lambda: saved_states(path) == ["retrying", "running"], lambda: job.statuses)
         saved = load_status(load_rules(path).pipeline)
         assert saved is not None
-        assert [status.state for status in saved.rules] == ["retrying", "running"]
         assert "tables/a cannot be created: File exists; a file that is not a folder" in saved.rules[0].failure
-        shown = CliRunner().invoke(status_command, [str(path)], standalone_mode=False)
-        assert shown.return_value == 0
-        assert re.search(r"\n  a +retrying ", shown.output)
-        assert "rule a is being retried: " in shown.output
+        until(lambda: show(path).return_value == 0, lambda: show(path).output)  # 1 while the status is older than 10 s
+        shown = show(path).output
+        assert re.search(r"\n  a +retrying ", shown), shown
+        assert "rule a is being retried: " in shown
         until(lambda: numbers(folder, "b") == list(range(20)), lambda: job.statuses)
         (folder / "tables" / "a").unlink()
         put(folder, 20, 20)
@@ -80,6 +80,15 @@ def test_a_target_that_cannot_be_written_is_retried_until_it_can(folder: Path, s
         assert job.statuses[0].rows == 40
     assert numbers(folder, "a") == numbers(folder, "b") == list(range(40))
     assert [status.state for status in job.statuses] == ["stopped", "stopped"]
+
+
+def saved_states(path: Path) -> list[str]:
+    saved = load_status(load_rules(path).pipeline)
+    return [status.state for status in saved.rules] if saved else []
+
+
+def show(path: Path) -> Result:
+    return CliRunner().invoke(status_command, [str(path)], standalone_mode=False)
 
 
 def test_retries_are_limited_with_available_now(folder: Path, spark: Any) -> None:
