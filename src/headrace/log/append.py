@@ -7,6 +7,7 @@ there is room, until the timeout.
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,7 +24,7 @@ from headrace.log.explain import explain, explain_many, explain_put
 from headrace.log.seams import Timeout, Wait
 from headrace.product.batch import Batch
 from headrace.product.feed import check_feed
-from headrace.product.product import PRIORITY_DEFAULT
+from headrace.product.product import PRIORITY_DEFAULT, PRIORITY_MAX
 from headrace.product.put import PLAIN, Put
 
 if TYPE_CHECKING:
@@ -32,6 +33,9 @@ if TYPE_CHECKING:
 FEED, ORIGIN = 1, 2  # kinds of names
 GATES = tuple(kernel.CODES[why] for why in ("stations", "blocked", "rejected", "held"))
 REFUSALS = (LookupError, TypeError, ValueError, OverflowError, BufferError, kernel.KernelError)  # by the kernel
+
+
+Appended = tuple[int, int, list[int] | None]  # first sequence, how many were stored, outcomes if not all were
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,11 +123,12 @@ def put_many(
     log: "Log", payloads: Any, *, feed: Texts, ident: Texts = "", timeout: Timeout = None, **facts: Unpack[PutColumns]
 ) -> Receipt:
     """Store many products as one: readers see all of them or none. `Queue.put_many` explains."""
-    if (
-        not facts and log.is_plain and payloads.__class__ is list and feed.__class__ is str
-        and ident.__class__ is str and feed in log.kernel.feeds
-    ):  # fmt: skip
-        return _put_columns(log, payloads, Columns(feed, ident, {}), timeout, plain=True)
+    if log.is_plain and payloads.__class__ is list and feed.__class__ is str and ident.__class__ is str:
+        priority = facts.get("priority") if facts else PRIORITY_DEFAULT
+        plain = not facts or (len(facts) == 1 and priority.__class__ is int and 0 <= priority <= PRIORITY_MAX)
+        if plain and feed in log.kernel.feeds:  # the kernel has a shorter path for these
+            append = partial(log.kernel.put_many_plain, payloads, feed, ident, priority)  # type: ignore[arg-type]
+            return _append_many(log, payloads, ident, append, timeout)
     log.check_open()
     held = payloads if payloads.__class__ is list else payload_column(payloads)
     return put_columns(log, held, columns_of(len(held), feed, ident, facts), timeout)
@@ -140,21 +145,24 @@ def put_columns(log: "Log", payloads: list[Any], columns: Columns, timeout: Time
     has_sequences = "origin_sequence" in columns.facts
     for origin in distinct(columns.facts.get("origin", ())):
         _learn_origin(log.kernel, origin, has_sequences)
-    return _put_columns(log, payloads, columns, timeout)
+    append = partial(_append_columns, log, payloads, columns)
+    return _append_many(log, payloads, columns.ident, append, timeout)
 
 
-def _put_columns(log: "Log", held: list[Any], columns: Columns, timeout: Timeout, *, plain: bool = False) -> Receipt:
-    """`plain`: one known feed, one ident and no facts, for which the kernel has a shorter path."""
-    shared, feed, ident = log.kernel, columns.feed, columns.ident
+def _append_columns(log: "Log", payloads: list[Any], columns: Columns) -> Appended:
+    now_ns, boot_ns = log.now()
+    return log.kernel.put_many(payloads, *columns.arguments(now_ns, boot_ns))
+
+
+def _append_many(
+    log: "Log", held: list[Any], ident: Texts, append: Callable[[], Appended], timeout: Timeout
+) -> Receipt:
+    """Call the kernel by `append`, waiting at gates; the receipt, or what is wrong with the batch."""
     wait: Wait | None = None
     try:
         while True:
             try:
-                if plain:
-                    first, stored, outcomes = shared.put_many_plain(held, feed, ident, PRIORITY_DEFAULT)  # type: ignore[arg-type]
-                else:
-                    now_ns, boot_ns = log.now()
-                    first, stored, outcomes = shared.put_many(held, *columns.arguments(now_ns, boot_ns))
+                first, stored, outcomes = append()
                 break
             except kernel.KernelError as error:
                 log.check_open()

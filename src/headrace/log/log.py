@@ -142,9 +142,7 @@ class Log:
             None if timeout is None else parse_age(timeout, "timeout"),
         )
 
-    def reader(
-        self, selection: Wanted, limit: int, bytes_limit: int | str, allowed: Allowed | None = None
-    ) -> Read:
+    def reader(self, selection: Wanted, limit: int, bytes_limit: int | str, allowed: Allowed | None = None) -> Read:
         """A function that reads from a position on, up to a `stop` if one is given.
 
         It keeps the count for `every` between calls, and is for one thread at a time. `allowed` restricts what it sees
@@ -169,9 +167,7 @@ class Log:
 
         return read
 
-    def weigh(
-        self, start: int, stop: int, selection: Wanted = None, *, allowed: Allowed | None = None
-    ) -> Weights:
+    def weigh(self, start: int, stop: int, selection: Wanted = None, *, allowed: Allowed | None = None) -> Weights:
         """How the bytes of the products from `start` up to `stop` are spread, to divide them among workers.
 
         `allowed` is as for `reader`.

@@ -34,9 +34,7 @@ class Weights(msgspec.Struct, frozen=True):
         return sum(self.sizes)
 
 
-def weigh(
-    log: kernel.Log, selection: Selection, start: int, stop: int, allowed: Allowed | None = None
-) -> Weights:
+def weigh(log: kernel.Log, selection: Selection, start: int, stop: int, allowed: Allowed | None = None) -> Weights:
     """Of the products from `start` up to `stop`, which is not included, in the feeds that `allowed` admits."""
     terms = RowTerms(log, selection, allowed)
     ends, sizes, slices = list[int](), list[int](), dict[int, int]()

@@ -8,7 +8,6 @@ The site knows by a token that a client is connected. The token has a digest of 
 sees the token cannot make calls in another's name. A Connection may be used by several threads, and by one process.
 """
 
-import hashlib
 import logging
 import os
 import threading
@@ -24,7 +23,18 @@ from headrace.errors import FabricError, FabricMessageError, HeadraceError, Queu
 from headrace.link.access import principal_key
 from headrace.link.keys import call_key, client_key
 from headrace.log.records import Names
-from headrace.remote.protocol.calls import VERSION, Call, Envelope, Get, Identify, Leave, ReadProducts, encode
+from headrace.remote.protocol.calls import (
+    BUSY,
+    VERSION,
+    Call,
+    Envelope,
+    Get,
+    Identify,
+    Leave,
+    ReadProducts,
+    client_digest,
+    encode,
+)
 from headrace.remote.protocol.replies import (
     Done,
     Failure,
@@ -36,7 +46,6 @@ from headrace.remote.protocol.replies import (
     error_of,
 )
 
-BUSY = b"busy"
 _REPLY_S = 60.0  # beyond the time that a call waits on purpose; a dead link is noticed much sooner
 _PRODUCTS_S = 600.0  # the same for replies with products: one may be large, and the link slow
 _SLOWEST_LINK = 20_000  # bytes per second
@@ -307,8 +316,3 @@ class Connection:
             self._session.close()  # type: ignore[no-untyped-call]
         except zenoh.ZError as error:
             log.warning("closing the connection to %s: %s", self.endpoint, error)
-
-
-def client_digest(client: bytes) -> str:
-    """What the token of a client shows of its id."""
-    return hashlib.blake2b(client, digest_size=16).hexdigest()

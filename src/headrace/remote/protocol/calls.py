@@ -13,6 +13,7 @@ A call that is invalid, or exceeds one of the limits here, is refused with an ex
 The member `type` of a message (docs/format.md) is the `tag` of its class, or else its name in lower case.
 """
 
+import hashlib
 from typing import Annotated, Any
 
 import msgspec
@@ -22,6 +23,7 @@ from headrace.product import put
 from headrace.relay.messages.page import QueueId, Sequence64
 
 VERSION = 1
+BUSY = b"busy"  # the error of a site that takes no more calls at the moment
 HEAD_BYTES_MAX = 256 << 20  # of a call without its payload: a batch has an ident for each product
 CALL_BYTES_MAX = 512 << 20  # of its payload
 PAGE_PRODUCTS_MAX = 100_000  # in one reply
@@ -311,3 +313,8 @@ def decode_columns(columns: bytes) -> Columns:
         return _COLUMNS.decode(columns)
     except (msgspec.DecodeError, ValueError) as error:
         raise FabricMessageError(f"the columns of a put_many are invalid: {error}", "nothing was stored") from None
+
+
+def client_digest(client: bytes) -> str:
+    """What the token of a client shows of its id."""
+    return hashlib.blake2b(client, digest_size=16).hexdigest()

@@ -185,4 +185,3 @@ class QueueHandlers:
                 raise CursorNameError(f"cursor {name!r} was removed", "create it again: queue.cursor(name)")
             cursor = self._cursors[name] = self._queue.cursor(name)
         return cursor
-

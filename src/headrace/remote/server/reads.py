@@ -1,8 +1,8 @@
 """Reads that remote clients make of the queue: those that continue, those that wait, and which feeds they read.
 
-    ClientRead      a reader that a client continues with its next call, so that `every` counts through
-    WaitingReads    reads that have nothing to return yet; one thread serves them all
-    RecentReads     the selections that were read lately, for sites that ask whether a feed is wanted
+ClientRead      a reader that a client continues with its next call, so that `every` counts through
+WaitingReads    reads that have nothing to return yet; one thread serves them all
+RecentReads     the selections that were read lately, for sites that ask whether a feed is wanted
 """
 
 import threading

@@ -26,7 +26,6 @@ from headrace.link.declarations import Declarations
 from headrace.link.keys import call_key
 from headrace.queue import Queue
 from headrace.relay.messages.page import queue_id
-from headrace.remote.client.connection import BUSY
 from headrace.remote.protocol import calls, replies
 from headrace.remote.protocol.replies import failure_of
 from headrace.remote.server.clients import Clients
@@ -93,7 +92,7 @@ class RemoteServer:
                 self._dispatch(pending)
                 self.taken += 1
         except Busy:
-            self._refuse(query, BUSY)
+            self._refuse(query, calls.BUSY)
         except FabricError as error:
             log.warning("a call was refused: %s", error)
             self._refuse(query, str(error).encode())
