@@ -1,5 +1,5 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
-# cython: initializedcheck=False, embedsignature=True
+# cython: initializedcheck=False, embedsignature=True, auto_pickle=False, autotestdict=False
 """The kernel: the only native code of Headrace.
 
 One extension module in several files, in the order in which they build on each other:

@@ -1,14 +1,15 @@
-# The shapes of everything that is shared: on disk, in shared memory, on the wire.
+# The structures of everything that is shared: on disk, in shared memory, on the wire.
 #
-# docs/format.md is the normative page with the drawings; this file says the same to the compiler.
-# All numbers are little-endian. Times are nanoseconds since 1970 (UTC) unless they are called `boot`,
-# which counts nanoseconds since the machine started and never jumps.
+# docs/format.md is the normative page with the drawings, and says for each word of shared memory who writes it, who
+# reads it, and in what memory order. This file says the same to the compiler. All numbers are little-endian. Times are
+# nanoseconds since 1970 (UTC) unless they are called `boot`, which counts nanoseconds since the machine started and
+# never jumps.
 #
 #   record   one product, self-contained: header, feed, origin, ident, properties, [expiry], pad, payload
-#   row      32 bytes about one product: what scans need, and what only this queue knows
+#   row      32 bytes about one product: what scans need, and what only this queue knows of it
 #   segment  one file:  [header 256 B | records -->            <-- rows]
 #   control  one file: lock, head, directory of segments, counters, attached processes
-#   chain    one file: stations in a row, their consumers, and a slot for each product in their hands
+#   chain    one file: stations in series or groups, their consumers, and a slot for each product in hand
 
 from libc.stdint cimport (
     int64_t, uint8_t, uint16_t, uint32_t, uint64_t, uintptr_t,
@@ -27,10 +28,10 @@ cpdef enum:
     SEGMENT_HEADER = 256
     ROW_BYTES = 32
     NAME_BYTES = 320
-    ORIGINS_MAX = 4096               # names below this are origins, from it on feeds
+    ORIGINS_MAX = 4096               # numbers below this are origins, from it on feeds
     NAMES_MAX = 262144
     NAMES_STEP = 1024                # names are allocated on disk in steps of this many
-    SEGMENTS_MAX = 2048                 # segments that one queue can hold
+    SEGMENTS_MAX = 2048              # places in the directory; a queue uses all but one
     ATTACHMENTS_MAX = 1024
     SAMPLES = 64                     # one per second, for the rates
     FEED_BYTES_MAX = 255
@@ -64,9 +65,9 @@ cpdef enum:                           # row flags
     ROW_DAMAGED = 2
     ROW_EXPIRES = 4
     ROW_SIGNED = 8
-    ROW_CONTINUES = 16               # its batch goes on with the next row
-    ROW_REVISION = 32                # another payload of an earlier product, for the stations behind the one that put it
-    ROW_HIDDEN = 35                  # deleted, damaged or a revision: plain readers pass over it
+    ROW_CONTINUES = 16               # its batch continues in the next row
+    ROW_REVISION = 32                # another payload of an earlier product, for the stations behind
+    ROW_HIDDEN = 35                  # deleted, damaged or a revision: readers of the log skip it
 
 cpdef enum:                           # how a product is identified
     SIGNATURE_NONE = 0
@@ -75,7 +76,7 @@ cpdef enum:                           # how a product is identified
     SIGNATURE_MD5 = 3
     SIGNATURE_GIVEN = 4
 
-cpdef enum:                           # what survives what, see docs/guarantees.md
+cpdef enum:                           # what a crash leaves intact; see docs/guarantees.md
     DURABLE_MEMORY = 0
     DURABLE_PROCESS = 1
     DURABLE_DISK = 2
@@ -105,7 +106,7 @@ cdef packed struct Row:              # 32 bytes
     uint32_t offset                  # of the record in its segment, in 8-byte words
     uint32_t payload_bytes
     uint32_t feed
-    uint32_t sequence                # low 32 bits: a row left over from an earlier life never fits
+    uint32_t sequence                # low 32 bits: a row from before the file was reused never matches
     uint16_t origin                  # these last 8 bytes are always written in one store
     uint16_t slice
     uint8_t priority
@@ -119,14 +120,14 @@ cdef struct SegmentHeader:           # the first 256 bytes of a segment file
     uint8_t uuid[16]                 # of the queue
     uint64_t file                    # number in the file's name
     uint64_t size
-    uint64_t number                  # place among the segments, grows by one
+    uint64_t number                  # position among the segments, grows by one
     uint64_t first                   # sequence of its first row
     uint64_t checksum                # XXH3 of the 64 bytes above
     uint8_t gap[56]
-    uint32_t pins                    # views that somebody holds; only ever added to and taken from
+    uint32_t pins                    # views in use; changed only by atomic addition
 
 cdef enum:
-    ENTRY_KNOWN = 40                 # bytes of an Entry that do not change with puts
+    ENTRY_KNOWN = 40                 # bytes of an Entry that puts do not change
 
 cdef struct Entry:                   # 128 bytes: one segment in the directory
     uint64_t number                  # 0 while it is being written
@@ -135,7 +136,7 @@ cdef struct Entry:                   # 128 bytes: one segment in the directory
     uint64_t file
     uint64_t size
     uint64_t gap[3]
-    uint64_t payload_bytes           # from here on: what changes with every put
+    uint64_t payload_bytes           # from here on: changed by every put
     uint64_t newest_ns               # latest insertion time in it
     uint64_t newest_boot_ns
     uint64_t deleted_products
@@ -172,31 +173,31 @@ cdef struct Control:
     uint32_t version
     uint32_t state
     uint8_t uuid[16]
-    uint8_t boot[16]                 # the machine start in which it was last used
+    uint8_t boot[16]                 # the start of the machine (boot_id) in which it was last used
     uint64_t size_bytes
     uint64_t age_ns                  # 0 = no limit
     uint64_t segment_bytes
-    uint64_t secret[2]               # stirs signatures, so that nobody can aim at one bucket
+    uint64_t secret[2]               # mixed into signatures, so that nobody can aim at one bucket
     uint32_t durability
     uint32_t signature_kind
-    uint32_t origin                  # our own, as a name
-    uint32_t clean                   # closed in order after a flush
-    uint32_t sync_failed             # the disk refused a flush: nothing is durable any more
+    uint32_t origin                  # our own, by its number
+    uint32_t clean                   # closed properly after a flush
+    uint32_t sync_failed             # a flush failed: nothing is durable any more
     uint32_t gap0
-    uint64_t feeds_end               # first name of a feed that is not taken yet
+    uint64_t feeds_end               # first number of a feed that is free
     uint64_t origins_end
     uint8_t gap1[64]
-    # --- locks, a line each
+    # --- locks, a cache line each
     pthread_mutex_t lock             # all changes of the log
     uint8_t gap2[24]
     pthread_mutex_t sync_lock        # one flush at a time
     uint8_t gap3[24]
-    # --- the line that readers watch
+    # --- the cache line that readers watch
     uint64_t head                    # first sequence that readers may not see yet
     uint32_t wake                    # futex: changes with every head
-    uint32_t sleepers                # somebody may be asleep on `wake`
+    uint32_t sleepers                # a process may be asleep on `wake`
     uint8_t gap4[48]
-    # --- the line that changes with every put, under `lock`
+    # --- the cache line that changes with every put, under `lock`
     uint64_t tail                    # next sequence; equals head unless durability is `disk`
     uint64_t data_end                # of the newest segment
     uint64_t held_products           # rows in all segments below tail
@@ -204,7 +205,7 @@ cdef struct Control:
     uint64_t inserted_bytes
     uint64_t duplicates
     uint64_t gap5[2]
-    # --- the line that changes with every segment, under `lock`; readers look here
+    # --- the cache line that changes with every segment, under `lock`; readers read it
     uint64_t oldest                  # oldest sequence still held
     uint64_t segment_oldest
     uint64_t segment_newest
@@ -212,16 +213,16 @@ cdef struct Control:
     uint64_t spare_file              # an evicted segment file kept for the next one; 0 none
     uint64_t bytes_total             # of all segment files, the spare one included
     uint64_t dedup_table             # which file: generation << 40 | buckets
-    uint64_t pending_file            # segment file in the middle of coming or going; 0 none
+    uint64_t pending_file            # segment file that is being added or removed; 0 none
     # --- what changes seldom
-    uint64_t opened_boot_ns          # when the newest segment was begun
+    uint64_t opened_boot_ns          # when the newest segment was started
     uint64_t synced                  # everything below has reached the disk
     uint64_t synced_file             # files below this number have their directory entry on disk
     uint64_t synced_names            # feeds_end + origins_end when the names last reached the disk
     uint64_t evicted_products
     uint64_t evicted_bytes
     uint64_t deleted_products
-    uint64_t unlinked_pinned         # segments that left while somebody still looked at them
+    uint64_t unlinked_pinned         # segments that were evicted while they were pinned
     uint64_t recoveries
     uint64_t stations                # changes with every change of a station's terms
     uint64_t gap6[6]
@@ -242,7 +243,7 @@ cpdef enum:
     SLOTS_MAX = 262144
     SLOTS_STEP = 1024                # slots are allocated on disk in steps of this many
     PARKED_MAX = 1000                # per station
-    WINDOW = 4096                    # products taken up at a time by a station without a capacity of its own
+    WINDOW = 4096                    # products waiting at a station without a capacity of its own
 
 cdef enum:
     NOWHERE = 0xFFFFFFFF             # no slot
@@ -280,14 +281,14 @@ cdef struct Slot:                    # 64 bytes: one product in a chain's hands
     uint32_t next                    # in its waiting list, or in the list of free slots
     uint32_t older                   # neighbours in the list of all products in hand, by sequence
     uint32_t newer
-    uint8_t deliveries               # how often it was handed out by this station
+    uint8_t deliveries               # deliveries by this station
     uint8_t revisions
     uint8_t priority
-    uint8_t restarts                 # how often it went back to the start of the chain
+    uint8_t restarts                 # returns to the start of the chain
 
 cdef struct Member:                  # 512 bytes: one station
     uint32_t used
-    uint32_t stage                   # place in the row; members of a group share one
+    uint32_t stage                   # position in the chain; members of a group share one
     uint32_t grouped                 # has parallel stations at its stage
     uint32_t distribution
     uint32_t blocking
@@ -296,7 +297,7 @@ cdef struct Member:                  # 512 bytes: one station
     uint32_t discard
     uint32_t restore
     uint32_t deliveries_max          # 0 = no limit
-    uint32_t capacity                     # 0 = the queue itself is the capacity
+    uint32_t capacity                # 0 = as much as the queue holds
     uint32_t prescale
     uint64_t prescale_count
     uint64_t hung_after_ns
@@ -305,8 +306,8 @@ cdef struct Member:                  # 512 bytes: one station
     uint64_t stop_ns
     uint64_t max_queue               # 0 = none
     uint64_t later                   # members of later stages
-    uint32_t turn                    # of a group: the member served last (kept by its first member)
-    uint32_t present                 # which waiting lists have something, one bit each
+    uint32_t turn                    # of a group: the member served last (held by its first member)
+    uint32_t present                 # waiting lists that are not empty, one bit each
     uint32_t first[PRIORITIES]       # waiting lists
     uint32_t last[PRIORITIES]
     uint32_t waiting
@@ -323,7 +324,7 @@ cdef struct Member:                  # 512 bytes: one station
     uint64_t restored
     uint64_t redelivered
     uint64_t parked_total
-    uint64_t flowed_around           # dropped, by cause
+    uint64_t flowed_around           # from here on: dropped, by cause
     uint64_t dropped_fifo
     uint64_t dropped_priority
     uint64_t dropped_deadline
@@ -334,7 +335,7 @@ cdef struct Member:                  # 512 bytes: one station
 cdef struct Consumer:                # 128 bytes: one attachment
     uint32_t used
     uint32_t member
-    uint64_t epoch                   # changes when the place is given away
+    uint64_t epoch                   # changes when the place gets another owner
     uint64_t pid
     uint64_t attached_ns
     uint64_t heartbeat_ns            # CLOCK_MONOTONIC
@@ -343,47 +344,47 @@ cdef struct Consumer:                # 128 bytes: one attachment
     uint64_t acknowledged
     uint64_t gap[8]
 
-cdef struct Cell:                    # where the chain begins again after a power failure
+cdef struct Cell:                    # where the chain continues after a power failure
     uint64_t generation
     uint64_t low
     uint64_t checksum                # XXH3 of the 16 bytes above
 
-cdef struct ChainHeader:              # 1024 bytes, then members, consumers, slots
+cdef struct ChainHeader:             # 1024 bytes, then members, consumers, slots
     char magic[8]                    # "HRCHAIN\0"
     uint32_t version
-    uint32_t slots_ready             # slots that the file has room for
+    uint32_t slots_ready             # slots that are allocated in the file
     uint8_t uuid[16]                 # of the queue
     uint64_t number
     uint8_t gap0[24]
     pthread_mutex_t lock             # all changes of the chain
     uint8_t gap1[24]
-    uint64_t position                # the log has been looked at up to here
-    uint64_t low                     # everything below is settled; a chain that holds keeps the rest in the queue
+    uint64_t position                # the log has been read up to here
+    uint64_t low                     # every product below is settled; a blocking chain keeps the rest
     uint64_t terms                   # changes with the terms of any member
     uint32_t ticket
     uint32_t free                    # first free slot
     uint32_t oldest                  # of all products in hand, by sequence
     uint32_t newest
     uint32_t in_hand
-    uint32_t room                    # futex: changes when there is room for those who wait to put
-    uint32_t waiters                 # somebody may wait for that: for room in a capacity 1, for `low` to move 2
-    uint32_t torn                    # lists and counts have to be made anew
+    uint32_t room                    # futex: changes when a waiting writer should look again
+    uint32_t waiters                 # writers may wait: bit 0 for room at a station, bit 1 for `low` to move
+    uint32_t torn                    # lists and counts must be rebuilt
     uint64_t recoveries
-    uint64_t lost_products           # evicted before they were looked at
+    uint64_t lost_products           # evicted before the chain read them
     uint64_t lost_first
     uint64_t lost_last
     uint64_t damaged_rows
     uint64_t admitting               # the product that was last taken up
-    uint64_t looked_ns               # when somebody last looked after the others; CLOCK_MONOTONIC
+    uint64_t looked_ns               # when consumers were last checked for life; CLOCK_MONOTONIC
     uint64_t revising                # 1 + slot whose revision is being changed; 0 none
     Cell cells[2]
     uint64_t revising_from           # what that slot's `revision` was before
     uint64_t gap3[2]
-    uint64_t surges                  # changes when more waits at a station than the log had for it; a cache line of its own
+    uint64_t surges                  # changes when a product waits that did not come from the log; own cache line
     uint64_t gap4[87]
 
 
-# --- for Python, which types none of these numbers again; the enums above that say cpdef are exported as well ---------
+# --- for Python, which types none of these numbers again; enums that say cpdef are exported as well ---
 
 CONTROL_BYTES = sizeof(Control)
 SEQUENCE_LEAP = 1 << 32              # a leap keeps the low 32 bits, which rows hold

@@ -1,5 +1,5 @@
-# What the kernel takes from the operating system: atomics, robust lock, futex, clocks,
-# the points at which tests kill a process, and the guard against files that shrink.
+# What the kernel needs of the compiler and the operating system: atomics, robust lock, futex, clocks; the points at
+# which tests kill a process or make an allocation fail; the guard against files that are truncated.
 
 from libc.errno cimport EBUSY, ENOMEM, errno
 from libc.stdlib cimport calloc, free, malloc, realloc
@@ -138,7 +138,7 @@ cdef inline uint64_t clock_ns(int which) noexcept nogil:
     return <uint64_t>now.tv_sec * 1000000000 + <uint64_t>now.tv_nsec
 
 
-# --- failpoints: tests arm one, and the process kills itself when it gets there -----------------
+# --- failpoints: a test arms one, and the process kills itself when it reaches it ---------------
 
 cdef enum:
     FAIL_NEVER = 0
@@ -211,7 +211,7 @@ cdef inline void failpoint(int point) noexcept nogil:
 def arm_failpoint(str name, long passes=1):
     """Kill this process (SIGKILL) the `passes`-th time it reaches the point `name`; "" disarms.
 
-    Names that the kernel does not know belong to Python code, which calls `reach_failpoint`.
+    Other names than those in FAILPOINTS belong to Python code, which calls `reach_failpoint`.
     """
     global armed_point, armed_passes, armed_name
     armed_passes = passes
@@ -220,7 +220,7 @@ def arm_failpoint(str name, long passes=1):
 
 
 def reach_failpoint(str name):
-    """A point in Python code at which a test may have asked this process to die."""
+    """A failpoint in Python code."""
     if armed_point == FAIL_OTHER and armed_name == name:
         failpoint(FAIL_OTHER)
 
@@ -262,10 +262,10 @@ cdef void *reallocate(void *old, size_t size) noexcept nogil:
     return NULL if is_to_fail() else realloc(old, max(size, <size_t>1))
 
 
-# --- SIGBUS: a mapped file that shrinks must not take the interpreter with it --------------------
+# --- SIGBUS: a mapped file that is truncated must not end the process ----------------------------
 #
-# The handler lays an empty private page over the hole and marks the range. Whoever reads the page
-# finds that the checksum does not fit; whoever wrote to it sees the mark before the commit.
+# The handler maps an empty private page over the hole and marks the range. A reader of the page finds a
+# wrong checksum; a writer sees the mark before it commits.
 
 cdef struct Guarded:
     uintptr_t base                   # 0 = free
@@ -291,7 +291,7 @@ cdef void on_sigbus(int signal, siginfo_t *info, void *context) noexcept nogil:
                  MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0)
             store32(&guarded[i].holed, 1)
             return
-    sigaction(SIGBUS, &sigbus_before, NULL)      # not ours: the fault comes again, to its owner
+    sigaction(SIGBUS, &sigbus_before, NULL)      # not ours: the fault is raised again for its owner
 
 
 cdef void install_sigbus() noexcept:

@@ -1,6 +1,7 @@
 # Chain: what Python sees of a chain of stations. It holds no policy; headrace.station does.
 
 @cython.no_gc
+@cython.final
 cdef class Chain:
     """A mapped chain file. Each call takes the lock of the chain itself, and releases it on every way out."""
     cdef Log log

@@ -105,7 +105,7 @@ cdef dict dict_of_member(Member *m):
 
 
 cdef list slots_of(ChainHeader *chain, uint32_t number, uint32_t state):
-    """(place, sequence, revision, deliveries) of each. Under the lock, which the caller releases even if this raises."""
+    """What `Chain.slots` returns. Under the lock, which the caller releases even if this raises."""
     cdef uint32_t place
     cdef Slot *slot
     found = []

@@ -1,8 +1,8 @@
 # The lock of a chain, and recovery: after the death of a process, of a consumer, or of the machine.
 #
 # The lock is a robust mutex in the file. If its holder dies, the next process to lock it sees EOWNERDEAD, sets `torn`,
-# and derives lists and counts from the marks again. `torn` is cleared only after that succeeded; if memory is short, the
-# next process to take the lock tries again.
+# and derives lists and counts from the marks again. `torn` is cleared only after that succeeded; if memory is short,
+# the next process to take the lock tries again.
 
 from libc.stdlib cimport qsort
 
@@ -246,9 +246,9 @@ cdef list check_chain(ChainHeader *chain):
         found.append(f"the count of products in hand is {chain.in_hand}, the list has {count}")
     for i in range(MEMBERS_MAX):
         if member_at(chain, i).used and waiting[i] != member_at(chain, i).waiting:
-            found.append(f"station {i} counts {member_at(chain, i).waiting} waiting products, the list has {waiting[i]}")
+            found.append(f"station {i} counts {member_at(chain, i).waiting} waiting products, {waiting[i]} are listed")
         if member_at(chain, i).used and leased[i] != member_at(chain, i).leased:
-            found.append(f"station {i} counts {member_at(chain, i).leased} leased products, the list has {leased[i]}")
+            found.append(f"station {i} counts {member_at(chain, i).leased} leased products, {leased[i]} are listed")
     place, count = chain.free, 0
     while place != NOWHERE and count <= chain.slots_ready:
         if place >= chain.slots_ready or state_of(slot_at(chain, place)) != SLOT_FREE:

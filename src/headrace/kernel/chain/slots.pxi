@@ -7,7 +7,7 @@
 #
 #   free slots          singly linked through `next`, from chain.free
 #   products in hand    doubly linked through `older` and `newer`, by sequence, from chain.oldest to chain.newest
-#   waiting products    singly linked through `next`, one list per station and priority, from member.first to member.last
+#   waiting products    singly linked through `next`, per station and priority, from member.first to member.last
 #   counts              in the header, the members and the consumers
 #
 # Everything here runs under the lock of the chain. Nothing here knows the log.

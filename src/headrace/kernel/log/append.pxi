@@ -1,18 +1,18 @@
 # Appending: records, rows, signatures, then one store that commits them all.
 #
-# `tail` is the commit point. Everything written before it is invisible and is overwritten by the
-# next writer if this one dies; so a batch is there as a whole or not at all.
+# `tail` is the commit point. What is written before `tail` moves is invisible, and the next writer overwrites it if
+# this one dies. So a batch is stored as a whole or not at all.
 
 cdef struct Item:                    # one product on its way into the log
-    const char *record               # it comes as a record, which ends with the payload; NULL: in parts
+    const char *record               # a whole record, which ends with the payload; NULL: in parts
     const char *payload
     const char *ident
     const char *properties
     uint64_t payload_bytes
     uint64_t created_ns
     uint64_t expires_ns              # 0 = never
-    uint64_t origin_sequence         # 0 = ours, given by the log
-    uint64_t previous                # with origin_sequence: the feed's one before; 0 unknown
+    uint64_t origin_sequence         # 0 = ours, assigned by the log
+    uint64_t previous                # with origin_sequence: that of the previous product of the feed; 0 unknown
     uint64_t outcome                 # its sequence, or that of the first copy
     uint32_t feed
     uint16_t origin
@@ -23,13 +23,13 @@ cdef struct Item:                    # one product on its way into the log
     uint8_t kind
     uint8_t duplicate
     uint8_t continues                # not the last of its batch
-    uint8_t revision                 # another payload of an earlier product; minds no gates
+    uint8_t revision                 # another payload of an earlier product; passes all gates
     uint8_t signature[16]
 
 cdef enum:
     TOUCH_AHEAD = 20
-    COPY_CHUNK = 32768               # large payloads are copied and summed in pieces that fit the cache
-    WIDE_FROM = 241                  # shorter inputs XXH3 sums without vectors
+    COPY_CHUNK = 32768               # large payloads are copied and hashed in pieces that fit the cache
+    WIDE_FROM = 241                  # XXH3 hashes shorter inputs without vectors
 
 cdef bint wide = is_wide()
 
@@ -133,7 +133,7 @@ cdef void write_record(Store *store, char *where, Item *item, uint64_t sequence)
 
 
 cdef bint copy_record(char *where, Item *item) noexcept nogil:
-    """Write an item that comes as a record, byte by byte but for a signature made here; False if it is not whole."""
+    """Copy an item that is a record, unchanged except for a signature computed here; False if its checksum is wrong."""
     cdef Record *record = <Record *>where
     cdef uint64_t body = item.payload - item.record
     cdef uint8_t flags
@@ -156,7 +156,7 @@ cdef bint copy_record(char *where, Item *item) noexcept nogil:
 
 cdef inline void write_row(Row *row, Item *item, uint64_t offset, uint64_t sequence,
                            uint64_t now_ns) noexcept nogil:
-    """Field by field as layout.pxi has them, in four words."""
+    """The fields of layout.pxi, composed in four words."""
     cdef uint64_t *words = <uint64_t *>row
     cdef uint64_t flags = ((ROW_EXPIRES if item.expires_ns else 0) | (ROW_SIGNED if item.kind else 0)
                            | (ROW_CONTINUES if item.continues else 0) | (ROW_REVISION if item.revision else 0))
@@ -169,7 +169,7 @@ cdef inline void write_row(Row *row, Item *item, uint64_t offset, uint64_t seque
 
 cdef int find_duplicate(Store *store, Item *item, uint64_t sequence, uint64_t **slot,
                         uint64_t *tag) noexcept nogil:
-    """1 and the outcome if the item is held already; 0 and a slot to note it in if not."""
+    """1 and the outcome if the queue holds the item already; otherwise 0 and a slot for its signature."""
     cdef uint64_t twin
     cdef int error
     while True:
@@ -187,7 +187,7 @@ cdef int find_duplicate(Store *store, Item *item, uint64_t sequence, uint64_t **
 
 cdef int append_item(Store *store, Item *item, uint64_t sequence, uint64_t now_ns,
                      uint64_t boot_ns) noexcept nogil:
-    """Write one item as `sequence`; 1 if it was a duplicate, 0 if written, or trouble."""
+    """Write one item as `sequence`; 1 if it was a duplicate, 0 if it was written, or a negative code."""
     cdef Control *control = store.control
     cdef uint64_t stride = item_stride(store, item)
     cdef uint64_t *slot = NULL
@@ -225,7 +225,7 @@ cdef int append_item(Store *store, Item *item, uint64_t sequence, uint64_t now_n
         failpoint(FAIL_DEDUP)
     control.data_end += stride
     entry.payload_bytes += item.payload_bytes
-    if item.revision:                # it is there, and does not count
+    if item.revision:                # stored, but not counted as a product
         entry.deleted_products += 1
         entry.deleted_bytes += item.payload_bytes
     entry.newest_boot_ns = boot_ns
@@ -238,7 +238,7 @@ cdef int append_item(Store *store, Item *item, uint64_t sequence, uint64_t now_n
 
 
 cdef void take_sample(Control *control, uint64_t boot_ns) noexcept nogil:
-    """Once a second, note the totals: the rates are made of these."""
+    """Once a second, store the totals, from which rates are computed."""
     cdef uint64_t boot_s = boot_ns // 1000000000
     cdef Sample *sample = &control.samples[boot_s % SAMPLES]
     if sample.boot_ns // 1000000000 != boot_s:
@@ -249,7 +249,7 @@ cdef void take_sample(Control *control, uint64_t boot_ns) noexcept nogil:
 
 
 cdef int ready_to_append(Store *store, uint64_t boot_ns) noexcept nogil:
-    """Age limit, table size and the mapping of the newest segment, once per batch."""
+    """Once per batch: the age limit, the size of the duplicate table, the mapping of the newest segment."""
     cdef Control *control = store.control
     cdef Entry *entry
     cdef int error = CODE_DAMAGED if state_holed(store) else evict_aged(store, boot_ns)
@@ -267,7 +267,7 @@ cdef int ready_to_append(Store *store, uint64_t boot_ns) noexcept nogil:
 
 
 cdef bint fits_at_all(Store *store, Item *items, size_t count) noexcept nogil:
-    """Would the batch find room without evicting its own beginning? Asked before anything is evicted."""
+    """Does the batch fit without evicting its own beginning? Tested before anything is evicted."""
     cdef Control *control = store.control
     cdef uint64_t plain = control.segment_bytes - SEGMENT_HEADER
     cdef uint64_t needed = 0, room = 0, stride
@@ -280,7 +280,7 @@ cdef bint fits_at_all(Store *store, Item *items, size_t count) noexcept nogil:
         stride = item_stride(store, &items[i]) + ROW_BYTES
         if stride <= room:
             if needed == 0 and i == 0:
-                needed = entry.size                  # the newest segment must stay as well
+                needed = entry.size                  # the newest segment must remain as well
             room -= stride
             continue
         if stride > plain:
@@ -298,7 +298,7 @@ cdef void end_batch(Store *store, uint64_t sequence) noexcept nogil:
 
 
 cdef void note_batch(Store *store, Item *items, size_t count) noexcept nogil:
-    """After the commit: what the batch adds to the totals of its feeds."""
+    """After the commit: add the batch to the totals of its feeds."""
     cdef size_t i
     cdef Name *feed
     for i in range(count):
@@ -309,7 +309,7 @@ cdef void note_batch(Store *store, Item *items, size_t count) noexcept nogil:
 
 
 cdef void touch_buckets(Store *store, Item *items, size_t count) noexcept nogil:
-    """Read a word of every bucket that these items will need, so that the waits for memory overlap."""
+    """Read a word of every bucket that these items need, so that the cache misses overlap."""
     cdef uint64_t first = 0, second = 0, tag = 0, sum = 0
     cdef size_t i
     for i in range(count):
@@ -321,7 +321,7 @@ cdef void touch_buckets(Store *store, Item *items, size_t count) noexcept nogil:
 
 cdef int append_locked(Store *store, Item *items, size_t count, uint64_t now_ns,
                        uint64_t boot_ns) noexcept nogil:
-    """Append all items or none. Under the log's lock."""
+    """Append all items or none. Under the lock of the log."""
     cdef Control *control = store.control
     cdef uint64_t sequence = control.tail, stored_bytes = 0, duplicates = 0
     cdef size_t i
@@ -360,7 +360,7 @@ cdef int append_locked(Store *store, Item *items, size_t count, uint64_t now_ns,
     control.duplicates += duplicates
     if sequence == control.tail:
         return 0
-    if items[count - 1].duplicate:   # the last row that was stored ends the batch
+    if items[count - 1].duplicate:   # the last stored row ends the batch
         end_batch(store, sequence - 1)
     failpoint(FAIL_COMMIT)
     if not items[0].revision:

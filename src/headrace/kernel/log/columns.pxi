@@ -39,7 +39,7 @@ cdef tuple gather_idents(Rows rows, size_t begin):
 
 
 cdef uint16_t ident_room(Mapping *mapping, Ref *ref) noexcept nogil:
-    """Bytes of the ident; 0 if it would lie outside its segment, of which verify() will speak."""
+    """Bytes of the ident; 0 if it would lie outside its segment, which verify() reports."""
     cdef uint64_t offset = ref.record - <uint64_t>mapping.base
     cdef Record *record = <Record *>ref.record
     if (offset + RECORD_HEADER > mapping.size or offset + RECORD_HEADER + record.feed_bytes
@@ -128,8 +128,10 @@ cdef int grow_value(Growing *buffer, uint8_t kind, const char *value, size_t siz
     return 0
 
 
+@cython.internal
+@cython.final
 cdef class PropertyColumns:
-    """Five buffers: where each product's entries begin, name ends, names, value ends, values."""
+    """Five buffers: offsets of the entries of each product, offsets of names, names, offsets of values, values."""
     cdef Growing buffers[5]
     cdef uint32_t entries
 

@@ -1,16 +1,15 @@
-# The duplicate memory: one shared table from signature to sequence.
+# The duplicate table: shared, from signature to sequence.
 #
 # A bucket is one cache line with eight slots of 64 bits: a 16-bit tag and the low 48 bits of a
-# sequence. A signature may lie in either of two buckets, never elsewhere, so a look-up reads two
-# lines. What a slot claims is believed only after the record that it points to shows the same
-# signature. That makes the table forgiving:
-#  - eviction does not touch it: a slot whose sequence is no longer held is simply free;
-#  - a writer that dies between noting a signature and its commit leaves a slot that proves false.
+# sequence. A signature is in one of two buckets, never elsewhere, so a look-up reads two cache
+# lines. A slot counts only if the record that it points to has the same signature. That tolerates stale slots:
+#  - eviction does not touch it: a slot whose sequence is no longer held is free;
+#  - a writer that dies between storing a signature and its commit leaves a slot that fails this test.
 # If both buckets of a signature are full, one of their signatures moves to its own other bucket. The
-# table grows by half when it is seven tenths full, or when nothing can move.
+# table grows by half when it is seven tenths full, or when no signature can move.
 
 cdef enum:
-    DEDUP_FIRST = 512                # buckets to begin with
+    DEDUP_FIRST = 512                # buckets of the first table
 
 cdef const uint64_t LOW_48 = 0xFFFFFFFFFFFF
 
@@ -27,7 +26,7 @@ cdef inline void stir(Store *store, const uint8_t *signature, uint64_t *first, u
 
 
 cdef const uint8_t *signature_at(Store *store, uint64_t sequence) noexcept nogil:
-    """The signature of a held product; NULL if it is not there. Under the log's lock."""
+    """The signature of a held product; NULL if there is none. Under the lock of the log."""
     cdef Entry *entry = entry_of(store, segment_with(store, sequence))
     cdef Mapping *mapping = store.current
     cdef Row row
@@ -47,10 +46,11 @@ cdef const uint8_t *signature_at(Store *store, uint64_t sequence) noexcept nogil
     return (<Record *>(mapping.base + offset)).signature
 
 
-cdef inline uint32_t look_at(Bucket *bucket, uint64_t tag, uint64_t end, uint64_t window, uint32_t *vacant) noexcept nogil:
+cdef inline uint32_t look_at(Bucket *bucket, uint64_t tag, uint64_t end, uint64_t window,
+                             uint32_t *vacant) noexcept nogil:
     """Which of the eight slots carry the tag and are live, as bits; `vacant` gets those that are not live.
 
-    Without a branch: whether a slot is live is as good as a coin toss to the processor.
+    Without branches: the processor cannot predict whether a slot is live.
     """
     cdef uint32_t hits = 0, dead = 0, live
     cdef uint64_t slot
@@ -75,7 +75,7 @@ cdef uint64_t dedup_find(Store *store, const uint8_t *signature, uint64_t end,
     cdef const uint8_t *held
     cdef int side, i
     stir(store, signature, &places[0], &places[1], &tag)
-    keep_value(store.dedup[places[0]].slots[0] ^ store.dedup[places[1]].slots[0])    # both waits at once
+    keep_value(store.dedup[places[0]].slots[0] ^ store.dedup[places[1]].slots[0])    # both cache misses at once
     for side in range(2):
         bucket = &store.dedup[places[side]]
         hits = look_at(bucket, tag, end, window, &vacant[side])
@@ -98,7 +98,7 @@ cdef uint64_t dedup_find(Store *store, const uint8_t *signature, uint64_t end,
 cdef uint64_t *make_vacant(Store *store, uint64_t *places, uint64_t end, uint64_t window) noexcept nogil:
     """Move one signature out of two full buckets; its slot, or NULL if none can move.
 
-    It is noted in its new place before the old one is given away: a death in between leaves it in both.
+    It is stored in its new place before the old one is reused: a death in between leaves it in both.
     """
     cdef uint64_t first = 0, second = 0, tag = 0, other
     cdef uint64_t *slot
@@ -110,7 +110,7 @@ cdef uint64_t *make_vacant(Store *store, uint64_t *places, uint64_t end, uint64_
             slot = &store.dedup[places[side]].slots[i]
             held = signature_at(store, end - ((end - slot[0]) & LOW_48))
             if held == NULL:
-                return slot          # it proves false: the place is free
+                return slot          # stale: the slot is free
             stir(store, held, &first, &second, &tag)
             other = second if first == places[side] else first
             look_at(&store.dedup[other], tag, end, window, &vacant)
@@ -133,7 +133,7 @@ cdef void dedup_use(Store *store, uint64_t table, char *base) noexcept nogil:
 
 
 cdef int dedup_attach(Store *store) noexcept nogil:
-    """Map the table that the control block names, if this process still has an older one."""
+    """Map the table that the control block names, unless this process has it mapped already."""
     cdef char name[32]
     cdef char *base = NULL
     cdef uint64_t table = load64(&store.control.dedup_table)
@@ -155,7 +155,7 @@ cdef void dedup_detach(Store *store) noexcept nogil:
 
 
 cdef int dedup_fill(Store *store, uint64_t end) noexcept nogil:
-    """Note every signature in [oldest, end) in the empty table; 1 if one found no room."""
+    """Store every signature in [oldest, end) in the empty table; 1 if there was no room for one."""
     cdef uint64_t number, place, count, ignored = 0
     cdef uint64_t *slot
     cdef Entry *entry
@@ -166,7 +166,7 @@ cdef int dedup_fill(Store *store, uint64_t end) noexcept nogil:
     for number in range(store.control.segment_oldest, store.control.segment_newest + 1):
         entry = entry_of(store, number)
         if map_segment(store, entry.file, entry.size, &mapping, False) != 0:
-            continue                 # check() and repair() speak of it
+            continue                 # check() and repair() report it
         count = min((entry.end if entry.end else end) - entry.first, rows_room(entry.size))
         for place in range(count):
             row = row_of(mapping, place)
@@ -186,7 +186,7 @@ cdef int dedup_fill(Store *store, uint64_t end) noexcept nogil:
 
 
 cdef int dedup_grow(Store *store, uint64_t buckets, uint64_t end) noexcept nogil:
-    """Replace the table by one of at least `buckets`, filled from the log. Under the log's lock."""
+    """Replace the table by one of at least `buckets`, filled from the log. Under the lock of the log."""
     cdef char name[32]
     cdef char *base = NULL
     cdef uint64_t old = store.control.dedup_table

@@ -1,20 +1,21 @@
-# Gates: what stations may ask of those who put.
+# Gates: stations that make writers wait.
 #
-# A blocking station whose capacity is full keeps producers waiting; a chain that holds keeps products in the
-# queue until they are settled. Both are words in the chain's file that writers read without a lock, under
-# the log's. Each process keeps its own list of gates, made by Python whenever `control.stations` changes.
+# A blocking station that is full makes producers wait. A chain with a blocking station keeps products in the queue
+# until they are settled. Writers read both from words in the chain file: under the lock of the log, without that of the
+# chain. Each process has its own list of gates, which Python makes again whenever `control.stations` changes.
 
 cdef inline uint64_t backlog_of(Gate *gate, uint64_t tail) noexcept nogil:
-    """Products that wait at the station, those not looked at yet included."""
+    """Products that wait at the station, including those that the chain has not read yet."""
     cdef uint64_t position = load64(&gate.chain.position)
     return load32(&gate.member.waiting) + (tail - position if position < tail else 0)
 
 
 cdef inline int shut(Gate *gate, uint64_t tail) noexcept nogil:
-    """0, or why nothing more may be put for this station.
+    """0, or the code why nothing more may be put for this station.
 
-    A backlog grows by one with each put, else only by a surge. So whoever has found room for many need not look at
-    the consumers' words, and take them out of their caches, before so many were put.
+    A backlog grows by one with each put, and otherwise only by a surge. So a writer that found room for many products
+    need not read the words of the consumers, which evicts them from the cache of another core, until that many were
+    put.
     """
     cdef uint64_t surges = load64(&gate.chain.surges), backlog, room = 1 << 62
     if tail < gate.open_until and surges == gate.surges:
@@ -33,7 +34,7 @@ cdef inline int shut(Gate *gate, uint64_t tail) noexcept nogil:
 
 
 cdef int concerns(Gate *gate, Item *items, size_t count) noexcept nogil:
-    """Is any of the items for this station? CODE_STATIONS if there is a feed that the mask does not know."""
+    """Is any of the items for this station? CODE_STATIONS if the mask does not cover one of the feeds."""
     cdef size_t i
     if gate.feeds == NULL:
         return 1
@@ -46,7 +47,7 @@ cdef int concerns(Gate *gate, Item *items, size_t count) noexcept nogil:
 
 
 cdef bint has_open_mate(Store *store, Gate *gate) noexcept nogil:
-    """Is there room at another station of the same group?"""
+    """Does another station of the same group have room?"""
     cdef uint32_t i
     if not gate.member.grouped:
         return False
@@ -59,7 +60,7 @@ cdef bint has_open_mate(Store *store, Gate *gate) noexcept nogil:
 
 
 cdef int pass_gates(Store *store, Item *items, size_t count) noexcept nogil:
-    """May these be appended now? If not, the first item's outcome is the gate. Under the log's lock."""
+    """May these be appended now? If not, the outcome of the first item is the gate. Under the lock of the log."""
     cdef uint32_t i
     cdef int outcome, concerned
     if store.control.stations != store.stations_seen:
@@ -78,7 +79,7 @@ cdef int pass_gates(Store *store, Item *items, size_t count) noexcept nogil:
 
 
 cdef bint held_back(Store *store, uint64_t end) noexcept nogil:
-    """Does a chain keep products below `end` in the queue? Under the log's lock."""
+    """Does a chain keep products below `end` in the queue? Under the lock of the log."""
     cdef uint32_t i
     if store.control.stations != store.stations_seen:
         return True

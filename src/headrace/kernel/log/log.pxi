@@ -6,12 +6,13 @@ from cpython.ref cimport PyObject
 
 
 @cython.no_gc
+@cython.final
 cdef class Log:
-    """An opened queue directory: append, pick, wait, and the shared state behind them."""
+    """An opened queue directory: append, read, wait, and the shared state behind them."""
     cdef Store *store
-    cdef readonly dict feeds         # feed -> id, as far as this process knows
+    cdef readonly dict feeds         # feed -> number, as far as this process knows
     cdef readonly dict origins
-    cdef readonly list names         # id -> text; places below ORIGINS_MAX are origins
+    cdef readonly list names         # number -> text; numbers below ORIGINS_MAX are origins
     cdef object gate_owners          # what the gates point into
 
     def __cinit__(self):
@@ -74,7 +75,7 @@ cdef class Log:
         raise KernelError(code, self.store.failed_file)
 
     cdef refuse(self, int code, Item *items):
-        """An append that was refused: by a gate, which the first item tells, or by something else."""
+        """An append was refused: by a gate, whose number the first item has, or for another reason."""
         if code == CODE_BLOCKED or code == CODE_REJECTED:
             raise KernelError(code, items.outcome)
         self.fail(code)
@@ -82,7 +83,7 @@ cdef class Log:
     # --- names ------------------------------------------------------------------------------------
 
     def learn_names(self):
-        """Take up the names that others have added; one past the last feed."""
+        """Read the names that other processes have added; one past the last feed."""
         cdef uint32_t feeds_end = <uint32_t>load64(&self.store.control.feeds_end)
         cdef uint32_t origins_end = <uint32_t>load64(&self.store.control.origins_end)
         while len(self.origins) < origins_end:
@@ -104,7 +105,7 @@ cdef class Log:
         known[text] = place
 
     def add_name(self, int kind, str text):
-        """The id of a name of the kind NAME_FEED or NAME_ORIGIN, noted for all if it is new. Takes the log's lock."""
+        """The number of a name of the kind NAME_FEED or NAME_ORIGIN, added if it is new. Takes the lock of the log."""
         with self.held():
             return self.add_name_locked(kind, text)
 
@@ -146,7 +147,7 @@ cdef class Log:
             self.fail(-error)
 
     cdef uint32_t id_of(self, int kind, str text) except? 0xFFFFFFFF:
-        """The id of a valid name, noted if it is new."""
+        """The number of a valid name, added if it is new."""
         known = (self.feeds if kind == NAME_FEED else self.origins).get(text)
         if known is None and not text:
             raise KernelError(CODE_UNKNOWN_FEED)
@@ -190,8 +191,8 @@ cdef class Log:
     def put_records(self, Rows rows not None, const uint8_t[::1] mask, uint64_t now_ns, uint64_t boot_ns):
         """Append the records of these rows as they are, all or none; what `put_many` returns.
 
-        Rows whose byte in `mask` is zero are left out and not spoken of. Feeds and origins that the log does not know
-        are noted. A record without a signature gets this queue's.
+        Rows whose byte in `mask` is 0 are left out, also from the result. New feeds and origins are added. A record
+        without a signature gets one of the kind of this queue.
         """
         return put_rows(self, rows, mask, now_ns, boot_ns)
 
@@ -203,7 +204,7 @@ cdef class Log:
 
     def take(self, uint64_t start, size_t limit, uint64_t bytes_limit, uint64_t stop,
              RowFilter row_filter, uint64_t now_ns):
-        """(outcome, Rows): pick and verify in one step, for selections that index rows decide alone."""
+        """(outcome, Rows): pick and verify in one step, for selections that index rows alone decide."""
         cdef Rows rows = Rows(self)
         cdef int outcome = rows.pick(start, limit, bytes_limit, stop, row_filter)
         rows.verify(0, now_ns)
@@ -213,11 +214,11 @@ cdef class Log:
         return outcome, rows
 
     def put_plain(self, payload, str feed not None, str ident not None, uint8_t priority):
-        """`put` of a product that has nothing but these; by the machine's clock."""
+        """`put` of a product that has only these facts; by the clock of the machine."""
         return self.put(payload, feed, ident, 0, priority, 0, None, NO_SLICE, None, None, 0, 0, 0, 0)
 
     def first_from(self, uint64_t sequence):
-        """The smallest sequence >= `sequence` that is held or will be given next."""
+        """The smallest sequence >= `sequence` that the queue holds or will assign next."""
         return held_from(self.store, sequence)
 
     def count_between(self, uint64_t start, uint64_t end):
@@ -229,10 +230,10 @@ cdef class Log:
         return first_since(self.store, time_ns)
 
     def wait_once(self, uint64_t sequence, double timeout_s):
-        """Sleep until `sequence` may be read, somebody calls wake_all, or `timeout_s` or a second has passed.
+        """Sleep until `sequence` may be read, wake_all is called, or `timeout_s` or a second has passed.
 
-        A second at most: a writer that was killed between its commit and its wake-up call has left nobody
-        to make that call.
+        One second at most, because a writer that was killed between its commit and its wake-up call never makes
+        that call.
         """
         cdef Control *control = self.store.control
         cdef timespec until
@@ -252,7 +253,7 @@ cdef class Log:
 
     @property
     def gates_number(self):
-        """The number `stations` that this process's gates were made by."""
+        """The number `stations` for which the gates of this process were made."""
         return self.store.stations_seen
 
     @property
@@ -261,12 +262,12 @@ cdef class Log:
         return load32(&self.store.control.wake)
 
     def wake_all(self):
-        """Make every sleeper look again."""
+        """Wake every sleeper."""
         add32(&self.store.control.wake, 1)
         futex(&self.store.control.wake, FUTEX_WAKE, 0x7FFFFFFF, NULL)
 
     def sweep(self):
-        """Unmap files that have left the queue, unless the log is busy."""
+        """Unmap files that have left the queue, unless the log is locked."""
         cdef int error = pthread_mutex_trylock(&self.store.control.lock)
         if error == EBUSY:
             return
@@ -279,13 +280,13 @@ cdef class Log:
     # --- locks for callers in Python --------------------------------------------------------------
 
     def held(self):
-        """A context in which the log's lock is held: nobody appends meanwhile."""
+        """A context in which the lock of the log is held: no process appends meanwhile."""
         cdef Held held = Held.__new__(Held)
         held.log = self
         return held
 
     def held_for_sync(self, bint patient=True):
-        """A context in which nobody else flushes, whoever died in the last flush."""
+        """A context in which no other process flushes, also after a process died during a flush."""
         cdef Held held = Held.__new__(Held)
         held.log = self
         held.sync = True
@@ -301,7 +302,7 @@ cdef class Log:
 
     @property
     def failed_file(self):
-        """The segment file that the last trouble was about; 0 none."""
+        """The segment file that the last error was about; 0 none."""
         return self.store.failed_file
 
     @property
@@ -328,7 +329,7 @@ cdef class Log:
     def publish(self, uint64_t tail):
         """Let readers see everything below `tail`, which has reached the disk. Under the lock for flushes.
 
-        Elsewhere than under durability `disk` they see it from the commit on.
+        With a durability other than `disk` they see it from the commit on, and this does nothing.
         """
         if self.store.control.durability == DURABLE_DISK and tail > self.store.control.head:
             store64(&self.store.control.head, tail)
@@ -361,7 +362,7 @@ cdef class Log:
                  c.samples[i].duplicates) for i in range(SAMPLES) if c.samples[i].boot_ns]
 
     def attachments(self):
-        """(place, pid, started, roles, attached_ns) of each place taken."""
+        """(place, pid, started, roles, attached_ns) of each place in use."""
         cdef Control *c = self.store.control
         cdef int i
         return [(i, c.attachments[i].pid, c.attachments[i].started, c.attachments[i].roles,
@@ -381,13 +382,14 @@ cdef class Log:
                 for i in range(ORIGINS_MAX, ORIGINS_MAX + <uint32_t>len(self.feeds))]
 
 
+@cython.final
 cdef class Held:
-    """`with` this, and the lock is held: no signal can come between taking it and the promise to give it back."""
+    """A lock as a context manager: no signal can come between taking the lock and the guarantee of its release."""
     cdef Log log
     cdef bint sync, patient, taken
 
     def __enter__(self):
-        """True, or False for a lock that somebody else has and that was not to be waited for."""
+        """True; False if another process has the lock and the caller does not want to wait."""
         cdef pthread_mutex_t *lock = &self.log.store.control.sync_lock
         cdef int error
         if not self.sync:

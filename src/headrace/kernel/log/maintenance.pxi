@@ -1,7 +1,7 @@
-# Maintenance: what happens to a log under its lock, or while nobody else is attached.
+# Maintenance: what happens to a log under its lock, or while no other process is attached.
 
 def reset_locks(Log log):
-    """While nobody else is attached: fresh locks, no sleepers."""
+    """While no other process is attached: new locks, no sleepers."""
     init_robust_lock(&log.store.control.lock)
     init_robust_lock(&log.store.control.sync_lock)
     store32(&log.store.control.sleepers, 0)
@@ -9,14 +9,14 @@ def reset_locks(Log log):
 
 
 def take_back(Log log):
-    """Bring everything back to what `tail` says."""
+    """Return everything to the state that `tail` commits."""
     cdef int error = roll_back(log.store)
     if error != 0:
         log.fail(error)
 
 
 def apply_limits(Log log, uint64_t boot_ns):
-    """Apply both limits now. Under the log's lock."""
+    """Apply the limits of size and age now. Under the lock of the log."""
     cdef Control *control = log.store.control
     cdef uint64_t now = boot_ns or clock_ns(CLOCK_BOOTTIME)
     cdef int error = evict_aged(log.store, now)
@@ -25,13 +25,13 @@ def apply_limits(Log log, uint64_t boot_ns):
             drop_spare(log.store)
         elif control.segment_oldest < control.segment_newest:
             if held_back(log.store, entry_of(log.store, control.segment_oldest).end):
-                break                # it goes when the stations are done with it
+                break                # it is evicted once the stations have settled it
             evict_oldest(log.store)
         elif control.segment_newest < control.segment_oldest:
             break
         else:                    # the newest one alone is too large
             error = open_segment(log.store, 0, control.tail, now)
-    if error == CODE_HELD:        # what is too old goes when the stations are done with it
+    if error == CODE_HELD:        # old products are evicted once the stations have settled them
         roll_back(log.store)
         return
     if error < 0:
@@ -44,14 +44,14 @@ def forget_spare(Log log):
 
 
 def begin_segment(Log log, uint64_t first):
-    """Begin a segment at `first`, which becomes the next sequence. Under the log's lock."""
+    """Start a segment at `first`, which becomes the next sequence. Under the lock of the log."""
     cdef Control *control = log.store.control
     cdef int error
     if control.segment_newest >= control.segment_oldest:
         entry_of(log.store, control.segment_newest).end = control.tail
     else:
         store64(&control.oldest, first)
-    log.store.overdraw = True        # nobody is there yet to make room
+    log.store.overdraw = True        # no consumer exists yet that could make room
     error = open_segment(log.store, 0, first, clock_ns(CLOCK_BOOTTIME))
     if error != 0:
         roll_back(log.store)
@@ -61,7 +61,7 @@ def begin_segment(Log log, uint64_t first):
 
 
 def rebuild_dedup(Log log):
-    """Make the duplicate memory anew from the log. Under the log's lock."""
+    """Rebuild the duplicate table from the log. Under the lock of the log."""
     cdef uint64_t buckets = max(<uint64_t>DEDUP_FIRST, log.store.control.held_products // 4)
     cdef int error = dedup_grow(log.store, buckets, log.store.control.tail)
     if error != 0:
@@ -69,7 +69,7 @@ def rebuild_dedup(Log log):
 
 
 def mark_rows(Log log, const uint64_t[::1] sequences, uint8_t flag):
-    """Set a flag on rows; how many had none of the marks yet. Under the log's lock."""
+    """Set a flag on rows; how many were visible before. Under the lock of the log."""
     cdef size_t i, marked = 0
     cdef uint64_t number
     cdef Entry *entry
@@ -97,9 +97,9 @@ def mark_rows(Log log, const uint64_t[::1] sequences, uint8_t flag):
 
 
 def recount_names(Log log, size_t file_bytes):
-    """Believe the names file rather than the control block: how many names there are. While alone.
+    """Count the names in the names file instead of trusting the control block. While no other process is attached.
 
-    A whole name behind one that is not is damage: its number is in use.
+    An intact name behind a damaged one is an error, because rows use its number.
     """
     cdef uint32_t places = <uint32_t>(min(file_bytes, <size_t>NAMES_MAX * NAME_BYTES) // NAME_BYTES)
     store64(&log.store.control.origins_end, count_names(log, 0, min(places, <uint32_t>ORIGINS_MAX), NAME_ORIGIN))
@@ -107,7 +107,7 @@ def recount_names(Log log, size_t file_bytes):
 
 
 cdef uint32_t count_names(Log log, uint32_t begin, uint32_t end, uint8_t kind) except? 0:
-    """One past the last whole name in [begin, end)."""
+    """One past the last intact name in [begin, end)."""
     cdef uint32_t place, last = begin, whole = 0
     for place in range(begin, end):
         if whole_name(name_of(log.store, place), kind):
@@ -119,14 +119,14 @@ cdef uint32_t count_names(Log log, uint32_t begin, uint32_t end, uint8_t kind) e
 
 
 def recount_last(Log log):
-    """Find the last sequence of every feed anew. Under the log's lock, or while alone."""
+    """Determine the last sequence of every feed from the rows. Under the lock, or while alone."""
     recount_feeds(log.store)
 
 
 def format_control(int fd, uint32_t state, bytes uuid, bytes boot, uint64_t size_bytes, uint64_t age_ns,
                    uint64_t segment_bytes, uint32_t durability, uint32_t signature_kind, bytes secret,
                    uint64_t first_sequence):
-    """Write the control block of an empty queue into a file, whatever was in it."""
+    """Write the control block of an empty queue over whatever is in the file."""
     cdef int error = posix_fallocate(fd, 0, sizeof(Control))
     cdef void *where
     cdef Control *control

@@ -10,8 +10,10 @@ from blake3 import blake3 as blake3_hasher
 cdef object md5_hasher = hashlib.md5
 
 
+@cython.internal
+@cython.final
 cdef class Payloads:
-    """The payloads of one call, held still while they are copied."""
+    """The payloads of one call, with their buffers held while they are copied."""
     cdef tuple objects
     cdef Py_buffer *buffers
     cdef size_t count
@@ -23,7 +25,7 @@ cdef class Payloads:
         cdef size_t i
         if self.buffers != NULL:
             for i in range(self.count):
-                PyBuffer_Release(&self.buffers[i])   # does nothing for one that was never taken
+                PyBuffer_Release(&self.buffers[i])   # does nothing for a buffer that was never taken
             free(self.buffers)
 
     cdef int take(self, size_t place, Item *item) except -1:
@@ -45,7 +47,7 @@ cdef class Payloads:
 
 
 cdef int sign(Item *item, uint8_t kind, object payload) except -1:
-    """Compute the signature of a payload; XXH3 here, the others by their libraries."""
+    """Compute the signature of a payload: XXH3 here, the others with their libraries."""
     cdef bytes digest
     item.kind = kind
     if kind == SIGNATURE_XXH3:
@@ -75,7 +77,8 @@ cdef int set_ident(Item *item, str ident) except -1:
 
 cdef int64_t put_one(Log log, payload, str feed, str ident, uint64_t created_ns, uint8_t priority,
                      uint64_t expires_ns, bytes properties, uint16_t slice, bytes signature,
-                     object origin, uint64_t origin_sequence, uint64_t previous, uint64_t now_ns, uint64_t boot_ns) except? 0:
+                     object origin, uint64_t origin_sequence, uint64_t previous, uint64_t now_ns,
+                     uint64_t boot_ns) except? 0:
     """What `Log.put` says."""
     cdef Item item
     cdef Py_buffer buffer
@@ -132,10 +135,10 @@ cdef int64_t put_one(Log log, payload, str feed, str ident, uint64_t created_ns,
 
 
 cdef tuple put_many(Log log, payloads, feeds, idents, const uint64_t[::1] created_ns,
-             const uint8_t[::1] priorities, const uint64_t[::1] expires_ns, properties,
-             const uint16_t[::1] slices, signatures, origins,
-             const uint64_t[::1] origin_sequences, const uint64_t[::1] previous,
-             uint64_t now_ns, uint64_t boot_ns):
+                    const uint8_t[::1] priorities, const uint64_t[::1] expires_ns, properties,
+                    const uint16_t[::1] slices, signatures, origins,
+                    const uint64_t[::1] origin_sequences, const uint64_t[::1] previous,
+                    uint64_t now_ns, uint64_t boot_ns):
     """What `Log.put_many` says."""
     cdef Payloads held = Payloads(payloads)
     cdef size_t count = len(held.objects), i

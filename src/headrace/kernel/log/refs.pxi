@@ -1,8 +1,7 @@
 # Refs and filters: one product as a batch sees it, whether its record can be trusted, and which rows are wanted.
 #
-# A row is wanted or not as far as index rows can tell: by feed, origin, priority and slice. Python decides each feed and
-# origin once and gives the answers as masks over their numbers. A row with a name beyond the masks is undecided: the
-# caller learns the new names first.
+# Index rows decide by feed, origin, priority and slice. Python decides each feed and origin once and gives the answers
+# as masks over their numbers. A row with a name beyond the masks is undecided: the caller learns the new names first.
 
 cimport cython
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_FillInfo, PyBuffer_Release, PyObject_GetBuffer
@@ -73,7 +72,7 @@ cdef struct Wanted:
 
 
 cdef inline int row_wanted(const Wanted *wanted, Row *row) noexcept nogil:
-    """1, 0, or CODE_UNKNOWN_FEED."""
+    """1, 0, or CODE_UNKNOWN_FEED if the masks do not cover the row."""
     if wanted.feeds != NULL:
         if row.feed >= wanted.feeds_count:
             return CODE_UNKNOWN_FEED
@@ -92,7 +91,7 @@ cdef inline int row_wanted(const Wanted *wanted, Row *row) noexcept nogil:
 
 @cython.final
 cdef class RowFilter:
-    """What a selection asks of index rows; None for a mask that lets everything through."""
+    """What a selection requires of index rows; None for a mask that accepts everything."""
     cdef Wanted wanted
     cdef const uint8_t[::1] feeds, origins, slices
 
@@ -113,7 +112,7 @@ cdef class RowFilter:
 
 
 cdef bint sound_record(Mapping *mapping, Row *row) noexcept nogil:
-    """Is the record behind the row whole and the one that the row speaks of?"""
+    """Is the record intact, and the one that the row describes?"""
     cdef uint64_t offset = <uint64_t>row.offset * 8
     cdef Record *record = <Record *>(mapping.base + offset)
     cdef uint64_t size
@@ -130,7 +129,7 @@ cdef bint sound_record(Mapping *mapping, Row *row) noexcept nogil:
 
 
 cdef bint same_names(Store *store, Row *row, Record *record) noexcept nogil:
-    """Do row and record speak of the same feed and origin?"""
+    """Do row and record name the same feed and origin?"""
     cdef char *text = <char *>record + RECORD_HEADER
     if not is_feed(store.control, row.feed) or row.origin >= store.control.origins_end:
         return False
@@ -139,7 +138,7 @@ cdef bint same_names(Store *store, Row *row, Record *record) noexcept nogil:
 
 
 cdef inline bint is_name(Name *name, const char *text, uint8_t size) noexcept nogil:
-    """Compares the text and the zero behind it only: the line with its size is the one that writers count in."""
+    """Compare the text and the zero after it only: writers keep changing the cache line that has its size."""
     return memcmp(name.text, text, size) == 0 and name.text[size] == 0
 
 

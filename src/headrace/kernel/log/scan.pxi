@@ -16,7 +16,7 @@ cdef struct Picked:                  # what a scan passed over, by cause
 @cython.no_gc
 @cython.final
 cdef class View:
-    """The bytes of one payload, read-only and without a copy, for as long as anybody holds them."""
+    """The bytes of one payload, read-only and without a copy, valid as long as the view exists."""
     cdef Rows rows
     cdef char *base
     cdef Py_ssize_t size
@@ -25,10 +25,10 @@ cdef class View:
         PyBuffer_FillInfo(buffer, self, self.base, self.size, 1, flags)
 
 
-@cython.no_gc                        # no cycle can pass through it, and its end needs the Log
+@cython.no_gc                        # no cycle can pass through it, and its deallocation needs the Log
 @cython.final
 cdef class Rows:
-    """Rows picked from the log, with pins on their segments; or rows of a buffer that they hold."""
+    """Rows picked from the log, with pins on their segments; or rows of a buffer, which they hold."""
     cdef Log log                     # None: the records lie in `buffer`
     cdef list texts                  # names, without a log
     cdef Py_buffer buffer
@@ -64,7 +64,7 @@ cdef class Rows:
 
     @property
     def names(self):
-        """The texts of the numbers of feeds and origins."""
+        """The text of each feed and origin, by number."""
         return self.texts if self.log is None else self.log.names
 
     @property
@@ -74,7 +74,7 @@ cdef class Rows:
                 self.picked.damaged, self.picked.expired)
 
     cdef int pin(self, uint64_t number, Entry *entry, Mapping **mapping) noexcept nogil:
-        """Pin a segment for this object, or find that it has it already."""
+        """Pin a segment for this object, unless it has it pinned already."""
         cdef int error
         if self.pinned_count:
             mapping[0] = self.pinned[self.pinned_count - 1]
@@ -106,7 +106,7 @@ cdef class Rows:
         return 0
 
     cdef int hold(self, data) except -1:
-        """Hold a buffer for records; a copy of it if it could be altered, or does not begin at a multiple of 8."""
+        """Hold a buffer of records; a copy of it if it is writable or not aligned to 8 bytes."""
         PyObject_GetBuffer(data, &self.buffer, PyBUF_SIMPLE)
         if not self.buffer.readonly or <uintptr_t>self.buffer.buf % 8:
             copy = PyBytes_FromStringAndSize(<char *>self.buffer.buf, self.buffer.len)
@@ -210,7 +210,7 @@ cdef class Rows:
         return 0
 
     cdef int pick_one(self, uint64_t sequence, uint64_t head) noexcept nogil:
-        """Add one product below `head`, verified and filled; 0 or why it cannot be had."""
+        """Add one product below `head`, verified and filled; 0, or the code why it is not available."""
         cdef Store *store = self.log.store
         cdef uint64_t number, first
         cdef Entry entry
@@ -221,7 +221,7 @@ cdef class Rows:
         if sequence >= head:
             return CODE_GONE
         while True:
-            if self.pinned_count:    # the next product is mostly where the last one was
+            if self.pinned_count:    # usually the next product is in the same segment
                 mapping = self.pinned[self.pinned_count - 1]
                 first = self.pinned_first[self.pinned_count - 1]
                 if first <= sequence < first + rows_room(mapping.size):
@@ -264,7 +264,7 @@ cdef class Rows:
              RowFilter row_filter):
         """Add rows from `start` on, up to `limit` rows and about `bytes_limit` payload bytes in all.
 
-        Returns 0, or one of the TROUBLE_ values; `next` tells where it stopped.
+        Returns 0 or a negative code; `next` is where it stopped.
         """
         cdef const Wanted *wanted = &row_filter.wanted if row_filter is not None else NULL
         cdef int outcome
@@ -278,7 +278,7 @@ cdef class Rows:
         return outcome
 
     def keep(self, const uint8_t[::1] mask, size_t begin):
-        """Drop the rows from place `begin` on whose byte in `mask` is zero."""
+        """Drop the rows from place `begin` on whose byte in `mask` is 0."""
         cdef size_t i, kept = begin
         for i in range(begin, self.count):
             if mask[i - begin]:
@@ -296,9 +296,9 @@ cdef class Rows:
             self.count = limit
 
     def verify(self, size_t begin, uint64_t now_ns):
-        """Check and fill the rows from place `begin` on, unless they came that way; drop what has expired.
+        """Verify and fill the rows from place `begin` on, and drop expired ones. Rows of a buffer are verified already.
 
-        A record that does not fit its checksum ends the rows there and is named by `damage`.
+        A record with a wrong checksum ends the rows; `damage` names it.
         """
         cdef size_t i, kept = begin
         cdef Ref *ref
@@ -350,7 +350,7 @@ cdef class Rows:
             ref.properties_bytes)
 
     def record(self, size_t place):
-        """The record of one row, as it stands in the log."""
+        """The record of one row, as it is in the log."""
         return PyBytes_FromStringAndSize(
             <char *>self.refs[place].record, record_bytes(<Record *>self.refs[place].record))
 
@@ -374,7 +374,7 @@ cdef class Rows:
 
 
 cdef bint is_deleted(Store *store, uint64_t sequence) noexcept nogil:
-    """Has a product that is still held been deleted?"""
+    """Was a product that the queue still holds deleted?"""
     cdef uint64_t number = segment_with(store, sequence)
     cdef Entry entry
     cdef Mapping *mapping = NULL

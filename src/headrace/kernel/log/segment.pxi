@@ -1,8 +1,8 @@
-# Coming and going of segments, under the log's lock.
+# Segments are added and evicted, under the lock of the log.
 #
 # The directory is a ring of entries; [segment_oldest, segment_newest] are the live ones. Nothing here
-# commits anything: a segment that begins at or after `tail` is an intention, and `roll_back` takes it
-# away if its writer died or gave up. `pending_file` names the one file that a death might strand.
+# commits anything: a segment that begins at or after `tail` is an intention, and `roll_back` removes
+# it if its writer died or failed. `pending_file` names the one file that a death could leave behind.
 
 cdef void unlink_segment(Store *store, uint64_t file) noexcept nogil:
     cdef char name[32]
@@ -11,7 +11,7 @@ cdef void unlink_segment(Store *store, uint64_t file) noexcept nogil:
 
 
 cdef void evict_oldest(Store *store) noexcept nogil:
-    """Drop the oldest segment; its file becomes the spare one if it is plain, and unlinked if not."""
+    """Drop the oldest segment. Its file becomes the spare file if it has the plain size, and is unlinked otherwise."""
     cdef Control *control = store.control
     cdef Entry *entry = entry_of(store, control.segment_oldest)
     cdef Mapping *mapping = NULL
@@ -44,7 +44,7 @@ cdef void evict_oldest(Store *store) noexcept nogil:
 
 
 cdef void drop_spare(Store *store) noexcept nogil:
-    """Give up the spare file: out of sight first, so that nobody who comes after a death takes it."""
+    """Unlink the spare file. It is forgotten first, so that nobody uses it if this process dies in between."""
     cdef Control *control = store.control
     cdef uint64_t file = control.spare_file
     if file != 0:
@@ -56,18 +56,19 @@ cdef void drop_spare(Store *store) noexcept nogil:
 
 
 cdef int make_room(Store *store, uint64_t size) noexcept nogil:
-    """Evict until a segment file of `size` fits the limit, or a spare one can be had."""
+    """Evict until a segment file of `size` fits the limit, or a spare file is available."""
     cdef Control *control = store.control
     if size != control.segment_bytes:
         drop_spare(store)
     while (control.bytes_total + size > control.size_bytes
            or control.segment_newest + 2 > control.segment_oldest + SEGMENTS_MAX):
-        if control.segment_newest + 2 <= control.segment_oldest + SEGMENTS_MAX and control.spare_file != 0 and size == control.segment_bytes:
+        if (control.segment_newest + 2 <= control.segment_oldest + SEGMENTS_MAX and control.spare_file != 0
+                and size == control.segment_bytes):
             break
         if control.segment_oldest > control.segment_newest:
             return CODE_BATCH_TOO_LARGE
         if entry_of(store, control.segment_oldest).end > control.tail:
-            return CODE_BATCH_TOO_LARGE       # it would evict its own beginning
+            return CODE_BATCH_TOO_LARGE       # the batch would evict its own beginning
         if held_back(store, entry_of(store, control.segment_oldest).end):
             if (store.overdraw and control.bytes_total + size <= control.size_bytes * 2
                     and control.segment_newest + 2 <= control.segment_oldest + SEGMENTS_MAX):
@@ -89,7 +90,7 @@ cdef int take_file(Store *store, uint64_t size, uint64_t *file, Mapping **mappin
         control.pending_file = file[0]
         if map_segment(store, file[0], size, mapping, False) == 0:
             return 0
-        drop_spare(store)            # somebody has harmed the file: take a new one
+        drop_spare(store)            # the file was damaged: create a new one
     file[0] = control.next_file
     control.pending_file = file[0]
     control.next_file += 1
@@ -126,7 +127,7 @@ cdef void write_segment_header(Store *store, Mapping *mapping, uint64_t file, ui
 
 
 cdef int open_segment(Store *store, uint64_t stride, uint64_t first, uint64_t boot_ns) noexcept nogil:
-    """Seal the newest segment and begin one that has room for `stride` bytes; `first` is its first sequence."""
+    """Seal the newest segment and start one with room for `stride` bytes; `first` is its first sequence."""
     cdef Control *control = store.control
     cdef uint64_t size = control.segment_bytes
     cdef uint64_t number = control.segment_newest + 1
@@ -170,10 +171,10 @@ cdef int open_segment(Store *store, uint64_t stride, uint64_t first, uint64_t bo
 
 
 cdef int evict_aged(Store *store, uint64_t boot_ns) noexcept nogil:
-    """Drop segments whose youngest product is older than the age limit.
+    """Drop segments whose newest product is older than the age limit.
 
-    The newest segment is closed after a share of that age, so that products stay no longer than the
-    limit plus that share.
+    The newest segment is closed after a fraction of that age, so that products stay at most the limit plus that
+    fraction.
     """
     cdef Control *control = store.control
     cdef Entry *entry
@@ -200,10 +201,10 @@ cdef void drop_aged(Store *store, uint64_t boot_ns) noexcept nogil:
         evict_oldest(store)
 
 
-# --- after a writer's death, or when a writer gives up half way --------------------------------
+# --- after the death of a writer, or after an append that failed -------------------------------
 
 cdef uint64_t record_end(Mapping *mapping, Row *row) noexcept nogil:
-    """Where the next record may begin; 0 if the row points nowhere."""
+    """Where the next record may begin; 0 if the row is invalid."""
     cdef uint64_t offset = <uint64_t>row.offset * 8
     if offset < SEGMENT_HEADER or offset + RECORD_HEADER > mapping.size:
         return 0
@@ -211,7 +212,7 @@ cdef uint64_t record_end(Mapping *mapping, Row *row) noexcept nogil:
 
 
 cdef int recover_newest(Store *store) noexcept nogil:
-    """Derive what the control block says of the newest segment from its committed rows."""
+    """Derive the numbers of the newest segment in the control block from its committed rows."""
     cdef Control *control = store.control
     cdef Entry *entry = entry_of(store, control.segment_newest)
     cdef Mapping *mapping = NULL
@@ -234,11 +235,11 @@ cdef int recover_newest(Store *store) noexcept nogil:
             entry.deleted_products += 1
             entry.deleted_bytes += row.payload_bytes
     control.data_end = SEGMENT_HEADER
-    if count:                        # a last row that does not fit says nothing: nothing more goes here
+    if count:                        # an invalid last row says nothing: append nothing more here
         row = row_of(mapping, count - 1)
         end = record_end(mapping, row) if fits(row, control.tail - 1) else 0
         control.data_end = end if end else mapping.size
-    place = count                    # rows of a batch that was given up must not come back
+    place = count                    # rows of an uncommitted batch must not become valid later
     while place < rows_room(entry.size) and row_of(mapping, place).sequence == <uint32_t>(entry.first + place):
         row_of(mapping, place).sequence = ~row_of(mapping, place).sequence
         place += 1
@@ -250,7 +251,7 @@ cdef const uint64_t UNKNOWN_LAST = 0x8000000000000000
 
 
 cdef void recover_feeds(Store *store) noexcept nogil:
-    """Feeds that remember an uncommitted sequence as their last get the committed one before it."""
+    """Feeds whose last sequence was never committed get the committed one before it."""
     cdef Control *control = store.control
     cdef uint32_t feed
     cdef uint64_t number, place, missing = 0
@@ -284,7 +285,7 @@ cdef void recover_feeds(Store *store) noexcept nogil:
 
 
 cdef inline uint64_t rows_in(Store *store, Entry *entry) noexcept nogil:
-    """Committed rows of a segment, and never more than can be there."""
+    """Committed rows of a segment, and never more than it has room for."""
     cdef uint64_t end = entry.end if entry.end else store.control.tail
     return min(end - entry.first, rows_room(entry.size)) if end > entry.first else 0
 
@@ -294,14 +295,14 @@ cdef inline bint is_feed(Control *control, uint32_t feed) noexcept nogil:
 
 
 cdef bint made_here(Control *control, Mapping *mapping, Row *row, uint64_t sequence) noexcept nogil:
-    """Did this product get its origin sequence from this log?"""
+    """Was the origin sequence of this product assigned by this log?"""
     cdef uint64_t offset = <uint64_t>row.offset * 8
     return (row.origin == control.origin and offset + RECORD_HEADER <= mapping.size
             and (<Record *>(mapping.base + offset)).origin_sequence == sequence)
 
 
 cdef void recount_feeds(Store *store) noexcept nogil:
-    """Find the last sequence of every feed anew. Under the log's lock."""
+    """Determine the last sequence of every feed from the rows. Under the lock of the log."""
     cdef Control *control = store.control
     cdef uint64_t number, place
     cdef uint32_t feed
@@ -321,7 +322,7 @@ cdef void recount_feeds(Store *store) noexcept nogil:
 
 
 cdef int roll_back(Store *store) noexcept nogil:
-    """Bring everything back to what `tail` says. Under the log's lock; safe to be killed in, and to repeat."""
+    """Return everything to the state that `tail` commits. Under the lock of the log; may be killed and repeated."""
     cdef Control *control = store.control
     cdef uint64_t number, bytes_total = 0, held_products = 0
     cdef Entry *entry
@@ -356,7 +357,7 @@ cdef int roll_back(Store *store) noexcept nogil:
 
 
 cdef void publish(Store *store) noexcept nogil:
-    """Let readers see everything up to `tail`. The caller wakes the sleepers once it is out of the lock."""
+    """Let readers see everything up to `tail`. The caller wakes the sleepers after it has released the lock."""
     cdef Control *control = store.control
     store64(&control.head, control.tail)
     add32(&control.wake, 1)
@@ -375,7 +376,7 @@ cdef int lock_log(Store *store) noexcept nogil:
 
 
 cdef int recover_lock(Store *store, int error) noexcept nogil:
-    """What pthread_mutex_(try)lock answered: mend what a dead holder left behind."""
+    """Handle the result of pthread_mutex_(try)lock: roll back what a dead holder left unfinished."""
     if error == EOWNERDEAD:
         roll_back(store)
         store.control.recoveries += 1

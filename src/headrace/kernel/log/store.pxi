@@ -2,50 +2,50 @@
 #
 # A Store is plain C data, so that everything below runs without the interpreter.
 #
-# Pins. A reader that wants to look into segment N adds one to the `pins` word *in the segment file*,
+# Pins. A reader of segment N adds one to the `pins` word *in the segment file*,
 # then checks that N is still in the directory. A writer that evicts N first takes it out of the
-# directory, then looks at `pins`. Both do so in sequentially consistent order, hence at least one sees
-# the other: either the reader backs off, or the writer leaves the file alone and unlinks it, and the
-# reader's mapping keeps it alive. A process that dies while it holds pins leaves the count too high;
-# all that follows is that this file is unlinked rather than reused. Nothing waits for a pin.
+# directory, then reads `pins`. Both do so in sequentially consistent order, so at least one sees the
+# other: either the reader backs off, or the writer unlinks the file instead of reusing it, and the
+# mapping of the reader keeps it alive. A process that dies while it holds pins leaves the count too
+# high; the only effect is that the file is unlinked rather than reused. Nothing waits for a pin.
 
 cdef struct Mapping:
-    uint64_t file                    # 0 = free place
+    uint64_t file                    # 0 = free
     char *base
     size_t size
     Guarded *guarded
-    long views                       # holders in this process; it is unmapped only at zero
+    long views                       # users in this process; it is unmapped only at zero
 
-cdef struct Gate:                    # one station, or one chain, that writers have to mind; see gate.pxi
+cdef struct Gate:                    # one station, or one chain, that writers must respect; see gates.pxi
     ChainHeader *chain
-    Member *member                   # NULL: the chain only holds
+    Member *member                   # NULL: the chain keeps products in the queue
     const uint8_t *feeds             # which feeds its selection may want; NULL = all
     uint32_t feeds_count
-    uint64_t open_until              # it cannot be shut before `tail` gets there ...
-    uint64_t surges                  # ... unless the chain's `surges` is another by then
+    uint64_t open_until              # it stays open until `tail` gets there ...
+    uint64_t surges                  # ... unless `surges` of the chain has changed by then
 
 cdef struct Store:
     Control *control
-    char *names                      # mapped to its greatest size; only names_count are there
+    char *names                      # mapped with its maximum size; the file is usually shorter
     Bucket *dedup
-    uint64_t dedup_table             # as in the control block when `dedup` was mapped
+    uint64_t dedup_table             # its value in the control block when `dedup` was mapped
     uint64_t dedup_buckets
     Guarded *dedup_guarded
     Guarded *control_guarded
     Guarded *names_guarded
     int segments_fd                  # directory that holds the segment files
     int queue_fd
-    pthread_mutex_t maps_lock        # threads of this process over `maps`
+    pthread_mutex_t maps_lock        # `maps`, among the threads of this process
     Mapping **maps
     int maps_count
     int maps_room
     Mapping *current                 # of the newest segment, under the log's lock
     Store *following                 # all stores of this process, for fork
-    uint64_t failed_file            # which segment file the last error was about; 0 none
+    uint64_t failed_file             # which segment file the last error was about; 0 none
     Gate *gates                      # changed under the log's lock
     uint32_t gates_count
-    bint overdraw                    # this append may exceed the size rather than wait for a station
-    uint64_t stations_seen           # as in the control block when `gates` was made
+    bint overdraw                    # this append may exceed the size limit instead of waiting for a station
+    uint64_t stations_seen           # its value in the control block when `gates` was made
 
 cdef Store *all_stores = NULL
 cdef pthread_mutex_t all_stores_lock             # all zero is an unlocked mutex
@@ -75,17 +75,17 @@ cdef inline bint holed(Mapping *mapping) noexcept nogil:
 
 
 cdef inline bint state_holed(Store *store) noexcept nogil:
-    """Has somebody cut the files that everything else hangs on?"""
+    """Were the files truncated on which everything else depends?"""
     return is_holed(store.control_guarded) or is_holed(store.names_guarded)
 
 
 cdef inline uint64_t rows_room(uint64_t size) noexcept nogil:
-    """More rows than this cannot be in a segment of `size` bytes."""
+    """The most rows that a segment of `size` bytes can have."""
     return (size - SEGMENT_HEADER) // (ROW_BYTES + RECORD_HEADER)
 
 
 cdef inline uint16_t row_check(Row *row) noexcept nogil:
-    """XXH3 of 30 bytes, from whole words: the row was written a moment ago, in other pieces."""
+    """XXH3 of 30 bytes, from whole words: smaller loads would stall on the stores that have just written the row."""
     cdef uint64_t *words = <uint64_t *>row
     return <uint16_t>sum_of_30(words[0], words[1], words[2], words[3])
 
@@ -106,7 +106,7 @@ cdef inline void store_marks(Row *shared, uint8_t flags) noexcept nogil:
 
 
 cdef inline bint fits(Row *row, uint64_t sequence) noexcept nogil:
-    """Is this the row of that sequence, and whole?"""
+    """Is this the row of that sequence, and intact?"""
     return row.sequence == <uint32_t>sequence and row.check == row_check(row)
 
 
@@ -119,7 +119,7 @@ cdef void dedup_name(uint64_t table, char *text) noexcept nogil:
 
 
 cdef uint64_t held_from(Store *store, uint64_t sequence) noexcept nogil:
-    """The smallest sequence >= `sequence` that is held or will be given next."""
+    """The smallest sequence >= `sequence` that the queue holds or will assign next."""
     cdef uint64_t oldest = load64(&store.control.oldest)
     cdef uint64_t number
     cdef Entry *entry
@@ -157,7 +157,7 @@ cdef int map_file(int directory, const char *name, size_t size, char **base) noe
 
 
 cdef int make_file(int directory, const char *name, size_t size, char **base) noexcept nogil:
-    """Create, fill with blocks, and map: a full disk is found here and never by a store to memory."""
+    """Create a file, allocate its blocks, and map it: a full disk is detected here and never by a store to memory."""
     cdef int fd = openat(directory, name, O_CREAT | O_EXCL | O_RDWR | O_CLOEXEC, 0o660)
     cdef int error
     cdef void *where
@@ -231,7 +231,7 @@ cdef bint is_live(Store *store, uint64_t file) noexcept nogil:
 
 
 cdef void sweep_mappings(Store *store) noexcept nogil:
-    """Under maps_lock and the log's lock: unmap files that left the queue and that nobody here looks at."""
+    """Unmap files that left the queue and that nothing here uses. Under maps_lock and the lock of the log."""
     cdef int i
     for i in range(store.maps_count - 1, -1, -1):
         if store.maps[i].views == 0 and not is_live(store, store.maps[i].file):
@@ -239,7 +239,7 @@ cdef void sweep_mappings(Store *store) noexcept nogil:
 
 
 cdef bint is_segment(Store *store, char *base, uint64_t file) noexcept nogil:
-    """Is this our segment file of that number, and not another's in its place?"""
+    """Is this the segment file of that number, of this queue?"""
     cdef SegmentHeader *header = <SegmentHeader *>base
     return (memcmp(header.magic, b"HRSEGMNT", 8) == 0 and header.version == FORMAT_VERSION
             and memcmp(header.uuid, store.control.uuid, 16) == 0 and header.file == file)
@@ -281,7 +281,7 @@ cdef void release_view(Store *store, Mapping *mapping) noexcept nogil:
 
 
 cdef int pin_segment(Store *store, uint64_t number, Entry *copy, Mapping **found) noexcept nogil:
-    """Pin segment `number` for reading and copy what stays of its entry; CODE_GONE if it has been evicted."""
+    """Pin segment `number` for reading and copy the constant part of its entry; CODE_GONE if it has been evicted."""
     cdef Entry *entry = entry_of(store, number)
     cdef Mapping *mapping = NULL
     cdef int error
@@ -307,7 +307,7 @@ cdef int pin_segment(Store *store, uint64_t number, Entry *copy, Mapping **found
 cdef uint64_t segment_with(Store *store, uint64_t sequence) noexcept nogil:
     """Number of the segment that holds `sequence`, or the first one after it; 0 if none does.
 
-    Safe without the lock: the caller pins the result and starts again if it has gone meanwhile.
+    Safe without the lock: the caller pins the result and starts again if it was evicted meanwhile.
     """
     cdef uint64_t low = load64(&store.control.segment_oldest)
     cdef uint64_t high = load64(&store.control.segment_newest)
@@ -325,9 +325,9 @@ cdef uint64_t segment_with(Store *store, uint64_t sequence) noexcept nogil:
 
 # --- fork -----------------------------------------------------------------------------------------
 #
-# The child has every mapping and every view of its parent, so each pin is taken once more on its
-# behalf. The locks between threads are held over the fork, so that the child does not inherit them, or
-# what they guard, in the middle of a change. These run inside fork() itself: no Python in between.
+# The child has every mapping and every view of its parent, so each pin is taken once more for it. The
+# locks between threads are held during the fork, so that the child does not inherit them, or what they
+# guard, in the middle of a change. These functions run inside fork() itself, without Python in between.
 
 cdef void before_fork() noexcept nogil:
     cdef Store *store

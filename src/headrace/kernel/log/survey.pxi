@@ -2,22 +2,23 @@
 
 cdef enum:
     FAULT_SEQUENCE = 1               # the row is not of this sequence
-    FAULT_OFFSET = 2                 # it points outside, or not right behind its forerunner
-    FAULT_RECORD = 3                 # the record is not whole
-    FAULT_ROW = 5                    # the row does not fit its own check
+    FAULT_OFFSET = 2                 # it points outside, or not right behind the record before it
+    FAULT_RECORD = 3                 # the record is damaged
+    FAULT_ROW = 5                    # the check of the row is wrong
     FAULT_FEED = 4                   # row and record name different feeds or origins
 
 FAULTS = {
     FAULT_SEQUENCE: "its index row belongs to another sequence",
-    FAULT_ROW: "its index row does not fit its check",
+    FAULT_ROW: "the check of its index row is wrong",
     FAULT_OFFSET: "its index row points to a wrong place",
-    FAULT_RECORD: "its record does not fit its checksum",
+    FAULT_RECORD: "the checksum of its record is wrong",
     FAULT_FEED: "its index row and its record name different feeds or origins",
 }
 
 
+@cython.final
 cdef class Mapped:
-    """A whole file, mapped and writable, that may shrink without ending the interpreter; see `holed`."""
+    """A whole file, mapped and writable. If it is truncated, reads return zeros instead of ending the process."""
     cdef char *base
     cdef Py_ssize_t size
     cdef Guarded *guarded
@@ -44,12 +45,12 @@ cdef class Mapped:
 
     @property
     def holed(self):
-        """Whether the file was found shorter than its mapping."""
+        """Was the file found to be shorter than its mapping?"""
         return is_holed(self.guarded)
 
 
 def read_segment_header(const uint8_t[::1] data not None):
-    """Fields of a segment header as a dict, or None if it is not one; `sound` tells of its checksum."""
+    """Fields of a segment header as a dict, or None if it is not one; `sound`: is its checksum correct?"""
     cdef SegmentHeader *header
     if data.shape[0] < SEGMENT_HEADER:
         return None
@@ -102,7 +103,7 @@ def survey_rows(Log log, uint8_t[::1] data, uint64_t first, uint64_t count, bint
             with nogil:
                 fault = row_fault(store, &mapping, row, first + place, expected)
         if row.flags & ROW_DAMAGED and fault not in (FAULT_SEQUENCE, FAULT_ROW):
-            fault = 0                # known and marked: nothing new
+            fault = 0                # marked already: not a new fault
         if fault:
             faults.append((first + place, fault))
         expected = 0
@@ -118,7 +119,7 @@ def survey_rows(Log log, uint8_t[::1] data, uint64_t first, uint64_t count, bint
 
 
 def count_records(Log log, uint8_t[::1] data, uint64_t first):
-    """How many whole records follow each other from the start, as far as they can be of this life."""
+    """How many intact records follow each other from the start; those from before the file was reused do not count."""
     cdef Mapping mapping
     cdef uint64_t offset = SEGMENT_HEADER, count = 0
     cdef Record *record
@@ -134,14 +135,14 @@ def count_records(Log log, uint8_t[::1] data, uint64_t first):
             break
         origin = (<char *>record + RECORD_HEADER + record.feed_bytes)[:record.origin_bytes].decode()
         if origin == ours and record.origin_sequence != first + count and not record.flags & RECORD_REVISION:
-            break                    # left over from an earlier life of the file
+            break                    # left over from before the file was reused
         offset += rounded(record_bytes(record), 8)
         count += 1
     return count
 
 
 cdef void describe_record(Record *record, uint64_t offset, Row *row) noexcept nogil:
-    """The parts of a row that a record tells of itself."""
+    """The parts of a row that its record determines."""
     memset(row, 0, sizeof(Row))
     row.offset = <uint32_t>(offset // 8)
     row.payload_bytes = record.payload_bytes
@@ -150,7 +151,7 @@ cdef void describe_record(Record *record, uint64_t offset, Row *row) noexcept no
 
 
 def forgotten_rows(Log log, uint8_t[::1] data, uint64_t first, uint64_t count):
-    """Sequences whose signature the duplicate memory does not know at all. Under the log's lock."""
+    """Sequences whose signature is missing in the duplicate table. Under the lock of the log."""
     cdef Mapping mapping
     cdef uint64_t place, tag = 0, sequence
     cdef uint64_t *slot = NULL
@@ -177,7 +178,7 @@ def forgotten_rows(Log log, uint8_t[::1] data, uint64_t first, uint64_t count):
 
 
 cdef bint sound_at(Mapping *mapping, uint64_t offset, uint64_t limit, Row *row) noexcept nogil:
-    """Is there a whole record at `offset`? Describes it in `row`."""
+    """Is there an intact record at `offset`? Describes it in `row`."""
     if offset < SEGMENT_HEADER or offset + RECORD_HEADER > limit or offset % 8:
         return False
     describe_record(<Record *>(mapping.base + offset), offset, row)
@@ -185,7 +186,7 @@ cdef bint sound_at(Mapping *mapping, uint64_t offset, uint64_t limit, Row *row) 
 
 
 cdef uint64_t next_sound(Mapping *mapping, uint64_t offset, uint64_t limit) noexcept nogil:
-    """Where the next whole record begins; 0 if there is none."""
+    """Where the next intact record begins; 0 if there is none."""
     cdef Row row
     while offset + RECORD_HEADER <= limit:
         if (<Record *>(mapping.base + offset)).magic == RECORD_MAGIC and sound_at(mapping, offset, limit, &row):
@@ -195,11 +196,11 @@ cdef uint64_t next_sound(Mapping *mapping, uint64_t offset, uint64_t limit) noex
 
 
 def rebuild_rows(Log log, uint8_t[::1] data, uint64_t first, uint64_t count):
-    """Write the index rows of a segment anew from its records; (rebuilt, lost) as counts.
+    """Rebuild the index rows of a segment from its records; (rebuilt, lost) as counts.
 
-    A row that points to a whole record is believed, with what only it knows: the insertion time and the mark of
-    deletion. Where the row is no help, the record right behind the one before is taken. Behind a damaged record the
-    next whole one tells its own sequence if it was created here; a foreign one is taken for the direct successor.
+    A row that points to an intact record is trusted, with what only the row has: the insertion time and the mark of
+    deletion. For an invalid row, the record right behind the previous one is used. After a damaged record, the next
+    intact one has its own sequence if it was created here; one from elsewhere counts as the direct successor.
     """
     cdef Mapping mapping
     cdef uint64_t place, offset = SEGMENT_HEADER, rebuilt = 0, skip_to = 0, limit
@@ -261,7 +262,7 @@ def rebuild_rows(Log log, uint8_t[::1] data, uint64_t first, uint64_t count):
 
 
 def segment_header(Log log, uint64_t file, uint64_t size, uint64_t number, uint64_t first):
-    """The 256 bytes that a segment file begins with."""
+    """The header of a segment file."""
     cdef Mapping mapping
     cdef char start[SEGMENT_HEADER]
     memset(start, 0, SEGMENT_HEADER)
@@ -273,7 +274,7 @@ def segment_header(Log log, uint64_t file, uint64_t size, uint64_t number, uint6
 
 
 def write_header(Log log, uint64_t file, uint64_t size, uint64_t number, uint64_t first):
-    """Write the header of a segment file. The caller is alone."""
+    """Write the header of a segment file. While no other process is attached."""
     cdef Mapping *mapping = NULL
     cdef int error = map_segment(log.store, file, size, &mapping, False)
     if error != 0:

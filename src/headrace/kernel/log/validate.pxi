@@ -19,26 +19,26 @@ cdef enum:
     WRONG_PADDING = 12
     WRONG_NAME = 13
     WRONG_NAMES = 14
-    NEW_FEED = 21                    # nothing wrong: a name that this reading has not met yet
+    NEW_FEED = 21                    # not an error: a name that is new in this buffer
     NEW_ORIGIN = 22
     SEEN_MAX = 8192
-    SEEN_STEPS = 16                  # nobody can make a search longer by a choice of names
+    SEEN_STEPS = 16                  # a bound that hostile names cannot exceed
 
 WRONG = {
     WRONG_SHORT: "it is cut short",
     WRONG_MAGIC: "it is not a record",
-    WRONG_VERSION: "it is of another version",
-    WRONG_CHECKSUM: "it does not fit its checksum",
-    WRONG_FLAGS: "it has flags that cannot be",
-    WRONG_LENGTH: "its feed, origin or ident has a length that cannot be",
-    WRONG_SIGNATURE: "it has a signature of no kind",
-    WRONG_SEQUENCE: "its sequence, or that of the product before it, cannot be",
-    WRONG_TIME: "a time in it cannot be",
+    WRONG_VERSION: "its version is unknown",
+    WRONG_CHECKSUM: "its checksum is wrong",
+    WRONG_FLAGS: "its flags are invalid",
+    WRONG_LENGTH: "the length of its feed, origin or ident is invalid",
+    WRONG_SIGNATURE: "it has a signature but no kind of signature",
+    WRONG_SEQUENCE: "its sequence, or that of the previous product, is invalid",
+    WRONG_TIME: "one of its times is invalid",
     WRONG_IDENT: "its ident is not UTF-8",
     WRONG_PROPERTIES: "its properties are malformed",
-    WRONG_PADDING: "it is padded with something else than zeros",
+    WRONG_PADDING: "its padding is not zero",
     WRONG_NAME: "its feed or origin is not a valid name",
-    WRONG_NAMES: "there are more feeds or origins than can be",
+    WRONG_NAMES: "there are too many feeds or origins",
 }
 
 cdef const uint64_t SIGN_BITS = 0x8080808080808080
@@ -59,7 +59,7 @@ cdef struct Reading:                 # a buffer that is being read
 
 
 cdef bint is_utf8(const uint8_t *text, size_t size) noexcept nogil:
-    """As Python has it: no surrogates, no detours, nothing above U+10FFFF."""
+    """As Python decodes it: no surrogates, no overlong forms, nothing above U+10FFFF."""
     cdef size_t i = 0, more
     cdef uint64_t word
     cdef uint8_t lead, low, high
@@ -88,7 +88,7 @@ cdef bint is_utf8(const uint8_t *text, size_t size) noexcept nogil:
 
 
 cdef bint is_property_block(const uint8_t *block, size_t size) noexcept nogil:
-    """Entries that fill the block, of known kinds, their names in order and none twice."""
+    """Do entries of known kinds fill the block, with their names in order and unique?"""
     cdef const uint8_t *before = NULL
     cdef const uint8_t *name
     cdef size_t place = 0, before_bytes = 0, name_bytes, value_bytes
@@ -127,13 +127,14 @@ cdef bint is_zero(const char *bytes, uint64_t size) noexcept nogil:
 
 
 cdef int wrong_field(Record *record, uint64_t body) noexcept nogil:
-    """What no Headrace would have written in a record whose checksum fits; 0 nothing."""
+    """What Headrace would never write in a record with a correct checksum; 0 nothing."""
     cdef const char *text = <char *>record + RECORD_HEADER
     cdef uint8_t kind = (record.flags & RECORD_KIND) >> 3
     cdef uint64_t expires_ns = 1
     if record.flags & RECORD_REVISION or kind > SIGNATURE_GIVEN:
         return WRONG_FLAGS
-    if record.feed_bytes == 0 or not 1 <= record.origin_bytes <= ORIGIN_BYTES_MAX or record.ident_bytes > IDENT_BYTES_MAX:
+    if (record.feed_bytes == 0 or not 1 <= record.origin_bytes <= ORIGIN_BYTES_MAX
+            or record.ident_bytes > IDENT_BYTES_MAX):
         return WRONG_LENGTH
     if kind == SIGNATURE_NONE and not is_zero(<char *>record.signature, 16):
         return WRONG_SIGNATURE
@@ -157,7 +158,7 @@ cdef int wrong_field(Record *record, uint64_t body) noexcept nogil:
 
 
 cdef int wrong_record(const char *where, uint64_t left) noexcept nogil:
-    """What is wrong with the record in the next `left` bytes, its names apart; 0 nothing."""
+    """What is wrong with the record in the next `left` bytes, apart from its names; 0 nothing."""
     cdef Record *record = <Record *>where
     cdef uint64_t body, size
     if left < RECORD_HEADER:
@@ -182,7 +183,7 @@ cdef inline bint same_text(Seen *seen, const char *text, uint32_t size) noexcept
 
 
 cdef Seen *seen_place(Reading *reading, int kind, const char *text, uint32_t size) noexcept nogil:
-    """Where the name stands or would stand; NULL if there is no room for it."""
+    """The place of a name, in use or free; NULL if there is no room for it."""
     cdef uint64_t hash = XXH3_64bits(text, size)
     cdef Seen *seen
     cdef int step
@@ -194,7 +195,7 @@ cdef Seen *seen_place(Reading *reading, int kind, const char *text, uint32_t siz
 
 
 cdef inline bint find_name(Reading *reading, int kind, const char *text, uint32_t size) noexcept nogil:
-    """Is it known by now? Then `last` is it."""
+    """Is the name known? If so, `last` is it."""
     cdef Seen *seen
     if same_text(&reading.last[kind], text, size):
         return True
@@ -206,7 +207,7 @@ cdef inline bint find_name(Reading *reading, int kind, const char *text, uint32_
 
 
 cdef int read_on(Rows rows, Reading *reading) noexcept nogil:
-    """Take up records to the end: 0. Before it: what is wrong, or which kind of name is new."""
+    """Read records up to the end: 0. Before the end: what is wrong, or which kind of name is new."""
     cdef Record *record
     cdef const char *text
     cdef Ref *ref
@@ -238,7 +239,7 @@ cdef int64_t number_of(str name, dict known, list names, uint32_t first, uint32_
     cdef size_t number
     if name not in known:
         check(name)
-    if name not in known:            # still: another thread may have been here
+    if name not in known:            # again: another thread may have added it
         number = first + <size_t>len(known)
         if number >= end:
             raise OverflowError
@@ -250,7 +251,7 @@ cdef int64_t number_of(str name, dict known, list names, uint32_t first, uint32_
 
 
 cdef learn_name_at(Reading *reading, int kind, dict known, list names, check):
-    """Give the name that stopped the reading its number."""
+    """Assign a number to the name at which reading stopped."""
     cdef Record *record = <Record *>(reading.base + reading.offset)
     cdef const char *text = <char *>record + RECORD_HEADER + (record.feed_bytes if kind else 0)
     cdef uint32_t size = record.origin_bytes if kind else record.feed_bytes
@@ -269,10 +270,10 @@ cdef learn_name_at(Reading *reading, int kind, dict known, list names, check):
 
 
 def read_records(data, dict feeds not None, dict origins not None, list names not None, check_feed, check_origin):
-    """Rows over the records in `data`, which they hold; KernelError tells which one cannot be, and why.
+    """Rows over the records in `data`, which they hold; KernelError says which record is invalid, and why.
 
     `feeds`, `origins` and `names` give numbers to names as a Log does, and grow; a new name must pass its check,
-    which raises ValueError. Data that could be altered, or does not begin at a multiple of 8, is copied.
+    which raises ValueError. Data that is writable or not aligned to 8 bytes is copied.
     """
     cdef Rows rows = Rows.__new__(Rows, None)
     cdef Reading reading

@@ -1,10 +1,10 @@
 # The wire: records on their way between queues.
 #
-# Out: `gather_records` lays records one after the other, each padded with zeros to a multiple of 8. For a remote client,
-# `gather_placed` adds what only this queue knows of each product: its sequence here, when it arrived, and for products
-# from a station how often they were delivered and revised. The client gives that back to its rows with `place_rows`.
-# Into a queue: `put_rows` assigns names and signatures, and append copies the records as they are and compares their
-# checksums once more. What was verified is what is stored.
+# Out: `gather_records` lays records one after the other, each padded with zeros to a multiple of 8. For a remote
+# client, `gather_placed` adds what only this queue knows of each product: its sequence here, when it arrived, and for
+# products from a station how often they were delivered and revised. The client gives that back to its rows with
+# `place_rows`. Into a queue: `put_rows` assigns names and signatures, and append copies the records as they are and
+# compares their checksums once more. What was verified is what is stored.
 
 cdef packed struct Placed:           # 24 bytes
     uint64_t sequence
@@ -13,9 +13,9 @@ cdef packed struct Placed:           # 24 bytes
     uint16_t revisions
     uint32_t reserved                # zero
 
-cdef struct Putting:                 # rows on their way to become items
+cdef struct Putting:                 # rows that become items
     const uint8_t *mask              # NULL = all
-    uint32_t *ids                    # by number in the rows' names: 1 + id in the log; 0 not asked yet
+    uint32_t *ids                    # by number in the rows' names: 1 + number in the log; 0 not looked up yet
     size_t ids_count
     Item *items
     size_t count                     # of the items
@@ -31,24 +31,24 @@ cdef inline uint64_t ref_bytes(Ref *ref) noexcept nogil:
 
 
 cdef inline bint is_revision(Rows rows, Ref *ref) noexcept nogil:
-    """Has it another payload than at its origin? What came from elsewhere says so in its place (place.pxi)."""
+    """Does its payload differ from that at its origin? Rows of a remote queue say so in `revisions`."""
     return (<Record *>ref.record).flags & RECORD_REVISION != 0 or (rows.log is None and ref.revisions != 0)
 
 
 cdef bytes gather_records(Rows rows, const uint32_t *places, size_t count):
     cdef uint64_t total = 0, size
     cdef size_t i, place = 0
-    cdef int trouble = 0
+    cdef int code = 0
     cdef Ref *ref
     cdef char *where
     with nogil:
         for i in range(count):
             place = places[i] if places != NULL else i
             if place >= rows.count:
-                trouble = CODE_GONE
+                code = CODE_GONE
                 break
             total += rounded(ref_bytes(&rows.refs[place]), 8)
-    if trouble != 0:
+    if code != 0:
         raise IndexError(place)
     data = PyBytes_FromStringAndSize(NULL, total)
     where = PyBytes_AS_STRING(data)
@@ -57,30 +57,30 @@ cdef bytes gather_records(Rows rows, const uint32_t *places, size_t count):
             place = places[i] if places != NULL else i
             ref = &rows.refs[place]
             if is_revision(rows, ref):
-                trouble = CODE_REVISION
+                code = CODE_REVISION
                 break
             size = ref_bytes(ref)
             memcpy(where, <void *>ref.record, size)
             memset(where + size, 0, rounded(size, 8) - size)
             where += rounded(size, 8)
-    if trouble != 0:
-        raise KernelError(trouble, place)
+    if code != 0:
+        raise KernelError(code, place)
     return data
 
 
 cdef void copy_plain(char *where, Ref *ref) noexcept nogil:
-    """A record, padded with zeros; a revision as if it were an original."""
+    """Copy a record, padded with zeros; a revision is copied as if it were an original."""
     cdef uint64_t size = ref_bytes(ref)
     cdef Record *record = <Record *>where
     memcpy(where, <void *>ref.record, size)
     memset(where + size, 0, rounded(size, 8) - size)
     if record.flags & RECORD_REVISION:
         record.flags &= ~RECORD_REVISION
-        record.checksum ^= <uint32_t>RECORD_REVISION << 24       # it has the flags as its highest byte
+        record.checksum ^= <uint32_t>RECORD_REVISION << 24   # it covers bytes 0-3 by XOR; the flags are byte 3
 
 
 def gather_placed(Rows rows not None, size_t count):
-    """(places, records) of the first `count` rows, which are verified."""
+    """(places, records) of the first `count` rows, which must be verified."""
     cdef uint64_t total = 0
     cdef size_t i
     cdef Placed *placed
@@ -106,7 +106,7 @@ def gather_placed(Rows rows not None, size_t count):
 
 
 def place_rows(Rows rows not None, bytes places not None, uint64_t next_sequence, tuple passed_over not None):
-    """Give rows from `read_records` their places; ValueError if there is not one for each."""
+    """Give rows from `read_records` their places; ValueError unless there is one for each row."""
     cdef Placed *placed = <Placed *>PyBytes_AS_STRING(places)
     cdef size_t i
     if rows.log is not None or <size_t>len(places) != rows.count * sizeof(Placed):
@@ -133,7 +133,7 @@ cdef void fill_item(Item *item, Ref *ref, uint32_t feed, uint16_t origin) noexce
 
 
 cdef int fill_items(Store *store, Putting *putting, Rows rows) noexcept nogil:
-    """An item for each row that is to be put: 0. Before it: trouble, or the kind of name to ask for."""
+    """Fill an item for each row that is put: 0. Before the end: a negative code, or the kind of name to look up."""
     cdef Ref *ref
     while putting.place < rows.count:
         if putting.mask == NULL or putting.mask[putting.place]:
@@ -157,7 +157,7 @@ cdef int fill_items(Store *store, Putting *putting, Rows rows) noexcept nogil:
 
 
 cdef sign_items(Store *store, Putting *putting, Rows rows):
-    """This queue's signature for those that came without one."""
+    """Compute signatures of this queue's kind for items that have none."""
     cdef size_t place, i = 0
     for place in range(rows.count):
         if putting.mask == NULL or putting.mask[place]:
