@@ -64,7 +64,7 @@ def test_programs_get_everything_as_json(run: Run, fabric: tuple[Path, str]) -> 
     (link,) = told["links"]
     assert {link["one"], link["other"]} == {"one", "two"}
     assert link["round_trip_s"] > 0
-    (flow,) = told["nodes"][1]["told"]["flows"]
+    (flow,) = told["nodes"][1]["description"]["flows"]
     assert (flow["products"], flow["duplicates"]) == (10, 0)
     assert flow["latency_p50_s"] <= flow["latency_max_s"]
 

@@ -54,7 +54,7 @@ def test_all_sites_are_there_with_their_links_and_what_they_tell(fabric: Fabric)
     assert {frozenset((link.one, link.other)) for link in drawn.links} == {frozenset("ab"), frozenset("bc")}
     assert all(link.round_trip_s is not None and 0 < link.round_trip_s < 1 for link in drawn.links)
     assert all(place.round_trip_s is not None for place in drawn.nodes)
-    told = place(drawn, "b").told
+    told = place(drawn, "b").description
     assert told is not None
     assert told.zid == str(fabric.sessions["b"].zid()) == place(drawn, "b").zid
     assert {feed.feed: feed.products for feed in told.feeds} == {"wx/text": 10, "tel/frames": 10}
@@ -81,8 +81,8 @@ def test_a_site_that_does_not_answer_is_silent(fabric: Fabric) -> None:
     fabric.add("a")
     tokens = [fabric.sessions["a"].liveliness().declare_token(site_key(name, "abc")) for name in ("ghost", "no name")]
     found = place(drawn_from(fabric, "a"), "ghost")
-    assert (found.state, found.told, found.round_trip_s) == ("silent", None, None)
-    assert found.trouble
+    assert (found.state, found.description, found.round_trip_s) == ("silent", None, None)
+    assert found.problem
     assert len(drawn_from(fabric, "a").nodes) == 2  # a name that no site can have is not believed
     for token in tokens:
         token.undeclare()
@@ -111,7 +111,7 @@ def test_gaps_are_told_as_the_loss_of_a_link(fabric: Fabric) -> None:
     drawn = drawn_from(fabric, "a")
     (link,) = drawn.links
     assert (link.live_pages, link.gaps, link.loss) == (3, 1, 0.25)
-    told = place(drawn, "b").told
+    told = place(drawn, "b").description
     assert told is not None
     assert (told.upstreams[0].lost, told.upstreams[0].lost_sequences) == (((7, 9, "evicted"),), 3)
 

@@ -82,7 +82,7 @@ def session_terms(where: str) -> "SessionTerms":
 
 def is_healthy(sites_map: "Map") -> bool:
     """Whether there are sites, their names are unique, all of them answer, and every request is served."""
-    upstreams = [upstream for node in sites_map.nodes if node.told for upstream in node.told.upstreams]
+    upstreams = [upstream for node in sites_map.nodes if node.description for upstream in node.description.upstreams]
     states = {node.state for node in sites_map.nodes} | {upstream.state for upstream in upstreams}
     names = {node.name for node in sites_map.nodes}
     return bool(names) and len(names) == len(sites_map.nodes) and not states & {"silent", "away", "unreachable"}

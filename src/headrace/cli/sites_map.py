@@ -34,7 +34,7 @@ LinksBySite = dict[str, dict[int, Link]]  # by the number of the link
 
 def show_map(sites_map: Map, all_flows: bool) -> None:
     """Write all tables: which sites exist, how they are linked, what goes where, and how fast."""
-    sites = [node.told for node in sites_map.nodes if node.told]
+    sites = [node.description for node in sites_map.nodes if node.description]
     _show_sites(sites_map)
     _show_links(sites_map)
     _show("feeds", ("site", "feeds", "number", "products", "payload"), _feed_rows(sites), (2, 3, 4))
@@ -60,7 +60,7 @@ def _show_sites(sites_map: Map) -> None:
 
 
 def _site_cells(node: Node, now_ns: int) -> Row:
-    site = node.told
+    site = node.description
     if site is None:
         return ("",) * 7
     links = sum(link.kind != "client" for link in site.links)
@@ -155,14 +155,14 @@ def _warnings(sites_map: Map) -> Iterator[str]:
             yield f"{times} sites are named {name}: give each site its own name"
     for node in sites_map.nodes:
         if node.state == "silent":
-            yield f"site {node.name} does not answer: {node.trouble}"
+            yield f"site {node.name} does not answer: {node.problem}"
         if node.state == "away":
             yield f"site {node.name} is missing: other sites request products from it"
-        for request in node.told.requests if node.told else ():
+        for request in node.description.requests if node.description else ():
             if request.refused:
                 products = format_count(request.refused, "product")
                 yield f"site {node.name}: its queue refused {products} of request {request.name}"
-        for each in node.told.upstreams if node.told else ():
+        for each in node.description.upstreams if node.description else ():
             if each.state == "unreachable":
                 yield f"site {node.name} cannot reach {each.site} for {each.request}: {each.problem}"
             if each.lost_sequences:
@@ -212,7 +212,7 @@ def dot_lines(sites_map: Map) -> Iterator[str]:
     for link in sites_map.links:
         yield f"  {quoted(link.one)} -> {quoted(link.other)} [dir=none, label={_lines(*_edge_lines(link))}];"
     for node in sites_map.nodes:
-        for upstream in node.told.upstreams if node.told else ():
+        for upstream in node.description.upstreams if node.description else ():
             look = "color=red" if upstream.state == "unreachable" else "color=gray40"
             label = _lines(f"{upstream.request}: {upstream.state}", format_count(upstream.products, "product"))
             ends = f"{quoted(upstream.site)} -> {quoted(node.name)}"
@@ -230,7 +230,7 @@ def _lines(*lines: str) -> str:
 
 
 def _node_lines(node: Node) -> list[str]:
-    site = node.told
+    site = node.description
     if site is None:
         return [node.name, node.state if node.state != "router" else ""]
     held = f"{format_count(site.held_products, 'product')}, {format_size(site.held_bytes)}"

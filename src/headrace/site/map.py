@@ -35,9 +35,9 @@ class Node(msgspec.Struct, frozen=True):
     name: str
     zid: str
     state: str
-    trouble: str
+    problem: str
     round_trip_s: float | None  # from the process that draws the map
-    told: Description | None
+    description: Description | None
 
 
 class Link(msgspec.Struct, frozen=True):
@@ -96,13 +96,13 @@ def _look_at(session: zenoh.Session, principal: str | None, zid: str, name: str)
 def _routers(nodes: Iterable[Node], own_zid: str) -> list[Node]:
     """What sites are linked to and is not a site; clients are not shown one by one."""
     known = {node.zid for node in nodes} | {own_zid}
-    seen = {link.zid for node in nodes if node.told for link in node.told.links if link.kind != "client"}
+    seen = {link.zid for node in nodes if node.description for link in node.description.links if link.kind != "client"}
     return [Node(f"router {zid[:8]}", zid, "router", "", None, None) for zid in sorted(seen - known)]
 
 
 def _missed(nodes: Iterable[Node]) -> list[Node]:
     present = {node.name for node in nodes}
-    asked = {upstream.site for node in nodes if node.told for upstream in node.told.upstreams}
+    asked = {upstream.site for node in nodes if node.description for upstream in node.description.upstreams}
     return [Node(name, "", "away", "", None, None) for name in sorted(asked - present)]
 
 
@@ -110,7 +110,7 @@ def _links(session: zenoh.Session, principal: str | None, nodes: Iterable[Node])
     by_zid = {node.zid: node for node in nodes if node.zid}
     seen: set[frozenset[str]] = set()
     for node in nodes:
-        for link in node.told.links if node.told else ():
+        for link in node.description.links if node.description else ():
             other = by_zid.get(link.zid)
             if other is None or frozenset((node.zid, other.zid)) in seen:
                 continue
@@ -138,4 +138,4 @@ def _link(node: Node, other: Node, address: str, round_trip_s: float | None) -> 
 
 
 def _served(node: Node, by: str) -> list[UpstreamStatus]:
-    return [upstream for upstream in node.told.upstreams if upstream.site == by] if node.told else []
+    return [upstream for upstream in node.description.upstreams if upstream.site == by] if node.description else []

@@ -127,7 +127,7 @@ class Fleet:
         words = [*HEADRACE, "sites", self.endpoint(site), "--json"]
         told = subprocess.run([*self.network.prefix(site), *words], capture_output=True, check=True).stdout
         (found,) = [node for node in json.loads(told)["nodes"] if node["name"] == site]
-        return dict(found["told"])
+        return dict(found["description"])
 
     # --- processes --------------------------------------------------------------------------------
 
