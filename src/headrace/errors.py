@@ -55,7 +55,6 @@ duplicate, nothing to read, a lost range) are return values, not errors. An erro
 is gone says so in its docstring.
 """
 
-
 _EXCERPT_WIDTH = 100  # characters shown of a long text
 _EXCERPT_BEFORE = 60  # of them before the caret
 

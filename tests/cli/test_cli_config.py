@@ -110,7 +110,9 @@ def test_the_terms_of_a_queue_that_exists_are_shown_as_its_own(run: Run, site: P
     Queue.create(tmp_path / "wx.queue", size="4MiB", age="1h", origin="there").close()
     site.write_text('[site]\nqueue = "wx.queue"\n')
     lines = [" ".join(line.split()) for line in run("config", "show", site, "--effective").stdout.splitlines()]
-    assert {'name = "there" # from the queue', 'size = "4MiB" # from the queue', 'age = "1h" # from the queue'} <= set(lines)
+    assert {'name = "there" # from the queue', 'size = "4MiB" # from the queue', 'age = "1h" # from the queue'} <= set(
+        lines
+    )
 
 
 def test_it_is_shown_for_programs(run: Run, site: Path) -> None:

@@ -100,9 +100,7 @@ class SlowJob:
     def stop(self) -> None: ...
 
 
-def test_a_rule_is_shown_again_only_if_it_has_changed(
-    run: Run, folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_rule_is_shown_again_only_if_it_has_changed(run: Run, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("headrace.pipeline.run.job.Job", SlowJob)
     monkeypatch.setattr("headrace.pipeline.source.data_source.spark_session", lambda *_: SlowJob())
     told = run("pipeline", "run", "rules.toml").stderr.splitlines()

@@ -84,7 +84,9 @@ def test_adding_a_station_again_with_other_terms_is_refused(run: Run, path: Path
         (["--group", "a/b"], "station name 'a/b' is invalid"),
     ],
 )
-def test_invalid_terms_are_refused_and_no_station_is_added(run: Run, path: Path, words: list[str], problem: str) -> None:
+def test_invalid_terms_are_refused_and_no_station_is_added(
+    run: Run, path: Path, words: list[str], problem: str
+) -> None:
     result = run("station", "add", path, "decode", *words)
     assert (result.exit_code, result.stdout) == (2, "")
     assert problem in result.stderr

@@ -14,7 +14,9 @@ from headrace.log.statistics import FeedStatistics
 
 def test_the_first_frame_has_counts_and_no_rates() -> None:
     feed = FeedStatistics("wx/text", 5, 50, 5)
-    frame = frame_of(None, snapshot(0, queue_statistics(feeds=[feed]), station_statistics("a"), consumer_statistics("a")))
+    frame = frame_of(
+        None, snapshot(0, queue_statistics(feeds=[feed]), station_statistics("a"), consumer_statistics("a"))
+    )
     assert frame.seconds is None
     assert (frame.queue.products_s, frame.feeds[0].products_s, frame.feeds[0].bytes_s) == (None, None, None)
     assert (frame.stations[0].acknowledged_s, frame.consumers[0].acknowledged_s) == (None, None)
@@ -22,14 +24,20 @@ def test_the_first_frame_has_counts_and_no_rates() -> None:
 
 
 def test_rates_of_the_queue_are_per_second_between_two_snapshots() -> None:
-    before = snapshot(10.0, queue_statistics(inserted_products=100, inserted_bytes=5000, duplicates=7, evicted_products=0))
-    now = snapshot(12.0, queue_statistics(inserted_products=150, inserted_bytes=9000, duplicates=8, evicted_products=20))
+    before = snapshot(
+        10.0, queue_statistics(inserted_products=100, inserted_bytes=5000, duplicates=7, evicted_products=0)
+    )
+    now = snapshot(
+        12.0, queue_statistics(inserted_products=150, inserted_bytes=9000, duplicates=8, evicted_products=20)
+    )
     told = frame_of(before, now).queue
     assert (told.products_s, told.bytes_s, told.duplicates_s, told.evicted_s) == (25.0, 2000.0, 0.5, 10.0)
 
 
 def test_the_busiest_feeds_come_first_and_a_new_feed_had_nothing_before() -> None:
-    before = snapshot(0, queue_statistics(feeds=[FeedStatistics("old", 900, 9000, 1), FeedStatistics("busy", 10, 100, 2)]))
+    before = snapshot(
+        0, queue_statistics(feeds=[FeedStatistics("old", 900, 9000, 1), FeedStatistics("busy", 10, 100, 2)])
+    )
     feeds = [
         FeedStatistics("old", 900, 9000, 1), FeedStatistics("busy", 20, 200, 3), FeedStatistics("new", 4, 40, 4),
         FeedStatistics("only a name", 0, 0, 0),
@@ -42,7 +50,9 @@ def test_the_busiest_feeds_come_first_and_a_new_feed_had_nothing_before() -> Non
 
 def test_a_station_has_rates_of_admitted_acknowledged_and_dropped_products() -> None:
     before = snapshot(0, None, station_statistics("a", admitted=10, acknowledged=5, dropped={"fifo": 1}))
-    now = station_statistics("a", admitted=30, acknowledged=15, dropped={"fifo": 3}, expired=1, evicted=1, oldest_age_s=3.5)
+    now = station_statistics(
+        "a", admitted=30, acknowledged=15, dropped={"fifo": 3}, expired=1, evicted=1, oldest_age_s=3.5
+    )
     (row,) = frame_of(before, snapshot(2, None, now)).stations
     assert (row.admitted_s, row.acknowledged_s, row.dropped_s, row.lag_s) == (10.0, 5.0, 2.0, 3.5)
 
@@ -84,7 +94,10 @@ def test_the_depth_of_a_station_is_the_number_of_stages_ahead_of_it() -> None:
 
 def test_a_new_consumer_in_the_place_of_another_has_no_rate_yet() -> None:
     before = snapshot(
-        0, None, consumer_statistics("a", 0, acknowledged=10, delivered=12), consumer_statistics("a", 1, acknowledged=50)
+        0,
+        None,
+        consumer_statistics("a", 0, acknowledged=10, delivered=12),
+        consumer_statistics("a", 1, acknowledged=50),
     )
     now = snapshot(
         2,

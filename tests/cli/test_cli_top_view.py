@@ -21,7 +21,8 @@ def picture(frame: Frame, canvas: Canvas) -> list[str]:
 def busy() -> Frame:
     feeds = [FeedStatistics(f"wx/radar/nexrad2/K{n:03}", 100 + n, 10**6 * n, n) for n in range(40)]
     stations = [
-        station_statistics(f"station {n}", chain=n, capacity=100, waiting=n, parked=n % 2, paused=n == 3) for n in range(12)
+        station_statistics(f"station {n}", chain=n, capacity=100, waiting=n, parked=n % 2, paused=n == 3)
+        for n in range(12)
     ]
     stations.append(station_statistics("behind", chain=0, stage=2, group="pool"))
     consumers = [consumer_statistics("station 1", n, alive=n != 2) for n in range(9)]

@@ -157,7 +157,9 @@ def test_a_process_that_dies_is_named(tmp_path: Path, start) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-def test_one_product_that_was_not_acknowledged_once_makes_the_demo_fail(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_one_product_that_was_not_acknowledged_once_makes_the_demo_fail(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
     plain = outcome.load_acknowledged
 
     def load(path: Path) -> list[Any]:

@@ -409,7 +409,10 @@ def test_a_consumer_is_where_the_page_says(make_queue: MakeQueue) -> None:
             for place, one in consumers.items()
         ]
         assert told == [each[:5] for each in kernel_of(queue).consumers()]
-        assert [(one["leased"], one["delivered"], one["acknowledged"]) for one in consumers.values()] == [(3, 7, 4), (0, 0, 0)]
+        assert [(one["leased"], one["delivered"], one["acknowledged"]) for one in consumers.values()] == [
+            (3, 7, 4),
+            (0, 0, 0),
+        ]
         assert [(one["pid"], one["member"]) for one in consumers.values()] == [(os.getpid(), 0), (os.getpid(), 1)]
         assert all(abs(time.time_ns() - one["attached_ns"]) < 60 * 10**9 for one in consumers.values())
         assert all(0 <= now_ns - one["heartbeat_ns"] < 60 * 10**9 for one in consumers.values())

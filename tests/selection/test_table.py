@@ -240,7 +240,9 @@ def test_patterns_without_usable_text_are_unindexed_and_bounded() -> None:
     table = SubscriptionTable(unindexed_max=3)
     for number, pattern in enumerate([".*x.*", "[a-z]+", "^$"]):
         table.add(number, Selection(ident=pattern))
-    with pytest.raises(SelectionError, match=r"3 subscriptions are already checked one by one for every product.*unindexed_max"):
+    with pytest.raises(
+        SelectionError, match=r"3 subscriptions are already checked one by one for every product.*unindexed_max"
+    ):
         table.add("more", Selection(ident="y"))
     assert table.statistics().unindexed == len(table) == 3
     table.add("same", Selection(ident=".*x.*"))

@@ -196,7 +196,6 @@ def failure_line(rule: "RuleStatus") -> str:
     return f"rule {rule.rule} {how}: {rule.failure}"
 
 
-
 @pipeline.command(short_help="List every problem in rules, and try samples on them.")
 @click.argument("file", metavar="RULES.TOML", type=click.Path(path_type=Path))
 @click.option("--sample", "samples", multiple=True, metavar="PATH",
@@ -244,7 +243,6 @@ def _show(source: str, trial: "Trial") -> None:
         click.echo(visible(f"  {preview.action} {preview.target}{ident}{wrong}"))
 
 
-
 @pipeline.command("import", short_help="Translate a pqact.conf of LDM into rules.")
 @click.argument("file", metavar="PQACT.CONF", type=click.Path(exists=True, dir_okay=False, path_type=Path))
 @click.option("--queue", default="wx.queue", show_default=True, help="The queue that the rules read.")
@@ -280,7 +278,6 @@ def _pair(text: str) -> tuple[str, str]:
     if not equals or not name or not feed:
         raise OptionError(f"--feed {text!r} is not TYPE=FEED", "write it like NEXRAD3=wx/radar/nexrad3")
     return name, feed
-
 
 
 @pipeline.command(short_help="Make Spark start in half the time.")

@@ -37,14 +37,10 @@ class _Option(NamedTuple):
 
 
 _OPTIONS = {
-    "capacity": _Option(
-        "COUNT|none", "Products that may wait here; none: as many as the queue holds.", _number
-    ),
+    "capacity": _Option("COUNT|none", "Products that may wait here; none: as many as the queue holds.", _number),
     "prescale": _Option("N", "Take every Nth selected product.", _number),
     "order": _Option("any|fifo|priority|deadline", "The order in which products are handed out."),
-    "discard": _Option(
-        "any|fifo|lifo|priority|deadline", "Which product a full station drops; lifo: the new product."
-    ),
+    "discard": _Option("any|fifo|lifo|priority|deadline", "Which product a full station drops; lifo: the new product."),
     "restore": _Option("input|output|start|group", "Where products of dead consumers go."),
     "deliveries_max": _Option("N", "Park a product after N deliveries; 0: never.", _number),
     "hung_after": _Option("AGE", "Treat a consumer without a heartbeat for this long as dead; 0: never.", _age),

@@ -1,11 +1,11 @@
 """The link to other sites.
 
-    session.py       opens a Zenoh session by checked terms; settings.py has Zenoh's settings for them
-    endpoint.py      where a site listens or connects to
-    credentials.py   certificates, users and passwords that a session shows and checks
-    certificates.py  a small certificate authority for a group of sites
-    access.py        who may receive and publish which feeds
-    keys.py          the keys under which things travel
-    declarations.py  declarations that are repeated when a router joins
-    diagnosis.py     why a session could not be opened
+session.py       opens a Zenoh session by checked terms; settings.py has Zenoh's settings for them
+endpoint.py      where a site listens or connects to
+credentials.py   certificates, users and passwords that a session shows and checks
+certificates.py  a small certificate authority for a group of sites
+access.py        who may receive and publish which feeds
+keys.py          the keys under which things travel
+declarations.py  declarations that are repeated when a router joins
+diagnosis.py     why a session could not be opened
 """

@@ -46,9 +46,7 @@ class Rule:
         if not self.who:
             raise OptionError("an access rule names nobody", f'list the names it applies to, or "{EVERYBODY}"')
         if not (self.receive or self.publish):
-            raise OptionError(
-                f"the access rule for {', '.join(self.who)} allows nothing", "add receive or publish"
-            )
+            raise OptionError(f"the access rule for {', '.join(self.who)} allows nothing", "add receive or publish")
         for name in self.who:
             _check_name(name)
         object.__setattr__(self, "who", tuple(dict.fromkeys(self.who)))

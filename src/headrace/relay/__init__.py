@@ -1,11 +1,11 @@
 """Relay: products on their way from site to site.
 
-    messages/       what travels: pages, beats, queries and replies, descriptions
-    send.py         the live path, sending side: streams
-    serve.py        the log path, serving side: replies to queries
-    site_client.py  the log path, asking side: a client of another site's log
-    receive/        requests, and the upstreams that serve them: live, catch-up, repair, fail-over
-    flows.py        how the products of each origin and feed arrive
-    hops.py         through which site each product came
-    quench.py       which feeds have subscribers elsewhere
+messages/       what travels: pages, beats, queries and replies, descriptions
+send.py         the live path, sending side: streams
+serve.py        the log path, serving side: replies to queries
+site_client.py  the log path, asking side: a client of another site's log
+receive/        requests, and the upstreams that serve them: live, catch-up, repair, fail-over
+flows.py        how the products of each origin and feed arrive
+hops.py         through which site each product came
+quench.py       which feeds have subscribers elsewhere
 """

@@ -128,9 +128,7 @@ class Site:
         return self._describe(self._server)
 
     def _describe(self, server: Server) -> Description:
-        return describe(
-            self._session, self._queue, server, self._streams, self._receiver, self._remote, self._quench
-        )
+        return describe(self._session, self._queue, server, self._streams, self._receiver, self._remote, self._quench)
 
     def _receive(self, requests: list[Request]) -> Receiver:
         return Receiver(

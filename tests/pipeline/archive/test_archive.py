@@ -140,9 +140,7 @@ def test_a_delta_table_may_be_partitioned_by_a_required_column(
         assert (came.ident, getattr(came, column)) == (sent.ident, getattr(sent, column))
 
 
-def test_the_value_of_a_partition_has_the_type_of_its_column(
-    source: Queue, tmp_path: Path, make_queue: Make
-) -> None:
+def test_the_value_of_a_partition_has_the_type_of_its_column(source: Queue, tmp_path: Path, make_queue: Make) -> None:
     rows = pa.Table.from_batches([arrow_of(source.read("oldest", limit=4))])
     partitioned(
         rows, tmp_path / "table", "origin=007/ident=2026-07-01", "origin=1e3/ident=a%2Fb%3D%25", "origin=true/ident=null",

@@ -269,7 +269,9 @@ def test_a_decoder_with_other_columns_does_not_spoil_a_table(folder: Path, spark
 # --- processes --------------------------------------------------------------------------------------------
 
 
-def test_programs_that_hang_crash_or_are_missing_make_dead_letters_and_do_not_stop_the_stream(folder: Path, spark: Any) -> None:
+def test_programs_that_hang_crash_or_are_missing_make_dead_letters_and_do_not_stop_the_stream(
+    folder: Path, spark: Any
+) -> None:
     commands = (["sleep", "60"], ["sh", "-c", "exit 3"], ["./gone"])
     patience = {"sleep": "500ms", "sh": "30s", "./gone": "30s"}  # a busy machine may take long to start a program
     (folder / "gone").write_text("#!/bin/sh\n")

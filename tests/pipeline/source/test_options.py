@@ -20,7 +20,8 @@ def test_names_of_options_are_not_case_sensitive() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "start"), [("earliest", "oldest"), ("latest", "next"), ("17", 17), ("1h", "1h"), ("2026-07-01", "2026-07-01")]
+    ("text", "start"),
+    [("earliest", "oldest"), ("latest", "next"), ("17", 17), ("1h", "1h"), ("2026-07-01", "2026-07-01")],
 )
 def test_offsets_are_kafka_s_words_or_those_of_a_queue(text: str, start: int | str) -> None:
     options = read_options({"queue": "q", "startingOffsets": text, "endingOffsets": text})

@@ -219,9 +219,7 @@ def test_each_row_becomes_one_product(spark: Any, queue: Queue, make_queue: Make
         assert product.priority == source[product.ident].priority
 
 
-def test_a_repeated_stream_puts_nothing_twice(
-    spark: Any, queue: Queue, make_queue: Make, tmp_path: Path
-) -> None:
+def test_a_repeated_stream_puts_nothing_twice(spark: Any, queue: Queue, make_queue: Make, tmp_path: Path) -> None:
     target = make_queue("target")
     for checkpoint in ("cp1", "cp2"):  # the second one knows nothing of the first
         query = (
@@ -314,7 +312,9 @@ def test_the_first_moment_of_1970_is_a_valid_time(spark: Any, make_queue: Make) 
         ("cast(null as string) as ident", r"ident\[0\] is None, not text"),
     ],
 )
-def test_an_invalid_value_is_an_error_that_names_its_column(spark: Any, make_queue: Make, column: str, problem: str) -> None:
+def test_an_invalid_value_is_an_error_that_names_its_column(
+    spark: Any, make_queue: Make, column: str, problem: str
+) -> None:
     with pytest.raises(Exception, match=problem):
         save(spark.sql(f"select 'x' as feed, 'a' as payload, {column}"), make_queue("target"))
 

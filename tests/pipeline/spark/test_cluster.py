@@ -196,7 +196,9 @@ def kill_one_of_two(folder: Path, cluster: Cluster, rules: Path, chance: random.
 
 @pytest.mark.soak
 @pytest.mark.spark
-def test_executors_run_the_shipped_environment_and_the_second_run_does_not_pack_again(folder: Path, cluster: Cluster) -> None:
+def test_executors_run_the_shipped_environment_and_the_second_run_does_not_pack_again(
+    folder: Path, cluster: Cluster
+) -> None:
     (folder / "where.py").write_text(
         "import sys, headrace\n"
         "def where(product):\n"

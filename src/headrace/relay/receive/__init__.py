@@ -1,13 +1,13 @@
 """Receiving from other sites: requests, and for each request and site an upstream that serves it.
 
-    receiver.py         all requests of a site: which upstreams there are, and what they bring into the queue
-    upstream.py         the state machine of one upstream: begin, catch up, live, repair; no threads, no Zenoh, no clock
-    actions.py          what the state machine asks its driver to do
-    upstream_thread.py  the driver: one thread, the session, the live buffer, the clients of other logs
-    track.py            what has arrived of one stream, as numbers
-    holders.py          other sites that have an origin's products, while the origin is away or has evicted them
-    live_buffer.py      live messages that wait for the upstream's thread
-    failover.py         one request, served by one of several sites at a time
-    progress.py         how far each request is at each site, kept over restarts
-    arrived.py          what the queue itself says has arrived
+receiver.py         all requests of a site: which upstreams there are, and what they bring into the queue
+upstream.py         the state machine of one upstream: begin, catch up, live, repair; no threads, no Zenoh, no clock
+actions.py          what the state machine asks its driver to do
+upstream_thread.py  the driver: one thread, the session, the live buffer, the clients of other logs
+track.py            what has arrived of one stream, as numbers
+holders.py          other sites that have an origin's products, while the origin is away or has evicted them
+live_buffer.py      live messages that wait for the upstream's thread
+failover.py         one request, served by one of several sites at a time
+progress.py         how far each request is at each site, kept over restarts
+arrived.py          what the queue itself says has arrived
 """

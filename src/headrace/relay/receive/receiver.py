@@ -228,9 +228,7 @@ class Receiver:
 
         in_halves(len(rows), put, refuse)
 
-    def _put_when_possible(
-        self, request: Request, upstream: UpstreamThread, page: Page, keep: Keep | None
-    ) -> None:
+    def _put_when_possible(self, request: Request, upstream: UpstreamThread, page: Page, keep: Keep | None) -> None:
         """Put, and wait while the disk or the queue is full; InvalidError if the queue can never take it as it is."""
         while not upstream.is_stopping:
             try:
