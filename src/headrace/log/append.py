@@ -3,6 +3,8 @@
 Call the kernel first; diagnose only if it fails. So a put that succeeds pays for no check twice, and a put without
 optional facts takes the shortest path. If a gate refuses an append (a blocking station is full), it is tried again once
 there is room, until the timeout.
+
+Not here: the append itself, and the look-up that recognises a duplicate (kernel/log/append.pxi, dedup.pxi).
 """
 
 from collections.abc import Callable, Iterable

@@ -5,7 +5,7 @@
     Selection.parse('wx/** ident ~ "^SA.. K" priority 5.. where level > 3')
     Selection.from_dict({"feed": "wx/**", "tags": {"run": 5}})
 
-There are three ways to write one: arguments, text (text.py), and a mapping as TOML and JSON have it; docs/selections.md
+There are three ways to write one: arguments, text (parsing.py), and a mapping as TOML and JSON have it; docs/selections.md
 shows them side by side. Everything is validated when a selection is made, and values with the same meaning have one
 form, so that equal selections compare equal, hash equal, and have one text. All clauses must hold; a clause that is not
 given selects everything. A selection can be pickled, unless its function cannot.
@@ -29,7 +29,7 @@ from headrace.product.batch import Batch
 from headrace.product.feed import FeedPattern
 from headrace.product.product import Product
 from headrace.product.properties import PropertyValue
-from headrace.selection import matching, text, values
+from headrace.selection import matching, parsing, values
 from headrace.selection.clauses import Guarded, Tags, check_regex, found_in, tags_dict, tags_expression, tags_of
 from headrace.selection.pattern import canonical_pattern
 from headrace.selection.where.expression import Expression
@@ -122,7 +122,7 @@ class Selection:
     @classmethod
     def parse(cls, text_form: str) -> "Selection":
         """From its text; a SelectionError has the column of the problem."""
-        return cls(**text.parse(text_form))
+        return cls(**parsing.parse(text_form))
 
     @classmethod
     def from_dict(cls, mapping: Mapping[str, Any]) -> "Selection":

@@ -1,6 +1,6 @@
 """Writing: the canonical text of a selection.
 
-The inverse of text.py: parsing the text gives an equal selection. Clauses have a fixed order, with the condition last
+The inverse of parsing.py: parsing the text gives an equal selection. Clauses have a fixed order, with the condition last
 because it extends to the end. A selection of everything is `**`.
 """
 

@@ -1,6 +1,6 @@
 """Gates: what makes a put wait for stations, or refuses it.
 
-Three reasons, all recognised by the kernel while it appends (kernel/log/gate.pxi):
+Three reasons, all recognised by the kernel while it appends (kernel/log/gates.pxi):
 
     blocked     a blocking station has as many products waiting as its capacity
     rejected    a station has `max_queue` products waiting

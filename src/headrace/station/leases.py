@@ -3,7 +3,10 @@
 A consumer returns products as batches, and only a batch has the leases. `find_leases` finds the batch of a single
 product among those that the consumer got lately; `iterate` and `get_async` are the loops that `Consumer` and
 `RemoteConsumer` offer. They are functions over a consumer's own `get` and acknowledgement, so that neither class
-inherits from the other. What a lease is, and how it ends, is not here: station/consumer.py, and the kernel.
+inherits from the other.
+
+Not here: how leases end (consumer.py), and what happens to those of a dead consumer (chain.py: `OpenChain.recover`,
+kernel/chain/recovery.pxi).
 """
 
 import asyncio

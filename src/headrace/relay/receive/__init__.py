@@ -4,7 +4,7 @@ receiver.py         all requests of a site: which upstreams there are, and what 
 upstream.py         the state machine of one upstream: begin, catch up, live, repair; no threads, no Zenoh, no clock
 actions.py          what the state machine asks its driver to do
 upstream_thread.py  the driver: one thread, the session, the live buffer, the clients of other logs
-track.py            what has arrived of one stream, as numbers
+track.py            what has arrived of one stream, as numbers; finds gaps and lost tails
 holders.py          other sites that have an origin's products, while the origin is away or has evicted them
 live_buffer.py      live messages that wait for the upstream's thread
 failover.py         one request, served by one of several sites at a time
