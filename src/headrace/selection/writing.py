@@ -1,7 +1,7 @@
 """Writing: the canonical text of a selection.
 
-The inverse of parsing.py: parsing the text gives an equal selection. Clauses have a fixed order, with the condition last
-because it extends to the end. A selection of everything is `**`.
+The inverse of parsing.py: parsing the text gives an equal selection. Clauses have a fixed order, with the condition
+last because it extends to the end. A selection of everything is `**`.
 """
 
 import re
