@@ -6,9 +6,9 @@
     Selection.from_dict({"feed": "wx/**", "tags": {"run": 5}})
 
 There are three ways to write one: arguments, text (parsing.py), and a mapping as TOML and JSON have it;
-docs/selections.md shows them side by side. Everything is validated when a selection is made, and values with the same meaning have one
-form, so that equal selections compare equal, hash equal, and have one text. All clauses must hold; a clause that is not
-given selects everything. A selection can be pickled, unless its function cannot.
+docs/selections.md shows them side by side. Everything is validated when a selection is made, and values with the same
+meaning have one form, so that equal selections compare equal, hash equal, and have one text. All clauses must hold; a
+clause that is not given selects everything. A selection can be pickled, unless its function cannot.
 
 Where a clause is decided: `feed`, `priority`, `origin` and `slices` by index rows, once per name; `ident` by columns;
 the rest by records and payloads (matching.py). `every` counts, so it needs state: `wants` and `mask` leave it to the
