@@ -13,10 +13,9 @@ Not here: polling a function (pull.py).
 import threading
 from collections.abc import Iterable
 from types import TracebackType
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
-from typing_extensions import Unpack
 
 from headrace.channel.context import ChannelContext
 from headrace.channel.document import Definition

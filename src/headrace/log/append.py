@@ -11,12 +11,11 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Unpack
 
 import msgspec
 import numpy as np
 import numpy.typing as npt
-from typing_extensions import Unpack
 
 from headrace.errors import BatchTooLargeError, InvalidError, OptionError
 from headrace.kernel import _kernel as kernel

@@ -15,9 +15,7 @@ lists the differences. `tests/remote/contract` runs one suite over both implemen
 from collections.abc import AsyncIterator, Iterator, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Protocol
-
-from typing_extensions import Unpack
+from typing import Any, Protocol, Unpack
 
 from headrace.errors import QueueError
 from headrace.log.append import Duplicate, Receipt

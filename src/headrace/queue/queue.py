@@ -13,9 +13,7 @@ import uuid
 from datetime import timedelta
 from pathlib import Path
 from types import TracebackType
-from typing import Any
-
-from typing_extensions import Unpack
+from typing import Any, Unpack
 
 from headrace.channel.channel import Channel, list_channels, open_channel
 from headrace.channel.document import ChannelFiles

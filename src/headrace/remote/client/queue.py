@@ -9,11 +9,10 @@ import time
 from datetime import timedelta
 from pathlib import Path
 from types import TracebackType
-from typing import Any, NoReturn, TypeVar
+from typing import Any, NoReturn, TypeVar, Unpack
 
 import msgspec
 import numpy as np
-from typing_extensions import Unpack
 
 from headrace.kernel import _kernel as kernel
 from headrace.log import records
