@@ -30,13 +30,22 @@ def pytest_configure(config: pytest.Config) -> None:
     settings.load_profile("default" if config.option.markexpr == "soak" else "suite")
 
 
+# Tests of these folders open sites and links; files with these words start, stop or kill processes.
+_PROCESS_FOLDERS = {"link", "relay", "remote", "site", "demo", "bench"}
+_PROCESS_FILES = ("crash", "kills", "processes", "failpoints", "hang", "steps", "recovery", "durability")
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Tests of a file run in one process, one after the other; so do all that share the SparkSession, which have its
-    marker."""
+    """Tests of a file run in one process, one after the other; so do all that share the SparkSession.
+
+    Tests with the fixture of that name get the marker `spark`; those of folders and files above get `processes`.
+    """
     for item in items:
         fixtures = getattr(item, "fixturenames", ())
         if "spark" in fixtures:
             item.add_marker(pytest.mark.spark)
+        if _PROCESS_FOLDERS & set(item.path.parts) or any(word in item.path.name for word in _PROCESS_FILES):
+            item.add_marker(pytest.mark.processes)
         item.add_marker(pytest.mark.xdist_group("spark" if "spark" in fixtures else item.path.name))
 
 
