@@ -196,7 +196,7 @@ def read_record(data: bytes, at: int = 0) -> Fields:
 
     first_four = struct.unpack_from("<I", data, at)[0]
     expected = low32(xxh3(data[at + 8 : end])) ^ first_four
-    check(header["checksum"] == expected, f"the record at byte {at} does not fit its checksum")
+    check(header["checksum"] == expected, f"the record at byte {at} has a wrong checksum")
 
     delta = header["previous_delta"]
     return {
@@ -279,7 +279,7 @@ def read_names(directory: Path) -> dict[int, Fields]:
         text = entry["text"][: entry["bytes"]]
         kind = ORIGIN if place < FEEDS_BEGIN else FEED
         check(entry["kind"] == kind and len(text) > 0, f"name {place} is of kind {entry['kind']}")
-        check(entry["checksum"] == low32(xxh3(text)) ^ kind, f"name {place} does not fit its checksum")
+        check(entry["checksum"] == low32(xxh3(text)) ^ kind, f"name {place} has a wrong checksum")
         names[place] = entry | {"text": text_of(text)}
     return names
 
@@ -293,7 +293,7 @@ def read_cursors(directory: Path) -> dict[str, Fields]:
         slot = fields_of(CURSOR_SLOT, data, number * CURSOR_SLOT_BYTES)
         if slot["used"]:
             name = slot["name"][: slot["name_bytes"]]
-            check(slot["checksum"] == low32(xxh3(name)), f"the name in slot {number} does not fit its checksum")
+            check(slot["checksum"] == low32(xxh3(name)), f"the name in slot {number} has a wrong checksum")
             cells = [cell for cell in (slot["cell_a"], slot["cell_b"]) if is_whole_cell(cell)]
             check(bool(cells), f"slot {number} has no whole cell")
             cursors[text_of(name)] = max((fields_of(CURSOR_CELL, c) for c in cells), key=lambda c: c["generation"])
@@ -324,7 +324,7 @@ def read_segment(directory: Path, entry: Fields, owner: bytes) -> bytes:
     header = fields_of(SEGMENT_HEADER, data)
     check(header["magic"] == b"HRSEGMNT", "this is not a segment file")
     check_version(header["version"], "the segment file")
-    check(header["checksum"] == xxh3(data[:SEGMENT_CHECKED_BYTES]), "the segment header does not fit its checksum")
+    check(header["checksum"] == xxh3(data[:SEGMENT_CHECKED_BYTES]), "the segment header has a wrong checksum")
     check(header["uuid"] == owner, "the segment belongs to another queue")
     check(len(data) == header["size"], f"the segment has {len(data)} bytes instead of {header['size']}")
     for field in ("file", "size", "number", "first"):

@@ -1,4 +1,4 @@
-"""Changes bytes of a file behind the back of whoever has it mapped."""
+"""Change bytes of a file while other processes have it mapped."""
 
 import os
 import struct

@@ -7,7 +7,7 @@
     read_suppliers(directory, …)     one suppliers file: its places and who holds them
     is_locked(file, at)              whether anybody holds the open-file-description lock on one byte
 
-Read a chain while nobody changes it. What cannot be right raises Damaged, what is of another version OtherVersion.
+Read a chain while no process changes it. Damaged is raised for invalid data, OtherVersion for another version.
 """
 
 import fcntl
@@ -215,7 +215,9 @@ def read_chain_header(directory: Path, number: int, data: bytes) -> Fields:
     check_version(chain["version"], "the chain file")
     check(chain["uuid"] == read_control(directory)["uuid"], "the chain belongs to another queue")
     check(chain["number"] == number, f"the chain calls itself {chain['number']}")
-    check(chain["slots_ready"] % SLOTS_STEP == 0 and chain["slots_ready"] <= SLOTS_MAX, "the slots cannot be so many")
+    check(
+        chain["slots_ready"] % SLOTS_STEP == 0 and chain["slots_ready"] <= SLOTS_MAX, "the number of slots is invalid"
+    )
     chain["cells"] = [chain["cells"][:CHAIN_CELL_BYTES], chain["cells"][CHAIN_CELL_BYTES:]]
     return chain
 
@@ -264,9 +266,9 @@ def check_chain(chain: Fields) -> None:
     forth, back = list(walk(chain, chain["oldest"], "newer")), list(walk(chain, chain["newest"], "older"))
     check(forth == back[::-1] and sorted(forth) == sorted(in_hand), "the list of products in hand is wrong")
     check([slots[p]["sequence"] for p in forth] == [slots[p]["sequence"] for p in in_hand], "it is out of order")
-    check(chain["in_hand"] == len(in_hand), f"{chain['in_hand']} products are said to be in hand, {len(in_hand)} are")
+    check(chain["in_hand"] == len(in_hand), f"{chain['in_hand']} products are counted in hand, {len(in_hand)} are")
     low = min([chain["position"], *(slots[place]["sequence"] for place in in_hand)])
-    check(chain["low"] == low, f"everything below {chain['low']} is said to be settled, it is {low}")
+    check(chain["low"] == low, f"everything below {chain['low']} counts as settled, but the marks say {low}")
     for number, member in chain["members"].items():
         listed = [place for priority in range(PRIORITIES) for place in waiting_list(chain, number, priority)]
         counted = {state: [p for p in by_state[state] if slots[p]["member"] == number] for state in by_state}

@@ -94,7 +94,7 @@ def test_the_terms_of_a_chain_change_with_those_of_any_member(make_queue: MakeQu
     assert read_chain(queue.path, 1)["terms"] > before
 
 
-def test_those_who_wait_for_room_are_noted_and_called(make_queue: MakeQueue) -> None:
+def test_waiting_writers_are_recorded_and_woken(make_queue: MakeQueue) -> None:
     queue = make_queue(dedup="none")
     station = queue.station("a", "wx/**", blocking=True, capacity=2)
     put(queue, 2)
@@ -186,7 +186,7 @@ def test_the_counters_of_a_station_are_where_the_page_says(make_queue: MakeQueue
 
 
 @pytest.mark.parametrize("discard", ["fifo", "lifo", "priority", "deadline"])
-def test_what_a_full_station_has_dropped_is_counted_by_cause(make_queue: MakeQueue, discard: str) -> None:
+def test_products_dropped_by_a_full_station_are_counted_by_cause(make_queue: MakeQueue, discard: str) -> None:
     queue = make_queue(dedup="none")
     station = queue.station("a", "wx/**", capacity=4, discard=discard)
     put(queue, 10, priority=[number % 8 for number in range(10)])
@@ -344,7 +344,7 @@ def test_a_station_without_a_capacity_takes_up_no_more_than_its_window(make_queu
     assert chain_path(queue.path, 1).stat().st_size == station_reader.SLOTS_AT + 4096 * station_reader.SLOT_BYTES
 
 
-def test_lists_are_made_anew_from_the_marks_when_the_holder_of_the_lock_died(make_queue: MakeQueue) -> None:
+def test_lists_are_rebuilt_from_the_marks_when_the_holder_of_the_lock_died(make_queue: MakeQueue) -> None:
     queue = make_queue(dedup="none")
     station = queue.station("a", "wx/**", deliveries_max=1)
     put(queue, 20, priority=[number % 8 for number in range(20)])
@@ -374,7 +374,7 @@ def test_lists_are_made_anew_from_the_marks_when_the_holder_of_the_lock_died(mak
         consumer.ack(held)
 
 
-def test_a_mark_that_cannot_be_makes_a_slot_free(make_queue: MakeQueue) -> None:
+def test_an_invalid_mark_makes_a_slot_free(make_queue: MakeQueue) -> None:
     queue = make_queue(dedup="none")
     queue.station("a", "wx/**").statistics()
     put(queue, 5)

@@ -100,7 +100,7 @@ def test_the_words_of_a_supplier_are_where_the_page_says(make_queue: MakeQueue) 
     assert after == {place: words | {"held": False} for place, words in places.items()}
 
 
-def test_a_place_goes_with_its_process_and_its_counters_go_on(make_queue: MakeQueue) -> None:
+def test_a_place_is_freed_with_its_process_and_its_counters_remain(make_queue: MakeQueue) -> None:
     queue = make_queue()
     radar = queue.channel("radar", "wx/radar")
 

@@ -98,11 +98,11 @@ def sizes(layout: reader.Layout) -> dict[str, tuple[int, int]]:
 
 
 @pytest.mark.parametrize("heading", TABLES)
-def test_a_table_of_the_page_is_the_one_that_the_reader_goes_by(heading: str) -> None:
+def test_a_table_of_the_page_is_the_one_of_the_reader(heading: str) -> None:
     assert tables_of_the_page()[heading] == sizes(TABLES[heading])
 
 
-def test_the_control_tables_of_the_page_are_the_ones_that_the_reader_goes_by() -> None:
+def test_the_control_tables_of_the_page_are_those_of_the_reader() -> None:
     assert tables_of_the_page()["Control"] == sizes(reader.CONTROL)
 
 
@@ -111,7 +111,7 @@ def test_the_reader_knows_every_table_with_offsets() -> None:
 
 
 @pytest.mark.parametrize("heading", DOCUMENTS)
-def test_a_table_of_json_is_the_one_that_the_reader_goes_by(heading: str) -> None:
+def test_a_table_of_json_is_the_one_of_the_reader(heading: str) -> None:
     assert documents_of_the_page()[heading] == DOCUMENTS[heading]
     assert set(documents_of_the_page()) == set(DOCUMENTS)
 
@@ -245,7 +245,7 @@ def test_the_words_that_readers_watch_are_where_the_page_says(make_queue: Callab
     assert 0 < after["opened_boot_ns"] <= time.clock_gettime_ns(time.CLOCK_BOOTTIME)
 
 
-def test_a_refused_flush_is_noted_where_the_page_says(make_queue: Callable[..., Queue]) -> None:
+def test_a_failed_flush_is_recorded_where_the_page_says(make_queue: Callable[..., Queue]) -> None:
     class Refusing(Disk):
         def sync_file(self, path: Path) -> None:
             if path.suffix == ".segment":

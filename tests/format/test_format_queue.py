@@ -70,7 +70,7 @@ def test_the_product_before_is_that_of_the_same_origin_and_feed(make_queue: Make
     ]  # fmt: skip
 
 
-def test_expired_products_are_there_but_handed_to_nobody(make_queue: MakeQueue) -> None:
+def test_expired_products_are_stored_but_not_delivered(make_queue: MakeQueue) -> None:
     clock = MockClock(NOW_NS)
     queue = make_queue(clock=clock)
     queue.put(b"short", feed="wx/a", expiry=NOW_NS + 1_000_000_000)
@@ -108,7 +108,7 @@ def test_damaged_products_are_marked_by_a_repair(make_queue: MakeQueue) -> None:
         assert again.check() == []
 
 
-def test_every_row_of_a_batch_but_the_last_says_that_it_goes_on(make_queue: MakeQueue) -> None:
+def test_every_row_of_a_batch_but_the_last_says_that_the_batch_continues(make_queue: MakeQueue) -> None:
     queue = make_queue(size="1MiB")
     queue.put(b"alone", feed="wx/a")
     queue.put_many([b"one", b"two", b"three"], feed="wx/a")
@@ -374,7 +374,7 @@ def test_a_cursor_remembers_the_range_that_it_lost(make_queue: MakeQueue) -> Non
     assert queue.check() == []
 
 
-def test_a_cursor_with_a_broken_cell_goes_by_the_other_one(make_queue: MakeQueue) -> None:
+def test_a_cursor_with_a_damaged_cell_uses_the_other_one(make_queue: MakeQueue) -> None:
     queue = make_queue()
     cursor = queue.cursor("c")
     for position in (5, 6):

@@ -115,7 +115,7 @@ def small(make_queue: Callable[..., Queue]) -> Queue:
     return queue
 
 
-def test_every_flipped_bit_of_a_record_is_noticed_by_both_readers(small: Queue) -> None:
+def test_every_flipped_bit_of_a_record_is_detected_by_both_readers(small: Queue) -> None:
     product = assert_same(small)[1]
     segment = reader.segment_path(small.path, 1)
     start = segment.read_bytes().index(product["record"])
@@ -150,7 +150,7 @@ def test_the_neighbours_of_a_damaged_record_can_be_read(small: Queue) -> None:
     assert_same(small)
 
 
-def test_every_flipped_bit_of_a_segment_header_is_noticed(small: Queue) -> None:
+def test_every_flipped_bit_of_a_segment_header_is_detected(small: Queue) -> None:
     checked_end = reader.SEGMENT_HEADER["gap"][0]
     with Spoiler(reader.segment_path(small.path, 1)) as spoiler:
         for at in range(checked_end):
@@ -174,7 +174,7 @@ def bits_of_a_row(queue: Queue, sequence: int) -> Iterator[tuple[Spoiler, int, i
                 yield spoiler, start + at, 1 << bit
 
 
-def test_every_flipped_bit_of_a_row_is_noticed_by_both_readers(small: Queue) -> None:
+def test_every_flipped_bit_of_a_row_is_detected_by_both_readers(small: Queue) -> None:
     assert_same(small)
     first, _, third = (fast(product) for product in small.read("oldest"))
     bits = 0
@@ -195,7 +195,7 @@ def test_every_flipped_bit_of_a_row_is_noticed_by_both_readers(small: Queue) -> 
     assert_same(small)
 
 
-def test_every_flipped_bit_of_the_last_row_is_noticed_by_whoever_opens_the_queue_alone(small: Queue) -> None:
+def test_every_flipped_bit_of_the_last_row_is_detected_when_the_queue_is_opened_alone(small: Queue) -> None:
     assert_same(small)
     before = [fast(product) for product in small.read("oldest")]
     small.close()
@@ -211,7 +211,7 @@ def test_every_flipped_bit_of_the_last_row_is_noticed_by_whoever_opens_the_queue
         assert_same(again)
 
 
-def test_a_product_with_a_damaged_row_is_nobodys_duplicate(small: Queue) -> None:
+def test_nothing_is_a_duplicate_of_a_product_with_a_damaged_row(small: Queue) -> None:
     product = assert_same(small)[1]
     file = reader.segment_path(small.path, 1)
     at = file.stat().st_size - 2 * reader.ROW_BYTES
@@ -226,7 +226,7 @@ def test_a_product_with_a_damaged_row_is_nobodys_duplicate(small: Queue) -> None
     assert_same(small)
 
 
-def test_a_row_that_differs_from_its_record_is_noticed(small: Queue) -> None:
+def test_a_row_that_differs_from_its_record_is_detected(small: Queue) -> None:
     file = reader.segment_path(small.path, 1)
     start = file.stat().st_size - 2 * reader.ROW_BYTES
     with Spoiler(file) as spoiler:
@@ -245,7 +245,7 @@ def test_a_row_that_differs_from_its_record_is_noticed(small: Queue) -> None:
     assert_same(small)
 
 
-def test_every_flipped_bit_of_a_name_is_noticed(small: Queue) -> None:
+def test_every_flipped_bit_of_a_name_is_detected(small: Queue) -> None:
     assert_same(small)
     start = reader.FEEDS_BEGIN * reader.NAME_BYTES
     text_at = reader.NAME["text"][0]

@@ -41,7 +41,7 @@ def rows_of(directory: Path, segment: int) -> list[reader.Fields]:
 
 
 @pytest.mark.parametrize("point", ["append:row-written", "append:before-commit"])
-def test_rows_of_a_batch_that_was_rolled_back_do_not_fit(make_queue: MakeQueue, point: str) -> None:
+def test_rows_of_a_batch_that_was_rolled_back_are_invalid(make_queue: MakeQueue, point: str) -> None:
     queue = make_queue()
     queue.put(b"one", feed="wx/a")
     child = os.fork()
@@ -65,7 +65,7 @@ def test_rows_of_a_batch_that_was_rolled_back_do_not_fit(make_queue: MakeQueue, 
     assert [p["sequence"] for p in assert_same(queue)] == [1, 2]
 
 
-def test_a_queue_that_somebody_died_settling_is_made_anew_from_its_segments(closed: Path) -> None:
+def test_a_queue_is_rebuilt_from_its_segments_if_a_process_died_during_recovery(closed: Path) -> None:
     before = records(closed)
     for word, value in (("tail", 3), ("head", 3), ("state", RECOVERING)):
         write_word(closed, word, value)
@@ -76,7 +76,7 @@ def test_a_queue_that_somebody_died_settling_is_made_anew_from_its_segments(clos
         assert_same(again)
 
 
-def test_an_unfinished_batch_is_taken_back_after_a_restart(make_queue: MakeQueue) -> None:
+def test_an_unfinished_batch_is_rolled_back_after_a_restart(make_queue: MakeQueue) -> None:
     queue = make_queue()
     queue.put(b"one", feed="wx/a")
     queue.put_many([b"two", b"three", b"four"], feed="wx/a")
@@ -91,7 +91,7 @@ def test_an_unfinished_batch_is_taken_back_after_a_restart(make_queue: MakeQueue
         assert [row["whole"] for row in rows_of(queue.path, 1)[:4]] == [True, False, False, False]
 
 
-def test_a_restart_that_may_have_cost_products_leaves_a_gap(closed: Path) -> None:
+def test_a_restart_that_may_have_lost_products_leaves_a_gap(closed: Path) -> None:
     before = records(closed)
     write_word(closed, "boot", bytes(16))
     write_word(closed, "clean", 0)
@@ -105,7 +105,7 @@ def test_a_restart_that_may_have_cost_products_leaves_a_gap(closed: Path) -> Non
 
 
 @pytest.mark.parametrize(("word", "value"), [("boot", bytes(16)), ("state", RECOVERING)])
-def test_a_doubtful_segment_file_is_never_thrown_away(closed: Path, word: str, value: int | bytes) -> None:
+def test_a_doubtful_segment_file_is_never_deleted(closed: Path, word: str, value: int | bytes) -> None:
     before = records(closed)
     strange = reader.segment_path(closed, 0x99)
     strange.write_bytes(b"not a segment" * 1000)

@@ -73,7 +73,7 @@ def test_every_term_of_a_station_is_in_stations_json(make_queue: MakeQueue) -> N
     assert list(json.loads((queue.path / "stations.json").read_text())["stations"][0]) == list(station_reader.STATION)
 
 
-def test_numbers_of_chains_are_never_given_twice(make_queue: MakeQueue) -> None:
+def test_the_number_of_a_chain_is_never_reused(make_queue: MakeQueue) -> None:
     queue = make_queue()
     queue.station("a", "wx/**").remove()
     queue.station("b", "wx/**")
@@ -127,7 +127,7 @@ def test_what_stations_json_leaves_out_has_its_default(make_queue: MakeQueue) ->
 @pytest.mark.parametrize(
     "spoil", [lambda d: d | {"more": 1}, lambda d: d | {"stations": [{}]}, lambda d: [d], lambda d: {}]
 )
-def test_what_is_not_on_the_page_cannot_be_read(make_queue: MakeQueue, spoil: Callable[[Any], Any]) -> None:
+def test_a_document_that_differs_from_the_page_is_refused(make_queue: MakeQueue, spoil: Callable[[Any], Any]) -> None:
     queue = make_queue()
     queue.station("a", "wx/**")
     file = queue.path / "stations.json"
@@ -184,7 +184,7 @@ def test_a_queue_of_version_1_opens_with_its_stations_where_they_were(make_queue
 # --- revisions ------------------------------------------------------------------------------------
 
 
-def test_a_revision_is_a_hidden_row_with_all_that_its_product_says_of_itself(make_queue: MakeQueue) -> None:
+def test_a_revision_is_a_hidden_row_with_the_facts_of_its_product(make_queue: MakeQueue) -> None:
     queue = make_queue(dedup="md5")
     queue.station("a", "wx/**")
     queue.station("b", "wx/**", after="a")
@@ -233,7 +233,7 @@ def test_a_revision_is_a_hidden_row_with_all_that_its_product_says_of_itself(mak
         }  # fmt: skip
 
 
-def test_a_revision_is_nobodys_duplicate_and_no_station_takes_it_up(make_queue: MakeQueue) -> None:
+def test_nothing_is_a_duplicate_of_a_revision_and_no_station_takes_it_up(make_queue: MakeQueue) -> None:
     queue = make_queue(dedup="md5")
     queue.station("a", "wx/**")
     queue.station("other", "wx/**")
@@ -271,7 +271,7 @@ def waiting(directory: Path) -> list[int]:
     return sorted(slot["sequence"] for slot in slots if slot["state"] == "waiting")
 
 
-def test_all_marks_are_believed_as_long_as_the_machine_runs(used: Path) -> None:
+def test_all_marks_are_trusted_until_the_machine_restarts(used: Path) -> None:
     before = read_chain(used, 1)["slots"]
     assert sorted(slot["state"] for slot in before if slot["mark"]) == ["parked"] * 2 + ["waiting"] * 5
     with Queue.open(used):
@@ -279,7 +279,7 @@ def test_all_marks_are_believed_as_long_as_the_machine_runs(used: Path) -> None:
         assert waiting(used) == [6, 7, 8, 9, 10]
 
 
-def test_nothing_but_the_newest_whole_cell_is_believed_after_a_restart_of_the_machine(used: Path) -> None:
+def test_only_the_newest_intact_cell_is_trusted_after_a_restart_of_the_machine(used: Path) -> None:
     assert begin_again(used, 1) == read_chain(used, 1)["low"] == 6
     write_word(used, "boot", bytes(16))
     with Queue.open(used) as again:
@@ -290,7 +290,7 @@ def test_nothing_but_the_newest_whole_cell_is_believed_after_a_restart_of_the_ma
         assert waiting(used) == [6, 7, 8, 9, 10]
 
 
-def test_a_chain_with_a_broken_cell_goes_by_the_other_one(used: Path) -> None:
+def test_a_chain_with_a_damaged_cell_uses_the_other_one(used: Path) -> None:
     for sequence in (7, 8):  # two more saves
         with Queue.open(used) as again, again.station("a").attach() as consumer:
             consumer.ack(consumer.get(1, 1))
@@ -314,7 +314,7 @@ def test_a_chain_with_a_broken_cell_goes_by_the_other_one(used: Path) -> None:
         assert waiting(used) == [7, 8, 9, 10]
 
 
-def test_without_a_whole_cell_a_chain_begins_with_the_oldest_product(used: Path) -> None:
+def test_without_an_intact_cell_a_chain_starts_at_the_oldest_product(used: Path) -> None:
     at, size = station_reader.CHAIN_HEADER["cells"][0], station_reader.CHAIN_CELL_BYTES
     with Spoiler(chain_path(used, 1)) as spoiler:
         spoiler.write(at, bytes(2 * size))
@@ -327,7 +327,7 @@ def test_without_a_whole_cell_a_chain_begins_with_the_oldest_product(used: Path)
 
 
 @pytest.mark.parametrize("word", ["magic", "number", "uuid"])
-def test_a_chain_file_that_is_none_is_made_anew(used: Path, word: str) -> None:
+def test_a_file_that_is_not_a_chain_is_created_again(used: Path, word: str) -> None:
     with Spoiler(chain_path(used, 1)) as spoiler:
         spoiler.flip(station_reader.CHAIN_HEADER[word][0], 2)
     if word != "number":

@@ -1,4 +1,4 @@
-"""What is mended, and what is not thrown away: chains, stations, revisions."""
+"""What recovery and repair restore, and what they never delete: chains, stations, revisions."""
 
 import contextlib
 import os
@@ -44,7 +44,7 @@ def test_a_repair_leaves_revisions_hidden(make_queue: Callable[..., Queue]) -> N
         assert [bytes(p.payload) for p in again.read("oldest")] == [b"original", b"last"]
 
 
-def test_a_row_of_a_revision_that_is_written_anew_keeps_its_record(make_queue: Callable[..., Queue]) -> None:
+def test_a_rebuilt_row_of_a_revision_keeps_its_record(make_queue: Callable[..., Queue]) -> None:
     """rebuild_rows/count_records take a record of ours whose origin_sequence is not its sequence for damaged or stale."""
     queue = make_queue(dedup="none")
     queue.station("a", "wx/**")
@@ -63,7 +63,7 @@ def test_a_row_of_a_revision_that_is_written_anew_keeps_its_record(make_queue: C
         assert [p["damaged"] for p in reader.read_queue(queue.path)] == [False, False, False]
 
 
-def test_after_a_seek_back_nothing_is_skipped_when_the_lists_are_made_anew(make_queue: Callable[..., Queue]) -> None:
+def test_after_a_seek_backwards_nothing_is_skipped_when_the_lists_are_rebuilt(make_queue: Callable[..., Queue]) -> None:
     queue = make_queue(dedup="none")
     station = queue.station("a", "wx/**")
     queue.put_many([b"x"] * 10, feed="wx/a")
@@ -98,7 +98,7 @@ def test_a_consumer_of_a_removed_station_gets_nothing_of_the_one_that_takes_its_
         consumer.get(1, 0.3)
 
 
-def test_a_new_chain_begins_where_it_was_told_also_after_a_power_failure(make_queue, tmp_path):
+def test_a_new_chain_starts_at_its_position_even_after_a_power_failure(make_queue, tmp_path):
     queue = make_queue()
     queue.put(b"before", feed="wx/a")
     queue.station("a", "wx/**")
@@ -108,7 +108,7 @@ def test_a_new_chain_begins_where_it_was_told_also_after_a_power_failure(make_qu
         assert read_chain(tmp_path / "copy", 1)["position"] == 2
 
 
-def test_swapped_chain_files_are_noticed(make_queue: Callable[..., Queue]) -> None:
+def test_swapped_chain_files_are_detected(make_queue: Callable[..., Queue]) -> None:
     queue = make_queue()
     queue.station("a", "wx/**")
     queue.station("b", "de/**")
@@ -135,7 +135,7 @@ def test_the_timeout_of_one_station_is_not_that_of_the_stations_behind(make_queu
         assert len(consumer.get(1, 0.2)) == 1
 
 
-def test_whoever_gets_the_lock_of_one_who_died_changing_stations_finishes_the_change(
+def test_the_next_holder_of_the_lock_finishes_a_change_whose_process_died(
     make_queue: Callable[..., Queue],
 ) -> None:
     queue = make_queue()
@@ -152,7 +152,7 @@ def test_whoever_gets_the_lock_of_one_who_died_changing_stations_finishes_the_ch
         assert len(consumer.get(1, 0.5)) == 1
 
 
-def test_a_queue_is_not_left_half_settled_by_a_stations_json_that_cannot_be_read(
+def test_an_unreadable_stations_json_does_not_leave_a_queue_half_recovered(
     make_queue: Callable[..., Queue],
 ) -> None:
     queue = make_queue()
@@ -167,7 +167,7 @@ def test_a_queue_is_not_left_half_settled_by_a_stations_json_that_cannot_be_read
     assert reader.read_control(queue.path)["state"] == 1
 
 
-def test_close_lets_go_whatever_stations_json_says(make_queue: Callable[..., Queue]) -> None:
+def test_close_detaches_whatever_stations_json_contains(make_queue: Callable[..., Queue]) -> None:
     queue = make_queue()
     queue.station("a", "wx/**")
     queue.put(b"x", feed="wx/a")
@@ -207,7 +207,7 @@ def test_durability_disk_saves_positions_while_the_queue_is_open(make_queue, tmp
     assert station_reader.begin_again(queue.path, 1) == 6
 
 
-def test_a_strange_value_in_stations_json_is_told_as_damage(make_queue: Callable[..., Queue]) -> None:
+def test_an_invalid_value_in_stations_json_is_reported_as_damage(make_queue: Callable[..., Queue]) -> None:
     queue = make_queue()
     queue.station("a", "wx/**")
     queue.close()
@@ -222,7 +222,7 @@ def test_a_strange_value_in_stations_json_is_told_as_damage(make_queue: Callable
             file.write_text(text)
 
 
-def test_a_chain_of_a_newer_version_is_not_thrown_away(make_queue: Callable[..., Queue]) -> None:
+def test_a_chain_of_a_newer_version_is_not_replaced(make_queue: Callable[..., Queue]) -> None:
     queue = make_queue()
     queue.station("a", "wx/**")
     queue.close()
