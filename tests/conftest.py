@@ -44,7 +44,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         fixtures = getattr(item, "fixturenames", ())
         if "spark" in fixtures:
             item.add_marker(pytest.mark.spark)
-        if _PROCESS_FOLDERS & set(item.path.parts) or any(word in item.path.name for word in _PROCESS_FILES):
+        if _PROCESS_FOLDERS & set(item.path.relative_to(Path(__file__).parent).parts) or any(
+            word in item.path.name for word in _PROCESS_FILES
+        ):
             item.add_marker(pytest.mark.processes)
         item.add_marker(pytest.mark.xdist_group("spark" if "spark" in fixtures else item.path.name))
 
