@@ -6,6 +6,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import zenoh
+from zenoh.handlers import Callback
 
 from headrace.link.certificates import make_authority, make_certificate
 from headrace.link.credentials import TlsTerms
@@ -56,7 +57,7 @@ class Listener:
     def __init__(self, session: zenoh.Session, key: str) -> None:
         self.keys: list[str] = []
         self.payloads: list[bytes] = []
-        self._subscriber = session.declare_subscriber(key, self._take)
+        self._subscriber = session.declare_subscriber(key, Callback(self._take, indirect=False))
 
     def _take(self, sample: zenoh.Sample) -> None:
         self.payloads.append(sample.payload.to_bytes())
