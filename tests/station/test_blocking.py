@@ -11,11 +11,6 @@ from headrace.errors import BlockedError, HeadraceError
 from headrace.testing import MockClock
 
 
-@pytest.fixture
-def queue(make_quick: Callable[..., Queue]) -> Queue:
-    return make_quick()
-
-
 def fill(queue: Queue, feed: str = "a", size: int = 50_000) -> int:
     """Put until a station forbids it; how many were put."""
     count = 0

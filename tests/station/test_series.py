@@ -13,11 +13,6 @@ from headrace.station import Station
 from headrace.testing import MockClock
 
 
-@pytest.fixture
-def queue(make_quick: Callable[..., Queue]) -> Queue:
-    return make_quick()
-
-
 def series(queue: Queue, *names: str, **terms: object) -> list[Station]:
     """Stations that stand one behind another and want everything."""
     made = [queue.station(names[0], "**", **terms)]

@@ -110,13 +110,13 @@ def test_every_change_decides_about_the_very_next_product(path: Path) -> None:
 
 def test_a_consumer_that_wakes_in_the_middle_of_a_change_goes_by_the_new_terms(path: Path) -> None:
     def change_slowly(folder: Path, path: Path, ledger: Ledger, seed: int) -> None:
-        tell = Stations._tell_line
+        update = Stations._update_chain
 
-        def tell_and_linger(self: Stations, *arguments: Any) -> None:
-            tell(self, *arguments)
+        def update_and_linger(self: Stations, *arguments: Any) -> None:
+            update(self, *arguments)
             time.sleep(0.3)
 
-        Stations._tell_line = tell_and_linger  # type: ignore[method-assign]
+        Stations._update_chain = update_and_linger  # type: ignore[method-assign]
         with Queue.open(path) as queue:
             queue.station("s").change(selection="g")
 

@@ -1,0 +1,144 @@
+"""Loops over a consumer, with `for` and `async for`, and how they end."""
+
+import asyncio
+import os
+import signal
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+from handling import idents, put, work
+
+from headrace import Queue
+from headrace.station import Consumer, Station
+from support.commandline import interruptible
+
+# --- iterate --------------------------------------------------------------------------------------
+
+
+def test_iteration_acknowledges_each_product_when_the_next_is_asked_for(
+    queue: Queue, station: Station, consumer: Consumer
+) -> None:
+    put(queue, *"123")
+    seen = []
+    for product in consumer:
+        seen.append((product.ident, station.statistics().acknowledged, station.statistics().leased))
+        if product.ident == "3":
+            break
+    assert seen == [("1", 0, 1), ("2", 1, 1), ("3", 2, 1)]
+
+
+def test_a_product_whose_work_failed_goes_to_another_consumer(queue: Queue, station: Station) -> None:
+    put(queue, "1", "2")
+    with pytest.raises(ZeroDivisionError), station.attach() as consumer:
+        for product in consumer:
+            if product.ident == "2":
+                1 / 0
+    with station.attach() as other:
+        batch = other.get_nowait(9)
+    assert (idents(batch), batch.deliveries.tolist()) == (["2"], [2])
+
+
+def test_batches_end_after_an_empty_timeout(queue: Queue, station: Station, consumer: Consumer) -> None:
+    put(queue, *"12345")
+    assert [idents(batch) for batch in consumer.batches(2, timeout=0)] == [["1", "2"], ["3", "4"], ["5"]]
+    assert (station.statistics().acknowledged, station.statistics().leased) == (5, 0)
+
+
+@pytest.mark.parametrize("how", ["ack", "discard", "nack"])
+def test_a_loop_may_settle_a_product_itself(queue: Queue, station: Station, consumer: Consumer, how: str) -> None:
+    put(queue, "1", "2")
+    seen = []
+    for batch in consumer.batches(1, timeout=0):
+        if batch[0].ident == "1" and len(seen) == 0:
+            getattr(consumer, how)(batch)
+        seen.append(batch[0].ident)
+    assert seen == (["1", "1", "2"] if how == "nack" else ["1", "2"])
+
+
+def test_async_iteration_acknowledges_too(queue: Queue, station: Station, consumer: Consumer) -> None:
+    put(queue, *"123")
+
+    async def collect() -> list[str]:
+        seen = []
+        async for product in consumer:
+            seen.append(product.ident)
+            if len(seen) == 3:
+                break
+        return seen
+
+    assert asyncio.run(collect()) == ["1", "2", "3"]
+    assert station.statistics().acknowledged == 2
+
+
+def test_async_batches_end_after_an_empty_timeout(queue: Queue, consumer: Consumer) -> None:
+    put(queue, *"123")
+
+    async def collect() -> list[list[str]]:
+        return [idents(batch) async for batch in consumer.batches_async(2, timeout=0)]
+
+    assert asyncio.run(collect()) == [["1", "2"], ["3"]]
+
+
+def test_an_async_get_lets_others_run_while_it_waits(queue: Queue, consumer: Consumer) -> None:
+    async def both() -> list[str]:
+        getting = asyncio.create_task(consumer.get_async(1, timeout=20))
+        while not getting.done() and queue.next == 1:
+            await asyncio.sleep(0)
+            put(queue, "1")
+        return idents(await getting)
+
+    assert asyncio.run(both()) == ["1"]
+
+
+def test_a_cancelled_async_get_leases_nothing(queue: Queue, station: Station, consumer: Consumer) -> None:
+    async def cancel() -> None:
+        getting = asyncio.create_task(consumer.get_async(1))
+        await asyncio.sleep(0.05)
+        getting.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await getting
+
+    asyncio.run(cancel())
+    put(queue, "1")
+    assert idents(consumer.get(1, timeout=5)) == ["1"]
+    assert station.statistics().delivered == 1
+
+
+def test_a_product_that_arrives_at_a_cancelled_get_goes_back(
+    queue: Queue, station: Station, consumer: Consumer
+) -> None:
+    """The product is there before the task is cancelled, and nobody has fetched it from the future yet."""
+
+    async def cancel_too_late() -> None:
+        getting = asyncio.create_task(consumer.get_async(1))
+        await asyncio.sleep(0)  # the thread has begun
+        put(queue, "1")
+        deadline = time.monotonic() + 20
+        while station.statistics().delivered == 0 and time.monotonic() < deadline:
+            pass
+        getting.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await getting
+
+    asyncio.run(cancel_too_late())
+    batch = station.attach().get(1, timeout=5)
+    assert (idents(batch), batch.deliveries.tolist()) == (["1"], [1])
+
+
+def test_an_interrupt_ends_a_get_without_a_timeout(queue: Queue, consumer: Consumer) -> None:
+    with ThreadPoolExecutor(1) as pool:
+        waiting = pool.submit(consumer.get)
+        consumer.interrupt()
+        assert len(waiting.result(20)) == 0
+    put(queue, "1")
+    assert idents(consumer.get(1, timeout=5)) == ["1"]
+
+
+def test_control_c_ends_a_get_without_a_timeout(queue: Queue, consumer: Consumer) -> None:
+    with interruptible(), pytest.raises(KeyboardInterrupt):
+        threading.Timer(0.1, lambda: os.kill(os.getpid(), signal.SIGINT)).start()
+        consumer.get()
+    put(queue, "1")
+    assert work(consumer) == ["1"]
