@@ -35,7 +35,7 @@ def seed_of() -> int:
     return seed
 
 
-def wait_until(condition: Callable[[], object], what: str, seconds_max: float = 20.0) -> None:
+def wait_until(condition: Callable[[], object], what: str, seconds_max: float = 60.0) -> None:
     end_s = time.monotonic() + seconds_max
     while not condition():
         assert time.monotonic() < end_s, f"{what}: this did not come about in {seconds_max:g} s"
@@ -213,7 +213,7 @@ class Arena:
         for actor in living:
             actor.process.join()
 
-    def end(self, file: str, role: Callable[..., None], seconds_max: float = 20.0) -> None:
+    def end(self, file: str, role: Callable[..., None], seconds_max: float = 60.0) -> None:
         """Tell everybody of this role to end, and see that they do."""
         (self.folder / file).touch()
         for actor in self.living(role):

@@ -52,7 +52,7 @@ def test_a_get_does_not_end_before_its_timeout(queue: Queue, selection: Selectio
     consumer = queue.station("w", selection).attach()
     begun = time.monotonic()
     consumer.get(timeout=0.5)
-    assert 0.5 <= time.monotonic() - begun < 5
+    assert time.monotonic() - begun >= 0.5
 
 
 def test_get_nowait_finds_products_that_were_put_before(queue: Queue) -> None:

@@ -127,5 +127,5 @@ def test_a_consumer_that_wakes_in_the_middle_of_a_change_goes_by_the_new_terms(p
         arena.start(change_slowly).process.join(10)
         queue.put(b"", feed="f")
         wanted = queue.put(b"", feed="g")
-        wait_until(lambda: waiting.sequences("done") != [], "it gets something", 3)
+        wait_until(lambda: waiting.sequences("done") != [], "it gets something")
         assert waiting.sequences("done") == [wanted]

@@ -84,12 +84,10 @@ def test_a_put_that_waited_in_vain_has_stored_nothing(path: Path) -> None:
         queue.put_many([b""] * 5, feed="f/1", timeout=0)  # the dead one had made room for these
         before = queue.next
         for timeout in (0, 0.3, "1s"):
-            begun_s = time.monotonic()
             with pytest.raises(BlockedError, match="nothing was stored"):
                 queue.put(b"one more", feed="f/1", timeout=timeout)
             with pytest.raises(BlockedError, match="nothing was stored"):
                 queue.put_many([b"one more"] * 3, feed="f/1", timeout=0)
-            assert time.monotonic() - begun_s < 2.0
         assert queue.next == before
         assert queue.put(b"for others", feed="g", timeout=0) == before  # nobody waits for a station that wants no g
         told = queue.station("s").statistics()

@@ -14,7 +14,7 @@ from arena_stations import FORK, Arena, Ledger, consume, produce, seed_of, seque
 
 from headrace import Queue
 from headrace.errors import StationError, StationMissingError
-from headrace.station import chain as line_module
+from headrace.station import chain as chain_module
 from headrace.station import stations as stations_module
 from headrace.station.stations import Stations
 
@@ -65,14 +65,14 @@ def seek(queue: Queue) -> None:
     queue.station("a").seek("oldest")
 
 
-CHANGE = ("save_stations", "set_member", "note_terms", "told", "change")
+CHANGE = ("save_stations", "set_member", "note_terms", "updated", "change")
 STEPS: dict[Callable[[Queue], None], tuple[str, ...]] = {
-    create: ("make_line", *CHANGE),
+    create: ("make_chain", *CHANGE),
     create_behind: CHANGE,
     change_selection: CHANGE,
     pause_and_resume: CHANGE,
     remove_middle: (*CHANGE, "remove_member"),
-    remove_blocking: ("save_stations", "remove_member", "note_terms", "told", "change"),
+    remove_blocking: ("save_stations", "remove_member", "note_terms", "updated", "change"),
     seek: ("seek",),
 }
 DEATHS = [
@@ -96,23 +96,23 @@ def die_at(step: str, moment: str) -> None:
 
     if step == "save_stations":
         stations_module.save_stations = deadly(stations_module.save_stations)
-    elif step in ("make_line", "told", "change"):
-        name = {"make_line": "_make_line", "told": "_tell_line", "change": "change"}[step]
+    elif step in ("make_chain", "updated", "change"):
+        name = {"make_chain": "_make_chain", "updated": "_update_chain", "change": "change"}[step]
         setattr(Stations, name, deadly(getattr(Stations, name)))
     else:
 
-        class DeadlyLine:
-            def __init__(self, kernel_line: Any) -> None:
-                self.plain = kernel_line
+        class DeadlyChain:
+            def __init__(self, kernel_chain: Any) -> None:
+                self.plain = kernel_chain
 
             def __getattr__(self, name: str) -> Any:
                 found = getattr(self.plain, name)
                 return deadly(found) if name == step else found
 
-        class DeadlyOpenChain(line_module.OpenChain):
+        class DeadlyOpenChain(chain_module.OpenChain):
             def __init__(self, *arguments: Any) -> None:
                 super().__init__(*arguments)
-                self.kernel = DeadlyLine(self.kernel)  # type: ignore[assignment]
+                self.kernel = DeadlyChain(self.kernel)  # type: ignore[assignment]
 
         stations_module.OpenChain = DeadlyOpenChain  # type: ignore[misc]
 
@@ -275,7 +275,7 @@ def test_death_while_stations_are_settled_brings_nothing_back(shared_memory: Pat
         def die(*_: object) -> None:
             os.kill(os.getpid(), signal.SIGKILL)
 
-        Stations.settle_line = die  # type: ignore[assignment,method-assign]
+        Stations.settle_chain = die  # type: ignore[assignment,method-assign]
         Queue.open(path)
 
     for target in (work_and_die, open_and_die):

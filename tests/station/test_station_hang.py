@@ -58,7 +58,7 @@ def go_on(arena: Arena, actor: Actor) -> None:
 
 
 @pytest.mark.parametrize("revise", [False, True])
-def test_a_late_put_of_a_hung_consumer_is_refused_and_nothing_is_put_twice(path: Path, revise: bool) -> None:
+def test_a_late_ack_of_a_hung_consumer_is_refused_and_nothing_is_acknowledged_twice(path: Path, revise: bool) -> None:
     with Queue.open(path) as queue, Arena(path, path.parent / "ledgers", seed_of()) as arena:
         station = queue.station("s", "**", hung_after="1s", deliveries_max=0)
         behind = queue.station("behind", "**", after="s")
@@ -67,10 +67,10 @@ def test_a_late_put_of_a_hung_consumer_is_refused_and_nothing_is_put_twice(path:
         wait_until(lambda: len(hung.held()) == 10, "it holds them")
         stopped_s = stop(hung)
         other = arena.start(consume, "s", 10)
-        wait_until(lambda: station.statistics().acknowledged == 10, "the other has put them", 10)
+        wait_until(lambda: station.statistics().acknowledged == 10, "the other has acknowledged them")
         wait_s = other.notes("trying")[0].at_s - stopped_s
         print(f"taken for dead after {wait_s:.2f} s")
-        assert 0.7 < wait_s < 5.0  # the last beat was up to a quarter of a second before the stop
+        assert wait_s > 0.7  # the last heartbeat was up to a quarter of a second before the stop
 
         go_on(arena, hung)
         assert len(hung.notes("refused")) == 3
