@@ -1,7 +1,7 @@
-"""Death at any instruction: a process is single-stepped and killed while it holds the lock of a line.
+"""Death at any instruction: a process is single-stepped and killed while it holds the lock of a chain.
 
 Failpoints name the steps that somebody thought of. Here the death falls between any two instructions of the machine,
-so also between two stores that belong together. The tracer sees in the line's file who holds the lock.
+so also between two stores that belong together. The tracer sees in the chain's file who holds the lock.
 """
 
 import ctypes
@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 _TRACE_ME, _STEP = 0, 9
-_LOCK_AT = 64  # in the line's file; the first word of a robust lock is the thread that holds it
+_LOCK_AT = 64  # in the chain's file; the first word of a robust lock is the thread that holds it
 _OWNER = 0x3FFFFFFF
 FOR_EVER = 1 << 62
 
@@ -32,8 +32,8 @@ def can_trace() -> bool:
     return os.waitpid(child, 0)[1] == 0
 
 
-def die_inside(line: Path, prepare: Callable[[], Any], act: Callable[[Any], None], instructions: int) -> int:
-    """In a process of its own: `act(prepare())`, killed after so many instructions with the line's lock held.
+def die_inside(chain: Path, prepare: Callable[[], Any], act: Callable[[Any], None], instructions: int) -> int:
+    """In a process of its own: `act(prepare())`, killed after so many instructions with the chain's lock held.
 
     How many there were: fewer if `act` came to its end before.
     """
@@ -50,7 +50,7 @@ def die_inside(line: Path, prepare: Callable[[], Any], act: Callable[[Any], None
             traceback.print_exc()
             os._exit(1)
     inside = 0
-    with line.open("r+b") as handle, mmap.mmap(handle.fileno(), 4096) as words:
+    with chain.open("r+b") as handle, mmap.mmap(handle.fileno(), 4096) as words:
         status = os.waitpid(child, 0)[1]
         while os.WIFSTOPPED(status) and inside < instructions:
             _c.ptrace(_STEP, child, None, None)

@@ -52,7 +52,7 @@ def make(shared_memory: Path) -> Iterator[Callable[[], Queue]]:
 def prepare_idle(path: Path) -> Held:
     """A consumer that knows the terms; nobody has looked at the log yet."""
     consumer = Queue.open(path).station("first").attach()
-    consumer._attend(kernel.CODES["terms"])
+    consumer._prepare(kernel.CODES["terms"])
     return consumer, None, None
 
 
