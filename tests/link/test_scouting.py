@@ -16,10 +16,9 @@ for words in ("link set lo up", "addr add 10.9.0.1/24 dev card", "link set card 
     subprocess.run(["ip", *words.split()], check=True)
 print("network", flush=True)
 first, second = (open_session(SessionTerms("router", listen=("tcp/10.9.0.1:0",), scouting=True)) for _ in range(2))
-end = time.monotonic() + 10
+end = time.monotonic() + 60
 while not (first.info.routers_zid() and second.info.routers_zid()) and time.monotonic() < end:
     time.sleep(0.01)
-time.sleep(0.3)
 user = open_session(SessionTerms("client", scouting=True))
 print(len(first.info.routers_zid()), len(second.info.routers_zid()), len(user.info.routers_zid()))
 for session in (user, second, first):
@@ -32,7 +31,7 @@ def test_sites_and_users_find_each_other_by_multicast_and_connect_once() -> None
         pytest.skip("needs the commands unshare and ip")
     done = subprocess.run(
         ["unshare", "--map-root-user", "--net", sys.executable, "-c", PROGRAM],
-        capture_output=True, text=True, timeout=50, check=False,
+        capture_output=True, text=True, timeout=120, check=False,
     )  # fmt: skip
     if "network" not in done.stdout:
         pytest.skip("this machine allows no network of its own")

@@ -52,7 +52,7 @@ def test_all_sites_are_there_with_their_links_and_what_they_tell(fabric: Fabric)
     drawn = drawn_from(fabric, "c")
     assert [(place.name, place.state) for place in drawn.nodes] == [("a", "here"), ("b", "here"), ("c", "here")]
     assert {frozenset((link.one, link.other)) for link in drawn.links} == {frozenset("ab"), frozenset("bc")}
-    assert all(link.round_trip_s is not None and 0 < link.round_trip_s < 1 for link in drawn.links)
+    assert all(link.round_trip_s is not None and link.round_trip_s > 0 for link in drawn.links)
     assert all(place.round_trip_s is not None for place in drawn.nodes)
     told = place(drawn, "b").description
     assert told is not None

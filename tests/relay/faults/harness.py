@@ -35,7 +35,7 @@ from headrace.testing import Oracle
 
 HEADRACE = [str(Path(sys.executable).with_name("headrace"))]
 LEASH = ["setpriv", "--pdeathsig", "KILL"] if shutil.which("setpriv") else []  # nothing outlives a harness that dies
-PATIENCE_S = 30.0
+PATIENCE_S = 60.0
 KINDS = ("bulletin,event,monitor", "nexrad3,lightning", "bufr,satellite", "metar")  # no two feeders put the same
 _LOST = re.compile(r"site (\S+): products (\d+)-(\d+) are lost")
 
@@ -236,6 +236,21 @@ class Fleet:
         """Wait until everything that was put is everywhere; how long after the last feeder that was."""
         self.wait_fed()
         return until(lambda: self.timeline.is_level(self.sites, self.origins), self._missing, seconds)
+
+    def wait_for_more(self, sites: Iterable[str], products: int = 100) -> float:
+        """Wait until these sites have products of each origin that were put after the call; how long that took.
+
+        So many of each origin, or all that its feeder has put if that has ended meanwhile.
+        """
+        goals = {origin: self.timeline.count(origin, origin) + products for origin in self.origins}
+
+        def have_more() -> bool:
+            for origin, feeder in self._feeders:
+                if feeder.poll() is not None:
+                    goals[origin] = min(goals[origin], self.timeline.count(origin, origin))
+            return all(self.timeline.count(site, origin) >= goals[origin] for site in sites for origin in goals)
+
+        return until(have_more, self._missing)
 
     def _missing(self) -> dict[str, int]:
         count = self.timeline.count

@@ -1,8 +1,9 @@
-"""The long form: every scene for a chain and for a ring, with its place in one table, which is printed in the end.
+"""Soak test: every scene with a chain and a ring of sites; each adds a row to a table, which is printed at the end.
 
-    make soak, or pytest -m soak -s tests/fabric/faults/test_scenes.py
+    make soak, or pytest -m soak -s tests/relay/faults/test_scenes.py
 
-HEADRACE_SEED repeats a run, -k picks scenes. Rows that a machine cannot play are skipped, and say why.
+HEADRACE_SEED repeats a run, -k selects scenes. Scenes that this machine does not support are skipped with the reason.
+Only this test, which `make soak` runs, judges how soon a fleet recovers.
 """
 
 import subprocess
