@@ -214,7 +214,7 @@ def test_a_password_is_not_repeated(write: Write) -> None:
         ("[[request]]\nselect = 'a'\nfrom = 'tomorrow'", 5, "[[request]] 1 from: 'tomorrow' is not a start"),
         ("[[request]]\nselect = 'a'\nfrom = '0s'", 5, "[[request]] 1 from: '0s' is not a start"),
         ("[[request]]\nselect = 'a'\nname = ''", 5, "[[request]] 1 name: '' is not a name"),
-        ("[[request]]\nselect = 'a'\ntags = 1.5", 5, "[[request]] 1 tags: 1.5 are not understood"),
+        ("[[request]]\nselect = 'a'\ntags = 1.5", 5, "[[request]] 1 tags: 1.5 are invalid"),
         ("[[request]]\nselect = 'a'\npriority = 9", 5, "[[request]] 1 priority: 9 is out of range"),
         ("[[allow]]\nwho = 'site2'\nreceive = ['a']", 4, "[[allow]] 1 who: 'site2' is not a list"),
         ("[[allow]]\nwho = ['a b']\nreceive = ['a']", 4, "[[allow]] 1 who: 'a b' is not a site id"),

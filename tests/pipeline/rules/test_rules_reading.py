@@ -261,7 +261,7 @@ def test_an_invalid_key_of_a_rule_is_reported(tmp_path: Path, lines: str, place:
         ("max_products = 0", "3: [pipeline] max_products", "0 is out of range"),
         ("max_bytes = 5", "3: [pipeline] max_bytes", "5 has no unit"),
         ("max_bytes = '1B'", "3: [pipeline] max_bytes", "'1B' is out of range"),
-        ("site = 'host'", "3: [pipeline] site", "'host' is not an endpoint"),
+        ("site = 'host'", "3: [pipeline] site", "invalid endpoint 'host'"),
         ("checkpoint = 'rules.toml/x'", "3: [pipeline] checkpoint", "is not a folder"),
         ("tables = 'wx.queue/t'", "3: [pipeline] tables", "is inside the queue"),
         ("checkpoint = 'tables'", "3: [pipeline] checkpoint", "is also used for other files"),
