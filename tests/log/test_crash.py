@@ -1,5 +1,6 @@
 """Processes are killed at random; what was acknowledged stays, in order, and nobody hangs."""
 
+import math
 import os
 import random
 import time
@@ -17,8 +18,8 @@ def seed_of(request: pytest.FixtureRequest) -> int:
     return seed
 
 
-def battle(folder: Path, seed: int, kills: int, size: str, dedup: str) -> str:
-    """Kill `kills` processes one after the other, reopen, and judge."""
+def battle(folder: Path, seed: int, kills: int, size: str, dedup: str, wait_ms_max: float = math.inf) -> str:
+    """Kill `kills` processes one after the other, reopen, and judge; the time of the longest put only in the soak test."""
     path, ledgers = folder / "q", folder / "ledgers"
     ledgers.mkdir()
     Queue.create(path, size=size, durability="memory", dedup=dedup, origin="here").close()
@@ -43,7 +44,7 @@ def battle(folder: Path, seed: int, kills: int, size: str, dedup: str) -> str:
         acknowledged = judge(queue, arena)
         recoveries = queue.statistics().recoveries
         assert isinstance(queue.put(b"after the battle", feed="a"), int)
-    assert arena.longest_wait_ms() < 1000
+    assert arena.longest_wait_ms() < wait_ms_max
     return f"{kills} kills, {acknowledged} acknowledged, {recoveries} inside the lock, longest put {arena.longest_wait_ms():.0f} ms"
 
 
@@ -62,4 +63,4 @@ def test_hundreds_of_kills(shared_memory: Path, request: pytest.FixtureRequest, 
     for round_number in range(4):
         folder = shared_memory / str(round_number)
         folder.mkdir()
-        print(battle(folder, seed + round_number, kills=150, size=size, dedup="xxh3"))
+        print(battle(folder, seed + round_number, kills=150, size=size, dedup="xxh3", wait_ms_max=1000))

@@ -1,6 +1,6 @@
-"""What tests of the command line call: queues with content, damage, waiting with a limit, and signals.
+"""Helpers for tests of the command line: queues with content, damage, waiting with a limit, and signals.
 
-A background job, and a program started by `nohup`, ignores SIGINT, and its children inherit that. Tests that send SIGINT
+A background job and a program started by `nohup` ignore SIGINT, and their children inherit that. Tests that send SIGINT
 therefore start children as PROGRAM, which restores the default, or wrap themselves in `interruptible`.
 """
 

@@ -1,4 +1,4 @@
-"""Sites in this process, on loopback, and what tests of them share."""
+"""Helpers for tests of sites: sites in this process, linked over loopback, and waiting for events."""
 
 import json
 import socket
@@ -32,7 +32,7 @@ def open_plain(listen: list[str], connect: list[str]) -> zenoh.Session:
 def until(condition: Callable[[], bool], what: str, seconds: float = 60) -> None:
     end = time.monotonic() + seconds
     while not condition():
-        assert time.monotonic() < end, f"in vain: {what}"
+        assert time.monotonic() < end, f"did not happen within {seconds:g} s: {what}"
         time.sleep(0.01)
 
 
@@ -48,7 +48,7 @@ class Fabric:
         self.sessions: dict[str, zenoh.Session] = {}
 
     def add(self, name: str, *requests: Request, near: tuple[str, ...] = (), **options: object) -> Queue:
-        """A new site, connected with these."""
+        """Create a queue, and start a site with it that connects to the sites in `near`."""
         settings = {"size": "16MiB", "origin": name, **options}
         self.queues[name] = Queue.create(self._folder / name, **settings)  # type: ignore[arg-type]
         self._endpoints[name] = f"tcp/127.0.0.1:{free_port()}"
@@ -78,5 +78,5 @@ def want(text: str, begin_at: str = "next", *sites: str, name: str = "r") -> Req
 
 
 def held(queue: Queue) -> list[tuple[str, str, int, bytes]]:
-    """What a queue has: feed, origin, the sequence there, payload."""
+    """The products of a queue: feed, origin, sequence at the origin, payload."""
     return [(p.feed, p.origin, p.origin_sequence, bytes(p.payload)) for p in queue.read("oldest", limit=1_000_000)]

@@ -1,4 +1,4 @@
-"""What tests of sessions share: sessions that are closed, certificates, and waiting for what must come."""
+"""Helpers for tests of sessions: sessions that are closed at the end, certificates, and waiting for events."""
 
 import time
 from collections.abc import Callable, Iterator
@@ -17,7 +17,7 @@ Open = Callable[..., zenoh.Session]
 
 
 def make_certs(folder: Path, *names: str) -> Path:
-    """An authority, and certificates for these names on loopback."""
+    """Create an authority, and certificates for these names on loopback."""
     make_authority(folder)
     for name in names:
         make_certificate(folder, name, LOOPBACK)
@@ -25,7 +25,7 @@ def make_certs(folder: Path, *names: str) -> Path:
 
 
 def tls(folder: Path, name: str | None = None, *, mutual: bool = True) -> TlsTerms:
-    """The terms of who has the certificate of `name`, or none."""
+    """TLS with the certificate of `name`, or without a certificate."""
     if name is None:
         return TlsTerms(folder / "authority.crt", mutual=mutual)
     return TlsTerms(folder / "authority.crt", folder / f"{name}.crt", folder / f"{name}.key", mutual)
@@ -33,7 +33,7 @@ def tls(folder: Path, name: str | None = None, *, mutual: bool = True) -> TlsTer
 
 @contextmanager
 def sessions() -> Iterator[Open]:
-    """Open sessions by terms; the latest is closed first."""
+    """A function that opens sessions; they are closed at the end, the latest first."""
     with ExitStack() as opened:
 
         def open_by(mode: str, **terms: object) -> zenoh.Session:
@@ -47,12 +47,12 @@ def sessions() -> Iterator[Open]:
 def eventually(condition: Callable[[], object], what: str, seconds: float = 60) -> None:
     end = time.monotonic() + seconds
     while not condition():
-        assert time.monotonic() < end, f"in vain: {what}"
+        assert time.monotonic() < end, f"did not happen within {seconds:g} s: {what}"
         time.sleep(0.005)
 
 
 class Listener:
-    """A subscription that keeps what it gets."""
+    """A subscription that keeps all samples. They are stored on Zenoh's thread, so before later replies on the same link."""
 
     def __init__(self, session: zenoh.Session, key: str) -> None:
         self.keys: list[str] = []

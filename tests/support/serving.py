@@ -1,6 +1,6 @@
-"""A site in this process for remote clients, and ways to misuse it.
+"""Helpers for tests of remote clients: a site in this process, and ways to misuse it.
 
-`Served` can be stopped and started again, `Wire` is a line to it that can be cut, and `Stranger` sends it any bytes.
+`Served` can be stopped and started again, `Wire` is a connection to it that can be cut, and `Stranger` sends it arbitrary bytes.
 """
 
 import itertools
@@ -52,7 +52,7 @@ def idents(batch: Batch) -> list[str]:
 
 
 def work(station: AnyStation, n: int = 1000) -> list[str]:
-    """The products that a new consumer gets now, and acknowledges."""
+    """Attach a consumer, acknowledge the products that it gets now, and return their idents."""
     with station.attach() as consumer:
         batch = consumer.get_nowait(n)
         consumer.ack(batch)
@@ -60,7 +60,7 @@ def work(station: AnyStation, n: int = 1000) -> list[str]:
 
 
 class Served:
-    """A queue with a site. `session` is shared with other sites, for sites that never stop."""
+    """A queue with a site. Sites that are never stopped may share a `session`."""
 
     def __init__(self, folder: Path, session: Router | None = None, **terms: Any) -> None:
         self.name = terms.pop("origin", f"there{next(_numbers)}")
@@ -96,12 +96,12 @@ class Served:
 
     @property
     def misses_a_client(self) -> bool:
-        """Whether the site has noticed that a client is not connected any more."""
+        """Whether the site has noticed that a client has disconnected."""
         assert self.site is not None
         return any(client.gone_since is not None for client in self.site._remote._clients._clients.values())
 
     def connect(self, endpoint: str | None = None, **options: Any) -> RemoteQueue:
-        """A remote queue, which is closed with the site."""
+        """Connect to the site; the remote queue is closed with it."""
         options.setdefault("patience", 10)
         user = headrace.connect(f"{endpoint or self.endpoint}?site={self.name}", **options)
         assert isinstance(user, RemoteQueue)
@@ -132,7 +132,7 @@ class Served:
 
 
 class Wire:
-    """A TCP line to an endpoint, which can be cut and restored."""
+    """A TCP proxy in front of an endpoint; the connection can be cut and restored."""
 
     def __init__(self, endpoint: str) -> None:
         host, _, port = endpoint.removeprefix("tcp/").rpartition(":")
@@ -182,7 +182,7 @@ def _carry(source: socket.socket, target: socket.socket) -> None:
 
 
 class Stranger:
-    """Sends any bytes to the calls of a site."""
+    """A client that sends arbitrary bytes as calls to a site."""
 
     def __init__(self, session: zenoh.Session, served: Served) -> None:
         self._session, self._key = session, call_key(served.name)
@@ -203,7 +203,7 @@ class Stranger:
     def call(
         self, call: calls.Call, payload: bytes = b"", number: int | None = None, oldest: int = 0
     ) -> replies.Reply | str:
-        """Make a call; one that needs a number gets the next."""
+        """Make a call; a call that requires a number gets the next one."""
         if number is None:
             number = self._numbers + 1 if isinstance(call, calls.Numbered) else 0
         self._numbers = max(self._numbers, number)

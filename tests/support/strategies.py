@@ -1,7 +1,7 @@
-"""What hypothesis may put into a product: every text, feed, value and origin that a queue takes.
+"""Hypothesis strategies for products: all texts, feeds, values and origins that a queue accepts.
 
-`puts` are the arguments of `Queue.put` without a payload that is special to a test; `foreign` are those of a product
-that another site made.
+`puts` generates the arguments of `Queue.put`, with payloads that the test chooses. `foreign` generates the additional
+arguments of a product from another site.
 """
 
 import re
@@ -31,7 +31,7 @@ foreign = st.fixed_dictionaries(
 
 
 def puts(payloads: st.SearchStrategy[bytes], *, allow_nan: bool = True) -> st.SearchStrategy[dict[str, Any]]:
-    """Arguments of `Queue.put` with one of `payloads`; properties that are not a number only if `allow_nan`."""
+    """Arguments of `Queue.put` with one of `payloads`; properties may be NaN only if `allow_nan`."""
     values = st.booleans() | st.integers(-(1 << 63), LAST) | st.floats(allow_nan=allow_nan) | texts
     names = texts.filter(lambda name: 1 <= len(name.encode()) <= 255)
     return st.fixed_dictionaries(

@@ -1,13 +1,17 @@
 """`headrace bench relay`: products from one site to another, over loopback.
 
-Two sites in two processes, as `headrace serve` runs them, with queues in memory that reject duplicates; a third process
-puts. Backlog: everything is there when the second site asks for it; over TCP, and with `shared_memory = true` for sites
-on one machine. Live: the second site listens while products are
-put at full speed. Latency: from before the put at one site to after the read at the other, at several rates. Audio:
-NaradaBrokering's experiment, 252 bytes every 30 ms to up to a thousand subscribers, each with a session of its own.
+Two sites run in two processes, as `headrace serve` runs them, with queues in memory that reject duplicates. A third
+process puts. The measurements:
 
-Yardsticks in the same run: the same bytes through a plain socket, and through plain Zenoh, in messages of the size of
-our pages, with nothing kept and nothing promised.
+    backlog   all products are stored before the second site requests them; over TCP, and with `shared_memory = true`
+              for sites on one machine
+    live      the second site is subscribed while products are put at full speed
+    latency   from before the put at one site to after the read at the other, at several rates
+    audio     NaradaBrokering's experiment: 252 bytes every 30 ms to up to a thousand subscribers, each with its own
+              session
+
+For comparison, the same run sends the same bytes through a plain socket and through plain Zenoh, in messages as large
+as our pages. Neither of them stores anything or gives any guarantee.
 """
 
 import os
@@ -35,19 +39,23 @@ from headrace.site.site import Site
 
 FEED = "wx/text"
 LARGE = 1_000_000
-BACKLOG = {150: (1_000_000, 500_000.0), 13_600: (50_000, 100_000.0), LARGE: (800, 1.0)}  # size: how many, and the goal
+BACKLOG = {
+    150: (1_000_000, 500_000.0),
+    13_600: (50_000, 100_000.0),
+    LARGE: (800, 1.0),
+}  # size: number of products, goal
 RATES = (1, 200, 5_000)
 SUBSCRIBERS = (100, 400, 700, 1_000)
 SESSIONS_EACH = 500  # subscribers in one process
 NOT_MEASURED = [
     "LDM and NaradaBrokering themselves: their figures come from elsewhere",
     "several machines, real networks, TLS, compression, durability on disk",
-    "filters with conditions: headrace bench match has their cost",
-    "latency at nine of ten subscribers: they only count what comes, so that Python is not the bottleneck",
-    "the thousand subscribers run on the same two cores as the site; what they cost is told beside",
+    "filters with conditions: headrace bench match measures them",
+    "latency at nine of ten subscribers: they only count messages, so that Python is not the bottleneck",
+    "subscribers on other machines: they share the two cores with the site; their CPU time is shown beside the figure",
 ]
 _AUDIO_BYTES, _AUDIO_S = 252, 0.03
-_NOTING = 10  # every so-manyth subscriber notes latencies; the others count
+_NOTING = 10  # one subscriber in ten records latencies; the others count
 _STREAM_BYTES = 1 << 20
 
 Progress = Callable[[str], None]
@@ -78,23 +86,23 @@ def run(place: Path, scale: float, progress: Progress) -> Iterator[Figure]:
 # --- two sites -----------------------------------------------------------------------------------
 
 
-def _serve(told: Connection, path: Path, near: list[str], begin_at: str, shared_memory: bool) -> None:
-    """A site until it is told to stop; it wants everything if it has a neighbour."""
+def _serve(parent: Connection, path: Path, near: list[str], begin_at: str, shared_memory: bool) -> None:
+    """Run a site until the parent sends a message; it requests everything if it has a neighbour."""
     requests = [Request("all", Selection("**"), begin_at)] if near else []
     terms = SessionTerms(
         "router", listen=("tcp/127.0.0.1:0",), connect=tuple(near), shared_memory=shared_memory
     )  # fmt: skip
     with Queue.open(path) as queue, open_session(terms) as session:
         site = Site(session, queue, requests)
-        told.send("ready")
-        told.send(locators(session))
-        told.recv()
+        parent.send("ready")
+        parent.send(locators(session))
+        parent.recv()
         site.close()
 
 
 @contextmanager
 def _site(path: Path, near: list[str], begin_at: str = "next", *, shared_memory: bool = False) -> Iterator[list[str]]:
-    """Where it listens."""
+    """Run a site in a process; yields the endpoints that it listens on."""
     with processes(_serve, [(path, near, begin_at, shared_memory)]) as (pipe,):
         yield pipe.recv()
         pipe.send("stop")
@@ -115,7 +123,7 @@ def _queues(place: Path, *sizes_mib: int) -> Iterator[tuple[Queue, Queue]]:
 
 
 def _fill(queue: Queue, size: int, count: int) -> None:
-    """Products that are all different."""
+    """Put `count` products, all different."""
     filling, array = os.urandom(size), max(1, min(1000, 4_000_000 // size))
     for begin in range(0, count, array):
         numbers = range(begin, min(begin + array, count))
@@ -123,7 +131,7 @@ def _fill(queue: Queue, size: int, count: int) -> None:
 
 
 def _until(queue: Queue, count: int, seconds: float = 120) -> float:
-    """When the queue has so many."""
+    """Wait until `count` products were put into the queue; returns the time."""
     end = time.perf_counter() + seconds
     while queue.next <= count:
         if time.perf_counter() > end:
@@ -133,7 +141,7 @@ def _until(queue: Queue, count: int, seconds: float = 120) -> float:
 
 
 def _backlog(place: Path, size: int, count: int, *, shared_memory: bool = False) -> float:
-    """Timed once the receiving queue is full and evicts, as that of any site does which has run for a while."""
+    """Products per second, timed once the receiving queue is full and evicts, as it does at any site after a while."""
     used = (size + 100) * count >> 20
     with _queues(place, max(64, 2 * used), max(16, used // 4)) as (first, second):
         _fill(first, size, count)
@@ -154,11 +162,13 @@ def _live(place: Path, count: int) -> Iterator[Figure]:
         ended = _until(second, before + count)
     beside = f"{ANCHORS['live-150']}; put here at {count / (put - begun):,.0f}/s"
     yield Figure("live-150", "live at full speed, 150 B", count / (ended - begun), "/s", 200_000, beside=beside)
-    yield Figure("live-behind", "the last product, behind its put", (ended - put) * 1e3, "ms", beside="LDM: 0.5-0.9 s")
+    yield Figure(
+        "live-behind", "arrival of the last product after its put", (ended - put) * 1e3, "ms", beside="LDM: 0.5-0.9 s"
+    )
 
 
 def _settle(first: Queue, second: Queue) -> None:
-    """Put now and then until something comes through."""
+    """Put a product now and then until one arrives: the second site is then subscribed."""
     while second.next == 1:
         first.put(os.urandom(16), feed="bench/settle")
         time.sleep(0.1)
@@ -190,23 +200,23 @@ def _put_at(queue: Queue, per_second: float, count: int) -> None:
         queue.put(time.time_ns().to_bytes(8, "little") + number.to_bytes(8, "little") + bytes(134), feed=FEED)
 
 
-def _note_latency(told: Connection, path: Path, count: int) -> None:
+def _note_latency(parent: Connection, path: Path, count: int) -> None:
     taken: list[int] = []
     with Queue.open(path) as queue:
-        told.send("ready")
+        parent.send("ready")
         for batch in queue.follow("next", FEED, timeout=60):
             now = time.time_ns()
             taken += [now - int.from_bytes(batch.payload(place)[:8], "little") for place in range(len(batch))]
             if len(taken) >= count:
                 break
-    told.send(taken)
+    parent.send(taken)
 
 
 # --- many subscribers ----------------------------------------------------------------------------
 
 
 def _audio(place: Path, subscribers: int, scale: float) -> Iterator[Figure]:
-    """One site, products of 252 B every 30 ms, and subscribers with a session each."""
+    """One site, a product of 252 B every 30 ms, and subscribers with one session each."""
     count = max(20, int(300 * scale))
     shares = [min(SESSIONS_EACH, subscribers - begin) for begin in range(0, subscribers, SESSIONS_EACH)]
     with (
@@ -221,12 +231,12 @@ def _audio(place: Path, subscribers: int, scale: float) -> Iterator[Figure]:
         for number in range(count):
             time.sleep(max(0.0, begun + number * _AUDIO_S - time.perf_counter()))
             first.put(number.to_bytes(8, "little") + bytes(_AUDIO_BYTES - 8), feed=FEED)
-        told = [pipe.recv() for pipe in pipes]
-    taken = sorted(latency for latencies, _, _ in told for latency in latencies)
-    came = sum(len(latencies) + others for latencies, others, _ in told)
+        results = [pipe.recv() for pipe in pipes]
+    taken = sorted(latency for latencies, _, _ in results for latency in latencies)
+    came = sum(len(latencies) + others for latencies, others, _ in results)
     late = sum(latency > 100_000_000 for latency in taken) / max(1, len(taken))
-    spent = sum(seconds for _, _, seconds in told) / (count * _AUDIO_S)
-    cost = f"the subscribers took {spent:.2f} cores; {came:,} of {count * subscribers:,} messages came"
+    spent = sum(seconds for _, _, seconds in results) / (count * _AUDIO_S)
+    cost = f"the subscribers took {spent:.2f} cores; {came:,} of {count * subscribers:,} messages arrived"
     yield Figure(f"audio-{subscribers}-mean", f"{subscribers:,} subscribers, mean latency",
                  sum(taken) / max(1, len(taken)) / 1e6, "ms", 20, True, f"{ANCHORS['audio']}; {cost}")  # fmt: skip
     yield Figure(
@@ -234,8 +244,8 @@ def _audio(place: Path, subscribers: int, scale: float) -> Iterator[Figure]:
     )
 
 
-def _listen(told: Connection, endpoint: str, sessions: int, count: int) -> None:
-    """So many sessions, one subscription each; how many pages came, and how long some of them were on their way."""
+def _listen(parent: Connection, endpoint: str, sessions: int, count: int) -> None:
+    """Open sessions with one subscription each; send latencies of some, the number of other pages, and CPU time."""
     taken: list[int] = []
 
     def note(sample: zenoh.Sample) -> None:
@@ -246,21 +256,21 @@ def _listen(told: Connection, endpoint: str, sessions: int, count: int) -> None:
     noting = [session.declare_subscriber(heard, Callback(note, indirect=False)) for session in opened[::_NOTING]]
     others = [session for place, session in enumerate(opened) if place % _NOTING]
     counting = [session.declare_subscriber(heard, FifoChannel(count + 1)) for session in others]
-    told.send("ready")
-    told.recv()
+    parent.send("ready")
+    parent.recv()
     begun, end = time.process_time(), time.monotonic() + count * _AUDIO_S + 10
     while len(taken) < count * len(noting) and time.monotonic() < end:
         time.sleep(0.1)
     spent = time.process_time() - begun
     came = sum(sum(1 for _ in iter(subscriber.try_recv, None)) for subscriber in counting)
-    told.send((taken, came, spent))
+    parent.send((taken, came, spent))
 
 
-# --- yardsticks ----------------------------------------------------------------------------------
+# --- comparison ----------------------------------------------------------------------------------
 
 
 def _socket_rate(scale: float) -> float:
-    """Bytes a second through a plain socket, one process to another."""
+    """Bytes per second through a plain socket, from one process to another."""
     messages = max(20, int(2_000 * scale))
     listener = socket.create_server(("127.0.0.1", 0))
     with listener, processes(_drain, [(listener.getsockname()[1], messages)]) as (reader,):
@@ -273,17 +283,17 @@ def _socket_rate(scale: float) -> float:
     return messages * _STREAM_BYTES / spent
 
 
-def _drain(told: Connection, port: int, messages: int) -> None:
+def _drain(parent: Connection, port: int, messages: int) -> None:
     with socket.create_connection(("127.0.0.1", port)) as connection:
-        told.send("ready")
+        parent.send("ready")
         room, left = memoryview(bytearray(_STREAM_BYTES)), messages * _STREAM_BYTES
         while left:
             left -= connection.recv_into(room)
-        told.send(time.perf_counter())
+        parent.send(time.perf_counter())
 
 
 def _zenoh_rate(scale: float) -> float:
-    """Bytes a second through plain Zenoh, which waits for the subscriber here."""
+    """Bytes per second through plain Zenoh, with a publisher that waits for its subscriber."""
     messages = max(20, int(1_000 * scale))
     with (
         open_session(SessionTerms("router", listen=("tcp/127.0.0.1:0",))) as session,
@@ -297,13 +307,13 @@ def _zenoh_rate(scale: float) -> float:
     return messages * _STREAM_BYTES / spent
 
 
-def _count_messages(told: Connection, endpoint: str, messages: int) -> None:
+def _count_messages(parent: Connection, endpoint: str, messages: int) -> None:
     came: list[float] = []
     with open_session(SessionTerms("client", connect=(endpoint,))) as session:
         session.declare_subscriber("bench", lambda sample: came.append(len(sample.payload.to_bytes())))
         time.sleep(0.5)
-        told.send("ready")
+        parent.send("ready")
         end = time.monotonic() + 60
         while len(came) < messages and time.monotonic() < end:
             time.sleep(0.0005)
-        told.send(time.perf_counter())
+        parent.send(time.perf_counter())

@@ -52,7 +52,7 @@ def until(condition: Callable[[], object], what: str | Callable[[], object], sec
     begun = time.monotonic()
     while not condition():
         if time.monotonic() > begun + seconds:
-            raise AssertionError(f"in vain for {seconds:g} s: {what() if callable(what) else what}")
+            raise AssertionError(f"did not happen within {seconds:g} s: {what() if callable(what) else what}")
         time.sleep(0.02)
     return time.monotonic() - begun
 

@@ -136,7 +136,7 @@ class Upstream:
         self._heard = self._now()
 
     def run(self) -> Steps[None]:
-        """Follow the site for ever."""
+        """Follow the site forever."""
         failures = 0
         while True:
             try:
