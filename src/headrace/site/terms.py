@@ -1,6 +1,8 @@
 """Terms: what the configuration of a site means for its queue, its session and its requests.
 
-From the plain data of config.py to what `link`, `relay` and `queue` take; the only place that knows both.
+From the plain data of config.py to what `link`, `relay` and `queue` take; the only place that knows both. They are not
+one: a struct of config.py is a table of the file, and may be incomplete while every problem of the file is collected,
+whereas a Request, a Rule or TlsTerms is valid by construction.
 """
 
 from headrace.errors import OptionError
