@@ -2,6 +2,7 @@
 
 import re
 import time
+from types import SimpleNamespace
 
 import pytest
 
@@ -61,11 +62,19 @@ def test_a_site_is_reached_through_another(fabric: Fabric) -> None:
 
 
 def test_silence_counts_from_the_beginning_of_the_call(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
-    remote = served.connect(patience=0.3)
+    remote = served.connect(patience=30)
+    late_s = 0.0
+
+    def take_without_a_reply(_: PendingReply) -> None:
+        nonlocal late_s
+        late_s += 40.0
+
     with monkeypatch.context() as patch:
-        patch.setattr(PendingReply, "take", lambda pending: time.sleep(0.4))
+        clock = SimpleNamespace(monotonic=lambda: time.monotonic() + late_s)
+        patch.setattr("headrace.remote.client.connection.time", clock)
+        patch.setattr(PendingReply, "take", take_without_a_reply)
         with pytest.raises(SiteUnreachableError) as caught:
             remote.put(b"x", feed="a")
     told = re.search(r"has not replied for ([\d.]+) s", caught.value.problem)
     assert told is not None
-    assert float(told[1]) >= 0.4
+    assert float(told[1]) >= 40

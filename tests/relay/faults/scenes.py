@@ -1,12 +1,13 @@
-"""Scenes: what may happen to a fleet while it is fed, and how soon the fleet is level again.
+"""Scenes: faults of a fleet while products are put, and how soon the fleet is level again.
 
-A scene breaks something, waits, mends it, and returns when it is over. Two times are told of it:
+A scene breaks something, waits, repairs it, and returns. Two times are measured:
 
-    meanwhile    from the breaking on, until those that were not themselves hit are level, if they ever are while it
-                 lasts: there is another way, or it does not matter to them
-    afterwards   from the mending on, until all are level. A site that was killed is mended when it says that it is ready.
+    meanwhile    from the start of the fault until the sites that were not hit are level, if they are before it ends:
+                 there is another path, or the fault does not affect them
+    afterwards   from the end of the fault until all sites are level. For a site that was killed, the fault ends when the
+                 site reports that it is ready.
 
-Level is a site that lacks nothing that was put anywhere more than a second before (timeline.GRACE_S).
+A site is level if it has everything that was put anywhere more than a second ago (timeline.GRACE_S).
 """
 
 import errno
@@ -30,8 +31,8 @@ class Over:
     """A scene that has happened."""
 
     broken: float
-    mended: float
-    hit: str = ""  # sites that were away or could not take anything; nobody expects them to be level meanwhile
+    repaired: float
+    hit: str = ""  # sites that were away or could not store anything; they need not be level meanwhile
 
 
 Scene = Callable[[Fleet], Over]
@@ -57,7 +58,7 @@ HEADER = f"{'fleet':<6} {'what was done':<68} {'meanwhile':>9} {'afterwards':>10
 
 def play(fleet: Fleet, name: str, told: str, scene: Scene, *, feed: str = "ac", seconds: float = 6.0, rate: float = 300,
          patience_s: float = PATIENCE_S, judged: str = "") -> Row:  # fmt: skip
-    """Start the fleet, feed it for so long, let the scene happen, and judge these sites, or all."""
+    """Start the fleet, feed it for `seconds`, play the scene, and judge the sites in `judged`, or all."""
     fleet.start()
     for site in feed:
         fleet.feed(site, seconds, rate)
@@ -65,23 +66,23 @@ def play(fleet: Fleet, name: str, told: str, scene: Scene, *, feed: str = "ac", 
     over = scene(fleet)
     fleet.settle(patience_s)
     sound = [[site for site in sites if site not in over.hit] for sites in (fleet.sites, feed)]
-    meanwhile_s = fleet.timeline.level_within(*sound, over.broken, over.mended)
-    recovered_s = fleet.timeline.behind_until(fleet.sites, feed, over.mended)
+    meanwhile_s = fleet.timeline.level_within(*sound, over.broken, over.repaired)
+    recovered_s = fleet.timeline.behind_until(fleet.sites, feed, over.repaired)
     row = Row(name, told, meanwhile_s, recovered_s, fleet.judge(judged))
     print(row)
     return row
 
 
-def during(seconds: float, breaking: Callable[[Fleet], None], mending: Callable[[Fleet], None], hit: str = "") -> Scene:
-    """Broken for so long; those who are hit must feel it."""
+def during(seconds: float, breaking: Callable[[Fleet], None], repair: Callable[[Fleet], None], hit: str = "") -> Scene:
+    """A fault that lasts `seconds`; the sites in `hit` must fall behind."""
 
     def scene(fleet: Fleet) -> Over:
         broken = time.monotonic()
         breaking(fleet)
         time.sleep(seconds)
         unharmed = [site for site in hit if fleet.timeline.is_level(site, fleet.origins)]
-        assert not unharmed, f"{unharmed} did not feel it"
-        mending(fleet)
+        assert not unharmed, f"{unharmed} did not fall behind"
+        repair(fleet)
         return Over(broken, time.monotonic(), hit)
 
     return scene
@@ -96,7 +97,7 @@ def cut(link: Link, seconds: float) -> Scene:
 
 
 def stall(link: Link, seconds: float) -> Scene:
-    """Nothing goes through for a while, and nobody is told."""
+    """Nothing passes for a while, and neither end gets an error."""
     return during(seconds, lambda fleet: fleet.network.stall(link), lambda fleet: fleet.network.heal(link))
 
 
@@ -109,7 +110,7 @@ def slow(link: Link, seconds: float, bytes_per_s: float) -> Scene:
 
 
 def delay(seconds: float, delay_s: float) -> Scene:
-    """On every link, each way."""
+    """Delay every link, in both directions."""
 
     def breaking(fleet: Fleet) -> None:
         for link in fleet.links:
@@ -119,7 +120,7 @@ def delay(seconds: float, delay_s: float) -> Scene:
 
 
 def lose(seconds: float, percent: int) -> Scene:
-    """So many of a hundred packets, on every link, each way."""
+    """Lose `percent` of the packets on every link, in both directions."""
 
     def breaking(fleet: Fleet) -> None:
         assert isinstance(fleet.network, Namespaces)
@@ -135,7 +136,7 @@ def _heal_all(fleet: Fleet) -> None:
 
 
 def flap(link: Link, times: int) -> Scene:
-    """Cut and healed again and again, for moments."""
+    """Cut and heal a link repeatedly, for moments."""
 
     def scene(fleet: Fleet) -> Over:
         broken = time.monotonic()
@@ -165,16 +166,16 @@ def kill(*sites: str, seconds: float = 1.0) -> Scene:
 
 
 def freeze(site: str, seconds: float) -> Scene:
-    """SIGSTOP for a while: its links stay, and it says nothing."""
+    """SIGSTOP for a while: the links of the site stay open, and it sends nothing."""
     return during(seconds, lambda fleet: fleet.freeze(site), lambda fleet: fleet.thaw(site), site)
 
 
 def pause_consumer(site: str, seconds: float) -> Scene:
-    """Nobody takes anything from a blocking station, so that the site's queue takes nothing more."""
+    """Stop the consumer of a blocking station, so that the site's queue accepts nothing more."""
 
     def scene(fleet: Fleet) -> Over:
         pid = fleet.consume(site)
-        time.sleep(1)
+        fleet.wait_for_more(site)
         return during(seconds, lambda _: os.kill(pid, signal.SIGSTOP), lambda _: os.kill(pid, signal.SIGCONT), site)(
             fleet
         )
@@ -183,18 +184,18 @@ def pause_consumer(site: str, seconds: float) -> Scene:
 
 
 def fill_disk(site: str, disk: Path, seconds: float) -> Scene:
-    """Somebody else takes all the room that is left where the site's queue is, and gives it back after a while."""
+    """Another program fills the disk of the site's queue, and frees the space after a while."""
 
     def breaking(_: Fleet) -> None:
         with (disk / "ballast").open("wb", buffering=0) as file:
             while _takes_more(file.fileno()):
                 pass
 
-    def mending(fleet: Fleet) -> None:
+    def repair(fleet: Fleet) -> None:
         assert "No space left" in fleet.log(site), "the disk was not full"
         (disk / "ballast").unlink()
 
-    return during(seconds, breaking, mending, site)
+    return during(seconds, breaking, repair, site)
 
 
 def _takes_more(file: int) -> bool:
@@ -206,7 +207,7 @@ def _takes_more(file: int) -> bool:
 
 
 def jump(clocks: list[WrongClock], times: int) -> Scene:
-    """Somebody sets clocks while everything runs, by hours, one after the other."""
+    """Set the clocks of running sites, one after the other, by hours."""
 
     def scene(fleet: Fleet) -> Over:
         broken = time.monotonic()
@@ -223,6 +224,6 @@ def in_turn(*scenes: Scene) -> Scene:
 
     def scene(fleet: Fleet) -> Over:
         overs = [each(fleet) for each in scenes]
-        return Over(overs[0].broken, overs[-1].mended, "".join(over.hit for over in overs))
+        return Over(overs[0].broken, overs[-1].repaired, "".join(over.hit for over in overs))
 
     return scene
