@@ -204,7 +204,7 @@ def test_durability_disk_saves_positions_while_the_queue_is_open(make_queue, tmp
         queue.put_many([b"%d" % n for n in range(5)], feed="wx/a")
         consumer.ack(consumer.get(5, 1))
     queue.flush()
-    wait_until(lambda: station_reader.begin_again(queue.path, 1) == 6, "the position is saved")
+    wait_until(lambda: station_reader.begin_again(queue.path, 1) == 6)
 
 
 def test_an_invalid_value_in_stations_json_is_reported_as_damage(make_queue: Callable[..., Queue]) -> None:
