@@ -15,6 +15,7 @@ from arena import FORK, parse, payload
 
 from headrace import Queue
 from headrace.errors import CursorNameError, HeadraceError, QueueDamagedError
+from support.commandline import interruptible
 
 
 def run(target: Callable[[], None], seconds: float = 20) -> int | None:
@@ -173,8 +174,9 @@ def test_an_interrupt_while_waiting_for_the_lock_leaves_it_free(queue: Queue) ->
     # opening takes the lock as well, so the child works on the inherited queue
     threading.Timer(0.3, lambda: os.kill(worker.pid or 0, signal.SIGINT)).start()
     threading.Timer(0.6, lambda: os.write(go[1], b"x")).start()
-    worker.start()
-    holder.join(10)
+    with interruptible():  # the child inherits this; it may have to wait for the lock before it runs anything
+        worker.start()
+    holder.join(60)
     assert isinstance(queue.put(b"after", feed="a"), int)
     assert worker.is_alive(), "the put did not have to wait for its death"
     os.write(stay[1], b"x")
