@@ -18,9 +18,9 @@ def test_a_fact_has_the_same_name_for_callers_in_columns_and_in_the_struct() -> 
 
 def test_no_fact_at_all_is_plain() -> None:
     assert put_of({}) == PLAIN
-    assert PLAIN.is_plain
+    assert put_of({}) is PLAIN
     assert put_of({"created": None, "origin": None, "slice": None}) == PLAIN
-    assert put_of({"priority": 7}).is_plain
+    assert put_of({"priority": 7}) == Put(priority=7)
 
 
 @pytest.mark.parametrize("facts", [
@@ -28,7 +28,7 @@ def test_no_fact_at_all_is_plain() -> None:
     {"origin": "denver"}, {"origin_sequence": 1}, {"previous": 1},
 ])  # fmt: skip
 def test_any_other_fact_is_not_plain(facts: PutFacts) -> None:
-    assert not put_of(facts).is_plain
+    assert put_of(facts) != PLAIN
 
 
 def test_an_unknown_fact_is_a_type_error_as_for_any_function() -> None:

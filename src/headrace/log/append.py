@@ -83,11 +83,10 @@ def put(
 ) -> int | Duplicate:
     """Store one product; its sequence, or the Duplicate of the one that is held. `Queue.put` explains."""
     wait: Wait | None = None
-    plain = facts.is_plain
     while True:
         try:
-            if plain and log.is_plain:
-                outcome = log.kernel.put_plain(payload, feed, ident, facts.priority)
+            if facts is PLAIN and log.is_plain:
+                outcome = log.kernel.put_plain(payload, feed, ident, PRIORITY_DEFAULT)
             else:
                 outcome = _put_in_full(log, payload, feed, ident, facts)
             break

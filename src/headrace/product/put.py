@@ -48,7 +48,7 @@ class PutFacts(TypedDict, total=False):
     previous: int | None
 
 
-class Put(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
+class Put(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, forbid_unknown_fields=True):
     """The optional facts of one product, as they are stored. Make one with `put_of`."""
 
     created: _Number = 0  # nanoseconds since 1970, UTC; 0: the moment at which the queue stores the product
@@ -61,16 +61,6 @@ class Put(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields
     origin_sequence: _Number = 0  # 0: the sequence that the queue gives
     previous: _Number = 0  # 0: unknown
 
-    @property
-    def is_plain(self) -> bool:
-        """Whether nothing but a priority is given."""
-        return (
-            not (self.created or self.expiry or self.properties or self.origin_sequence or self.previous)
-            and self.slice == NO_SLICE
-            and self.signature is None
-            and self.origin is None
-        )
-
     def expires_ns(self, now_ns: int) -> int:
         """When the product expires if it is stored at `now_ns` (0: the machine's time); 0 never."""
         return self.expiry if isinstance(self.expiry, int) else expiry_of(self.expiry, now_ns)
@@ -81,8 +71,14 @@ PLAIN = Put()
 
 def put_of(facts: PutFacts) -> Put:
     """The facts, checked; an InvalidError names the one that is invalid."""
+    if not facts:
+        return PLAIN
+    made = {}
     try:
-        return Put(**{name: _CHECKS[name](value) for name, value in facts.items() if value is not None})
+        for name, value in facts.items():  # faster than a comprehension, and this is a hot path
+            if value is not None:
+                made[name] = _CHECKS[name](value)
+        return Put(**made)
     except KeyError:
         for name in facts.keys() - _CHECKS.keys():
             raise TypeError(f"put() got an unexpected keyword argument {name!r}") from None
@@ -178,8 +174,12 @@ def check_origin(origin: str) -> str:
     return origin
 
 
+def _created(when: Any) -> int:
+    return parse_time(when, "created") or 1
+
+
 _CHECKS: dict[str, Callable[[Any], Any]] = {
-    "created": lambda when: max(1, parse_time(when, "created")),
+    "created": _created,
     "priority": check_priority,
     "expiry": check_expiry,
     "properties": encode_properties,
