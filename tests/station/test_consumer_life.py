@@ -67,7 +67,7 @@ def test_a_consumer_has_statistics(queue: Queue, station: Station, consumer: Con
     told = consumer.statistics()
     assert (told.station, told.pid, told.alive) == ("s", os.getpid(), True)
     assert (told.delivered, told.acknowledged, told.leased) == (3, 1, 2)
-    assert 0 <= told.beat_age_s < 20
+    assert told.beat_age_s >= 0
     assert [other.place for other in station.consumers()] == [told.place]
 
 
