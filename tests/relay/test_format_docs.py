@@ -20,7 +20,7 @@ NAMED = (
     description.LinkStatus, description.FeedStatus, description.RequestStatus, description.UpstreamStatus,
     description.StreamStatus, flows.FlowStatistics, calls.Columns, put.Put, weights.Weights,
 )  # fmt: skip
-TAGGED = {"Queries": query.Query, "Calls": calls.Call, "Answers to calls": replies.Reply}
+TAGGED = {"Queries": query.Query, "Calls": calls.Call, "Replies to calls": replies.Reply}
 
 
 def section(heading: str) -> str:
