@@ -156,7 +156,7 @@ class ConfigError(InvalidError):
 
 
 class RuleError(InvalidError):
-    """A text within a rule is invalid, or a template cannot be filled in; `column` (from 1) says where."""
+    """A text within a rule is invalid, or a row lacks a value for a template; `column` (from 1) says where."""
 
     def __init__(self, problem: str, hint: str = "", *, column: int | None = None, excerpt: str = "") -> None:
         super().__init__(problem, hint)

@@ -165,7 +165,7 @@ def spoil(queue: Queue, text: bytes) -> None:
 )
 def test_a_damaged_file_is_told_with_a_remedy(queue: Queue, text: bytes) -> None:
     spoil(queue, text)
-    with pytest.raises(QueueDamagedError, match=r"channels\.json cannot be read.*restore it from a backup"):
+    with pytest.raises(QueueDamagedError, match=r"channels\.json is invalid.*restore it from a backup"):
         queue.channels()
     assert len(check_definitions(queue.path)) == 1
 

@@ -135,7 +135,7 @@ def test_a_document_that_differs_from_the_page_is_refused(make_queue: MakeQueue,
     file.write_text(json.dumps(spoil(json.loads(text))))
     with pytest.raises(reader.Damaged):
         read_stations(queue.path)
-    with Queue.open(queue.path) as again, pytest.raises(QueueDamagedError, match=r"stations\.json cannot be read"):
+    with Queue.open(queue.path) as again, pytest.raises(QueueDamagedError, match=r"stations\.json is invalid"):
         again.stations()
     file.write_text(text)
 

@@ -115,7 +115,7 @@ def test_an_authority_without_its_key_or_with_another_one_is_told(folder: Path, 
     with pytest.raises(FabricError, match="is not a private key"):
         make_certificate(folder, "denver")
     (folder / "authority.key").unlink()
-    with pytest.raises(FabricError, match="the key of the authority cannot be read"):
+    with pytest.raises(FabricError, match="the key of the authority is not readable"):
         make_certificate(folder, "denver")
 
 

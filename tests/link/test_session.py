@@ -375,7 +375,7 @@ def test_files_that_cannot_be_used_are_named(certs: Path, tmp_path: Path) -> Non
         (TlsTerms(tmp_path / "none.crt"), "the certificate of the authority does not exist", "none.crt"),
         (TlsTerms(tmp_path / "nonsense"), "is not a certificate", "nonsense"),
         (TlsTerms(authority, tmp_path / "none.crt", key), "the certificate does not exist", "none.crt"),
-        (TlsTerms(authority, certificate, tmp_path), "cannot be read", str(tmp_path)),
+        (TlsTerms(authority, certificate, tmp_path), "is not readable", str(tmp_path)),
         (TlsTerms(authority, certificate, certificate), "is not a private key; it is a certificate", "denver.crt"),
         (TlsTerms(authority, key, key), "is not a certificate; it is a key", "denver.key"),
         (TlsTerms(authority, certificate, certs / "alice.key"), "does not match the certificate", "alice.key"),

@@ -91,7 +91,7 @@ def test_what_is_no_queue_is_told(write: Write, tmp_path: Path) -> None:
     (tmp_path / "q" / "x").touch()
     assert "it is not a queue" in only(write(SITE)).problem
     (tmp_path / "q" / "queue.json").write_text("{")
-    assert "cannot be read" in only(write(SITE)).problem
+    assert "queue.json is invalid" in only(write(SITE)).problem
 
 
 def test_a_place_where_no_queue_can_be_is_told(write: Write, tmp_path: Path) -> None:

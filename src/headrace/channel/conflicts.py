@@ -1,4 +1,4 @@
-"""Conflicts: every reason why a QoS cannot be agreed on, found before anything is created.
+"""Conflicts: every reason to refuse a QoS, found before anything is created.
 
 Three kinds:
 

@@ -214,7 +214,7 @@ def _load_authority(folder: Path) -> tuple[x509.Certificate, ec.EllipticCurvePri
         key = load_pem_private_key(key_path.read_bytes(), password=None)
     except OSError as error:
         hint = "create certificates where the authority was created"
-        raise FabricError(f"the key of the authority cannot be read: {key_path}: {error.strerror}", hint) from None
+        raise FabricError(f"the key of the authority is not readable: {key_path}: {error.strerror}", hint) from None
     except (ValueError, TypeError):
         raise FabricError(f"{key_path} is not a private key", "restore it from a backup") from None
     if not isinstance(key, ec.EllipticCurvePrivateKey) or key.public_key() != certificate.public_key():

@@ -111,7 +111,7 @@ def _text(path: Path, what: str) -> str:
         raise FabricError(f"{what} {path} is not text", "certificates and keys are PEM files") from None
     except OSError as error:
         hint = "make the file readable for the user that runs this program"
-        raise FabricError(f"{what} {path} cannot be read: {error.strerror}", hint) from None
+        raise FabricError(f"{what} {path} is not readable: {error.strerror}", hint) from None
 
 
 def _certificates(path: Path, what: str) -> "list[x509.Certificate]":

@@ -97,7 +97,7 @@ class Document(Generic[Struct]):
 
     def damaged(self, path: Path, reason: str) -> QueueDamagedError:
         """The error for a document whose content is invalid."""
-        return QueueDamagedError(f"{path} cannot be read: {reason}", self._remedy.format(path=path.parent))
+        return QueueDamagedError(f"{path} is invalid: {reason}", self._remedy.format(path=path.parent))
 
     def _upgraded(self, path: Path, found: dict[str, Any], version: object) -> dict[str, Any]:
         if not isinstance(version, int) or version < 1:

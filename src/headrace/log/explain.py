@@ -82,13 +82,13 @@ def explain_os_error(error: OSError, path: Path) -> QueueError:
         )
     if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
         return QueueAccessError(
-            f"{where} cannot be written: {error.strerror}",
+            f"{where} is not writable: {error.strerror}",
             "a queue needs write access for readers too: check its owner",
         )
     if error.errno in (errno.EMFILE, errno.ENFILE):
         return QueueAccessError(f"too many open files for {path}", "raise the limit: ulimit -n")
     if error.errno in (errno.ENOTDIR, errno.ENAMETOOLONG):
-        return QueueAccessError(f"{where} cannot be a queue: {error.strerror}", "choose another path")
+        return QueueAccessError(f"{where} is not a valid path for a queue: {error.strerror}", "choose another path")
     return QueueError(f"{where}: {error.strerror or error}", "see the message of the operating system")
 
 
@@ -119,7 +119,7 @@ def _check_ident(ident: Any) -> IdentError | None:
     try:
         size = len(ident.encode())
     except UnicodeEncodeError:
-        return IdentError(f"ident {ident!r} cannot be written as UTF-8", "remove lone surrogates")
+        return IdentError(f"ident {ident!r} is not UTF-8", "remove lone surrogates")
     if size > IDENT_BYTES_MAX:
         return IdentError(
             f"ident {ident[:40]!r}… has {size} bytes, more than {IDENT_BYTES_MAX}",

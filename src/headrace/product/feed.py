@@ -32,7 +32,7 @@ def _check_length(feed: str) -> None:
     try:
         size = len(feed.encode())
     except UnicodeEncodeError:
-        raise FeedError(f"feed {feed!r} cannot be written as UTF-8", _RULES) from None
+        raise FeedError(f"feed {feed!r} is not UTF-8", _RULES) from None
     if size > FEED_BYTES_MAX:
         raise FeedError(
             f"feed {feed[:40]!r}… has {size} bytes, more than {FEED_BYTES_MAX}",

@@ -73,7 +73,7 @@ def _utf8(name: str, text: str) -> bytes:
     try:
         return text.encode()
     except UnicodeEncodeError:
-        raise PropertyError(f"property {name!r} cannot be written as UTF-8", "remove lone surrogates") from None
+        raise PropertyError(f"property {name!r} is not UTF-8", "remove lone surrogates") from None
 
 
 def check_block(block: bytes) -> bytes:

@@ -153,7 +153,7 @@ class Selection:
         return given
 
     def __str__(self) -> str:
-        """The canonical text. A function is shown by its name; such a text cannot be parsed again."""
+        """The canonical text. A function is shown by its name; `parse` refuses such a text."""
         return write({name: getattr(self, name) for name in KEYS})
 
     def replace(self, **changes: Any) -> "Selection":

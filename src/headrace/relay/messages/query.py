@@ -1,7 +1,7 @@
 """Queries to a site's log, and the short replies. The reply to `Read` is pages.
 
-A query is sent to `headrace/log/<site>`. Its payload is one of these structs; the first field names its type. A payload
-that cannot be decoded is refused with an error text and has no other effect.
+A query is sent to `headrace/log/<site>`. Its payload is one of these structs; the first field names its type. An
+invalid payload is refused with an error text and has no other effect.
 """
 
 from typing import Annotated, Any
@@ -20,17 +20,17 @@ MEASURES_MAX = 10
 
 
 class Identify(msgspec.Struct, tag="card", frozen=True, forbid_unknown_fields=True):
-    """Who are you, and what do you hold?"""
+    """Identify the site and its queue."""
 
 
 class Resolve(msgspec.Struct, tag="where", frozen=True, forbid_unknown_fields=True):
-    """Which sequence of your queue does this start mean: oldest, next, or an age such as 1h?"""
+    """Return the sequence that `start` means now: oldest, next, or an age such as 1h."""
 
     start: Annotated[str, msgspec.Meta(max_length=64)]
 
 
 class Read(msgspec.Struct, tag="read", frozen=True, forbid_unknown_fields=True):
-    """Pages of what the selection wants behind `after`, in the order of your queue."""
+    """Return pages of the selected products behind `after`, in the order of the queue."""
 
     selection: SelectionText
     after: Sequence64
@@ -40,17 +40,17 @@ class Read(msgspec.Struct, tag="read", frozen=True, forbid_unknown_fields=True):
 
 
 class Listen(msgspec.Struct, tag="listen", frozen=True, forbid_unknown_fields=True):
-    """Which stream has what this selection wants? It is made if it does not exist."""
+    """Return the stream for this selection; create it if it does not exist."""
 
     selection: SelectionText
 
 
 class Describe(msgspec.Struct, tag="describe", frozen=True, forbid_unknown_fields=True):
-    """Describe yourself. The reply is a Description."""
+    """Return the Description of the site."""
 
 
 class Measure(msgspec.Struct, tag="measure", frozen=True, forbid_unknown_fields=True):
-    """How long does that site take to reply to you?"""
+    """Measure the round trip to another site."""
 
     site: SiteName
     times: Annotated[int, msgspec.Meta(ge=1, le=MEASURES_MAX)]
@@ -67,7 +67,7 @@ class IdentifyReply(msgspec.Struct, frozen=True):
     products: Sequence64 = 0
     payload_bytes: Sequence64 = 0
     feeds: int = 0
-    origins: tuple[SiteName, ...] = ()  # whose products it has had
+    origins: tuple[SiteName, ...] = ()  # of the products that the queue has ever held
     zid: Annotated[str, msgspec.Meta(max_length=32)] = ""  # of its Zenoh session
 
 
@@ -80,7 +80,7 @@ class ListenReply(msgspec.Struct, frozen=True):
 
 
 class MeasureReply(msgspec.Struct, frozen=True):
-    seconds: Annotated[tuple[float, ...], msgspec.Meta(max_length=MEASURES_MAX)]  # one for each reply that came
+    seconds: Annotated[tuple[float, ...], msgspec.Meta(max_length=MEASURES_MAX)]  # one for each reply
 
 
 class Unreachable(Exception):  # noqa: N818

@@ -84,7 +84,7 @@ def asked_text(selection: Selection, *, relayed: bool) -> str:
 class RequestProgress:
     """The progress of one site. Any thread may call `known`, one thread at a time the rest.
 
-    QueueDamagedError or QueueVersionError if the file cannot be used.
+    QueueDamagedError: the file is invalid. QueueVersionError: a newer Headrace wrote it.
     """
 
     def __init__(self, path: Path) -> None:

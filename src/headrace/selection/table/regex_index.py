@@ -5,7 +5,7 @@ four, six or eight characters; every piece of those lengths of a product's ident
 for ten patterns and for a hundred thousand, and a pattern can be added or removed at any time. Patterns that are found
 still have to be tried; this only says which.
 
-Patterns of which nothing is required, such as `.*x.*`, cannot be here.
+Patterns without a required text, such as `.*x.*`, are not in this index.
 
 Readers take no lock: a look-up is one atomic step, and what it finds is a tuple that is replaced and never changed.
 """
