@@ -10,7 +10,7 @@ opened: external entities and DTDs are not loaded.
 Documents are parsed by libxml2, which has limits of its own.
 
 XPath 1.0 from a stranger can keep libxml2 busy for hours: every `//` inside a predicate multiplies the work by the size
-of the document. So an expression is parsed here first, and constructs without a bound on their cost are refused: axes that reach
+of the document. So an expression is parsed here first, and constructs of unbounded cost are refused: axes that reach
 sideways or upwards without end, functions that search at length, variables, prefixes. What is left has a degree:
 evaluating it takes time that grows no faster than (nodes of the document) to that power, and a document is refused if
 nodes ** degree exceeds `STEPS_MAX`.
