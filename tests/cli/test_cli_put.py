@@ -119,7 +119,7 @@ def test_everything_that_a_product_may_carry_is_passed_on(run: Run, path: Path) 
         (["--feed", "x", "--ident", "{"], "is invalid"),
         (["--feed", "x", "--ident", "i" * 2000], "has 2000 bytes, more than 1024"),
         (["--feed", "x", "--property", "nothing"], "property 'nothing' has no value"),
-        (["--feed", "x", "--property", "=1"], "cannot name a property"),
+        (["--feed", "x", "--property", "=1"], "property name '' is invalid"),
         (["--feed", "x", "--priority", "8"], "Invalid value for '--priority'"),
         (["--feed", "x", "--expiry", "tomorrow"], "--expiry 'tomorrow' is not a length of time"),
         ([], "Missing option '--feed'"),

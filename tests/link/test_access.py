@@ -429,7 +429,7 @@ def test_patterns_are_kept_in_one_spelling() -> None:
 
 
 def test_invalid_rules_are_refused() -> None:
-    with pytest.raises(OptionError, match="names nobody"):
+    with pytest.raises(OptionError, match="has no names"):
         Rule((), receive=("**",))
     with pytest.raises(OptionError, match="allows nothing"):
         Rule(("alice",))

@@ -104,7 +104,7 @@ def test_a_consumer_that_was_taken_for_dead_cannot_acknowledge(
     consumer._detached = consumer._foreign = False  # it is alive after all, and knows nothing
     station.statistics()
     for act in (lambda: consumer.ack(batch), lambda: consumer.ack(batch, [b"new"]), consumer.get_nowait):
-        with pytest.raises(LeaseLostError, match="taken for dead"):
+        with pytest.raises(LeaseLostError, match="declared dead"):
             act()
     consumer._detached = consumer._foreign = True
     assert drain(station) == ["1", "2"]

@@ -40,7 +40,7 @@ NOT_MEASURED = [
     "pairs of fewer values or of names that differ between subscriptions, which take longer (docs/decisions, 11)",
     "selections with several clauses, unindexed, and many subscribers to one product",
     "several threads at once: readers take no lock, but the interpreter has one",
-    "XPath: no index helps it, so it is looked at product by product for those who ask for it",
+    "XPath: no index helps, so each product is evaluated for each subscription that uses it",
     "NaradaBrokering itself: its figures were published in 2005 (1 GHz, Java 1.4), its subscriptions are not described",
 ]
 

@@ -42,7 +42,7 @@ class PushConsumer:
     def __init__(self, station: Station, callback: Callable[[Any], Any], *, batches: bool = False) -> None:
         self._station, self._callback, self._batches = station, callback, batches
         self._consumer = station.attach()
-        self._lost = False  # taken for dead: attach again
+        self._lost = False  # declared dead: attach again
         self._delivered = self._acknowledged = self._failures_in_a_row = 0
         self._errors = ErrorLog(_log)
         self._ending = threading.Event()

@@ -210,7 +210,7 @@ class Entry(TypedDict):
 
 @type_check_only
 class SegmentHeader(TypedDict):
-    """What a segment file says of itself; `sound` tells whether its checksum fits."""
+    """The header of a segment file; `sound` says whether its checksum matches."""
 
     version: int
     uuid: bytes
@@ -517,7 +517,7 @@ class Chain:
     def recover(self, number: int, epoch: int) -> int: ...
     def consumers(self) -> list[tuple[int, int, int, int, int, int, int, int, int]]: ...
 
-    # those who put
+    # for writers
     def is_surely_full(self, number: int) -> bool: ...
     def may_look(self) -> bool: ...
     def count_rejected(self, number: int) -> None: ...

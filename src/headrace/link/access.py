@@ -44,7 +44,7 @@ class Rule:
 
     def __post_init__(self) -> None:
         if not self.who:
-            raise OptionError("an access rule names nobody", f'list the names it applies to, or "{EVERYBODY}"')
+            raise OptionError("an access rule has no names", f'list the names it applies to, or "{EVERYBODY}"')
         if not (self.receive or self.publish):
             raise OptionError(f"the access rule for {', '.join(self.who)} allows nothing", "add receive or publish")
         for name in self.who:

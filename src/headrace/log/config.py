@@ -106,7 +106,7 @@ def read_config(directory: Path) -> QueueConfig:
     config = _DOCUMENT.read(directory / CONFIG_FILE)
     if config is None:
         raise NotAQueueError(
-            f"{directory} has no {CONFIG_FILE}, it is not a queue",
+            f"{directory} has no {CONFIG_FILE}: it is not a queue",
             "create one elsewhere with: headrace queue create",
         )
     return config

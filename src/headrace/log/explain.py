@@ -77,7 +77,7 @@ def explain_os_error(error: OSError, path: Path) -> QueueError:
     where = error.filename or path
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
         return DiskFullError(
-            f"the file system of {path} is full, nothing was stored",
+            f"the file system of {path} is full; nothing was stored",
             "free some space or resize the queue",
         )
     if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):

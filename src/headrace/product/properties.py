@@ -45,7 +45,7 @@ def encode_properties(properties: Mapping[str, PropertyValue]) -> bytes:
 def _encode_name(name: object) -> bytes:
     if isinstance(name, str) and 1 <= len(encoded := _utf8(name, name)) <= NAME_BYTES_MAX:
         return encoded
-    raise PropertyError(f"{name!r} cannot name a property", f"use text of 1 to {NAME_BYTES_MAX} bytes")
+    raise PropertyError(f"property name {name!r} is invalid", f"use text of 1 to {NAME_BYTES_MAX} bytes")
 
 
 def _encode_value(name: str, value: object) -> tuple[int, bytes]:

@@ -308,7 +308,7 @@ class Queue:
         directory = Path(path).absolute()
         check_path(directory)
         if not (directory / CONFIG_FILE).is_file():
-            raise NotAQueueError(f"{directory} has no {CONFIG_FILE}, it is not a queue", "remove it by other means")
+            raise NotAQueueError(f"{directory} has no {CONFIG_FILE}: it is not a queue", "remove it by other means")
         with alone_at(directory):
             shutil.rmtree(directory)
 

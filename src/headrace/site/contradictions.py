@@ -121,7 +121,7 @@ def _about_users(config: SiteConfig) -> Iterator[Contradiction]:
     elif users.name is not None and users.dictionary_file is None and config.site.listen:
         yield Contradiction(
             (name, dictionary, _LISTEN),
-            "a site with a user name asks all others for theirs, and dictionary_file is missing: all are refused",
+            "a site with a user name requires one from every client, and dictionary_file is missing: all are refused",
             "give dictionary_file, or listen = []",
         )
 
@@ -160,7 +160,7 @@ def _about_allowances(config: SiteConfig) -> Iterator[Contradiction]:
         elif not _knows_users(config) and not _knows_certificates(config):
             yield Contradiction(
                 ((*path, "who"), ("tls",), ("users",)),
-                "nobody can authenticate by that name",
+                "no client can authenticate by that name",
                 "give [tls] with mutual = true for names of certificates, or [users] dictionary_file for user names",
             )
 

@@ -8,7 +8,7 @@
     consumer.ack(batch)
 
 A product that a consumer gets is leased: no other consumer gets it until it is acknowledged, discarded or given back,
-or until its consumer dies or hangs. A consumer that was taken for dead gets LeaseLostError, and its acknowledgements
+or until its consumer dies or hangs. A consumer that was declared dead gets LeaseLostError, and its acknowledgements
 are refused.
 
 A Consumer belongs to one process and, at any time, to one thread. A forked child attaches for itself.
@@ -136,7 +136,7 @@ class Consumer:
         return Batch(self._log.kernel.rows(), self._log.kernel.names)
 
     def _prepare(self, outcome: int) -> None:
-        """Do what the kernel asked for by its code; LeaseLostError if this consumer was taken for dead."""
+        """Do what the kernel asked for by its code; LeaseLostError if this consumer was declared dead."""
         if outcome == _CODES["lease_lost"]:
             raise self._lost()
         self._check()
@@ -170,7 +170,7 @@ class Consumer:
                 f"station {self.station_name!r} was removed", "create it again: queue.station(name, …)"
             )
         return LeaseLostError(
-            f"this consumer of station {self.station_name!r} was taken for dead, because it had no heartbeat for "
+            f"this consumer of station {self.station_name!r} was declared dead, because it had no heartbeat for "
             f"{terms.hung_after_s:g} s; other consumers got its products",
             "attach again, and raise hung_after if the process may be stopped for that long",
         )
@@ -252,7 +252,7 @@ class Consumer:
         self._settle(batch, places, _ACK, revisions)
 
     def _check_held(self, batch: Batch) -> None:
-        """LeaseLostError if this consumer was taken for dead; asked before anything is appended."""
+        """LeaseLostError if this consumer was declared dead; asked before anything is appended."""
         if not self._kernel.heartbeat(self._place, self._epoch):
             raise self._lost()
 
@@ -329,7 +329,7 @@ class Consumer:
         os.close(self._lock_fd)
 
     def statistics(self) -> ConsumerStatistics:
-        """This consumer now; LeaseLostError if it was taken for dead."""
+        """This consumer now; LeaseLostError if it was declared dead."""
         self._check()
         for consumer in self._chain.consumers(self.station_name, self._member):
             if consumer.place == self._place:

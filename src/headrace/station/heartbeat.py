@@ -1,6 +1,6 @@
 """Heartbeat: one thread per process that marks all its consumers as alive, four times a second.
 
-A process that is stopped, or stuck outside Python, has no heartbeat and is taken for dead after the station's
+A process that is stopped, or stuck outside Python, has no heartbeat and is declared dead after the station's
 `hung_after`. Python code that merely takes long does not matter: the thread runs beside it.
 """
 

@@ -67,7 +67,9 @@ def find_revised(recent: Recent, what: Leased, payloads: Sequence[Any]) -> list[
     else:
         leases = [_find_lease(recent, product) for product in _products(what)]
     if not isinstance(payloads, list | tuple) or len(payloads) != len(leases):
-        raise OptionError("payloads has not one entry for each product", "give one for each; None: unchanged")
+        raise OptionError(
+            "payloads is not a list with one entry for each product", "give one for each; None: unchanged"
+        )
     parts: dict[int, tuple[Batch, list[int], list[Any]]] = {}
     for (batch, place), payload in zip(leases, payloads, strict=True):
         part = parts.setdefault(id(batch), (batch, [], []))

@@ -237,7 +237,7 @@ class Upstream:
         try:
             self.statistics.from_others += yield from self._holders.pull(self.track, self._store)
         except (Unreachable, FabricError) as error:
-            log.warning("site %s: its products from other holders: %s", self.site, error)
+            log.warning("site %s: pulling its products from other holders failed: %s", self.site, error)
 
     def _store(self, page: Page, keep: Keep | None) -> Steps[None]:
         if len(page.batch) and (keep is None or keep.any()):
