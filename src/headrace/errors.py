@@ -13,7 +13,7 @@
     │   ├── StationNameError
     │   ├── ChannelNameError
     │   ├── TermsError                    options of a channel or station contradict each other; `conflicts` lists all
-    │   ├── ConfigError                   a site's configuration or a rule file is invalid; `complaints` lists all
+    │   ├── ConfigError                   a site's configuration or a rule file is invalid; `problems` lists all
     │   ├── RuleError                     a template, an SQL text or an imported line of a rule is invalid
     │   └── OptionError                   size, age, priority, durability, start … out of range
     ├── QueueError
@@ -193,7 +193,7 @@ class QueueDamagedError(QueueError):
 
 
 class ProductDamagedError(QueueDamagedError):
-    """One product does not fit its checksum; `sequence` names it, and `next` is where to read on."""
+    """One product does not match its checksum; `sequence` names it, and `next` is where to read on."""
 
     def __init__(self, problem: str, hint: str, sequence: int) -> None:
         super().__init__(problem, hint)

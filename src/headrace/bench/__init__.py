@@ -1,1 +1,1 @@
-"""Every claim about speed, as something that can be run."""
+"""Every claim about speed, as a benchmark that you can run."""

@@ -21,7 +21,7 @@ station may set freely; what the channel has set, it may set more narrowly:
 The last three are promises to suppliers. A station that turned `persistent`, or rejected pushes earlier than its
 channel, would hold up suppliers that rely on the channel's promise: for them that is looser, not tighter.
 
-A rule refuses, or does not exist; there are no warnings. So an order by deadline without a timeout is no conflict:
+Every conflict is an error; there are no warnings. So an order by deadline without a timeout is no conflict:
 products may have an expiry of their own, and those without one come last. An invalid value takes part in no further
 rule, so that one mistake is reported once.
 """
@@ -74,7 +74,7 @@ def find_conflicts(options: Mapping[str, Any], now_ns: int | None = None) -> lis
 
 
 def validate(qos: QoS, now_ns: int | None = None) -> list[Conflict]:
-    """Every conflict within a QoS; an empty list means that it can be agreed on."""
+    """Every conflict within a QoS; an empty list means that it is valid."""
     faults = list(_invalid_values(qos))
     invalid = {FIELDS[option] for fault in faults for option in fault.options}
     sound = msgspec.structs.replace(qos, **{field: getattr(DEFAULTS, field) for field in invalid})

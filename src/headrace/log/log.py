@@ -168,7 +168,7 @@ class Log:
         return read
 
     def weigh(self, start: int, stop: int, selection: Wanted = None, *, allowed: Allowed | None = None) -> Weights:
-        """How the bytes of the products from `start` up to `stop` are spread, to divide them among workers.
+        """How the bytes of the products from `start` up to `stop` are distributed, to divide them among workers.
 
         `allowed` is as for `reader`.
         """

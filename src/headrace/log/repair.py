@@ -2,8 +2,8 @@
 
 The caller holds the queue exclusively. Everything that can be derived is rebuilt: control, names, index rows,
 directory, duplicate memory. A product that does not match its checksum is marked as damaged; readers skip and count it.
-Unusable segment files and documents move to `damaged/`. Only `queue.json` is not derived from
-other files: it is required for a repair.
+Unusable segment files and documents move to `damaged/`. Only `queue.json` is not derived from other files: it is
+required for a repair.
 """
 
 import os

@@ -1,4 +1,4 @@
-"""Weights: how the bytes of a range of sequences are spread, from index rows alone.
+"""Weights: how the bytes of a range of sequences are distributed, from index rows alone.
 
 A reader that divides a range among workers uses this, so that each gets about the same. Only index rows are read, no
 payloads. Conditions that need more than rows are ignored, so a weight may be too high and is never too low.

@@ -1,4 +1,4 @@
-"""Queue: the door to one queue directory; what `Queue.create`, `Queue.open` and `headrace.connect` return.
+"""Queue: the public interface of one queue directory; what `Queue.create`, `Queue.open` and `headrace.connect` return.
 
 A facade over the log (products, cursors), its stations and its channels, and nothing more: each method calls the part
 that does the work. `queue/interface.py` has the Protocols that this class and a remote queue share.
@@ -196,7 +196,7 @@ class Queue:
         return self._log.follow(start, selection, limit=limit, bytes_limit=bytes_limit, timeout=timeout)
 
     def weigh(self, start: int, stop: int, selection: Wanted = None) -> Weights:
-        """How the bytes of the products from `start` up to `stop` are spread, to divide them among workers."""
+        """How the bytes of the products from `start` up to `stop` are distributed, to divide them among workers."""
         return self._log.weigh(start, stop, selection)
 
     def resolve(self, start: Start) -> int:

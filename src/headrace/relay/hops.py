@@ -1,9 +1,9 @@
 """Hops: through which site each product of a queue came.
 
 A product itself says where and when it was created, and its row when it arrived. `site/hops.json` beside the queue says
-who sent it: ranges of sequences, each with the sending site. Products that were put here have no entry. Adjacent ranges
-from one site are joined, ranges that the queue has evicted are forgotten, and their number is limited, so the file
-stays small. The site saves it about once a second; `headrace hop` reads it.
+which site sent it: ranges of sequences, each with the sending site. Products that were put here have no entry.
+Adjacent ranges from one site are joined, ranges that the queue has evicted are forgotten, and their number is limited,
+so the file stays small. The site saves it about once a second; `headrace hop` reads it.
 
 The file is replaced as a whole and survives the death of processes, not a power failure: nothing depends on it except
 diagnosis.

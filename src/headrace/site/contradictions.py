@@ -1,6 +1,6 @@
 """Contradictions: values of a configuration that exclude each other, though each is valid by itself.
 
-Either a value would have no effect, which nobody intends, or it would break the promise of another. The check of
+Either a value would have no effect, which is never intended, or it would break the promise of another. The check of
 strangers is the strictest: a client that can reach the site from another machine must authenticate, or be allowed by
 name or by `who = "*"`. Without any rule, nothing is allowed.
 """

@@ -2,7 +2,7 @@
 
 A station and a channel call some things differently (`capacity` and `max_per_consumer`, `blocking` and `reliability
 persistent`), but the rules are the same and are written here once. Each takes `Compared`, the terms that it compares,
-with the names that the caller knows. A rule refuses, or does not exist: there are no warnings.
+with the names that the caller knows. Every conflict is an error: there are no warnings.
 
 The rules that only channels have, and what a station may change of its channel's terms, are in channel/conflicts.py.
 """

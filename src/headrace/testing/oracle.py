@@ -1,6 +1,6 @@
 """What was sent, against what was received.
 
-A producer tells the oracle each draft that it put; consumers tell it each product that they got.
+A producer reports each draft that it put; consumers report each product that they got.
 The verdict on a consumer is exact: every product that it should have and does not, every one that
 it has twice, out of order, altered or from nowhere.
 

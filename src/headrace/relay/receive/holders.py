@@ -58,7 +58,7 @@ class Holders:
         self._looks[site] = seen
 
     def _look_back(self, site: str, oldest: int, track: Track, store: StorePage) -> Steps["_Look"]:
-        """Read no further back than to what is known, and once more as far: feeds may have come there out of step."""
+        """Read further back until what is found is known, then one step more: feeds may have come there out of step."""
         was_known = False
         for start in _LOOK_BACK:
             begin: ResolveReply = yield Ask(site, Resolve(start), ResolveReply)

@@ -1,6 +1,6 @@
 """Fields: the names of an expression as columns over some products of a batch.
 
-A Column tells for each product the kind of its value and, by kind, the value itself: numbers and moments in one NumPy
+A Column has for each product the kind of its value and, by kind, the value itself: numbers and moments in one NumPy
 array, texts in an Arrow array, truth values in another. Columns of one element stand for all products.
 
 Properties lie in the records as blocks of entries (`headrace.product.properties`). All blocks are walked together, the
