@@ -316,4 +316,4 @@ def _check_is_queue(path: Path) -> None:
     """A typing error must not delete another directory."""
     check_path(path)
     if not (path / CONFIG_FILE).exists():
-        raise NotAQueueError(f"{path} has no {CONFIG_FILE}, it is not a queue", "give the directory of a queue")
+        raise NotAQueueError(f"{path} has no {CONFIG_FILE}: it is not a queue", "give the directory of a queue")
