@@ -62,7 +62,7 @@ def test_the_calls_that_must_not_be_done_twice_are_marked() -> None:
 
 
 def test_the_limits_of_the_page_are_those_in_force() -> None:
-    assert (page.VERSION, calls.VERSION, page.PAGE_BYTES_MAX, beat.FEEDS_MAX) == (1, 1, 1 << 30, 4096)
+    assert (page.VERSION, calls.VERSION, page.PAGE_BYTES_MAX, beat.FEEDS_MAX) == (1, 2, 1 << 30, 4096)
     assert (query.PAGES_MAX, query.PRODUCTS_MAX, query.BYTES_MAX, query.MEASURES_MAX) == (
         64, 100_000, 64 << 20, 10,
     )  # fmt: skip

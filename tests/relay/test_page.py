@@ -8,7 +8,19 @@ import pytest
 from headrace import Queue
 from headrace.errors import FabricMessageError
 from headrace.log.records import Names
-from headrace.relay.messages.page import VERSION, PageHead, decode_all, queue_id, records_of, sequence_bytes
+from headrace.relay.messages.beat import Beat, decode_beat, encode_beat
+from headrace.relay.messages.description import Description
+from headrace.relay.messages.page import (
+    VERSION,
+    PageHead,
+    decode_all,
+    decode_head,
+    encode_head,
+    queue_id,
+    records_of,
+    sequence_bytes,
+)
+from headrace.relay.messages.query import decode_reply
 
 Sent = list[tuple[PageHead, bytes]]
 
@@ -57,3 +69,29 @@ def test_counts_that_are_wrong_in_turn_are_found(sent: Sent) -> None:
     lies = msgspec.structs.replace(first, count=3), msgspec.structs.replace(second, count=0)
     with pytest.raises(FabricMessageError):
         decode_all([(lies[0], one), (lies[1], two)], Names())
+
+
+# --- versions ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("more", [[], ["a member of a later version"]])
+def test_a_page_or_beat_of_another_version_is_refused_by_its_version(sent: Sent, more: list[str]) -> None:
+    """Even if it has members that this version does not know."""
+    other = VERSION + 1
+    page = msgspec.msgpack.decode(encode_head(msgspec.structs.replace(sent[0][0], version=other)))
+    beat = msgspec.msgpack.decode(encode_beat(Beat(other, "a", bytes(16), "own", 0, 0, None, 7)))
+    for decode, message in ((decode_head, page), (decode_beat, beat)):
+        with pytest.raises(FabricMessageError, match=f"has version {other}; this Headrace has version {VERSION}"):
+            decode(msgspec.msgpack.encode([*message, *more]))
+
+
+def test_a_page_that_is_no_page_of_any_version_is_invalid() -> None:
+    for message in (b"", b"\xc1", msgspec.msgpack.encode(["one"]), msgspec.msgpack.encode([VERSION])):
+        with pytest.raises(FabricMessageError, match="invalid head of a page"):
+            decode_head(message)
+
+
+def test_a_description_of_an_older_site_is_refused_with_what_to_do() -> None:
+    """Descriptions have no version: a member that is missing shows it."""
+    with pytest.raises(FabricMessageError, match=r"reply of site old: .*; run the same Headrace version"):
+        decode_reply(msgspec.msgpack.encode({"site": "old"}), Description, "old")

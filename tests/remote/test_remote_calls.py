@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from headrace.errors import HeadraceError
+from headrace.errors import FabricMessageError, HeadraceError
 from headrace.product.put import Put
 from headrace.remote.protocol import calls, replies
 from headrace.remote.protocol.replies import error_of
@@ -23,20 +23,44 @@ SEND = pending_calls._send
 
 def test_an_invalid_call_is_refused_and_counted(served: Served, stranger: Stranger) -> None:
     chance = random.Random(SEED)
-    good = calls.encode(calls.Envelope(1, bytes(16), None, 0, 0, calls.PutOne("a", "ident")))
+    good = calls.encode(calls.Envelope(calls.VERSION, bytes(16), None, 0, 0, calls.PutOne("a", "ident")))
     bad: list[bytes | None] = [None, b"", b"\xc1", good[:-1], good + b"x", chance.randbytes(50)]
-    bad += [calls.encode([1, bytes(15), None, 0, 0, {"type": "ends"}]), calls.encode([1, bytes(16), None, -1, 0, {"type": "ends"}]),
-            calls.encode([2, bytes(16), None, 0, 0, {"type": "ends"}]), calls.encode([1, bytes(16), None, 0, 0, {"type": "explode"}]),
-            calls.encode([1, bytes(16), None, 0, 0, {"type": "ends", "more": 1}]),
-            calls.encode([1, bytes(16), None, 0, 0, {"type": "put", "feed": "a", "priority": 8}]),
-            calls.encode([1, bytes(16), None, 0, 0, {"type": "get", "attachment": 1, "n": 1, "wait_s": 1e9}])]  # fmt: skip
+    calls_as_lists: list[tuple[bytes, int, dict[str, object]]] = [
+        (bytes(15), 0, {"type": "ends"}), (bytes(16), -1, {"type": "ends"}), (bytes(16), 0, {"type": "explode"}),
+        (bytes(16), 0, {"type": "ends", "more": 1}), (bytes(16), 0, {"type": "put", "feed": "a", "priority": 8}),
+        (bytes(16), 0, {"type": "get", "attachment": 1, "n": 1, "wait_s": 1e9}),
+    ]  # fmt: skip
+    bad += [calls.encode([calls.VERSION, client, None, number, 0, call]) for client, number, call in calls_as_lists]
     for head in bad:
         told = stranger.send(head)
         assert isinstance(told, str), (head, told)
-        assert "the call is invalid" in told or "the call has version" in told or "number" in told
+        assert "the call is invalid" in told or "number" in told
     assert served.site is not None
     assert served.site.statistics().remote.refused == len(bad)
     assert served.queue.next == 1
+
+
+@pytest.mark.parametrize(
+    "call",
+    [{"type": "who"}, {"type": "put", "feed": "a", "priority": 7}, {"type": "settle", "attachment": 1, "got": 1, "count": 1, "how": "done"}],
+)  # fmt: skip
+def test_a_call_of_another_version_is_refused_by_its_version(
+    served: Served, stranger: Stranger, call: dict[str, object]
+) -> None:
+    """Even if it has members that this version does not know."""
+    for version in (calls.VERSION - 1, calls.VERSION + 1):
+        told = str(stranger.send(calls.encode([version, bytes(16), None, 0, 0, call])))
+        assert f"the call has version {version}; this Headrace has version {calls.VERSION}" in told
+        assert "run the same Headrace version at both ends" in told
+    assert served.queue.next == 1
+
+
+def test_a_client_of_another_version_is_refused_when_it_connects(
+    served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("headrace.remote.client.connection.VERSION", calls.VERSION - 1)
+    with pytest.raises(FabricMessageError, match=f"has version {calls.VERSION - 1}; .* has version {calls.VERSION}"):
+        served.connect()
 
 
 def test_altered_calls_do_no_harm(served: Served, stranger: Stranger) -> None:
@@ -50,7 +74,7 @@ def test_altered_calls_do_no_harm(served: Served, stranger: Stranger) -> None:
     for turn in range(1, 301):
         call = chance.choice(samples)
         number = turn if isinstance(call, calls.Numbered) else 0
-        head = bytearray(calls.encode(calls.Envelope(1, stranger.client, None, number, turn, call)))
+        head = bytearray(calls.encode(calls.Envelope(calls.VERSION, stranger.client, None, number, turn, call)))
         for _ in range(chance.randrange(1, 4)):
             head[chance.randrange(len(head))] = chance.randrange(256)
         assert stranger.send(bytes(head), chance.randbytes(chance.randrange(4))) != "silence"

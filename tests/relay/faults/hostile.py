@@ -190,7 +190,7 @@ class Hostile:
         tags = ["who", "put", "putmany", "putbatch", "next", "where", "ends", "tell", "flush", "opencursor", "x"]
         call = {"type": self._chance.choice(tags), "feed": self._chance.choice(FEEDS), "selection": self._chance.choice(NASTY),
                 "position": self._chance.choice(HUGE), "limit": self._chance.choice(HUGE), "lengths": self._bytes(50)}  # fmt: skip
-        envelope = [1, self._bytes(40)[:16], self._chance.choice(HUGE), 0, call]
+        envelope = [2, self._bytes(40)[:16], self._chance.choice(HUGE), 0, call]
         head = self._chance.choice([msgspec.msgpack.encode(envelope), msgspec.msgpack.encode(call), self._bytes(500)])
         self._ask(f"{ROOT}/call/{self._site()}", self._bytes(), head)
 

@@ -6,6 +6,7 @@ import msgspec
 
 from headrace.errors import FabricMessageError
 from headrace.relay.messages.page import VERSION, QueueId, Sequence64, SiteName, StreamName
+from headrace.relay.messages.version import check_version, other_version
 
 INTERVAL_S = 0.5
 FEEDS_MAX = 4096  # listed by name; if more feeds have changed, subscribers query the log
@@ -34,10 +35,8 @@ def decode_beat(payload: bytes) -> Beat:
     try:
         beat = _DECODER.decode(payload)
     except (msgspec.DecodeError, ValueError) as error:
+        check_version("a beat", payload, VERSION)
         raise FabricMessageError(f"invalid beat: {error}", "its sender is not a Headrace site") from None
     if beat.version != VERSION:
-        raise FabricMessageError(
-            f"a beat of site {beat.site!r} has version {beat.version}; this Headrace supports {VERSION}",
-            "run the same Headrace version at both sites",
-        )
+        raise other_version(f"a beat of site {beat.site!r}", beat.version, VERSION)
     return beat

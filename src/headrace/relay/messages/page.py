@@ -21,6 +21,7 @@ from headrace.errors import FabricMessageError, RecordsDamagedError
 from headrace.log.records import Names, read_batch
 from headrace.product.batch import Batch
 from headrace.queue import Queue
+from headrace.relay.messages.version import check_version, other_version
 
 VERSION = 1
 PAGE_BYTES_MAX = 1 << 30
@@ -124,12 +125,10 @@ def decode_head(attachment: bytes) -> PageHead:
     try:
         head = _HEAD.decode(attachment)
     except (msgspec.DecodeError, ValueError) as error:
+        check_version("a page", attachment, VERSION)
         raise FabricMessageError(f"invalid head of a page: {error}", "its sender is not a Headrace site") from None
     if head.version != VERSION:
-        raise FabricMessageError(
-            f"a page of site {head.site!r} has version {head.version}; this Headrace supports {VERSION}",
-            "run the same Headrace version at both sites",
-        )
+        raise other_version(f"a page of site {head.site!r}", head.version, VERSION)
     if head.after > head.upto:
         raise FabricMessageError(f"a page of site {head.site!r} ends at {head.upto}, before its start {head.after}", "")
     return head

@@ -11,6 +11,8 @@ site remembers it until the next Get of that consumer. Calls that are idempotent
 A call that is invalid, or exceeds one of the limits here, is refused with an explanation and has no effect.
 
 The member `type` of a message (docs/format.md) is the `tag` of its class, or else its name in lower case.
+
+A change of any call or reply raises VERSION. A site replies only to calls of its own version, so replies need none.
 """
 
 import hashlib
@@ -21,8 +23,9 @@ import msgspec
 from headrace.errors import FabricMessageError
 from headrace.product import put
 from headrace.relay.messages.page import QueueId, Sequence64
+from headrace.relay.messages.version import check_version, other_version
 
-VERSION = 1
+VERSION = 2
 BUSY = b"busy"  # the error of a site that takes no more calls at the moment
 HEAD_BYTES_MAX = 256 << 20  # of a call without its payload: a batch has an ident for each product
 CALL_BYTES_MAX = 512 << 20  # of its payload
@@ -296,12 +299,10 @@ def decode_envelope(head: bytes) -> Envelope:
     try:
         envelope = _ENVELOPE.decode(head)
     except (msgspec.DecodeError, ValueError) as error:
+        check_version("the call", head, VERSION)
         raise FabricMessageError(f"the call is invalid: {error}", "run the same version at both ends") from None
     if envelope.version != VERSION:
-        raise FabricMessageError(
-            f"the call has version {envelope.version}; this site has version {VERSION}",
-            "run the same version at both ends",
-        )
+        raise other_version("the call", envelope.version, VERSION)
     if bool(envelope.number) != isinstance(envelope.call, Numbered):
         has = "must not have a number" if envelope.number else "needs a number"
         raise FabricMessageError(f"a call {type(envelope.call).__name__} {has}", "run the same version at both ends")
