@@ -217,8 +217,11 @@ class Streams:
                     stream.beat()
                 except zenoh.ZError as error:
                     log.error("stream %s: %s", stream.name, error)
-            with self._lock:
-                self._end_idle(_IDLE_S)
+            try:
+                with self._lock:
+                    self._end_idle(_IDLE_S)
+            except zenoh.ZError as error:
+                log.error("idle streams are not ended: %s", error)
 
     def _end_idle(self, idle_s: float) -> None:
         now = time.monotonic()
@@ -226,8 +229,8 @@ class Streams:
             if name == OWN or stream.has_subscribers():
                 self._subscribed[name] = now
             elif now - self._subscribed[name] > idle_s:
-                self._streams.pop(name).close()
-                del self._subscribed[name]
+                del self._streams[name], self._subscribed[name]
+                stream.close()
 
     def close(self) -> None:
         self._stopped.set()

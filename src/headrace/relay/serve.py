@@ -15,6 +15,7 @@ import queue as backlog
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 
 import zenoh
 
@@ -69,18 +70,17 @@ class Server:
         self.started_ns = time.time_ns()
         self._backlog: backlog.Queue[zenoh.Query | None] = backlog.Queue(_BACKLOG)
         self.answered = self.refused = 0
+        self._queryable = declarations.add(lambda: session.declare_queryable(key, self._take, complete=True))
         self._threads = [threading.Thread(target=self._run, name=f"headrace-log-{i}") for i in range(_THREADS)]
         for thread in self._threads:
             thread.start()
-        self._queryable = declarations.add(lambda: session.declare_queryable(key, self._take, complete=True))
 
     def _take(self, query: zenoh.Query) -> None:
         """Runs on Zenoh's thread."""
         try:
             self._backlog.put_nowait(query)
         except backlog.Full:
-            self.refused += 1
-            query.reply_err(b"busy")
+            self._refuse(query, b"busy")
             query.drop()  # type: ignore[no-untyped-call]
 
     def _run(self) -> None:
@@ -99,14 +99,18 @@ class Server:
             else:
                 received.reply(key, encode(self._short_reply(query, principal_in(key))))
             self.answered += 1
-        except (HeadraceError, OSError) as error:
-            self.refused += 1
-            received.reply_err(str(error).encode())
         except zenoh.ZError:  # the client has gone
             self.refused += 1
-        except Exception as error:  # noqa: BLE001 whatever it is, the next query must be served
-            self.refused += 1
-            log.error("a query failed: %r", error)
+        except (HeadraceError, OSError) as error:
+            self._refuse(received, str(error).encode(errors="replace"))
+        except Exception:  # whatever it is, the next query must be served
+            log.exception("a query failed")
+            self._refuse(received, b"the site failed; read its log")
+
+    def _refuse(self, query: zenoh.Query, why: bytes) -> None:
+        self.refused += 1
+        with suppress(zenoh.ZError):  # the client has gone
+            query.reply_err(why)
 
     def _short_reply(self, query: Identify | Resolve | Listen | Describe | Measure, name: str | None) -> ShortReply:
         if isinstance(query, Resolve):

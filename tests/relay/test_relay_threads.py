@@ -1,0 +1,93 @@
+"""Threads of a site: no client that leaves, and no error of its session, ends one of them."""
+
+import threading
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import zenoh
+
+from headrace import Queue, Selection
+from headrace.relay.messages.query import Resolve, ResolveReply, decode_reply, encode
+from headrace.relay.send import Stream, Streams
+from headrace.relay.serve import Server
+
+SOON_S = 20.0
+
+
+class Declaring:
+    """Stands for Declarations: it declares at once."""
+
+    def add(self, declare: Callable[[], Any]) -> Any:
+        return declare()
+
+
+class Session:
+    """Stands for a Zenoh session, as far as a Server and Streams use it."""
+
+    def __init__(self) -> None:
+        self.sent = threading.Semaphore(0)
+
+    def declare_queryable(self, *about: Any, **terms: Any) -> Any:
+        return SimpleNamespace(undeclare=lambda: None)
+
+    def declare_publisher(self, *about: Any, **terms: Any) -> Any:
+        return SimpleNamespace(put=lambda *what, **more: self.sent.release(), undeclare=lambda: None)
+
+
+class Asked:
+    """A query; the client of a query that is `gone` cannot be replied to."""
+
+    key_expr = "headrace/log/a"
+
+    def __init__(self, payload: bytes, gone: bool) -> None:
+        self.payload = SimpleNamespace(to_bytes=lambda: payload)
+        self._gone = gone
+        self.reply_came: bytes | None = None
+        self.over = threading.Event()
+
+    def reply(self, key: str, payload: bytes) -> None:
+        self.reply_err(payload)
+
+    def reply_err(self, payload: bytes) -> None:
+        if self._gone:
+            raise zenoh.ZError("the session is closed")
+        self.reply_came = payload
+
+    def __enter__(self) -> "Asked":
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.over.set()
+
+
+@pytest.mark.parametrize("query", [b"nonsense", encode(Resolve("next")), encode(Resolve("nonsense"))])
+def test_clients_that_leave_before_the_reply_end_no_thread(queue: Queue, query: bytes) -> None:
+    server = Server(Session(), Declaring(), queue, "a", str, lambda server: None)  # type: ignore[arg-type, return-value]
+    try:
+        for _ in range(9):
+            server._take(asked := Asked(query, gone=True))  # type: ignore[arg-type]
+            assert asked.over.wait(SOON_S)
+        server._take(asked := Asked(encode(Resolve("next")), gone=False))  # type: ignore[arg-type]
+        assert asked.over.wait(SOON_S)
+        assert asked.reply_came is not None
+        assert decode_reply(asked.reply_came, ResolveReply, "a").sequence == 1
+        assert (server.refused, server.answered) == (9, 1)
+    finally:
+        server.close()
+
+
+def test_beats_go_on_if_an_idle_stream_cannot_be_ended(queue: Queue, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(stream: Stream) -> bool:
+        raise zenoh.ZError("the session is closed")
+
+    monkeypatch.setattr(Stream, "has_subscribers", fail)
+    session = Session()
+    streams = Streams(session, queue, "a", beat_s=0.001)  # type: ignore[arg-type]
+    try:
+        streams.listen(Selection("wx/**", ident="^K"))
+        for _ in range(20):
+            assert session.sent.acquire(timeout=SOON_S)
+    finally:
+        streams.close()
