@@ -39,13 +39,14 @@ class LiveBuffer:
             self._bytes = 0
 
     def push(self, message: LiveMessage) -> None:
+        size = len(message.attachment) + len(message.payload)
         with self._changed:
-            full = self._bytes + len(message.payload) > self._bytes_max or len(self._messages) >= MESSAGES_MAX
+            full = self._bytes + size > self._bytes_max or len(self._messages) >= MESSAGES_MAX
             if not self._is_open or full:
                 self.dropped += 1
                 return
             self._messages.append(message)
-            self._bytes += len(message.payload)
+            self._bytes += size
             self._changed.notify()
 
     def take(self, timeout_s: float) -> list[LiveMessage]:
@@ -58,7 +59,7 @@ class LiveBuffer:
             while self._messages and size < TAKEN_BYTES and not (taken and self._messages[0].feed is None):
                 message = self._messages.popleft()
                 taken.append(message)
-                size += len(message.payload)
+                size += len(message.attachment) + len(message.payload)
                 if message.feed is None:
                     break
             self._bytes -= size

@@ -1,0 +1,19 @@
+"""LiveBuffer: bounded in every way that a sender can make it grow, and drops the rest."""
+
+import pytest
+
+from headrace.relay.receive.actions import LiveMessage
+from headrace.relay.receive.live_buffer import LiveBuffer
+
+
+@pytest.mark.parametrize("parts", [(b"", bytes(10)), (bytes(10), b""), (bytes(5), bytes(5))])
+def test_attachments_and_payloads_count_towards_the_limit(parts: tuple[bytes, bytes]) -> None:
+    buffer = LiveBuffer(bytes_max=25)
+    buffer.open()
+    for _ in range(9):
+        buffer.push(LiveMessage("wx", *parts, 0))
+    assert buffer.dropped == 7
+    assert len(buffer.take(0)) == 2
+    for _ in range(3):
+        buffer.push(LiveMessage("wx", *parts, 0))
+    assert len(buffer.take(0)) == 2
