@@ -156,3 +156,23 @@ def test_looking_at_what_is_wanted_stops_nobody(routers: Fabric) -> None:
         quench._look_once()
         subscriber.undeclare()
     assert quench.patterns == ["wx/**"]
+
+
+def test_patterns_that_come_and_go_are_remembered_up_to_a_limit(
+    routers: Fabric, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Any client can declare a new pattern every second, and each is remembered for ten minutes."""
+    monkeypatch.setattr("headrace.relay.quench.PATTERNS_MAX", 10)
+    a = routers.add("a")
+    quench = routers.sites["a"]._quench
+    listened: set[str] = set()
+    monkeypatch.setattr(quench, "_listened", lambda: listened)
+    for turn in range(4):
+        listened = {f"wx/{turn}/{number}" for number in range(4)}
+        quench._look_once()
+        assert len(quench._last) <= 10
+    assert quench.patterns == ["**"]
+    listened = set()
+    quench._look_once()
+    assert by(a, "any/feed") == ["recent subscribers to **"]
+    assert by(a, "any/feed", LATER_NS) == []

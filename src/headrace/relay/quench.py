@@ -65,9 +65,11 @@ class Quench:
             log.error("the feeds with subscribers are not saved: %s", error)
 
     def _remembered(self, listened: set[str], now_ns: int) -> dict[str, int]:
-        """Patterns with subscribers, and patterns that had some not long ago."""
+        """Patterns with subscribers, and patterns that had some not long ago; everything if there are too many."""
         gone = {pattern: last_ns or now_ns for pattern, last_ns in self._last.items() if pattern not in listened}
         recent = {pattern: last_ns for pattern, last_ns in gone.items() if now_ns - last_ns < LINGER_S * 1e9}
+        if len(listened) + len(recent) > PATTERNS_MAX:
+            return {EVERYTHING: 0 if listened else now_ns}
         return dict.fromkeys(sorted(listened), 0) | recent
 
     def _note(self) -> None:
