@@ -87,6 +87,8 @@ class Holders:
         """Store what connects; True if nothing had to be left."""
         keep, moved, whole = np.zeros(len(page.batch), np.uint8), dict[str, int](), True
         for row, product in enumerate(page.batch):
+            if not self._selection.wants_origin(product.origin):
+                continue  # it says nothing about the origin's products, and was not asked for
             reached = max(moved.get(product.feed, 0), track.reached(product.feed))
             if product.origin_sequence <= reached:
                 continue

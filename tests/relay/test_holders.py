@@ -1,0 +1,35 @@
+"""Holders: what another site sends counts only if it is of the origin that was asked for."""
+
+from collections.abc import Callable
+
+from headrace import Queue, Selection
+from headrace.log.records import Names
+from headrace.relay.messages.page import VERSION, Keep, Page, PageHead, decode, queue_id, records_of, sequence_bytes
+from headrace.relay.receive.actions import Steps
+from headrace.relay.receive.holders import Holders
+from headrace.relay.receive.track import Track
+
+
+def page_of(queue: Queue) -> Page:
+    batch = queue.read("oldest")
+    sequences = sequence_bytes(batch.sequences)
+    head = PageHead(VERSION, "b", queue_id(queue), "0" * 16, 0, len(batch), len(batch) + 1, len(batch), 7,
+                    sequences=sequences)  # fmt: skip
+    return decode(head, records_of(batch), Names())
+
+
+def test_products_of_another_origin_move_nothing(make_queue: Callable[..., Queue]) -> None:
+    """Otherwise the origin's own products of that feed would be taken for old ones."""
+    queue = make_queue(origin="b")
+    queue.put(b"forged", feed="wx/text", origin="c", origin_sequence=1000)
+    queue.put(b"real", feed="wx/radar", origin="a", origin_sequence=1)
+    kept: list[list[int]] = []
+
+    def store(page: Page, keep: Keep) -> Steps[None]:
+        kept.append(keep.tolist())
+        yield from ()
+
+    track = Track(0)
+    assert list(Holders(Selection("**", origin="a"))._take(page_of(queue), track, store)) == []
+    assert kept == [[0, 1]]
+    assert (track.reached("wx/text"), track.reached("wx/radar")) == (0, 1)
