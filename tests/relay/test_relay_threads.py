@@ -2,6 +2,7 @@
 
 import threading
 from collections.abc import Callable
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -12,6 +13,7 @@ from headrace import Queue, Selection
 from headrace.relay.messages.query import Resolve, ResolveReply, decode_reply, encode
 from headrace.relay.send import Stream, Streams
 from headrace.relay.serve import Server
+from support.fleet import Fabric, until, want
 
 SOON_S = 20.0
 
@@ -91,3 +93,43 @@ def test_beats_go_on_if_an_idle_stream_cannot_be_ended(queue: Queue, monkeypatch
             assert session.sent.acquire(timeout=SOON_S)
     finally:
         streams.close()
+
+
+# --- sites that appear ------------------------------------------------------------------------------
+
+
+def test_the_sites_that_may_be_present_have_a_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Any client can declare the token of any site."""
+    monkeypatch.setattr("headrace.relay.receive.receiver.SITES_MAX", 3)
+    fabric = Fabric(tmp_path)
+    try:
+        fabric.add("a", want("wx/**"))
+        receiver = fabric.sites["a"]._receiver
+        for number in range(9):
+            receiver._see(SimpleNamespace(key_expr=f"headrace/site/s{number}/0", kind=zenoh.SampleKind.PUT))  # type: ignore[arg-type]
+        assert receiver._present == {"s0", "s1", "s2"}
+        receiver._see(SimpleNamespace(key_expr="headrace/site/s0/0", kind=zenoh.SampleKind.DELETE))  # type: ignore[arg-type]
+        receiver._see(SimpleNamespace(key_expr="headrace/site/s9/0", kind=zenoh.SampleKind.PUT))  # type: ignore[arg-type]
+        assert receiver._present == {"s1", "s2", "s9"}
+        until(lambda: not receiver._meeting, "all were asked")
+    finally:
+        fabric.close()
+
+
+def test_a_site_that_could_not_be_met_is_met_when_it_appears_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(name: str) -> None:
+        raise RuntimeError("can't start new thread")
+
+    fabric = Fabric(tmp_path)
+    try:
+        fabric.add("a", want("wx/**"))
+        receiver = fabric.sites["a"]._receiver
+        monkeypatch.setattr(receiver, "_add_origin", fail)
+        receiver._meeting.add("b")
+        with pytest.raises(RuntimeError):
+            receiver._meet("b")
+        assert not receiver._meeting
+    finally:
+        fabric.close()

@@ -34,6 +34,7 @@ from headrace.relay.site_client import SiteClient
 from headrace.selection import Selection
 
 UPSTREAMS_MAX = 1000  # requests times sites; each has a thread
+SITES_MAX = 4096  # present at a time; any client can declare the token of a site
 _SAVE_S = 1.0
 _RETRY_S = 1.0
 
@@ -87,6 +88,9 @@ class Receiver:
         self.arrivals = {request.name: Arrivals() for request in requests}
         self._lock, self._saving = threading.Lock(), threading.Lock()
         self._stopped = threading.Event()
+        self._tokens = declarations.add(
+            lambda: session.liveliness().declare_subscriber(site_key("*", "*"), self._see, history=True)
+        )
         self._saver = threading.Thread(target=self._save_regularly, name="headrace-progress")
         self._saver.start()
         self._failovers: list[Failover] = []
@@ -96,9 +100,6 @@ class Receiver:
                 continue
             for name in request.sites:
                 self._add(request, name)
-        self._tokens = declarations.add(
-            lambda: session.liveliness().declare_subscriber(site_key("*", "*"), self._see, history=True)
-        )
 
     def _begin_progress(self) -> dict[str, dict[str, int]]:
         """Return what has arrived since progress was last saved, by origin and feed.
@@ -126,6 +127,9 @@ class Receiver:
         elif sample.kind == zenoh.SampleKind.DELETE:
             self._present.discard(name)
         elif not self._stopped.is_set() and is_origin(name):
+            if len(self._present) >= SITES_MAX and name not in self._present:
+                log.error("site %s is ignored; %d sites is the maximum", name, SITES_MAX)
+                return
             self._present.add(name)
             if name not in self._meeting:
                 self._meeting.add(name)
@@ -133,8 +137,8 @@ class Receiver:
 
     def _meet(self, name: str) -> None:
         """Request from a site that appeared what was put there, and what it holds of origins that are away."""
-        self._add_origin(name)
         try:
+            self._add_origin(name)
             client = SiteClient(self._session, name, self._principal)
             identity: IdentifyReply = client.query(Identify(), IdentifyReply)
         except (Unreachable, FabricError, zenoh.ZError):
