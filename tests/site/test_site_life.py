@@ -1,5 +1,6 @@
 """A site in this process: what it leaves behind when it ends, or cannot begin."""
 
+import itertools
 import os
 import threading
 from collections.abc import Callable, Iterator
@@ -9,7 +10,7 @@ import zenoh
 
 from headrace import Queue
 from headrace.errors import FabricError, QueueBusyError
-from headrace.link.declarations import Declarations
+from headrace.link.declarations import Declarations, Declared
 from headrace.link.session import SessionTerms, open_session
 from headrace.site import site as sites
 from headrace.site.site import Site
@@ -39,6 +40,44 @@ def test_a_site_that_cannot_begin_leaves_nothing_running(
             Site(session, queue, [])
     assert lasting_threads() == before
     Site(session, queue, []).close()
+
+
+@pytest.mark.parametrize("number", range(1, 6))
+def test_a_site_whose_session_refuses_a_declaration_leaves_nothing_running(
+    session: zenoh.Session, queue: Queue, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    add, added = Declarations.add, itertools.count(1)
+
+    def fail_once(declarations: Declarations, declare: Callable[[], object]) -> Declared:
+        if next(added) == number:
+            raise zenoh.ZError("no")
+        return add(declarations, declare)
+
+    before = lasting_threads()
+    with monkeypatch.context() as patch:
+        patch.setattr(Declarations, "add", fail_once)
+        with pytest.raises(zenoh.ZError):
+            Site(session, queue, [])
+    assert lasting_threads() == before
+    Site(session, queue, []).close()
+
+
+def test_a_declaration_that_was_not_renewed_is_renewed_the_next_time(session: zenoh.Session) -> None:
+    declarations, tries = Declarations(session), itertools.count()
+
+    def declare() -> object:
+        if next(tries) == 1:
+            raise zenoh.ZError("no")
+        return session.liveliness().declare_token("a")
+
+    declared = declarations.add(declare)
+    declarations.renew()
+    assert not list(session.liveliness().get("a"))
+    declarations.renew()
+    assert len(list(session.liveliness().get("a"))) == 1
+    declared.undeclare()
+    assert not list(session.liveliness().get("a"))
+    declarations.close()
 
 
 def test_a_site_may_be_closed_twice(session: zenoh.Session, queue: Queue) -> None:

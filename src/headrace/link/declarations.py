@@ -26,13 +26,18 @@ class Declared:
         self._handle: Any = declare()
 
     def renew(self) -> None:
-        self._handle.undeclare()
+        self._end()
         self._handle = self._declare()
 
     def undeclare(self) -> None:
         """Idempotent."""
         if self._owner.forget(self):
-            self._handle.undeclare()
+            self._end()
+
+    def _end(self) -> None:
+        handle, self._handle = self._handle, None  # none also if the last renewal failed
+        if handle is not None:
+            handle.undeclare()
 
 
 class Declarations:

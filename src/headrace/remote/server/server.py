@@ -15,6 +15,7 @@ grow has a limit.
 import logging
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import ExitStack
 from typing import Any
 
 import msgspec
@@ -66,13 +67,17 @@ class RemoteServer:
         self._call_threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="headrace-call")
         self._read_threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="headrace-read")
         self._calls, self._reads = set[Work](), set[Work]()  # submitted and not done
-        self._clients = Clients(session, declarations, site, rules)
-        self._waiting = WaitingReads(queue, self._resume)
         self.recent_reads = RecentReads()
-        handlers = QueueHandlers(queue, site, self._waiting, BlockedPuts(), self.recent_reads)
-        self._handlers = _table(handlers, StationHandlers(queue, self._clients))
         key = f"{call_key(site)}/**"
-        self._queryable = declarations.add(lambda: session.declare_queryable(key, self._receive, complete=True))
+        with ExitStack() as parts:
+            self._clients = Clients(session, declarations, site, rules)
+            parts.callback(self._clients.close)
+            self._waiting = WaitingReads(queue, self._resume)
+            parts.callback(self._waiting.close)
+            handlers = QueueHandlers(queue, site, self._waiting, BlockedPuts(), self.recent_reads)
+            self._handlers = _table(handlers, StationHandlers(queue, self._clients))
+            self._queryable = declarations.add(lambda: session.declare_queryable(key, self._receive, complete=True))
+            parts.pop_all()  # it runs; from now on `close` ends it
 
     def statistics(self) -> RemoteServerStatistics:
         clients, consumers = self._clients.counts()
