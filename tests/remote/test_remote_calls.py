@@ -11,7 +11,10 @@ from headrace.product.put import Put
 from headrace.remote.protocol import calls, replies
 from headrace.remote.protocol.replies import error_of
 from headrace.remote.server import pending_call as pending_calls
+from headrace.remote.server import puts
+from headrace.remote.server.clients import Clients
 from headrace.remote.server.reads import ClientRead, RecentReads
+from headrace.station import Consumer
 from support.fleet import until
 from support.serving import Served, Stranger
 
@@ -239,6 +242,81 @@ def test_a_client_without_a_token_is_forgotten_after_a_while(
     monkeypatch.setattr("headrace.remote.server.clients._FORGET_S", 0.0)
     assert served.site is not None
     until(lambda: served.site.statistics().remote.clients == 0, "it is forgotten")  # type: ignore[union-attr]
+
+
+def test_a_client_that_is_forgotten_while_it_attaches_leaves_no_consumer(
+    served: Served, stranger: Stranger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    served.queue.station("s", "**")
+    check_room = Clients.check_room
+
+    def forget_all(clients: Clients) -> None:
+        """As a new client does that finds no room, at this moment."""
+        check_room(clients)
+        with clients._lock:
+            clients._forget(0.0)
+
+    monkeypatch.setattr(Clients, "check_room", forget_all)
+    told = stranger.call(calls.Attach("s", 10.0))
+    assert isinstance(told, replies.Failure)
+    assert "has forgotten this client" in told.problem
+    assert served.queue.station("s").consumers() == []
+
+
+def test_a_put_that_finds_no_thread_to_wait_in_keeps_no_room(
+    served: Served, stranger: Stranger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    served.queue.station("s", "**", blocking=True, capacity=1)
+    served.queue.put(b"1", feed="a")
+    with monkeypatch.context() as patch:
+        patch.setattr(puts.threading, "Thread", _NoThread)
+        for _ in range(puts.BLOCKED_MAX + 1):
+            assert isinstance(stranger.call(calls.PutOne("a", timeout_s=60.0), b"2"), replies.StillBlocked)
+    told = stranger.call(calls.PutOne("a", timeout_s=0.1), b"2")
+    assert isinstance(told, replies.Failure)  # it waited until its timeout
+    assert told.error == "BlockedError"
+
+
+class _NoThread:
+    def __init__(self, **about: object) -> None: ...
+
+    def start(self) -> None:
+        raise RuntimeError("can't start new thread")
+
+
+def test_calls_that_wait_are_answered_if_a_consumer_cannot_detach(
+    served: Served, stranger: Stranger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    served.queue.station("s", "**")
+    attached = stranger.call(calls.Attach("s", 10.0))
+    assert isinstance(attached, replies.Attached)
+    detach, entered, may_go_on = Consumer.detach, threading.Event(), threading.Event()
+
+    def fail(consumer: Consumer) -> None:
+        entered.set()
+        may_go_on.wait(60)
+        detach(consumer)
+        raise MemoryError
+
+    monkeypatch.setattr(Consumer, "detach", fail)
+    assert served.site is not None
+    (client,) = served.site._remote._clients._clients.values()
+    (consumer,) = client.consumers.values()
+    consumer._calls.put(None)  # the thread ends, as if by `end`
+    assert entered.wait(60)
+    consumer._calls.put(waiting := _Waiting())  # type: ignore[arg-type]
+    may_go_on.set()
+    consumer.join()
+    assert isinstance(waiting.reply, replies.NotAttached)
+
+
+class _Waiting:
+    """A call that was submitted just before the consumer ended."""
+
+    reply: replies.Reply | None = None
+
+    def finish(self, reply: replies.Reply) -> None:
+        self.reply = reply
 
 
 def test_slow_reads_delay_no_other_call(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,6 +4,7 @@ import threading
 from collections.abc import Callable, Iterator
 
 import pytest
+import zenoh
 
 from headrace import Batch, HeadraceError, Selection
 from headrace.errors import (
@@ -53,6 +54,20 @@ def test_payloads_stay_valid_after_close(served: Served) -> None:
     payload = remote.read()[0].payload
     remote.close()
     assert bytes(payload) == b"payload"
+
+
+def test_a_connection_whose_token_cannot_be_undeclared_still_closes_its_session(served: Served) -> None:
+    remote = served.connect()
+    connection = remote._connection  # type: ignore[attr-defined]
+    links, connection._links = connection._links, _Refusing()
+    remote.close()
+    assert connection._session.is_closed()
+    del links
+
+
+class _Refusing:
+    def undeclare(self) -> None:
+        raise zenoh.ZError("no")
 
 
 def test_a_closed_queue_raises_an_error(served: Served) -> None:

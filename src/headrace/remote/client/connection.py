@@ -310,9 +310,8 @@ class Connection:
             if politely and not self.is_silent:
                 self.ask(Leave(), Done, patience_s=_LEAVE_S)
         self._closed.set()
-        try:
-            self._links.undeclare()
-            self._token.undeclare()  # type: ignore[no-untyped-call]
-            self._session.close()  # type: ignore[no-untyped-call]
-        except zenoh.ZError as error:
-            log.warning("closing the connection to %s: %s", self.endpoint, error)
+        for end in (self._links.undeclare, self._token.undeclare, self._session.close):
+            try:
+                end()  # type: ignore[no-untyped-call]
+            except zenoh.ZError as error:
+                log.warning("closing the connection to %s: %s", self.endpoint, error)

@@ -42,6 +42,7 @@ class Client:
 
     def __init__(self, access: ClientAccess, gone_since: float | None) -> None:
         self.access, self.gone_since = access, gone_since
+        self.is_forgotten = False
         self.consumers: dict[int, ServedConsumer] = {}  # by the number of the attachment
         self.waiting = 0  # its calls in WaitingReads
         self._reads: OrderedDict[ReadKey, ClientRead] = OrderedDict()
@@ -103,9 +104,9 @@ class Clients:
         self._present: set[str] = set()  # digests of clients that have a token
         self._lock = threading.Lock()
         self._stopped = threading.Event()
+        self._tokens = declarations.add(lambda: self._listen(session, client_key(site, "*")))
         self._sweeper = threading.Thread(target=self._sweep, name="headrace-clients")
         self._sweeper.start()
-        self._tokens = declarations.add(lambda: self._listen(session, client_key(site, "*")))
 
     # --- clients ----------------------------------------------------------------------------------
 
@@ -134,6 +135,7 @@ class Clients:
         gone = [key for key, client in self._clients.items() if client.is_idle_since(before)]
         for key in gone:
             client, digest = self._clients.pop(key), client_digest(key[0])
+            client.is_forgotten = True
             self._by_digest[digest].remove(client)
             if not self._by_digest[digest]:
                 del self._by_digest[digest]
@@ -157,11 +159,17 @@ class Clients:
                 )
 
     def attach(self, client: Client, consumer: Consumer, keep_s: float) -> int:
-        """Serve a consumer for a client; a number that no other attachment has had or will have."""
+        """Serve a consumer for a client; a number that no other attachment has had or will have.
+
+        FabricError, and the consumer is detached, if the client was forgotten meanwhile: nothing would ever end it.
+        """
         number = secrets.randbits(62) | 1
         with self._lock:
-            client.consumers[number] = ServedConsumer(consumer, keep_s)
-        return number
+            if not client.is_forgotten:
+                client.consumers[number] = ServedConsumer(consumer, keep_s)
+                return number
+        consumer.detach()
+        raise FabricError("the site has forgotten this client, to make room for others", "connect again")
 
     def detach(self, client: Client, number: int) -> ServedConsumer | None:
         """Take a consumer from its client; the caller ends it."""

@@ -105,8 +105,8 @@ class ServedConsumer:
         self._leased.clear()
         try:
             (self.consumer.abandon if self._died else self.consumer.detach)()
-        except HeadraceError as error:
-            log.warning("detaching a remote consumer: %s", error)
+        except Exception:  # calls that wait still get their reply
+            log.exception("detaching a remote consumer failed")
         while not self._calls.empty():
             if (pending := self._calls.get()) is not None:
                 pending.finish(NotAttached())

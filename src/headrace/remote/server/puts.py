@@ -73,11 +73,18 @@ class BlockedPuts:
             if timeout_s == 0:
                 raise
             if self._room.acquire(blocking=False):
-                threading.Thread(target=self._wait, args=(pending, store, timeout_s), daemon=True).start()
+                self._wait_in_thread(pending, store, timeout_s)
             else:
                 pending.finish(StillBlocked())
             return
         pending.finish(reply)
+
+    def _wait_in_thread(self, pending: PendingCall, store: Store, timeout_s: float | None) -> None:
+        try:
+            threading.Thread(target=self._wait, args=(pending, store, timeout_s), daemon=True).start()
+        except RuntimeError:  # no more threads: as if no room
+            self._room.release()
+            pending.finish(StillBlocked())
 
     def _wait(self, pending: PendingCall, store: Store, timeout_s: float | None) -> None:
         is_last = timeout_s is not None and timeout_s <= _WAIT_S
