@@ -5,6 +5,7 @@ import signal
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -45,6 +46,21 @@ def test_the_products_of_a_dropped_consumer_come_back(queue: Queue, station: Sta
     put(queue, "1")
     station.attach().get_nowait()
     assert station.statistics().consumers == 0
+    assert drain(station) == ["1"]
+
+
+def test_a_consumer_that_fails_to_detach_keeps_no_lock(queue: Queue, station: Station) -> None:
+    """Otherwise its products would stay leased for as long as the process lives."""
+
+    def fail(*about: int) -> bool:
+        raise MemoryError
+
+    put(queue, "1")
+    consumer = station.attach()
+    consumer.get_nowait()
+    consumer._kernel = SimpleNamespace(detach=fail, heartbeat=consumer._kernel.heartbeat)  # type: ignore[assignment]
+    with pytest.raises(MemoryError):
+        consumer.detach()
     assert drain(station) == ["1"]
 
 

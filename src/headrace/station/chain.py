@@ -181,8 +181,8 @@ class OpenChain:
     def claim(self, member: int) -> tuple[int, int, int]:
         """A slot for a consumer: its number, its epoch, and the descriptor whose lock marks it as alive."""
         descriptor = os.open(chain_path(self._path, self.number), os.O_RDWR | os.O_CLOEXEC)
-        taken = {slot for slot, *_ in self.kernel.consumers()}
         try:
+            taken = {slot for slot, *_ in self.kernel.consumers()}
             for slot in [slot for slot in range(kernel.CONSUMERS_MAX) if slot not in taken] + sorted(taken):
                 with contextlib.suppress(BlockingIOError, PermissionError):
                     lock_byte(descriptor, kernel.CONSUMER_LOCKS_AT + slot)

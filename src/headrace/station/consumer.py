@@ -247,11 +247,11 @@ class Consumer:
         changed = [number for number, payload in enumerate(payloads) if payload is not None]
         revisions = np.zeros(len(places), np.uint64)
         if changed:
-            self._check_held(batch)
+            self._check_held()
             revisions[changed] = self._append_revisions(batch, places[changed], [payloads[i] for i in changed])
         self._settle(batch, places, _ACK, revisions)
 
-    def _check_held(self, batch: Batch) -> None:
+    def _check_held(self) -> None:
         """LeaseLostError if this consumer was declared dead; asked before anything is appended."""
         if not self._kernel.heartbeat(self._place, self._epoch):
             raise self._lost()
@@ -343,8 +343,10 @@ class Consumer:
         self._detached = self._foreign = True
         self._quick_max = 0
         heartbeat.remove(self)
-        self._kernel.detach(self._place, self._epoch)
-        os.close(self._lock_fd)
+        try:
+            self._kernel.detach(self._place, self._epoch)
+        finally:
+            os.close(self._lock_fd)  # the next process that looks takes back what is left
         self._recent.clear()
         terms = self._stations.document.find(self.station_name)
         if terms is not None and not terms.durable:

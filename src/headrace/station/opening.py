@@ -66,9 +66,7 @@ def _compare(stations: StationDocument, terms: StationTerms, fields: dict[str, A
         )
 
 
-def _create(
-    log: Log, stations: Stations, name: str, start: Start, fields: dict[str, Any], after: str | None
-) -> StationTerms:
+def _create(log: Log, stations: Stations, name: str, start: Start, fields: dict[str, Any], after: str | None) -> None:
     document, terms = _place(stations.document, StationTerms(name=name, **fields), after)
     position = log.resolve(start)
     if terms.chain in stations.document.chains:
@@ -80,7 +78,6 @@ def _create(
         if stations.chain(terms.chain).kernel.position < log.kernel.tail:  # it wants nothing that was put before
             terms = msgspec.structs.replace(terms, retired=(Retired(log.kernel.tail, None, False),))
     stations.change(document.replace(check_terms(terms)), position)
-    return terms
 
 
 def _place(stations: StationDocument, terms: StationTerms, after: str | None) -> tuple[StationDocument, StationTerms]:
