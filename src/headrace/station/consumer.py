@@ -26,11 +26,12 @@ from typing import Any, cast
 import numpy as np
 import numpy.typing as npt
 
-from headrace.errors import LeaseLostError, OptionError, StationError, StationMissingError
+from headrace.errors import LeaseLostError, StationMissingError
 from headrace.kernel import _kernel as kernel
 from headrace.log import append
 from headrace.log.explain import explain
 from headrace.log.log import Log
+from headrace.log.seams import Timeout
 from headrace.product.batch import Batch
 from headrace.product.product import Product
 from headrace.station.chain import OpenChain
@@ -38,13 +39,14 @@ from headrace.station.draft import Draft, draft_columns, new_drafts
 from headrace.station.heartbeat import heartbeat
 from headrace.station.leases import (
     Leased,
-    Timeout,
+    check_attached,
     check_payloads,
     find_leases,
     find_revised,
     get_async,
     iterate,
     iterate_async,
+    not_a_number,
     not_leased,
     recent_batches,
 )
@@ -100,7 +102,7 @@ class Consumer:
         else:
             seconds = timeout if timeout.__class__ is float and timeout >= 0 else parse_age(timeout, "timeout")
         if n.__class__ is not int or n < 1:
-            raise OptionError(f"{n!r} is not a number of products", "ask for one or more")
+            raise not_a_number(n)
         if self._foreign:
             self._check()
         looked, paced = 0, 0.0
@@ -154,13 +156,7 @@ class Consumer:
         self._quick_max = 0 if self._pacing_s or self._foreign or self._by_clock else min(self._batch_max, kernel.FEW)
 
     def _check(self) -> None:
-        if self._detached:
-            raise StationError(f"this consumer of {self.station_name!r} has detached", "attach again: station.attach()")
-        if self._pid != os.getpid():
-            raise StationError(
-                f"this consumer of {self.station_name!r} belongs to process {self._pid}",
-                "attach again in the child: station.attach()",
-            )
+        check_attached(self.station_name, self._detached, self._pid)
 
     def _lost(self) -> Exception:
         self._check()
@@ -293,7 +289,8 @@ class Consumer:
 
     def _ack_rest(self, batch: Batch) -> None:
         """Acknowledge what the loop has not settled itself."""
-        self._check()
+        if self._foreign:
+            self._check()
         try:
             self._kernel.settle(self._place, self._epoch, batch.rows, None, _ACK, None)  # type: ignore[arg-type]
         except kernel.KernelError as error:

@@ -11,22 +11,22 @@ kernel/chain/recovery.pxi).
 
 import asyncio
 import contextlib
+import os
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from datetime import timedelta
 from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
 from headrace.errors import LeaseLostError, OptionError, StationError
+from headrace.log.seams import Timeout
 from headrace.product.batch import Batch
 from headrace.product.product import Product
 
 REMEMBERED = 64  # batches in which the lease of a single product is found
 
-Timeout = float | str | timedelta | None
 Leased = Batch | Product | Sequence[Product]
 Places = npt.NDArray[np.uint32]  # of products in a batch
 Recent = deque[Batch]  # what a consumer got lately, the newest last
@@ -39,6 +39,24 @@ class Getter(Protocol):
     def get(self, n: int = 1, timeout: Timeout = None) -> Batch: ...
     def nack(self, what: Leased, *, failed: bool = False) -> None: ...
     def interrupt(self) -> None: ...
+
+
+# --- check ------------------------------------------------------------------------------------------
+
+
+def check_attached(station: str, is_detached: bool, pid: int) -> None:
+    """StationError if a consumer, attached by process `pid`, has detached, or if this is a forked child."""
+    if is_detached:
+        raise StationError(f"this consumer of {station!r} has detached", "attach again: station.attach()")
+    if pid != os.getpid():
+        raise StationError(
+            f"this consumer of {station!r} belongs to process {pid}", "attach again in the child: station.attach()"
+        )
+
+
+def not_a_number(n: Any) -> OptionError:
+    """The error for a `get` of `n` products."""
+    return OptionError(f"{n!r} is not a number of products", "ask for one or more")
 
 
 # --- find -------------------------------------------------------------------------------------------

@@ -25,7 +25,7 @@ from headrace.station.conflicts import check_terms
 from headrace.station.consumer import Consumer
 from headrace.station.stations import Stations
 from headrace.station.statistics import ConsumerStatistics, Lag, Parked, StationStatistics
-from headrace.station.terms import CHANGEABLE, Retired, StationTerms, check_options
+from headrace.station.terms import CHANGEABLE, Retired, StationTerms, check_options, check_sequences
 
 _SAME = (
     "waiting", "leased", "parked", "admitted", "delivered", "acknowledged", "discarded", "expired", "damaged",
@@ -197,8 +197,7 @@ class Station:
         return self._unpark(sequences, False)
 
     def _unpark(self, sequences: list[int] | None, retry: bool) -> int:
-        if sequences is not None and not all(0 <= sequence < 1 << 63 for sequence in sequences):
-            raise OptionError(f"{sequences!r} are not sequences", "give sequences that parked() lists")
+        check_sequences(sequences)
         chosen = None if sequences is None else np.array(sequences, np.uint64)
         with explaining(self.log.path):
             return self._chain.kernel.unpark(self.terms.member, chosen, retry)

@@ -9,7 +9,7 @@ Not here: which terms contradict each other (conflicts.py), and the terms of cha
 
 import difflib
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Literal
 
 import msgspec
@@ -88,6 +88,12 @@ OPTIONS = (
 def check_station_name(name: str) -> str:
     """Return `name` if a station may have it; StationNameError otherwise."""
     return check_name(name, "station", StationNameError)
+
+
+def check_sequences(sequences: Sequence[int] | None) -> None:
+    """OptionError unless these can be sequences of parked products; None: all."""
+    if sequences is not None and not all(0 <= sequence < 1 << 63 for sequence in sequences):
+        raise OptionError(f"{sequences!r} are not sequences", "give sequences that parked() lists")
 
 
 def check_options(options: Mapping[str, Any]) -> dict[str, Any]:

@@ -16,6 +16,7 @@ from headrace.log.columns import PutColumns, Texts, columns_of, packed
 from headrace.log.config import PAYLOAD_MAX
 from headrace.log.explain import explain_many, explain_put
 from headrace.log.read import Start, time_of
+from headrace.log.seams import Timeout
 from headrace.product.feed import check_feed
 from headrace.product.product import IDENT_BYTES_MAX
 from headrace.product.put import PutFacts, put_of
@@ -76,7 +77,7 @@ def put_many_call(
 # --- read -------------------------------------------------------------------------------------------
 
 
-def timeout_of(timeout: float | str | timedelta | None) -> float | None:
+def timeout_of(timeout: Timeout) -> float | None:
     return None if timeout is None else parse_age(timeout, "timeout")
 
 

@@ -21,9 +21,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from headrace.errors import LeaseLostError, OptionError, QueueClosedError, SiteUnreachableError, StationError
+from headrace.errors import LeaseLostError, QueueClosedError, SiteUnreachableError
+from headrace.log.seams import Timeout
 from headrace.product.batch import Batch
 from headrace.product.product import Product
+from headrace.remote.client.arguments import timeout_of
 from headrace.remote.client.connection import Connection, Detached
 from headrace.remote.protocol.calls import WAIT_S_MAX, Attach, DescribeConsumer, Detach, Get, Interrupt, Revise, Settle
 from headrace.remote.protocol.products import RemoteBatch, batch_of
@@ -32,18 +34,19 @@ from headrace.station.consumer import GET_MAX
 from headrace.station.draft import Draft, draft_columns, new_drafts
 from headrace.station.leases import (
     Leased,
-    Timeout,
+    check_attached,
     check_payloads,
     find_leases,
     find_revised,
     get_async,
     iterate,
     iterate_async,
+    not_a_number,
     not_leased,
     recent_batches,
 )
 from headrace.station.statistics import ConsumerStatistics
-from headrace.units import format_age, parse_age
+from headrace.units import format_age
 
 if TYPE_CHECKING:
     from headrace.remote.client.station import RemoteStation
@@ -75,9 +78,9 @@ class RemoteConsumer:
 
         While the site does not answer, nothing arrives. SiteUnreachableError if the timeout ends after `patience`.
         """
-        seconds = None if timeout is None else parse_age(timeout, "timeout")
+        seconds = timeout_of(timeout)
         if n.__class__ is not int or n < 1:
-            raise OptionError(f"{n!r} is not a number of products", "ask for one or more")
+            raise not_a_number(n)
         self._check()
         until = None if seconds is None else time.monotonic() + seconds
         turn = 0
@@ -216,13 +219,7 @@ class RemoteConsumer:
             raise self._lost() from None
 
     def _check(self) -> None:
-        if self._detached:
-            raise StationError(f"this consumer of {self.station_name!r} has detached", "attach again: station.attach()")
-        if self._pid != os.getpid():
-            raise StationError(
-                f"this consumer of {self.station_name!r} belongs to process {self._pid}",
-                "attach again in the child: station.attach()",
-            )
+        check_attached(self.station_name, self._detached, self._pid)
 
     def _lost(self) -> Exception:
         self._check()

@@ -6,7 +6,6 @@ QueueError. docs/remote.md lists the other differences.
 """
 
 import time
-from datetime import timedelta
 from pathlib import Path
 from types import TracebackType
 from typing import Any, NoReturn, TypeVar, Unpack
@@ -22,6 +21,7 @@ from headrace.log.config import QueueConfig
 from headrace.log.cursor import check_cursor_name
 from headrace.log.log import Wanted
 from headrace.log.read import Start
+from headrace.log.seams import Timeout
 from headrace.log.statistics import Statistics
 from headrace.log.weights import Weights
 from headrace.product.batch import Batch
@@ -52,9 +52,7 @@ from headrace.remote.protocol.calls import (
 )
 from headrace.remote.protocol.replies import Bounds, Details, Done, Identity, NameList, Number, PutOutcome, Weighed
 from headrace.station.terms import check_station_name
-from headrace.units import parse_age
 
-Timeout = float | str | timedelta | None
 Putting = TypeVar("Putting", Number, PutOutcome)
 
 
@@ -136,8 +134,7 @@ class RemoteQueue:
     ) -> RemoteFollower:  # fmt: skip
         """Batches from `start` on, as they arrive. Nothing is lost or arrives twice if the connection breaks."""
         terms = ReadTerms.of(selection, limit, bytes_limit)
-        timeout_s = None if timeout is None else parse_age(timeout, "timeout")
-        return RemoteFollower(self, self._connection, terms, self.resolve(start), timeout_s)
+        return RemoteFollower(self, self._connection, terms, self.resolve(start), timeout_of(timeout))
 
     def resolve(self, start: Start) -> int:
         return self._connection.ask(Resolve(start_text(start)), Number)[0].value

@@ -24,13 +24,11 @@ from headrace.remote.protocol.calls import (
 )
 from headrace.remote.protocol.replies import Attached, Details, Done, Number
 from headrace.station.statistics import ConsumerStatistics, Lag, Parked, StationStatistics
-from headrace.station.terms import StationTerms, check_options
+from headrace.station.terms import StationTerms, check_options, check_sequences
 from headrace.units import parse_age
 
 if TYPE_CHECKING:
     from headrace.remote.client.queue import RemoteQueue
-
-_SEQUENCE_MAX = (1 << 63) - 1
 
 
 class RemoteStation:
@@ -93,8 +91,7 @@ class RemoteStation:
         return self._unpark(sequences, False)
 
     def _unpark(self, sequences: list[int] | None, retry: bool) -> int:
-        if sequences is not None and not all(0 <= sequence <= _SEQUENCE_MAX for sequence in sequences):
-            raise OptionError(f"{sequences!r} are not sequences", "give those that parked() lists")
+        check_sequences(sequences)
         return self._connection.once(Unpark(self.name, sequences, retry), Number)[0].value
 
     # --- inspect ----------------------------------------------------------------------------------
