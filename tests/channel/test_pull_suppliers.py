@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from headrace import Queue
 from headrace.channel.channel import Channel
-from headrace.channel.error_log import INTERVAL_S, ErrorLog
 from headrace.channel.pull import BACK_OFF_S_MAX, PullSupplier, next_tick
+from headrace.channel.worker import INTERVAL_S, ErrorLog
 from headrace.errors import OptionError
 
 SOON_S = 20.0  # nothing here takes that long; a test that would hang ends
@@ -157,7 +157,7 @@ def test_it_ends_by_itself_when_a_push_finds_the_channel_gone(queue: Queue, chan
     pull = channel.pull(source, every="1ms")
     channel.remove()
     go.set()
-    pull._thread.join(SOON_S)
+    pull._worker.thread.join(SOON_S)
     assert not pull.statistics().running
     assert pull.statistics().latest_failure.startswith("ChannelMissingError")
     assert queue.next == 1
@@ -181,7 +181,17 @@ def test_a_function_may_stop_its_own_supplier(channel: Channel) -> None:
 def test_an_interval_of_nothing_is_refused(channel: Channel) -> None:
     with pytest.raises(OptionError, match=r"every 0\.0 s is too short"):
         channel.pull(lambda: None, every=0)
+    with pytest.raises(OptionError):
+        channel.pull(lambda: None, every="now and then")
     assert channel.statistics().suppliers == 0
+
+
+def test_a_value_that_does_not_fit_its_column_ends_no_supplier(queue: Queue) -> None:
+    channel = queue.channel("c", "a", timeout="1h")
+    source = Source([b"1"], {"payload": b"2", "expiry": None})
+    with channel.pull(source, every="1ms", expiry=[-1]) as pull:
+        assert source.over.wait(SOON_S)
+    assert (pull.statistics().failures, pull.statistics().pushed, queue.next) == (1, 1, 2)
 
 
 # --- errors ----------------------------------------------------------------------------------------

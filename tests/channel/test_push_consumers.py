@@ -7,7 +7,8 @@ import pytest
 
 from headrace import Batch, Product, Queue
 from headrace.channel.channel import Channel
-from headrace.errors import StationMissingError
+from headrace.errors import LeaseLostError, StationMissingError
+from headrace.station import Consumer, Station
 
 SOON_S = 20.0
 
@@ -114,6 +115,30 @@ def test_stop_does_not_wait_for_a_product(channel: Channel) -> None:
     assert consumer.stop(SOON_S)
 
 
+def test_stop_does_not_wait_for_a_product_while_it_attaches_again(
+    channel: Channel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    consumer = channel.consumer("decoder", lambda product: None)
+    attach, attaching, go = Station.attach, threading.Event(), threading.Event()
+
+    def attach_slowly(station: Station) -> Consumer:
+        attaching.set()
+        go.wait(SOON_S)
+        return attach(station)
+
+    def lose(consumer: Consumer, n: int) -> Batch:
+        raise LeaseLostError("lost", "attach again")
+
+    monkeypatch.setattr(Station, "attach", attach_slowly)
+    with monkeypatch.context() as patch:
+        patch.setattr(Consumer, "get", lose)
+        consumer._consumer.interrupt()
+        assert attaching.wait(SOON_S)
+    assert not consumer.stop(0)  # the old consumer is interrupted, not the one that attaches now
+    go.set()
+    assert consumer.stop(SOON_S)
+
+
 def test_several_push_consumers_share_the_work(queue: Queue, channel: Channel) -> None:
     callback = Callback(200)
     with channel.consumer("decoder", callback), channel.consumer("decoder", callback):
@@ -125,7 +150,7 @@ def test_several_push_consumers_share_the_work(queue: Queue, channel: Channel) -
 def test_it_ends_when_its_station_is_removed(queue: Queue, channel: Channel) -> None:
     consumer = channel.consumer("decoder", lambda product: None)
     queue.station("decoder").remove()
-    consumer._thread.join(SOON_S)
+    consumer._worker.thread.join(SOON_S)
     assert not consumer.statistics().running
 
 

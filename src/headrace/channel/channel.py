@@ -128,7 +128,8 @@ class Channel:
         **options: Any,
     ) -> PullSupplier:  # fmt: skip
         """A pull supplier: a thread calls `function` at an interval and pushes what it returns (pull.py)."""
-        return PullSupplier(self.supplier(), function, parse_age(every, "every"), {"feed": feed, **options})
+        every_s = parse_age(every, "every")
+        return PullSupplier(self.supplier(), function, every_s, {"feed": feed, **options})
 
     def consumer(
         self, station: Station | str, callback: "Callable[[Product], Any] | Callable[[Batch], Any]", *,

@@ -12,7 +12,6 @@ product is dropped. The thread ends when the channel ends.
 import functools
 import logging
 import math
-import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
@@ -20,8 +19,8 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Any
 
-from headrace.channel.error_log import ErrorLog
 from headrace.channel.supplier import Supplier
+from headrace.channel.worker import Worker
 from headrace.errors import (
     BlockedError,
     ChannelEndedError,
@@ -72,28 +71,23 @@ class PullSupplier:
         self._channel = supplier.channel.name
         self._pending: deque[Callable[..., Any]] = deque()
         self._polls = self._pushed = self._skipped = 0
-        self._failures_in_a_row = 0
-        self._errors = ErrorLog(_log)
-        self._ending = threading.Event()
-        self._thread = threading.Thread(target=self._run, name=f"headrace-pull-{self._channel}", daemon=True)
-        self._thread.start()
+        what = f"pull supplier of channel {self._channel!r}"
+        self._worker = Worker(f"headrace-pull-{self._channel}", what, self._run, _log)
+        self._worker.start()
 
     def stop(self, timeout: float | None = None) -> bool:
         """Stop polling and wait for the running call; False if it takes longer than `timeout` seconds."""
-        self._ending.set()
-        if threading.current_thread() is not self._thread:
-            self._thread.join(timeout)
-        return not self._thread.is_alive()
+        return self._worker.stop(timeout)
 
     def statistics(self) -> PullStatistics:
         return PullStatistics(
             polls=self._polls,
             pushed=self._pushed,
-            failures=self._errors.count,
+            failures=self._worker.errors.count,
             skipped=self._skipped,
             pending=len(self._pending),
-            latest_failure=self._errors.latest,
-            running=self._thread.is_alive(),
+            latest_failure=self._worker.errors.latest,
+            running=self._worker.is_running,
         )
 
     def __enter__(self) -> "PullSupplier":
@@ -105,19 +99,19 @@ class PullSupplier:
         self.stop()
 
     def __repr__(self) -> str:
-        state = "running" if self._thread.is_alive() else "ended"
+        state = "running" if self._worker.is_running else "ended"
         return f"<PullSupplier of {self._channel!r} every {self._every_s:g} s, {state}>"
 
     # --- the thread -------------------------------------------------------------------------------
 
     def _run(self) -> None:
         begin_s = due_s = time.monotonic()
-        number = 0
+        number, worker = 0, self._worker
         try:
-            while not self._ending.wait(max(0.0, due_s - time.monotonic())):
+            while not worker.ending.wait(max(0.0, due_s - time.monotonic())):
                 self._tick()
                 before = number
-                number, due_s = next_tick(begin_s, self._every_s, time.monotonic(), self._failures_in_a_row)
+                number, due_s = next_tick(begin_s, self._every_s, time.monotonic(), worker.failures_in_a_row)
                 self._skipped += number - before - 1
         finally:
             self._supplier.close()
@@ -133,9 +127,9 @@ class PullSupplier:
                 self._polls += 1
                 self._pending.extend(self._pushes(self._function()))
             except Exception as error:  # noqa: BLE001 - a user's function may raise anything
-                self._fail("the function failed", error)
+                self._worker.fail("the function failed", error)
                 return
-        self._failures_in_a_row = 0
+        self._worker.failures_in_a_row = 0
         while self._pending and self._store(self._pending[0]):
             self._pending.popleft()
 
@@ -147,18 +141,18 @@ class PullSupplier:
                 self._pushed += 1
                 return True
             except BlockedError:
-                if self._ending.is_set():
+                if self._worker.ending.is_set():
                     return False
             except _END as error:
-                self._fail("it ends", error)
-                self._ending.set()
+                self._worker.fail("it ends", error)
+                self._worker.ending.set()
                 return False
-            except (InvalidError, TypeError) as error:
-                self._fail("the function returned an invalid product", error)
-                return True
             except QueueError as error:
-                self._fail("the channel refused a push; it will be retried", error)
+                self._worker.fail("the channel refused a push; it will be retried", error)
                 return False
+            except (InvalidError, TypeError, ValueError, OverflowError) as error:
+                self._worker.fail("the function returned an invalid product", error)
+                return True
 
     def _pushes(self, result: Any) -> Iterator[Callable[..., Any]]:
         """The pushes for what the function returned."""
@@ -174,7 +168,3 @@ class PullSupplier:
                 yield from self._pushes(item)
         elif result:
             yield functools.partial(push_many, list(result), **self._options)
-
-    def _fail(self, what: str, error: BaseException) -> None:
-        self._failures_in_a_row += 1
-        self._errors.add(f"pull supplier of channel {self._channel!r}: {what}", error)

@@ -9,13 +9,12 @@ raises, the whole batch goes back.
 """
 
 import logging
-import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Any
 
-from headrace.channel.error_log import ErrorLog
+from headrace.channel.worker import Worker
 from headrace.errors import HeadraceError, LeaseLostError, QueueClosedError, StationMissingError
 from headrace.product.batch import Batch
 from headrace.station.station import Station
@@ -43,27 +42,24 @@ class PushConsumer:
         self._station, self._callback, self._batches = station, callback, batches
         self._consumer = station.attach()
         self._lost = False  # declared dead: attach again
-        self._delivered = self._acknowledged = self._failures_in_a_row = 0
-        self._errors = ErrorLog(_log)
-        self._ending = threading.Event()
-        self._thread = threading.Thread(target=self._run, name=f"headrace-push-{station.name}", daemon=True)
-        self._thread.start()
+        self._delivered = self._acknowledged = 0
+        what = f"push consumer of station {station.name!r}"
+        self._worker = Worker(f"headrace-push-{station.name}", what, self._run, _log)
+        self._worker.start()
 
     def stop(self, timeout: float | None = None) -> bool:
         """Finish the current batch and detach; False if that takes longer than `timeout` seconds."""
-        self._ending.set()
+        self._worker.ending.set()
         self._consumer.interrupt()
-        if threading.current_thread() is not self._thread:
-            self._thread.join(timeout)
-        return not self._thread.is_alive()
+        return self._worker.stop(timeout)
 
     def statistics(self) -> PushStatistics:
         return PushStatistics(
             delivered=self._delivered,
             acknowledged=self._acknowledged,
-            failures=self._errors.count,
-            latest_failure=self._errors.latest,
-            running=self._thread.is_alive(),
+            failures=self._worker.errors.count,
+            latest_failure=self._worker.errors.latest,
+            running=self._worker.is_running,
         )
 
     def __enter__(self) -> "PushConsumer":
@@ -75,18 +71,19 @@ class PushConsumer:
         self.stop()
 
     def __repr__(self) -> str:
-        return f"<PushConsumer of {self._station.name!r}, {'running' if self._thread.is_alive() else 'ended'}>"
+        return f"<PushConsumer of {self._station.name!r}, {'running' if self._worker.is_running else 'ended'}>"
 
     # --- the thread -------------------------------------------------------------------------------
 
     def _run(self) -> None:
+        worker = self._worker
         try:
-            while not self._ending.is_set():
+            while not worker.ending.is_set():
                 self._step()
-                if self._failures_in_a_row:
-                    self._ending.wait(min(PAUSE_S * 2 ** min(self._failures_in_a_row, 16), PAUSE_S_MAX))
+                if worker.failures_in_a_row:
+                    worker.ending.wait(min(PAUSE_S * 2 ** min(worker.failures_in_a_row, 16), PAUSE_S_MAX))
         except (StationMissingError, QueueClosedError) as error:
-            self._fail("it ends", error)
+            worker.fail("it ends", error)
         finally:
             self._consumer.detach()
 
@@ -96,17 +93,19 @@ class PushConsumer:
             if self._lost:
                 self._consumer = self._station.attach()
                 self._lost = False
+                if self._worker.ending.is_set():  # `stop` may have interrupted the old consumer
+                    return
             batch = self._consumer.get(self._station.terms.batch_max or (BATCH_DEFAULT if self._batches else 1))
             if len(batch):
                 (self._call_with_batch if self._batches else self._call_with_each)(batch)
         except LeaseLostError as error:
-            self._fail("other consumers got its products", error)
+            self._worker.fail("other consumers got its products", error)
             self._lost = True
             self._consumer.detach()
         except (StationMissingError, QueueClosedError):
             raise
         except HeadraceError as error:
-            self._fail("the station failed", error)
+            self._worker.fail("the station failed", error)
 
     def _call_with_each(self, batch: Batch) -> None:
         for product in batch:
@@ -129,11 +128,7 @@ class PushConsumer:
         try:
             self._callback(what)
         except Exception as error:  # noqa: BLE001 - a user's function may raise anything
-            self._fail("the callback failed", error)
+            self._worker.fail("the callback failed", error)
             return False
-        self._failures_in_a_row = 0
+        self._worker.failures_in_a_row = 0
         return True
-
-    def _fail(self, what: str, error: BaseException) -> None:
-        self._failures_in_a_row += 1
-        self._errors.add(f"push consumer of station {self._station.name!r}: {what}", error)
