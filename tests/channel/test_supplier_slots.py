@@ -53,6 +53,20 @@ def test_a_slot_is_taken_and_released(path: Path) -> None:
     assert SupplierSlot(path, "radar", 2).number == 1
 
 
+def test_a_slot_that_was_dropped_is_free(path: Path) -> None:
+    for _ in range(3):
+        assert SupplierSlot(path, "radar", 1).number == 1
+    assert connected_suppliers(path)[0] == []
+
+
+def test_a_file_that_claims_too_many_slots_is_read_up_to_the_limit(path: Path) -> None:
+    SupplierSlot(path, "radar", None).release()
+    with path.open("r+b") as file:
+        file.seek(16)
+        file.write((1 << 62).to_bytes(8, "little"))
+    assert SupplierSlot(path, "radar", None).number == 1
+
+
 def test_no_supplier_is_admitted_above_the_limit(path: Path) -> None:
     held = [SupplierSlot(path, "radar", 2) for _ in range(2)]
     with pytest.raises(SuppliersFullError, match="channel 'radar' has 2 suppliers, its suppliers_max"):

@@ -79,7 +79,7 @@ class SupplierSlot:
         self._words[self._base + _SINCE_NS] = time.time_ns()
 
     def _find(self, channel: str, limit: int | None) -> int:
-        used = self._words[_USED]
+        used = min(self._words[_USED], SUPPLIERS_LIMIT)
         taken = [slot for slot in range(1, used + 1) if is_byte_locked(self._descriptor, slot * _SLOT_BYTES)]
         if len(taken) >= (SUPPLIERS_LIMIT if limit is None else limit):
             raise SuppliersFullError(
@@ -109,6 +109,11 @@ class SupplierSlot:
             os.close(self._descriptor)
             self._descriptor = -1
         _held.discard(self)
+
+    def __del__(self) -> None:
+        """Dropped without `release`: the slot is free. Takes no lock: the garbage collector may call this."""
+        if getattr(self, "_descriptor", -1) >= 0:
+            os.close(self._descriptor)
 
 
 def connected_suppliers(path: Path) -> tuple[list[ConnectedSupplier], Pushed]:
