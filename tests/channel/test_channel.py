@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from headrace import Queue
-from headrace.channel.document import check_definitions
+from headrace.channel.document import ChannelFiles
 from headrace.channel.qos import QoS
 from headrace.errors import (
     ChannelExistsError,
@@ -23,6 +23,7 @@ from headrace.errors import (
     QueueVersionError,
     TermsError,
 )
+from headrace.queue.queue import log_of
 from headrace.testing import MockClock
 
 NOW_NS = 1_800_000_000 * 10**9
@@ -46,7 +47,7 @@ def test_a_channel_is_a_subtree_with_a_quality_of_service(queue: Queue) -> None:
     assert (channel.name, channel.feed) == ("radar", "wx/radar/**")
     assert channel.qos == QoS(order="fifo", timeout_s=10.0)
     assert queue.channels() == ["radar"]
-    assert check_definitions(queue.path) == []
+    assert ChannelFiles().check(log_of(queue).kernel, queue.path) == []
 
 
 def test_a_channel_survives_all_who_have_the_queue_open(make_queue: Callable[..., Queue]) -> None:
@@ -167,7 +168,7 @@ def test_a_damaged_file_is_told_with_a_remedy(queue: Queue, text: bytes) -> None
     spoil(queue, text)
     with pytest.raises(QueueDamagedError, match=r"channels\.json is invalid.*restore it from a backup"):
         queue.channels()
-    assert len(check_definitions(queue.path)) == 1
+    assert len(ChannelFiles().check(log_of(queue).kernel, queue.path)) == 1
 
 
 def test_an_unknown_option_in_the_file_is_not_left_out_in_silence(queue: Queue) -> None:

@@ -115,16 +115,12 @@ class ChannelFiles:
         """Nothing to do: the locks of suppliers end with their processes."""
 
     def check(self, log: kernel.Log, path: Path) -> list[str]:
-        return check_definitions(path)
-
-
-def check_definitions(directory: Path) -> list[str]:
-    """What is wrong with the file, in words; empty if it is valid or missing."""
-    try:
-        DefinitionFile(directory).read()
-    except QueueError as error:
-        return [error.problem]
-    return []
+        """What is wrong with the file, in words; empty if it is valid or missing."""
+        try:
+            self.validate(path)
+        except QueueError as error:
+            return [error.problem]
+        return []
 
 
 def _identity(status: os.stat_result) -> tuple[int, int, int]:
