@@ -29,12 +29,15 @@ from headrace.link.access import Rule
 from headrace.link.credentials import TlsTerms, UserTerms, check_tls, check_users_file
 from headrace.link.diagnosis import explain_connecting, explain_listening
 from headrace.link.endpoint import SECURE, Endpoint, check_endpoint, parse_endpoint
+from headrace.link.keys import site_key
 from headrace.link.settings import SHARED_BYTES, plain_words, protocols, settings_of
+from headrace.product.put import is_origin
 from headrace.units import format_size
 
 Mode = Literal["router", "peer", "client"]
 _PORT_ATTEMPTS = 5
 _SHARED_MEMORY = "/dev/shm"
+_TOKENS_S = 2.0  # for all tokens to arrive
 _PAUSE_S, _PAUSE_S_MAX = 0.05, 0.5  # between two attempts of a client to connect
 
 
@@ -180,6 +183,17 @@ def _make_room_for_links() -> None:
     if soft != hard:
         with suppress(OSError, ValueError):
             resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+
+
+def sites_present(session: zenoh.Session, name: str = "*") -> dict[str, str]:
+    """The names of the sites that are present, by the ids of their sessions; those called `name`, or all."""
+    found = {}
+    for reply in session.liveliness().get(site_key(name, "*"), timeout=_TOKENS_S):
+        if reply.ok is not None:
+            _, _, site, zid = str(reply.ok.key_expr).split("/")
+            if is_origin(site):  # any client can declare any token
+                found[zid] = site
+    return found
 
 
 def locators(session: zenoh.Session) -> list[str]:

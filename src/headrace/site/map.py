@@ -10,20 +10,18 @@ Not here: how a map is shown (cli/sites.py).
 import time
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
 from statistics import median
 
 import msgspec
 import zenoh
 
-from headrace.errors import FabricError, OptionError
-from headrace.link.keys import site_key
-from headrace.product.put import check_origin
+from headrace.errors import FabricError
+from headrace.link.session import sites_present
 from headrace.relay.messages.description import Description, UpstreamStatus
 from headrace.relay.messages.query import Describe, Measure, MeasureReply, Unreachable
 from headrace.relay.site_client import ROUND_TRIPS, SiteClient, round_trips
 
-_TOKENS_S = 2.0
+_LOOK_S = 2.0
 _LOOK_AGAIN_S = 0.05
 _MEASURE_S = 5.0
 _AT_ONCE = 8
@@ -71,16 +69,9 @@ def gather(session: zenoh.Session, principal: str | None = None) -> Map:
 
 def _sites(session: zenoh.Session) -> dict[str, str]:
     """Names by session id. A router that has just accepted us may need a moment to know them."""
-    found: dict[str, str] = {}
-    until = time.monotonic() + _TOKENS_S
-    while not found and time.monotonic() < until:
-        for reply in session.liveliness().get(site_key("*", "*"), timeout=_TOKENS_S):
-            if reply.ok is not None:
-                _, _, name, zid = str(reply.ok.key_expr).split("/", 3)
-                with suppress(OptionError):  # any client can declare any name
-                    found[zid] = check_origin(name)
-        if not found:
-            time.sleep(_LOOK_AGAIN_S)
+    until = time.monotonic() + _LOOK_S
+    while not (found := sites_present(session)) and time.monotonic() < until:
+        time.sleep(_LOOK_AGAIN_S)
     return found
 
 

@@ -15,6 +15,7 @@ from headrace.errors import FabricError, QueueBusyError
 from headrace.link.access import Rule
 from headrace.link.declarations import Declarations
 from headrace.link.keys import site_key
+from headrace.link.session import sites_present
 from headrace.log.locks import FileLockedError, locked
 from headrace.queue import Queue
 from headrace.relay.flows import FlowStatistics
@@ -28,8 +29,6 @@ from headrace.relay.send import Streams
 from headrace.relay.serve import Server
 from headrace.remote.server.server import RemoteServer, RemoteServerStatistics
 from headrace.site.describe import describe
-
-_LOOK_S = 2.0
 
 log = logging.getLogger("headrace.site")
 
@@ -103,12 +102,10 @@ class Site:
 
     def _check_name(self, session: zenoh.Session) -> None:
         """Two sites of one name would look like one to all others."""
-        mine = site_key(self.name, str(session.zid()))
-        for reply in session.liveliness().get(site_key(self.name, "*"), timeout=_LOOK_S):
-            if reply.ok is not None and str(reply.ok.key_expr) != mine:
-                raise FabricError(
-                    f"a site called {self.name!r} is running already", "stop it, or give this one another name"
-                )
+        if set(sites_present(session, self.name)) - {str(session.zid())}:
+            raise FabricError(
+                f"a site called {self.name!r} is running already", "stop it, or give this one another name"
+            )
 
     def statistics(self) -> SiteStatistics:
         return SiteStatistics(

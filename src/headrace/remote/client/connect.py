@@ -77,9 +77,11 @@ def parse_where(where: str) -> tuple[str, str | None]:
 
 def find_site(session: "zenoh.Session", endpoint: str, site: str | None, look_s: float) -> str:
     """The site called `site`, or the one that the session is connected to; FabricError if there is none."""
+    from headrace.link.session import sites_present
+
     until = time.monotonic() + look_s
     while True:
-        sites = _sites(session)
+        sites = sites_present(session)
         names = set(sites.values())
         neighbours = {str(zid) for zid in (*session.info.routers_zid(), *session.info.peers_zid())}
         nearest = {sites[zid] for zid in neighbours & set(sites)} if site is None else {site} & names
@@ -91,18 +93,6 @@ def find_site(session: "zenoh.Session", endpoint: str, site: str | None, look_s:
     if site is None and len(names) == 1:  # a router that is not a site, with one site behind it
         return names.pop()
     raise _not_found(endpoint, site, sorted(names))
-
-
-def _sites(session: "zenoh.Session") -> dict[str, str]:
-    """The names of the reachable sites, by the ids of their sessions."""
-    from headrace.link.keys import site_key
-
-    found = {}
-    for reply in session.liveliness().get(site_key("*", "*"), timeout=_LOOK_S):
-        if reply.ok is not None:
-            _, _, name, zid = str(reply.ok.key_expr).split("/")
-            found[zid] = name
-    return found
 
 
 def _not_found(endpoint: str, site: str | None, names: list[str]) -> FabricError:
