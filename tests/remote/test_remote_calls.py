@@ -98,7 +98,9 @@ def test_altered_calls_do_no_harm(served: Served, stranger: Stranger) -> None:
      (calls.PutBatch(keep=b"\1"), b""),
      (calls.ReadProducts("where (", 1, 1, 1), b""),
      (calls.ReadProducts("**", -5, 1, 1), b""),
-     (calls.OpenStation("s", "next", {"nonsense": 1}), b"")],
+     (calls.OpenStation("s", "next", {"nonsense": 1}), b""),
+     (calls.OpenStation("s", "next", {"channel": 5}), b""),
+     (calls.OpenStation("s", "next", {"group": 5}), b"")],
 )  # fmt: skip
 def test_a_call_with_invalid_arguments_raises_an_error_and_changes_nothing(
     served: Served, stranger: Stranger, call: calls.Call, payload: bytes

@@ -9,6 +9,7 @@ from handling import EPOCH_NS, drain, put
 
 from headrace import Queue, Selection
 from headrace.errors import (
+    ChannelNameError,
     OptionError,
     SelectionError,
     StationMissingError,
@@ -31,6 +32,14 @@ def queue(make_quick: Callable[..., Queue], clock: MockClock) -> Queue:
 
 
 # --- what is refused ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("channel", [5, True, 1.5, "", "a/b", "x" * 200])
+def test_the_name_of_a_channel_is_checked(queue: Queue, channel: object) -> None:
+    """Otherwise stations.json could not be read any more."""
+    with pytest.raises(ChannelNameError):
+        queue.station("s", "**", channel=channel)
+    assert queue.stations() == []
 
 
 @pytest.mark.parametrize(

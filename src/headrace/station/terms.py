@@ -14,7 +14,7 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 
-from headrace.errors import OptionError, StationNameError
+from headrace.errors import ChannelNameError, OptionError, StationNameError
 from headrace.kernel import _kernel as kernel
 from headrace.log.names import check_name
 from headrace.selection import Selection
@@ -194,6 +194,10 @@ def _name(name: str, value: Any) -> str | None:
     return None if value is None else check_station_name(value)
 
 
+def _channel(name: str, value: Any) -> str | None:
+    return None if value is None else check_name(value, "channel", ChannelNameError)
+
+
 _CHECKS: dict[str, Any] = {
     "blocking": _flag, "durable": _flag,
     "capacity": _number(1, CAPACITY_MAX, none=True), "prescale": _number(1, 2**31 - 1),
@@ -202,5 +206,5 @@ _CHECKS: dict[str, Any] = {
     "hung_after": _seconds(False), "timeout": _seconds(True), "pacing": _seconds(False),
     "start_time": _moment, "stop_time": _moment, "batch_max": _number(1, kernel.GET_MAX, none=True),
     "consumers_max": _number(1, kernel.CONSUMERS_MAX, none=True), "max_queue": _number(1, 2**62, none=True),
-    "group": _name, "channel": lambda name, value: value,
+    "group": _name, "channel": _channel,
 }  # fmt: skip
