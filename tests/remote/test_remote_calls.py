@@ -3,6 +3,8 @@
 import os
 import random
 import threading
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -12,7 +14,8 @@ from headrace.remote.protocol import calls, replies
 from headrace.remote.protocol.replies import error_of
 from headrace.remote.server import pending_call as pending_calls
 from headrace.remote.server import puts
-from headrace.remote.server.clients import Clients
+from headrace.remote.server.access import ClientAccess
+from headrace.remote.server.clients import Client, Clients
 from headrace.remote.server.reads import ClientRead, RecentReads
 from headrace.station import Consumer
 from support.fleet import until
@@ -210,6 +213,23 @@ def test_a_client_that_confirms_no_reply_is_refused_as_busy(
     monkeypatch.setattr("headrace.remote.server.clients.CALLS_MAX", 3)
     told = [stranger.call(calls.PutOne("a"), b"%d" % n, number=n, oldest=1) for n in range(1, 6)]
     assert told == [replies.Number(1), replies.Number(2), replies.Number(3), "busy", "busy"]
+
+
+def test_calls_that_are_not_executed_yet_count_even_if_they_are_confirmed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Otherwise a client could fill the memory of a site while one of its consumers waits for products."""
+    monkeypatch.setattr("headrace.remote.server.clients.CALLS_MAX", 3)
+    client = Client(ClientAccess((), None), None)
+    settles: list[Any] = [
+        SimpleNamespace(number=n, call=calls.Settle(1, 1, 1, "ack"), is_finished=False) for n in range(1, 6)
+    ]
+    for settle in settles[:3]:
+        assert client.accept(settle, settle.number) is None
+    with pytest.raises(pending_calls.Busy):
+        client.accept(settles[3], 4)
+    settles[0].is_finished = True
+    assert client.accept(settles[3], 4) is None
+    with pytest.raises(pending_calls.Busy):
+        client.accept(settles[4], 5)
 
 
 def test_clients_consumers_and_waiting_reads_have_limits(

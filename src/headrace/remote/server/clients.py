@@ -70,9 +70,11 @@ class Client:
             return None
 
     def _forget_below(self, oldest: int) -> None:
-        if oldest > self._oldest:
-            self._oldest = oldest
-            for number in [number for number in self._calls if number < oldest]:
+        """Forget calls that will not be repeated. Those that are not finished stay, and count towards CALLS_MAX."""
+        if oldest > self._oldest or len(self._calls) >= CALLS_MAX:
+            self._oldest = max(oldest, self._oldest)
+            ended = [number for number, call in self._calls.items() if number < self._oldest and call.is_finished]
+            for number in ended:
                 del self._calls[number]
 
     def is_idle_since(self, moment: float) -> bool:
