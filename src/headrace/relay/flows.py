@@ -111,9 +111,11 @@ class Flows:
                 flow.add(np.maximum(latencies, 0), int(columns["payload_bytes"][new].sum(dtype=np.uint64)))
 
     def _flow(self, origin: str, feed: str) -> _Flow:
-        if (origin, feed) not in self._flows and len(self._flows) >= FLOWS_MAX:
-            origin, feed = "", OTHERS
-        return self._flows.setdefault((origin, feed), _Flow())
+        flow = self._flows.get((origin, feed))
+        if flow is None:
+            key = (origin, feed) if len(self._flows) < FLOWS_MAX else ("", OTHERS)
+            flow = self._flows.setdefault(key, _Flow())
+        return flow
 
     def statistics(self) -> list[FlowStatistics]:
         with self._lock:
