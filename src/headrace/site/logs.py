@@ -42,7 +42,9 @@ def begin_logs(level: str, file: Path | None, per_second: float) -> logging.Hand
     handler.setFormatter(formatter)
     handler.addFilter(RateLimit(per_second))
     root = logging.getLogger("headrace")
-    root.handlers = [handler]
+    before, root.handlers = root.handlers, [handler]
+    for old in before:  # of the configuration before a reload
+        old.close()
     root.setLevel(level.upper())
     root.propagate = False
     return handler
