@@ -23,7 +23,11 @@ def arrived_since(queue: Queue, start: int) -> dict[str, dict[str, int]]:
     latest: dict[str, dict[str, int]] = {}
     position = max(start, queue.oldest)
     while position < queue.next:
-        batch = queue.read(position, limit=10_000)
+        try:
+            batch = queue.read(position, limit=10_000)
+        except ProductDamagedError as error:  # it has arrived; which product it was is unknown
+            position = error.next
+            continue
         columns = batch.columns
         for origin, feed, sequence in zip(batch.origins, batch.feeds, columns["origin_sequence"].tolist(), strict=True):
             feeds = latest.setdefault(origin, {})
