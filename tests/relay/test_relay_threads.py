@@ -11,6 +11,9 @@ import zenoh
 
 from headrace import Queue, Selection
 from headrace.relay.messages.query import Resolve, ResolveReply, decode_reply, encode
+from headrace.relay.receive.actions import Action, FindMissing, Pause, Steps
+from headrace.relay.receive.upstream import UpstreamStatistics
+from headrace.relay.receive.upstream_thread import UpstreamThread
 from headrace.relay.send import Stream, Streams
 from headrace.relay.serve import Server
 from support.fleet import Fabric, until, want
@@ -93,6 +96,44 @@ def test_beats_go_on_if_an_idle_stream_cannot_be_ended(queue: Queue, monkeypatch
             assert session.sent.acquire(timeout=SOON_S)
     finally:
         streams.close()
+
+
+class Failing:
+    """An upstream that fails once in a way that it does not expect, at its start or during an action."""
+
+    site = "b"
+
+    def __init__(self, *actions: Action) -> None:
+        self._actions = list(actions)
+        self.statistics = UpstreamStatistics()
+        self.goes_on = threading.Event()
+        self._runs = 0
+
+    def run(self) -> Steps[None]:
+        self._runs += 1
+        if self._runs == 1:
+            yield from self._actions
+            raise ValueError("unexpected")
+        self.goes_on.set()
+        yield Pause(SOON_S)
+
+
+@pytest.mark.parametrize("actions", [(), (FindMissing(1, 2),)])
+def test_an_unexpected_error_does_not_end_an_upstream(monkeypatch: pytest.MonkeyPatch, actions: tuple[Action]) -> None:
+    def fail(first: int, last: int) -> tuple[int, int]:
+        raise OSError("the disk")
+
+    monkeypatch.setattr("headrace.relay.receive.upstream_thread._RESTART_S", 0.0)
+    upstream = Failing(*actions)
+    thread = UpstreamThread(
+        upstream, None, None, store=lambda page, keep: None, find_missing=fail, holders=list, save_progress=lambda: None,  # type: ignore[arg-type]
+    )  # fmt: skip
+    thread.start()
+    try:
+        assert upstream.goes_on.wait(SOON_S)
+        assert upstream.statistics.problem in ("ValueError('unexpected')", "OSError('the disk')")
+    finally:
+        thread.stop()
 
 
 # --- sites that appear ------------------------------------------------------------------------------

@@ -8,7 +8,6 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import suppress
 from typing import Any
 
 import zenoh
@@ -38,6 +37,8 @@ from headrace.relay.receive.arrived import SequenceRange
 from headrace.relay.receive.live_buffer import LiveBuffer
 from headrace.relay.receive.upstream import Upstream, UpstreamStatistics
 from headrace.relay.site_client import SiteClient
+
+_RESTART_S = 5.0  # after an unexpected error
 
 log = logging.getLogger("headrace.fabric")
 
@@ -121,8 +122,20 @@ class UpstreamThread:
         self._stopped.wait(seconds)
 
     def _run(self) -> None:
+        while not self._stopped.is_set():
+            try:
+                self._drive()
+            except Stopped:
+                return
+            except Exception as error:  # nothing that a site sends may end the thread
+                log.exception("site %s: an unexpected error; it begins again", self.site)
+                self.statistics.state, self.statistics.problem = "unreachable", repr(error)
+                self._stopped.wait(_RESTART_S)
+
+    def _drive(self) -> None:
+        """Run the upstream until `stop`."""
         steps = self.upstream.run()
-        with suppress(Stopped):
+        try:
             action = next(steps)
             while not self._stopped.is_set():
                 try:
@@ -135,7 +148,8 @@ class UpstreamThread:
                     action = steps.throw(error)
                 else:
                     action = steps.send(outcome)
-        steps.close()
+        finally:
+            steps.close()
 
     def _client(self, site: str) -> SiteClient:
         if site not in self._clients:
