@@ -8,10 +8,11 @@ from collections.abc import Callable, Iterator
 import pytest
 import zenoh
 
-from headrace import Queue
+from headrace import Queue, Selection
 from headrace.errors import FabricError, QueueBusyError
 from headrace.link.declarations import Declarations, Declared
-from headrace.link.session import SessionTerms, open_session
+from headrace.link.session import SessionTerms, open_session, sites_present
+from headrace.relay.receive.receiver import Request
 from headrace.site import site as sites
 from headrace.site.site import Site
 
@@ -78,6 +79,26 @@ def test_a_declaration_that_was_not_renewed_is_renewed_the_next_time(session: ze
     declared.undeclare()
     assert not list(session.liveliness().get("a"))
     declarations.close()
+
+
+@pytest.mark.parametrize("token", ["headrace/site/**", "headrace/site/*/0", "headrace/site/not a site/0"])
+def test_a_token_that_is_not_of_a_site_does_not_count(session: zenoh.Session, queue: Queue, token: str) -> None:
+    """Any client can declare it."""
+    declared = session.liveliness().declare_token(token)
+    assert sites_present(session) == {}
+    site = Site(session, queue, [])
+    assert sites_present(session) == {str(session.zid()): site.name}
+    site.close()
+    declared.undeclare()  # type: ignore[no-untyped-call]
+
+
+def test_a_site_closes_even_if_its_session_is_closed_already(queue: Queue) -> None:
+    before = lasting_threads()
+    session = open_session(SessionTerms("router", listen=("tcp/127.0.0.1:0",)))
+    site = Site(session, queue, [Request("r", Selection("wx/**"), sites=("elsewhere",))])
+    session.close()  # type: ignore[no-untyped-call]
+    site.close()
+    assert lasting_threads() == before
 
 
 def test_a_site_may_be_closed_twice(session: zenoh.Session, queue: Queue) -> None:

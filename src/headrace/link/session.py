@@ -189,10 +189,9 @@ def sites_present(session: zenoh.Session, name: str = "*") -> dict[str, str]:
     """The names of the sites that are present, by the ids of their sessions; those called `name`, or all."""
     found = {}
     for reply in session.liveliness().get(site_key(name, "*"), timeout=_TOKENS_S):
-        if reply.ok is not None:
-            _, _, site, zid = str(reply.ok.key_expr).split("/")
-            if is_origin(site):  # any client can declare any token
-                found[zid] = site
+        levels = str(reply.ok.key_expr).split("/") if reply.ok is not None else []
+        if len(levels) == 4 and is_origin(levels[2]):  # any client can declare any token, even a pattern
+            found[levels[3]] = levels[2]
     return found
 
 
