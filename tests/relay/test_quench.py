@@ -171,7 +171,7 @@ def test_patterns_that_come_and_go_are_remembered_up_to_a_limit(
         listened = {f"wx/{turn}/{number}" for number in range(4)}
         quench._look_once()
         assert len(quench._last) <= 10
-    assert quench.patterns == ["**"]
+    assert "**" in quench._last
     listened = set()
     quench._look_once()
     assert by(a, "any/feed") == ["recent subscribers to **"]

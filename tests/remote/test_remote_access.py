@@ -133,7 +133,7 @@ def test_a_client_cannot_put_products_of_another_origin(router: Router, make_ser
 
     def put(name: str, number: int, origin: str | None) -> replies.Reply | str:
         call = calls.PutOne("p", facts=Put(origin=origin, origin_sequence=number if origin else 0))
-        head = calls.encode(calls.Envelope(1, someone.client, None, number, number, call))
+        head = calls.encode(calls.Envelope(calls.VERSION, someone.client, None, number, number, call))
         return someone.send(head, b"%d" % number, name)
 
     assert put("ann", 1, None) == replies.Number(1)
@@ -162,5 +162,5 @@ def test_a_client_that_no_rule_names_is_refused(router: Router, make_served: Cal
     someone = Stranger(router[0], served)
     told = someone.call(calls.GetStatistics())
     assert isinstance(told, replies.Failure)
-    head = calls.encode(calls.Envelope(1, someone.client, None, 0, 0, calls.GetStatistics()))
+    head = calls.encode(calls.Envelope(calls.VERSION, someone.client, None, 0, 0, calls.GetStatistics()))
     assert isinstance(someone.send(head, name="ann"), replies.Details)  # Zenoh lets nobody but her use that name

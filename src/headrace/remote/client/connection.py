@@ -312,6 +312,6 @@ class Connection:
         self._closed.set()
         for end in (self._links.undeclare, self._token.undeclare, self._session.close):
             try:
-                end()  # type: ignore[no-untyped-call]
+                end()
             except zenoh.ZError as error:
                 log.warning("closing the connection to %s: %s", self.endpoint, error)
