@@ -237,7 +237,7 @@ def test_the_table_survives_toml_and_json(given: dict[str, Any]) -> None:
 
     import msgspec
 
-    from headrace.toml.writing import toml_lines
+    from headrace.toml.kinds import toml_lines
 
     table = Selection(**given).to_dict()
     assert msgspec.json.decode(msgspec.json.encode(table)) == table

@@ -13,8 +13,8 @@ from headrace.selection.table_keys import CLAUSES
 from headrace.site import check_config, load_config
 from headrace.site.config import REPEATED, TABLES
 from headrace.site.example import EXAMPLE
+from headrace.toml.kinds import toml_lines
 from headrace.toml.layout import Key, keys_of
-from headrace.toml.writing import toml_lines
 
 ROOT = Path(__file__).parent.parent.parent
 REFERENCE = (ROOT / "docs" / "site.md").read_text()

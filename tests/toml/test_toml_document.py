@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from headrace.site.config import LAYOUT
 from headrace.toml.document import Document, KeyPath, Problem, read_document
-from headrace.toml.writing import toml_lines
+from headrace.toml.kinds import toml_lines
 
 Write = Callable[[str], Path]
 

@@ -13,8 +13,8 @@ from headrace.site.config import LAYOUT, REPEATED, TABLES
 from headrace.site.example import EXAMPLE
 from headrace.site.loading import Loaded, check_config, load
 from headrace.toml.document import KeyPath
+from headrace.toml.kinds import toml_lines
 from headrace.toml.layout import keys_of
-from headrace.toml.writing import toml_lines
 
 _COMMENT_COLUMN = 48
 _GIVEN, _DEFAULT, _QUEUE = "file", "default", "queue"  # where a value comes from

@@ -13,7 +13,7 @@ from headrace.cli.put import properties_of
 from headrace.cli.samples import Sample, samples_of
 from headrace.selection import Selection
 from headrace.selection.where.expression import FIELDS, PROPERTIES
-from headrace.toml.writing import toml_lines
+from headrace.toml.kinds import toml_lines
 from headrace.units import format_count
 
 _DECIDED_BY = {

@@ -1,9 +1,9 @@
 """Kinds of values: how each is written in a file, and how a struct keeps it.
 
 A field of a struct carries its kind. `read` takes the TOML value, and the folder of the file, and returns what the
-struct keeps, or raises an InvalidError; `write` is the way back. A quantity without a unit is refused, because
-`beat = 500` does not say whether seconds are meant. Relative paths start from the folder of the file; nothing is
-created here.
+struct keeps, or raises an InvalidError; `write` is the way back, and `toml_lines` makes text of what it returns. A
+quantity without a unit is refused, because `beat = 500` does not say whether seconds are meant. Relative paths start
+from the folder of the file; nothing is created here.
 
 Not here: kinds that only one package has (site/kinds.py, pipeline/rules/kinds.py), selections
 (selection/table_keys.py), and whether values go together.
@@ -11,15 +11,18 @@ Not here: kinds that only one package has (site/kinds.py, pipeline/rules/kinds.p
 
 import os
 import stat
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+import msgspec
 
 from headrace.errors import OptionError
 from headrace.units import exact_age, exact_size, parse_age, parse_size
 
 NAME_MAX = 255
+_BARE = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-")  # keys without quotes
 
 
 def _itself(value: Any) -> Any:
@@ -216,3 +219,34 @@ FOLDER = path_kind(path_of)
 FILE = path_kind(readable)
 OUTPUT_FILE = path_kind(to_be_written)
 OUTPUT_FOLDER = path_kind(to_be_filled)
+
+
+# --- values as text -------------------------------------------------------------------------------
+
+
+def toml_lines(table: Mapping[str, Any], *, literal: bool = False) -> list[str]:
+    """One line for each key; with `literal`, texts with backslashes or double quotes are written in single quotes."""
+    return [f"{_key_text(key)} = {_value_text(value, literal)}" for key, value in table.items()]
+
+
+def _key_text(key: str) -> str:
+    return key if key and set(key) <= _BARE else _quoted(key, False)
+
+
+def _value_text(value: Any, literal: bool) -> str:
+    if isinstance(value, str):
+        return _quoted(value, literal)
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, Mapping):
+        return "{ " + ", ".join(toml_lines(value, literal=literal)) + " }"
+    if isinstance(value, list):
+        return "[" + ", ".join(_value_text(each, literal) for each in value) + "]"
+    return repr(value)
+
+
+def _quoted(text: str, literal: bool) -> str:
+    """As in JSON, except for DEL."""
+    if literal and ("\\" in text or '"' in text) and "'" not in text and text.isprintable():
+        return f"'{text}'"
+    return msgspec.json.encode(text).decode().replace("\x7f", "\\u007f")

@@ -23,7 +23,7 @@ from headrace.pipeline.rules import (
     check_rules,
     load_rules,
 )
-from headrace.toml.writing import toml_lines
+from headrace.toml.kinds import toml_lines
 
 EIGHT_LINES = """\
 [pipeline]

@@ -12,8 +12,8 @@ from headrace.pipeline.decoders import DECODERS
 from headrace.pipeline.rules.pqact.substitution import _DATE_ITEMS
 from headrace.pipeline.rules.rule import ACTIONS, PipelineTerms, Rule
 from headrace.selection.table_keys import CLAUSES
+from headrace.toml.kinds import toml_lines
 from headrace.toml.layout import Key, keys_of
-from headrace.toml.writing import toml_lines
 
 REFERENCE = (Path(__file__).parents[3] / "docs" / "rules.md").read_text()
 TABLES: dict[str, type[msgspec.Struct]] = {

@@ -27,7 +27,7 @@ from headrace.pipeline.rules.pqact.selection import ELSE, FEEDS, checked, group_
 from headrace.pipeline.rules.pqact.substitution import Piece, fixed_folder, pieces_of, sql_of, template_of
 from headrace.pipeline.rules.template import template
 from headrace.pipeline.rules.template_safety import check_result
-from headrace.toml.writing import toml_lines
+from headrace.toml.kinds import toml_lines
 
 _FILE_OPTIONS = ("-overwrite", "-flush", "-close", "-log", "-strip", "-removewmo", "-metadata", "-nodata", "-edex",
                  "-transient")  # fmt: skip
