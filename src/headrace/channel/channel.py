@@ -39,8 +39,8 @@ from headrace.errors import (
     OptionError,
     TermsError,
 )
+from headrace.log.cursor import check_name
 from headrace.log.log import Log
-from headrace.log.names import check_name
 from headrace.station.opening import open_station
 from headrace.station.station import Station
 from headrace.station.stations import Stations

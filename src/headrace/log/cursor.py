@@ -8,6 +8,8 @@ save writes the older cell, its checksum last. A process that dies in the middle
                   unused u64, checksum u64
 
 The position is the sequence to read next. Saves are serialised by the queue's lock; readers of a cursor need none.
+
+The names of cursors, stations and channels pass the same check (`check_name`).
 """
 
 import os
@@ -18,9 +20,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from headrace.errors import CursorNameError, QueueDamagedError
+from headrace.errors import CursorNameError, InvalidError, QueueDamagedError
 from headrace.kernel import _kernel as kernel
-from headrace.log.names import NAME_BYTES_MAX, check_name
 from headrace.product.batch import Batch, Lost
 
 if TYPE_CHECKING:
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
 SLOTS = 1024
 SLOT_BYTES = 256
 CURSORS_BYTES = SLOTS * SLOT_BYTES
+NAME_BYTES_MAX = 120
 _NAME = struct.Struct(f"<HHI{NAME_BYTES_MAX}s")
 _CELL = struct.Struct("<7Q")
 _CELL_PLACES = (128, 192)
@@ -222,6 +224,26 @@ class Cursor:
         return f"<Cursor {self.name!r} at {self.position}>"
 
 
+# --- names ----------------------------------------------------------------------------------------
+
+
 def check_cursor_name(name: str) -> str:
     """Return `name` if a cursor may have it; CursorNameError otherwise."""
     return check_name(name, "cursor", CursorNameError, plain=False)
+
+
+def check_name(name: str, kind: str, error: type[InvalidError], *, plain: bool = True) -> str:
+    """Return `name` if a `kind` ("station", …) may have it, else raise `error`.
+
+    A name is 1 to 120 bytes of printable UTF-8, so that it fits into a slot and onto one line of a terminal. A `plain`
+    name has no `/` and neither begins nor ends with a space: stations and channels are also named in keys and on
+    command lines.
+    """
+    try:
+        size = len(name.encode())
+    except (AttributeError, UnicodeEncodeError):
+        size = 0
+    if 1 <= size <= NAME_BYTES_MAX and name.isprintable() and not (plain and ("/" in name or name != name.strip())):
+        return name
+    limits = f"use 1 to {NAME_BYTES_MAX} bytes of printable text"
+    raise error(f"{kind} name {name!r} is invalid", f"{limits} without '/' and outer spaces" if plain else limits)

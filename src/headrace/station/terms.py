@@ -16,7 +16,7 @@ import msgspec
 
 from headrace.errors import ChannelNameError, OptionError, StationNameError
 from headrace.kernel import _kernel as kernel
-from headrace.log.names import check_name
+from headrace.log.cursor import check_name
 from headrace.selection import Selection
 from headrace.units import parse_age, parse_time
 
