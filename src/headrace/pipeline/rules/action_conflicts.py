@@ -26,7 +26,7 @@ from headrace.pipeline.rules.rule import (
     Rule,
     TableAction,
 )
-from headrace.pipeline.rules.sql import check_condition, has_chance
+from headrace.pipeline.rules.sql import check_condition, is_random
 from headrace.pipeline.rules.template import at_place, template
 from headrace.pipeline.rules.template_field import Field, groups_in
 from headrace.pipeline.rules.template_safety import Purpose
@@ -113,7 +113,7 @@ def _check_alert(action: AlertAction, where: ActionInFile) -> None:
 def _check_repeatable(where: ActionInFile) -> None:
     """The queue recognizes a repeated product by its signature, so a repeated batch must give the same rows."""
     sql = where.rule.sql
-    if sql is not None and not where.report.is_wrong((*where.path[:2], "sql")) and has_chance(sql):
+    if sql is not None and not where.report.is_wrong((*where.path[:2], "sql")) and is_random(sql):
         where.report.add((*where.path[:2], "sql"), "rand() and uuid() give other products when a batch is repeated",
                          "compute them from columns: hash(station, observed)")  # fmt: skip
 

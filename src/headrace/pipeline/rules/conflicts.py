@@ -15,7 +15,7 @@ from headrace.errors import RuleError
 from headrace.pipeline.rules.action_conflicts import ActionInFile, check_action
 from headrace.pipeline.rules.defaults import OBSERVED, default_watermark
 from headrace.pipeline.rules.rule import ACTIONS, LAYOUT, AlertAction, PipelineTerms, PublishAction, Rule, RuleFile
-from headrace.pipeline.rules.sql import look_through, stream_errors
+from headrace.pipeline.rules.sql import analyse_query, stream_errors
 from headrace.pipeline.rules.views import ColumnTypes, made_columns, row_columns, views_of
 from headrace.toml.document import KeyPath
 from headrace.toml.report import Report
@@ -129,7 +129,7 @@ def _check_sql(rule: Rule, path: KeyPath, made: ColumnTypes | None, report: Repo
         return
     if report.is_wrong((*path, "decode")):
         return
-    found = look_through(rule.sql, views_of(rule, made))
+    found = analyse_query(rule.sql, views_of(rule, made))
     for error in found.errors:
         report.refuse((*path, "sql"), error)
     watermark = _check_watermark(rule, path, made, report)

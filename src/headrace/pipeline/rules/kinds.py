@@ -11,7 +11,7 @@ from typing import Any
 from headrace.errors import FabricError, InvalidError, OptionError, QueueError
 from headrace.log.config import read_config
 from headrace.pipeline.decoders.ddl import arrow_schema
-from headrace.pipeline.rules.sql import check_condition_text, parse_query
+from headrace.pipeline.rules.sql import parse_condition, parse_query
 from headrace.pipeline.rules.template import template
 from headrace.pipeline.rules.template_safety import Purpose
 from headrace.remote.client.connect import parse_where
@@ -106,7 +106,7 @@ def _schema(value: Any, folder: Path) -> str:
 
 def _condition(value: Any, folder: Path) -> str:
     text = text_of(value, "gust > 25")
-    check_condition_text(text)
+    parse_condition(text)
     return text
 
 

@@ -29,20 +29,19 @@ SQL_MAX = 65536
 DIALECT = "spark"
 _WINDOWS = ("window", "session_window")  # columns that result from grouping by the function of that name
 _WINDOW_CALL = re.compile(r"(?i)\bwindow(?=\s*\()")  # sqlglot parses it as a clause: use another name of that length
-_CHANCE = (exp.Rand, exp.Randn, exp.Uuid)
-
-_BEYOND = (SqlglotError, RecursionError, AttributeError, KeyError)
+_BEFORE_CONDITION = "select * from rows where "  # makes a query of a condition
+_RANDOM = (exp.Rand, exp.Randn, exp.Uuid)
+_NOT_ANALYSED = (SqlglotError, RecursionError, AttributeError, KeyError)  # what sqlglot raises on valid SQL, too
 _UNKNOWN = re.compile(r"Unknown column: (\w+)")
 
 Columns = Mapping[str, Any]  # names, and Arrow types where they are known
 
 
-class Found(NamedTuple):
+class QueryAnalysis(NamedTuple):
     """What is known about a query."""
 
     errors: list[RuleError]
     columns: tuple[str, ...] | None  # of its rows; None: unknown
-    tables: frozenset[str]  # views that the query reads
 
 
 # --- reading --------------------------------------------------------------------------------------
@@ -94,58 +93,56 @@ def _explained(error: ParseError, text: str) -> RuleError:
     return made if place < 0 else at_place(made, text, place + len(before))
 
 
-def check_condition_text(text: str) -> None:
-    _condition(text)
-
-
-def _condition(text: str) -> Any:
+def parse_condition(text: str) -> Any:
+    """The syntax tree of a query with this condition. RuleError has the position of a syntax error."""
     if not text.strip():
         raise RuleError("the condition is empty", "write gust > 25")
-    before = "select * from rows where "
     try:
-        tree = parse_query(f"{before}{text}")
+        tree = parse_query(_BEFORE_CONDITION + text)
     except RuleError as error:
         if error.column is None:
             raise
-        place = max(0, error.column - 1 - len(before))
-        raise at_place(RuleError(error.problem, error.hint), text, place) from None
+        raise _at_condition(error, text) from None
     if set(tree.args) - {key for key, value in tree.args.items() if not value} - {"expressions", "from_", "where"}:
         raise RuleError("this is more than a condition", "write what may follow where: gust > 25")
     return tree
 
 
+def _at_condition(error: RuleError, text: str) -> RuleError:
+    """An error in the query of a condition, with its position in the condition."""
+    return at_place(error, text, max(0, (error.column or 1) - 1 - len(_BEFORE_CONDITION)))
+
+
 # --- names ----------------------------------------------------------------------------------------
 
 
-def look_through(text: str, views: Mapping[str, Columns | None]) -> Found:
+def analyse_query(text: str, views: Mapping[str, Columns | None]) -> QueryAnalysis:
     """Check the names in a query that has been parsed before. A view may have unknown columns, None."""
     tree = parse_query(text)
     errors = list(_unknown_tables(tree, text, views))
-    tables = frozenset(table.name.lower() for table in _tables(tree)) & frozenset(views)
     if errors:
-        return Found(errors, None, tables)
+        return QueryAnalysis(errors, None)
     known = {name: columns for name, columns in views.items() if columns is not None}
     try:
         qualified = _qualified(tree, known)
         errors += _unknown_columns(qualified, text, known)
         columns = _outputs(tree, qualified)
-    except _BEYOND as error:  # sqlglot cannot analyse it, and Spark will; with one exception
+    except _NOT_ANALYSED as error:  # left to Spark, except for an unknown column
         columns = None
         errors += _reported_by_sqlglot(error, tree, text, known)
-    return Found(errors, columns, tables)
+    return QueryAnalysis(errors, columns)
 
 
 def check_condition(text: str, columns: Columns | None) -> list[RuleError]:
     """The errors of a condition on rows with these columns."""
     if columns is None:
         return []
-    before = "select * from rows where "
-    whole = before + text
+    known = {"rows": columns}
     try:
-        found = list(_unknown_columns(_qualified(_condition(text), {"rows": columns}), whole, {"rows": columns}))
-    except _BEYOND:
+        found = list(_unknown_columns(_qualified(parse_condition(text), known), _BEFORE_CONDITION + text, known))
+    except _NOT_ANALYSED:
         return []
-    return [at_place(error, text, max(0, (error.column or 1) - 1 - len(before))) for error in found]
+    return [_at_condition(error, text) for error in found]
 
 
 def _reported_by_sqlglot(error: Exception, tree: Any, text: str, known: Mapping[str, Columns]) -> Iterator[RuleError]:
@@ -276,6 +273,6 @@ def _is_aggregate(node: Any, select: Any) -> bool:
     return found is not None and found.find_ancestor(exp.Select) is select and found.find_ancestor(exp.Window) is None
 
 
-def has_chance(text: str) -> bool:
+def is_random(text: str) -> bool:
     """Whether the same rows can give another result when the query is repeated."""
-    return any(True for kind in _CHANCE for _ in parse_query(text).find_all(kind))
+    return parse_query(text).find(*_RANDOM) is not None

@@ -17,7 +17,7 @@ import pyarrow as pa
 from headrace.errors import OptionError, RuleError
 from headrace.pipeline.decoders import Decoder, decoder
 from headrace.pipeline.rules.rule import Rule
-from headrace.pipeline.rules.sql import look_through
+from headrace.pipeline.rules.sql import analyse_query
 from headrace.pipeline.source.columns import SCHEMA
 
 PRODUCTS, DECODED = "products", "decoded"
@@ -70,7 +70,7 @@ def row_columns(rule: Rule, made: ColumnTypes | None) -> ColumnTypes | None:
     if rule.sql is None:
         (columns_of_view,) = views.values()
         return columns_of_view
-    columns = look_through(rule.sql, views).columns
+    columns = analyse_query(rule.sql, views).columns
     if columns is None:
         return None
     known = {name: kind for view in views.values() for name, kind in (view or {}).items()}
