@@ -55,7 +55,6 @@ ELEMENTS: Mapping[str, tuple[int, ...]] = MappingProxyType({  # name in ecCodes,
 Elements = list[tuple[str, pa.Array]]  # name and values
 
 _TIME = ("typicalYear", "typicalMonth", "typicalDay", "typicalHour", "typicalMinute", "typicalSecond")
-_MISSING_DOUBLE = -1e100
 
 
 def read(payload: memoryview) -> pa.RecordBatch | str:
@@ -117,11 +116,13 @@ def _header(handle: int) -> tuple[Any, ...]:
 def _data(handle: int) -> Elements:
     import eccodes
 
+    from headrace.pipeline.decoders.eccodes_handle import MISSING_DOUBLE
+
     data: Elements = []
     total = 0
-    there = set(eccodes.codes_get_array(handle, "expandedDescriptors", int).tolist())
+    present = set(eccodes.codes_get_array(handle, "expandedDescriptors", int).tolist())
     for element, descriptors in ELEMENTS.items():
-        if there.isdisjoint(descriptors):
+        if present.isdisjoint(descriptors):
             continue  # ecCodes is slow to find that out
         try:
             total += eccodes.codes_get_size(handle, element)
@@ -130,7 +131,7 @@ def _data(handle: int) -> Elements:
             values = eccodes.codes_get_array(handle, element, float)
         except (eccodes.KeyValueNotFoundError, eccodes.ArrayTooSmallError):
             continue
-        data.append((element, pa.array(values, pa.float64(), mask=np.asarray(values == _MISSING_DOUBLE))))
+        data.append((element, pa.array(values, pa.float64(), mask=np.asarray(values == MISSING_DOUBLE))))
     return data
 
 

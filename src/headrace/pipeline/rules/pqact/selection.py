@@ -144,9 +144,8 @@ class _Expression:
 
 
 ELSE = "_ELSE_"
-_PIECE = re.compile(r"(?s)\\.|\[\^?\]?(?:\[[:.=][^]]*[:.=]\]|[^]])*\]|.")
+_PIECE = re.compile(r"(?s)\\.|\[\^?\]?(?:\[[:.=][^]]*[:.=]\]|[^]])*\]|.")  # an escape, brackets, or a character
 _ESCAPES = frozenset(r".[]{}()*+?|^$\/-\"'# _,:;<>=!&@%~`") | frozenset("wWsSbB")
-_GROUP = re.compile(r"(?s)\\.|\[\^?\]?(?:\[[:.=][^]]*[:.=]\]|[^]])*\]|\(|\)|.")
 
 
 def re2_of(pattern: str) -> str:
@@ -179,7 +178,7 @@ def group_sources(pattern: str) -> list[str]:
     opened: list[tuple[int, int]] = []
     groups: dict[int, str] = {}
     count = 0
-    for found in _GROUP.finditer(pattern):
+    for found in _PIECE.finditer(pattern):
         if found[0] == "(":
             count += 1
             opened.append((count, found.end()))
