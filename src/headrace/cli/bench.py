@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import click
 
 from headrace.cli.options import json_option
-from headrace.cli.output import echo_json
+from headrace.cli.output import echo_json, show_table
 
 if TYPE_CHECKING:
     from headrace.bench.report import Figure, Report
@@ -252,8 +252,6 @@ def _numbers(text: str) -> list[int]:
 
 
 def _show(report: "Report", title: str) -> None:
-    from headrace.cli.output import show_table
-
     click.echo(f"{report.machine}; commit {report.commit}; {report.place}")
     click.echo(f"yardstick: hashlib.md5 of 150 B takes {report.yardstick_us:.2f} µs here")
     rows = []

@@ -12,7 +12,7 @@ import io
 import os
 import signal
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
@@ -62,28 +62,20 @@ COMMANDS = {
 }
 
 
-class LazyGroup(click.Group):
-    """A click group that imports a command when it is called, and writes its own help from a table."""
-
-    def __init__(self, name: str | None = None, *, lazy: Mapping[str, LazyCommand], **settings: Any) -> None:
-        super().__init__(name, no_args_is_help=False, **settings)
-        self._lazy = dict(lazy)
+class RootGroup(click.Group):
+    """The outermost group: imports the command that is called, runs it, and exits with its exit code."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        return list(self._lazy)
+        return list(COMMANDS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        found = self._lazy.get(cmd_name)
+        found = COMMANDS.get(cmd_name)
         return found.load() if found else None
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """List the commands from the table, as click does from the commands."""
         with formatter.section("Commands"):
-            formatter.write_dl([(name, command.help) for name, command in self._lazy.items()])
-
-
-class RootGroup(LazyGroup):
-    """The outermost group: runs a command and exits with its exit code."""
+            formatter.write_dl([(name, command.help) for name, command in COMMANDS.items()])
 
     def main(self, args: Sequence[str] | None = None, *more: Any, **settings: Any) -> NoReturn:
         words = list(sys.argv[1:] if args is None else args) or ["--help"]
@@ -112,7 +104,7 @@ class RootGroup(LazyGroup):
         return code if isinstance(code, int) else failure.OK
 
 
-@click.command(cls=RootGroup, lazy=COMMANDS)
+@click.command(cls=RootGroup, no_args_is_help=False)
 @click.version_option(package_name="headrace", message="headrace %(version)s")
 def headrace() -> None:
     """Move streams of scientific data products between programs and sites, and lose none.

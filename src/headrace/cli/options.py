@@ -113,7 +113,8 @@ def open_queue(where: str) -> "AnyQueue":
 
     if not is_endpoint(where):
         return Queue.open(where)
-    return connect(where, patience=_CONNECT_S_MAX, tls=_tls(), user=_user())
+    tls, user = credentials()
+    return connect(where, patience=_CONNECT_S_MAX, tls=tls, user=user)
 
 
 def open_local_queue(path: str) -> "Queue":

@@ -227,7 +227,7 @@ def check(file: Path, samples: tuple[str, ...], feed: str, ident: str | None, as
             echo_json({"sample": source, "trial": trial})
         else:
             _show(source, trial)
-    return 0
+    return OK
 
 
 def _show(source: str, trial: "Trial") -> None:

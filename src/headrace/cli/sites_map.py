@@ -1,6 +1,6 @@
 """The map of the fabric, rendered: as tables, as lines of text that show the links, and as a graph for Graphviz.
 
-A line of links is sites_map until every link has been sites_map once. A ring is a line that ends where it starts:
+Lines are drawn until each link is on one of them. A ring is a line that ends where it starts:
 
     one ── 0.4 ms ── two ── 12.1 ms ── three ── 0.3 ms ── one
 

@@ -25,15 +25,13 @@ PUT_S_MAX = 0.5  # how long one put waits for a blocking station before pending 
 
 
 class GapReports:
-    """Reports lost ranges and damaged products on standard error, and counts them for the exit code."""
+    """Reports lost ranges and damaged products on standard error, and counts the damaged ones for the exit code."""
 
     def __init__(self, as_json: bool) -> None:
         self._as_json = as_json
-        self.lost_products = 0
         self.damaged_products = 0
 
     def lost(self, lost: Lost) -> None:
-        self.lost_products += lost.products
         range_of = {"first": lost.first, "last": lost.last, "products": lost.products}
         notice(f"lost {lost}: evicted before they were read", self._as_json, lost=range_of)
 
