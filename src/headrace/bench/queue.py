@@ -16,6 +16,7 @@ from pathlib import Path
 import numpy as np
 
 from headrace.bench.anchors import ANCHORS
+from headrace.bench.processes import processes
 from headrace.bench.report import Announce, Figure
 from headrace.queue import Queue
 from headrace.selection import Selection
@@ -204,18 +205,14 @@ class Bench:
         self.progress("wake-up between processes, 1,000/s")
         queue = self.queue(64 << 20, "blake3")
         count = self.times(4000)
-        parent, child = get_context("spawn").Pipe()
-        process = get_context("spawn").Process(target=watch, args=(str(queue.path), count, child), daemon=True)
-        process.start()
-        parent.recv()
-        payloads = self.payloads(count, 150)
-        due = time.perf_counter()
-        for payload in payloads:
-            due += 0.001
-            time.sleep(max(0.0, due - time.perf_counter()))
-            queue.put(payload, feed=FEED, ident=IDENT, created=time.time_ns())
-        delays_us = np.array(parent.recv()) / 1000
-        process.join()
+        with processes(watch, [(str(queue.path), count)]) as (watcher,):
+            payloads = self.payloads(count, 150)
+            due = time.perf_counter()
+            for payload in payloads:
+                due += 0.001
+                time.sleep(max(0.0, due - time.perf_counter()))
+                queue.put(payload, feed=FEED, ident=IDENT, created=time.time_ns())
+            delays_us = np.array(watcher.recv()) / 1000
         p50, p99 = np.percentile(delays_us, [50, 99])
         yield Figure(
             "wake-p50",
@@ -251,17 +248,17 @@ class Bench:
         self.done(queue)
 
 
-def watch(path: str, count: int, pipe: Connection) -> None:
+def watch(parent: Connection, path: str, count: int) -> None:
     """The other side of `waking`: how long after its creation each product was seen."""
     queue = Queue.open(path)
     follower = queue.follow("next")
-    pipe.send("ready")
+    parent.send("ready")
     delays: list[int] = []
     while len(delays) < count:
         batch = next(follower)
         now_ns = time.time_ns()
         delays += [now_ns - created for created in batch.columns["created_ns"].tolist()]
-    pipe.send(delays)
+    parent.send(delays)
     queue.close()
 
 
