@@ -95,6 +95,9 @@ OWN = """
     def typo(product):
         yield {"wrod": "x"}
 
+    def leaves(product):
+        raise SystemExit(3)
+
     NUMBER = 3
 """
 
@@ -103,6 +106,7 @@ OWN = """
 def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     (tmp_path / "own_formats.py").write_text(textwrap.dedent(OWN))
     (tmp_path / "own_broken.py").write_text("1 / 0")
+    (tmp_path / "own_exit.py").write_text("raise SystemExit(3)")
     monkeypatch.syspath_prepend(tmp_path)
     sys.modules.pop("own_formats", None)
     return "own_formats"
@@ -171,6 +175,11 @@ def test_errors_of_any_kind_become_text_that_a_table_takes(own: str) -> None:
     assert [batch.num_rows for batch in decode_batch(products, decoder(f"{own}:ill"))] == [4]
 
 
+def test_a_function_that_exits_does_not_end_the_process(own: str) -> None:
+    made = decoder(f"{own}:leaves", "size int").decode(products_of([b"x", b"y"]))
+    assert made.errors == [(0, "SystemExit: 3"), (1, "SystemExit: 3")]
+
+
 def test_a_product_of_many_rows_is_not_repeated_for_each(own: str) -> None:
     products = products_of([b"\n".join([b"y" * 340] * 9000)])
     batches = list(decode_batch(products, decoder("text")))
@@ -224,6 +233,8 @@ def test_a_row_with_a_name_or_a_type_that_the_schema_does_not_have_is_an_error(o
         ("own_formats:reserved", "a column '_error', which is reserved"),
         ("own_formats:cased", "a column 'FEED', and there is 'feed'"),
         ("own_broken:f", "its module fails with ZeroDivisionError"),
+        ("own_exit:f", "its module fails with SystemExit: 3"),
+        ("own_formats:leaves", "the schema of decoder .* it fails with SystemExit: 3"),
     ],
 )
 def test_an_invalid_function_is_an_error_with_the_remedy(own: str, name: str, message: str) -> None:

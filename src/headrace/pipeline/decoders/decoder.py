@@ -58,7 +58,7 @@ def contained(decode: Decode, schema: pa.Schema, products: pa.RecordBatch) -> De
     """Decode. If that raises, decode halves of the batch, down to the products that fail."""
     try:
         return decode(products)
-    except Exception as error:  # noqa: BLE001 - no error of a library may stop the stream
+    except (Exception, SystemExit) as error:  # noqa: BLE001 - no error of a decoder may stop the stream
         count = products.num_rows
         if count <= 1:
             return Decoded(no_rows(schema), [(place, reason(error)) for place in range(count)])

@@ -67,7 +67,7 @@ def _load(name: str) -> Callable[..., Any]:
         ) from None
     except AttributeError:
         raise OptionError(f"decoder {name!r}: module {module!r} has no {path!r}", "check the spelling") from None
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise OptionError(f"decoder {name!r}: its module fails with {reason(error)}", "fix the module") from error
     if not callable(found):
         raise OptionError(f"decoder {name!r} is not a function", "name a function: module:function")
@@ -80,7 +80,7 @@ def _schema_of(name: str, function: Callable[..., Any]) -> pa.Schema:
         return schema
     try:
         made = _rows_and_errors(function(_no_products()))[0]
-    except Exception as error:  # noqa: BLE001 - a user's function may raise anything
+    except (Exception, SystemExit) as error:  # noqa: BLE001 - a user's function may raise anything
         raise OptionError(
             f"the schema of decoder {name!r} is unknown: called without products, it fails with {reason(error)}",
             "if it takes one product, give the rule a schema; if it takes a batch, let it return no rows for no "
@@ -155,7 +155,7 @@ def _by_row(function: ByRow, schema: pa.Schema, products: pa.RecordBatch) -> Dec
     for place in range(products.num_rows):
         try:
             batches.append(_rows_of_one(function, schema, place, _product(products, place)))
-        except Exception as error:  # noqa: BLE001 - a user's function may raise anything
+        except (Exception, SystemExit) as error:  # noqa: BLE001 - a user's function may raise anything
             errors.append((place, reason(error)))
     return Decoded(pa.concat_batches(batches), errors)
 
