@@ -257,7 +257,24 @@ def test_a_schema_is_read_as_spark_writes_it() -> None:
     ]  # fmt: skip
 
 
-@pytest.mark.parametrize("ddl", ["", "a", "a strnig", "a int, a int", "place int", "a timestamp_ntz", ")"])
+@pytest.mark.parametrize(
+    "ddl",
+    [
+        "",
+        "a",
+        "a strnig",
+        "a int, a int",
+        "place int",
+        "a timestamp_ntz",
+        ")",
+        "a decimal(50, 2)",
+        "a decimal(0)",
+        "a decimal(1, 2, 3)",
+        "a struct<int>",
+        "a map<string>",
+        "a array<>",
+    ],
+)
 def test_an_invalid_schema_is_an_error(ddl: str) -> None:
     with pytest.raises(OptionError):
         arrow_schema(ddl)

@@ -57,10 +57,20 @@ def _type(kind: exp.DataType | None, name: str) -> pa.DataType:
         return pa.list_(_type(inner[0], name))
     if kind.this == _Type.MAP and len(inner) == 2:
         return pa.map_(_type(inner[0], name), _type(inner[1], name))
-    if kind.this == _Type.STRUCT and inner:
+    if kind.this == _Type.STRUCT and inner and all(isinstance(part, exp.ColumnDef) for part in inner):
         return pa.struct([pa.field(part.name, _type(part.kind, part.name)) for part in inner])
     if kind.this == _Type.DECIMAL:
-        return pa.decimal128(*[int(part.name) for part in inner] or (10, 0))
+        return _decimal(kind, name)
     if kind.this not in _TYPES:
         raise OptionError(f"column {name!r} has the type {kind.sql('spark')}, which is not supported", _HINT)
     return _TYPES[kind.this]
+
+
+def _decimal(kind: exp.DataType, name: str) -> pa.DataType:
+    try:
+        return pa.decimal128(*[int(part.name) for part in kind.expressions] or (10, 0))
+    except (ValueError, TypeError):
+        raise OptionError(
+            f"column {name!r} has the type {kind.sql('spark')}, which is invalid",
+            "write decimal(9, 2); at most 38 digits",
+        ) from None
