@@ -101,7 +101,7 @@ def test_partitions_have_every_product_once(spark: Any, queue: Queue, by: str) -
         ("priority >= 6", 6), ("priority = 9", 0), ("slice = 1", 8), ("origin = 'q'", 30), ("origin = 'z'", 0),
         ("sequence between 5 and 8", 4), ("created > timestamp '2020-01-01 00:00:00'", 30),
         ("inserted < timestamp '2020-01-01 00:00:00'", 0), ("slice is null", 15), ("feed <> 'wx/text'", 20),
-        ("properties['level'] = '7'", 1),
+        ("properties['level'] = '7'", 1), ("sequence in (5, null)", 1), ("slice in (1, null)", 8),
     ],
 )  # fmt: skip
 def test_filters_give_the_same_result_pushed_down_or_not(spark: Any, queue: Queue, condition: str, count: int) -> None:

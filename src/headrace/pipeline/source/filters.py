@@ -112,7 +112,7 @@ def _priority(narrow: Narrow, each: Filter, resolve: Any) -> Narrow:
 
 def _slice(narrow: Narrow, each: Filter, resolve: Any) -> Narrow:
     values = _values(each)
-    if values is None or None in values:
+    if values is None:
         return narrow
     known = narrow.selection.slices
     wanted = sorted(value for value in set(values) if 0 <= value < 65_535 and (known is None or value in known))
@@ -160,9 +160,10 @@ def _nanoseconds(value: object) -> int | None:
 
 
 def _values(each: Filter) -> list[Any] | None:
+    """The values that a column may have; None: any. No value is equal to a null in a list."""
     if isinstance(each, EqualTo | EqualNullSafe):
-        return [each.value]
-    return list(each.value) if isinstance(each, In) else None
+        return None if each.value is None else [each.value]
+    return [value for value in each.value if value is not None] if isinstance(each, In) else None
 
 
 _COLUMNS: dict[str, Callable[[Narrow, Any, Any], Narrow]] = {
