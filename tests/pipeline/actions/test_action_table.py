@@ -113,6 +113,24 @@ def test_a_killed_batch_continues_from_its_stage(spark: Any, tmp_path: Path, for
 
 
 @FORMATS
+def test_a_damaged_record_of_a_stage_is_an_error_that_says_what_to_remove(
+    spark: Any, tmp_path: Path, format: str
+) -> None:
+    bench = Bench(tmp_path, format)
+    with pytest.MonkeyPatch.context() as patch, pytest.raises(Killed):
+        patch.setattr(Stage, "put_into_place", killed)
+        bench.put(rows(spark, 0, 5), 0)
+    (record,) = bench.path.rglob("ready.json")
+    record.write_bytes(record.read_bytes()[:10])
+    with pytest.raises(PipelineError, match=f"{record} is damaged") as caught:
+        bench.put(rows(spark, 0, 5), 0)
+    assert caught.value.hint == f"remove {record.parents[1]}; the batch is then written again"
+    shutil.rmtree(record.parents[1])
+    assert bench.put(rows(spark, 0, 5), 0).rows == 5
+    assert bench.sequences(spark) == list(range(5))
+
+
+@FORMATS
 def test_a_stage_keeps_its_columns_when_the_sql_has_changed_since(spark: Any, tmp_path: Path, format: str) -> None:
     bench = Bench(tmp_path, format, "station")
     with pytest.MonkeyPatch.context() as patch, pytest.raises(Killed):

@@ -66,11 +66,13 @@ class Stage:
         self.folder = self._home / self._mark
 
     def ready(self) -> Ready | None:
-        """The files to put into place, if the stage is complete."""
+        """The files to put into place, if the stage is complete. PipelineError: its record is damaged."""
         try:
             return _DECODER.decode((self.folder / READY).read_bytes())
         except FileNotFoundError:
             return None
+        except msgspec.MsgspecError as error:
+            raise PipelineError(f"{self.folder / READY} is damaged: {error}", self._remedy()) from None
         except OSError as error:
             raise disk_error(error, self.folder / READY, "read") from error
 
@@ -109,8 +111,7 @@ class Stage:
             except FileNotFoundError:
                 if not target.exists():
                     raise PipelineError(
-                        f"{source} disappeared before it was moved into {self._table}",
-                        f"remove {self._home}; the batch is then written again",
+                        f"{source} disappeared before it was moved into {self._table}", self._remedy()
                     ) from None
             except OSError as error:
                 raise disk_error(error, target) from error
@@ -118,6 +119,9 @@ class Stage:
             sync_names(self._table, (self._table / staged.target for staged in ready.files))
         except OSError as error:
             raise disk_error(error, self._table) from error
+
+    def _remedy(self) -> str:
+        return f"remove {self._home}; the batch is then written again"
 
     def clear(self) -> None:
         """Delete this stage, and any older one."""
