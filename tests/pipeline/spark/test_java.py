@@ -1,0 +1,50 @@
+"""Which Java is used: the first that fits."""
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from headrace.errors import PipelineError
+from headrace.pipeline.spark import java
+from headrace.pipeline.spark.java import java_home, write_script
+
+JAVA_11, JAVA_17 = (f"""echo 'openjdk version "{number}.0.1"' >&2""" for number in (11, 17))
+
+
+def fake_java(home: Path, script: str) -> Path:
+    write_script(home / "bin" / "java", f"#!/bin/sh\n{script}\n")
+    return home
+
+
+@pytest.fixture(autouse=True)
+def no_java(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """There is no Java but that of PyPI, whose script cannot be written."""
+    (tmp_path / "prefix").touch()
+    monkeypatch.setattr(sys, "prefix", str(tmp_path / "prefix"))
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.delenv("JAVA_HOME", raising=False)
+
+
+def test_java_home_is_used_even_if_the_environment_of_python_is_read_only(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    home = fake_java(tmp_path / "java", JAVA_17)
+    monkeypatch.setenv("JAVA_HOME", str(home))
+    assert java_home() == home
+
+
+def test_a_script_for_java_that_cannot_be_written_is_an_error_with_a_remedy() -> None:
+    with pytest.raises(PipelineError, match=r"prefix.* cannot be written: Not a directory; .*set JAVA_HOME"):
+        java_home()
+
+
+@pytest.mark.parametrize("script", [JAVA_11, "exec sleep 3600", "exit 1"])
+def test_a_java_that_is_old_or_does_not_reply_is_passed_over(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, script: str
+) -> None:
+    monkeypatch.setattr(java, "_TIMEOUT_S", 5)
+    monkeypatch.setenv("JAVA_HOME", str(fake_java(tmp_path / "bad", script)))
+    home = fake_java(tmp_path / "good", JAVA_17)
+    monkeypatch.setenv("PATH", f"{home / 'bin'}:/usr/bin:/bin")
+    assert java_home() == home
