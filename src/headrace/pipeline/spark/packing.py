@@ -29,7 +29,7 @@ import sys
 import sysconfig
 import tarfile
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -248,11 +248,20 @@ def _hold(path: Path) -> None:
 
 
 def _tidy(folder: Path) -> None:
-    archives = sorted(folder.glob("*.tar.gz"), key=lambda path: path.stat().st_mtime, reverse=True)
-    for path in archives[KEPT:]:
-        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-        try:
-            if lock_file(descriptor, wait=False):
-                path.unlink(missing_ok=True)
-        finally:
-            os.close(descriptor)
+    """Remove old archives that no process holds. Another process may do the same at this moment."""
+    ages: list[tuple[float, Path]] = []
+    for path in folder.glob("*.tar.gz"):
+        with suppress(FileNotFoundError):
+            ages.append((path.stat().st_mtime, path))
+    for _, path in sorted(ages, reverse=True)[KEPT:]:
+        with suppress(FileNotFoundError):
+            _remove_unused(path)
+
+
+def _remove_unused(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        if lock_file(descriptor, wait=False):
+            path.unlink()
+    finally:
+        os.close(descriptor)
