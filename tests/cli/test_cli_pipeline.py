@@ -65,6 +65,7 @@ def test_samples_are_tried(run: Run, folder: Path) -> None:
     assert "wx/radar/KFTG/L2 7.bin" in result.stdout.replace("%20", " ")
     told = objects(run(*words, "--feed", "wx/text/metar", "--json").stdout)
     assert [trial["trial"]["rule"] for trial in told] == ["hot", "radar"]
+    assert run(*words, "--feed", "wx//metar").exit_code == 2
 
 
 def test_the_newest_products_of_a_queue_are_samples_too(run: Run, folder: Path) -> None:
@@ -93,7 +94,7 @@ class SlowJob:
     def wait(self, _: float) -> bool:
         self._looks += 1
         if self._looks == 3:
-            self.statuses[0] = RuleStatus("hot", "running", rows=7)
+            self.statuses[0] = RuleStatus("hot", "running", rows=7, batches=1)
         return self._looks > 5
 
     def start(self) -> None: ...
@@ -105,8 +106,8 @@ def test_a_rule_is_shown_again_only_if_it_has_changed(run: Run, folder: Path, mo
     monkeypatch.setattr("headrace.pipeline.source.data_source.spark_session", lambda *_: SlowJob())
     told = run("pipeline", "run", "rules.toml").stderr.splitlines()
     before_end = told[:-1]  # the last line belongs to the table at the end
-    assert [line.partition(" in ")[0] for line in before_end if line.startswith("hot:")] == [
-        "hot: running, 0 rows", "hot: running, 7 rows",
+    assert [line.partition(", 0/s")[0] for line in before_end if line.startswith("hot:")] == [
+        "hot: running, 0 rows in 0 batches", "hot: running, 7 rows in 1 batch",
     ]  # fmt: skip
     assert len([line for line in before_end if line.startswith("radar:")]) == 1
     assert before_end.count("rule radar has failed: the disk is gone") == 1

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 import click
 
 from headrace.cli.failure import NEGATIVE, OK, show_problems, visible
-from headrace.cli.options import json_option
+from headrace.cli.options import FEED, json_option
 from headrace.cli.output import echo_json, show_table
 from headrace.cli.samples import samples_of
 from headrace.errors import OptionError, PipelineError
@@ -185,8 +185,9 @@ def show_rules(rules: "list[RuleStatus]") -> None:
 
 
 def state_line(rule: "RuleStatus") -> str:
+    batches = "batch" if rule.batches == 1 else "batches"
     return (
-        f"{rule.rule}: {rule.state}, {format_count(rule.rows, 'row')} in {rule.batches:,} batches, "
+        f"{rule.rule}: {rule.state}, {format_count(rule.rows, 'row')} in {rule.batches:,} {batches}, "
         f"{rule.products_per_s:,.0f}/s, {rule.behind:,} behind, {format_count(rule.errors, 'dead letter')}"
     )
 
@@ -200,7 +201,7 @@ def failure_line(rule: "RuleStatus") -> str:
 @click.argument("file", metavar="RULES.TOML", type=click.Path(path_type=Path))
 @click.option("--sample", "samples", multiple=True, metavar="PATH",
               help="A payload, products as `watch --json` writes them, or a queue (its newest 20).")  # fmt: skip
-@click.option("--feed", default="sample", show_default=True, help="The feed of a sample that is a payload.")
+@click.option("--feed", type=FEED, default="sample", show_default=True, help="The feed of a sample that is a payload.")
 @click.option("--ident", help="The ident of such a sample. [default: the name of the file]")
 @json_option
 def check(file: Path, samples: tuple[str, ...], feed: str, ident: str | None, as_json: bool) -> int:
