@@ -83,6 +83,15 @@ def test_rules_that_never_ran_have_no_status(run: Run, folder: Path) -> None:
     assert "have never run\n  try: headrace pipeline run rules.toml" in result.stderr
 
 
+def test_a_damaged_status_is_an_error_that_names_the_file(run: Run, folder: Path) -> None:
+    (folder / "rules.checkpoint").mkdir()
+    (folder / "rules.checkpoint" / "status.json").write_bytes(b"")
+    result = run("pipeline", "status", "rules.toml")
+    assert result.exit_code == 3
+    assert "status.json is damaged" in result.stderr
+    assert "try: start the pipeline" in result.stderr
+
+
 class SlowJob:
     """Two rules, one of which has failed; looked at five times."""
 

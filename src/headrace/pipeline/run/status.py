@@ -10,6 +10,7 @@ from typing import Any
 
 import msgspec
 
+from headrace.errors import PipelineError
 from headrace.log.documents import replace_file
 from headrace.pipeline.rules.rule import PipelineTerms
 
@@ -52,11 +53,14 @@ def save_status(terms: PipelineTerms, path: Path, rules: Sequence[RuleStatus]) -
 
 
 def load_status(terms: PipelineTerms) -> JobStatus | None:
-    """The last status; None if there is none, or none that can be decoded."""
+    """The last status; None if the pipeline has never run. PipelineError: the file is damaged."""
+    path = _file(terms)
     try:
-        return _STATUS.decode(_file(terms).read_bytes())
-    except (FileNotFoundError, msgspec.DecodeError):
+        return _STATUS.decode(path.read_bytes())
+    except FileNotFoundError:
         return None
+    except msgspec.MsgspecError as error:
+        raise PipelineError(f"{path} is damaged: {error}", "start the pipeline: it replaces the file") from None
 
 
 def _file(terms: PipelineTerms) -> Path:
