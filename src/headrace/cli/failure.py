@@ -12,6 +12,7 @@ mistake in a selection also shows its text, with a caret below the column. A tra
 Every command loads this module, `headrace --help` included, so it imports nothing heavy.
 """
 
+import errno
 import os
 import sys
 from collections.abc import Sequence
@@ -27,6 +28,13 @@ if TYPE_CHECKING:
 
 OK, NEGATIVE, USAGE, FAILED = 0, 1, 2, 3
 INTERRUPTED, BROKEN_PIPE, TERMINATED = 130, 141, 143
+_OS_HINTS = {
+    **dict.fromkeys((errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.ENAMETOOLONG), "check the path"),
+    **dict.fromkeys((errno.EACCES, errno.EPERM), "change its owner or its permissions, or run as another user"),
+    **dict.fromkeys((errno.ENOSPC, errno.EDQUOT), "free some space"),
+    errno.EROFS: "choose a path on a file system that is writable",
+    errno.EMFILE: "raise the limit of open files (ulimit -n)",
+}
 
 
 class Failure(msgspec.Struct, frozen=True):
@@ -51,7 +59,12 @@ def explain(error: HeadraceError | click.ClickException | OSError) -> Failure:
             return Failure(name, error.problem, error.hint, code, error.column, error.excerpt)
         return Failure(name, error.problem, error.hint, code)
     where = f"{error.filename}: " if error.filename else ""
-    return Failure(name, f"{where}{error.strerror or error}", "", FAILED)
+    return Failure(name, f"{where}{error.strerror or error}", os_hint(error), FAILED)
+
+
+def os_hint(error: OSError) -> str:
+    """What to do about an error of the operating system; empty if the error alone does not tell."""
+    return _OS_HINTS.get(error.errno or 0, "")
 
 
 def _usage_hint(error: click.ClickException) -> str:

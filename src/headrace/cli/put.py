@@ -247,7 +247,7 @@ class PutReport:
             shown = failure.Failure(type(error).__name__, f"{name}: {error.problem}", error.hint, failure.USAGE)
         else:
             problem = f"{name} is not readable: {error.strerror or error}"
-            shown = failure.Failure(type(error).__name__, problem, "", failure.USAGE)
+            shown = failure.Failure(type(error).__name__, problem, failure.os_hint(error), failure.USAGE)
         failure.show_failure(shown, self._as_json)
 
     def end(self) -> int:
