@@ -20,6 +20,7 @@ from headrace.product import Product, PropertyValue
 from headrace.product.product import PRIORITY_DEFAULT
 from headrace.queue import Queue
 from headrace.selection.values import parse_moment
+from headrace.units import format_size
 
 _SAMPLE_BYTES_MAX = 64 << 20
 _NEWEST = 20  # products of a queue
@@ -62,7 +63,7 @@ def samples_of(path: str, feed: str, ident: str | None, properties: Mapping[str,
     with Path(path).open("rb") as file:
         content = file.read(_SAMPLE_BYTES_MAX + 1)
     if len(content) > _SAMPLE_BYTES_MAX:
-        raise OptionError(f"{path} has more than {_SAMPLE_BYTES_MAX} bytes", "give a smaller sample")
+        raise OptionError(f"{path} has more than {format_size(_SAMPLE_BYTES_MAX)}", "give a smaller sample")
     if not _is_list(content):
         name = Path(path).name if ident is None else ident
         line = SampleLine(feed, name, properties=dict(properties), payload=content)

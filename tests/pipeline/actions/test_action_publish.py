@@ -11,7 +11,7 @@ import pytest
 from headrace import Queue, Selection
 from headrace.errors import PipelineError
 from headrace.pipeline.actions import Context, Counts, DeadLetters, performer
-from headrace.pipeline.actions.prepared import Recipe, sound
+from headrace.pipeline.actions.prepared import Recipe, with_valid_text
 from headrace.pipeline.rules import AlertAction, PublishAction
 from headrace.pipeline.source.open_queues import QueueAddress
 
@@ -147,7 +147,7 @@ def test_a_part_of_a_batch_is_mended_as_the_whole_is() -> None:
     whole = [["a"], None, ["b\ufffd", None], [], ["c"]]
     for begin in range(5):
         part = pa.RecordBatch.from_arrays([column.slice(begin)], ["t"])
-        assert sound(part).column("t").to_pylist() == whole[begin:]
+        assert with_valid_text(part).column("t").to_pylist() == whole[begin:]
 
 
 def test_texts_that_are_no_utf_8_are_mended_at_any_depth(spark: Any, tmp_path: Path, make_queue: Make) -> None:

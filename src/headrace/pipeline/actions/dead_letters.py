@@ -26,7 +26,7 @@ from headrace.pipeline.actions.action import Context, Counts
 from headrace.pipeline.actions.disk import DISK, disk_error, make_folder
 from headrace.pipeline.actions.journal import life
 from headrace.pipeline.actions.prepared import SCHEMA as PREPARED
-from headrace.pipeline.actions.prepared import PreparedRow, origin, prepared_batches, rows_in, sound
+from headrace.pipeline.actions.prepared import PreparedRow, origin, prepared_batches, rows_in, with_valid_text
 
 PAYLOAD_BYTES_MAX = 64 << 10
 ERROR_CHARS_MAX = 1000
@@ -131,7 +131,7 @@ class DeadLetters:
 
 def refused(rows: pa.RecordBatch) -> pa.RecordBatch:
     """Rows with an error as prepared rows. Runs in executors."""
-    rows = sound(rows)
+    rows = with_valid_text(rows)
     count = rows.num_rows
     payload = rows.column("payload") if "payload" in rows.schema.names else pa.nulls(count, pa.binary())
     texts = pa.array([[]] * count, PREPARED.field("texts").type)

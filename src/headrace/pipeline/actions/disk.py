@@ -17,7 +17,7 @@ from headrace.log.seams import Disk
 
 DISK = Disk()
 RESERVED = ".headrace"  # names with this prefix belong to the pipeline
-_OF_THE_ROW = frozenset({
+_INVALID_PATH = frozenset({
     errno.ENOTDIR, errno.EISDIR, errno.ENAMETOOLONG, errno.EEXIST, errno.ELOOP, errno.EINVAL, errno.EILSEQ, errno.ENXIO,
 })  # fmt: skip
 _NOT_A_FOLDER = "a file that is not a folder has that name: move it away, or choose another path"
@@ -34,9 +34,9 @@ _REMEDIES = {
 }
 
 
-def is_of_the_row(error: OSError) -> bool:
+def is_path_invalid(error: OSError) -> bool:
     """Whether the path of the row is the cause, so that other rows may succeed."""
-    return error.errno in _OF_THE_ROW
+    return error.errno in _INVALID_PATH
 
 
 def disk_error(error: OSError, path: str | os.PathLike[str], what: str = "written") -> TargetError:

@@ -25,7 +25,7 @@ from pyspark.sql import DataFrame
 from headrace.errors import PipelineError
 from headrace.pipeline.actions.action import Context, Counts
 from headrace.pipeline.actions.dead_letters import DeadLetters, Letters
-from headrace.pipeline.actions.disk import RESERVED, disk_error, is_of_the_row, make_folder
+from headrace.pipeline.actions.disk import RESERVED, disk_error, is_path_invalid, make_folder
 from headrace.pipeline.actions.file_append import Spool, append, append_lock
 from headrace.pipeline.actions.journal import Journal, digest
 from headrace.pipeline.actions.prepared import PreparedRow, Recipe, prepared_batches, rows_in
@@ -33,7 +33,7 @@ from headrace.pipeline.rules.rule import PAYLOAD, FileAction
 
 
 class RefusedError(Exception):
-    """A row has no file to go to; the text tells why."""
+    """A row cannot be written to a file; the text says why."""
 
 
 class FilePerformer:
@@ -176,7 +176,7 @@ class Targets:
         except FileNotFoundError:
             return  # a new file
         except (OSError, UnicodeEncodeError) as error:
-            if isinstance(error, UnicodeEncodeError) or is_of_the_row(error):
+            if isinstance(error, UnicodeEncodeError) or is_path_invalid(error):
                 raise RefusedError(f"{str(target)[:200]!r} is not a valid path: {error!s:.200}") from None
             raise disk_error(error, target) from error
 
@@ -209,6 +209,6 @@ def put_whole(path: Path, content: bytes, folder: Path, part: str) -> None:
                 view = view[file.write(view) :]
         os.replace(aside, path)
     except OSError as error:
-        if is_of_the_row(error):
+        if is_path_invalid(error):
             raise RefusedError(f"{path} is not a valid path: {error.strerror}") from None
         raise disk_error(error, path) from error

@@ -8,8 +8,8 @@ There is one small file for each action, in the state folder of its rule. The fo
 checkpoint counts batches from 0 again, and so does its journal. `life` names one such count. It is part of the names of
 files in tables, so that batch 7 of one checkpoint never meets batch 7 of another.
 
-Durability: `mark` returns when the entry survives a power failure, and replaces the entry as a whole. So do the files
-that it speaks of: each action flushes them first.
+Durability: `mark` returns when the entry survives a power failure, and replaces the entry as a whole. An action flushes
+the files of a batch before it marks the batch.
 """
 
 import os

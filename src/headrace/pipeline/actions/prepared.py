@@ -63,7 +63,7 @@ class Recipe:
     ends_lines: bool = False
 
     def __call__(self, rows: pa.RecordBatch) -> pa.RecordBatch:
-        rows, noted = showable_rows(sound(rows)) if self.content == JSON else (sound(rows), {})
+        rows, noted = showable_rows(with_valid_text(rows)) if self.content == JSON else (with_valid_text(rows), {})
         texts, errors = filled(self._templates(), rows, noted)
         content = contents(rows, self.content, self.remove, self.ends_lines)
         listed = pa.array([list(each) for each in zip(*texts, strict=True)], SCHEMA.field("texts").type)
@@ -115,13 +115,13 @@ def _cast(rows: pa.RecordBatch, field: pa.Field) -> Any:
         return pa.nulls(rows.num_rows, field.type)
 
 
-def sound(rows: pa.RecordBatch) -> pa.RecordBatch:
+def with_valid_text(rows: pa.RecordBatch) -> pa.RecordBatch:
     """The same rows with valid UTF-8 in all texts: Spark accepts any bytes as text."""
-    columns = [_sound_column(column) for column in rows.columns]
+    columns = [_valid_column(column) for column in rows.columns]
     return pa.RecordBatch.from_arrays(columns, names=rows.schema.names)
 
 
-def _sound_column(column: Any) -> Any:
+def _valid_column(column: Any) -> Any:
     if not (pa.types.is_string(column.type) or pa.types.is_nested(column.type)):
         return column
     try:
@@ -207,7 +207,7 @@ _encoder = msgspec.json.Encoder(enc_hook=str)
 def contents(rows: pa.RecordBatch, content: str, remove: Sequence[Removed] = (), ends_lines: bool = False) -> Any:
     """The contents as a binary column. With `ends_lines`, text and JSON end with a line feed.
 
-    Rows for JSON must have passed `sound` and `showable_rows`.
+    Rows for JSON must have passed `with_valid_text` and `showable_rows`.
     """
     if content == NOTHING:
         return pa.array([b""] * rows.num_rows, pa.binary())

@@ -37,7 +37,7 @@ from headrace.pipeline.actions.prepared import (
     prepared_batches,
     rows_in,
     showable_rows,
-    sound,
+    with_valid_text,
 )
 from headrace.pipeline.rules.rule import JSON, NOTHING, PAYLOAD, AlertAction, PublishAction
 from headrace.pipeline.rules.template import Template, template
@@ -143,7 +143,7 @@ class Publication:
         return made.filter(errors.is_valid())
 
     def _made(self, rows: pa.RecordBatch) -> Made:
-        rows, noted = showable_rows(sound(rows))
+        rows, noted = showable_rows(with_valid_text(rows))
         texts, filling = filled(self.templates(), rows, noted)
         if self.message is None:
             payloads = contents(rows, self.content)

@@ -84,7 +84,7 @@ class Stage:
             for staged in files:
                 DISK.sync_file(self.folder / staged.name)
             sync_names(self._table, (self.folder / staged.name for staged in files))
-            replace_file(self.folder / READY, msgspec.json.encode(ready), DISK)  # after all that it speaks of
+            replace_file(self.folder / READY, msgspec.json.encode(ready), DISK)  # after all files that it names
         except OSError as error:
             raise disk_error(error, self.folder) from error
         return ready

@@ -139,7 +139,7 @@ def put_part(
     """
 
     def put(piece: pa.RecordBatch) -> tuple[int, int]:
-        receipt = queue.put_many(**_puttable(piece, own, expiry=expiry), timeout=timeout)
+        receipt = queue.put_many(**_put_arguments(piece, own, expiry=expiry), timeout=timeout)
         return receipt.products, receipt.stored
 
     return put_or_halve(part, put)
@@ -232,7 +232,7 @@ def _added(one: Holding | None, other: Holding) -> Holding:
 # --- putting ----------------------------------------------------------------------------------------
 
 
-def _puttable(part: pa.RecordBatch, own: str, *, expiry: bool) -> dict[str, Any]:
+def _put_arguments(part: pa.RecordBatch, own: str, *, expiry: bool) -> dict[str, Any]:
     """Arguments of `Queue.put_many`."""
     columns = {name: part.column(name) for name in part.schema.names}
     return {

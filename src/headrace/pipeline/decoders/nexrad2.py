@@ -101,7 +101,7 @@ def _row(payload: memoryview, ident: str) -> tuple[Any, ...] | None:
         return None
     named, chunk, chunk_type = _from_ident(ident)
     vcp, radial = _first_record(records[0]) if records else (None, _Radial())
-    volume = [said if said is not None else known for said, known in zip(head, named, strict=True)]
+    volume = [other if own is None else own for own, other in zip(head, named, strict=True)]
     return (*volume, chunk, chunk_type, len(records), vcp, *radial)
 
 

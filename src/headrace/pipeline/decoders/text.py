@@ -1,7 +1,8 @@
 """Payloads as lines of text, for formats without a decoder of their own.
 
-A payload is UTF-8 if all of it is valid, else Latin-1, in which all bytes are text. Lines end in LF, CR LF or CR CR LF;
-the end is not part of the line, and nothing after the last end is not a line. Arrow splits a whole payload at once.
+A payload is UTF-8 if all of it is valid, else Latin-1, in which all bytes are text. Lines end in LF, CR LF or CR CR LF.
+The line end is not part of the line, and the last one does not start another line. Arrow splits a whole payload at
+once.
 """
 
 import numpy as np

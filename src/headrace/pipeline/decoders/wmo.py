@@ -161,10 +161,9 @@ def _texts(payload: bytes, heading: Heading) -> tuple[str | None, list[str | Non
     if problem is not None:
         return problem, []
     bulletin = read_bulletin(payload.decode("latin-1"))
-    words = bulletin.shared.split(" ")[0]
+    code = bulletin.shared.partition(" ")[0]
     texts = [
-        report if not words or report.startswith(words) else f"{bulletin.shared} {report}"
-        for report in bulletin.reports
+        report if not code or report.startswith(code) else f"{bulletin.shared} {report}" for report in bulletin.reports
     ]
     return None, [*texts] or [""]
 

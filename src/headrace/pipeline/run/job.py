@@ -3,8 +3,8 @@
     source (select) ─► decode ─► sql ─► foreachBatch: actions, dead letters        one query for each rule
 
 Rules do not wait for each other, and a rule that fails does not stop the others; stream.py decides when it is
-restarted. SQL without a watermark runs on each micro-batch. With a watermark it is part of the stream; then errors of
-decoding and times in the future have a second query, which writes nothing but dead letters. A job that is killed and
+restarted. SQL without a watermark runs on each micro-batch. With a watermark it is part of the stream; then decoding
+errors and times in the future have a second query, which writes nothing but dead letters. A job that is killed and
 started again continues at its checkpoints: Spark repeats the batch that was under way, and every action makes the
 effect exactly once (actions/).
 """

@@ -32,14 +32,14 @@ class BatchHandler:
         self._counted: dict[str, int] = {}  # the last batch
 
     def handle(self, frame: DataFrame, batch_id: int) -> None:
-        """Handle rows and errors of decoding together."""
+        """Handle rows and decoding errors together."""
         flush_entries(self._checkpoint / self._rule.name, batch_id)
         if self._rule.decode is None:
             self._act(frame if self._rule.sql is None else queried(frame, self._rule), batch_id)
             return
         frame = frame.persist()
         try:
-            errors = self._bury(frame.filter(f"{ERROR} is not null"), batch_id)
+            errors = self._write_dead_letters(frame.filter(f"{ERROR} is not null"), batch_id)
             rows = decoded_rows(frame)
             self._act(rows if self._rule.sql is None else queried(rows, self._rule), batch_id)
             self._count_errors(errors, batch_id)
@@ -51,7 +51,7 @@ class BatchHandler:
         flush_entries(self._checkpoint / self._rule.name, batch_id)
         rows = rows.persist()
         try:
-            rows.count()  # Spark fails a batch whose state nobody read; actions that did it all before do not read
+            rows.count()  # Spark fails a batch whose state was not read, and an action reads nothing if it is done
             self._act(rows, batch_id)
         finally:
             rows.unpersist()
@@ -59,7 +59,7 @@ class BatchHandler:
     def handle_errors(self, errors: DataFrame, batch_id: int) -> None:
         """Handle products of such a stream that could not be decoded."""
         flush_entries(self._checkpoint / errors_name(self._rule), batch_id)
-        self._count_errors(self._bury(errors, batch_id), batch_id)
+        self._count_errors(self._write_dead_letters(errors, batch_id), batch_id)
 
     def _act(self, rows: DataFrame, batch_id: int) -> None:
         shared = len(self._actions) > 1
@@ -75,7 +75,7 @@ class BatchHandler:
             self._status.failed += sum(each.failed for each in counts)
             self._status.batches += 1
 
-    def _bury(self, errors: DataFrame, batch_id: int) -> int:
+    def _write_dead_letters(self, errors: DataFrame, batch_id: int) -> int:
         """Write dead letters; return their number."""
         letters = errors.selectExpr("sequence", "feed", "ident", f"{PAYLOAD} as payload", f"{ERROR} as error")
         return self._letters.perform(letters, self._context(batch_id)).failed
@@ -101,7 +101,7 @@ def errors_name(rule: Rule) -> str:
 
 
 def decoded_rows(frame: DataFrame) -> DataFrame:
-    """The rows without an error of decoding."""
+    """The rows without a decoding error."""
     return frame.filter(f"{ERROR} is null").drop(ERROR, PAYLOAD)
 
 

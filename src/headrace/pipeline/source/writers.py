@@ -58,7 +58,7 @@ class _TaskWriter:
         check_queue(queue)
 
         def put(part: pa.RecordBatch) -> tuple[int, int]:
-            receipt = queue.put_many(**puttable(part, options))
+            receipt = queue.put_many(**put_arguments(part, options))
             return receipt.products, receipt.stored
 
         products = stored = 0
@@ -134,7 +134,7 @@ def _with_payloads(batch: pa.RecordBatch) -> pa.RecordBatch:
     return batch
 
 
-def puttable(batch: pa.RecordBatch, options: WriteOptions) -> Mapping[str, Any]:
+def put_arguments(batch: pa.RecordBatch, options: WriteOptions) -> Mapping[str, Any]:
     """Arguments of `Queue.put_many` for these rows; a null counts as a column that is left out."""
     columns = {name: batch.column(name) for name in batch.schema.names}
     rows = batch.num_rows

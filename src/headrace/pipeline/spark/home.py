@@ -31,7 +31,7 @@ import pyspark
 from headrace.errors import PipelineError
 
 JAVA_TIMEOUT_S = 300
-_QUIET = "-Xlog:disable -Xlog:all=error:stderr"  # no word about an archive that does not fit; standard output is ours
+_QUIET = "-Xlog:disable -Xlog:all=error:stderr"  # no output about an archive that does not fit
 _BRIEF = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"  # for a Java that soon ends
 _NAMED_TWICE = "slf4j-api-"
 

@@ -26,7 +26,7 @@ _LOCAL_MASTER = re.compile(r"local(?:\[\s*(\*|\d+)\s*\])?")
 _TASK_ATTEMPTS = 4  # a cluster's default
 _STREAMING = "org.apache.spark.sql.execution.streaming"
 _WORKER_DAEMON = "headrace.pipeline.run.worker_daemon"  # Spark imports it by this name, in a process of its own
-LOGGING = f'"-Dlog4j2.configurationFile=file:{Path(__file__).with_name("log4j2.properties")}"'  # Java's option: errors
+LOGGING = f'"-Dlog4j2.configurationFile=file:{Path(__file__).with_name("log4j2.properties")}"'  # for Java: errors only
 
 
 def start_spark(
