@@ -27,6 +27,7 @@ def commands(group: click.Group, names: tuple[str, ...] = ()) -> Iterator[tuple[
 
 
 ALL = dict(commands(headrace))
+GROUPS = sorted({names[0] for names in ALL if len(names) > 1})
 
 
 @pytest.mark.parametrize("names", ALL, ids=" ".join)
@@ -48,7 +49,7 @@ def test_the_main_help_has_one_line_for_each_command(run: Run) -> None:
         assert COMMANDS[name].help in listed
 
 
-@pytest.mark.parametrize("name", sorted({names[0] for names in ALL if len(names) > 1}))
+@pytest.mark.parametrize("name", GROUPS)
 def test_the_help_of_a_group_has_one_whole_line_for_each_command(run: Run, name: str) -> None:
     listed = run(name, "--help").stdout.partition("Commands:")[2]
     assert listed.strip()
@@ -102,8 +103,9 @@ def test_an_unknown_command_is_a_usage_error(run: Run) -> None:
     assert result.stderr == "headrace: No such command 'nosuch'\n  try: headrace --help\n"
 
 
-def test_a_group_without_a_command_is_a_usage_error(run: Run) -> None:
-    assert run("queue").stderr == "headrace: Missing command\n  try: headrace queue --help\n"
+@pytest.mark.parametrize("group", [*GROUPS, "bench"])
+def test_a_group_without_a_command_is_a_usage_error(run: Run, group: str) -> None:
+    assert run(group).stderr == f"headrace: Missing command\n  try: headrace {group} --help\n"
 
 
 def test_a_missing_queue_is_two_lines_and_exit_code_3(run: Run) -> None:

@@ -30,7 +30,7 @@ def _part_options(function: Any) -> Any:
     return function
 
 
-@click.group()
+@click.group(no_args_is_help=False)
 def archive() -> None:
     """List the products in tables, and put them into a queue again.
 

@@ -29,7 +29,7 @@ _scale_option = click.option(
 )
 
 
-@click.group(short_help="Run the benchmarks.")
+@click.group(no_args_is_help=False)
 def bench() -> None:
     """Run the benchmarks behind every claim about speed.
 

@@ -20,7 +20,7 @@ _COMMENT_COLUMN = 48
 _GIVEN, _DEFAULT, _QUEUE = "file", "default", "queue"  # where a value comes from
 
 
-@click.group(invoke_without_command=False, no_args_is_help=False)
+@click.group(no_args_is_help=False)
 def config() -> None:
     """Check and show the configuration of a site, and print an example to start from.
 

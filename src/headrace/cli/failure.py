@@ -22,6 +22,7 @@ import click
 import msgspec
 
 from headrace.errors import HeadraceError, InvalidError, OracleError, SelectionError
+from headrace.units import format_count
 
 if TYPE_CHECKING:
     from headrace.toml.document import Problem
@@ -103,7 +104,7 @@ def show_problems(path: str, problems: "Sequence[Problem]", as_json: bool) -> in
     if not problems:
         click.echo(f"{path} is valid")
         return OK
-    click.echo(f"{path}: {len(problems):,} {'problem' if len(problems) == 1 else 'problems'}", err=True)
+    click.echo(f"{path}: {format_count(len(problems), 'problem')}", err=True)
     return USAGE
 
 

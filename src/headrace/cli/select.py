@@ -26,7 +26,7 @@ _QUEUE_PRODUCTS = 1000
 _FEED = "sample"
 
 
-@click.group(invoke_without_command=False, no_args_is_help=False)
+@click.group(no_args_is_help=False)
 def select() -> None:
     """Check a selection, and try it on samples.
 
