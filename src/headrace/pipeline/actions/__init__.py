@@ -16,7 +16,7 @@ from headrace.pipeline.actions.dead_letters import DeadLetters
 from headrace.pipeline.actions.exec import ExecPerformer
 from headrace.pipeline.actions.file import FilePerformer
 from headrace.pipeline.actions.pipe import PipePerformer
-from headrace.pipeline.actions.publish import AlertPerformer, PublishPerformer
+from headrace.pipeline.actions.publish import PublishPerformer
 from headrace.pipeline.actions.table import TablePerformer
 from headrace.pipeline.rules.rule import Action, AlertAction, ExecAction, FileAction, PipeAction, PublishAction
 from headrace.selection import Selection
@@ -34,10 +34,8 @@ def performer(action: Action, name: str, select: Selection | None, letters: Dead
     pattern = None if select is None else select.ident
     if isinstance(action, FileAction):
         return FilePerformer(action, name, pattern, letters)
-    if isinstance(action, PublishAction):
+    if isinstance(action, PublishAction | AlertAction):
         return PublishPerformer(action, name, select, letters)
-    if isinstance(action, AlertAction):
-        return AlertPerformer(action, name, select, letters)
     if isinstance(action, ExecAction):
         return ExecPerformer(action, name, pattern, letters)
     if isinstance(action, PipeAction):

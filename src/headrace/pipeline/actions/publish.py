@@ -50,36 +50,28 @@ COLUMNS = "feed string, ident string, payload binary, priority int, signature bi
 
 
 class PublishPerformer:
-    """[rule.publish]."""
+    """[rule.publish] and [rule.alert]."""
 
-    def __init__(self, action: PublishAction, name: str, select: Selection | None, letters: DeadLetters) -> None:
+    def __init__(
+        self, action: PublishAction | AlertAction, name: str, select: Selection | None, letters: DeadLetters
+    ) -> None:
         self._action, self._name, self._select, self._letters = action, name, select, letters
-        self._address = None
-        if action.queue is not None or action.site is not None:
-            self._address = QueueAddress(None if action.queue is None else str(action.queue), action.site)
 
     def perform(self, frame: DataFrame, context: Context) -> Counts:
-        address = self._address or context.address
+        address = target_of(self._action) or context.address
         publication = publication_of(self._action, self._select, self._name, address, context)
-        return publish(frame, publication, address, context, self._name, self._letters)
+        rows = frame.filter(self._action.when) if isinstance(self._action, AlertAction) else frame
+        return publish(rows, publication, address, context, self._name, self._letters)
 
     def close(self) -> None:
         """Nothing to end: queues stay open for other batches, as those of Spark's source do."""
 
 
-class AlertPerformer:
-    """[rule.alert]."""
-
-    def __init__(self, action: AlertAction, name: str, select: Selection | None, letters: DeadLetters) -> None:
-        self._action, self._name, self._select, self._letters = action, name, select, letters
-
-    def perform(self, frame: DataFrame, context: Context) -> Counts:
-        publication = publication_of(self._action, self._select, self._name, context.address, context)
-        rows = frame.filter(self._action.when)
-        return publish(rows, publication, context.address, context, self._name, self._letters)
-
-    def close(self) -> None:
-        """Nothing to end."""
+def target_of(action: PublishAction | AlertAction) -> QueueAddress | None:
+    """The queue that an action names; None: that of the pipeline."""
+    if isinstance(action, AlertAction) or (action.queue is None and action.site is None):
+        return None
+    return QueueAddress(None if action.queue is None else str(action.queue), action.site)
 
 
 # --- rows as products, in executors ---------------------------------------------------------------
