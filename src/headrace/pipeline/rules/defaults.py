@@ -52,7 +52,7 @@ def _rule(rule: Rule, terms: PipelineTerms, folder: Path) -> Rule:
     try:
         made = made_columns(rule, folder)
         columns = row_columns(rule, made)
-    except (RuleError, TypeError):
+    except RuleError:
         return rule  # conflicts.py reports it
     content = default_content(columns)
     actions = {
