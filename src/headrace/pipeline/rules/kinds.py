@@ -42,6 +42,8 @@ def _queue(value: Any, folder: Path) -> Path:
         read_config(path)
     except QueueError as error:
         raise OptionError(error.problem, error.hint) from None
+    except OSError as error:
+        raise OptionError(f"{path} is not readable: {error.strerror}", "give the directory of a queue") from None
     return path
 
 
