@@ -54,6 +54,14 @@ def test_every_problem_is_listed_with_its_line_and_remedy(run: Run, folder: Path
     assert run("pipeline", "run", "rules.toml").exit_code == 2, "before Spark is started"
 
 
+def test_a_file_in_place_of_a_queue_is_a_problem_with_its_line(run: Run, folder: Path) -> None:
+    (folder / "rules.toml").write_text(RULES.replace("wx.queue", "rules.toml"))
+    result = run("pipeline", "check", "rules.toml")
+    assert result.exit_code == 2
+    assert "rules.toml:2: [pipeline] queue: " in result.stdout
+    assert "is not readable: Not a directory\n  try: give the directory of a queue" in result.stdout
+
+
 def test_samples_are_tried(run: Run, folder: Path) -> None:
     (folder / "report.txt").write_bytes(METAR)
     words = ("pipeline", "check", "rules.toml", "--sample", "report.txt")
@@ -139,6 +147,16 @@ def test_pqact_is_translated_and_the_rest_is_listed(run: Run, folder: Path) -> N
     assert "[[rule]]" in result.stdout
     assert "line 3" in result.stderr
     assert run("pipeline", "import", "pqact.conf", "--feed", "nonsense").exit_code == 2
+
+
+def test_an_entry_of_pqact_that_is_not_utf_8_is_listed(run: Run, folder: Path) -> None:
+    (folder / "pqact.conf").write_bytes("IDS\t^SA\tFILE\tdata/M\xfcnchen\nIDS\t^FT\tFILE\tdata/taf\n".encode("latin-1"))
+    result = run("pipeline", "import", "pqact.conf")
+    assert result.exit_code == 1
+    assert "line 1: the entry is not UTF-8" in result.stderr
+    assert 'file = "data/taf"' in result.stdout
+    (told,) = objects(run("pipeline", "import", "pqact.conf", "--json").stdout)
+    assert (told["rules"], told["remarks"][0]["text"]) == (1, "IDS\t^SA\tFILE\tdata/M?nchen")
 
 
 def test_an_archive_is_listed_and_put_again(run: Run, folder: Path) -> None:

@@ -263,7 +263,7 @@ def import_rules(file: Path, queue: str, feeds: tuple[str, ...], as_json: bool) 
     from headrace.pipeline.rules.pqact.translation import translate
 
     mapping = dict(_pair(text) for text in feeds)
-    made = translate(file.read_text(errors="surrogateescape"), queue=queue, feeds=mapping, source=file.name)
+    made = translate(file.read_text("utf-8", "surrogateescape"), queue=queue, feeds=mapping, source=file.name)
     if as_json:
         echo_json({"rules": made.rules, "toml": made.toml, "remarks": made.remarks})
     else:

@@ -83,7 +83,10 @@ class _Made:
 def translate(
     text: str, *, queue: str = "wx.queue", feeds: Mapping[str, str] | None = None, source: str = "pqact.conf"
 ) -> Translation:
-    """The rules for the entries in `text`. `feeds` maps feed types to feeds, in addition to `FEEDS`."""
+    """The rules for the entries in `text`. `feeds` maps feed types to feeds, in addition to `FEEDS`.
+
+    Bytes of a file that are not UTF-8 must be escaped as surrogates; an entry that has any is not translated.
+    """
     mapping = {**FEEDS, **{name.upper(): feed for name, feed in (feeds or {}).items()}}
     for feed in mapping.values():
         check_result(feed, "feed")
@@ -119,7 +122,8 @@ def _with_own_table(rule: _Made, tables: set[str]) -> _Made:
 
 
 def _remark(entry: Entry, reason: str, hint: str, is_translated: bool) -> Remark:
-    return Remark(line=entry.line, text=entry.text, reason=reason, hint=hint, is_translated=is_translated)
+    text = entry.text.encode(errors="replace").decode()
+    return Remark(line=entry.line, text=text, reason=reason, hint=hint, is_translated=is_translated)
 
 
 # --- entries --------------------------------------------------------------------------------------
@@ -127,6 +131,8 @@ def _remark(entry: Entry, reason: str, hint: str, is_translated: bool) -> Remark
 
 def _rules(entry: Entry, feeds: Mapping[str, str], earlier: list[tuple[frozenset[str], str]]) -> Iterator[_Made]:
     """The rules of one entry: one for each feed pattern."""
+    if any("\ud800" <= sign <= "\udfff" for sign in entry.text):
+        raise RuleError("the entry is not UTF-8", "convert the file first: iconv -f latin1 -t utf-8")
     if not entry.action:
         if entry.feedtype.lower().startswith("include"):
             raise RuleError("the entry includes another file", "import that file separately")
