@@ -20,6 +20,7 @@ from headrace.cli.output import echo_json, show_table
 if TYPE_CHECKING:
     from headrace.bench.report import Figure, Report
 
+_MEMORY = "memory (/dev/shm)"
 
 _place_option = click.option(
     "--place", type=click.Path(file_okay=False), help="Directory for all files. [default: in memory, /dev/shm]"
@@ -57,12 +58,12 @@ def queue(place: str | None, durability: str | None, scale: float, as_json: bool
     """
     from headrace.bench import queue as measured
 
-    with _place(place) as (folder, memory):
-        kind = durability or ("memory" if memory else "process")
+    with _place(place) as (folder, kept_in):
+        kind = durability or ("memory" if kept_in == _MEMORY else "process")
         _measure(
             "product queue",
             f"queue --durability {kind} --scale {scale:g}",
-            f"{'memory (/dev/shm)' if memory else 'disk'}, durability {kind}",
+            f"{kept_in}, durability {kind}",
             lambda progress: measured.run(folder, kind, scale, progress),
             measured.NOT_MEASURED,
             as_json,
@@ -116,11 +117,11 @@ def pipeline(place: str | None, scale: float, as_json: bool) -> None:
     """
     from headrace.bench import pipeline as measured
 
-    with _place(place) as (folder, memory):
+    with _place(place) as (folder, kept_in):
         _measure(
             "pipeline",
             f"pipeline --scale {scale:g}",
-            "memory (/dev/shm)" if memory else "disk",
+            kept_in,
             lambda progress: measured.run(folder, scale, progress),
             measured.NOT_MEASURED,
             as_json,
@@ -142,11 +143,11 @@ def steady(minutes: float, rate: int, place: str | None, as_json: bool) -> None:
     """
     from headrace.bench import steady as measured
 
-    with _place(place) as (folder, memory):
+    with _place(place) as (folder, kept_in):
         _measure(
             "pipeline under a steady stream",
             f"steady --minutes {minutes:g} --rate {rate}",
-            "memory (/dev/shm)" if memory else "disk",
+            kept_in,
             lambda progress: measured.run(folder, minutes, rate, progress),
             measured.NOT_MEASURED,
             as_json,
@@ -167,11 +168,11 @@ def stations(place: str | None, scale: float, as_json: bool) -> None:
     """
     from headrace.bench import stations as measured
 
-    with _place(place) as (folder, memory):
+    with _place(place) as (folder, kept_in):
         _measure(
             "stations",
             f"stations --scale {scale:g}",
-            "memory (/dev/shm)" if memory else "disk",
+            kept_in,
             lambda progress: measured.run(folder, scale, progress),
             measured.NOT_MEASURED,
             as_json,
@@ -192,11 +193,11 @@ def relay(place: str | None, scale: float, as_json: bool) -> None:
     """
     from headrace.bench import relay as measured
 
-    with _place(place) as (folder, memory):
+    with _place(place) as (folder, kept_in):
         _measure(
             "relay",
             f"relay --scale {scale:g}",
-            "memory (/dev/shm)" if memory else "disk",
+            kept_in,
             lambda progress: measured.run(folder, scale, progress),
             measured.NOT_MEASURED,
             as_json,
@@ -204,12 +205,12 @@ def relay(place: str | None, scale: float, as_json: bool) -> None:
 
 
 @contextlib.contextmanager
-def _place(place: str | None) -> Iterator[tuple[Path, bool]]:
-    """A directory that is removed at the end, and whether it is in memory."""
-    memory = place is None and Path("/dev/shm").is_dir()
-    folder = Path(tempfile.mkdtemp(prefix="headrace-bench-", dir="/dev/shm" if memory else place))
+def _place(place: str | None) -> Iterator[tuple[Path, str]]:
+    """A directory that is removed at the end, and where it is: in memory or on disk."""
+    in_memory = place is None and Path("/dev/shm").is_dir()
+    folder = Path(tempfile.mkdtemp(prefix="headrace-bench-", dir="/dev/shm" if in_memory else place))
     try:
-        yield folder, memory
+        yield folder, _MEMORY if in_memory else "disk"
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 
