@@ -50,7 +50,7 @@ def test_a_channel_is_a_subtree_with_a_quality_of_service(queue: Queue) -> None:
     assert ChannelFiles().check(log_of(queue).kernel, queue.path) == []
 
 
-def test_a_channel_survives_all_who_have_the_queue_open(make_queue: Callable[..., Queue]) -> None:
+def test_a_channel_survives_a_reopening(make_queue: Callable[..., Queue]) -> None:
     queue = make_queue()
     said = {"order": "deadline", "timeout": "1min", "max_per_consumer": 10, "stop_time": "2199-01-01", "pacing": 0.5,
             "batch_max": 5, "suppliers_max": 3}  # fmt: skip
@@ -61,7 +61,7 @@ def test_a_channel_survives_all_who_have_the_queue_open(make_queue: Callable[...
         assert again.channel("radar").qos == qos == QoS.of(**said)
 
 
-def test_a_channel_is_opened_if_it_is_there_on_the_same_terms(queue: Queue) -> None:
+def test_an_existing_channel_is_opened_on_the_same_terms(queue: Queue) -> None:
     queue.channel("radar", "wx/radar/**", timeout="1min")
     before = document(queue)
     assert queue.channel("radar", "wx/radar", timeout=60).qos.timeout_s == 60.0
@@ -69,7 +69,7 @@ def test_a_channel_is_opened_if_it_is_there_on_the_same_terms(queue: Queue) -> N
     assert document(queue) == before
 
 
-def test_a_channel_on_other_terms_is_told_what_differs(queue: Queue) -> None:
+def test_opening_a_channel_on_other_terms_names_the_differences(queue: Queue) -> None:
     queue.channel("radar", "wx/radar/**", timeout="1min")
     with pytest.raises(
         ChannelExistsError, match=r"it has feed wx/radar/\*\*, not wx/text; order any, not fifo; timeout 60 s, not open"
@@ -86,7 +86,7 @@ def test_a_channel_can_be_opened_on_its_terms_after_its_stop_time(make_queue: Ca
     assert queue.channel("c", **terms).qos.stop_time_ns == NOW_NS + 10**9
 
 
-def test_a_channel_that_cannot_be_agreed_on_is_not_created(queue: Queue) -> None:
+def test_a_channel_with_conflicting_terms_is_not_created(queue: Queue) -> None:
     with pytest.raises(TermsError) as told:
         queue.channel("radar", "wx/radar", reliability="persistent", discard="fifo", timeout=0, ordr="fifo")
     assert len(told.value.conflicts) == 4
@@ -100,12 +100,12 @@ def test_options_without_a_feed_do_not_create(queue: Queue) -> None:
 
 
 @pytest.mark.parametrize("name", ["", "a/b", "a\n", " a", "x" * 121, 7, "\ud800"])
-def test_a_bad_name_is_refused(queue: Queue, name: Any) -> None:
+def test_an_invalid_name_is_refused(queue: Queue, name: Any) -> None:
     with pytest.raises(ChannelNameError):
         queue.channel(name, "wx")
 
 
-def test_a_bad_feed_is_refused(queue: Queue) -> None:
+def test_an_invalid_feed_is_refused(queue: Queue) -> None:
     with pytest.raises(FeedError, match="is not a subtree"):
         queue.channel("radar", "wx/*/x")
 
@@ -117,7 +117,7 @@ def test_channels_may_overlap(queue: Queue) -> None:
     assert queue.channels() == ["all", "radar", "radar too"]
 
 
-def test_a_missing_channel_is_told_which_there_are(queue: Queue) -> None:
+def test_the_error_for_a_missing_channel_lists_the_existing_ones(queue: Queue) -> None:
     queue.channel("radar", "wx/radar")
     with pytest.raises(ChannelMissingError, match="its channels are: radar"):
         queue.channel("radra")
@@ -164,14 +164,14 @@ def spoil(queue: Queue, text: bytes) -> None:
 @pytest.mark.parametrize(
     "text", [b"", b"{", b"[]", b'{"format": 1, "chanels": {}}', b'{"format": 1, "channels": {"a": 1}}', b"\xff"]
 )
-def test_a_damaged_file_is_told_with_a_remedy(queue: Queue, text: bytes) -> None:
+def test_a_damaged_file_is_an_error_with_a_remedy(queue: Queue, text: bytes) -> None:
     spoil(queue, text)
     with pytest.raises(QueueDamagedError, match=r"channels\.json is invalid.*restore it from a backup"):
         queue.channels()
     assert len(ChannelFiles().check(log_of(queue).kernel, queue.path)) == 1
 
 
-def test_an_unknown_option_in_the_file_is_not_left_out_in_silence(queue: Queue) -> None:
+def test_an_unknown_option_in_the_file_is_an_error(queue: Queue) -> None:
     queue.channel("radar", "wx/radar")
     spoilt = document(queue)
     spoilt["channels"]["radar"]["qos"]["colour"] = "red"
@@ -189,7 +189,7 @@ def test_a_channel_under_a_wrong_name_is_damage(queue: Queue) -> None:
         queue.channel("radar")
 
 
-def test_a_newer_format_is_told(queue: Queue) -> None:
+def test_a_newer_format_is_an_error(queue: Queue) -> None:
     spoil(queue, b'{"format": 2, "rivers": {}}')
     with pytest.raises(QueueVersionError, match="has format 2; this Headrace knows up to 1; upgrade"):
         queue.channels()
@@ -207,27 +207,27 @@ def test_a_process_that_died_while_writing_leaves_the_old_file(queue: Queue) -> 
 # --- change and remove ----------------------------------------------------------------------------
 
 
-def test_a_changed_channel_is_changed_for_all_who_have_it(queue: Queue) -> None:
+def test_a_change_applies_to_every_open_channel(queue: Queue) -> None:
     channel = queue.channel("radar", "wx/radar", timeout="10s")
     with Queue.open(queue.path) as other:
         other.channel("radar").change(timeout="30s", order="fifo")
     assert channel.qos == QoS(timeout_s=30.0, order="fifo")
 
 
-def test_an_option_is_left_open_again(queue: Queue) -> None:
+def test_a_change_to_none_leaves_an_option_open(queue: Queue) -> None:
     channel = queue.channel("radar", "wx/radar", timeout="10s", order="fifo")
     channel.change(timeout=None, order=None)
     assert channel.qos == QoS()
 
 
-def test_a_change_that_cannot_be_agreed_on_changes_nothing(queue: Queue) -> None:
+def test_a_conflicting_change_changes_nothing(queue: Queue) -> None:
     channel = queue.channel("radar", "wx/radar", max_per_consumer=10)
     with pytest.raises(TermsError, match="batch of 11 never fills"):
         channel.change(batch_max=11, timeout="1s")
     assert channel.qos == QoS(max_per_consumer=10)
 
 
-def test_a_channel_past_its_end_can_be_changed_otherwise(make_queue: Callable[..., Queue]) -> None:
+def test_a_channel_past_its_stop_time_can_be_changed(make_queue: Callable[..., Queue]) -> None:
     clock = MockClock(NOW_NS)
     channel = make_queue(clock=clock).channel("c", "a", stop_time=NOW_NS + 10**9)
     clock.advance(5)
@@ -237,12 +237,12 @@ def test_a_channel_past_its_end_can_be_changed_otherwise(make_queue: Callable[..
     channel.change(stop_time=NOW_NS + 60 * 10**9)
 
 
-def test_the_feed_of_a_channel_stays(queue: Queue) -> None:
+def test_the_feed_of_a_channel_cannot_change(queue: Queue) -> None:
     with pytest.raises(OptionError, match="the feed of a channel cannot change"):
         queue.channel("radar", "wx/radar").change(feed="wx/text")
 
 
-def test_a_removed_channel_is_gone_for_all_who_had_it(queue: Queue) -> None:
+def test_a_removed_channel_is_missing_everywhere(queue: Queue) -> None:
     channel = queue.channel("radar", "wx/radar")
     queue.channel("radar").remove()
     assert queue.channels() == []
@@ -251,7 +251,7 @@ def test_a_removed_channel_is_gone_for_all_who_had_it(queue: Queue) -> None:
             use()
 
 
-def test_a_new_channel_of_an_old_name_is_another_one(queue: Queue) -> None:
+def test_a_new_channel_with_an_old_name_is_another_channel(queue: Queue) -> None:
     old = queue.channel("radar", "wx/radar")
     supplier = old.supplier()
     old.remove()

@@ -28,7 +28,7 @@ def test_a_station_inherits_the_terms_of_its_channel(channel: Channel) -> None:
     assert channel.stations() == ["decoder"]
 
 
-def test_a_station_gets_what_lies_in_the_subtree(queue: Queue, channel: Channel) -> None:
+def test_a_station_gets_the_products_of_the_subtree(queue: Queue, channel: Channel) -> None:
     channel.station("all", "**")
     channel.station("denver", Selection("**/KFTG", ident="^L2"))
     for feed, ident in [
@@ -57,13 +57,13 @@ def test_a_station_may_tighten_and_not_loosen(queue: Queue, channel: Channel) ->
     assert queue.stations() == ["decoder"]
 
 
-def test_what_a_station_tightens_must_fit_what_it_inherits(queue: Queue, channel: Channel) -> None:
+def test_tightened_terms_must_fit_the_inherited_ones(queue: Queue, channel: Channel) -> None:
     with pytest.raises(TermsError, match="a batch of 200 never fills, because a station holds 100"):
         channel.station("decoder", batch_max=200)
     assert queue.stations() == []
 
 
-def test_a_station_has_its_own_terms_beside_the_quality_of_service(channel: Channel) -> None:
+def test_a_station_has_terms_beyond_the_quality_of_service(channel: Channel) -> None:
     terms = channel.station("decoder", prescale=3, deliveries_max=2, hung_after="5s").terms
     assert (terms.prescale, terms.deliveries_max, terms.hung_after_s) == (3, 2, 5.0)
 
@@ -71,7 +71,7 @@ def test_a_station_has_its_own_terms_beside_the_quality_of_service(channel: Chan
 @pytest.mark.parametrize(
     ("option", "meant"), [("capacity", "max_per_consumer"), ("blocking", "reliability"), ("durable", "connections")]
 )
-def test_the_words_of_plain_stations_are_told_those_of_channels(channel: Channel, option: str, meant: str) -> None:
+def test_options_of_plain_stations_suggest_those_of_channels(channel: Channel, option: str, meant: str) -> None:
     with pytest.raises(TermsError, match=f"did you mean {meant}"):
         channel.station("decoder", **{option: True})
 
@@ -115,14 +115,14 @@ def test_a_change_reaches_the_stations_that_inherit(queue: Queue, channel: Chann
     assert (archive.timeout_s, archive.batch_max) == (5.0, 10)
 
 
-def test_what_is_left_open_is_open_for_the_stations_too(queue: Queue, channel: Channel) -> None:
+def test_options_that_a_change_leaves_open_are_open_for_stations_too(queue: Queue, channel: Channel) -> None:
     channel.station("decoder", batch_max=7)
     channel.change(timeout=None, order=None, max_per_consumer=None)
     terms = queue.station("decoder").terms
     assert (terms.timeout_s, terms.order, terms.capacity, terms.batch_max) == (None, "priority", None, 7)
 
 
-def test_a_change_beyond_what_a_station_says_is_refused(queue: Queue, channel: Channel) -> None:
+def test_a_change_that_is_tighter_than_a_station_is_refused(queue: Queue, channel: Channel) -> None:
     channel.station("archive", timeout="5s")
     channel.station("decoder", max_per_consumer=80, timeout="9s")
     with pytest.raises(TermsError) as told:
@@ -136,13 +136,13 @@ def test_a_change_beyond_what_a_station_says_is_refused(queue: Queue, channel: C
     assert queue.station("archive").terms.timeout_s == 5.0
 
 
-def test_a_change_must_fit_what_each_station_says(channel: Channel) -> None:
+def test_a_change_must_fit_the_terms_of_each_station(channel: Channel) -> None:
     channel.station("decoder", batch_max=70)
     with pytest.raises(TermsError, match="station 'decoder': a batch of 70 never fills"):
         channel.change(max_per_consumer=50)
 
 
-def test_what_a_station_says_can_be_changed(queue: Queue, channel: Channel) -> None:
+def test_the_terms_of_a_station_can_be_changed(queue: Queue, channel: Channel) -> None:
     channel.station("decoder", timeout="5s")
     channel.change_station("decoder", timeout="7s", batch_max=4)
     assert queue.station("decoder").terms.timeout_s == 7.0
@@ -153,7 +153,7 @@ def test_what_a_station_says_can_be_changed(queue: Queue, channel: Channel) -> N
     assert (queue.station("decoder").terms.timeout_s, queue.station("decoder").terms.batch_max) == (3.0, 4)
 
 
-def test_what_a_station_selects_can_be_changed_within_the_subtree(queue: Queue, channel: Channel) -> None:
+def test_the_selection_of_a_station_can_change_within_the_subtree(queue: Queue, channel: Channel) -> None:
     channel.station("decoder", batch_max=4)
     channel.change_station("decoder", "**/KFTG")
     queue.put(b"1", feed="wx/radar/KFTG", ident="1")
@@ -161,7 +161,7 @@ def test_what_a_station_selects_can_be_changed_within_the_subtree(queue: Queue, 
     assert got(queue, "decoder") == ["1"]
 
 
-def test_a_change_that_was_cut_short_is_made_up_for(queue: Queue, channel: Channel) -> None:
+def test_an_interrupted_change_is_completed(queue: Queue, channel: Channel) -> None:
     """As if the process had died between the definition and the station."""
     channel.station("decoder", batch_max=7)
     path = queue.path / "channels.json"
@@ -172,7 +172,7 @@ def test_a_change_that_was_cut_short_is_made_up_for(queue: Queue, channel: Chann
     assert channel.station("decoder").terms.timeout_s == 4.0
 
 
-def test_an_entry_without_its_station_is_void(queue: Queue, channel: Channel) -> None:
+def test_an_entry_without_its_station_is_ignored(queue: Queue, channel: Channel) -> None:
     channel.station("decoder", timeout="5s")
     queue.station("decoder").remove()
     assert channel.stations() == []
@@ -180,7 +180,7 @@ def test_an_entry_without_its_station_is_void(queue: Queue, channel: Channel) ->
     assert channel.station("decoder", batch_max=2).terms.timeout_s == 3.0
 
 
-def test_terms_that_only_a_new_station_can_have_are_refused_later(channel: Channel) -> None:
+def test_the_group_of_a_station_cannot_change(channel: Channel) -> None:
     channel.station("decoder", batch_max=2)
     with pytest.raises(OptionError):
         channel.change_station("decoder", group="together")

@@ -77,7 +77,7 @@ def test_the_next_tick_is_always_ahead(begin_s: float, every_s: float, passed_s:
 # --- what a function returns ----------------------------------------------------------------------
 
 
-def test_what_the_function_returns_is_pushed(queue: Queue, channel: Channel) -> None:
+def test_returned_products_are_pushed(queue: Queue, channel: Channel) -> None:
     source = Source(
         b"one", None, [b"two", b"three"], [], {"payload": b"four", "ident": "mine", "feed": "wx/radar/x"},
         [{"payload": b"five"}, b"six"],
@@ -92,7 +92,7 @@ def test_what_the_function_returns_is_pushed(queue: Queue, channel: Channel) -> 
     assert told.polls >= 7
 
 
-def test_it_counts_as_a_supplier_until_it_is_stopped(channel: Channel) -> None:
+def test_a_pull_supplier_counts_until_it_is_stopped(channel: Channel) -> None:
     source = Source()
     with channel.pull(source, every="1ms"):
         assert source.over.wait(SOON_S)
@@ -100,7 +100,9 @@ def test_it_counts_as_a_supplier_until_it_is_stopped(channel: Channel) -> None:
     assert channel.statistics().suppliers == 0
 
 
-def test_a_function_that_fails_is_asked_again(queue: Queue, channel: Channel, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_function_that_fails_is_called_again(
+    queue: Queue, channel: Channel, caplog: pytest.LogCaptureFixture
+) -> None:
     source = Source(b"one", ValueError("no link"), ConnectionError("still no link"), b"two")
     with caplog.at_level(logging.WARNING):
         pull = pulled(channel, source)
@@ -111,13 +113,13 @@ def test_a_function_that_fails_is_asked_again(queue: Queue, channel: Channel, ca
     ]
 
 
-def test_what_cannot_be_put_is_told_and_left_out(queue: Queue, channel: Channel) -> None:
+def test_invalid_results_are_counted_and_skipped(queue: Queue, channel: Channel) -> None:
     pull = pulled(channel, Source("text", {"payload": b"x", "feed": "wx/text"}, {"nonsense": 1}, b"good"))
     assert [bytes(p.payload) for p in queue.read()] == [b"good"]
     assert pull.statistics().failures == 3
 
 
-def test_what_is_rejected_is_offered_again(queue: Queue) -> None:
+def test_rejected_products_are_pushed_again(queue: Queue) -> None:
     channel = queue.channel("c", "a", max_queue=1)
     station = channel.station("s", "a/**")
     source = Source(b"one", b"two", b"three")
@@ -130,7 +132,7 @@ def test_what_is_rejected_is_offered_again(queue: Queue) -> None:
     assert pull.statistics().pushed == 3
 
 
-def test_it_can_be_stopped_while_a_blocking_station_makes_it_wait(queue: Queue) -> None:
+def test_a_pull_supplier_can_be_stopped_while_a_blocking_station_is_full(queue: Queue) -> None:
     channel = queue.channel("c", "a", reliability="persistent", max_per_consumer=1)
     channel.station("s", "a/**")
     queue.put(b"full", feed="a")
@@ -147,7 +149,7 @@ def test_it_can_be_stopped_while_a_blocking_station_makes_it_wait(queue: Queue) 
     assert queue.next == 2
 
 
-def test_it_ends_by_itself_when_a_push_finds_the_channel_gone(queue: Queue, channel: Channel) -> None:
+def test_a_pull_supplier_ends_when_its_channel_is_removed(queue: Queue, channel: Channel) -> None:
     go = threading.Event()
 
     def source() -> bytes:
@@ -178,7 +180,7 @@ def test_a_function_may_stop_its_own_supplier(channel: Channel) -> None:
     assert made[0].stop(SOON_S)
 
 
-def test_an_interval_of_nothing_is_refused(channel: Channel) -> None:
+def test_an_interval_of_zero_is_refused(channel: Channel) -> None:
     with pytest.raises(OptionError, match=r"every 0\.0 s is too short"):
         channel.pull(lambda: None, every=0)
     with pytest.raises(OptionError):
@@ -197,7 +199,7 @@ def test_a_value_that_does_not_fit_its_column_ends_no_supplier(queue: Queue) -> 
 # --- errors ----------------------------------------------------------------------------------------
 
 
-def test_errors_are_all_counted_and_logged_once_in_a_while(caplog: pytest.LogCaptureFixture) -> None:
+def test_all_errors_are_counted_and_few_are_logged(caplog: pytest.LogCaptureFixture) -> None:
     now_s = [0.0]
     errors = ErrorLog(logging.getLogger("test"), lambda: now_s[0])
     for _ in range(5):

@@ -63,7 +63,7 @@ def test_the_callback_gets_batches_of_batch_max(queue: Queue, channel: Channel) 
     assert callback.batches == [10, 10, 5]
 
 
-def test_a_failed_product_comes_again(queue: Queue, channel: Channel) -> None:
+def test_a_failed_product_is_delivered_again(queue: Queue, channel: Channel) -> None:
     callback = Callback(4, lambda ident, times: ident == "b" and times == 1)
     with channel.consumer("decoder", callback) as consumer:
         put(queue, "a", "b", "c")
@@ -85,7 +85,7 @@ def test_a_product_that_always_fails_is_parked(queue: Queue, channel: Channel) -
     assert [parked.ident for parked in channel.station("decoder").parked()] == ["bad"]
 
 
-def test_a_failed_batch_comes_again_as_a_whole(queue: Queue, channel: Channel) -> None:
+def test_a_failed_batch_is_delivered_again_as_a_whole(queue: Queue, channel: Channel) -> None:
     put(queue, "a", "b")
     callback = Callback(2, lambda ident, times: ident == "b" and times == 1)
     with channel.consumer("decoder", callback, batches=True):
@@ -147,14 +147,14 @@ def test_several_push_consumers_share_the_work(queue: Queue, channel: Channel) -
     assert callback.times == {str(n): 1 for n in range(200)}
 
 
-def test_it_ends_when_its_station_is_removed(queue: Queue, channel: Channel) -> None:
+def test_a_push_consumer_ends_when_its_station_is_removed(queue: Queue, channel: Channel) -> None:
     consumer = channel.consumer("decoder", lambda product: None)
     queue.station("decoder").remove()
     consumer._worker.thread.join(SOON_S)
     assert not consumer.statistics().running
 
 
-def test_it_needs_a_station_of_the_channel(queue: Queue, channel: Channel) -> None:
+def test_a_push_consumer_requires_a_station_of_its_channel(queue: Queue, channel: Channel) -> None:
     queue.station("plain", "wx/**")
     with pytest.raises(StationMissingError):
         channel.consumer("plain", print)

@@ -21,12 +21,12 @@ def problems(**options: Any) -> list[tuple[str, ...]]:
 # --- reading --------------------------------------------------------------------------------------
 
 
-def test_an_empty_qos_can_be_agreed_on() -> None:
+def test_an_empty_qos_has_no_conflicts() -> None:
     assert validate(QoS(), NOW_NS) == []
     assert agree({}) == QoS()
 
 
-def test_ages_and_times_are_read_as_people_write_them() -> None:
+def test_ages_and_times_may_be_text_or_objects() -> None:
     qos = QoS.of(
         timeout="10s", pacing=timedelta(milliseconds=250), start_time="2026-11-15T12:00Z",
         stop_time=datetime(2026, 11, 16, tzinfo=UTC),
@@ -62,18 +62,18 @@ def test_none_leaves_an_option_open() -> None:
         ("capacity", "max_per_consumer"),
     ],
 )
-def test_an_unknown_option_is_told_the_nearest(slip: str, meant: str) -> None:
+def test_an_unknown_option_suggests_the_nearest(slip: str, meant: str) -> None:
     with pytest.raises(TermsError) as told:
         QoS.of(**{slip: 1})
     assert told.value.hint == f"did you mean {meant}?"
 
 
-def test_an_option_like_no_other_is_told_all_of_them() -> None:
+def test_an_option_without_a_near_match_lists_all_options() -> None:
     with pytest.raises(TermsError, match="the options are reliability, connections, order"):
         QoS.of(zzz=1)
 
 
-def test_all_slips_are_told_at_once() -> None:
+def test_all_mistakes_are_reported_at_once() -> None:
     with pytest.raises(TermsError) as told:
         QoS.of(ordr="fifo", timeout="soon", stop_time="tomorrow", batch_max=3)
     assert [conflict.options for conflict in told.value.conflicts] == [("ordr",), ("timeout",), ("stop_time",)]
@@ -81,7 +81,7 @@ def test_all_slips_are_told_at_once() -> None:
     assert "(1) did you mean order?; (2) write a number and a unit" in told.value.hint
 
 
-def test_a_terms_error_is_a_wrong_value_to_those_who_do_not_know_it() -> None:
+def test_a_terms_error_is_an_invalid_error() -> None:
     assert issubclass(TermsError, InvalidError)
 
 
@@ -89,7 +89,7 @@ def test_a_terms_error_is_a_wrong_value_to_those_who_do_not_know_it() -> None:
 
 
 @pytest.mark.parametrize("option", ["reliability", "connections", "order", "discard"])
-def test_an_unknown_policy_is_told_the_known_ones(option: str) -> None:
+def test_an_unknown_policy_lists_the_known_ones(option: str) -> None:
     (conflict,) = find_conflicts({option: "whatever"}, NOW_NS)
     assert conflict.options == (option,)
     assert conflict.problem == f"{option} 'whatever' is unknown"
@@ -99,7 +99,7 @@ def test_an_unknown_policy_is_told_the_known_ones(option: str) -> None:
 
 @pytest.mark.parametrize("option", ["max_per_consumer", "max_queue", "batch_max", "suppliers_max", "consumers_max"])
 @pytest.mark.parametrize("value", [0, -1, 1.5, "many", True, 10**20])
-def test_a_limit_is_a_whole_number_from_one_on(option: str, value: Any) -> None:
+def test_a_limit_must_be_a_positive_integer(option: str, value: Any) -> None:
     (conflict,) = find_conflicts({option: value}, NOW_NS)
     assert conflict.options == (option,)
     assert conflict.of_values
@@ -107,25 +107,25 @@ def test_a_limit_is_a_whole_number_from_one_on(option: str, value: Any) -> None:
 
 @pytest.mark.parametrize("option", ["timeout", "pacing"])
 @pytest.mark.parametrize("value", [-1, float("nan"), float("inf"), True, "-5s", "1e9", b"1s", 10**12])
-def test_an_age_is_not_negative_and_has_an_end(option: str, value: Any) -> None:
+def test_an_age_must_be_finite_and_not_negative(option: str, value: Any) -> None:
     assert problems(**{option: value}, batch_max=2) == [(option,)]
 
 
-def test_a_timeout_of_nothing_is_refused() -> None:
+def test_a_timeout_of_zero_is_refused() -> None:
     (conflict,) = find_conflicts({"timeout": "0s"}, NOW_NS)
     assert conflict.problem == "timeout 0 would expire every product at once"
 
 
-def test_a_pacing_of_nothing_means_at_once() -> None:
+def test_a_pacing_of_zero_is_valid() -> None:
     assert problems(pacing=0) == []
 
 
 @pytest.mark.parametrize("value", [-1, 1 << 63, "noon", 1.5, True])
-def test_a_time_is_a_time(value: Any) -> None:
+def test_an_invalid_time_is_refused(value: Any) -> None:
     assert problems(start_time=value) == [("start_time",)]
 
 
-def test_values_that_no_reader_has_seen_are_judged_too() -> None:
+def test_a_qos_that_was_not_read_from_options_is_validated_too() -> None:
     wrong = QoS(order="up", batch_max="3", timeout_s="1s", start_time_ns=-5)  # type: ignore[arg-type]
     assert {conflict.options for conflict in validate(wrong, NOW_NS)} == {
         ("order",), ("batch_max",), ("timeout",), ("start_time",),
@@ -135,13 +135,13 @@ def test_values_that_no_reader_has_seen_are_judged_too() -> None:
 # --- values that contradict each other ------------------------------------------------------------
 
 
-def test_persistent_reliability_drops_nothing() -> None:
+def test_persistent_reliability_conflicts_with_a_discard_policy() -> None:
     for discard in ("fifo", "lifo", "priority", "deadline"):
         assert problems(reliability="persistent", discard=discard, max_per_consumer=10) == [("reliability", "discard")]
     assert problems(reliability="persistent", discard="any", max_per_consumer=10) == []
 
 
-def test_persistent_reliability_needs_connections_that_persist() -> None:
+def test_persistent_reliability_requires_persistent_connections() -> None:
     assert problems(reliability="persistent", connections="best_effort") == [("reliability", "connections")]
     assert problems(reliability="best_effort", connections="best_effort") == []
 
@@ -154,7 +154,7 @@ def test_under_persistent_reliability_suppliers_wait_or_are_rejected_but_not_bot
     assert problems(**both) == []
 
 
-def test_what_to_discard_needs_a_limit_from_which_on() -> None:
+def test_a_discard_policy_requires_a_limit() -> None:
     assert problems(discard="fifo") == [("discard", "max_per_consumer")]
     assert problems(discard="fifo", max_per_consumer=10) == []
 
@@ -164,36 +164,36 @@ def test_pushes_are_not_rejected_before_a_station_is_full() -> None:
     assert problems(max_queue=10, max_per_consumer=10) == []
 
 
-def test_a_batch_fits_into_what_a_station_holds() -> None:
+def test_a_batch_must_fit_into_a_station() -> None:
     assert problems(batch_max=11, max_per_consumer=10) == [("batch_max", "max_per_consumer")]
     assert problems(batch_max=10, max_per_consumer=10) == []
 
 
-def test_pacing_needs_batches_to_wait_for() -> None:
+def test_pacing_requires_batches() -> None:
     assert problems(pacing="1s") == [("pacing", "batch_max")]
     assert problems(pacing="1s", batch_max=1) == [("pacing", "batch_max")]
     assert problems(pacing="1s", batch_max=2) == []
 
 
-def test_pacing_does_not_outlast_the_products() -> None:
+def test_pacing_must_be_shorter_than_the_timeout() -> None:
     assert problems(pacing="1s", batch_max=2, timeout="1s") == [("pacing", "timeout")]
     assert problems(pacing="1s", batch_max=2, timeout="2s") == []
 
 
-def test_a_channel_starts_before_it_stops() -> None:
+def test_a_channel_must_start_before_it_stops() -> None:
     start, stop = NOW_NS + 2 * HOUR_NS, NOW_NS + HOUR_NS
     assert problems(start_time=start, stop_time=stop) == [("start_time", "stop_time")]
     assert problems(start_time=stop, stop_time=stop) == [("start_time", "stop_time")]
     assert problems(start_time=stop, stop_time=start) == []
 
 
-def test_a_channel_does_not_stop_in_the_past() -> None:
+def test_a_stop_time_in_the_past_is_refused() -> None:
     assert problems(stop_time=NOW_NS) == [("stop_time",)]
     assert problems(stop_time=NOW_NS + 1) == []
     assert problems(start_time=NOW_NS - HOUR_NS) == []
 
 
-def test_an_order_by_deadline_is_fine_without_a_timeout() -> None:
+def test_an_order_by_deadline_is_valid_without_a_timeout() -> None:
     """Products may have an expiry of their own."""
     assert problems(order="deadline") == []
     assert problems(discard="deadline", max_per_consumer=10) == []
@@ -210,7 +210,7 @@ def test_every_conflict_is_named_not_only_the_first() -> None:
     ]  # fmt: skip
 
 
-def test_a_slip_is_told_once_and_not_blamed_on_others() -> None:
+def test_a_mistake_is_reported_once() -> None:
     assert problems(discard="fifo", max_per_consumer=-3, batch_max=10) == [("max_per_consumer",)]
     assert problems(pacing="soon", timeout="1s", batch_max=1) == [("pacing",)]
 
@@ -233,7 +233,7 @@ def test_agreeing_raises_all_conflicts_as_one_error() -> None:
 # --- what it means for a station ------------------------------------------------------------------
 
 
-def test_a_station_does_what_the_qos_says() -> None:
+def test_a_qos_becomes_the_terms_of_a_station() -> None:
     terms = station_terms(
         QoS.of(
             reliability="persistent", order="deadline", max_per_consumer=50, timeout="2s", batch_max=10, pacing="1s",
@@ -246,7 +246,7 @@ def test_a_station_does_what_the_qos_says() -> None:
     }  # fmt: skip
 
 
-def test_what_is_left_open_is_set_back_to_what_stations_do_by_themselves() -> None:
+def test_open_options_become_the_defaults_of_stations() -> None:
     assert set(station_terms(QoS())) == set(station_terms(QoS.of(**dict.fromkeys(FIELDS))))
     terms = station_terms(QoS())
     assert (terms["blocking"], terms["order"], terms["discard"]) == (False, "priority", "lifo")

@@ -27,7 +27,7 @@ def test_all_feeds_are_a_subtree_too() -> None:
 
 
 @pytest.mark.parametrize("feed", ["", "wx/*/radar", "wx/**/radar", "*", "wx//radar", "wx/radar/", "wx/+/x", None, 7])
-def test_what_is_no_subtree_is_refused(feed: str) -> None:
+def test_an_invalid_subtree_is_refused(feed: str) -> None:
     with pytest.raises(FeedError):
         Subtree.of(feed)
 
@@ -57,7 +57,7 @@ def test_a_selection_of_nothing_in_the_subtree_is_refused(wanted: str) -> None:
         Subtree.of("wx/radar/**").narrow(wanted)
 
 
-def test_what_would_need_two_patterns_is_refused() -> None:
+def test_a_selection_that_requires_two_patterns_is_refused() -> None:
     """Both wx/radar/KFTG and wx/radar/old/radar/KFTG match."""
     with pytest.raises(SelectionError, match="in more than one way"):
         Subtree.of("wx/radar").narrow("**/radar/*")
@@ -69,7 +69,7 @@ PATTERN = st.lists(st.sampled_from(["a", "b", "*", "**"]), min_size=1, max_size=
 
 
 @given(st.lists(LEVEL, min_size=1, max_size=3).map("/".join), PATTERN, FEED)
-def test_narrowed_means_both(root: str, wanted: str, feed: str) -> None:
+def test_a_narrowed_pattern_matches_the_intersection(root: str, wanted: str, feed: str) -> None:
     subtree = Subtree.of(root)
     both = subtree.has(feed) and FeedPattern(wanted).matches(feed)
     try:

@@ -96,7 +96,7 @@ def test_a_killed_process_frees_its_slots_at_once(path: Path, other: "subprocess
     assert SupplierSlot(path, "radar", 1).number == 1
 
 
-def test_what_a_dead_supplier_pushed_stays_counted(path: Path, other: "subprocess.Popen[bytes]") -> None:
+def test_the_pushes_of_a_dead_supplier_stay_counted(path: Path, other: "subprocess.Popen[bytes]") -> None:
     other.kill()
     other.wait()
     slot = SupplierSlot(path, "radar", 1)

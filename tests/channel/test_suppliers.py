@@ -53,7 +53,7 @@ def test_a_feed_outside_the_subtree_is_refused(queue: Queue, feed: Any) -> None:
     assert queue.next == 1
 
 
-def test_a_channel_of_all_feeds_wants_to_be_told_one(queue: Queue) -> None:
+def test_a_push_to_a_channel_of_all_feeds_requires_a_feed(queue: Queue) -> None:
     with queue.channel("all", "**").supplier() as supplier:
         with pytest.raises(FeedError, match="the push names none"):
             supplier.push(b"x")
@@ -87,7 +87,7 @@ def test_without_a_timeout_products_keep_their_own_expiry(make_queue: Callable[.
     assert [product.expiry_ns for product in queue.read()] == [None, NOW_NS + 3 * SECOND_NS]
 
 
-def test_from_its_stop_time_on_a_channel_takes_nothing(make_queue: Callable[..., Queue], clock: MockClock) -> None:
+def test_a_channel_accepts_nothing_after_its_stop_time(make_queue: Callable[..., Queue], clock: MockClock) -> None:
     queue = make_queue(clock=clock)
     channel = queue.channel("c", "a", stop_time=NOW_NS + 10 * SECOND_NS)
     with channel.supplier() as supplier:
@@ -114,7 +114,7 @@ def test_before_its_start_time_a_channel_stores_and_does_not_deliver(
         assert len(consumer.get(10, timeout=0)) == 1
 
 
-def test_a_supplier_goes_by_the_terms_of_the_moment(make_queue: Callable[..., Queue], clock: MockClock) -> None:
+def test_a_supplier_uses_the_current_terms(make_queue: Callable[..., Queue], clock: MockClock) -> None:
     queue = make_queue(clock=clock)
     with queue.channel("c", "a").supplier() as supplier:
         supplier.push(b"1")
@@ -153,7 +153,7 @@ def test_a_persistent_channel_makes_suppliers_wait(queue: Queue) -> None:
     assert channel.statistics().rejected == 0
 
 
-def test_no_more_suppliers_than_the_channel_admits(queue: Queue) -> None:
+def test_suppliers_beyond_suppliers_max_are_refused(queue: Queue) -> None:
     channel = queue.channel("c", "a", suppliers_max=2)
     first, second = channel.supplier(), channel.supplier()
     with pytest.raises(SuppliersFullError, match="channel 'c' has 2 suppliers"):
@@ -177,7 +177,7 @@ with Queue.open(sys.argv[1]) as queue, queue.channel("c").supplier() as supplier
 """
 
 
-def test_a_killed_supplier_makes_room_at_once(queue: Queue) -> None:
+def test_a_killed_supplier_frees_its_slot_at_once(queue: Queue) -> None:
     channel = queue.channel("c", "a", suppliers_max=1)
     words = [sys.executable, "-c", SUPPLY, str(queue.path)]
     process = subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
@@ -217,7 +217,7 @@ def test_a_forked_child_counts_as_a_supplier_of_its_own(queue: Queue, admitted: 
         assert channel.statistics().pushed == admitted
 
 
-def test_a_closed_supplier_says_so(queue: Queue) -> None:
+def test_a_closed_supplier_raises_an_error(queue: Queue) -> None:
     supplier = queue.channel("c", "a").supplier()
     supplier.close()
     supplier.close()

@@ -71,24 +71,24 @@ def test_the_error_names_the_option_and_both_values_and_a_remedy() -> None:
     assert told.value.hint == "choose 10 s or less, or change the channel"
 
 
-def test_all_that_is_looser_is_told_at_once() -> None:
+def test_all_looser_options_are_reported_at_once() -> None:
     with pytest.raises(TermsError) as told:
         at_station(timeout="30s", batch_max=11, order="priority")
     assert [conflict.options for conflict in told.value.conflicts] == [("order",), ("timeout",), ("batch_max",)]
 
 
 @pytest.mark.parametrize(("option", "value"), [("reliability", "persistent"), ("max_queue", 500), ("suppliers_max", 1)])
-def test_promises_to_suppliers_are_the_channels_alone(option: str, value: Any) -> None:
+def test_options_for_suppliers_belong_to_the_channel(option: str, value: Any) -> None:
     with pytest.raises(TermsError, match=f"{option} is the channel's alone"):
         at_station(**{option: value})
 
 
-def test_reliability_cannot_be_lowered_either() -> None:
+def test_reliability_cannot_be_lowered() -> None:
     with pytest.raises(TermsError, match="it has persistent, the station asks for best_effort"):
         tighten(QoS(reliability="persistent"), QoS(reliability="best_effort"))
 
 
-def test_persistent_connections_cannot_be_given_up() -> None:
+def test_persistent_connections_cannot_be_dropped() -> None:
     with pytest.raises(TermsError, match="the channel keeps connections persistent"):
         tighten(QoS(), QoS(connections="best_effort"))
 
@@ -135,7 +135,7 @@ def test_the_result_is_never_looser_than_the_channel(channel: QoS, station: QoS)
 
 
 @given(ANY_QOS, ANY_QOS)
-def test_it_is_refused_only_for_what_it_says(channel: QoS, station: QoS) -> None:
+def test_only_looser_options_are_refused(channel: QoS, station: QoS) -> None:
     """Each option that is complained of is looser, alone, than the channel's."""
     for conflict in looser(channel, station):
         (option,) = conflict.options
@@ -149,7 +149,7 @@ def test_a_station_may_repeat_what_the_channel_says(channel: QoS) -> None:
 
 
 @given(ANY_QOS, ANY_QOS, ANY_QOS)
-def test_tighter_than_tighter_is_tighter(first: QoS, second: QoS, third: QoS) -> None:
+def test_tightening_is_transitive(first: QoS, second: QoS, third: QoS) -> None:
     try:
         middle = tighten(first, second)
         last = tighten(middle, third)

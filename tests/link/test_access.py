@@ -124,7 +124,7 @@ def caller(opened: Open, certs: Path, hub: Hub, name: str) -> Caller:
 # --- who has no rule --------------------------------------------------------------------------------------
 
 
-def test_a_principal_without_a_rule_sees_nothing_at_all(opened: Open, certs: Path, hub: Hub) -> None:
+def test_a_principal_without_a_rule_receives_nothing(opened: Open, certs: Path, hub: Hub) -> None:
     mallory, alice = caller(opened, certs, hub, "mallory"), caller(opened, certs, hub, "alice")
     eventually(lambda: alice.tokens, "alice to be known")
     mallory.round_trip()
@@ -140,7 +140,7 @@ def test_a_principal_without_a_rule_sees_nothing_at_all(opened: Open, certs: Pat
     assert hub.asked == []
 
 
-def test_a_principal_without_a_rule_is_not_heard(opened: Open, certs: Path, hub: Hub) -> None:
+def test_messages_of_a_principal_without_a_rule_are_dropped(opened: Open, certs: Path, hub: Hub) -> None:
     mallory, denver = (caller(opened, certs, hub, name) for name in ("mallory", "denver"))
     mallory.session.liveliness().declare_token("headrace/site/mallory")
     with mallory.session.declare_queryable("headrace/log/mallory", lambda query: query.reply(query.key_expr, b"lies")):
@@ -193,7 +193,7 @@ def test_a_principal_that_may_only_receive_cannot_publish(opened: Open, certs: P
         assert replies(hub.session, "headrace/log/alice") == []
 
 
-def test_nobody_asks_under_the_name_of_another(opened: Open, certs: Path, hub: Hub) -> None:
+def test_a_principal_cannot_query_under_another_name(opened: Open, certs: Path, hub: Hub) -> None:
     alice = caller(opened, certs, hub, "alice")
     key = principal_key("headrace/log/hub", "alice")
     assert alice.ask(key) == [b"answer"]
@@ -212,9 +212,7 @@ def test_nobody_asks_under_the_name_of_another(opened: Open, certs: Path, hub: H
 # --- who may publish ----------------------------------------------------------------------------------------
 
 
-def test_a_principal_that_may_publish_does_so_under_its_own_name_in_its_feeds(
-    opened: Open, certs: Path, hub: Hub
-) -> None:
+def test_a_principal_publishes_only_its_feeds_and_under_its_own_name(opened: Open, certs: Path, hub: Hub) -> None:
     denver = caller(opened, certs, hub, "denver")
     names = ("hub/2", "denver", "denver/2")
     tokens = [denver.session.liveliness().declare_token(f"headrace/site/{name}") for name in names]
@@ -289,7 +287,7 @@ def test_sites_with_rules_for_each_other_work_in_both_directions(opened: Open, c
 
 
 @pytest.mark.parametrize("relay", [False, True])
-def test_only_a_relay_speaks_for_others(opened: Open, certs: Path, relay: bool) -> None:
+def test_only_a_relay_publishes_for_others(opened: Open, certs: Path, relay: bool) -> None:
     """hub - boulder - denver: what denver publishes goes through boulder."""
     rules = (Rule(("boulder",), receive=("**",), publish=("**",), relay=relay),)
     hub = Hub(opened("router", listen=("tls/127.0.0.1:0",), tls=tls(certs, "hub"), rules=rules))
@@ -345,7 +343,7 @@ def test_users_have_the_rights_of_their_names(opened: Open, tmp_path: Path) -> N
     assert mallory.ask("headrace/log/hub/alice") + mallory.ask("headrace/log/hub") == []
 
 
-def test_a_site_with_a_certificate_and_one_with_a_password_know_each_other(
+def test_a_site_with_a_certificate_and_one_with_a_password_exchange_products(
     opened: Open, certs: Path, tmp_path: Path
 ) -> None:
     users = tmp_path / "users"
@@ -375,7 +373,7 @@ def test_a_site_with_a_certificate_and_one_with_a_password_know_each_other(
     eventually(both_hear, "the hub's products and denver's")
 
 
-def test_a_rule_for_everybody_is_for_everybody(opened: Open) -> None:
+def test_a_rule_for_everybody_applies_to_any_client(opened: Open) -> None:
     rules = (Rule(("*",), receive=("wx/**",), publish=("in/**",)),)
     hub = Hub(opened("router", listen=("tcp/127.0.0.1:0",), rules=rules))
     anyone = Caller(opened("client", connect=tuple(locators(hub.session))))
@@ -394,7 +392,7 @@ def test_a_rule_for_everybody_is_for_everybody(opened: Open) -> None:
     assert anyone.ask("headrace/log/hub/alice") == []
 
 
-def test_without_rules_everything_is_open(opened: Open) -> None:
+def test_without_rules_everything_is_allowed(opened: Open) -> None:
     hub = Hub(opened("router", listen=("tcp/127.0.0.1:0",)))
     anyone = Caller(opened("client", connect=tuple(locators(hub.session))))
     eventually(lambda: anyone.tokens, "the token")
@@ -419,11 +417,11 @@ def test_the_rights_of_each_principal_follow_from_all_its_rules() -> None:
 @pytest.mark.parametrize(
     ("key", "name"), [("headrace/log/hub", None), ("headrace/log/hub/alice", "alice"), ("headrace/call/hub/*", "*")]
 )
-def test_the_name_of_an_asker_is_in_its_key(key: str, name: str | None) -> None:
+def test_the_principal_of_a_query_is_in_its_key(key: str, name: str | None) -> None:
     assert principal_in(key) == name
 
 
-def test_patterns_are_kept_in_one_spelling() -> None:
+def test_patterns_are_normalized() -> None:
     rule = Rule(("a", "a"), receive=("**/**", "mqtt:wx/+/#"), publish=("a/**/*",))
     assert (rule.who, rule.receive, rule.publish) == (("a",), ("**", "wx/*/**"), ("a/*/**",))
 

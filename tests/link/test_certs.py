@@ -24,7 +24,7 @@ def mode(path: Path) -> int:
     return stat.S_IMODE(path.stat().st_mode)
 
 
-def test_an_authority_is_good_for_ten_years_and_its_key_is_for_its_owner_alone(tmp_path: Path) -> None:
+def test_an_authority_is_valid_for_ten_years_and_only_its_owner_can_read_its_key(tmp_path: Path) -> None:
     made = make_authority(tmp_path / "new" / "certs")
     assert made.is_authority
     assert 3649 < made.days_left() < 3651
@@ -33,7 +33,7 @@ def test_an_authority_is_good_for_ten_years_and_its_key_is_for_its_owner_alone(t
     assert made.path.name == "authority.crt"
 
 
-def test_a_certificate_has_the_name_of_its_site_and_the_hosts_that_were_given(folder: Path) -> None:
+def test_a_certificate_has_the_name_of_its_site_and_its_hosts(folder: Path) -> None:
     made = make_certificate(folder, "denver", ["Denver.Example.org", "192.0.2.7", "[::1]", "2001:DB8::7", "192.0.2.7"])
     assert (made.name, made.issuer, made.is_authority) == ("denver", "Headrace authority", False)
     assert made.hosts == ("denver.example.org", "192.0.2.7", "::1", "2001:db8::7")
@@ -63,7 +63,7 @@ def test_certificates_pass_a_strict_verifier_for_servers_and_clients(folder: Pat
         policy.build_server_verifier(x509.DNSName("elsewhere.example.org")).verify(certificate, [])
 
 
-def test_a_clock_that_is_an_hour_slow_does_no_harm(folder: Path) -> None:
+def test_a_certificate_is_valid_for_a_clock_that_is_an_hour_slow(folder: Path) -> None:
     assert make_certificate(folder, "denver").starts <= datetime.now(UTC) - timedelta(minutes=59)
 
 
@@ -93,7 +93,7 @@ def test_nothing_is_overwritten(folder: Path) -> None:
         ("denver", [], 5000, "out of range"),
     ],
 )
-def test_a_bad_name_host_or_length_is_refused_and_leaves_nothing(
+def test_an_invalid_name_host_or_validity_is_refused_and_leaves_no_file(
     folder: Path, name: str, hosts: list[str], days: int, problem: str
 ) -> None:
     with pytest.raises(OptionError, match=problem):
@@ -101,12 +101,12 @@ def test_a_bad_name_host_or_length_is_refused_and_leaves_nothing(
     assert sorted(path.name for path in folder.iterdir()) == ["authority.crt", "authority.key"]
 
 
-def test_without_an_authority_the_command_that_makes_one_is_told(tmp_path: Path) -> None:
+def test_the_error_without_an_authority_names_the_command_that_creates_one(tmp_path: Path) -> None:
     with pytest.raises(FabricError, match="has no authority; create one with: headrace certs authority"):
         make_certificate(tmp_path, "denver")
 
 
-def test_an_authority_without_its_key_or_with_another_one_is_told(folder: Path, tmp_path: Path) -> None:
+def test_an_authority_without_its_key_or_with_another_one_is_an_error(folder: Path, tmp_path: Path) -> None:
     make_authority(tmp_path / "other")
     (folder / "authority.key").write_bytes((tmp_path / "other" / "authority.key").read_bytes())
     with pytest.raises(FabricError, match="is not the key of"):
@@ -119,7 +119,7 @@ def test_an_authority_without_its_key_or_with_another_one_is_told(folder: Path, 
         make_certificate(folder, "denver")
 
 
-def test_a_folder_that_cannot_be_made_is_told(tmp_path: Path) -> None:
+def test_a_folder_that_cannot_be_created_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(FabricError, match="cannot create"):
         make_authority(tmp_path / "file" / "certs")

@@ -54,7 +54,7 @@ def test_endpoints_become_canonical_and_stay_so(text: str, canonical: str) -> No
         (f"unixsock-stream//{'x' * 120}", "not the path of a socket", "at most 100 bytes"),
     ],
 )
-def test_what_is_wrong_with_an_endpoint_is_told_with_the_remedy(text: str, problem: str, hint: str) -> None:
+def test_an_invalid_endpoint_is_an_error_with_a_remedy(text: str, problem: str, hint: str) -> None:
     with pytest.raises(OptionError) as told:
         check_endpoint(text)
     assert problem in told.value.problem
@@ -84,5 +84,5 @@ def test_port_0_is_for_listening(protocol: str) -> None:
         ("tcp/localhost.example.org:7447", False),
     ],
 )
-def test_loopback_is_known(endpoint: str, answer: bool) -> None:
+def test_loopback_is_recognized(endpoint: str, answer: bool) -> None:
     assert is_loopback(endpoint) is answer

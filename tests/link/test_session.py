@@ -88,7 +88,7 @@ def test_secure_transports_carry_payloads_both_ways(opened: Open, certs: Path, e
 
 
 @pytest.mark.parametrize("mode", ["router", "peer"])
-def test_sites_find_each_other_by_endpoint_through_compressed_links(opened: Open, mode: str) -> None:
+def test_compressed_links_carry_payloads_both_ways(opened: Open, mode: str) -> None:
     first = opened("router", listen=("tcp/127.0.0.1:0",), compression=True)
     second = opened(mode, connect=tuple(locators(first)), compression=True)
     deliver(first, second)
@@ -114,13 +114,13 @@ def is_shared(sample: zenoh.Sample) -> bool:
     return sample.payload.as_shm() is not None
 
 
-def test_shared_memory_that_the_machine_does_not_have_is_refused(opened: Open, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_shared_memory_without_enough_space_is_refused(opened: Open, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("headrace.link.session.SHARED_BYTES", 1 << 60)
     with pytest.raises(FabricError, match=r"/dev/shm has .* free, and shared_memory requires .*enlarge /dev/shm"):
         opened("router", listen=("tcp/127.0.0.1:0",), shared_memory=True)
 
 
-def test_a_site_may_listen_at_many_places(opened: Open, certs: Path, tmp_path: Path) -> None:
+def test_a_site_may_listen_on_many_endpoints(opened: Open, certs: Path, tmp_path: Path) -> None:
     endpoints = ("tcp/127.0.0.1:0", "tcp/[::1]:0", "tls/127.0.0.1:0", "ws/127.0.0.1:0", f"unixsock-stream/{tmp_path}/s")
     site = opened("router", listen=endpoints, tls=tls(certs, "denver"))
     found = locators(site)
@@ -131,14 +131,12 @@ def test_a_site_may_listen_at_many_places(opened: Open, certs: Path, tmp_path: P
     assert len(site.info.links()) == len(endpoints)
 
 
-def test_a_client_listens_nowhere(opened: Open) -> None:
+def test_a_client_does_not_listen(opened: Open) -> None:
     site = opened("router", listen=("tcp/127.0.0.1:0",))
     assert locators(opened("client", connect=tuple(locators(site)))) == []
 
 
-def test_a_site_that_admits_all_still_shows_its_certificate_to_sites_that_require_one(
-    opened: Open, certs: Path
-) -> None:
+def test_a_site_that_admits_all_presents_its_certificate_to_sites_that_require_one(opened: Open, certs: Path) -> None:
     strict = opened("router", listen=("tls/127.0.0.1:0",), tls=tls(certs, "denver"))
     lax = opened(
         "router", listen=("tls/127.0.0.1:0",), connect=tuple(locators(strict)), tls=tls(certs, "alice", mutual=False)
@@ -157,7 +155,7 @@ def free_port() -> int:
         return int(probe.getsockname()[1])
 
 
-def test_a_site_opens_without_its_neighbour_and_finds_it_later(opened: Open) -> None:
+def test_a_site_opens_without_its_neighbour_and_connects_later(opened: Open) -> None:
     there = f"tcp/127.0.0.1:{free_port()}"
     began = time.monotonic()
     early = opened("router", connect=(there,))
@@ -167,7 +165,7 @@ def test_a_site_opens_without_its_neighbour_and_finds_it_later(opened: Open) -> 
     eventually(lambda: early.info.routers_zid(), "the neighbour")
 
 
-def test_sites_and_clients_come_back_with_their_subscriptions(opened: Open) -> None:
+def test_sites_and_clients_reconnect_with_their_subscriptions(opened: Open) -> None:
     there = f"tcp/127.0.0.1:{free_port()}"
     first = open_session(SessionTerms("router", listen=(there,)))
     site, user = opened("router", connect=(there,)), opened("client", connect=(there,))
@@ -184,7 +182,7 @@ def test_sites_and_clients_come_back_with_their_subscriptions(opened: Open) -> N
     eventually(both_hear, "both to hear again")
 
 
-def test_routers_of_a_mesh_know_each_other_by_gossip_and_do_without_the_one_between(opened: Open) -> None:
+def test_routers_of_a_mesh_connect_by_gossip_and_work_without_the_one_between(opened: Open) -> None:
     between = open_session(SessionTerms("router", listen=("tcp/127.0.0.1:0",), mesh=True))
     near = tuple(locators(between))
     left, right = (opened("router", listen=("tcp/127.0.0.1:0",), connect=near, mesh=True) for _ in range(2))
@@ -194,7 +192,7 @@ def test_routers_of_a_mesh_know_each_other_by_gossip_and_do_without_the_one_betw
     deliver(left, right, lossy=True)  # Zenoh may drop what is sent while it changes its routes
 
 
-def test_routers_without_mesh_keep_to_the_endpoints_they_were_given(opened: Open) -> None:
+def test_routers_without_mesh_connect_only_to_their_endpoints(opened: Open) -> None:
     between = opened("router", listen=("tcp/127.0.0.1:0",))
     near = tuple(locators(between))
     left, right = (opened("router", listen=("tcp/127.0.0.1:0",), connect=near) for _ in range(2))
@@ -202,21 +200,21 @@ def test_routers_without_mesh_keep_to_the_endpoints_they_were_given(opened: Open
     assert (len(left.info.routers_zid()), len(right.info.routers_zid())) == (1, 1)
 
 
-def test_a_site_admits_many_sessions(opened: Open) -> None:
+def test_a_site_accepts_many_sessions(opened: Open) -> None:
     site = opened("router", listen=("tcp/127.0.0.1:0",))
     where = tuple(locators(site))
     users = [opened("client", connect=where) for _ in range(50)]
     assert len(site.info.links()) == len(users)
 
 
-def test_room_is_asked_for_more_than_two_thousand_sessions() -> None:
+def test_a_router_allows_two_thousand_sessions() -> None:
     settings = settings_of(SessionTerms("router"))
     assert settings["transport/unicast/max_sessions"] >= 2000
     assert settings["transport/unicast/accept_pending"] >= 1000
     assert settings["transport/shared_memory/enabled"] is False
 
 
-def test_scouting_and_gossip_are_said_to_zenoh_for_routers_too() -> None:
+def test_scouting_and_gossip_settings_apply_to_routers() -> None:
     quiet = settings_of(SessionTerms("router", gossip=False))
     assert quiet["scouting/multicast/enabled"] is False
     assert quiet["scouting/gossip/enabled"] is False
@@ -238,7 +236,7 @@ def refusal(mode: str, **terms: object) -> FabricError:
 
 
 @pytest.mark.parametrize("protocol", ["tcp", "tls", "ws"])
-def test_a_port_that_is_taken_is_told(certs: Path, protocol: str) -> None:
+def test_a_port_in_use_is_an_error(certs: Path, protocol: str) -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
@@ -249,7 +247,7 @@ def test_a_port_that_is_taken_is_told(certs: Path, protocol: str) -> None:
 
 
 @pytest.mark.parametrize("protocol", ["udp", "quic"])
-def test_a_datagram_port_that_is_taken_is_told(certs: Path, protocol: str) -> None:
+def test_a_datagram_port_in_use_is_an_error(certs: Path, protocol: str) -> None:
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as taken:
         taken.bind(("127.0.0.1", 0))
         endpoint = f"{protocol}/127.0.0.1:{taken.getsockname()[1]}"
@@ -258,24 +256,24 @@ def test_a_datagram_port_that_is_taken_is_told(certs: Path, protocol: str) -> No
 
 
 @pytest.mark.parametrize("endpoint", ["tcp/192.0.2.99:0", "ws/192.0.2.99:0", "udp/[2001:db8::99]:0"])
-def test_an_address_of_another_machine_is_told(endpoint: str) -> None:
+def test_an_address_of_another_machine_is_an_error(endpoint: str) -> None:
     error = refusal("router", listen=(endpoint,))
     assert "cannot assign requested address" in error.problem
     assert "this machine does not have this address" in error.hint
 
 
-def test_a_socket_in_a_folder_that_is_not_there_is_told(tmp_path: Path) -> None:
+def test_a_socket_in_a_missing_folder_is_an_error(tmp_path: Path) -> None:
     error = refusal("router", listen=(f"unixsock-stream/{tmp_path}/none/s",))
     assert "/none/s" in error.problem
 
 
-def test_a_socket_that_is_taken_is_told(opened: Open, tmp_path: Path) -> None:
+def test_a_socket_in_use_is_an_error(opened: Open, tmp_path: Path) -> None:
     endpoint = f"unixsock-stream/{tmp_path}/s"
     opened("router", listen=(endpoint,))
     assert "another program listens there" in refusal("router", listen=(endpoint,)).hint
 
 
-def test_a_client_whose_site_is_not_there_tries_until_the_timeout() -> None:
+def test_a_client_without_a_site_retries_until_the_timeout() -> None:
     there = f"tcp/127.0.0.1:{free_port()}"
     began = time.monotonic()
     error = refusal("client", connect=(there,), timeout_s=0.5)
@@ -286,17 +284,17 @@ def test_a_client_whose_site_is_not_there_tries_until_the_timeout() -> None:
     assert "check that a site listens there" in error.hint
 
 
-def test_a_client_tells_of_every_endpoint_it_tried(tmp_path: Path) -> None:
+def test_the_error_of_a_client_names_every_endpoint(tmp_path: Path) -> None:
     error = refusal("client", connect=(f"unixsock-stream/{tmp_path}/s", f"udp/127.0.0.1:{free_port()}"))
     assert "no such socket; cannot connect to udp/" in error.problem
 
 
-def test_a_host_that_nobody_knows_is_told() -> None:
+def test_an_unknown_host_is_an_error() -> None:
     error = refusal("client", connect=("tcp/nobody.invalid:7447",))
     assert "host nobody.invalid is unknown" in error.problem
 
 
-def test_a_client_takes_the_second_endpoint_if_the_first_is_dead(opened: Open) -> None:
+def test_a_client_uses_the_second_endpoint_if_the_first_is_dead(opened: Open) -> None:
     site = opened("router", listen=("tcp/127.0.0.1:0",))
     opened("client", connect=(f"tcp/127.0.0.1:{free_port()}", *locators(site)))
 
@@ -317,7 +315,7 @@ def test_a_server_whose_certificate_is_for_another_host_is_not_trusted(opened: O
     assert "--host 127.0.0.1" in error.hint
 
 
-def test_a_stranger_without_a_certificate_is_refused_at_the_link(opened: Open, certs: Path) -> None:
+def test_a_client_without_a_certificate_is_refused_at_the_link(opened: Open, certs: Path) -> None:
     site = opened("router", listen=("tls/127.0.0.1:0", "quic/127.0.0.1:0"), tls=tls(certs, "denver"))
     quic, secure = locators(site)
     error = refusal("client", connect=(secure,), tls=tls(certs))
@@ -327,7 +325,7 @@ def test_a_stranger_without_a_certificate_is_refused_at_the_link(opened: Open, c
     assert site.info.links() == []
 
 
-def test_a_stranger_with_a_certificate_of_another_authority_is_refused_at_the_link(
+def test_a_client_with_a_certificate_of_another_authority_is_refused_at_the_link(
     opened: Open, certs: Path, tmp_path: Path
 ) -> None:
     make_certs(tmp_path, "alice")
@@ -339,7 +337,7 @@ def test_a_stranger_with_a_certificate_of_another_authority_is_refused_at_the_li
     assert site.info.links() == []
 
 
-def test_tls_where_there_is_none_and_none_where_there_is(opened: Open, certs: Path) -> None:
+def test_tls_on_one_side_only_is_refused(opened: Open, certs: Path) -> None:
     site = opened("router", listen=("tcp/127.0.0.1:0", "tls/127.0.0.1:0"), tls=tls(certs, "denver"))
     plain, secure = locators(site)
     error = refusal("client", connect=(secure.replace("tls/", "tcp/"),))
@@ -348,7 +346,7 @@ def test_tls_where_there_is_none_and_none_where_there_is(opened: Open, certs: Pa
     refusal("client", connect=(plain.replace("tcp/", "tls/"),), tls=tls(certs))
 
 
-def test_links_end_when_the_certificate_of_the_other_side_does(
+def test_a_link_ends_when_the_certificate_of_the_other_side_expires(
     opened: Open, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from datetime import timedelta
@@ -367,7 +365,7 @@ def test_links_end_when_the_certificate_of_the_other_side_does(
 # --- files ------------------------------------------------------------------------------------------------
 
 
-def test_files_that_cannot_be_used_are_named(certs: Path, tmp_path: Path) -> None:
+def test_an_invalid_file_is_named(certs: Path, tmp_path: Path) -> None:
     make_certs(tmp_path / "other", "denver")
     (tmp_path / "nonsense").write_text("nonsense")
     authority, certificate, key = certs / "authority.crt", certs / "denver.crt", certs / "denver.key"
@@ -387,7 +385,7 @@ def test_files_that_cannot_be_used_are_named(certs: Path, tmp_path: Path) -> Non
         assert file in error.problem
 
 
-def test_an_expired_certificate_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_expired_certificate_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from datetime import timedelta
 
     from headrace.link import certificates as library
@@ -403,7 +401,7 @@ def test_an_expired_certificate_is_told(tmp_path: Path, monkeypatch: pytest.Monk
 # --- users ------------------------------------------------------------------------------------------------
 
 
-def test_users_come_in_by_name_and_password_alone(opened: Open, tmp_path: Path) -> None:
+def test_users_connect_by_name_and_password_only(opened: Open, tmp_path: Path) -> None:
     users = tmp_path / "users"
     users.write_text("alice:secret\n\nbob: with blanks : and colons \n")
     site = opened("router", listen=("tcp/127.0.0.1:0",), users_file=users)
@@ -432,7 +430,7 @@ def test_a_password_is_not_shown() -> None:
         ("alice:a\nalice:b\n", "line 2: user alice is listed twice"),
     ],
 )
-def test_a_users_file_that_would_admit_the_wrong_ones_is_refused(tmp_path: Path, text: str, problem: str) -> None:
+def test_an_invalid_users_file_is_refused(tmp_path: Path, text: str, problem: str) -> None:
     (tmp_path / "users").write_text(text)
     assert problem in refusal("router", users_file=tmp_path / "users").problem
 
@@ -463,7 +461,7 @@ def test_terms_that_contradict_each_other_are_refused(terms: dict[str, object], 
     assert told.value.hint
 
 
-def test_credentials_that_cannot_be_are_refused() -> None:
+def test_invalid_credentials_are_refused() -> None:
     for name, password in (("", "x"), ("a:b", "x"), ("a", ""), (" a", "x"), ("a", "x "), ("a", "x\ny")):
         with pytest.raises(OptionError):
             UserTerms(name, password)

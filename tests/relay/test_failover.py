@@ -32,7 +32,7 @@ def test_the_second_site_takes_over_and_nothing_is_missing(fabric: Fabric) -> No
     assert texts(reader) == list(map(str, range(100)))
 
 
-def test_a_switch_is_remembered_over_a_restart(fabric: Fabric) -> None:
+def test_a_switch_survives_a_restart(fabric: Fabric) -> None:
     source = fabric.add("s")
     relay = Request("r", Selection("**"), "oldest")
     fabric.add("a", relay, near=("s",))

@@ -52,7 +52,7 @@ def test_many_small_pages_are_counted_like_one_large_one(queue: Queue) -> None:
     assert text.latency_p99_s == pytest.approx(0.297, rel=0.1)
 
 
-def test_duplicates_and_what_was_not_wanted_are_told_apart(queue: Queue) -> None:
+def test_duplicates_and_unwanted_products_are_counted_apart(queue: Queue) -> None:
     fill(queue, 6)
     flows = Flows()
     wanted = np.array([1, 1, 0, 1, 1, 0], np.bool_)

@@ -38,13 +38,13 @@ def fields_of_the_page(text: str) -> dict[str, list[str]]:
 
 
 @pytest.mark.parametrize("kind", ARRAYS, ids=lambda kind: kind.__name__)
-def test_an_array_has_its_fields_in_their_order(kind: type[msgspec.Struct]) -> None:
+def test_the_page_has_the_fields_of_an_array_in_order(kind: type[msgspec.Struct]) -> None:
     listed = re.findall(r"^\| (\d+) \| `(\w+)` \|", section(kind.__name__), re.M)
     assert listed == [(str(place), name) for place, name in enumerate(kind.__struct_fields__)]
 
 
 @pytest.mark.parametrize("heading", TAGGED)
-def test_every_type_of_message_is_there_with_every_field(heading: str) -> None:
+def test_the_page_has_every_message_with_every_field(heading: str) -> None:
     listed = fields_of_the_page(section(heading))
     for kind in get_args(TAGGED[heading]):
         assert sorted(listed.pop(str(kind.__struct_config__.tag))) == sorted(kind.__struct_fields__), kind
@@ -52,16 +52,16 @@ def test_every_type_of_message_is_there_with_every_field(heading: str) -> None:
 
 
 @pytest.mark.parametrize("kind", NAMED, ids=lambda kind: kind.__name__)
-def test_every_part_of_a_message_is_there_with_every_field(kind: type[msgspec.Struct]) -> None:
+def test_the_page_has_every_part_of_a_message_with_every_field(kind: type[msgspec.Struct]) -> None:
     assert sorted(fields_of_the_page(PAGE)[kind.__name__]) == sorted(kind.__struct_fields__)
 
 
-def test_the_calls_that_must_not_be_done_twice_are_marked() -> None:
+def test_the_page_marks_calls_that_are_not_idempotent() -> None:
     marked = set(re.findall(r"^\| `(\w+)` \*n\* \|", section("Calls"), re.M))
     assert marked == {kind.__struct_config__.tag for kind in get_args(calls.Numbered)}
 
 
-def test_the_limits_of_the_page_are_those_in_force() -> None:
+def test_the_limits_have_the_values_on_the_page() -> None:
     assert (page.VERSION, calls.VERSION, page.PAGE_BYTES_MAX, beat.FEEDS_MAX) == (1, 2, 1 << 30, 4096)
     assert (query.PAGES_MAX, query.PRODUCTS_MAX, query.BYTES_MAX, query.MEASURES_MAX) == (
         64, 100_000, 64 << 20, 10,

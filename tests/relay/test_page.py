@@ -43,7 +43,7 @@ def sent(tmp_path: Path) -> Sent:
         return pages
 
 
-def test_pages_of_one_batch_are_told_apart(sent: Sent) -> None:
+def test_pages_that_follow_each_other_share_one_batch(sent: Sent) -> None:
     pages = decode_all(sent, Names())
     assert [page.sequences.tolist() for page in pages] == [[2, 4], [5], [9, 10]]
     assert [len(page) for page in pages] == [2, 1, 2]
@@ -52,7 +52,7 @@ def test_pages_of_one_batch_are_told_apart(sent: Sent) -> None:
     assert [bytes(batch.payload(place)) for place in range(5)] == [b"2", b"4", b"5", b"9", b"10"]
 
 
-def test_a_page_that_lies_among_others_is_found(sent: Sent) -> None:
+def test_a_false_page_among_others_is_refused(sent: Sent) -> None:
     head, records = sent[1]
     for lie in (
         msgspec.structs.replace(head, count=2),
@@ -63,7 +63,7 @@ def test_a_page_that_lies_among_others_is_found(sent: Sent) -> None:
             decode_all([sent[0], (lie, records), sent[2]], Names())
 
 
-def test_counts_that_are_wrong_in_turn_are_found(sent: Sent) -> None:
+def test_counts_that_are_wrong_in_two_pages_are_refused(sent: Sent) -> None:
     """One page takes a product of the other's."""
     (first, one), (second, two), _ = sent
     lies = msgspec.structs.replace(first, count=3), msgspec.structs.replace(second, count=0)

@@ -39,7 +39,7 @@ def got(queue: Queue, name: str | None, selection: str = "**", products: int = 1
 
 
 @pytest.mark.parametrize("products", [1, 2, 100])
-def test_each_gets_what_its_rules_allow(queue: Queue, products: int) -> None:
+def test_each_principal_gets_what_its_rules_allow(queue: Queue, products: int) -> None:
     assert got(queue, "b", products=products) == (["wx/text/k", "public", "wx/text"], 5)
     assert got(queue, "c", products=products) == (["wx/text/k", "wx/radar/K", "public", "wx/text"], 5)
     assert got(queue, None, products=products) == (["public"], 5)
@@ -57,7 +57,7 @@ def test_without_rules_everybody_gets_everything(queue: Queue) -> None:
     assert len(decode(decode_head(head), records, Names()).batch) == 5
 
 
-def test_no_condition_tells_of_what_may_not_be_received(queue: Queue) -> None:
+def test_no_selection_reveals_products_that_may_not_be_received(queue: Queue) -> None:
     """With one product in a page, it would end at the hidden one."""
     pager = Pager(queue, "a", receivable(RULES, "b"))
     for hidden in ("secret", "wx/radar/K", "nothing/there"):

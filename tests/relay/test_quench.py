@@ -35,7 +35,7 @@ def by(queue: Queue, feed: str, later_ns: int = 0) -> list[str]:
     return wanted_by(queue.path, queue._log, queue._stations.document, feed, time.time_ns() + later_ns)
 
 
-def test_a_feed_is_wanted_while_somebody_listens_and_for_a_while_after(routers: Fabric) -> None:
+def test_a_feed_is_wanted_while_a_site_subscribes_and_for_a_while_after(routers: Fabric) -> None:
     a = routers.add("a")
     assert not a.wanted("wx/radar/K")
     routers.add("b", want("wx/radar/**"), near=("a",))
@@ -58,7 +58,7 @@ def test_requests_with_conditions_count_by_their_feeds(routers: Fabric) -> None:
     assert routers.sites["a"].describe().wanted == ("wx/**",)
 
 
-def test_those_who_want_other_origins_do_not_count(routers: Fabric) -> None:
+def test_requests_for_other_origins_do_not_count(routers: Fabric) -> None:
     a = routers.add("a")
     b = routers.add("b", want("**", "next", "a", name="from a"), near=("a",))
     routers.add("c", want("** origin a", "next", "b"), near=("b",))
@@ -74,7 +74,7 @@ def test_without_a_site_everything_is_wanted(queue: Queue) -> None:
         queue.wanted("no feed")
 
 
-def test_a_site_that_is_gone_says_nothing(routers: Fabric) -> None:
+def test_the_notes_of_a_dead_site_are_ignored(routers: Fabric) -> None:
     a = routers.add("a")
     assert not a.wanted("x")
     noted = read_wanted(a.path)
@@ -86,7 +86,7 @@ def test_a_site_that_is_gone_says_nothing(routers: Fabric) -> None:
     assert a.wanted("x")
 
 
-def test_stations_and_cursors_want(routers: Fabric) -> None:
+def test_stations_and_cursors_count(routers: Fabric) -> None:
     a = routers.add("a")
     a.station("decode", "wx/**")
     assert a.wanted_by("wx/text") == ["station decode"]
@@ -96,7 +96,7 @@ def test_stations_and_cursors_want(routers: Fabric) -> None:
     assert by(a, "tel/frames", LATER_NS) == []
 
 
-def test_whoever_reads_wants(routers: Fabric) -> None:
+def test_a_process_that_reads_counts(routers: Fabric) -> None:
     a = routers.add("a")
     program = (
         "import sys; from headrace import Queue; q = Queue.open(sys.argv[1]); q.read(); print(1, flush=True); input()"
@@ -111,7 +111,7 @@ def test_whoever_reads_wants(routers: Fabric) -> None:
     assert not a.wanted("x")
 
 
-def test_users_elsewhere_want_what_they_read(routers: Fabric) -> None:
+def test_remote_clients_count_by_what_they_read(routers: Fabric) -> None:
     a = routers.add("a")
     with connect(routers._endpoints["a"]) as there:
         assert not there.wanted("wx/text")  # to be connected is not to read
@@ -123,7 +123,7 @@ def test_users_elsewhere_want_what_they_read(routers: Fabric) -> None:
         assert (told.users, told.wanted) == (1, ("wx/**",))
 
 
-def test_what_was_wanted_is_remembered_over_a_restart(routers: Fabric) -> None:
+def test_wanted_feeds_survive_a_restart(routers: Fabric) -> None:
     a = routers.add("a")
     routers.add("b", want("x/**"), near=("a",))
     until(lambda: a.wanted("x/y"), "b listens")
@@ -134,7 +134,7 @@ def test_what_was_wanted_is_remembered_over_a_restart(routers: Fabric) -> None:
     assert not a.wanted("z")
 
 
-def test_strangers_with_odd_tokens_want_everything(routers: Fabric) -> None:
+def test_an_invalid_token_counts_for_every_feed(routers: Fabric) -> None:
     a, b = routers.add("a"), routers.add("b", near=("a",))
     token = routers.sessions["b"].liveliness().declare_token("headrace/client/a/listens/**")
     until(lambda: a.wanted("x"), "a notices")
@@ -145,7 +145,7 @@ def test_strangers_with_odd_tokens_want_everything(routers: Fabric) -> None:
     odd.undeclare()
 
 
-def test_looking_at_what_is_wanted_stops_nobody(routers: Fabric) -> None:
+def test_reading_the_wanted_feeds_blocks_no_router(routers: Fabric) -> None:
     """A router that is asked for its subscriptions while others are declared would stand still."""
     a = routers.add("a")
     routers.add("b", want("wx/**"), near=("a",))

@@ -47,7 +47,7 @@ def test_a_product_arrives_as_it_was_put(fabric: Fabric) -> None:
     assert bytes(came.payload) == b"\0payload"
 
 
-def test_only_what_was_requested_comes(fabric: Fabric) -> None:
+def test_only_requested_products_arrive(fabric: Fabric) -> None:
     a = fabric.add("a")
     b = fabric.add("b", want("wx/radar/*"), near=("a",))
     until(lambda: is_live(fabric, "b"), "b listens")
@@ -59,7 +59,7 @@ def test_only_what_was_requested_comes(fabric: Fabric) -> None:
     assert texts(b) == ["yes", "also"]
 
 
-def test_a_newcomer_gets_the_history_that_it_asks_for(fabric: Fabric) -> None:
+def test_a_new_site_gets_the_history_that_it_requests(fabric: Fabric) -> None:
     a = fabric.add("a")
     put(a, "x", *(str(n) for n in range(500)))
     b = fabric.add("b", want("**", "oldest"), near=("a",))
@@ -72,7 +72,7 @@ def test_a_newcomer_gets_the_history_that_it_asks_for(fabric: Fabric) -> None:
     assert texts(c) == ["new"]
 
 
-def test_filters_are_applied_where_the_products_are(fabric: Fabric) -> None:
+def test_selections_are_applied_at_the_sending_site(fabric: Fabric) -> None:
     a = fabric.add("a")
     put(a, "x", "K-old", "L-old")
     b = fabric.add("b", want('** ident ~ "^K"', "oldest"), near=("a",))
@@ -86,7 +86,7 @@ def test_filters_are_applied_where_the_products_are(fabric: Fabric) -> None:
     assert state.base == a.next - 1  # and are known not to be missing
 
 
-def test_products_put_into_a_stopped_site_have_not_come_from_their_origin(fabric: Fabric) -> None:
+def test_products_put_at_a_stopped_site_do_not_count_as_received(fabric: Fabric) -> None:
     a = fabric.add("a")
     b = fabric.add("b", want("**"), near=("a",))
     until(lambda: is_live(fabric, "b"), "b listens")
@@ -100,7 +100,7 @@ def test_products_put_into_a_stopped_site_have_not_come_from_their_origin(fabric
     assert texts(b) == ["1", "of an archive", "2", "3"]
 
 
-def test_equal_filters_share_a_stream(fabric: Fabric) -> None:
+def test_equal_selections_share_a_stream(fabric: Fabric) -> None:
     fabric.add("a")
     fabric.add("b", want('** ident ~ "^K"'), near=("a",))
     fabric.add("c", want('** ident ~ "^K"'), near=("a",))
@@ -111,7 +111,7 @@ def test_equal_filters_share_a_stream(fabric: Fabric) -> None:
     assert len(names) == 2
 
 
-def test_a_site_that_was_away_goes_on_where_it_was(fabric: Fabric) -> None:
+def test_a_restarted_site_continues_where_it_stopped(fabric: Fabric) -> None:
     a = fabric.add("a", dedup="none")
     b = fabric.add("b", want("**", "oldest"), near=("a",), dedup="none")
     put(a, "x", "1", "2")
@@ -125,7 +125,7 @@ def test_a_site_that_was_away_goes_on_where_it_was(fabric: Fabric) -> None:
     assert texts(b) == ["1", "2", "3", "4", "5"]
 
 
-def test_an_origin_that_was_away_is_found_again(fabric: Fabric) -> None:
+def test_a_restarted_origin_is_found_again(fabric: Fabric) -> None:
     a = fabric.add("a")
     b = fabric.add("b", want("**", "oldest"), near=("a",))
     put(a, "x", "1")
@@ -139,7 +139,7 @@ def test_an_origin_that_was_away_is_found_again(fabric: Fabric) -> None:
     assert texts(b) == ["1", "2", "3", "4"]
 
 
-def test_pages_that_were_dropped_are_pulled_from_the_log(fabric: Fabric) -> None:
+def test_dropped_pages_are_pulled_from_the_log(fabric: Fabric) -> None:
     a = fabric.add("a", dedup="none")
     b = fabric.add("b", want("**"), near=("a",), dedup="none")
     until(lambda: is_live(fabric, "b"), "b listens")
@@ -158,7 +158,7 @@ def test_pages_that_were_dropped_are_pulled_from_the_log(fabric: Fabric) -> None
     assert upstream.statistics.repairs > 0
 
 
-def test_a_lost_tail_is_found_by_the_beat(fabric: Fabric) -> None:
+def test_a_lost_tail_is_found_by_the_heartbeat(fabric: Fabric) -> None:
     a = fabric.add("a")
     b = fabric.add("b", want("**"), near=("a",))
     until(lambda: is_live(fabric, "b"), "b listens")
@@ -171,7 +171,7 @@ def test_a_lost_tail_is_found_by_the_beat(fabric: Fabric) -> None:
     until(lambda: b.next == 2, "it arrives")
 
 
-def test_what_was_evicted_before_it_came_is_named(fabric: Fabric) -> None:
+def test_products_evicted_before_they_arrive_are_named(fabric: Fabric) -> None:
     a = fabric.add("a", size="4MiB")
     b = fabric.add("b", want("**", "oldest"), near=("a",))
     put(a, "x", "1")
@@ -187,7 +187,7 @@ def test_what_was_evicted_before_it_came_is_named(fabric: Fabric) -> None:
     assert [sequence for _, _, sequence, _ in held(b)] == [1, *range(oldest, 62)]
 
 
-def test_what_a_queue_can_never_take_is_left_out_alone(fabric: Fabric) -> None:
+def test_only_a_product_that_is_too_large_is_left_out(fabric: Fabric) -> None:
     a = fabric.add("a", size="64MiB")
     put(a, "x", "1", "2", "3")
     a.put(bytes(12 << 20), feed="x", ident="giant")
@@ -208,7 +208,7 @@ def damage(queue: Queue, payload: bytes) -> None:
                 opened.write(bytes([payload[0] ^ 1]))
 
 
-def test_what_is_damaged_at_its_source_is_named_and_the_rest_comes(fabric: Fabric) -> None:
+def test_a_product_damaged_at_its_origin_is_named_and_the_rest_arrive(fabric: Fabric) -> None:
     a = fabric.add("a")
     put(a, "x", "first words", "second words", "third words")
     damage(a, b"second words")
@@ -220,7 +220,7 @@ def test_what_is_damaged_at_its_source_is_named_and_the_rest_comes(fabric: Fabri
     damage(a, b"recond words")  # which mends it
 
 
-def test_what_is_damaged_at_its_source_is_had_from_those_who_hold_it(fabric: Fabric) -> None:
+def test_a_product_damaged_at_its_origin_comes_from_another_holder(fabric: Fabric) -> None:
     a = fabric.add("a")
     b = fabric.add("b", want("**", "oldest"), near=("a",))
     put(a, "x", "first words", "second words", "third words")
@@ -233,7 +233,7 @@ def test_what_is_damaged_at_its_source_is_had_from_those_who_hold_it(fabric: Fab
     damage(a, b"recond words")
 
 
-def test_a_named_site_relays_what_it_has_from_others(fabric: Fabric) -> None:
+def test_a_named_site_relays_the_products_of_others(fabric: Fabric) -> None:
     a = fabric.add("a")
     b = fabric.add("b", want("**", "oldest"), near=("a",))
     c = fabric.add("c", want("**", "oldest", "b"), near=("b",))
@@ -246,7 +246,7 @@ def test_a_named_site_relays_what_it_has_from_others(fabric: Fabric) -> None:
     ]
 
 
-def test_a_product_comes_once_over_two_ways(fabric: Fabric) -> None:
+def test_a_product_that_arrives_over_two_paths_is_stored_once(fabric: Fabric) -> None:
     a = fabric.add("a")
     fabric.add("b", want("**", "oldest"), near=("a",))
     c = fabric.add("c", want("**", "oldest", "a", "b"), near=("a", "b"))
@@ -275,7 +275,7 @@ def test_two_sites_of_one_name_are_refused(fabric: Fabric) -> None:
     fabric.sessions.pop("b").close()
 
 
-def test_what_a_dead_site_has_put_is_had_from_those_who_hold_it(fabric: Fabric) -> None:
+def test_products_of_a_dead_site_come_from_another_holder(fabric: Fabric) -> None:
     """c is away when a puts its last words and dies; b has them."""
     a = fabric.add("a")
     b = fabric.add("b", want("**", "oldest"), near=("a",))
@@ -295,7 +295,7 @@ def test_what_a_dead_site_has_put_is_had_from_those_who_hold_it(fabric: Fabric) 
     until(lambda: texts(c, "x") == ["1", "2", "3", "5"], "and goes on with a")
 
 
-def test_a_newcomer_gets_the_history_of_a_site_that_is_gone(fabric: Fabric) -> None:
+def test_a_new_site_gets_the_history_of_a_dead_site(fabric: Fabric) -> None:
     a = fabric.add("a")
     b = fabric.add("b", want("**", "oldest"), near=("a",))
     put(a, "x", "1", "2")
@@ -306,7 +306,7 @@ def test_a_newcomer_gets_the_history_of_a_site_that_is_gone(fabric: Fabric) -> N
     assert held(c) == [("x", "a", 2, b"2")]
 
 
-def test_each_product_can_tell_how_it_came(fabric: Fabric) -> None:
+def test_the_last_hop_of_each_product_is_known(fabric: Fabric) -> None:
     a = fabric.add("a")
     b = fabric.add("b", want("**", "oldest"), near=("a",))
     put(b, "y", "ours")

@@ -57,7 +57,7 @@ def is_settled(fabric: Fabric, name: str, base: int) -> bool:
 # --- requests that change -------------------------------------------------------------------------
 
 
-def test_a_request_that_is_inserted_above_takes_nothing_from_the_others(fabric: Fabric) -> None:
+def test_an_inserted_request_does_not_change_the_progress_of_others(fabric: Fabric) -> None:
     a = fabric.add("a")
     b = fabric.add("b", first("wx/a"), near=("a",))
     until(lambda: is_live(fabric, "b"), "b listens")
@@ -75,7 +75,7 @@ def test_a_request_that_is_inserted_above_takes_nothing_from_the_others(fabric: 
     assert texts(b, "wx/b") == ["history"]
 
 
-def test_requests_that_change_places_go_on_where_they_were(fabric: Fabric) -> None:
+def test_reordered_requests_keep_their_progress(fabric: Fabric) -> None:
     a = fabric.add("a", dedup="none")
     b = fabric.add("b", first("wx/a"), second("wx/b"), near=("a",), dedup="none")
     until(lambda: is_live(fabric, "b", 2), "b listens")
@@ -92,7 +92,7 @@ def test_requests_that_change_places_go_on_where_they_were(fabric: Fabric) -> No
 
 
 @pytest.mark.parametrize("text", ["wx/b", "wx/*", "wx/** priority 1.."])
-def test_a_request_for_something_else_under_the_same_name_begins_at_from(fabric: Fabric, text: str) -> None:
+def test_a_request_with_a_new_selection_starts_at_from(fabric: Fabric, text: str) -> None:
     a = fabric.add("a")
     b = fabric.add("b", want("wx/a", "oldest"), near=("a",))
     put(a, "wx/b", "0")
@@ -103,7 +103,7 @@ def test_a_request_for_something_else_under_the_same_name_begins_at_from(fabric:
     assert texts(b) == ["1", "0"]
 
 
-def test_what_was_put_there_and_what_is_relayed_are_two_things(fabric: Fabric) -> None:
+def test_own_and_relayed_products_have_separate_progress(fabric: Fabric) -> None:
     a = fabric.add("a")
     b = fabric.add("b", want("**", "oldest"), near=("a",))
     put(a, "x", "1")
@@ -116,7 +116,7 @@ def test_what_was_put_there_and_what_is_relayed_are_two_things(fabric: Fabric) -
     until(lambda: b.next == 3, "what a has from others arrives")
 
 
-def test_a_request_that_is_put_back_goes_on_where_it_was(fabric: Fabric) -> None:
+def test_a_request_that_is_added_again_keeps_its_progress(fabric: Fabric) -> None:
     a = fabric.add("a", dedup="none")
     b = fabric.add("b", want("wx/a"), near=("a",), dedup="none")
     until(lambda: is_live(fabric, "b"), "b listens")
@@ -130,7 +130,7 @@ def test_a_request_that_is_put_back_goes_on_where_it_was(fabric: Fabric) -> None
     assert texts(b) == ["1", "2"]
 
 
-def test_of_two_requests_for_the_same_the_one_that_is_behind_counts(tmp_path: Path) -> None:
+def test_of_two_equal_requests_the_slower_one_counts(tmp_path: Path) -> None:
     progress = RequestProgress(tmp_path / "p.json")
     progress.begin(["one", "one"], 1)
     progress.note(1, [("one", "a", (QUEUE, 9)), ("one", "a", (QUEUE, 4)), ("one", "b", (QUEUE, 7))])
@@ -138,7 +138,7 @@ def test_of_two_requests_for_the_same_the_one_that_is_behind_counts(tmp_path: Pa
     assert progress.known("one", "b") == (QUEUE, 7)
 
 
-def test_what_nobody_asks_for_any_more_is_bounded(tmp_path: Path) -> None:
+def test_the_progress_of_removed_requests_is_bounded(tmp_path: Path) -> None:
     progress = RequestProgress(tmp_path / "p.json")
     for number in range(KEPT_MAX + 10):
         progress.begin([asked(f"wx/{number}")], 1)
@@ -154,7 +154,7 @@ def test_what_nobody_asks_for_any_more_is_bounded(tmp_path: Path) -> None:
 # --- what arrived after the last note -------------------------------------------------------------
 
 
-def test_what_is_not_noted_is_looked_for_only_for_the_same_requests(tmp_path: Path) -> None:
+def test_products_after_the_last_save_are_searched_only_for_the_same_requests(tmp_path: Path) -> None:
     progress = RequestProgress(tmp_path / "p.json")
     progress.begin(["one"], 5)
     assert progress.since(["one"]) == 5
@@ -163,7 +163,7 @@ def test_what_is_not_noted_is_looked_for_only_for_the_same_requests(tmp_path: Pa
     assert progress.since(["one"]) == 0
 
 
-def test_what_is_not_noted_is_not_looked_for_after_a_start_of_the_machine(tmp_path: Path) -> None:
+def test_products_after_the_last_save_are_not_searched_after_a_reboot(tmp_path: Path) -> None:
     path = tmp_path / "p.json"
     progress = RequestProgress(path)
     progress.begin(["one"], 5)
@@ -195,7 +195,7 @@ def test_a_power_failure_leaves_no_progress_without_its_products(
             assert texts(found) == texts(a)
 
 
-def test_the_products_are_durable_first_then_the_file_then_its_name(
+def test_products_are_flushed_before_the_file_and_the_file_before_its_name(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = tmp_path / "site" / "p.json"
@@ -218,7 +218,7 @@ def test_the_products_are_durable_first_then_the_file_then_its_name(
     assert len(done) == 3, "nothing has changed"
 
 
-def test_progress_is_not_noted_while_the_disk_refuses_the_products(tmp_path: Path) -> None:
+def test_progress_is_not_saved_while_products_cannot_be_flushed(tmp_path: Path) -> None:
     def refuse() -> None:
         raise QueueError("no")
 
@@ -235,7 +235,7 @@ def test_progress_is_not_noted_while_the_disk_refuses_the_products(tmp_path: Pat
     assert RequestProgress(path).known("one", "a") == (QUEUE, 2)
 
 
-def test_a_site_whose_disk_refuses_goes_on_receiving_and_says_so(
+def test_a_site_that_cannot_save_progress_keeps_receiving_and_logs_it(
     fabric: Fabric, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     a = fabric.add("a")
@@ -271,7 +271,7 @@ def write_by_names(path: Path, requests: dict[str, dict[str, Reached]]) -> None:
     path.write_text(json.dumps(file))
 
 
-def test_a_file_by_names_counts_for_every_request_by_its_lowest_base(tmp_path: Path) -> None:
+def test_a_file_by_names_counts_by_its_lowest_base(tmp_path: Path) -> None:
     path = tmp_path / "p.json"
     mine = QUEUE.hex()
     write_by_names(path, {
@@ -293,7 +293,7 @@ def test_a_file_by_names_counts_for_every_request_by_its_lowest_base(tmp_path: P
     assert again.known("y", "a") is None, "only once"
 
 
-def test_a_site_goes_on_after_an_upgrade_whatever_its_requests_are_called_now(fabric: Fabric) -> None:
+def test_a_site_continues_after_an_upgrade_with_renamed_requests(fabric: Fabric) -> None:
     a = fabric.add("a")
     b = fabric.add("b", want("wx/a", name="request 1"), near=("a",))
     until(lambda: is_live(fabric, "b"), "b listens")
@@ -313,7 +313,7 @@ def test_a_site_goes_on_after_an_upgrade_whatever_its_requests_are_called_now(fa
 
 
 @pytest.mark.parametrize("content", [b"", b'{"version": 2, "ne', b"\xff", b'{"version": 2, "more": 1}'])
-def test_a_file_that_cannot_be_read_says_what_it_means_to_go_on_without_it(tmp_path: Path, content: bytes) -> None:
+def test_the_error_for_a_damaged_file_explains_the_consequence(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "p.json"
     path.write_bytes(content)
     with pytest.raises(QueueDamagedError, match=r"p\.json") as raised:

@@ -23,7 +23,7 @@ def test_a_page_that_begins_further_on_does_not_fit() -> None:
     assert not track.fits("b", 12)
 
 
-def test_what_is_pulled_moves_all_feeds() -> None:
+def test_a_pull_moves_all_feeds() -> None:
     track = Track(0)
     track.add_live("a", 5)
     track.add_live("b", 20)

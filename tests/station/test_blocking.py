@@ -40,7 +40,7 @@ def test_a_put_waits_while_the_capacity_is_full(queue: Queue) -> None:
     assert idents(consumer.get_nowait(9)) == ["2", "3"]
 
 
-def test_a_put_whose_time_is_over_has_stored_nothing(queue: Queue) -> None:
+def test_a_put_that_times_out_stores_nothing(queue: Queue) -> None:
     station = queue.station("s", "**", blocking=True, capacity=2)
     put(queue, "1", "2")
     for timeout in (0, "50ms"):
@@ -56,7 +56,7 @@ def test_a_put_whose_time_is_over_has_stored_nothing(queue: Queue) -> None:
     assert drain(station) == ["3"]
 
 
-def test_what_consumers_hold_takes_no_room_in_the_capacity(queue: Queue) -> None:
+def test_leased_products_do_not_count_towards_the_capacity(queue: Queue) -> None:
     consumer = queue.station("s", "**", blocking=True, capacity=2).attach()
     put(queue, "1", "2")
     consumer.get_nowait(2)
@@ -65,7 +65,7 @@ def test_what_consumers_hold_takes_no_room_in_the_capacity(queue: Queue) -> None
         put(queue, "5", timeout=0)
 
 
-def test_a_batch_goes_in_as_a_whole_and_is_taken_up_bit_by_bit(queue: Queue) -> None:
+def test_a_batch_is_stored_whole_and_admitted_as_room_appears(queue: Queue) -> None:
     station = queue.station("s", "**", blocking=True, capacity=2)
     put_together(queue, *"12345")
     assert (station.statistics().waiting, station.statistics().behind) == (2, 3)
@@ -77,7 +77,7 @@ def test_a_batch_goes_in_as_a_whole_and_is_taken_up_bit_by_bit(queue: Queue) -> 
     assert work(consumer) == ["6"]
 
 
-def test_producers_of_feeds_that_the_station_cannot_want_do_not_wait(queue: Queue) -> None:
+def test_producers_of_feeds_that_the_station_does_not_select_do_not_wait(queue: Queue) -> None:
     station = queue.station("s", "a/**", blocking=True, capacity=1)
     put(queue, "1", feed="a/x")
     for number in range(5):
@@ -89,7 +89,7 @@ def test_producers_of_feeds_that_the_station_cannot_want_do_not_wait(queue: Queu
     assert drain(station) == ["1"]
 
 
-def test_other_products_of_a_feed_fill_no_capacity(queue: Queue) -> None:
+def test_products_that_the_selection_rejects_do_not_count_towards_the_capacity(queue: Queue) -> None:
     station = queue.station("s", Selection("a", ident="^x"), blocking=True, capacity=2)
     for number in range(10):
         put(queue, f"y{number}", timeout=0)
@@ -100,7 +100,7 @@ def test_other_products_of_a_feed_fill_no_capacity(queue: Queue) -> None:
     assert station.statistics().waiting == 2
 
 
-def test_other_stations_are_not_held_up(queue: Queue) -> None:
+def test_a_full_station_does_not_delay_other_stations(queue: Queue) -> None:
     queue.station("slow", "a", blocking=True, capacity=1)
     fast = queue.station("fast", "**")
     put(queue, "1", feed="a")
@@ -108,7 +108,7 @@ def test_other_stations_are_not_held_up(queue: Queue) -> None:
     assert drain(fast) == ["1", "2", "3"]
 
 
-def test_several_producers_wait_and_none_is_forgotten(queue: Queue) -> None:
+def test_every_waiting_producer_is_woken(queue: Queue) -> None:
     station = queue.station("s", "**", blocking=True, capacity=1)
     put(queue, "0")
     consumer = station.attach()
@@ -125,7 +125,7 @@ def test_several_producers_wait_and_none_is_forgotten(queue: Queue) -> None:
     assert sorted(got) == [str(number) for number in range(9)]
 
 
-def test_a_producer_in_another_process_waits_as_well(queue: Queue) -> None:
+def test_a_producer_in_another_process_waits_too(queue: Queue) -> None:
     station = queue.station("s", "**", blocking=True, capacity=1)
     put(queue, "0")
 
@@ -147,7 +147,7 @@ def test_a_producer_in_another_process_waits_as_well(queue: Queue) -> None:
     assert got == [str(number) for number in range(20)]
 
 
-def test_what_comes_back_fills_the_capacity_at_once(queue: Queue) -> None:
+def test_products_given_back_count_towards_the_capacity_at_once(queue: Queue) -> None:
     """The producer has seen room for three more; what is given back takes it away again."""
     station = queue.station("s", "**", blocking=True, capacity=4)
     consumer = station.attach()
@@ -159,7 +159,7 @@ def test_what_comes_back_fills_the_capacity_at_once(queue: Queue) -> None:
         put(queue, "6", timeout=0)
 
 
-def test_a_station_that_is_sought_back_keeps_producers_waiting(queue: Queue) -> None:
+def test_a_seek_back_makes_producers_wait(queue: Queue) -> None:
     station = queue.station("s", "**", blocking=True, capacity=4)
     consumer = station.attach()
     put(queue, "1", "2", "3", "4")
@@ -171,7 +171,7 @@ def test_a_station_that_is_sought_back_keeps_producers_waiting(queue: Queue) -> 
         put(queue, "6", timeout=0)
 
 
-def test_a_consumers_death_frees_the_producers(queue: Queue) -> None:
+def test_another_consumer_makes_room_after_a_death(queue: Queue) -> None:
     """The products of the dead one come to the other consumer, whose gets make room."""
     station = queue.station("s", "**", blocking=True, capacity=2)
     dying, other = station.attach(), station.attach()
@@ -186,7 +186,7 @@ def test_a_consumers_death_frees_the_producers(queue: Queue) -> None:
     put(queue, "5", timeout=0)
 
 
-def test_a_producer_that_waits_finds_out_about_a_death_by_itself(queue: Queue) -> None:
+def test_a_product_restored_to_the_output_does_not_count_towards_the_capacity(queue: Queue) -> None:
     station = queue.station("s", "**", blocking=True, capacity=1, restore="output")
     dying = station.attach()
     put(queue, "1")
@@ -219,7 +219,7 @@ def test_removing_the_station_frees_the_producers(queue: Queue) -> None:
 
 
 @pytest.mark.parametrize("options", [{"capacity": 5}, {"blocking": False}, {"capacity": None}, {"selection": "b"}])
-def test_other_terms_free_the_producers(queue: Queue, options: dict[str, object]) -> None:
+def test_a_change_of_terms_frees_the_producers(queue: Queue, options: dict[str, object]) -> None:
     station = queue.station("s", "a", blocking=True, capacity=1)
     put(queue, "1")
     assert station.statistics().waiting == 1
@@ -240,7 +240,7 @@ def test_a_station_can_be_made_blocking_while_producers_work(queue: Queue) -> No
     assert drain(station) == ["1", "2"]
 
 
-def test_a_paused_blocking_station_holds_producers_up_and_loses_nothing(queue: Queue) -> None:
+def test_a_paused_blocking_station_makes_producers_wait_and_loses_nothing(queue: Queue) -> None:
     station = queue.station("s", "**", blocking=True, capacity=2)
     station.pause()
     put(queue, "1", "2")
@@ -263,7 +263,9 @@ def test_a_seek_frees_the_producers(queue: Queue) -> None:
 # --- eviction -------------------------------------------------------------------------------------
 
 
-def test_what_a_blocking_station_has_not_put_is_not_evicted(make_quick: Callable[..., Queue]) -> None:
+def test_products_that_a_blocking_station_has_not_acknowledged_are_not_evicted(
+    make_quick: Callable[..., Queue],
+) -> None:
     queue = make_quick(size="1MiB")
     station = queue.station("s", "a", blocking=True)
     put(queue, "1")
@@ -277,7 +279,9 @@ def test_what_a_blocking_station_has_not_put_is_not_evicted(make_quick: Callable
     queue.put(bytes(50_000), feed="b", timeout=0)
 
 
-def test_a_put_goes_on_as_soon_as_what_filled_the_queue_was_put(make_quick: Callable[..., Queue]) -> None:
+def test_a_put_continues_once_the_products_that_fill_the_queue_are_acknowledged(
+    make_quick: Callable[..., Queue],
+) -> None:
     queue = make_quick(size="1MiB")
     station = queue.station("s", "**", blocking=True)
     count = fill(queue)
@@ -295,7 +299,7 @@ def test_a_put_goes_on_as_soon_as_what_filled_the_queue_was_put(make_quick: Call
     assert station.statistics().evicted == 0
 
 
-def test_what_a_consumer_holds_is_not_evicted(make_quick: Callable[..., Queue]) -> None:
+def test_leased_products_are_not_evicted(make_quick: Callable[..., Queue]) -> None:
     queue = make_quick(size="1MiB")
     station = queue.station("s", "a", blocking=True)
     put(queue, "1")
@@ -310,7 +314,7 @@ def test_what_a_consumer_holds_is_not_evicted(make_quick: Callable[..., Queue]) 
     assert queue.oldest > 1
 
 
-def test_what_a_blocking_station_did_not_select_is_evicted(make_quick: Callable[..., Queue]) -> None:
+def test_products_that_a_blocking_station_does_not_select_are_evicted(make_quick: Callable[..., Queue]) -> None:
     queue = make_quick(size="1MiB", dedup="none")
     queue.station("s", "a", blocking=True)
     for _ in range(50):
@@ -335,7 +339,7 @@ def test_the_age_limit_waits_for_a_blocking_station(make_quick: Callable[..., Qu
     assert queue.oldest > 1
 
 
-def test_a_queue_that_becomes_smaller_keeps_what_is_held(make_quick: Callable[..., Queue]) -> None:
+def test_a_smaller_queue_keeps_unacknowledged_products(make_quick: Callable[..., Queue]) -> None:
     queue = make_quick(size="4MiB")
     station = queue.station("s", "a", blocking=True)
     count = fill(queue)
@@ -347,7 +351,7 @@ def test_a_queue_that_becomes_smaller_keeps_what_is_held(make_quick: Callable[..
     assert queue.oldest > 1
 
 
-def test_a_station_that_is_not_blocking_holds_nothing(make_quick: Callable[..., Queue]) -> None:
+def test_a_station_that_does_not_block_prevents_no_eviction(make_quick: Callable[..., Queue]) -> None:
     queue = make_quick(size="1MiB", dedup="none")
     queue.station("s", "a", capacity=1000)
     for _ in range(50):
@@ -355,7 +359,7 @@ def test_a_station_that_is_not_blocking_holds_nothing(make_quick: Callable[..., 
     assert queue.oldest > 1
 
 
-def test_parked_products_hold_nothing_back(make_quick: Callable[..., Queue]) -> None:
+def test_parked_products_do_not_prevent_eviction(make_quick: Callable[..., Queue]) -> None:
     queue = make_quick(size="1MiB", dedup="none")
     station = queue.station("s", "a", blocking=True, deliveries_max=1)
     put(queue, "1")
@@ -369,7 +373,7 @@ def test_parked_products_hold_nothing_back(make_quick: Callable[..., Queue]) -> 
     assert [(parked.sequence, parked.held) for parked in station.parked()] == [(1, False)]
 
 
-def test_a_held_queue_is_freed_by_removing_the_station(make_quick: Callable[..., Queue]) -> None:
+def test_removing_the_station_unblocks_a_full_queue(make_quick: Callable[..., Queue]) -> None:
     queue = make_quick(size="1MiB")
     station = queue.station("s", "**", blocking=True)
     fill(queue)
@@ -377,7 +381,7 @@ def test_a_held_queue_is_freed_by_removing_the_station(make_quick: Callable[...,
     queue.put(bytes(60_000), feed="b", timeout=0)
 
 
-def test_what_is_held_is_held_over_a_reopening(make_queue: Callable[..., Queue]) -> None:
+def test_unacknowledged_products_are_kept_after_a_reopening(make_queue: Callable[..., Queue]) -> None:
     queue = make_queue(size="1MiB")
     queue.station("s", "**", blocking=True)
     count = fill(queue)
@@ -392,7 +396,7 @@ def test_what_is_held_is_held_over_a_reopening(make_queue: Callable[..., Queue])
 # --- revisions in a full queue --------------------------------------------------------------------
 
 
-def test_revisions_can_be_put_into_a_full_queue(make_quick: Callable[..., Queue]) -> None:
+def test_revisions_are_stored_in_a_full_queue(make_quick: Callable[..., Queue]) -> None:
     """Whoever works makes room; so they may go beyond the size for a while."""
     queue = make_quick(size="1MiB")
     first = queue.station("first", "**", blocking=True)
@@ -413,7 +417,9 @@ def test_revisions_can_be_put_into_a_full_queue(make_quick: Callable[..., Queue]
     assert queue.oldest > 1
 
 
-def test_all_products_of_a_full_queue_can_be_revised_before_any_is_put_on(make_quick: Callable[..., Queue]) -> None:
+def test_all_products_of_a_full_queue_can_be_revised_before_the_next_station_gets_one(
+    make_quick: Callable[..., Queue],
+) -> None:
     queue = make_quick(size="1MiB")
     first = queue.station("first", "**", blocking=True)
     second = queue.station("second", "**", after="first", blocking=True)
@@ -425,7 +431,7 @@ def test_all_products_of_a_full_queue_can_be_revised_before_any_is_put_on(make_q
     queue.put(bytes(60_000), feed="b", timeout=0)
 
 
-def test_when_even_revisions_find_no_room_they_are_refused_in_words(make_quick: Callable[..., Queue]) -> None:
+def test_revisions_without_room_are_refused(make_quick: Callable[..., Queue]) -> None:
     queue = make_quick(size="1MiB")
     first = queue.station("first", "**", blocking=True)
     second = queue.station("second", "**", after="first", blocking=True)

@@ -62,7 +62,7 @@ def test_get_nowait_finds_products_that_were_put_before(queue: Queue) -> None:
         assert work(consumer) == [ident]
 
 
-def test_get_nowait_finds_products_that_were_put_before_if_idents_decide(queue: Queue) -> None:
+def test_get_nowait_finds_earlier_products_with_a_selection_by_ident(queue: Queue) -> None:
     consumer = queue.station("w", Selection(ident="^x")).attach()
     for ident in ("x1", "x2", "x3"):
         put(queue, ident)

@@ -81,7 +81,7 @@ def test_async_batches_end_after_an_empty_timeout(queue: Queue, consumer: Consum
     assert asyncio.run(collect()) == [["1", "2"], ["3"]]
 
 
-def test_an_async_get_lets_others_run_while_it_waits(queue: Queue, consumer: Consumer) -> None:
+def test_an_async_get_lets_other_tasks_run_while_it_waits(queue: Queue, consumer: Consumer) -> None:
     async def both() -> list[str]:
         getting = asyncio.create_task(consumer.get_async(1, timeout=20))
         while not getting.done() and queue.next == 1:

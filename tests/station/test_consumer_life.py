@@ -42,7 +42,7 @@ def test_detaching_is_not_counted_as_a_death(queue: Queue, station: Station) -> 
     assert station.statistics().restored == 0
 
 
-def test_the_products_of_a_dropped_consumer_come_back(queue: Queue, station: Station) -> None:
+def test_the_products_of_a_dropped_consumer_are_delivered_again(queue: Queue, station: Station) -> None:
     put(queue, "1")
     station.attach().get_nowait()
     assert station.statistics().consumers == 0
@@ -64,7 +64,7 @@ def test_a_consumer_that_fails_to_detach_keeps_no_lock(queue: Queue, station: St
     assert drain(station) == ["1"]
 
 
-def test_a_detached_consumer_says_so(queue: Queue, station: Station) -> None:
+def test_a_detached_consumer_raises_an_error(queue: Queue, station: Station) -> None:
     put(queue, "1", "2")
     consumer = station.attach()
     batch = consumer.get_nowait()
@@ -87,7 +87,7 @@ def test_a_consumer_has_statistics(queue: Queue, station: Station, consumer: Con
     assert [other.place for other in station.consumers()] == [told.place]
 
 
-def test_the_products_of_a_vanished_consumer_come_back_first(
+def test_the_products_of_a_dead_consumer_are_delivered_first(
     queue: Queue, station: Station, consumer: Consumer
 ) -> None:
     put(queue, *"1234")
@@ -135,7 +135,7 @@ def test_a_forked_child_cannot_get_for_its_parent(queue: Queue, station: Station
     assert (station.statistics().leased, station.statistics().consumers) == (0, 1)
 
 
-def test_a_forked_child_cannot_get_for_a_parent_that_is_at_work(
+def test_a_forked_child_cannot_get_for_a_parent_that_has_got_products(
     queue: Queue, station: Station, consumer: Consumer
 ) -> None:
     put(queue, "1", "2")
@@ -145,7 +145,7 @@ def test_a_forked_child_cannot_get_for_a_parent_that_is_at_work(
 
 
 @pytest.mark.parametrize("how", ["ack", "discard", "nack"])
-def test_a_forked_child_cannot_settle_what_its_parent_holds(
+def test_a_forked_child_cannot_settle_the_leases_of_its_parent(
     queue: Queue, station: Station, consumer: Consumer, how: str
 ) -> None:
     put(queue, "1")
@@ -155,7 +155,9 @@ def test_a_forked_child_cannot_settle_what_its_parent_holds(
     consumer.ack(batch)
 
 
-def test_a_forked_child_attaches_for_itself_and_shares(queue: Queue, station: Station, consumer: Consumer) -> None:
+def test_a_forked_child_attaches_its_own_consumer_and_shares_the_products(
+    queue: Queue, station: Station, consumer: Consumer
+) -> None:
     put(queue, "1", "2", "3")
     mine = consumer.get_nowait()
     assert in_child(lambda: drain(station)) == "['2', '3']"
@@ -172,7 +174,7 @@ def test_a_child_that_ends_does_not_detach_its_parent(queue: Queue, station: Sta
     assert station.statistics().acknowledged == 1
 
 
-def test_the_death_of_a_parent_is_noticed_while_its_child_lives(queue: Queue, station: Station) -> None:
+def test_the_death_of_a_parent_is_detected_while_its_child_lives(queue: Queue, station: Station) -> None:
     """The child inherits the parent's lock and must not keep it."""
     put(queue, "1")
     ready, ending = FORK.Pipe(duplex=False), FORK.Pipe(duplex=False)
@@ -197,7 +199,7 @@ def test_the_death_of_a_parent_is_noticed_while_its_child_lives(queue: Queue, st
     assert (idents(batch), batch.deliveries.tolist()) == (["1"], [2])
 
 
-def test_the_products_of_a_killed_process_come_back(queue: Queue, station: Station) -> None:
+def test_the_products_of_a_killed_process_are_delivered_again(queue: Queue, station: Station) -> None:
     put(queue, "1", "2")
     ready = FORK.Pipe(duplex=False)
 
@@ -227,7 +229,7 @@ def consume(station: Station, ended: Any) -> list[int]:
                 return got
 
 
-def test_threads_with_consumers_of_their_own_share_everything_once(make_quick: Callable[..., Queue]) -> None:
+def test_threads_share_all_products_exactly_once(make_quick: Callable[..., Queue]) -> None:
     queue = make_quick(dedup="none", size="8MiB")
     station = queue.station("s", "**")
     ended = threading.Event()
@@ -242,7 +244,7 @@ def test_threads_with_consumers_of_their_own_share_everything_once(make_quick: C
     assert (told.acknowledged, told.delivered, told.redelivered, told.consumers) == (1000, 1000, 0, 0)
 
 
-def test_processes_share_everything_once(make_quick: Callable[..., Queue]) -> None:
+def test_processes_share_all_products_exactly_once(make_quick: Callable[..., Queue]) -> None:
     queue = make_quick(dedup="none", size="8MiB")
     station = queue.station("s", "**")
     ended = FORK.Event()

@@ -34,7 +34,7 @@ def test_each_product_goes_to_one_station_of_a_group(queue: Queue) -> None:
 
 
 @pytest.mark.parametrize("count", [1, 2, 3, 4, 5])
-def test_round_robin_gives_everybody_the_same_number(queue: Queue, count: int) -> None:
+def test_round_robin_gives_every_station_the_same_number(queue: Queue, count: int) -> None:
     stations = group(queue, count)
     for _ in range(count * 4):
         queue.put(b"x", feed="a")
@@ -53,7 +53,7 @@ def test_round_robin_takes_turns_in_the_order_of_the_stations(queue: Queue, coun
     assert turns == [(start + number) % count for number in range(count * 3)]
 
 
-def test_turns_go_on_however_fast_the_consumers_are(queue: Queue) -> None:
+def test_round_robin_does_not_depend_on_the_speed_of_consumers(queue: Queue) -> None:
     stations = group(queue, 3)
     consumers = [station.attach() for station in stations]
     for number in range(30):
@@ -90,7 +90,7 @@ def test_products_flow_past_a_group_that_is_full_and_are_counted_once(queue: Que
     assert drain(behind) == ["5", "6", "7"]
 
 
-def test_a_blocking_group_that_is_full_holds_producers_up(queue: Queue) -> None:
+def test_a_blocking_group_that_is_full_makes_producers_wait(queue: Queue) -> None:
     stations = group(queue, 3, blocking=True, capacity=2)
     put_together(queue, *"123456")
     assert waiting(stations) == [2, 2, 2]
@@ -102,7 +102,7 @@ def test_a_blocking_group_that_is_full_holds_producers_up(queue: Queue) -> None:
     assert sum(waiting(stations)) == 1
 
 
-def test_a_blocking_group_of_which_one_has_room_holds_nobody_up(queue: Queue) -> None:
+def test_a_blocking_group_with_room_at_one_station_blocks_no_producer(queue: Queue) -> None:
     stations = group(queue, 3, blocking=True, capacity=2)
     put_together(queue, *"123456")
     drain(stations[1])
@@ -113,7 +113,7 @@ def test_a_blocking_group_of_which_one_has_room_holds_nobody_up(queue: Queue) ->
         put(queue, "9", timeout=0)
 
 
-def test_a_blocking_group_of_which_one_has_no_capacity_holds_nobody_up(queue: Queue) -> None:
+def test_a_blocking_group_with_an_unlimited_station_blocks_no_producer(queue: Queue) -> None:
     full = queue.station("full", "**", group="g", blocking=True, capacity=1)
     free = queue.station("free", "**", group="g", blocking=True)
     for ident in "1234":
@@ -121,7 +121,7 @@ def test_a_blocking_group_of_which_one_has_no_capacity_holds_nobody_up(queue: Qu
     assert waiting([full, free]) == [1, 3]
 
 
-def test_least_loaded_gives_to_the_one_with_the_least_to_do(queue: Queue) -> None:
+def test_least_loaded_chooses_the_station_with_the_fewest_products(queue: Queue) -> None:
     stations = group(queue, 3, distribution="least_loaded")
     put(queue, *"123456")
     assert waiting(stations) == [2, 2, 2]
@@ -131,7 +131,7 @@ def test_least_loaded_gives_to_the_one_with_the_least_to_do(queue: Queue) -> Non
     assert sorted(drain(stations[1])) == ["7", "8"]
 
 
-def test_least_loaded_counts_what_is_being_worked_on(queue: Queue) -> None:
+def test_least_loaded_counts_leased_products(queue: Queue) -> None:
     stations = group(queue, 2, distribution="least_loaded")
     put(queue, *"1234")
     busy = stations[0].attach()
@@ -141,7 +141,7 @@ def test_least_loaded_counts_what_is_being_worked_on(queue: Queue) -> None:
     assert waiting(stations) == [0, 2]
 
 
-def test_a_group_shares_only_what_each_selects(queue: Queue) -> None:
+def test_each_station_of_a_group_gets_only_products_that_it_selects(queue: Queue) -> None:
     left = queue.station("left", "a/**", group="g")
     right = queue.station("right", "b/**", group="g")
     put(queue, "1", "2", feed="a")
@@ -151,7 +151,7 @@ def test_a_group_shares_only_what_each_selects(queue: Queue) -> None:
     assert drain(right) == ["3"]
 
 
-def test_a_group_may_ask_for_more_than_rows_tell(queue: Queue) -> None:
+def test_a_group_may_select_by_record(queue: Queue) -> None:
     stations = group(queue, 3, Selection(ident="^x"))
     put(queue, "x1", "y2", "x3", "x4", "y5", "x6")
     stations[0].statistics()
@@ -159,7 +159,7 @@ def test_a_group_may_ask_for_more_than_rows_tell(queue: Queue) -> None:
     assert sorted(ident for share in shares for ident in share) == ["x1", "x3", "x4", "x6"]
 
 
-def test_a_group_in_the_middle_of_a_series(queue: Queue) -> None:
+def test_a_group_may_stand_in_the_middle_of_a_series(queue: Queue) -> None:
     first = queue.station("first", "**")
     middle = [queue.station(name, "**", after="first", group="g") for name in ("m1", "m2", "m3")]
     last = queue.station("last", "**", after="m2")
@@ -192,7 +192,7 @@ def test_when_a_member_is_removed_the_others_get_everything(queue: Queue) -> Non
     assert stations[0].statistics().waiting >= 1
 
 
-def test_what_waits_at_a_member_that_is_removed_goes_to_the_others(queue: Queue) -> None:
+def test_products_that_wait_at_a_removed_station_go_to_the_others(queue: Queue) -> None:
     stations = group(queue, 3)
     put(queue, *"123456")
     assert waiting(stations) == [2, 2, 2]
@@ -200,14 +200,14 @@ def test_what_waits_at_a_member_that_is_removed_goes_to_the_others(queue: Queue)
     assert sum(waiting([stations[0], stations[2]])) == 6
 
 
-def test_a_group_has_one_way_to_share(queue: Queue) -> None:
+def test_a_group_has_one_distribution(queue: Queue) -> None:
     group(queue, 1)
     with pytest.raises(StationExistsError, match="has distribution round_robin"):
         queue.station("w2", "**", group="workers", distribution="least_loaded")
     assert queue.stations() == ["w1"]
 
 
-def test_the_way_to_share_is_changed_for_the_whole_group(queue: Queue) -> None:
+def test_a_change_of_distribution_applies_to_the_whole_group(queue: Queue) -> None:
     stations = group(queue, 2)
     stations[1].change(distribution="least_loaded")
     assert len({station.terms.distribution for station in stations}) == 1
@@ -216,7 +216,7 @@ def test_the_way_to_share_is_changed_for_the_whole_group(queue: Queue) -> None:
 # --- what a dead consumer leaves ------------------------------------------------------------------
 
 
-def test_restored_to_the_group_it_is_shared_out(queue: Queue) -> None:
+def test_restore_to_the_group_distributes_the_products_of_a_dead_consumer(queue: Queue) -> None:
     stations = group(queue, 3, restore="group")
     put(queue, *"123456789")
     dying = stations[0].attach()
@@ -231,7 +231,7 @@ def test_restored_to_the_group_it_is_shared_out(queue: Queue) -> None:
         assert share == sorted(share)
 
 
-def test_restored_to_the_group_deliveries_are_counted_on(queue: Queue) -> None:
+def test_restore_to_the_group_keeps_the_delivery_count(queue: Queue) -> None:
     stations = group(queue, 3, restore="group")
     put(queue, *"123")
     dying = stations[0].attach()
@@ -246,7 +246,7 @@ def test_restored_to_the_group_deliveries_are_counted_on(queue: Queue) -> None:
     assert list(found.values()) == [1, 1]
 
 
-def test_restored_to_the_input_it_stays_with_its_member(queue: Queue) -> None:
+def test_restore_to_the_input_leaves_the_products_at_their_station(queue: Queue) -> None:
     stations = group(queue, 3)
     put(queue, *"123456")
     dying = stations[0].attach()

@@ -132,7 +132,7 @@ def run(queue: Queue, clock: MockClock, station: Station, model: Model, acts: li
 @pytest.mark.parametrize("capacity", [1, 3])
 @pytest.mark.parametrize("discard", DISCARDS)
 @pytest.mark.parametrize("order", ORDERS)
-def test_a_station_hands_out_and_drops_what_it_should(
+def test_a_station_delivers_and_drops_the_same_products_as_the_model(
     make_quick: Callable[..., Queue], order: str, discard: str, capacity: int
 ) -> None:
     clock = MockClock(EPOCH_NS)

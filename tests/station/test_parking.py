@@ -30,7 +30,7 @@ def kill_one(station: Station) -> list[str]:
     return idents(batch)
 
 
-def test_a_product_that_fails_too_often_is_parked_and_the_others_go_on(queue: Queue) -> None:
+def test_a_product_that_fails_too_often_is_parked_and_the_others_are_delivered(queue: Queue) -> None:
     station = queue.station("s", "**", deliveries_max=3)
     put(queue, "bad", "good")
     consumer = station.attach()
@@ -93,7 +93,7 @@ def test_five_deliveries_are_the_default(queue: Queue) -> None:
     assert station.statistics().parked == 1
 
 
-def test_what_is_given_back_without_fault_is_never_parked(queue: Queue) -> None:
+def test_products_given_back_without_failure_are_never_parked(queue: Queue) -> None:
     station = queue.station("s", "**", deliveries_max=1)
     put(queue, "1")
     consumer = station.attach()
@@ -122,7 +122,7 @@ def test_the_limit_can_be_changed_while_consumers_work(queue: Queue) -> None:
     assert station.parked()[0].deliveries == 4
 
 
-def test_parked_products_are_brought_back_as_if_new(queue: Queue) -> None:
+def test_retried_products_are_delivered_as_if_new(queue: Queue) -> None:
     station = queue.station("s", "**", deliveries_max=1)
     put(queue, "1", "2", "3")
     consumer = station.attach()
@@ -141,7 +141,7 @@ def test_parked_products_are_brought_back_as_if_new(queue: Queue) -> None:
     assert station.parked() == []
 
 
-def test_what_is_brought_back_may_be_parked_again(queue: Queue) -> None:
+def test_a_retried_product_may_be_parked_again(queue: Queue) -> None:
     station = queue.station("s", "**", deliveries_max=1)
     put(queue, "bad")
     consumer = station.attach()
@@ -152,7 +152,7 @@ def test_what_is_brought_back_may_be_parked_again(queue: Queue) -> None:
         assert station.retry() == 1
 
 
-def test_parked_products_can_be_given_up(queue: Queue) -> None:
+def test_parked_products_can_be_forgotten(queue: Queue) -> None:
     first = queue.station("first", "**", deliveries_max=1)
     second = queue.station("second", "**", after="first")
     put(queue, "1", "2")
@@ -166,7 +166,7 @@ def test_parked_products_can_be_given_up(queue: Queue) -> None:
     assert (first.statistics().parked, drain(first), drain(second)) == (0, [], [])
 
 
-def test_a_parked_product_is_no_lag(queue: Queue) -> None:
+def test_parked_products_do_not_count_as_lag(queue: Queue) -> None:
     station = queue.station("s", "**", deliveries_max=1)
     put(queue, "bad")
     consumer = station.attach()
@@ -189,7 +189,7 @@ def test_a_parked_product_keeps_its_revision(queue: Queue) -> None:
     assert (payloads(batch), batch.revisions.tolist()) == ([b"one"], [1])
 
 
-def test_each_station_counts_deliveries_for_itself(queue: Queue) -> None:
+def test_each_station_counts_its_own_deliveries(queue: Queue) -> None:
     first = queue.station("first", "**", deliveries_max=2)
     second = queue.station("second", "**", after="first", deliveries_max=2)
     put(queue, "1")
@@ -204,7 +204,7 @@ def test_each_station_counts_deliveries_for_itself(queue: Queue) -> None:
     assert second.statistics().parked == 0
 
 
-def test_parked_products_stay_over_a_reopening(queue: Queue) -> None:
+def test_parked_products_survive_a_reopening(queue: Queue) -> None:
     station = queue.station("s", "**", deliveries_max=1)
     put(queue, "bad")
     with station.attach() as consumer:
@@ -218,7 +218,7 @@ def test_parked_products_stay_over_a_reopening(queue: Queue) -> None:
         assert drain(station) == ["bad"]
 
 
-def test_parked_products_stay_over_a_seek(queue: Queue) -> None:
+def test_parked_products_survive_a_seek(queue: Queue) -> None:
     station = queue.station("s", "**", deliveries_max=1)
     put(queue, "bad")
     consumer = station.attach()
@@ -229,7 +229,7 @@ def test_parked_products_stay_over_a_seek(queue: Queue) -> None:
     assert work(consumer) == ["bad"]
 
 
-def test_at_most_a_thousand_are_parked_and_the_rest_is_counted(queue: Queue) -> None:
+def test_at_most_a_thousand_products_are_parked_and_the_rest_are_counted(queue: Queue) -> None:
     station = queue.station("s", "**", deliveries_max=1)
     queue.put_many([b"x"] * 1100, feed="a")
     consumer = station.attach()
@@ -242,7 +242,7 @@ def test_at_most_a_thousand_are_parked_and_the_rest_is_counted(queue: Queue) -> 
     assert len(work(consumer, 2000)) == 1000
 
 
-def test_a_parked_product_that_the_queue_has_lost_says_so(make_quick: Callable[..., Queue]) -> None:
+def test_a_parked_product_that_was_evicted_is_marked(make_quick: Callable[..., Queue]) -> None:
     queue = make_quick(size="1MiB", dedup="none")
     station = queue.station("s", "a", deliveries_max=1)
     put(queue, "bad")
@@ -271,7 +271,7 @@ def test_a_product_that_kills_its_consumers_is_parked_wherever_it_is_restored(qu
     assert sum(len(station.parked()) for station in stations) == 1
 
 
-def test_a_product_that_is_restored_to_the_start_is_parked_in_the_end(queue: Queue) -> None:
+def test_a_product_that_is_restored_to_the_start_is_parked_at_the_limit(queue: Queue) -> None:
     first = queue.station("first", "**", restore="start", deliveries_max=3)
     second = queue.station("second", "**", after="first", restore="start", deliveries_max=3)
     put(queue, "bad")
@@ -283,7 +283,7 @@ def test_a_product_that_is_restored_to_the_start_is_parked_in_the_end(queue: Que
     assert len(first.parked()) + len(second.parked()) == 1
 
 
-def test_a_product_that_was_restored_to_the_start_too_often_can_be_brought_back(queue: Queue) -> None:
+def test_a_product_that_was_restored_to_the_start_too_often_can_be_retried(queue: Queue) -> None:
     first = queue.station("first", "**", restore="start", deliveries_max=2)
     second = queue.station("second", "**", after="first", restore="start", deliveries_max=2)
     put(queue, "bad")

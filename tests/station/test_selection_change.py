@@ -45,7 +45,7 @@ FROM_TO = pytest.mark.parametrize(
 
 
 @FROM_TO
-def test_the_old_decides_about_what_was_put_before_and_the_new_about_the_rest(
+def test_the_old_selection_applies_to_earlier_products_and_the_new_one_to_later_products(
     queue: Queue, before: str, after: str
 ) -> None:
     station = queue.station("s", wanting("x", before))
@@ -58,7 +58,7 @@ def test_the_old_decides_about_what_was_put_before_and_the_new_about_the_rest(
 
 
 @FROM_TO
-def test_a_station_that_is_up_to_date_simply_goes_on_with_the_new(queue: Queue, before: str, after: str) -> None:
+def test_a_station_without_a_backlog_uses_the_new_selection(queue: Queue, before: str, after: str) -> None:
     station = queue.station("s", wanting("x", before))
     put_letters(queue, "x1", "y2")
     assert got(station) == ["x1"]
@@ -68,7 +68,7 @@ def test_a_station_that_is_up_to_date_simply_goes_on_with_the_new(queue: Queue, 
     assert station.terms.retired == ()
 
 
-def test_a_consumer_that_is_attached_goes_on_with_the_new(queue: Queue) -> None:
+def test_an_attached_consumer_uses_the_new_selection(queue: Queue) -> None:
     station = queue.station("s", "x")
     consumer = station.attach()
     put_letters(queue, "x1")
@@ -80,7 +80,7 @@ def test_a_consumer_that_is_attached_goes_on_with_the_new(queue: Queue) -> None:
 
 
 @pytest.mark.parametrize("after", [ROWS, RECORDS])
-def test_a_consumer_that_waits_goes_on_with_the_new(queue: Queue, after: str) -> None:
+def test_a_waiting_consumer_uses_the_new_selection(queue: Queue, after: str) -> None:
     station = queue.station("s", "x")
     with ThreadPoolExecutor(1) as pool:
         waiting = pool.submit(station.attach().get, 1, 20)
@@ -90,7 +90,7 @@ def test_a_consumer_that_waits_goes_on_with_the_new(queue: Queue, after: str) ->
 
 
 @pytest.mark.parametrize("ways", [[ROWS], [ROWS, RECORDS], [RECORDS]], ids=["by rows", "by both", "by reading"])
-def test_many_changes_in_a_row_while_the_station_is_far_behind(queue: Queue, ways: list[str]) -> None:
+def test_many_changes_apply_in_order_to_a_station_that_is_far_behind(queue: Queue, ways: list[str]) -> None:
     chance = random.Random(20261115)
     letters = "xyz"
     station = queue.station("s", wanting("x", ways[0]))
@@ -108,7 +108,7 @@ def test_many_changes_in_a_row_while_the_station_is_far_behind(queue: Queue, way
     assert station.statistics().admitted == len(expected)
 
 
-def test_changes_without_a_product_between_them_leave_only_the_last(queue: Queue) -> None:
+def test_changes_without_a_product_between_them_keep_only_the_last(queue: Queue) -> None:
     station = queue.station("s", "x")
     put_letters(queue, "x1", "y2")
     for letter in "yxzy":
@@ -117,7 +117,7 @@ def test_changes_without_a_product_between_them_leave_only_the_last(queue: Queue
     assert got(station) == ["x1", "y4"]
 
 
-def test_changes_are_forgotten_when_the_station_has_caught_up(queue: Queue) -> None:
+def test_old_selections_are_dropped_when_the_station_has_caught_up(queue: Queue) -> None:
     station = queue.station("s", "x")
     put_letters(queue, "x1")
     station.change(selection="y")
@@ -130,7 +130,7 @@ def test_changes_are_forgotten_when_the_station_has_caught_up(queue: Queue) -> N
     assert station.terms.retired == ()
 
 
-def test_a_change_holds_over_a_reopening(queue: Queue) -> None:
+def test_a_change_survives_a_reopening(queue: Queue) -> None:
     station = queue.station("s", "x")
     put_letters(queue, "x1", "y2")
     station.change(selection="y")
@@ -141,7 +141,7 @@ def test_a_change_holds_over_a_reopening(queue: Queue) -> None:
 
 
 @pytest.mark.parametrize("how", [ROWS, RECORDS])
-def test_a_change_elsewhere_is_seen_by_those_who_look(queue: Queue, how: str) -> None:
+def test_a_change_applies_in_other_openings_of_the_queue(queue: Queue, how: str) -> None:
     station = queue.station("s", wanting("x", how))
     with Queue.open(queue.path) as other:
         consumer = other.station("s").attach()
@@ -152,7 +152,7 @@ def test_a_change_elsewhere_is_seen_by_those_who_look(queue: Queue, how: str) ->
         assert work(consumer) == ["x1", "y4"]
 
 
-def test_a_change_in_another_process_is_seen(queue: Queue) -> None:
+def test_a_change_in_another_process_applies_here(queue: Queue) -> None:
     station = queue.station("s", "x")
     consumer = station.attach()
     put_letters(queue, "x1")
@@ -167,7 +167,7 @@ def test_a_change_in_another_process_is_seen(queue: Queue) -> None:
 
 
 @pytest.mark.parametrize("how", [ROWS, RECORDS])
-def test_somebody_who_falls_behind_the_change_repeats_nothing(queue: Queue, how: str) -> None:
+def test_an_opening_that_falls_behind_a_change_repeats_nothing(queue: Queue, how: str) -> None:
     """Two openings look in turn, with room for two products; the change lies in what the first has looked past."""
     station = queue.station("s", wanting("x", how), blocking=True, capacity=2)
     with Queue.open(queue.path) as other:
@@ -186,7 +186,7 @@ def test_somebody_who_falls_behind_the_change_repeats_nothing(queue: Queue, how:
     ]  # fmt: skip
 
 
-def test_a_change_in_a_series_concerns_its_station_alone(queue: Queue) -> None:
+def test_a_change_in_a_series_affects_only_its_station(queue: Queue) -> None:
     first = queue.station("first", "x")
     second = queue.station("second", "**", after="first")
     put_letters(queue, "x1", "y2")
@@ -233,7 +233,7 @@ def test_a_blocking_station_loses_nothing_by_a_change(queue: Queue) -> None:
     assert seen == [["x1", "x2"], ["x3", "x4"], ["y5", "y6"], ["y7"]]
 
 
-def test_once_the_change_lies_behind_only_producers_of_the_new_feeds_wait(queue: Queue) -> None:
+def test_after_a_change_only_producers_of_the_new_feeds_wait(queue: Queue) -> None:
     station = queue.station("s", "x", blocking=True, capacity=1)
     consumer = station.attach()
     put_together(queue, "x1", "x2", feed="x")
@@ -256,7 +256,7 @@ def begins_with(letter: str) -> Callable[[Any], bool]:
     return lambda product: bool(product.ident.startswith(letter))
 
 
-def test_the_old_function_decides_about_what_was_put_before(queue: Queue) -> None:
+def test_the_old_function_applies_to_earlier_products(queue: Queue) -> None:
     station = queue.station("s", begins_with("x"))
     put(queue, "x1", "y2")
     station.change(selection=begins_with("y"))
@@ -264,7 +264,7 @@ def test_the_old_function_decides_about_what_was_put_before(queue: Queue) -> Non
     assert got(station) == ["x1", "y4"]
 
 
-def test_a_function_takes_the_place_of_a_text(queue: Queue) -> None:
+def test_a_function_replaces_a_selection_text(queue: Queue) -> None:
     station = queue.station("s", Selection("x"))
     put_letters(queue, "x1", "y2")
     station.change(selection=begins_with("y"))
@@ -273,7 +273,7 @@ def test_a_function_takes_the_place_of_a_text(queue: Queue) -> None:
     assert station.terms.local
 
 
-def test_a_text_with_records_takes_the_place_of_a_function(queue: Queue) -> None:
+def test_a_selection_by_record_replaces_a_function(queue: Queue) -> None:
     station = queue.station("s", begins_with("x"))
     put_letters(queue, "x1", "y2")
     station.change(selection=Selection(ident="^y"))
@@ -282,7 +282,7 @@ def test_a_text_with_records_takes_the_place_of_a_function(queue: Queue) -> None
     assert not station.terms.local
 
 
-def test_who_does_not_know_the_new_function_cannot_attach(queue: Queue) -> None:
+def test_a_process_without_the_new_function_cannot_attach(queue: Queue) -> None:
     station = queue.station("s", "x")
     with Queue.open(queue.path) as other:
         station.change(selection=begins_with("y"))
@@ -290,7 +290,7 @@ def test_who_does_not_know_the_new_function_cannot_attach(queue: Queue) -> None:
             other.station("s").attach()
 
 
-def test_a_selection_that_cannot_be_changes_nothing(queue: Queue) -> None:
+def test_an_invalid_selection_changes_nothing(queue: Queue) -> None:
     station = queue.station("s", "x")
     terms = station.terms
     with pytest.raises(SelectionError):

@@ -21,7 +21,7 @@ def series(queue: Queue, *names: str, **terms: object) -> list[Station]:
     return made
 
 
-def test_a_station_sees_what_the_one_before_has_put(queue: Queue) -> None:
+def test_a_station_gets_products_that_the_one_before_has_acknowledged(queue: Queue) -> None:
     first, second, third = series(queue, "first", "second", "third")
     put(queue, "1", "2", "3")
     assert (drain(second), drain(third)) == ([], [])
@@ -36,7 +36,7 @@ def test_a_station_sees_what_the_one_before_has_put(queue: Queue) -> None:
     assert [station.statistics().acknowledged for station in (first, second, third)] == [3, 3, 3]
 
 
-def test_a_put_wakes_a_consumer_of_the_next_station(queue: Queue) -> None:
+def test_an_acknowledgement_wakes_a_consumer_of_the_next_station(queue: Queue) -> None:
     first, second = series(queue, "first", "second")
     put(queue, "1")
     with ThreadPoolExecutor(1) as pool:
@@ -45,7 +45,7 @@ def test_a_put_wakes_a_consumer_of_the_next_station(queue: Queue) -> None:
         assert idents(waiting.result(20)) == ["1"]
 
 
-def test_each_station_sees_the_latest_revision_under_the_same_sequence(queue: Queue) -> None:
+def test_each_station_gets_the_latest_revision_under_the_same_sequence(queue: Queue) -> None:
     first, second, third = series(queue, "first", "second", "third")
     queue.put(b"raw", feed="a", ident="x", priority=6, properties={"run": 5}, expiry="1h", slice=7)
     before = queue.read()[0]
@@ -67,7 +67,7 @@ def test_each_station_sees_the_latest_revision_under_the_same_sequence(queue: Qu
         assert getattr(after, field) == getattr(before, field), field
 
 
-def test_the_original_stays_as_it_is_for_everybody_else(queue: Queue) -> None:
+def test_other_readers_get_the_original_payload(queue: Queue) -> None:
     beside = queue.station("beside", "**")
     first, second = series(queue, "first", "second")
     put(queue, "1", "2")
@@ -82,7 +82,7 @@ def test_the_original_stays_as_it_is_for_everybody_else(queue: Queue) -> None:
     assert payloads(second.attach().get_nowait(9)) == [b"one", b"two", b"3"]
 
 
-def test_revisions_are_no_products_to_anybody(queue: Queue) -> None:
+def test_revisions_are_not_delivered_as_products(queue: Queue) -> None:
     first, second = series(queue, "first", "second")
     put(queue, "1")
     with first.attach() as consumer:
@@ -125,7 +125,7 @@ def test_a_payload_may_become_empty(queue: Queue) -> None:
     assert (payloads(batch), batch.revisions.tolist()) == ([b""], [1])
 
 
-def test_the_payloads_of_a_list_go_with_its_products(queue: Queue) -> None:
+def test_payloads_of_a_list_belong_to_its_products(queue: Queue) -> None:
     first, second = series(queue, "first", "second")
     put(queue, *"123")
     with first.attach() as consumer:
@@ -135,7 +135,7 @@ def test_the_payloads_of_a_list_go_with_its_products(queue: Queue) -> None:
     assert dict(zip(idents(found), payloads(found), strict=True)) == {"3": b"three", "1": b"one"}
 
 
-def test_the_payloads_of_a_list_go_with_its_products_also_if_they_came_in_several_batches(queue: Queue) -> None:
+def test_payloads_of_a_list_belong_to_its_products_across_batches(queue: Queue) -> None:
     first, second = series(queue, "first", "second")
     put(queue, *"1234")
     with first.attach() as consumer:
@@ -147,7 +147,7 @@ def test_the_payloads_of_a_list_go_with_its_products_also_if_they_came_in_severa
     }  # fmt: skip
 
 
-def test_a_revision_comes_back_with_its_product(queue: Queue) -> None:
+def test_a_restored_product_keeps_its_revision(queue: Queue) -> None:
     first, second = series(queue, "first", "second")
     put(queue, "1")
     with first.attach() as consumer:
@@ -171,7 +171,7 @@ def test_a_revision_survives_a_reopening(make_queue: Callable[..., Queue]) -> No
         assert (payloads(batch), batch.revisions.tolist()) == ([b"one"], [1])
 
 
-def test_what_a_station_does_not_select_flows_past_it(queue: Queue) -> None:
+def test_products_that_a_station_does_not_select_flow_past_it(queue: Queue) -> None:
     queue.station("first", "**")
     second = queue.station("second", "b/**", after="first")
     third = queue.station("third", "**", after="second")
@@ -184,7 +184,7 @@ def test_what_a_station_does_not_select_flows_past_it(queue: Queue) -> None:
     assert drain(third) == ["2"]
 
 
-def test_what_the_first_does_not_select_goes_to_the_next_at_once(queue: Queue) -> None:
+def test_products_that_the_first_station_does_not_select_go_to_the_next_at_once(queue: Queue) -> None:
     first = queue.station("first", "b/**")
     second = queue.station("second", "**", after="first")
     third = queue.station("third", "c/**", after="second")
@@ -199,7 +199,7 @@ def test_what_the_first_does_not_select_goes_to_the_next_at_once(queue: Queue) -
     assert [station.statistics().admitted for station in (first, second, third)] == [1, 4, 1]
 
 
-def test_selections_in_a_series_may_ask_for_more_than_rows_tell(queue: Queue) -> None:
+def test_a_station_in_a_series_may_select_by_record(queue: Queue) -> None:
     first = queue.station("first", Selection(ident="^x"))
     second = queue.station("second", Selection("a"), after="first")
     put(queue, "x1", "y2", "x3", feed="a")
@@ -210,7 +210,7 @@ def test_selections_in_a_series_may_ask_for_more_than_rows_tell(queue: Queue) ->
     assert drain(second) == ["x1", "x3"]
 
 
-def test_discarded_products_end_here(queue: Queue) -> None:
+def test_discarded_products_do_not_reach_the_next_station(queue: Queue) -> None:
     first, second, third = series(queue, "first", "second", "third")
     put(queue, *"123")
     with first.attach() as consumer:
@@ -223,7 +223,7 @@ def test_discarded_products_end_here(queue: Queue) -> None:
     assert queue.read("oldest").sequences.tolist() == [1, 2, 3]
 
 
-def test_products_that_find_a_full_capacity_go_on_to_the_next_station(queue: Queue) -> None:
+def test_products_that_find_a_station_full_go_to_the_next(queue: Queue) -> None:
     first = queue.station("first", "**", capacity=2)
     second = queue.station("second", "**", after="first")
     put(queue, *"1234")
@@ -234,9 +234,7 @@ def test_products_that_find_a_full_capacity_go_on_to_the_next_station(queue: Que
 
 
 @pytest.mark.parametrize(("discard", "gone"), [("fifo", "1"), ("priority", "3")])
-def test_products_that_are_put_out_of_a_capacity_go_on_to_the_next_station(
-    queue: Queue, discard: str, gone: str
-) -> None:
+def test_products_that_a_full_station_drops_go_to_the_next(queue: Queue, discard: str, gone: str) -> None:
     first = queue.station("first", "**", capacity=3, discard=discard)
     second = queue.station("second", "**", after="first")
     for ident, priority in [("1", 4), ("2", 5), ("3", 2), ("4", 6)]:
@@ -257,7 +255,7 @@ def test_a_station_in_the_middle_may_be_full(queue: Queue) -> None:
     assert drain(third) == ["1"]
 
 
-def test_a_blocking_station_behind_takes_all_and_holds_producers_up(queue: Queue) -> None:
+def test_a_blocking_station_later_in_the_series_makes_producers_wait(queue: Queue) -> None:
     first = queue.station("first", "**")
     second = queue.station("second", "**", after="first", blocking=True, capacity=2)
     put(queue, "1")
@@ -271,7 +269,7 @@ def test_a_blocking_station_behind_takes_all_and_holds_producers_up(queue: Queue
     assert drain(second) == ["3"]
 
 
-def test_a_station_can_be_put_between_two_others(queue: Queue) -> None:
+def test_a_station_can_be_inserted_between_two_others(queue: Queue) -> None:
     first, third = series(queue, "first", "third")
     put(queue, "1", "2")
     with first.attach() as consumer:
@@ -287,7 +285,7 @@ def test_a_station_can_be_put_between_two_others(queue: Queue) -> None:
 
 
 @pytest.mark.parametrize("selection", [Selection("**"), Selection(ident=".")], ids=["by rows", "by reading"])
-def test_a_station_that_joins_sees_what_is_put_from_then_on_however_far_the_line_is_behind(
+def test_a_station_that_joins_gets_only_later_products_however_far_the_chain_is_behind(
     queue: Queue, selection: Selection
 ) -> None:
     first = queue.station("first", selection)
@@ -303,7 +301,7 @@ def test_a_station_that_joins_sees_what_is_put_from_then_on_however_far_the_line
     assert sorted(drain(third)) == ["3", "4"]
 
 
-def test_there_is_no_room_for_ever_between_two_stations(queue: Queue) -> None:
+def test_the_number_of_stations_between_two_others_is_limited(queue: Queue) -> None:
     series(queue, "first", "last")
     with pytest.raises(StationError, match="no room between 'first' and the next"):
         for number in range(20):
@@ -318,7 +316,7 @@ def test_there_is_no_room_for_ever_between_two_stations(queue: Queue) -> None:
             assert drain(queue.station(name)) == ["1"]
 
 
-def test_when_a_station_in_the_middle_is_removed_its_products_go_on(queue: Queue) -> None:
+def test_products_of_a_removed_station_go_to_the_next(queue: Queue) -> None:
     first, second, third = series(queue, "first", "second", "third")
     put(queue, *"123")
     assert drain(first) == ["1", "2", "3"]
@@ -333,7 +331,7 @@ def test_when_a_station_in_the_middle_is_removed_its_products_go_on(queue: Queue
     assert drain(third) == ["4"]
 
 
-def test_when_the_first_station_is_removed_its_products_go_on(queue: Queue) -> None:
+def test_products_of_a_removed_first_station_go_to_the_next(queue: Queue) -> None:
     first, second = series(queue, "first", "second")
     put(queue, "1", "2")
     assert first.statistics().waiting == 2
@@ -368,7 +366,7 @@ def test_a_series_shares_one_position(queue: Queue) -> None:
 # --- what a dead consumer leaves ------------------------------------------------------------------
 
 
-def test_restored_to_the_input_it_comes_again_at_the_same_station(queue: Queue) -> None:
+def test_restore_to_the_input_delivers_again_at_the_same_station(queue: Queue) -> None:
     first, second = series(queue, "first", "second", restore="input")
     put(queue, "1", "2")
     vanishing = first.attach()
@@ -378,7 +376,7 @@ def test_restored_to_the_input_it_comes_again_at_the_same_station(queue: Queue) 
     assert drain(first) == ["1", "2"]
 
 
-def test_restored_to_the_output_it_goes_on(queue: Queue) -> None:
+def test_restore_to_the_output_passes_the_product_to_the_next_station(queue: Queue) -> None:
     first, second = series(queue, "first", "second", restore="output")
     put(queue, "1", "2")
     vanishing = first.attach()
@@ -390,7 +388,7 @@ def test_restored_to_the_output_it_goes_on(queue: Queue) -> None:
     assert (first.statistics().restored, first.statistics().acknowledged) == (1, 1)
 
 
-def test_restored_to_the_output_products_go_on_in_their_order(queue: Queue) -> None:
+def test_restore_to_the_output_keeps_the_order(queue: Queue) -> None:
     first, second = series(queue, "first", "second", restore="output")
     put(queue, *"1234")
     vanishing = first.attach()
@@ -400,7 +398,7 @@ def test_restored_to_the_output_products_go_on_in_their_order(queue: Queue) -> N
     assert drain(second) == ["1", "2", "3"]
 
 
-def test_restored_to_the_output_of_the_last_station_it_is_over(queue: Queue) -> None:
+def test_restore_to_the_output_of_the_last_station_ends_the_product(queue: Queue) -> None:
     (station,) = series(queue, "only", restore="output")
     put(queue, "1")
     vanishing = station.attach()
@@ -410,7 +408,7 @@ def test_restored_to_the_output_of_the_last_station_it_is_over(queue: Queue) -> 
     assert (told.restored, told.waiting, told.leased, told.acknowledged) == (1, 0, 0, 0)
 
 
-def test_restored_to_the_start_it_passes_all_stations_again(queue: Queue) -> None:
+def test_restore_to_the_start_passes_all_stations_again(queue: Queue) -> None:
     first, second, third = series(queue, "first", "second", "third", restore="start")
     put(queue, "1")
     with first.attach() as consumer:
@@ -426,7 +424,7 @@ def test_restored_to_the_start_it_passes_all_stations_again(queue: Queue) -> Non
     assert third.statistics().restored == 1
 
 
-def test_a_clean_detach_gives_back_to_the_input_whatever_was_agreed(queue: Queue) -> None:
+def test_a_detach_gives_back_to_the_input_whatever_restore_says(queue: Queue) -> None:
     first, second = series(queue, "first", "second", restore="output")
     put(queue, "1")
     with first.attach() as consumer:
@@ -440,7 +438,7 @@ def test_a_clean_detach_gives_back_to_the_input_whatever_was_agreed(queue: Queue
 
 
 @pytest.mark.parametrize("timed", ["first", "second"])
-def test_the_time_out_of_a_station_is_its_own(make_quick: Callable[..., Queue], timed: str) -> None:
+def test_a_timeout_applies_to_its_station_only(make_quick: Callable[..., Queue], timed: str) -> None:
     """It says what expires here, not before and not behind."""
     clock = MockClock(EPOCH_NS)
     queue = make_quick(clock=clock)
@@ -453,7 +451,7 @@ def test_the_time_out_of_a_station_is_its_own(make_quick: Callable[..., Queue], 
     assert second.statistics().expired == (0 if timed == "first" else 1)
 
 
-def test_what_has_become_too_old_for_one_station_goes_on_to_the_next(make_quick: Callable[..., Queue]) -> None:
+def test_a_product_that_expires_at_one_station_goes_to_the_next(make_quick: Callable[..., Queue]) -> None:
     clock = MockClock(EPOCH_NS)
     queue = make_quick(clock=clock)
     first = queue.station("first", "**", timeout="10s")
@@ -466,7 +464,7 @@ def test_what_has_become_too_old_for_one_station_goes_on_to_the_next(make_quick:
     assert (first.statistics().expired, second.statistics().expired) == (1, 0)
 
 
-def test_a_product_that_has_expired_is_handed_out_by_no_station(make_quick: Callable[..., Queue]) -> None:
+def test_a_product_past_its_expiry_is_delivered_by_no_station(make_quick: Callable[..., Queue]) -> None:
     clock = MockClock(EPOCH_NS)
     queue = make_quick(clock=clock)
     first, second = series(queue, "first", "second")
@@ -477,7 +475,7 @@ def test_a_product_that_has_expired_is_handed_out_by_no_station(make_quick: Call
     assert second.statistics().expired == 1
 
 
-def test_who_looks_at_the_log_does_not_wait_for_room_at_a_blocking_station(queue: Queue) -> None:
+def test_a_scan_of_the_log_does_not_wait_for_room_at_a_blocking_station(queue: Queue) -> None:
     """Where records decide: the first station is full and the second is not."""
     first = queue.station("first", Selection(ident="^x"), blocking=True, capacity=1)
     second = queue.station("second", Selection(ident="^x"), after="first")

@@ -23,7 +23,7 @@ from headrace.testing import MockClock
 # --- create and open --------------------------------------------------------------------------------
 
 
-def test_every_station_sees_all_that_it_selects(queue: Queue) -> None:
+def test_every_station_gets_all_products_that_it_selects(queue: Queue) -> None:
     everything, only_b = queue.station("all", "**"), queue.station("b", "b/**")
     put(queue, "1", feed="a")
     put(queue, "2", feed="b")
@@ -32,7 +32,7 @@ def test_every_station_sees_all_that_it_selects(queue: Queue) -> None:
     assert drain(only_b) == ["2", "3"]
 
 
-def test_a_station_begins_with_what_is_put_after_it_was_made(queue: Queue) -> None:
+def test_a_new_station_gets_only_later_products(queue: Queue) -> None:
     put(queue, "before")
     station = queue.station("s", "**")
     put(queue, "after")
@@ -43,7 +43,7 @@ def test_a_station_begins_with_what_is_put_after_it_was_made(queue: Queue) -> No
     ("start", "expected"),
     [("oldest", ["1", "2", "3"]), (2, ["2", "3"]), ("next", []), ("90s", ["2", "3"]), (99, [])],
 )
-def test_a_station_may_begin_elsewhere(make_quick: Callable[..., Queue], start: Any, expected: list[str]) -> None:
+def test_a_station_may_start_elsewhere(make_quick: Callable[..., Queue], start: Any, expected: list[str]) -> None:
     clock = MockClock(EPOCH_NS)
     queue = make_quick(clock=clock)
     for ident in ("1", "2", "3"):
@@ -194,7 +194,9 @@ def test_a_damaged_stations_json_is_an_error_that_names_it(queue: Queue) -> None
 
 
 @pytest.mark.parametrize("durability", ["memory", "process", "disk"])
-def test_a_durable_station_keeps_its_place_and_what_it_holds(make_quick: Callable[..., Queue], durability: str) -> None:
+def test_a_durable_station_keeps_its_position_and_its_products(
+    make_quick: Callable[..., Queue], durability: str
+) -> None:
     queue = make_quick(durability=durability)
     station = queue.station("s", "**", capacity=100)
     put(queue, *"12345")
@@ -265,7 +267,7 @@ def test_a_transient_station_does_not_survive_a_reopening(queue: Queue) -> None:
         assert len(list((queue.path / "stations").iterdir())) == 1
 
 
-def test_a_transient_station_stays_while_somebody_has_the_queue_open(queue: Queue) -> None:
+def test_a_transient_station_stays_while_the_queue_is_open(queue: Queue) -> None:
     queue.station("s", "**", durable=False)
     with Queue.open(queue.path) as again:
         assert again.stations() == ["s"]

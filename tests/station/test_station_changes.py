@@ -83,16 +83,16 @@ def _periods(changes: list[Note], end: int) -> tuple[set[int], set[int]]:
     return wanted, unwanted
 
 
-def test_changes_of_terms_beside_the_work_lose_nothing_and_put_nothing_twice(path: Path) -> None:
+def test_changes_of_terms_lose_and_repeat_nothing(path: Path) -> None:
     print(changes(path, seed_of(), seconds=1.2))
 
 
 @pytest.mark.soak
-def test_minutes_of_changes_beside_the_work_lose_nothing_and_put_nothing_twice(path: Path) -> None:
+def test_minutes_of_changes_lose_and_repeat_nothing(path: Path) -> None:
     print(changes(path, seed_of(), seconds=90))
 
 
-def test_every_change_decides_about_the_very_next_product(path: Path) -> None:
+def test_every_change_applies_from_the_next_product_on(path: Path) -> None:
     with Queue.open(path) as queue, Arena(path, path.parent / "ledgers", seed_of()) as arena:
         station = queue.station("s", "a", **PLAIN)
         waiting = arena.start(consume, "s", 10)
@@ -108,7 +108,7 @@ def test_every_change_decides_about_the_very_next_product(path: Path) -> None:
         arena.judge(queue, wanted, "s")
 
 
-def test_a_consumer_that_wakes_in_the_middle_of_a_change_goes_by_the_new_terms(path: Path) -> None:
+def test_a_consumer_that_wakes_during_a_change_uses_the_new_terms(path: Path) -> None:
     def change_slowly(folder: Path, path: Path, ledger: Ledger, seed: int) -> None:
         update = Stations._update_chain
 

@@ -122,13 +122,13 @@ def judge(arena: Arena, queue: Queue, scene: Scene) -> None:
 
 
 @pytest.mark.parametrize("scene", SHORT)
-def test_every_product_is_put_once_while_consumers_are_killed(shared_memory: Path, scene: str) -> None:
+def test_every_product_is_acknowledged_once_while_consumers_are_killed(shared_memory: Path, scene: str) -> None:
     print(battle(shared_memory, seed_of(), SCENES[scene], kills=10))
 
 
 @pytest.mark.soak
 @pytest.mark.parametrize("scene", SCENES)
-def test_every_product_is_put_once_through_hundreds_of_kills(shared_memory: Path, scene: str) -> None:
+def test_every_product_is_acknowledged_once_through_hundreds_of_kills(shared_memory: Path, scene: str) -> None:
     seed = seed_of()
     for number in range(3):
         folder = shared_memory / str(number)
@@ -173,16 +173,16 @@ def massacre(folder: Path, seed: int, rounds: int) -> str:
             return f"{arena.kills()} kills in {rounds} rounds, {recoveries(queue, 1)} inside the lock, {queue.next} products"
 
 
-def test_stations_go_on_after_everybody_was_killed_at_once(shared_memory: Path) -> None:
+def test_stations_work_after_all_processes_were_killed_at_once(shared_memory: Path) -> None:
     print(massacre(shared_memory, seed_of(), rounds=3))
 
 
 @pytest.mark.soak
-def test_stations_go_on_after_everybody_was_killed_at_once_a_hundred_times(shared_memory: Path) -> None:
+def test_stations_work_after_all_processes_were_killed_at_once_a_hundred_times(shared_memory: Path) -> None:
     print(massacre(shared_memory, seed_of(), rounds=100))
 
 
-def test_consumers_that_wait_go_on_when_the_maker_of_queue_and_station_was_killed(shared_memory: Path) -> None:
+def test_waiting_consumers_continue_after_the_creator_of_the_queue_was_killed(shared_memory: Path) -> None:
     path = shared_memory / "q"
 
     def make(folder: Path, path: Path, ledger: Ledger, seed: int) -> None:

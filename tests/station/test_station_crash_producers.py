@@ -54,7 +54,7 @@ def wait_until_blocked(path: Path) -> int:
         return before
 
 
-def test_producers_wait_for_consumers_that_died_and_go_on_with_a_new_one(path: Path) -> None:
+def test_producers_continue_when_a_new_consumer_replaces_dead_ones(path: Path) -> None:
     with Arena(path, path.parent / "ledgers", seed_of()) as arena:
         consumers = [arena.start(consume, "s", 5) for _ in range(2)]
         for _ in range(2):
@@ -72,7 +72,7 @@ def test_producers_wait_for_consumers_that_died_and_go_on_with_a_new_one(path: P
             arena.judge(queue, sequences_of(queue), "s")
 
 
-def test_a_put_that_waited_in_vain_has_stored_nothing(path: Path) -> None:
+def test_a_put_that_times_out_after_a_death_stores_nothing(path: Path) -> None:
     def take_some_and_die(folder: Path, path: Path, ledger: Ledger, seed: int) -> None:
         with Queue.open(path) as queue, queue.station("s").attach() as consumer:
             consumer.get(5, 10.0)
@@ -111,7 +111,7 @@ def test_producers_killed_while_they_wait_leave_nothing_behind(path: Path) -> No
             arena.judge(queue, put, "s")
 
 
-def test_a_station_that_is_not_durable_blocks_nobody_once_its_last_consumer_was_killed(path: Path) -> None:
+def test_a_transient_station_blocks_no_producer_after_its_last_consumer_was_killed(path: Path) -> None:
     def attach_and_die(folder: Path, path: Path, ledger: Ledger, seed: int) -> None:
         with Queue.open(path) as queue, queue.station("passing").attach():
             os.kill(os.getpid(), signal.SIGKILL)
@@ -147,10 +147,10 @@ def siege(path: Path, seed: int, kills: int) -> str:
     return f"{arena.kills()} kills, {inside} inside the lock, {admitted} products"
 
 
-def test_nobody_hangs_when_both_sides_of_a_full_capacity_are_killed(path: Path) -> None:
+def test_no_process_hangs_when_both_sides_of_a_full_station_are_killed(path: Path) -> None:
     print(siege(path, seed_of(), kills=15))
 
 
 @pytest.mark.soak
-def test_nobody_hangs_when_both_sides_of_a_full_capacity_are_killed_hundreds_of_times(path: Path) -> None:
+def test_no_process_hangs_when_both_sides_of_a_full_station_are_killed_hundreds_of_times(path: Path) -> None:
     print(siege(path, seed_of(), kills=600))

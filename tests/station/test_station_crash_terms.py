@@ -131,7 +131,7 @@ def get_all(queue: Queue, station: str) -> list[int]:
 
 
 @pytest.mark.parametrize(("act", "step", "moment"), DEATHS)
-def test_a_change_whose_maker_dies_is_in_force_or_not_and_can_be_made_again(
+def test_a_change_is_complete_or_absent_after_a_kill_and_can_be_repeated(
     path: Path, act: Callable[[Queue], None], step: str, moment: str
 ) -> None:
     witness = Queue.open(path)
@@ -244,7 +244,7 @@ def test_administrators_may_be_killed_at_any_moment_hundreds_of_times(path: Path
     print(administration(path, seed_of(), 400, names))
 
 
-def test_a_put_beside_stations_that_come_and_go_never_fails(path: Path) -> None:
+def test_puts_never_fail_while_stations_are_created_and_removed(path: Path) -> None:
     """Nobody is killed here."""
     with Arena(path, path.parent / "ledgers", seed_of()) as arena:
         for _ in range(3):
@@ -260,7 +260,7 @@ def test_a_put_beside_stations_that_come_and_go_never_fails(path: Path) -> None:
 
 
 @pytest.mark.parametrize("durability", ["memory", "process"])
-def test_death_while_stations_are_settled_brings_nothing_back(shared_memory: Path, durability: str) -> None:
+def test_a_kill_during_the_recovery_of_stations_brings_nothing_back(shared_memory: Path, durability: str) -> None:
     path = shared_memory / "other"
 
     def work_and_die() -> None:
@@ -288,7 +288,7 @@ def test_death_while_stations_are_settled_brings_nothing_back(shared_memory: Pat
         assert queue.check() == []
 
 
-def test_a_position_that_was_set_back_stays_so_after_a_death(path: Path) -> None:
+def test_a_seek_back_survives_the_death_of_its_process(path: Path) -> None:
     """A consumer holds the hundredth product, somebody seeks to the oldest, and both are gone."""
 
     def hold_and_die() -> None:

@@ -97,19 +97,19 @@ def place(shared_memory: Path) -> Path:
 
 @pytest.mark.parametrize("passes", [1, 2, 23, 104])
 @pytest.mark.parametrize("point", POINTS)
-def test_death_at_this_step_loses_and_repeats_nothing(place: Path, point: str, passes: int) -> None:
+def test_a_kill_at_this_step_loses_and_repeats_nothing(place: Path, point: str, passes: int) -> None:
     with Queue.open(place / "q"):  # somebody is attached all the time: nothing is settled by being alone
         kill_at(place / "q", place / "ledger", point, passes)
         judge(place / "q", place / "ledger")
 
 
 @pytest.mark.parametrize("point", POINTS)
-def test_death_of_everybody_at_this_step_loses_and_repeats_nothing(place: Path, point: str) -> None:
+def test_a_kill_of_the_only_process_at_this_step_loses_and_repeats_nothing(place: Path, point: str) -> None:
     kill_at(place / "q", place / "ledger", point, 11)
     judge(place / "q", place / "ledger")
 
 
-def test_death_while_mending_what_a_dead_one_left_is_mended_by_the_next(place: Path) -> None:
+def test_a_kill_during_recovery_is_recovered_by_the_next_process(place: Path) -> None:
     with Queue.open(place / "q"):
         kill_at(place / "q", place / "ledger", "chain:slot-marked", 30)
         kill_at(place / "q", place / "ledger2", "chain:rebuilt", 1)

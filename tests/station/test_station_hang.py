@@ -92,7 +92,7 @@ def test_a_late_ack_of_a_hung_consumer_is_refused_and_nothing_is_acknowledged_tw
         assert station.statistics().acknowledged == 15
 
 
-def test_a_producer_at_a_full_capacity_does_not_wait_for_a_hung_consumer(path: Path) -> None:
+def test_a_producer_at_a_full_station_does_not_wait_for_a_hung_consumer(path: Path) -> None:
     """What the hung one holds is handed to another, which makes room."""
     with Queue.open(path) as queue, Arena(path, path.parent / "ledgers", seed_of()) as arena:
         station = queue.station("s", "**", hung_after="0.5s", blocking=True, capacity=10, deliveries_max=0)
@@ -110,7 +110,7 @@ def test_a_producer_at_a_full_capacity_does_not_wait_for_a_hung_consumer(path: P
         assert station.statistics().acknowledged == 70
 
 
-def test_a_consumer_that_is_stopped_for_less_keeps_what_it_has(path: Path) -> None:
+def test_a_consumer_that_is_stopped_for_less_than_hung_after_keeps_its_products(path: Path) -> None:
     with Queue.open(path) as queue, Arena(path, path.parent / "ledgers", seed_of()) as arena:
         station = queue.station("s", "**", hung_after="30s", deliveries_max=0)
         queue.put_many([b""] * 3, feed="a")
@@ -125,7 +125,7 @@ def test_a_consumer_that_is_stopped_for_less_keeps_what_it_has(path: Path) -> No
         wait_until(lambda: station.statistics().acknowledged == 3, "and counts")
 
 
-def test_work_that_takes_longer_than_hung_after_is_not_taken_for_a_hang(path: Path) -> None:
+def test_slow_work_is_not_taken_for_a_hang(path: Path) -> None:
     with Queue.open(path) as queue:
         station = queue.station("s", "**", hung_after="0.6s")
         queue.put(b"", feed="a")
@@ -177,10 +177,10 @@ def stops(path: Path, seed: int, rounds: int) -> str:
         return f"{rounds} stops, {refused} refused, {len(done)} products"
 
 
-def test_stops_and_starts_at_random_put_nothing_twice(path: Path) -> None:
+def test_random_stops_acknowledge_nothing_twice(path: Path) -> None:
     print(stops(path, seed_of(), rounds=3))
 
 
 @pytest.mark.soak
-def test_a_hundred_stops_and_starts_at_random_put_nothing_twice(path: Path) -> None:
+def test_hundreds_of_random_stops_acknowledge_nothing_twice(path: Path) -> None:
     print(stops(path, seed_of(), rounds=200))

@@ -128,7 +128,7 @@ def test_a_child_of_a_dead_consumer_does_not_keep_it_alive(path: Path) -> None:
             os.kill(int(child.removeprefix("child-")), signal.SIGKILL)
 
 
-def test_what_a_dead_one_had_half_taken_up_is_not_taken_up_again(shared_memory: Path) -> None:
+def test_products_that_a_dead_process_had_half_admitted_are_not_admitted_twice(shared_memory: Path) -> None:
     """Where index rows do not decide, products are handed to the line in batches; death falls inside one."""
     path = shared_memory / "q"
 
@@ -155,7 +155,7 @@ def test_what_a_dead_one_had_half_taken_up_is_not_taken_up_again(shared_memory: 
 # --- what kills its consumers ---------------------------------------------------------------------
 
 
-def test_a_product_that_kills_its_consumers_is_parked_and_the_others_go_on(shared_memory: Path) -> None:
+def test_a_product_that_kills_its_consumers_is_parked_and_the_others_are_delivered(shared_memory: Path) -> None:
     def fall(folder: Path, path: Path, ledger: Ledger, seed: int) -> None:
         with Queue.open(path) as queue, queue.station("s").attach() as consumer:
             for batch in consumer.batches(1):

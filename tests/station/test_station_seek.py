@@ -40,14 +40,14 @@ def test_resuming_wakes_a_consumer_that_waits(queue: Queue) -> None:
         assert idents(waiting.result(20)) == ["1"]
 
 
-def test_a_station_stays_paused_over_a_reopening_and_is_opened_on_its_terms(queue: Queue) -> None:
+def test_a_paused_station_stays_paused_after_a_reopening(queue: Queue) -> None:
     queue.station("s", "**").pause()
     queue.close()
     with Queue.open(queue.path) as again:
         assert again.station("s", "**").terms.paused
 
 
-def test_a_seek_forward_passes_over_what_lies_between(queue: Queue) -> None:
+def test_a_seek_forward_skips_the_products_between(queue: Queue) -> None:
     station = queue.station("s", "**")
     put(queue, *"12345")
     assert station.seek(4) == 4

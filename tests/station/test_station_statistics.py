@@ -87,7 +87,7 @@ def test_consumers_are_listed_with_what_they_hold(queue: Queue) -> None:
     ]
 
 
-def test_handles_and_consumers_say_what_they_are(queue: Queue) -> None:
+def test_stations_and_consumers_have_a_repr(queue: Queue) -> None:
     station = queue.station("s", "**")
     assert repr(station) == f"<Station 's' of {queue.path}>"
     assert repr(station.attach()) == "<Consumer 0 of 's'>"
@@ -109,7 +109,7 @@ def test_expired_products_are_counted_and_not_delivered(make_quick: Callable[...
     assert (station.statistics().expired, station.statistics().waiting) == (1, 0)
 
 
-def test_expired_products_are_counted_if_idents_decide(make_quick: Callable[..., Queue]) -> None:
+def test_expired_products_are_counted_with_a_selection_by_ident(make_quick: Callable[..., Queue]) -> None:
     clock = MockClock(EPOCH_NS)
     queue = make_quick(clock=clock)
     station = queue.station("s", Selection(ident="^x"))
@@ -129,7 +129,7 @@ def test_products_that_were_deleted_while_they_waited_are_counted(queue: Queue) 
     assert station.statistics().evicted == 1
 
 
-def test_products_that_were_deleted_before_the_scan_are_passed_over(queue: Queue) -> None:
+def test_products_that_were_deleted_before_the_scan_are_skipped(queue: Queue) -> None:
     station = queue.station("s", "**")
     put(queue, "1", feed="a")
     put(queue, "2", feed="b")
@@ -140,9 +140,7 @@ def test_products_that_were_deleted_before_the_scan_are_passed_over(queue: Queue
 
 @pytest.mark.parametrize("looked", [True, False], ids=["while they waited", "before anybody looked"])
 @pytest.mark.parametrize("selection", [Selection("a"), Selection(ident="^x")], ids=["by rows", "by reading"])
-def test_evicted_products_are_counted_to_the_last(
-    make_quick: Callable[..., Queue], looked: bool, selection: Selection
-) -> None:
+def test_every_evicted_product_is_counted(make_quick: Callable[..., Queue], looked: bool, selection: Selection) -> None:
     queue = make_quick(size="1MiB", dedup="none")
     station = queue.station("s", selection)
     for number in range(40):
@@ -157,7 +155,7 @@ def test_evicted_products_are_counted_to_the_last(
     assert (told.evicted, told.acknowledged) == (queue.oldest - 1, 41 - queue.oldest)
 
 
-def test_a_get_passes_over_what_was_evicted_and_goes_on_waiting(make_quick: Callable[..., Queue]) -> None:
+def test_a_get_skips_evicted_products_and_keeps_waiting(make_quick: Callable[..., Queue]) -> None:
     queue = make_quick(size="1MiB", dedup="none")
     station = queue.station("s", Selection("a"))
     put(queue, "1")
@@ -194,7 +192,7 @@ def test_a_damaged_product_is_counted_and_not_delivered(queue: Queue) -> None:
     assert (told.damaged, told.acknowledged, told.leased) == (1, 2, 0)
 
 
-def test_a_damaged_product_is_counted_if_idents_decide(queue: Queue) -> None:
+def test_a_damaged_product_is_counted_with_a_selection_by_ident(queue: Queue) -> None:
     station = queue.station("s", Selection(ident="."))
     put(queue, "first", "to be spoilt", "last")
     spoil(queue, b"to be spoilt")

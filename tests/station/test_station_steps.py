@@ -150,7 +150,7 @@ def kill_at(make: Callable[[], Queue], name: str, instruction: int) -> int:
 
 
 @pytest.mark.parametrize("name", [name for name in ACTS if name != "seek"])  # which has 28,000 instructions
-def test_death_inside_the_lock_harms_nothing(make: Callable[[], Queue], name: str) -> None:
+def test_a_kill_inside_the_lock_loses_nothing(make: Callable[[], Queue], name: str) -> None:
     chance = random.Random(seed_of())
     count = kill_at(make, name, FOR_EVER)
     instructions = sorted(chance.randrange(1, count + 1) for _ in range(2))
@@ -161,7 +161,7 @@ def test_death_inside_the_lock_harms_nothing(make: Callable[[], Queue], name: st
 
 @pytest.mark.soak
 @pytest.mark.parametrize("name", ACTS)
-def test_death_at_hundreds_of_places_inside_the_lock_harms_nothing(make: Callable[[], Queue], name: str) -> None:
+def test_kills_at_hundreds_of_instructions_inside_the_lock_lose_nothing(make: Callable[[], Queue], name: str) -> None:
     chance = random.Random(seed_of())
     count = kill_at(make, name, FOR_EVER)
     instructions = sorted(chance.sample(range(1, count + 1), 400 if count < 10_000 else 100))

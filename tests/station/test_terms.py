@@ -54,7 +54,7 @@ def test_an_unknown_option_is_refused_and_the_nearest_named(queue: Queue, option
     assert queue.stations() == []
 
 
-def test_an_option_without_a_near_match_is_answered_with_all_options(queue: Queue) -> None:
+def test_an_option_without_a_near_match_lists_all_options(queue: Queue) -> None:
     with pytest.raises(OptionError, match=r"options are: .*blocking.*max_queue"):
         queue.station("s", "**", xyzzy=1)
 
@@ -182,7 +182,7 @@ def test_a_station_that_joins_a_running_chain_cannot_choose_its_start(queue: Que
     assert queue.stations() == ["first", "g1"]
 
 
-def test_times_are_read_as_people_write_them(queue: Queue) -> None:
+def test_times_may_be_text_numbers_or_objects(queue: Queue) -> None:
     terms = queue.station(
         "s", "**", hung_after=timedelta(minutes=1), timeout="2h", pacing=1.5, batch_max=3,
         start_time="2026-01-01T00:00Z", stop_time=datetime(2026, 1, 2, tzinfo=UTC),
@@ -213,7 +213,7 @@ def test_times_are_read_as_people_write_them(queue: Queue) -> None:
         (Selection(function=lambda product: 1 // (len(product.ident) - 3) >= 0), ["three", "four"]),
     ],
 )
-def test_a_station_selects_by_all_that_the_language_has(queue: Queue, selection: Any, expected: list[str]) -> None:
+def test_a_station_supports_every_clause_of_a_selection(queue: Queue, selection: Any, expected: list[str]) -> None:
     station = queue.station("s", selection, order="fifo")
     put(queue, "one", properties={"tag": 5, "kind": "radar", "level": 3})
     put(queue, "two", properties={"tag": 7, "kind": "radar", "level": 4})
@@ -240,7 +240,7 @@ def test_every_process_that_attaches_must_pass_the_function(queue: Queue, clock:
         assert drain(station) == ["x1"]
 
 
-def test_a_process_without_the_function_passes_nothing_over(queue: Queue, clock: MockClock) -> None:
+def test_a_process_without_the_function_skips_nothing(queue: Queue, clock: MockClock) -> None:
     def wants(product: Any) -> bool:
         return bool(product.ident.startswith("x"))
 

@@ -29,7 +29,7 @@ def queue(make_quick: Callable[..., Queue], clock: MockClock) -> Queue:
 
 
 @pytest.mark.parametrize("selection", [Selection("a"), Selection(ident="^x")], ids=["by rows", "by reading"])
-def test_a_prescale_takes_exactly_every_nth_of_what_is_selected(queue: Queue, selection: Selection) -> None:
+def test_a_prescale_takes_exactly_every_nth_selected_product(queue: Queue, selection: Selection) -> None:
     station = queue.station("s", selection, prescale=3)
     consumer = station.attach()
     got: list[str] = []
@@ -44,7 +44,7 @@ def test_a_prescale_takes_exactly_every_nth_of_what_is_selected(queue: Queue, se
     assert got == [f"x{number}" for number in range(3, 21, 3)]
 
 
-def test_a_prescale_written_as_part_of_the_selection_is_the_same(queue: Queue) -> None:
+def test_every_in_a_selection_equals_a_prescale(queue: Queue) -> None:
     station = queue.station("s", Selection("a", every=2))
     assert (station.terms.prescale, station.terms.selection) == (2, "a")
     put(queue, *"12345")
@@ -65,7 +65,7 @@ def test_a_prescale_can_be_changed_while_consumers_work(queue: Queue) -> None:
     assert len(work(consumer)) == 3
 
 
-def test_a_prescale_is_exact_when_the_station_has_no_room_for_a_while(make_quick: Callable[..., Queue]) -> None:
+def test_a_prescale_stays_exact_while_the_station_is_full(make_quick: Callable[..., Queue]) -> None:
     queue = make_quick(dedup="none")
     station = queue.station("s", "**", prescale=2, blocking=True, capacity=2)
     queue.put_many([b"x"] * 20, feed="a")
@@ -184,7 +184,7 @@ def test_a_put_is_rejected_without_waiting(queue: Queue) -> None:
         put(queue, "2", timeout="1h")
 
 
-def test_the_limit_of_what_waits_can_be_changed_and_taken_away(queue: Queue) -> None:
+def test_max_queue_can_be_changed_and_removed(queue: Queue) -> None:
     station = queue.station("s", "a", max_queue=1)
     put(queue, "1")
     station.change(max_queue=2)
@@ -196,7 +196,7 @@ def test_the_limit_of_what_waits_can_be_changed_and_taken_away(queue: Queue) -> 
     assert drain(station) == ["1", "2", "3"]
 
 
-def test_other_openings_are_refused_as_well(queue: Queue, clock: MockClock) -> None:
+def test_max_queue_applies_in_other_openings(queue: Queue, clock: MockClock) -> None:
     with Queue.open(queue.path, clock=clock) as again:
         put(again, "0")
         queue.station("s", "a", max_queue=1)

@@ -25,7 +25,7 @@ def queue(make_quick: Callable[..., Queue], clock: MockClock) -> Queue:
 # --- order ----------------------------------------------------------------------------------------
 
 
-def test_urgent_products_come_first_and_equals_in_turn(queue: Queue) -> None:
+def test_urgent_products_come_first_and_equal_ones_in_order(queue: Queue) -> None:
     station = queue.station("s", "**")
     for ident, priority in [("1", 4), ("2", 7), ("3", 0), ("4", 4), ("5", 7)]:
         put(queue, ident, priority=priority)
@@ -33,7 +33,7 @@ def test_urgent_products_come_first_and_equals_in_turn(queue: Queue) -> None:
 
 
 @pytest.mark.parametrize("order", ["fifo", "any"])
-def test_first_in_first_out_does_not_ask_for_priority(queue: Queue, order: str) -> None:
+def test_fifo_ignores_the_priority(queue: Queue, order: str) -> None:
     station = queue.station("s", "**", order=order)
     for ident, priority in [("1", 4), ("2", 7), ("3", 0), ("4", 4)]:
         put(queue, ident, priority=priority)
@@ -47,20 +47,20 @@ def put_with_deadlines(queue: Queue) -> None:
     put(queue, "4")
 
 
-def test_what_expires_first_comes_first(queue: Queue) -> None:
+def test_products_are_delivered_by_deadline(queue: Queue) -> None:
     station = queue.station("s", "**", order="deadline", capacity=10)
     put_with_deadlines(queue)
     assert drain(station) == ["2", "3", "1", "4"]
 
 
-def test_what_never_expires_comes_last_and_in_turn(queue: Queue) -> None:
+def test_products_without_a_deadline_come_in_order(queue: Queue) -> None:
     station = queue.station("s", "**", order="deadline", capacity=10)
     for ident, priority in [("1", 4), ("2", 7), ("3", 0)]:
         put(queue, ident, priority=priority)
     assert drain(station) == ["1", "2", "3"]
 
 
-def test_the_order_can_be_changed_for_products_that_come_later(queue: Queue) -> None:
+def test_a_change_of_order_applies_to_later_products(queue: Queue) -> None:
     station = queue.station("s", "**", capacity=10)
     consumer = station.attach()
     station.change(order="deadline")
@@ -77,7 +77,7 @@ def test_the_order_can_be_changed_for_products_that_come_later(queue: Queue) -> 
 
 
 @pytest.mark.parametrize("before", ["fifo", "priority"])
-def test_a_change_to_deadlines_holds_for_what_waits(queue: Queue, before: str) -> None:
+def test_a_change_to_deadline_order_applies_to_waiting_products(queue: Queue, before: str) -> None:
     station = queue.station("s", "**", capacity=10, order=before)
     put_with_deadlines(queue)
     assert station.statistics().waiting == 4
@@ -85,7 +85,7 @@ def test_a_change_to_deadlines_holds_for_what_waits(queue: Queue, before: str) -
     assert drain(station) == ["2", "3", "1", "4"]
 
 
-def test_a_change_from_deadlines_holds_for_what_waits(queue: Queue) -> None:
+def test_a_change_from_deadline_order_applies_to_waiting_products(queue: Queue) -> None:
     station = queue.station("s", "**", capacity=10, order="deadline")
     put_with_deadlines(queue)
     assert station.statistics().waiting == 4
@@ -118,7 +118,7 @@ def test_the_earlier_of_timeout_and_expiry_counts(queue: Queue, clock: MockClock
     assert station.statistics().expired == 2
 
 
-def test_the_timeout_counts_if_idents_decide(queue: Queue, clock: MockClock) -> None:
+def test_the_timeout_applies_with_a_selection_by_ident(queue: Queue, clock: MockClock) -> None:
     station = queue.station("s", Selection(ident="^x"), timeout="10s")
     put(queue, "x1")
     assert station.statistics().waiting == 1
@@ -141,7 +141,7 @@ def test_nothing_is_delivered_before_the_start_time(queue: Queue, clock: MockClo
     assert work(consumer) == ["1", "2"]
 
 
-def test_a_consumer_that_waits_gets_its_products_when_the_start_time_comes(queue: Queue, clock: MockClock) -> None:
+def test_a_waiting_consumer_gets_its_products_at_the_start_time(queue: Queue, clock: MockClock) -> None:
     station = queue.station("s", "**", start_time=EPOCH_NS + 60 * S)
     put(queue, "1")
     with ThreadPoolExecutor(1) as pool:
@@ -151,7 +151,7 @@ def test_a_consumer_that_waits_gets_its_products_when_the_start_time_comes(queue
 
 
 @pytest.mark.parametrize("selection", [Selection("a"), Selection(ident="^x")], ids=["by rows", "by reading"])
-def test_nothing_is_taken_that_was_put_after_the_stop_time(
+def test_products_put_after_the_stop_time_are_not_admitted(
     queue: Queue, clock: MockClock, selection: Selection
 ) -> None:
     station = queue.station("s", selection, stop_time=EPOCH_NS + 60 * S)
@@ -175,13 +175,13 @@ def test_products_after_the_stop_time_are_counted_once(queue: Queue) -> None:
 # --- batches --------------------------------------------------------------------------------------
 
 
-def test_no_get_has_more_than_the_largest_batch(queue: Queue) -> None:
+def test_a_get_returns_at_most_batch_max_products(queue: Queue) -> None:
     consumer = queue.station("s", "**", batch_max=2).attach()
     put(queue, *"12345")
     assert [idents(consumer.get_nowait(100)) for _ in range(3)] == [["1", "2"], ["3", "4"], ["5"]]
 
 
-def test_the_largest_batch_can_be_changed_while_consumers_work(queue: Queue) -> None:
+def test_batch_max_can_be_changed_while_consumers_work(queue: Queue) -> None:
     station = queue.station("s", "**", batch_max=1)
     consumer = station.attach()
     station.change(batch_max=3)

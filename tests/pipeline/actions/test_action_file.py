@@ -70,7 +70,7 @@ def test_a_repeated_batch_is_not_appended_again(tmp_path: Path) -> None:
     assert (bench.held(), len(bench.letters())) == ({"a": b"1"}, 1)
 
 
-def test_a_batch_that_another_process_does_meanwhile_is_not_appended_again(tmp_path: Path) -> None:
+def test_a_batch_that_another_process_has_finished_is_not_appended_again(tmp_path: Path) -> None:
     bench, other = Bench(tmp_path), Bench(tmp_path)
     rows = rows_of(("a", b"1"))
 
@@ -109,7 +109,9 @@ def test_each_row_has_a_file_and_none_is_replaced(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("contents", [(b"AB", b"ABC"), (b"ABC", b"AB"), (b"", b"A"), (b"A", b"")])
-def test_a_file_with_a_part_of_the_bytes_stays_too(tmp_path: Path, contents: tuple[bytes, bytes]) -> None:
+def test_an_existing_file_stays_even_if_one_content_begins_with_the_other(
+    tmp_path: Path, contents: tuple[bytes, bytes]
+) -> None:
     """What became of a batch is the same when it comes again."""
     bench = Bench(tmp_path, mode="each")
     for _ in range(3):
@@ -133,7 +135,7 @@ def test_two_rules_do_not_replace_each_others_files(tmp_path: Path) -> None:
     assert [put(place) for place in range(2)] == first
 
 
-def test_the_last_row_has_the_file(tmp_path: Path) -> None:
+def test_the_last_row_overwrites_the_file(tmp_path: Path) -> None:
     bench = Bench(tmp_path, mode="overwrite")
     bench.put(0, rows_of(("a", b"first"), ("a", b"2")))
     assert bench.held() == {"a": b"2"}
@@ -213,7 +215,7 @@ def fail_at(monkeypatch: pytest.MonkeyPatch, code: int, bytes_before: int) -> No
     monkeypatch.setattr(append.Spool, "chunks", chunks)
 
 
-def test_a_full_disk_leaves_everything_as_it_was(tmp_path: Path) -> None:
+def test_a_full_disk_leaves_the_files_unchanged(tmp_path: Path) -> None:
     bench = Bench(tmp_path)
     bench.put(0, rows_of(("a", b"old"), ("b", b"old")))
     with pytest.MonkeyPatch.context() as patch:
@@ -239,7 +241,7 @@ def test_a_file_that_others_write_to_is_not_truncated(tmp_path: Path) -> None:
     assert bench.held()["a"] == b"oldXX and more"
 
 
-def test_a_batch_that_was_done_is_not_undone(tmp_path: Path) -> None:
+def test_a_finished_batch_is_not_undone(tmp_path: Path) -> None:
     """A writer was killed between its mark in the journal and the removal of its record."""
     bench = Bench(tmp_path)
     bench.put(0, rows_of(("a", b"old")))
@@ -267,7 +269,7 @@ def kill_before_the_first_byte(bench: Bench, rows: pa.RecordBatch) -> None:
     assert (bench.files / append.RECORD).exists()
 
 
-def test_a_file_that_another_program_has_made_since_is_not_removed(tmp_path: Path) -> None:
+def test_a_file_that_another_program_has_created_since_is_not_removed(tmp_path: Path) -> None:
     bench = Bench(tmp_path)
     kill_before_the_first_byte(bench, rows_of(("a", b"ours")))
     theirs = bench.files / "b"
@@ -342,7 +344,7 @@ def test_an_invalid_folder_is_an_error(tmp_path: Path, mode: str) -> None:
         Bench(tmp_path, mode=mode).put(0, rows_of(("a", b"1")))
 
 
-def test_a_file_system_that_takes_no_more_leaves_everything_as_it_was(tmp_path: Path) -> None:
+def test_a_file_size_limit_leaves_the_files_unchanged(tmp_path: Path) -> None:
     """A limit of the operating system's: a write is cut short, the next one fails."""
     bench = Bench(tmp_path)
     bench.put(0, rows_of(("a", b"x" * 60_000), ("b", b"old")))

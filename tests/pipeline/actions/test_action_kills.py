@@ -75,7 +75,7 @@ def letters_in(folder: Path) -> list[dict[str, Any]]:
 
 
 @pytest.mark.parametrize("scenario", FILES + TABLES)
-def test_everything_is_there_once_wherever_the_writer_is_killed(tmp_path: Path, scenario: str) -> None:
+def test_a_writer_that_is_killed_at_any_step_leaves_every_row_once(tmp_path: Path, scenario: str) -> None:
     """At each step if there are few, otherwise at each n-th from a random one on."""
     stride = STRIDES.get(scenario, 1)
     kill(
@@ -92,7 +92,7 @@ def test_everything_is_there_once_wherever_the_writer_is_killed(tmp_path: Path, 
 
 
 @pytest.mark.parametrize("scenario", FILES + TABLES)
-def test_everything_is_there_once_however_often_the_writer_is_killed(tmp_path: Path, scenario: str) -> None:
+def test_a_writer_that_is_killed_many_times_leaves_every_row_once(tmp_path: Path, scenario: str) -> None:
     seed = random.SystemRandom().randrange(1 << 30)
     print(f"seed {seed}")
     kill(scenario, tmp_path / "killed", "random", seed, batches=6)

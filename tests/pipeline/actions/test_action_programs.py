@@ -74,7 +74,7 @@ def test_a_program_runs_for_each_row(tmp_path: Path) -> None:
     assert [(tmp_path / f"out-i{n}").read_bytes() for n in range(3)] == [b"one", b"", b"x" * 1_000_000]
 
 
-def test_a_program_need_not_read(tmp_path: Path) -> None:
+def test_a_program_may_ignore_its_input(tmp_path: Path) -> None:
     assert Bench(tmp_path, ExecAction, "true").put(b"x" * 1_000_000) == Counts(1)
 
 
@@ -104,7 +104,7 @@ def test_a_program_that_hangs_is_killed_with_its_children(tmp_path: Path) -> Non
     wait_for(lambda: not is_running(int((tmp_path / "pid").read_text())))
 
 
-def test_a_program_that_always_hangs_does_not_hold_up_the_stream(tmp_path: Path) -> None:
+def test_a_program_that_always_hangs_does_not_delay_the_stream(tmp_path: Path) -> None:
     bench = Bench(tmp_path, ExecAction, "sleep", "1000", timeout_s=0.1, tries=1)
     assert bench.put(*[b"a"] * 200) == Counts(0, failed=200)
     tried = [sequence for sequence, error in bench.errors().items() if "not tried" not in error]
@@ -144,7 +144,7 @@ def test_a_program_keeps_running_and_reads_rows(tmp_path: Path) -> None:
     assert len((tmp_path / "pids").read_text().split()) == 1
 
 
-def test_lengths_tell_where_rows_end(tmp_path: Path) -> None:
+def test_length_framing_separates_rows(tmp_path: Path) -> None:
     bench = Bench(tmp_path, PipeAction, "sh", "-c", "cat >> out", framing="length")
     bench.put(b"", b"a\n", b"x" * 300)
     bench.performer.close()

@@ -46,7 +46,7 @@ def test_rows_are_put_once(spark: Any, tmp_path: Path, make_queue: Make) -> None
     assert len(queue.read("oldest")) == 12, "another pipeline's products are its own"
 
 
-def test_rows_that_say_the_same_about_different_products_are_two(spark: Any, tmp_path: Path, make_queue: Make) -> None:
+def test_equal_rows_of_different_products_are_put_separately(spark: Any, tmp_path: Path, make_queue: Make) -> None:
     queue = make_queue()
     made = performer(PublishAction(feed="wx/x", ident="i", content="text"), "p", None, DeadLetters(tmp_path / "dead"))
     frame = rows(spark, "id as sequence, 'same' as text")
@@ -102,7 +102,7 @@ def test_products_may_go_to_another_queue(spark: Any, tmp_path: Path, make_queue
     assert (len(one.read("oldest")), len(other.read("oldest"))) == (0, 6)
 
 
-def test_a_queue_that_takes_duplicates_is_refused(spark: Any, tmp_path: Path, make_queue: Make) -> None:
+def test_a_queue_that_stores_duplicates_is_refused(spark: Any, tmp_path: Path, make_queue: Make) -> None:
     queue = make_queue(dedup="none")
     made = performer(PublishAction(feed="wx/x", ident="i", content="json"), "p", None, DeadLetters(tmp_path / "dead"))
     with pytest.raises(PipelineError, match="keeps duplicates"):
@@ -118,7 +118,7 @@ STRANGE = {
 
 
 @pytest.mark.parametrize("strange", STRANGE.values(), ids=STRANGE)
-def test_a_time_that_python_does_not_have_is_a_dead_letter(
+def test_a_time_outside_the_range_of_python_is_a_dead_letter(
     strange: str, spark: Any, tmp_path: Path, make_queue: Make
 ) -> None:
     queue = make_queue()
@@ -131,7 +131,7 @@ def test_a_time_that_python_does_not_have_is_a_dead_letter(
     assert len(queue.read("oldest")) == 5
 
 
-def test_a_time_that_nobody_asks_for_may_be_any() -> None:
+def test_a_time_that_is_not_used_may_be_out_of_range() -> None:
     times = pa.array([0, 2**62], pa.timestamp("us", "UTC"))
     rows = pa.RecordBatch.from_arrays([pa.array(["a", "b"]), pa.array([b"p", b"q"]), times], ["ident", "payload", "t"])
     made = Recipe((("{ident}", "path"),), None, "payload")(rows)
@@ -140,7 +140,7 @@ def test_a_time_that_nobody_asks_for_may_be_any() -> None:
     assert made.column("error").to_pylist() == [None, "t is a time outside the years 1 to 9999"]
 
 
-def test_a_part_of_a_batch_is_mended_as_the_whole_is() -> None:
+def test_a_slice_of_a_batch_is_repaired_like_the_whole() -> None:
     raw = pa.array([[b"a"], None, [b"b\xff", None], [], [b"c"]], pa.list_(pa.binary()))
     texts = pa.Array.from_buffers(pa.string(), len(raw.values), raw.values.buffers())
     column = pa.ListArray.from_arrays(raw.offsets, texts, mask=raw.is_null())
@@ -150,7 +150,7 @@ def test_a_part_of_a_batch_is_mended_as_the_whole_is() -> None:
         assert with_valid_text(part).column("t").to_pylist() == whole[begin:]
 
 
-def test_texts_that_are_no_utf_8_are_mended_at_any_depth(spark: Any, tmp_path: Path, make_queue: Make) -> None:
+def test_invalid_utf_8_is_replaced_at_any_depth(spark: Any, tmp_path: Path, make_queue: Make) -> None:
     queue = make_queue()
     made = performer(PublishAction(feed="wx/x", ident="i", content="json"), "p", None, DeadLetters(tmp_path / "dead"))
     text = "cast(if(id = 1, X'61ff', X'62') as string)"
@@ -165,7 +165,7 @@ def test_texts_that_are_no_utf_8_are_mended_at_any_depth(spark: Any, tmp_path: P
 
 
 @pytest.mark.parametrize("is_alert", [False, True])
-def test_a_row_that_would_come_back_to_its_rule_is_a_dead_letter(
+def test_a_row_that_its_own_rule_would_select_is_a_dead_letter(
     is_alert: bool, spark: Any, tmp_path: Path, make_queue: Make
 ) -> None:
     queue = make_queue()
@@ -204,7 +204,7 @@ def looping(rule: Selection, action: PublishAction, spark: Any, root: Path, queu
         ("wx/x where level > 3", 0),
     ],
 )
-def test_every_clause_of_the_selection_decides_whether_a_product_would_come_back(
+def test_every_clause_of_the_selection_decides_whether_a_product_would_loop(
     select: str, refused: int, spark: Any, tmp_path: Path, make_queue: Make
 ) -> None:
     queue = make_queue(origin="here")
@@ -212,7 +212,7 @@ def test_every_clause_of_the_selection_decides_whether_a_product_would_come_back
     assert looping(Selection.parse(select), action, spark, tmp_path, queue) == refused
 
 
-def test_nothing_comes_back_from_another_queue(spark: Any, tmp_path: Path, make_queue: Make) -> None:
+def test_publishing_to_another_queue_does_not_loop(spark: Any, tmp_path: Path, make_queue: Make) -> None:
     own, other = make_queue("own"), make_queue("other")
     (tmp_path / "alias").symlink_to(own.path)
     for path, refused in ((other.path, 0), (own.path, 2), (tmp_path / "alias", 2)):

@@ -42,7 +42,7 @@ def run(folder: Path, batches: int, delay_s: float = 0.0) -> bool:
 
 @pytest.mark.timeout(900)
 @pytest.mark.soak
-def test_everything_is_there_once_after_kills(tmp_path: Path, make_queue: Callable[..., Queue]) -> None:
+def test_every_row_is_there_once_after_kills(tmp_path: Path, make_queue: Callable[..., Queue]) -> None:
     seed = random.SystemRandom().randrange(1 << 30)
     print(f"seed {seed}")
     chance = random.Random(seed)

@@ -192,7 +192,7 @@ def test_a_column_without_a_type_is_an_error(spark: Any, tmp_path: Path) -> None
         Bench(tmp_path, "parquet").put(rows(spark, 0, 5, "id as sequence, null as x"), 0)
 
 
-def test_a_table_of_others_is_asked_for_its_columns(spark: Any, tmp_path: Path) -> None:
+def test_the_columns_of_an_existing_table_are_checked(spark: Any, tmp_path: Path) -> None:
     bench = Bench(tmp_path, "parquet", "station")
     rows(spark, 0, 5).write.partitionBy("station").parquet(str(bench.path))
     with pytest.raises(PipelineError, match=r"'gust' .* is missing"):
@@ -211,7 +211,7 @@ def test_a_new_checkpoint_does_not_replace_what_an_old_one_wrote(spark: Any, tmp
 
 
 @FORMATS
-def test_values_that_cannot_name_a_partition(spark: Any, tmp_path: Path, format: str) -> None:
+def test_values_that_are_invalid_as_partition_names_are_dead_letters(spark: Any, tmp_path: Path, format: str) -> None:
     values = [
         "../../x",
         "a=b/c",

@@ -50,7 +50,7 @@ def table(source: Queue, tmp_path: Path) -> Path:
     return folder
 
 
-def test_products_come_back_as_they_were(source: Queue, table: Path, make_queue: Make) -> None:
+def test_replayed_products_are_unchanged(source: Queue, table: Path, make_queue: Make) -> None:
     target = make_queue("target")
     assert list(Archive(table).replay(target)) == [(10, 10), (10, 10)]
     for came, sent in zip(target.read("oldest"), source.read("oldest"), strict=True):
@@ -152,7 +152,7 @@ def test_the_value_of_a_partition_has_the_type_of_its_column(source: Queue, tmp_
     assert came == [("007", "2026-07-01"), ("1e3", "a/b=%"), ("here", ""), ("true", "null")]
 
 
-def test_numbers_and_times_come_back_from_folders(source: Queue, tmp_path: Path, make_queue: Make) -> None:
+def test_numbers_and_times_are_read_from_folder_names(source: Queue, tmp_path: Path, make_queue: Make) -> None:
     rows = pa.Table.from_batches([arrow_of(source.read("oldest", limit=2))])
     day = "created=2026-07-02 03%3A04%3A05.25"
     partitioned(rows, tmp_path / "table", f"slice=07/{day}", f"slice=__HIVE_DEFAULT_PARTITION__/{day}")
@@ -263,7 +263,7 @@ def test_a_selection_filters_products(table: Path, make_queue: Make) -> None:
     assert put_into(make_queue("other"), table, wanted=ArchiveFilter(selection=Selection(every=5))) == 4
 
 
-def test_at_a_pace_products_come_in_the_order_of_time(source: Queue, tmp_path: Path, make_queue: Make) -> None:
+def test_a_paced_replay_is_in_the_order_of_time(source: Queue, tmp_path: Path, make_queue: Make) -> None:
     """Even and odd ones are in two files, one of them backwards."""
     (tmp_path / "table").mkdir()
     rows = pa.Table.from_batches([arrow_of(source.read("oldest"))])
@@ -318,7 +318,7 @@ def test_an_invalid_pace_is_refused(terms: dict[str, float]) -> None:
         Pace(**terms)
 
 
-def test_products_of_the_queue_s_own_origin_get_new_numbers(source: Queue, table: Path, make_queue: Make) -> None:
+def test_products_of_the_own_origin_get_new_sequences(source: Queue, table: Path, make_queue: Make) -> None:
     own, other = make_queue("own", origin="source"), make_queue("other")
     for queue in (own, other):
         queue.put(b"before", feed="wx/text")

@@ -151,7 +151,7 @@ def test_a_function_may_take_batches(own: str) -> None:
     assert made.rows.column("size").to_pylist() == [3, 0, 1]
 
 
-def test_a_function_that_raises_costs_only_the_products_it_raises_for(own: str) -> None:
+def test_a_function_that_raises_loses_only_the_products_it_raises_for(own: str) -> None:
     by = decoder(f"{own}:picky")
     products = products_of([b"bad" if place in (3, 4, 90) else b"good" for place in range(100)])
     made = by.decode(products)
@@ -187,7 +187,7 @@ def test_a_product_of_many_rows_is_not_repeated_for_each(own: str) -> None:
     assert max(batch.num_rows for batch in batches) <= 4096
 
 
-def test_rows_of_a_place_that_is_not_there_are_an_error(own: str) -> None:
+def test_a_row_with_an_invalid_place_is_an_error(own: str) -> None:
     made = decoder(f"{own}:elsewhere").decode(products_of([b"a", b"b"]))
     assert made.rows.num_rows == 0
     assert [place for place, why in made.errors if "place that is not from 0 to 0" in why] == [0, 1]
@@ -287,7 +287,7 @@ def test_values_of_every_type_of_a_schema_can_be_made(own: str, tmp_path: Path) 
     assert (row["d"], row["t"]) == (date(2020, 1, 6), datetime(2020, 1, 6, 12, 30, tzinfo=UTC))
 
 
-def test_a_failure_is_found_in_a_batch_whatever_it_is() -> None:
+def test_any_exception_is_traced_to_its_product() -> None:
     def fails(products: pa.RecordBatch) -> Decoded:
         payloads = products.column("payload").to_pylist()
         if b"x" in payloads:
@@ -357,7 +357,7 @@ HOSTILE = {
 
 
 @pytest.mark.parametrize("name", IN_PROCESS)
-def test_hostile_payloads_take_no_longer_than_their_size_allows(name: str) -> None:
+def test_hostile_payloads_are_decoded_in_bounded_time(name: str) -> None:
     for what, payload in HOSTILE.items():
         before = time.process_time()
         assert_none_raised(decoded(name, products_of([payload])))

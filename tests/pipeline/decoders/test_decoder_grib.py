@@ -205,7 +205,7 @@ def test_a_payload_without_bufr_is_an_error() -> None:
 
 
 @pytest.mark.parametrize("name", ["grib2", "grib2-values", "bufr"])
-def test_altered_messages_cost_no_more_than_themselves(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_altered_message_affects_no_other(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(child_process, "DEATHS_MAX", 1000)
     source = random.Random(99)
     print("seed 99")
@@ -248,7 +248,7 @@ def run_in_child(target: str, payloads: list[bytes]) -> Decoded:
     return made
 
 
-def test_a_crash_a_failure_and_too_much_memory_cost_one_product(target: str) -> None:
+def test_a_crash_a_failure_and_too_much_memory_affect_one_product_each(target: str) -> None:
     made = run_in_child(target, [b"abc", b"crash", b"print", b"raise", b"bad", b"eat", b"", b"x" * 3_000_000])
     assert made.rows.to_pydict() == {"place": [0, 2, 6, 7], "size": [3, 5, 0, 3_000_000]}
     assert dict(made.errors) == {

@@ -227,7 +227,7 @@ def test_a_product_without_any_report_is_an_error(payload: str) -> None:
     assert "no METAR or SPECI report" in errors("metar", [payload])[0]
 
 
-def test_missing_and_trend_and_remarks() -> None:
+def test_nil_reports_trends_and_remarks_are_read() -> None:
     nil, trend = rows("metar", ["KDEN 061200Z NIL=", "EGLL 061220Z 9999 Q1012 TEMPO 3000 RA BKN010 RMK QFE1008="])
     assert (nil["missing"], nil["station"], nil["temperature"]) == (True, "KDEN", None)
     assert (trend["trend"], trend["remarks"]) == ("TEMPO 3000 RA BKN010", "QFE1008")

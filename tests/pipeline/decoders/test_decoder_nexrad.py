@@ -71,7 +71,7 @@ def test_a_record_that_does_not_unpack_leaves_the_header() -> None:
     assert (row["station"], row["vcp"]) == ("KFTG", None)
 
 
-def test_a_record_that_unfolds_without_end_is_read_as_far_as_a_megabyte() -> None:
+def test_a_decompression_bomb_is_read_up_to_a_megabyte() -> None:
     (row,) = rows("nexrad2", [record(bytes(300 << 20))])
     assert row["vcp"] is None
 
@@ -109,7 +109,7 @@ def level3(code: int = 94, heading: bytes = b"SDUS55 KFTG 061230\r\r\nN0QFTG\r\r
     return heading + header + block + b"symbology"
 
 
-def test_message_header_and_description_block() -> None:
+def test_the_message_header_and_the_description_block_are_read() -> None:
     (row,) = rows("nexrad3", [level3()])
     assert (row["code"], row["awips"], row["center"], row["source"]) == (94, "N0QFTG", "KFTG", 31)
     assert row["time"] == datetime(2020, 1, 6, 12, 30, tzinfo=UTC)

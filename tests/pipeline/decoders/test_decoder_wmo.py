@@ -124,7 +124,7 @@ def test_generated_bulletins_have_the_heading_of_their_ident(kind: str) -> None:
         ("022359", "2021-02-28T12:00", "2021-02-02T23:59"),
     ],
 )
-def test_a_day_of_the_month_is_the_latest_one_that_can_be_meant(digits: str, created: str, resolved: str) -> None:
+def test_a_day_of_the_month_is_the_latest_plausible_date(digits: str, created: str, resolved: str) -> None:
     us = resolve_us(digits, _us(datetime.fromisoformat(created)))
     assert us == _us(datetime.fromisoformat(resolved))
 

@@ -117,7 +117,7 @@ def test_invalid_sql_is_reported_with_its_column(
         "select station, w from decoded lateral view explode(weather) t as w",
     ],
 )
-def test_sql_that_spark_understands_is_let_pass(tmp_path: Path, sql: str) -> None:
+def test_sql_that_spark_understands_is_accepted(tmp_path: Path, sql: str) -> None:
     problems = told(written(tmp_path, f'{PIPELINE}{METAR}sql = """{sql}"""\ntable = "t"\n'))
     assert [each for each in problems if "no column" in each or "no table" in each or "not SQL" in each] == []
 

@@ -33,7 +33,7 @@ def rule_of(begin: str, number: int | None = None) -> dict[str, Any]:
 # --- the sample -----------------------------------------------------------------------------------
 
 
-def test_the_translation_is_a_rule_file_that_lacks_nothing_but_a_program(tmp_path: Path) -> None:
+def test_the_translation_is_valid_except_for_a_missing_program(tmp_path: Path) -> None:
     problems = told(written(tmp_path, TRANSLATION.toml))
     assert {each.split(": ", 2)[2] for each in problems} == {"there is no program 'decoders/dcmetr'"}
     (tmp_path / "decoders").mkdir()
@@ -185,7 +185,7 @@ def test_patterns_keep_their_meaning(posix: str, made: str) -> None:
     assert re2_of(posix) == made
 
 
-def test_lines_are_joined_and_words_parted_as_pqact_does() -> None:
+def test_lines_are_joined_and_words_split_as_pqact_does() -> None:
     text = "# remark\nIDS\t^a b\n# between\n \tFILE\t-close\n\n\tx y\nHDS\t^c\tNOOP\n"
     first, second = entries_of(text)
     assert (first.line, first.feedtype, first.pattern, first.action, first.arguments) == (
@@ -195,7 +195,7 @@ def test_lines_are_joined_and_words_parted_as_pqact_does() -> None:
     assert words_of('a "b c"  d"e f" ""') == ["a", "b c", "de f", ""]
 
 
-def test_nothing_and_garbage_are_translated_to_something(tmp_path: Path) -> None:
+def test_empty_and_invalid_files_have_no_rules(tmp_path: Path) -> None:
     assert translate("").rules == 0
     for text in (
         "\0\t\0\t\0",

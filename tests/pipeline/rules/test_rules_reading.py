@@ -397,7 +397,7 @@ def test_problems_in_python_name_the_rule_and_the_key(tmp_path: Path, change: tu
     assert any(expected in str(problem) for problem in raised.value.problems), raised.value
 
 
-def test_a_decoder_of_ones_own_may_lie_beside_the_rules(tmp_path: Path) -> None:
+def test_a_user_defined_decoder_may_lie_beside_the_rules(tmp_path: Path) -> None:
     (tmp_path / "own_beside.py").write_text("def words(product):\n    yield {'word': product['ident']}\n")
     text = PIPELINE + RULE + 'decode = "own_beside:words"\nschema = "word string"\nfile = "{word}/{feed}.json"\n'
     assert told(written(tmp_path, text)) == []
@@ -414,7 +414,7 @@ VALUES = st.recursive(LEAVES, lambda inner: st.lists(inner, max_size=2) | st.dic
 
 @settings(deadline=None, max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(rules=st.lists(st.dictionaries(st.sampled_from(KEYS), VALUES, max_size=6), max_size=3), pipeline=VALUES)
-def test_whatever_a_file_says_is_complained_of_and_nothing_raises(tmp_path: Path, rules: Any, pipeline: Any) -> None:
+def test_any_content_is_checked_without_an_exception(tmp_path: Path, rules: Any, pipeline: Any) -> None:
     blocks = [toml_lines({"pipeline": pipeline}), *(["[[rule]]", *toml_lines(rule)] for rule in rules)]
     path = written(tmp_path, "\n".join(line for block in blocks for line in block) + "\n")
     for problem in check_rules(path):

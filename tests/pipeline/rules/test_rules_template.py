@@ -75,7 +75,7 @@ def test_a_field_that_cannot_be_filled_in_is_an_error(source: str, problem: str)
 
 
 @pytest.mark.parametrize("purpose", ["path", "feed", "ident", "argument", "text"])
-def test_a_missing_field_is_the_row_s_own_affair_whatever_the_text_is_for(purpose: Purpose) -> None:
+def test_a_missing_field_fails_only_its_row(purpose: Purpose) -> None:
     filled = template("a{ident}", purpose).column(pa.RecordBatch.from_pylist([{"ident": ""}, {"ident": "b"}]))
     assert (filled.texts.to_pylist(), filled.errors) == ([None, "ab"], [(0, "{ident} is missing")])
 
@@ -88,7 +88,7 @@ def test_in_a_batch_only_the_row_that_cannot_be_filled_in_has_an_error() -> None
 
 
 @pytest.mark.parametrize("source", ["{text:08}", "{text:.1}"])
-def test_a_text_of_endless_digits_is_the_row_s_own_affair(source: str) -> None:
+def test_a_text_with_too_many_digits_fails_only_its_row(source: str) -> None:
     rows = pa.RecordBatch.from_pylist([{"text": "1" * 5000}, {"text": "1" * 301}, {"text": "7"}])
     filled = template(source, "text").column(rows)
     assert filled.errors == [(0, f"{source} has 5,000 digits"), (1, f"{source} has 301 digits")]
@@ -101,7 +101,7 @@ IS_STRANGE = [True, False, False, False, False, True, True, True]
 
 
 @pytest.mark.parametrize("source", ["{t|none}", "{t:%Y%m%d|none}", "{time(3)|none}{t|none}"])
-def test_a_time_that_python_does_not_have_is_the_row_s_own_affair(source: str) -> None:
+def test_a_time_outside_the_range_of_python_fails_only_its_row(source: str) -> None:
     times = pa.array(STRANGE_US, pa.timestamp("us", "UTC"))
     ident = pa.array([ROW["ident"]] * len(times))
     made = template(source, "path", PATTERN)
@@ -123,7 +123,7 @@ def test_a_time_that_python_does_not_have_is_the_row_s_own_affair(source: str) -
         (pa.map_(pa.string(), pa.list_(pa.struct({"at": pa.timestamp("us")}))), lambda at: [("b", [{"at": at}])]),
     ],
 )
-def test_times_that_python_does_not_have_are_found_at_any_depth(kind: Any, wrapped: Any) -> None:
+def test_times_outside_the_range_of_python_are_found_at_any_depth(kind: Any, wrapped: Any) -> None:
     column = pa.array([None, *map(wrapped, STRANGE_US)], kind)
     assert beyond(column).tolist() == [False, *IS_STRANGE]
     assert beyond(column.slice(4, 4)).tolist() == IS_STRANGE[3:7]
@@ -156,7 +156,7 @@ def test_days_and_the_edges_of_other_zones_are_found_too() -> None:
         ("{time():%Y}", 1, "{time():%Y} names no group"),
     ],
 )
-def test_a_mistake_has_its_place(source: str, column: int, problem: str) -> None:
+def test_a_syntax_error_has_its_column(source: str, column: int, problem: str) -> None:
     with pytest.raises(RuleError) as told:
         template(source, "text", PATTERN)
     assert (told.value.column, told.value.problem) == (column, problem)
@@ -165,7 +165,7 @@ def test_a_mistake_has_its_place(source: str, column: int, problem: str) -> None
 
 
 @pytest.mark.parametrize("source", ["../{1}", "a/../b", "./a", "/etc/{1}", "a//b", "a/", "", "a\0b", "a/" + "b" * 256])
-def test_a_path_that_leaves_its_folder_is_refused_before_any_product_comes(source: str) -> None:
+def test_a_template_that_leaves_its_folder_is_refused(source: str) -> None:
     with pytest.raises(RuleError, match=r"path|file name"):
         template(source, "path")
 
@@ -187,7 +187,7 @@ def test_a_path_that_leaves_its_folder_is_refused_before_any_product_comes(sourc
         ("", "{ident}", None),
     ],
 )
-def test_no_value_leads_a_path_out_of_its_folder(ident: str, source: str, text: str | None) -> None:
+def test_no_value_makes_a_path_leave_its_folder(ident: str, source: str, text: str | None) -> None:
     made = template(source, "path")
     filled = made.column(pa.RecordBatch.from_pylist([{"ident": ident}]))
     assert filled.texts.to_pylist() == [text]
@@ -206,7 +206,7 @@ def test_no_value_leads_a_path_out_of_its_folder(ident: str, source: str, text: 
         ["{ident}", "x{ident}", "{ident:path}", "a/{ident:path}/b", "{ident}{ident}", "{ident|d}.x"]
     ),
 )
-def test_whatever_the_ident_a_path_stays_below_its_folder(ident: str, source: str) -> None:
+def test_a_path_stays_below_its_folder_for_any_ident(ident: str, source: str) -> None:
     try:
         text = template(source, "path").text({"ident": ident})
     except RuleError:
@@ -261,13 +261,13 @@ def test_feeds_idents_and_arguments_each_have_their_rules() -> None:
         ("20251231235959", "2026-01-06T12:00", "2025-12-31T23:59:59"),
     ],
 )
-def test_a_day_of_the_month_becomes_the_date_that_is_meant(digits: str, created: str, expected: str) -> None:
+def test_a_day_of_the_month_becomes_a_plausible_date(digits: str, created: str, expected: str) -> None:
     at = datetime.fromisoformat(created).replace(tzinfo=UTC)
     assert moment_in(digits, at) == datetime.fromisoformat(expected).replace(tzinfo=UTC)
 
 
 @pytest.mark.parametrize("digits", ["", "1", "32", "0625", "060060", "abc", "20261301", "²³", "123"])
-def test_digits_that_are_no_date_are_missing(digits: str) -> None:
+def test_digits_that_are_not_a_date_are_missing(digits: str) -> None:
     assert moment_in(digits, CREATED) is None
 
 

@@ -23,7 +23,7 @@ def test_names_of_options_are_not_case_sensitive() -> None:
     ("text", "start"),
     [("earliest", "oldest"), ("latest", "next"), ("17", 17), ("1h", "1h"), ("2026-07-01", "2026-07-01")],
 )
-def test_offsets_are_kafka_s_words_or_those_of_a_queue(text: str, start: int | str) -> None:
+def test_offsets_accept_the_words_of_kafka_and_of_a_queue(text: str, start: int | str) -> None:
     options = read_options({"queue": "q", "startingOffsets": text, "endingOffsets": text})
     assert (options.start("x"), options.end) == (start, start)
 

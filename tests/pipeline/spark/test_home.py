@@ -51,7 +51,7 @@ def test_a_home_stays_unchanged_until_its_jars_are_missing(tmp_path: Path) -> No
     assert next((home / "jars").glob("spark-core*")).exists()
 
 
-def test_several_processes_may_create_a_home_at_once(tmp_path: Path) -> None:
+def test_several_threads_may_create_a_home_at_once(tmp_path: Path) -> None:
     with ThreadPoolExecutor(8) as pool:
         homes = {future.result() for future in [pool.submit(spark_home, tmp_path) for _ in range(16)]}
     assert [path.name for path in tmp_path.iterdir()] == [home.name for home in homes if home is not None]

@@ -10,7 +10,7 @@ from scenes import cut, flap, freeze, in_turn, kill, play
 from headrace import Queue
 
 
-def test_a_chain_gets_over_cuts_and_deaths(tmp_path: Path) -> None:
+def test_a_chain_recovers_from_cuts_and_kills(tmp_path: Path) -> None:
     """`play` waits until all sites are level and prints how long it took; the time is judged in the soak test."""
     scene = in_turn(cut(("b", "c"), 1.5), kill("b", seconds=0.5), freeze("c", 1.5), flap(("c", "d"), 2))
     with chain(tmp_path, seed_of()) as fleet:
@@ -38,7 +38,7 @@ def test_a_ring_routes_around_a_dead_link_and_a_dead_site_whatever_the_clocks_sa
     print(f"products came {without_link_s:.2f} s after a link was cut, {without_site_s:.2f} s after a site was killed")
 
 
-def test_what_was_gone_before_a_site_came_back_is_named_exactly(tmp_path: Path) -> None:
+def test_products_evicted_before_a_site_returns_are_named_exactly(tmp_path: Path) -> None:
     with chain(tmp_path, seed_of(), "ab", queues={"a": {"size": "2MiB"}}) as fleet:
         fleet.start()
         fleet.feed("a", 2, 100)

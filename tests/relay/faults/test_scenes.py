@@ -140,7 +140,7 @@ def test_nothing_is_lost(what: Play, shape: Shape, tmp_path: Path, seed: int, ta
 
 
 @pytest.mark.parametrize("what", IN_NAMESPACES, ids=lambda what: what.told)
-def test_nothing_is_lost_by_the_kernels_own_links(
+def test_nothing_is_lost_over_links_of_the_kernel(
     what: Play, shape: Shape, tmp_path: Path, seed: int, table: list[Row]
 ) -> None:
     if missing():
@@ -181,7 +181,7 @@ def test_nothing_is_lost_by_clocks_that_jump(shape: Shape, tmp_path: Path, seed:
     put_down(table, row)
 
 
-def test_what_the_origin_has_no_more_comes_from_others(
+def test_products_that_the_origin_has_evicted_come_from_others(
     shape: Shape, tmp_path: Path, seed: int, table: list[Row]
 ) -> None:
     """The queues of a and b are too small to be judged."""
@@ -203,7 +203,9 @@ def _oldest(fleet: Fleet, site: str) -> int:
         return queue.oldest
 
 
-def test_what_nobody_has_any_more_is_named_exactly(shape: Shape, tmp_path: Path, seed: int, table: list[Row]) -> None:
+def test_products_that_no_site_holds_are_named_exactly(
+    shape: Shape, tmp_path: Path, seed: int, table: list[Row]
+) -> None:
     queues = {site: SMALL for site in shape.sites if site != "d"}
     with shape.build(tmp_path, seed, shape.sites, queues=queues) as fleet:
         fleet.start()

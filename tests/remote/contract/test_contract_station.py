@@ -34,7 +34,7 @@ def test_a_station_is_created_and_opened_with_its_terms(queue: AnyQueue) -> None
         queue.station("s", capacity=11)
 
 
-def test_a_station_begins_at_its_start(queue: AnyQueue) -> None:
+def test_a_station_starts_at_its_start(queue: AnyQueue) -> None:
     put(queue, *"123")
     assert work(queue.station("old", "**", start="oldest")) == ["1", "2", "3"]
     assert work(queue.station("third", "**", start=3)) == ["3"]
@@ -77,7 +77,7 @@ def test_statistics_of_a_station_and_its_consumers(queue: AnyQueue, station: Any
         assert (mine.leased, mine.delivered, mine.acknowledged, mine.alive) == (2, 2, 0, True)
 
 
-def test_a_transient_station_goes_with_its_last_consumer(queue: AnyQueue) -> None:
+def test_a_transient_station_ends_with_its_last_consumer(queue: AnyQueue) -> None:
     with queue.station("t", "**", durable=False).attach():
         assert queue.stations() == ["t"]
     assert queue.stations() == []
