@@ -158,7 +158,7 @@ def test_two_processes_create_channels_at_once(queue: Queue) -> None:
 
 def spoil(queue: Queue, text: bytes) -> None:
     (queue.path / "channels.json").write_bytes(text)
-    (queue.path / "spoilt").touch()  # the fixture need not find it sound
+    (queue.path / "spoilt").touch()  # the fixture need not find the queue clean
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""The page about channels says what is true."""
+"""docs/channels.md agrees with the code: options, defaults, names of CORBA, and a program that runs."""
 
 import re
 import subprocess

@@ -186,7 +186,7 @@ def test_the_group_of_a_station_cannot_change(channel: Channel) -> None:
         channel.change_station("decoder", group="together")
 
 
-# --- what it tells --------------------------------------------------------------------------------
+# --- statistics -----------------------------------------------------------------------------------
 
 
 def test_statistics_sum_up_the_stations(queue: Queue, channel: Channel) -> None:

@@ -1,4 +1,4 @@
-"""Pull suppliers: a function is asked at an interval."""
+"""Pull suppliers: a function is called at an interval."""
 
 import logging
 import threading
@@ -15,7 +15,7 @@ from headrace.channel.pull import BACK_OFF_S_MAX, PullSupplier, next_tick
 from headrace.channel.worker import INTERVAL_S, ErrorLog
 from headrace.errors import OptionError
 
-SOON_S = 20.0  # nothing here takes that long; a test that would hang ends
+SOON_S = 60.0  # the limit of every wait: a safety net
 
 
 @pytest.fixture
@@ -24,7 +24,7 @@ def channel(queue: Queue) -> Channel:
 
 
 class Source:
-    """Returns what it was given, one after another; then None. `over` is set when it was asked for more."""
+    """Returns the given results one after another, then None; `over` is set when all have been returned."""
 
     def __init__(self, *results: Any) -> None:
         self._results: Iterator[Any] = iter(results)
@@ -42,7 +42,7 @@ class Source:
 
 
 def pulled(channel: Channel, source: Source, **options: Any) -> PullSupplier:
-    """A pull supplier that has asked for everything."""
+    """A pull supplier that has fetched all results, and is stopped."""
     with channel.pull(source, every="1ms", **options) as pull:
         assert source.over.wait(SOON_S)
     return pull

@@ -1,4 +1,4 @@
-"""Push consumers: a function is called with what a station has."""
+"""Push consumers: a function is called with the products of a station."""
 
 import threading
 from typing import Any
@@ -10,7 +10,7 @@ from headrace.channel.channel import Channel
 from headrace.errors import LeaseLostError, StationMissingError
 from headrace.station import Consumer, Station
 
-SOON_S = 20.0
+SOON_S = 60.0  # the limit of every wait: a safety net
 
 
 @pytest.fixture
@@ -21,7 +21,7 @@ def channel(queue: Queue) -> Channel:
 
 
 class Callback:
-    """Remembers what it was called with, and fails for what it is told to; `enough` is set after so many calls."""
+    """Records its calls, and fails for chosen products; `enough` is set after so many calls."""
 
     def __init__(self, calls: int, fails: Any = lambda what, times: False) -> None:
         self._calls, self._fails = calls, fails
@@ -78,8 +78,8 @@ def test_a_product_that_always_fails_is_parked(queue: Queue, channel: Channel) -
     with channel.consumer("decoder", callback):
         put(queue, "a", "bad", "c")
         assert callback.enough.wait(SOON_S)
-        put(queue, "d")
         callback.enough.clear()
+        put(queue, "d")
         assert callback.enough.wait(SOON_S)
     assert callback.times == {"a": 1, "bad": 3, "c": 1, "d": 1}
     assert [parked.ident for parked in channel.station("decoder").parked()] == ["bad"]

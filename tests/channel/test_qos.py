@@ -85,7 +85,7 @@ def test_a_terms_error_is_an_invalid_error() -> None:
     assert issubclass(TermsError, InvalidError)
 
 
-# --- values that are wrong by themselves ----------------------------------------------------------
+# --- invalid values -------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("option", ["reliability", "connections", "order", "discard"])
@@ -230,7 +230,7 @@ def test_agreeing_raises_all_conflicts_as_one_error() -> None:
         agree({"discard": "fifo"}, NOW_NS)
 
 
-# --- what it means for a station ------------------------------------------------------------------
+# --- terms of stations ----------------------------------------------------------------------------
 
 
 def test_a_qos_becomes_the_terms_of_a_station() -> None:

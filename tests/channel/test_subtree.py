@@ -1,4 +1,4 @@
-"""The feeds of a channel, and what a station may select of them."""
+"""Subtrees: the feeds of a channel, and the part that a station selects."""
 
 import pytest
 from hypothesis import given

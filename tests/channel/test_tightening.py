@@ -100,7 +100,7 @@ def test_a_station_chooses_where_the_channel_leaves_it_open() -> None:
     assert tighten(QoS(), said) == said
 
 
-# --- whatever they say ----------------------------------------------------------------------------
+# --- properties -----------------------------------------------------------------------------------
 
 COUNT = st.none() | st.integers(1, 100)
 AGE = st.none() | st.floats(0, 100)
@@ -113,7 +113,7 @@ ANY_QOS = st.builds(
 
 
 def promises_less(option: str, channel: Any, station: Any) -> bool:
-    """Written once more, the other way round: what a consumer or supplier may complain of."""
+    """The rule in other words: whether a station promises less than its channel."""
     if is_open(option, channel) or channel == station:
         return False
     if is_open(option, station) or option in ("order", "discard", "reliability", "max_queue", "suppliers_max"):
@@ -136,7 +136,7 @@ def test_the_result_is_never_looser_than_the_channel(channel: QoS, station: QoS)
 
 @given(ANY_QOS, ANY_QOS)
 def test_only_looser_options_are_refused(channel: QoS, station: QoS) -> None:
-    """Each option that is complained of is looser, alone, than the channel's."""
+    """Each option that is refused is refused on its own, too."""
     for conflict in looser(channel, station):
         (option,) = conflict.options
         alone = msgspec.structs.replace(channel, **{FIELDS[option]: getattr(station, FIELDS[option])})

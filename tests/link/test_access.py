@@ -1,11 +1,10 @@
-"""Access: real sessions over TLS and by password. A principal without a rule gets nothing, the others what their rules say.
+"""Access: real sessions over TLS and by password. A principal without a rule gets nothing, others what their rules allow.
 
-No test waits for a while to see that nothing comes. A query and its reply take the same link as everything else, in the
+No test waits for a while to see that nothing arrives. A query and its reply take the same link as everything else, in the
 same order, and a denied query is replied to as well, with nothing. So after `Caller.round_trip` everything that was sent
 before, in either direction, has arrived or was dropped.
 """
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -16,7 +15,8 @@ from headrace.errors import OptionError, SelectionError
 from headrace.link.access import Rule, access_settings, principal_in, principal_key, publishable, receivable
 from headrace.link.credentials import UserTerms
 from headrace.link.session import locators
-from support.links import Listener, Open, eventually, make_certs, sessions, tls
+from support.links import Listener, Open, make_certs, tls
+from support.waiting import until
 
 NAMES = ("hub", "alice", "denver", "boulder", "mallory")
 RULES = (
@@ -32,14 +32,8 @@ def certs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return make_certs(tmp_path_factory.mktemp("certs") / "certs", *NAMES)
 
 
-@pytest.fixture
-def opened() -> Iterator[Open]:
-    with sessions() as opened:
-        yield opened
-
-
 class Hub:
-    """A site with rules. It replies to queries, declares its token, and keeps what reaches it."""
+    """A site with rules. It replies to queries, declares its token, and records what it receives."""
 
     def __init__(self, session: zenoh.Session) -> None:
         self.session = session
@@ -80,7 +74,7 @@ class Hub:
 
 
 class Caller:
-    """A session at the hub that tries to see everything."""
+    """A session at the hub that subscribes to everything."""
 
     def __init__(self, session: zenoh.Session) -> None:
         self.session = session
@@ -121,15 +115,15 @@ def caller(opened: Open, certs: Path, hub: Hub, name: str) -> Caller:
     return Caller(opened("client", connect=tuple(locators(hub.session)), tls=tls(certs, name)))
 
 
-# --- who has no rule --------------------------------------------------------------------------------------
+# --- principals without a rule ---------------------------------------------------------------------------------
 
 
 def test_a_principal_without_a_rule_receives_nothing(opened: Open, certs: Path, hub: Hub) -> None:
     mallory, alice = caller(opened, certs, hub, "mallory"), caller(opened, certs, hub, "alice")
-    eventually(lambda: alice.tokens, "alice to be known")
+    until(lambda: alice.tokens, "alice to be known")
     mallory.round_trip()
     hub.publish()
-    eventually(lambda: len(alice.heard.keys) == 2, "alice's products")
+    until(lambda: len(alice.heard.keys) == 2, "alice's products")
     mallory.round_trip()
     assert mallory.heard.keys + mallory.beats.keys + mallory.all.keys + mallory.tokens == []
     for key in ("headrace/log/hub", "headrace/call/hub", "headrace/log/*", "headrace/log/hub/alice", "**"):
@@ -152,23 +146,23 @@ def test_messages_of_a_principal_without_a_rule_are_dropped(opened: Open, certs:
             mallory.session.put(key, b"x")
         mallory.round_trip()
         denver.session.put("headrace/live/denver/own/wx/radar/KFTG", b"x")
-        eventually(lambda: hub.heard.keys, "denver's product")
+        until(lambda: hub.heard.keys, "denver's product")
         assert hub.heard.keys == ["headrace/live/denver/own/wx/radar/KFTG"]
         assert hub.tokens == ["headrace/site/hub"]
         assert replies(hub.session, "headrace/log/mallory") == []
 
 
-# --- who may receive ----------------------------------------------------------------------------------------
+# --- receive ------------------------------------------------------------------------------------------------
 
 
 def test_a_principal_that_may_receive_gets_its_feeds_heartbeats_tokens_and_replies(
     opened: Open, certs: Path, hub: Hub
 ) -> None:
     alice = caller(opened, certs, hub, "alice")
-    eventually(lambda: alice.tokens == ["headrace/site/hub"], "the token")
+    until(lambda: alice.tokens == ["headrace/site/hub"], "the token")
     alice.round_trip()
     hub.publish()
-    eventually(lambda: len(alice.heard.keys) >= 2 <= len(alice.beats.keys), "products and beats")
+    until(lambda: len(alice.heard.keys) >= 2 <= len(alice.beats.keys), "products and beats")
     alice.round_trip()
     assert len(alice.beats.keys) == 2
     assert alice.heard.keys == ["headrace/live/hub/own/wx/radar/KFTG", "headrace/live/hub/all/wx/text"]
@@ -176,7 +170,7 @@ def test_a_principal_that_may_receive_gets_its_feeds_heartbeats_tokens_and_repli
     assert alice.ask("headrace/call/hub") == [b"answer"]
     assert alice.alive("headrace/site/*") == ["headrace/site/hub"]
     token = alice.session.liveliness().declare_token("headrace/client/hub/1")
-    eventually(lambda: "headrace/client/hub/1" in hub.tokens, "alice's token")
+    until(lambda: "headrace/client/hub/1" in hub.tokens, "alice's token")
     token.undeclare()
 
 
@@ -188,7 +182,7 @@ def test_a_principal_that_may_only_receive_cannot_publish(opened: Open, certs: P
             alice.session.delete(f"headrace/{key}")
         alice.round_trip()
         denver.session.put("headrace/live/denver/own/wx/radar/KFTG", b"x")
-        eventually(lambda: hub.heard.keys, "denver's product")
+        until(lambda: hub.heard.keys, "denver's product")
         assert hub.heard.keys == ["headrace/live/denver/own/wx/radar/KFTG"]
         assert replies(hub.session, "headrace/log/alice") == []
 
@@ -209,7 +203,7 @@ def test_a_principal_cannot_query_under_another_name(opened: Open, certs: Path, 
     assert hub.asked == [key]
 
 
-# --- who may publish ----------------------------------------------------------------------------------------
+# --- publish ------------------------------------------------------------------------------------------------
 
 
 def test_a_principal_publishes_only_its_feeds_and_under_its_own_name(opened: Open, certs: Path, hub: Hub) -> None:
@@ -237,10 +231,10 @@ def test_a_principal_that_may_only_publish_receives_no_products_no_heartbeats_an
     opened: Open, certs: Path, hub: Hub
 ) -> None:
     denver, alice = caller(opened, certs, hub, "denver"), caller(opened, certs, hub, "alice")
-    eventually(lambda: alice.tokens, "alice to be known")
+    until(lambda: alice.tokens, "alice to be known")
     denver.round_trip()
     hub.publish()
-    eventually(lambda: len(alice.heard.keys) == 2, "alice's products")
+    until(lambda: len(alice.heard.keys) == 2, "alice's products")
     denver.round_trip()
     assert denver.heard.keys + denver.beats.keys + denver.all.keys == []
     assert denver.ask("headrace/log/hub") == []
@@ -249,14 +243,14 @@ def test_a_principal_that_may_only_publish_receives_no_products_no_heartbeats_an
 
 def test_rules_for_one_name_add_up(opened: Open, certs: Path, hub: Hub) -> None:
     boulder, alice = caller(opened, certs, hub, "boulder"), caller(opened, certs, hub, "alice")
-    eventually(lambda: boulder.tokens and alice.tokens, "both to be known")
+    until(lambda: boulder.tokens and alice.tokens, "both to be known")
     for each in (boulder, alice):
         each.round_trip()
     boulder.session.put("headrace/live/boulder/own/wx/text/metar", b"x")
-    eventually(lambda: alice.heard.keys, "alice to get boulder's product")
+    until(lambda: alice.heard.keys, "alice to get boulder's product")
     assert alice.heard.keys == ["headrace/live/boulder/own/wx/text/metar"]
     hub.publish()
-    eventually(lambda: len(boulder.heard.keys) == 3, "boulder's own and the hub's products")
+    until(lambda: len(boulder.heard.keys) == 3, "boulder's own and the hub's products")
 
 
 def test_sites_with_rules_for_each_other_work_in_both_directions(opened: Open, certs: Path) -> None:
@@ -268,7 +262,7 @@ def test_sites_with_rules_for_each_other_work_in_both_directions(opened: Open, c
         opened("router", connect=tuple(locators(hub.session)), tls=tls(certs, "denver"), rules=rules("hub"))
     )
     token = denver.session.liveliness().declare_token("headrace/site/denver")
-    eventually(lambda: "headrace/site/hub" in denver.tokens and "headrace/site/denver" in hub.tokens, "both tokens")
+    until(lambda: "headrace/site/hub" in denver.tokens and "headrace/site/denver" in hub.tokens, "both tokens")
     allowed = {"headrace/live/hub/own/wx/radar/KFTG", "headrace/live/hub/all/wx/text"}
     own = {"headrace/live/denver/own/wx/radar", "headrace/beat/denver/own"}
 
@@ -278,17 +272,17 @@ def test_sites_with_rules_for_each_other_work_in_both_directions(opened: Open, c
             denver.session.put(key, b"x")
         return allowed <= set(denver.heard.keys) and own <= set(hub.heard.keys)
 
-    eventually(all_arrive, "what each may send to the other")
-    eventually(lambda: denver.ask("headrace/log/hub/denver") == [b"answer"], "a reply, behind all that was published")
+    until(all_arrive, "what each may send to the other")
+    until(lambda: denver.ask("headrace/log/hub/denver") == [b"answer"], "a reply, behind all that was published")
     assert set(denver.heard.keys) == allowed | {"headrace/live/denver/own/wx/radar"}
     with denver.session.declare_queryable("headrace/log/denver/**", lambda query: query.reply(query.key_expr, b"mine")):
-        eventually(lambda: replies(hub.session, "headrace/log/denver/hub"), "an answer")
+        until(lambda: replies(hub.session, "headrace/log/denver/hub"), "an answer")
     token.undeclare()
 
 
 @pytest.mark.parametrize("relay", [False, True])
 def test_only_a_relay_publishes_for_others(opened: Open, certs: Path, relay: bool) -> None:
-    """hub - boulder - denver: what denver publishes goes through boulder."""
+    """hub - boulder - denver: products of denver pass through boulder."""
     rules = (Rule(("boulder",), receive=("**",), publish=("**",), relay=relay),)
     hub = Hub(opened("router", listen=("tls/127.0.0.1:0",), tls=tls(certs, "hub"), rules=rules))
     between = opened(
@@ -298,26 +292,26 @@ def test_only_a_relay_publishes_for_others(opened: Open, certs: Path, relay: boo
     token = denver.liveliness().declare_token("headrace/site/denver")
     product = "headrace/live/denver/own/x"
     publisher = denver.declare_publisher(product)
-    eventually(lambda: publisher.matching_status.matching, "denver to know the hub's subscription")
+    until(lambda: publisher.matching_status.matching, "denver to know the hub's subscription")
     passing = Listener(between, product)
 
     def last_arrives(key: str) -> bool:
         between.put(key, b"x")
         return key in hub.heard.keys
 
-    eventually(lambda: last_arrives("headrace/live/boulder/own/first"), "boulder's product")
-    eventually(lambda: publisher.put(b"x") or passing.keys, "denver's product at boulder")
-    eventually(lambda: last_arrives("headrace/live/boulder/own/last"), "boulder's product, behind denver's")
+    until(lambda: last_arrives("headrace/live/boulder/own/first"), "boulder's product")
+    until(lambda: publisher.put(b"x") or passing.keys, "denver's product at boulder")
+    until(lambda: last_arrives("headrace/live/boulder/own/last"), "boulder's product, behind denver's")
     assert relay or product not in hub.heard.keys
-    eventually(lambda: not relay or publisher.put(b"x") or product in hub.heard.keys, "denver's product")
-    eventually(lambda: not relay or "headrace/site/denver" in hub.tokens, "denver's token")
+    until(lambda: not relay or publisher.put(b"x") or product in hub.heard.keys, "denver's product")
+    until(lambda: not relay or "headrace/site/denver" in hub.tokens, "denver's token")
     expected = [b"answer"] if relay else []
-    eventually(lambda: replies(denver, "headrace/log/hub/denver") == expected, f"{expected}")
+    until(lambda: replies(denver, "headrace/log/hub/denver") == expected, f"{expected}")
     assert ("headrace/site/denver" in hub.tokens) is relay
     token.undeclare()
 
 
-# --- by password ---------------------------------------------------------------------------------------------
+# --- passwords -----------------------------------------------------------------------------------------------
 
 
 def test_users_have_the_rights_of_their_names(opened: Open, tmp_path: Path) -> None:
@@ -329,7 +323,7 @@ def test_users_have_the_rights_of_their_names(opened: Open, tmp_path: Path) -> N
         Caller(opened("client", connect=where, user=UserTerms(name, f"{name[0]}1")))
         for name in ("alice", "denver", "mallory")
     )
-    eventually(lambda: alice.tokens, "alice to be known")
+    until(lambda: alice.tokens, "alice to be known")
     mallory.round_trip()
     alice.session.put("headrace/live/alice/own/x", b"x")
     for each in (mallory, denver):
@@ -363,24 +357,24 @@ def test_a_site_with_a_certificate_and_one_with_a_password_exchange_products(
             rules=(Rule(("hub",), receive=("**",), publish=("**",)),),
         )
     )
-    eventually(lambda: denver.tokens == ["headrace/site/hub"], "the token of the hub")
+    until(lambda: denver.tokens == ["headrace/site/hub"], "the token of the hub")
 
     def both_hear() -> bool:
         hub.publish()
         denver.session.put("headrace/live/denver/own/wx", b"x")
         return "headrace/live/hub/own/secret" in denver.heard.keys and "headrace/live/denver/own/wx" in hub.heard.keys
 
-    eventually(both_hear, "the hub's products and denver's")
+    until(both_hear, "the hub's products and denver's")
 
 
 def test_a_rule_for_everybody_applies_to_any_client(opened: Open) -> None:
     rules = (Rule(("*",), receive=("wx/**",), publish=("in/**",)),)
     hub = Hub(opened("router", listen=("tcp/127.0.0.1:0",), rules=rules))
     anyone = Caller(opened("client", connect=tuple(locators(hub.session))))
-    eventually(lambda: anyone.tokens, "the token")
+    until(lambda: anyone.tokens, "the token")
     anyone.round_trip()
     hub.publish()
-    eventually(lambda: len(anyone.heard.keys) >= 2, "products")
+    until(lambda: len(anyone.heard.keys) >= 2, "products")
     anyone.round_trip()
     assert len(anyone.heard.keys) == 2
     anyone.session.put("headrace/live/anything/own/in/x", b"x")
@@ -395,14 +389,14 @@ def test_a_rule_for_everybody_applies_to_any_client(opened: Open) -> None:
 def test_without_rules_everything_is_allowed(opened: Open) -> None:
     hub = Hub(opened("router", listen=("tcp/127.0.0.1:0",)))
     anyone = Caller(opened("client", connect=tuple(locators(hub.session))))
-    eventually(lambda: anyone.tokens, "the token")
+    until(lambda: anyone.tokens, "the token")
     anyone.round_trip()
     hub.publish()
-    eventually(lambda: len(anyone.heard.keys) == 3, "products")
+    until(lambda: len(anyone.heard.keys) == 3, "products")
     assert anyone.ask("headrace/log/hub/alice") == [b"answer"]
 
 
-# --- words ---------------------------------------------------------------------------------------------------
+# --- rules ---------------------------------------------------------------------------------------------------
 
 
 def test_the_rights_of_each_principal_follow_from_all_its_rules() -> None:

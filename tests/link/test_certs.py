@@ -1,4 +1,4 @@
-"""Certificates: what is made, for how long, who may read it, and that nothing is overwritten."""
+"""Certificates: contents, validity and permissions; nothing is overwritten."""
 
 import stat
 from datetime import UTC, datetime, timedelta

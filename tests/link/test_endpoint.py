@@ -1,4 +1,4 @@
-"""Endpoints: what is taken, in which form, and what is told of the rest."""
+"""Endpoints: valid ones become canonical, and invalid ones are an error with a remedy."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Sites that find each other by multicast, in a network of their own that has nothing else in it."""
+"""Sites find each other by multicast, in a network namespace that has nothing else in it."""
 
 import shutil
 import subprocess

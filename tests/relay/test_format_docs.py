@@ -1,4 +1,4 @@
-"""The page on the format has every message between sites, with every field, in its order where that matters."""
+"""docs/format.md has every message between sites, with every field, in order where that matters."""
 
 import re
 from pathlib import Path
@@ -28,7 +28,7 @@ def section(heading: str) -> str:
 
 
 def fields_of_the_page(text: str) -> dict[str, list[str]]:
-    """By what stands in the first column, the fields in the second; a row without a first belongs to the one above."""
+    """The fields in the second column, by the name in the first; a row without a name continues the one above."""
     fields: dict[str, list[str]] = {}
     name = ""
     for first, second in re.findall(r"^\| ([^|]*) ?\| ([^|]*) ?\|", text, re.M):

@@ -1,4 +1,4 @@
-"""Pages: those that follow each other are taken as one, and nothing that does not fit is."""
+"""Pages: those that follow each other are decoded as one batch, and pages that do not fit are refused."""
 
 from pathlib import Path
 
@@ -64,7 +64,7 @@ def test_a_false_page_among_others_is_refused(sent: Sent) -> None:
 
 
 def test_counts_that_are_wrong_in_two_pages_are_refused(sent: Sent) -> None:
-    """One page takes a product of the other's."""
+    """One page claims a product of the other."""
     (first, one), (second, two), _ = sent
     lies = msgspec.structs.replace(first, count=3), msgspec.structs.replace(second, count=0)
     with pytest.raises(FabricMessageError):

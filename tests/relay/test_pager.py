@@ -1,4 +1,4 @@
-"""Pager: the log gives nobody more than the rules allow, and says nothing of the rest."""
+"""Pager: pages have no more than the rules allow, and reveal nothing about the rest."""
 
 from collections.abc import Callable
 
@@ -27,7 +27,7 @@ def queue(make_queue: Callable[..., Queue]) -> Queue:
 
 
 def got(queue: Queue, name: str | None, selection: str = "**", products: int = 100) -> tuple[list[str], int]:
-    """What somebody gets from the beginning on, and up to where it knows that it has everything."""
+    """The feeds that a principal gets from the beginning on, and the sequence up to which it has everything."""
     feeds, upto = list[str](), 0
     pager = Pager(queue, "a", receivable(RULES, name))
     for head, records in pager.pages(Read(selection, 0, 10, products, 1 << 20)):
@@ -58,7 +58,7 @@ def test_without_rules_everybody_gets_everything(queue: Queue) -> None:
 
 
 def test_no_selection_reveals_products_that_may_not_be_received(queue: Queue) -> None:
-    """With one product in a page, it would end at the hidden one."""
+    """A page of one product that ended at the hidden one would reveal it."""
     pager = Pager(queue, "a", receivable(RULES, "b"))
     for hidden in ("secret", "wx/radar/K", "nothing/there"):
         heads = [decode_head(head) for head, _ in pager.pages(Read(hidden, 0, 10, 1, 1 << 20))]

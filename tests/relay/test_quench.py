@@ -1,4 +1,4 @@
-"""Whether anybody wants a feed: listeners elsewhere, stations, readers and cursors here, and who was here a while ago."""
+"""Quench: a feed is wanted by subscribers elsewhere, by stations, readers and cursors here, and by recent ones."""
 
 import subprocess
 import sys
@@ -13,7 +13,8 @@ from headrace import Queue, connect
 from headrace.errors import FeedError
 from headrace.link.session import SessionTerms, open_session
 from headrace.queue.demand import LINGER_S, read_wanted, wanted_by
-from support.fleet import Fabric, until, want
+from support.fleet import Fabric, want
+from support.waiting import until
 
 LATER_NS = int((LINGER_S + 5) * 1e9)
 
@@ -114,7 +115,7 @@ def test_a_process_that_reads_counts(routers: Fabric) -> None:
 def test_remote_clients_count_by_what_they_read(routers: Fabric) -> None:
     a = routers.add("a")
     with connect(routers._endpoints["a"]) as there:
-        assert not there.wanted("wx/text")  # to be connected is not to read
+        assert not there.wanted("wx/text")  # a connected client that reads nothing does not count
         there.follow("next", "wx/**", timeout=0.01).next_nowait()
         until(lambda: a.wanted("wx/text"), "a notices that it is read")
         assert there.wanted_by("wx/text") == ["subscribers to wx/**"]
@@ -146,7 +147,7 @@ def test_an_invalid_token_counts_for_every_feed(routers: Fabric) -> None:
 
 
 def test_reading_the_wanted_feeds_blocks_no_router(routers: Fabric) -> None:
-    """A router that is asked for its subscriptions while others are declared would stand still."""
+    """A router that is queried for its subscriptions while others are declared would block."""
     a = routers.add("a")
     routers.add("b", want("wx/**"), near=("a",))
     quench, session = routers.sites["a"]._quench, routers.sessions["b"]

@@ -1,37 +1,13 @@
-"""Products from site to site: live, from the log, through filters, and after everything that may happen on the way."""
-
-import time
+"""Products from site to site: live, from the log, through filters, and after faults on the way."""
 
 import pytest
+from relaying import has_examined, is_live, put, texts
 
 from headrace import Queue
 from headrace.errors import FabricError
-from support.fleet import Fabric, held, until, want
-
-
-def put(queue: Queue, feed: str, *payloads: str) -> None:
-    for payload in payloads:
-        queue.put(payload.encode(), feed=feed, ident=payload)
-
-
-def texts(queue: Queue, feed: str | None = None) -> list[str]:
-    return [payload.decode() for name, _, _, payload in held(queue) if feed in (None, name)]
-
-
-def is_live(fabric: Fabric, name: str, count: int = 1, at: str | None = None) -> bool:
-    """Whether so many upstreams of a site are live: all of them, or those at one other site.
-
-    A request without `sites` has an upstream at every site that it meets, so say which one matters if there are more.
-    """
-    upstreams = fabric.sites[name].statistics().upstreams
-    return sum(each.counts.state == "live" for each in upstreams if at in (None, each.site)) >= count
-
-
-def has_examined(fabric: Fabric, name: str, at: str) -> bool:
-    """Whether a site knows that it has everything that the other site has now."""
-    upto = fabric.queues[at].next - 1
-    bases = [each.base for each in fabric.sites[name].statistics().upstreams if each.site == at]
-    return bool(bases) and min(bases) >= upto
+from support.damage import flip_bit
+from support.fleet import Fabric, held, want
+from support.waiting import until
 
 
 def test_a_product_arrives_as_it_was_put(fabric: Fabric) -> None:
@@ -139,20 +115,24 @@ def test_a_restarted_origin_is_found_again(fabric: Fabric) -> None:
     assert texts(b) == ["1", "2", "3", "4"]
 
 
+def put_numbers(queue: Queue, first: int, count: int) -> None:
+    for number in range(first, first + count):
+        put(queue, f"feed/{number % 3}", str(number))
+
+
 def test_dropped_pages_are_pulled_from_the_log(fabric: Fabric) -> None:
     a = fabric.add("a", dedup="none")
     b = fabric.add("b", want("**"), near=("a",), dedup="none")
     until(lambda: is_live(fabric, "b"), "b listens")
     ((_, upstream),) = fabric.sites["b"]._receiver.upstreams()
-    for number in range(200):
-        if number % 20 == 0:
-            upstream._buffer.shut()
-        if number % 20 == 9:
-            upstream._buffer.open()
-        put(a, f"feed/{number % 3}", str(number))
-        time.sleep(0.002)
-    upstream._buffer.open()
-    until(lambda: b.next == 201, "all arrive")
+    for first in range(0, 200, 20):
+        upstream._buffer.shut()
+        dropped = upstream._buffer.dropped
+        put_numbers(a, first, 10)
+        until(lambda dropped=dropped: upstream._buffer.dropped > dropped, "pages are dropped")
+        upstream._buffer.open()
+        put_numbers(a, first + 10, 10)
+        until(lambda first=first: b.next == first + 21, "all arrive")
     for feed in range(3):
         assert texts(b, f"feed/{feed}") == [str(n) for n in range(200) if n % 3 == feed]
     assert upstream.statistics.repairs > 0
@@ -198,26 +178,16 @@ def test_only_a_product_that_is_too_large_is_left_out(fabric: Fabric) -> None:
     assert fabric.sites["b"].statistics().arrivals["r"].refused == 1
 
 
-def damage(queue: Queue, payload: bytes) -> None:
-    """Change one bit of a payload where it lies."""
-    for file in (queue.path / "segments").iterdir():
-        place = file.read_bytes().find(payload)
-        if place >= 0:
-            with file.open("r+b") as opened:
-                opened.seek(place)
-                opened.write(bytes([payload[0] ^ 1]))
-
-
 def test_a_product_damaged_at_its_origin_is_named_and_the_rest_arrive(fabric: Fabric) -> None:
     a = fabric.add("a")
     put(a, "x", "first words", "second words", "third words")
-    damage(a, b"second words")
+    flip_bit(a.path, b"second words")
     b = fabric.add("b", want("**", "oldest"), near=("a",))
     until(lambda: is_live(fabric, "b"), "b has caught up")
     assert texts(b) == ["first words", "third words"]
     (state,) = fabric.sites["b"].statistics().upstreams
     assert state.counts.lost == [(2, 2, "damaged")]
-    damage(a, b"recond words")  # which mends it
+    flip_bit(a.path, b"recond words")  # which repairs it
 
 
 def test_a_product_damaged_at_its_origin_comes_from_another_holder(fabric: Fabric) -> None:
@@ -225,12 +195,12 @@ def test_a_product_damaged_at_its_origin_comes_from_another_holder(fabric: Fabri
     b = fabric.add("b", want("**", "oldest"), near=("a",))
     put(a, "x", "first words", "second words", "third words")
     until(lambda: b.next == 4, "b has them")
-    damage(a, b"second words")
+    flip_bit(a.path, b"second words")
     c = fabric.add("c", want("**", "oldest"), near=("a", "b"))
     until(lambda: c.next == 4, "c has them")
     assert texts(c) == ["first words", "second words", "third words"]
     assert all(upstream.counts.lost == [] for upstream in fabric.sites["c"].statistics().upstreams)
-    damage(a, b"recond words")
+    flip_bit(a.path, b"recond words")
 
 
 def test_a_named_site_relays_the_products_of_others(fabric: Fabric) -> None:
@@ -276,7 +246,7 @@ def test_two_sites_of_one_name_are_refused(fabric: Fabric) -> None:
 
 
 def test_products_of_a_dead_site_come_from_another_holder(fabric: Fabric) -> None:
-    """c is away when a puts its last words and dies; b has them."""
+    """c is stopped when a puts its last products and stops; b has them."""
     a = fabric.add("a")
     b = fabric.add("b", want("**", "oldest"), near=("a",))
     c = fabric.add("c", want("**", "oldest"), near=("a", "b"))

@@ -16,7 +16,8 @@ from headrace.relay.receive.upstream import UpstreamStatistics
 from headrace.relay.receive.upstream_thread import UpstreamThread
 from headrace.relay.send import Stream, Streams
 from headrace.relay.serve import Server
-from support.fleet import Fabric, until, want
+from support.fleet import Fabric, want
+from support.waiting import until
 
 SOON_S = 20.0
 

@@ -1,4 +1,4 @@
-"""How far requests have got goes by what they ask for, and is never ahead of what the queue holds."""
+"""Progress of requests: it belongs to what they select, and is never ahead of the products in the queue."""
 
 import json
 import os
@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from test_relay import has_examined, is_live, put, texts
+from relaying import has_examined, is_live, put, texts
 
 from headrace import Queue, Selection
 from headrace.errors import QueueDamagedError, QueueError, QueueVersionError
@@ -14,7 +14,8 @@ from headrace.log import flush as flusher
 from headrace.relay.receive.progress import KEPT_MAX, VERSION, Reached, RequestProgress, asked_text
 from headrace.relay.receive.receiver import Request
 from headrace.testing import PowerCut
-from support.fleet import Fabric, until, want
+from support.fleet import Fabric, want
+from support.waiting import until
 
 QUEUE = b"\7" * 16
 
@@ -28,7 +29,7 @@ def nothing() -> None:
 
 
 def first(text: str, begin_at: str = "next") -> Request:
-    """As a request without a name is called by its place."""
+    """A request with the name that an unnamed one has by its place."""
     return want(text, begin_at, name="request 1")
 
 
@@ -37,12 +38,12 @@ def second(text: str, begin_at: str = "next") -> Request:
 
 
 def change(fabric: Fabric, name: str, *requests: Request) -> None:
-    """Other requests at the next start."""
+    """Change the requests for the next start."""
     fabric._terms[name] = (fabric._terms[name][0], list(requests))
 
 
 def note(queue: Queue, what: str, base: int) -> None:
-    """As if everything of this up to there had arrived from a."""
+    """Save progress as if everything up to `base` had arrived from a."""
     progress = RequestProgress(queue.path / "site" / "progress.json")
     known = progress.known(what, "a")
     assert known is not None
@@ -151,7 +152,7 @@ def test_the_progress_of_removed_requests_is_bounded(tmp_path: Path) -> None:
     assert again.known(asked(f"wx/{KEPT_MAX + 9}"), "a") == (QUEUE, KEPT_MAX + 9)
 
 
-# --- what arrived after the last note -------------------------------------------------------------
+# --- products after the last save ----------------------------------------------------------------
 
 
 def test_products_after_the_last_save_are_searched_only_for_the_same_requests(tmp_path: Path) -> None:
@@ -186,7 +187,7 @@ def test_a_power_failure_leaves_no_progress_without_its_products(
     power.prime()
     file = b.path / "site" / "progress.json"
     put(a, "x", *map(str, range(40)))
-    until(lambda: (RequestProgress(file).known(asked("**"), "a") or (b"", 0))[1] == 40, "it is noted")
+    until(lambda: (RequestProgress(file).known(asked("**"), "a") or (b"", 0))[1] == 40, "progress is saved")
     for seed in range(10):
         image = tmp_path / f"image-{seed}"
         (image / "site").mkdir(parents=True)
@@ -248,14 +249,14 @@ def test_a_site_that_cannot_save_progress_keeps_receiving_and_logs_it(
     with monkeypatch.context() as patch:
         patch.setattr(Queue, "flush", lambda _: refuse())
         put(a, "x", "1")
-        until(lambda: "progress is not saved" in caplog.text, "it is told")
+        until(lambda: "progress is not saved" in caplog.text, "the log says so")
         put(a, "x", "2")
         until(lambda: b.next == 3, "both arrive")
     known = lambda: RequestProgress(b.path / "site" / "progress.json").known(asked("**"), "a")  # noqa: E731
-    until(lambda: (known() or (b"", 0))[1] == 2, "it is noted once the disk is well")
+    until(lambda: (known() or (b"", 0))[1] == 2, "progress is saved once the disk works")
 
 
-# --- files that were found ------------------------------------------------------------------------
+# --- files of older versions, and damaged ones --------------------------------------------------------------------
 
 
 def write_by_names(path: Path, requests: dict[str, dict[str, Reached]]) -> None:

@@ -1,4 +1,4 @@
-"""Track: whatever is lost, late or doubled on the way, what is missing is known."""
+"""Track: what is missing is known, whatever is lost, late or duplicated on the way."""
 
 import random
 

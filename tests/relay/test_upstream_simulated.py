@@ -10,7 +10,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import pytest
-from simulation import HOLDER, ORIGIN, Corpus, Driver, Holder, Network, Origin, Site, World
+from simulated_driver import Driver
+from simulation import HOLDER, ORIGIN, Corpus, Holder, Network, Origin, Site, World
 
 from headrace import Selection
 from headrace.relay.receive.upstream import Upstream
@@ -137,7 +138,7 @@ def _is_complete(run: Run) -> bool:
 
 
 def problems(run: Run) -> list[str]:
-    """What must not be, after everything has arrived."""
+    """What is wrong, after everything has arrived."""
     driver, corpus, origin = run.driver, run.origin.corpus, run.origin
     if not _is_complete(run):
         return [f"not complete: {driver.upstream.known[1]} of {origin.next - 1}, {driver.upstream.statistics}"]

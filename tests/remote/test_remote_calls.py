@@ -18,8 +18,8 @@ from headrace.remote.server.access import ClientAccess
 from headrace.remote.server.clients import Client, Clients
 from headrace.remote.server.reads import ClientRead, RecentReads
 from headrace.station import Consumer
-from support.fleet import until
 from support.serving import Served, Stranger
+from support.waiting import until
 
 SEED = int(os.environ.get("HEADRACE_SEED", "20261115"))
 

@@ -15,8 +15,8 @@ from headrace.errors import (
     SelectionError,
 )
 from headrace.remote.client import follower as following
-from support.fleet import until
 from support.serving import Served, idents, put, when, work
+from support.waiting import until
 
 
 def test_a_selection_error_has_its_column(served: Served) -> None:

@@ -14,7 +14,8 @@ from headrace.relay.messages.description import TEXT_MAX, FeedStatus, largest, s
 from headrace.relay.messages.query import Identify, IdentifyReply, decode_query, decode_reply, encode
 from headrace.relay.site_client import SiteClient, round_trips
 from headrace.site.map import Map, Node, gather
-from support.fleet import Fabric, until, want
+from support.fleet import Fabric, want
+from support.waiting import until
 
 
 def drawn_from(fabric: Fabric, name: str) -> Map:

@@ -1,11 +1,11 @@
-"""Producers and consumers of stations in real processes, to be killed at any moment, and what is held against them.
+"""Producers and consumers of stations in real processes that are killed at any moment, and checks of what they did.
 
-Every process notes in a ledger of its own, one write per line: a producer each put that has returned, a consumer its
-batches before it puts them ("trying") and after ("done"). A batch of a killed consumer that was tried and not noted as
-done may have been put or not; the queue knows, and hands out again what was not. `Arena.judge` holds the ledgers
-against the products in the queue and against the stations' own counts.
+Each process writes a ledger, one write per line. A producer notes each put that has returned. A consumer notes its batches
+before it acknowledges them ("trying") and after ("done"). A batch of a killed consumer that was tried and is not noted as
+done may or may not have been acknowledged; the queue knows, and delivers again what was not. `Arena.judge` compares the
+ledgers with the products in the queue and with the stations' own counts.
 
-The end is a file, since a lock or a semaphore could die with the process that holds it.
+The end is signalled by a file, since a lock or a semaphore could die with the process that holds it.
 """
 
 import ctypes
@@ -14,6 +14,7 @@ import random
 import signal
 import time
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from multiprocessing import get_context
 from multiprocessing.process import BaseProcess
@@ -23,23 +24,23 @@ from typing import Any
 from headrace import Queue
 from headrace.product import Batch
 from headrace.station import StationStatistics
+from support.waiting import until
 
 FORK = get_context("fork")
 _PR_SET_PDEATHSIG = 1
 REVISED = b"+decoded"
+UNLIMITED: dict[str, Any] = {"deliveries_max": 0}  # no product is parked, since none is at fault
 
 
-def seed_of() -> int:
-    seed = int(os.environ.get("HEADRACE_SEED", "0")) or random.SystemRandom().randrange(1, 2**31)
-    print(f"\nseed {seed} (repeat with HEADRACE_SEED={seed})")
-    return seed
-
-
-def wait_until(condition: Callable[[], object], what: str, seconds_max: float = 60.0) -> None:
-    end_s = time.monotonic() + seconds_max
-    while not condition():
-        assert time.monotonic() < end_s, f"{what}: this did not come about in {seconds_max:g} s"
-        time.sleep(0.005)
+@contextmanager
+def checked_queue(path: Path, size: str = "64MiB", **station: Any) -> Iterator[Path]:
+    """Create a queue, with a station "s" if that has terms, and close it; it must check clean in the end."""
+    with Queue.create(path, size=size, durability="memory", dedup="none", origin="here") as queue:
+        if station:
+            queue.station("s", **station)
+    yield path
+    with Queue.open(path) as queue:
+        assert queue.check() == []
 
 
 # --- what runs in the processes -------------------------------------------------------------------
@@ -55,7 +56,7 @@ class Note:
 
 
 class Ledger:
-    """A file with one line per deed; a line that death cut short does not count."""
+    """A file with one line per note; a line that a kill cut short does not count."""
 
     def __init__(self, file: Path) -> None:
         self._descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
@@ -76,7 +77,7 @@ def read_ledger(file: Path) -> Iterator[Note]:
 def produce(
     folder: Path, path: Path, ledger: Ledger, seed: int, feeds: tuple[str, ...], pause_s: float, size_max: int = 200
 ) -> None:
-    """Put singly and in batches, at random priorities, until the end; what is noted is the feed."""
+    """Put single products and batches, at random priorities, until the end; note each by its feed."""
     chance = random.Random(seed)
     number = 0
     with Queue.open(path) as queue:
@@ -97,7 +98,7 @@ def produce(
 def consume(
     folder: Path, path: Path, ledger: Ledger, seed: int, station: str, n: int, pause_s: float = 0.0, part: str = ""
 ) -> None:
-    """Get and put batches of up to `n`, until the end. Its part in a series: "revises", or "behind" one that does."""
+    """Get and acknowledge batches of up to `n`, until the end. `part` in a series: "revises", or "behind" one that does."""
     chance = random.Random(seed)
     with Queue.open(path) as queue, queue.station(station).attach() as consumer:
         ledger.note("attached")
@@ -116,7 +117,7 @@ def consume(
 
 
 def _check_revisions(batch: Batch, part: str) -> None:
-    """Whoever revises sees the original; whoever stands behind sees feeds `f/…` revised, and that once."""
+    """A station that revises gets the original; one behind it gets feeds `f/…` revised once."""
     for product, revisions in zip(batch, batch.revisions.tolist(), strict=True):
         expected = int(part == "behind" and product.feed.startswith("f/"))
         data = bytes(product.payload)
@@ -126,7 +127,7 @@ def _check_revisions(batch: Batch, part: str) -> None:
 def _run(
     role: Callable[..., None], folder: Path, path: Path, file: Path, seed: int, arguments: tuple[Any, ...]
 ) -> None:
-    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)  # also if it is stopped, nobody outlives the test
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)  # no process outlives the test, not even a stopped one
     try:
         role(folder, path, Ledger(file), seed, *arguments)
     except BaseException as error:
@@ -134,7 +135,7 @@ def _run(
         raise
 
 
-# --- who starts and kills them --------------------------------------------------------------------
+# --- starting and killing them -------------------------------------------------------------------
 
 
 @dataclass
@@ -159,13 +160,13 @@ class Actor:
         return [sequence for note in self.notes(what) for sequence in note.sequences]
 
     def held(self) -> set[int]:
-        """Tried and not noted as done."""
+        """Sequences that were tried and not noted as done."""
         return set(self.sequences("trying")) - set(self.sequences("done"))
 
 
 @dataclass
 class Arena:
-    """Any number of processes on one queue. Use it in a `with`: whatever happens, all of them end."""
+    """Any number of processes on one queue. A `with` block ends all of them."""
 
     path: Path
     folder: Path
@@ -191,6 +192,13 @@ class Arena:
         self.actors.append(actor)
         return actor
 
+    def run(self, role: Callable[..., None], *arguments: Any) -> Actor:
+        """Start a process that ends or kills itself, and wait for it."""
+        actor = self.start(role, *arguments)
+        actor.process.join(60)
+        assert actor.process.exitcode is not None, f"{actor.ledger.name} hangs"
+        return actor
+
     def living(self, role: Callable[..., None] | None = None) -> list[Actor]:
         return [a for a in self.actors if a.killed_s is None and a.process.is_alive() and role in (None, a.role)]
 
@@ -200,21 +208,21 @@ class Arena:
         actor.process.join()
 
     def kill_one(self, role: Callable[..., None]) -> None:
-        """Kill any one of this role and put another in its place."""
+        """Kill a process of this role, and start another in its place."""
         actor = self.chance.choice(self.living(role))
         self.kill(actor)
         self.start(actor.role, *actor.arguments)
 
     def kill_all(self) -> None:
         living = self.living()
-        for actor in living:  # all at once: nobody has time to notice
+        for actor in living:  # all at once: no process has time to notice
             actor.killed_s = time.monotonic()
             os.kill(actor.pid, signal.SIGKILL)
         for actor in living:
             actor.process.join()
 
     def end(self, file: str, role: Callable[..., None], seconds_max: float = 60.0) -> None:
-        """Tell everybody of this role to end, and see that they do."""
+        """Tell all processes of this role to end, and wait for them."""
         (self.folder / file).touch()
         for actor in self.living(role):
             actor.process.join(seconds_max)
@@ -224,13 +232,13 @@ class Arena:
     def complaints(self) -> list[str]:
         return [f"{file.name}: {file.read_text()}" for file in sorted(self.folder.glob("*.complaint"))]
 
-    # --- what came of it --------------------------------------------------------------------------
+    # --- judging ----------------------------------------------------------------------------------
 
     def finish(self, *stations: str) -> None:
-        """Let producers end, consumers catch up, and consumers end."""
+        """End the producers, wait until the consumers have caught up, and end them."""
         self.end("stop", produce)
         with Queue.open(self.path) as queue:
-            wait_until(lambda: all(is_idle(queue.station(name).statistics()) for name in stations), "caught up")
+            until(lambda: all(is_idle(queue.station(name).statistics()) for name in stations), "caught up")
         self.end("end", consume)
 
     def acknowledged(self, *feeds: str) -> set[int]:
@@ -242,34 +250,36 @@ class Arena:
         return [actor for actor in self.actors if actor.role is consume and actor.arguments[0] in stations]
 
     def judge(self, queue: Queue, expected: set[int], *stations: str) -> None:
-        """Each expected product was put exactly once by these stations (several: a group), and nothing else was."""
+        """Each expected product was acknowledged exactly once by these stations (several: a group), and no other was."""
         tries: dict[int, list[tuple[float, Actor]]] = {}
         done: set[int] = set()
         for actor in self.consumers(*stations):
             for note in actor.notes("trying"):
                 for sequence in note.sequences:
                     tries.setdefault(sequence, []).append((note.at_s, actor))
-            put = actor.sequences("done")
-            assert len(put) == len(set(put)), f"{actor.ledger.name} put a product twice"
-            assert not done & set(put), f"put by two consumers: {sorted(done & set(put))[:10]}"
-            done |= set(put)
+            own = actor.sequences("done")
+            assert len(own) == len(set(own)), f"{actor.ledger.name} acknowledged a product twice"
+            assert not done & set(own), f"acknowledged by two consumers: {sorted(done & set(own))[:10]}"
+            done |= set(own)
         assert set(tries) == expected, (
-            f"never handed out: {sorted(expected - set(tries))[:10]}, not meant: {sorted(set(tries) - expected)[:10]}"
+            f"never delivered: {sorted(expected - set(tries))[:10]}, not selected: {sorted(set(tries) - expected)[:10]}"
         )
         held = {id(actor): actor.held() for actor in self.consumers(*stations)}
         for sequence, times in tries.items():
             *before, last = (actor for _, actor in sorted(times, key=lambda found: found[0]))
             for actor in before:
                 assert actor.killed_s is not None, f"{sequence} was taken from a living consumer"
-                assert sequence in held[id(actor)], f"{sequence} was handed out again after it was put"
-            assert sequence in done or last.killed_s is not None, f"{sequence} was never put"
+                assert sequence in held[id(actor)], f"{sequence} was delivered again after it was acknowledged"
+            assert sequence in done or last.killed_s is not None, f"{sequence} was never acknowledged"
         told = [queue.station(name).statistics() for name in stations]
         assert all(map(is_idle, told)), told
-        slack = recoveries(queue, told[0].chain)  # who died in the lock may have counted and not put
+        slack = recoveries(
+            queue, told[0].chain
+        )  # a consumer that died in the lock may have counted without acknowledging
         assert len(expected) <= sum(s.acknowledged for s in told) <= len(expected) + slack, told
 
     def recovery_s(self) -> list[float]:
-        """For each kill that took products away: how long until the last of them was handed out again."""
+        """For each kill of a consumer with leases: how long until the last of them was delivered again."""
         tried: dict[int, list[float]] = {}
         for note in sorted((note for a in self.actors for note in a.notes("trying")), key=lambda note: note.at_s):
             for sequence in note.sequences:
@@ -290,13 +300,13 @@ def is_idle(told: StationStatistics) -> bool:
     return told.waiting == told.leased == told.behind == 0
 
 
-def recoveries(queue: Queue, line: int) -> int:
-    """How often somebody died inside the line's lock."""
-    return int(queue._stations.chain(line).kernel.state["recoveries"])
+def recoveries(queue: Queue, chain: int) -> int:
+    """How often a process died inside the chain's lock."""
+    return int(queue._stations.chain(chain).kernel.state["recoveries"])
 
 
 def sequences_of(queue: Queue, selection: Any = None) -> set[int]:
-    """All that the queue holds and the selection wants."""
+    """All sequences that the queue holds and the selection selects."""
     found: set[int] = set()
     position = queue.oldest
     while position < queue.next:

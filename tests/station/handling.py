@@ -1,5 +1,6 @@
-"""What tests of stations do all the time: put products that are named by their ident, and see who got which."""
+"""Helpers for tests of stations: put products that are named by their ident, and list which consumer got which."""
 
+import itertools
 import os
 from collections.abc import Callable
 from multiprocessing import get_context
@@ -13,14 +14,22 @@ FORK = get_context("fork")
 EPOCH_NS = 10**18  # where mock clocks begin
 
 
+def series(queue: Queue, *names: str, **terms: object) -> list[Station]:
+    """Create stations in series, each of which selects everything."""
+    made = [queue.station(names[0], "**", **terms)]
+    for ahead, name in itertools.pairwise(names):
+        made.append(queue.station(name, "**", after=ahead, **terms))
+    return made
+
+
 def put(queue: Queue, *idents: str, feed: str = "a", **more: Any) -> None:
-    """One product for each ident, with the ident for a payload."""
+    """Put a product for each ident, which is its payload as well."""
     for ident in idents:
         queue.put(ident.encode(), feed=feed, ident=ident, **more)
 
 
 def put_together(queue: Queue, *idents: str, feed: str = "a", **more: Any) -> None:
-    """As one batch, which a blocking station takes as a whole."""
+    """Put all products as one batch, which a blocking station accepts as a whole."""
     queue.put_many([ident.encode() for ident in idents], feed=feed, ident=list(idents), **more)
 
 
@@ -33,27 +42,27 @@ def payloads(batch: Batch) -> list[bytes]:
 
 
 def work(consumer: Consumer, n: int = 1000) -> list[str]:
-    """Get what is there and put it; the idents."""
+    """Get the waiting products, acknowledge them, and return their idents."""
     batch = consumer.get_nowait(n)
     consumer.ack(batch)
     return idents(batch)
 
 
 def drain(station: Station) -> list[str]:
-    """What a consumer that attaches now gets, and puts, before it has to wait."""
+    """Attach a consumer, acknowledge the products that it gets without waiting, and return their idents."""
     with station.attach() as consumer:
         return work(consumer)
 
 
 def vanish(consumer: Consumer) -> None:
-    """What the death of its process leaves of a consumer: a place whose lock is free, and no beats."""
+    """Leave a consumer as the death of its process does: its lock is free, and its heartbeat has stopped."""
     heartbeat.remove(consumer)
     os.close(consumer._lock_fd)
     consumer._detached = consumer._foreign = True
 
 
-def in_child(act: Callable[[], Any], seconds: float = 20) -> str:
-    """What a forked child makes of `act`: its answer, or its exception, in words."""
+def in_child(act: Callable[[], Any], seconds: float = 60) -> str:
+    """Run `act` in a forked child; return its result or its exception, as text."""
     receive, send = FORK.Pipe(duplex=False)
 
     def run() -> None:

@@ -1,7 +1,7 @@
-"""Death at any instruction: a process is single-stepped and killed while it holds the lock of a chain.
+"""Kill a process between any two instructions: it is single-stepped while it holds the lock of a chain.
 
-Failpoints name the steps that somebody thought of. Here the death falls between any two instructions of the machine,
-so also between two stores that belong together. The tracer sees in the chain's file who holds the lock.
+Failpoints cover only the steps that have a name. Here a kill can also fall between two stores that belong together. The
+tracer reads in the chain's file which thread holds the lock.
 """
 
 import ctypes
@@ -33,9 +33,9 @@ def can_trace() -> bool:
 
 
 def die_inside(chain: Path, prepare: Callable[[], Any], act: Callable[[Any], None], instructions: int) -> int:
-    """In a process of its own: `act(prepare())`, killed after so many instructions with the chain's lock held.
+    """Run `act(prepare())` in a new process, and kill it after so many instructions with the chain's lock held.
 
-    How many there were: fewer if `act` came to its end before.
+    Return how many there were: fewer if `act` ended before.
     """
     child = os.fork()
     if child == 0:
@@ -60,5 +60,5 @@ def die_inside(chain: Path, prepare: Callable[[], Any], act: Callable[[Any], Non
         os.kill(child, signal.SIGKILL)
         os.waitpid(child, 0)
     else:
-        assert status == 0, f"it ended by itself, with status {status}"
+        assert status == 0, f"the process ended by itself, with status {status}"
     return inside

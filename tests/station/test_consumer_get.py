@@ -1,4 +1,4 @@
-"""Consumers get products: how many, how long they wait, and who gets which."""
+"""Consumers get products: how many, how long they wait, and which consumer gets which."""
 
 import time
 from concurrent.futures import ThreadPoolExecutor

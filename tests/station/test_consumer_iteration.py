@@ -4,7 +4,6 @@ import asyncio
 import os
 import signal
 import threading
-import time
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -13,6 +12,7 @@ from handling import idents, put, work
 from headrace import Queue
 from headrace.station import Consumer, Station
 from support.commandline import interruptible
+from support.waiting import until
 
 # --- iterate --------------------------------------------------------------------------------------
 
@@ -109,15 +109,13 @@ def test_a_cancelled_async_get_leases_nothing(queue: Queue, station: Station, co
 def test_a_product_that_arrives_at_a_cancelled_get_goes_back(
     queue: Queue, station: Station, consumer: Consumer
 ) -> None:
-    """The product is there before the task is cancelled, and nobody has fetched it from the future yet."""
+    """The product is leased before the task is cancelled, and the task has not received it yet."""
 
     async def cancel_too_late() -> None:
         getting = asyncio.create_task(consumer.get_async(1))
         await asyncio.sleep(0)  # the thread has begun
         put(queue, "1")
-        deadline = time.monotonic() + 20
-        while station.statistics().delivered == 0 and time.monotonic() < deadline:
-            pass
+        until(lambda: station.statistics().delivered == 1, "the product is leased")  # the event loop does not run
         getting.cancel()
         with pytest.raises(asyncio.CancelledError):
             await getting

@@ -117,7 +117,9 @@ def test_a_consumer_that_was_taken_for_dead_cannot_acknowledge(
     put(queue, "1", "2")
     batch = consumer.get_nowait()
     vanish(consumer)
-    consumer._detached = consumer._foreign = False  # it is alive after all, and knows nothing
+    consumer._detached = consumer._foreign = (
+        False  # it is alive after all, and does not know that it was taken for dead
+    )
     station.statistics()
     for act in (lambda: consumer.ack(batch), lambda: consumer.ack(batch, [b"new"]), consumer.get_nowait):
         with pytest.raises(LeaseLostError, match="declared dead"):
@@ -194,7 +196,7 @@ def test_the_death_of_a_parent_is_detected_while_its_child_lives(queue: Queue, s
     assert ready[0].poll(20)
     process.kill()
     process.join()
-    batch = station.attach().get(1, timeout=10)
+    batch = station.attach().get(1, timeout=60)
     ending[1].send("x")
     assert (idents(batch), batch.deliveries.tolist()) == (["1"], [2])
 

@@ -67,7 +67,7 @@ def test_round_robin_does_not_depend_on_the_speed_of_consumers(queue: Queue) -> 
 def test_a_full_station_is_passed_over(queue: Queue) -> None:
     full, free = queue.station("full", "**", group="g", capacity=1), queue.station("free", "**", group="g")
     put(queue, *"12345")
-    assert sorted(waiting([full, free])) in ([0, 5], [1, 4])
+    assert waiting([full, free]) == [1, 4]
     queue.station("third", "**", group="g", capacity=1)
     put(queue, *"67890")
     told = [queue.station(name).statistics() for name in ("full", "free", "third")]
@@ -189,7 +189,7 @@ def test_when_a_member_is_removed_the_others_get_everything(queue: Queue) -> Non
     assert sum(waiting([stations[0], stations[2]])) == 6
     stations[2].remove()
     put(queue, "7")
-    assert stations[0].statistics().waiting >= 1
+    assert stations[0].statistics().waiting == 7
 
 
 def test_products_that_wait_at_a_removed_station_go_to_the_others(queue: Queue) -> None:
@@ -210,10 +210,10 @@ def test_a_group_has_one_distribution(queue: Queue) -> None:
 def test_a_change_of_distribution_applies_to_the_whole_group(queue: Queue) -> None:
     stations = group(queue, 2)
     stations[1].change(distribution="least_loaded")
-    assert len({station.terms.distribution for station in stations}) == 1
+    assert {station.terms.distribution for station in stations} == {"least_loaded"}
 
 
-# --- what a dead consumer leaves ------------------------------------------------------------------
+# --- restore after a death ------------------------------------------------------------------------
 
 
 def test_restore_to_the_group_distributes_the_products_of_a_dead_consumer(queue: Queue) -> None:

@@ -1,7 +1,7 @@
-"""What is handed out in which order, and what goes by and why: a station against sorted lists, driven by hypothesis.
+"""Order and discard policies: a station against a model of sorted lists, driven by Hypothesis.
 
-One station with a short capacity and one consumer. The model keeps the waiting products in a list and finds whatever is asked
-for by looking at all of them.
+One station with a small capacity and one consumer. The model keeps the waiting products in a list and searches all of them
+for each answer.
 """
 
 from collections.abc import Callable
@@ -79,7 +79,7 @@ class Model:
 @dataclass(frozen=True)
 class Put:
     priority: int
-    lasts_s: int | None  # until it expires; None: for ever
+    lasts_s: int | None  # until it expires; None: never
 
 
 @dataclass(frozen=True)
@@ -100,7 +100,7 @@ DISCARDS = ["any", "fifo", "lifo", "priority", "deadline"]
 
 
 def put(queue: Queue, clock: MockClock, act: Put) -> Waiting:
-    """Deadlines differ, so that there is always one that comes first; what lasts for ever is equally urgent."""
+    """Deadlines differ, so that one always comes first; products without a deadline have equal priority."""
     if act.lasts_s is None:
         sequence, deadline_ns, priority = queue.put(b"", feed="a"), NEVER, 4
     else:

@@ -1,4 +1,4 @@
-"""Products that nobody could deal with are laid aside, and the others go on."""
+"""Parking: a product that fails too often is set aside, and the others are delivered."""
 
 from collections.abc import Callable
 
@@ -22,7 +22,7 @@ def fail(consumer: Consumer, n: int = 1000) -> list[str]:
 
 
 def kill_one(station: Station) -> list[str]:
-    """A consumer gets one product and dies of it."""
+    """A consumer gets one product and dies."""
     consumer = station.attach()
     batch = consumer.get_nowait()
     vanish(consumer)
@@ -56,7 +56,7 @@ def test_a_product_that_kills_its_consumers_is_parked(queue: Queue) -> None:
 
 
 def test_a_product_that_failed_twice_is_handed_out_alone(queue: Queue) -> None:
-    """So that the others are not parked with it when it kills once more."""
+    """So that no other product is parked with it if it kills its consumer again."""
     station = queue.station("s", "**")
     put(queue, *"1234")
     consumer = station.attach()
@@ -279,7 +279,7 @@ def test_a_product_that_is_restored_to_the_start_is_parked_at_the_limit(queue: Q
     for _ in range(20):
         drain(first)
         killed += len(kill_one(second))
-    assert killed <= 3
+    assert 0 < killed <= 3
     assert len(first.parked()) + len(second.parked()) == 1
 
 

@@ -1,4 +1,4 @@
-"""Stations: created, opened, kept over a reopening, and removed."""
+"""Stations are created, opened, kept after a reopening, and removed."""
 
 import json
 from collections.abc import Callable

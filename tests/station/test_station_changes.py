@@ -1,4 +1,4 @@
-"""Terms of stations are changed beside producers and consumers: nothing is lost, and nothing comes twice."""
+"""Terms change while producers and consumers work: nothing is lost, and nothing is delivered twice."""
 
 import random
 import time
@@ -7,26 +7,22 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from arena_stations import Arena, Ledger, Note, consume, produce, read_ledger, seed_of, wait_until
+from arena_stations import UNLIMITED, Arena, Ledger, Note, checked_queue, consume, produce, read_ledger
 
 from headrace import Queue
 from headrace.station.stations import Stations
-
-PLAIN: dict[str, Any] = {"deliveries_max": 0}
+from support.seeds import random_seed
+from support.waiting import until
 
 
 @pytest.fixture
 def path(shared_memory: Path) -> Iterator[Path]:
-    """A queue, closed; it must check clean in the end."""
-    path = shared_memory / "q"
-    Queue.create(path, size="1GiB", durability="memory", dedup="none", origin="here").close()
-    yield path
-    with Queue.open(path) as queue:
-        assert queue.check() == []
+    with checked_queue(shared_memory / "q", "1GiB") as path:
+        yield path
 
 
 def change(folder: Path, path: Path, ledger: Ledger, seed: int) -> None:
-    """Change selection, capacity and prescale again and again; of selections, between which products it happened."""
+    """Change selection, capacity and prescale repeatedly; note between which products each selection changed."""
     chance = random.Random(seed)
     with Queue.open(path) as queue:
         while not (folder / "stop").exists():
@@ -42,11 +38,11 @@ def change(folder: Path, path: Path, ledger: Ledger, seed: int) -> None:
 
 
 def changes(path: Path, seed: int, seconds: float) -> str:
-    """Judge feed f, which every selection wants, and what else each selection wants in its time."""
+    """Judge feed f, which every selection selects, and what else each selection selects in its period."""
     with Queue.open(path) as queue:
-        queue.station("choice", "f/**", **PLAIN)
-        queue.station("full", "f/**", blocking=True, capacity=10, **PLAIN)
-        queue.station("some", "**", **PLAIN)
+        queue.station("choice", "f/**", **UNLIMITED)
+        queue.station("full", "f/**", blocking=True, capacity=10, **UNLIMITED)
+        queue.station("some", "**", **UNLIMITED)
     with Arena(path, path.parent / "ledgers", seed) as arena:
         for station in ("choice", "choice", "full", "some"):
             arena.start(consume, station, 20)
@@ -66,7 +62,7 @@ def changes(path: Path, seed: int, seconds: float) -> str:
             notes = [note for note in read_ledger(changer.ledger) if note.what in ("wide", "narrow")]
             wanted, unwanted = _periods(notes, queue.next)
             assert put >= f | (g & wanted), f"lost: {sorted((f | (g & wanted)) - put)[:10]}"
-            assert not put & g & unwanted, f"not meant: {sorted(put & g & unwanted)[:10]}"
+            assert not put & g & unwanted, f"not selected: {sorted(put & g & unwanted)[:10]}"
             arena.judge(queue, put, "choice")
             thinned = {sequence for actor in arena.consumers("some") for sequence in actor.sequences("trying")}
             arena.judge(queue, thinned, "some")
@@ -75,7 +71,7 @@ def changes(path: Path, seed: int, seconds: float) -> str:
 
 
 def _periods(changes: list[Note], end: int) -> tuple[set[int], set[int]]:
-    """Sequences that were put for sure while everything was wanted, and while only feed f was."""
+    """Sequences that were certainly put while everything was selected, and while only feed f was."""
     wanted: set[int] = set()
     unwanted: set[int] = set(range(1, changes[0].sequences[0]))
     for change, following in zip(changes, [*(note.sequences[0] for note in changes[1:]), end], strict=True):
@@ -84,19 +80,19 @@ def _periods(changes: list[Note], end: int) -> tuple[set[int], set[int]]:
 
 
 def test_changes_of_terms_lose_and_repeat_nothing(path: Path) -> None:
-    print(changes(path, seed_of(), seconds=1.2))
+    print(changes(path, random_seed(), seconds=1.2))
 
 
 @pytest.mark.soak
 def test_minutes_of_changes_lose_and_repeat_nothing(path: Path) -> None:
-    print(changes(path, seed_of(), seconds=90))
+    print(changes(path, random_seed(), seconds=90))
 
 
 def test_every_change_applies_from_the_next_product_on(path: Path) -> None:
-    with Queue.open(path) as queue, Arena(path, path.parent / "ledgers", seed_of()) as arena:
-        station = queue.station("s", "a", **PLAIN)
+    with Queue.open(path) as queue, Arena(path, path.parent / "ledgers", random_seed()) as arena:
+        station = queue.station("s", "a", **UNLIMITED)
         waiting = arena.start(consume, "s", 10)
-        wait_until(lambda: waiting.notes("attached"), "it waits")
+        until(lambda: waiting.notes("attached"), "the consumer is attached")
         wanted = set()
         for number in range(200):
             selected = "ab"[number % 2]
@@ -120,12 +116,12 @@ def test_a_consumer_that_wakes_during_a_change_uses_the_new_terms(path: Path) ->
         with Queue.open(path) as queue:
             queue.station("s").change(selection="g")
 
-    with Queue.open(path) as queue, Arena(path, path.parent / "ledgers", seed_of()) as arena:
-        queue.station("s", "f", **PLAIN)
+    with Queue.open(path) as queue, Arena(path, path.parent / "ledgers", random_seed()) as arena:
+        queue.station("s", "f", **UNLIMITED)
         waiting = arena.start(consume, "s", 1)
-        wait_until(lambda: waiting.notes("attached"), "it waits")
-        arena.start(change_slowly).process.join(10)
+        until(lambda: waiting.notes("attached"), "the consumer is attached")
+        assert arena.run(change_slowly).process.exitcode == 0
         queue.put(b"", feed="f")
         wanted = queue.put(b"", feed="g")
-        wait_until(lambda: waiting.sequences("done") != [], "it gets something")
+        until(lambda: waiting.sequences("done") != [], "the consumer gets a product")
         assert waiting.sequences("done") == [wanted]

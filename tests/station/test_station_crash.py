@@ -1,4 +1,4 @@
-"""Consumers of stations are killed at random; every product is put exactly once, and nobody hangs."""
+"""Consumers of stations are killed at random: every product is acknowledged exactly once, and no process hangs."""
 
 import random
 import signal
@@ -6,53 +6,43 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import pytest
-from arena_stations import (
-    Arena,
-    Ledger,
-    consume,
-    produce,
-    recoveries,
-    seed_of,
-    sequences_of,
-    wait_until,
-)
+from arena_stations import UNLIMITED, Arena, Ledger, consume, produce, recoveries, sequences_of
 
 from headrace import Queue
 from headrace.selection import Selection
+from support.seeds import random_seed
+from support.waiting import until
 
-# --- who takes part: stations, how many consumers, products per get, what is wanted ----------------
-
-PLAIN: dict[str, Any] = {"deliveries_max": 0}  # the product is never at fault here
+# --- scenes ---------------------------------------------------------------------------------------
 
 
 def one_by_one(queue: Queue) -> None:
-    queue.station("s", "f/**", **PLAIN)
+    queue.station("s", "f/**", **UNLIMITED)
 
 
 def by_ident(queue: Queue) -> None:
-    queue.station("s", Selection("f/**", ident="[02468]$"), **PLAIN)
+    queue.station("s", Selection("f/**", ident="[02468]$"), **UNLIMITED)
 
 
 def blocking(queue: Queue) -> None:
-    queue.station("s", "f/**", blocking=True, capacity=60, **PLAIN)
+    queue.station("s", "f/**", blocking=True, capacity=60, **UNLIMITED)
 
 
 def short_of_room(queue: Queue) -> None:
-    queue.station("s", "f/**", blocking=True, order="fifo", **PLAIN)
+    queue.station("s", "f/**", blocking=True, order="fifo", **UNLIMITED)
 
 
 def series(queue: Queue) -> None:
-    queue.station("decode", "f/**", **PLAIN)
-    queue.station("archive", "**", after="decode", **PLAIN)
-    queue.station("show", "f/1", after="archive", **PLAIN)
+    queue.station("decode", "f/**", **UNLIMITED)
+    queue.station("archive", "**", after="decode", **UNLIMITED)
+    queue.station("show", "f/1", after="archive", **UNLIMITED)
 
 
 def group(queue: Queue) -> None:
     for name in ("w1", "w2", "w3"):
-        queue.station(name, "f/**", group="workers", restore="group", **PLAIN)
+        queue.station(name, "f/**", group="workers", restore="group", **UNLIMITED)
 
 
 @dataclass(frozen=True)
@@ -82,7 +72,7 @@ FEEDS = ("f/1", "f/2", "other")
 
 
 def battle(folder: Path, seed: int, scene: Scene, kills: int) -> str:
-    """Kill consumers one after the other while two producers put; then judge."""
+    """Kill consumers one after the other while two producers put; then compare."""
     path = folder / "q"
     with Queue.create(path, size=scene.size, durability="memory", dedup="none", origin="here") as queue:
         scene.make(queue)
@@ -111,7 +101,7 @@ def battle(folder: Path, seed: int, scene: Scene, kills: int) -> str:
 
 def judge(arena: Arena, queue: Queue, scene: Scene) -> None:
     stations = [station for station, *_ in scene.cast]
-    if scene.make is short_of_room:  # what has left the queue can be known only from those who put it
+    if scene.make is short_of_room:  # only the producers know which products have left the queue
         assert queue.oldest > 1
         assert queue.station("s").statistics().evicted == 0
         arena.judge(queue, arena.acknowledged("f/1", "f/2"), "s")
@@ -123,20 +113,20 @@ def judge(arena: Arena, queue: Queue, scene: Scene) -> None:
 
 @pytest.mark.parametrize("scene", SHORT)
 def test_every_product_is_acknowledged_once_while_consumers_are_killed(shared_memory: Path, scene: str) -> None:
-    print(battle(shared_memory, seed_of(), SCENES[scene], kills=10))
+    print(battle(shared_memory, random_seed(), SCENES[scene], kills=10))
 
 
 @pytest.mark.soak
 @pytest.mark.parametrize("scene", SCENES)
 def test_every_product_is_acknowledged_once_through_hundreds_of_kills(shared_memory: Path, scene: str) -> None:
-    seed = seed_of()
+    seed = random_seed()
     for number in range(3):
         folder = shared_memory / str(number)
         folder.mkdir()
         print(battle(folder, seed + number, SCENES[scene], kills=200))
 
 
-# --- everybody at once ----------------------------------------------------------------------------
+# --- all processes at once ------------------------------------------------------------------------
 
 
 def change_for_ever(folder: Path, path: Path, ledger: Ledger, seed: int) -> None:
@@ -151,10 +141,10 @@ def change_for_ever(folder: Path, path: Path, ledger: Ledger, seed: int) -> None
 
 
 def massacre(folder: Path, seed: int, rounds: int) -> str:
-    """Producers, consumers and somebody who changes terms die at once, again and again."""
+    """Kill producers, consumers and a process that changes terms at once, again and again."""
     path = folder / "q"
     with Queue.create(path, size="256MiB", durability="memory", dedup="none", origin="here") as queue:
-        queue.station("s", "f/**", **PLAIN)
+        queue.station("s", "f/**", **UNLIMITED)
     with Arena(path, folder / "ledgers", seed) as arena:
         for _ in range(rounds):
             for _ in range(2):
@@ -174,12 +164,12 @@ def massacre(folder: Path, seed: int, rounds: int) -> str:
 
 
 def test_stations_work_after_all_processes_were_killed_at_once(shared_memory: Path) -> None:
-    print(massacre(shared_memory, seed_of(), rounds=3))
+    print(massacre(shared_memory, random_seed(), rounds=3))
 
 
 @pytest.mark.soak
 def test_stations_work_after_all_processes_were_killed_at_once_a_hundred_times(shared_memory: Path) -> None:
-    print(massacre(shared_memory, seed_of(), rounds=100))
+    print(massacre(shared_memory, random_seed(), rounds=100))
 
 
 def test_waiting_consumers_continue_after_the_creator_of_the_queue_was_killed(shared_memory: Path) -> None:
@@ -187,15 +177,15 @@ def test_waiting_consumers_continue_after_the_creator_of_the_queue_was_killed(sh
 
     def make(folder: Path, path: Path, ledger: Ledger, seed: int) -> None:
         queue = Queue.create(path, size="16MiB", durability="memory", dedup="none", origin="here")
-        queue.station("s", "f/**", **PLAIN)
+        queue.station("s", "f/**", **UNLIMITED)
         ledger.note("made")
         signal.pause()
 
-    with Arena(path, shared_memory / "ledgers", seed_of()) as arena:
+    with Arena(path, shared_memory / "ledgers", random_seed()) as arena:
         maker = arena.start(make)
-        wait_until(lambda: maker.notes("made"), "there is a queue")
+        until(lambda: maker.notes("made"), "the queue is created")
         waiting = [arena.start(consume, "s", 10) for _ in range(2)]
-        wait_until(lambda: all(actor.notes("attached") for actor in waiting), "they wait")
+        until(lambda: all(actor.notes("attached") for actor in waiting), "the consumers are attached")
         arena.kill(maker)
         with Queue.open(path) as queue:
             expected = {queue.put(b"", feed="f/1") for _ in range(50)}

@@ -1,4 +1,4 @@
-"""Producers at a blocking station: they wait for the living and never for the dead, and are killed while they wait."""
+"""Producers at a blocking station wait for live consumers and never for dead ones, and are killed while they wait."""
 
 import os
 import signal
@@ -7,10 +7,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from arena_stations import Arena, Ledger, consume, produce, recoveries, seed_of, sequences_of, wait_until
+from arena_stations import UNLIMITED, Arena, Ledger, checked_queue, consume, produce, recoveries, sequences_of
 
 from headrace import Queue
 from headrace.errors import BlockedError
+from support.seeds import random_seed
+from support.waiting import until
 
 CAPACITY = 20
 FEEDS = ("f/1",)
@@ -18,17 +20,12 @@ FEEDS = ("f/1",)
 
 @pytest.fixture
 def path(shared_memory: Path) -> Iterator[Path]:
-    """A queue with a blocking station "s", closed; it must check clean in the end."""
-    path = shared_memory / "q"
-    with Queue.create(path, size="64MiB", durability="memory", dedup="none", origin="here") as queue:
-        queue.station("s", "f/**", blocking=True, capacity=CAPACITY, deliveries_max=0)
-    yield path
-    with Queue.open(path) as queue:
-        assert queue.check() == []
+    with checked_queue(shared_memory / "q", selection="f/**", blocking=True, capacity=CAPACITY, **UNLIMITED) as path:
+        yield path
 
 
 def put_singly(folder: Path, path: Path, ledger: Ledger, seed: int) -> None:
-    """One product after another, until the end."""
+    """Put one product after another, until the end."""
     with Queue.open(path) as queue:
         number = 0
         while not (folder / "stop").exists():
@@ -43,30 +40,25 @@ def next_of(path: Path) -> int:
         return queue.next
 
 
-def wait_until_blocked(path: Path) -> int:
-    """Nothing has been put for a while though somebody would; the next sequence."""
+def wait_until_full(path: Path) -> int:
+    """Wait until as many products wait at the station as it may have; return the next sequence of the queue."""
     with Queue.open(path) as queue:
-        wait_until(lambda: queue.next > CAPACITY, "the capacity is full")
-        before = -1
-        while before != queue.next:
-            before = queue.next
-            time.sleep(0.3)
-        return before
+        until(lambda: queue.station("s").statistics().waiting >= CAPACITY, "the station is full")
+        return queue.next
 
 
 def test_producers_continue_when_a_new_consumer_replaces_dead_ones(path: Path) -> None:
-    with Arena(path, path.parent / "ledgers", seed_of()) as arena:
+    with Arena(path, path.parent / "ledgers", random_seed()) as arena:
         consumers = [arena.start(consume, "s", 5) for _ in range(2)]
         for _ in range(2):
             arena.start(produce, FEEDS, 0.001)
-        wait_until(lambda: next_of(path) > 5 * CAPACITY, "products flow")
+        until(lambda: next_of(path) > 5 * CAPACITY, "products flow")
         for consumer in consumers:
             arena.kill(consumer)
-        stuck_at = wait_until_blocked(path)
-        begun_s = time.monotonic()
+        stuck_at = wait_until_full(path)
         arena.start(consume, "s", 5)
-        wait_until(lambda: next_of(path) > stuck_at + CAPACITY, "products flow again")
-        print(f"products flowed again after {time.monotonic() - begun_s:.2f} s")
+        took_s = until(lambda: next_of(path) > stuck_at + 5 * CAPACITY, "products flow again")
+        print(f"products flowed again after {took_s:.2f} s")
         arena.finish("s")
         with Queue.open(path) as queue:
             arena.judge(queue, sequences_of(queue), "s")
@@ -78,10 +70,10 @@ def test_a_put_that_times_out_after_a_death_stores_nothing(path: Path) -> None:
             consumer.get(5, 10.0)
             os.kill(os.getpid(), signal.SIGKILL)
 
-    with Queue.open(path) as queue, Arena(path, path.parent / "ledgers", seed_of()) as arena:
+    with Queue.open(path) as queue, Arena(path, path.parent / "ledgers", random_seed()) as arena:
         queue.put_many([b""] * CAPACITY, feed="f/1")
-        arena.start(take_some_and_die).process.join(10)
-        queue.put_many([b""] * 5, feed="f/1", timeout=0)  # the dead one had made room for these
+        arena.run(take_some_and_die)
+        queue.put_many([b""] * 5, feed="f/1", timeout=0)  # the dead consumer had made room for these
         before = queue.next
         for timeout in (0, 0.3, "1s"):
             with pytest.raises(BlockedError, match="nothing was stored"):
@@ -89,20 +81,24 @@ def test_a_put_that_times_out_after_a_death_stores_nothing(path: Path) -> None:
             with pytest.raises(BlockedError, match="nothing was stored"):
                 queue.put_many([b"one more"] * 3, feed="f/1", timeout=0)
         assert queue.next == before
-        assert queue.put(b"for others", feed="g", timeout=0) == before  # nobody waits for a station that wants no g
+        assert queue.put(b"for others", feed="g", timeout=0) == before  # the station does not select feed g
         told = queue.station("s").statistics()
-        assert (told.restored, told.leased, told.waiting) == (5, 0, CAPACITY)  # what the dead one had is back
+        assert (told.restored, told.leased, told.waiting) == (
+            5,
+            0,
+            CAPACITY,
+        )  # the leases of the dead consumer are restored
 
 
 def test_producers_killed_while_they_wait_leave_nothing_behind(path: Path) -> None:
-    with Arena(path, path.parent / "ledgers", seed_of()) as arena:
+    with Arena(path, path.parent / "ledgers", random_seed()) as arena:
         producers = [arena.start(put_singly) for _ in range(4)]
-        stuck_at = wait_until_blocked(path)
+        stuck_at = wait_until_full(path)
         for producer in producers[:3]:
             arena.kill(producer)
         assert next_of(path) == stuck_at
         arena.start(consume, "s", 3)
-        wait_until(lambda: next_of(path) > stuck_at + 2 * CAPACITY, "the living one goes on")
+        until(lambda: next_of(path) > stuck_at + 2 * CAPACITY, "the live producer continues")
         arena.end("stop", put_singly)
         arena.finish("s")
         with Queue.open(path) as queue:
@@ -116,16 +112,16 @@ def test_a_transient_station_blocks_no_producer_after_its_last_consumer_was_kill
         with Queue.open(path) as queue, queue.station("passing").attach():
             os.kill(os.getpid(), signal.SIGKILL)
 
-    with Queue.open(path) as queue, Arena(path, path.parent / "ledgers", seed_of()) as arena:
+    with Queue.open(path) as queue, Arena(path, path.parent / "ledgers", random_seed()) as arena:
         queue.station("passing", "g", blocking=True, capacity=1, durable=False)
-        arena.start(attach_and_die).process.join(10)
+        arena.run(attach_and_die)
         for _ in range(3):
-            queue.put(b"", feed="g", timeout=2)
+            queue.put(b"", feed="g", timeout=60)
         assert queue.stations() == ["s"]
 
 
 def siege(path: Path, seed: int, kills: int) -> str:
-    """Both sides are killed at random while the capacity is mostly full."""
+    """Kill producers and consumers at random while the station is mostly full."""
     with Arena(path, path.parent / "ledgers", seed) as arena:
         for n in (1, 7):
             arena.start(consume, "s", n, 0.01)
@@ -135,7 +131,7 @@ def siege(path: Path, seed: int, kills: int) -> str:
             time.sleep(arena.chance.uniform(0.005, 0.1))
             arena.kill_one(arena.chance.choice([consume, put_singly]))
         before = next_of(path)
-        wait_until(lambda: next_of(path) > before + CAPACITY, "the survivors go on")
+        until(lambda: next_of(path) > before + CAPACITY, "the survivors continue")
         arena.end("stop", put_singly)
         arena.finish("s")
         with Queue.open(path) as queue:
@@ -148,9 +144,9 @@ def siege(path: Path, seed: int, kills: int) -> str:
 
 
 def test_no_process_hangs_when_both_sides_of_a_full_station_are_killed(path: Path) -> None:
-    print(siege(path, seed_of(), kills=15))
+    print(siege(path, random_seed(), kills=15))
 
 
 @pytest.mark.soak
 def test_no_process_hangs_when_both_sides_of_a_full_station_are_killed_hundreds_of_times(path: Path) -> None:
-    print(siege(path, seed_of(), kills=600))
+    print(siege(path, random_seed(), kills=600))

@@ -1,4 +1,4 @@
-"""Those who make, change and remove stations are killed at every step: a change is in force for all, or for nobody."""
+"""Processes that create, change and remove stations are killed at every step: a change applies everywhere, or nowhere."""
 
 import os
 import random
@@ -10,28 +10,24 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from arena_stations import FORK, Arena, Ledger, consume, produce, seed_of, sequences_of
+from arena_stations import FORK, UNLIMITED, Arena, Ledger, checked_queue, consume, produce, sequences_of
 
 from headrace import Queue
 from headrace.errors import StationError, StationMissingError
 from headrace.station import chain as chain_module
 from headrace.station import stations as stations_module
 from headrace.station.stations import Stations
-
-PLAIN: dict[str, Any] = {"deliveries_max": 0}
+from support.seeds import random_seed
+from support.waiting import until
 
 
 @pytest.fixture
 def path(shared_memory: Path) -> Iterator[Path]:
-    """A queue, closed; it must check clean in the end."""
-    path = shared_memory / "q"
-    Queue.create(path, size="64MiB", durability="memory", dedup="none", origin="here").close()
-    yield path
-    with Queue.open(path) as queue:
-        assert queue.check() == []
+    with checked_queue(shared_memory / "q") as path:
+        yield path
 
 
-# --- death at each step of a change ---------------------------------------------------------------
+# --- a kill at each step of a change --------------------------------------------------------------
 
 
 def create(queue: Queue) -> None:
@@ -84,7 +80,7 @@ DEATHS = [
 
 
 def die_at(step: str, moment: str) -> None:
-    """Let this process kill itself before or after the first pass of a step."""
+    """Make this process kill itself before or after the first pass of a step."""
 
     def deadly(plain: Callable[..., Any]) -> Callable[..., Any]:
         def run(*arguments: Any, **more: Any) -> Any:
@@ -148,7 +144,7 @@ def test_a_change_is_complete_or_absent_after_a_kill_and_can_be_repeated(
 
     worker = FORK.Process(target=act_and_die)
     worker.start()
-    worker.join(20)
+    worker.join(60)
     assert worker.exitcode == -signal.SIGKILL, "the step was not reached"
 
     with Queue.open(path) as fresh:
@@ -157,14 +153,14 @@ def test_a_change_is_complete_or_absent_after_a_kill_and_can_be_repeated(
         assert terms_of(fresh) == terms_of(witness)
         late = [fresh.put(b"", feed="g", timeout=0) for _ in range(3)]
         if act is remove_blocking:
-            late += [fresh.put(b"", feed="f", timeout=1)]
+            late += [fresh.put(b"", feed="f", timeout=60)]
         judge_flow(fresh, act, early, late)
         assert fresh.check() == []
     witness.close()
 
 
 def judge_flow(queue: Queue, act: Callable[[Queue], None], early: list[int], late: list[int]) -> None:
-    """Every station gets what it should: `early` wait at b, `late` at a. A seek forgets what waits, and begins anew."""
+    """Every station gets its products: `early` wait at b, `late` at a. A seek drops what waits, and starts again."""
     assert get_all(queue, "a") == (early + late if act is seek else late)
     if act is not remove_middle:
         assert get_all(queue, "b") == early + late
@@ -177,16 +173,16 @@ def judge_flow(queue: Queue, act: Callable[[Queue], None], early: list[int], lat
         assert get_all(queue, "full") == early
 
 
-# --- death at any moment --------------------------------------------------------------------------
+# --- a kill at any moment -------------------------------------------------------------------------
 
 
 def administrate(folder: Path, path: Path, ledger: Ledger, seed: int, names: tuple[str, ...]) -> None:
-    """Make, change and remove stations, of lines of their own and behind "s", over and over."""
+    """Create, change and remove stations, in chains of their own and behind "s", over and over."""
     chance = random.Random(seed)
     with Queue.open(path) as queue:
         while not (folder / "stop").exists():
             name = chance.choice(names)
-            with suppress(StationError):  # another one was faster
+            with suppress(StationError):  # another process was faster
                 after = {"after": "s"} if name.startswith("behind") else {}
                 station = queue.station(name, "f/**", **after)
                 station.change(selection=chance.choice(["f/**", "f/1", "**"]), capacity=chance.choice([None, 10]))
@@ -200,9 +196,9 @@ def administrate(folder: Path, path: Path, ledger: Ledger, seed: int, names: tup
 
 
 def administration(path: Path, seed: int, kills: int, names: tuple[str, ...]) -> str:
-    """Kill administrators at random; the station "s" notices nothing, and the others can be used in the end."""
+    """Kill administrators at random; station "s" is not affected, and the others work in the end."""
     with Queue.open(path) as queue:
-        queue.station("s", "f/**", **PLAIN)
+        queue.station("s", "f/**", **UNLIMITED)
     with Arena(path, path.parent / "ledgers", seed) as arena:
         for _ in range(2):
             arena.start(consume, "s", 20)
@@ -220,7 +216,7 @@ def administration(path: Path, seed: int, kills: int, names: tuple[str, ...]) ->
             arena.judge(queue, sequences_of(queue, "f/**"), "s")
             left = queue.stations()
             for name in left:
-                queue.station(name).resume()  # who paused it may not have lived to do so
+                queue.station(name).resume()  # the process that paused it may have been killed
                 get_all(queue, name)
                 assert queue.station(name).statistics().waiting == 0
                 if name != "s":
@@ -233,30 +229,29 @@ def administration(path: Path, seed: int, kills: int, names: tuple[str, ...]) ->
 OWN, BEHIND = ("own 1", "own 2", "own 3"), ("behind 1", "behind 2")
 
 
-@pytest.mark.parametrize("names", [OWN, BEHIND], ids=["lines of their own", "behind the station"])
+@pytest.mark.parametrize("names", [OWN, BEHIND], ids=["chains of their own", "behind the station"])
 def test_administrators_may_be_killed_at_any_moment(path: Path, names: tuple[str, ...]) -> None:
-    print(administration(path, seed_of(), 10, names))
+    print(administration(path, random_seed(), 10, names))
 
 
 @pytest.mark.soak
-@pytest.mark.parametrize("names", [OWN, BEHIND], ids=["lines of their own", "behind the station"])
+@pytest.mark.parametrize("names", [OWN, BEHIND], ids=["chains of their own", "behind the station"])
 def test_administrators_may_be_killed_at_any_moment_hundreds_of_times(path: Path, names: tuple[str, ...]) -> None:
-    print(administration(path, seed_of(), 400, names))
+    print(administration(path, random_seed(), 400, names))
 
 
 def test_puts_never_fail_while_stations_are_created_and_removed(path: Path) -> None:
-    """Nobody is killed here."""
-    with Arena(path, path.parent / "ledgers", seed_of()) as arena:
-        for _ in range(3):
-            arena.start(administrate, OWN)
-        for _ in range(2):
-            arena.start(produce, ("f/1",), 0.0)
-        time.sleep(1.0)
+    """No process is killed here."""
+    with Arena(path, path.parent / "ledgers", random_seed()) as arena:
+        administrators = [arena.start(administrate, OWN) for _ in range(3)]
+        producers = [arena.start(produce, ("f/1",), 0.0) for _ in range(2)]
+        until(lambda: all(len(actor.notes("round")) >= 20 for actor in administrators), "stations come and go")
+        until(lambda: all(len(actor.notes("f/1")) >= 20 for actor in producers), "products are put")
         arena.end("stop", administrate)
         arena.end("stop", produce)
 
 
-# --- death while the first one opens the queue ----------------------------------------------------
+# --- a kill while the first process opens the queue ------------------------------------------------
 
 
 @pytest.mark.parametrize("durability", ["memory", "process"])
@@ -281,7 +276,7 @@ def test_a_kill_during_the_recovery_of_stations_brings_nothing_back(shared_memor
     for target in (work_and_die, open_and_die):
         worker = FORK.Process(target=target)
         worker.start()
-        worker.join(20)
+        worker.join(60)
         assert worker.exitcode == -signal.SIGKILL
     with Queue.open(path) as queue:
         assert get_all(queue, "s") == []
@@ -289,7 +284,7 @@ def test_a_kill_during_the_recovery_of_stations_brings_nothing_back(shared_memor
 
 
 def test_a_seek_back_survives_the_death_of_its_process(path: Path) -> None:
-    """A consumer holds the hundredth product, somebody seeks to the oldest, and both are gone."""
+    """The process holds the hundredth product, seeks to the oldest, and dies."""
 
     def hold_and_die() -> None:
         queue = Queue.open(path)
@@ -300,11 +295,11 @@ def test_a_seek_back_survives_the_death_of_its_process(path: Path) -> None:
         os.kill(os.getpid(), signal.SIGKILL)
 
     with Queue.open(path) as queue:
-        queue.station("s", "**", **PLAIN)
+        queue.station("s", "**", **UNLIMITED)
         queue.put_many([b""] * 200, feed="f")
     worker = FORK.Process(target=hold_and_die)
     worker.start()
-    worker.join(20)
+    worker.join(60)
     assert worker.exitcode == -signal.SIGKILL
     with Queue.open(path) as queue:
         assert set(get_all(queue, "s")) == set(range(1, 201))

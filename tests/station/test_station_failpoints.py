@@ -1,4 +1,4 @@
-"""Death inside every step of taking up, leasing, putting and restoring, while the line's lock is held."""
+"""A kill at every step of admission, lease, acknowledgement and restore, while the chain's lock is held."""
 
 import os
 import signal
@@ -15,13 +15,13 @@ POINTS = [point for point in faults.POINTS if point.startswith("chain:") and poi
 
 
 def abandon(consumer: Consumer) -> None:
-    """Let a consumer look dead: its lock is gone, its leases are not."""
+    """Make a consumer look dead: its lock is free, and its leases stay."""
     os.close(consumer._lock_fd)
     consumer._lock_fd = os.open("/dev/null", os.O_RDONLY)
 
 
 def work_until_death(path: Path, ledger: Path, point: str, passes: int) -> None:
-    """Put, get, change, give back, and look after a dead colleague, over and over; the failpoint ends it."""
+    """Put, get, revise, give back, and restore the leases of a dead consumer, over and over; the failpoint kills it."""
     out = os.open(ledger, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
     queue = Queue.open(path)
     faults.arm(point, passes)
@@ -37,7 +37,7 @@ def work_until_death(path: Path, ledger: Path, point: str, passes: int) -> None:
         colleague.get(2, 0.0)
         abandon(colleague)
         colleagues.append(colleague)
-        first.statistics()  # finds the dead one
+        first.statistics()  # finds the dead consumer
         batch = mine.get(7, 0.0)
         back = 1 if len(batch) > 1 else 0
         mine.nack(list(batch)[:back])
@@ -50,7 +50,7 @@ def work_until_death(path: Path, ledger: Path, point: str, passes: int) -> None:
 
 
 def judge(path: Path, ledger: Path) -> None:
-    """Go on where the dead one stopped: everything comes out of the last station exactly once."""
+    """Continue where the dead process stopped: the last station delivers every product exactly once."""
     sent, done, trying = set(), [], set()
     for line in ledger.read_text().splitlines():
         what, *numbers = line.split()
@@ -75,6 +75,7 @@ def judge(path: Path, ledger: Path) -> None:
         assert not set(done) & set(rest)
         assert len(rest) == len(set(rest))
         everything = {int(s) for batch in [queue.read("oldest", limit=1_000_000)] for s in batch.sequences}
+        assert sent <= everything, "a put that had returned was lost"
         assert everything - set(done) - set(rest) <= trying, "lost"
         assert queue.station("second").statistics().acknowledged == len(everything)
         assert queue.check() == []
@@ -98,7 +99,9 @@ def place(shared_memory: Path) -> Path:
 @pytest.mark.parametrize("passes", [1, 2, 23, 104])
 @pytest.mark.parametrize("point", POINTS)
 def test_a_kill_at_this_step_loses_and_repeats_nothing(place: Path, point: str, passes: int) -> None:
-    with Queue.open(place / "q"):  # somebody is attached all the time: nothing is settled by being alone
+    with Queue.open(
+        place / "q"
+    ):  # the queue stays open, so that the next opening is not the first one, which recovers everything
         kill_at(place / "q", place / "ledger", point, passes)
         judge(place / "q", place / "ledger")
 

@@ -1,9 +1,8 @@
-"""Lines of stations against a simple model of them, driven by hypothesis.
+"""Chains of stations against the model in chain_model.py, driven by Hypothesis.
 
-Two stations in a series, or three in a group, with several consumers in this process; a death is simulated by letting
-go of a consumer's lock. The model keeps every product in exactly one place of lists and dictionaries. After each step
-all counts must agree, `check` must find nothing, and what is handed out must be the same products in the same order,
-with the same number of deliveries.
+Two stations in a series, or three in a group, with several consumers in this process; a death is simulated by releasing
+a consumer's lock. After each step all counts must agree, `check` must find nothing, and the delivered products must be
+the same, in the same order, with the same number of deliveries.
 """
 
 import shutil
@@ -14,241 +13,23 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from chain_model import Chain, Place, Product, Wish
 from handling import vanish
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from headrace import Batch, Queue, Selection
+from headrace import Batch, Queue
 from headrace.errors import BlockedError
 from headrace.station import Consumer, Station
 
 FEEDS = ["a", "b"]
 PRIORITIES = [1, 4, 6]
-SUSPECT = 2  # deliveries after which a product is handed out alone
 picks = st.integers(0, 1 << 16)
 capacities = st.sampled_from([None, 1, 2, 4])
 
 
-@dataclass(frozen=True)
-class Wish:
-    """A selection: of one feed or of everything, decided by index rows or by records."""
-
-    feed: str | None = None
-    by_reading: bool = False
-
-    def selects(self, feed: str) -> bool:
-        return self.feed in (None, feed)
-
-    def may_want(self, feeds: set[str]) -> bool:
-        """As far as producers can tell."""
-        return self.by_reading or self.feed is None or self.feed in feeds
-
-    def selection(self) -> Selection:
-        if self.by_reading:
-            return Selection(where="priority >= 0" if self.feed is None else f"feed = '{self.feed}'")
-        return Selection(self.feed or "**")
-
-
 wishes = st.builds(Wish, st.sampled_from([None, *FEEDS]), st.booleans())
-
-
-@dataclass(eq=False)
-class Product:
-    sequence: int
-    feed: str
-    priority: int
-    selections: dict[str, "Wish"]  # what each station selected when it was put
-    wanted: set[str] = field(default_factory=set)  # stations that select it
-    deliveries: int = 0
-    restarts: int = 0  # how often it went back to the start
-
-
-@dataclass(eq=False)
-class Place:
-    """One station of the model."""
-
-    name: str
-    stage: int
-    wish: Wish
-    terms: dict[str, Any]
-    changed_at: int = 0  # the first sequence that the selection decides about
-    paused: bool = False
-    counted: int = 0  # for the prescale
-    waiting: list[Product] = field(default_factory=list)
-    leased: dict[int, Product] = field(default_factory=dict)
-    parked: dict[int, Product] = field(default_factory=dict)
-    counts: dict[str, int] = field(default_factory=dict)
-
-    def count(self, what: str, number: int = 1) -> None:
-        self.counts[what] = self.counts.get(what, 0) + number
-
-    @property
-    def is_full(self) -> bool:
-        return self.terms["capacity"] is not None and len(self.waiting) >= self.terms["capacity"]
-
-    def selects(self, product: Product) -> bool:
-        if not product.selections[self.name].selects(product.feed):
-            return False
-        self.counted += 1
-        return self.counted % self.terms["prescale"] == 0
-
-    def first(self) -> Product:
-        """The one that is handed out next."""
-        if self.terms["order"] == "fifo":
-            return min(self.waiting, key=lambda product: product.sequence)
-        return max(self.waiting, key=lambda product: product.priority)  # the first of these
-
-    def insert(self, product: Product) -> None:
-        """Back where its sequence belongs among those of its priority."""
-        for place, other in enumerate(self.waiting):
-            if other.priority == product.priority and other.sequence > product.sequence:
-                self.waiting.insert(place, product)
-                return
-        self.waiting.append(product)
-
-
-class Line:
-    """The model of a line."""
-
-    def __init__(self, places: list[Place], distribution: str) -> None:
-        self.places = {place.name: place for place in places}
-        self.distribution = distribution
-        self.unseen: list[Product] = []  # in the log, not looked at yet
-        self.turn = ""  # the member of the group that was served last
-
-    def is_shut(self, feeds: set[str]) -> tuple[bool, bool]:
-        """Must a put, and may a put, wait for a blocking station? Not if another of its group has room.
-
-        While there are products that an earlier selection decides about, producers of all feeds may be kept waiting.
-        """
-        shut = [
-            place
-            for place in self.places.values()
-            if all(self.has_no_room(other) for other in self.places.values() if other.stage == place.stage)
-        ]
-        oldest = self.unseen[0].sequence if self.unseen else 1 << 63
-        surely = any(place.wish.may_want(feeds) for place in shut)
-        return surely, surely or any(oldest < place.changed_at for place in shut)
-
-    def has_no_room(self, place: Place) -> bool:
-        capacity = place.terms["capacity"]
-        return place.terms["blocking"] and capacity is not None and len(place.waiting) + len(self.unseen) >= capacity
-
-    def put(self, sequence: int, feed: str, priority: int) -> None:
-        wishes = {place.name: place.wish for place in self.places.values()}
-        self.unseen.append(Product(sequence, feed, priority, wishes))
-
-    def conduct(self) -> None:
-        """Look at the log as far as there is room."""
-        while self.unseen:
-            product = self.unseen[0]
-            counted = {place.name: place.counted for place in self.places.values()}
-            product.wanted = {place.name for place in self.places.values() if place.selects(product)}
-            if product.wanted:
-                place = self.choose(self.behind(0, product))
-                if place.terms["blocking"] and place.is_full:
-                    for name, number in counted.items():
-                        self.places[name].counted = number
-                    return
-            self.unseen.pop(0)
-            self.arrive(product, self.behind(0, product))
-
-    def behind(self, stage: int, product: Product) -> list[Place]:
-        """Stations of later stages that want it."""
-        return [place for place in self.places.values() if place.stage > stage and place.name in product.wanted]
-
-    def choose(self, candidates: list[Place]) -> Place:
-        """The station of the earliest stage; of a group the next in turn, or the least busy, full ones last."""
-        stage = min(place.stage for place in candidates)
-        beside = [place for place in candidates if place.stage == stage]
-        if len(beside) == 1:
-            return beside[0]
-        names = list(self.places)
-        start = names.index(self.turn) + 1 if self.turn else 0
-        in_turn = sorted(beside, key=lambda place: (names.index(place.name) - start) % len(names))
-        free = [place for place in in_turn if not place.is_full]
-        if free and self.distribution == "least_loaded":
-            return min(free, key=lambda place: len(place.waiting) + len(place.leased))
-        return (free or in_turn)[0]
-
-    def arrive(self, product: Product, candidates: list[Place]) -> None:
-        while candidates:
-            place = self.choose(candidates)
-            self.turn = place.name
-            product.deliveries = 0
-            if place.terms["blocking"] or not place.is_full:
-                place.waiting.append(product)
-                place.count("admitted")
-                return
-            product = self.let_go_by(place, product)
-            candidates = self.behind(place.stage, product)
-
-    def let_go_by(self, place: Place, product: Product) -> Product:
-        """A full station: which one goes on instead."""
-        policy = place.terms["discard"]
-        if policy == "lifo":
-            place.count("flowed_around")
-            return product
-        place.waiting.append(product)
-        if policy == "fifo":
-            victim = min(place.waiting, key=lambda other: other.sequence)
-        else:
-            victim = min(place.waiting, key=lambda other: other.priority)
-        place.waiting.remove(victim)
-        place.count(policy)
-        place.count("admitted", victim is not product)
-        return victim
-
-    # --- what consumers do ------------------------------------------------------------------------
-
-    def get(self, place: Place, n: int) -> list[Product]:
-        """What has been handed out twice in vain is handed out alone."""
-        got: list[Product] = []
-        while len(got) < n and place.waiting and not place.paused:
-            product = place.first()
-            if got and product.deliveries >= SUSPECT:
-                break
-            place.waiting.remove(product)
-            if 0 < place.terms["deliveries_max"] <= max(product.deliveries, product.restarts):
-                place.parked[product.sequence] = product
-                place.count("parked_total")
-                continue
-            place.count("redelivered", product.deliveries > 0)
-            product.deliveries += 1
-            place.leased[product.sequence] = product
-            got.append(product)
-            if product.deliveries > SUSPECT:
-                break
-        place.count("delivered", len(got))
-        return got
-
-    def settle(self, place: Place, product: Product, how: str) -> None:
-        del place.leased[product.sequence]
-        if how == "ack":
-            place.count("acknowledged")
-            self.arrive(product, self.behind(place.stage, product))
-        elif how == "discard":
-            place.count("discarded")
-        else:
-            product.deliveries -= how == "nack"
-            place.insert(product)
-
-    def restore(self, place: Place, product: Product) -> None:
-        """Its consumer is dead."""
-        del place.leased[product.sequence]
-        where = place.terms["restore"]
-        if where == "output":
-            self.arrive(product, self.behind(place.stage, product))
-        elif where == "start":
-            product.restarts += 1
-            self.choose(self.behind(0, product)).insert(product)
-        elif where == "group":
-            chosen = self.choose([other for other in self.behind(0, product) if other.stage == place.stage])
-            self.turn = chosen.name
-            chosen.insert(product)
-        else:
-            place.insert(product)
 
 
 @dataclass(eq=False)
@@ -260,15 +41,15 @@ class Worker:
     held: list[tuple[Batch, int, Product]] = field(default_factory=list)  # batch, place in it
 
 
-class LineModel(RuleBasedStateMachine):
-    """What both machines can do; how their lines are made is left to them."""
+class ChainMachine(RuleBasedStateMachine):
+    """The steps of both machines; each creates its own chain."""
 
-    line: Line
+    chain: Chain
     stations: dict[str, Station]
 
-    def begin(self, stations: dict[str, Station], line: Line) -> None:
-        self.stations, self.line = stations, line
-        self.workers = [self.attach(place) for place in line.places.values() for _ in range(2)]
+    def begin(self, stations: dict[str, Station], chain: Chain) -> None:
+        self.stations, self.chain = stations, chain
+        self.workers = [self.attach(place) for place in chain.places.values() for _ in range(2)]
 
     def make_queue(self) -> Queue:
         self.folder = Path(tempfile.mkdtemp(prefix="headrace-model-", dir="/dev/shm"))
@@ -285,7 +66,7 @@ class LineModel(RuleBasedStateMachine):
 
     @rule(feed=st.sampled_from(FEEDS), priority=st.sampled_from(PRIORITIES))
     def put(self, feed: str, priority: int) -> None:
-        must_wait, may_wait = self.line.is_shut({feed})
+        must_wait, may_wait = self.chain.is_shut({feed})
         try:
             sequence = self.queue.put(b"", feed=feed, priority=priority, timeout=0)
         except BlockedError:
@@ -293,11 +74,11 @@ class LineModel(RuleBasedStateMachine):
             return
         assert not must_wait
         assert isinstance(sequence, int)
-        self.line.put(sequence, feed, priority)
+        self.chain.put(sequence, feed, priority)
 
     @rule(items=st.lists(st.tuples(st.sampled_from(FEEDS), st.sampled_from(PRIORITIES)), min_size=1, max_size=6))
     def put_together(self, items: list[tuple[str, int]]) -> None:
-        must_wait, may_wait = self.line.is_shut({feed for feed, _ in items})
+        must_wait, may_wait = self.chain.is_shut({feed for feed, _ in items})
         try:
             receipt = self.queue.put_many(
                 [b""] * len(items), feed=[feed for feed, _ in items],
@@ -308,7 +89,7 @@ class LineModel(RuleBasedStateMachine):
             return
         assert not must_wait
         for sequence, (feed, priority) in zip(receipt.sequences.tolist(), items, strict=True):
-            self.line.put(sequence, feed, priority)
+            self.chain.put(sequence, feed, priority)
 
     # --- consumers --------------------------------------------------------------------------------
 
@@ -316,8 +97,8 @@ class LineModel(RuleBasedStateMachine):
     def get(self, who: int, n: int) -> None:
         worker = self.pick(who, self.workers)
         batch = worker.consumer.get_nowait(n)
-        self.line.conduct()
-        expected = self.line.get(worker.place, n)
+        self.chain.conduct()
+        expected = self.chain.get(worker.place, n)
         assert batch.sequences.tolist() == [product.sequence for product in expected]
         assert batch.deliveries.tolist() == [product.deliveries for product in expected]
         worker.held += [(batch, place, product) for place, product in enumerate(expected)]
@@ -331,22 +112,22 @@ class LineModel(RuleBasedStateMachine):
             worker.consumer.nack(batch[place], failed=True)
         else:
             getattr(worker.consumer, how)(batch[place])
-        self.line.settle(worker.place, product, how)
+        self.chain.settle(worker.place, product, how)
 
     @precondition(lambda self: any(worker.held for worker in self.workers))
     @rule(who=picks)
-    def put_all(self, who: int) -> None:
+    def ack_all(self, who: int) -> None:
         worker = self.pick(who, [worker for worker in self.workers if worker.held])
-        self.put_held(worker)
+        self.ack_held(worker)
 
-    def put_held(self, worker: Worker) -> None:
+    def ack_held(self, worker: Worker) -> None:
         worker.consumer.ack([batch[place] for batch, place, _ in worker.held])
         for _, _, product in self.in_order_of_batches(worker):
-            self.line.settle(worker.place, product, "ack")
+            self.chain.settle(worker.place, product, "ack")
         worker.held.clear()
 
     def in_order_of_batches(self, worker: Worker) -> list[tuple[Batch, int, Product]]:
-        """A list is put batch by batch."""
+        """A list is acknowledged batch by batch."""
         batches: list[Batch] = []
         for batch, _, _ in worker.held:
             if not any(batch is other for other in batches):
@@ -357,12 +138,12 @@ class LineModel(RuleBasedStateMachine):
     def die(self, who: int) -> None:
         worker = self.pick(who, self.workers)
         vanish(worker.consumer)
-        self.stations[worker.place.name].statistics()  # looks after the dead
-        youngest_first = worker.place.terms["restore"] != "output"  # whoever goes to the front of a list
+        self.stations[worker.place.name].statistics()  # restores the leases of dead consumers
+        youngest_first = worker.place.terms["restore"] != "output"  # each goes to the front of a list
         for _, _, product in sorted(worker.held, key=lambda held: held[2].sequence, reverse=youngest_first):
             worker.place.count("restored")
-            self.line.restore(worker.place, product)
-        self.line.conduct()
+            self.chain.restore(worker.place, product)
+        self.chain.conduct()
         self.workers[self.workers.index(worker)] = self.attach(worker.place)
 
     @rule(who=picks)
@@ -374,11 +155,11 @@ class LineModel(RuleBasedStateMachine):
             worker.place.insert(product)
         self.workers[self.workers.index(worker)] = self.attach(worker.place)
 
-    # --- whoever keeps the stations ---------------------------------------------------------------
+    # --- administration --------------------------------------------------------------------------
 
     @rule(which=picks)
     def retry(self, which: int) -> None:
-        place = self.pick(which, list(self.line.places.values()))
+        place = self.pick(which, list(self.chain.places.values()))
         assert self.stations[place.name].retry() == len(place.parked)
         for _, product in sorted(place.parked.items()):
             product.deliveries = product.restarts = 0
@@ -387,7 +168,7 @@ class LineModel(RuleBasedStateMachine):
 
     @rule(which=picks)
     def forget_one(self, which: int) -> None:
-        place = self.pick(which, list(self.line.places.values()))
+        place = self.pick(which, list(self.chain.places.values()))
         if place.parked:
             sequence = self.pick(which, sorted(place.parked))
             assert self.stations[place.name].forget([sequence]) == 1
@@ -395,13 +176,13 @@ class LineModel(RuleBasedStateMachine):
 
     @rule(which=picks)
     def pause_or_resume(self, which: int) -> None:
-        place = self.pick(which, list(self.line.places.values()))
+        place = self.pick(which, list(self.chain.places.values()))
         place.paused = not place.paused
         getattr(self.stations[place.name], "pause" if place.paused else "resume")()
 
     @rule(which=picks, capacity=capacities)
     def change_capacity(self, which: int, capacity: int | None) -> None:
-        place = self.pick(which, list(self.line.places.values()))
+        place = self.pick(which, list(self.chain.places.values()))
         if capacity is None and place.terms["discard"] != "lifo":
             return
         self.stations[place.name].change(capacity=capacity)
@@ -409,20 +190,20 @@ class LineModel(RuleBasedStateMachine):
 
     @rule(which=picks, wish=wishes)
     def change_selection(self, which: int, wish: Wish) -> None:
-        place = self.pick(which, list(self.line.places.values()))
+        place = self.pick(which, list(self.chain.places.values()))
         self.stations[place.name].change(selection=wish.selection())
         place.wish, place.changed_at = wish, self.queue.next
 
     @rule()
     def reopen(self) -> None:
-        """Everybody goes, and comes again."""
+        """All consumers detach, the queue is closed and opened, and they attach again."""
         for worker in self.workers:
             worker.consumer.detach()
             for _, _, product in sorted(worker.held, key=lambda held: held[2].sequence):
                 del worker.place.leased[product.sequence]
                 worker.place.insert(product)
         self.queue.close()
-        for place in self.line.places.values():  # the lists are made anew, by sequence
+        for place in self.chain.places.values():  # the lists are rebuilt, by sequence
             place.waiting.sort(key=lambda product: product.sequence)
         self.queue = Queue.open(self.folder / "q")
         self.stations = {name: self.queue.station(name) for name in self.stations}
@@ -432,13 +213,13 @@ class LineModel(RuleBasedStateMachine):
     def all_counts_agree(self) -> None:
         if not hasattr(self, "workers"):
             return
-        self.line.conduct()
-        for name, place in self.line.places.items():
+        self.chain.conduct()
+        for name, place in self.chain.places.items():
             told = self.stations[name].statistics()
             assert (told.waiting, told.leased, told.parked) == (
                 len(place.waiting), len(place.leased), len(place.parked),
             ), name  # fmt: skip
-            assert told.behind == len(self.line.unseen)
+            assert told.behind == len(self.chain.unseen)
             for what in (
                 "admitted",
                 "delivered",
@@ -459,26 +240,26 @@ class LineModel(RuleBasedStateMachine):
         assert self.queue.check() == []
 
     def compare_dropped(self) -> None:
-        """All stations together: which of several full ones a product went by may be told either way."""
-        told = [self.stations[name].statistics().dropped for name in self.line.places]
+        """Compare the sum over all stations: which of several full ones counts a product is not specified."""
+        told = [self.stations[name].statistics().dropped for name in self.chain.places]
         for cause in ("flowed_around", "fifo", "priority"):
             assert sum(one[cause] for one in told) == sum(
-                place.counts.get(cause, 0) for place in self.line.places.values()
+                place.counts.get(cause, 0) for place in self.chain.places.values()
             )
 
     def teardown(self) -> None:
         if not hasattr(self, "workers"):
             return
         if sys.exc_info()[0] is None:
-            self.put_everything()
+            self.ack_everything()
         for worker in self.workers:
             worker.consumer.detach()
         self.queue.close()
         shutil.rmtree(self.folder)
 
-    def put_everything(self) -> None:
-        """Every product must end somewhere, once."""
-        for place in self.line.places.values():
+    def ack_everything(self) -> None:
+        """Every product must leave the chain once."""
+        for place in self.chain.places.values():
             if place.paused:
                 self.stations[place.name].resume()
                 place.paused = False
@@ -488,16 +269,16 @@ class LineModel(RuleBasedStateMachine):
             for who, worker in enumerate(self.workers):
                 self.get(who, 100)
                 moving = moving or bool(worker.held)
-                self.put_held(worker)
-                self.all_counts_agree()  # looks at the log: where records decide, a get does so only if nothing waits
-        for place in self.line.places.values():
+                self.ack_held(worker)
+                self.all_counts_agree()  # scans the log: with a selection by record, a get does so only if nothing waits
+        for place in self.chain.places.values():
             assert not place.waiting
             assert not place.leased
-        assert not self.line.unseen
+        assert not self.chain.unseen
 
 
-class SeriesModel(LineModel):
-    """One station behind another; the first may select only part of what the second does."""
+class SeriesMachine(ChainMachine):
+    """Two stations in series; the first may select only part of what the second selects."""
 
     @initialize(
         wish=wishes, blocking=st.booleans(), capacity=capacities, prescale=st.sampled_from([1, 1, 2, 3]),
@@ -523,12 +304,14 @@ class SeriesModel(LineModel):
                 "first": queue.station("first", wish.selection(), **terms["first"]),
                 "second": queue.station("second", "**", after="first", **terms["second"]),
             },
-            Line([Place("first", 1, wish, terms["first"]), Place("second", 2, Wish(), terms["second"])], "round_robin"),
+            Chain(
+                [Place("first", 1, wish, terms["first"]), Place("second", 2, Wish(), terms["second"])], "round_robin"
+            ),
         )
 
 
-class GroupModel(LineModel):
-    """Three stations side by side."""
+class GroupMachine(ChainMachine):
+    """Three stations in a group."""
 
     @initialize(
         blocking=st.booleans(), capacity=capacities, restore=st.sampled_from(["input", "group"]),
@@ -543,23 +326,23 @@ class GroupModel(LineModel):
         names = ["w1", "w2", "w3"]
         self.begin(
             {name: queue.station(name, "**", group="g", distribution=distribution, **terms) for name in names},
-            Line([Place(name, 1, Wish(), dict(terms)) for name in names], distribution),
+            Chain([Place(name, 1, Wish(), dict(terms)) for name in names], distribution),
         )
-        self.see_who_begins()
+        self.find_first_turn()
 
-    def see_who_begins(self) -> None:
-        """Whose turn it is first is not agreed on."""
+    def find_first_turn(self) -> None:
+        """Which station has the first turn is not specified."""
         self.put("a", 4)
         served = [name for name, station in self.stations.items() if station.statistics().waiting]
         assert len(served) == 1
-        names = list(self.line.places)
-        self.line.turn = names[names.index(served[0]) - 1]
+        names = list(self.chain.places)
+        self.chain.turn = names[names.index(served[0]) - 1]
 
 
 SETTINGS = settings(
     max_examples=50, stateful_step_count=30, deadline=None, suppress_health_check=[HealthCheck.too_slow]
 )
-TestSeriesModel = SeriesModel.TestCase
-TestSeriesModel.settings = SETTINGS
-TestGroupModel = GroupModel.TestCase
-TestGroupModel.settings = SETTINGS
+TestSeries = SeriesMachine.TestCase
+TestSeries.settings = SETTINGS
+TestGroup = GroupMachine.TestCase
+TestGroup.settings = SETTINGS

@@ -7,9 +7,7 @@ import pytest
 from handling import drain, idents, put, vanish, work
 
 from headrace import Queue
-from headrace.errors import (
-    OptionError,
-)
+from headrace.errors import OptionError
 
 # --- pause and seek -------------------------------------------------------------------------------
 

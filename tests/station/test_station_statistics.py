@@ -9,6 +9,7 @@ from handling import EPOCH_NS, drain, idents, put, work
 
 from headrace import Queue, Selection
 from headrace.testing import MockClock
+from support.damage import flip_bit
 
 # --- statistics and lag ---------------------------------------------------------------------------
 
@@ -138,7 +139,7 @@ def test_products_that_were_deleted_before_the_scan_are_skipped(queue: Queue) ->
     assert station.statistics().evicted == 0
 
 
-@pytest.mark.parametrize("looked", [True, False], ids=["while they waited", "before anybody looked"])
+@pytest.mark.parametrize("looked", [True, False], ids=["while they waited", "before any scan"])
 @pytest.mark.parametrize("selection", [Selection("a"), Selection(ident="^x")], ids=["by rows", "by reading"])
 def test_every_evicted_product_is_counted(make_quick: Callable[..., Queue], looked: bool, selection: Selection) -> None:
     queue = make_quick(size="1MiB", dedup="none")
@@ -173,14 +174,9 @@ def test_a_get_skips_evicted_products_and_keeps_waiting(make_quick: Callable[...
 
 
 def spoil(queue: Queue, payload: bytes) -> None:
-    """Alter one byte of a payload behind the queue's back."""
+    """Damage a stored payload; the fixture need not find the queue clean."""
     (queue.path / "spoilt").touch()
-    for segment in (queue.path / "segments").glob("*.segment"):
-        data = segment.read_bytes()
-        if (place := data.find(payload)) >= 0:
-            with segment.open("r+b") as handle:
-                handle.seek(place)
-                handle.write(bytes([payload[0] ^ 1]))
+    flip_bit(queue.path, payload)
 
 
 def test_a_damaged_product_is_counted_and_not_delivered(queue: Queue) -> None:

@@ -1,4 +1,4 @@
-"""Death between any two instructions while a line's lock is held: nothing is lost, put twice or changed."""
+"""A kill between any two instructions while a chain's lock is held: nothing is lost, acknowledged twice or changed."""
 
 import os
 import random
@@ -9,11 +9,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from arena_stations import seed_of
 from stepping import FOR_EVER, can_trace, die_inside
 
 from headrace import Batch, Consumer, Queue
 from headrace.kernel import _kernel as kernel
+from support.seeds import random_seed
 
 PRODUCTS = [1, 2, 3, 4, 5, 6]
 REVISED = b"revised"
@@ -36,7 +36,7 @@ def make(shared_memory: Path) -> Iterator[Callable[[], Queue]]:
         queue.station("second", "**", after="first", deliveries_max=0)
         for number in PRODUCTS:
             queue.put(b"%d" % number, feed="a", priority=number % 3)
-        queue.station("first").statistics()  # the line has room for them now
+        queue.station("first").statistics()  # the chain has room for them now
         queue.station("first").seek("oldest")
         return queue
 
@@ -50,7 +50,7 @@ def make(shared_memory: Path) -> Iterator[Callable[[], Queue]]:
 
 
 def prepare_idle(path: Path) -> Held:
-    """A consumer that knows the terms; nobody has looked at the log yet."""
+    """A consumer that has read the terms; the log is not scanned yet."""
     consumer = Queue.open(path).station("first").attach()
     consumer._prepare(kernel.CODES["terms"])
     return consumer, None, None
@@ -79,7 +79,7 @@ def settle(how: str) -> Callable[[Held], None]:
 
 
 def get(held: Held) -> None:
-    for _ in range(50):  # now and then it asks to look for dead ones instead
+    for _ in range(50):  # now and then it asks to look for dead consumers instead
         if held[0]._kernel.get(held[0]._place, held[0]._epoch, 4, 0.0, 0, 0, held[0]._terms_seen)[0] > 0:
             return
 
@@ -98,8 +98,8 @@ def seek(held: Held) -> None:
 
 ACTS: dict[str, tuple[Callable[[Path], Held], Callable[[Held], None]]] = {
     "get": (prepare_idle, get),
-    "put": (prepare_held, settle("ack")),
-    "put with revisions": (prepare_revised, settle("ack")),
+    "acknowledge": (prepare_held, settle("ack")),
+    "acknowledge with revisions": (prepare_revised, settle("ack")),
     "give back": (prepare_held, settle("failed")),
     "detach": (prepare_held, detach),
     "recover": (prepare_held, recover),
@@ -107,19 +107,19 @@ ACTS: dict[str, tuple[Callable[[Path], Held], Callable[[Held], None]]] = {
 }
 
 
-# --- what the next one finds ----------------------------------------------------------------------
+# --- what the next process finds ------------------------------------------------------------------
 
 
 def drain(queue: Queue, station: str, revised: bool) -> dict[int, bytes]:
-    """Get and put everything; each product must come once."""
+    """Get and acknowledge everything; each product must come once."""
     found: dict[int, bytes] = {}
     with queue.station(station).attach() as consumer:
-        queue.station(station).statistics()  # which finds the dead
+        queue.station(station).statistics()  # finds the dead consumer
         while len(batch := consumer.get(2, 0.0)):
             for product, revisions in zip(batch, batch.revisions.tolist(), strict=True):
                 assert product.sequence not in found, f"{product.sequence} came twice"
                 assert revisions == (bytes(product.payload) == REVISED)
-                assert revised or not revisions, f"{product.sequence} came back revised, though it was not put"
+                assert revised or not revisions, f"{product.sequence} came back revised, though it was not acknowledged"
                 found[product.sequence] = bytes(product.payload)
             consumer.ack(batch)
     return found
@@ -129,12 +129,12 @@ def judge(queue: Queue, name: str) -> None:
     assert queue.check() == []
     first = drain(queue, "first", revised=False)
     second = drain(queue, "second", revised=True)
-    if name == "seek":  # what waited may be forgotten, if it stands before the new position
+    if name == "seek":  # products before the new position may be dropped
         assert set(second) >= {4, 5, 6}
         assert set(second) == set(first)
     else:
         assert sorted(second) == PRODUCTS
-        assert name.startswith("put") or sorted(first) == PRODUCTS
+        assert name.startswith("acknowledge") or sorted(first) == PRODUCTS
         assert len(PRODUCTS) <= queue.station("first").statistics().acknowledged <= len(PRODUCTS) + 1
     for sequence in first:
         assert second.get(sequence) == first[sequence]
@@ -151,7 +151,7 @@ def kill_at(make: Callable[[], Queue], name: str, instruction: int) -> int:
 
 @pytest.mark.parametrize("name", [name for name in ACTS if name != "seek"])  # which has 28,000 instructions
 def test_a_kill_inside_the_lock_loses_nothing(make: Callable[[], Queue], name: str) -> None:
-    chance = random.Random(seed_of())
+    chance = random.Random(random_seed())
     count = kill_at(make, name, FOR_EVER)
     instructions = sorted(chance.randrange(1, count + 1) for _ in range(2))
     print(f"killed at {instructions} of {count} instructions")
@@ -162,7 +162,7 @@ def test_a_kill_inside_the_lock_loses_nothing(make: Callable[[], Queue], name: s
 @pytest.mark.soak
 @pytest.mark.parametrize("name", ACTS)
 def test_kills_at_hundreds_of_instructions_inside_the_lock_lose_nothing(make: Callable[[], Queue], name: str) -> None:
-    chance = random.Random(seed_of())
+    chance = random.Random(random_seed())
     count = kill_at(make, name, FOR_EVER)
     instructions = sorted(chance.sample(range(1, count + 1), 400 if count < 10_000 else 100))
     for instruction in instructions:

@@ -1,4 +1,4 @@
-"""Terms: what is refused before anything is created, and selections."""
+"""Terms: invalid ones are refused before anything is created; selections."""
 
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta

@@ -6,13 +6,8 @@ import pytest
 from handling import EPOCH_NS, drain, idents, put, vanish, work
 
 from headrace import Queue, Selection
-from headrace.errors import (
-    RejectedError,
-    StationError,
-)
+from headrace.errors import RejectedError, StationError
 from headrace.testing import MockClock
-
-S = 10**9
 
 
 @pytest.fixture

@@ -1,9 +1,7 @@
-"""Helpers for tests of sites: sites in this process, linked over loopback, and waiting for events."""
+"""Helpers for tests of sites: sites in this process, linked over loopback."""
 
 import json
 import socket
-import time
-from collections.abc import Callable
 from pathlib import Path
 
 import zenoh
@@ -27,13 +25,6 @@ def open_plain(listen: list[str], connect: list[str]) -> zenoh.Session:
     }.items():  # fmt: skip
         config.insert_json5(key, json.dumps(value))
     return zenoh.open(config)
-
-
-def until(condition: Callable[[], bool], what: str, seconds: float = 60) -> None:
-    end = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < end, f"did not happen within {seconds:g} s: {what}"
-        time.sleep(0.01)
 
 
 class Fabric:

@@ -1,6 +1,5 @@
-"""Helpers for tests of sessions: sessions that are closed at the end, certificates, and waiting for events."""
+"""Helpers for tests of sessions: sessions that are closed at the end, certificates, and listeners."""
 
-import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -42,13 +41,6 @@ def sessions() -> Iterator[Open]:
             return session
 
         yield open_by
-
-
-def eventually(condition: Callable[[], object], what: str, seconds: float = 60) -> None:
-    end = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < end, f"did not happen within {seconds:g} s: {what}"
-        time.sleep(0.005)
 
 
 class Listener:

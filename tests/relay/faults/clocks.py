@@ -1,7 +1,7 @@
-"""Clocks that are wrong: a site's time of day is what a file says that it is off by, and may jump while the site runs.
+"""Wrong clocks: the time of day of a site is off by the number in a file, and may jump while the site runs.
 
-A library of twenty lines goes between a process and the C library (LD_PRELOAD). Time that merely passes is left alone,
-as on a machine whose clock somebody sets.
+A small library stands between a process and the C library (LD_PRELOAD). Monotonic clocks are left alone, as on a machine
+whose time of day is set.
 """
 
 import shutil
@@ -53,7 +53,7 @@ COMPILER = shutil.which("cc") or shutil.which("gcc")
 
 
 class WrongClock:
-    """One site's; `environment` goes to its processes."""
+    """The clock of one site; `environment` goes to its processes."""
 
     def __init__(self, folder: Path, name: str, offset_s: int) -> None:
         library = folder / "wrong-clock.so"
@@ -68,7 +68,7 @@ class WrongClock:
         self.environment = {"LD_PRELOAD": str(library), "WRONG_CLOCK": str(self._file)}
 
     def set(self, offset_s: int) -> None:
-        """From now on."""
+        """Change the offset of the running site."""
         if not self._file.exists():
             self._file.write_bytes(bytes(8))
         with self._file.open("r+b") as file:

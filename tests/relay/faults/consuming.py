@@ -1,6 +1,6 @@
 """A consumer in a process of its own, behind a blocking station: `consuming.py QUEUE FILE`.
 
-It notes the sequence of each product that it gets, and then puts it; puts into the queue wait for it.
+It notes the sequence of each product that it gets, and then acknowledges it; puts into the queue wait for it.
 """
 
 import sys

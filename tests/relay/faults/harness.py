@@ -1,4 +1,4 @@
-"""Harness: sites in real processes, links between them that can fail, feeders, and the oracle's word on every queue.
+"""Harness: sites in real processes, links between them that can fail, feeders, and the oracle's verdict on every queue.
 
     with chain(folder, seed) as fleet:          # a - b - c - d, each a `headrace serve` of its own
         fleet.start()
@@ -8,7 +8,7 @@
         fleet.settle()                          # everything that was put has arrived everywhere
     fleet.judge()                               # lost 0, duplicated 0, order kept, nothing altered, queues clean
 
-Every site wants everything, from the beginning. Whatever happens, each process that was started here is ended here.
+Every site requests everything, from the beginning. Each process that is started here is ended here.
 """
 
 import itertools
@@ -20,9 +20,8 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Self
@@ -32,6 +31,7 @@ from timeline import Timeline
 
 from headrace import Queue
 from headrace.testing import Oracle
+from support.waiting import until
 
 HEADRACE = [str(Path(sys.executable).with_name("headrace"))]
 LEASH = ["setpriv", "--pdeathsig", "KILL"] if shutil.which("setpriv") else []  # nothing outlives a harness that dies
@@ -40,30 +40,13 @@ KINDS = ("bulletin,event,monitor", "nexrad3,lightning", "bufr,satellite", "metar
 _LOST = re.compile(r"site (\S+): products (\d+)-(\d+) are lost")
 
 
-def seed_of() -> int:
-    """A new one every time, unless HEADRACE_SEED says which."""
-    seed = int(os.environ.get("HEADRACE_SEED", "0")) or random.SystemRandom().randrange(1, 2**31)
-    print(f"\nseed {seed} (repeat with HEADRACE_SEED={seed})")
-    return seed
-
-
-def until(condition: Callable[[], object], what: str | Callable[[], object], seconds: float = PATIENCE_S) -> float:
-    """Wait for it; how long that took."""
-    begun = time.monotonic()
-    while not condition():
-        if time.monotonic() > begun + seconds:
-            raise AssertionError(f"did not happen within {seconds:g} s: {what() if callable(what) else what}")
-        time.sleep(0.02)
-    return time.monotonic() - begun
-
-
 class Fleet:
     """Sites by name. A site that was killed keeps its queue and its place, and can be started again."""
 
     def __init__(self, folder: Path, sites: Iterable[str], links: Sequence[Link], seed: int,
                  network: Network | None = None, *, relayed: bool = False,
                  queues: dict[str, dict[str, str]] | None = None, folders: dict[str, Path] | None = None) -> None:  # fmt: skip
-        """`relayed`: each site asks its neighbours for all that they have, and not whoever has put it.
+        """`relayed`: each site requests everything from its neighbours, instead of each product from its origin.
 
         `queues` are terms of [queue] by site, `folders` where their queues lie.
         """
@@ -101,7 +84,7 @@ class Fleet:
             (self._folder / f"{site}.toml").write_text(text)
 
     def _users(self) -> dict[str, str]:
-        """Beyond loopback nobody may come in without a word."""
+        """Beyond loopback a site requires names and passwords."""
         files = {"password_file": ("password", "open sesame\n"), "dictionary_file": ("users", "fleet:open sesame\n")}
         for name, text in files.values():
             (self._folder / name).write_text(text)
@@ -118,12 +101,12 @@ class Fleet:
         return self.log_file(site).read_text() if self.log_file(site).exists() else ""
 
     def endpoint(self, site: str) -> str:
-        """Where a program at the same place reaches it."""
+        """The endpoint at which a program on the same host reaches the site."""
         (endpoint,) = re.findall(r'listen = \["(.*?)"\]', (self._folder / f"{site}.toml").read_text())
         return str(endpoint).replace("0.0.0.0", "127.0.0.1")
 
     def describe(self, site: str) -> dict[str, Any]:
-        """What the site tells of itself."""
+        """The description of a site, by `headrace sites`."""
         words = [*HEADRACE, "sites", self.endpoint(site), "--json"]
         told = subprocess.run([*self.network.prefix(site), *words], capture_output=True, check=True).stdout
         (found,) = [node for node in json.loads(told)["nodes"] if node["name"] == site]
@@ -193,12 +176,12 @@ class Fleet:
 
     @property
     def origins(self) -> list[str]:
-        """Where something was put."""
+        """The sites at which products were put."""
         return list(dict.fromkeys(site for site, _ in self._feeders))
 
     def feed(self, site: str, seconds: float, rate: float = 300, size_max: str = "4kB", *, fast: bool = False,
              copies: bool = True) -> None:  # fmt: skip
-        """Put a seeded stream there from now on, at its pace or all at once; with some products twice, or without."""
+        """Put a seeded stream at a site from now on, at its pace or all at once, with or without duplicates."""
         number = len(self._feeders)
         words = [
             "generate", str(self._paths[site]), "--seed", str(self.seed + number), "--duration", f"{seconds}s",
@@ -215,13 +198,13 @@ class Fleet:
         return self._folder / f"sent-{number}.jsonl"
 
     def wait_fed(self, seconds: float = PATIENCE_S) -> None:
-        """All feeders have put everything."""
+        """Wait until all feeders have put everything."""
         for number, (site, process) in enumerate(self._feeders):
             code = process.wait(seconds)
             assert code == 0, f"the feeder of {site}: {(self._folder / f'feeder-{number}.out').read_text()}"
 
     def consume(self, site: str) -> int:
-        """A consumer behind a blocking station there; its process."""
+        """Start a consumer of a blocking station at a site; return its process id."""
         words = [*LEASH, sys.executable, str(Path(__file__).with_name("consuming.py"))]
         with self._errors(site).open("ab") as errors:
             process = subprocess.Popen([*words, str(self._paths[site]), str(self._noted(site))], stderr=errors)
@@ -233,7 +216,7 @@ class Fleet:
         return self._folder / f"{site}.noted"
 
     def settle(self, seconds: float = PATIENCE_S) -> float:
-        """Wait until everything that was put is everywhere; how long after the last feeder that was."""
+        """Wait until every site has everything; return how long after the last feeder that was."""
         self.wait_fed()
         return until(lambda: self.timeline.is_level(self.sites, self.origins), self._missing, seconds)
 
@@ -271,7 +254,7 @@ class Fleet:
         return sum(self._judge_site(site, lost) for site in sites or self.sites)
 
     def oracle_of(self, origin: str) -> Oracle:
-        """All that was put there, in order."""
+        """All products that were put at a site, in order."""
         numbers = [number for number, (site, _) in enumerate(self._feeders) if site == origin]
         assert len(numbers) == 1, "one feeder for each origin"
         return Oracle.load(self._sent(numbers[0]))
@@ -301,12 +284,12 @@ class Fleet:
         assert is_ok, f"what {origin} has put, at {site}: {verdict}\n{self.log(site)[-4000:]}"
 
     def _judge_consumer(self, site: str, end: int) -> None:
-        """It has got everything once, in order, and has all of it behind it soon."""
+        """The consumer gets everything once, in order."""
         until(lambda: len(self._noted(site).read_text().splitlines()) >= end - 1, "the consumer has everything")
         assert [int(line) for line in self._noted(site).read_text().splitlines()] == list(range(1, end))
 
     def held(self, site: str, origin: str) -> list[int]:
-        """What is there of an origin, in its numbers; in order, since feeds may come out of step."""
+        """The sequences of an origin that a site holds, sorted, since feeds may arrive out of step."""
         with Queue.open(self._paths[site]) as queue:
             batches = queue.follow("oldest", timeout=0)
             return sorted(product.origin_sequence for batch in batches for product in batch if product.origin == origin)

@@ -1,7 +1,7 @@
 """A program that speaks Zenoh and no Headrace: `hostile.py ENDPOINT SEED SECONDS SITE…`.
 
-It listens to what sites tell each other and sends it back truncated, altered, forged and replayed; and beside that
-whatever comes to mind, under every key. The same seed does the same. In the end it prints how much it has sent, by kind.
+It listens to the messages of sites and sends them back truncated, altered, forged and replayed, and garbage under every
+key. The same seed does the same. In the end it prints how much it has sent, by kind.
 """
 
 import json
@@ -39,7 +39,7 @@ class Hostile:
         self.sent: Counter[str] = Counter()
 
     def listen(self, seconds: float = 0.7) -> None:
-        """To what sites say; it must be silent itself meanwhile."""
+        """Record messages of sites; it must be silent meanwhile."""
         self._pages, self._beats = self._pages[-100:], self._beats[-20:]
         listening = [
             self._session.declare_subscriber(f"{ROOT}/live/**", self._hear_page),
@@ -121,7 +121,7 @@ class Hostile:
         return bytes(spoilt)
 
     def forged_page(self) -> None:
-        """A true page with one field of its head changed."""
+        """A genuine page with one field of its head changed."""
         key, head, records = self._page()
         fields = msgspec.msgpack.decode(head) if head else [1] * 12
         place = self._chance.randrange(len(fields))
@@ -135,7 +135,7 @@ class Hostile:
         return page[0], page[2], page[1]
 
     def wrong_feed(self) -> None:
-        """True products under the key of another feed, or of another site."""
+        """Genuine products under the key of another feed, or of another site."""
         _, head, records = self._page()
         self._put(f"{ROOT}/live/{self._site()}/own/{self._chance.choice(['x', 'wx/y', 'daq/events'])}", records, head)
 
@@ -144,7 +144,7 @@ class Hostile:
         self._put(f"{ROOT}/beat/{self._site()}/own", msgspec.msgpack.encode(value))
 
     def forged_beat(self) -> None:
-        """A true beat with numbers that cannot be, or of another queue."""
+        """A genuine heartbeat with impossible numbers, or of another queue."""
         if not self._beats:
             return
         key, beat = self._chance.choice(self._beats)
@@ -158,7 +158,7 @@ class Hostile:
     # --- questions ----------------------------------------------------------------------------------
 
     def _ask(self, key: str, payload: bytes, attachment: bytes | None = None) -> None:
-        """And do not wait for the answer."""
+        """Send a query, without waiting for the reply."""
         self._session.get(key, lambda _: None, payload=payload, attachment=attachment, timeout=1.0)
 
     def odd_question(self) -> None:
@@ -197,7 +197,7 @@ class Hostile:
     # --- tokens -------------------------------------------------------------------------------------
 
     def false_site(self) -> None:
-        """Sites that are none; a few at a time."""
+        """Tokens of sites that do not exist; a few at a time."""
         name = self._chance.choice([f"false{self._chance.randrange(20)}", "x" * 80, "ü", self._site()])
         if len(self._tokens) >= 30:
             self._tokens.pop(0).undeclare()

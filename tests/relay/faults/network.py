@@ -30,7 +30,7 @@ class Network(Protocol):
         """A link; the endpoint by which its second site reaches the first."""
 
     def prefix(self, site: str) -> list[str]:
-        """Words before a command that runs at that site."""
+        """The words before a command that runs at the site."""
 
     def cut(self, link: Link) -> None: ...
     def stall(self, link: Link) -> None: ...
@@ -113,11 +113,11 @@ class Namespaces:
         self._at(link[0], "ip", "link", "set", self._ends[link][0], "down")
 
     def stall(self, link: Link) -> None:
-        """Every packet is lost, and nobody is told."""
+        """Every packet is lost, without an error."""
         self.lose(link, 100)
 
     def lose(self, link: Link, percent: int) -> None:
-        """So many of a hundred packets, each way."""
+        """Lose a percentage of packets, each way."""
         for site, end in zip(link, self._ends[link], strict=True):
             self._at(site, "nft", "add", "table", "netdev", end)
             self._at(site, "nft", "add", "chain", "netdev", end, "in",

@@ -1,6 +1,6 @@
 """Scenes: faults of a fleet while products are put, and how soon the fleet is level again.
 
-A scene breaks something, waits, repairs it, and returns. Two times are measured:
+A scene breaks something, waits, repairs it, and returns its times. Two times are measured:
 
     meanwhile    from the start of the fault until the sites that were not hit are level, if they are before it ends:
                  there is another path, or the fault does not affect them
@@ -21,6 +21,8 @@ from pathlib import Path
 from clocks import WrongClock
 from harness import PATIENCE_S, Fleet
 from network import Link, Namespaces
+
+from support.waiting import until
 
 HOUR_S = 3600
 _BALLAST_BYTES = 1 << 16
@@ -62,7 +64,8 @@ def play(fleet: Fleet, name: str, told: str, scene: Scene, *, feed: str = "ac", 
     fleet.start()
     for site in feed:
         fleet.feed(site, seconds, rate)
-    time.sleep(fleet.chance.uniform(1.0, 1.5))
+    fleet.wait_for_more(fleet.sites)
+    time.sleep(fleet.chance.uniform(0, 0.5))
     over = scene(fleet)
     fleet.settle(patience_s)
     sound = [[site for site in sites if site not in over.hit] for sites in (fleet.sites, feed)]
@@ -80,8 +83,7 @@ def during(seconds: float, breaking: Callable[[Fleet], None], repair: Callable[[
         broken = time.monotonic()
         breaking(fleet)
         time.sleep(seconds)
-        unharmed = [site for site in hit if fleet.timeline.is_level(site, fleet.origins)]
-        assert not unharmed, f"{unharmed} did not fall behind"
+        until(lambda: not any(fleet.timeline.is_level(site, fleet.origins) for site in hit), f"{hit} fall behind")
         repair(fleet)
         return Over(broken, time.monotonic(), hit)
 

@@ -4,21 +4,23 @@ from itertools import count
 from pathlib import Path
 
 from clocks import COMPILER, WrongClock
-from harness import Fleet, chain, ring, seed_of, until
+from harness import Fleet, chain, ring
 from scenes import cut, flap, freeze, in_turn, kill, play
 
 from headrace import Queue
+from support.seeds import random_seed
+from support.waiting import until
 
 
 def test_a_chain_recovers_from_cuts_and_kills(tmp_path: Path) -> None:
     """`play` waits until all sites are level and prints how long it took; the time is judged in the soak test."""
     scene = in_turn(cut(("b", "c"), 1.5), kill("b", seconds=0.5), freeze("c", 1.5), flap(("c", "d"), 2))
-    with chain(tmp_path, seed_of()) as fleet:
+    with chain(tmp_path, random_seed()) as fleet:
         play(fleet, "chain", "cut, kill -9, SIGSTOP, flap in turn", scene, feed="ad", seconds=9)
 
 
 def test_a_ring_routes_around_a_dead_link_and_a_dead_site_whatever_the_clocks_say(tmp_path: Path) -> None:
-    with ring(tmp_path, seed_of()) as fleet:
+    with ring(tmp_path, random_seed()) as fleet:
         if COMPILER:
             fleet.environ("a", **WrongClock(tmp_path, "a", 5 * 3600).environment)
             fleet.environ("c", **WrongClock(tmp_path, "c", -3 * 3600).environment)
@@ -39,7 +41,7 @@ def test_a_ring_routes_around_a_dead_link_and_a_dead_site_whatever_the_clocks_sa
 
 
 def test_products_evicted_before_a_site_returns_are_named_exactly(tmp_path: Path) -> None:
-    with chain(tmp_path, seed_of(), "ab", queues={"a": {"size": "2MiB"}}) as fleet:
+    with chain(tmp_path, random_seed(), "ab", queues={"a": {"size": "2MiB"}}) as fleet:
         fleet.start()
         fleet.feed("a", 2, 100)
         until(lambda: fleet.timeline.count("b", "a") > 0, "products come")

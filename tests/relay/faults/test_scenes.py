@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 from clocks import COMPILER, WrongClock
-from harness import Fleet, chain, ring, seed_of, until
+from harness import Fleet, chain, ring
 from network import Namespaces, missing
 from scenes import (
     HEADER,
@@ -37,6 +37,8 @@ from scenes import (
 )
 
 from headrace import Queue
+from support.seeds import random_seed
+from support.waiting import until
 
 pytestmark = pytest.mark.soak
 
@@ -92,7 +94,7 @@ IN_NAMESPACES = (
 
 @pytest.fixture(scope="module")
 def seed() -> int:
-    return seed_of()
+    return random_seed()
 
 
 @pytest.fixture(scope="module")

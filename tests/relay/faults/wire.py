@@ -2,12 +2,12 @@
 
 A wire listens on loopback and carries every connection on to one address. All wires of a fabric share one thread with an
 event loop (Loom). What a wire has taken it delivers in order, later or never, and it takes no more than a little ahead,
-so that a slow wire is felt by whoever sends.
+so that the sender notices a slow wire.
 
     cut        connections are reset and new ones are refused, as when a process or a router dies
     stall      connections stay and carry nothing, new ones get no answer, as when a cable is pulled
-    slow       each way: so much later, so many bytes a second
-    heal       as new
+    slow       a delay and a limit of bytes per second, each way
+    heal       no fault
 """
 
 import asyncio
@@ -70,7 +70,7 @@ class Wire:
         self._loom.run(self._set(flows=False))
 
     def drop(self) -> None:
-        """Reset what is connected now; whoever likes may connect again."""
+        """Reset the current connections; new ones are accepted."""
         self._loom.run(self._drop())
 
     def slow(self, delay_s: float = 0.0, bytes_per_s: float = 0.0) -> None:

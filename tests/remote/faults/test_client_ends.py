@@ -4,8 +4,8 @@ import subprocess
 import sys
 import time
 
-from support.fleet import until
 from support.serving import Served, idents, put
+from support.waiting import until
 
 CLIENT = """
 import sys, time, headrace

@@ -12,8 +12,8 @@ from headrace.errors import LeaseLostError, SiteUnreachableError
 from headrace.remote.client import connection as connections
 from headrace.remote.protocol.calls import GetBounds
 from headrace.remote.protocol.replies import Bounds
-from support.fleet import until
 from support.serving import Served, Wire, idents, put, when
+from support.waiting import until
 
 
 def test_a_follower_goes_on_after_the_line_was_cut(served: Served, wire: Wire) -> None:

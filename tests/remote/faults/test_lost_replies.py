@@ -6,8 +6,8 @@ import pytest
 import zenoh
 
 from headrace.remote.server import pending_call as pending_calls
-from support.fleet import until
 from support.serving import Served, idents, put
+from support.waiting import until
 
 
 @pytest.fixture

@@ -7,8 +7,8 @@ import pytest
 
 from headrace import Queue
 from headrace.errors import QueueError
-from support.fleet import until
 from support.serving import Served, put, when
+from support.waiting import until
 
 
 def test_a_follower_goes_on_after_the_site_was_restarted(served: Served) -> None:
