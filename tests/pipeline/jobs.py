@@ -1,10 +1,8 @@
 """Helpers for tests of jobs: put products, write rules and run them on the session's Spark, read tables."""
 
 import os
-import socket
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -16,6 +14,8 @@ from headrace import Queue
 from headrace.pipeline.rules import load_rules
 from headrace.pipeline.run.job import Job
 from headrace.pipeline.run.status import RuleStatus
+from support import waiting
+from support.fleet import free_port
 
 HEADRACE = str(Path(sys.executable).with_name("headrace"))
 REPORT = "METAR K%s %02d%02d%02dZ 180%02dG%02dKT 10SM FEW080 12/M03 A3002="
@@ -59,11 +59,8 @@ def running(path: Path, spark: Any) -> Iterator[Job]:
 
 
 def until(condition: Callable[[], object], what: Callable[[], object] | str) -> None:
-    """Wait until a condition holds; the limit is only a safety net."""
-    end = time.monotonic() + PATIENCE_S
-    while not condition():
-        assert time.monotonic() < end, f"waited in vain: {what() if callable(what) else what}"
-        time.sleep(0.1)
+    """Wait until a condition holds, with a limit for jobs of Spark."""
+    waiting.until(condition, what, PATIENCE_S)
 
 
 def numbers(folder: Path, table: str) -> list[int]:
@@ -98,9 +95,7 @@ def rows(folder: Path, table: str) -> list[dict[str, Any]]:
 
 def write_site(folder: Path) -> str:
     """Write the file of a site for the queue; return its endpoint."""
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        endpoint = f"tcp/127.0.0.1:{found.getsockname()[1]}"
+    endpoint = f"tcp/127.0.0.1:{free_port()}"
     (folder / "site.toml").write_text(f'[site]\nqueue = "wx.queue"\nlisten = ["{endpoint}"]\n')
     return endpoint
 

@@ -100,7 +100,7 @@ def test_a_client_learns_nothing_about_stations_that_it_may_not_use(guarded: Ser
 
 
 def test_a_client_cannot_move_stations_that_it_may_not_use(guarded: Served) -> None:
-    """A seek moves all stations of a line."""
+    """A seek moves all stations of a chain."""
     guarded.queue.station("mine", "a/**", start="oldest")
     remote = guarded.connect()
     assert remote.station("mine").seek("next") == 1
@@ -121,7 +121,7 @@ def test_new_payloads_need_the_right_to_publish_the_feed(guarded: Served) -> Non
 
 
 def test_a_client_cannot_put_products_of_another_origin(router: Router, make_served: Callable[..., Served]) -> None:
-    """Unless he is a relay, or one of those whom no rule knows by name."""
+    """Unless it is a relay, or only a rule for everybody allows it to publish."""
     served = make_served(
         rules=(
             Rule(("ann",), publish=("p",)),
@@ -163,4 +163,4 @@ def test_a_client_that_no_rule_names_is_refused(router: Router, make_served: Cal
     told = someone.call(calls.GetStatistics())
     assert isinstance(told, replies.Failure)
     head = calls.encode(calls.Envelope(calls.VERSION, someone.client, None, 0, 0, calls.GetStatistics()))
-    assert isinstance(someone.send(head, name="ann"), replies.Details)  # Zenoh lets nobody but her use that name
+    assert isinstance(someone.send(head, name="ann"), replies.Details)  # Zenoh lets only ann use that name

@@ -1,4 +1,4 @@
-"""Helpers for tests of remote clients: a site in this process, and ways to misuse it.
+"""Helpers for tests of remote clients: a site in this process, and faults.
 
 `Served` can be stopped and started again, `Wire` is a connection to it that can be cut, and `Stranger` sends it arbitrary bytes.
 """

@@ -3,9 +3,9 @@
     python action_kills.py SCENARIO FOLDER random SEED
     python action_kills.py SCENARIO FOLDER everywhere STRIDE START
 
-A scenario does batches from its checkpoint on, as Spark does: a batch is noted when all its actions are done. It runs in
-forks of this process, which are killed before a call that changes a file, between two writes, or at a random time; the next
-goes on with what is there. Nothing of Spark runs here.
+A scenario performs batches from its checkpoint on, as Spark does: a batch is noted when all its actions are done. It runs
+in forks of this process, which are killed before a call that changes a file, between two writes, or at a random time; the
+next one continues with what is there. Spark does not run here.
 """
 
 import io
@@ -135,7 +135,7 @@ SCENARIOS: dict[str, Callable[[Path], None]] = {
 
 
 def check_between(scenario: str, folder: Path) -> None:
-    """What a reader may rely on at any time, also when the writer has just died."""
+    """Check what a reader may rely on at any time, also just after a kill."""
     if scenario in ("each", "overwrite"):
         whole = {payload for number in range(BATCHES) for payload in batch_of(number)["payload"].to_pylist()}
         for path in (folder / "files").glob("*"):
@@ -146,7 +146,7 @@ def check_between(scenario: str, folder: Path) -> None:
 
 
 class Slow(io.FileIO):
-    """A file that takes a few bytes at a time, and may be the last thing that its process does."""
+    """A file that accepts a few bytes at a time; each write is a step at which the process may be killed."""
 
     def write(self, data: Any) -> int:
         FUSE.step()
@@ -155,7 +155,7 @@ class Slow(io.FileIO):
 
 def prepare() -> None:
     with tempfile.TemporaryDirectory() as calm:
-        SCENARIOS["each"](Path(calm))  # whatever is imported late is imported now
+        SCENARIOS["each"](Path(calm))  # modules that are imported late are imported now
     sys.addaudithook(FUSE.step)
     chunks = append.Spool.chunks
     append._COPY_BYTES = 7
@@ -170,7 +170,7 @@ def prepare() -> None:
 
 
 def run(scenario: str, folder: Path, steps: int = 0, delay_s: float | None = None) -> bool:
-    """In a fork, which is killed before its n-th step or after a time; whether it came to its end."""
+    """Run a scenario in a fork that is killed before its n-th step or after a time; return whether it ended by itself."""
     child = os.fork()
     if child == 0:
         random.seed()
@@ -188,7 +188,7 @@ def run(scenario: str, folder: Path, steps: int = 0, delay_s: float | None = Non
 
 
 def kill_at_random(scenario: str, folder: Path, seed: int) -> int:
-    """Many kills of one pipeline, those that were killed before included."""
+    """Kill one pipeline many times; return how often."""
     chance = random.Random(seed)
     for kills in range(KILLS_MAX):
         steps, delay_s = chance.randint(1, 80), chance.random() * 0.04
@@ -199,7 +199,7 @@ def kill_at_random(scenario: str, folder: Path, seed: int) -> int:
 
 
 def kill_everywhere(scenario: str, folder: Path, stride: int, start: int) -> int:
-    """One kill at each step, or at each n-th, of a pipeline of its own."""
+    """Kill at each step, or at each n-th, a new pipeline each time."""
     for step in itertools.count(start, stride):
         own = folder / str(step)
         own.mkdir()

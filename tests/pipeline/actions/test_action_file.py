@@ -1,4 +1,4 @@
-"""The file action: where rows go, what is written, and what cannot lead it astray."""
+"""The file action: paths, contents, repeated batches, faults, and hostile idents."""
 
 import errno
 import os
@@ -10,16 +10,16 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
+from acting import Killed, context_of, killed, letters_in
 
 from headrace.errors import PipelineError, TargetError
-from headrace.pipeline.actions import Context, Counts, DeadLetters, performer
+from headrace.pipeline.actions import Counts, DeadLetters, performer
 from headrace.pipeline.actions import file_append as append
 from headrace.pipeline.actions.file import FilePerformer
 from headrace.pipeline.actions.prepared import without
 from headrace.pipeline.rules import FileAction
-from headrace.pipeline.source.open_queues import QueueAddress
+from support.seeds import random_seed
 
 
 def rows_of(*rows: tuple[str, bytes], **columns: Any) -> pa.RecordBatch:
@@ -27,10 +27,6 @@ def rows_of(*rows: tuple[str, bytes], **columns: Any) -> pa.RecordBatch:
         "sequence": pa.array(range(1, len(rows) + 1), pa.int64()), "feed": ["wx/text"] * len(rows),
         "ident": [ident for ident, _ in rows], "payload": [payload for _, payload in rows], **columns,
     })  # fmt: skip
-
-
-def context_of(root: Path, batch_id: int) -> Context:
-    return Context("r", batch_id, QueueAddress("q", None), root / "state", "test")
 
 
 class Bench:
@@ -51,9 +47,7 @@ class Bench:
         }  # fmt: skip
 
     def letters(self) -> list[dict[str, Any]]:
-        return [
-            row for path in sorted((self.root / "dead").glob("*.parquet")) for row in pq.read_table(path).to_pylist()
-        ]
+        return letters_in(self.root / "dead")
 
 
 def test_rows_are_appended_in_their_order(tmp_path: Path) -> None:
@@ -112,7 +106,7 @@ def test_each_row_has_a_file_and_none_is_replaced(tmp_path: Path) -> None:
 def test_an_existing_file_stays_even_if_one_content_begins_with_the_other(
     tmp_path: Path, contents: tuple[bytes, bytes]
 ) -> None:
-    """What became of a batch is the same when it comes again."""
+    """A repeated batch has the same outcome."""
     bench = Bench(tmp_path, mode="each")
     for _ in range(3):
         assert bench.put(0, rows_of(*(("a", content) for content in contents))) == Counts(1, 1, 1)
@@ -144,9 +138,7 @@ def test_the_last_row_overwrites_the_file(tmp_path: Path) -> None:
 @pytest.mark.parametrize("mode", ["append", "each", "overwrite"])
 @pytest.mark.parametrize("path", ["{ident}", "{ident:path}", "x/{ident}/y", "{ident:path}/y"])
 def test_hostile_idents_stay_below_the_folder(tmp_path: Path, mode: str, path: str) -> None:
-    seed = random.SystemRandom().randrange(1 << 30)
-    print(f"seed {seed}")
-    chance = random.Random(seed)
+    chance = random.Random(random_seed())
     pieces = [
         "..",
         ".",
@@ -228,7 +220,7 @@ def test_a_full_disk_leaves_the_files_unchanged(tmp_path: Path) -> None:
 
 
 def test_a_file_that_others_write_to_is_not_truncated(tmp_path: Path) -> None:
-    """A writer was killed; before the next came, somebody without the lock has appended."""
+    """A writer was killed, and another program appended without the lock."""
     bench = Bench(tmp_path)
     bench.put(0, rows_of(("a", b"old")))
     record = append.Record(
@@ -252,16 +244,8 @@ def test_a_finished_batch_is_not_undone(tmp_path: Path) -> None:
     assert not (bench.files / append.RECORD).exists()
 
 
-class Killed(BaseException):
-    pass
-
-
 def kill_before_the_first_byte(bench: Bench, rows: pa.RecordBatch) -> None:
-    """As a kill does between the record and what it announces."""
-
-    def killed(*_: Any) -> None:
-        raise Killed
-
+    """As a kill between the record and the bytes that it announces."""
     with pytest.MonkeyPatch.context() as patch, pytest.raises(Killed):
         patch.setattr(append, "_write", killed)
         patch.setattr(append, "undo_unfinished", lambda folder: None)
@@ -291,7 +275,7 @@ def test_a_file_that_another_program_has_written_to_since_stops_the_pipeline(tmp
 
 
 def test_the_bytes_of_a_killed_writer_are_undone(tmp_path: Path) -> None:
-    """Also where power was lost, and a file has the size that it should but not the bytes."""
+    """Also after a power failure, when a file has the right size and the wrong bytes."""
     bench = Bench(tmp_path)
     (tmp_path / "elsewhere").mkdir()
     bench.files.mkdir()
@@ -308,7 +292,7 @@ def test_the_bytes_of_a_killed_writer_are_undone(tmp_path: Path) -> None:
 
 
 def test_a_file_that_is_removed_before_it_is_written_is_not_created_again(tmp_path: Path) -> None:
-    """It would not be in the record, and a repetition would write to it again."""
+    """It would not be in the record, and a repeated batch would write to it again."""
     bench = Bench(tmp_path)
     real = append.replace_file
     with pytest.MonkeyPatch.context() as patch:
@@ -398,7 +382,7 @@ def test_rows_come_from_spark_in_their_order(spark: Any, tmp_path: Path) -> None
     made = performer(action, "file-0", None, DeadLetters(tmp_path / "dead"))
     context = context_of(tmp_path, 0)
     assert made.perform(frame, context) == Counts(5000, 7)
-    assert made.perform(frame.limit(1), context) == Counts(5000, 7), "a batch that is done is not even looked at"
+    assert made.perform(frame.limit(1), context) == Counts(5000, 7), "a finished batch is not read again"
     held = {path.parent.name: path.read_bytes() for path in (tmp_path / "files").rglob("a\ufffd")}
     assert held == {f"i{n}": b"".join(b"%d\n" % each for each in range(1, 5001) if each % 7 == n) for n in range(7)}
     with pytest.raises(PipelineError, match="no column 'nothing'"):

@@ -1,4 +1,4 @@
-"""What is noted of a checkpoint, by several at once; and what is on disk when a batch counts as done."""
+"""The journal of a checkpoint, used by several processes at once; and what is flushed when a batch counts as done."""
 
 import os
 import subprocess
@@ -87,7 +87,7 @@ def flushed(monkeypatch: pytest.MonkeyPatch) -> Names:
 
 
 def unflushed(root: Path, names: Names) -> set[str]:
-    """What may be gone after a loss of power."""
+    """Files that a power failure may remove."""
     held = [path for path in root.rglob("*") if not path.name.startswith((".headrace", ".staging"))]
     return {str(path.relative_to(root)) for path in held if path.name not in names[str(path.parent)]}
 

@@ -1,4 +1,4 @@
-"""Actions that are killed at any point have the effect of ones that are not."""
+"""Actions that are killed at any point have the same effect as undisturbed ones."""
 
 import os
 import random
@@ -11,6 +11,8 @@ import action_kills
 import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable
+
+from support.seeds import random_seed
 
 pytestmark = pytest.mark.processes
 
@@ -76,7 +78,7 @@ def letters_in(folder: Path) -> list[dict[str, Any]]:
 
 @pytest.mark.parametrize("scenario", FILES + TABLES)
 def test_a_writer_that_is_killed_at_any_step_leaves_every_row_once(tmp_path: Path, scenario: str) -> None:
-    """At each step if there are few, otherwise at each n-th from a random one on."""
+    """A kill at each step if there are few, otherwise at each n-th from a random one on."""
     stride = STRIDES.get(scenario, 1)
     kill(
         scenario,
@@ -93,7 +95,5 @@ def test_a_writer_that_is_killed_at_any_step_leaves_every_row_once(tmp_path: Pat
 
 @pytest.mark.parametrize("scenario", FILES + TABLES)
 def test_a_writer_that_is_killed_many_times_leaves_every_row_once(tmp_path: Path, scenario: str) -> None:
-    seed = random.SystemRandom().randrange(1 << 30)
-    print(f"seed {seed}")
-    kill(scenario, tmp_path / "killed", "random", seed, batches=6)
+    kill(scenario, tmp_path / "killed", "random", random_seed(), batches=6)
     judge(scenario, tmp_path / "killed", undisturbed(scenario, tmp_path / "calm", 6), 6)

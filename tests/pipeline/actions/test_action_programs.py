@@ -2,19 +2,19 @@
 
 import os
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
+from acting import context_of, letters_in
 
-from headrace.pipeline.actions import Context, Counts, DeadLetters, performer
+from headrace.pipeline.actions import Counts, DeadLetters, performer
 from headrace.pipeline.actions.exec import HANGS_MAX
 from headrace.pipeline.actions.prepared import prepared_batches
 from headrace.pipeline.rules import ExecAction, PipeAction
-from headrace.pipeline.source.open_queues import QueueAddress
+from support.commandline import is_alive
+from support.waiting import until
 
 
 def rows_of(*payloads: bytes, ident: str = "i") -> pa.RecordBatch:
@@ -34,35 +34,18 @@ class Bench:
 
     def put(self, *payloads: bytes, ident: str = "i") -> Counts:
         self.batch += 1
-        context = Context("r", self.batch, QueueAddress("q", None), self.root / "state", "test")
-        counts: Counts = self.performer.perform_batches(
-            [self.performer.recipe(rows_of(*payloads, ident=ident))], context
-        )
+        rows = self.performer.recipe(rows_of(*payloads, ident=ident))
+        counts: Counts = self.performer.perform_batches([rows], context_of(self.root, self.batch))
         return counts
 
     def errors(self) -> dict[int, str]:
-        paths = sorted((self.root / "dead").glob("*.parquet"))
-        return {row["sequence"]: row["error"] for path in paths for row in pq.read_table(path).to_pylist()}
+        return {letter["sequence"]: letter["error"] for letter in letters_in(self.root / "dead")}
 
 
 def script(root: Path, text: str) -> str:
     path = root / "script.py"
     path.write_text(text)
     return str(path)
-
-
-def is_running(pid: int) -> bool:
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
-    except FileNotFoundError:
-        return False
-
-
-def wait_for(condition: Any, timeout_s: float = 60.0) -> None:
-    end = time.monotonic() + timeout_s
-    while not condition():
-        assert time.monotonic() < end, "it does not happen"
-        time.sleep(0.02)
 
 
 # --- exec -----------------------------------------------------------------------------------------------
@@ -101,7 +84,8 @@ def test_a_program_that_hangs_is_killed_with_its_children(tmp_path: Path) -> Non
         assert f"still running after {timeout_s} s" in bench.errors()[1]
         if (tmp_path / "pid").exists():
             break
-    wait_for(lambda: not is_running(int((tmp_path / "pid").read_text())))
+    child = int((tmp_path / "pid").read_text())
+    until(lambda: not is_alive(child), "the child is killed")
 
 
 def test_a_program_that_always_hangs_does_not_delay_the_stream(tmp_path: Path) -> None:
@@ -162,7 +146,7 @@ def test_the_number_of_programs_is_limited(tmp_path: Path) -> None:
 def test_an_idle_program_is_closed(tmp_path: Path) -> None:
     bench = Bench(tmp_path, PipeAction, "sh", "-c", "echo $$ >> pids; cat > out; touch ended", idle_s=1.0)
     bench.put(b"one")
-    wait_for((tmp_path / "ended").exists)
+    until((tmp_path / "ended").exists, "the program ends")
     assert bench.put(b"two") == Counts(1)
     bench.performer.close()
     assert (tmp_path / "out").read_bytes() == b"two"
@@ -185,7 +169,7 @@ def test_a_row_that_crashes_programs_is_a_dead_letter_and_the_others_are_process
     )
     lines = [b"%d" % place for place in range(50)]
     counts = bench.put(*lines[:20], b"bad", *lines[20:])
-    wait_for(lambda: b"49\n" in (tmp_path / "out").read_bytes())
+    until(lambda: b"49\n" in (tmp_path / "out").read_bytes(), "the last row is processed")
     assert counts.failed == 1
     assert bench.errors()[21].endswith("it was killed by SIGKILL")
     bench.performer.close()
@@ -209,11 +193,11 @@ def test_a_program_that_ends_at_once_is_given_up(tmp_path: Path, status: int) ->
 
 
 def test_a_program_may_end_after_any_row(tmp_path: Path) -> None:
-    """`head` reads what it can get, writes a line and ends well; the next row starts another."""
+    """`head` reads its input, writes a line and ends with success; the next row starts another."""
     bench = Bench(tmp_path, PipeAction, "sh", "-c", "head -n 1 >> out", framing="lines")
     for number in range(5):
         assert bench.put(b"%d" % number) == Counts(1)
-        wait_for(lambda n=number: (tmp_path / "out").read_bytes().count(b"\n") == n + 1)
+        until(lambda n=number: (tmp_path / "out").read_bytes().count(b"\n") == n + 1, "the row is processed")
     bench.performer.close()
     assert (tmp_path / "out").read_bytes() == b"0\n1\n2\n3\n4\n"
 
@@ -230,9 +214,8 @@ def test_an_interrupted_batch_leaves_nothing_to_the_next(tmp_path: Path) -> None
         yield prepared
         raise OSError("a worker was lost")
 
-    context = Context("r", 1, QueueAddress("q", None), tmp_path / "state", "test")
     with pytest.raises(OSError, match="lost"):
-        bench.performer.perform_batches(broken(), context)
+        bench.performer.perform_batches(broken(), context_of(tmp_path, 1))
     go.touch()
     assert bench.put(b"a", b"b") == Counts(2)
     assert bench.put(b"c") == Counts(1)
@@ -244,10 +227,11 @@ def test_an_interrupted_batch_leaves_nothing_to_the_next(tmp_path: Path) -> None
 def test_programs_end_with_the_pipeline(tmp_path: Path) -> None:
     bench = Bench(tmp_path, PipeAction, "sh", "-c", "echo $$ > pid; cat > out")
     bench.put(b"a")
+    until(lambda: (tmp_path / "out").exists(), "the program runs")  # which has written its pid before
     pid = int((tmp_path / "pid").read_text())
-    assert is_running(pid)
+    assert is_alive(pid)
     bench.performer.close()
-    assert not is_running(pid)
+    assert not is_alive(pid)
     assert not [
         name for name in os.listdir("/proc/self/fd") if os.path.realpath(f"/proc/self/fd/{name}").endswith("/out")
     ]

@@ -1,33 +1,24 @@
-"""Rows that become products: once each, and those that cannot are told."""
+"""The publish and alert actions: each row becomes one product, and invalid rows are dead letters."""
 
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
+from acting import context_of, letters_in
 
 from headrace import Queue, Selection
 from headrace.errors import PipelineError
-from headrace.pipeline.actions import Context, Counts, DeadLetters, performer
+from headrace.pipeline.actions import Counts, DeadLetters, performer
 from headrace.pipeline.actions.prepared import Recipe, with_valid_text
 from headrace.pipeline.rules import AlertAction, PublishAction
-from headrace.pipeline.source.open_queues import QueueAddress
 
 Make = Callable[..., Queue]
 
 
-def context_of(root: Path, queue: Queue, batch_id: int = 0, application: str = "test") -> Context:
-    return Context("r", batch_id, QueueAddress(str(queue.path), None), root / "state", application)
-
-
 def rows(spark: Any, text: str) -> Any:
     return spark.sql(f"select {text} from range(6)")
-
-
-def letters_in(root: Path) -> list[dict[str, Any]]:
-    return [row for path in (root / "dead").glob("*.parquet") for row in pq.read_table(path).to_pylist()]
 
 
 def test_rows_are_put_once(spark: Any, tmp_path: Path, make_queue: Make) -> None:
@@ -36,21 +27,21 @@ def test_rows_are_put_once(spark: Any, tmp_path: Path, make_queue: Make) -> None
     made = performer(action, "publish-0", None, DeadLetters(tmp_path / "dead"))
     frame = rows(spark, "id, if(id % 2 = 0, 'KDEN', 'KBOU') as station, cast(null as string) as text")
     for _ in range(2):
-        assert made.perform(frame, context_of(tmp_path, queue)) == Counts(6)
+        assert made.perform(frame, context_of(tmp_path, queue=str(queue.path))) == Counts(6)
     products = list(queue.read("oldest"))
     assert sorted((p.feed, p.ident, bytes(p.payload), p.priority) for p in products) == sorted(
         (f"wx/derived/{s.lower()}", f"{s} {n:03}", b'{"id":%d,"station":"%s","text":null}' % (n, s.encode()), 5)
         for n in range(6) for s in [("KDEN", "KBOU")[n % 2]]
     )  # fmt: skip
-    made.perform(frame, context_of(tmp_path, queue, application="another"))
-    assert len(queue.read("oldest")) == 12, "another pipeline's products are its own"
+    made.perform(frame, context_of(tmp_path, queue=str(queue.path), application="another"))
+    assert len(queue.read("oldest")) == 12, "products of another pipeline are not duplicates"
 
 
 def test_equal_rows_of_different_products_are_put_separately(spark: Any, tmp_path: Path, make_queue: Make) -> None:
     queue = make_queue()
     made = performer(PublishAction(feed="wx/x", ident="i", content="text"), "p", None, DeadLetters(tmp_path / "dead"))
     frame = rows(spark, "id as sequence, 'same' as text")
-    made.perform(frame, context_of(tmp_path, queue))
+    made.perform(frame, context_of(tmp_path, queue=str(queue.path)))
     assert [(p.ident, bytes(p.payload)) for p in queue.read("oldest")] == [("i", b"same")] * 6
 
 
@@ -65,8 +56,8 @@ def test_rows_with_invalid_products_are_dead_letters(spark: Any, tmp_path: Path,
                            if(id = 3, repeat('x', 2000), 'i') as i, if(id = 4, repeat('x', 3000000), 't') as text""",
     )
     for _ in range(2):
-        assert made.perform(frame, context_of(tmp_path, queue)) == Counts(2, failed=4)
-    told = {row["sequence"]: row["error"] for row in letters_in(tmp_path)}
+        assert made.perform(frame, context_of(tmp_path, queue=str(queue.path))) == Counts(2, failed=4)
+    told = {row["sequence"]: row["error"] for row in letters_in(tmp_path / "dead")}
     assert set(told) == {1, 2, 3, 4}
     assert "missing" in told[1]
     assert "the queue allows" in told[4]
@@ -77,7 +68,7 @@ def test_a_product_without_an_ident_is_published_without_one(spark: Any, tmp_pat
     queue = make_queue()
     made = performer(PublishAction(feed="wx/x", content="text"), "p", None, DeadLetters(tmp_path / "dead"))
     frame = rows(spark, "id as sequence, if(id = 0, '', concat('i', id)) as ident, 't' as text")
-    assert made.perform(frame, context_of(tmp_path, queue)) == Counts(6)
+    assert made.perform(frame, context_of(tmp_path, queue=str(queue.path))) == Counts(6)
     assert sorted(product.ident for product in queue.read("oldest")) == ["", "i1", "i2", "i3", "i4", "i5"]
 
 
@@ -87,7 +78,7 @@ def test_an_alert_is_put_where_its_condition_holds(spark: Any, tmp_path: Path, m
     made = performer(action, "alert-0", None, DeadLetters(tmp_path / "dead"))
     for _ in range(2):
         assert made.perform(
-            rows(spark, "concat('K', id) as station, id * 1.0d as gust"), context_of(tmp_path, queue)
+            rows(spark, "concat('K', id) as station, id * 1.0d as gust"), context_of(tmp_path, queue=str(queue.path))
         ) == Counts(2)
     assert sorted((p.ident, bytes(p.payload), p.priority) for p in queue.read("oldest")) == [
         ("K4", b"K4: gust 4.0 m/s", 6), ("K5", b"K5: gust 5.0 m/s", 6),
@@ -98,7 +89,7 @@ def test_products_may_go_to_another_queue(spark: Any, tmp_path: Path, make_queue
     one, other = make_queue("one"), make_queue("other")
     action = PublishAction(feed="wx/x", ident="{id}", content="json", queue=other.path)
     made = performer(action, "p", None, DeadLetters(tmp_path / "dead"))
-    assert made.perform(rows(spark, "id"), context_of(tmp_path, one)) == Counts(6)
+    assert made.perform(rows(spark, "id"), context_of(tmp_path, queue=str(one.path))) == Counts(6)
     assert (len(one.read("oldest")), len(other.read("oldest"))) == (0, 6)
 
 
@@ -106,7 +97,7 @@ def test_a_queue_that_stores_duplicates_is_refused(spark: Any, tmp_path: Path, m
     queue = make_queue(dedup="none")
     made = performer(PublishAction(feed="wx/x", ident="i", content="json"), "p", None, DeadLetters(tmp_path / "dead"))
     with pytest.raises(PipelineError, match="keeps duplicates"):
-        made.perform(rows(spark, "id"), context_of(tmp_path, queue))
+        made.perform(rows(spark, "id"), context_of(tmp_path, queue=str(queue.path)))
 
 
 STRANGE = {
@@ -123,9 +114,9 @@ def test_a_time_outside_the_range_of_python_is_a_dead_letter(
 ) -> None:
     queue = make_queue()
     made = performer(PublishAction(feed="wx/x", ident="i", content="json"), "p", None, DeadLetters(tmp_path / "dead"))
-    counts = made.perform(rows(spark, f"id as sequence, {strange} as t"), context_of(tmp_path, queue))
+    counts = made.perform(rows(spark, f"id as sequence, {strange} as t"), context_of(tmp_path, queue=str(queue.path)))
     assert counts == Counts(5, failed=1)
-    (letter,) = letters_in(tmp_path)
+    (letter,) = letters_in(tmp_path / "dead")
     assert (letter["sequence"], letter["payload"]) == (1, b'{"sequence":1,"t":null}')
     assert letter["error"] == "t is a time outside the years 1 to 9999"
     assert len(queue.read("oldest")) == 5
@@ -156,7 +147,7 @@ def test_invalid_utf_8_is_replaced_at_any_depth(spark: Any, tmp_path: Path, make
     text = "cast(if(id = 1, X'61ff', X'62') as string)"
     nested = f"if(id = 0, null, map({text}, array(named_struct('a', {text}, 'b', id), null)))"
     frame = rows(spark, f"id, {nested} as m").filter("id < 3")
-    assert made.perform(frame, context_of(tmp_path, queue)) == Counts(3)
+    assert made.perform(frame, context_of(tmp_path, queue=str(queue.path))) == Counts(3)
     assert sorted(bytes(product.payload).decode() for product in queue.read("oldest")) == [
         '{"id":0,"m":null}',
         '{"id":1,"m":{"a\ufffd":[{"a":"a\ufffd","b":1},null]}}',
@@ -176,8 +167,8 @@ def test_a_row_that_its_own_rule_would_select_is_a_dead_letter(
     )
     frame = rows(spark, "id as sequence, if(id = 1, 'in', concat('x', id)) as ident, 't' as text")
     made = performer(action, "p", Selection("wx/in"), DeadLetters(tmp_path / "dead"))
-    assert made.perform(frame, context_of(tmp_path, queue)) == Counts(5, failed=1)
-    assert [(letter["sequence"], letter["error"]) for letter in letters_in(tmp_path)] == [
+    assert made.perform(frame, context_of(tmp_path, queue=str(queue.path))) == Counts(5, failed=1)
+    assert [(letter["sequence"], letter["error"]) for letter in letters_in(tmp_path / "dead")] == [
         (1, "the rule selects 'wx/in' itself, and would never end")
     ]
     assert "wx/in" not in {product.feed for product in queue.read("oldest")}
@@ -187,7 +178,7 @@ def looping(rule: Selection, action: PublishAction, spark: Any, root: Path, queu
     """How many of two rows, with the idents A and B, are refused."""
     frame = rows(spark, "if(id = 0, 'A', 'B') as ident, 't' as text").filter("id < 2")
     made = performer(action, "p", rule, DeadLetters(root / "dead"))
-    return made.perform(frame, context_of(root, queue)).failed
+    return made.perform(frame, context_of(root, queue=str(queue.path))).failed
 
 
 @pytest.mark.parametrize(

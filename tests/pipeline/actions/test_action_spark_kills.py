@@ -1,4 +1,4 @@
-"""A pipeline on Spark that is killed, Java and all, has everything once in the end."""
+"""A pipeline on Spark that is killed, together with its Java, has every row once in the end."""
 
 import os
 import random
@@ -12,16 +12,18 @@ from pathlib import Path
 import action_spark_kills
 import pyarrow.parquet as pq
 import pytest
+from acting import letters_in
 from deltalake import DeltaTable
 
 from headrace import Queue
+from support.seeds import random_seed
 
 KILLS = 2
 pytestmark = [pytest.mark.spark, pytest.mark.processes]
 
 
 def run(folder: Path, batches: int, delay_s: float = 0.0) -> bool:
-    """Whether it came to its end; it is killed a while after so many batches have begun, if that happens."""
+    """Run the pipeline, and kill it a while after so many batches have begun; return whether it ended by itself."""
     log = folder / "log"
     with open(log, "wb") as errors:
         child = subprocess.Popen(
@@ -43,9 +45,7 @@ def run(folder: Path, batches: int, delay_s: float = 0.0) -> bool:
 @pytest.mark.timeout(900)
 @pytest.mark.soak
 def test_every_row_is_there_once_after_kills(tmp_path: Path, make_queue: Callable[..., Queue]) -> None:
-    seed = random.SystemRandom().randrange(1 << 30)
-    print(f"seed {seed}")
-    chance = random.Random(seed)
+    chance = random.Random(random_seed())
     queue = make_queue("queue")
     for _ in range(KILLS):
         run(tmp_path, chance.randint(1, 3), chance.uniform(0, 3))
@@ -57,7 +57,7 @@ def test_every_row_is_there_once_after_kills(tmp_path: Path, make_queue: Callabl
 
     held = {path.name: path.read_bytes() for path in (tmp_path / "files").glob("*.txt")}
     assert held == {f"s{k}.txt": b"".join(b"row %d\n" % n for n in written if n % 3 == k) for k in range(3)}
-    letters = [row for path in (tmp_path / "dead").glob("*.parquet") for row in pq.read_table(path).to_pylist()]
+    letters = letters_in(tmp_path / "dead")
     assert sorted(row["sequence"] for row in letters) == [n for n in everything if n % 50 == 7]
     parquet = pq.read_table(tmp_path / "parquet").sort_by("sequence").to_pylist()
     assert [(row["sequence"], row["text"]) for row in parquet] == [(n, f"row {n}") for n in everything]

@@ -1,4 +1,4 @@
-"""Tables: each row once, nothing half done to be seen, a schema that stays."""
+"""Tables: each row once, no partial batch visible, and a fixed schema."""
 
 import shutil
 from pathlib import Path
@@ -8,15 +8,15 @@ import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from acting import Killed, context_of, killed, letters_in
 from deltalake import DeltaTable
 
 from headrace.errors import PipelineError
-from headrace.pipeline.actions import Context, Counts, DeadLetters, performer
+from headrace.pipeline.actions import Counts, DeadLetters, performer
 from headrace.pipeline.actions.journal import Journal
 from headrace.pipeline.actions.table import TablePerformer
 from headrace.pipeline.actions.table_staging import NO_VALUE, UNFIT, Stage
 from headrace.pipeline.rules import TableAction
-from headrace.pipeline.source.open_queues import QueueAddress
 
 FORMATS = pytest.mark.parametrize("format", ["parquet", "delta"])
 ROWS = "id as sequence, concat('s', id % 3) as station, id / 2 as gust, timestamp_millis(id) as observed"
@@ -30,8 +30,8 @@ class Bench:
 
     def put(self, frame: Any, batch_id: int) -> Counts:
         """By a performer of its own, as after a restart."""
-        context = Context("r", batch_id, QueueAddress("q", None), self.root / "state", "test")
-        return performer(self.action, "table-0", None, DeadLetters(self.root / "dead")).perform(frame, context)
+        made = performer(self.action, "table-0", None, DeadLetters(self.root / "dead"))
+        return made.perform(frame, context_of(self.root, batch_id))
 
     def sequences(self, spark: Any) -> list[int]:
         if self.format == "delta":
@@ -46,21 +46,13 @@ def rows(spark: Any, begin: int, end: int, columns: str = ROWS) -> Any:
     return spark.sql(f"select {columns} from range({begin}, {end}, 1, 2)")
 
 
-class Killed(BaseException):
-    pass
-
-
-def killed(*_: Any) -> Any:
-    raise Killed
-
-
 @FORMATS
 @pytest.mark.parametrize("partition_by", [(), ("station",)])
 def test_batches_are_added_once(spark: Any, tmp_path: Path, format: str, partition_by: tuple[str, ...]) -> None:
     bench = Bench(tmp_path, format, *partition_by)
     assert bench.put(rows(spark, 0, 10), 0).rows == 10
     assert bench.put(rows(spark, 10, 20), 1).rows == 10
-    assert bench.put(rows(spark, 20, 50), 1).rows == 10, "the batch is done: these rows are not looked at"
+    assert bench.put(rows(spark, 20, 50), 1).rows == 10, "the batch is done: these rows are not read"
     assert bench.sequences(spark) == list(range(20))
     assert bench.put(rows(spark, 0, 0), 2) == Counts()
     assert bench.sequences(spark) == list(range(20))
@@ -75,7 +67,6 @@ def test_batches_are_added_once(spark: Any, tmp_path: Path, format: str, partiti
 @FORMATS
 @pytest.mark.parametrize("point", ["ready", "moved half", "moved", "added", "done"])
 def test_a_killed_batch_continues_from_its_stage(spark: Any, tmp_path: Path, format: str, point: str) -> None:
-    """The error is one that nobody catches, so everything stays as a kill would leave it."""
     bench = Bench(tmp_path, format, "station")
     bench.put(rows(spark, 0, 5), 0)
 
@@ -231,9 +222,7 @@ def test_values_that_are_invalid_as_partition_names_are_dead_letters(spark: Any,
     frame = spark.createDataFrame(list(enumerate(values)), "sequence long, station string").repartition(1)
     bench = Bench(tmp_path, format, "station")
     assert (bench.put(frame, 0).rows, bench.put(frame, 0).failed) == (10, 4)
-    refused = {
-        row["sequence"] for path in (tmp_path / "dead").glob("*.parquet") for row in pq.read_table(path).to_pylist()
-    }
+    refused = {row["sequence"] for row in letters_in(tmp_path / "dead")}
     assert {values[place] for place in refused} == {"x" * 400, "nul\0", "é" * 130, "#" * 90}
     assert {path.name for path in tmp_path.iterdir()} == {"tables", "dead", "state"}
     if format == "delta":
@@ -245,7 +234,7 @@ def test_values_that_are_invalid_as_partition_names_are_dead_letters(spark: Any,
 
 @FORMATS
 def test_a_value_that_would_be_read_as_another_is_a_dead_letter(spark: Any, tmp_path: Path, format: str) -> None:
-    """Alone, beside one that is none, in the second of two columns; and the batch that comes again has it once."""
+    """Alone, beside a null, and in the last of several columns; a repeated batch has it once."""
     bench = Bench(tmp_path, format, "day", "station", "kind")
     bench.put(spark.createDataFrame([(0, 1, NO_VALUE, "x")], COLUMNS), 0)
     assert not bench.files()
@@ -255,7 +244,7 @@ def test_a_value_that_would_be_read_as_another_is_a_dead_letter(spark: Any, tmp_
     ).repartition(1)
     assert (bench.put(frame, 1).failed, bench.put(frame, 1).rows) == (2, 3)
     assert bench.sequences(spark) == [1, 2, 5]
-    letters = [row for path in (tmp_path / "dead").glob("*.parquet") for row in pq.read_table(path).to_pylist()]
+    letters = letters_in(tmp_path / "dead")
     assert sorted(row["sequence"] for row in letters) == [0, 3, 4]
     assert {row["error"] for row in letters} == {"day, station, kind: too long, or invalid, as the name of a partition"}
     assert not list(tmp_path.rglob(f"*{UNFIT}*"))
@@ -271,7 +260,7 @@ def test_an_invalid_table_path_is_an_error(spark: Any, tmp_path: Path) -> None:
 
 def test_a_product_that_a_decoder_refused_is_a_dead_letter_once(spark: Any, tmp_path: Path) -> None:
     letters = DeadLetters(tmp_path / "dead")
-    context = Context("r", 3, QueueAddress("q", None), tmp_path / "state", "test")
+    context = context_of(tmp_path, 3)
     frame = rows(
         spark,
         0,

@@ -1,4 +1,4 @@
-"""What tests of rules call."""
+"""Helpers for tests of rules: write a rule file, load it, and list its problems."""
 
 from pathlib import Path
 
@@ -25,7 +25,7 @@ def told(path: Path) -> list[str]:
 
 
 def only(path: Path) -> Problem:
-    """The one problem that there is."""
+    """The only problem."""
     problems = check_rules(path)
     assert len(problems) == 1, [str(each) for each in problems]
     return problems[0]

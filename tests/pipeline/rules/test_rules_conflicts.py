@@ -1,4 +1,4 @@
-"""What cannot stand together in a rule file, and what SQL may not ask of a stream."""
+"""Contradictions in a rule file, and SQL that a stream does not support."""
 
 import importlib.util
 from pathlib import Path

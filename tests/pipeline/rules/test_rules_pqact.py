@@ -1,4 +1,4 @@
-"""pqact.conf: entries of the LDM become rules, and what cannot is said line by line."""
+"""pqact.conf: entries of the LDM become rules, and each entry that is not translated has a reason."""
 
 import tomllib
 from datetime import UTC, datetime

@@ -1,4 +1,4 @@
-"""Rule files: what each key may be, and the problem about what it may not be."""
+"""Rule files: the values of each key, and the problem that an invalid value is reported with."""
 
 import pickle
 from pathlib import Path
@@ -405,7 +405,7 @@ def test_a_user_defined_decoder_may_lie_beside_the_rules(tmp_path: Path) -> None
     assert only(written(tmp_path, text.replace("word string", "word strng"))).key == "schema"
 
 
-# --- whatever is written --------------------------------------------------------------------------
+# --- any content ----------------------------------------------------------------------------------
 
 KEYS = ["name", "select", "decode", "schema", "sql", "watermark", "watermark_column", "ident", "file", "table", "publish", "exec", "pipe", "alert", "path", "feed", "command", "when", "content", "x"]  # fmt: skip
 LEAVES = st.sampled_from(["", "a", "wx/**", "metar", "{1}", "{station}", "select station from decoded", "10min", "..", "(", "{", "observed", "json", 0, -1, 2.5, True, [], {}])  # fmt: skip

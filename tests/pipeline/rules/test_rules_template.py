@@ -1,4 +1,4 @@
-"""Templates: names of files, feeds and arguments from products, without harm."""
+"""Templates: safe names of files, feeds and arguments, made from products."""
 
 import posixpath
 from datetime import UTC, datetime, timedelta

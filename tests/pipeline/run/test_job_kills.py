@@ -12,6 +12,7 @@ import pytest
 
 from headrace import Queue
 from pipeline.jobs import HEADRACE, PATIENCE_S, put_reports, rows, until
+from support.seeds import random_seed
 
 RULES = """
 [pipeline]
@@ -76,9 +77,7 @@ def judge(folder: Path, count: int) -> None:
     ],
 )
 def test_every_row_is_handled_once_however_often_the_job_is_killed(folder: Path, kills: int) -> None:
-    seed = int(os.environ.get("HEADRACE_SEED", "0")) or random.SystemRandom().randrange(1, 2**31)
-    print(f"\nseed {seed} (repeat with HEADRACE_SEED={seed})")
-    chance, put = random.Random(seed), 0
+    chance, put = random.Random(random_seed()), 0
     running = write_rules(folder, "200ms", batch=60)
     for _ in range(kills):
         put_reports(folder, put, 100)

@@ -1,4 +1,4 @@
-"""RuleStream and checkpoints without Spark: which failures are retried, when, and who may use a checkpoint."""
+"""RuleStream and checkpoints without Spark: which failures are retried, and when; locks of checkpoints."""
 
 from dataclasses import dataclass, field
 from pathlib import Path

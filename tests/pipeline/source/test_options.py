@@ -14,8 +14,8 @@ def test_every_option_has_a_default_but_the_address() -> None:
 
 
 def test_names_of_options_are_not_case_sensitive() -> None:
-    """Spark turns them into lower case."""
-    options = read_options({"queue": "q", "startingoffsets": "EARLIEST".lower(), "maxbytespertrigger": "2MiB"})
+    """Spark converts them to lower case."""
+    options = read_options({"queue": "q", "startingoffsets": "earliest", "maxbytespertrigger": "2MiB"})
     assert (options.start("next"), options.max_bytes) == ("oldest", 2 << 20)
 
 

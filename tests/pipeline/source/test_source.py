@@ -221,7 +221,7 @@ def test_each_row_becomes_one_product(spark: Any, queue: Queue, make_queue: Make
 
 def test_a_repeated_stream_puts_nothing_twice(spark: Any, queue: Queue, make_queue: Make, tmp_path: Path) -> None:
     target = make_queue("target")
-    for checkpoint in ("cp1", "cp2"):  # the second one knows nothing of the first
+    for checkpoint in ("cp1", "cp2"):  # the second one does not know about the first
         query = (
             spark.readStream.format("headrace").option("queue", str(queue.path)).option("startingOffsets", "earliest")
             .load().selectExpr("ident", "payload")

@@ -5,7 +5,6 @@ import os
 import random
 import shutil
 import signal
-import socket
 import subprocess
 import time
 import urllib.request
@@ -19,6 +18,8 @@ import pytest
 from headrace import Queue
 from headrace.pipeline.spark.java import java_home
 from pipeline.jobs import HEADRACE, PATIENCE_S, put_reports, rows, site, until, write_site
+from support.fleet import free_port
+from support.seeds import random_seed
 
 SPARK_CLASS = Path(pyspark.__file__).parent / "bin" / "spark-class"
 HERE = "127.0.0.1"
@@ -108,12 +109,6 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind((HERE, 0))
-        return int(probe.getsockname()[1])
-
-
 def write_rules(
     folder: Path, trigger: str = "available-now", batch: int = 500, place: str = 'queue = "wx.queue"'
 ) -> Path:
@@ -163,12 +158,11 @@ def test_ship_is_refused_in_local_mode(folder: Path) -> None:
 @pytest.mark.parametrize("place", ["site", "queue"])
 def test_a_killed_worker_loses_no_row(folder: Path, cluster: Cluster, place: str) -> None:
     """Executors map the queue, or read from the site, as those on other machines do."""
-    seed = int(os.environ.get("HEADRACE_SEED", "0")) or random.SystemRandom().randrange(1, 2**31)
-    print(f"\nseed {seed} (repeat with HEADRACE_SEED={seed})")
+    chance = random.Random(random_seed())
     endpoint = write_site(folder)
     where = f'site = "{endpoint}"' if place == "site" else 'queue = "wx.queue"'
     with site(folder):
-        kill_one_of_two(folder, cluster, write_rules(folder, "200ms", 100, where), random.Random(seed))
+        kill_one_of_two(folder, cluster, write_rules(folder, "200ms", 100, where), chance)
     judge(folder, 1500)
 
 

@@ -2,9 +2,7 @@
 
 import pytest
 
-from headrace.errors import (
-    CursorNameError,
-)
+from headrace.errors import CursorNameError
 from headrace.queue import AnyQueue
 from support.serving import idents, put
 

@@ -8,9 +8,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from headrace import Selection
-from headrace.errors import (
-    ProductDamagedError,
-)
+from headrace.errors import ProductDamagedError
 from headrace.queue import AnyQueue
 from support.serving import Served, idents, put
 

@@ -59,7 +59,7 @@ def test_a_call_that_is_repeated_is_executed_once(
 
 
 def test_a_get_whose_reply_was_lost_is_continued_by_the_next(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its products are ours, though we have not heard of it."""
+    """Its products are leased to the client, which has not received the reply."""
     remote = served.connect()
     put(served.queue, *"1234")
     consumer = remote.station("s", "**", start="oldest").attach()
