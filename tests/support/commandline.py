@@ -48,7 +48,7 @@ def fill(path: Path, count: int, feed: str = "wx/text") -> None:
 
 def spoil(path: Path, payload: bytes) -> None:
     """Change one byte of a stored payload, in the file."""
-    (path.parent / "spoilt").touch()
+    (path / "spoilt").touch()
     for segment in (path / "segments").iterdir():
         content = segment.read_bytes()
         offset = content.find(payload)

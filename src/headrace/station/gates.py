@@ -25,6 +25,7 @@ from headrace.station.chain import OpenChain
 from headrace.station.document import chain_path
 from headrace.station.stations import Stations
 from headrace.station.terms import StationTerms
+from headrace.units import format_count
 
 _CODES = kernel.CODES
 _Gate = tuple[StationTerms | None, OpenChain]  # a station that may refuse; None: a chain that holds products
@@ -130,7 +131,8 @@ class StationGates:
         assert terms is not None
         if error.code == _CODES["rejected"]:
             raise RejectedError(
-                f"station {terms.name!r} has {terms.max_queue} products waiting, its max_queue; nothing was stored",
+                f"station {terms.name!r} has {format_count(terms.max_queue or 0, 'product')} waiting, its max_queue; "
+                "nothing was stored",
                 "put again when its consumers have caught up, or raise max_queue",
             )
         raise BlockedError(

@@ -83,7 +83,7 @@ def test_a_contradiction_in_a_rule_is_reported_with_its_place_and_remedy(
         ("select distinct station from decoded", None, "nothing tells when a group is complete", "watermark"),
         ("select count(*) n from decoded", None, "nothing tells when a group is complete", "watermark"),
         ("drop table x", None, "this is DROP, not a query", ""),
-        ("select 1; select 2", None, "there is 2 statements", ""),
+        ("select 1; select 2", None, "the text has 2 statements", ""),
         ("select 'abc", None, "a quote or a comment is not closed", ""),
         (
             "select ident from products",

@@ -146,5 +146,5 @@ def test_a_put_waits_for_a_blocking_station(queue: AnyQueue) -> None:
 def test_a_put_is_rejected_at_max_queue(queue: AnyQueue) -> None:
     queue.station("s", "**", max_queue=1)
     put(queue, "1")
-    with pytest.raises(RejectedError, match="1 products waiting"):
+    with pytest.raises(RejectedError, match="1 product waiting"):
         put(queue, "2")

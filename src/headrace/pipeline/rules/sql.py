@@ -52,7 +52,7 @@ def parse_query(text: str) -> Any:
     statements = [each for each in _parsed(text) if each is not None]
     if len(statements) != 1:
         what = f"{len(statements)} statements" if statements else "no query"
-        raise RuleError(f"there is {what}", "write one: select … from decoded")
+        raise RuleError(f"the text has {what}", "write one: select … from decoded")
     _refuse_loose_comma(text)
     if not isinstance(statements[0], exp.Query):
         what = statements[0].key.upper()
