@@ -70,7 +70,7 @@ def _fill(queue: Queue, count: int) -> None:
 
 
 def _read(spark: Any, queue: Queue, **options: Any) -> Any:
-    return spark.read.format("headrace").options(queue=str(queue.path), **options).load()
+    return spark.read.format("headrace").options(**{"queue": str(queue.path), "columns": "*", **options}).load()
 
 
 def _noop(frame: Any) -> float:
@@ -105,9 +105,9 @@ def _streams(spark: Any, queue: Queue, work: Path, count: int, announce: Announc
     for name, what, goal in kinds:
         sink = "parquet" if name == "parquet" else "noop"
         stream = spark.readStream.format("headrace").options(
-            queue=str(queue.path), startingOffsets="earliest", maxProductsPerTrigger=max(5_000, count // 5)
-        )
-        stream = stream.option("columns", _THREE) if name == "columns" else stream
+            queue=str(queue.path), startingOffsets="earliest", maxProductsPerTrigger=max(5_000, count // 5),
+            columns=_THREE if name == "columns" else "*",
+        )  # fmt: skip
         writer = stream.load().writeStream.format(sink).option("checkpointLocation", str(work / f"{name}.checkpoint"))
         if sink == "parquet":
             writer = writer.option("path", str(work / "streamed"))

@@ -28,9 +28,17 @@ def test_offsets_accept_the_words_of_kafka_and_of_a_queue(text: str, start: int 
     assert (options.start("x"), options.end) == (start, start)
 
 
-def test_a_checkpoint_location_belongs_to_spark() -> None:
-    options = write_options({"queue": "q", "checkpointLocation": "cp", "feed": "x", "application": "a", "batch": "7"})
+@pytest.mark.parametrize("name", ["checkpointLocation", "queryname", "asyncProgressTrackingEnabled"])
+def test_an_option_that_spark_adds_is_left_to_spark(name: str) -> None:
+    """`.queryName("x")` is an option of every sink, for instance."""
+    options = write_options({"queue": "q", name: "cp", "feed": "x", "application": "a", "batch": "7"})
     assert options == WriteOptions(QueueAddress("q", None), "x", "a", 7)
+    assert read_options({"queue": "q", name: "x"}) == ReadOptions(QueueAddress("q", None))
+
+
+def test_a_star_stands_for_all_columns() -> None:
+    assert read_options({"queue": "q", "columns": "*"}).columns == COLUMNS
+    assert read_options({"queue": "q"}).columns == ("sequence", "feed", "ident", "created", "payload")
 
 
 @pytest.mark.parametrize(

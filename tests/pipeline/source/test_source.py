@@ -51,7 +51,9 @@ def stream(spark: Any, queue: Queue, checkpoint: Path, put: Callable[[list[Any],
 
 
 def test_every_header_field_has_a_column(spark: Any, queue: Queue) -> None:
-    frame = load(spark, queue).selectExpr("*", "unix_micros(created) as created_us", "unix_micros(expiry) as expiry_us")
+    frame = load(spark, queue, columns="*").selectExpr(
+        "*", "unix_micros(created) as created_us", "unix_micros(expiry) as expiry_us"
+    )
     rows = frame.orderBy("sequence").collect()
     assert len(rows) == 30
     for row, product in zip(rows, queue.read("oldest"), strict=True):
@@ -78,6 +80,14 @@ def test_ranges_are_exact(spark: Any, queue: Queue) -> None:
     assert load(spark, queue, startingOffsets="latest").count() == 0
 
 
+def test_a_dataframe_has_the_five_columns_that_most_queries_need(spark: Any, queue: Queue) -> None:
+    frame = load(spark, queue)
+    assert frame.columns == ["sequence", "feed", "ident", "created", "payload"]
+    first = frame.filter("sequence = 1").collect()[0]
+    assert (first.feed, first.ident, bytes(first.payload)) == ("wx/text", "i0", b"payload 0")
+    assert len(load(spark, queue, columns="*").columns) == 13
+
+
 def test_only_the_requested_columns_are_read(spark: Any, queue: Queue) -> None:
     frame = load(spark, queue, columns="ident, sequence")
     assert frame.columns == ["ident", "sequence"]
@@ -86,7 +96,7 @@ def test_only_the_requested_columns_are_read(spark: Any, queue: Queue) -> None:
 
 @pytest.mark.parametrize("by", ["bytes", "slice"])
 def test_partitions_have_every_product_once(spark: Any, queue: Queue, by: str) -> None:
-    frame = load(spark, queue, minPartitions=4, partitionBy=by)
+    frame = load(spark, queue, minPartitions=4, partitionBy=by, columns="*")
     rows = [[(row.sequence, row.slice) for row in part] for part in frame.rdd.glom().collect()]
     assert sorted(sequence for part in rows for sequence, _ in part) == list(range(1, 31))
     if by == "slice":
@@ -105,8 +115,8 @@ def test_partitions_have_every_product_once(spark: Any, queue: Queue, by: str) -
     ],
 )  # fmt: skip
 def test_filters_give_the_same_result_pushed_down_or_not(spark: Any, queue: Queue, condition: str, count: int) -> None:
-    assert load(spark, queue).filter(condition).count() == count
-    assert load(spark, queue, pushFilters="true").filter(condition).count() == count
+    assert load(spark, queue, columns="*").filter(condition).count() == count
+    assert load(spark, queue, columns="*", pushFilters="true").filter(condition).count() == count
 
 
 def test_one_dataframe_may_be_filtered_several_times(spark: Any, queue: Queue) -> None:
@@ -204,7 +214,7 @@ def test_a_station_follows_what_spark_committed(spark: Any, queue: Queue, tmp_pa
 
 def test_each_row_becomes_one_product(spark: Any, queue: Queue, make_queue: Make) -> None:
     target = make_queue("target")
-    frame = load(spark, queue, select="wx/text").selectExpr(
+    frame = load(spark, queue, select="wx/text", columns="*").selectExpr(
         "concat('derived/', feed) as feed", "ident", "payload", "priority", "created", "properties"
     )
     for _ in range(2):
@@ -225,7 +235,8 @@ def test_a_repeated_stream_puts_nothing_twice(spark: Any, queue: Queue, make_que
         query = (
             spark.readStream.format("headrace").option("queue", str(queue.path)).option("startingOffsets", "earliest")
             .load().selectExpr("ident", "payload")
-            .writeStream.format("headrace").option("queue", str(target.path)).option("feed", "copy")
+            .writeStream.queryName(f"copy-{checkpoint}").format("headrace")
+            .option("queue", str(target.path)).option("feed", "copy")
             .option("checkpointLocation", str(tmp_path / checkpoint)).trigger(availableNow=True).start()
         )  # fmt: skip
         query.awaitTermination()
@@ -339,6 +350,4 @@ def test_columns_that_products_do_not_have_are_refused(
 ) -> None:
     target = make_queue("target")
     with pytest.raises(Exception, match=problem):
-        load(spark, queue).selectExpr(*columns).write.format("headrace").option("queue", str(target.path)).mode(
-            "append"
-        ).save()
+        save(load(spark, queue, columns="*").selectExpr(*columns), target)

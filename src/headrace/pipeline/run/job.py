@@ -33,6 +33,7 @@ from headrace.pipeline.run.micro_batch import BatchHandler, decoded_rows, errors
 from headrace.pipeline.run.status import RuleStatus, save_status, update_from_spark
 from headrace.pipeline.run.stream import FAILED, RuleStream, worst
 from headrace.pipeline.source.open_queues import QueueAddress
+from headrace.pipeline.source.options import ALL
 from headrace.pipeline.spark.failures import JAVA_GONE
 
 _STATUS_S = 1.0
@@ -154,7 +155,7 @@ class Job:
 
     def _source(self, rule: Rule) -> DataFrame:
         terms = self._file.pipeline
-        reader = self._spark.readStream.format("headrace").option("select", str(rule.select))
+        reader = self._spark.readStream.format("headrace").option("select", str(rule.select)).option("columns", ALL)
         address = _address_of(terms)
         for name, value in (("queue", address.queue), ("site", address.site)):
             if value is not None:

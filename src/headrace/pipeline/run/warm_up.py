@@ -110,7 +110,7 @@ def _run_rules(folder: Path, spark: Any) -> None:
     (folder / "rules.toml").write_text(_RULES)
     with Queue.create(folder / "q", size="16MiB") as queue:
         queue.put_many([_REPORT % minute for minute in range(60)], feed="text")
-    products = spark.read.format("headrace").option("queue", str(folder / "q")).load()
+    products = spark.read.format("headrace").option("queue", str(folder / "q")).option("columns", "*").load()
     products.groupBy("feed").count().collect()
     products.write.format("noop").mode("overwrite").save()
     job = Job(load_rules(folder / "rules.toml"), spark)

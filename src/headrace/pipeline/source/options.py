@@ -1,7 +1,8 @@
 """Options: what a Spark user sets by `.option(name, value)`, read strictly.
 
 Spark passes every option as text and accepts names that do not exist. Here an unknown name or an invalid value is an
-error that names the option. Names are those of Spark's Kafka source where the meaning is the same.
+error that names the option. Names are those of Spark's Kafka source where the meaning is the same. Options of Spark's
+own (`SPARKS`), which it passes on to every source and sink, are left to Spark.
 """
 
 import difflib
@@ -10,11 +11,15 @@ from dataclasses import dataclass
 from typing import Any
 
 from headrace.errors import HeadraceError, OptionError
-from headrace.pipeline.source.columns import COLUMNS
+from headrace.pipeline.source.columns import COLUMNS, DEFAULT
 from headrace.pipeline.source.open_queues import QueueAddress
 from headrace.selection import Selection
 from headrace.units import parse_size
 
+ALL = "*"  # every column
+SPARKS = frozenset({
+    "queryname", "checkpointlocation", "asyncprogresstrackingenabled", "asyncprogresstrackingcheckpointintervalms",
+})  # in lower case, as Spark passes them; they configure the query, not its source or sink  # fmt: skip
 _OFFSETS = {"earliest": "oldest", "latest": "next"}  # Kafka's words, and those of `Queue.resolve`
 
 
@@ -26,7 +31,7 @@ class ReadOptions:
     select: str = ""
     starting_offsets: str | None = None  # None: earliest in a batch, latest in a stream
     ending_offsets: str = "next"  # of a batch
-    columns: tuple[str, ...] = COLUMNS
+    columns: tuple[str, ...] = DEFAULT
     max_products: int | None = None  # in one trigger
     max_bytes: int | None = None
     min_partitions: int | None = None
@@ -69,7 +74,6 @@ def read_options(given: Mapping[str, str]) -> ReadOptions:
 def write_options(given: Mapping[str, str]) -> WriteOptions:
     """From Spark's options; OptionError names an option that is unknown or invalid."""
     options = _known(given, _WRITE)
-    options.pop("checkpoint", None)  # Spark's own, passed on to its sinks
     return WriteOptions(_address(options), **options)
 
 
@@ -101,6 +105,8 @@ def _known(given: Mapping[str, str], known: "_Options") -> dict[str, Any]:
     names = {name.lower(): name for name in known}
     options: dict[str, Any] = {}
     for key, value in given.items():
+        if key.lower() in SPARKS:
+            continue
         if key.lower() == "path":  # load("wx.queue"), as with files
             key = "queue"
         name = names.get(key.lower())
@@ -149,11 +155,15 @@ def _position(name: str, value: str) -> str:
 
 
 def _columns(name: str, value: str) -> tuple[str, ...]:
+    if value.strip() == ALL:
+        return COLUMNS
     columns = tuple(part.strip() for part in value.split(",") if part.strip())
     unknown = [column for column in columns if column not in COLUMNS]
     if unknown or not columns or len(set(columns)) < len(columns):
         reason = f"unknown: {', '.join(unknown)}" if unknown else "empty, or a column is named twice"
-        raise OptionError(f"option columns: {value!r} is invalid ({reason})", f"columns are {', '.join(COLUMNS)}")
+        raise OptionError(
+            f"option columns: {value!r} is invalid ({reason})", f"columns are {', '.join(COLUMNS)}, or {ALL} for all"
+        )
     return columns
 
 
@@ -190,5 +200,4 @@ _WRITE: _Options = {
     "feed": ("feed", _text),
     "application": ("application", _text),
     "batch": ("batch", _batch),
-    "checkpointLocation": ("checkpoint", _text),
 }
