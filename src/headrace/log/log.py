@@ -17,6 +17,7 @@ from pathlib import Path
 
 import msgspec
 import numpy as np
+import numpy.typing as npt
 
 from headrace.errors import HeadraceError, OptionError, QueueClosedError
 from headrace.kernel import _kernel as kernel
@@ -36,6 +37,7 @@ from headrace.selection import Selection
 from headrace.units import parse_age, parse_size
 
 Wanted = Selection | str | None
+_SIGNATURES = 4096  # looked up in one go, while appends wait
 
 _opened: "weakref.WeakSet[Log]" = weakref.WeakSet()  # for fork
 
@@ -142,12 +144,16 @@ class Log:
             None if timeout is None else parse_age(timeout, "timeout"),
         )
 
-    def reader(self, selection: Wanted, limit: int, bytes_limit: int | str, allowed: Allowed | None = None) -> Read:
+    def reader(
+        self, selection: Wanted, limit: int, bytes_limit: int | str, allowed: Allowed | None = None, *,
+        heads: bool = False,
+    ) -> Read:  # fmt: skip
         """A function that reads from a position on, up to a `stop` if one is given.
 
         It keeps the count for `every` between calls, and is for one thread at a time. `allowed` restricts what it sees
         to some feeds, whatever the selection wants: other feeds are skipped before anything of their products is
-        looked at, so that no condition, count or limit of the selection can reveal them.
+        looked at, so that no condition, count or limit of the selection can reveal them. With `heads`, only the columns
+        of its batches are valid (`Reader`).
         """
         self.check_open()
         if isinstance(limit, bool) or not isinstance(limit, int) or limit < 1:
@@ -158,7 +164,7 @@ class Log:
         bytes_max = max(1, parse_size(bytes_limit, "bytes_limit"))
         if not self._presence.roles & kernel.ROLE_READER:
             self._presence.add_role(kernel.ROLE_READER)
-        reader = Reader(self.kernel, self.path, Selection.of(selection), allowed)
+        reader = Reader(self.kernel, self.path, Selection.of(selection), allowed, heads=heads)
 
         def read(position: int, stop: int | None = None) -> Batch:
             self.check_open()
@@ -166,6 +172,19 @@ class Log:
             return reader.read(position, limit, bytes_max, now_ns, NO_LIMIT if stop is None else stop)
 
         return read
+
+    def holds(self, signatures: npt.NDArray[np.void]) -> npt.NDArray[np.bool_]:
+        """Which of these signatures, of 16 bytes each, a held product has: a put of it would be a duplicate.
+
+        None of them if the queue keeps no signatures.
+        """
+        held = [np.zeros(0, np.bool_)]
+        data = np.ascontiguousarray(signatures).view(np.uint8)
+        for begin in range(0, len(data), 16 * _SIGNATURES):
+            with self.locked():
+                found = kernel.find_signatures(self.kernel, data[begin : begin + 16 * _SIGNATURES])
+            held.append(np.frombuffer(found, np.uint64) > 0)
+        return np.concatenate(held)
 
     def weigh(self, start: int, stop: int, selection: Wanted = None, *, allowed: Allowed | None = None) -> Weights:
         """How the bytes of the products from `start` up to `stop` are distributed, to divide them among workers.

@@ -105,10 +105,17 @@ def _length(mask: Mask | None) -> int:
 class Reader:
     """One selection over one queue."""
 
-    __slots__ = ("_by_ident", "_by_record", "_every", "_log", "_path", "_terms", "_wanted", "selection")
+    __slots__ = ("_by_ident", "_by_record", "_every", "_heads", "_log", "_path", "_terms", "_wanted", "selection")
 
-    def __init__(self, log: kernel.Log, path: Path, selection: Selection, allowed: Allowed | None = None) -> None:
+    def __init__(
+        self, log: kernel.Log, path: Path, selection: Selection, allowed: Allowed | None = None, *, heads: bool = False
+    ) -> None:
+        """`heads`: read the headers of records only. Checksums are not compared, and expired products are included.
+
+        Then only the columns of the batch may be used; its payloads are not verified.
+        """
         self._log, self._path, self.selection = log, path, selection
+        self._heads = heads and selection.is_by_ident_alone
         self._terms = RowTerms(log, selection, allowed)
         self._by_ident = selection.ident is not None or selection.not_ident is not None
         self._by_record = not selection.is_by_ident_alone
@@ -117,7 +124,7 @@ class Reader:
 
     def read(self, start: int, limit: int, bytes_limit: int, now_ns: int, stop: int = NO_LIMIT) -> Batch:
         """Products from `start` on: at most `limit`, and no more once `bytes_limit` payload bytes are reached."""
-        if not self._by_chunks:
+        if not self._by_chunks and not self._heads:
             outcome, rows = self._log.take(start, limit, bytes_limit, stop, self._terms.filter, now_ns)
             if outcome == 0 and rows.damage is None:
                 return Batch(rows, self._log.names)
@@ -137,7 +144,10 @@ class Reader:
             begin = len(rows)
             outcome = rows.pick(position, self._pick_limit(begin, limit), bytes_limit, stop, self._terms.filter)
             self._match_idents(rows, begin, limit)
-            rows.verify(begin, now_ns)
+            if self._heads:
+                rows.fill(begin)
+            else:
+                rows.verify(begin, now_ns)
             self._match_records(rows, begin, limit, now_ns)
             if rows.damage is not None or outcome not in (0, _CODES["unknown_feed"]):
                 break

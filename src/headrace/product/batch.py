@@ -162,6 +162,11 @@ class Batch:
     def origins(self) -> list[str]:
         return [self._names[origin] for origin in self.columns["origin"].tolist()]
 
+    @property
+    def names(self) -> Sequence[str]:
+        """The feeds and origins that numbers in the columns mean."""
+        return self._names
+
     def name(self, number: int) -> str:
         """The feed or origin that has this number in `columns`."""
         return self._names[number]

@@ -68,6 +68,28 @@ def rebuild_dedup(Log log):
         log.fail(error)
 
 
+def find_signatures(Log log not None, const uint8_t[::1] signatures not None):
+    """For each signature of 16 bytes: the sequence of the held product that has it, or 0. Under the lock of the log."""
+    cdef Store *store = log.store
+    cdef size_t i, count = <size_t>signatures.shape[0] // 16
+    cdef uint64_t *slot
+    cdef uint64_t tag = 0
+    cdef int error
+    found = PyBytes_FromStringAndSize(NULL, count * sizeof(uint64_t))
+    cdef uint64_t *sequences = <uint64_t *>PyBytes_AS_STRING(found)
+    memset(sequences, 0, count * sizeof(uint64_t))
+    if store.control.signature_kind == SIGNATURE_NONE or count == 0:
+        return found
+    error = dedup_attach(store)
+    if error != 0:
+        log.fail(error)
+    with nogil:
+        for i in range(count):
+            slot = NULL
+            sequences[i] = dedup_find(store, &signatures[16 * i], store.control.tail, &slot, &tag)
+    return found
+
+
 def mark_rows(Log log, const uint64_t[::1] sequences, uint8_t flag):
     """Set a flag on rows; how many were visible before. Under the lock of the log."""
     cdef size_t i, marked = 0

@@ -128,6 +128,17 @@ cdef bint sound_record(Mapping *mapping, Row *row) noexcept nogil:
     return record_checksum(<char *>record, size) == record.checksum
 
 
+cdef bint sound_header(Mapping *mapping, Row *row) noexcept nogil:
+    """Does a record begin here, and do its header and texts lie within the segment?"""
+    cdef uint64_t offset = <uint64_t>row.offset * 8
+    cdef Record *record = <Record *>(mapping.base + offset)
+    if offset < SEGMENT_HEADER or offset + RECORD_HEADER > mapping.size:
+        return False
+    if record.magic != RECORD_MAGIC or record.version != FORMAT_VERSION:
+        return False
+    return offset + body_offset(record) <= mapping.size
+
+
 cdef bint same_names(Store *store, Row *row, Record *record) noexcept nogil:
     """Do row and record name the same feed and origin?"""
     cdef char *text = <char *>record + RECORD_HEADER
