@@ -75,7 +75,7 @@ class Driver:
             actions.Ask: self._ask, actions.ReadLog: self._read_log, actions.NextPage: self._next_page,
             actions.Subscribe: self._subscribe, actions.OpenLive: lambda _: self._buffer.open(),
             actions.ShutLive: lambda _: self._buffer.shut(), actions.TakeLive: self._take_live,
-            actions.Store: self._store, actions.FindMissing: self._find_missing,
+            actions.Store: self._store, actions.FindMissing: self._find_missing, actions.Recognise: self._recognise,
             actions.ListHolders: lambda _: [name for name in sites if name != ORIGIN],
             actions.SaveProgress: lambda _: self.save(), actions.Pause: self._pause,
         }  # fmt: skip
@@ -126,13 +126,17 @@ class Driver:
         def serve() -> None:
             if site.present and not self._network.loses():
                 reply = site.reply(action.query)
-                if isinstance(reply, ResolveReply) and action.site == ORIGIN:
-                    self.started[site.queue] = reply.sequence
+                if isinstance(reply, ResolveReply):
+                    self._note_start(site, reply.sequence)
                 self._world.after(self._network.delay(), lambda: finish(reply))
 
         self._world.after(self._network.delay(), serve)
         self._world.after(TIMEOUT_S, lambda: finish(error=Unreachable("no reply")))
         return _LATER
+
+    def _note_start(self, site: Site, sequence: int) -> None:
+        if site.name == ORIGIN:
+            self.started[site.queue] = sequence
 
     def _read_log(self, action: actions.ReadLog) -> _Reply:
         site, reply, chance = self._sites[action.site], _Reply(action.names), self._world.chance
@@ -141,7 +145,7 @@ class Driver:
             if not site.present or self._network.loses():
                 return
             query = Read(action.selection, action.after, chance.randint(1, site.pages_max),
-                         chance.randint(1, site.page_products_max), 1)  # fmt: skip
+                         min(chance.randint(1, site.page_products_max), action.products or 1000), 1)  # fmt: skip
             pages: list[tuple[bytes, bytes]] = list(site.pages(query))
             if self._network.is_rough and len(pages) > 1 and chance.random() < self._network.duplicate:
                 pages.insert(chance.randrange(len(pages)), chance.choice(pages))  # once more, out of order
@@ -221,6 +225,9 @@ class Driver:
                     self.order.setdefault((corpus, product.feed), []).append(int(number))
                 counts[int(number)] = counts.get(int(number), 0) + 1
         self._world.note(f"stored {len(action.page.batch)} up to {action.page.head.upto}")
+
+    def _recognise(self, action: actions.Recognise) -> Any:
+        raise NotImplementedError("only a standby compares")
 
     def _find_missing(self, action: actions.FindMissing) -> tuple[int, int]:
         first, last = action.first, action.last

@@ -22,7 +22,10 @@ import numpy as np
 
 from headrace import Queue, Selection
 from headrace.link.keys import OWN
+from headrace.product.batch import ROW
+from headrace.product.feed import FeedPattern
 from headrace.relay.messages.beat import INTERVAL_S, Beat, encode_beat
+from headrace.relay.messages.inventory import InventoryReply, make_reply
 from headrace.relay.messages.page import (
     VERSION,
     PageHead,
@@ -33,6 +36,7 @@ from headrace.relay.messages.page import (
 from headrace.relay.messages.query import (
     Identify,
     IdentifyReply,
+    Inventory,
     Listen,
     ListenReply,
     Query,
@@ -119,6 +123,8 @@ class Corpus:
             self.records = [b"", *(records_of(batch, np.array([row], np.uint32)) for row in range(count))]
             self.products = [None, *batch]
             self.previous = [0, *(product.previous or 0 for product in batch)]
+            self.columns = np.concatenate([np.zeros(1, ROW), batch.columns])
+            self.names = list(batch.names)
         self.last, self.name = count, str(seed)
         self.queue = hashlib.blake2b(b"%d" % seed, digest_size=16).digest()
         self._wanted: dict[str, list[bool]] = {}
@@ -145,6 +151,9 @@ class Site:
     queue: bytes = b""
     page_products_max: int = 5
     pages_max: int = 3
+    started_ns: int = 1
+    beat_s: float = INTERVAL_S
+    receivable: tuple[str, ...] = ("**",)  # feeds that the receiver may receive
 
     @property
     def next(self) -> int:
@@ -152,7 +161,12 @@ class Site:
 
     def reply(self, query: Query) -> Any:
         if isinstance(query, Identify):
-            return IdentifyReply(self.name, self.queue, self.oldest, self.next, 0, origins=(ORIGIN,))
+            return IdentifyReply(
+                self.name, self.queue, self.oldest, self.next, self.started_ns, origins=(ORIGIN,),
+                interval_ms=int(1000 * self.beat_s), receivable=self.receivable,
+            )  # fmt: skip
+        if isinstance(query, Inventory):
+            return self.inventory(query)
         if isinstance(query, Resolve):
             return ResolveReply(self.next if query.start == "next" else self.oldest)
         assert isinstance(query, Listen)
@@ -161,9 +175,25 @@ class Site:
     def listen(self, selection: str) -> str:
         raise NotImplementedError
 
+    def gives(self, selection: str, sequence: int) -> bool:
+        """Whether the selection wants a product, and the receiver may receive it."""
+        number = self.log[sequence]
+        is_permitted = any(FeedPattern(text).matches(self.corpus.feeds[number]) for text in self.receivable)
+        return self.corpus.wanted(selection)[number] and is_permitted
+
+    def inventory(self, query: Inventory) -> InventoryReply:
+        """As relay/inventory.py does it."""
+        first = max(query.after + 1, self.oldest)
+        lost = (query.after + 1, first - 1) if first > query.after + 1 else (0, 0)
+        rows = [row for row in range(first, self.next) if self.gives(query.selection, row)][: query.products]
+        columns = self.corpus.columns[[self.log[row] for row in rows]]
+        columns["sequence"] = rows
+        upto = rows[-1] if len(rows) == query.products else max(query.after, self.next - 1)
+        return make_reply(self.queue, (self.oldest, self.next), (query.after, upto), lost, columns, self.corpus.names)
+
     def pages(self, query: Read) -> Iterator[tuple[bytes, bytes]]:
         """As serve.Pager does it."""
-        after, wanted = query.after, self.corpus.wanted(query.selection)
+        after = query.after
         for _ in range(query.pages):
             first = max(after + 1, self.oldest)
             lost = (after + 1, first - 1) if first > after + 1 else (0, 0)
@@ -171,7 +201,7 @@ class Site:
             upto = first - 1
             while upto < self.next - 1 and len(rows) < query.products:
                 upto += 1
-                if wanted[self.log[upto]]:
+                if self.gives(query.selection, upto):
                     rows.append(upto)
             upto = max(after, upto)
             head = PageHead(
@@ -194,9 +224,10 @@ class Origin(Site):
     def __post_init__(self) -> None:
         self.queue = self.corpus.queue
         self.restart()
-        self.world.after(INTERVAL_S, self._beat)
+        self.world.after(self.beat_s, self._beat)
 
     def restart(self) -> None:
+        self.started_ns += 1
         self.streams = {OWN: Stream(self, OWN, "**")}
 
     def listen(self, selection: str) -> str:
@@ -236,7 +267,7 @@ class Origin(Site):
         if self.present:
             for stream in self.streams.values():
                 stream.beat()
-        self.world.after(INTERVAL_S, self._beat)
+        self.world.after(self.beat_s, self._beat)
 
     def publish(self, stream: str, feed: str | None, attachment: bytes, payload: bytes) -> None:
         for driver in self.subscribers:
@@ -255,24 +286,24 @@ class Stream:
         self._recent: dict[str, int] = {}
 
     def advance(self) -> None:
-        site, wanted = self._site, self._site.corpus.wanted(self._selection)
+        site = self._site
         by_feed: dict[str, list[int]] = {}
         for sequence in range(self._position + 1, site.next):
-            if wanted[sequence]:
-                by_feed.setdefault(site.corpus.feeds[sequence], []).append(sequence)
+            if site.gives(self._selection, sequence):
+                by_feed.setdefault(site.corpus.feeds[site.log[sequence]], []).append(sequence)
         self._position = site.next - 1
         for feed, sequences in by_feed.items():
             head = PageHead(
                 VERSION, site.name, site.queue, self._name, max(self._last.get(feed, 0), self._floor), sequences[-1],
                 site.next, len(sequences), 0, sequences=b"" if self._name == OWN else sequence_bytes(sequences),
             )  # fmt: skip
-            records = b"".join(site.corpus.records[sequence] for sequence in sequences)
+            records = b"".join(site.corpus.records[site.log[sequence]] for sequence in sequences)
             site.publish(self._name, feed, encode_head(head), records)
             self._last[feed] = self._recent[feed] = sequences[-1]
 
     def beat(self) -> None:
         beat = Beat(VERSION, self._site.name, self._site.queue, self._name, self._since, self._position,
-                    self._before | self._recent, 0)  # fmt: skip
+                    self._before | self._recent, 0, self._site.started_ns, int(1000 * self._site.beat_s))  # fmt: skip
         self._before, self._recent = self._recent, {}
         self._since, self._examined = self._examined, self._position
         self._site.publish(self._name, None, b"", encode_beat(beat))

@@ -13,7 +13,7 @@ def wanting(*sites: str) -> Request:
 
 
 def used(fabric: Fabric, name: str) -> list[str]:
-    return [upstream.site for upstream in fabric.sites[name].statistics().upstreams]
+    return [upstream.site for upstream in fabric.sites[name].describe().upstreams if not upstream.stands_by]
 
 
 def test_the_second_site_takes_over_and_nothing_is_missing(fabric: Fabric) -> None:

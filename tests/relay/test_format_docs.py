@@ -10,13 +10,13 @@ import pytest
 from headrace.log import weights
 from headrace.product import put
 from headrace.relay import flows
-from headrace.relay.messages import beat, description, page, query
+from headrace.relay.messages import beat, description, inventory, page, query
 from headrace.remote.protocol import calls, replies
 
 PAGE = (Path(__file__).parents[2] / "docs" / "format.md").read_text().partition("\n## Messages between sites\n")[2]
 ARRAYS = (page.PageHead, beat.Beat, calls.Envelope)
 NAMED = (
-    query.IdentifyReply, query.ResolveReply, query.ListenReply, query.MeasureReply, description.Description,
+    query.IdentifyReply, query.ResolveReply, inventory.InventoryReply, query.ListenReply, query.MeasureReply, description.Description,
     description.LinkStatus, description.FeedStatus, description.RequestStatus, description.UpstreamStatus,
     description.StreamStatus, flows.FlowStatistics, calls.Columns, put.Put, weights.Weights,
 )  # fmt: skip
@@ -62,7 +62,7 @@ def test_the_page_marks_calls_that_are_not_idempotent() -> None:
 
 
 def test_the_limits_have_the_values_on_the_page() -> None:
-    assert (page.VERSION, calls.VERSION, page.PAGE_BYTES_MAX, beat.FEEDS_MAX) == (1, 2, 1 << 30, 4096)
+    assert (page.VERSION, calls.VERSION, page.PAGE_BYTES_MAX, beat.FEEDS_MAX) == (2, 2, 1 << 30, 4096)
     assert (query.PAGES_MAX, query.PRODUCTS_MAX, query.BYTES_MAX, query.MEASURES_MAX) == (
         64, 100_000, 64 << 20, 10,
     )  # fmt: skip
@@ -72,4 +72,10 @@ def test_the_limits_have_the_values_on_the_page() -> None:
     assert (calls.WAIT_S_MAX, calls.KEEP_S_MAX, calls.TEXT_MAX, beat.INTERVAL_S) == (5.0, 86_400.0, 65_536, 0.5)
     assert (description.LINKS_MAX, description.UPSTREAMS_MAX, description.STREAMS_MAX) == (1000, 1000, 300)
     assert description.FEEDS_MAX == description.FLOWS_MAX == description.REQUESTS_MAX == 200
+    assert (query.PATTERNS_MAX, inventory.ROWS_MAX, beat.INTERVAL_S_MIN, beat.INTERVAL_S_MAX) == (
+        4096,
+        10_000,
+        0.01,
+        60,
+    )
     assert replies.PLACE_BYTES == 24

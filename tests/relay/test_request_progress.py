@@ -13,6 +13,7 @@ from headrace.errors import QueueDamagedError, QueueError, QueueVersionError
 from headrace.log import flush as flusher
 from headrace.relay.receive.progress import KEPT_MAX, VERSION, Reached, RequestProgress, asked_text
 from headrace.relay.receive.receiver import Request
+from headrace.relay.receive.track import Known
 from headrace.testing import PowerCut
 from support.fleet import Fabric, want
 from support.waiting import until
@@ -47,7 +48,7 @@ def note(queue: Queue, what: str, base: int) -> None:
     progress = RequestProgress(queue.path / "site" / "progress.json")
     known = progress.known(what, "a")
     assert known is not None
-    progress.note(queue.next, [(what, "a", (known[0], base))])
+    progress.note(queue.next, [(what, "a", known._replace(base=base))])
     progress.save(nothing)
 
 
@@ -134,22 +135,22 @@ def test_a_request_that_is_added_again_keeps_its_progress(fabric: Fabric) -> Non
 def test_of_two_equal_requests_the_slower_one_counts(tmp_path: Path) -> None:
     progress = RequestProgress(tmp_path / "p.json")
     progress.begin(["one", "one"], 1)
-    progress.note(1, [("one", "a", (QUEUE, 9)), ("one", "a", (QUEUE, 4)), ("one", "b", (QUEUE, 7))])
-    assert progress.known("one", "a") == (QUEUE, 4)
-    assert progress.known("one", "b") == (QUEUE, 7)
+    progress.note(1, [("one", "a", Known(QUEUE, 9)), ("one", "a", Known(QUEUE, 4)), ("one", "b", Known(QUEUE, 7))])
+    assert progress.known("one", "a") == Known(QUEUE, 4)
+    assert progress.known("one", "b") == Known(QUEUE, 7)
 
 
 def test_the_progress_of_removed_requests_is_bounded(tmp_path: Path) -> None:
     progress = RequestProgress(tmp_path / "p.json")
     for number in range(KEPT_MAX + 10):
         progress.begin([asked(f"wx/{number}")], 1)
-        progress.note(1, [(asked(f"wx/{number}"), "a", (QUEUE, number))])
+        progress.note(1, [(asked(f"wx/{number}"), "a", Known(QUEUE, number))])
     progress.begin([asked("wx/20")], 1)
     progress.save(nothing)
     again = RequestProgress(tmp_path / "p.json")
     assert again.known(asked("wx/0"), "a") is None
-    assert again.known(asked("wx/20"), "a") == (QUEUE, 20)
-    assert again.known(asked(f"wx/{KEPT_MAX + 9}"), "a") == (QUEUE, KEPT_MAX + 9)
+    assert again.known(asked("wx/20"), "a") == Known(QUEUE, 20)
+    assert again.known(asked(f"wx/{KEPT_MAX + 9}"), "a") == Known(QUEUE, KEPT_MAX + 9)
 
 
 # --- products after the last save ----------------------------------------------------------------
@@ -187,7 +188,7 @@ def test_a_power_failure_leaves_no_progress_without_its_products(
     power.prime()
     file = b.path / "site" / "progress.json"
     put(a, "x", *map(str, range(40)))
-    until(lambda: (RequestProgress(file).known(asked("**"), "a") or (b"", 0))[1] == 40, "progress is saved")
+    until(lambda: (RequestProgress(file).known(asked("**"), "a") or Known()).base == 40, "progress is saved")
     for seed in range(10):
         image = tmp_path / f"image-{seed}"
         (image / "site").mkdir(parents=True)
@@ -212,7 +213,7 @@ def test_products_are_flushed_before_the_file_and_the_file_before_its_name(
             sync(descriptor)
 
         monkeypatch.setattr(os, name, watched)
-    progress.note(2, [("one", "a", (QUEUE, 1))])
+    progress.note(2, [("one", "a", Known(QUEUE, 1))])
     progress.save(lambda: done.append("products"))
     assert done == ["products", "p.json.part", "site"]
     progress.save(lambda: done.append("products"))
@@ -226,14 +227,14 @@ def test_progress_is_not_saved_while_products_cannot_be_flushed(tmp_path: Path) 
     path = tmp_path / "p.json"
     progress = RequestProgress(path)
     progress.begin(["one"], 1)
-    progress.note(2, [("one", "a", (QUEUE, 1))])
+    progress.note(2, [("one", "a", Known(QUEUE, 1))])
     progress.save(nothing)
-    progress.note(3, [("one", "a", (QUEUE, 2))])
+    progress.note(3, [("one", "a", Known(QUEUE, 2))])
     with pytest.raises(QueueError):
         progress.save(refuse)
-    assert RequestProgress(path).known("one", "a") == (QUEUE, 1)
+    assert RequestProgress(path).known("one", "a") == Known(QUEUE, 1)
     progress.save(nothing)
-    assert RequestProgress(path).known("one", "a") == (QUEUE, 2)
+    assert RequestProgress(path).known("one", "a") == Known(QUEUE, 2)
 
 
 def test_a_site_that_cannot_save_progress_keeps_receiving_and_logs_it(
@@ -253,7 +254,7 @@ def test_a_site_that_cannot_save_progress_keeps_receiving_and_logs_it(
         put(a, "x", "2")
         until(lambda: b.next == 3, "both arrive")
     known = lambda: RequestProgress(b.path / "site" / "progress.json").known(asked("**"), "a")  # noqa: E731
-    until(lambda: (known() or (b"", 0))[1] == 2, "progress is saved once the disk works")
+    until(lambda: (known() or Known()).base == 2, "progress is saved once the disk works")
 
 
 # --- files of older versions, and damaged ones --------------------------------------------------------------------
@@ -286,7 +287,7 @@ def test_a_file_by_names_counts_by_its_lowest_base(tmp_path: Path) -> None:
     progress.begin(["x", "y"], 1)
     progress.save(nothing)
     again = RequestProgress(path)
-    assert again.known("x", "a") == (QUEUE, 7)
+    assert again.known("x", "a") == Known(QUEUE, 7)
     assert again.known("x", "b") is None
     assert again.known("y", "a") is None
     assert json.loads(path.read_text())["version"] == VERSION
@@ -303,8 +304,8 @@ def test_a_site_continues_after_an_upgrade_with_renamed_requests(fabric: Fabric)
     until(lambda: is_settled(fabric, "b", 2), "b knows that it has everything")
     fabric.stop("b")
     file = b.path / "site" / "progress.json"
-    queue, base = RequestProgress(file).known(asked("wx/a"), "a") or (b"", 0)
-    write_by_names(file, {"request 1": {"a": Reached(queue.hex(), base)}})
+    known = RequestProgress(file).known(asked("wx/a"), "a") or Known()
+    write_by_names(file, {"request 1": {"a": Reached(known.queue.hex(), known.base)}})
     put(a, "wx/a", "2")
     change(fabric, "b", first("wx/b", "oldest"), second("wx/a"))
     fabric.start("b")
@@ -313,7 +314,7 @@ def test_a_site_continues_after_an_upgrade_with_renamed_requests(fabric: Fabric)
     assert texts(b, "wx/b") == ["old"]
 
 
-@pytest.mark.parametrize("content", [b"", b'{"version": 2, "ne', b"\xff", b'{"version": 2, "more": 1}'])
+@pytest.mark.parametrize("content", [b"", b'{"version": 2, "ne', b"\xff", b'{"version": 3, "more": 1}'])
 def test_the_error_for_a_damaged_file_explains_the_consequence(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "p.json"
     path.write_bytes(content)
@@ -325,6 +326,21 @@ def test_the_error_for_a_damaged_file_explains_the_consequence(tmp_path: Path, c
 
 def test_a_file_of_a_later_version_asks_for_an_upgrade(tmp_path: Path) -> None:
     path = tmp_path / "p.json"
-    path.write_text('{"version": 3, "more": 1}')
+    path.write_text(json.dumps({"version": VERSION + 1, "more": 1}))
     with pytest.raises(QueueVersionError, match="upgrade Headrace"):
         RequestProgress(path)
+
+
+def test_a_file_without_beginnings_goes_on_at_its_bases(tmp_path: Path) -> None:
+    path = tmp_path / "p.json"
+    path.write_text(json.dumps({"version": 2, "reached": {"one": {"a": {"queue": QUEUE.hex(), "base": 9}}}}))
+    assert RequestProgress(path).known("one", "a") == Known(QUEUE, 9)
+
+
+def test_where_a_request_began_and_what_it_may_receive_are_kept(tmp_path: Path) -> None:
+    progress = RequestProgress(tmp_path / "p.json")
+    progress.begin(["one"], 1)
+    known = Known(QUEUE, 9, 4, ("wx/**", "tel/*"))
+    progress.note(1, [("one", "a", known)])
+    progress.save(nothing)
+    assert RequestProgress(tmp_path / "p.json").known("one", "a") == known

@@ -14,6 +14,7 @@ from simulated_driver import Driver
 from simulation import HOLDER, ORIGIN, Corpus, Holder, Network, Origin, Site, World
 
 from headrace import Selection
+from headrace.relay.receive.track import Known
 from headrace.relay.receive.upstream import Upstream
 
 SEEDS = 1000
@@ -23,7 +24,7 @@ SELECTIONS = ("**", "**", "wx/**", '** ident ~ "[02468]$"')
 ROUGH_S = 12.0
 CALM_S_MAX = 300.0
 
-MakeUpstream = Callable[[tuple[bytes, int] | None], Upstream]
+MakeUpstream = Callable[[Known | None], Upstream]
 
 
 @dataclass
@@ -66,7 +67,7 @@ def simulate(seed: int, corpora: list[Corpus]) -> Run:
         sites[HOLDER] = _holder(world, network, origin)
     begin_at = chance.choice(("oldest", "next"))
 
-    def make(known: tuple[bytes, int] | None) -> Upstream:
+    def make(known: Known | None) -> Upstream:
         return Upstream(ORIGIN, Selection.parse(selection), begin_at, lambda: world.now, known=known)
 
     if chance.random() < 0.2:
@@ -134,7 +135,7 @@ def _replace_queue(run: Run, corpora: list[Corpus]) -> None:
 
 def _is_complete(run: Run) -> bool:
     upstream = run.driver.upstream
-    return upstream.statistics.state == "live" and upstream.known == (run.origin.queue, run.origin.next - 1)
+    return upstream.statistics.state == "live" and upstream.known[:2] == (run.origin.queue, run.origin.next - 1)
 
 
 def problems(run: Run) -> list[str]:

@@ -6,12 +6,12 @@ from typing import Any
 import click
 import msgspec
 
-from headrace.cli.failure import show_problems, visible
+from headrace.cli.failure import notice, show_problems, visible
 from headrace.cli.options import json_option
 from headrace.cli.output import echo_json
 from headrace.site.config import LAYOUT, REPEATED, TABLES
 from headrace.site.example import EXAMPLE
-from headrace.site.loading import Loaded, check_config, load
+from headrace.site.loading import Loaded, check_config, check_warnings, load
 from headrace.toml.document import KeyPath
 from headrace.toml.kinds import toml_lines
 from headrace.toml.layout import keys_of
@@ -37,12 +37,15 @@ def config() -> None:
 def check(path: str, as_json: bool) -> int:
     """List every problem in FILE, each with its line and its remedy. Exit code 2 if there is any.
 
+    Warnings do not change the exit code: they say what may end badly together with the configurations of other sites.
     The check reads the files and directories that FILE names, and changes nothing.
 
     \b
     Example:
       headrace config check site.toml && systemctl reload headrace@site
     """
+    for warning in check_warnings(path):
+        notice(f"warning: {warning}; {warning.hint}", as_json, warning=warning)
     return show_problems(path, check_config(path), as_json)
 
 

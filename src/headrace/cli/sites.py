@@ -21,7 +21,9 @@ _HOP_HEADER = ("sequence", "feed", "ident", "origin", "came through")
 @click.option("--flows", "all_flows", is_flag=True, help="Show the flow of every feed, not only the largest.")
 @click.option("--dot", "as_dot", is_flag=True, help="Write a graph for Graphviz: sites, links, round trips, loss.")
 @click.option(
-    "--check", is_flag=True, help="Exit code 1 if a site is silent, missing or not served, or a name is not unique."
+    "--check",
+    is_flag=True,
+    help="Exit code 1 if a site is silent, missing, not served or on an island, or a name is not unique.",
 )
 @json_option
 def sites(where: str, all_flows: bool, as_dot: bool, check: bool, as_json: bool) -> int:
@@ -81,11 +83,12 @@ def session_terms(where: str) -> "SessionTerms":
 
 
 def is_healthy(sites_map: "Map") -> bool:
-    """Whether there are sites, their names are unique, all of them answer, and every request is served."""
+    """Whether there are sites, their names are unique, all answer, every request is served, and from outside."""
     upstreams = [upstream for node in sites_map.nodes if node.description for upstream in node.description.upstreams]
     states = {node.state for node in sites_map.nodes} | {upstream.state for upstream in upstreams}
     names = {node.name for node in sites_map.nodes}
-    return bool(names) and len(names) == len(sites_map.nodes) and not states & {"silent", "away", "unreachable"}
+    is_whole = bool(names) and len(names) == len(sites_map.nodes) and not sites_map.islands
+    return is_whole and not states & {"silent", "away", "unreachable"}
 
 
 @click.command()

@@ -153,6 +153,8 @@ def _warnings(sites_map: Map) -> Iterator[str]:
     for name, times in Counter(node.name for node in sites_map.nodes).items():
         if times > 1:
             yield f"{times} sites are named {name}: give each site its own name"
+    for island in sites_map.islands:
+        yield f"{island.problem}: {island.remedy}"
     for node in sites_map.nodes:
         if node.state == "silent":
             yield f"site {node.name} does not answer: {node.problem}"

@@ -12,6 +12,8 @@ A feed contains no character that is special in a key, and feed patterns are wri
 become keys unchanged.
 """
 
+import zenoh
+
 ROOT = "headrace"
 OWN = "own"  # the stream of everything that was put at the site itself
 
@@ -48,6 +50,11 @@ def feed_of(key: str) -> str:
     """The feed in the key of a live page; empty if the key has none."""
     levels = key.split("/", 4)
     return levels[4] if len(levels) == 5 else ""
+
+
+def overlap(one: str, other: str) -> bool:
+    """Whether some feed matches both patterns."""
+    return bool(zenoh.KeyExpr.autocanonize(one).intersects(zenoh.KeyExpr.autocanonize(other)))
 
 
 def site_of(key: str) -> str:

@@ -50,8 +50,12 @@ def stream_name(selection: Selection) -> str:
 class Stream:
     """Made for one selection; `advance` and `beat` may be called by different threads."""
 
-    def __init__(self, session: zenoh.Session, queue: Queue, site: str, name: str, selection: Selection) -> None:
+    def __init__(
+        self, session: zenoh.Session, queue: Queue, site: str, name: str, selection: Selection, *, started_ns: int,
+        interval_ms: int,
+    ) -> None:  # fmt: skip
         self.name, self.selection = name, selection
+        self._started_ns, self._interval_ms = started_ns, interval_ms
         self._session, self._queue, self._site = session, queue, site
         self._queue_id = queue_id(queue)
         self._follower = queue.follow(
@@ -129,7 +133,8 @@ class Stream:
             recent = self._before | self._recent
             examined = self._follower.position - 1
             beat = Beat(VERSION, self._site, self._queue_id, self.name, self._since, examined,
-                        recent if len(recent) <= FEEDS_MAX else None, time.time_ns())  # fmt: skip
+                        recent if len(recent) <= FEEDS_MAX else None, time.time_ns(), self._started_ns,
+                        self._interval_ms)  # fmt: skip
             self._before, self._recent = self._recent, {}
             self._since, self._examined = self._examined, examined
             self._beats.put(encode_beat(beat))
@@ -149,11 +154,15 @@ class Stream:
 class Streams:
     """Publishes from the moment it is made until `close`."""
 
-    def __init__(self, session: zenoh.Session, queue: Queue, site: str, beat_s: float = INTERVAL_S) -> None:
+    def __init__(
+        self, session: zenoh.Session, queue: Queue, site: str, beat_s: float = INTERVAL_S, *, started_ns: int = 0
+    ) -> None:
+        """`started_ns` says in which run of the site this is; the site's log says the same."""
         self._session, self._queue, self._site, self._beat_s = session, queue, site, beat_s
+        self._started_ns = started_ns
         self._lock = threading.Lock()
         self._stopped = threading.Event()
-        self._streams = {OWN: Stream(session, queue, site, OWN, Selection(origin=site))}
+        self._streams = {OWN: self._make(OWN, Selection(origin=site))}
         self._subscribed: dict[str, float] = {}  # by stream: when it last had a subscriber
         self._waiter = queue.follow(queue.next)
         self._threads = [threading.Thread(target=target, name=f"headrace-{target.__name__.strip('_')}")
@@ -180,9 +189,15 @@ class Streams:
                     raise FabricError(
                         f"site {self._site} has {STREAMS_MAX} streams, the maximum", "request fewer selections"
                     )
-                self._streams[name] = Stream(self._session, self._queue, self._site, name, selection)
+                self._streams[name] = self._make(name, selection)
             self._subscribed[name] = time.monotonic()
         return name
+
+    def _make(self, name: str, selection: Selection) -> Stream:
+        return Stream(
+            self._session, self._queue, self._site, name, selection, started_ns=self._started_ns,
+            interval_ms=round(1000 * self._beat_s),
+        )  # fmt: skip
 
     def all(self) -> list[Stream]:
         with self._lock:

@@ -27,12 +27,17 @@ from headrace.product.batch import Batch, Lost
 from headrace.product.feed import FeedPattern
 from headrace.queue import Queue
 from headrace.queue.queue import log_of
+from headrace.relay.inventory import list_held
+from headrace.relay.messages.beat import INTERVAL_S
 from headrace.relay.messages.description import Description, visible_to
+from headrace.relay.messages.inventory import InventoryReply
 from headrace.relay.messages.page import VERSION, PageHead, encode_head, queue_id, records_of, sequence_bytes
 from headrace.relay.messages.query import (
+    PATTERNS_MAX,
     Describe,
     Identify,
     IdentifyReply,
+    Inventory,
     Listen,
     ListenReply,
     Measure,
@@ -54,7 +59,7 @@ _BACKLOG = 256  # queries that may wait
 
 OpenStream = Callable[[Selection], str]
 MakeDescription = Callable[["Server"], Description]
-ShortReply = IdentifyReply | ResolveReply | ListenReply | MeasureReply | Description
+ShortReply = IdentifyReply | ResolveReply | InventoryReply | ListenReply | MeasureReply | Description
 
 
 class Server:
@@ -62,12 +67,13 @@ class Server:
 
     def __init__(
         self, session: zenoh.Session, declarations: Declarations, queue: Queue, site: str, listen: OpenStream,
-        describe: MakeDescription, rules: Sequence[Rule] = (),
+        describe: MakeDescription, rules: Sequence[Rule] = (), *, started_ns: int = 0, beat_s: float = INTERVAL_S,
     ) -> None:  # fmt: skip
+        """`started_ns` and `beat_s` are those of the site's streams."""
         self._session, self._queue, self._site, self._listen = session, queue, site, listen
         self._describe, self._rules = describe, rules
         key = f"{log_key(site)}/**"
-        self.started_ns = time.time_ns()
+        self.started_ns, self._beat_s = started_ns or time.time_ns(), beat_s
         self._backlog: backlog.Queue[zenoh.Query | None] = backlog.Queue(_BACKLOG)
         self.answered = self.refused = 0
         self._queryable = declarations.add(lambda: session.declare_queryable(key, self._take, complete=True))
@@ -112,9 +118,13 @@ class Server:
         with suppress(zenoh.ZError):  # the client has gone
             query.reply_err(why)
 
-    def _short_reply(self, query: Identify | Resolve | Listen | Describe | Measure, name: str | None) -> ShortReply:
+    def _short_reply(
+        self, query: Identify | Resolve | Inventory | Listen | Describe | Measure, name: str | None
+    ) -> ShortReply:
         if isinstance(query, Resolve):
             return ResolveReply(self._queue.resolve(query.start))
+        if isinstance(query, Inventory):
+            return list_held(self._queue, query, receivable(self._rules, name))
         if isinstance(query, Listen):
             return ListenReply(self._listen(Selection.parse(query.selection)))
         if isinstance(query, Describe):
@@ -125,7 +135,8 @@ class Server:
         return IdentifyReply(
             self._site, queue_id(self._queue), self._queue.oldest, self._queue.next, self.started_ns,
             statistics.held_products, statistics.held_bytes, len(statistics.feeds), tuple(self._queue.origins),
-            str(self._session.zid()),
+            str(self._session.zid()), round(1000 * self._beat_s),
+            tuple(pattern.text for pattern in receivable(self._rules, name))[:PATTERNS_MAX],
         )  # fmt: skip
 
     def close(self) -> None:

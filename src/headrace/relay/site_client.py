@@ -56,24 +56,26 @@ class SiteClient:
             return decode_reply(payload, kind, self.site)
         raise Unreachable("no reply")
 
-    def pages(self, selection: str, after: int, names: Names, *, hurry: bool = False) -> Iterator[Page]:
+    def pages(
+        self, selection: str, after: int, names: Names, *, hurry: bool = False, products: int | None = None
+    ) -> Iterator[Page]:
         """Yield what the site has behind `after`, as much as suits the link: at least one page, or Unreachable.
 
         In a `hurry` the pages do not give way to live traffic, because something is missing from it. When the last
         page has come and there is more behind it, the next query is sent before that page is yielded, so that the link
-        is not idle while the page is stored.
+        is not idle while the page is stored. With `products`, one page of about so many, and nothing in advance.
         """
         priority = zenoh.Priority.DATA if hurry else zenoh.Priority.DATA_LOW
         pending = self._prefetched
         if pending is None or pending[0].selection != selection or pending[0].after != after:
-            pending = self._send_read(selection, after, priority)
+            pending = self._send_read(selection, after, priority, products)
         self._prefetched = None
         (query, replies), size, came, waited_s, begun = pending, 0, 0, 0.0, time.monotonic()
         try:
             for attachment, payload in replies:
                 size, waited_s = size + len(attachment) + len(payload), waited_s + time.monotonic() - begun
                 page, came = decode(decode_head(attachment), payload, names), came + 1
-                if came == query.pages and page.head.upto < page.head.head - 1:
+                if products is None and came == query.pages and page.head.upto < page.head.head - 1:
                     self._pace.replied(size, waited_s)
                     self._prefetched = self._send_read(selection, page.head.upto, priority)
                 yield page
@@ -86,8 +88,10 @@ class SiteClient:
         if self._prefetched is None:
             self._pace.replied(size, waited_s)
 
-    def _send_read(self, selection: str, after: int, priority: zenoh.Priority) -> _Pending:
+    def _send_read(self, selection: str, after: int, priority: zenoh.Priority, products: int | None = None) -> _Pending:
         query = self._pace.query(selection, after)
+        if products is not None:
+            query = Read(selection, after, 1, min(products, _PRODUCTS), query.payload_bytes)
         return query, self._send(query, self._pace.timeout_s, query.pages, priority)
 
     def _send(

@@ -24,7 +24,7 @@ from headrace.errors import HeadraceError
 from headrace.link.session import SessionTerms, locators, open_session
 from headrace.queue import Queue
 from headrace.site.config import SiteConfig
-from headrace.site.loading import load_config
+from headrace.site.loading import check_warnings, load_config
 from headrace.site.logs import begin_logs
 from headrace.site.site import Site
 from headrace.site.terms import open_queue, principal_of, requests_of, rules_of, session_terms
@@ -63,6 +63,8 @@ class Daemon:
         """Serve until SIGTERM or SIGINT; `ready` is called once the site takes part in the fabric."""
         noted = _note_signals()
         _begin_logs(self._config)
+        for warning in check_warnings(self._file):
+            log.warning("%s; %s", warning, warning.hint)
         with open_queue(self._config) as queue:
             self._running = Running(self._config, session_terms(self._config), queue)
             name = self._running.site.name

@@ -32,7 +32,7 @@ def describe(
 ) -> Description:  # fmt: skip
     """The site at this moment. Its numbers are not taken at one instant, so they may differ by a few products."""
     statistics, flows = queue.statistics(), receiver.flows.statistics()
-    feeds = [FeedStatus(feed.feed, feed.products, feed.bytes) for feed in statistics.feeds]
+    feeds = [FeedStatus(feed.feed, feed.products, feed.bytes, feed.last > 0) for feed in statistics.feeds]
     return Description(
         site=queue.config.origin,
         zid=str(session.zid()),
@@ -74,7 +74,8 @@ def _upstream(request: str, upstream: UpstreamThread) -> UpstreamStatus:
     return UpstreamStatus(
         request, upstream.site, counts.state, shortened(counts.problem), upstream.base, counts.products,
         counts.from_others, counts.live, counts.pulled, counts.gaps, counts.repairs, counts.refused,
-        counts.latency_ns / 1e9, tuple(counts.lost), counts.lost_sequences,
+        counts.latency_ns / 1e9, tuple(counts.lost), counts.lost_sequences, upstream.stands_by,
+        counts.from_standby, counts.unseen,
     )  # fmt: skip
 
 

@@ -16,6 +16,7 @@ from headrace.selection.table_keys import with_clauses
 from headrace.site.config import LAYOUT, REPEATED, TABLES, SiteConfig
 from headrace.site.contradictions import contradictions
 from headrace.site.queue_terms import adopt_queue_terms
+from headrace.site.warnings import warnings
 from headrace.toml.document import KeyPath, Problem, config_error, read_document
 from headrace.toml.report import Report
 from headrace.toml.tables import Values, elements_of, given_keys, read_keys, single, struct_of
@@ -34,6 +35,17 @@ def check_config(path: str | os.PathLike[str]) -> list[Problem]:
     """Every problem of the file, in its order; nothing is changed."""
     examined = _examine(Path(path))
     return [] if isinstance(examined, Loaded) else examined
+
+
+def check_warnings(path: str | os.PathLike[str]) -> list[Problem]:
+    """What may end badly together with the configurations of other sites; empty if the file has problems."""
+    document, examined = read_document(Path(path), LAYOUT), _examine(Path(path))
+    if isinstance(document, Problem) or not isinstance(examined, Loaded):
+        return []
+    report = Report(document, LAYOUT)
+    for each in warnings(examined.config):
+        report.add(each.paths[0], each.problem, each.hint)
+    return report.problems()
 
 
 def load_config(path: str | os.PathLike[str]) -> SiteConfig:

@@ -17,6 +17,7 @@ import zenoh
 
 from headrace.errors import FabricError
 from headrace.link.session import sites_present
+from headrace.relay.islands import Island, islands
 from headrace.relay.messages.description import Description, UpstreamStatus
 from headrace.relay.messages.query import Describe, Measure, MeasureReply, Unreachable
 from headrace.relay.site_client import ROUND_TRIPS, SiteClient, round_trips
@@ -56,6 +57,11 @@ class Map(msgspec.Struct, frozen=True):
     drawn_ns: int
     nodes: tuple[Node, ...]
     links: tuple[Link, ...]
+
+    @property
+    def islands(self) -> list[Island]:
+        """Sites that take a request from each other only."""
+        return islands({node.name: node.description for node in self.nodes if node.description})
 
 
 def gather(session: zenoh.Session, principal: str | None = None) -> Map:

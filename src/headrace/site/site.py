@@ -4,6 +4,7 @@ Configuration files and signals are elsewhere (daemon.py), so that several sites
 """
 
 import logging
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -81,10 +82,10 @@ class Site:
         self, parts: ExitStack, requests: list[Request], beat_s: float, progress: Path, rules: Sequence[Rule]
     ) -> None:
         """Each part is closed before those that it needs."""
-        session, queue = self._session, self._queue
+        session, queue, started_ns = self._session, self._queue, time.time_ns()
         self._declarations = Declarations(session)
         parts.callback(self._declarations.close)
-        self._streams = Streams(session, queue, self.name, beat_s)
+        self._streams = Streams(session, queue, self.name, beat_s, started_ns=started_ns)
         parts.callback(self._streams.close)
         self._progress = RequestProgress(progress)
         self._receiver = self._receive(requests)
@@ -94,8 +95,9 @@ class Site:
         self._quench = Quench(session, self._streams, queue, self.name, self._remote.recent_reads.patterns)
         parts.callback(self._quench.close)
         self._server = Server(
-            session, self._declarations, queue, self.name, self._streams.listen, self._describe, rules
-        )
+            session, self._declarations, queue, self.name, self._streams.listen, self._describe, rules,
+            started_ns=started_ns, beat_s=beat_s,
+        )  # fmt: skip
         parts.callback(self._server.close)
         key = site_key(self.name, str(session.zid()))
         parts.callback(self._declarations.add(lambda: session.liveliness().declare_token(key)).undeclare)

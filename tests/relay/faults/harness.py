@@ -45,10 +45,11 @@ class Fleet:
 
     def __init__(self, folder: Path, sites: Iterable[str], links: Sequence[Link], seed: int,
                  network: Network | None = None, *, relayed: bool = False,
-                 queues: dict[str, dict[str, str]] | None = None, folders: dict[str, Path] | None = None) -> None:  # fmt: skip
+                 queues: dict[str, dict[str, str]] | None = None, folders: dict[str, Path] | None = None,
+                 requests: dict[str, dict[str, Any]] | None = None) -> None:  # fmt: skip
         """`relayed`: each site requests everything from its neighbours, instead of each product from its origin.
 
-        `queues` are terms of [queue] by site, `folders` where their queues lie.
+        `queues` are terms of [queue] by site, `folders` where their queues lie, `requests` keys of [[request]].
         """
         self._folder, self.links, self.seed = folder, list(links), seed
         self.chance = random.Random(seed)
@@ -60,6 +61,7 @@ class Fleet:
         self._consumers: dict[str, subprocess.Popen[bytes]] = {}
         self._environment: dict[str, dict[str, str]] = {}
         self._paths = {site: (folders or {}).get(site, folder) / f"{site}.queue" for site in self.sites}
+        self._requests = requests or {}
         self._write_files(relayed, queues or {})
 
     def _write_files(self, relayed: bool, queues: dict[str, dict[str, str]]) -> None:
@@ -78,6 +80,7 @@ class Fleet:
                 "log": {"file": str(self.log_file(site))},
             }  # fmt: skip
             request = {"select": "**", "from": "oldest", "sites": near[site] if relayed else []}
+            request |= self._requests.get(site, {})
             text = _toml(tables) + "\n[[request]]\n" + _keys(request)
             if "127.0.0." not in listen[site]:
                 text += "\n[users]\n" + _keys(self._users())

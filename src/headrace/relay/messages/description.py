@@ -43,6 +43,7 @@ class FeedStatus(msgspec.Struct, frozen=True):
     feed: str
     products: int
     payload_bytes: int
+    put_here: bool = False  # some of it was put here
 
 
 class RequestStatus(msgspec.Struct, frozen=True):
@@ -63,7 +64,7 @@ class UpstreamStatus(msgspec.Struct, frozen=True):
 
     request: str
     site: SiteName
-    state: str  # asking, catching up, live, unreachable
+    state: str  # asking, catching up, live, standby, unreachable
     problem: str  # the last one
     base: Sequence64  # everything has arrived up to here, in sequences of that site's queue
     products: int
@@ -76,6 +77,9 @@ class UpstreamStatus(msgspec.Struct, frozen=True):
     latency_s: float  # of the last live page, by the clocks of both sites
     lost: tuple[tuple[int, int, Cause], ...]  # the latest lost ranges, and why
     lost_sequences: int  # in all lost ranges
+    stands_by: bool = False  # another site of a fail-over list serves the request
+    from_standby: int = 0  # of the products, read while the site stood by: the active site did not bring them
+    unseen: int = 0  # evicted at a site that stands by before it could be compared with what has arrived
 
 
 class StreamStatus(msgspec.Struct, frozen=True):

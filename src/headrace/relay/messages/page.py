@@ -23,7 +23,7 @@ from headrace.product.batch import Batch
 from headrace.queue import Queue
 from headrace.relay.messages.version import check_version, other_version
 
-VERSION = 1
+VERSION = 2
 PAGE_BYTES_MAX = 1 << 30
 
 Sequence64 = Annotated[int, msgspec.Meta(ge=0, le=(1 << 63) - 1)]

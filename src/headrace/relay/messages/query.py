@@ -9,7 +9,9 @@ from typing import Annotated, Any
 import msgspec
 
 from headrace.errors import FabricMessageError
+from headrace.relay.messages.beat import INTERVAL_S, IntervalMs
 from headrace.relay.messages.description import Description
+from headrace.relay.messages.inventory import ROWS_MAX, InventoryReply
 from headrace.relay.messages.page import QueueId, Sequence64, SiteName, StreamName
 
 SelectionText = Annotated[str, msgspec.Meta(max_length=65536)]
@@ -17,6 +19,9 @@ PAGES_MAX = 64
 PRODUCTS_MAX = 100_000
 BYTES_MAX = 64 << 20
 MEASURES_MAX = 10
+PATTERNS_MAX = 4096
+
+FeedText = Annotated[str, msgspec.Meta(min_length=1, max_length=255)]
 
 
 class Identify(msgspec.Struct, tag="card", frozen=True, forbid_unknown_fields=True):
@@ -37,6 +42,14 @@ class Read(msgspec.Struct, tag="read", frozen=True, forbid_unknown_fields=True):
     pages: Annotated[int, msgspec.Meta(ge=1, le=PAGES_MAX)]
     products: Annotated[int, msgspec.Meta(ge=1, le=PRODUCTS_MAX)]
     payload_bytes: Annotated[int, msgspec.Meta(ge=1, le=BYTES_MAX)]
+
+
+class Inventory(msgspec.Struct, tag="inventory", frozen=True, forbid_unknown_fields=True):
+    """Which products, of those that the selection wants, does your log hold behind `after`?"""
+
+    selection: SelectionText
+    after: Sequence64
+    products: Annotated[int, msgspec.Meta(ge=1, le=ROWS_MAX)]
 
 
 class Listen(msgspec.Struct, tag="listen", frozen=True, forbid_unknown_fields=True):
@@ -69,6 +82,8 @@ class IdentifyReply(msgspec.Struct, frozen=True):
     feeds: int = 0
     origins: tuple[SiteName, ...] = ()  # of the products that the queue has ever held
     zid: Annotated[str, msgspec.Meta(max_length=32)] = ""  # of its Zenoh session
+    interval_ms: IntervalMs = int(1000 * INTERVAL_S)  # between its beats
+    receivable: Annotated[tuple[FeedText, ...], msgspec.Meta(max_length=PATTERNS_MAX)] = ("**",)  # by you: patterns
 
 
 class ResolveReply(msgspec.Struct, frozen=True):
@@ -87,8 +102,8 @@ class Unreachable(Exception):  # noqa: N818
     """The site does not reply now."""
 
 
-Query = Identify | Resolve | Read | Listen | Describe | Measure
-_REPLIES = (IdentifyReply, ResolveReply, ListenReply, MeasureReply, Description)
+Query = Identify | Resolve | Read | Inventory | Listen | Describe | Measure
+_REPLIES = (IdentifyReply, ResolveReply, InventoryReply, ListenReply, MeasureReply, Description)
 _QUERY_DECODER = msgspec.msgpack.Decoder(Query)
 # Made at import: threads that use a msgspec type for the first time at the same moment can crash the interpreter.
 _REPLY_DECODERS: dict[type, msgspec.msgpack.Decoder[Any]] = {kind: msgspec.msgpack.Decoder(kind) for kind in _REPLIES}

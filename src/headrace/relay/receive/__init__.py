@@ -7,7 +7,9 @@ upstream_thread.py  the driver: one thread, the session, the live buffer, the cl
 track.py            what has arrived of one stream, as numbers; finds gaps and lost tails
 holders.py          other sites that have an origin's products, while the origin is away or has evicted them
 live_buffer.py      live messages that wait for the upstream's thread
-failover.py         one request, served by one of several sites at a time
+failover.py         one request, served by one of several sites at a time; failover_thread.py runs it
+standby.py          the state machine of a site that could take over: what it has is compared with what has arrived
+remembered.py       what has arrived lately, also what the queue has evicted since
 progress.py         how far each request is at each site, kept over restarts
 arrived.py          what the queue itself says has arrived
 """

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from headrace.log.records import Names
+from headrace.relay.messages.inventory import Identities
 from headrace.relay.messages.page import Keep, Page
 from headrace.relay.messages.query import Query
 
@@ -48,6 +49,7 @@ class ReadLog:
     after: int
     names: Names
     hurry: bool = False
+    products: int | None = None  # about so many; None: as many as suit the link
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +96,13 @@ class Store:
 
 
 @dataclass(frozen=True, slots=True)
+class Recognise:
+    """Outcome: for each product, whether it has arrived here, in the form of an array of booleans."""
+
+    products: Identities
+
+
+@dataclass(frozen=True, slots=True)
 class FindMissing:
     """Look into our own queue. Outcome: the part of the range, in the site's sequences, of which something is missing.
 
@@ -122,7 +131,7 @@ class Pause:
 
 
 Action = (
-    Ask | ReadLog | NextPage | Subscribe | OpenLive | ShutLive | TakeLive | Store | FindMissing | ListHolders
-    | SaveProgress | Pause
+    Ask | ReadLog | NextPage | Subscribe | OpenLive | ShutLive | TakeLive | Store | Recognise | FindMissing
+    | ListHolders | SaveProgress | Pause
 )  # fmt: skip
 Steps = Generator[Action, Any, Result]

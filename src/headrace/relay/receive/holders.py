@@ -17,12 +17,12 @@ import numpy as np
 
 from headrace.log.records import Names
 from headrace.relay.messages.page import Keep, Page
-from headrace.relay.messages.query import Identify, IdentifyReply, Resolve, ResolveReply, Unreachable
+from headrace.relay.messages.query import Identify, IdentifyReply, Unreachable
 from headrace.relay.receive.actions import Ask, ListHolders, NextPage, ReadLog, Steps
 from headrace.relay.receive.track import Track
 from headrace.selection import Selection
 
-_LOOK_BACK = ("1min", "10min", "2h", "1d", "oldest")  # in a holder's log; further only if something does not connect
+_LOOK_BACK = (1_000, 16_000, 256_000)  # products, from the end of a holder's log; further only if some do not connect
 
 StorePage = Callable[[Page, Keep], Steps[None]]
 
@@ -53,17 +53,17 @@ class Holders:
             seen = yield from self._read_from(site, look.upto, track, store)
             seen.connected = seen.connected and look.connected
         else:
-            seen = yield from self._look_back(site, identity.oldest, track, store)
+            seen = yield from self._look_back(site, identity, track, store)
         seen.queue, seen.had = identity.queue, (self._taken, track.base)
         self._looks[site] = seen
 
-    def _look_back(self, site: str, oldest: int, track: Track, store: StorePage) -> Steps["_Look"]:
+    def _look_back(self, site: str, holder: IdentifyReply, track: Track, store: StorePage) -> Steps["_Look"]:
         """Read further back until what is found is known, then one step more: feeds may have come there out of step."""
         was_known = False
-        for start in _LOOK_BACK:
-            begin: ResolveReply = yield Ask(site, Resolve(start), ResolveReply)
-            seen = yield from self._read_from(site, begin.sequence - 1, track, store)
-            if begin.sequence <= oldest or (seen.began_known and seen.connected and was_known):
+        for count in (*_LOOK_BACK, holder.next):
+            first = max(holder.oldest, holder.next - count)
+            seen = yield from self._read_from(site, first - 1, track, store)
+            if first <= holder.oldest or (seen.began_known and seen.connected and was_known):
                 break
             was_known = bool(seen.began_known and seen.connected)
         return seen

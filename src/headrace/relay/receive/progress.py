@@ -11,6 +11,9 @@ behind; therefore it says where the queue was, and what has arrived since then i
 (arrived.py). That holds for the same requests and until the machine restarts, which may leave holes in what was not
 durable. A site that ended in good order says so: what was put since then did not come through a request.
 
+A position (`Known`) also says where the request began and which feeds we may receive there. If the site permits more
+feeds later, those are read from where the request began. Files of version 2 say neither; then they are not read.
+
 Files of version 1 have the names of requests as keys, and a name may mean another request by now. On the first start
 after an upgrade each request continues at the lowest base that any of them had at the site: some products are read
 again, and none is skipped. A request from the oldest begins there again.
@@ -26,21 +29,30 @@ import msgspec
 from headrace.log.directory import boot_id
 from headrace.log.documents import Document, replace_file
 from headrace.log.seams import Disk
+from headrace.relay.receive.track import Known
 from headrace.selection import Selection
 
-VERSION = 2
+VERSION = 3
 KEPT_MAX = 100  # selections that no request has any more
-
-Known = tuple[bytes, int]  # the id of a site's queue, and the base there
 
 log = logging.getLogger("headrace.fabric")
 
 
-class Reached(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Everything up to `base` in the queue with this id has arrived."""
+class Reached(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """Everything up to `base` in the queue with this id has arrived (Known, in JSON)."""
 
     queue: str
     base: int
+    began: int = 0
+    feeds: tuple[str, ...] | None = None
+
+    @classmethod
+    def of(cls, known: Known) -> "Reached":
+        return cls(known.queue.hex(), known.base, known.began, known.feeds)
+
+    @property
+    def known(self) -> Known:
+        return Known(bytes.fromhex(self.queue), self.base, self.began, self.feeds)
 
 
 class _File(msgspec.Struct, forbid_unknown_fields=True):
@@ -69,7 +81,7 @@ def _upgrade_names(found: dict[str, Any]) -> dict[str, Any]:
 
 
 _DOCUMENT = Document(
-    _File, VERSION, field="version", upgrades={1: _upgrade_names},
+    _File, VERSION, field="version", upgrades={1: _upgrade_names, 2: lambda found: found},
     remedy="move the file away; each request then begins again at its `from`. Where that is \"now\", what was put "
     "elsewhere since this site last received is not requested: set such a request to an age or to \"oldest\" first; "
     "products that are here already are dropped as duplicates",
@@ -98,7 +110,7 @@ class RequestProgress:
 
     def known(self, asked: str, site: str) -> Known | None:
         reached = self._file.reached.get(asked, {}).get(site)
-        return None if reached is None else (bytes.fromhex(reached.queue), reached.base)
+        return None if reached is None else reached.known
 
     def since(self, asking: list[str]) -> int:
         """From this sequence of our queue on, products may have arrived for just these requests without being noted.
@@ -130,10 +142,10 @@ class RequestProgress:
         """
         self._file.next = next_sequence
         slowest: dict[tuple[str, str], Reached] = {}
-        for asked, site, (queue, base) in positions:
+        for asked, site, known in positions:
             other = slowest.get((asked, site))
-            if other is None or other.queue != queue.hex() or other.base > base:
-                slowest[asked, site] = Reached(queue.hex(), base)
+            if other is None or other.queue != known.queue.hex() or other.base > known.base:
+                slowest[asked, site] = Reached.of(known)
         for (asked, site), reached in slowest.items():
             self._file.reached[asked][site] = reached
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 import msgspec
 import numpy as np
+import numpy.typing as npt
 import zenoh
 
 from headrace.errors import FabricError, HeadraceError, InvalidError
@@ -23,11 +24,17 @@ from headrace.product.put import is_origin
 from headrace.queue import Queue, Receipt
 from headrace.relay.flows import Flows
 from headrace.relay.hops import Hops
+from headrace.relay.islands import Circles
+from headrace.relay.messages.description import Description
+from headrace.relay.messages.inventory import Identities, identities
 from headrace.relay.messages.page import Keep, Page
-from headrace.relay.messages.query import Identify, IdentifyReply, Unreachable
-from headrace.relay.receive.arrived import arrived_since, still_missing
-from headrace.relay.receive.failover import Failover
-from headrace.relay.receive.progress import Known, RequestProgress, asked_text
+from headrace.relay.messages.query import Describe, Identify, IdentifyReply, Unreachable
+from headrace.relay.receive.arrived import arrived_since, recognise, remember_held, still_missing
+from headrace.relay.receive.failover_thread import FailoverThread
+from headrace.relay.receive.progress import RequestProgress, asked_text
+from headrace.relay.receive.remembered import Remembered
+from headrace.relay.receive.standby import Standby
+from headrace.relay.receive.track import Known
 from headrace.relay.receive.upstream import Upstream
 from headrace.relay.receive.upstream_thread import Stopped, UpstreamThread
 from headrace.relay.site_client import SiteClient
@@ -37,6 +44,7 @@ UPSTREAMS_MAX = 1000  # requests times sites; each has a thread
 SITES_MAX = 4096  # present at a time; any client can declare the token of a site
 _SAVE_S = 1.0
 _RETRY_S = 1.0
+_DESCRIBE_S = 2.0
 
 log = logging.getLogger("headrace.fabric")
 
@@ -55,6 +63,10 @@ class Request:
     def asked(self) -> str:
         """The key of its progress: the selection, and nothing that can change while the selection stays the same."""
         return asked_text(self.selection, relayed=bool(self.sites))
+
+    @property
+    def has_failover(self) -> bool:
+        return self.redundancy == "failover" and len(self.sites) > 1
 
     def may_come_from(self, site: str) -> bool:
         return site in self.sites if self.sites else self.selection.wants_origin(site)
@@ -81,24 +93,26 @@ class Receiver:
         self._upstreams: dict[tuple[str, str], UpstreamThread] = {}
         self._present: set[str] = set()
         self._meeting: set[str] = set()  # sites that are being asked for their identity
-        self._left: dict[tuple[str, str], Known] = {}  # how far a request is at sites that it has failed over from
         self.flows = Flows()
         self.hops = Hops(queue.path)
         self._arrived = self._begin_progress()
+        self._remembered = self._begin_remembering()
         self.arrivals = {request.name: Arrivals() for request in requests}
         self._lock, self._saving = threading.Lock(), threading.Lock()
         self._stopped = threading.Event()
+        self._circles = Circles(
+            site, lambda name: SiteClient(session, name, principal).query(Describe(), Description, _DESCRIBE_S)
+        )
+        self._failovers = {request.name: self._add_failover(request) for request in requests if request.has_failover}
         self._tokens = declarations.add(
             lambda: session.liveliness().declare_subscriber(site_key("*", "*"), self._see, history=True)
         )
         self._saver = threading.Thread(target=self._save_regularly, name="headrace-progress")
         self._saver.start()
-        self._failovers: list[Failover] = []
+        for failover in self._failovers.values():
+            failover.start()
         for request in requests:
-            if request.redundancy == "failover" and len(request.sites) > 1:
-                self._failovers.append(self._begin_failover(request))
-                continue
-            for name in request.sites:
+            for name in () if request.has_failover else request.sites:
                 self._add(request, name)
 
     def _begin_progress(self) -> dict[str, dict[str, int]]:
@@ -114,6 +128,15 @@ class Receiver:
         self._progress.begin(asking, since or self._queue.next)
         self._write()
         return arrived_since(self._queue, since) if since and len(asking) == 1 else {}
+
+    def _begin_remembering(self) -> Remembered | None:
+        """A queue with signatures recognises what it holds, and needs help only with what it evicts."""
+        if not any(request.has_failover for request in self.requests):
+            return None
+        remembered = Remembered()
+        if self._queue.config.dedup == "none":
+            remember_held(self._queue, remembered)
+        return remembered
 
     # --- which upstreams there are ------------------------------------------------------------------
 
@@ -165,56 +188,59 @@ class Receiver:
                 log.error("request %s: site %s is ignored; %d upstreams is the maximum", request.name, name,
                           UPSTREAMS_MAX)  # fmt: skip
                 return
-            upstream = self._open(request, name, None)
+            upstream = self._open(request, name)
             self._upstreams[request.name, name] = upstream
             upstream.start()  # under the lock: nobody must find it and stop it before it is started
 
-    def _open(self, request: Request, name: str, begin_at: str | None) -> UpstreamThread:
-        """An upstream that is not started yet; without `begin_at`, from where the request is at this site."""
-        known, relayed = None if begin_at else self._progress.known(request.asked, name), bool(request.sites)
-        if not known and not begin_at:
+    def _open(self, request: Request, name: str) -> UpstreamThread:
+        """An upstream that is not started yet, from where the request is at this site."""
+        known, relayed = self._progress.known(request.asked, name), bool(request.sites)
+        if not known:
             log.info("request %s is new to site %s: it begins at its `from`", request.name, name)
+        upstream = Upstream(
+            name, request.selection, request.begin_at, time.monotonic, relayed=relayed, known=known,
+            ahead=self._arrived.get(name) if known and not relayed else None,
+        )  # fmt: skip
+        return self._drive(request, upstream)
+
+    def _drive(self, request: Request, machine: Upstream | Standby) -> UpstreamThread:
+        name, relayed = machine.site, bool(request.sites)
         upstream = UpstreamThread(
-            Upstream(
-                name, request.selection, begin_at or request.begin_at, time.monotonic, relayed=relayed, known=known,
-                ahead=self._arrived.get(name) if known and not relayed else None,
-            ),
-            self._session, self._declarations, principal=self._principal,
+            machine, self._session, self._declarations, principal=self._principal,
             store=lambda page, keep: self._put(request, upstream, page, keep),
             find_missing=lambda first, last: (
                 (first, last) if relayed else still_missing(self._queue, name, first, last)
             ),
+            recognise=self._recognise,
             holders=lambda: [other for other in tuple(self._present) if other != name],
             save_progress=self._save,
         )  # fmt: skip
         return upstream
 
-    def _begin_failover(self, request: Request) -> Failover:
-        def open_one(name: str, begin_at: str | None) -> UpstreamThread:
-            upstream = self._open(request, name, begin_at)
-            with self._lock:
-                for key in [key for key in self._upstreams if key[0] == request.name]:
-                    self._left[key] = self._upstreams.pop(key).known
-                self._left.pop((request.name, name), None)
-                self._upstreams[request.name, name] = upstream
-            return upstream
+    def _recognise(self, products: Identities) -> npt.NDArray[np.bool_]:
+        return recognise(self._queue, self._remembered or Remembered(), products)
 
-        for name in request.sites:
-            known = self._progress.known(request.asked, name)
-            if known:
-                self._left[request.name, name] = known
-        return Failover(request.name, request.sites, lambda name: name in self._present, open_one)
+    def _add_failover(self, request: Request) -> FailoverThread:
+        return FailoverThread(
+            request.name, request.selection, request.begin_at, request.sites,
+            drive=lambda machine: self._drive(request, machine),
+            saved=lambda name: self._progress.known(request.asked, name),
+            is_present=lambda name: name in self._present,
+            takes_from_us=lambda name: self._circles.takes_from_us(name, request.selection.feed or "**"),
+            ours=self._site,
+        )  # fmt: skip
 
     def upstreams(self) -> list[tuple[str, UpstreamThread]]:
-        """Each upstream, with the name of its request."""
+        """Each upstream, with the name of its request; the standbys of fail-over requests too."""
         with self._lock:
-            return [(request, upstream) for (request, _), upstream in self._upstreams.items()]
+            found = [(request, upstream) for (request, _), upstream in self._upstreams.items()]
+        return found + [(name, upstream) for name, each in self._failovers.items() for upstream in each.upstreams]
 
     # --- what they bring ----------------------------------------------------------------------------
 
     def _put(self, request: Request, upstream: UpstreamThread, page: Page, keep: Keep | None) -> None:
         """Return when the page is in the queue. A product that the queue can never take is counted and left out."""
-        keep = self._without_ours(page, keep)
+        keep = self._without_arrived(request, upstream, page, self._without_ours(page, keep))
         try:
             self._put_when_possible(request, upstream, page, keep)
             return
@@ -253,6 +279,9 @@ class Receiver:
         if not receipt.products:
             return
         wanted = None if keep is None else keep.astype(np.bool_)
+        if self._remembered is not None:
+            columns = page.batch.columns
+            self._remembered.add(columns if wanted is None else columns[wanted], page.batch.names)
         new = None
         if receipt.stored < receipt.products:
             new = np.ones(len(page.batch), np.bool_) if wanted is None else wanted.copy()
@@ -267,6 +296,25 @@ class Receiver:
             return keep
         others = np.array([origin != self._site for origin in page.batch.origins], np.uint8)
         return others if keep is None else keep & others
+
+    def _without_arrived(
+        self, request: Request, upstream: UpstreamThread, page: Page, keep: Keep | None
+    ) -> Keep | None:
+        """Leave out what another site has brought and the queue does not recognise.
+
+        Only while a fail-over reads a log: a live page is new, except for a queue without signatures.
+        """
+        is_live = upstream.statistics.state == "live" and self._queue.config.dedup != "none"
+        if self._remembered is None or not request.has_failover or is_live:
+            return keep
+        known = self._remembered.knows(identities(page.batch.columns, page.batch.names))
+        if keep is not None:
+            known &= keep.astype(np.bool_)
+        if not known.any():
+            return keep
+        self.arrivals[request.name].duplicates += int(np.count_nonzero(known))
+        left = (~known).astype(np.uint8)
+        return left if keep is None else keep & left
 
     # --- progress -----------------------------------------------------------------------------------
 
@@ -293,9 +341,8 @@ class Receiver:
     def _positions(self) -> list[tuple[str, str, Known]]:
         """What is asked of which site, and how far it is there; sites that have never replied are left out."""
         asked = {request.name: request.asked for request in self.requests}
-        with self._lock:
-            known = {**self._left, **{key: upstream.known for key, upstream in self._upstreams.items()}}
-        return [(asked[request], site, position) for (request, site), position in known.items() if position[0]]
+        known = [(asked[request], upstream.site, upstream.known) for request, upstream in self.upstreams()]
+        return [each for each in known if each[2].queue]
 
     def _flush(self) -> None:
         """What has arrived survives a power failure before progress says that it has arrived."""
@@ -306,8 +353,10 @@ class Receiver:
         """Stop. Nothing that was taken is lost: each upstream ends between two pages."""
         self._stopped.set()
         self._tokens.undeclare()
-        for failover in self._failovers:
-            failover.close()
+        for failover in self._failovers.values():
+            failover.stop()
+        for _, upstream in self.upstreams():
+            upstream.end()
         for _, upstream in self.upstreams():
             upstream.stop()
         self._saver.join()

@@ -8,6 +8,16 @@ No input and no output here, so that a test can try every order of messages in m
 """
 
 from collections.abc import Mapping
+from typing import NamedTuple
+
+
+class Known(NamedTuple):
+    """How far a request is at a site, kept over restarts. All of it belongs to one queue of that site."""
+
+    queue: bytes = b""  # its id; empty: the site has never replied
+    base: int = 0  # everything up to here has arrived, or is accounted for
+    began: int = 0  # the sequence at which it began; 0: unknown
+    feeds: tuple[str, ...] | None = None  # patterns that we may receive there; None: unknown
 
 
 class Track:

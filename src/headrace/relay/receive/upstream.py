@@ -35,7 +35,8 @@ import numpy as np
 from headrace.errors import FabricError, FabricMessageError
 from headrace.link.keys import OWN
 from headrace.log.records import Names
-from headrace.relay.messages.beat import INTERVAL_S, decode_beat
+from headrace.product.feed import FeedPattern
+from headrace.relay.messages.beat import INTERVAL_S, decode_beat, silence_s
 from headrace.relay.messages.page import Cause, Keep, Page, PageHead, decode, decode_all, decode_head
 from headrace.relay.messages.query import (
     Identify,
@@ -63,12 +64,11 @@ from headrace.relay.receive.actions import (
     TakeLive,
 )
 from headrace.relay.receive.holders import Holders
-from headrace.relay.receive.track import Track
+from headrace.relay.receive.track import Known, Track
 from headrace.selection import Selection
 
 RANGES_MAX = 50  # lost ranges that are remembered
 _NEAR = 20_000  # products between the base and the end of the log at which the live path opens
-_SILENCE_S = 6 * INTERVAL_S  # without a beat: the site is unreachable
 _GRACE_S = 0.1  # a beat may overtake the page before it
 _DOUBT_S = 1.0  # between two queries whether a site has a new queue
 _BACKOFF_S = (0.1, 0.2, 0.5, 1.0, 2.0, 5.0)
@@ -91,6 +91,8 @@ class UpstreamStatistics(msgspec.Struct):
     gaps: int = 0
     repairs: int = 0
     refused: int = 0
+    from_standby: int = 0  # of these, read while the site stood by: the active site did not bring them
+    unseen: int = 0  # by a standby: evicted there before it could be compared with what has arrived
     latency_ns: int = 0  # of the last live page, from sending to arrival, by the clocks of both sites
     lost: list[tuple[int, int, Cause]] = msgspec.field(default_factory=list)  # the latest ranges
     lost_sequences: int = 0  # in all ranges
@@ -100,22 +102,33 @@ class UpstreamStatistics(msgspec.Struct):
         self.lost_sequences += last - first + 1
 
 
+def backoff_s(failures: int) -> float:
+    """How long to wait after so many failures in a row."""
+    return _BACKOFF_S[min(failures, len(_BACKOFF_S) - 1)]
+
+
+class _RestartedError(Exception):
+    """The site has another run than the one that was asked: ask again, it may have other terms."""
+
+
 class Upstream:
     """One request at one site. Run by a driver; other threads may read `known`, `track` and `statistics`."""
 
     def __init__(
         self, site: str, selection: Selection, begin_at: str, now: Callable[[], float], *, relayed: bool = False,
-        known: tuple[bytes, int] | None = None, ahead: Mapping[str, int] | None = None,
+        known: Known | None = None, ahead: Mapping[str, int] | None = None,
+        statistics: UpstreamStatistics | None = None,
     ) -> None:  # fmt: skip
         """`relayed`: also what the site has from others; otherwise only what was put there.
 
-        `known` is from the last run: the id of the site's queue and the base there. `ahead` says how far single feeds
-        are beyond that base. Without `known`, begin at `begin_at`. `now` returns monotonic seconds.
+        `known` is from the last run. `ahead` says how far single feeds are beyond its base. Without `known`, begin at
+        `begin_at`. `now` returns monotonic seconds. `statistics` are continued, if given.
         """
         self.site = site
         self.selection = selection if relayed else selection.replace(origin=site)
-        self.statistics = UpstreamStatistics()
-        self._queue_id, base = known or (b"", 0)
+        self.statistics = statistics or UpstreamStatistics()
+        self.statistics.state = "asking"
+        self._queue_id, base, self._began, self._feeds = known or Known()
         self.track = Track(base, ahead)
         self._begin_at, self._now = begin_at, now
         self._is_relayed = relayed
@@ -125,11 +138,13 @@ class Upstream:
         self._stream = ""
         self._site_next = 0  # the end of the site's log, as far as is known
         self._heard = self._doubted = 0.0
+        self._silence_s = silence_s(int(1000 * INTERVAL_S))
+        self._started_ns = 0  # of the site
 
     @property
-    def known(self) -> tuple[bytes, int]:
-        """The id of the site's queue, and the base: what to save for the next run."""
-        return self._queue_id, self.track.base
+    def known(self) -> Known:
+        """What to save for the next run."""
+        return Known(self._queue_id, self.track.base, self._began, self._feeds)
 
     def hear_beat(self) -> None:
         """A beat has arrived; it may still wait in the buffer. Any thread may call this."""
@@ -145,11 +160,13 @@ class Upstream:
                 failures = 0
                 self.statistics.state = "live"
                 yield from self._live()
+            except _RestartedError:
+                log.info("site %s has restarted", self.site)
             except (Unreachable, FabricError) as error:
                 yield ShutLive()
                 self._note_failure(error, is_first=not failures)
                 yield from self._ask_holders()
-                yield Pause(_BACKOFF_S[min(failures, len(_BACKOFF_S) - 1)])
+                yield Pause(backoff_s(failures))
                 failures += 1
 
     def _note_failure(self, error: Exception, *, is_first: bool) -> None:
@@ -159,15 +176,14 @@ class Upstream:
         log.log(logging.WARNING if is_news else logging.DEBUG, "site %s: %s", self.site, error)
 
     def _begin(self) -> Steps[None]:
-        self.statistics.state = "asking"
+        if self.statistics.state != "unreachable":  # until it replies
+            self.statistics.state = "asking"
         identity: IdentifyReply = yield Ask(self.site, Identify(), IdentifyReply)
+        self._started_ns, self._silence_s = identity.started_ns, silence_s(identity.interval_ms)
         if identity.queue != self._queue_id:
-            if self._queue_id:
-                log.warning("site %s has a new queue; starting at %s", self.site, self._begin_at)
-            start: ResolveReply = yield Ask(self.site, Resolve(self._begin_at), ResolveReply)
-            # The track first: other threads read `known` meanwhile.
-            self.track, self._queue_id = Track(start.sequence - 1), identity.queue
-            yield SaveProgress()
+            yield from self._begin_queue(identity)
+        elif self._feeds != identity.receivable:
+            yield from self._take_permitted(identity.receivable)
         stream = OWN
         if not self._is_own:
             reply: ListenReply = yield Ask(self.site, Listen(str(self.selection)), ListenReply)
@@ -175,6 +191,50 @@ class Upstream:
         if stream != self._stream:
             yield Subscribe(stream, (self.selection.feed or "**") if stream == OWN else "**")
             self._stream = stream
+
+    def _begin_queue(self, identity: IdentifyReply) -> Steps[None]:
+        """A queue that was not known. `from` is for the first one only: what a later one holds was put meanwhile."""
+        if self._queue_id:
+            log.warning("site %s has a new queue; it is read from its oldest product on", self.site)
+        begin_at = "oldest" if self._queue_id else self._begin_at
+        start: ResolveReply = yield Ask(self.site, Resolve(begin_at), ResolveReply)
+        # The track first: other threads read `known` meanwhile.
+        self.track, self._began, self._feeds = Track(start.sequence - 1), start.sequence, identity.receivable
+        self._queue_id = identity.queue
+        yield SaveProgress()
+
+    def _take_permitted(self, feeds: tuple[str, ...]) -> Steps[None]:
+        """We may receive other feeds than before: read, from where we began, what we could not receive.
+
+        Products of feeds that we could receive have come. The new feeds are saved at the end: a death before that
+        costs reading again.
+        """
+        before = None if self._feeds is None else [FeedPattern(text) for text in self._feeds]
+        is_new = any(text not in (self._feeds or ()) for text in feeds)
+        if before is not None and is_new and self._began and self._began <= self.track.base:
+            log.info("site %s: more feeds may be received; reading them from product %d on", self.site, self._began)
+            self.statistics.state = "catching up"
+            yield from self._read_again(lambda feed: not any(pattern.matches(feed) for pattern in before))
+        self._feeds = feeds
+        yield SaveProgress()
+
+    def _read_again(self, wants_feed: Callable[[str], bool]) -> Steps[None]:
+        """Store products of these feeds from where we began up to the base, which does not move."""
+        after = self._began - 1
+        while after < self.track.base:
+            begun = after
+            reply = yield ReadLog(self.site, str(self.selection), after, self._names)
+            page: Page | None
+            while (page := (yield NextPage(reply))) is not None:
+                check_page(page, self.site, relayed=self._is_relayed)
+                if page.head.queue != self._queue_id or page.head.after > after:
+                    raise Unreachable("its log changed during the reply")
+                after = max(after, page.head.upto)
+                if len(page.batch):
+                    wanted = [wants_feed(page.batch.feed(row)) for row in range(len(page.batch))]
+                    yield from self._store(page, np.array(wanted, np.uint8) & (page.sequences <= self.track.base))
+            if after == begun:
+                raise Unreachable("no page came")
 
     # --- from the log -----------------------------------------------------------------------------
 
@@ -259,8 +319,8 @@ class Upstream:
             if suspected and self._now() > suspected:
                 yield from self._repair()
                 suspected = 0.0
-            if self._now() - self._heard > _SILENCE_S:
-                raise Unreachable(f"silent for {_SILENCE_S:g} s")
+            if self._now() - self._heard > self._silence_s:
+                raise Unreachable(f"silent for {self._silence_s:g} s")
 
     def _take_pages(self, messages: list[LiveMessage]) -> Steps[None]:
         """Store pages that continue what has arrived as one batch, so that a receiver that is late has less work."""
@@ -271,7 +331,7 @@ class Upstream:
             try:
                 head = decode_head(message.attachment)
                 if head.queue != self._queue_id:
-                    yield from self._doubt_queue()
+                    yield from self._doubt()
             except FabricMessageError as error:
                 self._refuse(error)
                 continue
@@ -336,14 +396,16 @@ class Upstream:
                 f"a live page covers {head.after + 1}-{head.upto}, beyond the end of the site's log", "it was refused"
             )
 
-    def _doubt_queue(self) -> Steps[None]:
-        """A message names another queue. Perhaps the site has a new one; only its own reply decides that."""
+    def _doubt(self) -> Steps[None]:
+        """A message names another queue, or another run of the site. Only the site's own reply decides that."""
         if self._now() > self._doubted:
             self._doubted = self._now() + _DOUBT_S
             identity: IdentifyReply = yield Ask(self.site, Identify(), IdentifyReply)
             if identity.queue != self._queue_id:
                 raise Unreachable("it has a new queue")
-        raise FabricMessageError("a message names a queue that is not the site's", "it was refused")
+            if identity.started_ns != self._started_ns:
+                raise _RestartedError
+        raise FabricMessageError("a message names a queue or a run that is not the site's", "it was refused")
 
     def _refuse(self, error: FabricMessageError) -> None:
         """Count an invalid message. Forget the names that it may have brought: the table of names is bounded."""
@@ -356,8 +418,9 @@ class Upstream:
         try:
             beat = decode_beat(message.payload)
             check_beat(beat, self.site, self._stream)
-            if beat.queue != self._queue_id:
-                yield from self._doubt_queue()
+            if (beat.queue, beat.started_ns) != (self._queue_id, self._started_ns):
+                yield from self._doubt()
+            self._silence_s = silence_s(beat.interval_ms)
         except FabricMessageError as error:
             self._refuse(error)
             return True

@@ -1,7 +1,7 @@
-"""UpstreamThread: drives one upstream with a thread, a Zenoh session, a live buffer and clients of other logs.
+"""UpstreamThread: drives one upstream or standby with a thread, a Zenoh session, a live buffer and clients of logs.
 
-It performs the upstream's actions one after the other and does nothing else. `stop` ends it between two actions, and
-never between a `Store` that has been performed and the move of the track that follows.
+It performs the actions of the state machine one after the other and does nothing else. `stop` ends it between two
+actions, and never between a `Store` that has been performed and the move of the track that follows.
 """
 
 import logging
@@ -10,11 +10,14 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
 import zenoh
 from zenoh.handlers import Callback
 
 from headrace.link.declarations import Declarations, Declared
 from headrace.link.keys import beat_key, feed_of, listening_key, live_key
+from headrace.relay.messages.inventory import Identities
 from headrace.relay.messages.page import Keep, Page
 from headrace.relay.messages.query import Unreachable
 from headrace.relay.receive.actions import (
@@ -27,6 +30,7 @@ from headrace.relay.receive.actions import (
     OpenLive,
     Pause,
     ReadLog,
+    Recognise,
     SaveProgress,
     ShutLive,
     Store,
@@ -35,6 +39,8 @@ from headrace.relay.receive.actions import (
 )
 from headrace.relay.receive.arrived import SequenceRange
 from headrace.relay.receive.live_buffer import LiveBuffer
+from headrace.relay.receive.standby import Standby
+from headrace.relay.receive.track import Known
 from headrace.relay.receive.upstream import Upstream, UpstreamStatistics
 from headrace.relay.site_client import SiteClient
 
@@ -50,14 +56,15 @@ class Stopped(Exception):  # noqa: N818
 class UpstreamThread:
     """Runs from `start` to `stop`.
 
-    The callables: `store` returns when the page is in the queue, or raises Stopped; `find_missing` looks into our
-    queue; `holders` lists the other sites that are present; `save_progress` saves `known` of all upstreams.
+    The callables: `store` returns when the page is in the queue, or raises Stopped; `find_missing` and `recognise` look
+    into our queue; `holders` lists the other sites that are present; `save_progress` saves `known` of all upstreams.
     """
 
     def __init__(
-        self, upstream: Upstream, session: zenoh.Session, declarations: Declarations, *,
+        self, upstream: Upstream | Standby, session: zenoh.Session, declarations: Declarations, *,
         store: Callable[[Page, Keep | None], None], find_missing: Callable[[int, int], SequenceRange],
-        holders: Callable[[], list[str]], save_progress: Callable[[], None], principal: str | None = None,
+        holders: Callable[[], list[str]], save_progress: Callable[[], None],
+        recognise: Callable[[Identities], npt.NDArray[np.bool_]], principal: str | None = None,
     ) -> None:  # fmt: skip
         self.upstream = upstream
         self._session, self._declarations, self._principal = session, declarations, principal
@@ -75,6 +82,7 @@ class UpstreamThread:
             ShutLive: lambda _: self._buffer.shut(),
             TakeLive: lambda action: self._buffer.take(action.timeout_s),
             Store: lambda action: store(action.page, action.keep),
+            Recognise: lambda action: recognise(action.products),
             FindMissing: lambda action: find_missing(action.first, action.last),
             ListHolders: lambda _: holders(),
             SaveProgress: lambda _: save_progress(),
@@ -88,15 +96,20 @@ class UpstreamThread:
     @property
     def base(self) -> int:
         """Everything has arrived up to here, in sequences of the site's queue."""
-        return self.upstream.track.base
+        return self.upstream.known.base
 
     @property
-    def known(self) -> tuple[bytes, int]:
+    def known(self) -> Known:
         return self.upstream.known
 
     @property
     def statistics(self) -> UpstreamStatistics:
         return self.upstream.statistics
+
+    @property
+    def stands_by(self) -> bool:
+        """Whether another site serves the request: it only compares, or is ending."""
+        return isinstance(self.upstream, Standby) or self._stopped.is_set()
 
     @property
     def is_stopping(self) -> bool:
@@ -105,13 +118,20 @@ class UpstreamThread:
     def start(self) -> None:
         self._thread.start()
 
-    def stop(self) -> None:
-        """End between two pages. Idempotent."""
+    def end(self) -> None:
+        """Ask it to end between two pages. That takes as long as a query that is on its way."""
         self._stopped.set()
         self._appeared.set()
         self._buffer.wake()
+
+    def has_ended(self, within_s: float = 0.0) -> bool:
+        self._thread.join(within_s)
+        return not self._thread.is_alive()
+
+    def stop(self) -> None:
+        """End between two pages, and return when that has happened. Idempotent."""
+        self.end()
         self._thread.join()
-        self._unsubscribe()
 
     def site_appeared(self) -> None:
         """End a pause: the site seems to be back."""
@@ -126,11 +146,12 @@ class UpstreamThread:
             try:
                 self._drive()
             except Stopped:
-                return
+                break
             except Exception as error:  # nothing that a site sends may end the thread
                 log.exception("site %s: an unexpected error; it begins again", self.site)
                 self.statistics.state, self.statistics.problem = "unreachable", repr(error)
                 self._stopped.wait(_RESTART_S)
+        self._unsubscribe()
 
     def _drive(self) -> None:
         """Run the upstream until `stop`."""
@@ -158,7 +179,7 @@ class UpstreamThread:
 
     def _read_log(self, action: ReadLog) -> Iterator[Page]:
         client = self._client(action.site)
-        return client.pages(action.selection, action.after, action.names, hurry=action.hurry)
+        return client.pages(action.selection, action.after, action.names, hurry=action.hurry, products=action.products)
 
     def _pause(self, action: Pause) -> None:
         self._appeared.wait(action.seconds)

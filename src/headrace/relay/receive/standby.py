@@ -1,0 +1,240 @@
+"""Standby: the state machine of one request at a site that could take over, and does not serve it now.
+
+A switch must neither skip nor repeat, and no clock can tell where to begin. So the position at every site of a
+fail-over request is known at any time: everything up to `base`, in sequences of that site's queue, has arrived here or
+is accounted for. At the active site the upstream moves it. Here it is moved by comparison:
+
+    standby       every few seconds ask the site which products it has behind what was compared last (an inventory,
+                  without payloads), and compare them with what has arrived here; the base moves up to the first product
+                  that has not
+    unreachable   the site does not reply: wait, ask again
+
+A product that the site has had for a minute, and that the active site has not brought, will not come from there: it is
+read from here and stored. So is one that this site would evict soon. The minute decides only when a product is read, by
+the time that passes, and never whether.
+
+The position is first known when the site is first present, and begins at the request's `from`. A site with a new queue
+is compared from its oldest product on. What the site evicted before it could be compared is counted (`unseen`).
+
+Built like an upstream: a generator of actions, without threads, Zenoh and wall clock (upstream.py says why). The base
+moves only after `Store` has been performed.
+"""
+
+import logging
+from collections import deque
+from collections.abc import Callable
+
+import numpy as np
+
+from headrace.errors import FabricError
+from headrace.log.records import Names
+from headrace.relay.messages.inventory import ROWS_MAX, Identities, InventoryReply, Numbers, rows_of
+from headrace.relay.messages.page import Cause, Page, PageHead
+from headrace.relay.messages.query import (
+    Identify,
+    IdentifyReply,
+    Inventory,
+    Resolve,
+    ResolveReply,
+    Unreachable,
+)
+from headrace.relay.messages.validation import check_page
+from headrace.relay.receive.actions import Ask, NextPage, Pause, ReadLog, Recognise, SaveProgress, Steps, Store
+from headrace.relay.receive.track import Known
+from headrace.relay.receive.upstream import UpstreamStatistics, backoff_s
+from headrace.selection import Selection
+
+LOOK_S = 2.0  # between two comparisons
+PATIENCE_S = 60.0  # a product that the active site has not brought by then is read from the standby
+MISSING_MAX = 100_000  # products that are remembered as missing; beyond that nothing more is compared
+_REPLIES = 16  # inventories in one comparison
+_READ = 1000  # products at once
+_DANGER = 4  # the oldest quarter of a site's queue may be evicted soon
+
+log = logging.getLogger("headrace.fabric")
+
+
+class Standby:
+    """One request at one site. Run by a driver; other threads may read `known` and `statistics`."""
+
+    def __init__(
+        self, site: str, selection: Selection, begin_at: str, now: Callable[[], float], is_served: Callable[[], bool],
+        *, known: Known | None = None, ours: str = "", statistics: UpstreamStatistics | None = None,
+    ) -> None:  # fmt: skip
+        """`is_served`: whether the active site has brought all that it has, so that what is missing will not come soon.
+
+        `ours` is our own site: its products are not missing.
+        """
+        self.site, self.selection = site, selection
+        self.statistics = statistics or UpstreamStatistics()
+        self.statistics.state = "asking"
+        self._known = known or Known()
+        self._begin_at, self._now, self._is_served, self._ours = begin_at, now, is_served, ours
+        self._names = Names()
+        self._compared = self._known.base  # up to here in the site's queue; at least the base
+        self._missing: tuple[Numbers, Identities] = _NOTHING  # behind the base and up to there
+        self._ends: deque[tuple[float, int]] = deque()  # when, and the end of the site's log then
+        self._oldest = self._next = 0  # in the site's log
+
+    @property
+    def known(self) -> Known:
+        return self._known
+
+    def hear_beat(self) -> None:
+        """Nobody listens to a standby's stream."""
+
+    def run(self) -> Steps[None]:
+        """Compare forever."""
+        failures = 0
+        while True:
+            try:
+                yield from self._begin()
+                while True:
+                    yield from self._compare()
+                    failures, self.statistics.state, self.statistics.problem = 0, "standby", ""
+                    yield from self._take_what_is_due()
+                    yield Pause(LOOK_S)
+            except (Unreachable, FabricError) as error:
+                is_news = not failures or str(error) != self.statistics.problem
+                self.statistics.state, self.statistics.problem = "unreachable", str(error)
+                log.log(logging.WARNING if is_news else logging.DEBUG, "standby site %s: %s", self.site, error)
+                yield Pause(backoff_s(failures))
+                failures += 1
+
+    def _begin(self) -> Steps[None]:
+        identity: IdentifyReply = yield Ask(self.site, Identify(), IdentifyReply)
+        if identity.queue == self._known.queue:
+            return
+        if self._known.queue:
+            log.warning("standby site %s has a new queue; it is compared from its oldest product on", self.site)
+        begin_at = "oldest" if self._known.queue else self._begin_at
+        start: ResolveReply = yield Ask(self.site, Resolve(begin_at), ResolveReply)
+        self._compared, self._missing = start.sequence - 1, _NOTHING
+        self._ends.clear()
+        self._known = Known(identity.queue, start.sequence - 1, start.sequence, identity.receivable)
+        yield SaveProgress()
+
+    # --- comparing --------------------------------------------------------------------------------
+
+    def _compare(self) -> Steps[None]:
+        """Drop from the missing products those that have arrived, and look at what is new in the site's log."""
+        sequences, products = self._missing
+        if len(sequences):
+            self._keep(~(yield Recognise(products)))
+        for _ in range(_REPLIES):
+            reply: InventoryReply = yield Ask(
+                self.site, Inventory(str(self.selection), self._compared, ROWS_MAX), InventoryReply
+            )
+            if reply.queue != self._known.queue or reply.after != self._compared:
+                raise Unreachable("its log changed during the reply")
+            yield from self._add(reply)
+            self._forget_evicted(reply.oldest)
+            if self._compared >= reply.next - 1 or len(self._missing[0]) >= MISSING_MAX:
+                break
+        self._note_end(reply)
+        self._move()
+
+    def _add(self, reply: InventoryReply) -> Steps[None]:
+        sequences, products = rows_of(reply, self._ours)
+        has_arrived = yield Recognise(products)
+        before = self._missing
+        self._missing = (
+            np.concatenate([before[0], sequences[~has_arrived]]), _joined(before[1], products.where(~has_arrived))
+        )  # fmt: skip
+        if reply.lost_first:
+            self._note_unseen(max(0, reply.lost_last - max(reply.lost_first, self._compared + 1) + 1))
+        self._compared = reply.upto
+
+    def _forget_evicted(self, oldest: int) -> None:
+        """The site no longer has them. While the active site catches up it may still bring them."""
+        is_gone = self._missing[0] < np.uint64(oldest)
+        if self._is_served():
+            self._lose(self._missing[0][is_gone], "evicted")
+        else:
+            self._note_unseen(int(np.count_nonzero(is_gone)))
+        self._keep(~is_gone)
+
+    def _note_unseen(self, count: int) -> None:
+        if count:
+            self.statistics.unseen += count
+            log.info("standby site %s evicted %d products before they could be compared", self.site, count)
+
+    def _lose(self, sequences: Numbers, cause: Cause) -> None:
+        """Name products that nobody can give, as ranges."""
+        breaks = np.flatnonzero(np.diff(sequences) > 1) + 1
+        for part in np.split(sequences, breaks) if len(sequences) else ():
+            first, last = int(part[0]), int(part[-1])
+            self.statistics.lose(first, last, cause)
+            log.error("standby site %s: products %d-%d are lost (%s there, and brought by nobody)", self.site, first,
+                      last, cause)  # fmt: skip
+
+    def _note_end(self, reply: InventoryReply) -> None:
+        """Remember how long the site has had which products; while nobody serves the request that says nothing."""
+        if self._is_served():
+            self._ends.append((self._now(), reply.next))
+        self._oldest, self._next = reply.oldest, reply.next
+
+    def _keep(self, which: "np.ndarray[tuple[int], np.dtype[np.bool_]]") -> None:
+        sequences, products = self._missing
+        self._missing = sequences[which], products.where(which)
+
+    def _move(self) -> None:
+        """Move the base up to the first product that is missing."""
+        base = int(self._missing[0][0]) - 1 if len(self._missing[0]) else self._compared
+        self._known = self._known._replace(base=max(base, self._known.base))
+
+    # --- taking -----------------------------------------------------------------------------------
+
+    def _due(self) -> int:
+        """Products below this sequence are read from here: the active site does not bring them, or they may go soon."""
+        due = 0
+        if self._is_served() and self._oldest > 1:  # it evicts
+            due = self._oldest + (self._next - self._oldest) // _DANGER
+        since = self._now() - PATIENCE_S
+        while len(self._ends) > 1 and self._ends[1][0] <= since:
+            self._ends.popleft()
+        return max(due, self._ends[0][1]) if self._ends and self._ends[0][0] <= since else due
+
+    def _take_what_is_due(self) -> Steps[None]:
+        due = self._due()
+        while len(self._missing[0]) and self._missing[0][0] < due:
+            sequences = self._missing[0]
+            after, count = int(sequences[0]) - 1, int(np.count_nonzero(sequences < np.uint64(due)))
+            reply = yield ReadLog(self.site, str(self.selection), after, self._names, products=min(count, _READ))
+            page: Page | None
+            while (page := (yield NextPage(reply))) is not None:
+                check_page(page, self.site, relayed=True)
+                if page.head.queue != self._known.queue or page.head.upto <= after:
+                    raise Unreachable("its log changed during the reply")
+                yield from self._take(page)
+            if len(self._missing[0]) and self._missing[0][0] == sequences[0]:
+                raise Unreachable("no page came")
+
+    def _take(self, page: Page) -> Steps[None]:
+        """Store a page; the receiver leaves out what has arrived. Nothing of its range is missing then."""
+        missing = self._missing[0]
+        wanted = np.isin(page.sequences, missing)
+        if wanted.any():
+            yield Store(page, wanted.astype(np.uint8))
+            count = int(np.count_nonzero(wanted))
+            self.statistics.products += count
+            self.statistics.from_standby += count
+        self._note_lost(page.head)
+        self._keep(missing > np.uint64(page.head.upto))
+        self._move()
+
+    def _note_lost(self, head: PageHead) -> None:
+        if head.lost_first:
+            missing = self._missing[0]
+            self._lose(missing[(missing >= head.lost_first) & (missing <= head.lost_last)], head.lost_by)
+
+
+_NO_NUMBERS = np.zeros(0, np.uint64)
+_NOTHING = (_NO_NUMBERS, Identities(_NO_NUMBERS, _NO_NUMBERS, np.zeros(0, "V16"), np.zeros(0, np.bool_)))
+
+
+def _joined(one: Identities, other: Identities) -> Identities:
+    return Identities(
+        np.concatenate([one.keys, other.keys]), np.concatenate([one.created, other.created]),
+        np.concatenate([one.signatures, other.signatures]), np.concatenate([one.is_ours, other.is_ours]),
+    )  # fmt: skip

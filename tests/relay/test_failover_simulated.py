@@ -1,0 +1,179 @@
+"""Fail-over by simulation: whatever one of the sites has arrives, and none of it twice, without any clock.
+
+Each run follows from its seed. To see what happened in one: HEADRACE_SEED=17 pytest -s tests/relay/test_failover_simulated.py
+"""
+
+import logging
+import os
+from collections.abc import Iterator
+
+import pytest
+from simulated_failover import Receiver, Relay
+from simulation import Corpus, Network, World
+
+SEEDS = 150
+PRODUCTS = 300
+FEEDS = ("wx/a", "wx/b", "tel/c")
+ROUGH_S = 200.0
+CALM_S_MAX = 2000.0
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory: pytest.TempPathFactory) -> Corpus:
+    return Corpus(tmp_path_factory.mktemp("corpora"), 1, PRODUCTS, FEEDS)
+
+
+@pytest.fixture(autouse=True)
+def quiet() -> Iterator[None]:
+    logger = logging.getLogger("headrace.fabric")
+    logger.disabled = True
+    yield
+    logger.disabled = False
+
+
+def make(world: World, corpus: Corpus, *names: str, page_products_max: int = 50) -> tuple[Network, dict[str, Relay]]:
+    network = Network(world, drop=0.0, duplicate=0.0, corrupt=0.0, delay_s=0.05)
+    relays = {name: Relay(world, network, name, corpus, page_products_max=page_products_max) for name in names}
+    for name, relay in relays.items():
+        relay.queue = name.encode() * 16
+    return network, relays
+
+
+def leave(relay: Relay) -> None:
+    relay.leave()
+
+
+def simulate(seed: int, corpus: Corpus) -> tuple[Receiver, dict[str, Relay], set[int]]:
+    """Products come to each relay early, late or never; relays and the receiver fail. Then everything is calm."""
+    world = World(seed)
+    chance = world.chance
+    network, relays = make(world, corpus, *("pq" if chance.random() < 0.7 else "pqr"), page_products_max=10)
+    network.drop, network.delay_s = chance.choice((0.0, 0.05, 0.2)), chance.choice((0.02, 0.3))
+    capacity = chance.choice((40, 100, 1000))
+    may_die = chance.random() < 0.3
+    for number in range(1, PRODUCTS + 1):
+        when = number * ROUGH_S / PRODUCTS if number > 20 else 0.0
+        for relay in relays.values():
+            if chance.random() < 0.9:
+                late = chance.choice((0.0, 0.0, 0.5, 3.0))
+                world.after(when + late, lambda relay=relay, number=number: relay.take([number]))  # type: ignore[misc]
+    world.run(0.0)
+    receiver = Receiver(world, network, dict(relays), corpus, chance.choice(("oldest", "next")), capacity,
+                        has_signatures=chance.random() < 0.7)  # fmt: skip
+    for relay in relays.values():
+        for _ in range(chance.randint(0, 3)):
+            left = chance.uniform(0, ROUGH_S)
+            world.after(left, relay.leave)
+            world.after(left + chance.uniform(0.1, 60), relay.come_back)
+    evicted: set[int] = set()
+
+    def evict(relay: Relay) -> None:
+        before = relay.oldest
+        relay.evict(relay.oldest + chance.randint(1, 10))
+        evicted.update(relay.log[before : relay.oldest])
+
+    if chance.random() < 0.3:
+        for relay in relays.values():
+            world.after(chance.uniform(0, ROUGH_S), lambda relay=relay: evict(relay))  # type: ignore[misc]
+    if chance.random() < 0.3:
+        name = chance.choice(list(relays))
+        world.after(chance.uniform(0, ROUGH_S), lambda: relays[name].renew(b"n" * 16, relays[name].log[1:]))
+    for _ in range(chance.randint(1, 4) if may_die else 0):
+        world.after(chance.uniform(0, ROUGH_S), receiver.die)
+    world.run(ROUGH_S)
+    network.is_rough = False
+    for relay in relays.values():
+        if not relay.present:
+            relay.come_back()
+    world.run(ROUGH_S + CALM_S_MAX, lambda: is_complete(receiver, relays))
+    return receiver, relays, evicted
+
+
+def is_complete(receiver: Receiver, relays: dict[str, Relay]) -> bool:
+    return all(receiver.members[name].known[:2] == (relay.queue, relay.next - 1) for name, relay in relays.items())
+
+
+def problems(receiver: Receiver, relays: dict[str, Relay], evicted: set[int]) -> list[str]:
+    found = []
+    if not is_complete(receiver, relays):
+        found += [f"{name} at {receiver.members[name].known[1]} of {relay.next - 1}" for name, relay in relays.items()]
+    named = receiver.named_as_lost()
+    for name, relay in relays.items():
+        begun = receiver.begun.get((name, relay.queue), relay.next)
+        for number in relay.log[max(begun, relay.oldest) :]:
+            if number not in receiver.counts and number not in named:
+                found.append(f"{number} of {name} is missing")
+    if not receiver.deaths and not any(relay.queue == b"n" * 16 for relay in relays.values()):
+        found += [f"{number} was stored {count} times" for number, count in receiver.counts.items() if count > 1]
+    return found
+
+
+def test_whatever_one_of_the_sites_has_arrives_once(corpus: Corpus) -> None:
+    only = int(os.environ.get("HEADRACE_SEED", "0"))
+    switches = taken = deaths = 0
+    for seed in [only] if only else range(1, SEEDS + 1):
+        receiver, relays, evicted = simulate(seed, corpus)
+        found = problems(receiver, relays, evicted)
+        if only:
+            print("\n".join(receiver.world.trace))
+        assert not found, f"seed {seed} (repeat with HEADRACE_SEED={seed}): {found[:5]}"
+        assert receiver.failover is not None
+        switches, deaths = switches + receiver.failover.switches, deaths + receiver.deaths
+        taken += sum(member.statistics.from_standby for member in receiver.members.values())
+    print(f"{switches} switches, {taken} products from sites that stand by, {deaths} deaths")
+    assert only or min(switches, taken, deaths) > SEEDS // 10, "too little happened"
+
+
+def test_what_only_the_standby_has_had_for_a_quarter_of_an_hour_arrives(corpus: Corpus) -> None:
+    """Also before it becomes active: it might evict them."""
+    world = World(1)
+    network, relays = make(world, corpus, "p", "q")
+    network.is_rough = False
+    receiver = Receiver(world, network, dict(relays), corpus, "oldest", 1000)
+    world.run(10)
+    relays["q"].take(list(range(1, 61)))
+    world.run(40)
+    assert not receiver.counts, "the active site may still bring them"
+    world.run(110)
+    assert sorted(receiver.counts) == list(range(1, 61))
+    relays["q"].take(list(range(61, 101)))
+    world.run(130)
+    leave(relays["p"])
+    world.run(160)
+    assert sorted(receiver.counts) == list(range(1, 101)), "a switch reads everything behind the position"
+    assert set(receiver.counts.values()) == {1}
+
+
+def test_a_small_queue_does_not_store_again_what_it_has_evicted(corpus: Corpus) -> None:
+    world = World(2)
+    network, relays = make(world, corpus, "p", "q")
+    network.is_rough = False
+    receiver = Receiver(world, network, dict(relays), corpus, "oldest", 10)
+    world.run(10)
+    relays["p"].take(list(range(1, 201)))
+    world.run(20)
+    relays["q"].take(list(range(1, 201)))  # late: ours has evicted most of them
+    world.run(200)
+    leave(relays["p"])
+    world.run(260)
+    assert receiver.failover is not None
+    assert receiver.failover.active.site == "q"
+    assert receiver.counts == dict.fromkeys(range(1, 201), 1)
+
+
+def test_a_standby_that_evicts_before_the_minute_is_over_is_read_earlier(corpus: Corpus) -> None:
+    world = World(3)
+    network, relays = make(world, corpus, "p", "q")
+    network.is_rough = False
+    receiver = Receiver(world, network, dict(relays), corpus, "oldest", 1000)
+    relays["q"].take(list(range(1, 101)))
+    world.run(20)
+    assert not receiver.counts
+    relays["q"].evict(5)
+    world.run(24)
+    assert 5 in receiver.counts, "the oldest quarter is read"
+    assert receiver.named_as_lost() == {1, 2, 3, 4}
+
+
+def test_a_run_follows_from_its_seed(corpus: Corpus) -> None:
+    assert simulate(7, corpus)[0].world.trace == simulate(7, corpus)[0].world.trace
