@@ -79,7 +79,7 @@ def test_a_page_or_beat_of_another_version_is_refused_by_its_version(sent: Sent,
     """Even if it has members that this version does not know."""
     other = VERSION + 1
     page = msgspec.msgpack.decode(encode_head(msgspec.structs.replace(sent[0][0], version=other)))
-    beat = msgspec.msgpack.decode(encode_beat(Beat(other, "a", bytes(16), "own", 0, 0, None, 7)))
+    beat = msgspec.msgpack.decode(encode_beat(Beat(other, "a", bytes(16), "own", 0, 0, None, 7, 0, 500)))
     for decode, message in ((decode_head, page), (decode_beat, beat)):
         with pytest.raises(FabricMessageError, match=f"has version {other}; this Headrace has version {VERSION}"):
             decode(msgspec.msgpack.encode([*message, *more]))

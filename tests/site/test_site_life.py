@@ -31,7 +31,7 @@ def lasting_threads() -> set[threading.Thread]:
 def test_a_site_that_cannot_begin_leaves_nothing_running(
     session: zenoh.Session, queue: Queue, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def refuse(*_: object) -> None:
+    def refuse(*_: object, **more: object) -> None:
         raise FabricError("no")
 
     before = lasting_threads()
