@@ -19,6 +19,8 @@ from headrace.pipeline.spark.failures import failure_of, is_java_gone
          "Python worker exited unexpectedly (crashed)", True),
         ("Broken pipe\njava.net.SocketException: Broken pipe\n\tat java.io.IOException.x", "java.net.SocketException: Broken pipe",
          True),
+        ("Job aborted: Lost task 0.3 in stage 1.0 (TID 7) (127.0.0.1 executor driver): java.io.OptionalDataException\n\tat x",
+         "Spark could not read a task that it had made itself (java.io.OptionalDataException)", True),
         ("Traceback\npyspark.errors.ArithmeticException: [DIVIDE_BY_ZERO] no", "[DIVIDE_BY_ZERO] no", False),
         ("PythonException: x\npyarrow.lib.ArrowInvalid: it does not fit\n"
          "py4j.protocol.Py4JJavaError: An error occurred while calling o7.getResult.", "it does not fit", False),

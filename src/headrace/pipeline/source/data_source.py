@@ -9,6 +9,7 @@ In a session of your own: `register(spark)`, which also lets Spark push filters 
 
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from pyspark.sql import SparkSession
 from pyspark.sql.datasource import (
@@ -20,6 +21,8 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StructType
+from pyspark.sql.udf import _wrap_function
+from pyspark.sql.utils import is_remote
 
 from headrace.errors import OptionError
 from headrace.pipeline.source.columns import schema_of
@@ -27,6 +30,8 @@ from headrace.pipeline.source.options import WriteOptions, read_options, write_o
 from headrace.pipeline.source.readers import BatchReader, PushdownReader, StreamReader
 from headrace.pipeline.source.writers import BatchWriter, StreamWriter, check_schema
 from headrace.pipeline.spark.session import start_spark
+
+_PYTHON_SOURCES = "org.apache.spark.sql.execution.datasources.v2.python"
 
 
 class HeadraceSource(DataSource):
@@ -63,7 +68,30 @@ class HeadraceSource(DataSource):
 def register(spark: SparkSession) -> None:
     """Make `format("headrace")` known to this session."""
     spark.conf.set("spark.sql.python.filterPushdown.enabled", "true")
-    spark.dataSource.register(HeadraceSource)
+    if is_remote():
+        spark.dataSource.register(HeadraceSource)
+        return
+    source = getattr(_jvm(spark), f"{_PYTHON_SOURCES}.UserDefinedPythonDataSource")(_shareable_function(spark))
+    spark._jsparkSession.dataSource().registerPython(HeadraceSource.name(), source)
+
+
+def _shareable_function(spark: SparkSession) -> Any:
+    """The source as Spark's Java side keeps it, with an environment that threads can share.
+
+    All streams of a session share the environment of the source. Each adds variables to it when it starts, while others
+    serialise it for their tasks. `spark.dataSource.register` uses a HashMap, which two starts at the same moment can
+    corrupt for good: from then on every task of every stream fails with java.io.OptionalDataException (Spark 4.3).
+    """
+    made = _wrap_function(spark.sparkContext, HeadraceSource)
+    jvm = _jvm(spark)
+    return jvm.SimplePythonFunction(
+        made.command(), jvm.java.util.concurrent.ConcurrentHashMap(made.envVars()), made.pythonIncludes(),
+        made.pythonExec(), made.pythonVer(), made.broadcastVars(), made.accumulator(),
+    )  # fmt: skip
+
+
+def _jvm(spark: SparkSession) -> Any:
+    return spark.sparkContext._jvm
 
 
 def spark_session(

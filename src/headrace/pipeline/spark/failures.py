@@ -2,8 +2,9 @@
 
 Spark delivers errors of tasks, of the source and of actions as one text that contains the tracebacks of Python and
 Java. They are recognised by the names of their classes. A failure is transient if its cause is outside the pipeline: a
-site that is unreachable, a full disk, a folder without write permission, a process that was killed. A failure caused by
-the rules or by the data is permanent, because a retry meets it again; so is every failure that is not recognised.
+site that is unreachable, a full disk, a folder without write permission, a process that was killed, a task that Spark
+damaged while it made it. A failure caused by the rules or by the data is permanent, because a retry meets it again; so
+is every failure that is not recognised.
 """
 
 import builtins
@@ -41,6 +42,9 @@ _JAVA_ERRORS = (
 )
 _WORKERS = r"Python worker (?:exited|failed|was killed|is killed)[^\n]*|ExecutorLostFailure[^\n]*"
 _OUTSIDE = re.compile(rf"\b(?:(?:{_JAVA_ERRORS}|{_OS_ERRORS}): [^\n]*|{_WORKERS})")
+_UNREADABLE = re.compile(  # these have no message of their own
+    r"java\.io\.OptionalDataException|java\.io\.StreamCorruptedException|java\.util\.ConcurrentModificationException"
+)
 _RAISED = re.compile(  # the last line of a Python traceback, unless py4j only passes on what Java raised
     r"^(?:(?:\w+\.)+[A-Z]\w*|\w+(?:Error|Exception)): (?!An error occurred while calling )(.+)$", re.MULTILINE
 )
@@ -64,6 +68,9 @@ def failure_of(text: str) -> Failure:
         return Failure(own[-1][1], not kinds.isdisjoint(_TRANSIENT))
     if outside:
         return Failure(outside[-1].strip(), True)
+    unreadable = _UNREADABLE.search(text)
+    if unreadable is not None:
+        return Failure(f"Spark could not read a task that it had made itself ({unreadable[0]})", True)
     lines = _RAISED.findall(text)[-1:] or [line.strip() for line in text.splitlines() if line.strip()]
     return Failure(lines[0] if lines else "an error without a message", False)
 
