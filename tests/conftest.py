@@ -1,4 +1,4 @@
-"""What all tests share: queues that are checked when the test is over."""
+"""Fixtures for all tests. Every queue is checked after its test."""
 
 import os
 import subprocess
@@ -19,10 +19,10 @@ if TYPE_CHECKING:
 
 # The suite tries the same examples in every run, but for constants of modules that happen to be loaded, which Hypothesis
 # draws on too; `make soak` tries new ones.
-_BRISK = [phase for phase in Phase if phase is not Phase.explain]  # which traces every line, and takes minutes
+_BRISK = [phase for phase in Phase if phase is not Phase.explain]  # explain traces every line and takes minutes
 settings.register_profile("suite", derandomize=True, phases=_BRISK)
 
-# Java that compiles quickly and not well: a test's Spark lives for seconds.
+# Favour a quick start of Java over speed: the Spark of a test lives for seconds.
 os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
 
 
@@ -53,7 +53,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture
 def make_queue(tmp_path: Path) -> Iterator[Callable[..., Queue]]:
-    """Create queues below the test's directory; each must check clean in the end, unless it was spoilt on purpose."""
+    """Create queues in the directory of the test; each is checked afterwards, unless it was damaged on purpose."""
     made: list[Queue] = []
 
     def make(name: str = "q", **terms: Any) -> Queue:
@@ -101,7 +101,7 @@ def make_quick(shared_memory: Path, make_queue: Callable[..., Queue]) -> Callabl
 
 @pytest.fixture
 def fabric(tmp_path: Path) -> Iterator["Fabric"]:
-    """Sites in this process, ended when the test is over."""
+    """Sites in this process; they end with the test."""
     from support.fleet import Fabric
 
     made = Fabric(tmp_path)
@@ -124,7 +124,7 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
 
 @pytest.fixture
 def start(tmp_path: Path) -> Iterator[Callable[..., "subprocess.Popen[bytes]"]]:
-    """`headrace` as a process of its own, with the default action for SIGINT; it is ended after the test."""
+    """`headrace` as a process of its own, with the default action for SIGINT; it is killed after the test."""
     started: list[subprocess.Popen[bytes]] = []
 
     def start(*words: object, **settings: Any) -> "subprocess.Popen[bytes]":

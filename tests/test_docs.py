@@ -1,4 +1,4 @@
-"""The pages say what is true: files and functions they name exist, links lead somewhere, examples run."""
+"""The documentation is correct: the files and functions that it names exist, links resolve, examples run."""
 
 import json
 import re
@@ -21,7 +21,7 @@ CODE = [*SOURCE.rglob("*.py"), *SOURCE.rglob("*.pyx"), *SOURCE.rglob("*.pxi")]
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
-def test_links_lead_somewhere(page: Path) -> None:
+def test_links_resolve(page: Path) -> None:
     for link in re.findall(r"\]\(([^)#]+)(?:#[^)]*)?\)", page.read_text()):
         assert (page.parent / link).exists(), link
 
@@ -88,7 +88,7 @@ def served(folder: Path) -> Iterator[str]:
         site.terminate()
 
 
-def test_every_command_of_the_readme_has_the_options_it_is_shown_with() -> None:
+def test_commands_in_the_readme_use_only_options_that_exist() -> None:
     block = next(part for part in (ROOT / "README.md").read_text().split("```") if "headrace queue create" in part)
     lines = [line.split("#")[0] for line in block.splitlines() if line.startswith("headrace ")]
     assert len(lines) >= 15
@@ -104,6 +104,6 @@ def test_every_command_of_the_readme_has_the_options_it_is_shown_with() -> None:
         assert {word for word in words if word.startswith("--")} <= known, line
 
 
-def test_no_page_nor_source_knows_a_place_on_this_machine() -> None:
+def test_no_page_or_source_file_contains_the_path_of_this_checkout() -> None:
     for path in [*PAGES, *CODE]:
         assert str(ROOT) not in path.read_text(), path

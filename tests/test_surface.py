@@ -23,7 +23,7 @@ def test_the_names_of_a_queue_are_exactly_these() -> None:
     ]  # fmt: skip
 
 
-def test_an_open_queue_has_one_more_name(tmp_path: Path) -> None:
+def test_path_is_the_only_public_attribute_of_an_open_queue(tmp_path: Path) -> None:
     with headrace.Queue.create(tmp_path / "q", size="1MiB") as queue:
         assert [name for name in vars(queue) if not name.startswith("_")] == ["path"]
 
@@ -36,7 +36,7 @@ def test_a_misspelt_fact_of_a_product_is_refused(tmp_path: Path) -> None:
             queue.put_many([b"x"], feed="a", expires=1)  # type: ignore[call-arg]
 
 
-def test_every_error_is_in_the_drawn_tree() -> None:
+def test_every_error_is_in_the_tree_of_the_docstring() -> None:
     classes = [name for name, value in vars(errors).items() if isinstance(value, type)]
     assert errors.__doc__ is not None
     assert [name for name in classes if name not in errors.__doc__] == []

@@ -12,18 +12,18 @@ from headrace.units import format_age, format_size, format_time, parse_age, pars
     ("text", "size"),
     [("2GiB", 2**31), ("1.5 MiB", 3 * 2**19), ("500MB", 500_000_000), ("10kB", 10_000), (7, 7), ("7", 7), (7.9, 7)],
 )
-def test_sizes(text: str | float, size: int) -> None:
+def test_sizes_are_parsed(text: str | float, size: int) -> None:
     assert parse_size(text) == size
 
 
 @pytest.mark.parametrize(
     ("text", "age_s"), [("1h", 3600), ("90s", 90), ("2d", 172800), ("250ms", 0.25), (5, 5), (timedelta(minutes=1), 60)]
 )
-def test_ages(text: str | float | timedelta, age_s: float) -> None:
+def test_ages_are_parsed(text: str | float | timedelta, age_s: float) -> None:
     assert parse_age(text) == age_s
 
 
-def test_times_are_nanoseconds_and_without_a_zone_utc() -> None:
+def test_times_are_nanoseconds_and_default_to_utc() -> None:
     assert (
         parse_time("2026-11-15T12:00Z")
         == parse_time("2026-11-15T12:00")
@@ -34,24 +34,24 @@ def test_times_are_nanoseconds_and_without_a_zone_utc() -> None:
 
 
 @pytest.mark.parametrize("bad", ["", "GiB", "-1B", "1 apple", -1, float("nan"), None, True, "1e3"])
-def test_what_is_no_size_is_refused(bad: object) -> None:
+def test_an_invalid_size_is_refused(bad: object) -> None:
     with pytest.raises(OptionError, match="size"):
         parse_size(bad)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("bad", ["", "h", "-1h", "1 fortnight", -1, float("inf"), None, True])
-def test_what_is_no_age_is_refused(bad: object) -> None:
+def test_an_invalid_age_is_refused(bad: object) -> None:
     with pytest.raises(OptionError, match="length of time"):
         parse_age(bad)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("bad", ["noon", "", -1, 1 << 63, None, 1.5, datetime(2026, 1, 1)])
-def test_what_is_no_time_is_refused(bad: object) -> None:
+def test_an_invalid_time_is_refused(bad: object) -> None:
     with pytest.raises(OptionError):
         parse_time(bad)  # type: ignore[arg-type]
 
 
-def test_numbers_are_shown_for_people() -> None:
+def test_sizes_ages_and_times_are_formatted_for_people() -> None:
     assert (format_size(1536), format_size(12), format_size(2**31)) == ("1.5 KiB", "12 B", "2.0 GiB")
     assert (format_age(5400), format_age(3), format_age(90)) == ("1.5 h", "3.0 s", "1.5 min")
     assert format_time(1_794_744_000_123_456_789) == "2026-11-15T12:00:00.123Z"

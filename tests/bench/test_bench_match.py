@@ -25,7 +25,7 @@ def test_every_figure_of_the_match_benchmark_is_taken() -> None:
     assert report["not_measured"]
 
 
-def test_each_product_of_the_benchmark_is_wanted_by_the_subscription_of_its_number() -> None:
+def test_each_product_of_the_benchmark_matches_the_subscription_of_its_number() -> None:
     from headrace.bench.match import KINDS
     from headrace.selection.table.table import SubscriptionTable
 
@@ -39,7 +39,7 @@ def test_each_product_of_the_benchmark_is_wanted_by_the_subscription_of_its_numb
             assert wanted or kind.name == "sql"
 
 
-def test_numbers_that_are_none_are_refused_with_an_example() -> None:
+def test_an_invalid_number_of_subscriptions_is_refused_with_an_example() -> None:
     done = run("--subscriptions", "many")
     assert done.returncode == 2
     assert "20000,100000" in done.stderr

@@ -1,4 +1,4 @@
-"""What tests of the command line share: a small queue."""
+"""A small queue for tests of the command line."""
 
 from collections.abc import Iterator
 from pathlib import Path

@@ -68,7 +68,7 @@ def test_each_payload_goes_into_a_file_of_its_own(run: Run, path: Path, tmp_path
     assert [file.read_bytes() for file in files] == [b"product 1", b"product 2"]
 
 
-def test_the_json_has_the_files(run: Run, path: Path, tmp_path: Path) -> None:
+def test_the_json_names_the_files(run: Run, path: Path, tmp_path: Path) -> None:
     fill(path, 2)
     told = objects(run("cat", path, "--output", tmp_path / "out", "--json").stdout)
     assert [Path(product["file"]).read_bytes() for product in told] == [b"product 1", b"product 2"]
@@ -77,7 +77,7 @@ def test_the_json_has_the_files(run: Run, path: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "ident", ["../../evil", "/etc/passwd", "..", ".", "", "a/../../b", "x" * 1024, "\0\n\x1b", "é" * 500]
 )
-def test_no_ident_leads_out_of_the_directory(run: Run, path: Path, tmp_path: Path, ident: str) -> None:
+def test_no_ident_escapes_from_the_directory(run: Run, path: Path, tmp_path: Path, ident: str) -> None:
     with Queue.open(path) as queue:
         queue.put(b"content", feed="x", ident=ident)
     before = {file for file in tmp_path.rglob("*") if "q" not in file.relative_to(tmp_path).parts}
@@ -88,7 +88,7 @@ def test_no_ident_leads_out_of_the_directory(run: Run, path: Path, tmp_path: Pat
     assert file.read_bytes() == b"content"
 
 
-def test_file_names_keep_what_they_can() -> None:
+def test_file_names_keep_all_safe_characters() -> None:
     assert file_name(7, "SAUS70 KWBC 060000 /pMETAR") == "000000000007-SAUS70_KWBC_060000_pMETAR"
     assert file_name(7, "data.grib2") == "000000000007-data.grib2"
     assert file_name(7, "..") == "000000000007"

@@ -29,7 +29,7 @@ def test_a_certificate_is_shown_with_its_names_and_dates(run: Run) -> None:
     assert "authority" in run("certs", "show", "certs/authority.crt").stdout
 
 
-def test_every_command_speaks_json(run: Run) -> None:
+def test_every_command_has_json_output(run: Run) -> None:
     (made,) = objects(run("certs", "authority", "certs", "--json").stdout)
     assert (made["authority"], made["key"]) == (True, "certs/authority.key")
     (made,) = objects(run("certs", "site", "certs", "denver", "--host", "::1", "--days", "10", "--json").stdout)
@@ -73,6 +73,6 @@ def test_a_certificate_without_an_authority_is_refused_with_a_hint(run: Run) -> 
     assert "headrace certs authority certs" in result.stderr
 
 
-def test_a_bad_name_is_a_usage_error(run: Run) -> None:
+def test_an_invalid_name_is_a_usage_error(run: Run) -> None:
     run("certs", "authority", "certs")
     assert run("certs", "site", "certs", "den ver").exit_code == 2

@@ -36,7 +36,7 @@ def test_all_conflicts_are_listed_and_nothing_is_created(run: Run, path: Path) -
         assert queue.channels() == []
 
 
-def test_a_channel_on_other_terms_is_an_error(run: Run, path: Path) -> None:
+def test_creating_a_channel_again_with_other_terms_is_an_error(run: Run, path: Path) -> None:
     make(run, path)
     make(run, path)
     result = run("channel", "create", path, "radar", "wx/radar", "--order", "fifo")
@@ -98,7 +98,7 @@ def test_a_channel_is_changed(run: Run, path: Path) -> None:
         assert (qos.timeout_s, qos.pacing_s, qos.batch_max, qos.order) == (None, 1.0, 9, "fifo")
 
 
-def test_a_change_of_nothing_is_a_usage_error(run: Run, path: Path) -> None:
+def test_a_change_without_options_is_a_usage_error(run: Run, path: Path) -> None:
     make(run, path)
     result = run("channel", "change", path, "radar")
     assert (result.exit_code, result.stderr.splitlines()[0]) == (
@@ -107,7 +107,7 @@ def test_a_change_of_nothing_is_a_usage_error(run: Run, path: Path) -> None:
     )
 
 
-def test_a_channel_is_removed_by_force_if_it_has_stations(run: Run, path: Path) -> None:
+def test_a_channel_with_stations_is_removed_only_by_force(run: Run, path: Path) -> None:
     make(run, path)
     with Queue.open(path) as queue:
         queue.channel("radar").station("decoder", "**")
@@ -148,7 +148,7 @@ def test_contradictions_are_listed_with_exit_code_1(run: Run) -> None:
     assert result.stderr == "2 conflicts\n"
 
 
-def test_a_wrong_value_is_exit_code_2(run: Run) -> None:
+def test_an_invalid_value_is_exit_code_2(run: Run) -> None:
     result = run(
         "channel", "validate", "--order", "up", "--timeout", "soon", "--batch-max", "-3", "--discard", "fifo", "--json"
     )

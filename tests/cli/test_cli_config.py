@@ -72,7 +72,7 @@ def test_a_missing_or_invalid_file_is_reported(run: Run, site: Path) -> None:
     assert result.stdout.startswith("site.toml:2:9: not TOML: ")
 
 
-def test_what_is_in_force_is_shown_with_defaults_marked(run: Run, site: Path, tmp_path: Path) -> None:
+def test_effective_values_are_shown_with_defaults_marked(run: Run, site: Path, tmp_path: Path) -> None:
     site.write_text('[site]\nqueue = "wx.queue"\nname = "me"\n[[request]]\nselect = "a"\nident = "^SA"\n')
     result = run("config", "show", "site.toml", "--effective")
     assert result.exit_code == 0
@@ -99,14 +99,14 @@ def test_without_effective_only_the_values_in_the_file_are_shown(run: Run, site:
 
 
 @pytest.mark.parametrize("words", [["--effective"], []])
-def test_what_is_shown_can_be_loaded_again(run: Run, site: Path, tmp_path: Path, words: list[str]) -> None:
+def test_the_shown_configuration_loads_again(run: Run, site: Path, tmp_path: Path, words: list[str]) -> None:
     again = tmp_path / "elsewhere" / "again.toml"
     again.parent.mkdir()
     again.write_text(run("config", "show", "site.toml", *words).stdout)
     assert load_config(again) == load_config(site)
 
 
-def test_the_terms_of_a_queue_that_exists_are_shown_as_its_own(run: Run, site: Path, tmp_path: Path) -> None:
+def test_the_terms_of_an_existing_queue_are_marked_as_its_own(run: Run, site: Path, tmp_path: Path) -> None:
     Queue.create(tmp_path / "wx.queue", size="4MiB", age="1h", origin="there").close()
     site.write_text('[site]\nqueue = "wx.queue"\n')
     lines = [" ".join(line.split()) for line in run("config", "show", site, "--effective").stdout.splitlines()]
@@ -115,7 +115,7 @@ def test_the_terms_of_a_queue_that_exists_are_shown_as_its_own(run: Run, site: P
     )
 
 
-def test_it_is_shown_for_programs(run: Run, site: Path) -> None:
+def test_effective_values_are_json_for_programs(run: Run, site: Path) -> None:
     (told,) = objects(run("config", "show", "site.toml", "--effective", "--json").stdout)
     values = {(each["table"], each["place"], each["key"]): (each["value"], each["source"]) for each in told["values"]}
     assert values["site", None, "beat"] == ("500ms", "file")

@@ -45,7 +45,7 @@ def test_a_misspelt_cursor_is_refused_and_not_created(run: Run, path: Path) -> N
         assert queue.cursors() == ["archive"]
 
 
-def test_a_bad_position_leaves_the_cursor_where_it_was(run: Run, path: Path) -> None:
+def test_an_invalid_position_does_not_move_the_cursor(run: Run, path: Path) -> None:
     make(path, "archive")
     assert run("cursor", "seek", path, "archive", "somewhere").exit_code == 2
     with Queue.open(path) as queue:

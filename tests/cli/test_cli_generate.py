@@ -29,7 +29,7 @@ def test_without_a_queue_the_products_are_listed(run: Run) -> None:
     ]
 
 
-def test_what_was_generated_is_verified(run: Run, path: Path) -> None:
+def test_generated_products_pass_verification(run: Run, path: Path) -> None:
     words = ["--products", "300", "--fast", "--duplicates", "0.1", "--oracle", "sent.jsonl", "--json", *SMALL]
     (told,) = objects(run("generate", path, *words).stdout)
     assert told["sent"] == 300
@@ -42,7 +42,7 @@ def test_what_was_generated_is_verified(run: Run, path: Path) -> None:
     assert (verdict["ok"], verdict["sent"], verdict["received"]) == (True, told["stored"], told["stored"])
 
 
-def test_a_selection_is_verified_by_itself(run: Run, path: Path) -> None:
+def test_a_selection_is_verified_alone(run: Run, path: Path) -> None:
     run("generate", path, "--products", "300", "--fast", "--oracle", "sent.jsonl", *SMALL)
     for words in (["--select", "wx/radar/**"], ["--ident", "^S"]):
         (verdict,) = objects(run("verify", path, "--oracle", "sent.jsonl", "--json", *words).stdout)
@@ -77,14 +77,16 @@ def test_a_lost_and_a_foreign_product_make_the_verdict_negative(run: Run, path: 
         (["--oracle", "no/such/folder/file"], "is not a writable file"),
     ],
 )
-def test_bad_options_are_refused(run: Run, words: list[str], problem: str) -> None:
+def test_invalid_options_are_refused(run: Run, words: list[str], problem: str) -> None:
     result = run("generate", "--products", "1", *words)
     assert (result.exit_code, result.stdout) == (2, "")
     assert problem in result.stderr
 
 
 @pytest.mark.parametrize("content", [None, b"", b"not an oracle\n"])
-def test_a_file_that_is_no_oracle_is_bad_input(run: Run, path: Path, tmp_path: Path, content: bytes | None) -> None:
+def test_a_file_that_is_not_an_oracle_is_invalid_input(
+    run: Run, path: Path, tmp_path: Path, content: bytes | None
+) -> None:
     if content is not None:
         (tmp_path / "file").write_bytes(content)
     result = run("verify", path, "--oracle", "file")
@@ -92,7 +94,7 @@ def test_a_file_that_is_no_oracle_is_bad_input(run: Run, path: Path, tmp_path: P
     assert result.stderr.startswith("headrace: file")
 
 
-def test_ctrl_c_ends_a_stream_and_leaves_a_true_oracle(run: Run, path: Path, tmp_path: Path, start) -> None:
+def test_ctrl_c_ends_a_stream_and_leaves_a_correct_oracle(run: Run, path: Path, tmp_path: Path, start) -> None:
     process = start("generate", path, "--rate", "300", "--oracle", "sent.jsonl", "--json", *SMALL)
     with Queue.open(path) as queue:
         wait_until(lambda: queue.next > 50)

@@ -62,7 +62,7 @@ def test_a_file_in_place_of_a_queue_is_a_problem_with_its_line(run: Run, folder:
     assert "is not readable: Not a directory\n  try: give the directory of a queue" in result.stdout
 
 
-def test_samples_are_tried(run: Run, folder: Path) -> None:
+def test_rules_are_tried_on_samples(run: Run, folder: Path) -> None:
     (folder / "report.txt").write_bytes(METAR)
     words = ("pipeline", "check", "rules.toml", "--sample", "report.txt")
     result = run(*words, "--feed", "wx/text/metar")
@@ -101,7 +101,7 @@ def test_a_damaged_status_is_an_error_that_names_the_file(run: Run, folder: Path
 
 
 class SlowJob:
-    """Two rules, one of which has failed; looked at five times."""
+    """A job of two rules, one of which has failed; it ends after five waits."""
 
     def __init__(self, *_: Any) -> None:
         self.statuses = [RuleStatus("hot", "running"), RuleStatus("radar", "failed", "the disk is gone")]
@@ -118,7 +118,7 @@ class SlowJob:
     def stop(self) -> None: ...
 
 
-def test_a_rule_is_shown_again_only_if_it_has_changed(run: Run, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_rule_is_shown_again_only_after_a_change(run: Run, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("headrace.pipeline.run.job.Job", SlowJob)
     monkeypatch.setattr("headrace.pipeline.source.data_source.spark_session", lambda *_: SlowJob())
     told = run("pipeline", "run", "rules.toml").stderr.splitlines()

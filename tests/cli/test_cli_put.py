@@ -40,7 +40,7 @@ def test_an_empty_file_is_an_empty_product(run: Run, path: Path, tmp_path: Path)
     assert held(path) == [("empty", b"")]
 
 
-def test_a_duplicate_is_reported_and_is_no_error(run: Run, path: Path, tmp_path: Path) -> None:
+def test_a_duplicate_is_reported_and_is_not_an_error(run: Run, path: Path, tmp_path: Path) -> None:
     (tmp_path / "a").write_bytes(b"same")
     (tmp_path / "b").write_bytes(b"same")
     result = run("put", path, "a", "b", "--feed", "x")
@@ -66,7 +66,7 @@ def test_an_unreadable_file_is_json_for_programs(run: Run, path: Path) -> None:
     assert told["problem"].startswith("missing is not readable")
 
 
-def test_many_files_are_summed_up(run: Run, path: Path, tmp_path: Path) -> None:
+def test_many_files_are_summarised(run: Run, path: Path, tmp_path: Path) -> None:
     names = [f"file-{n}" for n in range(30)]
     for name in names:
         (tmp_path / name).write_text(name)
@@ -97,7 +97,7 @@ def test_a_payload_that_is_too_large_is_refused_by_name(run: Run, path: Path, tm
     assert "headrace: huge: a payload of " in result.stderr
 
 
-def test_everything_that_a_product_may_carry_is_passed_on(run: Run, path: Path) -> None:
+def test_every_optional_fact_of_a_product_is_passed_on(run: Run, path: Path) -> None:
     words = ["--priority", "7", "--slice", "3", "--expiry", "1h", "--property", "run=6", "--property", "ratio=0.5"]
     more = ["--property", "good=true", "--property", "site=KDEN", "--property", 'code="06"', "--property", "raw=06"]
     assert run("put", path, "--feed", "x", *words, *more, stdin=b"content").exit_code == 0
@@ -125,14 +125,14 @@ def test_everything_that_a_product_may_carry_is_passed_on(run: Run, path: Path) 
         ([], "Missing option '--feed'"),
     ],
 )
-def test_bad_options_are_refused_and_nothing_is_put(run: Run, path: Path, words: list[str], problem: str) -> None:
+def test_invalid_options_are_refused_and_nothing_is_put(run: Run, path: Path, words: list[str], problem: str) -> None:
     result = run("put", path, *words, stdin=b"content")
     assert (result.exit_code, result.stdout) == (2, "")
     assert problem in result.stderr
     assert held(path) == []
 
 
-def test_each_line_is_a_product_and_empty_ones_are_none(run: Run, path: Path) -> None:
+def test_each_line_is_a_product_and_empty_lines_are_skipped(run: Run, path: Path) -> None:
     result = run("put", path, "--lines", "--feed", "x", stdin=b"one\ntwo\n\n\xff\xfe\nlast")
     assert result.stdout == "put 4 products (12 B) under x\n"
     assert held(path) == [("stdin:1", b"one"), ("stdin:2", b"two"), ("stdin:4", b"\xff\xfe"), ("stdin:5", b"last")]
@@ -149,7 +149,7 @@ def test_the_json_of_lines_has_each_product(run: Run, path: Path) -> None:
     assert [(line["sequence"], line["duplicate"]) for line in lines] == [(1, False), (2, False), (1, True)]
 
 
-def test_no_lines_are_no_products_and_no_error(run: Run, path: Path) -> None:
+def test_no_lines_is_not_an_error(run: Run, path: Path) -> None:
     result = run("put", path, "--lines", "--feed", "x", stdin=b"")
     assert (result.exit_code, result.stdout) == (0, "put 0 products (0 B) under x\n")
 
@@ -182,7 +182,7 @@ def test_lines_of_a_slow_stream_are_put_as_they_arrive(path: Path, start) -> Non
     assert process.wait(timeout=60) == 0
 
 
-def test_a_full_station_ends_the_command_when_the_time_is_over(run: Run, path: Path, tmp_path: Path) -> None:
+def test_a_full_station_ends_the_command_at_its_timeout(run: Run, path: Path, tmp_path: Path) -> None:
     with Queue.open(path) as queue:
         queue.station("slow", None, blocking=True, capacity=1, durable=True)
     (tmp_path / "a").write_text("first")
@@ -208,14 +208,14 @@ class Chunks:
 
 
 @given(some.lists(some.binary(max_size=40).map(lambda b: b.replace(b"x", b"\n")), max_size=20))
-def test_lines_do_not_depend_on_how_the_stream_is_cut(chunks: list[bytes]) -> None:
+def test_lines_do_not_depend_on_the_chunks_of_the_stream(chunks: list[bytes]) -> None:
     lines = [line for batch in line_batches(Chunks(chunks), 1000) for line in batch]
     expected = [(n, line) for n, line in enumerate(b"".join(chunks).split(b"\n"), 1) if line]
     assert lines == expected
 
 
 @given(some.lists(some.sampled_from([b"a", b"bb", b"\n", b"cccccc", b"d\n"]), max_size=30))
-def test_of_a_line_that_is_too_long_no_more_is_kept_than_shows_it(chunks: list[bytes]) -> None:
+def test_a_line_that_is_too_long_is_kept_up_to_one_byte_past_the_limit(chunks: list[bytes]) -> None:
     lines = [line for batch in line_batches(Chunks(chunks), 4) for line in batch]
     whole = [(n, line) for n, line in enumerate(b"".join(chunks).split(b"\n"), 1) if line]
     assert lines == [(n, line[:5]) for n, line in whole]
@@ -226,7 +226,7 @@ def test_a_batch_is_bounded() -> None:
     assert [len(batch) for batch in batches] == [BATCH_LINES_MAX, BATCH_LINES_MAX, 1]
 
 
-def test_what_has_arrived_is_handed_out_before_more_is_read() -> None:
+def test_complete_lines_are_returned_before_more_is_read() -> None:
     batches = line_batches(Chunks([b"one\ntw", b"o\n"]), 1000)
     assert next(batches) == [(1, b"one")]
     assert next(batches) == [(2, b"two")]

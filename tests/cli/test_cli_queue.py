@@ -36,7 +36,9 @@ def test_creating_a_queue_shows_its_limits(run: Run) -> None:
         (["--dedup", "crc"], "Invalid value for '--dedup'"),
     ],
 )
-def test_bad_terms_are_refused_and_nothing_is_made(run: Run, tmp_path: Path, words: list[str], problem: str) -> None:
+def test_invalid_terms_are_refused_and_nothing_is_created(
+    run: Run, tmp_path: Path, words: list[str], problem: str
+) -> None:
     result = run("queue", "create", "new", *words)
     assert (result.exit_code, result.stdout) == (2, "")
     assert problem in result.stderr
@@ -109,7 +111,7 @@ def test_a_damaged_product_is_found_and_repaired(run: Run, path: Path) -> None:
     assert run("queue", "check", path).exit_code == 0
 
 
-def test_a_queue_that_does_not_open_is_a_finding(run: Run, path: Path, tmp_path: Path) -> None:
+def test_a_queue_that_fails_to_open_is_a_finding(run: Run, path: Path, tmp_path: Path) -> None:
     (tmp_path / "spoilt").touch()
     (path / "names").unlink()
     result = run("queue", "check", path)
@@ -135,7 +137,7 @@ def test_resize_changes_the_limits(run: Run, path: Path) -> None:
     assert (told["terms"]["size"], told["terms"]["age_s"]) == (2 << 20, None)
 
 
-def test_resize_wants_something_to_change(run: Run, path: Path) -> None:
+def test_resize_without_an_option_is_refused(run: Run, path: Path) -> None:
     result = run("queue", "resize", path)
     assert result.exit_code == 2
     assert "give --size, --age or both" in result.stderr
@@ -164,12 +166,12 @@ def test_a_queue_is_deleted_after_a_yes(run: Run, path: Path) -> None:
     assert not path.exists()
 
 
-def test_with_yes_there_is_no_question(run: Run, path: Path) -> None:
+def test_the_option_yes_skips_the_confirmation(run: Run, path: Path) -> None:
     assert objects(run("queue", "delete", path, "--yes", "--json").stdout) == [{"path": str(path), "deleted": True}]
     assert not path.exists()
 
 
-def test_a_directory_that_is_no_queue_is_never_deleted(run: Run, tmp_path: Path) -> None:
+def test_a_directory_that_is_not_a_queue_is_never_deleted(run: Run, tmp_path: Path) -> None:
     precious = tmp_path / "home" / "precious"
     precious.parent.mkdir()
     precious.touch()

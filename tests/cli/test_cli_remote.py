@@ -1,4 +1,4 @@
-"""Commands with the endpoint of a site where they take a directory."""
+"""Commands that get the endpoint of a site instead of a directory."""
 
 import json
 import socket
@@ -29,7 +29,7 @@ def there(path: Path) -> Iterator[str]:
         site.close()
 
 
-def test_what_is_put_there_can_be_read_there(run: Run, there: str, tmp_path: Path) -> None:
+def test_products_put_through_a_site_are_read_through_it(run: Run, there: str, tmp_path: Path) -> None:
     (tmp_path / "f1").write_bytes(b"one")
     (tmp_path / "f2").write_bytes(b"two")
     put = run("put", there, "f1", "f2", "f1", "--feed", "wx/text", "--property", "run=06")
@@ -42,7 +42,7 @@ def test_what_is_put_there_can_be_read_there(run: Run, there: str, tmp_path: Pat
     assert run("verify", there, "--oracle", "none").exit_code == 2
 
 
-def test_a_watch_with_a_cursor_continues_where_it_was(run: Run, there: str, path: Path) -> None:
+def test_a_watch_with_a_cursor_continues_at_its_position(run: Run, there: str, path: Path) -> None:
     fill(path, 3)
     first = run("watch", there, "--from", "oldest", "--cursor", "c", "--count", "2", "--json")
     assert [json.loads(line)["sequence"] for line in first.stdout.splitlines()] == [1, 2]
@@ -51,7 +51,7 @@ def test_a_watch_with_a_cursor_continues_where_it_was(run: Run, there: str, path
     assert json.loads(run("cursor", "list", there, "--json").stdout)["position"] == 4
 
 
-def test_stations_are_managed_there(run: Run, there: str, path: Path) -> None:
+def test_stations_are_managed_through_a_site(run: Run, there: str, path: Path) -> None:
     assert "added decode" in run("station", "add", there, "decode", "--select", "wx/**", "--capacity", "10").output
     run("station", "add", there, "archive", "--after", "decode")
     fill(path, 3)
@@ -120,7 +120,7 @@ def test_a_command_that_needs_the_files_of_a_queue_refuses_an_endpoint(run: Run,
     assert (result.exit_code, "run it on the machine of the queue" in result.stderr) == (2, True)
 
 
-def test_the_program_ends_by_itself_and_by_a_signal(start: Callable[..., object], there: str, path: Path) -> None:
+def test_a_remote_command_ends_by_itself_or_by_a_signal(start: Callable[..., object], there: str, path: Path) -> None:
     fill(path, 1)
     whole = start("cat", there)
     out, err = whole.communicate(timeout=60)  # type: ignore[attr-defined]

@@ -21,7 +21,7 @@ def test_a_selection_is_shown_in_its_forms(run: Run) -> None:
     assert (places["feed"], places["ident"], places["priority"]) == ("index row", "ident", "index row")
 
 
-def test_it_is_shown_for_programs(run: Run) -> None:
+def test_the_forms_of_a_selection_are_json_for_programs(run: Run) -> None:
     (told,) = objects(run("select", "check", "wx/** tag 7 xpath //a every 3", "--json").stdout)
     assert told["selection"] == 'wx/** tag 7 every 3 xpath "//a"'
     assert told["arguments"] == {"feed": "wx/**", "tags": [7], "every": 3, "xpath": "//a"}
@@ -46,7 +46,7 @@ def test_the_json_of_a_selection_error_has_its_column(run: Run) -> None:
     assert told["excerpt"].endswith("^")
 
 
-def test_a_payload_is_tried(run: Run, tmp_path: Path) -> None:
+def test_a_selection_is_tried_on_payloads(run: Run, tmp_path: Path) -> None:
     (tmp_path / "alert.xml").write_text("<alert severity='3'/>")
     (tmp_path / "other.xml").write_text("<alert severity='2'/>")
     words = ("select", "check", "wx/** tag run=5 xpath //alert[@severity='3']", "--feed", "wx/a", "--property", "run=5")
@@ -59,7 +59,7 @@ def test_a_payload_is_tried(run: Run, tmp_path: Path) -> None:
     assert run(*words, "--sample", "other.xml").exit_code == 1
 
 
-def test_what_watch_and_cat_write_is_tried(run: Run, path: Path, tmp_path: Path) -> None:
+def test_a_selection_is_tried_on_the_output_of_watch_and_cat(run: Run, path: Path, tmp_path: Path) -> None:
     fill(path, 3)
     with Queue.open(path) as queue:
         queue.put(b"<alert/>", feed="wx/alert", ident="x", properties={"level": 5})
@@ -73,7 +73,7 @@ def test_what_watch_and_cat_write_is_tried(run: Run, path: Path, tmp_path: Path)
     assert {sample["reason"] for sample in told["samples"]} == {"the sample has no payload"}
 
 
-def test_a_queue_is_tried(run: Run, path: Path) -> None:
+def test_a_selection_is_tried_on_a_queue(run: Run, path: Path) -> None:
     fill(path, 5)
     result = run("select", "check", "wx/text ident ~ [12]$ where level > 3", "--queue", path)
     assert result.exit_code == 1

@@ -14,7 +14,7 @@ def test_without_a_site_every_feed_is_wanted(run: Run, path: Path) -> None:
 
 
 def test_the_exit_code_shows_whether_one_of_the_feeds_is_wanted(run: Run, path: Path) -> None:
-    write_wanted(path, {"wx/radar/**": 0})  # as a site would that is this process
+    write_wanted(path, {"wx/radar/**": 0})  # as a site in this process does
     assert run("wanted", path, "wx/radar/K").exit_code == 0
     nobody = run("wanted", path, "wx/text", "x")
     assert (nobody.exit_code, nobody.stdout) == (1, "wx/text has no subscribers\nx has no subscribers\n")
@@ -29,6 +29,6 @@ def test_the_exit_code_shows_whether_one_of_the_feeds_is_wanted(run: Run, path: 
     assert run("wanted", path, "wx/text").stdout == "wx/text is wanted by station decode\n"
 
 
-def test_what_is_no_feed_is_refused(run: Run, path: Path) -> None:
+def test_an_invalid_feed_is_refused(run: Run, path: Path) -> None:
     assert run("wanted", path, "wx/**").exit_code == 2
     assert run("wanted", path).exit_code == 2

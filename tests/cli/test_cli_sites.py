@@ -22,7 +22,7 @@ Serve = Callable[[str, str], str]
 
 @pytest.fixture(scope="module")
 def fabric(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, str]]:
-    """Two sites that run, and where the first listens. The second has had ten products of it."""
+    """Two running sites, and the endpoint of the first. The second has received ten products from it."""
     folder = tmp_path_factory.mktemp("fabric")
     started: list[subprocess.Popen[bytes]] = []
 
@@ -47,7 +47,7 @@ def fabric(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, str
         process.communicate(timeout=60)
 
 
-def test_people_get_tables_and_a_picture(run: Run, fabric: tuple[Path, str]) -> None:
+def test_the_map_is_shown_as_tables_and_a_picture(run: Run, fabric: tuple[Path, str]) -> None:
     result = run("sites", fabric[1], "--check")
     assert (result.exit_code, result.stderr) == (0, "")
     shown = result.stdout
@@ -58,7 +58,7 @@ def test_people_get_tables_and_a_picture(run: Run, fabric: tuple[Path, str]) -> 
     assert re.search(r"wanted:\n.*\n  one +wx/\*\*\n", shown)
 
 
-def test_programs_get_everything_as_json(run: Run, fabric: tuple[Path, str]) -> None:
+def test_the_map_is_json_for_programs(run: Run, fabric: tuple[Path, str]) -> None:
     (told,) = objects(run("sites", fabric[1], "--json").stdout)
     assert [(place["name"], place["state"]) for place in told["nodes"]] == [("one", "here"), ("two", "here")]
     (link,) = told["links"]
@@ -69,14 +69,14 @@ def test_programs_get_everything_as_json(run: Run, fabric: tuple[Path, str]) -> 
     assert flow["latency_p50_s"] <= flow["latency_max_s"]
 
 
-def test_a_configuration_leads_into_the_fabric_as_well(run: Run, fabric: tuple[Path, str], tmp_path: Path) -> None:
+def test_the_map_is_read_through_a_configuration_file(run: Run, fabric: tuple[Path, str], tmp_path: Path) -> None:
     file = tmp_path / "site.toml"
     file.write_text(f'[site]\nqueue = "{fabric[0] / "one"}"\nlisten = ["{fabric[1]}"]\n')
     (told,) = objects(run("sites", file, "--json").stdout)
     assert len(told["nodes"]) == 2
 
 
-def test_a_graph_is_what_graphviz_reads(run: Run, fabric: tuple[Path, str]) -> None:
+def test_the_graph_is_valid_for_graphviz(run: Run, fabric: tuple[Path, str]) -> None:
     result = run("sites", fabric[1], "--dot")
     nodes, edges = parsed(result.stdout)
     assert nodes == {"one", "two"}
@@ -96,7 +96,7 @@ def test_an_endpoint_without_a_site_is_an_error(run: Run, tmp_path: Path) -> Non
     assert "has no endpoint that is known in advance" in run("sites", "site.toml").stderr
 
 
-def test_a_configuration_is_visited_where_it_listens_and_then_where_it_connects(tmp_path: Path) -> None:
+def test_a_configuration_gives_its_listen_endpoints_before_its_connect_endpoints(tmp_path: Path) -> None:
     file = tmp_path / "site.toml"
     file.write_text(
         '[site]\nqueue = "q"\nlisten = ["tcp/0.0.0.0:1", "tcp/[::]:2", "tcp/127.0.0.1:0"]\nconnect = ["tcp/h:3"]\n'
@@ -109,7 +109,7 @@ def test_a_configuration_is_visited_where_it_listens_and_then_where_it_connects(
         session_terms("tcp://host:7447")
 
 
-# --- made up ------------------------------------------------------------------------------------------
+# --- maps made by hand --------------------------------------------------------------------------------
 
 
 def description(**given: object) -> Description:
@@ -153,7 +153,7 @@ def hostile() -> Map:
     return Map(10**9, places, (Link(HOSTILE, "router 4", HOSTILE, 0.002, 3, 1, 0.25),))
 
 
-def test_no_name_can_break_out_of_a_graph() -> None:
+def test_hostile_names_are_quoted_in_a_graph() -> None:
     nodes, edges = parsed("\n".join(dot_lines(hostile())))
     assert len(nodes) == 4
     assert len(edges) == 2
@@ -170,7 +170,7 @@ def test_control_characters_in_names_are_escaped(capsys: pytest.CaptureFixture[s
     assert "site c does not answer" in shown
 
 
-def test_a_map_is_healthy_if_everybody_answers_and_is_served() -> None:
+def test_a_map_is_healthy_if_every_site_answers_and_is_served() -> None:
     here = Node("a", "1", "here", "", None, description(upstreams=(upstream(),)))
     assert is_healthy(Map(0, (here,), ()))
     assert not is_healthy(Map(0, (), ()))

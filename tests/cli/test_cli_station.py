@@ -113,7 +113,7 @@ def test_a_station_of_a_channel_inherits_its_terms_and_may_tighten_them(run: Run
 # --- change ---------------------------------------------------------------------------------------
 
 
-def test_terms_are_changed_and_the_others_stay(run: Run, path: Path) -> None:
+def test_only_the_given_terms_are_changed(run: Run, path: Path) -> None:
     run("station", "add", path, "decode", "--select", "wx/**", "--capacity", "9", "--timeout", "10s", "--blocking")
     words = ["--capacity", "none", "--timeout", "none", "--no-blocking", "--transient", "--hung-after", "5"]
     result = run("station", "change", path, "decode", *words, "--json")
@@ -216,7 +216,7 @@ def test_an_invalid_position_moves_nothing(run: Run, path: Path) -> None:
     assert "start 'somewhere' is invalid" in result.stderr
 
 
-def test_a_paused_station_hands_nothing_out_until_it_is_resumed(run: Run, path: Path) -> None:
+def test_a_paused_station_delivers_nothing_until_it_is_resumed(run: Run, path: Path) -> None:
     run("station", "add", path, "decode")
     assert run("station", "pause", path, "decode").stdout == "paused decode; 0 products waiting\n"
     fill(path, 1)

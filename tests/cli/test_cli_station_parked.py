@@ -38,7 +38,7 @@ def test_parked_products_are_retried(run: Run, path: Path) -> None:
         assert sorted(consumer.get(3, 5).sequences) == [1, 2, 3]
 
 
-def test_parked_products_are_given_up(run: Run, path: Path) -> None:
+def test_parked_products_are_forgotten(run: Run, path: Path) -> None:
     run("station", "add", path, "decode", "--deliveries-max", "1")
     fill(path, 3)
     park(path, "decode", 3)

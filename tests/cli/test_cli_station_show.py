@@ -119,7 +119,7 @@ def test_a_limit_that_is_exceeded_is_exit_code_1(run: Run, path: Path) -> None:
     assert run("lag", path, "idle", "--max-products", "0", "--max-seconds", "0").exit_code == 0
 
 
-def test_programs_learn_which_limit_it_was(run: Run, path: Path) -> None:
+def test_the_json_names_the_exceeded_limit(run: Run, path: Path) -> None:
     prepare(path)
     result = run("lag", path, "--max-products", "2", "--json")
     assert (result.exit_code, result.stderr) == (1, "")
@@ -137,7 +137,7 @@ def test_programs_learn_which_limit_it_was(run: Run, path: Path) -> None:
         (Lag(11, 0, 31.0), ["max_products", "max_seconds"]),
     ],
 )
-def test_a_limit_that_is_just_reached_is_kept(lag: Lag, exceeds: list[str]) -> None:
+def test_a_limit_that_is_just_reached_is_not_exceeded(lag: Lag, exceeds: list[str]) -> None:
     assert compare_lag("decode", lag, 10, 30.0).exceeds == exceeds
 
 
@@ -157,6 +157,6 @@ def test_the_lag_of_a_queue_without_stations_is_empty(run: Run, path: Path) -> N
     assert run("lag", path, "--json").stdout == ""
 
 
-def test_a_limit_that_is_none_is_refused(run: Run, path: Path) -> None:
+def test_an_invalid_limit_is_refused(run: Run, path: Path) -> None:
     assert run("lag", path, "--max-products", "-1").exit_code == 2
     assert "--max-seconds 'soon' is not a length of time" in run("lag", path, "--max-seconds", "soon").stderr

@@ -51,7 +51,7 @@ def test_once_is_one_object_for_programs(run: Run, path: Path) -> None:
         (["--once", "--interval", "often"], "--interval 'often' is not a length of time"),
     ],
 )
-def test_bad_options_are_refused(run: Run, path: Path, words: list[str], problem: str) -> None:
+def test_invalid_options_are_refused(run: Run, path: Path, words: list[str], problem: str) -> None:
     result = run("top", path, *words)
     assert (result.exit_code, result.stdout) == (2, "")
     assert problem in result.stderr
@@ -75,14 +75,14 @@ def test_each_interval_is_one_line_until_ctrl_c(path: Path, start) -> None:
     assert process.stderr.read().strip() == b""
 
 
-def test_it_ends_quietly_when_the_reader_of_its_output_goes_away(path: Path, start) -> None:
+def test_top_ends_quietly_when_its_output_is_closed(path: Path, start) -> None:
     process = start("top", path, "--json", "--interval", "1h")
     process.stdout.close()
     assert process.wait(timeout=60) == 141
     assert process.stderr.read() == b""
 
 
-def test_a_removed_queue_ends_it_with_an_error(path: Path, start) -> None:
+def test_a_removed_queue_ends_top_with_an_error(path: Path, start) -> None:
     process = start("top", path, "--json", "--interval", "100ms")
     process.stdout.readline()
     shutil.rmtree(path)
@@ -93,7 +93,7 @@ def test_a_removed_queue_ends_it_with_an_error(path: Path, start) -> None:
     assert told["hint"]
 
 
-def test_a_replaced_queue_ends_it_with_an_error(path: Path, tmp_path: Path, start) -> None:
+def test_a_replaced_queue_ends_top_with_an_error(path: Path, tmp_path: Path, start) -> None:
     process = start("top", path, "--json", "--interval", "100ms")
     process.stdout.readline()
     Queue.create(tmp_path / "other", size="4MiB").close()
@@ -101,10 +101,11 @@ def test_a_replaced_queue_ends_it_with_an_error(path: Path, tmp_path: Path, star
     (tmp_path / "other").rename(path)
     _, err = process.communicate(timeout=60)
     assert process.returncode == 3
-    assert any(words in err for words in (b"another queue is at", b"was removed"))  # it may read in between
+    # top may read between the two renames
+    assert any(words in err for words in (b"another queue is at", b"was removed"))
 
 
-def test_damage_ends_it_with_an_error(path: Path, tmp_path: Path, start) -> None:
+def test_damage_ends_top_with_an_error(path: Path, tmp_path: Path, start) -> None:
     process = start("top", path, "--json", "--interval", "100ms")
     process.stdout.readline()
     (tmp_path / "spoilt").touch()
@@ -149,7 +150,7 @@ class Terminal:
         fcntl.ioctl(self._main, termios.TIOCSWINSZ, struct.pack("HHHH", height, width, 0, 0))
 
     def read(self) -> bytes:
-        """Everything so far."""
+        """Everything written so far."""
         try:
             while chunk := os.read(self._main, 65536):
                 self.shown += chunk
@@ -187,7 +188,7 @@ def test_a_live_view_restores_the_terminal(terminal, path: Path, number: int, co
     assert live.process.stderr.read().strip() == b""
 
 
-def test_a_terminal_that_changes_its_size_is_redrawn_at_once(terminal, path: Path) -> None:
+def test_a_terminal_that_changes_its_size_is_redrawn_within_the_interval(terminal, path: Path) -> None:
     fill(path, 3)
     live = terminal(100, 30, "--interval", "1h")
     wait_until(lambda: b"wx/text" in live.read())

@@ -38,7 +38,7 @@ def test_the_picture_fits_the_terminal(busy: Frame, size: tuple[int, int]) -> No
     assert max(map(len, lines)) <= width
 
 
-def test_everything_is_shown_in_a_usual_terminal(busy: Frame) -> None:
+def test_everything_is_shown_in_a_terminal_of_80_by_24(busy: Frame) -> None:
     shown = "\n".join(picture(busy, Canvas(80, 24)))
     for words in ("fill █████░░░░░  50%", "1.0 GiB of 2.0 GiB", "812k products", "oldest 42.0 min", "stations (5 of 13)",
                   "consumers (5 of 9)", "feeds (5 of 40)", "station 1", "ack/s", "dead 0.1 s"):  # fmt: skip
@@ -52,7 +52,7 @@ def test_a_list_without_rows_leaves_its_space_to_the_others() -> None:
     assert not any("stations" in line for line in lines)
 
 
-def test_where_height_sets_no_limit_all_stations_are_shown_and_the_busiest_feeds(busy: Frame) -> None:
+def test_without_a_height_all_stations_and_the_busiest_feeds_are_shown(busy: Frame) -> None:
     shown = "\n".join(picture(busy, Canvas(100)))
     assert "station 11" in shown
     assert "feeds (10 of 40)" in shown
@@ -67,7 +67,7 @@ def test_a_chain_is_indented_and_flags_are_shown() -> None:
     assert "\n  └ third paused " in shown
 
 
-def test_names_are_neither_markup_nor_control_characters() -> None:
+def test_markup_and_control_characters_in_names_are_escaped() -> None:
     names = queue_statistics(feeds=[FeedStatistics("[bold]feed", 1, 1, 1)])
     shown = "\n".join(picture(frame_of(None, snapshot(0, names, station_statistics("[red]a\x1b[2J"))), Canvas(100)))
     assert "[bold]feed" in shown

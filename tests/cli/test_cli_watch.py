@@ -1,4 +1,4 @@
-"""headrace watch, alone and beside processes that put."""
+"""headrace watch, alone and beside processes that put products."""
 
 import os
 import pty
@@ -30,7 +30,7 @@ def test_each_product_is_an_object_for_programs(run: Run, path: Path) -> None:
     assert told["age_s"] >= 0
 
 
-def test_only_what_the_selection_wants_is_shown(run: Run, path: Path) -> None:
+def test_only_selected_products_are_shown(run: Run, path: Path) -> None:
     fill(path, 12, "wx/text")
     with Queue.open(path) as queue:
         queue.put(b"echo", feed="wx/radar/KFTG", ident="ident 1")
@@ -65,7 +65,7 @@ def test_products_from_before_the_start_are_not_shown_by_default(run: Run, path:
         (["--cursor", ""], "cursor name '' is invalid"),
     ],
 )
-def test_bad_options_are_refused(run: Run, path: Path, words: list[str], problem: str) -> None:
+def test_invalid_options_are_refused(run: Run, path: Path, words: list[str], problem: str) -> None:
     result = run("watch", path, *words)
     assert (result.exit_code, result.stdout) == (2, "")
     assert problem in result.stderr
@@ -80,7 +80,7 @@ def test_a_cursor_continues_where_the_last_watch_ended(run: Run, path: Path) -> 
     assert [p["sequence"] for p in rest] == [3, 4, 5]
 
 
-def test_a_cursor_passes_over_what_was_not_wanted(run: Run, path: Path) -> None:
+def test_a_cursor_advances_past_products_that_do_not_match(run: Run, path: Path) -> None:
     fill(path, 5)
     run("watch", path, "--cursor", "radar", "--from", "oldest", "--timeout", "0s", "--select", "wx/radar/**")
     with Queue.open(path) as queue:
@@ -166,8 +166,8 @@ def test_a_watch_ends_quietly_when_it_is_terminated(path: Path, start) -> None:
         assert queue.statistics().readers == 0
 
 
-def test_a_watch_ends_quietly_when_the_reader_of_its_output_goes_away(path: Path, start) -> None:
-    """Without waiting for a further product."""
+def test_a_watch_ends_quietly_when_its_output_is_closed(path: Path, start) -> None:
+    """It does not wait for another product first."""
     fill(path, 3)
     watcher = start("watch", path, "--from", "oldest")
     assert b"ident 1" in watcher.stdout.readline()

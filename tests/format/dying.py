@@ -1,4 +1,4 @@
-"""Processes that end at the worst moment."""
+"""Processes that are killed at the worst moment."""
 
 import ctypes
 import mmap
@@ -14,7 +14,7 @@ import station_reader
 
 @contextmanager
 def at_work(work: Callable[[], object]) -> Iterator[int]:
-    """A child that has done its work and holds on to what it has; it is killed in the end, if it still lives."""
+    """Run `work` in a child that keeps its result; yield the pid, and kill the child at the end."""
     done, say = os.pipe()
     child = os.fork()
     if child == 0:
@@ -22,13 +22,13 @@ def at_work(work: Callable[[], object]) -> Iterator[int]:
             kept = work()  # noqa: F841 - held until the end
             os.write(say, b"x")
             signal.pause()
-        except Exception:  # noqa: BLE001 - shown here, and told to the parent by silence
+        except Exception:  # noqa: BLE001 - printed here; the parent sees the closed pipe
             traceback.print_exc()
         finally:
             os._exit(1)
     os.close(say)
     try:
-        assert os.read(done, 1) == b"x", "the child has failed"
+        assert os.read(done, 1) == b"x", "the child failed"
         yield child
     finally:
         os.close(done)
@@ -36,7 +36,7 @@ def at_work(work: Callable[[], object]) -> Iterator[int]:
 
 
 def end(child: int) -> None:
-    """Kill a child and see it dead."""
+    """Kill a child and wait for its end."""
     try:
         os.kill(child, signal.SIGKILL)
         os.waitpid(child, 0)
@@ -45,7 +45,7 @@ def end(child: int) -> None:
 
 
 def die_holding_a_chain(directory: Path, number: int, spoil: Callable[[mmap.mmap], None]) -> None:
-    """Let a child take the lock of a chain where the page says that it is, spoil the file, and die."""
+    """Start a child that takes the lock of a chain at the offset of the page, spoils the file, and dies."""
     child = os.fork()
     if child == 0:
         try:

@@ -10,10 +10,10 @@ skipped: a file is read as a whole and walked from its beginning.
     read_cursors(directory)      name -> position
     read_segment(directory, …)   one segment: header and rows
     read_queue(directory)        every product below `head`, in the order of sequence
-    find_signature(directory, …) what the duplicate table says of a signature
+    find_signature(directory, …) the product that the duplicate table has for a signature
 
 Stations and channels have a reader of their own beside this one (station_reader.py), which goes by the same rules.
-What cannot be right raises Damaged, what is of another version OtherVersion. Read a queue while nobody writes to it.
+Invalid data raises Damaged, another version OtherVersion. Read a queue while no process writes to it.
 """
 
 import json

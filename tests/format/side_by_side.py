@@ -15,7 +15,7 @@ def typed(properties: Mapping[str, Any]) -> dict[str, tuple[str, str]]:
 
 
 def fast(product: Product) -> dict[str, Any]:
-    """Everything that Headrace says of a product."""
+    """Every field of a product, read by Headrace."""
     return {
         "sequence": product.sequence,
         "feed": product.feed,
@@ -35,7 +35,7 @@ def fast(product: Product) -> dict[str, Any]:
 
 
 def slow(product: reader.Fields) -> dict[str, Any]:
-    """The same words from the slow reader; without a kind there is no signature."""
+    """The same fields from the slow reader; without a kind there is no signature."""
     said = {word: product[word] for word in fast_words if word in product}
     said["properties"] = typed(product["properties"])
     said["signature"] = product["signature"] if product["signature_kind"] else b""
@@ -58,7 +58,7 @@ def read_all(queue: Queue) -> list[Batch]:
 
 
 def assert_same(queue: Queue, now_ns: int = 0) -> list[reader.Fields]:
-    """Both readers see the same products and the same records; what the slow one saw, hidden and expired included."""
+    """Both readers see the same products and records; return those of the slow reader, hidden and expired included."""
     everything = reader.read_queue(Path(queue.path))
     meant = [p for p in everything if not p["hidden"] and not (p["expiry_ns"] and p["expiry_ns"] <= now_ns)]
     batches = read_all(queue)

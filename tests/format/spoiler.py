@@ -15,7 +15,7 @@ class Spoiler:
         self._descriptor = os.open(file, os.O_RDWR)
 
     def flip(self, at: int, mask: int) -> None:
-        """Turn the bits of `mask` in the byte at `at` around; a second time, and it is as before."""
+        """Flip the bits of `mask` in the byte at `at`; a second call restores it."""
         (byte,) = os.pread(self._descriptor, 1, at)
         os.pwrite(self._descriptor, bytes([byte ^ mask]), at)
 
@@ -23,7 +23,7 @@ class Spoiler:
         os.pwrite(self._descriptor, data, at)
 
     def forge_row(self, at: int, field: str, mask: int) -> None:
-        """Turn bits of a field of the row at `at` around and give the row the check that fits."""
+        """Flip bits of a field of the row at `at`, and recompute the check of the row."""
         row = bytearray(os.pread(self._descriptor, reader.ROW_BYTES, at))
         offset, code = reader.ROW[field]
         (value,) = struct.unpack_from("<" + code, row, offset)

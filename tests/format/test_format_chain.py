@@ -182,7 +182,7 @@ def test_the_counters_of_a_station_are_where_the_page_says(make_queue: MakeQueue
         assert (member["redelivered"], member["expired"], member["prescale_count"]) == (2, 1, 42)
         assert (member["flowed_around"], member["admitted"]) == (10, 11)
     member = read_chain(queue.path, 1)["members"][0]
-    assert (member["leased"], member["restored"]) == (0, 0)  # who detaches has not died
+    assert (member["leased"], member["restored"]) == (0, 0)  # a consumer that detaches is not restored
 
 
 @pytest.mark.parametrize("discard", ["fifo", "lifo", "priority", "deadline"])
@@ -221,7 +221,7 @@ def test_the_place_of_a_station_that_was_removed_is_all_zeros(make_queue: MakeQu
     assert not chain_path(queue.path, 1).exists()
 
 
-def test_a_group_notes_which_of_its_stations_got_the_latest_product(make_queue: MakeQueue) -> None:
+def test_a_group_records_which_of_its_stations_got_the_latest_product(make_queue: MakeQueue) -> None:
     queue = make_queue(dedup="none")
     for name in "abc":
         queue.station(name, "wx/**", group="g")
@@ -239,7 +239,7 @@ def test_a_group_notes_which_of_its_stations_got_the_latest_product(make_queue: 
 # --- slots and lists ------------------------------------------------------------------------------
 
 
-def test_the_mark_of_a_slot_tells_where_its_product_is(make_queue: MakeQueue) -> None:
+def test_the_mark_of_a_slot_shows_where_its_product_is(make_queue: MakeQueue) -> None:
     queue = make_queue(dedup="none")
     first = queue.station("a", "wx/**", deliveries_max=1)
     second = queue.station("b", "wx/**", after="a")
@@ -272,7 +272,7 @@ def test_the_mark_of_a_slot_tells_where_its_product_is(make_queue: MakeQueue) ->
                 assert sorted(slot[1] for slot in told) == sequences_in(chain, state)
 
 
-def test_a_lease_is_lost_when_its_ticket_is_of_another_time(make_queue: MakeQueue) -> None:
+def test_an_acknowledgement_with_an_older_ticket_is_refused(make_queue: MakeQueue) -> None:
     queue = make_queue(dedup="none")
     station = queue.station("a", "wx/**")
     put(queue, 1)
@@ -287,7 +287,7 @@ def test_a_lease_is_lost_when_its_ticket_is_of_another_time(make_queue: MakeQueu
         assert read_chain(queue.path, 1)["in_hand"] == 0
 
 
-def test_parked_products_hold_nothing_back(make_queue: MakeQueue) -> None:
+def test_parked_products_do_not_hold_back_the_position(make_queue: MakeQueue) -> None:
     queue = make_queue(dedup="none")
     station = queue.station("a", "wx/**", deliveries_max=1)
     put(queue, 2)
@@ -321,7 +321,7 @@ def test_products_wait_in_a_list_for_each_priority(make_queue: MakeQueue) -> Non
         assert all(slot["priority"] == [0, 1, 7, 1][slot["sequence"] % 4] for slot in slots_in(chain, "waiting"))
 
 
-def test_products_wait_by_deadline_where_deadlines_count(make_queue: MakeQueue) -> None:
+def test_products_wait_by_deadline_if_the_order_is_deadline(make_queue: MakeQueue) -> None:
     clock = MockClock(NOW_NS)
     queue = make_queue(dedup="none", clock=clock)
     station = queue.station("a", "wx/**", order="deadline", capacity=10)
@@ -334,7 +334,7 @@ def test_products_wait_by_deadline_where_deadlines_count(make_queue: MakeQueue) 
     assert [slot["expires_ns"] for slot in waiting] == [NOW_NS + s * 10**9 for s in (3, 5, 9)] + [0, 0]
 
 
-def test_a_station_without_a_capacity_takes_up_no_more_than_its_window(make_queue: MakeQueue) -> None:
+def test_a_station_without_a_capacity_admits_no_more_than_its_window(make_queue: MakeQueue) -> None:
     queue = make_queue(dedup="none")
     station = queue.station("a", "wx/**")
     put(queue, 5000)
@@ -344,7 +344,7 @@ def test_a_station_without_a_capacity_takes_up_no_more_than_its_window(make_queu
     assert chain_path(queue.path, 1).stat().st_size == station_reader.SLOTS_AT + 4096 * station_reader.SLOT_BYTES
 
 
-def test_lists_are_rebuilt_from_the_marks_when_the_holder_of_the_lock_died(make_queue: MakeQueue) -> None:
+def test_lists_are_rebuilt_from_the_marks_after_the_holder_of_the_lock_died(make_queue: MakeQueue) -> None:
     queue = make_queue(dedup="none")
     station = queue.station("a", "wx/**", deliveries_max=1)
     put(queue, 20, priority=[number % 8 for number in range(20)])
@@ -438,7 +438,7 @@ def test_a_consumer_holds_the_lock_of_its_place(make_queue: MakeQueue) -> None:
     assert locked() == []
 
 
-def test_the_lock_of_a_consumer_goes_with_its_process_and_its_products_come_back(make_queue: MakeQueue) -> None:
+def test_a_dead_consumer_loses_its_lock_and_its_products_are_redelivered(make_queue: MakeQueue) -> None:
     queue = make_queue(dedup="none")
     station = queue.station("a", "wx/**")
     put(queue, 4)
@@ -454,7 +454,7 @@ def test_the_lock_of_a_consumer_goes_with_its_process_and_its_products_come_back
         assert is_locked(chain_path(queue.path, 1), lock)
         end(child)
         assert not is_locked(chain_path(queue.path, 1), lock)
-        assert read_chain(queue.path, 1)["consumers"] == before["consumers"]  # until somebody looks
+        assert read_chain(queue.path, 1)["consumers"] == before["consumers"]  # until a process looks
         station.statistics()
         after = read_chain(queue.path, 1)
         assert (after["consumers"], sequences_in(after, "waiting")) == ({}, [1, 2, 3, 4])

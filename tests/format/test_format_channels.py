@@ -24,7 +24,7 @@ MakeQueue = Callable[..., Queue]
     ("members", "struct_type"),
     [(station_reader.CHANNELS, ChannelDocument), (station_reader.CHANNEL, Definition), (station_reader.QOS, QoS)],
 )
-def test_headrace_knows_the_members_of_the_page(members: station_reader.Members, struct_type: type) -> None:
+def test_the_structs_have_the_members_of_the_page(members: station_reader.Members, struct_type: type) -> None:
     defaults = {
         field.name: NONE
         if field.required
@@ -100,7 +100,7 @@ def test_the_words_of_a_supplier_are_where_the_page_says(make_queue: MakeQueue) 
     assert after == {place: words | {"held": False} for place, words in places.items()}
 
 
-def test_a_place_is_freed_with_its_process_and_its_counters_remain(make_queue: MakeQueue) -> None:
+def test_a_dead_supplier_frees_its_place_and_its_counters_remain(make_queue: MakeQueue) -> None:
     queue = make_queue()
     radar = queue.channel("radar", "wx/radar")
 

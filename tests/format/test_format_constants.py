@@ -1,4 +1,4 @@
-"""The kernel exports the numbers of the format; what stands above it in the order of imports agrees with it."""
+"""The kernel exports the constants of the format, and the modules that may not import it have the same values."""
 
 import reader
 import station_reader

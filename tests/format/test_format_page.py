@@ -162,7 +162,7 @@ def test_the_fields_of_a_table_follow_each_other_without_a_gap(heading: str) -> 
         f"byte `{station_reader.SUPPLIER_BYTES} * p`",
     ],
 )
-def test_a_number_of_the_reader_stands_on_the_page(number: str) -> None:
+def test_the_page_has_every_number_of_the_reader(number: str) -> None:
     assert number in PAGE.read_text()
 
 

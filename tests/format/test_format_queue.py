@@ -1,4 +1,4 @@
-"""Whole queues: the slow reader finds in the files what Headrace hands out."""
+"""Whole queues: the slow reader finds in the files what Headrace delivers."""
 
 import json
 import random
@@ -20,7 +20,7 @@ MakeQueue = Callable[..., Queue]
 NOW_NS = 1_800_000_000_000_000_000
 
 
-def test_every_kind_of_product_is_read_alike(make_queue: MakeQueue) -> None:
+def test_both_readers_agree_on_every_kind_of_product(make_queue: MakeQueue) -> None:
     queue = make_queue()
     queue.put(b"", feed="wx")
     queue.put(b"METAR KDEN", feed="wx/text/metar", ident="SAUS70 KWBC 060000 /pMETAR")
@@ -38,7 +38,7 @@ def test_every_kind_of_product_is_read_alike(make_queue: MakeQueue) -> None:
     assert products[-1]["previous"] is None
 
 
-def test_a_batch_with_columns_is_read_alike(make_queue: MakeQueue) -> None:
+def test_both_readers_agree_on_a_batch_with_columns(make_queue: MakeQueue) -> None:
     queue = make_queue(dedup="xxh3")
     count = 500
     receipt = queue.put_many(
@@ -58,7 +58,7 @@ def test_a_batch_with_columns_is_read_alike(make_queue: MakeQueue) -> None:
     assert {p["origin"] for p in products} == {"site0", "site1", "site2"}
 
 
-def test_the_product_before_is_that_of_the_same_origin_and_feed(make_queue: MakeQueue) -> None:
+def test_the_previous_product_has_the_same_origin_and_feed(make_queue: MakeQueue) -> None:
     queue = make_queue()
     queue.put(b"1", feed="wx/a")
     queue.put(b"2", feed="wx/b")
@@ -108,7 +108,7 @@ def test_damaged_products_are_marked_by_a_repair(make_queue: MakeQueue) -> None:
         assert again.check() == []
 
 
-def test_every_row_of_a_batch_but_the_last_says_that_the_batch_continues(make_queue: MakeQueue) -> None:
+def test_every_row_of_a_batch_except_the_last_has_the_continues_flag(make_queue: MakeQueue) -> None:
     queue = make_queue(size="1MiB")
     queue.put(b"alone", feed="wx/a")
     queue.put_many([b"one", b"two", b"three"], feed="wx/a")
@@ -160,7 +160,7 @@ def test_a_plain_segment_has_a_64th_of_the_size_within_bounds(make_queue: MakeQu
         assert reader.read_control(queue.path)["segment_bytes"] == expected
 
 
-def test_segment_files_are_used_again_after_the_queue_has_wrapped_around(make_queue: MakeQueue) -> None:
+def test_segment_files_are_reused_after_the_queue_has_wrapped_around(make_queue: MakeQueue) -> None:
     seed = 20261115
     print(f"seed {seed}")
     chance = random.Random(seed)
@@ -172,7 +172,7 @@ def test_segment_files_are_used_again_after_the_queue_has_wrapped_around(make_qu
     control = reader.read_control(queue.path)
     newest = reader.entry_of(control, control["segment_newest"])
     assert products[0]["sequence"] == control["oldest"] > 1
-    assert newest["file"] < newest["number"], "no file was used again"
+    assert newest["file"] < newest["number"], "no file was reused"
     segment = reader.read_segment(queue.path, newest, control["uuid"])
     behind = reader.read_row(segment, control["tail"] - newest["first"])
     assert behind["sequence"] not in (0, reader.low32(control["tail"])), "a row of an earlier life does not fit"
@@ -188,7 +188,7 @@ def test_the_directory_of_segments_is_a_ring(make_queue: MakeQueue) -> None:
     assert products[-1]["sequence"] == 2100
 
 
-def test_a_jumbo_segment_leaves_with_its_file(make_queue: MakeQueue) -> None:
+def test_the_file_of_an_evicted_jumbo_segment_is_removed(make_queue: MakeQueue) -> None:
     queue = make_queue(size="1MiB")
     for number in range(12):
         queue.put(bytes([number]) * 200_000, feed="wx/a")
@@ -225,7 +225,7 @@ def test_each_durability_leaves_the_same_files(make_queue: MakeQueue, durability
     assert control["head"] == control["tail"] == 4
 
 
-def test_a_queue_in_memory_is_read_alike(shared_memory: Path) -> None:
+def test_both_readers_agree_on_a_queue_in_memory(shared_memory: Path) -> None:
     with Queue.create(shared_memory / "q", size="1MiB", durability="memory", dedup="none") as queue:
         queue.put(b"same", feed="wx/a")
         queue.put(b"same", feed="wx/a")
@@ -262,7 +262,7 @@ def test_the_duplicate_table_leads_to_every_product_that_is_held(make_queue: Mak
     assert reader.find_signature(queue.path, b"never was there!") is None
 
 
-def test_a_deleted_product_is_no_longer_found_and_its_copy_is(make_queue: MakeQueue) -> None:
+def test_the_duplicate_table_drops_a_deleted_product_and_finds_its_copy(make_queue: MakeQueue) -> None:
     queue = make_queue()
     queue.put(b"content", feed="wx/a")
     (product,) = assert_same(queue)
@@ -290,14 +290,14 @@ def test_without_dedup_a_given_signature_is_kept_and_finds_no_duplicates(make_qu
     assert (control["signature_kind"], control["duplicates"], control["held_products"]) == (0, 0, 5)
     assert reader.find_signature(queue.path, given) is None
     queue.close()
-    table.unlink()  # whatever a table that is made anew may hold
+    table.unlink()  # so that it is rebuilt
     with Queue.open(queue.path) as again:
         assert again.put(b"one", feed="wx/a", signature=given) == 6
         assert reader.find_signature(queue.path, given) is None
         assert len(assert_same(again)) == 6
 
 
-def test_an_evicted_product_is_no_longer_found(make_queue: MakeQueue) -> None:
+def test_the_duplicate_table_does_not_find_an_evicted_product(make_queue: MakeQueue) -> None:
     queue = make_queue(size="1MiB")
     queue.put(b"first", feed="wx/a")
     (product,) = assert_same(queue)
@@ -308,7 +308,7 @@ def test_an_evicted_product_is_no_longer_found(make_queue: MakeQueue) -> None:
     assert_same(queue)
 
 
-def test_a_table_that_has_grown_is_another_file(make_queue: MakeQueue) -> None:
+def test_the_duplicate_table_grows_into_a_new_file(make_queue: MakeQueue) -> None:
     seed = 7
     print(f"seed {seed}")
     chance = random.Random(seed)
@@ -325,7 +325,7 @@ def test_a_table_that_has_grown_is_another_file(make_queue: MakeQueue) -> None:
         assert reader.find_signature(queue.path, product["signature"]) == product["sequence"]
 
 
-def test_two_buckets_are_spread_over_the_whole_table() -> None:
+def test_the_two_buckets_of_signatures_are_spread_over_the_whole_table() -> None:
     seed = 3
     print(f"seed {seed}")
     chance = random.Random(seed)
@@ -340,7 +340,7 @@ def test_two_buckets_are_spread_over_the_whole_table() -> None:
 # --- cursors --------------------------------------------------------------------------------------
 
 
-def test_cursors_are_read_alike(make_queue: MakeQueue) -> None:
+def test_both_readers_agree_on_cursors(make_queue: MakeQueue) -> None:
     queue = make_queue()
     queue.put_many([b"%d" % n for n in range(50)], feed="wx/a")
     queue.cursor("at the start")
@@ -360,7 +360,7 @@ def test_cursors_are_read_alike(make_queue: MakeQueue) -> None:
     assert queue.check() == []
 
 
-def test_a_cursor_remembers_the_range_that_it_lost(make_queue: MakeQueue) -> None:
+def test_a_cursor_records_its_lost_range(make_queue: MakeQueue) -> None:
     queue = make_queue(size="1MiB")
     cursor = queue.cursor("slow")
     for number in range(40):
@@ -460,7 +460,7 @@ def test_files_of_another_queue_are_refused(make_queue: MakeQueue, closed: Path)
     segment.write_bytes(own)
 
 
-def test_a_new_queue_begins_at_sequence_one_with_its_own_origin(make_queue: MakeQueue) -> None:
+def test_a_new_queue_starts_at_sequence_one_with_its_own_origin(make_queue: MakeQueue) -> None:
     queue = make_queue(age=timedelta(hours=1))
     control = reader.read_control(queue.path)
     assert (control["oldest"], control["head"], control["tail"], control["synced"]) == (1, 1, 1, 1)

@@ -1,4 +1,4 @@
-"""One record: the slow reader understands every one that Headrace writes, and both notice every flipped bit."""
+"""One record: the slow reader reads every record that Headrace writes, and both detect every flipped bit."""
 
 import hashlib
 from collections.abc import Callable, Iterator
@@ -31,7 +31,7 @@ def filling(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Queue]:
 
 @settings(deadline=None, max_examples=300, print_blob=True)
 @given(puts(st.binary(max_size=100)), st.none() | foreign)
-def test_a_record_says_what_was_put(filling: Queue, put: dict[str, Any], stranger: dict[str, Any] | None) -> None:
+def test_a_record_holds_what_was_put(filling: Queue, put: dict[str, Any], stranger: dict[str, Any] | None) -> None:
     sequence = filling.put(**put, **(stranger or {}))
     if isinstance(sequence, Duplicate):
         return
@@ -54,7 +54,7 @@ def test_a_record_says_what_was_put(filling: Queue, put: dict[str, Any], strange
 
 @settings(deadline=None, max_examples=200, print_blob=True)
 @given(st.binary(max_size=200))
-def test_bytes_that_are_no_record_are_refused(data: bytes) -> None:
+def test_bytes_that_are_not_a_record_are_refused(data: bytes) -> None:
     with pytest.raises((reader.Damaged, reader.OtherVersion)):
         reader.read_record(data)
 
@@ -68,7 +68,7 @@ SIGNERS: dict[str, Callable[[bytes], bytes]] = {
 
 
 @pytest.mark.parametrize("dedup", SIGNERS)
-def test_a_signature_is_made_as_the_page_says(make_queue: Callable[..., Queue], dedup: str) -> None:
+def test_a_signature_is_computed_as_the_page_says(make_queue: Callable[..., Queue], dedup: str) -> None:
     queue = make_queue(dedup=dedup)
     for payload in (b"", b"a", b"b" * 1000, b"c" * 200_000):
         queue.put(payload, feed="wx/a")
@@ -86,7 +86,7 @@ def test_the_longest_texts_and_blocks_fit(make_queue: Callable[..., Queue]) -> N
     assert product["properties"] == properties
 
 
-def test_pad_and_payload_are_aligned_whatever_the_length_of_the_ident(make_queue: Callable[..., Queue]) -> None:
+def test_the_payload_is_aligned_for_every_length_of_the_ident(make_queue: Callable[..., Queue]) -> None:
     queue = make_queue()
     for size in range(32):
         queue.put(bytes([size]), feed="wx/a", ident="i" * size, expiry=FAR if size % 2 else None)
@@ -105,7 +105,7 @@ def test_pad_and_payload_are_aligned_whatever_the_length_of_the_ident(make_queue
 
 @pytest.fixture
 def small(make_queue: Callable[..., Queue]) -> Queue:
-    """Three products, all fields used; one is to suffer. They are the same to the bit each time."""
+    """Three products that use all fields; the tests damage the second. Every run writes the same bytes."""
     queue = make_queue(clock=MockClock(NOW_NS))
     for number in range(1, 4):
         queue.put(
@@ -122,7 +122,7 @@ def test_every_flipped_bit_of_a_record_is_detected_by_both_readers(small: Queue)
     with Spoiler(segment) as spoiler:
         for at in range(len(product["record"])):
             for bit in range(8):
-                print(f"byte {at}, bit {bit}")  # shown for the one that goes unnoticed
+                print(f"byte {at}, bit {bit}")  # shown if it goes undetected
                 spoiler.flip(start + at, 1 << bit)
                 broken = bytearray(product["record"])
                 broken[at] ^= 1 << bit
@@ -170,7 +170,7 @@ def bits_of_a_row(queue: Queue, sequence: int) -> Iterator[tuple[Spoiler, int, i
     with Spoiler(file) as spoiler:
         for at in range(reader.ROW_BYTES):
             for bit in range(8):
-                print(f"byte {at}, bit {bit}")  # shown for the one that goes unnoticed
+                print(f"byte {at}, bit {bit}")  # shown if it goes undetected
                 yield spoiler, start + at, 1 << bit
 
 

@@ -54,7 +54,7 @@ def test_rows_of_a_batch_that_was_rolled_back_are_invalid(make_queue: MakeQueue,
     assert [(row["sequence"], row["whole"]) for row in left[:4]] == [(n, True) for n in range(1, 5)]
     assert reader.read_control(queue.path)["tail"] == 2
     with queue._log.locked():
-        pass  # whoever gets the lock of the dead rolls back
+        pass  # the next holder of the lock rolls back
     control, rows = reader.read_control(queue.path), rows_of(queue.path, 1)
     assert (control["tail"], control["recoveries"], control["held_products"]) == (2, 1, 1)
     assert rows[0] == left[0]
@@ -124,7 +124,7 @@ def test_a_doubtful_segment_file_is_never_deleted(closed: Path, word: str, value
         assert_same(again)
 
 
-def test_an_empty_segment_file_is_all_that_a_power_failure_leaves_of_a_new_one(closed: Path) -> None:
+def test_an_empty_segment_file_left_by_a_power_failure_is_removed(closed: Path) -> None:
     before = records(closed)
     empty = reader.segment_path(closed, 0x98)
     empty.write_bytes(bytes(1 << 16))
@@ -167,7 +167,7 @@ def test_the_last_product_of_a_feed_is_one_that_was_created_here(make_queue: Mak
     queue.put(b"came back", feed="wx/a", origin="here", origin_sequence=77)
     queue.put(b"passed on", feed="wx/b", signature=b"another content!", origin="there", origin_sequence=10)
     queue.close()
-    for _ in range(2):  # as it was noted, and as it is found again in the segments
+    for _ in range(2):  # as it was recorded, and as recovery counts it from the segments
         names = reader.read_names(queue.path).values()
         totals = {n["text"]: (n["last"], n["products"]) for n in names if n["kind"] == reader.FEED}
         assert totals == {"wx/a": (1, 3), "wx/b": (0, 1)}

@@ -46,7 +46,7 @@ def test_a_repair_leaves_revisions_hidden(make_queue: Callable[..., Queue]) -> N
 
 
 def test_a_rebuilt_row_of_a_revision_keeps_its_record(make_queue: Callable[..., Queue]) -> None:
-    """rebuild_rows/count_records take a record of ours whose origin_sequence is not its sequence for damaged or stale."""
+    """Its record has the origin sequence of its product, which differs from its own sequence."""
     queue = make_queue(dedup="none")
     queue.station("a", "wx/**")
     queue.station("b", "wx/**", after="a")
@@ -83,7 +83,7 @@ def test_after_a_seek_backwards_nothing_is_skipped_when_the_lists_are_rebuilt(ma
         assert sorted(set(consumer.get(20, 1).sequences.tolist())) == list(range(3, 11))
 
 
-def test_a_consumer_of_a_removed_station_gets_nothing_of_the_one_that_takes_its_place(
+def test_a_consumer_of_a_removed_station_receives_nothing_of_its_successor(
     make_queue: Callable[..., Queue],
 ) -> None:
     queue = make_queue(dedup="none")
@@ -109,7 +109,7 @@ def test_a_new_chain_starts_at_its_position_even_after_a_power_failure(make_queu
         assert read_chain(tmp_path / "copy", 1)["position"] == 2
 
 
-def test_swapped_chain_files_are_detected(make_queue: Callable[..., Queue]) -> None:
+def test_a_station_gets_no_products_of_a_swapped_chain_file(make_queue: Callable[..., Queue]) -> None:
     queue = make_queue()
     queue.station("a", "wx/**")
     queue.station("b", "de/**")
@@ -124,7 +124,7 @@ def test_swapped_chain_files_are_detected(make_queue: Callable[..., Queue]) -> N
         assert [p.feed for p in consumer.get(1, 0.2)] == []
 
 
-def test_the_timeout_of_one_station_is_not_that_of_the_stations_behind(make_queue: Callable[..., Queue]) -> None:
+def test_the_timeout_of_a_station_does_not_apply_to_the_stations_after_it(make_queue: Callable[..., Queue]) -> None:
     queue = make_queue()
     queue.station("a", "wx/**", timeout="0.2s")
     queue.station("b", "wx/**", after="a")
@@ -168,7 +168,7 @@ def test_an_unreadable_stations_json_does_not_leave_a_queue_half_recovered(
     assert reader.read_control(queue.path)["state"] == 1
 
 
-def test_close_detaches_whatever_stations_json_contains(make_queue: Callable[..., Queue]) -> None:
+def test_close_detaches_even_if_stations_json_is_invalid(make_queue: Callable[..., Queue]) -> None:
     queue = make_queue()
     queue.station("a", "wx/**")
     queue.put(b"x", feed="wx/a")
@@ -182,7 +182,7 @@ def test_close_detaches_whatever_stations_json_contains(make_queue: Callable[...
         again.close()
     file.write_text(text)
     queue.close()
-    Queue.remove(queue.path)  # "somebody has it open" if `again` still holds its lock
+    Queue.remove(queue.path)  # refused if `again` still holds its lock
 
 
 def test_deleting_a_product_deletes_its_revision(make_queue: Callable[..., Queue]) -> None:

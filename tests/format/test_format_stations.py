@@ -44,7 +44,7 @@ def default_of(field: msgspec.structs.FieldInfo) -> Any:
         (station_reader.RETIRED, Retired),
     ],
 )
-def test_headrace_knows_the_members_of_the_page(members: station_reader.Members, struct_type: type) -> None:
+def test_the_structs_have_the_members_of_the_page(members: station_reader.Members, struct_type: type) -> None:
     assert {name: default for name, (_, default) in members.items()} == {
         name: list(default) if isinstance(default, tuple) else default
         for name, default in defaults_of(struct_type).items()
@@ -93,7 +93,7 @@ def test_a_selection_that_was_changed_is_kept_for_the_products_before(make_queue
     assert terms["selection"] == station.terms.selection != before
 
 
-def test_the_control_file_tells_every_change_of_the_stations(make_queue: MakeQueue) -> None:
+def test_the_control_file_counts_every_change_of_the_stations(make_queue: MakeQueue) -> None:
     queue = make_queue()
 
     def told() -> int:
@@ -112,7 +112,7 @@ def test_the_control_file_tells_every_change_of_the_stations(make_queue: MakeQue
         assert told() == 4
 
 
-def test_what_stations_json_leaves_out_has_its_default(make_queue: MakeQueue) -> None:
+def test_a_member_missing_from_stations_json_has_its_default(make_queue: MakeQueue) -> None:
     queue = make_queue()
     queue.station("a", "wx/**", capacity=3)
     queue.close()
@@ -155,7 +155,7 @@ def test_a_stations_json_of_a_newer_version_is_refused(make_queue: MakeQueue) ->
         file.write_text(text)
 
 
-def test_a_queue_of_version_1_opens_with_its_stations_where_they_were(make_queue: MakeQueue) -> None:
+def test_a_queue_of_version_1_opens_with_its_stations_at_their_positions(make_queue: MakeQueue) -> None:
     queue = make_queue()
     queue.station("a", "wx/**", capacity=9, start="oldest")
     for number in range(5):
@@ -233,7 +233,7 @@ def test_a_revision_is_a_hidden_row_with_the_facts_of_its_product(make_queue: Ma
         }  # fmt: skip
 
 
-def test_nothing_is_a_duplicate_of_a_revision_and_no_station_takes_it_up(make_queue: MakeQueue) -> None:
+def test_nothing_is_a_duplicate_of_a_revision_and_no_station_admits_it(make_queue: MakeQueue) -> None:
     queue = make_queue(dedup="md5")
     queue.station("a", "wx/**")
     queue.station("other", "wx/**")

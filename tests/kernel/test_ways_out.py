@@ -1,4 +1,4 @@
-"""Locks are released and state stays consistent on every way out of the kernel: bad arguments, errors, short memory."""
+"""Every exit from the kernel releases locks and leaves consistent state: invalid arguments, errors, failed allocations."""
 
 import os
 import struct
@@ -51,14 +51,14 @@ def test_the_holder_of_a_lock_is_where_these_tests_look(queue: Queue) -> None:
     assert holders(queue) == [0, 0, 0]
 
 
-# --- bad arguments --------------------------------------------------------------------------------
+# --- invalid arguments ----------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
     ("members", "filters"),
     [([0], [object()]), ([0], []), (["a"], [None]), ([-1], [None]), ([64], [None]), ([0] * 65, [None] * 65)],
 )
-def test_terms_that_are_refused_leave_the_chain_unlocked(queue: Queue, members: list, filters: list) -> None:
+def test_refused_terms_leave_the_chain_unlocked(queue: Queue, members: list, filters: list) -> None:
     queue.station("a", "wx/**")
     chain = chain_of(queue)
     with pytest.raises((TypeError, ValueError, IndexError, OverflowError)):
@@ -80,7 +80,7 @@ def test_a_member_with_incomplete_terms_is_not_changed(queue: Queue) -> None:
 
 
 @pytest.mark.parametrize("number", [kernel.CONSUMERS_MAX, 2**32 - 1])
-def test_a_consumer_that_cannot_exist_is_refused(queue: Queue, number: int) -> None:
+def test_a_consumer_number_out_of_range_is_refused(queue: Queue, number: int) -> None:
     queue.station("a", "wx/**")
     chain = chain_of(queue)
     for call in (
@@ -93,7 +93,7 @@ def test_a_consumer_that_cannot_exist_is_refused(queue: Queue, number: int) -> N
     assert holders(queue) == [0, 0, 0]
 
 
-def test_gates_that_are_refused_leave_the_old_ones(queue: Queue) -> None:
+def test_refused_gates_leave_the_old_gates_in_force(queue: Queue) -> None:
     station = queue.station("a", "wx/**", blocking=True, capacity=1)
     queue.put(b"x", feed="wx/a")
     log, before = queue._log.kernel, queue._log.kernel.gates_number
@@ -116,7 +116,7 @@ def test_a_chain_that_was_never_opened_closes_no_descriptor(queue: Queue) -> Non
 # --- errors in the middle -------------------------------------------------------------------------
 
 
-def test_products_are_not_lost_when_their_names_turn_out_to_be_damaged(queue: Queue) -> None:
+def test_a_damaged_name_does_not_lose_products(queue: Queue) -> None:
     station = queue.station("a", "**")
     with Queue.open(queue.path) as other:
         other.put(b"x", feed="wx/new")
@@ -141,11 +141,11 @@ def test_products_are_not_lost_when_their_names_turn_out_to_be_damaged(queue: Qu
         consumer.detach()
 
 
-# --- short memory ---------------------------------------------------------------------------------
+# --- failed allocations ---------------------------------------------------------------------------
 
 
-def try_with_short_memory(queue: Queue, act: Callable[[], object]) -> int:
-    """Let each allocation of `act` fail in turn; how many there are. Locks and lists must be in order every time."""
+def fail_each_allocation(queue: Queue, act: Callable[[], object]) -> int:
+    """Make each allocation of `act` fail in turn, and check locks and lists each time; the number of allocations."""
     for passes in range(1, PASSES_MAX):
         kernel.fail_allocation(passes)
         try:
@@ -158,18 +158,18 @@ def try_with_short_memory(queue: Queue, act: Callable[[], object]) -> int:
         assert queue.check() == []
         if spared:
             return passes - 1
-    raise AssertionError("it allocates without end")
+    raise AssertionError("the call allocates more than PASSES_MAX times")
 
 
-def test_a_put_survives_short_memory(queue: Queue) -> None:
+def test_a_put_survives_failed_allocations(queue: Queue) -> None:
     payload = bytes(8000)
-    assert try_with_short_memory(queue, lambda: queue.put(payload, feed="wx/a")) == 2  # the first segment is mapped
-    count = try_with_short_memory(queue, lambda: queue.put_many([payload] * 20, feed="wx/a"))
+    assert fail_each_allocation(queue, lambda: queue.put(payload, feed="wx/a")) == 2  # the first segment is mapped
+    count = fail_each_allocation(queue, lambda: queue.put_many([payload] * 20, feed="wx/a"))
     assert count > 1
     assert len(queue.read("oldest", limit=5)) == 5
 
 
-def test_a_put_with_a_feed_that_nobody_knows_leaks_nothing(queue: Queue) -> None:
+def test_a_put_with_an_unknown_feed_releases_the_lock(queue: Queue) -> None:
     log = queue._log.kernel
     with pytest.raises(KeyError):
         log.put_many(
@@ -178,7 +178,7 @@ def test_a_put_with_a_feed_that_nobody_knows_leaks_nothing(queue: Queue) -> None
     assert holders(queue) == [0, 0]
 
 
-def test_a_read_survives_short_memory(make_queue: MakeQueue, queue: Queue) -> None:
+def test_a_read_survives_failed_allocations(make_queue: MakeQueue, queue: Queue) -> None:
     for _ in range(60):
         queue.put(bytes(8000), feed="wx/a", properties={"a": 1.5, "b": "text"})
     with Queue.open(queue.path) as other:
@@ -188,13 +188,13 @@ def test_a_read_survives_short_memory(make_queue: MakeQueue, queue: Queue) -> No
             assert len(batch) == 60
             batch.to_arrow()
 
-        assert try_with_short_memory(other, read) > 5
+        assert fail_each_allocation(other, read) > 5
         read()
     pins = [struct.unpack_from("<I", file.read_bytes(), 128)[0] for file in (queue.path / "segments").glob("*.segment")]
     assert set(pins) == {0}
 
 
-def test_records_survive_short_memory(queue: Queue, tmp_path: Path) -> None:
+def test_records_survive_failed_allocations(queue: Queue, tmp_path: Path) -> None:
     for number in range(20):
         queue.put(b"%d" % number, feed="wx/a")
     records = queue.read("oldest", limit=20).rows.gather_records()
@@ -204,10 +204,10 @@ def test_records_survive_short_memory(queue: Queue, tmp_path: Path) -> None:
         rows = kernel.read_records(records, feeds, origins, names, lambda name: None, lambda name: None)
         queue._log.kernel.put_records(rows, None, 0, 0)
 
-    assert try_with_short_memory(queue, act) > 2
+    assert fail_each_allocation(queue, act) > 2
 
 
-def test_consumers_survive_short_memory(queue: Queue) -> None:
+def test_consumers_survive_failed_allocations(queue: Queue) -> None:
     station = queue.station("a", "wx/**", restore="output")
     queue.station("b", "wx/**", after="a")
     queue.put_many([b"x"] * 200, feed="wx/a")
@@ -217,20 +217,20 @@ def test_consumers_survive_short_memory(queue: Queue) -> None:
             batch = consumer.get(100, 10)
             consumer.ack([batch[place] for place in range(min(len(batch), 3))])
 
-    assert try_with_short_memory(queue, act) > 2
+    assert fail_each_allocation(queue, act) > 2
     with station.attach() as consumer:
         assert len(consumer.get(5, 10)) > 0
 
 
-def test_a_seek_and_new_terms_survive_short_memory(queue: Queue) -> None:
+def test_a_seek_and_new_terms_survive_failed_allocations(queue: Queue) -> None:
     station = queue.station("a", "wx/**", capacity=100)
     queue.put_many([b"x"] * 50, feed="wx/a", priority=[number % 8 for number in range(50)])
     assert station.statistics().waiting == 50
-    assert try_with_short_memory(queue, lambda: chain_of(queue).seek(1)) == 1
+    assert fail_each_allocation(queue, lambda: chain_of(queue).seek(1)) == 1
     assert station.statistics().waiting == 50
 
     def reorder() -> None:
         station.change(order="fifo" if station.terms.order == "deadline" else "deadline")
 
-    assert try_with_short_memory(queue, reorder) > 0
+    assert fail_each_allocation(queue, reorder) > 0
     assert station.statistics().waiting == 50

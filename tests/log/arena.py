@@ -1,8 +1,8 @@
 """Writers and readers in real processes, to be killed at any moment.
 
-Payloads say who wrote them and the how-manieth they are, so that a reader can tell a wrong one by itself. A writer
-appends one line to its own ledger after each put has returned: (first sequence, last sequence, first number, longest
-wait so far in ms). What stands there is acknowledged; `judge` holds the queue to it.
+A payload names its writer and its number, so that a reader recognises a wrong one. A writer appends one line to its own
+ledger after each put has returned: (first sequence, last sequence, first number, longest wait so far in ms). These
+products are acknowledged; `judge` compares the queue with them.
 """
 
 import os
@@ -27,7 +27,7 @@ def payload(writer: int, number: int) -> bytes:
 
 
 def parse(data: bytes) -> tuple[int, int]:
-    """Who wrote it; ValueError if it is not exactly what that writer wrote."""
+    """Writer and number; ValueError if the payload differs from what that writer put."""
     writer, number = (int(part) for part in data.split(b":", 2)[:2])
     if data != payload(writer, number):
         raise ValueError(f"wrong payload of {len(data)} bytes: {data[:40]!r}")
@@ -58,7 +58,7 @@ def write(path: Path, writer: int, ledger: Path, seed: int, pause_s: float) -> N
 
 
 def read(path: Path, reader: int, ledger: Path, seed: int, pause_s: float) -> None:
-    """Follow under a cursor of its own, holding some batches for a while; trouble goes to the ledger."""
+    """Follow under a cursor of its own, holding some batches for a while; an error goes to the ledger."""
     chance = random.Random(seed)
     held: list[Any] = []
     try:
@@ -81,7 +81,7 @@ def read(path: Path, reader: int, ledger: Path, seed: int, pause_s: float) -> No
 
 
 class Arena:
-    """Some writers and readers on one queue; a killed one is replaced at once."""
+    """Some writers and readers on one queue; a killed process is replaced."""
 
     def __init__(self, path: Path, folder: Path, seed: int, writers: int = 4, readers: int = 4, pause_s: float = 0.004):
         self.path, self.folder, self.pause_s = path, folder, pause_s
@@ -99,7 +99,7 @@ class Arena:
         return process
 
     def kill_one(self) -> None:
-        """Kill any one at any moment and put another in its place."""
+        """Kill a process at random and start another in its place."""
         place = self.chance.randrange(len(self.processes))
         process = self.processes[place]
         assert process.pid is not None
@@ -115,7 +115,7 @@ class Arena:
             process.join()
 
     def complaints(self) -> list[str]:
-        """What readers found wrong."""
+        """The errors of readers."""
         return [f"{file.name}: {file.read_text()}" for file in self.folder.glob("read-*")]
 
     def acknowledged(self) -> Iterator[tuple[int, int, int]]:

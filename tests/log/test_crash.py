@@ -1,4 +1,4 @@
-"""Processes are killed at random; what was acknowledged stays, in order, and nobody hangs."""
+"""Processes are killed at random: acknowledged products stay, in order, and no process hangs."""
 
 import math
 import os
@@ -30,7 +30,7 @@ def battle(folder: Path, seed: int, kills: int, size: str, dedup: str, wait_ms_m
             time.sleep(chance.uniform(0.01, 0.12))
             arena.kill_one()
             assert arena.complaints() == []
-        with Queue.open(path) as queue:  # while they run: nobody hangs, new products come
+        with Queue.open(path) as queue:  # while they run: no process hangs, new products arrive
             before = queue.next
             deadline = time.monotonic() + 60
             while queue.next == before and time.monotonic() < deadline:
@@ -48,17 +48,21 @@ def battle(folder: Path, seed: int, kills: int, size: str, dedup: str, wait_ms_m
     return f"{kills} kills, {acknowledged} acknowledged, {recoveries} inside the lock, longest put {arena.longest_wait_ms():.0f} ms"
 
 
-def test_what_was_acknowledged_survives_kills_at_random(shared_memory: Path, request: pytest.FixtureRequest) -> None:
+def test_acknowledged_products_survive_random_kills(shared_memory: Path, request: pytest.FixtureRequest) -> None:
     print(battle(shared_memory, seed_of(request), kills=30, size="256MiB", dedup="blake3"))
 
 
-def test_the_same_while_segments_are_evicted_and_reused(shared_memory: Path, request: pytest.FixtureRequest) -> None:
+def test_acknowledged_products_survive_kills_while_segments_are_evicted_and_reused(
+    shared_memory: Path, request: pytest.FixtureRequest
+) -> None:
     print(battle(shared_memory, seed_of(request), kills=30, size="2MiB", dedup="xxh3"))
 
 
 @pytest.mark.soak
 @pytest.mark.parametrize("size", ["1GiB", "2MiB"])
-def test_hundreds_of_kills(shared_memory: Path, request: pytest.FixtureRequest, size: str) -> None:
+def test_acknowledged_products_survive_hundreds_of_kills(
+    shared_memory: Path, request: pytest.FixtureRequest, size: str
+) -> None:
     seed = seed_of(request)
     for round_number in range(4):
         folder = shared_memory / str(round_number)

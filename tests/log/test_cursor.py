@@ -14,7 +14,7 @@ def fill(queue: Queue, count: int) -> None:
         queue.put_many([n.to_bytes(8, "big") * 20 for n in range(start, min(start + 1000, end))], feed="a")
 
 
-def test_a_cursor_goes_on_where_it_was(queue: Queue) -> None:
+def test_a_cursor_continues_at_its_saved_position(queue: Queue) -> None:
     fill(queue, 10)
     cursor = queue.cursor("decoder")
     batch = cursor.read(limit=4)
@@ -26,7 +26,7 @@ def test_a_cursor_goes_on_where_it_was(queue: Queue) -> None:
         assert again.cursor("decoder", start="next").read().sequences.tolist() == [5, 6, 7, 8, 9, 10]
 
 
-def test_a_cursor_that_was_overtaken_counts_the_exact_loss(queue: Queue) -> None:
+def test_a_cursor_that_fell_behind_counts_the_exact_loss(queue: Queue) -> None:
     cursor = queue.cursor("slow")
     fill(queue, 30_000)
     lost = Lost(1, queue.oldest - 1)
@@ -39,7 +39,7 @@ def test_a_cursor_that_was_overtaken_counts_the_exact_loss(queue: Queue) -> None
     assert told.behind == queue.next - batch.next
 
 
-def test_iterating_a_cursor_commits_behind_itself(queue: Queue) -> None:
+def test_a_cursor_commits_the_batches_that_it_follows(queue: Queue) -> None:
     fill(queue, 10)
     cursor = queue.cursor("c")
     for batch in cursor.follow(limit=3, timeout=0):
@@ -68,12 +68,12 @@ def test_two_processes_share_a_cursor_by_name(queue: Queue) -> None:
 
 
 @pytest.mark.parametrize("name", ["", "x" * 121, "tab\t", "new\nline", None, 7])
-def test_a_bad_cursor_name_is_refused(queue: Queue, name: object) -> None:
+def test_an_invalid_cursor_name_is_refused(queue: Queue, name: object) -> None:
     with pytest.raises(CursorNameError, match="printable"):
         queue.cursor(name)  # type: ignore[arg-type]
 
 
-def test_there_is_room_for_many_cursors_and_a_clear_end(make_queue: Callable[..., Queue]) -> None:
+def test_a_queue_holds_1024_cursors_and_refuses_one_more(make_queue: Callable[..., Queue]) -> None:
     queue = make_queue()
     for number in range(1024):
         queue.cursor(f"cursor {number}")

@@ -1,11 +1,10 @@
-"""Files that are missing, cut short, altered, swapped, foreign or newer: a clear error each, and nothing else harmed."""
+"""Files that are missing, truncated, altered, swapped, foreign or newer: each gives a clear error and harms nothing else."""
 
 import errno
 import os
 import random
 import shutil
 import struct
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -31,7 +30,7 @@ COUNT = 3000
 
 @pytest.fixture
 def full(tmp_path: Path) -> Path:
-    """A closed queue of some thousand products in many segments, meant to be spoilt."""
+    """A closed queue of some thousand products in many segments, to be damaged by the test."""
     path = tmp_path / "full"
     with Queue.create(path, size="4MiB", origin="here") as queue:
         for start in range(0, COUNT, 500):
@@ -48,7 +47,7 @@ def segments(path: Path) -> list[Path]:
 
 
 def readable(path: Path) -> list[int]:
-    """Numbers of all products that can be read, going on behind damaged ones; no wrong payload among them."""
+    """Numbers of all readable products, damaged ones skipped; every payload must be correct."""
     numbers = []
     with Queue.open(path) as queue:
         position = queue.oldest
@@ -76,7 +75,7 @@ def alter(file: Path, place: int, value: bytes | None = None) -> None:
         handle.write(value if value is not None else bytes([old[0] ^ 0x10]))
 
 
-def test_no_queue_there(tmp_path: Path) -> None:
+def test_a_missing_queue_is_an_error_with_a_remedy(tmp_path: Path) -> None:
     with pytest.raises(QueueMissingError, match="headrace queue create"):
         Queue.open(tmp_path / "nothing")
 
@@ -105,15 +104,15 @@ def test_an_existing_queue_is_not_overwritten(queue: Queue) -> None:
     assert len(queue.read()) == 1
 
 
-def test_of_two_creates_at_once_one_wins_and_the_other_is_told(tmp_path: Path) -> None:
+def test_of_simultaneous_creates_one_succeeds_and_the_others_are_refused(tmp_path: Path) -> None:
     path = tmp_path / "q"
 
     def create(results: Path) -> None:
         try:
             Queue.create(path, size="1MiB").close()
-            results.write_text("made")
+            results.write_text("created")
         except QueueExistsError:
-            results.write_text("told")
+            results.write_text("refused")
 
     for round_number in range(5):
         workers = [FORK.Process(target=create, args=(tmp_path / f"{round_number}-{i}",)) for i in range(4)]
@@ -122,16 +121,16 @@ def test_of_two_creates_at_once_one_wins_and_the_other_is_told(tmp_path: Path) -
         for worker in workers:
             worker.join()
         outcomes = sorted((tmp_path / f"{round_number}-{i}").read_text() for i in range(4))
-        assert outcomes == ["made", "told", "told", "told"]
+        assert outcomes == ["created", "refused", "refused", "refused"]
         with Queue.open(path) as queue:
             assert queue.check() == []
         Queue.remove(path)
         assert [file.name for file in tmp_path.glob(".q*")] == []
 
 
-def test_an_unwritable_place_is_named(tmp_path: Path) -> None:
+def test_an_unwritable_directory_is_named_in_the_error(tmp_path: Path) -> None:
     if os.geteuid() == 0:
-        target = Path("/proc/headrace")  # where not even root may write
+        target = Path("/proc/headrace")  # not even root may write there
     else:
         tmp_path.chmod(0o500)
         target = tmp_path / "q"
@@ -146,14 +145,14 @@ def test_a_queue_without_write_access_is_an_access_error(full: Path) -> None:
         Queue.open(full)
 
 
-def test_memory_durability_wants_memory(tmp_path: Path) -> None:
+def test_durability_memory_requires_a_directory_in_memory(tmp_path: Path) -> None:
     if os.stat(tmp_path).st_dev == os.stat("/dev/shm").st_dev:
         pytest.skip("the temporary directory is in memory")
     with pytest.raises(HeadraceError, match="/dev/shm"):
         Queue.create(tmp_path / "q", durability="memory")
 
 
-def test_a_newer_format_is_refused_and_left_alone(full: Path) -> None:
+def test_a_newer_format_is_refused_and_not_changed(full: Path) -> None:
     alter(full / "control", 8, struct.pack("<I", 2))
     before = (full / "control").read_bytes()
     with pytest.raises(QueueVersionError, match="upgrade"):
@@ -168,19 +167,17 @@ def test_a_newer_format_is_refused_and_left_alone(full: Path) -> None:
         Queue.open(full)
 
 
-@pytest.mark.parametrize("harm", ["missing", "empty", "cut", "noise", "foreign"])
+@pytest.mark.parametrize("damage", ["missing", "empty", "cut", "noise", "foreign"])
 @pytest.mark.parametrize("name", ["control", "names", "cursors", "queue.json"])
-def test_a_harmed_file_is_named_and_repair_mends_what_can_be_mended(
-    full: Path, tmp_path: Path, name: str, harm: str
-) -> None:
+def test_a_damaged_file_is_named_and_repaired(full: Path, tmp_path: Path, name: str, damage: str) -> None:
     file = full / name
-    if harm == "missing":
+    if damage == "missing":
         file.unlink()
-    elif harm == "empty":
+    elif damage == "empty":
         file.write_bytes(b"")
-    elif harm == "cut":
-        os.truncate(file, file.stat().st_size // 2 + (1 if name != "names" else -4_000_00))
-    elif harm == "noise":
+    elif damage == "cut":
+        os.truncate(file, file.stat().st_size // 2 + (1 if name != "names" else -400_000))
+    elif damage == "noise":
         file.write_bytes(random.Random(1).randbytes(file.stat().st_size))
     else:
         with Queue.create(tmp_path / "other", size="4MiB", origin="elsewhere") as other:
@@ -196,7 +193,7 @@ def test_a_harmed_file_is_named_and_repair_mends_what_can_be_mended(
         assert str(file) in str(error)
         assert "headrace queue repair" in error.hint
     else:
-        assert (name, harm) in {("cursors", "noise"), ("cursors", "foreign"), ("names", "foreign")}
+        assert (name, damage) in {("cursors", "noise"), ("cursors", "foreign"), ("names", "foreign")}
     Queue.repair(full)
     assert readable(full) == list(range(COUNT))
     with Queue.open(full) as queue:
@@ -207,9 +204,9 @@ def test_a_harmed_file_is_named_and_repair_mends_what_can_be_mended(
             assert queue.cursor("reader").position == 77
 
 
-@pytest.mark.parametrize("harm", ["missing", "empty", "cut", "header", "foreign", "swapped"])
+@pytest.mark.parametrize("damage", ["missing", "empty", "cut", "header", "foreign", "swapped"])
 @pytest.mark.parametrize("which", [0, 5, -1])
-def test_a_harmed_segment_costs_its_own_products_at_most(full: Path, tmp_path: Path, which: int, harm: str) -> None:
+def test_a_damaged_segment_loses_at_most_its_own_products(full: Path, tmp_path: Path, which: int, damage: str) -> None:
     victim = segments(full)[which]
     with Queue.open(full) as queue:
         total = queue.next - 1
@@ -217,15 +214,15 @@ def test_a_harmed_segment_costs_its_own_products_at_most(full: Path, tmp_path: P
             ((e := queue._log.kernel.entry(n))["end"] or queue.next) - e["first"]
             for n in range(1, len(segments(full)) + 1)
         ]
-    if harm == "missing":
+    if damage == "missing":
         victim.unlink()
-    elif harm == "empty":
+    elif damage == "empty":
         victim.write_bytes(b"")
-    elif harm == "cut":
+    elif damage == "cut":
         os.truncate(victim, victim.stat().st_size * 2 // 3)
-    elif harm == "header":
+    elif damage == "header":
         alter(victim, 40)
-    elif harm == "foreign":
+    elif damage == "foreign":
         with Queue.create(tmp_path / "other", size="4MiB") as other:
             other.put(b"x", feed="strange")
         shutil.copy(segments(tmp_path / "other")[0], victim)
@@ -238,22 +235,22 @@ def test_a_harmed_segment_costs_its_own_products_at_most(full: Path, tmp_path: P
         before = readable(full)  # in a queue whose newest segment is harmed, opening may be refused
         with Queue.open(full) as queue:
             found = queue.check()
-            assert found or harm == "header"
+            assert found or damage == "header"
     except QueueDamagedError as error:
         assert ".segment" in str(error)
         before = []
     Queue.repair(full)
     after = readable(full)
     assert set(before) <= set(after) <= set(range(COUNT))
-    share = {"header": 0.0, "swapped": 0.0, "cut": 0.4}.get(harm, 1.0)  # of the victim's products
+    share = {"header": 0.0, "swapped": 0.0, "cut": 0.4}.get(damage, 1.0)  # of the victim's products
     assert len(after) >= COUNT - share * counts[which]
     with Queue.open(full) as queue:
         assert queue.check() == []
         sequence = queue.put(b"next", feed="a")
-        assert sequence >= total + 1, "a sequence was given twice"  # type: ignore[operator]
+        assert sequence >= total + 1, "a sequence was reused"  # type: ignore[operator]
 
 
-def test_a_flipped_bit_in_a_payload_is_found_told_and_repaired(full: Path) -> None:
+def test_a_flipped_bit_in_a_payload_is_found_reported_and_repaired(full: Path) -> None:
     file = segments(full)[1]
     data = file.read_bytes()
     place = data.index(b":" + b"0:", 5000) + 400
@@ -277,11 +274,11 @@ def test_a_flipped_bit_in_a_payload_is_found_told_and_repaired(full: Path) -> No
         assert queue.check() == []
         batch = queue.read("oldest", limit=10**6)
         assert (len(batch), batch.damaged) == (COUNT - 1, 1)
-        assert isinstance(queue.put(payload(0, damaged - 1), feed="f/0"), int)  # the lost one may come again
+        assert isinstance(queue.put(payload(0, damaged - 1), feed="f/0"), int)  # the lost product may be put again
 
 
-def test_flipped_bits_anywhere_never_give_a_wrong_payload_nor_end_the_interpreter(full: Path, tmp_path: Path) -> None:
-    """Each round in a process of its own, so that a crash would show."""
+def test_flipped_bits_never_give_a_wrong_payload_or_crash_the_interpreter(full: Path, tmp_path: Path) -> None:
+    """Each round runs in a process of its own, so that a crash is visible."""
     seed = random.SystemRandom().randrange(2**31)
     print(f"seed {seed}")
     chance = random.Random(seed)
@@ -319,7 +316,7 @@ def test_flipped_bits_anywhere_never_give_a_wrong_payload_nor_end_the_interprete
         shutil.rmtree(path)
 
 
-def test_a_segment_that_shrinks_while_it_is_mapped_does_not_end_the_interpreter(full: Path) -> None:
+def test_a_segment_truncated_while_it_is_mapped_does_not_crash_the_interpreter(full: Path) -> None:
     def use() -> None:
         queue = Queue.open(full)
         batch = queue.read("oldest", limit=10)
@@ -339,7 +336,7 @@ def test_a_segment_that_shrinks_while_it_is_mapped_does_not_end_the_interpreter(
     assert worker.exitcode == 0
 
 
-def test_a_full_disk_is_told_and_heals(tmp_path: Path) -> None:
+def test_a_full_disk_is_reported_and_puts_succeed_once_it_has_space(tmp_path: Path) -> None:
     mount = tmp_path / "small"
     mount.mkdir()
     if os.geteuid() != 0 or os.system(f"mount -t tmpfs -o size=3M tmpfs {mount} 2>/dev/null") != 0:
@@ -367,7 +364,7 @@ def test_a_full_disk_is_told_and_heals(tmp_path: Path) -> None:
         assert os.system(f"umount --lazy {mount}") == 0  # mapped files keep it busy for a while
 
 
-def test_a_full_disk_in_the_words_of_the_operating_system_is_explained() -> None:
+def test_an_operating_system_error_about_the_disk_is_explained() -> None:
     from headrace.log.explain import explain_os_error
 
     for code, kind in ((errno.ENOSPC, DiskFullError), (errno.EDQUOT, DiskFullError), (errno.EROFS, QueueAccessError)):
@@ -376,7 +373,7 @@ def test_a_full_disk_in_the_words_of_the_operating_system_is_explained() -> None
         assert error.hint
 
 
-def test_the_duplicate_memory_is_made_anew_if_its_file_is_harmed(full: Path) -> None:
+def test_a_missing_duplicate_table_is_rebuilt(full: Path) -> None:
     (table,) = full.glob("signatures-*")
     table.unlink()
     with Queue.open(full) as queue:
@@ -384,6 +381,6 @@ def test_the_duplicate_memory_is_made_anew_if_its_file_is_harmed(full: Path) -> 
         assert queue.check() == []
 
 
-def test_repair_has_nothing_to_do_on_a_sound_queue(full: Path, make_queue: Callable[..., Queue]) -> None:
+def test_repair_does_nothing_on_an_intact_queue(full: Path) -> None:
     assert Queue.repair(full) == []
     assert readable(full) == list(range(COUNT))

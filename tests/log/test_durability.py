@@ -1,4 +1,4 @@
-"""What a power failure takes under each durability, shown on a disk that keeps only what was synced."""
+"""What a power failure loses under each durability, on a simulated disk that keeps only what was synced."""
 
 import os
 import random
@@ -36,7 +36,7 @@ def found_after(power: PowerCut, tmp_path: Path, seed: int) -> list[int]:
     return numbers
 
 
-def test_under_disk_what_was_acknowledged_survives_any_power_failure(tmp_path: Path) -> None:
+def test_under_disk_acknowledged_products_survive_any_power_failure(tmp_path: Path) -> None:
     seed = random.SystemRandom().randrange(2**31)
     print(f"seed {seed}")
     chance = random.Random(seed)
@@ -55,7 +55,7 @@ def test_under_disk_what_was_acknowledged_survives_any_power_failure(tmp_path: P
     queue.close()
 
 
-def test_under_disk_readers_see_only_what_is_safe(tmp_path: Path) -> None:
+def test_under_disk_readers_see_only_durable_products(tmp_path: Path) -> None:
     seen: list[int] = []
 
     class Watching(PowerCut):
@@ -78,7 +78,7 @@ def test_under_disk_readers_see_only_what_is_safe(tmp_path: Path) -> None:
         queue.close()
 
 
-def test_under_disk_a_duplicate_is_answered_only_when_the_first_copy_is_safe(tmp_path: Path) -> None:
+def test_under_disk_a_duplicate_is_reported_only_after_the_first_copy_is_durable(tmp_path: Path) -> None:
     queue, power = powered(tmp_path, "disk")
     queue.put(b"once", feed="a")
     assert queue.put(b"once", feed="a") == Duplicate(of=1)
@@ -119,7 +119,9 @@ def test_many_writers_share_a_flush(tmp_path: Path) -> None:
     queue.close()
 
 
-def test_under_process_what_is_older_than_the_window_survives(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_under_process_flushed_products_survive_a_power_failure(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(flusher, "FLUSH_INTERVAL_S", 0.05)
     queue, power = powered(tmp_path, "process")
     queue.put_many([payload(0, number) for number in range(50)], feed="a")
@@ -132,7 +134,7 @@ def test_under_process_what_is_older_than_the_window_survives(tmp_path: Path, mo
     queue.close()
 
 
-def test_under_process_the_window_may_be_lost_and_no_sequence_is_given_twice(tmp_path: Path) -> None:
+def test_under_process_unflushed_products_may_be_lost_but_no_sequence_is_reused(tmp_path: Path) -> None:
     queue, power = powered(tmp_path, "process")
     for number in range(200):
         queue.put(payload(0, number), feed="a", ident=str(number))
@@ -148,16 +150,16 @@ def test_under_process_the_window_may_be_lost_and_no_sequence_is_given_twice(tmp
             lost_something |= len(numbers) < 200
             sequence = again.put(payload(1, 1), feed="a")
             assert isinstance(sequence, int)
-            assert sequence > 200, "a sequence was given twice"
+            assert sequence > 200, "a sequence was reused"
             gap = again.read(150) if again.read(150).lost else again.read(again.read(150).next)
             assert gap.lost is not None
             assert gap.lost.last == sequence - 1
             assert again.check() == []
-    assert lost_something, "the disk was kinder than it may be"
+    assert lost_something, "the simulated disk lost nothing"
     queue.close()
 
 
-def test_a_queue_that_was_closed_in_order_goes_on_without_a_gap_after_a_restart(tmp_path: Path) -> None:
+def test_a_cleanly_closed_queue_continues_without_a_gap_after_a_restart(tmp_path: Path) -> None:
     queue, power = powered(tmp_path, "process")
     queue.put_many([payload(0, number) for number in range(20)], feed="a")
     queue.close()
@@ -203,7 +205,7 @@ def test_a_kill_loses_nothing_under_any_durability(tmp_path: Path, shared_memory
             assert queue.put(payload(0, 100), feed="a") == 101
 
 
-def test_after_the_disk_refused_a_flush_nothing_is_acknowledged(tmp_path: Path) -> None:
+def test_after_a_failed_flush_no_put_is_acknowledged(tmp_path: Path) -> None:
     class Refusing(PowerCut):
         broken = False
 
@@ -218,15 +220,15 @@ def test_after_the_disk_refused_a_flush_nothing_is_acknowledged(tmp_path: Path) 
     queue.put(b"fine", feed="a")
     storage.broken = True
     with pytest.raises(QueueError, match="Input/output error"):
-        queue.put(b"not safe", feed="a")
+        queue.put(b"not durable", feed="a")
     storage.broken = False
     with pytest.raises(QueueError, match="earlier flush failed"):
-        queue.put(b"cannot be trusted", feed="a")
+        queue.put(b"refused", feed="a")
     assert [bytes(p.payload) for p in queue.read()] == [b"fine"]
     with pytest.raises(QueueError, match="earlier flush failed"):
         queue.close()
     with Queue.open(path) as again:
-        assert isinstance(again.put(b"well again", feed="a"), int)
+        assert isinstance(again.put(b"after reopening", feed="a"), int)
         assert again.check() == []
 
 

@@ -1,4 +1,4 @@
-"""Death inside every step of a put, an eviction, a segment change, a growth and a cursor save."""
+"""A process is killed inside every step of a put, an eviction, a segment change, a growth and a cursor save."""
 
 import os
 import signal
@@ -12,7 +12,7 @@ from headrace.errors import OptionError
 from headrace.testing import faults
 
 
-def work_until_death(path: Path, ledger: Path, point: str, passes: int) -> None:
+def work_until_killed(path: Path, ledger: Path, point: str, passes: int) -> None:
     """Do everything that a queue can do, over and over; the failpoint ends it."""
     out = os.open(ledger, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
     queue = Queue.open(path)
@@ -38,16 +38,16 @@ def work_until_death(path: Path, ledger: Path, point: str, passes: int) -> None:
 
 @pytest.mark.parametrize("passes", [1, 2, 23])
 @pytest.mark.parametrize("point", [point for point in faults.POINTS if not point.startswith("chain:")])
-def test_death_at_this_step_harms_nothing(shared_memory: Path, point: str, passes: int) -> None:
+def test_a_process_killed_at_a_failpoint_harms_nothing(shared_memory: Path, point: str, passes: int) -> None:
     path, ledger = shared_memory / "q", shared_memory / "ledger"
     witness = Queue.create(path, size="1MiB", durability="memory", dedup="xxh3", origin="here")
     witness.put(payload(1, 1), feed="before")
-    worker = FORK.Process(target=work_until_death, args=(path, ledger, point, 1 if point == "dedup:grown" else passes))
+    worker = FORK.Process(target=work_until_killed, args=(path, ledger, point, 1 if point == "dedup:grown" else passes))
     worker.start()
     worker.join(60)
     assert worker.exitcode == -signal.SIGKILL, f"{point} was not reached"
 
-    # another process that was attached all the time goes on at once
+    # a process that was attached all the time continues
     sequence = witness.put(payload(1, 2), feed="after")
     assert isinstance(sequence, int)
     judge_ledger(witness, ledger)
@@ -59,7 +59,7 @@ def test_death_at_this_step_harms_nothing(shared_memory: Path, point: str, passe
     assert witness.check() == []
     witness.close()
 
-    # and so does one that opens it later
+    # and so does a process that opens the queue later
     with Queue.open(path) as queue:
         assert queue.check() == []
         judge_ledger(queue, ledger)
@@ -78,7 +78,7 @@ def judge_ledger(queue: Queue, ledger: Path) -> None:
             assert found[sequence] == (0, (number + sequence - first) * step)
 
 
-def test_death_between_commit_and_wake_up_does_not_leave_a_reader_asleep(shared_memory: Path) -> None:
+def test_a_writer_killed_between_commit_and_wake_up_leaves_no_reader_asleep(shared_memory: Path) -> None:
     path = shared_memory / "q"
     queue = Queue.create(path, size="1MiB", durability="memory", origin="here")
 

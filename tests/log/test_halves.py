@@ -21,14 +21,14 @@ def test_only_the_products_at_fault_are_left_out(bad: set[int]) -> None:
     assert stored == sorted(set(range(10)) - bad), "in order"
 
 
-def test_a_good_batch_takes_one_call_and_an_empty_one_none() -> None:
+def test_a_valid_batch_takes_one_call_and_an_empty_batch_none() -> None:
     calls: list[tuple[int, int]] = []
     in_halves(1000, lambda start, stop: calls.append((start, stop)), lambda at, error: None)
     in_halves(0, lambda start, stop: calls.append((start, stop)), lambda at, error: None)
     assert calls == [(0, 1000)]
 
 
-def test_other_errors_end_it() -> None:
+def test_other_errors_are_raised() -> None:
     def put(start: int, stop: int) -> None:
         raise FeedError("bad feed")
 

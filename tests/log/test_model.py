@@ -22,7 +22,7 @@ def content(number: int, size: int) -> bytes:
 
 
 class QueueModel(RuleBasedStateMachine):
-    """Two openings of one queue, and a dictionary that says what must be in it."""
+    """One queue, opened twice, and a dictionary of the products that it must hold."""
 
     batches = Bundle("batches")
 
@@ -45,7 +45,7 @@ class QueueModel(RuleBasedStateMachine):
         return self.queues[which]
 
     def forget_evicted(self) -> None:
-        """Eviction is the queue's own business; that it takes the oldest and nothing else is checked by `same`."""
+        """Forget what the queue has evicted; `same` checks that it evicts the oldest products and no others."""
         oldest = self.queues[0].oldest
         assert oldest <= self.next
         for sequence in [s for s in self.held if s < oldest]:

@@ -30,7 +30,7 @@ def run(target: Callable[[], None], seconds: float = 20) -> int | None:
     return worker.exitcode
 
 
-def test_what_one_process_puts_another_sees_at_once(queue: Queue) -> None:
+def test_a_reader_receives_what_another_process_puts(queue: Queue) -> None:
     def put() -> None:
         with Queue.open(queue.path) as other:
             for number in range(100):
@@ -67,7 +67,7 @@ def test_a_queue_opened_before_a_fork_works_on_both_sides(queue: Queue) -> None:
     assert queue.statistics().attached == [os.getpid()]
 
 
-def test_a_view_taken_before_a_fork_is_valid_in_both_processes_until_each_lets_go(
+def test_a_view_taken_before_a_fork_is_valid_in_each_process_until_it_releases_it(
     make_queue: Callable[..., Queue],
 ) -> None:
     queue = make_queue(size="1MiB")
@@ -95,7 +95,7 @@ def test_a_view_taken_before_a_fork_is_valid_in_both_processes_until_each_lets_g
     assert worker.exitcode == 0
 
 
-def test_forks_beside_busy_threads_hang_nobody(queue: Queue) -> None:
+def test_a_fork_beside_busy_threads_does_not_hang(queue: Queue) -> None:
     ending = threading.Event()
 
     def write() -> None:
@@ -145,7 +145,7 @@ def test_many_threads_share_one_queue(queue: Queue) -> None:
     assert sorted(seen) == [(writer, number) for writer in range(4) for number in range(300)]
 
 
-def test_an_interrupt_while_waiting_for_the_lock_leaves_it_free(queue: Queue) -> None:
+def test_an_interrupt_during_the_wait_for_the_lock_leaves_it_free(queue: Queue) -> None:
     """The signal comes while another process holds the lock; afterwards everybody can go on."""
     ready, go = os.pipe(), os.pipe()
 
@@ -178,12 +178,12 @@ def test_an_interrupt_while_waiting_for_the_lock_leaves_it_free(queue: Queue) ->
         worker.start()
     holder.join(60)
     assert isinstance(queue.put(b"after", feed="a"), int)
-    assert worker.is_alive(), "the put did not have to wait for its death"
+    assert worker.is_alive(), "the put waited for the end of the child"
     os.write(stay[1], b"x")
     worker.join(60)
 
 
-def test_a_view_in_a_garbage_cycle_is_collected_in_peace(queue: Queue) -> None:
+def test_a_view_in_a_garbage_cycle_is_collected(queue: Queue) -> None:
     queue.put(b"x", feed="a")
 
     def cycle() -> None:
@@ -202,18 +202,20 @@ def test_a_view_in_a_garbage_cycle_is_collected_in_peace(queue: Queue) -> None:
     assert run(work) == 0
 
 
-def test_signatures_given_to_a_queue_without_dedup_are_kept_and_not_compared(make_queue: Callable[..., Queue]) -> None:
+def test_a_queue_without_dedup_keeps_given_signatures_and_does_not_compare_them(
+    make_queue: Callable[..., Queue],
+) -> None:
     queue = make_queue(dedup="none")
     assert [queue.put(b"x", feed="a", signature=b"s" * 16) for _ in range(2)] == [1, 2]
     assert queue.read()[0].signature == b"s" * 16
 
 
-def test_a_missing_signature_in_a_column_is_computed(queue: Queue) -> None:
+def test_a_signature_missing_from_a_column_is_computed(queue: Queue) -> None:
     receipt = queue.put_many([b"1", b"2", b"1"], feed="a", signature=[None, b"s" * 16, None])
     assert receipt.duplicates.tolist() == [False, False, True]
 
 
-def test_a_removed_cursor_does_not_write_into_its_successors_slot(queue: Queue) -> None:
+def test_a_removed_cursor_does_not_write_into_the_slot_of_its_successor(queue: Queue) -> None:
     old = queue.cursor("x")
     queue.cursor("x").remove()
     new = queue.cursor("y")
@@ -222,7 +224,7 @@ def test_a_removed_cursor_does_not_write_into_its_successors_slot(queue: Queue) 
     assert new.position == 1
 
 
-_NONSENSE = [
+_WORDS = [
     "tail",
     "head",
     "oldest",
@@ -236,11 +238,11 @@ _NONSENSE = [
 
 
 @pytest.mark.parametrize("bit", [0, 20, 40, 63])
-@pytest.mark.parametrize("word", _NONSENSE)
-def test_nonsense_in_the_control_file_is_an_error_and_not_a_crash(
+@pytest.mark.parametrize("word", _WORDS)
+def test_an_invalid_word_in_the_control_file_is_an_error_and_not_a_crash(
     make_queue: Callable[..., Queue], word: str, bit: int
 ) -> None:
-    """Each word is spoilt while nobody is attached; opening, using and repairing it must end in words."""
+    """Each word is altered while no process is attached; every use of the queue succeeds or raises an error with a hint."""
     queue = make_queue()
     for number in range(500):
         queue.put(payload(0, number), feed=f"f/{number % 3}")
@@ -276,7 +278,7 @@ def test_nonsense_in_the_control_file_is_an_error_and_not_a_crash(
 
 
 @pytest.mark.parametrize("name", ["cursors", "names", "control"])
-def test_a_file_that_is_cut_while_in_use_is_noticed(make_queue: Callable[..., Queue], name: str) -> None:
+def test_a_file_truncated_while_in_use_is_detected(make_queue: Callable[..., Queue], name: str) -> None:
     queue = make_queue()
     queue.put(b"x", feed="a")
     queue.cursor("c")
@@ -293,19 +295,19 @@ def test_a_file_that_is_cut_while_in_use_is_noticed(make_queue: Callable[..., Qu
         os._exit(0)
 
     def act_raises(act: Callable[[], object]) -> None:
-        for _ in range(2):  # the first touch may be what finds the hole
+        for _ in range(2):  # the first use may be the one that finds the hole
             try:
                 act()
             except QueueDamagedError:
                 return
             except HeadraceError:
                 continue
-        raise AssertionError(f"{name} was cut and nobody noticed")
+        raise AssertionError(f"{name} was truncated, and no error was raised")
 
     assert run(use) == 0
 
 
-def test_a_damaged_last_row_does_not_let_the_next_put_overwrite_others(queue: Queue) -> None:
+def test_a_put_after_a_damaged_last_row_overwrites_no_product(queue: Queue) -> None:
     for number in range(50):
         queue.put(payload(0, number), feed="a")
     queue.close()
@@ -326,7 +328,7 @@ def test_a_damaged_last_row_does_not_let_the_next_put_overwrite_others(queue: Qu
         assert [parse(bytes(p.payload))[1] for p in again.read()] == [*range(50), *range(100, 106)]
 
 
-def test_a_killed_repair_is_finished_by_the_next_opening(queue: Queue, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_next_open_finishes_a_killed_repair(queue: Queue, monkeypatch: pytest.MonkeyPatch) -> None:
     for number in range(300):
         queue.put(payload(0, number), feed="a")
     queue.close()
@@ -345,7 +347,7 @@ def test_a_killed_repair_is_finished_by_the_next_opening(queue: Queue, monkeypat
         assert [parse(bytes(p.payload))[1] for p in again.read()] == list(range(300))
 
 
-def test_a_queue_cannot_be_opened_while_a_repair_rebuilds_the_control_file(queue: Queue) -> None:
+def test_a_repair_succeeds_while_other_threads_try_to_open_the_queue(queue: Queue) -> None:
     for number in range(300):
         queue.put(payload(0, number), feed="a")
     queue.close()
@@ -377,7 +379,7 @@ def test_a_queue_cannot_be_opened_while_a_repair_rebuilds_the_control_file(queue
         assert [parse(bytes(p.payload))[1] for p in again.read()] == list(range(300))
 
 
-def test_a_reader_elsewhere_sees_a_batch_whole_or_not_at_all(queue: Queue, tmp_path: Path) -> None:
+def test_a_reader_in_another_process_sees_a_batch_as_a_whole_or_not_at_all(queue: Queue, tmp_path: Path) -> None:
     def write() -> None:
         other = Queue.open(queue.path)
         for batch in range(200):

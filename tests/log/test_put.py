@@ -21,7 +21,7 @@ from headrace.errors import (
 from headrace.testing import MockClock
 
 
-def test_a_product_comes_out_as_it_went_in(queue: Queue) -> None:
+def test_a_product_is_read_as_it_was_put(queue: Queue) -> None:
     created = datetime(2026, 1, 6, 0, 53, tzinfo=UTC)
     properties = {"level": 3, "gain": -0.5, "mode": "clear air", "final": True, "none": float("inf")}
     sequence = queue.put(
@@ -42,7 +42,7 @@ def test_a_product_comes_out_as_it_went_in(queue: Queue) -> None:
     assert 3599e9 < product.expiry_ns - product.inserted_ns < 3601e9
 
 
-def test_sequences_grow_by_one_from_one(queue: Queue) -> None:
+def test_sequences_start_at_one_and_grow_by_one(queue: Queue) -> None:
     assert [queue.put(bytes([i]), feed="a") for i in range(5)] == [1, 2, 3, 4, 5]
     assert (queue.oldest, queue.next) == (1, 6)
 
@@ -63,7 +63,7 @@ def test_without_dedup_everything_is_stored(make_queue: Callable[..., Queue]) ->
 
 
 @pytest.mark.parametrize("dedup", ["blake3", "xxh3", "md5"])
-def test_each_signature_finds_duplicates(make_queue: Callable[..., Queue], dedup: str) -> None:
+def test_every_kind_of_signature_finds_duplicates(make_queue: Callable[..., Queue], dedup: str) -> None:
     queue = make_queue(dedup=dedup)
     for payload in (b"", b"x", b"y" * 1000, b"z" * 200_000):
         sequence = queue.put(payload, feed="a")
@@ -90,7 +90,7 @@ def test_a_duplicate_is_known_only_while_the_first_copy_is_held(queue: Queue) ->
 
 
 @pytest.mark.parametrize("size", [0, 1, 7, 8, 65536, 300_000, 524_288])
-def test_payloads_of_any_size_up_to_a_quarter_of_the_queue(queue: Queue, size: int) -> None:
+def test_a_payload_of_up_to_a_quarter_of_the_queue_is_stored(queue: Queue, size: int) -> None:
     payload = np.random.default_rng(size).bytes(size)
     sequence = queue.put(payload, feed="a")
     assert isinstance(sequence, int)
@@ -100,7 +100,7 @@ def test_payloads_of_any_size_up_to_a_quarter_of_the_queue(queue: Queue, size: i
 
 
 @pytest.mark.parametrize("kind", [bytearray, memoryview, lambda data: np.frombuffer(data, np.uint8)])
-def test_anything_bytes_like_can_be_a_payload(queue: Queue, kind: Callable[[bytes], object]) -> None:
+def test_any_bytes_like_object_is_a_payload(queue: Queue, kind: Callable[[bytes], object]) -> None:
     queue.put(kind(b"abcd"), feed="a")
     assert queue.read()[0].payload == b"abcd"
 
@@ -127,14 +127,14 @@ def test_times_come_from_the_clock(make_queue: Callable[..., Queue]) -> None:
 
 
 @pytest.mark.parametrize("first", [datetime(1970, 1, 1, tzinfo=UTC), "1970-01-01T00:00Z", 0])
-def test_the_first_moment_of_1970_is_a_time(queue: Queue, first: datetime | str | int) -> None:
+def test_the_unix_epoch_is_a_valid_time(queue: Queue, first: datetime | str | int) -> None:
     queue.put(b"1", feed="a", created=first)
     queue.put(b"2", feed="a", expiry=first)
     batch = queue.read()
     assert ([product.created_ns for product in batch], batch.expired) == ([1], 1)
 
 
-def test_an_expired_product_is_not_handed_out_but_counted(make_queue: Callable[..., Queue]) -> None:
+def test_an_expired_product_is_counted_and_not_delivered(make_queue: Callable[..., Queue]) -> None:
     clock = MockClock(10**18)
     queue = make_queue(clock=clock)
     queue.put(b"soon", feed="a", expiry="10s")
@@ -184,7 +184,7 @@ _BAD = [
 
 
 @pytest.mark.parametrize(("bad", "error", "words"), _BAD, ids=[f"{b}"[:40] for b, _, _ in _BAD])
-def test_a_bad_call_has_its_own_error_and_stores_nothing(
+def test_an_invalid_argument_has_its_own_error_and_stores_nothing(
     queue: Queue, bad: dict[str, object], error: type[Exception], words: str
 ) -> None:
     call: dict[str, object] = {"payload": b"x", "feed": "a", **bad}
@@ -194,7 +194,7 @@ def test_a_bad_call_has_its_own_error_and_stores_nothing(
     assert queue.next == 1
 
 
-def test_a_closed_queue_says_so(queue: Queue) -> None:
+def test_using_a_closed_queue_is_an_error(queue: Queue) -> None:
     queue.close()
     for use in (lambda: queue.put(b"x", feed="a"), lambda: queue.put_many([b"x"], feed="a"), queue.read, queue.check):
         with pytest.raises(QueueClosedError, match="open it again"):

@@ -18,7 +18,7 @@ def payloads_of(queue: Queue) -> list[bytes]:
     return [bytes(product.payload) for product in queue.read()]
 
 
-def test_a_batch_gets_sequences_in_a_row(queue: Queue) -> None:
+def test_a_batch_gets_consecutive_sequences(queue: Queue) -> None:
     queue.put(b"before", feed="a")
     receipt = queue.put_many([b"1", b"2", b"3"], feed="a", ident="same")
     assert (receipt.first, receipt.stored, len(receipt)) == (2, 3, 3)
@@ -26,7 +26,7 @@ def test_a_batch_gets_sequences_in_a_row(queue: Queue) -> None:
     assert not receipt.duplicates.any()
 
 
-def test_duplicates_inside_a_batch_and_against_the_queue_are_told(queue: Queue) -> None:
+def test_duplicates_within_a_batch_and_of_stored_products_are_reported(queue: Queue) -> None:
     queue.put(b"held", feed="a")
     receipt = queue.put_many([b"new", b"held", b"new", b"last"], feed="a")
     assert receipt.sequences.tolist() == [2, 1, 2, 3]
@@ -35,12 +35,12 @@ def test_duplicates_inside_a_batch_and_against_the_queue_are_told(queue: Queue) 
     assert payloads_of(queue) == [b"held", b"new", b"last"]
 
 
-def test_an_empty_batch_is_fine(queue: Queue) -> None:
+def test_an_empty_batch_stores_nothing(queue: Queue) -> None:
     assert queue.put_many([], feed="a").stored == 0
     assert queue.next == 1
 
 
-def test_every_column_may_have_a_value_for_each_product(queue: Queue) -> None:
+def test_every_column_accepts_one_value_per_product(queue: Queue) -> None:
     queue.put_many(
         [b"1", b"2"], feed=["a", "b/c"], ident=["x", "y"], created=[10, 20], priority=[0, 7],
         expiry=np.array([2**62, 2**62 + 1]), properties=[{"n": 1}, None], slice=np.array([3, 4], np.uint8),
@@ -71,18 +71,18 @@ def test_every_column_may_have_a_value_for_each_product(queue: Queue) -> None:
         iter,
     ],
 )
-def test_payloads_may_come_as_any_column(queue: Queue, column: Callable[[list[bytes]], object]) -> None:
+def test_payloads_are_accepted_as_any_kind_of_column(queue: Queue, column: Callable[[list[bytes]], object]) -> None:
     data = [b"aaaa", b"bbbb", b"cccc"]
     queue.put_many(column(data), feed="a")
     assert payloads_of(queue) == data
 
 
-def test_idents_and_feeds_may_be_arrow_or_numpy(queue: Queue) -> None:
+def test_idents_and_feeds_are_accepted_as_arrow_or_numpy_columns(queue: Queue) -> None:
     queue.put_many([b"1", b"2"], feed=pa.array(["a", "b"]).dictionary_encode(), ident=np.array(["x", "yy"]))
     assert (queue.read().feeds, queue.read().idents) == (["a", "b"], ["x", "yy"])
 
 
-def test_a_batch_may_span_segments_and_contain_products_larger_than_one(queue: Queue) -> None:
+def test_a_batch_spans_segments_and_holds_products_larger_than_a_segment(queue: Queue) -> None:
     payloads = [bytes([i]) * (200_000 if i % 3 == 0 else 9000) for i in range(12)]
     assert queue.put_many(payloads, feed="a").stored == 12
     assert payloads_of(queue) == payloads
@@ -133,7 +133,7 @@ _BAD: list[tuple[object, dict[str, object], type[Exception], str]] = [
 
 
 @pytest.mark.parametrize(("payloads", "columns", "error", "words"), _BAD)
-def test_a_bad_batch_stores_nothing(
+def test_an_invalid_batch_stores_nothing(
     queue: Queue, payloads: object, columns: dict[str, object], error: type[Exception], words: str
 ) -> None:
     with pytest.raises(error, match=words):
@@ -142,12 +142,12 @@ def test_a_bad_batch_stores_nothing(
 
 
 @pytest.mark.parametrize("first", [[0], np.array([0]), pa.array([0], pa.timestamp("us")), 0, "1970-01-01", EPOCH])
-def test_the_first_moment_of_1970_is_a_creation_time(queue: Queue, first: Any) -> None:
+def test_the_unix_epoch_is_a_valid_creation_time(queue: Queue, first: Any) -> None:
     queue.put_many([b"1"], feed="a", created=first)
     assert queue.read()[0].created_ns == 1
 
 
-def test_an_expiry_of_0_is_none_as_a_number_and_past_as_a_time(queue: Queue) -> None:
+def test_an_expiry_of_0_means_none_as_a_number_and_the_epoch_as_a_time(queue: Queue) -> None:
     queue.put_many([b"1", b"2"], feed="a", expiry=[0, 2**62])
     queue.put_many([b"3", b"4"], feed="a", expiry=pa.array([0, None], pa.timestamp("us", "UTC")))
     queue.put_many([b"5", b"6"], feed="a", expiry=np.array([0, 2**62], "datetime64[ns]"))
@@ -158,7 +158,7 @@ def test_an_expiry_of_0_is_none_as_a_number_and_past_as_a_time(queue: Queue) -> 
 
 
 @pytest.mark.parametrize("kind", [list, pa.array])
-def test_some_may_have_no_slice_and_no_expiry(
+def test_none_in_a_column_means_no_slice_or_no_expiry(
     make_queue: Callable[..., Queue], kind: Callable[[list[int | None]], Any]
 ) -> None:
     queue = make_queue()

@@ -57,7 +57,7 @@ def test_start_may_be_a_time_or_an_age(make_queue: Callable[..., Queue]) -> None
 
 
 @pytest.mark.parametrize("start", ["newest", "", "3 parsecs", -1, 1 << 63, 1.5, None, True, datetime(2026, 1, 1)])
-def test_a_start_that_means_nothing_is_refused(queue: Queue, start: object) -> None:
+def test_an_invalid_start_is_refused(queue: Queue, start: object) -> None:
     with pytest.raises(OptionError):
         queue.read(start)  # type: ignore[arg-type]
 
@@ -112,7 +112,7 @@ def test_ident_patterns_select_and_respect_the_limit(queue: Queue) -> None:
     assert batch.next == 107
 
 
-def test_a_selection_wants_feed_and_ident_both(queue: Queue) -> None:
+def test_a_selection_requires_both_feed_and_ident_to_match(queue: Queue) -> None:
     fill(queue, 10, "a")
     fill(queue, 10, "b")
     batch = queue.read("oldest", Selection("b", ident="1$"))
@@ -124,12 +124,12 @@ def test_a_selection_wants_feed_and_ident_both(queue: Queue) -> None:
     [({"ident": "a("}, "missing"), ({"ident": "(?=x)"}, "look-around"), ({"feed": "a/b*"}, "level"), ({"feed": ""}, "text"),
      ({"ident": 5}, "not text")],
 )  # fmt: skip
-def test_a_bad_selection_is_refused_when_it_is_made(bad: dict[str, object], words: str) -> None:
+def test_an_invalid_selection_is_refused_at_construction(bad: dict[str, object], words: str) -> None:
     with pytest.raises(SelectionError, match=words):
         Selection(**bad)  # type: ignore[arg-type]
 
 
-def test_a_reader_that_fell_behind_is_told_the_lost_range(queue: Queue) -> None:
+def test_a_reader_that_fell_behind_receives_the_lost_range(queue: Queue) -> None:
     fill(queue, 30_000)
     assert queue.oldest > 1
     batch = queue.read(1, limit=5)
@@ -138,7 +138,7 @@ def test_a_reader_that_fell_behind_is_told_the_lost_range(queue: Queue) -> None:
     assert queue.read("oldest").lost is None
 
 
-def test_a_batch_turns_into_arrow(queue: Queue) -> None:
+def test_a_batch_converts_to_arrow(queue: Queue) -> None:
     queue.put(
         b"one", feed="a", ident="x", properties={"i": -5, "f": 0.1, "s": "text", "b": False}, slice=3, expiry=2**62
     )
@@ -163,7 +163,7 @@ def test_arrow_has_null_signatures_without_dedup(make_queue: Callable[..., Queue
     assert queue.read().to_arrow().column("signature").null_count == 20
 
 
-def test_a_batch_gives_columns_products_and_places(queue: Queue) -> None:
+def test_a_batch_gives_columns_products_and_payloads_by_place(queue: Queue) -> None:
     fill(queue, 3)
     batch = queue.read()
     assert batch.sizes.tolist() == [100, 100, 100]
@@ -176,7 +176,7 @@ def test_a_batch_gives_columns_products_and_places(queue: Queue) -> None:
         batch.payload(-1)
 
 
-def test_a_view_stays_valid_whatever_writers_do(queue: Queue) -> None:
+def test_a_view_stays_valid_after_its_segment_is_evicted_and_the_queue_is_closed(queue: Queue) -> None:
     fill(queue, 50, size=500)
     batch = queue.read()
     views = [product.payload for product in batch]
@@ -205,7 +205,7 @@ def test_pinned_segments_are_replaced_and_others_reused(queue: Queue) -> None:
     assert held[0].ident
 
 
-def test_views_hold_no_disk_space_once_they_are_gone(queue: Queue) -> None:
+def test_released_views_leave_no_mapped_segments(queue: Queue) -> None:
     for _ in range(200):
         queue.read(limit=1)
         fill(queue, 3000)
@@ -215,13 +215,13 @@ def test_views_hold_no_disk_space_once_they_are_gone(queue: Queue) -> None:
     assert mapped <= 2 * live + 40
 
 
-def test_a_follower_sleeps_until_something_comes_and_ends_at_its_timeout(queue: Queue) -> None:
+def test_a_follower_ends_at_its_timeout(queue: Queue) -> None:
     begun = time.monotonic()
     assert list(queue.follow("next", timeout=0.2)) == []
     assert time.monotonic() - begun >= 0.2
 
 
-def test_a_follower_burns_no_time_while_it_waits(queue: Queue) -> None:
+def test_a_follower_does_not_poll_while_it_waits(queue: Queue) -> None:
     before = time.process_time()
     list(queue.follow("next", timeout=0.5))
     assert time.process_time() - before < 0.1
@@ -235,7 +235,7 @@ def test_a_follower_can_be_stopped_from_another_thread(queue: Queue) -> None:
     assert list(follower) == []
 
 
-def test_an_async_follower_gets_what_others_put(queue: Queue) -> None:
+def test_an_async_follower_receives_products_put_meanwhile(queue: Queue) -> None:
     import asyncio
 
     async def consume() -> list[int]:
@@ -289,7 +289,7 @@ def mixed(queue: Queue) -> Queue:
     None, "**", "secret/**", Selection(ident="i"), Selection(every=2), Selection(where="size = 1"),
     Selection("open/**").replace(feed=None), Selection("open/**").replace(feed="**"), Selection().replace(ident="i"),
 ])  # fmt: skip
-def test_a_selection_does_not_widen_what_a_reader_may_see(mixed: Queue, selection: Selection | str | None) -> None:
+def test_a_selection_never_widens_the_rights_of_a_reader(mixed: Queue, selection: Selection | str | None) -> None:
     log = log_of(mixed)
     wanted = [feed for feed in mixed.read("oldest", selection).feeds if feed.startswith("open/")]
     read = log.reader(selection, 100, "1MiB", lambda feed: feed.startswith("open/"))
@@ -299,7 +299,7 @@ def test_a_selection_does_not_widen_what_a_reader_may_see(mixed: Queue, selectio
         assert seen == wanted
 
 
-def test_a_feed_that_appears_later_is_decided_too(mixed: Queue) -> None:
+def test_the_right_to_a_new_feed_is_checked_once(mixed: Queue) -> None:
     asked: list[str] = []
 
     def allowed(feed: str) -> bool:
@@ -316,7 +316,7 @@ def test_a_feed_that_appears_later_is_decided_too(mixed: Queue) -> None:
     assert sorted(feeds) == ["open/a", "open/b", "secret/a", "secret/b"], "each feed is decided once"
 
 
-def test_a_follower_and_weights_see_only_what_is_allowed(mixed: Queue) -> None:
+def test_followers_and_weights_see_only_allowed_feeds(mixed: Queue) -> None:
     log = log_of(mixed)
     batch = log.follow("oldest", allowed=lambda feed: feed == "open/a").next_nowait()
     assert batch is not None

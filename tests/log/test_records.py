@@ -1,4 +1,4 @@
-"""Products between queues: everything that a record says arrives, and nothing that cannot be."""
+"""Products between queues: every field of a record arrives, and invalid records are refused."""
 
 import gc
 import os
@@ -61,7 +61,7 @@ def pairs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, tuple[
     st.sampled_from(KINDS),
     st.lists(st.tuples(puts, st.none() | foreign), min_size=1, max_size=4),
 )
-def test_everything_that_a_product_says_arrives(
+def test_every_field_of_a_product_arrives_unchanged(
     pairs: dict[str, tuple[Queue, Queue]], kind: str, kind_here: str, given_puts: list[tuple[dict[str, Any], Any]]
 ) -> None:
     there, here = pairs[kind][0], pairs[kind_here][1]
@@ -82,7 +82,7 @@ def test_everything_that_a_product_says_arrives(
                 assert facts(stored[0], "signature") == facts(sent[place], "signature")
 
 
-def test_a_batch_from_the_wire_does_what_every_batch_does(make_queue: MakeQueue) -> None:
+def test_a_batch_from_the_wire_behaves_like_any_other_batch(make_queue: MakeQueue) -> None:
     sent = put_some(make_queue(), 12)
     came = read_batch(page(sent), Names())
     assert (len(came), came.idents, came.feeds) == (len(sent), sent.idents, sent.feeds)
@@ -98,9 +98,9 @@ def test_a_batch_from_the_wire_does_what_every_batch_does(make_queue: MakeQueue)
     assert page(came) == page(sent)
 
 
-def test_records_follow_each_other_padded_with_zeros(make_queue: MakeQueue) -> None:
+def test_records_in_a_page_are_padded_with_zeros(make_queue: MakeQueue) -> None:
     queue = make_queue(size="1MiB")
-    for n in range(3000):  # files are used again, so that what lies between records is not zero by itself
+    for n in range(3000):  # files are reused, so that the bytes between records are not zero by chance
         queue.put(n.to_bytes(4, "big") * (n % 90 + 1), feed="a")
     batch = queue.read()
     parts = [batch.record(place) for place in range(len(batch))]
@@ -122,18 +122,18 @@ def test_views_outlive_the_batch_and_the_names(make_queue: MakeQueue) -> None:
     assert len(junk) == 2000
 
 
-def test_bytes_that_are_altered_later_or_lie_crooked_are_copied(make_queue: MakeQueue) -> None:
+def test_mutable_and_unaligned_bytes_are_copied(make_queue: MakeQueue) -> None:
     sent = put_some(make_queue())
     data = bytearray(page(sent))
-    crooked = memoryview(b"???" + data)[3:]
-    batches = [read_batch(data, Names()), read_batch(crooked, Names())]
+    unaligned = memoryview(b"???" + data)[3:]
+    batches = [read_batch(data, Names()), read_batch(unaligned, Names())]
     data[:] = bytes(len(data))
     data.clear()
     for batch in batches:
         assert [facts(product) for product in batch] == [facts(product) for product in sent]
 
 
-def test_rows_without_a_log_can_be_thinned_out_but_not_picked(make_queue: MakeQueue) -> None:
+def test_rows_without_a_log_support_filtering_but_not_picking(make_queue: MakeQueue) -> None:
     rows = read_batch(page(put_some(make_queue())), Names()).rows
     assert isinstance(rows, kernel.Rows)
     with pytest.raises(ValueError, match="without a log"):
@@ -148,7 +148,7 @@ def test_rows_without_a_log_can_be_thinned_out_but_not_picked(make_queue: MakeQu
 # --- into a queue ---------------------------------------------------------------------------------
 
 
-def test_order_and_duplicates_are_told_of_what_was_kept(make_queue: MakeQueue) -> None:
+def test_a_receipt_covers_only_the_kept_products_in_their_order(make_queue: MakeQueue) -> None:
     there, here = make_queue("there", origin="there", dedup="none"), make_queue("here")
     payloads = [b"0", b"1", b"2", b"1", b"held", b"5"]
     there.put_many(payloads, feed="a", signature=[blake3(payload).digest()[:16] for payload in payloads])
@@ -165,7 +165,7 @@ def test_order_and_duplicates_are_told_of_what_was_kept(make_queue: MakeQueue) -
 
 
 @pytest.mark.parametrize("kind", KINDS[1:])
-def test_a_product_without_a_signature_gets_that_of_the_queue(make_queue: MakeQueue, kind: str) -> None:
+def test_a_queue_signs_products_that_arrive_without_a_signature(make_queue: MakeQueue, kind: str) -> None:
     there, here = make_queue("there", origin="there", dedup="none"), make_queue("here", dedup=kind)
     own = make_queue("own", dedup=kind)
     there.put_many([b"same", b"other", b"same"], feed="a", created=[1, 2, 3])
@@ -180,14 +180,14 @@ def test_a_product_without_a_signature_gets_that_of_the_queue(make_queue: MakeQu
     ]
 
 
-def test_a_queue_that_looks_for_no_duplicates_keeps_signatures(make_queue: MakeQueue) -> None:
+def test_a_queue_without_dedup_keeps_signatures(make_queue: MakeQueue) -> None:
     there, here = make_queue("there", origin="there"), make_queue("here", dedup="none")
     came = read_batch(page(put_some(there)), Names())
     assert (here.put_batch(came).stored, here.put_batch(came).first) == (6, 7)
     assert [product.signature for product in here.read()] == [blake3(p.payload).digest()[:16] for p in came] * 2
 
 
-def test_products_that_were_passed_on_do_not_touch_the_sequence_of_a_feed(make_queue: MakeQueue) -> None:
+def test_relayed_products_do_not_change_the_previous_sequence_of_a_feed(make_queue: MakeQueue) -> None:
     there, here = make_queue("there", origin="there"), make_queue("here")
     here.put(b"first", feed="a")
     there.put(b"passed on", feed="a")
@@ -212,7 +212,7 @@ def test_a_batch_is_stored_as_a_whole_or_not_at_all(make_queue: MakeQueue) -> No
     assert here.put_batch(there.read(), keep=[place in (0, 5) for place in range(22)]).stored == 2
 
 
-def test_a_blocking_station_is_waited_for(make_queue: MakeQueue) -> None:
+def test_put_batch_waits_for_a_blocking_station(make_queue: MakeQueue) -> None:
     there, here = make_queue("there", origin="there"), make_queue("here")
     consumer = here.station("s", "**", blocking=True, capacity=2).attach()
     batch = put_some(there, 2)
@@ -228,7 +228,7 @@ def test_a_blocking_station_is_waited_for(make_queue: MakeQueue) -> None:
         assert putting.result(20).stored == 1
 
 
-def test_what_was_put_is_on_the_disk_if_the_queue_says_so(make_queue: MakeQueue) -> None:
+def test_put_batch_returns_after_the_flush_under_durability_disk(make_queue: MakeQueue) -> None:
     there, here = make_queue("there", origin="there"), make_queue("here", durability="disk")
     batch = put_some(there)
     assert here.put_batch(batch).stored == 6
@@ -244,7 +244,7 @@ def test_times_come_from_the_queues_clock(make_queue: MakeQueue) -> None:
     assert set(here.read().columns["inserted_ns"].tolist()) == {10**18}
 
 
-def test_what_is_no_batch_or_has_the_wrong_shape_is_refused(make_queue: MakeQueue) -> None:
+def test_put_batch_refuses_other_objects_and_a_mask_of_another_shape(make_queue: MakeQueue) -> None:
     here, batch = make_queue("here"), put_some(make_queue("there", origin="there"))
     for nonsense in ([b"bytes"], None, b"bytes"):
         with pytest.raises(InvalidError, match="not a batch"):
@@ -257,7 +257,7 @@ def test_what_is_no_batch_or_has_the_wrong_shape_is_refused(make_queue: MakeQueu
         here.put_batch(batch)
 
 
-def test_a_revision_stays_where_it_is(make_queue: MakeQueue) -> None:
+def test_a_revision_is_not_copied_to_another_queue(make_queue: MakeQueue) -> None:
     queue, here = make_queue(), make_queue("here", origin="other")
     first, second = queue.station("first", "**"), queue.station("second", "**", after="first")
     put_some(queue, 1)
@@ -274,7 +274,7 @@ def test_a_revision_stays_where_it_is(make_queue: MakeQueue) -> None:
     assert here.next == 1
 
 
-def test_a_record_that_changes_under_our_hands_is_not_stored(make_queue: MakeQueue) -> None:
+def test_a_record_altered_after_the_read_is_not_stored(make_queue: MakeQueue) -> None:
     there, here = make_queue("there", origin="there"), make_queue("here")
     there.put_many([b"first", b"a payload to be spoilt"], feed="a")
     batch = there.read()

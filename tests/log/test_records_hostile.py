@@ -1,4 +1,4 @@
-"""Records from somebody who means harm: an error that tells the place, or products that are in order; nothing else."""
+"""Records from a hostile peer: either an error with its offset, or valid products."""
 
 import itertools
 import random
@@ -17,16 +17,16 @@ from headrace.log.records import Names, read_batch
 from headrace.product.feed import check_feed
 
 MakeQueue = Callable[..., Queue]
-PAGE = forged(ident=b"before") + forged()  # what is spoilt stands behind it
+PAGE = forged(ident=b"before") + forged()  # valid records; the tests append an invalid one
 
 
 def entry(kind: int, name: bytes, value: bytes, more: int = 0) -> bytes:
-    """An entry of a property block; with `more` it says that its value is longer than it is."""
+    """An entry of a property block; with `more` it declares its value longer than it is."""
     return struct.pack("<BBH", kind, len(name), len(value) + more) + name + value
 
 
 def use_in_full(batch: Batch) -> None:
-    """Everything that anybody does with a batch."""
+    """Use a batch in every way that Headrace does."""
     assert all(check_feed(product.feed) for product in batch)
     batch.to_arrow().validate(full=True)
     assert len(batch.idents) == len(batch.feeds) == len(batch)
@@ -47,7 +47,7 @@ def read_or_nothing(data: bytes, names: Names) -> Batch | None:
         return None
 
 
-def test_what_the_forger_writes_is_a_record() -> None:
+def test_a_forged_record_without_a_fault_is_valid() -> None:
     property_block = entry(1, b"a", bytes(8)) + entry(2, b"ab", bytes(8)) + entry(3, b"b", b"") + entry(4, b"c", b"x")
     data = PAGE + forged(
         feed="ü/b".encode(), ident="\U0010ffff".encode(), properties=property_block, expiry=struct.pack("<Q", 9),
@@ -60,7 +60,7 @@ def test_what_the_forger_writes_is_a_record() -> None:
 
 
 @pytest.mark.parametrize(
-    ("spoilt", "told"),
+    ("spoilt", "problem"),
     [
         ({"magic": b"HS"}, "not a record"),
         ({"version": 2}, "version is unknown"),
@@ -103,16 +103,16 @@ def test_what_the_forger_writes_is_a_record() -> None:
         ),
     ],
 )  # fmt: skip
-def test_what_cannot_be_is_refused_and_its_place_is_told(spoilt: dict[str, Any], told: str) -> None:
+def test_an_invalid_record_is_refused_with_its_offset(spoilt: dict[str, Any], problem: str) -> None:
     names = Names()
-    with pytest.raises(RecordsDamagedError, match=told) as error:
+    with pytest.raises(RecordsDamagedError, match=problem) as error:
         read_batch(PAGE + forged(**spoilt), names)
     assert error.value.offset == len(PAGE)
     assert str(len(PAGE)) in error.value.problem
     assert (list(names.feeds), list(names.origins)) == (["wx"], ["there"])
 
 
-def test_a_page_that_ends_anywhere_is_whole_or_refused(sent: Batch) -> None:
+def test_a_page_truncated_inside_a_record_is_refused(sent: Batch) -> None:
     data, whole, names = page(sent), [facts(product) for product in sent], Names()
     ends = [0, *itertools.accumulate(-(-len(sent.record(place)) // 8) * 8 for place in range(len(sent)))]
     for end in range(len(data)):
@@ -122,7 +122,7 @@ def test_a_page_that_ends_anywhere_is_whole_or_refused(sent: Batch) -> None:
             assert [facts(product) for product in batch] == whole[: len(batch)]
 
 
-def test_flipped_bits_are_noticed(sent: Batch) -> None:
+def test_flipped_bits_are_detected(sent: Batch) -> None:
     data, names = page(sent), Names()
     seed = random.randrange(1 << 32)
     print("seed", seed)
@@ -135,7 +135,7 @@ def test_flipped_bits_are_noticed(sent: Batch) -> None:
         assert read_or_nothing(chance.randbytes(chance.randrange(1, 200)), names) is None
 
 
-def test_whatever_has_a_checksum_that_fits_can_be_used_or_is_refused(sent: Batch, make_queue: MakeQueue) -> None:
+def test_a_forged_record_with_a_valid_checksum_is_usable_or_refused(sent: Batch, make_queue: MakeQueue) -> None:
     """A forger who knows the format: parts of records altered, moved and repeated, and sealed again."""
     records = [sent.record(place) for place in range(len(sent))]
     here, names = make_queue("here", origin="other"), Names()
@@ -161,7 +161,7 @@ def test_whatever_has_a_checksum_that_fits_can_be_used_or_is_refused(sent: Batch
     use_in_full(here.read())
 
 
-def test_more_names_than_can_be_are_refused() -> None:
+def test_names_over_the_limit_are_refused() -> None:
     names = Names()
     assert len(read_batch(b"".join(forged(origin=b"o%d" % n) for n in range(4096)), names)) == 4096
     with pytest.raises(RecordsDamagedError, match="too many feeds or origins"):
@@ -182,7 +182,7 @@ def test_many_names_in_one_page_keep_their_numbers(make_queue: MakeQueue) -> Non
     assert here.read(limit=20_000).feeds == feeds
 
 
-def test_threads_may_share_the_names() -> None:
+def test_threads_share_one_table_of_names() -> None:
     names = Names()
     pages = [b"".join(forged(feed=b"f/%d" % ((n * k) % 500)) for n in range(500)) for k in range(1, 9)]
     with ThreadPoolExecutor(8) as pool:
@@ -192,7 +192,7 @@ def test_threads_may_share_the_names() -> None:
     assert sorted(names.feeds.values()) == list(range(4096, 4596))
 
 
-def test_an_error_of_a_check_that_is_no_refusal_comes_through() -> None:
+def test_an_unexpected_error_of_a_name_check_is_passed_on() -> None:
     def check(name: str) -> None:
         raise KeyboardInterrupt
 

@@ -1,4 +1,4 @@
-"""What a queue keeps, for how long, and what becomes of the clock."""
+"""What a queue keeps and for how long, also when the clock jumps."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -14,7 +14,7 @@ def put(queue: Queue, number: int, size: int = 1000) -> None:
     assert isinstance(queue.put(number.to_bytes(8, "big") * (size // 8), feed="a", ident=str(number)), int)
 
 
-def test_the_oldest_goes_first_when_the_size_is_reached(queue: Queue) -> None:
+def test_the_oldest_products_are_evicted_at_the_size_limit(queue: Queue) -> None:
     for number in range(1, 5001):
         put(queue, number)
     statistics = queue.statistics()
@@ -26,7 +26,7 @@ def test_the_oldest_goes_first_when_the_size_is_reached(queue: Queue) -> None:
     assert statistics.held_bytes > 0.75 * queue.config.size
 
 
-def test_products_older_than_the_age_are_dropped(make_queue: Callable[..., Queue]) -> None:
+def test_products_over_the_age_limit_are_evicted(make_queue: Callable[..., Queue]) -> None:
     clock = MockClock(10**18)
     queue = make_queue(age="1h", clock=clock)
     for number in range(240):
@@ -37,7 +37,7 @@ def test_products_older_than_the_age_are_dropped(make_queue: Callable[..., Queue
     assert 3600 <= age_s <= 3600 * 1.3
 
 
-def test_after_a_long_silence_the_next_put_drops_what_is_too_old(make_queue: Callable[..., Queue]) -> None:
+def test_the_first_put_after_a_long_pause_evicts_products_over_the_age_limit(make_queue: Callable[..., Queue]) -> None:
     clock = MockClock(10**18)
     queue = make_queue(age="1h", clock=clock)
     for number in range(10):
@@ -76,7 +76,7 @@ def test_a_start_by_time_misses_nothing_after_the_clock_was_set_back(make_queue:
     assert queue.read("2001-09-09T01:46:40.5Z").sequences.tolist() == [2, 3]
 
 
-def test_deleted_products_are_gone_and_may_be_put_again(queue: Queue) -> None:
+def test_deleted_products_are_not_read_and_may_be_put_again(queue: Queue) -> None:
     for number in range(1, 11):
         put(queue, number)
     assert queue.delete(Selection(ident="[35]")) == 2
@@ -118,7 +118,7 @@ def test_resizing_down_evicts_at_once_and_up_makes_room(queue: Queue) -> None:
      ({"age": "-1h"}, "-1h"), ({"age": 0}, "out of range"), ({"durability": "eternal"}, "memory, process, disk"),
      ({"dedup": "crc"}, "blake3"), ({"origin": "a b"}, "site id"), ({"size": None}, "size"), ({"size": "2 apples"}, "apples")],
 )  # fmt: skip
-def test_terms_that_cannot_be_are_refused(tmp_path: Path, terms: dict[str, object], words: str) -> None:
+def test_invalid_terms_are_refused(tmp_path: Path, terms: dict[str, object], words: str) -> None:
     with pytest.raises(OptionError, match=words):
         Queue.create(tmp_path / "q", **terms)  # type: ignore[arg-type]
     assert not (tmp_path / "q").exists()

@@ -1,4 +1,4 @@
-"""Weights: how bytes are spread over a range, and reads that end where they should."""
+"""Weights: how bytes are spread over a range, and reads that end at a given sequence."""
 
 from collections.abc import Callable
 
@@ -9,13 +9,13 @@ Make = Callable[..., Queue]
 
 
 def fill(queue: Queue) -> None:
-    """A large one between small ones, in two feeds, some with slices."""
+    """Put a large product between small ones, in two feeds, some with slices."""
     queue.put_many([b"%d" % n for n in range(100)], feed="small", slice=[n % 3 for n in range(100)])
     queue.put(bytes(3 * STRETCH_BYTES), feed="large")
     queue.put_many([b"%d" % n for n in range(100, 200)], feed="small")
 
 
-def test_stretches_cover_the_range_and_weigh_what_it_weighs(make_queue: Make) -> None:
+def test_stretches_cover_the_range_and_add_up_to_its_weight(make_queue: Make) -> None:
     queue = make_queue(size="64MiB")
     fill(queue)
     weights = queue.weigh(1, queue.next)
@@ -26,7 +26,7 @@ def test_stretches_cover_the_range_and_weigh_what_it_weighs(make_queue: Make) ->
     assert sum(weights.slices.values()) == weights.total
 
 
-def test_a_part_of_a_range_and_of_its_feeds(make_queue: Make) -> None:
+def test_a_weight_covers_only_the_given_range_and_feeds(make_queue: Make) -> None:
     queue = make_queue(size="64MiB")
     fill(queue)
     assert queue.weigh(1, 101).total < STRETCH_BYTES
@@ -36,7 +36,7 @@ def test_a_part_of_a_range_and_of_its_feeds(make_queue: Make) -> None:
     assert queue.weigh(50, 50).total == 0
 
 
-def test_many_products_are_weighed_like_few(make_queue: Make) -> None:
+def test_many_products_are_split_into_bounded_stretches(make_queue: Make) -> None:
     queue = make_queue(size="256MiB", dedup="none")
     for _ in range(150):
         queue.put_many([b"x" * 100] * 1000, feed="x")
@@ -47,7 +47,7 @@ def test_many_products_are_weighed_like_few(make_queue: Make) -> None:
     assert max(weights.sizes) < STRETCH_BYTES + 1000
 
 
-def test_what_is_gone_weighs_nothing(make_queue: Make) -> None:
+def test_evicted_products_weigh_nothing(make_queue: Make) -> None:
     queue = make_queue(size="4MiB")
     for number in range(60):
         queue.put(number.to_bytes(2, "big") * 100_000, feed="x")

@@ -1,4 +1,4 @@
-"""Products on their way between queues, for the tests of records: how they are made, told apart and forged."""
+"""Helpers for tests of records: make products, compare them, and forge records."""
 
 import struct
 from typing import Any
@@ -24,14 +24,14 @@ def page(batch: Batch, places: Any = None) -> bytes:
 
 
 def facts(product: Product, *left_out: str) -> tuple[Any, ...]:
-    """All that a product says of itself but its place in one queue."""
+    """Every field of a product except its place in one queue."""
     names = [name for name in Product.__slots__ if name not in ("sequence", "inserted_ns", *left_out)]
     said = {name: getattr(product, name) for name in names}
     return tuple((said | {"payload": bytes(product.payload), "properties": dict(product.properties)}).values())
 
 
 def put_some(queue: Queue, count: int = 6) -> Batch:
-    """Products of several feeds, of the queue's own and another origin, with and without what may be."""
+    """Products of several feeds, of the queue's own and another origin, with and without optional facts."""
     for n in range(count):
         extras: dict[str, Any] = {"properties": {"n": n, "size": 0.5, "text": "ü", "yes": True}} if n % 2 else {}
         if n % 3 == 0:
@@ -41,7 +41,7 @@ def put_some(queue: Queue, count: int = 6) -> Batch:
 
 
 def sealed(record: bytes | bytearray) -> bytes:
-    """The record with a checksum that fits."""
+    """The record with a valid checksum."""
     (first,) = struct.unpack_from("<I", record)
     checksum = (xxhash.xxh3_64_intdigest(bytes(record[8:])) & 0xFFFFFFFF) ^ first
     return bytes(record[:4]) + struct.pack("<I", checksum) + bytes(record[8:])
@@ -51,7 +51,7 @@ def forged(
     feed: bytes = b"wx", origin: bytes = b"there", ident: bytes = b"", properties: bytes = b"", expiry: bytes = b"",
     payload: bytes = b"payload", pad: bytes = b"", behind: bytes = b"", **header: Any,
 ) -> bytes:  # fmt: skip
-    """A record as somebody might write it who knows the format, with a checksum that fits, and padded."""
+    """A record as a hostile peer that knows the format writes it: with a valid checksum, and padded."""
     fields = {
         "magic": b"HR", "version": 1, "flags": 4 | (64 if expiry else 0), "checksum": 0, "payload_bytes": len(payload),
         "ident_bytes": len(ident), "feed_bytes": len(feed), "origin_bytes": len(origin), "signature": bytes(16),

@@ -11,14 +11,14 @@ from headrace.product import FeedPattern, check_feed
 
 
 @pytest.mark.parametrize("feed", ["wx", "wx/radar/nexrad2/KFTG", "IDS|DDPLUS", "a.b-c_d", "météo/été", "x" * 255])
-def test_these_are_feeds(feed: str) -> None:
+def test_a_valid_feed_is_accepted(feed: str) -> None:
     assert check_feed(feed) == feed
 
 
 @pytest.mark.parametrize(
     "feed", ["", "/", "a/", "/a", "a//b", "a b", "a\tb", "*", "a/**", "a#", "a+b", "x" * 256, "a\x00", "\ud800"]
 )
-def test_these_are_not(feed: str) -> None:
+def test_an_invalid_feed_is_refused(feed: str) -> None:
     with pytest.raises(FeedError):
         check_feed(feed)
 
@@ -37,7 +37,7 @@ def test_patterns_match_by_level(pattern: str, feed: str, wanted: bool) -> None:
 
 
 def slow(pattern: list[str], feed: list[str]) -> bool:
-    """The definition, written down."""
+    """The definition of a match, without optimisation."""
     if not pattern:
         return not feed
     if pattern[0] == "**":
@@ -53,11 +53,11 @@ def test_matching_agrees_with_its_definition(pattern: list[str], feed: list[str]
     assert FeedPattern("/".join(pattern)).matches("/".join(feed)) is slow(pattern, feed)
 
 
-def test_a_pattern_made_to_be_slow_is_not() -> None:
+def test_a_pathological_pattern_is_matched_in_bounded_time() -> None:
     assert not FeedPattern("/".join(["**", "a"] * 40)).matches("/".join(["a"] * 100 + ["b"]))
 
 
 @pytest.mark.parametrize("pattern", ["", "a/b*", "a//b", "#", "a/+", ">", "a b"])
-def test_a_bad_pattern_is_refused_with_a_remedy(pattern: str) -> None:
+def test_an_invalid_pattern_is_refused_with_a_remedy(pattern: str) -> None:
     with pytest.raises(FeedError, match=re.escape("*")):
         FeedPattern(pattern)

@@ -13,29 +13,29 @@ values = st.one_of(st.integers(-(2**63), 2**63 - 1), st.floats(allow_nan=False),
 
 
 @given(st.dictionaries(st.text(min_size=1, max_size=40), values, max_size=8))
-def test_a_block_gives_back_values_and_types(properties: dict[str, object]) -> None:
+def test_a_block_decodes_to_the_same_values_and_types(properties: dict[str, object]) -> None:
     found = decode_properties(encode_properties(properties))  # type: ignore[arg-type]
     assert dict(found) == properties
     assert {name: type(value) for name, value in found.items()} == {n: type(v) for n, v in properties.items()}
 
 
-def test_not_a_number_survives() -> None:
+def test_nan_is_preserved() -> None:
     value = decode_properties(encode_properties({"x": math.nan}))["x"]
     assert isinstance(value, float)
     assert math.isnan(value)
 
 
-def test_equal_properties_have_equal_blocks_whatever_their_order() -> None:
+def test_the_order_of_properties_does_not_change_their_block() -> None:
     assert encode_properties({"a": 1, "b": 2}) == encode_properties({"b": 2, "a": 1})
 
 
-def test_properties_cannot_be_changed() -> None:
+def test_properties_are_read_only() -> None:
     with pytest.raises(TypeError):
         decode_properties(encode_properties({"a": 1}))["a"] = 2  # type: ignore[index]
 
 
 @given(st.binary(min_size=1, max_size=60))
-def test_a_block_of_noise_is_an_error_or_a_mapping_and_nothing_else(block: bytes) -> None:
+def test_random_bytes_decode_to_a_mapping_or_raise_a_property_error(block: bytes) -> None:
     try:
         decode_properties(block)
     except PropertyError as error:

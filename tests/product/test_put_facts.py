@@ -16,7 +16,7 @@ def test_a_fact_has_the_same_name_for_callers_in_columns_and_in_the_struct() -> 
     assert list(_CHECKS) == list(Put.__struct_fields__)
 
 
-def test_no_fact_at_all_is_plain() -> None:
+def test_a_put_without_facts_is_plain() -> None:
     assert put_of({}) == PLAIN
     assert put_of({}) is PLAIN
     assert put_of({"created": None, "origin": None, "slice": None}) == PLAIN
@@ -27,7 +27,7 @@ def test_no_fact_at_all_is_plain() -> None:
     {"created": 1}, {"expiry": "10min"}, {"properties": {"a": 1}}, {"slice": 0}, {"signature": bytes(16)},
     {"origin": "denver"}, {"origin_sequence": 1}, {"previous": 1},
 ])  # fmt: skip
-def test_any_other_fact_is_not_plain(facts: PutFacts) -> None:
+def test_a_put_with_any_other_fact_is_not_plain(facts: PutFacts) -> None:
     assert put_of(facts) != PLAIN
 
 
@@ -42,7 +42,7 @@ def test_an_unknown_fact_is_a_type_error_as_for_any_function() -> None:
     {"created": "yesterday"}, {"priority": 8}, {"priority": True}, {"expiry": "soon"}, {"properties": {"": 1}},
     {"slice": 65535}, {"signature": b"short"}, {"origin": "a b"}, {"origin_sequence": -1}, {"previous": 1 << 63},
 ])  # fmt: skip
-def test_an_invalid_fact_is_refused_by_name(facts: PutFacts) -> None:
+def test_an_invalid_fact_is_refused(facts: PutFacts) -> None:
     with pytest.raises(InvalidError):
         put_of(facts)
 
@@ -54,7 +54,7 @@ def test_an_age_counts_from_the_moment_of_storing() -> None:
     assert PLAIN.expires_ns(5) == 0
 
 
-def test_a_put_travels_as_it_is() -> None:
+def test_a_put_is_encoded_and_decoded_unchanged() -> None:
     put = put_of({"created": 5, "properties": {"b": 1, "a": "x"}, "origin": "denver", "origin_sequence": 9})
     assert put.properties == encode_properties({"a": "x", "b": 1})
     again = msgspec.msgpack.decode(msgspec.msgpack.encode(put), type=Put)
@@ -76,7 +76,7 @@ def test_a_message_beyond_the_limits_is_not_decoded(sent: dict[str, object]) -> 
     Put(properties=encode_properties({"b": 1}) + encode_properties({"a": 1})),
     Put(properties=encode_properties({"a": 1}) * 2),
 ])  # fmt: skip
-def test_facts_from_elsewhere_are_checked(put: Put) -> None:
+def test_facts_from_a_peer_are_checked(put: Put) -> None:
     with pytest.raises(InvalidError):
         checked(put)
 
@@ -84,7 +84,7 @@ def test_facts_from_elsewhere_are_checked(put: Put) -> None:
 # --- columns ----------------------------------------------------------------------------------------
 
 
-def test_columns_travel_as_they_are() -> None:
+def test_columns_are_packed_and_unpacked_unchanged() -> None:
     columns = columns_of(2, ["a", "b"], "i", {
         "created": [0, 7], "priority": 6, "expiry": [None, 9], "properties": [{"a": 1}, None], "slice": [None, 3],
         "signature": [None, bytes(16)], "origin": "denver", "origin_sequence": [1, 2], "previous": [0, 1],
@@ -102,7 +102,7 @@ def test_columns_travel_as_they_are() -> None:
     {"origin_sequence": bytes(8)}, {"signature": [bytes(15), None]}, {"properties": [b"\x01", b""]},
     {"properties": [b""]}, {"signature": 5}, {"origin": 5}, {"origin": [1, 2]}, {"created": {}}, {"origin": ["a", "b c"]}, {"expiry": "soon"}, {"created": b"\xff" * 8},
 ])  # fmt: skip
-def test_columns_from_elsewhere_are_checked(facts: dict[str, object]) -> None:
+def test_columns_from_a_peer_are_checked(facts: dict[str, object]) -> None:
     with pytest.raises(InvalidError):
         unpacked(2, "a", "", facts)
 
@@ -113,7 +113,7 @@ def test_columns_without_facts_have_the_default_priority() -> None:
     assert arguments[2] is None
 
 
-def test_one_sequence_for_all_is_refused() -> None:
+def test_one_origin_sequence_for_a_whole_batch_is_refused() -> None:
     with pytest.raises(OptionError, match="origin_sequence is one number for all"):
         columns_of(2, "a", "", {"origin_sequence": 3})
 

@@ -1,4 +1,4 @@
-"""What tests of selections share: products made by hand, and batches of products out of a queue."""
+"""Helpers for tests of selections: products without a queue, and batches from a queue."""
 
 from collections.abc import Sequence
 from typing import Any

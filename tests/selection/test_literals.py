@@ -1,4 +1,4 @@
-"""What a pattern is said to require is in every ident that RE2 finds it in."""
+"""Required texts: every ident that RE2 matches contains the texts that its pattern requires."""
 
 import random
 
@@ -42,18 +42,18 @@ def found(pattern: str) -> set[frozenset[str]]:
         (r"\x41bc", []),
     ],
 )
-def test_a_pattern_requires_what_it_says(pattern: str, clauses: list[set[str]]) -> None:
+def test_the_required_texts_are_found_in_a_pattern(pattern: str, clauses: list[set[str]]) -> None:
     assert found(pattern) == {frozenset(clause) for clause in clauses}
 
 
-def test_a_pattern_that_ignores_case_requires_lower_case_of_the_folded_ident() -> None:
+def test_a_case_insensitive_pattern_requires_folded_texts() -> None:
     needed = required("(?i)METAR")
     assert needed.folded
     assert needed.clauses == (frozenset(["metar"]),)
     assert fold("ſpecial \u212aWBC METAR") == "special kwbc metar"
 
 
-def test_nothing_is_required_that_an_ident_with_a_match_does_not_contain() -> None:
+def test_every_matching_ident_contains_the_required_texts() -> None:
     seed = random.randrange(1 << 32)
     print("seed", seed)
     chance = random.Random(seed)

@@ -17,7 +17,7 @@ from headrace.product import FeedPattern
         ("**", None), ("**/**", None), ("a/**/*/b", "a/*/**/b"), ("**/*/**/a/**", "*/**/a/**"),
     ],
 )  # fmt: skip
-def test_other_spellings_become_ours(spelt: str, canonical: str | None) -> None:
+def test_mqtt_and_nats_patterns_are_translated(spelt: str, canonical: str | None) -> None:
     assert Selection(spelt).feed == canonical
     assert Selection.parse(spelt).feed == canonical
 
@@ -27,12 +27,12 @@ def test_other_spellings_become_ours(spelt: str, canonical: str | None) -> None:
     ["mqtt:a+", "mqtt:#/a", "a/#/b", "a/b+", "mqtt:a*", "mqtt:$share/g/a", "nats:a.>.b", "nats:a>", "nats:a/b", "nats:a..b", "wx.*.>",
      "mqtt:/a", "mqtt:", "nats:", "a>"],
 )  # fmt: skip
-def test_what_is_no_pattern_there_is_none_here(spelt: str) -> None:
+def test_an_invalid_mqtt_or_nats_pattern_is_refused(spelt: str) -> None:
     with pytest.raises(SelectionError):
         Selection(spelt)
 
 
-def test_mqtt_and_nats_match_what_they_match_at_home() -> None:
+def test_a_translated_pattern_matches_as_in_mqtt_and_nats() -> None:
     assert Selection("wx/#").wants_feed("wx")  # in MQTT the level before # counts
     assert not Selection("nats:wx.>").wants_feed("wx")  # in NATS > stands for one level at least
     assert Selection("nats:wx.>").wants_feed("wx/a/b")

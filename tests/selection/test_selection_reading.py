@@ -1,4 +1,4 @@
-"""Selections at work: over batches, product by product, and in readers, followers and deletes."""
+"""Selections in use: over batches, product by product, and in readers, followers and deletes."""
 
 import logging
 import time
@@ -19,7 +19,7 @@ ALERTS = [b"<alert severity='%d'><n>%d</n></alert>" % (n % 4, n) for n in range(
 
 
 def fill(queue: Queue, count: int = 40) -> None:
-    """Products that differ in everything that can be asked for."""
+    """Put products that differ in every field that a selection can test."""
     for n in range(count):
         queue.put(
             ALERTS[n % 8] if n % 2 else b"%d" % n,
@@ -60,7 +60,7 @@ def test_rows_columns_and_single_products_agree(queue: Queue, text: str) -> None
 
 @pytest.mark.parametrize("text", SELECTIONS)
 @pytest.mark.parametrize("limit", [1, 3])
-def test_batches_with_a_limit_are_the_same_in_pieces(queue: Queue, text: str, limit: int) -> None:
+def test_limited_batches_add_up_to_the_unlimited_batch(queue: Queue, text: str, limit: int) -> None:
     fill(queue)
     whole = queue.read("oldest", text).sequences.tolist()
     position, pieces = 1, []
@@ -73,7 +73,7 @@ def test_batches_with_a_limit_are_the_same_in_pieces(queue: Queue, text: str, li
     assert pieces == whole
 
 
-def test_delete_takes_the_whole_language(queue: Queue) -> None:
+def test_delete_accepts_the_whole_language(queue: Queue) -> None:
     fill(queue)
     assert queue.delete("wx/* where level > 5 AND site = 'KDEN'") == len(
         [n for n in range(40) if n % 7 and n / 2 > 5 and n % 2]
@@ -81,7 +81,7 @@ def test_delete_takes_the_whole_language(queue: Queue) -> None:
     assert len(queue.read("oldest", "where level > 5 AND site = 'KDEN'")) == 0
 
 
-def test_only_index_rows_are_asked_where_they_decide() -> None:
+def test_a_selection_is_cheap_if_index_rows_decide_it() -> None:
     assert Selection.parse("wx/** priority 5.. origin a slice 3 every 10").is_cheap
     for text in ("ident ~ a", "ident !~ a", "tag 1", "where a = 1", "xpath //a", "created 2026-01-01..", "age < 1h"):
         assert not Selection.parse(text).is_cheap
@@ -121,7 +121,7 @@ def test_a_follower_gets_exactly_every_nth(queue: Queue, text: str, limit: int) 
     assert seen == wanted[selection.every - 1 :: selection.every]
 
 
-def test_every_counts_on_when_more_comes(queue: Queue) -> None:
+def test_every_continues_its_count_over_later_products(queue: Queue) -> None:
     follower = queue.follow("oldest", "a every 3", timeout=0)
     seen = []
     for _ in range(10):
@@ -133,7 +133,7 @@ def test_every_counts_on_when_more_comes(queue: Queue) -> None:
 
 @given(some.integers(1, 9), some.integers(1, 9), some.integers(1, 120), some.integers(1, 40))
 @settings(max_examples=60, deadline=None)
-def test_every_nth_whatever_the_limits(
+def test_every_nth_product_is_exact_under_any_limits(
     tmp_path_factory: pytest.TempPathFactory, every: int, limit: int, count: int, bytes_limit: int
 ) -> None:
     with Queue.create(tmp_path_factory.mktemp("every") / "q", size="1MiB", dedup="none", origin="here") as queue:
@@ -161,7 +161,7 @@ def test_an_origin_that_appears_later_is_selected_too(queue: Queue) -> None:
     other.close()
 
 
-def test_row_terms_learn_names_and_say_so(queue: Queue) -> None:
+def test_row_terms_learn_new_names_and_report_it(queue: Queue) -> None:
     terms = RowTerms(queue._log.kernel, Selection("wx/*", origin="site1"))
     assert terms.learn() is False
     queue.put(b"1", feed="wx/a", origin="site1", origin_sequence=1)
@@ -175,7 +175,7 @@ def test_row_terms_learn_names_and_say_so(queue: Queue) -> None:
     assert RowTerms(queue._log.kernel, Selection(priority=5)).filter is not None
 
 
-def test_a_reader_stops_where_it_is_told(queue: Queue) -> None:
+def test_a_reader_stops_at_the_given_sequence(queue: Queue) -> None:
     fill(queue)
     for text in ("wx/a", "ident ~ SA", "where level >= 0", "every 2"):
         batch = Reader(queue._log.kernel, queue.path, Selection.parse(text)).read(1, 1000, 1 << 30, 0, 20)
@@ -186,7 +186,7 @@ def test_a_reader_stops_where_it_is_told(queue: Queue) -> None:
 # --- functions ------------------------------------------------------------------------------------
 
 
-def test_a_function_decides_what_is_left(queue: Queue) -> None:
+def test_a_function_is_called_only_for_products_that_match_the_other_clauses(queue: Queue) -> None:
     fill(queue)
     asked: list[int] = []
 
@@ -199,7 +199,9 @@ def test_a_function_decides_what_is_left(queue: Queue) -> None:
     assert asked == queue.read("oldest", "wx/a priority 4.. where level > 3").sequences.tolist()
 
 
-def test_a_function_that_fails_wants_nothing_and_is_told_once(queue: Queue, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_function_that_raises_matches_nothing_and_is_logged_once(
+    queue: Queue, caplog: pytest.LogCaptureFixture
+) -> None:
     fill(queue)
 
     def fails(one: Product) -> bool:
@@ -214,7 +216,7 @@ def test_a_function_that_fails_wants_nothing_and_is_told_once(queue: Queue, capl
     assert not selection.wants(product())
 
 
-def test_why_a_product_is_refused_is_the_first_clause_that_does() -> None:
+def test_refused_by_is_the_first_clause_that_does_not_match() -> None:
     one = product("wx/text", "SAUS", b"<a/>", priority=3, slice=2, origin="here", level=5)
     reasons: dict[str, str | None] = {
         "wx/radar": "feed", "priority 5..": "priority", "origin there": "origin", "slice 3": "slices", "created ..2020-01-01": "created",

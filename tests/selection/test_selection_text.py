@@ -1,4 +1,4 @@
-"""The text of a selection: reading, writing, and mistakes with their column."""
+"""The text of a selection: parsing, writing, and errors with their column."""
 
 import pickle
 from datetime import UTC, datetime
@@ -19,7 +19,7 @@ FULL = (
 )
 
 
-def test_a_text_means_what_the_arguments_mean() -> None:
+def test_a_text_equals_its_arguments() -> None:
     assert Selection.parse(FULL) == Selection(
         "wx/radar/**", ident="^L2", not_ident="TEST", tags={"tag": [7, 9], "run": 5, "type": "physics"},
         priority=(5, 7), origin=["ldm2", "ldm1"], slices=[0, 1, 2, 3, 4, 5, 6, 7, 12],
@@ -28,7 +28,7 @@ def test_a_text_means_what_the_arguments_mean() -> None:
     )  # fmt: skip
 
 
-def test_a_text_means_what_the_table_means() -> None:
+def test_a_text_equals_its_table() -> None:
     table = {
         "feed": "wx/radar/**", "ident": "^L2", "not_ident": "TEST", "tags": {"tag": [7, 9], "run": 5, "type": "physics"},
         "priority": "5..", "origin": ["ldm1", "ldm2"], "slices": "0-7,12",
@@ -48,7 +48,7 @@ def test_a_feed_pattern_alone_is_a_selection() -> None:
     assert str(Selection("wx/radar/**")) == "wx/radar/**"
 
 
-def test_everything_is_two_stars() -> None:
+def test_two_stars_select_everything() -> None:
     assert str(Selection()) == "**"
     assert Selection.parse("**") == Selection("**") == Selection() == Selection.of(None)
     assert Selection().to_dict() == {}
@@ -66,11 +66,11 @@ def test_everything_is_two_stars() -> None:
         ("ident ~ ^SA", 'ident ~ "^SA"'), ("IDENT ~ x WHERE a = 1", 'ident ~ "x" where a=1'),
         ("xpath //a[@b='c']", "xpath \"//a[@b='c']\""), ("a/**/**", "a/**"), ("**/*/a", "*/**/a"),
         ("where a BETWEEN 1 AND 2", "where a >= 1 AND a <= 2"), ("where (((a)))", "where a"), ("where 3 < a", "where a > 3"),
-        ("where a != 1", "where not (not (a <> 1))".replace("not (not (a <> 1))", "a <> 1")),
+        ("where a != 1", "where a <> 1"),
         ("where created > '2026-01-01T00:00'", "where created > '2026-01-01'"),
     ],
 )  # fmt: skip
-def test_what_means_the_same_is_the_same(text: str, same: str) -> None:
+def test_texts_with_the_same_meaning_are_equal(text: str, same: str) -> None:
     assert Selection.parse(text) == Selection.parse(same)
     assert str(Selection.parse(text)) == str(Selection.parse(same))
     assert hash(Selection.parse(text)) == hash(Selection.parse(same))
@@ -95,7 +95,7 @@ def test_what_means_the_same_is_the_same(text: str, same: str) -> None:
         ("function f", 1, "has no text"), ("wx ident ~ a ident ~ b", 14, "given twice"), ("wx.*", 1, "nats:wx"),
     ],
 )  # fmt: skip
-def test_a_mistake_has_its_column(text: str, column: int, words: str) -> None:
+def test_an_error_has_its_column(text: str, column: int, words: str) -> None:
     with pytest.raises(SelectionError, match=words) as caught:
         Selection.parse(text)
     assert caught.value.column == column
@@ -111,7 +111,7 @@ def test_an_unknown_clause_names_the_known_ones() -> None:
     assert all(clause in caught.value.hint for clause in CLAUSES)
 
 
-def test_a_long_text_is_shown_around_the_mistake() -> None:
+def test_a_long_text_is_shown_around_the_error() -> None:
     with pytest.raises(SelectionError) as caught:
         Selection.parse("wx " + " ".join(f"tag t{n}=1" for n in range(500)) + " priority 9")
     shown, caret = caught.value.excerpt.splitlines()
@@ -122,7 +122,7 @@ def test_a_long_text_is_shown_around_the_mistake() -> None:
 @pytest.mark.parametrize(
     "text", ["a" * 16385, "ident ~ " + "a" * 1025, "where " + " OR ".join(["a=1"] * 2000), "xpath " + "/a" * 600]
 )
-def test_there_is_a_limit_to_each_text(text: str) -> None:
+def test_a_text_over_its_limit_is_refused(text: str) -> None:
     with pytest.raises(SelectionError, match="more than"):
         Selection.parse(text)
 
@@ -137,12 +137,12 @@ def test_there_is_a_limit_to_each_text(text: str) -> None:
         "|".join(f".*a.{{{n}}}z" for n in range(60)),
     ],
 )
-def test_a_pattern_that_grows_when_it_is_written_out_is_refused(pattern: str) -> None:
+def test_a_pattern_that_expands_beyond_its_limit_is_refused(pattern: str) -> None:
     with pytest.raises(SelectionError, match=r"too large|repetition"):
         Selection(ident=pattern)
 
 
-def test_mistakes_in_arguments_are_told_too() -> None:
+def test_invalid_arguments_are_refused() -> None:
     bad: list[tuple[dict[str, Any], str]] = [
         ({"priority": 8}, "out of range"), ({"priority": True}, "invalid"), ({"slices": []}, "list of slices is empty"), ({"slices": 3.5}, "invalid"),
         ({"origin": []}, "0 site ids"), ({"origin": 5}, "invalid"), ({"tags": "x"}, "invalid"), ({"tags": []}, "list of tags is empty"),
@@ -219,7 +219,7 @@ arguments = some.fixed_dictionaries(
 
 @given(arguments)
 @settings(max_examples=200, deadline=None)
-def test_every_form_leads_back_to_the_same_selection(given: dict[str, Any]) -> None:
+def test_every_form_converts_back_to_the_same_selection(given: dict[str, Any]) -> None:
     selection = Selection(**given)
     text = str(selection)
     assert Selection.parse(text) == selection
@@ -246,7 +246,7 @@ def test_the_table_survives_toml_and_json(given: dict[str, Any]) -> None:
 
 @given(some.text("wx/* ident~!tag=\"'priority59.,<where()x-", max_size=40))
 @settings(max_examples=300, deadline=None)
-def test_no_text_does_anything_but_parse_or_point(text: str) -> None:
+def test_any_text_parses_or_raises_an_error_with_its_column(text: str) -> None:
     try:
         selection = Selection.parse(text)
     except SelectionError as error:

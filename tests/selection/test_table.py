@@ -1,4 +1,4 @@
-"""The table finds exactly those who want a product, whatever index they stand in."""
+"""The table finds exactly the subscriptions that match a product, whichever index holds them."""
 
 import dataclasses
 import random
@@ -32,7 +32,7 @@ def keys(table: SubscriptionTable, **fields: Any) -> list[Hashable]:
 
 
 def holds_nothing(table: SubscriptionTable) -> bool:
-    """No index keeps anything of what has been removed."""
+    """No index keeps an entry of a removed subscription."""
     return (
         len(table) == 0
         and all(len(index) == 0 for index in table._indexes.values())
@@ -90,7 +90,7 @@ PRODUCTS = st.builds(
     st.lists(PRODUCTS, min_size=1, max_size=8),
     st.randoms(use_true_random=False),
 )
-def test_exactly_those_match_whose_selection_wants_the_product(
+def test_the_table_finds_exactly_the_matching_selections(
     selections: list[Selection], products: list[Product], chance: random.Random
 ) -> None:
     table = SubscriptionTable()
@@ -121,7 +121,7 @@ def test_patterns_are_found_by_the_texts_that_they_require(regexes: list[str], i
         assert sorted(table.matches(some)) == wanted  # type: ignore[type-var]
 
 
-def test_what_means_the_same_is_evaluated_once_for_all_its_keys() -> None:
+def test_equal_selections_are_evaluated_once_for_all_their_keys() -> None:
     table = SubscriptionTable()
     for number in range(100):
         table.add(number, Selection("wx/**", where="size > 3"))
@@ -139,7 +139,7 @@ def test_true_and_one_are_different_tags() -> None:
     assert keys(table, properties={"x": "1"}) == ["text"]
 
 
-def test_every_nth_is_counted_for_each_key_from_when_it_was_added() -> None:
+def test_every_nth_is_counted_for_each_key_from_its_addition() -> None:
     table = SubscriptionTable()
     table.add("all", "wx/**")
     table.add("third", Selection("wx/**", every=3))
@@ -158,7 +158,7 @@ def test_the_age_is_measured_against_the_given_time() -> None:
     assert table.matches(product(), now_ns=50_000_000_000) == []
 
 
-def test_a_function_that_raises_wants_nothing_and_is_counted() -> None:
+def test_a_function_that_raises_matches_nothing_and_is_counted() -> None:
     def broken(_: Product) -> bool:
         raise RuntimeError("broken")
 
@@ -174,7 +174,7 @@ def test_a_function_that_raises_wants_nothing_and_is_counted() -> None:
 # --- keys -----------------------------------------------------------------------------------------
 
 
-def test_any_hashable_value_can_be_a_key() -> None:
+def test_any_hashable_value_is_a_key() -> None:
     table = SubscriptionTable()
     for key in (1, "1", (1, 2), None, frozenset([3])):
         table.add(key, "wx/**")
@@ -183,7 +183,7 @@ def test_any_hashable_value_can_be_a_key() -> None:
     assert (2, 1) not in table
 
 
-def test_a_key_that_is_taken_is_refused_and_changes_nothing() -> None:
+def test_a_key_in_use_is_refused_and_changes_nothing() -> None:
     table = SubscriptionTable()
     table.add("a", "wx/**")
     with pytest.raises(SelectionError, match="under another key"):
@@ -192,7 +192,7 @@ def test_a_key_that_is_taken_is_refused_and_changes_nothing() -> None:
     assert keys(table, feed="other/x") == []
 
 
-def test_removing_a_key_says_whether_it_was_there() -> None:
+def test_remove_returns_whether_the_key_was_present() -> None:
     table = SubscriptionTable()
     table.add("a", "wx/**")
     assert table.remove("a")
@@ -251,7 +251,7 @@ def test_patterns_without_usable_text_are_unindexed_and_bounded() -> None:
     table.add("more", Selection(ident="y"))
 
 
-def test_one_owner_cannot_take_all_the_unindexed() -> None:
+def test_the_unindexed_subscriptions_of_one_owner_are_bounded() -> None:
     table = SubscriptionTable(unindexed_owner_max=2)
     for number in range(2):
         table.add(number, Selection(where=f"size > {number}"), owner="anna")
@@ -265,7 +265,7 @@ def test_one_owner_cannot_take_all_the_unindexed() -> None:
     table.add(0, Selection(where="size > 0"), owner="anna")
 
 
-def test_no_more_than_a_bounded_number_crowd_under_one_term() -> None:
+def test_the_subscriptions_under_one_index_term_are_bounded() -> None:
     table = SubscriptionTable(unindexed_max=5)
     for number in range(5):
         table.add(number, Selection("wx/**", where=f"size > {number}"))
@@ -276,7 +276,7 @@ def test_no_more_than_a_bounded_number_crowd_under_one_term() -> None:
     assert len(keys(table)) == 50
 
 
-def test_crowds_are_avoided_where_a_selection_offers_another_way() -> None:
+def test_a_selection_is_indexed_under_its_least_crowded_term() -> None:
     table = SubscriptionTable()
     for number in range(500):
         table.add(number, Selection("wx/text/metar", ident=f"K{number:03}"))
@@ -285,7 +285,7 @@ def test_crowds_are_avoided_where_a_selection_offers_another_way() -> None:
 
 
 @pytest.mark.parametrize("pattern", ["(a|b)*a(a|b){40}c", "((a{0,30}){0,30})x", "(.*){0,30}a(a|b){400}c"])
-def test_a_pathological_pattern_costs_its_owner_alone(pattern: str) -> None:
+def test_the_cost_of_a_pathological_pattern_is_charged_to_its_owner(pattern: str) -> None:
     table = SubscriptionTable()
     table.add("good", Selection(ident="KWBC"))
     table.add("bad", Selection(ident=pattern), owner="eve")
@@ -307,7 +307,7 @@ def test_a_pattern_over_its_budget_is_refused() -> None:
 # --- statistics -----------------------------------------------------------------------------------
 
 
-def test_statistics_tell_where_selections_stand_and_what_they_cost() -> None:
+def test_statistics_show_the_index_and_the_cost_of_each_selection() -> None:
     table = SubscriptionTable()
     table.add("exact", "wx/text/metar")
     table.add("pattern", "wx/**")

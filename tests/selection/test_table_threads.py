@@ -1,4 +1,4 @@
-"""Any number of threads ask while others add and remove."""
+"""Threads match products while others add and remove subscriptions."""
 
 import random
 import sys
@@ -17,7 +17,7 @@ STATION = [f"K{number:03}" for number in range(60)]
 
 @pytest.fixture
 def frequent_switches() -> Iterator[None]:
-    """Let threads take turns as often as they can."""
+    """Switch between threads as often as possible."""
     usual = sys.getswitchinterval()
     sys.setswitchinterval(1e-6)
     yield
@@ -25,7 +25,7 @@ def frequent_switches() -> Iterator[None]:
 
 
 def _selection(number: int) -> Selection:
-    """Something for every index."""
+    """A selection for each index in turn."""
     station = STATION[number % 60]
     clauses = (
         {"tags": {"station": station, "kind": "metar"}},
@@ -39,7 +39,7 @@ def _selection(number: int) -> Selection:
     return Selection.from_dict(clauses)
 
 
-SELECTIONS = [_selection(number) for number in range(420)]  # each wants the products of one station
+SELECTIONS = [_selection(number) for number in range(420)]  # each matches the products of one station
 
 
 def product_of(station: str) -> Product:
@@ -49,7 +49,7 @@ def product_of(station: str) -> Product:
 
 
 @pytest.mark.usefixtures("frequent_switches")
-def test_readers_always_find_what_stays_and_never_what_is_gone() -> None:
+def test_readers_find_every_lasting_key_and_no_removed_key() -> None:
     seed = random.randrange(1 << 32)
     print("seed", seed)
     table = SubscriptionTable()
@@ -106,7 +106,7 @@ def test_readers_always_find_what_stays_and_never_what_is_gone() -> None:
 
 
 @pytest.mark.usefixtures("frequent_switches")
-def test_a_key_is_found_from_when_add_has_returned_until_it_is_removed() -> None:
+def test_a_key_is_found_after_add_returns_and_not_after_remove_returns() -> None:
     table = SubscriptionTable()
     some = product_of("K001")
     faults = []

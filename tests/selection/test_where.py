@@ -1,4 +1,4 @@
-"""Conditions in SQL: meaning, mistakes, and SQLite as the judge."""
+"""Conditions in SQL: meaning, errors, and SQLite as the reference."""
 
 import math
 import sqlite3
@@ -41,7 +41,7 @@ from headrace.selection.where.where import Where
         ("big = 9007199254740993", True), ("big = 9007199254740992.0", False), ("big + 1 > big", True), ("big * big > 1e31", True),
     ],
 )  # fmt: skip
-def test_conditions_mean_what_they_say(queue: Queue, condition: str, wanted: bool) -> None:
+def test_a_condition_matches_as_in_sql(queue: Queue, condition: str, wanted: bool) -> None:
     properties: dict[str, Any] = {
         "level": 5, "site": "KFTG", "flag": True, "odd name": "x", "size": "big", "nan": math.nan, "percent": "50%",
         "big": 2**53 + 1,
@@ -68,7 +68,7 @@ def test_conditions_mean_what_they_say(queue: Queue, condition: str, wanted: boo
         ("a = 1e999", 5, "out of range"), ("(1, 2) = (1, 2)", 2, "list of values"), ("a = ?", 1, "Placeholder"),
     ],
 )  # fmt: skip
-def test_a_mistake_has_its_column(condition: str, column: int, words: str) -> None:
+def test_an_error_has_its_column(condition: str, column: int, words: str) -> None:
     with pytest.raises(SelectionError, match=words) as caught:
         Where(condition)
     assert caught.value.column == column
@@ -79,19 +79,19 @@ def test_a_mistake_has_its_column(condition: str, column: int, words: str) -> No
     ["(" * 100 + "a" + ")" * 100, "NOT " * 100 + "a", "- " * 100 + "a = 1", " + ".join("a" * 500) + " = 1", "a = 1 OR " * 700 + "a = 1",
      "(" * 8000, "a" * 9000, "a IN (" * 60 + "1" + ")" * 60],
 )  # fmt: skip
-def test_a_condition_has_limits(condition: str) -> None:
+def test_a_condition_over_a_limit_is_refused(condition: str) -> None:
     with pytest.raises(SelectionError):
         Where(condition)
 
 
-def test_equalities_are_those_that_and_alone_demands() -> None:
+def test_equalities_are_the_comparisons_joined_by_and() -> None:
     assert Where("a = 1 AND 'x' = b AND c > 2 AND (d = 3 OR e = 4) AND NOT f = 5").equalities == {"a": 1, "b": "x"}
     assert Where("a = 1 OR b = 2").equalities == {}
     assert Where("feed = 'wx' AND properties.feed = 7").equalities == {"feed": "wx", "properties.feed": 7}
     assert Where("feed = 'wx' AND (properties.size > 7 OR x IN (1))").names == {"feed", "properties.size", "x"}
 
 
-def test_values_of_several_kinds_may_share_a_name(queue: Queue) -> None:
+def test_values_of_several_types_may_share_a_name(queue: Queue) -> None:
     rows: list[dict[str, Any]] = [
         {"x": 5},
         {"x": 5.0},
@@ -120,13 +120,13 @@ def test_values_of_several_kinds_may_share_a_name(queue: Queue) -> None:
         assert where.mask(batch, 0).tolist() == [where.test(product) for product in batch], condition
 
 
-def test_a_batch_without_products_has_no_wanted_ones(queue: Queue) -> None:
+def test_the_mask_of_an_empty_batch_is_empty(queue: Queue) -> None:
     assert Where("x = 5 AND feed LIKE 'a%'").mask(queue.read(), 0).tolist() == []
 
 
-# --- SQLite judges --------------------------------------------------------------------------------
+# --- SQLite as the reference ----------------------------------------------------------------------
 #
-# Shared: typed columns, so that nothing is compared across kinds; division always of a float.
+# The common subset: typed columns, so that no comparison mixes types, and division of floats only.
 
 NUMBERS, TEXTS = ("a", "b"), ("s", "t")
 constants = some.one_of(some.integers(-4, 4).map(str), some.sampled_from(["0.5", "-1.5", "2.0"]))
@@ -186,7 +186,7 @@ rows = some.fixed_dictionaries(
 
 @given(_tests(), some.lists(rows, min_size=1, max_size=4))
 @settings(max_examples=300, deadline=None)
-def test_sqlite_agrees(condition: str, given_rows: list[dict[str, Any]]) -> None:
+def test_scalar_evaluation_agrees_with_sqlite(condition: str, given_rows: list[dict[str, Any]]) -> None:
     judge = sqlite3.connect(":memory:")
     judge.execute("PRAGMA case_sensitive_like = ON")
     evaluate_one = compiled(parse_condition(condition))
@@ -197,7 +197,7 @@ def test_sqlite_agrees(condition: str, given_rows: list[dict[str, Any]]) -> None
     judge.close()
 
 
-# --- one by one, and all at once ------------------------------------------------------------------
+# --- scalar and vector evaluation -----------------------------------------------------------------
 
 names = some.sampled_from(["x", "y", "order", "odd name", "size", "Feed", 'q"uote', "null"]).map(
     lambda name: ex.Name(name, False)
@@ -259,7 +259,7 @@ def _value(column: Any, place: int) -> Any:
     _trees(), some.lists(some.dictionaries(some.sampled_from(["x", "y", "order", "odd name", "size"]), given_values, max_size=4), min_size=1, max_size=5)
 )  # fmt: skip
 @settings(max_examples=300, deadline=None)
-def test_one_by_one_and_all_at_once_agree(one_queue: Queue, tree: Any, given_rows: list[dict[str, Any]]) -> None:
+def test_scalar_and_vector_evaluation_agree(one_queue: Queue, tree: Any, given_rows: list[dict[str, Any]]) -> None:
     batch = batch_of(one_queue, given_rows)
     column = evaluate(tree, Fields(batch, np.arange(len(batch))))
     evaluate_one = compiled(tree)
@@ -271,7 +271,7 @@ def test_one_by_one_and_all_at_once_agree(one_queue: Queue, tree: Any, given_row
 
 @given(_trees())
 @settings(max_examples=300, deadline=None)
-def test_the_canonical_text_leads_back(tree: Any) -> None:
+def test_the_canonical_text_parses_to_the_same_condition(tree: Any) -> None:
     text = text_of(tree)
     try:
         again = parse_condition(text)
@@ -291,7 +291,7 @@ def test_every_word_of_sql_can_name_a_property() -> None:
         assert parse_condition(text_of(tree)) == tree, word
 
 
-def test_a_fault_in_the_middle_of_a_block_gives_no_value(queue: Queue) -> None:
+def test_a_truncated_property_block_gives_no_value(queue: Queue) -> None:
     from headrace.selection.where.columns import _Blocks
 
     sound = queue.put(b"1", feed="a", properties={"x": 5, "y": "text"})

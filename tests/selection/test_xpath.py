@@ -1,4 +1,4 @@
-"""XPath over payloads: meaning, namespaces, limits, and documents that mean harm."""
+"""XPath over payloads: meaning, namespaces, limits, and hostile documents."""
 
 import socket
 from pathlib import Path
@@ -27,7 +27,7 @@ ALERT = b"""<?xml version="1.0" encoding="UTF-8"?>
         ("starts-with(//event, 'Tor')", True), ("boolean(//event[string-length(.) = 7])", True),
     ],
 )  # fmt: skip
-def test_results_count_as_xpath_has_it(path: str, found: bool) -> None:
+def test_a_result_is_true_as_xpath_defines_it(path: str, found: bool) -> None:
     assert XPath(path).test(memoryview(ALERT)) is found
 
 
@@ -50,7 +50,7 @@ def test_names_match_in_any_namespace_and_in_none() -> None:
         ("a ^ b", 3, "is not allowed"),
     ],
 )  # fmt: skip
-def test_a_mistake_has_its_column(path: str, column: int, words: str) -> None:
+def test_an_error_has_its_column(path: str, column: int, words: str) -> None:
     with pytest.raises(SelectionError, match=words) as caught:
         XPath(path)
     assert caught.value.column == column
@@ -64,7 +64,7 @@ def test_a_mistake_has_its_column(path: str, column: int, words: str) -> None:
         ("//a/parent::b/descendant::c", 3),
     ],
 )  # fmt: skip
-def test_the_degree_is_how_often_the_document_is_walked_through(path: str, degree: int) -> None:
+def test_the_degree_is_the_number_of_nested_walks_of_the_document(path: str, degree: int) -> None:
     assert parse_path(path).degree == degree <= DEGREE_MAX
 
 
@@ -84,7 +84,7 @@ def test_the_degree_is_how_often_the_document_is_walked_through(path: str, degre
         bytes(range(256)),
     ],
 )
-def test_what_is_not_xml_is_not_wanted(payload: bytes) -> None:
+def test_a_payload_that_is_not_xml_does_not_match(payload: bytes) -> None:
     assert not XPath("true()").test(payload)
 
 
@@ -109,11 +109,11 @@ LONG = f'<!ENTITY l "{"x" * 50_000}">'
     ids=lambda payload: f"{len(payload)} bytes",
 )  # fmt: skip
 @pytest.mark.timeout(60)
-def test_a_document_that_expands_is_harmless(payload: bytes) -> None:
+def test_a_document_with_entities_does_not_match(payload: bytes) -> None:
     assert not XPath("//node()").test(payload)
 
 
-def test_no_file_is_opened_for_a_document(tmp_path: Path) -> None:
+def test_external_entities_open_no_file(tmp_path: Path) -> None:
     secret = tmp_path / "secret"
     secret.write_text("<!ELEMENT a ANY>treasure")
     for declared in (f'<!ENTITY e SYSTEM "{secret.as_uri()}">', f'<!ENTITY % e SYSTEM "{secret.as_uri()}"> %e;'):
@@ -123,7 +123,7 @@ def test_no_file_is_opened_for_a_document(tmp_path: Path) -> None:
     assert not XPath("contains(/, 'treasure')").test(payload.encode())
 
 
-def test_no_address_is_called_for_a_document() -> None:
+def test_external_entities_open_no_connection() -> None:
     with socket.socket() as server:
         server.bind(("127.0.0.1", 0))
         server.listen()
@@ -135,7 +135,7 @@ def test_no_address_is_called_for_a_document() -> None:
             server.accept()
 
 
-def test_limits_of_documents() -> None:
+def test_a_document_over_a_limit_is_refused() -> None:
     everything = XPath("true()")
     assert everything.test(b"<a>" * DEPTH_MAX + b"</a>" * DEPTH_MAX)
     assert "nests" in str(everything.refusal(b"<a>" * (DEPTH_MAX + 1) + b"</a>" * (DEPTH_MAX + 1)))
@@ -157,7 +157,7 @@ TEXT = b"<r>" + b"<a>" * 30 + b"x" * 260_000 + b"</a>" * 30 + b"</r>"
      "//*[contains(., '" + "x" * 100 + "y')]", "//*[normalize-space(.) = 'x']", "//*[@s = '1' and @s = '2']/*/*", "//*[sum(*) > 1]", "//*[* = *]"],
 )  # fmt: skip
 @pytest.mark.timeout(60)
-def test_no_expression_keeps_a_document_for_long(path: str, payload: bytes) -> None:
+def test_every_expression_ends_in_bounded_time(path: str, payload: bytes) -> None:
     """Without limits some of these take hours."""
     XPath(path).test(payload)
 

@@ -1,4 +1,4 @@
-"""What tests of a site share: a configuration written from text."""
+"""A configuration file, written from text."""
 
 from pathlib import Path
 
@@ -8,7 +8,7 @@ from siteconfig import Write
 
 @pytest.fixture
 def write(tmp_path: Path) -> Write:
-    """Put text into `site.toml` of the test's directory."""
+    """Write `site.toml` in the directory of the test."""
 
     def write(text: str) -> Path:
         path = tmp_path / "site.toml"

@@ -1,4 +1,4 @@
-"""What tests of configurations call."""
+"""Helpers for tests of configurations."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -10,12 +10,12 @@ Write = Callable[[str], Path]
 SITE = '[site]\nqueue = "q"\n'
 
 
-def told(path: Path) -> list[str]:
-    """Every complaint, without its file."""
-    return [str(complaint).removeprefix(f"{path}:") for complaint in check_config(path)]
+def reported(path: Path) -> list[str]:
+    """Every problem, without its file."""
+    return [str(found).removeprefix(f"{path}:") for found in check_config(path)]
 
 
 def only(path: Path) -> Problem:
-    """The one complaint that there is."""
-    (complaint,) = check_config(path)
-    return complaint
+    """The only problem of a file that has one."""
+    (found,) = check_config(path)
+    return found

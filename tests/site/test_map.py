@@ -1,4 +1,4 @@
-"""The map of a fabric: sites, links, round trips, requests; and what is told to whom."""
+"""The map of a fabric: sites, links, round trips and requests, and what each client may see."""
 
 import json
 from pathlib import Path
@@ -19,7 +19,7 @@ from support.waiting import until
 
 
 def drawn_from(fabric: Fabric, name: str) -> Map:
-    """What a client sees that is connected to this site."""
+    """The map that a client of this site sees."""
     session = open_session(SessionTerms("client", connect=(fabric._endpoints[name],)))
     try:
         return gather(session)
@@ -38,7 +38,7 @@ def is_live(fabric: Fabric, name: str, count: int = 1) -> bool:
 
 
 def chain(fabric: Fabric) -> None:
-    """a - b - c; b wants all, c what b has of some feeds."""
+    """a - b - c; b requests all feeds, and c some of them from b."""
     a = fabric.add("a")
     fabric.add("b", want("**", "oldest", name="all"), near=("a",))
     fabric.add("c", want("wx/**", "oldest", "b", name="weather"), near=("b",))
@@ -48,7 +48,7 @@ def chain(fabric: Fabric) -> None:
     until(lambda: is_live(fabric, "b") and is_live(fabric, "c"), "all listen")
 
 
-def test_all_sites_are_there_with_their_links_and_what_they_tell(fabric: Fabric) -> None:
+def test_the_map_has_all_sites_with_their_links_and_descriptions(fabric: Fabric) -> None:
     chain(fabric)
     drawn = drawn_from(fabric, "c")
     assert [(place.name, place.state) for place in drawn.nodes] == [("a", "here"), ("b", "here"), ("c", "here")]
@@ -70,7 +70,7 @@ def test_all_sites_are_there_with_their_links_and_what_they_tell(fabric: Fabric)
     assert json.loads(msgspec.json.encode(drawn))["links"]
 
 
-def test_a_site_that_others_miss_is_on_the_map(fabric: Fabric) -> None:
+def test_a_stopped_site_that_others_request_is_on_the_map(fabric: Fabric) -> None:
     chain(fabric)
     fabric.stop("a")
     until(lambda: place(drawn_from(fabric, "b"), "a").state == "away", "a is missed")
@@ -84,12 +84,12 @@ def test_a_site_that_does_not_answer_is_silent(fabric: Fabric) -> None:
     found = place(drawn_from(fabric, "a"), "ghost")
     assert (found.state, found.description, found.round_trip_s) == ("silent", None, None)
     assert found.problem
-    assert len(drawn_from(fabric, "a").nodes) == 2  # a name that no site can have is not believed
+    assert len(drawn_from(fabric, "a").nodes) == 2  # a token with an invalid site name is ignored
     for token in tokens:
         token.undeclare()
 
 
-def test_routers_that_are_no_sites_are_on_the_map(fabric: Fabric, tmp_path: Path) -> None:
+def test_routers_that_are_not_sites_are_on_the_map(fabric: Fabric, tmp_path: Path) -> None:
     fabric.add("a")
     router = open_session(SessionTerms("router", connect=(fabric._endpoints["a"],)))
     until(lambda: len(fabric.sessions["a"].info.routers_zid()) == 1, "it is linked")
@@ -100,7 +100,7 @@ def test_routers_that_are_no_sites_are_on_the_map(fabric: Fabric, tmp_path: Path
     router.close()  # type: ignore[no-untyped-call]
 
 
-def test_gaps_are_told_as_the_loss_of_a_link(fabric: Fabric) -> None:
+def test_gaps_are_reported_as_the_loss_of_a_link(fabric: Fabric) -> None:
     a = fabric.add("a")
     b = fabric.add("b", want("**"), near=("a",))
     until(lambda: is_live(fabric, "b"), "b listens")
@@ -117,7 +117,7 @@ def test_gaps_are_told_as_the_loss_of_a_link(fabric: Fabric) -> None:
     assert (told.upstreams[0].lost, told.upstreams[0].lost_sequences) == (((7, 9, "evicted"),), 3)
 
 
-def test_who_may_not_receive_a_feed_does_not_hear_of_it(fabric: Fabric) -> None:
+def test_a_description_hides_feeds_that_its_reader_may_not_receive(fabric: Fabric) -> None:
     chain(fabric)
     told = fabric.sites["b"].describe()
     assert visible_to(told, [FeedPattern("tel/**"), FeedPattern("**")]) == told
@@ -125,14 +125,14 @@ def test_who_may_not_receive_a_feed_does_not_hear_of_it(fabric: Fabric) -> None:
     assert [feed.feed for feed in weather.feeds] == ["wx/text"]
     assert [flow.feed for flow in weather.flows] == ["wx/text"]
     assert (weather.feeds_in_all, weather.flows_in_all) == (1, 1)
-    assert weather.requests == weather.upstreams == ()  # those of all feeds
+    assert weather.requests == weather.upstreams == ()  # they select all feeds
     assert [stream.feed for stream in weather.streams] == ["wx/**"]
     nothing = visible_to(told, [])
     assert (nothing.feeds, nothing.flows, nothing.streams, nothing.wanted) == ((), (), (), ())
     assert nothing.links == told.links
 
 
-def test_a_description_has_bounds(fabric: Fabric) -> None:
+def test_a_description_is_bounded(fabric: Fabric) -> None:
     feeds = [FeedStatus(f"f/{number}", number, 0) for number in range(10)]
     assert [feed.products for feed in largest(feeds, 3, lambda feed: feed.products)] == [7, 8, 9]
     assert largest(feeds, 10, lambda feed: feed.products) == tuple(feeds)
@@ -144,7 +144,7 @@ def test_a_description_has_bounds(fabric: Fabric) -> None:
     assert len(encode(told)) < 20_000
 
 
-def test_round_trips_are_asked_until_there_is_no_answer(fabric: Fabric) -> None:
+def test_round_trips_are_measured_until_a_site_does_not_answer(fabric: Fabric) -> None:
     fabric.add("a")
     assert len(round_trips(fabric.sessions["a"], "a", 4)) == 4
     assert round_trips(fabric.sessions["a"], "nobody", 4) == ()
@@ -154,16 +154,16 @@ TOO_OFTEN = encode({"type": "measure", "site": "a", "times": 11})
 
 
 @pytest.mark.parametrize("payload", [b"", b"\x00", b"\x81\xa4type\xa7measure", TOO_OFTEN])
-def test_questions_that_cannot_be_are_refused(payload: bytes) -> None:
+def test_an_invalid_query_is_refused(payload: bytes) -> None:
     with pytest.raises(FabricMessageError):
         decode_query(payload)
 
 
-def test_answers_that_cannot_be_are_refused() -> None:
+def test_an_invalid_reply_is_refused() -> None:
     with pytest.raises(FabricMessageError, match="invalid reply of site a"):
         decode_reply(b"\x00", IdentifyReply, "a")
 
 
-def test_a_card_tells_the_session(fabric: Fabric) -> None:
+def test_a_site_identifies_itself_by_the_id_of_its_session(fabric: Fabric) -> None:
     fabric.add("a")
     assert SiteClient(fabric.sessions["a"], "a").query(Identify(), IdentifyReply).zid == str(fabric.sessions["a"].zid())

@@ -1,9 +1,9 @@
-"""Keys that are right by themselves and cannot stand together."""
+"""Keys that are valid alone and contradict each other."""
 
 from pathlib import Path
 
 import pytest
-from siteconfig import SITE, Write, only, told
+from siteconfig import SITE, Write, only, reported
 
 from headrace.link.certificates import make_authority, make_certificate
 from headrace.site import check_config
@@ -57,23 +57,23 @@ def files(tmp_path: Path) -> None:
          "6: [[request]] 2 name: 'request 2' is the name of [[request]] 1 already"),
     ],
 )  # fmt: skip
-def test_a_contradiction_is_told_with_a_remedy(write: Write, text: str, said: str) -> None:
+def test_a_contradiction_is_reported_with_a_remedy(write: Write, text: str, said: str) -> None:
     path = write(SITE + text)
-    assert len(told(path)) == 1, told(path)
-    assert told(path)[0].startswith(said)
+    assert len(reported(path)) == 1, reported(path)
+    assert reported(path)[0].startswith(said)
     assert only(path).hint
 
 
-def test_requests_for_the_same_from_different_sites_are_none(write: Write) -> None:
+def test_requests_for_the_same_products_from_different_sites_are_valid(write: Write) -> None:
     requests = "".join(f"[[request]]\nselect = 'a'\nsites = ['{site}']\n" for site in "bc")
-    assert told(write(SITE + requests + "[[request]]\nselect = 'a'\n")) == []
+    assert reported(write(SITE + requests + "[[request]]\nselect = 'a'\n")) == []
 
 
-def test_names_of_certificates_and_users_can_be_allowed(write: Write) -> None:
+def test_rules_may_name_certificates_and_users(write: Write) -> None:
     rule = "[[allow]]\nwho = ['a']\nreceive = ['**']\n"
-    assert told(write(SITE + USERS + rule)) == []
-    assert told(write(f"{SITE}listen = ['tls/[::]:1']\n{TLS}{rule}")) == []
-    assert len(told(write(f"{SITE}listen = ['tls/[::]:1']\n{TLS}mutual = false\n{rule}"))) == 1
+    assert reported(write(SITE + USERS + rule)) == []
+    assert reported(write(f"{SITE}listen = ['tls/[::]:1']\n{TLS}{rule}")) == []
+    assert len(reported(write(f"{SITE}listen = ['tls/[::]:1']\n{TLS}mutual = false\n{rule}"))) == 1
 
 
 # --- strangers ------------------------------------------------------------------------------------
@@ -82,61 +82,65 @@ def test_names_of_certificates_and_users_can_be_allowed(write: Write) -> None:
 @pytest.mark.parametrize(
     "endpoint", ["tcp/127.0.0.1:1", "tcp/127.9.9.9:1", "tcp/[::1]:1", "ws/localhost:1", "unixsock-stream//run/x.sock"]
 )
-def test_a_site_that_only_this_machine_can_reach_is_open(write: Write, endpoint: str) -> None:
-    assert told(write(f"{SITE}listen = ['{endpoint}']\n")) == []
+def test_a_site_reachable_only_from_this_machine_needs_no_access_rules(write: Write, endpoint: str) -> None:
+    assert reported(write(f"{SITE}listen = ['{endpoint}']\n")) == []
 
 
 @pytest.mark.parametrize(
     "endpoint", ["tcp/0.0.0.0:1", "tcp/[::]:1", "udp/192.0.2.1:1", "ws/a.example.org:1", "tcp/[2001:db8::1]:1"]
 )
-def test_a_site_that_strangers_can_reach_must_say_who_may_what(write: Write, endpoint: str) -> None:
+def test_a_site_reachable_by_strangers_requires_access_rules(write: Write, endpoint: str) -> None:
     text = f"{SITE}listen = ['tcp/127.0.0.1:1', '{endpoint}']\n"
-    complaint = only(write(text))
-    assert complaint.problem == f"'{endpoint}' is open to strangers"
-    assert (complaint.line, complaint.key) == (3, "listen")
-    assert told(write(text + ALLOW)) == []
-    assert told(write(text + USERS)) == []
+    found = only(write(text))
+    assert found.problem == f"'{endpoint}' is open to strangers"
+    assert (found.line, found.key) == (3, "listen")
+    assert reported(write(text + ALLOW)) == []
+    assert reported(write(text + USERS)) == []
 
 
-def test_certificates_keep_strangers_out_only_where_they_are_shown(write: Write) -> None:
-    assert told(write(f"{SITE}listen = ['tls/[::]:1', 'quic/[::]:2']\n{TLS}")) == []
-    (said,) = told(write(f"{SITE}listen = ['tls/[::]:1', 'tcp/[::]:2']\n{TLS}"))
+def test_certificates_keep_strangers_out_only_on_endpoints_that_require_them(write: Write) -> None:
+    assert reported(write(f"{SITE}listen = ['tls/[::]:1', 'quic/[::]:2']\n{TLS}")) == []
+    (said,) = reported(write(f"{SITE}listen = ['tls/[::]:1', 'tcp/[::]:2']\n{TLS}"))
     assert "'tcp/[::]:2' is open to strangers" in said
-    (said,) = told(write(f"{SITE}listen = ['tls/[::]:1']\n{TLS}mutual = false\n"))
+    (said,) = reported(write(f"{SITE}listen = ['tls/[::]:1']\n{TLS}mutual = false\n"))
     assert "'tls/[::]:1' is open to strangers" in said
 
 
-def test_files_of_certificates_must_belong_together(write: Write, tmp_path: Path) -> None:
+def test_certificate_files_that_do_not_match_are_reported(write: Write, tmp_path: Path) -> None:
     make_certificate(tmp_path, "other")
     (tmp_path / "elsewhere").mkdir()
     make_authority(tmp_path / "elsewhere")
     text = f"{SITE}listen = ['tls/[::]:1']\n{TLS}"
-    complaint = only(write(text.replace("here.key", "other.key")))
-    assert (complaint.line, complaint.table, complaint.key) == (6, "[tls]", "certificate")
-    assert "other.key does not match the certificate" in complaint.problem
+    found = only(write(text.replace("here.key", "other.key")))
+    assert (found.line, found.table, found.key) == (6, "[tls]", "certificate")
+    assert "other.key does not match the certificate" in found.problem
     assert "was not issued by" in only(write(text.replace("authority.crt", "elsewhere/authority.crt"))).problem
-    (said,) = told(write(f"{SITE}connect = ['tls/a:1']\n[tls]\nauthority = 'here.key'\n"))
+    (said,) = reported(write(f"{SITE}connect = ['tls/a:1']\n[tls]\nauthority = 'here.key'\n"))
     assert said.startswith("5: [tls] authority: ")
 
 
-def test_scouting_may_find_strangers(write: Write) -> None:
+def test_scouting_without_access_rules_is_reported(write: Write) -> None:
     text = f"{SITE}scouting = true\n"
     assert only(write(text)).key == "scouting"
-    assert told(write(text + ALLOW)) == told(write(text + USERS)) == told(write(text + TLS)) == []
+    assert reported(write(text + ALLOW)) == reported(write(text + USERS)) == reported(write(text + TLS)) == []
 
 
-# --- beside other mistakes ------------------------------------------------------------------------
+# --- beside other problems ------------------------------------------------------------------------
 
 
-def test_what_is_wrong_by_itself_takes_part_in_no_rule(write: Write) -> None:
-    assert len(told(write(f"{SITE}mode = 'clint'\nlisten = []\n"))) == 1
-    assert len(told(write(f"{SITE}listen = ['tcp/x', 'tcp/0.0.0.0:1']\n"))) == 1
+def test_an_invalid_value_causes_no_contradiction(write: Write) -> None:
+    assert len(reported(write(f"{SITE}mode = 'clint'\nlisten = []\n"))) == 1
+    assert len(reported(write(f"{SITE}listen = ['tcp/x', 'tcp/0.0.0.0:1']\n"))) == 1
     assert (
-        len(told(write(f"{SITE}listen = ['tls/[::]:1']\n[tls]\nauthority = 'authority.crt'\ncertificate = 'none'\n")))
+        len(
+            reported(
+                write(f"{SITE}listen = ['tls/[::]:1']\n[tls]\nauthority = 'authority.crt'\ncertificate = 'none'\n")
+            )
+        )
         == 1
     )
 
 
 def test_contradictions_do_not_hide_each_other(write: Write) -> None:
     path = write(f"{SITE}listen = ['tcp/0.0.0.0:1']\n{TLS}[[request]]\nselect = 'a'\n[[request]]\nselect = 'a'\n")
-    assert [complaint.table for complaint in check_config(path)] == ["[site]", "[tls]", "[[request]] 2"]
+    assert [found.table for found in check_config(path)] == ["[site]", "[tls]", "[[request]] 2"]

@@ -1,4 +1,4 @@
-"""headrace serve: it ends when it cannot start, and a reload that cannot be leaves it as it was."""
+"""headrace serve: a failed start ends the process, and a failed reload leaves the site unchanged."""
 
 import signal
 import socket
@@ -76,7 +76,7 @@ def serve() -> Iterator[Callable[[Path], Process]]:
 Serve = Callable[[Path], Process]
 
 
-def test_a_site_that_cannot_start_ends(write: Write, serve: Serve, tmp_path: Path) -> None:
+def test_a_site_that_fails_to_start_ends(write: Write, serve: Serve, tmp_path: Path) -> None:
     Queue.create(tmp_path / "q", size="4MiB", origin="here").close()
     (tmp_path / "q" / "site" / "progress.json").mkdir(parents=True)
     process = serve(write(HERE.format(port=0)))
@@ -84,7 +84,7 @@ def test_a_site_that_cannot_start_ends(write: Write, serve: Serve, tmp_path: Pat
     assert "progress.json" in process.log.read_text()
 
 
-def test_a_port_that_is_taken_leaves_the_site_where_it_was(write: Write, serve: Serve, tmp_path: Path) -> None:
+def test_a_reload_with_a_port_in_use_leaves_the_site_unchanged(write: Write, serve: Serve, tmp_path: Path) -> None:
     port = free_port()
     process = serve(write(HERE.format(port=port)))
     endpoint = process.wait_until_ready()
@@ -101,7 +101,7 @@ def test_a_port_that_is_taken_leaves_the_site_where_it_was(write: Write, serve: 
     assert process.stop() == 0
 
 
-def test_reloads_that_come_while_it_starts_or_loads_do_no_harm(write: Write, serve: Serve) -> None:
+def test_a_site_survives_reload_signals_in_rapid_succession(write: Write, serve: Serve) -> None:
     process = serve(write(HERE.format(port=0)))
     process.wait_until_ready()
     for beat in range(100, 120):
@@ -112,7 +112,9 @@ def test_reloads_that_come_while_it_starts_or_loads_do_no_harm(write: Write, ser
     assert process.stop() == 0
 
 
-def test_a_key_that_does_not_fit_leaves_the_site_as_it_was(write: Write, serve: Serve, tmp_path: Path) -> None:
+def test_a_reload_with_the_key_of_another_certificate_leaves_the_site_unchanged(
+    write: Write, serve: Serve, tmp_path: Path
+) -> None:
     make_authority(tmp_path)
     for name in ("here", "other"):
         make_certificate(tmp_path, name, ["127.0.0.1"])
@@ -126,7 +128,7 @@ def test_a_key_that_does_not_fit_leaves_the_site_as_it_was(write: Write, serve: 
     assert process.stop() == 0
 
 
-def test_whoever_has_the_site_s_own_papers_may_look_at_it(write: Write, serve: Serve, tmp_path: Path) -> None:
+def test_a_client_with_the_certificate_of_the_site_may_read_its_map(write: Write, serve: Serve, tmp_path: Path) -> None:
     make_authority(tmp_path)
     for name in ("here", "stranger"):
         make_certificate(tmp_path, name, ["127.0.0.1"])
@@ -147,7 +149,7 @@ def map_of(file: Path) -> bytes:
     return told.stdout
 
 
-def test_a_password_that_moved_or_changed_is_read_anew(write: Write, serve: Serve, tmp_path: Path) -> None:
+def test_a_reload_reads_a_changed_or_moved_password_file(write: Write, serve: Serve, tmp_path: Path) -> None:
     (tmp_path / "users").write_text("here:good\nthere:any\n")
     (tmp_path / "p").write_text("bad\n")
     there = tmp_path / "there.toml"
@@ -173,7 +175,7 @@ def test_a_password_that_moved_or_changed_is_read_anew(write: Write, serve: Serv
     assert process.stop() == 0
 
 
-def test_a_queue_is_free_again_when_its_site_was_killed(write: Write, serve: Serve, tmp_path: Path) -> None:
+def test_a_queue_is_available_after_its_site_was_killed(write: Write, serve: Serve, tmp_path: Path) -> None:
     file = write(HERE.format(port=0))
     first = serve(file)
     first.wait_until_ready()

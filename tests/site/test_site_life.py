@@ -1,4 +1,4 @@
-"""A site in this process: what it leaves behind when it ends, or cannot begin."""
+"""A site in this process: what it leaves behind when it ends or fails to start."""
 
 import itertools
 import os
@@ -24,11 +24,11 @@ def session() -> Iterator[zenoh.Session]:
 
 
 def lasting_threads() -> set[threading.Thread]:
-    """Those of ours for which a process waits before it ends."""
+    """The threads of Headrace that a process waits for before it ends."""
     return {each for each in threading.enumerate() if each.name.startswith("headrace-") and not each.daemon}
 
 
-def test_a_site_that_cannot_begin_leaves_nothing_running(
+def test_a_site_that_fails_to_start_leaves_no_thread_running(
     session: zenoh.Session, queue: Queue, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refuse(*_: object, **more: object) -> None:
@@ -107,7 +107,7 @@ def test_a_site_may_be_closed_twice(session: zenoh.Session, queue: Queue) -> Non
     site.close()
 
 
-def test_what_was_declared_may_be_undeclared_twice(session: zenoh.Session) -> None:
+def test_a_declaration_may_be_undeclared_twice(session: zenoh.Session) -> None:
     declarations = Declarations(session)
     declared = declarations.add(lambda: session.liveliness().declare_token("a"))
     declared.undeclare()

@@ -1,9 +1,9 @@
-"""Keys of a configuration: what each may be, and the complaint about what it may not be."""
+"""Keys of a configuration: their valid values, and the problem that is reported for others."""
 
 from pathlib import Path
 
 import pytest
-from siteconfig import SITE, Write, only, told
+from siteconfig import SITE, Write, only, reported
 
 from headrace import Selection
 from headrace.errors import ConfigError
@@ -32,7 +32,7 @@ def test_the_shortest_file_has_every_default(write: Write, tmp_path: Path) -> No
     assert (site.listen, site.connect, site.mode, site.beat_s) == (("tcp/127.0.0.1:7447",), (), "router", 0.5)
 
 
-def test_every_key_is_understood(write: Write, tmp_path: Path) -> None:
+def test_every_key_is_loaded(write: Write, tmp_path: Path) -> None:
     make_authority(tmp_path)
     make_certificate(tmp_path, "c")
     for name, text in {"p": "secret\n", "u.txt": "a:1\n\nb:2\n"}.items():
@@ -128,28 +128,28 @@ def test_a_request_takes_the_clauses_of_a_selection_as_keys(write: Write) -> Non
 @pytest.mark.parametrize(
     ("written", "start", "begin_at"), [("now", "now", "next"), ("oldest", "oldest", "oldest"), ("1h", 3600.0, "1h")]
 )
-def test_a_request_says_where_to_begin(write: Write, written: str, start: object, begin_at: str) -> None:
+def test_a_request_has_a_start(write: Write, written: str, start: object, begin_at: str) -> None:
     (request,) = load_config(write(f'{SITE}[[request]]\nselect = "a"\nfrom = "{written}"\n')).request
     assert (request.start, request.begin_at) == (start, begin_at)
 
 
-def test_requests_without_a_name_are_called_by_their_place(write: Write) -> None:
+def test_requests_without_a_name_are_named_by_their_place(write: Write) -> None:
     path = write(f'{SITE}[[request]]\nselect = "a"\n[[request]]\nselect = "b"\nname = "x"\n[[request]]\nselect = "c"\n')
     assert [request.name for request in load_config(path).request] == ["request 1", "x", "request 3"]
 
 
-def test_a_client_listens_to_nobody_by_default(write: Write) -> None:
+def test_a_client_does_not_listen_by_default(write: Write) -> None:
     assert load_config(write(f'{SITE}mode = "client"\nconnect = ["tcp/a:1"]\n')).site.listen == ()
 
 
-# --- what cannot be -------------------------------------------------------------------------------
+# --- invalid keys and values ----------------------------------------------------------------------
 
 
-def test_a_key_that_is_not_known_is_told_with_what_was_meant(write: Write) -> None:
+def test_an_unknown_key_is_reported_with_a_suggestion(write: Write) -> None:
     path = write(f'{SITE}[[request]]\nselect = "a"\n[[request]]\nselect = "b"\nidnet = "^SA"\n')
-    complaint = only(path)
-    assert str(complaint) == f"{path}:7: [[request]] 2: unknown key 'idnet'"
-    assert complaint.hint == "did you mean 'ident'?"
+    found = only(path)
+    assert str(found) == f"{path}:7: [[request]] 2: unknown key 'idnet'"
+    assert found.hint == "did you mean 'ident'?"
 
 
 @pytest.mark.parametrize(
@@ -165,25 +165,25 @@ def test_a_key_that_is_not_known_is_told_with_what_was_meant(write: Write) -> No
         ("[zzz]\n", "unknown table 'zzz'", "[[allow]]"),
     ],
 )
-def test_what_is_not_known_has_a_remedy(write: Write, text: str, problem: str, hint: str) -> None:
-    complaint = only(write(SITE + text))
-    assert str(complaint).endswith(f": {problem}")
-    assert hint in complaint.hint
+def test_an_unknown_key_or_table_has_a_remedy(write: Write, text: str, problem: str, hint: str) -> None:
+    found = only(write(SITE + text))
+    assert str(found).endswith(f": {problem}")
+    assert hint in found.hint
 
 
-def test_a_key_before_any_table_is_told_where_it_belongs(write: Write) -> None:
-    complaint = only(write('connect = ["tcp/a:1"]\n' + SITE))
-    assert (complaint.line, complaint.problem, complaint.hint) == (
+def test_a_key_before_any_table_is_reported_with_its_table(write: Write) -> None:
+    found = only(write('connect = ["tcp/a:1"]\n' + SITE))
+    assert (found.line, found.problem, found.hint) == (
         1,
         "unknown table 'connect'",
         "it belongs below [site]",
     )
 
 
-def test_a_password_is_not_repeated(write: Write) -> None:
-    complaints = check_config(write(f'{SITE}[users]\nname = "a"\npassword = "hush"\n'))
-    assert any("password_file" in complaint.hint for complaint in complaints)
-    assert "hush" not in repr(complaints)
+def test_a_password_does_not_appear_in_a_problem(write: Write) -> None:
+    problems = check_config(write(f'{SITE}[users]\nname = "a"\npassword = "hush"\n'))
+    assert any("password_file" in found.hint for found in problems)
+    assert "hush" not in repr(problems)
 
 
 @pytest.mark.parametrize(
@@ -223,11 +223,11 @@ def test_a_password_is_not_repeated(write: Write) -> None:
         ("[log]\nlevel = 'INFO'", 4, "[log] level: 'INFO' is unknown"),
     ],
 )  # fmt: skip
-def test_a_wrong_value_is_told_with_its_key_and_a_remedy(write: Write, text: str, line: int, said: str) -> None:
-    complaint = only(write(f"{SITE}{text}\n"))
-    assert f"{complaint.table} {complaint.key}: {complaint.problem}".startswith(said)
-    assert complaint.line == line
-    assert complaint.hint
+def test_an_invalid_value_is_reported_with_its_key_and_a_remedy(write: Write, text: str, line: int, said: str) -> None:
+    found = only(write(f"{SITE}{text}\n"))
+    assert f"{found.table} {found.key}: {found.problem}".startswith(said)
+    assert found.line == line
+    assert found.hint
 
 
 @pytest.mark.parametrize(
@@ -243,32 +243,32 @@ def test_a_wrong_value_is_told_with_its_key_and_a_remedy(write: Write, text: str
         (f"request = [1]\n{SITE}", "1: [[request]]: it is not a list of tables"),
     ],
 )
-def test_what_is_missing_or_of_another_shape_is_told(write: Write, text: str, said: str) -> None:
-    assert told(write(text)) == [said]
+def test_missing_tables_and_keys_and_wrong_shapes_are_reported(write: Write, text: str, said: str) -> None:
+    assert reported(write(text)) == [said]
 
 
-def test_a_selection_is_told_with_the_column_of_its_mistake(write: Write) -> None:
+def test_an_invalid_selection_is_reported_with_its_column(write: Write) -> None:
     text = f'{SITE}[[request]]\nselect = "wx/** priorty 5"\n'
-    complaint = only(write(text))
-    assert (complaint.line, complaint.key) == (4, "select")
-    assert complaint.column is not None
-    assert text.splitlines()[3][complaint.column - 1 :].startswith("priorty")
-    assert complaint.excerpt.split("\n")[0].strip() == "wx/** priorty 5"
-    assert "did you mean priority?" in complaint.hint
+    found = only(write(text))
+    assert (found.line, found.key) == (4, "select")
+    assert found.column is not None
+    assert text.splitlines()[3][found.column - 1 :].startswith("priorty")
+    assert found.excerpt.split("\n")[0].strip() == "wx/** priorty 5"
+    assert "did you mean priority?" in found.hint
 
 
-def test_a_condition_is_told_with_the_column_of_its_mistake(write: Write) -> None:
+def test_an_invalid_condition_is_reported_with_its_column(write: Write) -> None:
     text = f"{SITE}[[request]]\nselect = 'a'\nwhere = \"level > 3 AND\"\n"
-    complaint = only(write(text))
-    assert (complaint.line, complaint.key) == (5, "where")
-    assert complaint.column is not None
-    assert complaint.column > text.splitlines()[4].index("AND")
+    found = only(write(text))
+    assert (found.line, found.key) == (5, "where")
+    assert found.column is not None
+    assert found.column > text.splitlines()[4].index("AND")
 
 
-def test_a_clause_that_is_there_twice_is_told(write: Write) -> None:
-    complaint = only(write(f"{SITE}[[request]]\nselect = 'a ident ~ x'\nident = 'y'\n"))
-    assert (complaint.line, complaint.key) == (5, "ident")
-    assert "select has this clause too" in complaint.problem
+def test_a_clause_given_twice_is_reported(write: Write) -> None:
+    found = only(write(f"{SITE}[[request]]\nselect = 'a ident ~ x'\nident = 'y'\n"))
+    assert (found.line, found.key) == (5, "ident")
+    assert "select has this clause too" in found.problem
 
 
 # --- files ----------------------------------------------------------------------------------------
@@ -278,45 +278,43 @@ def test_a_clause_that_is_there_twice_is_told(write: Write) -> None:
     ("key", "table"), [("authority", "tls"), ("certificate", "tls"), ("key", "tls"), ("password_file", "users"),
                        ("dictionary_file", "users")],
 )  # fmt: skip
-def test_a_file_must_be_there_and_be_one(write: Write, tmp_path: Path, key: str, table: str) -> None:
+def test_a_missing_or_unreadable_file_is_reported(write: Write, tmp_path: Path, key: str, table: str) -> None:
     for value, problem in {"none": "is not readable: No such file", ".": "is not a file", "": "is not a path"}.items():
-        (complaint,) = [
-            each for each in check_config(write(f"{SITE}[{table}]\n{key} = '{value}'\n")) if each.key == key
-        ]
-        assert problem in complaint.problem
-        assert complaint.line == 4
+        (found,) = [each for each in check_config(write(f"{SITE}[{table}]\n{key} = '{value}'\n")) if each.key == key]
+        assert problem in found.problem
+        assert found.line == 4
     assert "is not a path" in only(write(f'{SITE}[log]\nfile = "\\u0000"\n')).problem
 
 
 @pytest.mark.parametrize("text", ["", "a", "a:1\nb\n", "a:1\na:2\n", "# users\n", "a:\n", ":1\n"])
-def test_users_are_lines_of_name_and_password(write: Write, tmp_path: Path, text: str) -> None:
+def test_an_invalid_dictionary_file_is_reported(write: Write, tmp_path: Path, text: str) -> None:
     (tmp_path / "u").write_text(text)
-    complaint = only(write(f"{SITE}[users]\ndictionary_file = 'u'\n"))
-    assert complaint.key == "dictionary_file"
-    assert str(tmp_path / "u") in complaint.problem
+    found = only(write(f"{SITE}[users]\ndictionary_file = 'u'\n"))
+    assert found.key == "dictionary_file"
+    assert str(tmp_path / "u") in found.problem
 
 
 @pytest.mark.parametrize("content", [b"", b"a\nb\n", b"\xff", b"  \n", b"x" * 5000 + b"\n" + b"y" * 5000])
-def test_a_password_is_one_line(write: Write, tmp_path: Path, content: bytes) -> None:
+def test_an_invalid_password_file_is_reported(write: Write, tmp_path: Path, content: bytes) -> None:
     (tmp_path / "p").write_bytes(content)
-    complaint = only(write(f"{SITE}listen = []\nconnect = ['tcp/a:1']\n[users]\nname = 'a'\npassword_file = 'p'\n"))
-    assert complaint.key == "password_file"
+    found = only(write(f"{SITE}listen = []\nconnect = ['tcp/a:1']\n[users]\nname = 'a'\npassword_file = 'p'\n"))
+    assert found.key == "password_file"
 
 
-def test_a_log_file_needs_its_folder(write: Write, tmp_path: Path) -> None:
+def test_a_log_file_requires_an_existing_folder(write: Write, tmp_path: Path) -> None:
     assert "does not exist" in only(write(f"{SITE}[log]\nfile = 'none/site.log'\n")).problem
     assert "is a folder" in only(write(f"{SITE}[log]\nfile = '.'\n")).problem
 
 
-# --- all of them ----------------------------------------------------------------------------------
+# --- several problems -----------------------------------------------------------------------------
 
 
-def test_all_mistakes_are_told_in_the_order_of_the_file(write: Write) -> None:
+def test_all_problems_are_reported_in_the_order_of_the_file(write: Write) -> None:
     path = write("[log]\nlevel = 'x'\n[site]\nbeat = 1\nqueue = 'q'\nmode = 'x'\nfoo = 1\n[[request]]\n[queu]\n")
-    assert [line.split(":")[0] for line in told(path)] == ["2", "4", "6", "7", "8", "9"]
+    assert [line.split(":")[0] for line in reported(path)] == ["2", "4", "6", "7", "8", "9"]
 
 
-def test_loading_raises_the_first_mistake_and_counts_the_others(write: Write) -> None:
+def test_loading_raises_the_first_problem_and_counts_the_others(write: Write) -> None:
     path = write("[site]\nqueue = 'q'\nmode = 'x'\nbeat = 1\nlisen = []\n")
     with pytest.raises(ConfigError) as caught:
         load_config(path)
@@ -335,12 +333,12 @@ ODD = [
 
 
 @pytest.mark.parametrize("table", TABLES)
-def test_every_odd_value_is_taken_or_told_with_a_remedy(write: Write, table: str) -> None:
+def test_every_odd_value_is_accepted_or_reported_with_a_remedy(write: Write, table: str) -> None:
     names = [key.name for key in keys_of(TABLES[table])] + list(CLAUSES if table == "request" else ())
     header = f"[[{table}]]" if table in REPEATED else f"[{table}]"
     for name in names:
         for value in ODD:
             path = write(f"{'' if table == 'site' else SITE}{header}\n{name} = {value}\n")
-            for complaint in check_config(path):
-                assert complaint.line is not None
-                assert complaint.hint, complaint
+            for found in check_config(path):
+                assert found.line is not None
+                assert found.hint, found

@@ -1,10 +1,10 @@
-"""What a configuration says of its queue, against the queue that is there."""
+"""The queue terms of a configuration, compared with those of an existing queue."""
 
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from siteconfig import SITE, Write, only, told
+from siteconfig import SITE, Write, only, reported
 
 from headrace import Queue
 from headrace.log.config import default_origin
@@ -12,7 +12,7 @@ from headrace.site import load_config
 from headrace.site.config import QueueTable
 
 
-def test_a_queue_that_is_not_there_yet_has_the_terms_of_the_file(write: Write, tmp_path: Path) -> None:
+def test_a_new_queue_gets_the_terms_of_the_file(write: Write, tmp_path: Path) -> None:
     config = load_config(write(f"{SITE}name = 'x'\n[queue]\nsize = '4MiB'\n"))
     assert (config.site.name, config.queue.size) == ("x", 4 << 20)
     assert not (tmp_path / "q").exists()
@@ -20,7 +20,7 @@ def test_a_queue_that_is_not_there_yet_has_the_terms_of_the_file(write: Write, t
     assert load_config(write(SITE)).site.name == default_origin()
 
 
-def test_the_terms_do_for_creating_a_queue(write: Write, tmp_path: Path) -> None:
+def test_a_queue_created_with_the_terms_matches_the_file(write: Write, tmp_path: Path) -> None:
     config = load_config(write(f"{SITE}[queue]\nsize = '4MiB'\nage = '1h'\ndedup = 'md5'\n"))
     terms = config.queue
     with Queue.create(
@@ -30,17 +30,17 @@ def test_the_terms_do_for_creating_a_queue(write: Write, tmp_path: Path) -> None
         assert load_config(tmp_path / "site.toml") == config
 
 
-def test_a_queue_that_is_there_keeps_its_terms_and_its_name(write: Write, make_queue: Callable[..., Queue]) -> None:
+def test_an_existing_queue_keeps_its_terms_and_its_name(write: Write, make_queue: Callable[..., Queue]) -> None:
     make_queue(size="4MiB", age="1h", dedup="xxh3", origin="there")
     config = load_config(write(SITE))
     assert config.site.name == "there"
     assert config.queue == QueueTable(size=4 << 20, age_s=3600.0, dedup="xxh3")
 
 
-def test_the_same_terms_again_are_no_mistake(write: Write, make_queue: Callable[..., Queue]) -> None:
+def test_equal_terms_are_accepted(write: Write, make_queue: Callable[..., Queue]) -> None:
     make_queue(size="4MiB", age="1h", origin="there")
     terms = "[queue]\nsize = '4096KiB'\nage = '60min'\ndurability = 'process'\ndedup = 'blake3'\n"
-    assert told(write(f"{SITE}name = 'there'\n{terms}")) == []
+    assert reported(write(f"{SITE}name = 'there'\n{terms}")) == []
 
 
 @pytest.mark.parametrize(
@@ -56,34 +56,34 @@ def test_the_same_terms_again_are_no_mistake(write: Write, make_queue: Callable[
          'a queue keeps its dedup: write dedup = "blake3" here, or choose another queue'),
     ],
 )  # fmt: skip
-def test_other_terms_are_told_with_both_values_and_the_remedy(
+def test_different_terms_are_reported_with_both_values_and_the_remedy(
     write: Write, make_queue: Callable[..., Queue], text: str, key: str, problem: str, remedy: str
 ) -> None:
     path = make_queue(size="4MiB").path
-    complaint = only(write(f"{SITE}[queue]\n{text}\n"))
-    assert (complaint.line, complaint.table, complaint.key) == (4, "[queue]", key)
-    assert complaint.problem == problem.format(path=path)
-    assert complaint.hint == remedy.format(path=path)
+    found = only(write(f"{SITE}[queue]\n{text}\n"))
+    assert (found.line, found.table, found.key) == (4, "[queue]", key)
+    assert found.problem == problem.format(path=path)
+    assert found.hint == remedy.format(path=path)
 
 
-def test_resizing_mends_what_the_complaint_says(write: Write, make_queue: Callable[..., Queue]) -> None:
+def test_resizing_the_queue_resolves_the_problem(write: Write, make_queue: Callable[..., Queue]) -> None:
     queue = make_queue(size="4MiB")
     path = write(f"{SITE}[queue]\nsize = '8MiB'\nage = '2h'\n")
-    assert len(told(path)) == 2
+    assert len(reported(path)) == 2
     queue.resize(size="8MiB", age="2h")
-    assert told(path) == []
+    assert reported(path) == []
 
 
-def test_another_name_is_told_with_both(write: Write, make_queue: Callable[..., Queue]) -> None:
+def test_a_different_name_is_reported_with_both_names(write: Write, make_queue: Callable[..., Queue]) -> None:
     make_queue(origin="there")
-    complaint = only(write(f"{SITE}name = 'here'\n"))
-    assert (complaint.line, complaint.key) == (3, "name")
-    assert "'here' is not the origin of" in complaint.problem
-    assert "'there'" in complaint.problem
-    assert 'name = "there"' in complaint.hint
+    found = only(write(f"{SITE}name = 'here'\n"))
+    assert (found.line, found.key) == (3, "name")
+    assert "'here' is not the origin of" in found.problem
+    assert "'there'" in found.problem
+    assert 'name = "there"' in found.hint
 
 
-def test_what_is_no_queue_is_told(write: Write, tmp_path: Path) -> None:
+def test_a_path_that_is_not_a_queue_is_reported(write: Write, tmp_path: Path) -> None:
     (tmp_path / "q").write_text("x")
     assert "is not a folder" in only(write(SITE)).problem
     (tmp_path / "q").unlink()
@@ -94,11 +94,11 @@ def test_what_is_no_queue_is_told(write: Write, tmp_path: Path) -> None:
     assert "queue.json is invalid" in only(write(SITE)).problem
 
 
-def test_a_place_where_no_queue_can_be_is_told(write: Write, tmp_path: Path) -> None:
+def test_a_path_that_is_invalid_for_a_queue_is_reported(write: Write, tmp_path: Path) -> None:
     (tmp_path / "f").touch()
-    complaint = only(write('[site]\nqueue = "f/deeper/q"\n'))
-    assert complaint.key == "queue"
-    assert f"{tmp_path / 'f'} is not a folder" in complaint.problem
+    found = only(write('[site]\nqueue = "f/deeper/q"\n'))
+    assert found.key == "queue"
+    assert f"{tmp_path / 'f'} is not a folder" in found.problem
     assert only(write(f'[site]\nqueue = "{"x" * 300}"\n')).key == "queue"
-    assert told(write('[site]\nqueue = "not/yet/there/q"\n')) == []
+    assert reported(write('[site]\nqueue = "not/yet/there/q"\n')) == []
     assert not (tmp_path / "not").exists()

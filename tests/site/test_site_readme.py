@@ -34,7 +34,7 @@ def test_the_five_lines_of_the_readme_are_a_site_that_gets_what_it_requests(tmp_
     try:
         with Queue.open(tmp_path / "up.queue") as there, Queue.open(tmp_path / "wx.queue") as here:
             end, number = time.monotonic() + 60, 0
-            while here.next == 1:  # it begins with what comes from now on
+            while here.next == 1:  # the request starts with products put from now on
                 there.put(b"product %d" % number, feed="wx/text")
                 there.put(b"other %d" % number, feed="tel/frames")
                 number += 1

@@ -1,4 +1,4 @@
-"""The example, the reference and the unit file say what is true."""
+"""The example, the reference and the unit file are correct."""
 
 import configparser
 import re
@@ -6,7 +6,7 @@ import tomllib
 from pathlib import Path
 
 import pytest
-from siteconfig import SITE, Write, told
+from siteconfig import SITE, Write, reported
 
 from headrace.link.certificates import make_authority, make_certificate
 from headrace.selection.table_keys import CLAUSES
@@ -32,20 +32,20 @@ def test_the_example_in_contrib_is_the_one_that_is_printed() -> None:
     assert (ROOT / "contrib" / "site.toml").read_text() == EXAMPLE
 
 
-def test_the_example_checks_clean(write: Write) -> None:
+def test_the_example_is_valid(write: Write) -> None:
     path = write(EXAMPLE)
-    assert told(path) == []
+    assert reported(path) == []
     assert [request.name for request in load_config(path).request] == ["radar", "request 2"]
 
 
-def test_the_example_with_everything_switched_on_has_every_key_and_checks_clean(write: Write, tmp_path: Path) -> None:
+def test_the_example_with_everything_switched_on_has_every_key_and_is_valid(write: Write, tmp_path: Path) -> None:
     text = SWITCHED_OFF.sub("", EXAMPLE).replace("tcp/127.0.0.1", "tls/[::]")
     authority = make_authority(tmp_path)
     make_certificate(tmp_path, "site1").path.rename(tmp_path / "site1.pem")
     authority.path.rename(tmp_path / "authority.pem")
     (tmp_path / "site1.password").write_text("secret\n")
     (tmp_path / "users.txt").write_text("site2:a\nsite3:b\n")
-    assert told(write(text)) == []
+    assert reported(write(text)) == []
     data = tomllib.loads(text)
     for table, struct in TABLES.items():
         elements = data[table] if table in REPEATED else [data[table]]
@@ -97,18 +97,18 @@ def test_the_reference_has_every_table_and_no_other() -> None:
     assert headings == [bracketed(table) for table in TABLES]
 
 
-def test_the_shortest_file_of_the_reference_checks_clean(write: Write) -> None:
+def test_the_shortest_file_of_the_reference_is_valid(write: Write) -> None:
     (text,) = re.findall(r"```toml\n(.*?)```", REFERENCE, re.S)
-    assert told(write(text)) == []
+    assert reported(write(text)) == []
 
 
-def test_the_complaints_of_the_reference_are_those_that_are_told(write: Write) -> None:
+def test_the_problems_shown_in_the_reference_are_those_reported(write: Write) -> None:
     text = f'{SITE}[[request]]\nselect = "a"\n[[request]]\nselect = "b"\nidnet = "x"\n[[request]]\nselect = "wx/** priorty 5"\n'
     shown = REFERENCE.split("```")[5]
-    for complaint in check_config(write(text)):
-        about = f"{complaint.table} {complaint.key}".strip()
-        assert f"{about}: {complaint.problem}" in shown
-        assert complaint.hint.split(", origin")[0] in shown
+    for found in check_config(write(text)):
+        about = f"{found.table} {found.key}".strip()
+        assert f"{about}: {found.problem}" in shown
+        assert found.hint.split(", origin")[0] in shown
 
 
 # --- the unit file --------------------------------------------------------------------------------

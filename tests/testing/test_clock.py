@@ -22,6 +22,6 @@ def test_the_time_of_day_can_be_set_back_while_no_time_passes() -> None:
     assert clock.elapsed_ns() == before
 
 
-def test_time_does_not_pass_backwards() -> None:
+def test_advance_refuses_a_negative_time() -> None:
     with pytest.raises(ValueError, match="set"):
         MockClock().advance(-1)

@@ -1,4 +1,4 @@
-"""The inside of every other kind of product."""
+"""The content of every kind of product except METAR."""
 
 import re
 import struct
@@ -146,7 +146,7 @@ def test_strokes_lie_in_the_minute_of_their_message() -> None:
         assert all(24 <= float(stroke.split(",")[1]) <= 49 for stroke in strokes)
 
 
-def test_an_event_has_as_many_hits_as_it_says() -> None:
+def test_an_event_has_as_many_hits_as_its_header_says() -> None:
     for number, draft in enumerate(products("event"), 1):
         event, time_ns, hits = instruments.EVENT_HEADER.unpack_from(draft.payload)
         assert (event, draft.ident[-10:]) == (number, f"{number:010d}")
@@ -156,7 +156,7 @@ def test_an_event_has_as_many_hits_as_it_says() -> None:
         assert pairs.max() < 4096
 
 
-def test_a_monitor_frame_has_the_points_that_it_says() -> None:
+def test_a_monitor_frame_has_as_many_points_as_its_header_says() -> None:
     frames: dict[str, int] = {}
     for draft in products("monitor"):
         header = instruments.FRAME_HEADER.unpack_from(draft.payload)

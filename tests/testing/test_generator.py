@@ -69,7 +69,7 @@ def test_no_payload_exceeds_the_largest_size() -> None:
     assert max(len(draft.payload) for draft in stream(products=20_000, size_max=512)) <= 512
 
 
-def test_arrivals_never_go_back_and_start_at_zero() -> None:
+def test_arrivals_start_at_zero_and_never_decrease() -> None:
     drafts = stream(feeds=TEXT, products=5_000, duplicates=0.1)
     assert drafts[0].at_s == 0
     assert all(a.at_s <= b.at_s for a, b in pairwise(drafts))
@@ -83,7 +83,7 @@ def test_arrivals_are_far_burstier_than_poisson() -> None:
 
 
 @pytest.mark.parametrize("rate", [None, 50.0, 5_000.0])
-def test_the_mean_rate_is_the_one_asked_for(rate: float | None) -> None:
+def test_the_mean_rate_is_the_requested_rate(rate: float | None) -> None:
     drafts = stream(feeds=["event"], products=60_000, rate=rate, duplicates=0, size_max=512)
     expected = PROFILES["event"].products_per_s if rate is None else rate
     assert len(drafts) / drafts[-1].at_s == pytest.approx(expected, rel=0.2)
@@ -95,7 +95,7 @@ def test_another_rate_changes_when_products_arrive_and_not_what_they_are() -> No
     assert real[-1].at_s > 100 * fast[-1].at_s
 
 
-def test_a_kind_makes_the_same_products_whichever_others_are_in_the_stream() -> None:
+def test_a_kind_generates_the_same_products_beside_any_other_kinds() -> None:
     alone = {d.ident for d in stream(feeds=["monitor"], products=50)}
     mixed = {d.ident for d in stream(feeds=["event", "monitor"], products=150)}
     assert len(alone & mixed) > 25
@@ -121,7 +121,7 @@ def test_sizes_follow_the_measured_quantiles(kind: str) -> None:
 
 
 @pytest.mark.parametrize("share", [0.0, 0.01, 0.03, 0.3])
-def test_the_share_of_copies_is_the_one_asked_for(share: float) -> None:
+def test_the_share_of_copies_is_the_requested_share(share: float) -> None:
     drafts = stream(feeds=["event"], products=20_000, duplicates=share, size_max=512)
     copies = sum(draft.copy for draft in drafts)
     assert copies / len(drafts) == pytest.approx(share, rel=0.2)
@@ -143,7 +143,7 @@ def test_a_copy_follows_the_one_product_that_it_repeats() -> None:
     assert copies > 100
 
 
-def test_a_stream_ends_before_its_duration_is_over() -> None:
+def test_a_stream_ends_within_its_duration() -> None:
     drafts = stream(feeds=["event"], duration_s=30, rate=100, size_max=512)
     assert drafts[-1].at_s < 30
     longer = stream(feeds=["event"], duration_s=60, rate=100, size_max=512)
@@ -151,11 +151,11 @@ def test_a_stream_ends_before_its_duration_is_over() -> None:
     assert longer[len(drafts)].at_s >= 30
 
 
-def test_a_stream_without_bounds_goes_on() -> None:
+def test_a_stream_without_limits_does_not_end() -> None:
     assert len(list(islice(FeedGenerator(seed=SEED, feeds=TEXT), 1_234))) == 1_234
 
 
-def test_creation_times_start_where_asked_and_follow_the_arrivals() -> None:
+def test_creation_times_start_at_start_ns_and_follow_the_arrivals() -> None:
     drafts = stream(feeds=TEXT, products=100, duplicates=0, start_ns=5_000_000_000)
     assert drafts[0].created_ns == 5_000_000_000
     assert drafts[-1].created_ns == 5_000_000_000 + round(drafts[-1].at_s * 1e9)
@@ -170,7 +170,7 @@ def test_urgency_ranks_warnings_over_forecasts_over_bulk_grids() -> None:
     assert (warnings, forecasts, grids) == ({7}, {4}, {2})
 
 
-def test_a_giant_can_be_forced_and_is_not_part_of_the_stream() -> None:
+def test_a_giant_is_generated_on_demand_and_is_not_part_of_the_stream() -> None:
     generator = FeedGenerator(seed=SEED, feeds=["ngrid"], products=50)
     giant = generator.giant()
     assert len(giant.payload) == GIANT_BYTES
@@ -178,7 +178,7 @@ def test_a_giant_can_be_forced_and_is_not_part_of_the_stream() -> None:
     assert giant.payload not in {draft.payload for draft in generator}
 
 
-def test_giants_are_as_rare_as_they_were_seen_to_be() -> None:
+def test_giants_are_as_rare_as_measured() -> None:
     assert 1 / 157_976 < GIANT_SHARE < 1 / 28_166
 
 

@@ -1,4 +1,4 @@
-"""The oracle must see every kind of fault, and none where there is none."""
+"""The oracle detects every kind of fault, and reports none where there is none."""
 
 import random
 from collections.abc import Callable
@@ -37,7 +37,7 @@ def verdict_on(change: Callable[[list[Draft]], list[Draft]]) -> tuple[Verdict, l
     return oracle.verdict(), drafts
 
 
-def test_a_faithful_consumer_is_found_faithful() -> None:
+def test_a_consumer_that_received_everything_in_order_passes() -> None:
     oracle, drafts = sent_products(2_000, duplicates=0.05)
     receive(oracle, drafts)
     verdict = oracle.verdict()
@@ -75,7 +75,7 @@ def test_a_product_received_after_a_later_one_is_named() -> None:
     assert not verdict.ok
 
 
-def test_a_product_from_nowhere_is_named() -> None:
+def test_a_product_that_was_never_sent_is_named() -> None:
     stray = Draft("wx/text/metar", "SAXX99 XXXX 010000 /pMETAR", b"never sent", 0)
     verdict, _ = verdict_on(lambda got: [*got, stray])
     assert (verdict.unknown, verdict.unknown_idents) == (1, (stray.ident,))
@@ -105,7 +105,7 @@ def test_right_content_under_a_wrong_name_is_a_mismatch(renamed: Callable[[Draft
     assert (verdict.mismatched, verdict.lost, verdict.ok) == (1, 0, False)
 
 
-def test_a_consumer_is_owed_only_what_was_meant_for_it() -> None:
+def test_a_consumer_is_judged_only_by_the_products_expected_for_it() -> None:
     def weather(feed: str, ident: str) -> bool:
         del ident
         return feed.startswith("wx/")
@@ -128,7 +128,7 @@ def test_order_within_each_feed_may_hold_where_total_order_does_not() -> None:
     assert oracle.verdict("backwards", order="feed").out_of_order > 0
 
 
-def test_consumers_are_judged_apart() -> None:
+def test_consumers_are_judged_separately() -> None:
     oracle, drafts = sent_products()
     receive(oracle, drafts, "one")
     receive(oracle, drafts[:-1], "other")
@@ -136,7 +136,7 @@ def test_consumers_are_judged_apart() -> None:
     assert oracle.verdict("other").lost == 1
 
 
-def test_a_receipt_may_be_noted_before_its_sending() -> None:
+def test_a_product_may_be_recorded_as_received_before_it_is_recorded_as_sent() -> None:
     oracle = Oracle()
     draft = Draft("daq/events", "one", b"payload", 0)
     receive(oracle, [draft])
@@ -185,7 +185,7 @@ def test_a_saved_oracle_gives_the_same_verdicts(tmp_path: Path) -> None:
         lambda lines: [],
     ],
 )
-def test_a_spoiled_file_is_refused_by_name(tmp_path: Path, spoil: Callable[[list[bytes]], list[bytes]]) -> None:
+def test_a_damaged_file_is_refused_by_name(tmp_path: Path, spoil: Callable[[list[bytes]], list[bytes]]) -> None:
     oracle, _ = sent_products(20)
     path = tmp_path / "oracle.jsonl"
     oracle.save(path)

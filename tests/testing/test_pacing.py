@@ -1,4 +1,4 @@
-"""Generated products at their pace, on a clock that moves only when somebody sleeps."""
+"""Generated products at their pace, on a clock that moves only during a sleep."""
 
 import pytest
 
@@ -7,7 +7,7 @@ from headrace.testing.pacing import due_batches
 
 
 class SteppedTime:
-    """A clock that moves only when somebody sleeps."""
+    """A clock that moves only during a sleep."""
 
     def __init__(self) -> None:
         self.now_s = 100.0
@@ -30,7 +30,7 @@ def test_drafts_come_at_their_times_and_not_before(monkeypatch: pytest.MonkeyPat
     assert seen == [(0, 0), (0, 0), (1, 1), (1.5, 1.5)]
 
 
-def test_a_producer_that_fell_behind_gets_what_is_due_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_producer_that_fell_behind_receives_all_due_drafts_in_one_batch(monkeypatch: pytest.MonkeyPatch) -> None:
     clock = SteppedTime()
     monkeypatch.setattr(pacing, "time", clock)
     batches = due_batches(drafts_at(0, 1, 2, 3, 9), False)

@@ -46,6 +46,6 @@ def test_scaling_multiplies_every_value() -> None:
 
 
 @pytest.mark.parametrize("table", [{}, {0: 1}, {0: 1, 0.9: 2}, {0.1: 1, 1: 2}, {0: 2, 1: 1}, {0: -1, 1: 1}])
-def test_a_table_that_is_no_distribution_is_refused(table: dict[float, float]) -> None:
+def test_a_table_that_is_not_a_distribution_is_refused(table: dict[float, float]) -> None:
     with pytest.raises(ValueError, match="quantiles"):
         Quantiles.of(table)

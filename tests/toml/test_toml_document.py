@@ -53,7 +53,7 @@ def document(path: Path) -> Document:
     return found
 
 
-def complaint(path: Path) -> Problem:
+def problem_of(path: Path) -> Problem:
     found = read_document(path, LAYOUT)
     assert isinstance(found, Problem)
     return found
@@ -77,7 +77,7 @@ def test_long_files_are_read_to_their_end(write: Write) -> None:
     assert read.line(("request", 999, "sub", "key")) == 4000
 
 
-def test_a_key_that_is_not_there_has_the_line_of_its_table(write: Write) -> None:
+def test_a_missing_key_has_the_line_of_its_table(write: Write) -> None:
     read = document(write(TEXT))
     assert read.line(("site", "name")) == 4
     assert read.line(("request", 1, "from")) == 13
@@ -97,7 +97,7 @@ def test_a_place_within_a_text_with_escapes_is_where_the_text_begins(write: Writ
     assert read.place_within(("request", 0, "select"), 2) == (3, 10)
 
 
-def test_lines_may_end_as_on_windows(tmp_path: Path) -> None:
+def test_windows_line_endings_and_a_byte_order_mark_are_accepted(tmp_path: Path) -> None:
     path = tmp_path / "site.toml"
     path.write_bytes(b"\xef\xbb\xbf[site]\r\nqueue = 'q'\r\nbeat = '1s'\r\n")
     assert document(path).line(("site", "beat")) == 3
@@ -115,8 +115,8 @@ def test_lines_may_end_as_on_windows(tmp_path: Path) -> None:
         ("x = [1,\n\n", 1, 8),
     ],
 )
-def test_what_is_not_toml_is_told_with_line_and_column(write: Write, text: str, line: int, column: int) -> None:
-    found = complaint(write(text))
+def test_invalid_toml_is_reported_with_line_and_column(write: Write, text: str, line: int, column: int) -> None:
+    found = problem_of(write(text))
     assert found.problem.startswith("not TOML: ")
     assert found.hint
     assert (found.line, abs((found.column or 0) - column) <= 1) == (line, True), found
@@ -125,19 +125,19 @@ def test_what_is_not_toml_is_told_with_line_and_column(write: Write, text: str, 
     assert caret.strip() == "^"
 
 
-def test_what_cannot_be_read_is_told(tmp_path: Path) -> None:
-    assert complaint(tmp_path / "none.toml").problem == "the file does not exist"
-    assert complaint(tmp_path).problem.startswith("it is not readable")
+def test_an_unreadable_file_is_reported(tmp_path: Path) -> None:
+    assert problem_of(tmp_path / "none.toml").problem == "the file does not exist"
+    assert problem_of(tmp_path).problem.startswith("it is not readable")
     path = tmp_path / "site.toml"
     path.write_bytes(b"[site]\nqueue = '\xff'\n")
-    assert (complaint(path).line, complaint(path).problem) == (2, "this line is not UTF-8")
+    assert (problem_of(path).line, problem_of(path).problem) == (2, "this line is not UTF-8")
     path.write_bytes(b"#" * (2 << 20))
-    assert "longer than" in complaint(path).problem
+    assert "longer than" in problem_of(path).problem
 
 
 @pytest.mark.parametrize("text", ["a = " + "[" * 5000, "a = " + "1" * 10_000, "a = " + "{b=" * 5000])
-def test_what_is_meant_to_hurt_is_refused(write: Write, text: str) -> None:
-    assert complaint(write(text)).problem
+def test_a_hostile_file_is_refused(write: Write, text: str) -> None:
+    assert problem_of(write(text)).problem
 
 
 def paths_of(value: Any, at: KeyPath = ()) -> set[KeyPath]:
@@ -155,7 +155,7 @@ values = st.recursive(
 
 @settings(deadline=None, max_examples=60)
 @given(tables=st.lists(st.dictionaries(texts, values, max_size=3), max_size=3), top=st.dictionaries(texts, values))
-def test_whatever_the_file_has_has_a_place(
+def test_every_value_of_a_file_has_a_place(
     tables: list[dict[str, Any]], top: dict[str, Any], tmp_path_factory: Any
 ) -> None:
     top.pop("t", None)
