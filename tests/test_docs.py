@@ -1,6 +1,5 @@
 """The documentation is correct: the files and functions that it names exist, links resolve, examples run."""
 
-import json
 import re
 import shlex
 import subprocess
@@ -13,6 +12,7 @@ import click
 import pytest
 
 from headrace.cli.main import headrace
+from support.daemon import Daemon
 
 ROOT = Path(__file__).parent.parent
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
@@ -81,11 +81,8 @@ def test_the_programs_of_the_readme_run(tmp_path: Path) -> None:
 def served(folder: Path) -> Iterator[str]:
     """The endpoint of a site with the queue of the README."""
     (folder / "site.toml").write_text('[site]\nqueue = "wx.queue"\nlisten = ["tcp/127.0.0.1:0"]\n')
-    words = [str(Path(sys.executable).with_name("headrace")), "serve", str(folder / "site.toml"), "--json"]
-    with subprocess.Popen(words, stdout=subprocess.PIPE, text=True) as site:
-        assert site.stdout is not None
-        yield json.loads(site.stdout.readline())["endpoints"][0]
-        site.terminate()
+    with Daemon(folder / "site.toml") as site:
+        yield site.wait_until_ready()
 
 
 def test_commands_in_the_readme_use_only_options_that_exist() -> None:

@@ -1,23 +1,16 @@
 """The benchmarks of the pipeline run, small, so that they do not rot. No time is judged here."""
 
-import json
-import subprocess
-import sys
 from typing import Any
 
 import pytest
+from running import report_of
 
 pytestmark = pytest.mark.spark
 
 
 def figures(*words: str) -> dict[str, Any]:
-    """Run a benchmark in a process of its own, because a process can have only one Spark."""
-    command = [sys.executable, "-c", "from headrace.cli.main import main; main()", "bench", *words, "--json"]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=250)
-    assert done.returncode == 0, done.stderr
-    report = json.loads(done.stdout)
-    assert report["not_measured"]
-    return {figure["name"]: figure["value"] for figure in report["figures"]}
+    """The figures of a benchmark. It runs in a process of its own, because a process can have only one Spark."""
+    return {figure["name"]: figure["value"] for figure in report_of(*words)["figures"]}
 
 
 def test_the_benchmark_of_the_pipeline_measures_every_figure() -> None:

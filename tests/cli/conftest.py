@@ -14,6 +14,6 @@ def path(tmp_path: Path) -> Iterator[Path]:
     path = tmp_path / "q"
     Queue.create(path, size="4MiB", origin="here").close()
     yield path
-    if path.exists() and not (tmp_path / "spoilt").exists():
+    if path.exists() and not (path / "spoilt").exists():
         with Queue.open(path) as queue:
             assert queue.check() == []

@@ -8,7 +8,8 @@ import pytest
 from headrace import Queue
 from headrace.errors import BlockedError
 from headrace.testing import FeedGenerator
-from support.commandline import Run, interruptible, objects, wait_until
+from support.commandline import Run, interruptible, objects
+from support.waiting import until
 
 SMALL = ["--size-max", "2kB", "--no-giants"]
 
@@ -97,7 +98,7 @@ def test_a_file_that_is_not_an_oracle_is_invalid_input(
 def test_ctrl_c_ends_a_stream_and_leaves_a_correct_oracle(run: Run, path: Path, tmp_path: Path, start) -> None:
     process = start("generate", path, "--rate", "300", "--oracle", "sent.jsonl", "--json", *SMALL)
     with Queue.open(path) as queue:
-        wait_until(lambda: queue.next > 50)
+        until(lambda: queue.next > 50)
     process.send_signal(signal.SIGINT)
     out, err = process.communicate(timeout=60)
     assert (process.returncode, err.strip()) == (130, b"")
@@ -111,7 +112,7 @@ def test_ctrl_c_ends_a_stream_while_a_blocking_station_is_full(path: Path, start
     with Queue.open(path) as queue:
         station = queue.station("slow", "**", blocking=True, capacity=5)
         process = start("generate", path, "--rate", "300", "--json", *SMALL)
-        wait_until(lambda: station.statistics().waiting == 5)
+        until(lambda: station.statistics().waiting == 5)
         process.send_signal(signal.SIGINT)
         out, err = process.communicate(timeout=60)
         assert (process.returncode, err.strip()) == (130, b"")

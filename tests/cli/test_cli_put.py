@@ -10,7 +10,8 @@ from hypothesis import strategies as some
 
 from headrace import Queue
 from headrace.cli.put import BATCH_LINES_MAX, line_batches
-from support.commandline import Run, objects, wait_until
+from support.commandline import Run, objects
+from support.waiting import until
 
 
 def held(path: Path) -> list[tuple[str, bytes]]:
@@ -177,7 +178,7 @@ def test_lines_of_a_slow_stream_are_put_as_they_arrive(path: Path, start) -> Non
     with Queue.open(path) as queue:
         for n in (1, 2):
             os.write(write_end, b"line %d\n" % n)
-            wait_until(lambda n=n: queue.next == n + 1)
+            until(lambda n=n: queue.next == n + 1)
     os.close(write_end)
     assert process.wait(timeout=60) == 0
 

@@ -111,8 +111,8 @@ def test_a_damaged_product_is_found_and_repaired(run: Run, path: Path) -> None:
     assert run("queue", "check", path).exit_code == 0
 
 
-def test_a_queue_that_fails_to_open_is_a_finding(run: Run, path: Path, tmp_path: Path) -> None:
-    (tmp_path / "spoilt").touch()
+def test_a_queue_that_fails_to_open_is_a_finding(run: Run, path: Path) -> None:
+    (path / "spoilt").touch()
     (path / "names").unlink()
     result = run("queue", "check", path)
     assert result.exit_code == 1

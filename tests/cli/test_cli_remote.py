@@ -1,7 +1,6 @@
 """Commands that get the endpoint of a site instead of a directory."""
 
 import json
-import socket
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -11,18 +10,13 @@ from headrace import Queue
 from headrace.link.session import SessionTerms, open_session
 from headrace.site.site import Site
 from support.commandline import Run, fill
-
-
-def free_endpoint() -> str:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return f"tcp/127.0.0.1:{probe.getsockname()[1]}"
+from support.fleet import free_port
 
 
 @pytest.fixture
 def there(path: Path) -> Iterator[str]:
     """The endpoint of a site that serves the queue at `path`."""
-    endpoint = free_endpoint()
+    endpoint = f"tcp/127.0.0.1:{free_port()}"
     with Queue.open(path) as queue, open_session(SessionTerms("router", listen=(endpoint,))) as session:
         site = Site(session, queue, [])
         yield endpoint
@@ -78,7 +72,7 @@ def test_errors_are_the_same_as_for_a_directory(run: Run, there: str) -> None:
 
 def test_an_unreachable_site_is_named(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("headrace.cli.options._CONNECT_S_MAX", 0.5)
-    endpoint = free_endpoint()
+    endpoint = f"tcp/127.0.0.1:{free_port()}"
     result = run("put", endpoint, "--feed", "a", stdin="x")
     assert (result.exit_code, endpoint in result.stderr, "try:" in result.stderr) == (3, True, True)
 
@@ -128,4 +122,4 @@ def test_a_remote_command_ends_by_itself_or_by_a_signal(start: Callable[..., obj
     endless = start("watch", there, "--from", "oldest")
     assert b"ident 1" in endless.stdout.readline()  # type: ignore[attr-defined]
     endless.terminate()  # type: ignore[attr-defined]
-    assert endless.wait(10) == 143  # type: ignore[attr-defined]
+    assert endless.wait(60) == 143  # type: ignore[attr-defined]

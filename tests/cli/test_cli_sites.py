@@ -3,10 +3,10 @@
 import re
 import shutil
 import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
-import msgspec
 import pytest
 
 from headrace import Queue
@@ -15,36 +15,29 @@ from headrace.cli.sites_map import dot_lines, link_lines, quoted, show_map
 from headrace.errors import OptionError
 from headrace.relay.messages.description import Description, LinkStatus, RequestStatus, UpstreamStatus
 from headrace.site.map import Link, Map, Node
-from support.commandline import PROGRAM, Run, objects, wait_until
-
-Serve = Callable[[str, str], str]
+from support.commandline import Run, objects
+from support.daemon import Daemon
+from support.waiting import until
 
 
 @pytest.fixture(scope="module")
 def fabric(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, str]]:
     """Two running sites, and the endpoint of the first. The second has received ten products from it."""
     folder = tmp_path_factory.mktemp("fabric")
-    started: list[subprocess.Popen[bytes]] = []
+    daemons = ExitStack()
 
     def serve(name: str, more: str) -> str:
         file = folder / f"{name}.toml"
         file.write_text(f'[site]\nqueue = "{name}"\nname = "{name}"\nlisten = ["tcp/127.0.0.1:0"]\n{more}')
-        process = subprocess.Popen([*PROGRAM, "serve", str(file), "--json"], stdout=subprocess.PIPE)
-        started.append(process)
-        assert process.stdout is not None
-        endpoint: str = msgspec.json.decode(process.stdout.readline())["endpoints"][0]
-        return endpoint
+        return daemons.enter_context(Daemon(file)).wait_until_ready()
 
-    first = serve("one", "")
-    serve("two", f'connect = ["{first}"]\n[[request]]\nselect = "wx/**"\nfrom = "oldest"\nname = "weather"\n')
-    with Queue.open(folder / "one") as one, Queue.open(folder / "two") as two:
-        one.put_many([b"%d" % number for number in range(10)], feed="wx/text")
-        wait_until(lambda: two.next == 11 and one.wanted_by("wx/x") == ["subscribers to wx/**"])
-    yield folder, first
-    for process in started:
-        process.terminate()
-    for process in started:
-        process.communicate(timeout=60)
+    with daemons:
+        first = serve("one", "")
+        serve("two", f'connect = ["{first}"]\n[[request]]\nselect = "wx/**"\nfrom = "oldest"\nname = "weather"\n')
+        with Queue.open(folder / "one") as one, Queue.open(folder / "two") as two:
+            one.put_many([b"%d" % number for number in range(10)], feed="wx/text")
+            until(lambda: two.next == 11 and one.wanted_by("wx/x") == ["subscribers to wx/**"])
+        yield folder, first
 
 
 def test_the_map_is_shown_as_tables_and_a_picture(run: Run, fabric: tuple[Path, str]) -> None:

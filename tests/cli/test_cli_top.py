@@ -14,7 +14,8 @@ from typing import Any
 import pytest
 
 from headrace import Queue
-from support.commandline import Run, environment, fill, objects, wait_until
+from support.commandline import Run, environment, fill, objects
+from support.waiting import until
 
 # --- the command ----------------------------------------------------------------------------------
 
@@ -69,7 +70,7 @@ def test_each_interval_is_one_line_until_ctrl_c(path: Path, start) -> None:
     with Queue.open(path) as queue:
         process.stdout.readline()
         queue.put_many([b"%d" % n for n in range(50)], feed="wx/text")
-    wait_until(lambda: [feed["products"] for feed in objects(process.stdout.readline().decode())[0]["feeds"]] == [50])
+    until(lambda: [feed["products"] for feed in objects(process.stdout.readline().decode())[0]["feeds"]] == [50])
     process.send_signal(signal.SIGINT)
     assert process.wait(timeout=60) == 130
     assert process.stderr.read().strip() == b""
@@ -105,10 +106,10 @@ def test_a_replaced_queue_ends_top_with_an_error(path: Path, tmp_path: Path, sta
     assert any(words in err for words in (b"another queue is at", b"was removed"))
 
 
-def test_damage_ends_top_with_an_error(path: Path, tmp_path: Path, start) -> None:
+def test_damage_ends_top_with_an_error(path: Path, start) -> None:
     process = start("top", path, "--json", "--interval", "100ms")
     process.stdout.readline()
-    (tmp_path / "spoilt").touch()
+    (path / "spoilt").touch()
     (path / "queue.json").write_text("nonsense")
     _, err = process.communicate(timeout=60)
     (told,) = objects(err.decode())
@@ -125,9 +126,9 @@ def test_stations_that_come_and_go_are_followed(path: Path, start) -> None:
 
     with Queue.open(path) as queue:
         station = queue.station("decode", "wx/**")
-        wait_until(lambda: names() == ["decode"])
+        until(lambda: names() == ["decode"])
         station.remove()
-        wait_until(lambda: names() == [])
+        until(lambda: names() == [])
 
 
 class Terminal:
@@ -179,7 +180,7 @@ def terminal(start, path: Path) -> Iterator[Any]:
 def test_a_live_view_restores_the_terminal(terminal, path: Path, number: int, code: int) -> None:
     fill(path, 3)
     live = terminal(100, 30, "--interval", "100ms")
-    wait_until(lambda: b"wx/text" in live.read())
+    until(lambda: b"wx/text" in live.read())
     live.process.send_signal(number)
     assert live.process.wait(timeout=60) == code
     shown = live.read()
@@ -191,18 +192,18 @@ def test_a_live_view_restores_the_terminal(terminal, path: Path, number: int, co
 def test_a_terminal_that_changes_its_size_is_redrawn_within_the_interval(terminal, path: Path) -> None:
     fill(path, 3)
     live = terminal(100, 30, "--interval", "1h")
-    wait_until(lambda: b"wx/text" in live.read())
+    until(lambda: b"wx/text" in live.read())
     before = len(live.read())
     live.resize(50, 12)
     live.process.send_signal(signal.SIGWINCH)
-    wait_until(lambda: b"wx/text" in live.read()[before:])
+    until(lambda: b"wx/text" in live.read()[before:])
     lines = live.read()[before:].decode().split("\r\n")
     assert 0 < len(lines) <= 12
 
 
 def test_a_live_view_of_a_removed_queue_ends_with_an_error(terminal, path: Path) -> None:
     live = terminal(80, 24, "--interval", "100ms")
-    wait_until(lambda: b"fill" in live.read())
+    until(lambda: b"fill" in live.read())
     shutil.rmtree(path)
     assert live.process.wait(timeout=60) == 3
     assert b"was removed while it was watched" in live.process.stderr.read()

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from headrace import Queue
-from support.commandline import Run, environment, fill, objects, spoil, wait_until
+from support.commandline import Run, environment, fill, objects, spoil
+from support.waiting import until
 
 
 def test_each_product_is_a_line(run: Run, path: Path) -> None:
@@ -133,7 +134,7 @@ def test_control_characters_of_an_ident_do_not_reach_the_terminal(run: Run, path
 def test_a_watch_shows_what_another_process_puts(path: Path, start) -> None:
     watcher = start("watch", path, "--count", "3", "--timeout", "30s", "--json")
     with Queue.open(path) as queue:
-        wait_until(lambda: queue.statistics().readers)
+        until(lambda: queue.statistics().readers)
     for n in range(3):
         put = start("put", path, "--feed", "wx/text", "--ident", f"number {n}", stdin=subprocess.PIPE)
         put.communicate(b"content %d" % n, timeout=60)
@@ -146,10 +147,10 @@ def test_a_watch_shows_what_another_process_puts(path: Path, start) -> None:
 def test_a_line_appears_at_once_and_ctrl_c_ends_cleanly(path: Path, start) -> None:
     watcher = start("watch", path, "--cursor", "c")
     with Queue.open(path) as queue:
-        wait_until(lambda: queue.statistics().readers)
+        until(lambda: queue.statistics().readers)
         queue.put(b"x", feed="x", ident="first")
         assert b"first" in watcher.stdout.readline()
-        wait_until(lambda: queue.cursor("c").position == 2)
+        until(lambda: queue.cursor("c").position == 2)
         watcher.send_signal(signal.SIGINT)
         out, err = watcher.communicate(timeout=60)
         assert (watcher.returncode, out, err.strip()) == (130, b"", b"")
@@ -159,7 +160,7 @@ def test_a_line_appears_at_once_and_ctrl_c_ends_cleanly(path: Path, start) -> No
 def test_a_watch_ends_quietly_when_it_is_terminated(path: Path, start) -> None:
     watcher = start("watch", path)
     with Queue.open(path) as queue:
-        wait_until(lambda: queue.statistics().readers)
+        until(lambda: queue.statistics().readers)
         watcher.send_signal(signal.SIGTERM)
         assert watcher.communicate(timeout=60) == (b"", b"")
         assert watcher.returncode == 143

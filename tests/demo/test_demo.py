@@ -16,7 +16,8 @@ from headrace.demo import outcome
 from headrace.demo.outcome import tables_of
 from headrace.demo.plan import GARBLED, WORKERS, Plan
 from headrace.demo.processes import sighting_of
-from support.commandline import Run, children_of, environment, is_alive, objects, wait_until
+from support.commandline import Run, children_of, environment, is_alive, objects
+from support.waiting import until
 
 CHILDREN = 10  # two sites, the link, feeder, two watchers, three workers, and Python's own helper
 VERDICTS = ["table metar", "dead letters", "files radar", "table hourly", "alerts"]
@@ -136,18 +137,18 @@ def test_the_output_has_lines_and_a_verdict_and_the_queue_is_kept(tmp_path: Path
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_an_interrupted_demo_leaves_no_process_and_no_file(tmp_path: Path, start, number: int, code: int) -> None:
     process = start("demo", "--no-pipeline", env=environment(TMPDIR=str(tmp_path)))
-    wait_until(lambda: len(children_of(process.pid)) >= CHILDREN)
+    until(lambda: len(children_of(process.pid)) >= CHILDREN)
     children = children_of(process.pid)
     process.send_signal(number)
     _, err = process.communicate(timeout=60)
     assert (process.returncode, err.strip()) == (code, b"")
-    wait_until(lambda: not any(map(is_alive, children)))
+    until(lambda: not any(map(is_alive, children)))
     assert list(tmp_path.iterdir()) == []
 
 
 def test_a_process_that_dies_is_reported(tmp_path: Path, start) -> None:
     process = start("demo", "--no-pipeline", "--json", env=environment(TMPDIR=str(tmp_path)))
-    wait_until(lambda: len(children_of(process.pid)) >= CHILDREN)
+    until(lambda: len(children_of(process.pid)) >= CHILDREN)
     actors = [pid for pid in children_of(process.pid) if b"spawn_main" in Path(f"/proc/{pid}/cmdline").read_bytes()]
     os.kill(actors[0], signal.SIGKILL)
     _, err = process.communicate(timeout=60)

@@ -17,7 +17,7 @@ from station_reader import chain_path, read_chain
 
 from headrace import Queue
 from headrace.errors import HeadraceError, QueueVersionError
-from support.commandline import wait_until
+from support.waiting import until
 
 
 def test_a_group_of_two_shares_its_products(make_queue: Callable[..., Queue]) -> None:
@@ -204,7 +204,7 @@ def test_durability_disk_saves_positions_while_the_queue_is_open(make_queue, tmp
         queue.put_many([b"%d" % n for n in range(5)], feed="wx/a")
         consumer.ack(consumer.get(5, 1))
     queue.flush()
-    wait_until(lambda: station_reader.begin_again(queue.path, 1) == 6)
+    until(lambda: station_reader.begin_again(queue.path, 1) == 6)
 
 
 def test_an_invalid_value_in_stations_json_is_reported_as_damage(make_queue: Callable[..., Queue]) -> None:

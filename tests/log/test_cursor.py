@@ -3,15 +3,10 @@
 from collections.abc import Callable
 
 import pytest
+from filling import fill
 
 from headrace import Lost, Queue
 from headrace.errors import CursorNameError, OptionError
-
-
-def fill(queue: Queue, count: int) -> None:
-    end = queue.next + count
-    for start in range(queue.next, end, 1000):
-        queue.put_many([n.to_bytes(8, "big") * 20 for n in range(start, min(start + 1000, end))], feed="a")
 
 
 def test_a_cursor_continues_at_its_saved_position(queue: Queue) -> None:

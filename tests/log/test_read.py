@@ -8,22 +8,12 @@ from datetime import UTC, datetime, timedelta
 import numpy as np
 import pyarrow as pa
 import pytest
+from filling import fill
 
 from headrace import Lost, Queue, Selection
 from headrace.errors import OptionError, SelectionError
 from headrace.queue.queue import log_of
 from headrace.testing import MockClock
-
-
-def fill(queue: Queue, count: int, feed: str = "a", size: int = 100) -> None:
-    end = queue.next + count
-    for start in range(queue.next, end, 1000):
-        numbers = range(start, min(start + 1000, end))
-        queue.put_many(
-            [number.to_bytes(8, "big").ljust(size, b".") for number in numbers],
-            feed=feed,
-            ident=[f"p{n}" for n in numbers],
-        )
 
 
 def test_an_empty_queue_gives_an_empty_batch(queue: Queue) -> None:

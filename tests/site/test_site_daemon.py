@@ -3,7 +3,6 @@
 import signal
 import socket
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -15,72 +14,34 @@ from siteconfig import Write
 import headrace
 from headrace import Queue
 from headrace.link.certificates import make_authority, make_certificate
+from support.commandline import PROGRAM
+from support.daemon import Daemon
+from support.fleet import free_port
+from support.waiting import until
 
-PROGRAM = [sys.executable, "-c", "from headrace.cli.main import main; main()"]
 HERE = '[site]\nqueue = "q"\nname = "here"\nlisten = ["tcp/127.0.0.1:{port}"]\n'
 
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
-
-
-def until(condition: Callable[[], bool], what: str) -> None:
-    end = time.monotonic() + 20
-    while not condition():
-        assert time.monotonic() < end, f"in vain: {what}"
-        time.sleep(0.02)
-
-
-class Process:
-    """`headrace serve` of a file, with its log."""
-
-    def __init__(self, file: Path) -> None:
-        self.log = file.with_suffix(".log")
-        with self.log.open("wb") as log:
-            self.process = subprocess.Popen(
-                [*PROGRAM, "serve", str(file), "--json"], stdout=subprocess.PIPE, stderr=log
-            )
-
-    def wait_until_ready(self) -> str:
-        assert self.process.stdout is not None
-        endpoint: str = msgspec.json.decode(self.process.stdout.readline())["endpoints"][0]
-        return endpoint
-
-    def reload(self, said: str) -> None:
-        """Read the file again, and wait until the log says so."""
-        before = self.log.read_text().count(said)
-        self.process.send_signal(signal.SIGHUP)
-        until(lambda: self.log.read_text().count(said) > before, said)
-
-    def stop(self) -> int:
-        self.process.terminate()
-        return self.process.wait(20)
+Serve = Callable[[Path], Daemon]
 
 
 @pytest.fixture
-def serve() -> Iterator[Callable[[Path], Process]]:
-    started: list[Process] = []
+def serve() -> Iterator[Serve]:
+    started: list[Daemon] = []
 
-    def serve(file: Path) -> Process:
-        started.append(Process(file))
+    def serve(file: Path) -> Daemon:
+        started.append(Daemon(file))
         return started[-1]
 
     yield serve
     for each in started:
-        each.process.kill()
-        each.process.communicate(timeout=20)
-
-
-Serve = Callable[[Path], Process]
+        each.kill()
 
 
 def test_a_site_that_fails_to_start_ends(write: Write, serve: Serve, tmp_path: Path) -> None:
     Queue.create(tmp_path / "q", size="4MiB", origin="here").close()
     (tmp_path / "q" / "site" / "progress.json").mkdir(parents=True)
     process = serve(write(HERE.format(port=0)))
-    assert process.process.wait(20) == 3
+    assert process.wait() == 3
     assert "progress.json" in process.log.read_text()
 
 
@@ -168,7 +129,7 @@ def test_a_reload_reads_a_changed_or_moved_password_file(write: Write, serve: Se
         upstream.put(b"x", feed="a")
         (tmp_path / "p").write_text("good\n")
         process.reload("site.toml is loaded")
-        until(lambda: queue.next == 2, "it gets in with the new password")
+        until(lambda: queue.next == 2, "the product arrives with the new password")
         (tmp_path / "p").rename(tmp_path / "moved")
         write(text.replace('"p"', '"moved"'))
         process.reload("site.toml is loaded")
@@ -180,11 +141,10 @@ def test_a_queue_is_available_after_its_site_was_killed(write: Write, serve: Ser
     first = serve(file)
     first.wait_until_ready()
     second = serve(file)
-    assert second.process.wait(20) == 3
+    assert second.wait() == 3
     told = msgspec.json.decode(second.log.read_text())
     assert told["problem"] == f"{tmp_path / 'q'} has a running site already, process {first.process.pid}"
-    first.process.kill()
-    first.process.wait(20)
+    first.kill()
     third = serve(file)
     third.wait_until_ready()
     assert third.stop() == 0

@@ -1,4 +1,4 @@
-"""Helpers for tests of the command line: queues with content, damage, waiting with a limit, and signals.
+"""Helpers for tests of the command line: queues with content, damage, processes and signals.
 
 A background job and a program started by `nohup` ignore SIGINT, and their children inherit that. Tests that send SIGINT
 therefore start children as PROGRAM, which restores the default, or wrap themselves in `interruptible`.
@@ -7,7 +7,6 @@ therefore start children as PROGRAM, which restores the default, or wrap themsel
 import os
 import signal
 import sys
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -17,6 +16,7 @@ import msgspec
 from click.testing import Result
 
 from headrace import Queue
+from support.damage import flip_bit
 
 Run = Callable[..., Result]
 
@@ -26,7 +26,6 @@ PROGRAM = [
     "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)\n"
     "from headrace.cli.main import main; main()",
 ]
-WAIT_S_MAX = 60.0  # a safety net: tests wait for events, and never pass or fail by the clock
 
 
 @contextmanager
@@ -47,29 +46,14 @@ def fill(path: Path, count: int, feed: str = "wx/text") -> None:
 
 
 def spoil(path: Path, payload: bytes) -> None:
-    """Change one byte of a stored payload, in the file."""
+    """Damage a stored payload; the queue is not checked after the test."""
     (path / "spoilt").touch()
-    for segment in (path / "segments").iterdir():
-        content = segment.read_bytes()
-        offset = content.find(payload)
-        if offset >= 0:
-            with segment.open("r+b") as file:
-                file.seek(offset)
-                file.write(bytes([content[offset] ^ 0xFF]))
-            return
-    raise AssertionError(f"{payload!r} is in no segment")
+    flip_bit(path, payload)
 
 
 def objects(text: str) -> list[dict[str, Any]]:
     """The JSON objects in lines of text."""
     return [msgspec.json.decode(line, type=dict[str, Any]) for line in text.splitlines()]
-
-
-def wait_until(condition: Callable[[], object], seconds_max: float = WAIT_S_MAX) -> None:
-    end_s = time.monotonic() + seconds_max
-    while not condition():
-        assert time.monotonic() < end_s, f"the condition did not hold within {seconds_max:.0f} s"
-        time.sleep(0.01)
 
 
 def is_alive(pid: int) -> bool:

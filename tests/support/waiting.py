@@ -2,9 +2,12 @@
 
 import time
 from collections.abc import Callable
+from pathlib import Path
 
 
-def until(condition: Callable[[], object], what: str | Callable[[], object], seconds: float = 60) -> float:
+def until(
+    condition: Callable[[], object], what: str | Callable[[], object] = "the condition holds", seconds: float = 60
+) -> float:
     """Wait until the condition holds; return how long that took. `what` describes it in the error."""
     begun_s = time.monotonic()
     while not condition():
@@ -12,3 +15,8 @@ def until(condition: Callable[[], object], what: str | Callable[[], object], sec
             raise AssertionError(f"did not happen within {seconds:g} s: {what() if callable(what) else what}")
         time.sleep(0.01)
     return time.monotonic() - begun_s
+
+
+def is_asleep(pid: int) -> bool:
+    """Whether the main thread of a process waits in the kernel."""
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "S"
