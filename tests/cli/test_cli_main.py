@@ -34,7 +34,7 @@ GROUPS = sorted({names[0] for names in ALL if len(names) > 1})
 def test_every_command_shows_an_example_in_its_help(run: Run, names: tuple[str, ...]) -> None:
     result = run(*names, "--help")
     assert result.exit_code == 0
-    assert f"  Example:\n    headrace {names[0]}" in result.stdout or "  Example:\n    headrace " in result.stdout
+    assert "  Example:\n    headrace " in result.stdout
     assert f"headrace {' '.join(names)}" in result.stdout.partition("Example:")[2]
 
 

@@ -1,4 +1,4 @@
-"""Every exit from the kernel releases locks and leaves consistent state: invalid arguments, errors, failed allocations."""
+"""Every exit from the kernel releases locks and leaves consistent state: bad arguments, errors, failed allocations."""
 
 import os
 import struct

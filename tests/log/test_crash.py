@@ -10,16 +10,17 @@ import pytest
 from arena import Arena, judge
 
 from headrace import Queue
+from support.waiting import until
 
 
-def seed_of(request: pytest.FixtureRequest) -> int:
+def make_seed() -> int:
     seed = int(os.environ.get("HEADRACE_SEED", "0")) or random.SystemRandom().randrange(1, 2**31)
     print(f"\nseed {seed} (repeat with HEADRACE_SEED={seed})")
     return seed
 
 
 def battle(folder: Path, seed: int, kills: int, size: str, dedup: str, wait_ms_max: float = math.inf) -> str:
-    """Kill `kills` processes one after the other, reopen, and judge; the time of the longest put only in the soak test."""
+    """Kill `kills` processes one after the other, reopen, and judge; only the soak test limits the longest put."""
     path, ledgers = folder / "q", folder / "ledgers"
     ledgers.mkdir()
     Queue.create(path, size=size, durability="memory", dedup=dedup, origin="here").close()
@@ -32,10 +33,7 @@ def battle(folder: Path, seed: int, kills: int, size: str, dedup: str, wait_ms_m
             assert arena.complaints() == []
         with Queue.open(path) as queue:  # while they run: no process hangs, new products arrive
             before = queue.next
-            deadline = time.monotonic() + 60
-            while queue.next == before and time.monotonic() < deadline:
-                time.sleep(0.01)
-            assert queue.next > before, "the survivors are stuck"
+            until(lambda: queue.next > before, "a survivor puts a product")
     finally:
         arena.kill_all()
     assert arena.complaints() == []
@@ -48,22 +46,18 @@ def battle(folder: Path, seed: int, kills: int, size: str, dedup: str, wait_ms_m
     return f"{kills} kills, {acknowledged} acknowledged, {recoveries} inside the lock, longest put {arena.longest_wait_ms():.0f} ms"
 
 
-def test_acknowledged_products_survive_random_kills(shared_memory: Path, request: pytest.FixtureRequest) -> None:
-    print(battle(shared_memory, seed_of(request), kills=30, size="256MiB", dedup="blake3"))
+def test_acknowledged_products_survive_random_kills(shared_memory: Path) -> None:
+    print(battle(shared_memory, make_seed(), kills=30, size="256MiB", dedup="blake3"))
 
 
-def test_acknowledged_products_survive_kills_while_segments_are_evicted_and_reused(
-    shared_memory: Path, request: pytest.FixtureRequest
-) -> None:
-    print(battle(shared_memory, seed_of(request), kills=30, size="2MiB", dedup="xxh3"))
+def test_acknowledged_products_survive_kills_while_segments_are_evicted_and_reused(shared_memory: Path) -> None:
+    print(battle(shared_memory, make_seed(), kills=30, size="2MiB", dedup="xxh3"))
 
 
 @pytest.mark.soak
 @pytest.mark.parametrize("size", ["1GiB", "2MiB"])
-def test_acknowledged_products_survive_hundreds_of_kills(
-    shared_memory: Path, request: pytest.FixtureRequest, size: str
-) -> None:
-    seed = seed_of(request)
+def test_acknowledged_products_survive_hundreds_of_kills(shared_memory: Path, size: str) -> None:
+    seed = make_seed()
     for round_number in range(4):
         folder = shared_memory / str(round_number)
         folder.mkdir()

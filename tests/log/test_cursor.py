@@ -55,6 +55,15 @@ def test_a_cursor_can_seek_and_be_removed(queue: Queue) -> None:
     assert queue.cursor("c").position == 1
 
 
+def test_a_removed_cursor_does_not_write_into_the_slot_of_its_successor(queue: Queue) -> None:
+    old = queue.cursor("x")
+    queue.cursor("x").remove()
+    new = queue.cursor("y")
+    with pytest.raises(CursorNameError, match="removed"):
+        old.save(77)
+    assert new.position == 1
+
+
 def test_two_processes_share_a_cursor_by_name(queue: Queue) -> None:
     fill(queue, 5)
     queue.cursor("c").save(4)

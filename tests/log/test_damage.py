@@ -1,4 +1,4 @@
-"""Files that are missing, truncated, altered, swapped, foreign or newer: each gives a clear error and harms nothing else."""
+"""Files that are missing, truncated, altered, swapped, foreign or newer: a clear error, and no further harm."""
 
 import errno
 import os

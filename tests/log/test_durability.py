@@ -2,8 +2,9 @@
 
 import os
 import random
-import time
-from collections.abc import Callable
+import signal
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,7 @@ from headrace import Duplicate, Queue
 from headrace.errors import QueueError
 from headrace.log import flush as flusher
 from headrace.testing import PowerCut
+from support.waiting import until
 
 
 def powered(tmp_path: Path, durability: str, **terms: object) -> tuple[Queue, PowerCut]:
@@ -60,36 +62,45 @@ def test_under_disk_readers_see_only_durable_products(tmp_path: Path) -> None:
 
     class Watching(PowerCut):
         def sync_file(self, path: Path) -> None:
-            if path.suffix == ".segment" and "queue" in globals():
-                seen.append(len(globals()["queue"].read("oldest")))
+            if path.suffix == ".segment":
+                seen.append(len(queue.read("oldest")))
             super().sync_file(path)
 
     path = tmp_path / "q"
     Queue.create(path, size="2MiB", durability="disk").close()
-    power = Watching(path, tmp_path / "safe")
-    queue = globals()["queue"] = Queue.open(path, storage=power)
-    try:
+    with Queue.open(path, storage=Watching(path, tmp_path / "safe")) as queue:
         for number in range(5):
             queue.put(payload(0, number), feed="a")
         assert seen == [0, 1, 2, 3, 4]
         assert len(queue.read()) == 5
-    finally:
-        del globals()["queue"]
-        queue.close()
 
 
 def test_under_disk_a_duplicate_is_reported_only_after_the_first_copy_is_durable(tmp_path: Path) -> None:
-    queue, power = powered(tmp_path, "disk")
-    queue.put(b"once", feed="a")
-    assert queue.put(b"once", feed="a") == Duplicate(of=1)
-    assert queue.statistics().undurable == 0
-    queue.close()
-    power.discard()
+    flushing, may_end = threading.Event(), threading.Event()
+
+    class Slow(PowerCut):
+        """Its flush of a segment takes until the test lets it end."""
+
+        def sync_file(self, path: Path) -> None:
+            if path.suffix == ".segment":
+                flushing.set()
+                assert may_end.wait(60)
+            super().sync_file(path)
+
+    path = tmp_path / "q"
+    Queue.create(path, size="2MiB", durability="disk").close()
+    with Queue.open(path, storage=Slow(path, tmp_path / "safe")) as queue, ThreadPoolExecutor(2) as pool:
+        first = pool.submit(queue.put, b"once", feed="a")
+        assert flushing.wait(60)
+        again = pool.submit(queue.put, b"once", feed="a")
+        until(lambda: queue.statistics().duplicates == 1, "the copy is recognised")
+        assert not again.done()
+        may_end.set()
+        assert (first.result(60), again.result(60)) == (1, Duplicate(of=1))
+        assert queue.statistics().undurable == 0
 
 
 def test_many_writers_share_a_flush(tmp_path: Path) -> None:
-    import threading
-
     path = tmp_path / "q"
     Queue.create(path, size="2MiB", durability="disk").close()
     syncs: list[Path] = []
@@ -100,10 +111,8 @@ def test_many_writers_share_a_flush(tmp_path: Path) -> None:
         def sync_file(self, path: Path) -> None:
             if path.suffix == ".segment":
                 syncs.append(path)
-                deadline = time.monotonic() + 60
-                while len(syncs) == 1 and queue.statistics().undurable < 80:
-                    assert time.monotonic() < deadline, "no put is stored during a flush"
-                    time.sleep(0.001)
+                if len(syncs) == 1:
+                    until(lambda: queue.statistics().undurable == 80, "all puts are stored during the flush")
 
         def sync_directory(self, path: Path) -> None:
             pass
@@ -125,16 +134,16 @@ def test_under_process_flushed_products_survive_a_power_failure(
     monkeypatch.setattr(flusher, "FLUSH_INTERVAL_S", 0.05)
     queue, power = powered(tmp_path, "process")
     queue.put_many([payload(0, number) for number in range(50)], feed="a")
-    deadline = time.monotonic() + 60
-    while queue.statistics().undurable and time.monotonic() < deadline:
-        time.sleep(0.01)
-    assert queue.statistics().undurable == 0
+    until(lambda: queue.statistics().undurable == 0, "the flush")
     found = found_after(power, tmp_path, 1)
     assert found == list(range(50))
     queue.close()
 
 
-def test_under_process_unflushed_products_may_be_lost_but_no_sequence_is_reused(tmp_path: Path) -> None:
+def test_under_process_unflushed_products_may_be_lost_but_no_sequence_is_reused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(flusher, "FLUSH_INTERVAL_S", 3600)  # however slow the machine, no flush comes in between
     queue, power = powered(tmp_path, "process")
     for number in range(200):
         queue.put(payload(0, number), feed="a", ident=str(number))
@@ -195,11 +204,12 @@ def test_a_kill_loses_nothing_under_any_durability(tmp_path: Path, shared_memory
             queue = Queue.open(path)
             for number in range(100):
                 queue.put(payload(0, number), feed="a")
-            os.kill(os.getpid(), 9)
+            os.kill(os.getpid(), signal.SIGKILL)
 
         worker = FORK.Process(target=put_and_die)
         worker.start()
         worker.join()
+        assert worker.exitcode == -signal.SIGKILL
         with Queue.open(path) as queue:
             assert [parse(bytes(p.payload))[1] for p in queue.read()] == list(range(100))
             assert queue.put(payload(0, 100), feed="a") == 101
@@ -232,7 +242,7 @@ def test_after_a_failed_flush_no_put_is_acknowledged(tmp_path: Path) -> None:
         assert again.check() == []
 
 
-def test_memory_is_never_flushed(make_queue: Callable[..., Queue], shared_memory: Path) -> None:
+def test_memory_is_never_flushed(shared_memory: Path) -> None:
     class Never(PowerCut):
         def sync_file(self, path: Path) -> None:
             raise AssertionError(path)

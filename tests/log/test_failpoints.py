@@ -89,7 +89,7 @@ def test_a_writer_killed_between_commit_and_wake_up_leaves_no_reader_asleep(shar
 
     worker = FORK.Process(target=put_and_die)
     worker.start()
-    batch = next(queue.follow("oldest", timeout=10))
+    batch = next(queue.follow("oldest", timeout=60))
     worker.join()
     assert bytes(batch[0].payload) == b"last words"
     queue.close()

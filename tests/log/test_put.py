@@ -62,6 +62,14 @@ def test_without_dedup_everything_is_stored(make_queue: Callable[..., Queue]) ->
     assert queue.read()[0].signature == b""
 
 
+def test_a_queue_without_dedup_keeps_given_signatures_and_does_not_compare_them(
+    make_queue: Callable[..., Queue],
+) -> None:
+    queue = make_queue(dedup="none")
+    assert [queue.put(b"x", feed="a", signature=b"s" * 16) for _ in range(2)] == [1, 2]
+    assert queue.read()[0].signature == b"s" * 16
+
+
 @pytest.mark.parametrize("dedup", ["blake3", "xxh3", "md5"])
 def test_every_kind_of_signature_finds_duplicates(make_queue: Callable[..., Queue], dedup: str) -> None:
     queue = make_queue(dedup=dedup)

@@ -35,6 +35,11 @@ def test_duplicates_within_a_batch_and_of_stored_products_are_reported(queue: Qu
     assert payloads_of(queue) == [b"held", b"new", b"last"]
 
 
+def test_a_signature_missing_from_a_column_is_computed(queue: Queue) -> None:
+    receipt = queue.put_many([b"1", b"2", b"1"], feed="a", signature=[None, b"s" * 16, None])
+    assert receipt.duplicates.tolist() == [False, False, True]
+
+
 def test_an_empty_batch_stores_nothing(queue: Queue) -> None:
     assert queue.put_many([], feed="a").stored == 0
     assert queue.next == 1
