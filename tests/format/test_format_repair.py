@@ -5,8 +5,8 @@ import os
 import shutil
 import signal
 import struct
-import time
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 import reader
@@ -17,18 +17,13 @@ from station_reader import chain_path, read_chain
 
 from headrace import Queue
 from headrace.errors import HeadraceError, QueueVersionError
+from headrace.testing import MockClock
 from support.waiting import until
 
-
-def test_a_group_of_two_shares_its_products(make_queue: Callable[..., Queue]) -> None:
-    queue = make_queue(dedup="none")
-    for name in "ab":
-        queue.station(name, "wx/**", group="g")
-    queue.put_many([b"x"] * 12, feed="wx/a")
-    assert [queue.station(name).statistics().waiting for name in "ab"] == [6, 6]
+MakeQueue = Callable[..., Queue]
 
 
-def test_a_repair_leaves_revisions_hidden(make_queue: Callable[..., Queue]) -> None:
+def test_a_repair_leaves_revisions_hidden(make_queue: MakeQueue) -> None:
     queue = make_queue(dedup="none")
     queue.station("a", "wx/**")
     queue.station("b", "wx/**", after="a")
@@ -45,7 +40,7 @@ def test_a_repair_leaves_revisions_hidden(make_queue: Callable[..., Queue]) -> N
         assert [bytes(p.payload) for p in again.read("oldest")] == [b"original", b"last"]
 
 
-def test_a_rebuilt_row_of_a_revision_keeps_its_record(make_queue: Callable[..., Queue]) -> None:
+def test_a_rebuilt_row_of_a_revision_keeps_its_record(make_queue: MakeQueue) -> None:
     """Its record has the origin sequence of its product, which differs from its own sequence."""
     queue = make_queue(dedup="none")
     queue.station("a", "wx/**")
@@ -64,12 +59,12 @@ def test_a_rebuilt_row_of_a_revision_keeps_its_record(make_queue: Callable[..., 
         assert [p["damaged"] for p in reader.read_queue(queue.path)] == [False, False, False]
 
 
-def test_after_a_seek_backwards_nothing_is_skipped_when_the_lists_are_rebuilt(make_queue: Callable[..., Queue]) -> None:
+def test_after_a_seek_backwards_nothing_is_skipped_when_the_lists_are_rebuilt(make_queue: MakeQueue) -> None:
     queue = make_queue(dedup="none")
     station = queue.station("a", "wx/**")
     queue.put_many([b"x"] * 10, feed="wx/a")
 
-    def work():
+    def work() -> object:
         consumer = station.attach()
         batch = consumer.get(10, 5)
         consumer.ack([batch[i] for i in range(9)])
@@ -84,7 +79,7 @@ def test_after_a_seek_backwards_nothing_is_skipped_when_the_lists_are_rebuilt(ma
 
 
 def test_a_consumer_of_a_removed_station_receives_nothing_of_its_successor(
-    make_queue: Callable[..., Queue],
+    make_queue: MakeQueue,
 ) -> None:
     queue = make_queue(dedup="none")
     station = queue.station("a", "wx/**")
@@ -96,10 +91,10 @@ def test_a_consumer_of_a_removed_station_receives_nothing_of_its_successor(
     queue.station("c").statistics()
     assert queue.station("c").consumers() == []
     with pytest.raises(HeadraceError):
-        consumer.get(1, 0.3)
+        consumer.get_nowait(1)
 
 
-def test_a_new_chain_starts_at_its_position_even_after_a_power_failure(make_queue, tmp_path):
+def test_a_new_chain_starts_at_its_position_even_after_a_power_failure(make_queue: MakeQueue, tmp_path: Path) -> None:
     queue = make_queue()
     queue.put(b"before", feed="wx/a")
     queue.station("a", "wx/**")
@@ -109,7 +104,7 @@ def test_a_new_chain_starts_at_its_position_even_after_a_power_failure(make_queu
         assert read_chain(tmp_path / "copy", 1)["position"] == 2
 
 
-def test_a_station_gets_no_products_of_a_swapped_chain_file(make_queue: Callable[..., Queue]) -> None:
+def test_a_station_gets_no_products_of_a_swapped_chain_file(make_queue: MakeQueue) -> None:
     queue = make_queue()
     queue.station("a", "wx/**")
     queue.station("b", "de/**")
@@ -121,23 +116,25 @@ def test_a_station_gets_no_products_of_a_swapped_chain_file(make_queue: Callable
     two.rename(one)
     (queue.path / "x").rename(two)
     with Queue.open(queue.path) as again, again.station("a").attach() as consumer:
-        assert [p.feed for p in consumer.get(1, 0.2)] == []
+        assert [p.feed for p in consumer.get_nowait(1)] == []
 
 
-def test_the_timeout_of_a_station_does_not_apply_to_the_stations_after_it(make_queue: Callable[..., Queue]) -> None:
-    queue = make_queue()
-    queue.station("a", "wx/**", timeout="0.2s")
+def test_the_timeout_of_a_station_does_not_apply_to_the_stations_after_it(make_queue: MakeQueue) -> None:
+    clock = MockClock(10**18)
+    queue = make_queue(clock=clock)
+    queue.station("a", "wx/**", timeout="1h")
     queue.station("b", "wx/**", after="a")
+    queue.put_many([b"acknowledged in time", b"expires"], feed="wx/a")
     with queue.station("a").attach() as consumer:
-        queue.put(b"x", feed="wx/a")
         consumer.ack(consumer.get(1, 1))
-    time.sleep(0.3)
+        clock.advance(3601)
+        assert len(consumer.get_nowait(1)) == 0
     with queue.station("b").attach() as consumer:
-        assert len(consumer.get(1, 0.2)) == 1
+        assert [bytes(product.payload) for product in consumer.get_nowait(2)] == [b"acknowledged in time"]
 
 
 def test_the_next_holder_of_the_lock_finishes_a_change_whose_process_died(
-    make_queue: Callable[..., Queue],
+    make_queue: MakeQueue,
 ) -> None:
     queue = make_queue()
     queue.put(b"x", feed="wx/a")
@@ -148,13 +145,13 @@ def test_the_next_holder_of_the_lock_finishes_a_change_whose_process_died(
         stations._update_members = lambda *a: os.kill(os.getpid(), signal.SIGKILL)
         queue.station("new", "wx/**", start="oldest")
         os._exit(1)
-    os.waitpid(child, 0)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == -signal.SIGKILL
     with Queue.open(queue.path) as again, again.station("new").attach() as consumer:
-        assert len(consumer.get(1, 0.5)) == 1
+        assert len(consumer.get_nowait(1)) == 1
 
 
 def test_an_unreadable_stations_json_does_not_leave_a_queue_half_recovered(
-    make_queue: Callable[..., Queue],
+    make_queue: MakeQueue,
 ) -> None:
     queue = make_queue()
     queue.station("a", "wx/**")
@@ -168,7 +165,7 @@ def test_an_unreadable_stations_json_does_not_leave_a_queue_half_recovered(
     assert reader.read_control(queue.path)["state"] == 1
 
 
-def test_close_detaches_even_if_stations_json_is_invalid(make_queue: Callable[..., Queue]) -> None:
+def test_close_detaches_even_if_stations_json_is_invalid(make_queue: MakeQueue) -> None:
     queue = make_queue()
     queue.station("a", "wx/**")
     queue.put(b"x", feed="wx/a")
@@ -185,7 +182,7 @@ def test_close_detaches_even_if_stations_json_is_invalid(make_queue: Callable[..
     Queue.remove(queue.path)  # refused if `again` still holds its lock
 
 
-def test_deleting_a_product_deletes_its_revision(make_queue: Callable[..., Queue]) -> None:
+def test_deleting_a_product_deletes_its_revision(make_queue: MakeQueue) -> None:
     queue = make_queue()
     queue.station("a", "wx/**")
     queue.station("b", "wx/**", after="a")
@@ -194,20 +191,20 @@ def test_deleting_a_product_deletes_its_revision(make_queue: Callable[..., Queue
         consumer.ack(consumer.get(1, 1), payloads=[b"revised"])
     queue.delete("wx/**")
     with queue.station("b").attach() as consumer:
-        assert len(consumer.get(1, 0.2)) == 0
+        assert len(consumer.get_nowait(1)) == 0
 
 
-def test_durability_disk_saves_positions_while_the_queue_is_open(make_queue, tmp_path):
+def test_durability_disk_saves_positions_while_the_queue_is_open(make_queue: MakeQueue) -> None:
     queue = make_queue(durability="disk")
     station = queue.station("a", "wx/**")
     with station.attach() as consumer:
         queue.put_many([b"%d" % n for n in range(5)], feed="wx/a")
         consumer.ack(consumer.get(5, 1))
     queue.flush()
-    until(lambda: station_reader.begin_again(queue.path, 1) == 6)
+    until(lambda: station_reader.begin_again(queue.path, 1) == 6, "the position is saved")
 
 
-def test_an_invalid_value_in_stations_json_is_reported_as_damage(make_queue: Callable[..., Queue]) -> None:
+def test_an_invalid_value_in_stations_json_is_reported_as_damage(make_queue: MakeQueue) -> None:
     queue = make_queue()
     queue.station("a", "wx/**")
     queue.close()
@@ -222,7 +219,7 @@ def test_an_invalid_value_in_stations_json_is_reported_as_damage(make_queue: Cal
             file.write_text(text)
 
 
-def test_a_chain_of_a_newer_version_is_not_replaced(make_queue: Callable[..., Queue]) -> None:
+def test_a_chain_of_a_newer_version_is_not_replaced(make_queue: MakeQueue) -> None:
     queue = make_queue()
     queue.station("a", "wx/**")
     queue.close()
