@@ -129,7 +129,7 @@ def test_only_the_given_terms_are_changed(run: Run, path: Path) -> None:
 
 
 def stored_terms(path: Path, name: str) -> dict[str, Any]:
-    """From the file: a transient station is removed when a process opens the queue and nobody else has it open."""
+    """From the file: a transient station is removed when a process opens the queue and no other has it open."""
     (found,) = objects((path / "stations.json").read_text().replace("\n", ""))
     return next(terms for terms in found["stations"] if terms["name"] == name)
 

@@ -82,7 +82,7 @@ def test_control_characters_in_a_name_do_not_reach_the_terminal(run: Run, path: 
 
 
 def prepare(path: Path) -> None:
-    """`slow` has 3 products waiting, one of them for the second time; `idle` wants none of them."""
+    """`slow` has 3 products waiting, one of them for the second time; `idle` selects none of them."""
     with Queue.open(path) as queue:
         queue.station("slow", "wx/**")
         queue.station("idle", "de/**")

@@ -117,7 +117,7 @@ def test_a_frame_is_json_for_programs() -> None:
 
 
 def test_the_queue_is_read_once_per_interval() -> None:
-    """However long a reading takes, the next one comes a whole interval later."""
+    """The next reading comes a whole interval after the last, however long a reading takes."""
     readings = iter([snapshot(100.0), snapshot(103.5), snapshot(104.6)])
     paused: list[float] = []
 

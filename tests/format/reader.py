@@ -319,7 +319,7 @@ def entry_of(control: Fields, number: int) -> Fields:
 
 
 def read_segment(directory: Path, entry: Fields, owner: bytes) -> bytes:
-    """The bytes of a segment file whose header is whole and says what its entry says."""
+    """The bytes of a segment file whose header is intact and agrees with its entry."""
     data = segment_path(directory, entry["file"]).read_bytes()
     header = fields_of(SEGMENT_HEADER, data)
     check(header["magic"] == b"HRSEGMNT", "this is not a segment file")
@@ -333,7 +333,7 @@ def read_segment(directory: Path, entry: Fields, owner: bytes) -> bytes:
 
 
 def read_row(segment: bytes, place: int) -> Fields:
-    """A row as it stands there; `whole` tells whether its check fits."""
+    """A row as it is stored; `whole` is whether its check is correct."""
     at = len(segment) - ROW_BYTES * (place + 1)
     row = fields_of(ROW, segment, at)
     return row | {"whole": row["check"] == low16(xxh3(segment[at : at + ROW_CHECKED_BYTES]))}

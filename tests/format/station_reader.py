@@ -4,8 +4,8 @@
     read_channels(directory)         channels.json, likewise
     read_chain(directory, number)     one chain file: header, members, consumers and slots, with its lists walked
     begin_again(directory, number)   where a chain begins after a restart of the machine
-    read_suppliers(directory, …)     one suppliers file: its places and who holds them
-    is_locked(file, at)              whether anybody holds the open-file-description lock on one byte
+    read_suppliers(directory, …)     one suppliers file: its places, and whether they are held
+    is_locked(file, at)              whether a process holds the open-file-description lock on one byte
 
 Read a chain while no process changes it. Damaged is raised for invalid data, OtherVersion for another version.
 """
@@ -137,7 +137,7 @@ SUPPLIER: Layout = {
 
 
 def read_stations(directory: Path) -> Fields:
-    """Everything that stations.json says; `stations` maps a name to its terms."""
+    """The content of stations.json; `stations` maps a name to its terms."""
     document = read_document(directory / "stations.json", STATIONS, 2)
     found = [members_of(STATION, terms) for terms in document["stations"]]
     for terms in found:
@@ -151,7 +151,7 @@ def read_stations(directory: Path) -> Fields:
 
 
 def read_channels(directory: Path) -> Fields:
-    """Everything that channels.json says."""
+    """The content of channels.json."""
     document = read_document(directory / "channels.json", CHANNELS)
     channels = {}
     for name, definition in document["channels"].items():
@@ -171,7 +171,7 @@ def read_document(file: Path, members: Members, version: int = 1) -> Fields:
 
 
 def members_of(members: Members, said: Any) -> Fields:
-    """Every member of an object, said or by default."""
+    """Every member of an object, given or by default."""
     check(isinstance(said, dict), f"{said!r} is not an object")
     check(set(said) <= set(members), f"unknown members: {sorted(set(said) - set(members))}")
     found = {}
@@ -301,7 +301,7 @@ def suppliers_path(directory: Path, number: int) -> Path:
 
 
 def read_suppliers(directory: Path, number: int) -> dict[int, Fields]:
-    """Place -> its words, for every place ever taken; `held` tells whether a supplier is there."""
+    """Place -> its words, for every place ever taken; `held` is whether a supplier holds it."""
     file = suppliers_path(directory, number)
     data = file.read_bytes()
     check(len(data) == SUPPLIER_SLOTS * SUPPLIER_BYTES, f"the suppliers file has {len(data)} bytes")
@@ -316,7 +316,7 @@ def read_suppliers(directory: Path, number: int) -> dict[int, Fields]:
 
 
 def is_locked(file: Path, at: int) -> bool:
-    """Whether anybody holds the open-file-description lock on the byte `at`."""
+    """Whether a process holds the open-file-description lock on the byte `at`."""
     flock = struct.Struct("hhqqi4x")
     descriptor = os.open(file, os.O_RDWR | os.O_CLOEXEC)
     try:

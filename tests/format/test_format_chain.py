@@ -115,7 +115,7 @@ def terms_of(member: reader.Fields) -> reader.Fields:
 
 
 def expected(terms: reader.Fields, chain: list[reader.Fields]) -> reader.Fields:
-    """What a member says of a station with these terms, in a chain with those."""
+    """The words of the member for a station with these terms, in a chain of such stations."""
     stages = [(other["stage"], other["member"]) for other in chain]
     return {
         "stage": terms["stage"],

@@ -138,7 +138,7 @@ class Arena:
 
 
 def judge(queue: Queue, arena: Arena) -> int:
-    """Every acknowledged product that is still within the queue is there, once, in its place; how many there were."""
+    """Check that each acknowledged product that was not evicted is in its place, once; the number acknowledged."""
     found: dict[int, tuple[int, int]] = {}
     position = queue.oldest
     while position < queue.next:

@@ -232,7 +232,7 @@ def test_a_damaged_segment_loses_at_most_its_own_products(full: Path, tmp_path: 
         shutil.copy(other_one, victim)
         shutil.copy(tmp_path / "keep", other_one)
     try:
-        before = readable(full)  # in a queue whose newest segment is harmed, opening may be refused
+        before = readable(full)  # a queue with a damaged newest segment may fail to open
         with Queue.open(full) as queue:
             found = queue.check()
             assert found or damage == "header"

@@ -143,7 +143,7 @@ def test_under_process_flushed_products_survive_a_power_failure(
 def test_under_process_unflushed_products_may_be_lost_but_no_sequence_is_reused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(flusher, "FLUSH_INTERVAL_S", 3600)  # however slow the machine, no flush comes in between
+    monkeypatch.setattr(flusher, "FLUSH_INTERVAL_S", 3600)  # no flush in between, however slow the machine is
     queue, power = powered(tmp_path, "process")
     for number in range(200):
         queue.put(payload(0, number), feed="a", ident=str(number))

@@ -68,7 +68,7 @@ def test_a_process_killed_at_a_failpoint_harms_nothing(shared_memory: Path, poin
 
 
 def judge_ledger(queue: Queue, ledger: Path) -> None:
-    """Every acknowledged product that has not been evicted is in its place; nothing else is there twice."""
+    """Every acknowledged product that was not evicted is in its place, and no product is stored twice."""
     found = {product.sequence: parse(bytes(product.payload)) for product in queue.read(limit=10**6)}
     assert sorted(found) == list(range(queue.oldest, queue.next))
     assert len(set(found.values())) == len(found)

@@ -143,7 +143,7 @@ def test_many_threads_share_one_queue(queue: Queue) -> None:
 
 
 def test_an_interrupt_during_the_wait_for_the_lock_leaves_it_free(queue: Queue) -> None:
-    """The signal comes while another process holds the lock; afterwards everybody can go on."""
+    """A child is interrupted while another process holds the lock; afterwards the lock is free for all."""
     ready, go, stay = os.pipe(), os.pipe(), os.pipe()
 
     def hold() -> None:

