@@ -14,7 +14,6 @@ from arena import FORK, parse, payload
 
 from headrace import Queue
 from headrace.errors import HeadraceError, QueueDamagedError
-from support.commandline import interruptible
 from support.waiting import is_asleep, until
 
 
@@ -144,7 +143,18 @@ def test_many_threads_share_one_queue(queue: Queue) -> None:
 
 def test_an_interrupt_during_the_wait_for_the_lock_leaves_it_free(queue: Queue) -> None:
     """A child is interrupted while another process holds the lock; afterwards the lock is free for all."""
-    ready, go, stay = os.pipe(), os.pipe(), os.pipe()
+    begin, calling, ready, go, stay = (os.pipe() for _ in range(5))
+
+    def wait_and_be_interrupted() -> None:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        os.write(calling[1], b"x")
+        os.read(begin[0], 1)
+        try:
+            os.write(calling[1], b"x")
+            queue.cursor("c")
+        except KeyboardInterrupt:
+            select.select([stay[0]], [], [], 60)  # alive, and not holding the lock
+            os._exit(7)
 
     def hold() -> None:
         other = Queue.open(queue.path)
@@ -152,22 +162,14 @@ def test_an_interrupt_during_the_wait_for_the_lock_leaves_it_free(queue: Queue) 
             os.write(ready[1], b"x")
             os.read(go[0], 1)
 
-    holder = FORK.Process(target=hold)
+    worker, holder = FORK.Process(target=wait_and_be_interrupted), FORK.Process(target=hold)
+    worker.start()
+    assert worker.pid is not None
+    os.read(calling[0], 1)  # before another process takes the lock, because a child takes it when it starts
     holder.start()
     os.read(ready[0], 1)
-
-    def wait_and_be_interrupted() -> None:
-        signal.signal(signal.SIGINT, signal.default_int_handler)
-        try:
-            queue.cursor("c")  # on the inherited queue: opening takes the lock as well
-        except KeyboardInterrupt:
-            select.select([stay[0]], [], [], 60)  # alive, and not holding the lock
-            os._exit(7)
-
-    worker = FORK.Process(target=wait_and_be_interrupted)
-    with interruptible():  # the child inherits this; it may have to wait for the lock before it runs anything
-        worker.start()
-    assert worker.pid is not None
+    os.write(begin[1], b"x")
+    os.read(calling[0], 1)
     until(lambda: is_asleep(worker.pid), "the child waits for the lock")
     os.kill(worker.pid, signal.SIGINT)
     os.write(go[1], b"x")
@@ -176,6 +178,7 @@ def test_an_interrupt_during_the_wait_for_the_lock_leaves_it_free(queue: Queue) 
     assert worker.is_alive(), "the put waited for the end of the child"
     os.write(stay[1], b"x")
     worker.join(60)
+    assert worker.exitcode == 7
 
 
 def test_a_view_in_a_garbage_cycle_is_collected(queue: Queue) -> None:

@@ -11,7 +11,7 @@ import contextlib
 import os
 import time
 import weakref
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from datetime import timedelta
 from pathlib import Path
 
@@ -254,12 +254,13 @@ class Log:
         if self.is_disk:
             self.storage.sync_file(self.path / "cursors")
 
-    @contextlib.contextmanager
-    def locked(self) -> Iterator[None]:
-        """Hold the queue's lock, which makes puts wait. For short changes of shared state."""
+    def locked(self) -> contextlib.AbstractContextManager[bool]:
+        """Hold the queue's lock, which makes puts wait. For short changes of shared state.
+
+        The context is the kernel's own: a generator would let an interrupt come between the lock and its release.
+        """
         self.check_open()
-        with self.kernel.held():
-            yield
+        return self.kernel.held()
 
     # --- change -----------------------------------------------------------------------------------
 
