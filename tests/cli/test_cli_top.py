@@ -15,7 +15,7 @@ import pytest
 
 from headrace import Queue
 from support.commandline import Run, environment, fill, objects
-from support.waiting import until
+from support.waiting import is_asleep, until
 
 # --- the command ----------------------------------------------------------------------------------
 
@@ -193,10 +193,11 @@ def test_a_terminal_that_changes_its_size_is_redrawn_within_the_interval(termina
     fill(path, 3)
     live = terminal(100, 30, "--interval", "1h")
     until(lambda: b"wx/text" in live.read())
+    until(lambda: is_asleep(live.process.pid), "top waits for the next interval")
     before = len(live.read())
     live.resize(50, 12)
     live.process.send_signal(signal.SIGWINCH)
-    until(lambda: b"wx/text" in live.read()[before:])
+    until(lambda: b"wx/text" in live.read()[before:], "top draws again")
     lines = live.read()[before:].decode().split("\r\n")
     assert 0 < len(lines) <= 12
 
