@@ -1,7 +1,6 @@
 """Processes are killed at random: acknowledged products stay, in order, and no process hangs."""
 
 import math
-import os
 import random
 import time
 from pathlib import Path
@@ -10,13 +9,8 @@ import pytest
 from arena import Arena, judge
 
 from headrace import Queue
+from support.seeds import random_seed
 from support.waiting import until
-
-
-def make_seed() -> int:
-    seed = int(os.environ.get("HEADRACE_SEED", "0")) or random.SystemRandom().randrange(1, 2**31)
-    print(f"\nseed {seed} (repeat with HEADRACE_SEED={seed})")
-    return seed
 
 
 def battle(folder: Path, seed: int, kills: int, size: str, dedup: str, wait_ms_max: float = math.inf) -> str:
@@ -47,17 +41,17 @@ def battle(folder: Path, seed: int, kills: int, size: str, dedup: str, wait_ms_m
 
 
 def test_acknowledged_products_survive_random_kills(shared_memory: Path) -> None:
-    print(battle(shared_memory, make_seed(), kills=30, size="256MiB", dedup="blake3"))
+    print(battle(shared_memory, random_seed(), kills=30, size="256MiB", dedup="blake3"))
 
 
 def test_acknowledged_products_survive_kills_while_segments_are_evicted_and_reused(shared_memory: Path) -> None:
-    print(battle(shared_memory, make_seed(), kills=30, size="2MiB", dedup="xxh3"))
+    print(battle(shared_memory, random_seed(), kills=30, size="2MiB", dedup="xxh3"))
 
 
 @pytest.mark.soak
 @pytest.mark.parametrize("size", ["1GiB", "2MiB"])
 def test_acknowledged_products_survive_hundreds_of_kills(shared_memory: Path, size: str) -> None:
-    seed = make_seed()
+    seed = random_seed()
     for round_number in range(4):
         folder = shared_memory / str(round_number)
         folder.mkdir()
