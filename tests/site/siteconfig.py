@@ -4,8 +4,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 from headrace.site import Problem, check_config
+from support.daemon import Daemon
 
 Write = Callable[[str], Path]
+Serve = Callable[[Path], Daemon]
 
 SITE = '[site]\nqueue = "q"\n'
 

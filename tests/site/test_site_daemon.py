@@ -4,37 +4,19 @@ import signal
 import socket
 import subprocess
 import time
-from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import msgspec
-import pytest
-from siteconfig import Write
+from siteconfig import Serve, Write
 
 import headrace
 from headrace import Queue
 from headrace.link.certificates import make_authority, make_certificate
 from support.commandline import PROGRAM
-from support.daemon import Daemon
 from support.fleet import free_port
 from support.waiting import until
 
 HERE = '[site]\nqueue = "q"\nname = "here"\nlisten = ["tcp/127.0.0.1:{port}"]\n'
-
-Serve = Callable[[Path], Daemon]
-
-
-@pytest.fixture
-def serve() -> Iterator[Serve]:
-    started: list[Daemon] = []
-
-    def serve(file: Path) -> Daemon:
-        started.append(Daemon(file))
-        return started[-1]
-
-    yield serve
-    for each in started:
-        each.kill()
 
 
 def test_a_site_that_fails_to_start_ends(write: Write, serve: Serve, tmp_path: Path) -> None:

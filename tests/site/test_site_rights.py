@@ -2,14 +2,15 @@
 
 from pathlib import Path
 
-from test_site_daemon import Process, Serve, free_port, serve
+from siteconfig import Serve
 
 import headrace
 from headrace import Queue
 from headrace.link.credentials import UserTerms
+from support.daemon import Daemon
+from support.fleet import free_port
 from support.waiting import until
 
-__all__ = ["serve"]
 HUB = """[site]
 queue = "hub.queue"
 name = "hub"
@@ -48,7 +49,7 @@ class Hub:
         self._process = self._started(serve)
         self.queue = Queue.open(folder / "hub.queue")
 
-    def _started(self, serve: Serve) -> Process:
+    def _started(self, serve: Serve) -> Daemon:
         self._write("wx/a")
         process = serve(self._folder / "hub.toml")
         process.wait_until_ready()
@@ -70,7 +71,7 @@ class Hub:
         return headrace.connect(f"tcp/127.0.0.1:{self._port}", user=user)
 
 
-def start_boulder(folder: Path, serve: Serve) -> Process:
+def start_boulder(folder: Path, serve: Serve) -> Daemon:
     process = serve(folder / "boulder.toml")
     until(lambda: (folder / "boulder.queue" / "queue.json").exists(), "its queue exists")
     return process
