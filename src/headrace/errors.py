@@ -25,6 +25,7 @@
     │   ├── ProductDamagedError           one product is damaged; `sequence` names it, others are readable
     │   ├── QueueAccessError              the operating system denies access
     │   ├── QueueBusyError                other processes have the queue open
+    │   ├── QueueMovedError               its directory was moved, deleted or replaced while it was open
     │   ├── QueueClosedError
     │   ├── DiskFullError                 nothing was stored; recovers when there is space again
     │   ├── NamesFullError
@@ -211,6 +212,10 @@ class QueueBusyError(QueueError):
 
 class QueueClosedError(QueueError):
     """The queue object was closed."""
+
+
+class QueueMovedError(QueueError):
+    """The directory was moved, deleted or replaced while the queue was open. Recovers if it is moved back."""
 
 
 class DiskFullError(QueueError):

@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from headrace import Queue
-from headrace.channel.document import ChannelFiles
+from headrace.channel.document import ChannelFiles, DefinitionFile
 from headrace.channel.qos import QoS
 from headrace.errors import (
     ChannelExistsError,
@@ -91,7 +91,7 @@ def test_a_channel_with_conflicting_terms_is_not_created(queue: Queue) -> None:
         queue.channel("radar", "wx/radar", reliability="persistent", discard="fifo", timeout=0, ordr="fifo")
     assert len(told.value.conflicts) == 4
     assert queue.channels() == []
-    assert not (queue.path / "channels.json").exists()
+    assert DefinitionFile(queue.path).read().channels == {}
 
 
 def test_options_without_a_feed_do_not_create(queue: Queue) -> None:

@@ -1,6 +1,7 @@
 """The file `channels.json`: which channels a queue has, and on what terms.
 
     channels.json           all definitions: one document, replaced as a whole
+    channels/               made after the document: a queue with this folder and without the document is damaged
     channels/lock           held (flock) while definitions, or the stations of a channel, are changed
     channels/7.suppliers    slots and counters of the suppliers of channel number 7 (slots.py)
 
@@ -15,8 +16,9 @@ A new option needs a new FORMAT: an older Headrace then asks for an upgrade inst
 """
 
 import os
+import secrets
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 import msgspec
@@ -55,7 +57,8 @@ class ChannelDocument(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
 
 _DOCUMENT = Document(
     ChannelDocument, FORMAT, field="format", unnamed=FORMAT,
-    remedy="restore it from a backup, or remove it and create the channels again; stations and products are not in it",
+    remedy="restore it from a backup, or run: headrace queue repair {path}, then create the channels again; "
+    "stations and products are not in it",
 )  # fmt: skip
 
 
@@ -69,7 +72,10 @@ class DefinitionFile:
         self._seen: tuple[tuple[int, int, int], ChannelDocument] | None = None
 
     def read(self) -> ChannelDocument:
-        """The document now; empty if there is no file. Read again only if the file was replaced."""
+        """The document now. Read again only if the file was replaced.
+
+        Empty if there are no channels; QueueDamagedError if there were some and the file is missing.
+        """
         try:
             seen = _identity(os.stat(self._text))
             if self._seen is not None and self._seen[0] == seen:
@@ -77,6 +83,8 @@ class DefinitionFile:
             with self.path.open("rb") as file:
                 seen, text = _identity(os.fstat(file.fileno())), file.read()
         except FileNotFoundError:
+            if self.folder.exists():
+                raise _DOCUMENT.damaged(self.path, "it is missing, though the queue had channels") from None
             return ChannelDocument()
         except OSError as error:
             raise explain_os_error(error, self.path.parent) from error
@@ -96,11 +104,22 @@ class DefinitionFile:
         """Hold the lock for changes, against all processes and threads; yields the document."""
         with ExitStack() as held:
             try:
-                self.folder.mkdir(exist_ok=True)
+                self._make_folder()
                 held.enter_context(locked(self.folder / "lock"))
             except OSError as error:
                 raise explain_os_error(error, self.path.parent) from error
             yield self.read()
+
+    def _make_folder(self) -> None:
+        """Make the folder if this is the first change, after a document without channels."""
+        if not self.folder.exists():
+            part = self.path.with_name(f"{secrets.token_hex(8)}.json.part")  # a recovery removes what is left
+            part.write_bytes(msgspec.json.encode(ChannelDocument()))
+            Disk().sync_file(part)
+            with suppress(FileExistsError):  # another process is making its first change too
+                os.link(part, self.path)
+            part.unlink()
+            self.folder.mkdir(exist_ok=True)
 
 
 class ChannelFiles:
@@ -113,6 +132,13 @@ class ChannelFiles:
 
     def settle(self, log: kernel.Log, path: Path, storage: Storage, trusted: bool) -> None:
         """Nothing to do: the locks of suppliers end with their processes."""
+
+    def forget(self, log: kernel.Log, path: Path) -> list[str]:
+        """Without a document there are no channels: an empty one says so."""
+        if (path / FILE).exists() or not (path / FOLDER).exists():
+            return []
+        DefinitionFile(path).write(ChannelDocument())
+        return [f"{path / FILE} is missing: the queue has no channels any more; create them again"]
 
     def check(self, log: kernel.Log, path: Path) -> list[str]:
         """What is wrong with the file, in words; empty if it is valid or missing."""

@@ -9,6 +9,7 @@ One extension module in several files, in the order in which they build on each 
     codes           what went wrong: codes in C, KernelError in Python
 
     log/store       one opened queue in one process: mapped files, pins, fork
+    log/place       whether the queue is still where it was opened
     log/dedup       the duplicate table
     log/segment     segments are added and evicted; recovery after the death of a writer
     log/append      records, rows, commit
@@ -40,6 +41,7 @@ include "layout.pxi"
 include "system.pxi"
 include "codes.pxi"
 include "log/store.pxi"
+include "log/place.pxi"
 include "log/dedup.pxi"
 include "log/segment.pxi"
 include "log/append.pxi"

@@ -20,6 +20,7 @@ cdef enum:                           # outcomes below zero; a plain errno is neg
     CODE_NEWER = -1014               # a chain file of another version
     CODE_ALTERED = -1015             # a record changed while it was copied
     CODE_REVISION = -1016            # a revision, which never leaves its queue
+    CODE_MOVED = -1017               # the queue is no longer where it was opened
 
 CODES = {
     "damaged": CODE_DAMAGED,
@@ -38,6 +39,7 @@ CODES = {
     "newer": CODE_NEWER,
     "altered": CODE_ALTERED,
     "revision": CODE_REVISION,
+    "moved": CODE_MOVED,
 }
 
 

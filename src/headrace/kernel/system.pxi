@@ -1,16 +1,16 @@
 # What the kernel needs of the compiler and the operating system: atomics, robust lock, futex, clocks; the points at
 # which tests kill a process or make an allocation fail; the guard against files that are truncated.
 
-from libc.errno cimport EBUSY, ENOMEM, errno
+from libc.errno cimport EBUSY, ELOOP, ENOENT, ENOMEM, ENOTDIR, errno
 from libc.stdlib cimport calloc, free, malloc, realloc
-from libc.string cimport memcmp, memcpy, memset
+from libc.string cimport memcmp, memcpy, memset, strdup
 from posix.fcntl cimport O_CREAT, O_EXCL, O_RDWR, open as c_open
 from posix.mman cimport (
     MAP_ANONYMOUS, MAP_FAILED, MAP_FIXED, MAP_PRIVATE, MAP_SHARED, PROT_READ, PROT_WRITE,
     mmap, munmap,
 )
 from posix.signal cimport SA_SIGINFO, sigaction, sigaction_t, siginfo_t, sigemptyset
-from posix.stat cimport fstat, struct_stat
+from posix.stat cimport fstat, stat as c_stat, struct_stat
 from posix.time cimport CLOCK_MONOTONIC, CLOCK_REALTIME, clock_gettime, timespec
 from posix.unistd cimport close as c_close, ftruncate, getpid
 

@@ -59,6 +59,7 @@ def attach(path: Path, storage: Storage, residents: Sequence[Resident]) -> Attac
                     lock_file(presence, shared=True)
                 if log.state["state"] == kernel.STATE_READY and _is_same(presence, path / "control"):
                     learn_names(path, log)
+                    log.watch_place(os.fsencode(path / "control"))
                     return Attached(path, config, log, presence)
             os.close(presence)  # the file was replaced, or the process that was recovering it died: start over
         except OSError as error:
@@ -86,9 +87,9 @@ def alone_at(path: Path) -> Iterator[None]:
         os.close(descriptor)
 
 
-def hold_presence(path: Path) -> int:
-    """A new descriptor that shows that this process is attached."""
-    descriptor = os.open(path / "control", os.O_RDWR | os.O_CLOEXEC)
+def hold_presence(presence: int) -> int:
+    """Another descriptor of the same control file, wherever that is now, which shows that a process is attached."""
+    descriptor = os.open(f"/proc/self/fd/{presence}", os.O_RDWR | os.O_CLOEXEC)
     lock_file(descriptor, shared=True)
     return descriptor
 

@@ -57,6 +57,7 @@ class CursorFile:
         descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
         try:
             self._mapped = kernel.Mapped(descriptor, CURSORS_BYTES)
+            self._identity = os.fstat(descriptor)
         finally:
             os.close(descriptor)
         self._memory = memoryview(self._mapped)
@@ -118,10 +119,19 @@ class CursorFile:
         return state
 
     def _check_whole(self) -> None:
-        if self._mapped.holed:
+        fault = "truncated" if self._mapped.holed else "deleted or replaced" if not self._is_there() else None
+        if fault is not None:
             raise QueueDamagedError(
-                f"{self.path} was truncated while it was in use", f"run: headrace queue repair {self.path.parent}"
+                f"{self.path} was {fault} while it was in use",
+                f"stop all programs that use the queue, then run: headrace queue repair {self.path.parent}",
             )
+
+    def _is_there(self) -> bool:
+        """Whether other processes find the positions that are saved here."""
+        try:
+            return os.path.samestat(os.stat(self.path), self._identity)
+        except FileNotFoundError:
+            return False
 
     def save(self, slot: int, state: CursorState) -> None:
         """Write the older cell, then its checksum."""
@@ -162,6 +172,7 @@ class Cursor:
 
     @property
     def state(self) -> CursorState:
+        self._log.check_open()
         return self._file.load(self._slot)
 
     @property

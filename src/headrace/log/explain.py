@@ -24,6 +24,7 @@ from headrace.errors import (
     QueueAccessError,
     QueueDamagedError,
     QueueError,
+    QueueMovedError,
     QueueVersionError,
 )
 from headrace.kernel import _kernel as kernel
@@ -64,6 +65,10 @@ def explain(error: kernel.KernelError, path: Path) -> HeadraceError:
         return BlockedError(
             f"{path} is full of products that blocking stations have not acknowledged yet; nothing was stored",
             "acknowledge what consumers hold, resize the queue, or remove the station",
+        )
+    if error.code == kernel.CODES["moved"]:  # log/place.py says it in more detail
+        return QueueMovedError(
+            f"the queue {path} was moved, deleted or replaced while it was open", "restart the program"
         )
     if error.code == kernel.CODES["newer"]:
         return QueueVersionError(f"{path} has stations in a format unknown to this Headrace", "upgrade Headrace")

@@ -6,6 +6,7 @@ second as long as there is something new. Under `memory` nothing is ever flushed
 """
 
 import errno
+import logging
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -13,10 +14,13 @@ from pathlib import Path
 from headrace.errors import HeadraceError
 from headrace.kernel import _kernel as kernel
 from headrace.log.explain import segment_path
+from headrace.log.place import check_place
 from headrace.log.seams import Storage
 
 FLUSH_INTERVAL_S = 1.0
 COMMIT_RECHECK_S = 0.2  # if the process that flushes dies, the next takes over after this
+
+logger = logging.getLogger("headrace.queue")
 
 
 def flush(path: Path, log: kernel.Log, storage: Storage) -> None:
@@ -39,12 +43,14 @@ def _flush_and_publish(path: Path, log: kernel.Log, storage: Storage) -> None:
     """After the disk has refused a flush, a later success proves nothing: every flush fails until all processes have
     closed the queue and it was opened again.
     """
+    check_place(log, path, always=True)
     state = log.state
     if state["sync_failed"]:
         raise OSError(errno.EIO, "an earlier flush failed; stop all programs that use the queue, then open it again")
     try:
         _flush_to(path, log, storage, state)
     except OSError:
+        check_place(log, path, always=True)  # the disk refused nothing if the files are elsewhere
         log.set_state(sync_failed=1)
         raise
     log.publish(state["tail"])
@@ -63,6 +69,7 @@ def _flush_to(path: Path, log: kernel.Log, storage: Storage, state: "kernel.Stat
             _sync_segment(path, entry["file"], storage)
     if state["synced_file"] < state["next_file"]:
         storage.sync_directory(path / "segments")
+    check_place(log, path, always=True)  # a segment that is not there was evicted, and not moved away with the others
     log.set_state(synced=state["tail"], synced_file=state["next_file"])
 
 
@@ -92,18 +99,28 @@ class Flusher:
             self._flush()
 
     def _flush(self) -> None:
+        failure: Exception | None = None
         try:
             self._mind_stations()
             with self._log.held():
                 kernel.apply_limits(self._log, 0)
         except (OSError, HeadraceError, kernel.KernelError) as error:
-            self.failure = error
+            failure = error
         try:
             flush(self._path, self._log, self._storage)
             self._storage.sync_file(self._path / "cursors")
             self._save_stations()
         except (OSError, HeadraceError, kernel.KernelError) as error:
-            self.failure = error  # shown by statistics()
+            failure = error
+        self._note(failure)
+
+    def _note(self, failure: Exception | None) -> None:
+        """Keep the failure for `statistics`, and log it when it begins, changes and ends."""
+        before, self.failure = self.failure, failure
+        if failure is not None and str(failure) != str(before):
+            logger.warning("products and positions of %s are not saved: %s", self._path, failure)
+        elif failure is None and before is not None:
+            logger.warning("products and positions of %s are saved again", self._path)
 
     def close(self) -> None:
         self._ending.set()

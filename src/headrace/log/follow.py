@@ -18,8 +18,12 @@ from headrace.product.batch import Batch
 class Follower:
     """An endless read; made by `Queue.follow` and `Cursor.follow`."""
 
-    def __init__(self, log: kernel.Log, read: Callable[[int], Batch], start: int, timeout_s: float | None) -> None:
-        self._log, self._read, self._timeout_s = log, read, timeout_s
+    def __init__(
+        self, log: kernel.Log, read: Callable[[int], Batch], check: Callable[[], None], start: int,
+        timeout_s: float | None,
+    ) -> None:  # fmt: skip
+        """`check` raises if the queue can no longer be used; it is called after each sleep, of a second at most."""
+        self._log, self._read, self._check, self._timeout_s = log, read, check, timeout_s
         self._stopped = False
         self.position = start  # where the next batch begins
 
@@ -31,6 +35,7 @@ class Follower:
     def next_nowait(self) -> Batch | None:
         """The next batch if there is one already."""
         if self.position >= self._log.head:
+            self._check()
             return None
         batch = self._read(self.position)
         self.position = batch.next

@@ -28,6 +28,7 @@ from headrace.log.cursor import Cursor, CursorFile, CursorState, check_cursor_na
 from headrace.log.explain import explain, explain_os_error
 from headrace.log.flush import Flusher, commit, flush
 from headrace.log.follow import Follower
+from headrace.log.place import check_place
 from headrace.log.read import NO_LIMIT, Allowed, Read, Reader, Start, resolve_start
 from headrace.log.seams import Clock, Disk, Gate, Resident, Storage, Timeout
 from headrace.log.statistics import Statistics, gather
@@ -140,6 +141,7 @@ class Log:
         return Follower(
             self.kernel,
             read,
+            self.check_open,
             self.resolve(start),
             None if timeout is None else parse_age(timeout, "timeout"),
         )
@@ -345,7 +347,8 @@ class Log:
             self._flusher.close()
         failure: HeadraceError | None = None
         kept = self._flusher is not None or self._presence.roles & kernel.ROLE_WRITER
-        if kept and self._config.durability != "memory" and self.path.exists():
+        in_place = self.kernel.look_for_place() == 0  # otherwise the path leads nowhere, or to another queue
+        if kept and self._config.durability != "memory" and in_place:
             try:
                 flush(self.path, self.kernel, self.storage)
                 self.storage.sync_file(self.path / "cursors")
@@ -357,7 +360,8 @@ class Log:
         self._presence.leave()
         kernel.set_gates(self.kernel, 0, [])  # they hold chains, which hold the log
         with self.kernel.held():  # no other thread of this process is inside when we detach
-            self._leave_clean()
+            if in_place:
+                self._leave_clean()
             os.close(self._presence_fd)
         if failure is not None:
             raise failure
@@ -373,8 +377,10 @@ class Log:
                 self.storage.sync_file(self.path / "control")
 
     def check_open(self) -> None:
+        """QueueClosedError after `close`; QueueMovedError if the queue is no longer where it was opened."""
         if self._closed:
             raise QueueClosedError(f"{self.path} was closed in this process", "open it again: Queue.open(path)")
+        check_place(self.kernel, self.path)
 
     def __del__(self) -> None:
         if not getattr(self, "_closed", True):
@@ -391,10 +397,7 @@ class Log:
     # one, the end of one would look like the end of both. So the child's flock is taken before the fork.
 
     def before_fork(self) -> None:
-        try:
-            self._child_fd = hold_presence(self.path)
-        except OSError:  # the queue was removed while open
-            self._child_fd = os.dup(self._presence_fd)
+        self._child_fd = hold_presence(self._presence_fd)
 
     def after_fork_in_parent(self) -> None:
         os.close(self._child_fd)

@@ -49,6 +49,8 @@ def repair_queue(path: Path, residents: Sequence[Resident]) -> list[str]:
         known = _repair_control(path, config, done)
         log, names_lost = _repair_names(path, config, done)
         tail = log.state["tail"]
+        for resident in residents:
+            done += resident.forget(log, path)
         _repair_segments(path, log, known, names_lost, done)
         _put_aside(path, log, done)
         done += rebuild_directory(path, log, trusted=0, floor=tail if known else LEAP_AHEAD)
@@ -115,6 +117,8 @@ def _repair_residents(path: Path, residents: Sequence[Resident]) -> list[str]:
         try:
             resident.validate(path)
         except QueueDamagedError:
+            if not (path / resident.file).exists():
+                continue  # `forget` deals with it
             (path / "damaged").mkdir(exist_ok=True)
             (path / resident.file).rename(path / "damaged" / resident.file)
             done.append(f"moved {resident.file} to {path / 'damaged'}: it is unreadable; create again what it listed")

@@ -101,5 +101,8 @@ class Resident(Protocol):
     def settle(self, log: kernel.Log, path: Path, storage: Storage, trusted: bool) -> None:
         """Make its files ready for use. The caller is alone. `trusted`: the machine has not restarted since."""
 
+    def forget(self, log: kernel.Log, path: Path) -> list[str]:
+        """During a repair, after a damaged document was moved aside: make the rest agree; what was done, in words."""
+
     def check(self, log: kernel.Log, path: Path) -> list[str]:
         """Every inconsistency, in words."""

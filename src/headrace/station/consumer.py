@@ -17,6 +17,7 @@ The hot path is `get` and `ack`: one call into the kernel each, without a look a
 to be done first (new terms, dead consumers, selections that index rows do not decide) the kernel asks for by a code.
 """
 
+import contextlib
 import os
 import time
 from collections.abc import AsyncIterator, Iterator, Sequence
@@ -26,11 +27,12 @@ from typing import Any, cast
 import numpy as np
 import numpy.typing as npt
 
-from headrace.errors import LeaseLostError, StationMissingError
+from headrace.errors import LeaseLostError, QueueMovedError, StationMissingError
 from headrace.kernel import _kernel as kernel
 from headrace.log import append
 from headrace.log.explain import explain
 from headrace.log.log import Log
+from headrace.log.place import moved
 from headrace.log.seams import Timeout
 from headrace.product.batch import Batch
 from headrace.product.product import Product
@@ -142,6 +144,8 @@ class Consumer:
         if outcome == _CODES["lease_lost"]:
             raise self._lost()
         self._check()
+        if outcome == _CODES["moved"]:
+            self._log.check_open()
         if outcome == _CODES["look"]:
             self._stations.recover(self._chain)
             return
@@ -222,6 +226,8 @@ class Consumer:
             self._settle(batch, places, how)
 
     def _explain(self, error: kernel.KernelError) -> Exception:
+        if error.code == _CODES["moved"]:
+            return moved(self._log.kernel, self._log.path)
         return self._lost() if error.code == _CODES["lease_lost"] else explain(error, self._stations.path)
 
     def _settle(
@@ -345,10 +351,11 @@ class Consumer:
         finally:
             os.close(self._lock_fd)  # the next process that looks takes back what is left
         self._recent.clear()
-        terms = self._stations.document.find(self.station_name)
-        if terms is not None and not terms.durable:
-            with self._log.locked():
-                self._stations.end_if_unused(self.station_name)
+        with contextlib.suppress(QueueMovedError):  # the first process that opens the queue again does it
+            terms = self._stations.document.find(self.station_name)
+            if terms is not None and not terms.durable:
+                with self._log.locked():
+                    self._stations.end_if_unused(self.station_name)
 
     def abandon(self) -> None:
         """Leave as a process that dies: unacknowledged products are restored by the station's terms, as delivered."""
@@ -359,7 +366,8 @@ class Consumer:
         heartbeat.remove(self)
         os.close(self._lock_fd)
         self._recent.clear()
-        self._stations.recover(self._chain)
+        with contextlib.suppress(QueueMovedError):
+            self._stations.recover(self._chain)
 
     def __enter__(self) -> "Consumer":
         return self

@@ -15,6 +15,7 @@ from typing import Any
 
 import msgspec
 
+from headrace.errors import QueueDamagedError
 from headrace.log.documents import Document
 from headrace.log.explain import REPAIR
 from headrace.log.seams import Storage
@@ -75,9 +76,18 @@ def chain_path(path: Path, number: int) -> Path:
     return path / FOLDER / f"{number}.chain"
 
 
-def load_stations(path: Path) -> StationDocument:
-    """The stations of the queue at `path`; none if the file does not exist."""
-    return _DOCUMENT.read(path / FILE) or StationDocument()
+def load_stations(path: Path, number: int) -> StationDocument:
+    """The stations of the queue at `path`. `number` is `stations` in the control file: 0 if there never were any.
+
+    QueueDamagedError if the file is missing though there were stations: they must not be taken for removed.
+    """
+    document = _DOCUMENT.read(path / FILE)
+    if document is None and number:
+        raise QueueDamagedError(
+            f"{path / FILE} is missing, though the queue has stations",
+            f"restore the file, or forget the stations: headrace queue repair {path}",
+        )
+    return document or StationDocument()
 
 
 def save_stations(path: Path, stations: StationDocument, storage: Storage | None) -> None:

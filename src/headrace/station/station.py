@@ -169,6 +169,7 @@ class Station:
 
     def parked(self) -> list[Parked]:
         """Products that were parked after too many deliveries, the oldest first."""
+        self.log.check_open()
         with explaining(self.log.path):
             found = self._chain.kernel.slots(self.terms.member, kernel.SLOT_PARKED)
         return sorted((self._describe(*slot) for slot in found), key=lambda parked: parked.sequence)
@@ -199,6 +200,7 @@ class Station:
     def _unpark(self, sequences: list[int] | None, retry: bool) -> int:
         check_sequences(sequences)
         chosen = None if sequences is None else np.array(sequences, np.uint64)
+        self.log.check_open()
         with explaining(self.log.path):
             return self._chain.kernel.unpark(self.terms.member, chosen, retry)
 
@@ -206,6 +208,7 @@ class Station:
 
     def statistics(self) -> StationStatistics:
         """The station now; scans the log and looks for dead consumers first."""
+        self.log.check_open()
         terms, chain = self.terms, self._chain
         with explaining(self.log.path):
             self._stations.recover(chain)
@@ -240,6 +243,7 @@ class Station:
 
     def consumers(self) -> list[ConsumerStatistics]:
         """The consumers that are attached."""
+        self.log.check_open()
         return self._chain.consumers(self.name, self.terms.member)
 
     def __repr__(self) -> str:

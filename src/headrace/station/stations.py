@@ -17,6 +17,7 @@ import msgspec
 
 from headrace.errors import QueueDamagedError, StationMissingError
 from headrace.kernel import _kernel as kernel
+from headrace.log.place import check_place
 from headrace.log.seams import Clock, Storage
 from headrace.station.chain import OpenChain
 from headrace.station.document import FILE, FOLDER, StationDocument, chain_path, load_stations, save_stations
@@ -46,10 +47,15 @@ class Stations:
         """The terms in force."""
         number = self.log.state["stations"]
         if number != self._seen:
-            self._document, self._seen = load_stations(self.path), number
+            self._document, self._seen = self._load(), number
             chains = self._document.chains
             self._open = {number: chain for number, chain in self._open.items() if number in chains}
         return self._document
+
+    def _load(self) -> StationDocument:
+        """The document in the file of this queue, which may have been moved or replaced by another queue."""
+        check_place(self.log, self.path)
+        return load_stations(self.path, self.log.state["stations"])
 
     def in_chain(self, number: int) -> list[StationTerms]:
         """The stations of a chain whose terms have changed: always read from the file."""
@@ -68,7 +74,7 @@ class Stations:
         try:
             return OpenChain(self.log, self.path, number)
         except QueueDamagedError:
-            if number in load_stations(self.path).chains:
+            if number in self._load().chains:
                 raise
         raise StationMissingError("the station was removed", "create it again: queue.station(name, …)")
 
@@ -115,7 +121,7 @@ class Stations:
 
     def finish(self) -> None:
         """Complete a change whose process wrote the document and died before it updated the chains."""
-        stations = load_stations(self.path)
+        stations = self._load()
         if stations.number <= self.log.state["stations"]:
             return
         for number in stations.chains:
@@ -179,14 +185,15 @@ class StationFiles:
     file = FILE
 
     def validate(self, path: Path) -> None:
-        load_stations(path)
+        load_stations(path, 0)
 
     def settle(self, log: kernel.Log, path: Path, storage: Storage, trusted: bool) -> None:
         """The first process to attach: no consumer is left, and positions are corrected if they are not trusted."""
+        document = load_stations(path, log.state["stations"])
         if not (path / FILE).exists():
             return
         _upgrade_files(path, storage)
-        log.set_state(stations=max(log.state["stations"], load_stations(path).number) + 1)
+        log.set_state(stations=max(log.state["stations"], document.number) + 1)
         (path / f"{FILE}.part").unlink(missing_ok=True)
         stations = Stations(log, path, storage, None)
         for number in stations.document.chains:
@@ -198,11 +205,18 @@ class StationFiles:
             if file not in known:
                 file.unlink()
 
+    def forget(self, log: kernel.Log, path: Path) -> list[str]:
+        """Without a document there are no stations: the queue opens again."""
+        if (path / FILE).exists() or not log.state["stations"]:
+            return []
+        log.set_state(stations=0)
+        return [f"{path / FILE} is missing: the queue has no stations any more; create them again"]
+
     def check(self, log: kernel.Log, path: Path) -> list[str]:
         """Every inconsistency of the chains, in words."""
         return [
             f"{chain_path(path, number).name}: {problem}"
-            for number in sorted(load_stations(path).chains)
+            for number in sorted(load_stations(path, log.state["stations"]).chains)
             for problem in OpenChain(log, path, number).kernel.check()
         ]
 
@@ -215,4 +229,4 @@ def _upgrade_files(path: Path, storage: Storage) -> None:
             header.write(kernel.CHAIN_MAGIC)
         file.rename(file.with_suffix(".chain"))
     if lines:
-        save_stations(path, load_stations(path), storage)
+        save_stations(path, load_stations(path, 0), storage)

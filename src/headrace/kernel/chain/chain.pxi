@@ -238,7 +238,10 @@ cdef class Chain:
         cdef Lease few[64]
         cdef Lease *leases = few
         cdef uint64_t now = clock_ns(CLOCK_MONOTONIC)
+        cdef int place = check_place(self.log.store, now, False)
         checked(number, CONSUMERS_MAX)
+        if place != 0:
+            return place, timeout_s
         note_heartbeat(self.header, number, epoch, now)
         if claim_look(self.header, now):
             return CODE_LOOK, timeout_s
@@ -260,7 +263,8 @@ cdef class Chain:
         cdef Lease few[FEW]
         cdef uint64_t now = clock_ns(CLOCK_MONOTONIC)
         cdef int outcome
-        if limit > FEW or is_time_to_look(self.header, now) or terms_seen != load64(&self.header.terms):
+        if (limit > FEW or is_time_to_look(self.header, now) or terms_seen != load64(&self.header.terms)
+                or check_place(self.log.store, now, False) != 0):
             return None
         checked(number, CONSUMERS_MAX)
         note_heartbeat(self.header, number, epoch, now)
@@ -280,7 +284,10 @@ cdef class Chain:
         cdef const uint32_t *places = NULL
         cdef const uint64_t *others = NULL
         cdef int64_t refused = -EBUSY
+        cdef int place = check_place(self.log.store, clock_ns(CLOCK_MONOTONIC), False)
         checked(number, CONSUMERS_MAX)
+        if place != 0:
+            raise KernelError(place)
         if revisions is not None and <size_t>revisions.shape[0] != count:
             raise ValueError("revisions")
         if count and chosen is not None:

@@ -325,10 +325,14 @@ cdef int append_locked(Store *store, Item *items, size_t count, uint64_t now_ns,
     cdef Control *control = store.control
     cdef uint64_t sequence = control.tail, stored_bytes = 0, duplicates = 0
     cdef size_t i
+    cdef bint by_clock = now_ns != 0             # given by the caller, and may stand still
     cdef int outcome
-    if now_ns == 0:
+    if not by_clock:
         now_ns = clock_ns(CLOCK_REALTIME)
         boot_ns = clock_ns(CLOCK_BOOTTIME)
+    outcome = check_place(store, boot_ns, count > 1 or by_clock)
+    if outcome != 0:
+        return outcome
     take_sample(control, boot_ns)
     store.overdraw = count != 0 and items[0].revision
     if store.overdraw:

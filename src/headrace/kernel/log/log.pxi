@@ -65,11 +65,38 @@ cdef class Log:
             drop_mapping(store, i)
         free(store.maps)
         free(store.gates)
+        free(store.place)
         if store.segments_fd >= 0:
             c_close(store.segments_fd)
         if store.queue_fd >= 0:
             c_close(store.queue_fd)
         free(store)
+
+    def watch_place(self, bytes path not None):
+        """From now on, refuse to work unless `path` leads to the control file that is mapped."""
+        cdef struct_stat status
+        cdef int fd = openat(self.store.queue_fd, b"control", O_RDWR | O_CLOEXEC)
+        cdef int error = -errno
+        if fd >= 0:
+            error = -errno if fstat(fd, &status) != 0 else 0
+            c_close(fd)
+        if error != 0:
+            raise KernelError(error)
+        cdef char *place = strdup(path)
+        if place == NULL:
+            raise MemoryError
+        free(self.store.place)
+        self.store.place = place
+        self.store.place_device, self.store.place_inode = status.st_dev, status.st_ino
+
+    def look_for_place(self, bint always=True):
+        """0 if the queue is where it was opened, or a negative code. Not `always`: at most every 0.2 ms."""
+        return check_place(self.store, 0 if always else clock_ns(CLOCK_MONOTONIC), always)
+
+    @property
+    def queue_fd(self):
+        """The directory, wherever it is now."""
+        return self.store.queue_fd
 
     cdef fail(self, int code):
         raise KernelError(code, self.store.failed_file)

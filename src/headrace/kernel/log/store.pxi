@@ -35,6 +35,10 @@ cdef struct Store:
     Guarded *names_guarded
     int segments_fd                  # directory that holds the segment files
     int queue_fd
+    char *place                      # path of the control file, as it was opened; NULL: not watched
+    uint64_t place_device
+    uint64_t place_inode
+    uint64_t place_seen_ns           # when it was last found there
     pthread_mutex_t maps_lock        # `maps`, among the threads of this process
     Mapping **maps
     int maps_count

@@ -9,10 +9,11 @@ import threading
 import time
 from collections.abc import Callable
 
-from headrace.errors import SelectionError
+from headrace.errors import HeadraceError, SelectionError
 from headrace.log.read import Read
 from headrace.product.batch import Batch
 from headrace.queue import Queue
+from headrace.queue.queue import log_of
 from headrace.remote.server.pending_call import Busy, PendingCall
 from headrace.selection import Selection
 
@@ -88,19 +89,29 @@ class WaitingReads:
     def _due(self) -> list[PendingCall]:
         """Take out the reads that can be answered, and decide when to look again."""
         with self._lock:
-            if self._is_woken:
+            usable = self._is_usable()
+            if self._is_woken and usable:
                 self._follower, self._is_woken = self._queue.follow(self._queue.next), False
             now = time.monotonic()
             head = self._follower.position = self._queue.next
-            due = [read for read in self._waiting if read.position < head or read.deadline <= now]
+            due = [read for read in self._waiting if not usable or read.position < head or read.deadline <= now]
             if due:
-                self._waiting = [read for read in self._waiting if read.position >= head and read.deadline > now]
+                gone = set(due)
+                self._waiting = [read for read in self._waiting if read not in gone]
             for read in due:
                 read.client.waiting -= 1
             if not self._waiting and not self._stopped:
                 self._is_used.clear()
             self._wakes_at = min([now + _SLEEP_S, *(read.deadline for read in self._waiting)])
             return due
+
+    def _is_usable(self) -> bool:
+        """False if the queue refuses to be read, as after its directory was moved; the clients then hear why."""
+        try:
+            log_of(self._queue).check_open()
+        except HeadraceError:
+            return False
+        return True
 
     def close(self) -> None:
         """Answer every read as if its deadline had passed."""
