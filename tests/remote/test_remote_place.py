@@ -71,4 +71,5 @@ def test_a_client_that_waits_hears_of_it(remote: RemoteQueue, move: Callable[[],
     waiter.start()
     move()
     waiter.join(60)
-    assert told and "was moved to" in told[0]
+    assert told
+    assert "was moved to" in told[0]
