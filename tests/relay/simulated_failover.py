@@ -107,6 +107,7 @@ class Receiver:
         self.counts: dict[int, int] = {}  # by number: how often it was stored
         self.held: deque[int] = deque(maxlen=capacity)
         self.begun: dict[tuple[str, bytes], int] = {}  # by site and queue: where it began
+        self.met: set[tuple[str, bytes]] = set()  # sites and their queues
         self.lost: list[tuple[str, int, int]] = []
         self._saved: dict[str, Known] = {}
         self.deaths = self._run = 0
@@ -146,6 +147,7 @@ class Receiver:
             self.world.after(_SAVE_S, partial(self._save_regularly, run))
 
     def save(self) -> None:
+        self.met |= {(site, member.known.queue) for site, member in self.members.items() if member.known.queue}
         self._saved |= {site: member.known for site, member in self.members.items() if member.known.queue}
 
     def _serve(self, site: str, before: Running | None, from_oldest: bool) -> Member:

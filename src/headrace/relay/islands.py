@@ -2,15 +2,12 @@
 
 Sites that name each other as fail-over can end like that: each is live at the other, and neither has anything new. A
 request is followed from a site to the site that serves it now, to the one that serves that, and so on, by what sites
-say about themselves (Description). It is fed if that leads to a site at which such products are put, or that does not
-request them; to a request without `sites`, which comes from the origins; or to a site that says nothing. Otherwise it
-goes in a circle.
+say about themselves (Description). That ends at sources: sites that do not request such feeds, or request them from the
+origins (without `sites`), and sites that say nothing. A site at which such products are put is an origin, too.
 
-    is_circular   whether a request that a site serves us comes from us, directly or not: such a site cannot serve us
-    islands       all islands of a fabric, for maps
+    is_circular   whether everything that a site has of some feeds comes from us: such a site cannot serve us
+    islands       all islands of a fabric, for maps: sites without a source that name a site with another origin
     Circles       asks the sites, for a running site that fails over
-
-An island is a circle in which a request names a site outside and does not use it.
 """
 
 import threading
@@ -54,8 +51,8 @@ class Island:
 
 def is_circular(site: str, feed: str, ours: str, describe: Describe) -> bool:
     """Whether everything that `site` has of these feeds comes from us, directly or not."""
-    walked = _walk(site, feed, ours, describe)
-    return walked is not None and ours in walked
+    walked = _walk(site, feed, describe, ours)
+    return ours in walked.sites and not walked.origins
 
 
 def islands(descriptions: Mapping[str, Description]) -> list[Island]:
@@ -63,39 +60,46 @@ def islands(descriptions: Mapping[str, Description]) -> list[Island]:
     found: dict[tuple[str, ...], Island] = {}
     for site, description in descriptions.items():
         for request in description.requests:
-            for source in _serving(description, request) if request.redundancy == FAILOVER else ():
-                walked = _walk(source, request.feed, site, descriptions.get)
-                if walked is not None and site in walked:
-                    members = tuple(sorted(walked))
-                    outside = _outside(members, request.feed, descriptions)
-                    if outside:
-                        found.setdefault(members, Island(members, request.feed, outside))
+            serving = list(_serving(description, request)) if request.redundancy == FAILOVER else []
+            walked = _walk(serving[0], request.feed, descriptions.get) if serving else None
+            if walked is None or walked.sources or site not in walked.sites:
+                continue
+            outside = tuple(_outside(walked.sites, request.feed, descriptions))
+            if outside:
+                members = tuple(sorted(walked.sites))
+                found.setdefault(members, Island(members, request.feed, outside))
     return list(found.values())
 
 
-def _walk(site: str, feed: str, target: str, describe: Describe) -> set[str] | None:
-    """All sites from which `site` has these feeds, itself included; None if one of them is fed otherwise."""
-    seen, left = {target}, [site]
-    reached = site == target
+@dataclass(slots=True)
+class _Walked:
+    """What was met on the way."""
+
+    sites: set[str]
+    sources: set[str]  # where the way ends
+    origins: set[str]  # these, and others at which such products are put
+
+
+def _walk(site: str, feed: str, describe: Describe, end: str = "") -> _Walked:
+    """Follow a request from site to site; not beyond `end`."""
+    walked, left = _Walked(set(), set(), set()), [site]
     while left:
         name = left.pop()
-        if name in seen:
-            reached = reached or name == target
+        if name in walked.sites:
             continue
-        seen.add(name)
-        description = describe(name) if len(seen) <= SITES_MAX else None
-        if description is None:
-            return None
-        requests = [request for request in description.requests if overlap(request.feed, feed)]
-        is_origin = any(each.put_here and overlap(each.feed, feed) for each in description.feeds)
-        if is_origin or not requests or not all(request.sites for request in requests):
-            return None
-        for request in requests:
-            serving = list(_serving(description, request))
-            if not serving:
-                return None  # nobody serves it, which is reported elsewhere
-            left += serving
-    return seen if reached else None
+        walked.sites.add(name)
+        if name == end:
+            continue
+        description = describe(name) if len(walked.sites) <= SITES_MAX else None
+        requests = [each for each in description.requests if overlap(each.feed, feed)] if description else []
+        serving = [site for each in requests if description for site in _serving(description, each)]
+        if description is None or not all(each.sites for each in requests) or not serving:
+            walked.sources.add(name)
+            walked.origins.add(name)
+        elif any(each.put_here and overlap(each.feed, feed) for each in description.feeds):
+            walked.origins.add(name)
+        left += serving
+    return walked
 
 
 def _serving(description: Description, request: RequestStatus) -> Iterator[str]:
@@ -104,7 +108,8 @@ def _serving(description: Description, request: RequestStatus) -> Iterator[str]:
             yield upstream.site
 
 
-def _outside(members: tuple[str, ...], feed: str, descriptions: Mapping[str, Description]) -> tuple[str, ...]:
+def _outside(members: set[str], feed: str, descriptions: Mapping[str, Description]) -> Iterator[str]:
+    """Sites that these name, do not use, and that have an origin that these do not have."""
     named = {
         site
         for member in members if member in descriptions
@@ -112,7 +117,9 @@ def _outside(members: tuple[str, ...], feed: str, descriptions: Mapping[str, Des
         if request.redundancy == FAILOVER and overlap(request.feed, feed)
         for site in request.sites
     }  # fmt: skip
-    return tuple(sorted(named - set(members)))
+    for site in sorted(named - members):
+        if _walk(site, feed, descriptions.get).origins - members:
+            yield site
 
 
 class Circles:

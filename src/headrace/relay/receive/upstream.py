@@ -35,7 +35,6 @@ import numpy as np
 from headrace.errors import FabricError, FabricMessageError
 from headrace.link.keys import OWN
 from headrace.log.records import Names
-from headrace.product.feed import FeedPattern
 from headrace.relay.messages.beat import INTERVAL_S, decode_beat, silence_s
 from headrace.relay.messages.page import Cause, Keep, Page, PageHead, decode, decode_all, decode_head
 from headrace.relay.messages.query import (
@@ -64,6 +63,7 @@ from headrace.relay.receive.actions import (
     TakeLive,
 )
 from headrace.relay.receive.holders import Holders
+from headrace.relay.receive.permitted import is_widened, read_permitted
 from headrace.relay.receive.track import Known, Track
 from headrace.selection import Selection
 
@@ -183,7 +183,7 @@ class Upstream:
         if identity.queue != self._queue_id:
             yield from self._begin_queue(identity)
         elif self._feeds != identity.receivable:
-            yield from self._take_permitted(identity.receivable)
+            yield from self._change_rights(identity.receivable)
         stream = OWN
         if not self._is_own:
             reply: ListenReply = yield Ask(self.site, Listen(str(self.selection)), ListenReply)
@@ -203,38 +203,15 @@ class Upstream:
         self._queue_id = identity.queue
         yield SaveProgress()
 
-    def _take_permitted(self, feeds: tuple[str, ...]) -> Steps[None]:
-        """We may receive other feeds than before: read, from where we began, what we could not receive.
-
-        Products of feeds that we could receive have come. The new feeds are saved at the end: a death before that
-        costs reading again.
-        """
-        before = None if self._feeds is None else [FeedPattern(text) for text in self._feeds]
-        is_new = any(text not in (self._feeds or ()) for text in feeds)
-        if before is not None and is_new and self._began and self._began <= self.track.base:
-            log.info("site %s: more feeds may be received; reading them from product %d on", self.site, self._began)
+    def _change_rights(self, feeds: tuple[str, ...]) -> Steps[None]:
+        """We may receive other feeds than before."""
+        if is_widened(self.known, feeds):
+            log.info("site %s permits more feeds; reading them from product %d on", self.site, self._began)
             self.statistics.state = "catching up"
-            yield from self._read_again(lambda feed: not any(pattern.matches(feed) for pattern in before))
+            selection = str(self.selection)
+            yield from read_permitted(self.site, selection, self.known, relayed=self._is_relayed, store=self._store)
         self._feeds = feeds
         yield SaveProgress()
-
-    def _read_again(self, wants_feed: Callable[[str], bool]) -> Steps[None]:
-        """Store products of these feeds from where we began up to the base, which does not move."""
-        after = self._began - 1
-        while after < self.track.base:
-            begun = after
-            reply = yield ReadLog(self.site, str(self.selection), after, self._names)
-            page: Page | None
-            while (page := (yield NextPage(reply))) is not None:
-                check_page(page, self.site, relayed=self._is_relayed)
-                if page.head.queue != self._queue_id or page.head.after > after:
-                    raise Unreachable("its log changed during the reply")
-                after = max(after, page.head.upto)
-                if len(page.batch):
-                    wanted = [wants_feed(page.batch.feed(row)) for row in range(len(page.batch))]
-                    yield from self._store(page, np.array(wanted, np.uint8) & (page.sequences <= self.track.base))
-            if after == begun:
-                raise Unreachable("no page came")
 
     # --- from the log -----------------------------------------------------------------------------
 

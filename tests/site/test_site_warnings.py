@@ -1,0 +1,55 @@
+"""Warnings of a configuration: valid by itself, and dangerous together with what other sites may have in theirs."""
+
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+from siteconfig import SITE, Write
+
+from headrace.cli.config import config
+from headrace.site import check_config
+from headrace.site.loading import check_warnings
+
+USERS = "[users]\ndictionary_file = 'u'\n"
+FAILOVER = "[[request]]\nselect = 'wx/**'\nsites = ['b', 'c']\nredundancy = 'failover'\n"
+
+
+@pytest.fixture(autouse=True)
+def users(tmp_path: Path) -> None:
+    (tmp_path / "u").write_text("b:1\n")
+
+
+def allow(who: str, receive: str) -> str:
+    return f"[[allow]]\nwho = ['{who}']\nreceive = ['{receive}']\n"
+
+
+def test_a_site_of_the_list_that_may_take_the_same_from_here_is_a_warning(write: Write) -> None:
+    path = write(SITE + USERS + FAILOVER + allow("b", "wx/radar/**"))
+    assert check_config(path) == []
+    (warning,) = check_warnings(path)
+    assert str(warning).removeprefix(f"{path}:") == (
+        "7: [[request]] 1 sites: b may serve this request, and [[allow]] 1 lets it take the same from here"
+    )
+    assert "two sites that prefer each other get nothing new" in warning.hint
+    shown = CliRunner().invoke(config, ["check", str(path)])
+    assert shown.exit_code == 0
+    assert "warning: " in shown.output
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        FAILOVER + allow("b", "tel/**"),
+        FAILOVER + allow("d", "wx/**"),
+        FAILOVER,
+        FAILOVER.replace("failover", "all") + allow("b", "wx/**"),
+    ],
+)
+def test_other_configurations_have_no_warning(write: Write, text: str) -> None:
+    path = write(SITE + USERS + text)
+    assert check_config(path) == []
+    assert check_warnings(path) == []
+
+
+def test_a_file_with_problems_has_no_warnings(write: Write) -> None:
+    assert check_warnings(write(SITE + "nonsense = 1\n" + USERS + FAILOVER + allow("b", "wx/**"))) == []
