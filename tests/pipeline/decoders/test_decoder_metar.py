@@ -2,17 +2,14 @@
 
 import random
 from datetime import UTC, datetime
-from typing import Any
 
 import pytest
-from decoding import NOON, decoded, errors, generated, products_of, rows
+from decoding import decoded, errors, generated, products_of, rows
 from hypothesis import given
 from hypothesis import strategies as st
-from metar.Metar import Metar
+from metar_oracle import compare, generated_reports
 
 from headrace.pipeline.decoders.metar_group import UNKNOWN, read_group
-from headrace.testing.feeds.metar import Network, encode
-from headrace.testing.feeds.stations import COLLECTIVES
 
 SEED = 60_053
 REPORTS = """
@@ -58,31 +55,6 @@ METAR LIMC 061220Z 24005KT 2000 R35L/P1500N -TSRA SCT010 BKN020CB 14/13 Q1009 WS
 """.strip().splitlines()
 
 
-def compare(text: str, row: dict[str, Any]) -> None:
-    theirs = Metar(text, month=1, year=2020, strict=False)
-
-    def value(quantity: Any, unit: str | None = None) -> float | None:
-        return None if quantity is None else pytest.approx(quantity.value(*([unit] if unit else [])), abs=0.02)
-
-    assert row["station"] == theirs.station_id
-    assert row["kind"] == theirs.type
-    assert row["observed"] == theirs.time.replace(tzinfo=UTC)
-    assert row["wind_direction"] == value(theirs.wind_dir)
-    assert row["wind_from"] == value(theirs.wind_dir_from)
-    assert row["wind_to"] == value(theirs.wind_dir_to)
-    assert row["wind_speed"] == value(theirs.wind_speed, "MPS")
-    assert row["wind_gust"] == value(theirs.wind_gust, "MPS")
-    assert row["visibility"] == value(theirs.vis, "M")
-    assert row["temperature"] == value(theirs.temp, "C")
-    assert row["dewpoint"] == value(theirs.dewpt, "C")
-    assert row["altimeter"] == value(theirs.press, "HPA")
-    assert row["sea_level_pressure"] == value(theirs.press_sea_level, "HPA")
-    assert row["weather"] == ["".join(part or "" for part in group) for group in theirs.weather]
-    layers = [(layer["cover"], layer["base_m"], layer["type"]) for layer in row["sky"]]
-    assert layers == [(cover, value(base, "M"), kind or None) for cover, base, kind in theirs.sky]
-    assert row["missing"] == (theirs.mod == "NO DATA")
-
-
 @pytest.mark.parametrize("text", REPORTS)
 @pytest.mark.filterwarnings("ignore:Unparsed groups:RuntimeWarning")
 def test_real_reports_are_read_as_an_independent_parser_reads_them(text: str) -> None:
@@ -94,14 +66,7 @@ def test_real_reports_are_read_as_an_independent_parser_reads_them(text: str) ->
 
 def test_generated_reports_are_read_as_an_independent_parser_reads_them() -> None:
     print(f"seed {SEED}")
-    source = random.Random(SEED)
-    networks = [Network(source, collective) for collective in COLLECTIVES]
-    texts = []
-    for number in range(1700):
-        network = networks[number % len(networks)]
-        station = network.stations[network.turn()]
-        report = station.report(source, int(NOON.timestamp()) // 60 - number % 300, missing=number % 97 == 0)
-        texts.append(encode(station.correction(source, report) if number % 31 == 0 else report))
+    texts = generated_reports(random.Random(SEED), 1700)
     for text, row in zip(texts, rows("metar", texts), strict=True):
         compare(text, row)
         assert row["unread"] == []

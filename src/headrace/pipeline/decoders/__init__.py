@@ -3,7 +3,8 @@
 decoder.py         what a decoder is, how its failures are contained, the columns that it reads
 registry.py        decoders by name
 user_function.py   decoders that users write; ddl.py reads their schemas
-wmo, metar, text   bulletins; metar_group.py reads a single group, day_of_month.py completes dates
+wmo, metar, text   bulletins; metar_opening.py reads how a report begins, metar_group.py a single group,
+                   day_of_month.py completes dates
 grib, bufr         by ecCodes (eccodes_handle.py), in a process of its own (child_process.py); messages.py cuts
                    payloads into messages
 nexrad2, nexrad3   radar headers

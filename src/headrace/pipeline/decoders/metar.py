@@ -3,18 +3,20 @@
     KDEN 060053Z AUTO 18008G17KT 10SM FEW080 SCT150 12/M03 A3002 RMK AO2 SLP123 T01221033=
     station time modifier wind visibility sky temperature pressure remarks
 
-A product is a bulletin of many reports (wmo.py) or a single report. Reports end in `=`; if that is missing, a line that
-begins with station and time starts the next report. Groups are recognized by their form (metar_group.py), so that
-groups in an unusual order are read too. From the remarks, sea-level pressure and tenths of degrees are read; the rest
-stays text.
+A product is a bulletin of many reports (wmo.py) or a single report. Reports end in `=`; metar_opening.py reads how they
+begin, and separates reports if `=` is missing. Groups are recognized by their form (metar_group.py), so that groups in
+an unusual order are read too. From the remarks, sea-level pressure and tenths of degrees are read; the rest stays text.
+
+Only observations become values. The forecast at the end of a report begins with a word such as NOSIG, TEMPO or FM0300,
+or after the colour state of a military station; from there on, the words are the text of `trend`.
 
 An unknown word of the body is listed in `unread`, and the rest of the report is valid. A report without station and
-time has a row with `unread` and `text` only. A product without any readable report is an error.
+time has a row with `unread` and `text` only, unless it says NIL. A product without any readable report is an error.
 """
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from itertools import chain, pairwise
+from itertools import chain
 from types import MappingProxyType
 from typing import Any
 
@@ -33,6 +35,7 @@ from headrace.pipeline.decoders.decoder import (
     with_place,
 )
 from headrace.pipeline.decoders.metar_group import (
+    COLOR,
     IGNORED,
     M_PER_MILE,
     MILES,
@@ -48,7 +51,8 @@ from headrace.pipeline.decoders.metar_group import (
     WIND_RANGE,
     read_group,
 )
-from headrace.pipeline.decoders.wmo import Bulletin, check_size, read_bulletin
+from headrace.pipeline.decoders.metar_opening import SPECI, read_opening, single_reports, upper
+from headrace.pipeline.decoders.wmo import REPORTS_MAX, Bulletin, check_size, read_bulletin
 
 LAYER = pa.struct({"cover": pa.string(), "base_m": pa.float64(), "type": pa.string()})
 SCHEMA = pa.schema(
@@ -85,8 +89,6 @@ UNREAD_MAX = 20
 GROUPS_MAX = 20  # of weather, and of layers
 
 _NOTHING: tuple[Any, ...] = (None, None, None, None)
-_OPENING = re.compile(r"(?:(METAR|SPECI) )?(COR )?([A-Z][A-Z0-9]{3}) ([0-9]{6})Z?(?: |$)")
-_NEXT = re.compile(r"\n(?:(?:METAR|SPECI) )?(?:COR )?[A-Z][A-Z0-9]{3} [0-9]{6}Z ")
 _SEA_LEVEL = re.compile(r"\bSLP([0-9]{3})\b")
 _TENTHS = re.compile(r"\bT([01][0-9]{3})([01][0-9]{3})?\b")
 _LISTS = {"weather": pa.string(), "unread": pa.string(), "sky": LAYER}
@@ -96,7 +98,7 @@ class _Report:
     """A report while its words are read."""
 
     __slots__ = (
-        "altimeter", "auto", "corrected", "dewpoint", "kind", "miles_m", "missing", "observed_us", "remarks",
+        "altimeter", "auto", "color", "corrected", "dewpoint", "kind", "miles_m", "missing", "observed_us", "remarks",
         "sea_level_pressure", "sky", "station", "temperature", "text", "trend", "unread", "visibility", "weather",
         "wind", "wind_range",
     )  # fmt: skip
@@ -107,6 +109,7 @@ class _Report:
         self.station = station
         self.observed_us = observed_us
         self.auto = self.corrected = self.missing = False
+        self.color: str | None = None
         self.wind: tuple[Any, ...] = _NOTHING
         self.wind_range: tuple[Any, ...] = _NOTHING
         self.miles_m = 0.0  # `1` of `1 1/2SM`, until the fraction is read
@@ -141,7 +144,9 @@ def decode(products: pa.RecordBatch) -> Decoded:
             continue
         bulletin = read_bulletin(payload.decode("latin-1"), reports=True)
         reports = read_reports(bulletin, created[place])
-        if any(report.station for report in reports):
+        if len(reports) > REPORTS_MAX:
+            errors.append((place, f"more than {REPORTS_MAX:,} reports in one bulletin"))
+        elif any(report.station or report.missing for report in reports):
             rows += [report.row(place, number) for number, report in enumerate(reports)]
         else:
             errors.append((place, "no METAR or SPECI report (station and time, as in KDEN 060053Z)"))
@@ -149,37 +154,33 @@ def decode(products: pa.RecordBatch) -> Decoded:
 
 
 def read_reports(bulletin: Bulletin, created_us: int) -> list[_Report]:
-    special = bulletin.shared.startswith("SPECI") or (bulletin.heading and bulletin.heading.data_type == "SP")
-    kind = "SPECI" if special else "METAR"
+    special = bulletin.shared.startswith(SPECI) or (bulletin.heading and bulletin.heading.data_type == "SP")
+    kind = SPECI if special else "METAR"
     corrected = bulletin.shared.endswith("COR")
     reports = []
     for raw in bulletin.reports:
-        for text in _single_reports(raw):
-            report = _read(" ".join(text.split()), kind, created_us)
+        for text in single_reports(raw):
+            report = _read(text, kind, created_us)
             report.corrected = report.corrected or corrected
             reports.append(report)
     return reports
 
 
-def _single_reports(raw: str) -> Sequence[str]:
-    """The text of each report, if several are joined because `=` is missing."""
-    if raw.count("Z ") < 2:
-        return (raw,)
-    starts = [match.start() for match in _NEXT.finditer(raw, 1)]
-    return [text for low, high in pairwise([0, *starts, len(raw)]) if (text := raw[low:high].strip())]
-
-
 def _read(text: str, kind: str, created_us: int) -> _Report:
-    opening = _OPENING.match(text)
-    observed_us = resolve_us(opening[4], created_us) if opening else None
-    if opening is None or observed_us is None or len(text) > REPORT_CHARS_MAX:
+    if len(text) > REPORT_CHARS_MAX:
         return _unreadable(text, kind)
-    report = _Report(text, opening[1] or kind, opening[3], observed_us)
-    report.corrected = opening[2] is not None
-    body, mark, remarks = text[opening.end() :].partition("RMK")
-    _read_body(report, body.split())
+    capitals = upper(text)
+    opening = read_opening(capitals)
+    if opening is None:
+        return _unreadable(text, kind)
+    observed_us = resolve_us(opening.time, created_us) if opening.time else None
+    if observed_us is None and opening.time:
+        return _unreadable(text, kind)
+    report = _Report(text, opening.kind or kind, opening.station, observed_us)
+    body, mark, remarks = capitals[opening.end :].partition("RMK")
+    _read_body(report, [*opening.modifiers, *body.split()])
     if mark:
-        _read_remarks(report, remarks.removeprefix("S").strip())
+        _read_remarks(report, remarks, text[len(text) - len(remarks) :])
     return report
 
 
@@ -192,12 +193,17 @@ def _unreadable(text: str, kind: str) -> _Report:
 def _read_body(report: _Report, words: list[str]) -> None:
     for at, word in enumerate(words):
         kind, values = read_group(word)
-        if kind == TREND:
+        if kind == TREND or (report.color and kind != IGNORED and not _still_color(report, kind, values)):
             report.trend = " ".join(words[at:])
             break
         _TAKE[kind](report, values)
     if report.miles_m:
         _take_unknown(report, f"{report.miles_m / M_PER_MILE:.0f}")
+
+
+def _still_color(report: _Report, kind: int, word: str) -> bool:
+    """Whether a word completes the colour state before it, as `WHT` in `BLACK WHT`; a second state is a forecast."""
+    return kind == COLOR and report.color == "BLACK" and word != "BLACK"
 
 
 def _take_unknown(report: _Report, word: str) -> None:
@@ -252,14 +258,21 @@ def _take_pressure(report: _Report, hpa: float) -> None:
         report.altimeter = hpa
 
 
+def _take_color(report: _Report, word: str) -> None:
+    """Where values have been read, the colour state ends the observation."""
+    if report.altimeter is not None or report.temperature is not None:
+        report.color = word
+
+
 def _take_modifier(report: _Report, word: str) -> None:
     report.auto |= word == "AUTO"
     report.corrected |= word == "COR"
     report.missing |= word == "NIL"
 
 
-def _read_remarks(report: _Report, remarks: str) -> None:
-    report.remarks = remarks
+def _read_remarks(report: _Report, remarks: str, written: str) -> None:
+    """Values in the remarks; `written` is the same with the letters that were sent."""
+    report.remarks = (written[1:] if remarks.startswith("S") else written).strip()
     pressure = _SEA_LEVEL.search(remarks)
     if pressure is not None:
         tenths = int(pressure[1])
@@ -287,6 +300,7 @@ _TAKE: Mapping[int, Callable[[_Report, Any], None]] = MappingProxyType(
         TEMPERATURE: _take_temperature,
         PRESSURE: _take_pressure,
         MODIFIER: _take_modifier,
+        COLOR: _take_color,
     }
 )
 

@@ -25,7 +25,7 @@ _KEPT = 1 << 15
 
 # Kinds of groups, and the values of each.
 UNKNOWN = 0  # the word
-IGNORED = 1  # None: known and not used, as runway visual range, colour state, missing values
+IGNORED = 1  # None: known and not used, as runway visual range, recent weather, missing values
 WIND = 2  # direction | None, variable, speed | None, gust | None
 WIND_RANGE = 3  # from, to
 VISIBILITY = 4  # metres, limit | None
@@ -36,6 +36,7 @@ TEMPERATURE = 8  # temperature | None, dew point | None
 PRESSURE = 9  # hPa
 TREND = 10  # None: the rest is a forecast
 MODIFIER = 11  # AUTO, COR or NIL
+COLOR = 12  # colour state of a military station, as written
 
 Group = tuple[int, Any]
 
@@ -54,13 +55,18 @@ _INCHES = re.compile(r"A([0-9]{4})|QNH([0-9]{4})INS")
 _HECTOPASCALS = re.compile(r"Q([0-9]{3,4})")
 _OTHER = re.compile(
     r"/{1,10}|[AQ]/{4}|R[0-9]{2}[LCR]{0,2}/.*|R/SNOCLO|RE[A-Z/]{2,8}|RWY[0-9]{0,2}[LCR]?|R[0-9]{2}[LCR]?"
-    r"|W[M0-9/]{2,3}/[SH].{1,3}|(?:BLACK)?(?:BLU|WHT|GRN|YLO[12]?|AMB|RED)\+?|[0-9]{8}|[0-9]{2}CLRD(?:[0-9]{2}|//)"
+    r"|W[M0-9/]{2,3}/[SH].{1,3}|[0-9]{8}|[0-9]{2}CLRD(?:[0-9]{2}|//)|M{1,2}"
 )
+_TREND = re.compile(
+    r"(?:NOSIG|NSIG|NOSI|NOSG|BECMG|BCMG|TEMPO|TEMP0|INTER|GRADU|RAPID|PROB|TREND|TEND|FCST|FM)(?:FM|TL|AT)?"
+    r"[0-9]{0,6}(?:/[0-9]{4,6})?Z?[:;,./]?"
+)
+_STATE = r"(?:BLACK|(?:BLACK)?(?:BLU|WHT|GRN|YLO[12]?|AMB[12]?|RED)\+?)"
+_COLOR = re.compile(rf"{_STATE}(?:/?{_STATE})?/?")
 
 _WORDS: Mapping[str, Group] = MappingProxyType(
     {
         **{word: (SKY, (word, None, None)) for word in ("CLR", "SKC", "NSC", "NCD")},
-        **dict.fromkeys(("NOSIG", "TEMPO", "BECMG", "INTER", "FCST"), (TREND, None)),
         **dict.fromkeys(("COR", "CORR", *(f"CC{letter}" for letter in "ABCDEFGHIJ")), (MODIFIER, "COR")),
         **dict.fromkeys(("NIL", "FINO"), (MODIFIER, "NIL")),
         **dict.fromkeys(("RTD", "TEST", "NOSPECI", "RVRNO", "WS", "ALL", "RWY"), (IGNORED, None)),
@@ -152,5 +158,7 @@ _READERS: tuple[tuple[re.Pattern[str], Callable[[re.Match[str]], Group]], ...] =
     (_WEATHER, lambda match: (WEATHER, match[0])),
     (_WIND_RANGE, _wind_range),
     (_MILES, lambda match: (MILES, float(match[0]) * M_PER_MILE)),
+    (_TREND, lambda match: (TREND, None)),
+    (_COLOR, lambda match: (COLOR, match[0])),
     (_OTHER, lambda match: (IGNORED, None)),
 )

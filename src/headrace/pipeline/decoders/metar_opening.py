@@ -1,0 +1,78 @@
+"""Openings of METAR reports: kind, station and time; and where a report begins if the `=` before it is missing.
+
+    KDEN 060053Z …                  the usual form
+    METAR COR KDEN 060053Z …        TTF METAR, METAR METAR, SPECI COR: any of the words of `_PREFIX`
+    METAR HLLT NIL                  no report from this station, and no time
+    METAR NIL                       no report at all
+
+Two reports that are joined are found by the kind or by what follows station and time: `NEXT 071200Z` in a remark does
+not begin a report. Patterns have fixed bounds, so they take time in proportion to the text.
+"""
+
+import re
+from typing import NamedTuple
+
+SPECI = "SPECI"
+
+_PREFIX = r"(?:METAR|SPECI|TTF|LOCAL|COR|CORR|CC[A-J]|AMD|RTD|TEST|AUTO)"
+_STATION = r"(?!AUTO|CORR|TEST|NEXT|LAST|UNTL|TILL|FROM)[A-Z][A-Z0-9]{3}"
+_WIND = r"(?:[0-9]{3}|VRB|///)P?[0-9/]{2,3}(?:G[P0-9/]{2,4})?(?:KT|MPS|KMH)"
+_USUAL = re.compile(rf"(?:(METAR|SPECI)\s)?({_STATION})\s([0-9]{{6}})Z?(?:\s|$)")
+_OTHER = re.compile(rf"((?:{_PREFIX}\s){{0,6}})({_STATION})\s((?:COR|CORR|CC[A-J]|AUTO)\s)?([0-9]{{6}})Z?(?:\s|$)")
+_NIL = re.compile(rf"((?:{_PREFIX}\s){{0,6}})(?:({_STATION})\s)?(?=NIL(?:\s|$))")
+_TIMES = re.compile(r"\s[0-9]{6}[Zz]?(?=\s)")
+_NEXT = re.compile(
+    rf"\s(?=(?:(?:TTF|COR)\s)?(?:METAR|SPECI)\s(?:{_PREFIX}\s){{0,4}}{_STATION}\s(?:[0-9]{{6}}Z?|NIL)(?:\s|$))"
+    rf"|\s(?=(?:COR\s)?{_STATION}\s[0-9]{{6}}Z?\s(?:AUTO|COR|CC[A-J]|NIL|{_WIND})(?:\s|$))"
+    rf"|\n(?=(?:COR\s)?{_STATION}\s[0-9]{{6}}Z\s)"
+    rf"|(?<=\sNIL)\s(?={_STATION}\sNIL(?:\s|$))"
+)
+_UPPER = {low: low - 32 for low in range(ord("a"), ord("z") + 1)}
+
+
+class Opening(NamedTuple):
+    kind: str | None  # METAR or SPECI; None: not said
+    station: str | None  # None: NIL for all stations
+    time: str | None  # six digits; None: NIL without a time
+    modifiers: tuple[str, ...]  # words before the time that are groups of the body, such as COR and AUTO
+    end: int  # where the body begins
+
+
+def upper(text: str) -> str:
+    """The text with capital letters A to Z, and of the same length."""
+    return text if text.isupper() else text.translate(_UPPER)
+
+
+def read_opening(text: str, at: int = 0) -> Opening | None:
+    """The opening at this place of a text in capital letters; None if there is none."""
+    usual = _USUAL.match(text, at)
+    if usual is not None:
+        return Opening(usual[1], usual[2], usual[3], (), usual.end())
+    other = _OTHER.match(text, at)
+    if other is not None:
+        return _opening(f"{other[1]} {other[3] or ''}".split(), other[2], other[4], other.end())
+    nil = _NIL.match(text, at)
+    return None if nil is None else _opening(nil[1].split(), nil[2], None, nil.end())
+
+
+def _opening(words: list[str], station: str | None, time: str | None, end: int) -> Opening:
+    kinds = [word for word in words if word in ("METAR", SPECI)]
+    modifiers = tuple(word for word in words if word not in ("METAR", SPECI, "TTF", "LOCAL", "AMD"))
+    return Opening(kinds[-1] if kinds else None, station, time, modifiers, end)
+
+
+def single_reports(raw: str) -> list[str]:
+    """The text of each report on one line: more than one if `=` is missing between them."""
+    if len(_TIMES.findall(raw)) < 2 and raw.count("NIL") < 2:
+        return [" ".join(raw.split())]
+    # A line break remains where a line is not indented: there a report may begin.
+    lines = [(" " if line[0].isspace() else "\n") + " ".join(line.split()) for line in raw.split("\n") if line.strip()]
+    text = "".join(lines)[1:]
+    capitals, begin, reports = upper(text), 0, []
+    while begin < len(text):
+        opening = read_opening(capitals, begin)
+        found = _NEXT.search(capitals, max(begin, opening.end - 1) if opening else begin)
+        end = found.start() if found else len(text)
+        reports.append(" ".join(text[begin:end].split()))
+        begin = end + 1
+    return reports
