@@ -16,6 +16,7 @@ from headrace.pipeline.run.job import Job
 from headrace.pipeline.run.status import RuleStatus
 from support import waiting
 from support.fleet import free_port
+from support.links import make_certs
 
 HEADRACE = str(Path(sys.executable).with_name("headrace"))
 REPORT = "METAR K%s %02d%02d%02dZ 180%02dG%02dKT 10SM FEW080 12/M03 A3002="
@@ -98,6 +99,29 @@ def write_site(folder: Path) -> str:
     endpoint = f"tcp/127.0.0.1:{free_port()}"
     (folder / "site.toml").write_text(f'[site]\nqueue = "wx.queue"\nlisten = ["{endpoint}"]\n')
     return endpoint
+
+
+PASSWORD = "deep-secret-of-ann"
+
+
+def write_guarded_site(folder: Path) -> str:
+    """As `write_site`, for a site with TLS that admits only ann, and the files that she needs; return its endpoint."""
+    make_certs(folder / "certs", "site")
+    (folder / "users").write_text(f"ann:{PASSWORD}\n")
+    (folder / "ann.password").write_text(f"{PASSWORD}\n")
+    endpoint = f"tls/127.0.0.1:{free_port()}"
+    (folder / "site.toml").write_text(
+        f'[site]\nqueue = "wx.queue"\nlisten = ["{endpoint}"]\n[users]\ndictionary_file = "users"\n'
+        '[tls]\nauthority = "certs/authority.crt"\ncertificate = "certs/site.crt"\nkey = "certs/site.key"\n'
+        "mutual = false\n"
+    )
+    return endpoint
+
+
+def files_with(folder: Path, secret: str, *but: str) -> list[str]:
+    """All files below a folder that contain a secret, except those that must."""
+    found = [path for path in folder.rglob("*") if path.is_file() and secret.encode() in path.read_bytes()]
+    return sorted(str(path.relative_to(folder)) for path in found if path.name not in but)
 
 
 @contextmanager

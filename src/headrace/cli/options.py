@@ -10,14 +10,12 @@ of processes shows options to every user of the machine:
     HEADRACE_AUTHORITY, HEADRACE_CERTIFICATE, HEADRACE_KEY         for endpoints with tls or quic
 """
 
-import os
 from collections.abc import Callable
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from headrace.errors import FabricError, OptionError
+from headrace.errors import OptionError
 from headrace.units import parse_age, parse_size, parse_time
 
 if TYPE_CHECKING:
@@ -132,36 +130,6 @@ def open_local_queue(path: str) -> "Queue":
 
 def credentials() -> "tuple[TlsTerms | None, UserTerms | None]":
     """The certificate and the user that the environment names."""
-    return _tls(), _user()
+    from headrace.link.login import Login
 
-
-def _user() -> "UserTerms | None":
-    from headrace.link.credentials import UserTerms
-
-    name, file = os.environ.get("HEADRACE_USER"), os.environ.get("HEADRACE_PASSWORD_FILE")
-    if not name and not file:
-        return None
-    if not file:
-        raise OptionError("HEADRACE_USER is set without a password", "set HEADRACE_PASSWORD_FILE as well")
-    if not name:
-        raise OptionError("HEADRACE_PASSWORD_FILE is set without a name", "set HEADRACE_USER as well")
-    try:
-        return UserTerms(name, Path(file).read_text().strip())
-    except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "it is not text"
-        raise FabricError(
-            f"the password file {file} is not readable: {reason}", "check HEADRACE_PASSWORD_FILE"
-        ) from None
-
-
-def _tls() -> "TlsTerms | None":
-    from headrace.link.credentials import TlsTerms
-
-    authority, certificate, key = (os.environ.get(f"HEADRACE_{part}") for part in ("AUTHORITY", "CERTIFICATE", "KEY"))
-    if not authority:
-        if certificate or key:
-            raise OptionError(
-                "HEADRACE_CERTIFICATE or HEADRACE_KEY is set without an authority", "set HEADRACE_AUTHORITY as well"
-            )
-        return None
-    return TlsTerms(Path(authority), Path(certificate) if certificate else None, Path(key) if key else None)
+    return Login.from_environment().read()

@@ -13,6 +13,7 @@ from typing import Annotated, Literal, get_args
 
 import msgspec
 
+from headrace.link.login import PASSWORD_FILE, USER
 from headrace.log.config import DURABILITIES, SIGNATURES, Dedup, Durability
 from headrace.selection import Selection
 from headrace.selection.table_keys import CLAUSES, SELECTION
@@ -20,13 +21,11 @@ from headrace.site.kinds import (
     DICTIONARY_FILE,
     ENDPOINTS,
     LISTENING,
-    PASSWORD_FILE,
     PATTERNS,
     QUEUE_AGE,
     SITE_NAME,
     SITE_NAMES,
     SIZE,
-    USER,
     WHO,
 )
 from headrace.toml.kinds import FILE, FLAG, FOLDER, NAME, OUTPUT_FILE, START, age, choice, count

@@ -11,15 +11,13 @@ from typing import Any
 
 from headrace.errors import FabricError, OptionError
 from headrace.link.access import EVERYBODY
-from headrace.link.credentials import UserTerms, check_users_file
+from headrace.link.credentials import check_users_file
 from headrace.link.endpoint import check_endpoint
 from headrace.log.config import check_age, check_size
 from headrace.product.put import check_origin
 from headrace.selection.pattern import canonical_pattern
 from headrace.toml.kinds import Kind, Listed, bytes_of, path_kind, readable, seconds_of, text_of
 from headrace.units import exact_age, exact_size
-
-PASSWORD_BYTES_MAX = 4096
 
 # --- names ----------------------------------------------------------------------------------------
 
@@ -80,18 +78,6 @@ PATTERNS = Listed("list of feed patterns", Kind("feed pattern", _pattern))
 # --- files with secrets ---------------------------------------------------------------------------
 
 
-def _password(value: Any, folder: Path) -> Path:
-    path = readable(value, folder)
-    try:
-        lines = path.read_text("utf-8").splitlines() if path.stat().st_size <= PASSWORD_BYTES_MAX else []
-    except UnicodeDecodeError:
-        lines = []
-    if len(lines) != 1:
-        raise OptionError(f"{path} is not one line of text", "a password file has one line, the password")
-    UserTerms("this site", lines[0])
-    return path
-
-
 def _dictionary(value: Any, folder: Path) -> Path:
     path = readable(value, folder)
     try:
@@ -101,10 +87,4 @@ def _dictionary(value: Any, folder: Path) -> Path:
     return path
 
 
-def _user(value: Any, folder: Path) -> str:
-    return UserTerms(text_of(value, "site1"), "any").name
-
-
-USER = Kind("text", _user)
-PASSWORD_FILE = path_kind(_password)
 DICTIONARY_FILE = path_kind(_dictionary)

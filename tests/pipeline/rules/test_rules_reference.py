@@ -10,14 +10,14 @@ from rulefile import PIPELINE, check_rules, loaded, told, written
 
 from headrace.pipeline.decoders import DECODERS
 from headrace.pipeline.rules.pqact.substitution import _DATE_ITEMS
-from headrace.pipeline.rules.rule import ACTIONS, PipelineTerms, Rule
+from headrace.pipeline.rules.rule import ACTIONS, PipelineTerms, Rule, TlsTable, UserTable
 from headrace.selection.table_keys import CLAUSES
 from headrace.toml.kinds import toml_lines
 from headrace.toml.layout import Key, keys_of
 
 REFERENCE = (Path(__file__).parents[3] / "docs" / "rules.md").read_text()
 TABLES: dict[str, type[msgspec.Struct]] = {
-    "[pipeline]": PipelineTerms, "[[rule]]": Rule, **{f"[rule.{name}]": struct for name, struct in ACTIONS.items()},
+    "[pipeline]": PipelineTerms, "[pipeline.tls]": TlsTable, "[pipeline.user]": UserTable, "[[rule]]": Rule, **{f"[rule.{name}]": struct for name, struct in ACTIONS.items()},
 }  # fmt: skip
 
 

@@ -17,7 +17,18 @@ import pytest
 
 from headrace import Queue
 from headrace.pipeline.spark.java import java_home
-from pipeline.jobs import HEADRACE, PATIENCE_S, put_reports, rows, site, until, write_site
+from pipeline.jobs import (
+    HEADRACE,
+    PASSWORD,
+    PATIENCE_S,
+    files_with,
+    put_reports,
+    rows,
+    site,
+    until,
+    write_guarded_site,
+    write_site,
+)
 from support.fleet import free_port
 from support.seeds import random_seed
 
@@ -145,6 +156,22 @@ def test_rules_run_on_a_cluster(folder: Path, cluster: Cluster) -> None:
     assert done.returncode == 0, done.stderr
     assert {rule["state"] for rule in json.loads(done.stdout)["rules"]} == {"done"}
     judge(folder, 600)
+
+
+@pytest.mark.soak
+@pytest.mark.spark
+def test_executors_log_in_to_a_guarded_site(folder: Path, cluster: Cluster) -> None:
+    put_reports(folder, 0, 200)
+    endpoint = write_guarded_site(folder)
+    login = '[pipeline.tls]\nauthority = "certs/authority.crt"\n[pipeline.user]\nname = "ann"\n'
+    rules = write_rules(folder, place=f'site = "{endpoint}"')
+    rules.write_text(rules.read_text() + login + 'password_file = "ann.password"\n')
+    with site(folder):
+        done = run(rules, cluster.master)
+    assert done.returncode == 0, done.stderr
+    judge(folder, 200)
+    assert PASSWORD not in done.stdout + done.stderr
+    assert files_with(folder, PASSWORD, "users", "ann.password") == []  # the folder of the cluster, too
 
 
 def test_ship_is_refused_in_local_mode(folder: Path) -> None:

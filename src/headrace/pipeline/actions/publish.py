@@ -26,6 +26,7 @@ from blake3 import blake3
 from pyspark.sql import DataFrame
 
 from headrace.errors import HeadraceError, PipelineError, TargetError
+from headrace.link.login import Login
 from headrace.pipeline.actions.action import Context, Counts
 from headrace.pipeline.actions.dead_letters import DeadLetters
 from headrace.pipeline.actions.prepared import SCHEMA as PREPARED
@@ -58,7 +59,7 @@ class PublishPerformer:
         self._action, self._name, self._select, self._letters = action, name, select, letters
 
     def perform(self, frame: DataFrame, context: Context) -> Counts:
-        address = target_of(self._action) or context.address
+        address = target_of(self._action, context.address)
         publication = publication_of(self._action, self._select, self._name, address, context)
         rows = frame.filter(self._action.when) if isinstance(self._action, AlertAction) else frame
         return publish(rows, publication, address, context, self._name, self._letters)
@@ -67,11 +68,12 @@ class PublishPerformer:
         """Nothing to end: queues stay open for other batches, as those of Spark's source do."""
 
 
-def target_of(action: PublishAction | AlertAction) -> QueueAddress | None:
-    """The queue that an action names; None: that of the pipeline."""
+def target_of(action: PublishAction | AlertAction, own: QueueAddress) -> QueueAddress:
+    """The queue that an action names, with the login of the pipeline; or else `own`, that of the pipeline."""
     if isinstance(action, AlertAction) or (action.queue is None and action.site is None):
-        return None
-    return QueueAddress(None if action.queue is None else str(action.queue), action.site)
+        return own
+    login = Login() if action.site is None else own.login
+    return QueueAddress(None if action.queue is None else str(action.queue), action.site, login)
 
 
 # --- rows as products, in executors ---------------------------------------------------------------
@@ -206,8 +208,7 @@ def publish(
             yield made
 
     writer = frame.mapInArrow(products, COLUMNS).write.format("headrace").mode("append")
-    for option, value in (("queue", address.queue), ("site", address.site), ("application", context.application)):
-        writer = writer.option(option, value) if value is not None else writer
+    writer = writer.options(**address.options()).option("application", context.application)
     try:
         writer.save()
     except HeadraceError:

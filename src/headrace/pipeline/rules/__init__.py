@@ -24,11 +24,14 @@ from headrace.pipeline.rules.rule import (
     Rule,
     RuleFile,
     TableAction,
+    TlsTable,
+    UserTable,
 )
 from headrace.pipeline.rules.template import Template, template
 from headrace.pipeline.rules.trial import Preview, Trial, try_rules
 
 __all__ = [
     "Action", "AlertAction", "ExecAction", "FileAction", "PipeAction", "PipelineTerms", "Preview", "PublishAction",
-    "Rule", "RuleFile", "TableAction", "Template", "Trial", "check_rules", "load_rules", "template", "try_rules",
+    "Rule", "RuleFile", "TableAction", "Template", "TlsTable", "Trial", "UserTable", "check_rules", "load_rules",
+    "template", "try_rules",
 ]  # fmt: skip

@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from headrace.errors import RuleError
+from headrace.errors import FabricError, OptionError, RuleError
+from headrace.link.credentials import TlsTerms, check_tls
 from headrace.pipeline.rules.action_conflicts import ActionInFile, check_action
 from headrace.pipeline.rules.defaults import OBSERVED, default_watermark
 from headrace.pipeline.rules.rule import ACTIONS, LAYOUT, AlertAction, PipelineTerms, PublishAction, Rule, RuleFile
@@ -32,6 +33,7 @@ _CLAUSES = {  # of a selection that a pipeline cannot repeat: the problem, and t
 def find_conflicts(file: RuleFile, report: Report) -> None:
     """Report every conflict within a file."""
     _check_terms(file, report)
+    _check_login(file, report)
     _check_names(file, report)
     for place, rule in enumerate(file.rules):
         _check_rule(rule, place, report)
@@ -55,6 +57,21 @@ def _check_terms(file: RuleFile, report: Report) -> None:
     if terms.checkpoint is not None and terms.checkpoint in (terms.tables, terms.files, folder):
         report.add(("pipeline", "checkpoint"), f"{terms.checkpoint} is also used for other files",
                    "choose a separate folder")  # fmt: skip
+
+
+def _check_login(file: RuleFile, report: Report) -> None:
+    terms = file.pipeline
+    sites = [terms.site, *(action.site for rule in file.rules for action in rule.publish)]
+    for name in ("tls", "user"):
+        if getattr(terms, name) is not None and not any(sites):
+            report.add(("pipeline", name), "it has no effect without a site", "give site too, or leave the table out")
+    tls = terms.tls
+    if tls is None or any(report.is_wrong(("pipeline", "tls", key)) for key in ("authority", "certificate", "key")):
+        return
+    try:
+        check_tls(TlsTerms(tls.authority, tls.certificate, tls.key))
+    except (FabricError, OptionError) as error:
+        report.add(("pipeline", "tls"), error.problem, error.hint)
 
 
 def _has_unknown_key(report: Report, path: KeyPath) -> bool:

@@ -66,12 +66,22 @@ def _read(path: Path, report: Report) -> RuleFile:
         report.add(("pipeline",), "the table is missing", 'begin with [pipeline] and queue = "wx.queue"')
     if not data.get("rule"):
         report.add(("rule",), "there is no rule", "write [[rule]] with name, select and an action")
-    terms: PipelineTerms = struct_of(
-        _PIPELINE, read_keys(report, ("pipeline",), single(report, "pipeline") or {}, _PIPELINE)
-    )
+    terms = _terms(report, ("pipeline",), single(report, "pipeline") or {})
     rules = tuple(_rule(report, ("rule", place), raw) for place, raw in enumerate(elements_of(report, "rule")))
     settings = tuple(_spark_settings(report, ("spark",), single(report, "spark") or {}))
     return RuleFile(path=path.absolute(), pipeline=terms, rules=rules, spark=settings)
+
+
+def _terms(report: Report, path: KeyPath, raw: Mapping[str, Any]) -> PipelineTerms:
+    values = read_keys(report, path, raw, _PIPELINE)
+    for name, table in _PIPELINE.inner.items():
+        inner = raw.get(name)
+        if isinstance(inner, dict):
+            values[name] = struct_of(table, read_keys(report, (*path, name), inner, table))
+        elif inner is not None:
+            report.add((*path, name), f"{inner!r} is not a table", f"write [pipeline.{name}], and its keys below it")
+    terms: PipelineTerms = struct_of(_PIPELINE, values)
+    return terms
 
 
 def _rule(report: Report, path: KeyPath, raw: Mapping[str, Any]) -> Rule:

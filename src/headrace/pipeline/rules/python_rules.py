@@ -23,7 +23,7 @@ from typing import Any
 
 import msgspec
 
-from headrace.pipeline.rules.rule import ACTIONS, PipelineTerms, Rule
+from headrace.pipeline.rules.rule import ACTIONS, LAYOUT, PipelineTerms, Rule
 from headrace.pipeline.rules.views import importable
 from headrace.selection import Selection
 from headrace.toml.document import Document, Problem
@@ -91,6 +91,10 @@ def written(struct: msgspec.Struct) -> dict[str, Any]:
         value = getattr(struct, key.field)
         if value is not None and (key.is_required or value != key.default):
             values[key.name] = _plain(value, key.kind)
+    if isinstance(struct, PipelineTerms):
+        for name in LAYOUT.tables["pipeline"].inner:
+            if (inner := getattr(struct, name)) is not None:
+                values[name] = written(inner) if isinstance(inner, msgspec.Struct) else inner
     if isinstance(struct, Rule):
         for name in ACTIONS:
             if actions := getattr(struct, name):

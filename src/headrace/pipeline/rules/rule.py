@@ -19,12 +19,13 @@ from typing import Annotated, Literal, get_args
 
 import msgspec
 
+from headrace.link.login import PASSWORD_FILE, USER
 from headrace.pipeline.rules import kinds
 from headrace.pipeline.rules.kinds import COLUMN, COLUMNS, COMMAND, CONDITION, CONTENT, FEED, IDENT
 from headrace.product.product import PRIORITY_DEFAULT, PRIORITY_MAX
 from headrace.selection import Selection
 from headrace.selection.table_keys import CLAUSES
-from headrace.toml.kinds import FLAG, FOLDER, OUTPUT_FOLDER, START, Listed, age, choice, count, size
+from headrace.toml.kinds import FILE, FLAG, FOLDER, OUTPUT_FOLDER, START, Listed, age, choice, count, size
 from headrace.toml.layout import Layout, Table
 
 FileMode = Literal["append", "each", "overwrite"]
@@ -39,6 +40,21 @@ _PRIORITY = count(0, PRIORITY_MAX)
 _REMOVED = Listed("list of " + " and ".join(f'`"{each}"`' for each in get_args(Removed)), choice(*get_args(Removed)))
 _TIMEOUT = age(0.1, 86400, "60s")
 _PAUSE = age(0.01, 3600, "1s")
+
+
+class TlsTable(msgspec.Struct, frozen=True, kw_only=True):
+    """[pipeline.tls]: the authority that the pipeline trusts, and the certificate that it shows to sites."""
+
+    authority: Annotated[Path, FILE]
+    certificate: Annotated[Path | None, FILE] = None
+    key: Annotated[Path | None, FILE] = None
+
+
+class UserTable(msgspec.Struct, frozen=True, kw_only=True):
+    """[pipeline.user]: name and password of the pipeline at sites; the password is in a file of its own."""
+
+    name: Annotated[str, USER]
+    password_file: Annotated[Path, PASSWORD_FILE]
 
 
 class PipelineTerms(msgspec.Struct, frozen=True, kw_only=True, rename={"start": "from"}):
@@ -56,6 +72,8 @@ class PipelineTerms(msgspec.Struct, frozen=True, kw_only=True, rename={"start": 
     tables: Annotated[Path | None, OUTPUT_FOLDER] = None
     files: Annotated[Path | None, OUTPUT_FOLDER] = None
     dead_letters: Annotated[str, kinds.TABLE_PATH] = "dead_letters"
+    tls: TlsTable | None = None
+    user: UserTable | None = None
 
 
 class FileAction(msgspec.Struct, frozen=True, kw_only=True):
@@ -184,14 +202,15 @@ class SparkSettings(msgspec.Struct, frozen=True):
 
 LAYOUT = Layout(
     tables={
-        "pipeline": Table(PipelineTerms),
+        "pipeline": Table(PipelineTerms, inner={"tls": Table(TlsTable), "user": Table(UserTable)}),
         "rule": Table(Rule, True, CLAUSES, {name: Table(struct) for name, struct in ACTIONS.items()}),
         "spark": Table(SparkSettings),
     },
     example="docs/rules.md has an example; headrace pipeline import translates a pqact.conf",
     examples={
         "name": '"metar"', "select": '"wx/text/metar"', "path": '"{feed}/{created:%Y%m%d}.txt"', "feed": '"wx/derived"',
-        "command": '["decoder", "{ident}"]', "when": '"gust > 25"',
+        "command": '["decoder", "{ident}"]', "when": '"gust > 25"', "authority": '"authority.crt"',
+        "password_file": '"pipeline.password"',
     },
     elsewhere={
         ("rule", "feed"): "write the feed pattern as select",
@@ -201,6 +220,8 @@ LAYOUT = Layout(
         ("rule", "window"): "write sql = \"select … group by window(observed, '1 hour')\" and watermark",
         ("rule.exec", "args"): "write them into command, a list",
         ("rule.publish", "payload"): "write content",
+        ("pipeline", "password"): "write it into a file, and give that file as password_file of [pipeline.user]",
+        ("pipeline.user", "password"): "write it into a file, and give that file as password_file",
         ("pipeline", "master"): "give it on the command line: headrace pipeline run --master spark://…",
     },
 )  # fmt: skip

@@ -19,11 +19,13 @@ from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+import msgspec
 from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from headrace.errors import PipelineError, RuleError
+from headrace.link.login import Login
 from headrace.pipeline.actions import DeadLetters, Performer, performer
 from headrace.pipeline.decoders.decoder import ERROR
 from headrace.pipeline.rules.rule import AlertAction, PipelineTerms, Rule, RuleFile
@@ -156,12 +158,9 @@ class Job:
     def _source(self, rule: Rule) -> DataFrame:
         terms = self._file.pipeline
         reader = self._spark.readStream.format("headrace").option("select", str(rule.select)).option("columns", ALL)
-        address = _address_of(terms)
-        for name, value in (("queue", address.queue), ("site", address.site)):
-            if value is not None:
-                reader = reader.option(name, value)
         return (
-            reader.option("startingOffsets", _start(terms))
+            reader.options(**_address_of(terms).options())
+            .option("startingOffsets", _start(terms))
             .option("maxProductsPerTrigger", terms.max_products)
             .option("maxBytesPerTrigger", terms.max_bytes)
             .option("failOnDataLoss", str(terms.on_loss != "count").lower())
@@ -232,7 +231,18 @@ def _rejected(rule: Rule, error: AnalysisException) -> RuleError:
 
 
 def _address_of(terms: PipelineTerms) -> QueueAddress:
-    return QueueAddress(None if terms.queue is None else str(terms.queue), terms.site)
+    return QueueAddress(None if terms.queue is None else str(terms.queue), terms.site, _login_of(terms))
+
+
+def _login_of(terms: PipelineTerms) -> Login:
+    """The login that the file names, or else the environment, towards every site that the pipeline connects to."""
+    if terms.tls is None and terms.user is None:
+        return Login.from_environment()
+    files = {} if terms.tls is None else msgspec.structs.asdict(terms.tls)
+    if terms.user is not None:
+        files["password_file"] = terms.user.password_file
+    user = None if terms.user is None else terms.user.name
+    return Login(user, **{field: str(path) for field, path in files.items() if path is not None})
 
 
 def _name_of(file: RuleFile) -> str:

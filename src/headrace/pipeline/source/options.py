@@ -11,8 +11,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from headrace.errors import HeadraceError, OptionError
+from headrace.link.login import Login
 from headrace.pipeline.source.columns import COLUMNS, DEFAULT
-from headrace.pipeline.source.open_queues import QueueAddress
+from headrace.pipeline.source.open_queues import LOGIN_OPTIONS, QueueAddress
 from headrace.selection import Selection
 from headrace.units import parse_size
 
@@ -93,11 +94,18 @@ def _check_read(options: Mapping[str, Any]) -> None:
 
 
 def _address(options: dict[str, Any]) -> QueueAddress:
-    """Take queue and site out of the options."""
+    """Take queue, site and login out of the options. Without a login there, that of the environment is used."""
     queue, site = options.pop("queue", None), options.pop("site", None)
     if queue is None and site is None:
         raise OptionError("neither queue nor site is given", 'give option("queue", folder) or option("site", endpoint)')
-    return QueueAddress(queue, site)
+    login = {field: options.pop(field) for field in LOGIN_OPTIONS if field in options}
+    if site is None:
+        if login:
+            name = LOGIN_OPTIONS[next(iter(login))]
+            raise OptionError(f"option {name} has no effect without a site", 'give option("site", endpoint) too')
+        return QueueAddress(queue, None)
+    names = {field: f"option {name}" for field, name in LOGIN_OPTIONS.items()}
+    return QueueAddress(queue, site, Login.of(login, names) if login else Login.from_environment())
 
 
 def _known(given: Mapping[str, str], known: "_Options") -> dict[str, Any]:
@@ -111,12 +119,18 @@ def _known(given: Mapping[str, str], known: "_Options") -> dict[str, Any]:
             key = "queue"
         name = names.get(key.lower())
         if name is None:
-            near = difflib.get_close_matches(key.lower(), names, 1)
-            hint = f"did you mean {names[near[0]]}?" if near else f"options are {', '.join(known)}"
-            raise OptionError(f"the source headrace has no option {key!r}", hint)
+            raise OptionError(f"the source headrace has no option {key!r}", _hint(key.lower(), names))
         field, read = known[name]
         options[field] = read(name, value)
     return options
+
+
+def _hint(key: str, names: Mapping[str, str]) -> str:
+    """What to write instead of an unknown option; `names` are the known ones, by their lower case."""
+    if key == "password":
+        return "write the password into a file, and give that file as option passwordFile"
+    near = difflib.get_close_matches(key, names, 1)
+    return f"did you mean {names[near[0]]}?" if near else f"options are {', '.join(names.values())}"
 
 
 # --- values --------------------------------------------------------------------------------------
@@ -178,9 +192,11 @@ def _choice(*choices: str) -> Callable[[str, str], str]:
 
 _Options = dict[str, tuple[str, Callable[[str, str], Any]]]  # Spark's name: the field, and how to read its text
 
+_LOGIN: _Options = {name: (field, _text) for field, name in LOGIN_OPTIONS.items()}
 _READ: _Options = {
     "queue": ("queue", _text),
     "site": ("site", _text),
+    **_LOGIN,
     "select": ("select", _text),
     "startingOffsets": ("starting_offsets", _position),
     "endingOffsets": ("ending_offsets", _position),
@@ -197,6 +213,7 @@ _READ: _Options = {
 _WRITE: _Options = {
     "queue": ("queue", _text),
     "site": ("site", _text),
+    **_LOGIN,
     "feed": ("feed", _text),
     "application": ("application", _text),
     "batch": ("batch", _batch),

@@ -22,8 +22,9 @@ from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowW
 from pyspark.sql.types import StructType
 
 from headrace.errors import OptionError, PayloadError, PipelineError
+from headrace.link.login import Login
 from headrace.log.columns import arrow_values, number_column, text_column
-from headrace.pipeline.source.open_queues import open_queue
+from headrace.pipeline.source.open_queues import QueueAddress, open_queue
 from headrace.pipeline.source.options import WriteOptions, write_options
 from headrace.pipeline.source.parts import part_bytes, parts_of, put_or_halve
 from headrace.product.product import PRIORITY_DEFAULT
@@ -83,14 +84,21 @@ class StreamWriter(_TaskWriter, DataSourceStreamArrowWriter):
 
 
 def put_batches(
-    queue: str | Path | None = None, *, site: str | None = None, feed: str | None = None, application: str = ""
+    queue: str | Path | None = None,
+    *,
+    site: str | None = None,
+    login: Login | None = None,
+    feed: str | None = None,
+    application: str = "",
 ) -> Callable[[DataFrame, int], None]:
     """For `writeStream.foreachBatch`: each row of a micro-batch becomes a product, once, however often it is repeated.
 
-    Two queries that may put the same rows need an `application` each. OptionError: an argument is invalid.
+    Two queries that may put the same rows need an `application` each. `login` is for the site; by default it is that
+    of the environment. OptionError: an argument is invalid.
     """
-    given = {"queue": queue, "site": site, "feed": feed, "application": application or None}
-    options = {name: str(value) for name, value in given.items() if value is not None}
+    address = QueueAddress(None if queue is None else str(queue), site, login or Login())
+    given = {"feed": feed, "application": application or None}
+    options = address.options() | {name: value for name, value in given.items() if value is not None}
     write_options(options)
 
     def put(rows: DataFrame, batch_id: int) -> None:
