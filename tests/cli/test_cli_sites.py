@@ -10,11 +10,12 @@ from pathlib import Path
 import pytest
 
 from headrace import Queue
-from headrace.cli.sites import is_healthy, session_terms
+from headrace.cli.sites import session_terms
 from headrace.cli.sites_map import dot_lines, link_lines, quoted, show_map
 from headrace.errors import OptionError
-from headrace.relay.messages.description import Description, LinkStatus, RequestStatus, UpstreamStatus
+from headrace.relay.messages.description import Description, LinkStatus, Problem, RequestStatus, UpstreamStatus
 from headrace.site.map import Link, Map, Node
+from headrace.site.problems import map_problems
 from support.commandline import Run, objects
 from support.daemon import Daemon
 from support.waiting import until
@@ -109,7 +110,7 @@ def description(**given: object) -> Description:
     plain: dict[str, object] = {
         "site": "a", "zid": "1", "started_ns": 0, "oldest": 1, "next": 1, "held_products": 0, "held_bytes": 0,
         "size": 1 << 20, "links": (), "users": 0, "feeds": (), "feeds_in_all": 0, "wanted": (), "requests": (),
-        "upstreams": (), "streams": (), "flows": (), "flows_in_all": 0, "answered": 0, "refused": 0,
+        "upstreams": (), "streams": (), "flows": (), "flows_in_all": 0, "answered": 0, "refused": 0, "problems": (),
     }  # fmt: skip
     return Description(**{**plain, **given})  # type: ignore[arg-type]
 
@@ -118,7 +119,7 @@ def upstream(**given: object) -> UpstreamStatus:
     plain: dict[str, object] = {
         "request": "r", "site": "b", "state": "live", "problem": "", "base": 0, "products": 0, "from_others": 0,
         "live_pages": 0, "pulled_pages": 0, "gaps": 0, "repairs": 0, "refused": 0, "latency_s": 0.0, "lost": (),
-        "lost_sequences": 0,
+        "lost_sequences": 0, "left_out": {},
     }  # fmt: skip
     return UpstreamStatus(**{**plain, **given})  # type: ignore[arg-type]
 
@@ -134,8 +135,9 @@ def hostile() -> Map:
     """Every name that comes from another site has control characters and quotes in it."""
     told = description(
         links=(LinkStatus("2", "router", HOSTILE),), wanted=(HOSTILE,),
-        requests=(RequestStatus(HOSTILE, "**", HOSTILE, (), "all", 0, 0, 3),),
-        upstreams=(upstream(request=HOSTILE, state="unreachable", problem=HOSTILE, lost=((1, 2, "evicted"),), lost_sequences=2),),
+        requests=(RequestStatus(HOSTILE, "**", HOSTILE, (), "all", 0, 0, 3, 0, 0, {}),),
+        upstreams=(upstream(request=HOSTILE, state="unreachable", problem=HOSTILE, left_out={"evicted": 2}),),
+        problems=(Problem("lost", HOSTILE, f"lost 1-2 of {HOSTILE}", f"do {HOSTILE}", 90.0),),
     )  # fmt: skip
     places = (
         Node(HOSTILE, "1", "here", "", 0.001, told),
@@ -154,23 +156,28 @@ def test_hostile_names_are_quoted_in_a_graph() -> None:
 
 
 def test_control_characters_in_names_are_escaped(capsys: pytest.CaptureFixture[str]) -> None:
-    show_map(hostile(), all_flows=True)
+    show_map(hostile(), map_problems(hostile()), all_flows=True)
     shown = capsys.readouterr().out
     assert "\x1b" not in shown
     assert "site b is missing: other sites request products from it" in shown
-    assert "lost 1-2 (evicted) of b" in shown
-    assert "its queue refused 3 products" in shown
+    assert "2 evicted" in shown
+    assert ": lost 1-2 of a" in shown
+    assert ", 1.5 min ago\n    try: do a" in shown
     assert "site c does not answer" in shown
 
 
-def test_a_map_is_healthy_if_every_site_answers_and_is_served() -> None:
-    here = Node("a", "1", "here", "", None, description(upstreams=(upstream(),)))
-    assert is_healthy(Map(0, (here,), ()))
-    assert not is_healthy(Map(0, (), ()))
-    assert not is_healthy(Map(0, (here, Node("a", "2", "here", "", None, description())), ()))
-    assert not is_healthy(Map(0, (here, Node("b", "", "away", "", None, None)), ()))
-    told = description(upstreams=(upstream(state="unreachable"),))
-    assert not is_healthy(Map(0, (Node("a", "1", "here", "", None, told),), ()))
+def test_a_map_has_the_problems_of_its_sites_and_its_own() -> None:
+    def kinds(*nodes: Node) -> list[tuple[str, str]]:
+        return [(found.site, found.problem.kind) for found in map_problems(Map(0, nodes, ()))]
+
+    here = Node("a", "1", "here", "", None, description())
+    assert kinds(here) == []
+    assert kinds() == [("", "silent")]
+    assert kinds(here, Node("a", "2", "here", "", None, description())) == [("", "name")]
+    assert kinds(here, Node("b", "", "away", "", None, None)) == [("", "away")]
+    assert kinds(here, Node("b", "2", "silent", "why", None, None)) == [("", "silent")]
+    told = description(problems=(Problem("link", "tcp/h:1", "no link to tcp/h:1: refused", "start it"),))
+    assert kinds(Node("b", "1", "here", "", None, told)) == [("b", "link")]
 
 
 def test_links_are_drawn_as_chains_and_rings() -> None:

@@ -117,7 +117,7 @@ class Corpus:
         with Queue.create(folder / f"corpus-{seed}", size="16MiB", origin=ORIGIN) as queue:
             for number in range(1, count + 1):
                 feed = chance.choices(feeds, weights=range(1, len(feeds) + 1))[0]
-                queue.put(b"%d of %d" % (number, seed), feed=feed, ident=f"{number}")
+                queue.put(b"%d of %d" % (number, seed), feed=feed, ident=f"{number}", expiry="365d")
             batch = queue.read("oldest", limit=count)
             self.feeds = ["", *batch.feeds]
             self.records = [b"", *(records_of(batch, np.array([row], np.uint32)) for row in range(count))]
@@ -149,6 +149,7 @@ class Site:
     oldest: int = 1
     present: bool = True
     queue: bytes = b""
+    expired: set[int] = field(default_factory=set)  # products that are not given to anybody any more
     page_products_max: int = 5
     pages_max: int = 3
     started_ns: int = 1
@@ -198,15 +199,20 @@ class Site:
             first = max(after + 1, self.oldest)
             lost = (after + 1, first - 1) if first > after + 1 else (0, 0)
             rows: list[int] = []
-            upto = first - 1
+            upto, expired = first - 1, 0
             while upto < self.next - 1 and len(rows) < query.products:
                 upto += 1
-                if self.gives(query.selection, upto):
+                if not self.gives(query.selection, upto):
+                    continue
+                if self.log[upto] in self.expired:
+                    expired += 1
+                else:
                     rows.append(upto)
             upto = max(after, upto)
             head = PageHead(
                 VERSION, self.name, self.queue, stream_name(Selection.parse(query.selection)), after, upto, self.next,
                 len(rows), 0, *lost, sequence_bytes(rows) if rows else b"",
+                left_out={"expired": expired} if expired else {},
             )  # fmt: skip
             yield encode_head(head), b"".join(self.corpus.records[self.log[row]] for row in rows)
             after = upto
@@ -242,6 +248,11 @@ class Origin(Site):
         if self.present:
             for stream in self.streams.values():
                 stream.advance()
+
+    def expire(self, sequence: int) -> None:
+        """From now on this product, which may have been put or not, is left out on every path."""
+        self.expired.add(sequence)
+        self.world.note(f"{sequence} expires at the origin")
 
     def evict(self, oldest: int) -> None:
         self.oldest = max(self.oldest, min(oldest, self.next))
@@ -284,12 +295,17 @@ class Stream:
         self._last: dict[str, int] = {}
         self._before: dict[str, int] = {}
         self._recent: dict[str, int] = {}
+        self._left_out = 0
 
     def advance(self) -> None:
         site = self._site
         by_feed: dict[str, list[int]] = {}
         for sequence in range(self._position + 1, site.next):
-            if site.gives(self._selection, sequence):
+            if not site.gives(self._selection, sequence):
+                continue
+            if site.log[sequence] in site.expired:
+                self._left_out = site.next - 1
+            else:
                 by_feed.setdefault(site.corpus.feeds[site.log[sequence]], []).append(sequence)
         self._position = site.next - 1
         for feed, sequences in by_feed.items():
@@ -303,7 +319,8 @@ class Stream:
 
     def beat(self) -> None:
         beat = Beat(VERSION, self._site.name, self._site.queue, self._name, self._since, self._position,
-                    self._before | self._recent, 0, self._site.started_ns, int(1000 * self._site.beat_s))  # fmt: skip
+                    self._before | self._recent, 0, self._site.started_ns, int(1000 * self._site.beat_s),
+                    self._left_out)  # fmt: skip
         self._before, self._recent = self._recent, {}
         self._since, self._examined = self._examined, self._position
         self._site.publish(self._name, None, b"", encode_beat(beat))

@@ -18,7 +18,7 @@ ARRAYS = (page.PageHead, beat.Beat, calls.Envelope)
 NAMED = (
     query.IdentifyReply, query.ResolveReply, inventory.InventoryReply, query.ListenReply, query.MeasureReply, description.Description,
     description.LinkStatus, description.FeedStatus, description.RequestStatus, description.UpstreamStatus,
-    description.StreamStatus, flows.FlowStatistics, calls.Columns, put.Put, weights.Weights,
+    description.StreamStatus, description.Problem, flows.FlowStatistics, calls.Columns, put.Put, weights.Weights,
 )  # fmt: skip
 TAGGED = {"Queries": query.Query, "Calls": calls.Call, "Replies to calls": replies.Reply}
 
@@ -71,6 +71,7 @@ def test_the_limits_have_the_values_on_the_page() -> None:
     )  # fmt: skip
     assert (calls.WAIT_S_MAX, calls.KEEP_S_MAX, calls.TEXT_MAX, beat.INTERVAL_S) == (5.0, 86_400.0, 65_536, 0.5)
     assert (description.LINKS_MAX, description.UPSTREAMS_MAX, description.STREAMS_MAX) == (1000, 1000, 300)
+    assert description.PROBLEMS_MAX == 500
     assert description.FEEDS_MAX == description.FLOWS_MAX == description.REQUESTS_MAX == 200
     assert (query.PATTERNS_MAX, inventory.ROWS_MAX, beat.INTERVAL_S_MIN, beat.INTERVAL_S_MAX) == (
         4096,

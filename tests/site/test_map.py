@@ -108,7 +108,7 @@ def test_gaps_are_reported_as_the_loss_of_a_link(fabric: Fabric) -> None:
     a.put(b"1", feed="x")
     until(lambda: b.next == 2, "it arrives")
     upstream.statistics.gaps, upstream.statistics.live = 1, 3
-    upstream.statistics.lose(7, 9, "evicted")
+    upstream.statistics.lose(7, 9, "evicted", 0.0)
     drawn = drawn_from(fabric, "a")
     (link,) = drawn.links
     assert (link.live_pages, link.gaps, link.loss) == (3, 1, 0.25)

@@ -3,9 +3,10 @@
 from typing import TYPE_CHECKING
 
 import click
+import msgspec
 
 from headrace.cli.failure import NEGATIVE, OK
-from headrace.cli.options import credentials, json_option, open_local_queue, queue_argument
+from headrace.cli.options import AGE, credentials, json_option, open_local_queue, queue_argument
 from headrace.cli.output import echo_json, show_table
 from headrace.errors import OptionError
 
@@ -20,17 +21,25 @@ _HOP_HEADER = ("sequence", "feed", "ident", "origin", "came through")
 @click.argument("where", metavar="ENDPOINT|SITE.TOML")
 @click.option("--flows", "all_flows", is_flag=True, help="Show the flow of every feed, not only the largest.")
 @click.option("--dot", "as_dot", is_flag=True, help="Write a graph for Graphviz: sites, links, round trips, loss.")
+@click.option("--check", is_flag=True, help="Exit code 1 if there is a problem, as listed below the tables.")
 @click.option(
-    "--check",
-    is_flag=True,
-    help="Exit code 1 if a site is silent, missing, not served or on an island, or a name is not unique.",
+    "--since",
+    "since_s",
+    type=AGE,
+    default="1h",
+    show_default=True,
+    metavar="AGE",
+    help="For --check: something that happened longer ago, such as a lost product, does not count.",
 )
 @json_option
-def sites(where: str, all_flows: bool, as_dot: bool, check: bool, as_json: bool) -> int:
+def sites(where: str, all_flows: bool, as_dot: bool, check: bool, since_s: float, as_json: bool) -> int:
     """Show all sites of the fabric: links, round trips, loss, feeds offered and wanted, requests, latencies.
 
     Give the endpoint of any site, such as tcp/host:7447, or the configuration of a site, whose endpoints, certificate
     and user name are then used. Counts start with each site. A latency is measured between the clocks of two sites.
+
+    Problems, with what to do about each, are listed last: a link that is down and why, a request that no site serves,
+    products that were lost or left out, a full disk, a silent site. In JSON, `problems` has the same list.
 
     \b
     Example:
@@ -40,9 +49,12 @@ def sites(where: str, all_flows: bool, as_dot: bool, check: bool, as_json: bool)
     """
     if as_dot and as_json:
         raise OptionError("--dot and --json contradict each other", "leave one of them out")
+    from headrace.site.problems import map_problems
+
     sites_map = read_map(where)
+    problems = map_problems(sites_map)
     if as_json:
-        echo_json(sites_map)
+        echo_json({**msgspec.structs.asdict(sites_map), "problems": problems})
     elif as_dot:
         from headrace.cli.sites_map import dot_lines
 
@@ -50,8 +62,8 @@ def sites(where: str, all_flows: bool, as_dot: bool, check: bool, as_json: bool)
     else:
         from headrace.cli.sites_map import show_map
 
-        show_map(sites_map, all_flows)
-    return NEGATIVE if check and not is_healthy(sites_map) else OK
+        show_map(sites_map, problems, all_flows)
+    return NEGATIVE if check and any(found.problem.age_s <= since_s for found in problems) else OK
 
 
 def read_map(where: str) -> "Map":
@@ -80,15 +92,6 @@ def session_terms(where: str) -> "SessionTerms":
     from headrace.site.terms import visiting_terms
 
     return visiting_terms(load_config(where))
-
-
-def is_healthy(sites_map: "Map") -> bool:
-    """Whether there are sites, their names are unique, all answer, every request is served, and from outside."""
-    upstreams = [upstream for node in sites_map.nodes if node.description for upstream in node.description.upstreams]
-    states = {node.state for node in sites_map.nodes} | {upstream.state for upstream in upstreams}
-    names = {node.name for node in sites_map.nodes}
-    is_whole = bool(names) and len(names) == len(sites_map.nodes) and not sites_map.islands
-    return is_whole and not states & {"silent", "away", "unreachable"}
 
 
 @click.command()

@@ -8,16 +8,18 @@ In the graph, nodes are sites, plain edges are links, and dashed arrows show whe
 other sites: all of them are quoted, so that no character in them has a meaning for Graphviz.
 """
 
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 
 import click
 
 from headrace.cli.failure import visible
 from headrace.cli.output import show_table
+from headrace.product.cause import by_cause
 from headrace.relay.flows import FlowStatistics
 from headrace.relay.messages.description import Description, FeedStatus
 from headrace.site.map import Link, Map, Node
+from headrace.site.problems import Found
 from headrace.units import format_age, format_count, format_latency, format_size
 
 _FLOWS = 10  # shown of each site, unless --flows is given
@@ -32,8 +34,8 @@ Row = tuple[str, ...]
 LinksBySite = dict[str, dict[int, Link]]  # by the number of the link
 
 
-def show_map(sites_map: Map, all_flows: bool) -> None:
-    """Write all tables: which sites exist, how they are linked, what goes where, and how fast."""
+def show_map(sites_map: Map, problems: Sequence[Found], all_flows: bool) -> None:
+    """Write all tables: which sites exist, how they are linked, what goes where, how fast, and what is wrong."""
     sites = [node.description for node in sites_map.nodes if node.description]
     _show_sites(sites_map)
     _show_links(sites_map)
@@ -42,7 +44,7 @@ def show_map(sites_map: Map, all_flows: bool) -> None:
     _show_requests(sites)
     _show("streams", ("site", "stream", "selection", "products", "pages", "listeners"), _stream_rows(sites), (3, 4))
     _show_flows(sites, all_flows)
-    for line in _warnings(sites_map):
+    for line in problem_lines(problems):
         click.echo(visible(line))
 
 
@@ -109,10 +111,10 @@ def _show_requests(sites: list[Description]) -> None:
             cells = (site.site, request.name, request.selection)
             rows += [
                 (*cells, each.site, each.state, f"{each.products:,}", f"{each.gaps:,}", f"{each.repairs:,}",
-                 f"{each.lost_sequences:,}")
+                 by_cause(each.left_out) or "0")
                 for each in served
             ] or [(*cells, "no site yet", "", "", "", "", "")]  # fmt: skip
-    header = ("site", "request", "selection", "from", "state", "products", "gaps", "repairs", "lost")
+    header = ("site", "request", "selection", "from", "state", "products", "gaps", "repairs", "left out")
     _show("requests", header, rows, range(5, 9))
 
 
@@ -148,31 +150,16 @@ def _took(seconds: float | None) -> str:
     return "" if seconds is None else format_latency(seconds)
 
 
-def _warnings(sites_map: Map) -> Iterator[str]:
-    """What an operator should look at, one line each."""
-    for name, times in Counter(node.name for node in sites_map.nodes).items():
-        if times > 1:
-            yield f"{times} sites are named {name}: give each site its own name"
-    for island in sites_map.islands:
-        yield f"{island.problem}: {island.remedy}"
-    for node in sites_map.nodes:
-        if node.state == "silent":
-            yield f"site {node.name} does not answer: {node.problem}"
-        if node.state == "away":
-            yield f"site {node.name} is missing: other sites request products from it"
-        for request in node.description.requests if node.description else ():
-            if request.refused:
-                products = format_count(request.refused, "product")
-                yield f"site {node.name}: its queue refused {products} of request {request.name}"
-        for each in node.description.upstreams if node.description else ():
-            if each.state == "unreachable":
-                yield f"site {node.name} cannot reach {each.site} for {each.request}: {each.problem}"
-            if each.lost_sequences:
-                ranges = ", ".join(f"{first}-{last} ({cause})" for first, last, cause in each.lost)
-                yield f"site {node.name} lost {ranges} of {each.site} ({each.request})"
-            if each.refused:
-                pages = format_count(each.refused, "page")
-                yield f"site {node.name} refused {pages} of {each.site}: their origin is not trusted"
+def problem_lines(problems: Sequence[Found]) -> Iterator[str]:
+    """What an operator should look at: a line for each, and one with what to do."""
+    if problems:
+        yield "problems:"
+    for found in problems:
+        problem = found.problem
+        when = f", {format_age(problem.age_s)} ago" if problem.age_s else ""
+        yield f"  {f'site {found.site}: ' if found.site else ''}{problem.text}{when}"
+        if problem.remedy:
+            yield f"    try: {problem.remedy}"
 
 
 # --- links as lines of text ------------------------------------------------------------------------

@@ -8,4 +8,5 @@ access.py        who may receive and publish which feeds
 keys.py          the keys under which things travel
 declarations.py  declarations that are repeated when a router joins
 diagnosis.py     why a session could not be opened
+reach.py         which endpoints have no link, and why
 """

@@ -59,7 +59,7 @@ class SessionTerms:
     rules: tuple[Rule, ...] = ()
     timeout_s: float = 5.0  # for a client to connect
     lease_s: float = 5.0  # a neighbour that is silent for this long is gone
-    message_bytes_max: int = 1 << 30  # larger messages are dropped on arrival
+    message_bytes_max: int = (1 << 30) + (16 << 20)  # larger ones are dropped on arrival; a page of 1 GiB, and its head
 
     def __post_init__(self) -> None:
         listen = tuple(check_endpoint(text, listen=True) for text in self.listen)

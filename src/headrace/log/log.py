@@ -32,7 +32,7 @@ from headrace.log.place import check_place
 from headrace.log.read import NO_LIMIT, Allowed, Read, Reader, Start, resolve_start
 from headrace.log.seams import Clock, Disk, Gate, Resident, Storage, Timeout
 from headrace.log.statistics import Statistics, gather
-from headrace.log.weights import Weights, weigh
+from headrace.log.weights import Weights, count_products, weigh
 from headrace.product.batch import Batch
 from headrace.selection import Selection
 from headrace.units import parse_age, parse_size
@@ -94,6 +94,11 @@ class Log:
     def now(self) -> tuple[int, int]:
         """The time, and the elapsed time, by the clock that was given; zeros if there is none."""
         return (self.clock.now_ns(), self.clock.elapsed_ns()) if self.clock is not None else (0, 0)
+
+    @property
+    def flush_failure(self) -> Exception | None:
+        """Why the last flush of this process failed; None if it did not."""
+        return self._flusher.failure if self._flusher else None
 
     def make_durable(self, sequence: int) -> None:
         """Under durability `disk`, return when `sequence` is on the disk; otherwise at once."""
@@ -195,6 +200,11 @@ class Log:
         """
         self.check_open()
         return weigh(self.kernel, Selection.of(selection), start, stop, allowed)
+
+    def count(self, start: int, stop: int, selection: Wanted = None, *, allowed: Allowed | None = None) -> int:
+        """How many products from `start` up to `stop` index rows alone select; `allowed` is as for `reader`."""
+        self.check_open()
+        return count_products(self.kernel, Selection.of(selection), start, stop, allowed)
 
     def resolve(self, start: Start) -> int:
         """The sequence that `start` means now."""
@@ -321,8 +331,7 @@ class Log:
         oldest = Batch(rows, self.kernel.names)
         oldest_ns = int(oldest.columns["inserted_ns"][0]) if len(oldest) else None
         now_ns = self.clock.now_ns() if self.clock else time.time_ns()
-        failure = self._flusher.failure if self._flusher else None
-        return gather(self.kernel, self.cursor_file, oldest_ns, now_ns, failure)
+        return gather(self.kernel, self.cursor_file, oldest_ns, now_ns, self.flush_failure)
 
     def check(self, progress: Progress | None = None) -> list[Finding]:
         """Walk all files and list every inconsistency. May run while others write."""

@@ -32,6 +32,7 @@ from headrace.units import parse_age, parse_time
 _CHUNK = 4096  # rows at a time if more than index rows decides
 NO_LIMIT = (1 << 63) - 1
 _CODES = kernel.CODES
+_BEFORE_ALL_NS = 1  # nothing has expired
 
 Mask = npt.NDArray[np.uint8]
 Allowed = Callable[[str], bool]  # whether a reader may see products of a feed; asked once for each feed
@@ -147,7 +148,7 @@ class Reader:
             if self._heads:
                 rows.fill(begin)
             else:
-                rows.verify(begin, now_ns)
+                rows.verify(begin, _BEFORE_ALL_NS if self._by_record else now_ns)
             self._match_records(rows, begin, limit, now_ns)
             if rows.damage is not None or outcome not in (0, _CODES["unknown_feed"]):
                 break
@@ -187,6 +188,7 @@ class Reader:
             wanted = np.zeros(len(rows) - begin, np.bool_)
             wanted[places - begin] = True
             _keep(rows, wanted, begin, limit if self._every == 1 else NO_LIMIT)
+            rows.expire(begin, now_ns)  # only now, so that no expired product is counted that was not selected
         if self._every > 1 and len(rows) > begin:
             turns = np.arange(self._wanted + 1, self._wanted + 1 + len(rows) - begin) % self._every == 0
             self._wanted = (self._wanted + _keep(rows, turns, begin, limit)) % self._every

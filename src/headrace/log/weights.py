@@ -63,6 +63,18 @@ def weigh(log: kernel.Log, selection: Selection, start: int, stop: int, allowed:
     return Weights(ends, sizes, slices)
 
 
+def count_products(log: kernel.Log, selection: Selection, start: int, stop: int, allowed: Allowed | None = None) -> int:
+    """How many there are from `start` up to `stop`, which is not included, in the feeds that `allowed` admits."""
+    terms, position, count = RowTerms(log, selection, allowed), max(start, log.first_from(start)), 0
+    while position < min(stop, log.head):
+        rows = log.rows()
+        outcome = rows.pick(position, _ROWS, _NO_LIMIT, stop, terms.filter)
+        if rows.next == position and not (outcome == _UNKNOWN and terms.learn()):
+            break
+        position, count = rows.next, count + len(rows)
+    return count
+
+
 def _add_slices(slices: dict[int, int], numbers: "np.ndarray[tuple[int], np.dtype[np.uint16]]", bytes_: object) -> None:
     sizes = np.bincount(numbers, weights=bytes_)  # type: ignore[arg-type]
     for number in np.flatnonzero(sizes).tolist():

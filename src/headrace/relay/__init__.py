@@ -1,6 +1,7 @@
 """Relay: products on their way from site to site.
 
 messages/       what travels: pages, beats, queries and replies, descriptions
+examine.py      what of a range of the log another site gets, and what is left out
 send.py         the live path, sending side: streams
 serve.py        the log path, serving side: replies to queries
 inventory.py    the log path, serving side: what the log holds, without payloads

@@ -6,7 +6,8 @@
 A stream follows the site's queue and publishes each batch once for each feed in it, as a page that says which range of
 the queue it covers for that feed. It never waits: Zenoh drops the page for a subscriber that is too slow, and the
 subscriber finds the gap by the next page or by the beat. A stream knows nothing about its subscribers except whether
-there are any.
+there are any. What it leaves out (examine.py) is no page's business: the beat says up to where something was left out,
+and a subscriber that is not beyond that reads the log, which counts it by cause. So each is counted once.
 
 The stream `own` always exists and has everything that the site's own programs have put. Other streams are made for
 requests with conditions: equal selections share one stream, and a stream without subscribers ends after a minute.
@@ -23,10 +24,11 @@ from typing import Any
 import numpy as np
 import zenoh
 
-from headrace.errors import FabricError, HeadraceError, ProductDamagedError
+from headrace.errors import FabricError, HeadraceError
 from headrace.link.keys import OWN, beat_key, live_key
 from headrace.product.batch import Batch
 from headrace.queue import Queue
+from headrace.relay.examine import Examined, Examiner, TooLarge
 from headrace.relay.messages.beat import FEEDS_MAX, INTERVAL_S, Beat, encode_beat
 from headrace.relay.messages.page import VERSION, PageHead, encode_head, queue_id, records_of, sequence_bytes
 from headrace.selection import Selection
@@ -52,16 +54,17 @@ class Stream:
 
     def __init__(
         self, session: zenoh.Session, queue: Queue, site: str, name: str, selection: Selection, *, started_ns: int,
-        interval_ms: int,
+        interval_ms: int, too_large: TooLarge,
     ) -> None:  # fmt: skip
         self.name, self.selection = name, selection
         self._started_ns, self._interval_ms = started_ns, interval_ms
         self._session, self._queue, self._site = session, queue, site
         self._queue_id = queue_id(queue)
-        self._follower = queue.follow(
-            queue.next, selection=selection, limit=_PAGE_PRODUCTS_MAX, bytes_limit=_PAGE_BYTES
+        self._examiner = Examiner(
+            queue, selection, queue.next, products=_PAGE_PRODUCTS_MAX, payload_bytes=_PAGE_BYTES, too_large=too_large
         )
-        self._floor = self._follower.position - 1  # nothing was sent up to here
+        self._floor = self._examiner.position - 1  # nothing was sent up to here
+        self._left_out = 0  # up to here something was left out
         self._last: dict[str, int] = {}  # by feed: the last product that was sent
         self._since = self._floor
         self._examined = self._floor  # as the last beat said
@@ -75,33 +78,30 @@ class Stream:
     @property
     def position(self) -> int:
         """The sequence that is read next."""
-        return self._follower.position
+        return self._examiner.position
 
     def advance(self) -> None:
         """Publish what has arrived in the queue since the last call."""
-        while self._follower.position < self._queue.next:
+        while self._examiner.position < self._queue.next:
             with self._lock:
-                batch = self._read()
-                if batch is not None:
-                    self._publish(batch)
+                self._publish(self._examiner.next())
 
-    def _read(self) -> Batch | None:
-        try:
-            return self._follower.next_nowait()
-        except ProductDamagedError as error:  # subscribers find the gap, and the log's reply names the damage
-            self._floor, self._follower.position = error.next - 1, error.next
-            return None
-
-    def _publish(self, batch: Batch) -> None:
-        if batch.lost:
-            self._floor = batch.lost.last
+    def _publish(self, examined: Examined) -> None:
+        if not examined.is_complete:
+            self._left_out = examined.upto
+        if examined.lost:
+            self._floor = examined.lost.last
+        batch, selected = examined.batch, examined.rows
+        if batch is None or not len(examined):
+            return
         columns = batch.columns
         feeds, sequences = columns["feed"], columns["sequence"]
-        if len(feeds) and np.all(feeds == feeds[0]):
+        if selected is None and np.all(feeds == feeds[0]):
             self._publish_feed(batch, batch.feed(0), None, sequences)
             return
-        for feed_id in dict.fromkeys(feeds.tolist()):
-            rows = np.flatnonzero(feeds == feed_id).astype(np.uint32)
+        selected = np.arange(len(batch), dtype=np.uint32) if selected is None else selected
+        for feed_id in dict.fromkeys(feeds[selected].tolist()):
+            rows = selected[feeds[selected] == feed_id]
             self._publish_feed(batch, batch.feed(int(rows[0])), rows, sequences[rows])
 
     def _publish_feed(self, batch: Batch, feed: str, rows: Any, sequences: Any) -> None:
@@ -131,10 +131,10 @@ class Stream:
         """Publish how far the stream is. A beat covers the time since the last but one, so one beat may get lost."""
         with self._lock:
             recent = self._before | self._recent
-            examined = self._follower.position - 1
+            examined = self._examiner.position - 1
             beat = Beat(VERSION, self._site, self._queue_id, self.name, self._since, examined,
                         recent if len(recent) <= FEEDS_MAX else None, time.time_ns(), self._started_ns,
-                        self._interval_ms)  # fmt: skip
+                        self._interval_ms, self._left_out)  # fmt: skip
             self._before, self._recent = self._recent, {}
             self._since, self._examined = self._examined, examined
             self._beats.put(encode_beat(beat))
@@ -155,11 +155,12 @@ class Streams:
     """Publishes from the moment it is made until `close`."""
 
     def __init__(
-        self, session: zenoh.Session, queue: Queue, site: str, beat_s: float = INTERVAL_S, *, started_ns: int = 0
-    ) -> None:
+        self, session: zenoh.Session, queue: Queue, site: str, beat_s: float = INTERVAL_S, *, started_ns: int = 0,
+        too_large: TooLarge | None = None,
+    ) -> None:  # fmt: skip
         """`started_ns` says in which run of the site this is; the site's log says the same."""
         self._session, self._queue, self._site, self._beat_s = session, queue, site, beat_s
-        self._started_ns = started_ns
+        self._started_ns, self._too_large = started_ns, too_large or TooLarge()
         self._lock = threading.Lock()
         self._stopped = threading.Event()
         self._streams = {OWN: self._make(OWN, Selection(origin=site))}
@@ -196,7 +197,7 @@ class Streams:
     def _make(self, name: str, selection: Selection) -> Stream:
         return Stream(
             self._session, self._queue, self._site, name, selection, started_ns=self._started_ns,
-            interval_ms=round(1000 * self._beat_s),
+            interval_ms=round(1000 * self._beat_s), too_large=self._too_large,
         )  # fmt: skip
 
     def all(self) -> list[Stream]:

@@ -6,8 +6,8 @@
 Queries arrive on a thread of Zenoh's, which must not wait. They wait in a short backlog for a thread of our own. A
 query that finds the backlog full is refused as busy, and the client retries.
 
-A page covers a range of the log whether or not it has products for the client: products of feeds that the client may
-not receive are skipped silently, exactly like products that its selection does not want.
+A page covers a range of the log whether or not it has products for the client. Its head says what was left out of that
+range (examine.py). Of feeds that the client may not receive it says only how many products there are, and never which.
 """
 
 import logging
@@ -19,14 +19,13 @@ from contextlib import suppress
 
 import zenoh
 
-from headrace.errors import HeadraceError, ProductDamagedError
+from headrace.errors import HeadraceError
 from headrace.link.access import Rule, feed_test, principal_in, receivable
 from headrace.link.declarations import Declarations
 from headrace.link.keys import log_key
-from headrace.product.batch import Batch, Lost
 from headrace.product.feed import FeedPattern
 from headrace.queue import Queue
-from headrace.queue.queue import log_of
+from headrace.relay.examine import Examined, Examiner, TooLarge
 from headrace.relay.inventory import list_held
 from headrace.relay.messages.beat import INTERVAL_S
 from headrace.relay.messages.description import Description, visible_to
@@ -68,10 +67,11 @@ class Server:
     def __init__(
         self, session: zenoh.Session, declarations: Declarations, queue: Queue, site: str, listen: OpenStream,
         describe: MakeDescription, rules: Sequence[Rule] = (), *, started_ns: int = 0, beat_s: float = INTERVAL_S,
+        too_large: TooLarge | None = None,
     ) -> None:  # fmt: skip
         """`started_ns` and `beat_s` are those of the site's streams."""
         self._session, self._queue, self._site, self._listen = session, queue, site, listen
-        self._describe, self._rules = describe, rules
+        self._describe, self._rules, self._too_large = describe, rules, too_large
         key = f"{log_key(site)}/**"
         self.started_ns, self._beat_s = started_ns or time.time_ns(), beat_s
         self._backlog: backlog.Queue[zenoh.Query | None] = backlog.Queue(_BACKLOG)
@@ -99,7 +99,7 @@ class Server:
             query = decode_query(received.payload.to_bytes() if received.payload else b"")
             key = str(received.key_expr)
             if isinstance(query, Read):
-                pager = Pager(self._queue, self._site, receivable(self._rules, principal_in(key)))
+                pager = Pager(self._queue, self._site, receivable(self._rules, principal_in(key)), self._too_large)
                 for head, records in pager.pages(query):
                     received.reply(key, records, attachment=head)
             else:
@@ -150,36 +150,37 @@ class Server:
 class Pager:
     """Serves one `Read` query; `allowed` are the feeds that the client may receive."""
 
-    def __init__(self, queue: Queue, site: str, allowed: tuple[FeedPattern, ...]) -> None:
-        self._queue, self._site = queue, site
+    def __init__(
+        self, queue: Queue, site: str, allowed: tuple[FeedPattern, ...], too_large: TooLarge | None = None
+    ) -> None:
+        self._queue, self._site, self._too_large = queue, site, too_large
         self._allowed = feed_test(allowed)
 
     def pages(self, query: Read) -> Iterator[tuple[bytes, bytes]]:
         """Yield head and records of each page, up to the end of the log or the number that was asked for."""
         selection = Selection.parse(query.selection)
-        follower = log_of(self._queue).follow(
-            query.after + 1, selection, limit=query.products, bytes_limit=query.payload_bytes, allowed=self._allowed
-        )
+        examiner = Examiner(
+            self._queue, selection, query.after + 1, products=query.products, payload_bytes=query.payload_bytes,
+            allowed=self._allowed, too_large=self._too_large,
+        )  # fmt: skip
+        stream = stream_name(selection)
         for _ in range(query.pages):
-            after, batch, damaged = follower.position - 1, None, None
-            try:
-                batch = follower.next_nowait()
-            except ProductDamagedError as error:  # not available here; what comes behind it is
-                follower.position, damaged = error.next, Lost(error.sequence, error.next - 1)
-            yield self._page(stream_name(selection), after, max(after, follower.position - 1), batch, damaged)
-            if follower.position >= self._queue.next:
+            if examiner.position >= self._queue.next:
+                yield self._page(stream, Examined(examiner.position - 1, examiner.position - 1))
+                return
+            yield self._page(stream, examiner.next())
+            if examiner.position >= self._queue.next:
                 return
 
-    def _page(
-        self, stream: str, after: int, upto: int, batch: Batch | None, damaged: Lost | None
-    ) -> tuple[bytes, bytes]:
-        count, records, sequences, lost = 0, b"", b"", damaged
-        if batch is not None:
-            lost, count, sequences = batch.lost, len(batch), sequence_bytes(batch.sequences)
-            records = records_of(batch) if count else b""
+    def _page(self, stream: str, examined: Examined) -> tuple[bytes, bytes]:
+        records, sequences, lost = b"", b"", examined.lost
+        if examined.batch is not None and len(examined):
+            records = records_of(examined.batch, examined.rows)
+            chosen = examined.batch.sequences
+            sequences = sequence_bytes(chosen if examined.rows is None else chosen[examined.rows])
         head = PageHead(
-            VERSION, self._site, queue_id(self._queue), stream, after, upto, self._queue.next, count, time.time_ns(),
-            lost.first if lost else 0, lost.last if lost else 0, sequences,
-            "damaged" if damaged else "evicted",
+            VERSION, self._site, queue_id(self._queue), stream, examined.after, examined.upto, self._queue.next,
+            len(examined), time.time_ns(), lost.first if lost else 0, lost.last if lost else 0, sequences,
+            examined.lost_by, examined.left_out,
         )  # fmt: skip
         return encode_head(head), records

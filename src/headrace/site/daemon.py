@@ -44,7 +44,7 @@ class Running:
         with ExitStack() as parts:
             self.session = open_session(terms)
             parts.callback(self.session.close)
-            self.site = _start(config, self.session, queue)
+            self.site = _start(config, self.session, terms, queue)
             parts.callback(self.site.close)
             self._parts = parts.pop_all()
 
@@ -128,10 +128,10 @@ def _note_signals() -> int:
     return noted
 
 
-def _start(config: SiteConfig, session: zenoh.Session, queue: Queue) -> Site:
+def _start(config: SiteConfig, session: zenoh.Session, terms: SessionTerms, queue: Queue) -> Site:
     return Site(
         session, queue, requests_of(config), beat_s=config.site.beat_s, rules=rules_of(config),
-        principal=principal_of(config),
+        principal=principal_of(config), terms=terms,
     )  # fmt: skip
 
 

@@ -1,7 +1,11 @@
 """Describe: the parts of a running site, summed up as its Description (relay)."""
 
+from collections import Counter, defaultdict
+from collections.abc import Mapping
+
 import zenoh
 
+from headrace.product.cause import Cause
 from headrace.queue import Queue
 from headrace.relay.messages.description import (
     FEEDS_MAX,
@@ -11,6 +15,7 @@ from headrace.relay.messages.description import (
     UPSTREAMS_MAX,
     Description,
     FeedStatus,
+    Problem,
     RequestStatus,
     StreamStatus,
     UpstreamStatus,
@@ -19,7 +24,8 @@ from headrace.relay.messages.description import (
     shortened,
 )
 from headrace.relay.quench import Quench
-from headrace.relay.receive.receiver import Arrivals, Receiver, Request
+from headrace.relay.receive.counts import Arrivals
+from headrace.relay.receive.receiver import Receiver, Request
 from headrace.relay.receive.upstream_thread import UpstreamThread
 from headrace.relay.send import Stream, Streams
 from headrace.relay.serve import Server
@@ -28,7 +34,7 @@ from headrace.remote.server.server import RemoteServer
 
 def describe(
     session: zenoh.Session, queue: Queue, server: Server, streams: Streams, receiver: Receiver, remote: RemoteServer,
-    quench: Quench,
+    quench: Quench, problems: tuple[Problem, ...],
 ) -> Description:  # fmt: skip
     """The site at this moment. Its numbers are not taken at one instant, so they may differ by a few products."""
     statistics, flows = queue.statistics(), receiver.flows.statistics()
@@ -54,18 +60,25 @@ def describe(
         flows_in_all=len(flows),
         answered=server.answered,
         refused=server.refused,
+        problems=problems,
     )
 
 
 def _requests(receiver: Receiver) -> tuple[RequestStatus, ...]:
-    return tuple(_request(request, receiver.arrivals[request.name]) for request in receiver.requests[:REQUESTS_MAX])
+    left_out: dict[str, Counter[Cause]] = defaultdict(Counter)
+    for (name, _), counts in receiver.tally.upstreams().items():
+        left_out[name].update(counts.left_out)
+    return tuple(
+        _request(request, receiver.tally.arrivals(request.name), left_out[request.name])
+        for request in receiver.requests[:REQUESTS_MAX]
+    )
 
 
-def _request(request: Request, counts: Arrivals) -> RequestStatus:
+def _request(request: Request, counts: Arrivals, left_out: Mapping[Cause, int]) -> RequestStatus:
     selection = request.selection
     return RequestStatus(
         request.name, selection.feed or "**", shortened(str(selection)), request.sites, request.redundancy,
-        counts.products, counts.duplicates, counts.refused,
+        counts.products, counts.duplicates, counts.refused, counts.expired, counts.returned, dict(left_out),
     )  # fmt: skip
 
 
@@ -74,7 +87,7 @@ def _upstream(request: str, upstream: UpstreamThread) -> UpstreamStatus:
     return UpstreamStatus(
         request, upstream.site, counts.state, shortened(counts.problem), upstream.base, counts.products,
         counts.from_others, counts.live, counts.pulled, counts.gaps, counts.repairs, counts.refused,
-        counts.latency_ns / 1e9, tuple(counts.lost), counts.lost_sequences, upstream.stands_by,
+        counts.latency_ns / 1e9, tuple(counts.lost), counts.lost_sequences, counts.left_out, upstream.stands_by,
         counts.from_standby, counts.unseen,
     )  # fmt: skip
 

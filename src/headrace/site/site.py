@@ -16,20 +16,23 @@ from headrace.errors import FabricError, QueueBusyError
 from headrace.link.access import Rule
 from headrace.link.declarations import Declarations
 from headrace.link.keys import site_key
-from headrace.link.session import sites_present
+from headrace.link.session import SessionTerms, sites_present
 from headrace.log.locks import FileLockedError, locked
 from headrace.queue import Queue
+from headrace.relay.examine import TooLarge
 from headrace.relay.flows import FlowStatistics
 from headrace.relay.messages.beat import INTERVAL_S
-from headrace.relay.messages.description import Description
+from headrace.relay.messages.description import Description, Problem
 from headrace.relay.quench import Quench
+from headrace.relay.receive.counts import Arrivals, Tally, UpstreamStatistics
 from headrace.relay.receive.progress import RequestProgress
-from headrace.relay.receive.receiver import Arrivals, Receiver, Request
-from headrace.relay.receive.upstream import UpstreamStatistics
+from headrace.relay.receive.receiver import Receiver, Request
 from headrace.relay.send import Streams
 from headrace.relay.serve import Server
 from headrace.remote.server.server import RemoteServer, RemoteServerStatistics
 from headrace.site.describe import describe
+from headrace.site.problems import site_problems
+from headrace.site.watch import Watch
 
 log = logging.getLogger("headrace.site")
 
@@ -65,13 +68,16 @@ class Site:
     def __init__(
         self, session: zenoh.Session, queue: Queue, requests: list[Request], *, beat_s: float = INTERVAL_S,
         progress: Path | None = None, rules: Sequence[Rule] = (), principal: str | None = None,
+        terms: SessionTerms | None = None,
     ) -> None:  # fmt: skip
         """`rules` say what others may read from the log and do with the queue; the session has its own copy.
 
-        `principal` is the name by which other sites know this one, for their rules.
+        `principal` is the name by which other sites know this one, for their rules. `terms` are those of the session:
+        endpoints that it does not reach are problems of the site.
         """
         self.name = queue.config.origin
-        self._session, self._queue, self._principal = session, queue, principal
+        self._session, self._queue, self._principal, self._terms = session, queue, principal, terms
+        self._tally, self._too_large = Tally(), TooLarge()
         with ExitStack() as parts:
             parts.enter_context(_only_site(queue.path))
             self._check_name(session)
@@ -85,18 +91,20 @@ class Site:
         session, queue, started_ns = self._session, self._queue, time.time_ns()
         self._declarations = Declarations(session)
         parts.callback(self._declarations.close)
-        self._streams = Streams(session, queue, self.name, beat_s, started_ns=started_ns)
+        self._streams = Streams(session, queue, self.name, beat_s, started_ns=started_ns, too_large=self._too_large)
         parts.callback(self._streams.close)
         self._progress = RequestProgress(progress)
         self._receiver = self._receive(requests)
         parts.callback(lambda: self._receiver.close())  # `change_requests` may have replaced it
         self._remote = RemoteServer(session, self._declarations, queue, self.name, rules)
         parts.callback(self._remote.close)
+        self._watch = Watch(session, self._terms, self._problems)
+        parts.callback(self._watch.close)
         self._quench = Quench(session, self._streams, queue, self.name, self._remote.recent_reads.patterns)
         parts.callback(self._quench.close)
         self._server = Server(
             session, self._declarations, queue, self.name, self._streams.listen, self._describe, rules,
-            started_ns=started_ns, beat_s=beat_s,
+            started_ns=started_ns, beat_s=beat_s, too_large=self._too_large,
         )  # fmt: skip
         parts.callback(self._server.close)
         key = site_key(self.name, str(session.zid()))
@@ -127,12 +135,23 @@ class Site:
         return self._describe(self._server)
 
     def _describe(self, server: Server) -> Description:
-        return describe(self._session, self._queue, server, self._streams, self._receiver, self._remote, self._quench)
+        return describe(
+            self._session, self._queue, server, self._streams, self._receiver, self._remote, self._quench,
+            self.problems(),
+        )  # fmt: skip
+
+    def problems(self) -> tuple[Problem, ...]:
+        """What an operator should look at now."""
+        return self._problems(self._watch.links)
+
+    def _problems(self, links: Sequence[Problem]) -> tuple[Problem, ...]:
+        return site_problems(self._queue, self._receiver, self._too_large, links, time.monotonic())
 
     def _receive(self, requests: list[Request]) -> Receiver:
         return Receiver(
-            self._session, self._declarations, self._queue, self.name, requests, self._progress, self._principal
-        )
+            self._session, self._declarations, self._queue, self.name, requests, self._progress, self._principal,
+            self._tally,
+        )  # fmt: skip
 
     def change_requests(self, requests: list[Request]) -> None:
         """Replace the requests; those that stay continue at their position."""

@@ -6,6 +6,8 @@ of a consumer from its attachment.
 
 from dataclasses import dataclass
 
+from headrace.product.cause import Cause
+
 
 @dataclass(frozen=True, slots=True)
 class StationStatistics:
@@ -42,6 +44,16 @@ class StationStatistics:
     rejected: int  # puts refused because of max_queue
     dropped: dict[str, int]  # by the station's policy: flowed_around, fifo, priority, deadline, parking_full
     oldest_age_s: float | None  # of the unacknowledged products
+
+
+    @property
+    def left_out(self) -> dict[Cause, int]:
+        """Products that no consumer has finished and none will, by cause; causes without products are left out."""
+        counts: dict[Cause, int] = {
+            "expired": self.expired, "evicted": self.evicted, "damaged": self.damaged,
+            "discarded": self.discarded + sum(self.dropped.values()),
+        }  # fmt: skip
+        return {cause: count for cause, count in counts.items() if count}
 
 
 @dataclass(frozen=True, slots=True)

@@ -144,6 +144,10 @@ cdef class Rows:
             if not fits(&row, sequence):
                 outcome = CODE_DAMAGED
                 break
+            if row.flags & ROW_DAMAGED:          # its feed is unknown: it counts for every selection
+                self.picked.damaged += 1
+                sequence += 1
+                continue
             if wanted != NULL:
                 found = row_wanted(wanted, &row)
                 if found < 0:
@@ -154,9 +158,7 @@ cdef class Rows:
                     sequence += 1
                     continue
             if row.flags & ROW_HIDDEN:
-                if row.flags & ROW_DAMAGED:
-                    self.picked.damaged += 1
-                elif row.flags & ROW_DELETED:
+                if row.flags & ROW_DELETED:
                     self.picked.deleted += 1
                 else:
                     self.picked.filtered += 1
@@ -355,6 +357,21 @@ cdef class Rows:
                     ref.origin, ref.kind = row.origin, SIGNATURE_NONE
                     ref.origin_sequence = ref.created_ns = ref.previous = ref.expires_ns = 0
                     memset(ref.signature, 0, 16)
+
+    def expire(self, size_t begin, uint64_t now_ns):
+        """Drop expired rows from place `begin` on; they must be verified, with a time at which none had expired."""
+        cdef size_t i, kept = begin
+        if now_ns == 0:
+            now_ns = clock_ns(CLOCK_REALTIME)
+        for i in range(begin, self.count):
+            if self.refs[i].expires_ns != 0 and self.refs[i].expires_ns <= now_ns:
+                self.picked.expired += 1
+                self.bytes -= self.refs[i].payload_bytes
+                continue
+            if kept != i:
+                self.refs[kept] = self.refs[i]
+            kept += 1
+        self.count = kept
 
     def view(self, size_t place):
         cdef View view = View.__new__(View)

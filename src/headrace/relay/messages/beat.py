@@ -30,6 +30,7 @@ class Beat(msgspec.Struct, array_like=True, frozen=True, forbid_unknown_fields=T
     sent_ns: Sequence64
     started_ns: Sequence64  # of the sending site, as in IdentifyReply: another one means that it has restarted
     interval_ms: IntervalMs
+    left_out: Sequence64 = 0  # up to here something was left out, and not sent: the log says what, and why
 
 
 def silence_s(interval_ms: int) -> float:

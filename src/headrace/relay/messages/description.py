@@ -13,9 +13,10 @@ from typing import Annotated, TypeVar
 import msgspec
 import zenoh
 
+from headrace.product.cause import Cause, LostBy
 from headrace.product.feed import FeedPattern
 from headrace.relay.flows import OTHERS, FlowStatistics
-from headrace.relay.messages.page import Cause, Sequence64, SiteName
+from headrace.relay.messages.page import Sequence64, SiteName
 
 LINKS_MAX = 1000
 FEEDS_MAX = 200
@@ -23,6 +24,7 @@ FLOWS_MAX = 200
 REQUESTS_MAX = 200
 UPSTREAMS_MAX = 1000
 STREAMS_MAX = 300
+PROBLEMS_MAX = 500
 TEXT_MAX = 400  # characters of a selection
 
 Zid = Annotated[str, msgspec.Meta(max_length=32)]
@@ -56,7 +58,10 @@ class RequestStatus(msgspec.Struct, frozen=True):
     redundancy: str
     products: int
     duplicates: int
-    refused: int  # by the queue
+    refused: int  # by the queue: it can never take them
+    expired: int  # of the products: by the clock of this site, no reader sees them
+    returned: int  # they were put at this site
+    left_out: dict[Cause, int]  # by all sites that have served it
 
 
 class UpstreamStatus(msgspec.Struct, frozen=True):
@@ -75,8 +80,9 @@ class UpstreamStatus(msgspec.Struct, frozen=True):
     repairs: int
     refused: int  # invalid pages and beats
     latency_s: float  # of the last live page, by the clocks of both sites
-    lost: tuple[tuple[int, int, Cause], ...]  # the latest lost ranges, and why
+    lost: tuple[tuple[int, int, LostBy], ...]  # the latest lost ranges, and why
     lost_sequences: int  # in all lost ranges
+    left_out: dict[Cause, int]  # by that site, lost ranges included
     stands_by: bool = False  # another site of a fail-over list serves the request
     from_standby: int = 0  # of the products, read while the site stood by: the active site did not bring them
     unseen: int = 0  # evicted at a site that stands by before it could be compared with what has arrived
@@ -91,6 +97,16 @@ class StreamStatus(msgspec.Struct, frozen=True):
     pages: int
     products: int
     has_listeners: bool
+
+
+class Problem(msgspec.Struct, frozen=True):
+    """Something that an operator of the site should look at (site/problems.py)."""
+
+    kind: Annotated[str, msgspec.Meta(max_length=32)]
+    subject: str  # an endpoint, a request, a site or a file
+    text: str
+    remedy: str
+    age_s: float = 0.0  # since it last happened; 0: it lasts
 
 
 class Description(msgspec.Struct, frozen=True):
@@ -116,6 +132,7 @@ class Description(msgspec.Struct, frozen=True):
     flows_in_all: int
     answered: int
     refused: int
+    problems: Annotated[tuple[Problem, ...], msgspec.Meta(max_length=PROBLEMS_MAX)]
 
 
 def links_of(session: zenoh.Session) -> tuple[LinkStatus, ...]:
@@ -158,4 +175,5 @@ def visible_to(whole: Description, feeds: Sequence[FeedPattern]) -> Description:
         streams=tuple(stream for stream in whole.streams if covered(stream.feed)),
         flows=tuple(flow for flow in whole.flows if flow.feed != OTHERS and covered(flow.feed)),
         flows_in_all=sum(flow.feed != OTHERS and covered(flow.feed) for flow in whole.flows),
+        problems=(),  # they name requests, and endpoints
     )

@@ -3,7 +3,8 @@
 A page covers a range of one stream: the sender examined its queue from behind `after` up to `upto`, in sequences of its
 own queue, and the page has what it found: products of one feed in a live page, of all requested feeds in a page from
 the log. So a receiver that has everything up to `after` has everything up to `upto` once it has stored the page, even
-a page without products. A receiver that has less knows exactly what is missing.
+a page without products. A receiver that has less knows exactly what is missing. A page from the log also says what it
+leaves out of its range: a lost range, and how many products by cause (product/cause.py).
 
 The head travels as the attachment of a message, the records (docs/format.md) as its payload. `decode` checks all of a
 page before anything of it is used.
@@ -11,7 +12,7 @@ page before anything of it is used.
 
 import uuid
 from collections.abc import Sequence
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 import msgspec
 import numpy as np
@@ -20,17 +21,17 @@ import numpy.typing as npt
 from headrace.errors import FabricMessageError, RecordsDamagedError
 from headrace.log.records import Names, read_batch
 from headrace.product.batch import Batch
+from headrace.product.cause import Cause, LostBy
 from headrace.queue import Queue
 from headrace.relay.messages.version import check_version, other_version
 
 VERSION = 2
-PAGE_BYTES_MAX = 1 << 30
+PAGE_BYTES_MAX = 1 << 30  # of records; a session admits a little more, for the head
 
 Sequence64 = Annotated[int, msgspec.Meta(ge=0, le=(1 << 63) - 1)]
 SiteName = Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$")]
 StreamName = Annotated[str, msgspec.Meta(pattern=r"^(own|[0-9a-f]{16})$")]
 Keep = npt.NDArray[np.uint8]  # one for each product of a page: 1 to keep it, 0 to skip it
-Cause = Literal["evicted", "damaged"]
 QueueId = Annotated[bytes, msgspec.Meta(min_length=16, max_length=16)]
 
 
@@ -49,7 +50,8 @@ class PageHead(msgspec.Struct, array_like=True, frozen=True, forbid_unknown_fiel
     lost_first: Sequence64 = 0  # this range is not available from this site any more
     lost_last: Sequence64 = 0
     sequences: bytes = b""  # of the records, 8 bytes each; empty: equal to their origin sequences
-    lost_by: Cause = "evicted"
+    lost_by: LostBy = "evicted"
+    left_out: dict[Cause, Sequence64] = {}  # from the log: products of the selection that the page does not have
 
 
 class Page:
@@ -131,6 +133,10 @@ def decode_head(attachment: bytes) -> PageHead:
         raise other_version(f"a page of site {head.site!r}", head.version, VERSION)
     if head.after > head.upto:
         raise FabricMessageError(f"a page of site {head.site!r} ends at {head.upto}, before its start {head.after}", "")
+    if head.lost_last and not head.after < head.lost_first <= head.lost_last <= head.upto:
+        raise FabricMessageError(f"a page of site {head.site!r} has lost a range that it does not cover", "")
+    if sum(head.left_out.values()) > head.upto - head.after:
+        raise FabricMessageError(f"a page of site {head.site!r} leaves out more products than it covers", "")
     return head
 
 

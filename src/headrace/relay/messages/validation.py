@@ -48,9 +48,11 @@ def check_live(page: Page, site: str, feed: str, *, relayed: bool) -> None:
 
 
 def check_beat(beat: Beat, site: str, stream: str) -> None:
-    """FabricMessageError unless the beat is of this site and stream."""
+    """FabricMessageError unless the beat is of this site and stream, and consistent."""
     if (beat.site, beat.stream) != (site, stream):
         raise _invalid(f"a beat from site {site}, stream {stream} names site {beat.site}, stream {beat.stream}")
+    if beat.left_out > beat.examined:
+        raise _invalid(f"a beat from site {site} has left out products that it has not examined")
 
 
 def _invalid(problem: str) -> FabricMessageError:

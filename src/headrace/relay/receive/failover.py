@@ -17,8 +17,8 @@ import logging
 from collections.abc import Callable
 from typing import Protocol
 
+from headrace.relay.receive.counts import UpstreamStatistics
 from headrace.relay.receive.track import Known
-from headrace.relay.receive.upstream import UpstreamStatistics
 
 LOOK_S = 0.5
 _SILENT_S = 3.0  # neither live nor bringing anything for so long: switch

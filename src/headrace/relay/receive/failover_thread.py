@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable
 from functools import partial
 
+from headrace.relay.receive.counts import UpstreamStatistics
 from headrace.relay.receive.failover import LOOK_S, Failover, Running
 from headrace.relay.receive.standby import Standby
 from headrace.relay.receive.track import Known
@@ -25,16 +26,17 @@ Question = Callable[[str], bool]  # about a site
 class FailoverThread:
     """Runs from `start` to `stop`.
 
-    `drive` makes the thread of a machine, `saved` returns where the request was at a site when we last ended; `ours` is
-    our own site, whose products are never missing.
+    `drive` makes the thread of a machine, `saved` returns where the request was at a site when we last ended, and
+    `statistics` its counts there, which continue; `ours` is our own site, whose products are never missing.
     """
 
     def __init__(
         self, name: str, selection: Selection, begin_at: str, sites: tuple[str, ...], *, drive: Drive,
-        saved: Callable[[str], Known | None], is_present: Question, takes_from_us: Question, ours: str,
+        saved: Callable[[str], Known | None], statistics: Callable[[str], UpstreamStatistics], is_present: Question,
+        takes_from_us: Question, ours: str,
     ) -> None:  # fmt: skip
         self._selection, self._begin_at, self._ours = selection, begin_at, ours
-        self._drive, self._saved = drive, saved
+        self._drive, self._saved, self._statistics = drive, saved, statistics
         self._upstreams: dict[str, UpstreamThread] = {}
         self._lock = threading.Lock()
         self._stopped = threading.Event()
@@ -78,14 +80,14 @@ class FailoverThread:
         begin_at = "oldest" if from_oldest else self._begin_at
         machine = Upstream(
             site, self._selection, begin_at, time.monotonic, relayed=True, known=self._known(site, before),
-            statistics=before.statistics if before else None,
+            statistics=self._statistics(site),
         )  # fmt: skip
         return self._begin(machine)
 
     def _stand_by(self, site: str, before: Running | None) -> UpstreamThread:
         machine = Standby(
             site, self._selection, self._begin_at, time.monotonic, self._is_served, known=self._known(site, before),
-            ours=self._ours, statistics=before.statistics if before else None,
+            ours=self._ours, statistics=self._statistics(site),
         )  # fmt: skip
         return self._begin(machine)
 

@@ -11,7 +11,6 @@ import threading
 import time
 from dataclasses import dataclass
 
-import msgspec
 import numpy as np
 import numpy.typing as npt
 import zenoh
@@ -22,7 +21,8 @@ from headrace.link.keys import OWN, site_key, site_of
 from headrace.log.append import in_halves
 from headrace.product.put import is_origin
 from headrace.queue import Queue, Receipt
-from headrace.relay.flows import Flows
+from headrace.queue.queue import log_of
+from headrace.relay.flows import Flows, Mask
 from headrace.relay.hops import Hops
 from headrace.relay.islands import Circles
 from headrace.relay.messages.description import Description
@@ -30,6 +30,7 @@ from headrace.relay.messages.inventory import Identities, identities
 from headrace.relay.messages.page import Keep, Page
 from headrace.relay.messages.query import Describe, Identify, IdentifyReply, Unreachable
 from headrace.relay.receive.arrived import arrived_since, recognise, remember_held, still_missing
+from headrace.relay.receive.counts import Arrivals, Tally
 from headrace.relay.receive.failover_thread import FailoverThread
 from headrace.relay.receive.progress import RequestProgress, asked_text
 from headrace.relay.receive.remembered import Remembered
@@ -72,34 +73,26 @@ class Request:
         return site in self.sites if self.sites else self.selection.wants_origin(site)
 
 
-class Arrivals(msgspec.Struct):
-    """Counts of one request since the start."""
-
-    products: int = 0
-    duplicates: int = 0
-    refused: int = 0
-
-
 class Receiver:
     """Receives from the moment it is made until `close`."""
 
     def __init__(
         self, session: zenoh.Session, declarations: Declarations, queue: Queue, site: str, requests: list[Request],
-        progress: RequestProgress, principal: str | None = None,
+        progress: RequestProgress, principal: str | None = None, tally: Tally | None = None,
     ) -> None:  # fmt: skip
         self._session, self._declarations = session, declarations
         self._queue, self._site, self._progress, self._principal = queue, site, progress, principal
-        self.requests = requests
+        self.requests, self.tally = requests, tally or Tally()
+        self.unsaved = ""  # why progress could not be saved
         self._upstreams: dict[tuple[str, str], UpstreamThread] = {}
         self._present: set[str] = set()
         self._meeting: set[str] = set()  # sites that are being asked for their identity
         self.flows = Flows()
         self.hops = Hops(queue.path)
-        self._arrived = self._begin_progress()
-        self._remembered = self._begin_remembering()
-        self.arrivals = {request.name: Arrivals() for request in requests}
         self._lock, self._saving = threading.Lock(), threading.Lock()
         self._stopped = threading.Event()
+        self._arrived = self._begin_progress()
+        self._remembered = self._begin_remembering()
         self._circles = Circles(
             site, lambda name: SiteClient(session, name, principal).query(Describe(), Description, _DESCRIBE_S)
         )
@@ -200,6 +193,7 @@ class Receiver:
         upstream = Upstream(
             name, request.selection, request.begin_at, time.monotonic, relayed=relayed, known=known,
             ahead=self._arrived.get(name) if known and not relayed else None,
+            statistics=self.tally.upstream(request.name, name),
         )  # fmt: skip
         return self._drive(request, upstream)
 
@@ -225,10 +219,16 @@ class Receiver:
             request.name, request.selection, request.begin_at, request.sites,
             drive=lambda machine: self._drive(request, machine),
             saved=lambda name: self._progress.known(request.asked, name),
+            statistics=lambda name: self.tally.upstream(request.name, name),
             is_present=lambda name: name in self._present,
             takes_from_us=lambda name: self._circles.takes_from_us(name, request.selection.feed or "**"),
             ours=self._site,
         )  # fmt: skip
+
+    @property
+    def arrivals(self) -> dict[str, Arrivals]:
+        """By the name of the request."""
+        return {request.name: self.tally.arrivals(request.name) for request in self.requests}
 
     def upstreams(self) -> list[tuple[str, UpstreamThread]]:
         """Each upstream, with the name of its request; the standbys of fail-over requests too."""
@@ -240,7 +240,8 @@ class Receiver:
 
     def _put(self, request: Request, upstream: UpstreamThread, page: Page, keep: Keep | None) -> None:
         """Return when the page is in the queue. A product that the queue can never take is counted and left out."""
-        keep = self._without_arrived(request, upstream, page, self._without_ours(page, keep))
+        arrivals = self.tally.arrivals(request.name)
+        keep = self._without_arrived(request, upstream, page, self._without_ours(page, keep, arrivals))
         try:
             self._put_when_possible(request, upstream, page, keep)
             return
@@ -253,27 +254,29 @@ class Receiver:
             self._put_when_possible(request, upstream, page, part)
 
         def refuse(at: int, error: InvalidError) -> None:
-            self.arrivals[request.name].refused += 1
+            arrivals.refused, arrivals.refused_at = arrivals.refused + 1, time.monotonic()
             log.error("site %s: product %r is refused: %s", page.head.site, page.batch[int(rows[at])].ident, error)
 
         in_halves(len(rows), put, refuse)
 
     def _put_when_possible(self, request: Request, upstream: UpstreamThread, page: Page, keep: Keep | None) -> None:
         """Put, and wait while the disk or the queue is full; InvalidError if the queue can never take it as it is."""
+        arrivals = self.tally.arrivals(request.name)
         while not upstream.is_stopping:
             try:
                 receipt = self._queue.put_batch(page.batch, keep, timeout=_RETRY_S)
-                self._count(request, page, keep, receipt)
+                self._count(arrivals, page, keep, receipt)
+                arrivals.waiting = ""
                 return
             except InvalidError:
                 raise
             except (HeadraceError, OSError) as error:  # a full disk or a full queue: nothing is lost, it waits
-                log.warning("products of site %s wait: %s", page.head.site, error)
+                arrivals.waiting = str(error)
+                log.debug("products of site %s wait: %s", page.head.site, error)
                 upstream.sleep(_RETRY_S / 10)
         raise Stopped
 
-    def _count(self, request: Request, page: Page, keep: Keep | None, receipt: Receipt) -> None:
-        arrivals = self.arrivals[request.name]
+    def _count(self, arrivals: Arrivals, page: Page, keep: Keep | None, receipt: Receipt) -> None:
         arrivals.products += receipt.stored
         arrivals.duplicates += receipt.products - receipt.stored
         if not receipt.products:
@@ -286,15 +289,26 @@ class Receiver:
         if receipt.stored < receipt.products:
             new = np.ones(len(page.batch), np.bool_) if wanted is None else wanted.copy()
             new[new] = ~receipt.duplicates
+        self._count_expired(arrivals, page, wanted if new is None else new)
         self.flows.add(page, wanted, new, time.time_ns())
         if receipt.stored:
             self.hops.add(receipt.first, receipt.first + receipt.stored - 1, page.head.site)
 
-    def _without_ours(self, page: Page, keep: Keep | None) -> Keep | None:
+    def _count_expired(self, arrivals: Arrivals, page: Page, new: Mask | None) -> None:
+        """Count products that have expired by the clock of this site: the queue has them, and no reader sees them."""
+        expires_ns = page.batch.columns["expires_ns"] if new is None else page.batch.columns["expires_ns"][new]
+        if expires_ns.any():
+            now_ns = log_of(self._queue).now()[0] or time.time_ns()
+            count = int(np.count_nonzero((expires_ns > 0) & (expires_ns <= np.uint64(now_ns))))
+            if count:
+                arrivals.expired, arrivals.expired_at = arrivals.expired + count, time.monotonic()
+
+    def _without_ours(self, page: Page, keep: Keep | None, arrivals: Arrivals) -> Keep | None:
         """Leave out products of this site that come back to it."""
         if page.head.stream == OWN:
             return keep
         others = np.array([origin != self._site for origin in page.batch.origins], np.uint8)
+        arrivals.returned += int(np.count_nonzero(others == 0 if keep is None else keep > others))
         return others if keep is None else keep & others
 
     def _without_arrived(
@@ -312,7 +326,7 @@ class Receiver:
             known &= keep.astype(np.bool_)
         if not known.any():
             return keep
-        self.arrivals[request.name].duplicates += int(np.count_nonzero(known))
+        self.tally.arrivals(request.name).duplicates += int(np.count_nonzero(known))
         left = (~known).astype(np.uint8)
         return left if keep is None else keep & left
 
@@ -335,8 +349,10 @@ class Receiver:
         try:
             self._progress.save(self._flush)
             self.hops.save(self._queue.oldest)
+            self.unsaved = ""
         except (HeadraceError, OSError) as error:
-            log.error("progress is not saved: %s", error)
+            self.unsaved = str(error)
+            log.log(logging.ERROR if self._stopped.is_set() else logging.DEBUG, "progress is not saved: %s", error)
 
     def _positions(self) -> list[tuple[str, str, Known]]:
         """What is asked of which site, and how far it is there; sites that have never replied are left out."""

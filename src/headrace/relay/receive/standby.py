@@ -28,8 +28,9 @@ import numpy as np
 
 from headrace.errors import FabricError
 from headrace.log.records import Names
+from headrace.product.cause import Cause, LostBy
 from headrace.relay.messages.inventory import ROWS_MAX, Identities, InventoryReply, Numbers, rows_of
-from headrace.relay.messages.page import Cause, Page, PageHead
+from headrace.relay.messages.page import Page, PageHead
 from headrace.relay.messages.query import (
     Identify,
     IdentifyReply,
@@ -40,8 +41,9 @@ from headrace.relay.messages.query import (
 )
 from headrace.relay.messages.validation import check_page
 from headrace.relay.receive.actions import Ask, NextPage, Pause, ReadLog, Recognise, SaveProgress, Steps, Store
+from headrace.relay.receive.counts import UpstreamStatistics
 from headrace.relay.receive.track import Known
-from headrace.relay.receive.upstream import UpstreamStatistics, backoff_s
+from headrace.relay.receive.upstream import backoff_s
 from headrace.selection import Selection
 
 LOOK_S = 2.0  # between two comparisons
@@ -97,7 +99,7 @@ class Standby:
             except (Unreachable, FabricError) as error:
                 is_news = not failures or str(error) != self.statistics.problem
                 self.statistics.state, self.statistics.problem = "unreachable", str(error)
-                log.log(logging.WARNING if is_news else logging.DEBUG, "standby site %s: %s", self.site, error)
+                log.log(logging.INFO if is_news else logging.DEBUG, "standby site %s: %s", self.site, error)
                 yield Pause(backoff_s(failures))
                 failures += 1
 
@@ -159,12 +161,12 @@ class Standby:
             self.statistics.unseen += count
             log.info("standby site %s evicted %d products before they could be compared", self.site, count)
 
-    def _lose(self, sequences: Numbers, cause: Cause) -> None:
+    def _lose(self, sequences: Numbers, cause: LostBy) -> None:
         """Name products that nobody can give, as ranges."""
         breaks = np.flatnonzero(np.diff(sequences) > 1) + 1
         for part in np.split(sequences, breaks) if len(sequences) else ():
             first, last = int(part[0]), int(part[-1])
-            self.statistics.lose(first, last, cause)
+            self.statistics.lose(first, last, cause, self._now())
             log.error("standby site %s: products %d-%d are lost (%s there, and brought by nobody)", self.site, first,
                       last, cause)  # fmt: skip
 
@@ -220,8 +222,21 @@ class Standby:
             self.statistics.products += count
             self.statistics.from_standby += count
         self._note_lost(page.head)
+        self._count_left_out(page)
         self._keep(missing > np.uint64(page.head.upto))
         self._move()
+
+    def _count_left_out(self, page: Page) -> None:
+        """Count missing products that the page should have and does not: it says how many it left out, and why."""
+        head, missing = page.head, self._missing[0]
+        is_absent = (missing > head.after) & (missing <= head.upto) & ~np.isin(missing, page.sequences)
+        is_absent &= (missing < head.lost_first) | (missing > head.lost_last)
+        absent, counts = int(np.count_nonzero(is_absent)), dict[Cause, int]()
+        for cause, count in head.left_out.items():  # some of these may have arrived from elsewhere
+            counts[cause] = min(count, absent - sum(counts.values()))
+        counts = {cause: count for cause, count in counts.items() if count}
+        if counts:
+            self.statistics.leave_out(counts, self._now())
 
     def _note_lost(self, head: PageHead) -> None:
         if head.lost_first:

@@ -24,19 +24,24 @@ Invariants:
   buffer, so nothing falls in between.
 - A range that the site cannot give is asked from other holders, then compared with our own queue; what is still missing
   is counted and named in `statistics.lost`. Nothing is skipped silently.
+- What the site leaves out for another reason is counted once, by cause: the base passes it only with a page from the
+  log, whose head has the counts. (A beat that names products left out behind the base is not satisfied.) A product that
+  came live, and has expired by the time the log is read once more, is not counted.
 """
 
 import logging
+from bisect import bisect_right
 from collections.abc import Callable, Mapping
+from typing import Any
 
-import msgspec
 import numpy as np
 
 from headrace.errors import FabricError, FabricMessageError
 from headrace.link.keys import OWN
 from headrace.log.records import Names
+from headrace.product.cause import Cause, LostBy, by_cause
 from headrace.relay.messages.beat import INTERVAL_S, decode_beat, silence_s
-from headrace.relay.messages.page import Cause, Keep, Page, PageHead, decode, decode_all, decode_head
+from headrace.relay.messages.page import Keep, Page, PageHead, decode, decode_all, decode_head
 from headrace.relay.messages.query import (
     Identify,
     IdentifyReply,
@@ -62,44 +67,21 @@ from headrace.relay.receive.actions import (
     Subscribe,
     TakeLive,
 )
+from headrace.relay.receive.counts import UpstreamStatistics
 from headrace.relay.receive.holders import Holders
 from headrace.relay.receive.permitted import is_widened, read_permitted
 from headrace.relay.receive.track import Known, Track
 from headrace.selection import Selection
 
-RANGES_MAX = 50  # lost ranges that are remembered
 _NEAR = 20_000  # products between the base and the end of the log at which the live path opens
 _GRACE_S = 0.1  # a beat may overtake the page before it
 _DOUBT_S = 1.0  # between two queries whether a site has a new queue
+_EXPIRING_MAX = 100_000  # products with an expiry beyond the base that are remembered
 _BACKOFF_S = (0.1, 0.2, 0.5, 1.0, 2.0, 5.0)
 
 _Live = tuple[str, PageHead, bytes]  # feed, head and records of a live page
 
 log = logging.getLogger("headrace.fabric")
-
-
-class UpstreamStatistics(msgspec.Struct):
-    """Counts since the start."""
-
-    state: str = "asking"
-    problem: str = ""
-    products: int = 0
-    from_others: int = 0  # of these, received from other holders
-    live: int = 0  # pages
-    old_pages: int = 0
-    pulled: int = 0
-    gaps: int = 0
-    repairs: int = 0
-    refused: int = 0
-    from_standby: int = 0  # of these, read while the site stood by: the active site did not bring them
-    unseen: int = 0  # by a standby: evicted there before it could be compared with what has arrived
-    latency_ns: int = 0  # of the last live page, from sending to arrival, by the clocks of both sites
-    lost: list[tuple[int, int, Cause]] = msgspec.field(default_factory=list)  # the latest ranges
-    lost_sequences: int = 0  # in all ranges
-
-    def lose(self, first: int, last: int, cause: Cause) -> None:
-        self.lost = [*self.lost[1 - RANGES_MAX :], (first, last, cause)]
-        self.lost_sequences += last - first + 1
 
 
 def backoff_s(failures: int) -> float:
@@ -140,6 +122,7 @@ class Upstream:
         self._heard = self._doubted = 0.0
         self._silence_s = silence_s(int(1000 * INTERVAL_S))
         self._started_ns = 0  # of the site
+        self._expiring: list[int] = []  # products beyond the base that came with an expiry: their sequences, in order
 
     @property
     def known(self) -> Known:
@@ -170,10 +153,10 @@ class Upstream:
                 failures += 1
 
     def _note_failure(self, error: Exception, *, is_first: bool) -> None:
-        """Warn once for each reason: a site may be away for years."""
+        """Log once for each reason: a site may be away for years. If it lasts, it is one of the site's problems."""
         is_news = is_first or str(error) != self.statistics.problem
         self.statistics.state, self.statistics.problem = "unreachable", str(error)
-        log.log(logging.WARNING if is_news else logging.DEBUG, "site %s: %s", self.site, error)
+        log.log(logging.INFO if is_news else logging.DEBUG, "site %s: %s", self.site, error)
 
     def _begin(self) -> Steps[None]:
         if self.statistics.state != "unreachable":  # until it replies
@@ -241,6 +224,7 @@ class Upstream:
                 raise Unreachable("its log changed during the reply")
             yield from self._recover_lost(head.lost_first, head.lost_last, head.lost_by)
             yield from self._store(page, self._new_in(page))
+            self._count_left_out(page)
             self.track.add_pulled(head.upto)
             self._site_next = head.head
             self.statistics.pulled += 1
@@ -255,26 +239,56 @@ class Upstream:
             keep[row] = sequence > self.track.reached(page.batch.feed(row))
         return keep
 
-    def _recover_lost(self, first: int, last: int, cause: Cause) -> Steps[None]:
+    def _count_left_out(self, page: Page) -> None:
+        """Count what the site left out of this page's range, which begins at the base."""
+        head = page.head
+        came = self._came_before(head.upto, page.sequences)
+        if not head.left_out or head.upto <= self.track.base:
+            return
+        counts: dict[Cause, int] = {**head.left_out, "expired": max(0, head.left_out.get("expired", 0) - came)}
+        counts = {cause: count for cause, count in counts.items() if count}
+        if counts:
+            self.statistics.leave_out(counts, self._now())
+            log.debug("site %s left out %s of %d-%d", self.site, by_cause(counts), head.after + 1, head.upto)
+
+    def _came_before(self, upto: int, sequences: Any) -> int:
+        """How many products behind the base came live with an expiry, and are not in the log's page any more."""
+        begin, end = bisect_right(self._expiring, self.track.base), bisect_right(self._expiring, upto)
+        taken, self._expiring = self._expiring[begin:end], self._expiring[end:]
+        return len(set(taken).difference(sequences.tolist())) if taken else 0
+
+    def _note_expiring(self, sequences: Any, columns: Any) -> None:
+        expiring = sequences[columns["expires_ns"] != 0]
+        if len(expiring):
+            known = self._expiring[bisect_right(self._expiring, self.track.base) :]
+            self._expiring = sorted({*known, *expiring.tolist()})[-_EXPIRING_MAX:]
+
+    def _recover_lost(self, first: int, last: int, cause: LostBy) -> Steps[None]:
         """The site cannot give this range. Other holders may; what is missing then is lost, and named."""
         first = max(first, self.track.base + 1)
         if first <= last:
             first, last = yield FindMissing(first, last)
-        if first <= last and self._holders is not None:
+        if first <= last and self._holders is not None and cause != "too large":
             yield from self._ask_holders()
             first, last = yield FindMissing(first, last)
         if first <= last:
-            self.statistics.lose(first, last, cause)
-            log.error("site %s: products %d-%d are lost (%s at their origin)", self.site, first, last, cause)
+            self.statistics.lose(first, last, cause, self._now())
+            log.error("site %s: products %d-%d are lost (%s there)", self.site, first, last, cause)
 
     def _ask_holders(self) -> Steps[None]:
         """Take from other sites what is missing here. Where nothing is known yet, that is everything, or nothing."""
         if self._holders is None or not (self._queue_id or self._begin_at == "oldest"):
             return
         try:
-            self.statistics.from_others += yield from self._holders.pull(self.track, self._store)
+            self.statistics.from_others += yield from self._holders.pull(self.track, self._store_held)
         except (Unreachable, FabricError) as error:
             log.warning("site %s: pulling its products from other holders failed: %s", self.site, error)
+
+    def _store_held(self, page: Page, keep: Keep) -> Steps[None]:
+        """Store products that came from another holder, under its sequences."""
+        yield from self._store(page, keep)
+        taken = page.columns[keep.astype(np.bool_)]
+        self._note_expiring(taken["origin_sequence"], taken)
 
     def _store(self, page: Page, keep: Keep | None) -> Steps[None]:
         if len(page.batch) and (keep is None or keep.any()):
@@ -359,6 +373,7 @@ class Upstream:
         base = self.track.base
         products = len(page) if page.head.after >= base else int(np.count_nonzero(page.sequences > base))
         self.track.add_live(feed, page.head.upto, products)
+        self._note_expiring(page.sequences, page.columns)
         self.statistics.live += 1
 
     def _fits(self, feed: str, head: PageHead) -> bool:
@@ -387,7 +402,7 @@ class Upstream:
     def _refuse(self, error: FabricMessageError) -> None:
         """Count an invalid message. Forget the names that it may have brought: the table of names is bounded."""
         self._names = Names()
-        self.statistics.refused += 1
+        self.statistics.refused, self.statistics.refused_at = self.statistics.refused + 1, self._now()
         log.warning("site %s: %s", self.site, error)
 
     def _is_satisfied(self, message: LiveMessage) -> Steps[bool]:
@@ -406,7 +421,7 @@ class Upstream:
         recent = beat.recent
         if recent is not None and self._stream == OWN:
             recent = {feed: last for feed, last in recent.items() if self.selection.wants_feed(feed)}
-        return self.track.add_beat(beat.since, beat.examined, recent)
+        return beat.left_out <= self.track.base and self.track.add_beat(beat.since, beat.examined, recent)
 
     def _repair(self) -> Steps[None]:
         """Read what is missing from the log; what comes live meanwhile waits in the buffer."""

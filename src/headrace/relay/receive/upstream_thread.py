@@ -38,10 +38,11 @@ from headrace.relay.receive.actions import (
     TakeLive,
 )
 from headrace.relay.receive.arrived import SequenceRange
+from headrace.relay.receive.counts import UpstreamStatistics
 from headrace.relay.receive.live_buffer import LiveBuffer
 from headrace.relay.receive.standby import Standby
 from headrace.relay.receive.track import Known
-from headrace.relay.receive.upstream import Upstream, UpstreamStatistics
+from headrace.relay.receive.upstream import Upstream
 from headrace.relay.site_client import SiteClient
 
 _RESTART_S = 5.0  # after an unexpected error

@@ -1,0 +1,40 @@
+"""Cause: why a product did not reach a reader, a consumer or a site that asked for it. The one list of these words.
+
+Every place that leaves out a product counts it under one of these names: readers and stations in their statistics, a
+relay in the heads of its pages, a receiving site for each request. docs/guarantees.md has the same table for operators.
+
+Not here: who counts, and where the counts are shown.
+"""
+
+from collections import Counter
+from collections.abc import Mapping
+from typing import Literal
+
+LostBy = Literal["evicted", "damaged", "too large"]  # named as a range of sequences
+Cause = Literal[
+    "filtered", "duplicate", "expired", "too old", "not permitted", "deleted", "damaged", "too large", "evicted",
+    "refused", "discarded", "returned",
+]  # fmt: skip
+
+MEANING: dict[Cause, str] = {
+    "filtered": "the selection does not match it",
+    "duplicate": "the queue holds it already",
+    "expired": "its expiry has passed, by the clock of the site that left it out",
+    "too old": "it is older than the `age` clause of the selection, by the clock of the site that left it out",
+    "not permitted": "no access rule allows the site that asked to receive its feed; only the number is revealed",
+    "deleted": "it was deleted at the site that left it out",
+    "damaged": "it does not match its checksum at the site that left it out, or was damaged before a repair",
+    "too large": "its record does not fit into one message between sites",
+    "evicted": "the queue no longer held it when it was asked for",
+    "refused": "the receiving queue can never take it: its payload is too large there, for example",
+    "discarded": "the policy of a station or channel dropped it, or a consumer discarded it",
+    "returned": "it was put at the receiving site itself, and came back",
+}
+
+# What somebody has chosen is no problem: the origin by deleting, the requesting site by an `age` clause.
+CHOSEN: tuple[Cause, ...] = ("deleted", "too old")
+
+
+def by_cause(counts: Mapping[Cause, int]) -> str:
+    """As text for people, the most frequent cause first: `30 expired, 1 too large`."""
+    return ", ".join(f"{count:,} {cause}" for cause, count in Counter(counts).most_common() if count)

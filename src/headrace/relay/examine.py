@@ -1,0 +1,164 @@
+"""Examine: a range of this site's log for another site: the products that it gets, and what is left out, by cause.
+
+The live path (send.py) and the log path (serve.py) read through here, so that both leave out the same products for the
+same reasons, and say so. The counts of an `Examined` are exact for its range, and only for that, so a receiver that
+adds them up over ranges that follow each other counts each product once:
+
+    expired, too old, deleted, damaged   counted by the reader; conditions on idents and contents are not evaluated for
+                                         deleted products, and none at all for those that a repair has marked as damaged
+    not permitted                        counted by feed and origin alone: no other condition of a client may reveal
+                                         anything about products that it may not receive
+    evicted, damaged, too large          a range of sequences, for which a receiver can ask other sites
+
+A page never has more than PAGE_BYTES_MAX bytes of records. A single record that is larger does not travel at all: it is
+named as lost, and the link goes on.
+"""
+
+import logging
+import threading
+import time
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+
+from headrace.errors import ProductDamagedError
+from headrace.log.read import Allowed
+from headrace.product.batch import Batch, Lost
+from headrace.product.cause import Cause, LostBy
+from headrace.queue import Queue
+from headrace.queue.queue import log_of
+from headrace.relay.messages.page import PAGE_BYTES_MAX
+from headrace.selection import Selection
+from headrace.selection.matching import bounds
+from headrace.units import format_size
+
+_OVERHEAD_MAX = 1 << 17  # of a record besides its payload
+_NOTED_MAX = 1000
+_ALIGNMENT = np.uint64(7)
+
+log = logging.getLogger("headrace.fabric")
+Places = npt.NDArray[np.uint32]
+
+
+@dataclass(frozen=True, slots=True)
+class Examined:
+    """What lies behind `after` up to `upto`: `rows` of the batch (None: all of them), a lost range, counts by cause."""
+
+    after: int
+    upto: int
+    batch: Batch | None = None
+    rows: Places | None = None
+    lost: Lost | None = None
+    lost_by: LostBy = "evicted"
+    left_out: dict[Cause, int] = field(default_factory=dict)
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether nothing that was asked for is missing."""
+        return self.lost is None and not self.left_out
+
+    def __len__(self) -> int:
+        return 0 if self.batch is None else len(self.batch) if self.rows is None else len(self.rows)
+
+
+class TooLarge:
+    """The products of one site that no message can carry: each is logged once. Threads may share it."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._noted: dict[int, None] = {}
+        self.products = 0
+        self.latest = ""
+        self.latest_at = 0.0  # monotonic seconds
+
+    def note(self, sequence: int, feed: str, size: int) -> None:
+        with self._lock:
+            if sequence in self._noted:
+                return
+            self._noted[sequence] = None
+            if len(self._noted) > _NOTED_MAX:
+                del self._noted[next(iter(self._noted))]
+            self.products += 1
+            self.latest_at = time.monotonic()
+            self.latest = f"product {sequence} of feed {feed} has {format_size(size)}"
+        log.error("%s, more than the %s of a message between sites: it is not sent. Put it in parts.", self.latest,
+                  format_size(PAGE_BYTES_MAX))  # fmt: skip
+
+
+class Examiner:
+    """Reads on from `position` for one selection; `allowed` says which feeds the client may receive, None: all."""
+
+    def __init__(
+        self, queue: Queue, selection: Selection, start: int, *, products: int, payload_bytes: int,
+        allowed: Allowed | None = None, too_large: TooLarge | None = None,
+    ) -> None:  # fmt: skip
+        self._log, self._selection, self._allowed = log_of(queue), selection, allowed
+        timeless = selection if selection.max_age_s is None else selection.replace(max_age_s=None)
+        self._read = self._log.reader(timeless, products, payload_bytes, allowed)
+        self._too_large = too_large or TooLarge()
+        self.position = start
+
+    def next(self) -> Examined:
+        """The next range, with as many products as the limits allow; `position` is behind it then."""
+        start = self.position
+        try:
+            batch = self._read(start)
+            stop = self._end_of_page(batch)
+            if stop == start:
+                return self._leave_out_large(batch)
+            if stop is not None or any(batch.rows.passed_over[2:]):  # once more, for counts of just this range
+                batch = self._read(start, stop or batch.next)
+        except ProductDamagedError as error:
+            return self._at_damage(start, error)
+        return self._examined(start, batch)
+
+    def _end_of_page(self, batch: Batch) -> int | None:
+        """The sequence of the first product that does not fit into the page; None if all do."""
+        if batch.payload_bytes + len(batch) * _OVERHEAD_MAX <= PAGE_BYTES_MAX:
+            return None
+        columns = batch.columns
+        sizes = columns["payload"] - columns["record"] + columns["payload_bytes"]
+        over = np.flatnonzero(np.cumsum((sizes + _ALIGNMENT) & ~_ALIGNMENT) > PAGE_BYTES_MAX)
+        return int(columns["sequence"][over[0]]) if len(over) else None
+
+    def _leave_out_large(self, batch: Batch) -> Examined:
+        """The first product alone is too large."""
+        start = self.position
+        self._too_large.note(start, batch.feed(0), int(batch.sizes[0]))
+        self.position = start + 1
+        return Examined(start - 1, start, lost=Lost(start, start), lost_by="too large")
+
+    def _at_damage(self, start: int, error: ProductDamagedError) -> Examined:
+        """What is before the damage, if there is anything, or the damaged range."""
+        if error.sequence > start:
+            return self._examined(start, self._read(start, error.sequence))
+        self.position = error.next
+        return Examined(start - 1, error.next - 1, lost=Lost(error.sequence, error.next - 1), lost_by="damaged")
+
+    def _examined(self, start: int, batch: Batch) -> Examined:
+        self.position = batch.next
+        rows, too_old = self._timely(batch)
+        left_out: dict[Cause, int] = {
+            "expired": batch.expired, "deleted": batch.deleted, "damaged": batch.damaged, "too old": too_old,
+            "not permitted": self._not_permitted(start, batch.next),
+        }  # fmt: skip
+        return Examined(
+            start - 1, max(start, batch.next) - 1, batch, rows, batch.lost,
+            left_out={cause: count for cause, count in left_out.items() if count},
+        )  # fmt: skip
+
+    def _timely(self, batch: Batch) -> tuple[Places | None, int]:
+        """Which products are young enough (None: all), and how many are not."""
+        if self._selection.max_age_s is None or not len(batch):
+            return None, 0
+        begin, _ = bounds(self._selection, self._log.now()[0])
+        rows = np.flatnonzero(batch.columns["created_ns"] >= np.uint64(begin)).astype(np.uint32)
+        return rows, len(batch) - len(rows)
+
+    def _not_permitted(self, start: int, stop: int) -> int:
+        allowed = self._allowed
+        if allowed is None:
+            return 0
+        asked = Selection(self._selection.feed, origin=self._selection.origin)
+        return self._log.count(start, stop, asked, allowed=lambda feed: not allowed(feed))

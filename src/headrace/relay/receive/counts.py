@@ -1,0 +1,90 @@
+"""Counts: what became of the products that a site has requested. Plain numbers, since the site's start.
+
+    UpstreamStatistics   one request at one other site: what came, and what that site left out or could not give
+    Arrivals             one request: what this site's own queue did with the products that came
+    Tally                all of them; it stays when requests change, and when a request fails over and returns
+
+Every product of a request that is not in this queue is counted under a cause (product/cause.py): by the upstream if it
+was not sent, by the arrivals if it was not stored. A product that one upstream left out may have come from another.
+"""
+
+import threading
+from collections.abc import Mapping
+
+import msgspec
+
+from headrace.product.cause import Cause, LostBy
+
+RANGES_MAX = 50  # lost ranges that are remembered
+
+Key = tuple[str, str]  # the name of a request, and of a site
+
+
+class UpstreamStatistics(msgspec.Struct):
+    """Counts of one request at one site."""
+
+    state: str = "asking"
+    problem: str = ""
+    products: int = 0
+    from_others: int = 0  # of these, received from other holders
+    live: int = 0  # pages
+    old_pages: int = 0
+    pulled: int = 0
+    gaps: int = 0
+    repairs: int = 0
+    from_standby: int = 0  # of these, read while the site stood by: the active site did not bring them
+    unseen: int = 0  # by a standby: evicted there before it could be compared with what has arrived
+    refused: int = 0  # invalid messages
+    refused_at: float = 0.0  # monotonic seconds of the latest
+    latency_ns: int = 0  # of the last live page, from sending to arrival, by the clocks of both sites
+    lost: list[tuple[int, int, LostBy]] = msgspec.field(default_factory=list)  # the latest ranges
+    lost_sequences: int = 0  # in all ranges
+    lost_by: dict[LostBy, int] = {}
+    left_out: dict[Cause, int] = {}  # by the site, lost ranges included
+    left_out_at: dict[Cause, float] = {}  # monotonic seconds of the latest
+
+    def lose(self, first: int, last: int, cause: LostBy, now: float) -> None:
+        self.lost = [*self.lost[1 - RANGES_MAX :], (first, last, cause)]
+        self.lost_sequences += last - first + 1
+        self.lost_by = {**self.lost_by, cause: self.lost_by.get(cause, 0) + last - first + 1}
+        self.leave_out({cause: last - first + 1}, now)
+
+    def leave_out(self, counts: Mapping[Cause, int], now: float) -> None:
+        """Other threads may iterate over the mappings meanwhile; so they are replaced, not changed."""
+        self.left_out = {**self.left_out, **{cause: self.left_out.get(cause, 0) + n for cause, n in counts.items()}}
+        self.left_out_at = {**self.left_out_at, **dict.fromkeys(counts, now)}
+
+
+class Arrivals(msgspec.Struct):
+    """Counts of one request."""
+
+    products: int = 0  # stored
+    duplicates: int = 0
+    refused: int = 0  # the queue can never take them
+    expired: int = 0  # of those stored: no reader sees them, by the clock of this site
+    returned: int = 0  # they were put here
+    refused_at: float = 0.0  # monotonic seconds of the latest
+    expired_at: float = 0.0
+    waiting: str = ""  # why the queue does not take products at the moment
+
+
+class Tally:
+    """The counts of one site. Threads may share it."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._arrivals: dict[str, Arrivals] = {}
+        self._upstreams: dict[Key, UpstreamStatistics] = {}
+
+    def arrivals(self, request: str) -> Arrivals:
+        with self._lock:
+            return self._arrivals.setdefault(request, Arrivals())
+
+    def upstream(self, request: str, site: str) -> UpstreamStatistics:
+        with self._lock:
+            return self._upstreams.setdefault((request, site), UpstreamStatistics())
+
+    def upstreams(self) -> dict[Key, UpstreamStatistics]:
+        """Of all that there ever were, those of earlier requests and of sites that a request has left included."""
+        with self._lock:
+            return dict(self._upstreams)

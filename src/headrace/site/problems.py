@@ -1,0 +1,213 @@
+"""Problems: what an operator should look at, as plain data. One list for the log, `headrace sites` and --check.
+
+    site_problems   of one running site, from its own parts: it is in the site's description
+    map_problems    of a whole map: those of every site, and what only the map shows
+
+A problem either lasts (a link that is down, a request without a site), or it has happened (a product was lost): then
+its age says when. Kinds:
+
+    link          an endpoint in `connect` without a link
+    request       a request that no site serves
+    unreachable   a site that serves a request does not reply
+    lost          a range of sequences that no site could supply
+    left out      products that another site has and did not send, by cause
+    too large     products of this site that no message can carry
+    expired       products that had expired when they arrived, by the clock of this site
+    refused       products or messages that this site can never take
+    full          the queue takes no products now, or soon: the disk is full, or a blocking station is
+    disk          the disk refused a flush
+    progress      the progress of the requests cannot be saved
+    silent        a site does not reply to the program that draws the map
+    away          a site from which others request is absent
+    name          several sites have one name
+    island        sites take a request from each other only (relay/islands.py)
+"""
+
+import os
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+
+import msgspec
+
+from headrace.product.cause import CHOSEN, Cause, by_cause
+from headrace.queue import Queue
+from headrace.queue.queue import log_of
+from headrace.relay.examine import TooLarge
+from headrace.relay.messages.description import PROBLEMS_MAX, Problem
+from headrace.relay.receive.counts import Arrivals, UpstreamStatistics
+from headrace.relay.receive.receiver import Receiver, Request
+from headrace.site.map import Map, Node
+from headrace.units import format_count, format_size
+
+_RANGES = 3  # lost ranges in a text
+
+
+class Found(msgspec.Struct, frozen=True):
+    """A problem, and the site that has it; empty if it is the map's own."""
+
+    site: str
+    problem: Problem
+
+
+# --- of one site ----------------------------------------------------------------------------------
+
+
+def site_problems(
+    queue: Queue, receiver: Receiver, too_large: TooLarge, links: Sequence[Problem], now: float
+) -> tuple[Problem, ...]:
+    """The problems of a running site; `links` are those of its endpoints, `now` is in monotonic seconds."""
+    found = [*links, *_queue_problems(queue, receiver, too_large, now)]
+    served = {name for name, _ in receiver.upstreams()}
+    for request in receiver.requests:
+        found += _request_problems(request, receiver.tally.arrivals(request.name), request.name in served, now)
+    requested = {request.name for request in receiver.requests}
+    active = {(name, upstream.site) for name, upstream in receiver.upstreams()}
+    for (name, site), counts in receiver.tally.upstreams().items():
+        if name in requested:
+            found += _upstream_problems(name, site, counts, (name, site) in active, now)
+    return tuple(found[:PROBLEMS_MAX])
+
+
+def _queue_problems(queue: Queue, receiver: Receiver, too_large: TooLarge, now: float) -> Iterator[Problem]:
+    if receiver.unsaved:
+        yield Problem(
+            "progress", str(queue.path), f"progress is not saved: {receiver.unsaved}",
+            "until it is, a restart repeats products; make the directory writable, or free some space",
+        )  # fmt: skip
+    yield from _disk_problems(queue)
+    if too_large.products:
+        products = format_count(too_large.products, "product")
+        yield Problem(
+            "too large", str(queue.path), f"{products} put here cannot be sent to other sites: {too_large.latest}",
+            "put such products in parts; readers and stations of this queue receive them",
+            _age(too_large.latest_at, now),
+        )  # fmt: skip
+
+
+def _disk_problems(queue: Queue) -> Iterator[Problem]:
+    log, status = log_of(queue), os.statvfs(queue.path)
+    needed, free = log.kernel.state["segment_bytes"], status.f_bavail * status.f_frsize
+    if free < needed and log.kernel.state["bytes_total"] + needed <= log.kernel.state["size_bytes"]:
+        yield Problem(
+            "full", str(queue.path), f"the disk has {format_size(free)} left for {queue.path}",
+            f"free some space: the next segment of the queue needs {format_size(needed)}, and puts fail without it",
+        )  # fmt: skip
+    if log.flush_failure is not None:
+        yield Problem(
+            "disk", str(queue.path), f"the disk refused to flush {queue.path}: {log.flush_failure}",
+            "products since then may not survive a power failure: check the disk, and restart the programs that put",
+        )  # fmt: skip
+
+
+def _age(at: float, now: float) -> float:
+    """Of something that has happened: never 0, which means that it lasts."""
+    return max(0.001, now - at)
+
+
+def _request_problems(request: Request, arrivals: Arrivals, is_served: bool, now: float) -> Iterator[Problem]:
+    name = request.name
+    if not is_served:
+        yield Problem(
+            "request", name, f"request {name} is served by no site",
+            "check the links, its `select` and `sites`, and that the other site has an [[allow]] rule for this one",
+        )  # fmt: skip
+    if arrivals.waiting:
+        yield Problem(
+            "full", name, f"products of request {name} wait: {arrivals.waiting}",
+            "nothing is lost as long as the other site holds them: make room",
+        )  # fmt: skip
+    if arrivals.refused:
+        products = format_count(arrivals.refused, "product")
+        yield Problem(
+            "refused", name, f"the queue refused {products} of request {name}",
+            "the log has the reason for each; a payload is at most a quarter of the queue: headrace queue resize",
+            _age(arrivals.refused_at, now),
+        )  # fmt: skip
+    if arrivals.expired:
+        products = format_count(arrivals.expired, "product")
+        yield Problem(
+            "expired", name, f"{products} of request {name} had expired on arrival, by the clock of this site",
+            "compare the clocks of the sites; look for a slow link", _age(arrivals.expired_at, now),
+        )  # fmt: skip
+
+
+def _upstream_problems(
+    request: str, site: str, counts: UpstreamStatistics, is_active: bool, now: float
+) -> Iterator[Problem]:
+    subject = f"{request} at {site}"
+    if is_active and counts.state == "unreachable":
+        yield Problem(
+            "unreachable", subject, f"request {request} cannot reach site {site}: {counts.problem}",
+            "check that it runs, the links to it, and that it has an [[allow]] rule with `receive` for this site",
+        )  # fmt: skip
+    if counts.lost:
+        remedies = dict.fromkeys(_REMEDIES[cause] for _, _, cause in counts.lost[-_RANGES:])
+        yield Problem(
+            "lost", subject, f"request {request} lost {_ranges(counts)} of site {site}", "; ".join(remedies),
+            _age(max(counts.left_out_at[cause] for cause in counts.lost_by), now),
+        )  # fmt: skip
+    others = Counter[Cause](counts.left_out)
+    others.subtract(counts.lost_by)
+    left = {cause: count for cause, count in others.items() if count > 0 and cause not in CHOSEN}
+    if left:
+        remedies = dict.fromkeys(_REMEDIES.get(cause, "look at the log of that site") for cause in left)
+        yield Problem(
+            "left out", subject, f"site {site} left out {by_cause(left)} of request {request}", "; ".join(remedies),
+            _age(max(counts.left_out_at[cause] for cause in left), now),
+        )  # fmt: skip
+    if counts.refused:
+        yield Problem(
+            "refused", subject, f"{format_count(counts.refused, 'invalid message')} from site {site} refused",
+            "the log has the reason; restrict in [[allow]] who may publish", _age(counts.refused_at, now),
+        )  # fmt: skip
+
+
+_REMEDIES: dict[Cause, str] = {
+    "evicted": "enlarge the queue of that site: headrace queue resize",
+    "damaged": "run there: headrace queue check",
+    "too large": "have such products put in parts there",
+    "expired": "compare the clocks of the sites; look for a slow link",
+    "not permitted": "narrow the request, or ask that site for an [[allow]] rule",
+    "refused": "enlarge this queue",
+}
+
+
+def _ranges(counts: UpstreamStatistics) -> str:
+    shown = [f"{first:,}-{last:,} ({cause})" for first, last, cause in counts.lost[-_RANGES:]]
+    more = len(counts.lost) - len(shown)
+    return ", ".join([*shown, *([f"{more} earlier ranges"] if more else [])])
+
+
+# --- of a map -------------------------------------------------------------------------------------
+
+
+def map_problems(sites_map: Map) -> list[Found]:
+    """The problems of all sites of a map, and of the map itself; it has no site at all if the list is not empty."""
+    found = [*_name_problems(sites_map.nodes)]
+    for island in sites_map.islands:
+        found.append(Found("", Problem("island", ", ".join(island.sites), island.problem, island.remedy)))
+    for node in sites_map.nodes:
+        found += [Found(node.name, problem) for problem in node.description.problems] if node.description else []
+        found += _node_problems(node)
+    if not any(node.state in ("here", "silent") for node in sites_map.nodes):
+        found.append(Found("", Problem("silent", "", "no site answers", "check that a site runs at this endpoint")))
+    return found
+
+
+def _name_problems(nodes: Iterable[Node]) -> Iterator[Found]:
+    for name, times in Counter(node.name for node in nodes).items():
+        if times > 1:
+            yield Found("", Problem("name", name, f"{times} sites are named {name}", "give each site its own name"))
+
+
+def _node_problems(node: Node) -> Iterator[Found]:
+    if node.state == "silent":
+        yield Found("", Problem(
+            "silent", node.name, f"site {node.name} does not answer: {node.problem}",
+            "look at its log; it may be overloaded, or stopped by a debugger",
+        ))  # fmt: skip
+    if node.state == "away":
+        yield Found("", Problem(
+            "away", node.name, f"site {node.name} is missing: other sites request products from it",
+            "start it, or remove it from their requests",
+        ))  # fmt: skip

@@ -1,0 +1,82 @@
+"""Watch: looks for the problems of a running site once a second, and logs each of them once.
+
+A problem that lasts is logged when it has lasted for some seconds, again when its text changes, and once more when it
+is over. One that has happened is logged at once, and again, if it goes on, once a minute with the new numbers. The list
+itself (problems.py) is also part of the site's description.
+"""
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import zenoh
+
+from headrace.link.reach import Reach, Unlinked
+from headrace.link.session import SessionTerms
+from headrace.relay.messages.description import Problem
+
+_LOOK_S = 1.0
+_LASTS_S = 3.0  # before it is logged
+_AGAIN_S = 60.0
+
+log = logging.getLogger("headrace.site")
+FindProblems = Callable[[Sequence[Problem]], Sequence[Problem]]  # those of the links are given
+Key = tuple[str, str]  # kind and subject
+
+
+@dataclass(slots=True)
+class _Seen:
+    first: float
+    logged: float = 0.0
+    text: str = ""
+
+
+class Watch:
+    """Looks from the moment it is made until `close`. Without `terms`, links are not compared with anything."""
+
+    def __init__(self, session: zenoh.Session, terms: SessionTerms | None, find: FindProblems) -> None:
+        self._reach = None if terms is None else Reach(session, terms)
+        self._find = find
+        self._seen: dict[Key, _Seen] = {}
+        self.links: tuple[Problem, ...] = ()
+        self._stopped = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="headrace-watch")
+        self._thread.start()
+
+    def _run(self) -> None:
+        while not self._stopped.wait(_LOOK_S):
+            try:
+                if self._reach is not None:
+                    self.links = tuple(_link_problem(unlinked) for unlinked in self._reach.look())
+                self.note(self._find(self.links), time.monotonic())
+            except (zenoh.ZError, OSError) as error:
+                log.error("the problems of the site are not known: %s", error)
+
+    def note(self, problems: Sequence[Problem], now: float) -> None:
+        """Log what is new, what has changed and what is over."""
+        found = {(problem.kind, problem.subject): problem for problem in problems}
+        for key, problem in found.items():
+            self._note_one(problem, self._seen.setdefault(key, _Seen(now)), now)
+        for key in [key for key in self._seen if key not in found]:
+            known = self._seen.pop(key)
+            if known.text:
+                log.info("solved: %s", known.text)
+
+    def _note_one(self, problem: Problem, known: _Seen, now: float) -> None:
+        if problem.text == known.text:
+            return
+        pause_s = _AGAIN_S if problem.age_s and known.text else 0.0 if problem.age_s or known.text else _LASTS_S
+        if now - (known.logged if known.text else known.first) >= pause_s:
+            known.logged, known.text = now, problem.text
+            log.warning("%s (%s)", problem.text, problem.remedy)
+
+    def close(self) -> None:
+        self._stopped.set()
+        self._thread.join()
+
+
+def _link_problem(unlinked: Unlinked) -> Problem:
+    text = f"no link to {unlinked.endpoint}: {unlinked.reason}"
+    return Problem("link", unlinked.endpoint, text, unlinked.remedy)
