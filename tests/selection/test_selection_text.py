@@ -146,7 +146,7 @@ def test_invalid_arguments_are_refused() -> None:
     bad: list[tuple[dict[str, Any], str]] = [
         ({"priority": 8}, "out of range"), ({"priority": True}, "invalid"), ({"slices": []}, "list of slices is empty"), ({"slices": 3.5}, "invalid"),
         ({"origin": []}, "0 site ids"), ({"origin": 5}, "invalid"), ({"tags": "x"}, "invalid"), ({"tags": []}, "list of tags is empty"),
-        ({"tags": {"x": []}}, "0 values"), ({"tags": {"x": float("nan")}}, "nan"), ({"tags": {"": 1}}, "name a property"),
+        ({"tags": {"x": []}}, "0 values"), ({"tags": {"x": float("nan")}}, "nan"), ({"tags": {"": 1}}, "property name '' is invalid"),
         ({"tags": {"x": b"y"}}, "is a"), ({"created": 5}, "range"), ({"created": ("x", None)}, "time"), ({"max_age_s": -1}, "length of time"),
         ({"every": 0}, "prescale"), ({"every": True}, "prescale"), ({"where": 5}, "not text"), ({"xpath": ""}, "not an expression"),
         ({"function": 5}, "callable"), ({"ident": 5}, "not text"), ({"not_ident": "("}, "missing"),
