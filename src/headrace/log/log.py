@@ -13,6 +13,7 @@ import time
 import weakref
 from collections.abc import Callable, Sequence
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 
 import msgspec
@@ -146,7 +147,7 @@ class Log:
         return Follower(
             self.kernel,
             read,
-            self.check_open,
+            partial(self.check_open, always=False),
             self.resolve(start),
             None if timeout is None else parse_age(timeout, "timeout"),
         )
@@ -174,7 +175,7 @@ class Log:
         reader = Reader(self.kernel, self.path, Selection.of(selection), allowed, heads=heads)
 
         def read(position: int, stop: int | None = None) -> Batch:
-            self.check_open()
+            self.check_open(always=False)
             now_ns = self.clock.now_ns() if self.clock else 0
             return reader.read(position, limit, bytes_max, now_ns, NO_LIMIT if stop is None else stop)
 
@@ -385,11 +386,14 @@ class Log:
                 self.kernel.set_state(clean=1)
                 self.storage.sync_file(self.path / "control")
 
-    def check_open(self) -> None:
-        """QueueClosedError after `close`; QueueMovedError if the queue is no longer where it was opened."""
+    def check_open(self, *, always: bool = True) -> None:
+        """QueueClosedError after `close`; QueueMovedError if the queue is no longer where it was opened.
+
+        Unless `always`, the answer may be 0.2 ms old: for what is called for each product.
+        """
         if self._closed:
             raise QueueClosedError(f"{self.path} was closed in this process", "open it again: Queue.open(path)")
-        check_place(self.kernel, self.path)
+        check_place(self.kernel, self.path, always=always)
 
     def __del__(self) -> None:
         if not getattr(self, "_closed", True):
