@@ -98,7 +98,7 @@ def read_span(
     position = span.first
     while position < span.end:
         try:
-            batch = queue.read(position, selection, limit=_PRODUCTS, bytes_limit=_BYTES, stop=span.end)
+            batch = queue.read_batch(position, selection, limit=_PRODUCTS, bytes_limit=_BYTES, stop=span.end)
         except ProductDamagedError as error:
             report_loss(queue, error.sequence, error.next - 1, "damaged", fail=fail)
             position = error.next
