@@ -14,7 +14,7 @@ import pytest
 from headrace import Queue
 from headrace.errors import QueueDamagedError, QueueMovedError
 from headrace.testing import MockClock
-from support.waiting import until
+from support.commandline import wait_until
 
 FORK, SPAWN = get_context("fork"), get_context("spawn")
 
@@ -36,7 +36,7 @@ def refused(act: Callable[[], Any]) -> str:
             found.append(str(error))
         return bool(found)
 
-    until(is_refused, "the refusal")
+    wait_until(is_refused)
     return found[0]
 
 

@@ -17,6 +17,7 @@ One extension module in several files, in the order in which they build on each 
     log/refs        one product as a batch sees it; which rows are wanted
     log/scan        Rows: pick, keep, verify
     log/columns     Rows as the buffers of Arrow arrays
+    log/weigh       Weigher: how the bytes of a range are spread
     log/put         from the objects of a call to what append takes
     log/validate    records from a buffer that is not trusted
     log/wire        records on their way between queues
@@ -49,6 +50,7 @@ include "log/gates.pxi"
 include "log/refs.pxi"
 include "log/scan.pxi"
 include "log/columns.pxi"
+include "log/weigh.pxi"
 include "log/put.pxi"
 include "log/validate.pxi"
 include "log/wire.pxi"

@@ -40,16 +40,9 @@ Start = int | str | datetime | timedelta
 
 
 class Read(Protocol):
-    """Read products from a position on, up to `stop`, which is not included, and `most` of them at most."""
+    """Read products from a position on, up to `stop`, which is not included."""
 
-    def __call__(self, position: int, stop: int | None = None, most: int | None = None) -> Batch: ...
-
-
-def check_limit(limit: int) -> int:
-    """Return `limit` if it is a number of products; OptionError otherwise."""
-    if isinstance(limit, bool) or not isinstance(limit, int) or limit < 1:
-        raise OptionError(f"limit {limit!r} is not a positive number", "give how many products you want at most")
-    return limit
+    def __call__(self, position: int, stop: int | None = None) -> Batch: ...
 
 
 class RowTerms:

@@ -410,6 +410,14 @@ cdef class Rows:
         """(offsets, bytes) of all payloads, as Arrow lays out binary; `wide` for 64-bit offsets."""
         return gather_payloads(self, wide)
 
+    def gather_texts(self, const uint8_t[::1] wanted not None):
+        """Of feeds, origins, idents and payloads: (offsets, bytes) as Arrow lays out strings, None if not wanted."""
+        return gather_texts(self, wanted)
+
+    def gather_numbers(self):
+        """The numbers of all rows as buffers of Arrow arrays, by the name of the column; times in microseconds."""
+        return gather_numbers(self)
+
     def gather_properties(self):
         """The properties of all rows, as the buffers of an Arrow map from name to text."""
         return gather_properties(self)

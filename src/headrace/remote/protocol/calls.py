@@ -25,7 +25,7 @@ from headrace.product import put
 from headrace.relay.messages.page import QueueId, Sequence64
 from headrace.relay.messages.version import check_version, other_version
 
-VERSION = 2
+VERSION = 3
 BUSY = b"busy"  # the error of a site that takes no more calls at the moment
 HEAD_BYTES_MAX = 256 << 20  # of a call without its payload: a batch has an ident for each product
 CALL_BYTES_MAX = 512 << 20  # of its payload
@@ -101,11 +101,12 @@ class Resolve(_Call, frozen=True, tag="where"):
 
 
 class Weigh(_Call, frozen=True):
-    """How the bytes of a range of products are distributed."""
+    """How the bytes of a range of products are distributed; it ends after `limit` products, unless that is 0."""
 
     selection: Text
     start: Sequence64
     stop: Sequence64
+    limit: Sequence64
 
 
 class GetBounds(_Call, frozen=True, tag="ends"):
