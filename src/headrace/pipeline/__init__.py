@@ -20,12 +20,18 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from headrace.pipeline.source.backlog import behind
     from headrace.pipeline.source.data_source import register, spark_session
     from headrace.pipeline.source.writers import put_batches
 
-__all__ = ["put_batches", "register", "spark_session"]
+__all__ = ["behind", "put_batches", "register", "spark_session"]
 
-_MODULES = {"put_batches": "source.writers", "register": "source.data_source", "spark_session": "source.data_source"}
+_MODULES = {
+    "behind": "source.backlog",
+    "put_batches": "source.writers",
+    "register": "source.data_source",
+    "spark_session": "source.data_source",
+}
 
 
 def __getattr__(name: str) -> Any:

@@ -9,7 +9,8 @@ import pytest
 
 from headrace import Queue
 from headrace.errors import OptionError
-from headrace.pipeline import put_batches
+from headrace.pipeline import behind, put_batches
+from headrace.pipeline.source.backlog import behind_of
 
 Make = Callable[..., Queue]
 
@@ -56,7 +57,7 @@ def test_every_header_field_has_a_column(spark: Any, queue: Queue) -> None:
     )
     rows = frame.orderBy("sequence").collect()
     assert len(rows) == 30
-    for row, product in zip(rows, queue.read_batch("oldest"), strict=True):
+    for row, product in zip(rows, queue.read("oldest"), strict=True):
         assert (row.sequence, row.feed, row.ident, row.payload) == (
             product.sequence, product.feed, product.ident, bytearray(product.payload),
         )  # fmt: skip
@@ -86,6 +87,21 @@ def test_a_dataframe_has_the_five_columns_that_most_queries_need(spark: Any, que
     first = frame.filter("sequence = 1").collect()[0]
     assert (first.feed, first.ident, bytes(first.payload)) == ("wx/text", "i0", b"payload 0")
     assert len(load(spark, queue, columns="*").columns) == 13
+
+
+def test_a_reversed_range_is_an_error_not_an_empty_result(spark: Any, queue: Queue) -> None:
+    with pytest.raises(Exception, match="the range ends before it begins"):
+        load(spark, queue, startingOffsets="21", endingOffsets="11").count()
+
+
+def test_a_query_that_needs_few_rows_does_not_read_the_rest(spark: Any, make_queue: Make) -> None:
+    queue = make_queue(size="256MiB", dedup="none")
+    for _ in range(40):
+        queue.put_many([bytes(1000)] * 1000, feed="x")
+    frame = load(spark, queue, minPartitions=1)
+    assert [row.sequence for row in frame.limit(3).collect()] == [1, 2, 3]
+    assert len(frame.take(30)) == 30
+    assert frame.count() == 40_000
 
 
 def test_only_the_requested_columns_are_read(spark: Any, queue: Queue) -> None:
@@ -164,6 +180,23 @@ def test_a_stream_continues_at_its_checkpoint(spark: Any, queue: Queue, tmp_path
     assert got[3:] == [(3, [31, 32])]
 
 
+def test_a_limit_counts_what_the_selection_matches(spark: Any, queue: Queue, tmp_path: Path) -> None:
+    sizes: list[int] = []
+    stream(spark, queue, tmp_path / "cp", lambda rows, batch: sizes.append(len(rows)), select="wx/text",
+           maxProductsPerTrigger=4)  # fmt: skip
+    assert sizes == [4, 4, 2]
+
+
+def test_the_progress_of_a_query_says_how_far_it_is_behind(spark: Any, queue: Queue, tmp_path: Path) -> None:
+    query = stream(spark, queue, tmp_path / "cp", lambda rows, batch: None, select="wx/text", maxProductsPerTrigger=4)
+    reports = [behind_of(progress["sources"][0]["latestOffset"]) for progress in query.recentProgress]
+    assert [report.products for report in reports if report] == [6, 2, 0]
+    assert reports[0] is not None
+    assert reports[0].seconds > 0
+    assert [report.lost for report in reports if report] == [0, 0, 0]
+    assert behind(query) == reports[-1]
+
+
 def test_a_limit_in_bytes_bounds_a_micro_batch(spark: Any, make_queue: Make, tmp_path: Path) -> None:
     queue = make_queue()
     queue.put_many([bytes([n]) * 600_000 for n in range(10)], feed="x")
@@ -219,10 +252,10 @@ def test_each_row_becomes_one_product(spark: Any, queue: Queue, make_queue: Make
     )
     for _ in range(2):
         frame.write.format("headrace").option("queue", str(target.path)).mode("append").save()
-    products = list(target.read_batch("oldest"))
+    products = list(target.read("oldest"))
     assert sorted(product.ident for product in products) == sorted(f"i{n}" for n in range(0, 30, 3))
     assert {product.feed for product in products} == {"derived/wx/text"}
-    source = {product.ident: product for product in queue.read_batch("oldest")}
+    source = {product.ident: product for product in queue.read("oldest")}
     for product in products:
         assert bytes(product.payload) == bytes(source[product.ident].payload)
         assert product.created_ns // 1000 == source[product.ident].created_ns // 1000
@@ -240,7 +273,7 @@ def test_a_repeated_stream_puts_nothing_twice(spark: Any, queue: Queue, make_que
             .option("checkpointLocation", str(tmp_path / checkpoint)).trigger(availableNow=True).start()
         )  # fmt: skip
         query.awaitTermination()
-    assert sorted(product.ident for product in target.read_batch("oldest")) == sorted(f"i{n}" for n in range(30))
+    assert sorted(product.ident for product in target.read("oldest")) == sorted(f"i{n}" for n in range(30))
 
 
 def test_equal_rows_of_two_batches_are_two_products_and_a_repeated_batch_is_none(
@@ -260,7 +293,7 @@ def test_equal_rows_of_two_batches_are_two_products_and_a_repeated_batch_is_none
         .option("checkpointLocation", str(tmp_path / "cp")).trigger(availableNow=True).start()
     )  # fmt: skip
     query.awaitTermination()
-    assert [bytes(product.payload) for product in target.read_batch("oldest")] == [b"always the same"] * 3
+    assert [bytes(product.payload) for product in target.read("oldest")] == [b"always the same"] * 3
 
 
 def test_put_batches_refuses_invalid_arguments_before_the_stream_starts() -> None:
@@ -281,7 +314,7 @@ def test_more_rows_than_the_queue_holds_are_put_in_parts(spark: Any, make_queue:
     )
     save(spark.sql(large), target, feed="x")
     assert target.next == 21, "nothing was put twice"
-    assert target.read_batch("oldest")[-1].ident == "i19"
+    assert target.read("oldest")[-1].ident == "i19"
     save(spark.sql(f"{large} where id = 19"), target, feed="x")
     assert target.next == 21
 
@@ -297,7 +330,7 @@ def test_a_null_counts_as_a_column_that_is_left_out(spark: Any, make_queue: Make
     before_ns = time.time_ns()
     for _ in range(2):
         save(frame, target)
-    none, full = target.read_batch("oldest")
+    none, full = target.read("oldest")
     assert before_ns <= none.created_ns <= time.time_ns()
     assert (none.priority, none.expiry_ns, none.slice, dict(none.properties)) == (4, None, None, {})
     assert (full.created_ns, full.priority, full.slice, dict(full.properties)) == (7000, 6, 3, {"n": "1"})
@@ -308,7 +341,7 @@ def test_the_first_moment_of_1970_is_a_valid_time(spark: Any, make_queue: Make) 
     target = make_queue("target")
     save(spark.sql("select 'x' as feed, 'a' as payload, timestamp_micros(0) as created"), target)
     save(spark.sql("select 'x' as feed, 'b' as payload, timestamp_micros(0) as expiry"), target)
-    batch = target.read_batch("oldest")
+    batch = target.read("oldest")
     assert ([product.created_ns for product in batch], batch.expired) == ([1], 1)
 
 

@@ -14,6 +14,7 @@ from headrace.errors import HeadraceError, OptionError
 from headrace.link.login import Login
 from headrace.pipeline.source.columns import COLUMNS, DEFAULT
 from headrace.pipeline.source.open_queues import LOGIN_OPTIONS, QueueAddress
+from headrace.pipeline.source.ranges import LATEST, Position, created_within, moment_of
 from headrace.selection import Selection
 from headrace.units import parse_size
 
@@ -21,7 +22,6 @@ ALL = "*"  # every column
 SPARKS = frozenset({
     "queryname", "checkpointlocation", "asyncprogresstrackingenabled", "asyncprogresstrackingcheckpointintervalms",
 })  # in lower case, as Spark passes them; they configure the query, not its source or sink  # fmt: skip
-_OFFSETS = {"earliest": "oldest", "latest": "next"}  # Kafka's words, and those of `Queue.resolve`
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +31,9 @@ class ReadOptions:
     address: QueueAddress
     select: str = ""
     starting_offsets: str | None = None  # None: earliest in a batch, latest in a stream
-    ending_offsets: str = "next"  # of a batch
+    ending_offsets: str = LATEST  # of a batch
+    since_ns: int | None = None  # by time of creation
+    until_ns: int | None = None  # not included
     columns: tuple[str, ...] = DEFAULT
     max_products: int | None = None  # in one trigger
     max_bytes: int | None = None
@@ -44,15 +46,16 @@ class ReadOptions:
 
     @property
     def selection(self) -> Selection:
-        return Selection.parse(self.select) if self.select else Selection()
+        selection = Selection.parse(self.select) if self.select else Selection()
+        return created_within(selection, self.since_ns, self.until_ns)
 
-    def start(self, default: str) -> int | str:
-        """Where to begin, as `Queue.resolve` takes it."""
-        return _offset(self.starting_offsets or default)
+    def start(self, default: str) -> Position:
+        """Where to begin."""
+        return Position("startingOffsets", self.starting_offsets or default)
 
     @property
-    def end(self) -> int | str:
-        return _offset(self.ending_offsets)
+    def end(self) -> Position:
+        return Position("endingOffsets", self.ending_offsets)
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +72,10 @@ def read_options(given: Mapping[str, str]) -> ReadOptions:
     """From Spark's options; OptionError names an option that is unknown or invalid."""
     options = _known(given, _READ)
     _check_read(options)
-    return ReadOptions(_address(options), **options)
+    read = ReadOptions(_address(options), **options)
+    if read.selection.every > 1:
+        raise OptionError("option select: `every` counts, and tasks cannot count together", "sample the DataFrame")
+    return read
 
 
 def write_options(given: Mapping[str, str]) -> WriteOptions:
@@ -78,19 +84,13 @@ def write_options(given: Mapping[str, str]) -> WriteOptions:
     return WriteOptions(_address(options), **options)
 
 
-def _offset(text: str) -> int | str:
-    return int(text) if text.isdecimal() else text
-
-
 def _check_read(options: Mapping[str, Any]) -> None:
     if options.get("blocking") and "station" not in options:
         raise OptionError("option blocking requires a station, which holds the products", "give option station too")
     try:
-        selection = Selection.parse(options.get("select", "") or "**")
+        Selection.parse(options.get("select", "") or "**")
     except HeadraceError as error:
         raise OptionError(f"option select: {error.problem}", error.hint) from None
-    if selection.every > 1:
-        raise OptionError("option select: `every` counts, and tasks cannot count together", "sample the DataFrame")
 
 
 def _address(options: dict[str, Any]) -> QueueAddress:
@@ -165,7 +165,8 @@ def _flag(name: str, value: str) -> bool:
 
 
 def _position(name: str, value: str) -> str:
-    return _OFFSETS.get(value, value)
+    Position(name, value).check()
+    return value
 
 
 def _columns(name: str, value: str) -> tuple[str, ...]:
@@ -200,6 +201,8 @@ _READ: _Options = {
     "select": ("select", _text),
     "startingOffsets": ("starting_offsets", _position),
     "endingOffsets": ("ending_offsets", _position),
+    "startingTimestamp": ("since_ns", moment_of),
+    "endingTimestamp": ("until_ns", moment_of),
     "columns": ("columns", _columns),
     "maxProductsPerTrigger": ("max_products", _number),
     "maxBytesPerTrigger": ("max_bytes", _size),

@@ -30,9 +30,11 @@ from pyspark.sql.streaming.datasource import (
 )
 
 from headrace.errors import PipelineError
+from headrace.pipeline.source.backlog import Backlog
 from headrace.pipeline.source.filters import narrowed
 from headrace.pipeline.source.open_queues import open_queue
 from headrace.pipeline.source.options import ReadOptions
+from headrace.pipeline.source.ranges import EARLIEST, LATEST, range_of
 from headrace.pipeline.source.spans import Span, end_within, read_span, report_loss, spans_of
 from headrace.queue import AnyQueue
 from headrace.selection import Selection
@@ -58,7 +60,7 @@ class BatchReader(DataSourceReader):
     def partitions(self) -> Sequence[InputPartition]:
         options = self._options
         queue = open_queue(options.address)
-        first, end = queue.resolve(options.start("oldest")), queue.resolve(options.end)
+        first, end = range_of(queue, options.start(EARLIEST), options.end)
         first = first if self._first is None else max(first, self._first)
         end = end if self._end is None else min(end, self._end)
         selection = Selection.parse(self._select)
@@ -101,10 +103,12 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._target: int | None = None  # of Trigger.AvailableNow
         self._has_station = False
         self._committed: int | None = None
+        self._planned: Offset | None = None  # the end of the batch that was planned last
+        self._backlog = Backlog(options.selection)
 
     def initialOffset(self) -> Offset:  # noqa: N802
         queue = self._queue()
-        return self._offset(queue, queue.resolve(self._options.start("next")), 0)
+        return self._offset(queue, self._options.start(LATEST).resolved(queue), 0)
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
         if self._options.max_bytes is not None and self._options.max_products is None:
@@ -122,17 +126,23 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         first, lost = self._checked_start(queue, start)
         end = queue.next if self._target is None else min(queue.next, self._target)
         if end <= first:
-            return self._offset(queue, first, lost) if lost > start["lost"] else start
-        if isinstance(limit, ReadMaxRows):
-            end = min(end, first + limit.max_rows)
-        bytes_max = limit.max_bytes if isinstance(limit, ReadMaxBytes) else self._options.max_bytes
-        if bytes_max is not None and not isinstance(limit, ReadAllAvailable):
-            end = end_within(queue, self._options.selection, first, end, bytes_max)
-        return self._offset(queue, end, lost)
+            self._planned = self._offset(queue, first, lost) if lost > start["lost"] else start
+            return self._planned
+        if not isinstance(limit, ReadAllAvailable):
+            products_max = limit.max_rows if isinstance(limit, ReadMaxRows) else self._options.max_products
+            bytes_max = limit.max_bytes if isinstance(limit, ReadMaxBytes) else self._options.max_bytes
+            end = end_within(queue, self._options.selection, first, end, products_max, bytes_max)
+        self._planned = self._offset(queue, end, lost)
+        return self._planned
 
     def reportLatestOffset(self) -> Offset | None:  # noqa: N802
+        """The end of the queue, and how far the batch that was planned last is behind it (backlog.py)."""
         queue = self._queue()
-        return self._offset(queue, queue.next, 0)
+        latest = self._offset(queue, queue.next, 0 if self._planned is None else int(self._planned["lost"]))
+        if self._planned is not None:
+            products, seconds = self._backlog.behind(queue, int(self._planned["sequence"]))
+            latest |= {"behind_products": products, "behind_s": seconds}
+        return latest
 
     def _offset(self, queue: AnyQueue, sequence: int, lost: int) -> Offset:
         return {"queue": queue.config.uuid, "sequence": sequence, "lost": lost}
@@ -157,7 +167,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             queue, options.selection, first, int(end["sequence"]), options.min_partitions,
             options.partition_by == "slice",
         )  # fmt: skip
-        return [SpanPartition(span, options.select) for span in spans]
+        return [SpanPartition(span, "") for span in spans]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         assert isinstance(partition, SpanPartition)
@@ -188,7 +198,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Create the station, or change its terms to those of the query, which may have changed."""
         options = self._options
         if name not in queue.stations():
-            queue.station(name, options.selection, start=options.start("next"), blocking=options.blocking)
+            start = options.start(LATEST).resolved(queue)
+            queue.station(name, options.selection, start=start, blocking=options.blocking)
             return
         station = queue.station(name)
         if (station.terms.selection, station.terms.blocking) != (str(options.selection), options.blocking):

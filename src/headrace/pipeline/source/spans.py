@@ -26,9 +26,10 @@ from headrace.queue import AnyQueue
 from headrace.selection import Selection
 
 SMALL = 20_000  # sequences that one task reads, whatever their weight
-SPAN_BYTES = 64 << 20  # the weight that a span should not exceed
-_PRODUCTS = 16_384  # in one Arrow batch
-_BYTES = 16 << 20
+SPAN_BYTES = 512 << 20  # the weight that a span should not exceed: what a task that fails repeats
+_FIRST_PRODUCTS, _PRODUCTS = 256, 16_384  # in the first Arrow batch, and at most
+_FIRST_BYTES, _BYTES = 1 << 20, 16 << 20
+_GROWTH = 4
 
 log = logging.getLogger("headrace.pipeline")
 
@@ -54,19 +55,31 @@ def spans_of(
     if at_least is None and end - first <= SMALL and not by_slice:
         return [Span(first, end)]
     weights = queue.weigh(first, end, selection)
-    count = max(at_least or os.cpu_count() or 1, -(-weights.total // SPAN_BYTES))
+    count = _count(weights.total, at_least)
     if count == 1:
         return [Span(first, end)]
     return _by_slice(weights, first, end, count) if by_slice else _by_bytes(weights, first, end, count)
 
 
-def end_within(queue: AnyQueue, selection: Selection, first: int, end: int, bytes_max: int) -> int:
-    """The end of a range from `first` with at most about `bytes_max`; it has at least one stretch."""
-    weights = queue.weigh(first, end, selection)
+def _count(weight: int, at_least: int | None) -> int:
+    """How many tasks: one for each core, or the same number more than once if they would be too heavy. A task more than
+    that costs some hundredths of a second, and leaves cores idle in the last round."""
+    cores = at_least or len(os.sched_getaffinity(0))
+    return cores * max(1, -(-weight // (cores * SPAN_BYTES)))
+
+
+def end_within(
+    queue: AnyQueue, selection: Selection, first: int, end: int, products_max: int | None, bytes_max: int | None
+) -> int:
+    """The end of a range from `first` with at most so many products that the selection matches, and at most about
+    `bytes_max`; it has at least one stretch."""
+    if products_max is None and bytes_max is None:
+        return end
+    weights = queue.weigh(first, end, selection, products_max)
     for stretch_end, reached in zip(weights.ends, itertools.accumulate(weights.sizes), strict=True):
-        if reached >= bytes_max:
+        if bytes_max is not None and reached >= bytes_max:
             return stretch_end
-    return end
+    return weights.ends[-1]
 
 
 def _by_bytes(weights: Weights, first: int, end: int, count: int) -> list[Span]:
@@ -94,11 +107,14 @@ def _by_slice(weights: Weights, first: int, end: int, count: int) -> list[Span]:
 def read_span(
     queue: AnyQueue, span: Span, selection: Selection, columns: Sequence[str], *, fail: bool
 ) -> Iterator[pa.RecordBatch]:
-    """All products of the span that the selection matches, in order. DataLossError if some are lost and `fail`."""
-    position = span.first
+    """All products of the span that the selection matches, in order. DataLossError if some are lost and `fail`.
+
+    The first batches are small: `limit` and `show` need few rows, and Spark closes the connection when it has them.
+    """
+    position, products, bytes_ = span.first, _FIRST_PRODUCTS, _FIRST_BYTES
     while position < span.end:
         try:
-            batch = queue.read_batch(position, selection, limit=_PRODUCTS, bytes_limit=_BYTES, stop=span.end)
+            batch = queue.read(position, selection, limit=products, bytes_limit=bytes_, stop=span.end)
         except ProductDamagedError as error:
             report_loss(queue, error.sequence, error.next - 1, "damaged", fail=fail)
             position = error.next
@@ -106,6 +122,7 @@ def read_span(
         if batch.lost and batch.lost.first < span.end:
             report_loss(queue, batch.lost.first, min(batch.lost.last, span.end - 1), "evicted", fail=fail)
         position = max(batch.next, position + 1)
+        products, bytes_ = min(_GROWTH * products, _PRODUCTS), min(_GROWTH * bytes_, _BYTES)
         if len(batch):
             arrow = arrow_of(batch, columns)
             yield arrow if span.slices is None else arrow.filter(pa.array(_of_slices(batch, span.slices)))
