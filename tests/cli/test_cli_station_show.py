@@ -96,7 +96,7 @@ def test_the_lag_of_every_station_is_shown(run: Run, path: Path) -> None:
     result = run("lag", path)
     assert result.exit_code == 0
     idle, slow = (line.split() for line in result.stdout.splitlines()[2:])
-    assert idle == ["idle", "0", "0", "0.000"]
+    assert idle == ["idle", "0", "0", "0.000", "0"]
     assert slow[:3] == ["slow", "3", "1"]
     assert float(slow[3]) > 0
 

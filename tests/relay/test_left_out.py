@@ -3,10 +3,13 @@
 import time
 
 import pytest
+from click.testing import CliRunner
 from relaying import has_examined, is_live
 
 from headrace import Queue, Selection
+from headrace.cli.main import headrace
 from headrace.product.cause import Cause
+from headrace.queue.request_lags import RequestLag, read_lags
 from headrace.relay.receive.receiver import Request
 from support.fleet import Fabric, want
 from support.waiting import until
@@ -78,6 +81,28 @@ def test_products_that_came_live_are_not_counted_when_they_expire(fabric: Fabric
     until(lambda: has_examined(fabric, "b", "a"), "b has everything that comes")
     beats(fabric, "b")
     assert left_out(fabric, "b", "a") == {"expired": 22 - b.next}
+
+
+def test_programs_beside_the_queue_see_how_far_the_requests_are(fabric: Fabric) -> None:
+    a = fabric.add("a")
+    b = fabric.add("b", want("x", "oldest"), want("nothing", "oldest", "nobody", name="other"), near=("a",))
+    a.put(b"gone", feed="x", expiry=1)
+    a.put(b"1", feed="x")
+    until(lambda: has_examined(fabric, "b", "a"), "b has everything that comes")
+
+    def lags() -> list[RequestLag]:
+        return read_lags(b.path, time.time_ns())
+
+    until(lambda: len(lags()) == 2 and lags()[0].state == "live" and lags()[1].problem, "the site has written them")
+    one, other = lags()
+    assert (one.request, one.site, one.behind, one.left_out, one.problem) == ("r", "a", 0, {"expired": 1}, "")
+    assert (other.request, other.site, other.problem) == ("other", "nobody", "no reply")
+    assert read_lags(b.path, time.time_ns() + 10**12) == []  # the site has died long ago
+    result = CliRunner().invoke(headrace, ["lag", str(b.path)])
+    assert result.exit_code == 0
+    assert "1 expired" in result.output
+    fabric.stop("b")
+    assert lags() == []
 
 
 def test_deleted_products_are_counted_and_no_problem(fabric: Fabric) -> None:

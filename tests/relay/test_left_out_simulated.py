@@ -79,3 +79,23 @@ def test_each_product_that_did_not_come_is_counted_once(corpora: list[Corpus]) -
         counted += len(missing)
     print(f"{counted} products were left out in {len(seeds)} runs")
     assert counted > len(seeds) or len(seeds) == 1
+
+
+def test_a_site_whose_log_never_replies_is_failing_until_something_comes(corpora: list[Corpus]) -> None:
+    """It identifies itself again and again, and each time the request seems to catch up."""
+    world = World(1)
+    origin = Origin(world, Network(world, is_rough=False), ORIGIN, corpora[0])
+    origin.put(5)
+    upstream = Upstream(ORIGIN, Selection("**"), "oldest", lambda: world.now)
+    serve, origin.pages = origin.pages, lambda query: iter(())  # type: ignore[method-assign]
+    Driver(world, origin.network, {ORIGIN: origin}, upstream)
+    world.run(1.0)
+    states = set()
+    for moment in range(1001, 15000, 5):
+        world.run(moment / 1000)
+        states.add(upstream.statistics.state)
+        assert upstream.statistics.failing == "no page came", world.now
+    assert "catching up" in states
+    origin.pages = serve  # type: ignore[method-assign]
+    world.run(60.0)
+    assert (upstream.statistics.failing, upstream.behind, upstream.track.base) == ("", 0, 5)

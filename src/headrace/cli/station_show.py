@@ -3,6 +3,7 @@
 For people and for monitoring. These commands read statistics and change nothing.
 """
 
+import time
 from collections.abc import Callable, Sequence
 
 import click
@@ -13,7 +14,9 @@ from headrace.cli.options import AGE, json_option, open_queue, queue_argument
 from headrace.cli.output import echo_json, show_fields, show_table
 from headrace.cli.station_chain import chain_of, each_station, existing_station, in_order, stations_before
 from headrace.cli.station_terms import selection_text, terms_in_words
-from headrace.queue import AnyStation
+from headrace.product.cause import Cause, by_cause
+from headrace.queue import AnyStation, Queue
+from headrace.queue.request_lags import RequestLag, read_lags
 from headrace.station import ConsumerStatistics, Lag, StationStatistics
 from headrace.units import format_age, format_count, format_latency, format_time
 
@@ -157,6 +160,7 @@ class StationLag(msgspec.Struct, frozen=True):
     retries: int
     seconds: float
     exceeds: list[str]  # names of the limits
+    left_out: dict[Cause, int] = {}  # products that no consumer finished, by cause
 
 
 @click.command()
@@ -170,8 +174,10 @@ def lag(
 ) -> int:
     """Show how far each station of QUEUE is behind: products not acknowledged, and the age of the oldest in seconds.
 
-    All stations, or those given. `retries` counts those of the products that were delivered before. Exit code 1 if a
-    station exceeds one of the limits.
+    All stations, or those given. `retries` counts those of the products that were delivered before, `left out` those
+    that no consumer has finished and none will, by cause. If a site runs at QUEUE, its requests are shown too: how many
+    sequences of the other site are not examined yet, and what it left out. Exit code 1 if a station exceeds one of the
+    limits.
 
     \b
     Example:
@@ -180,33 +186,42 @@ def lag(
     """
 
     def read(station: AnyStation) -> StationLag:
-        return compare_lag(station.name, station.lag(), max_products, max_seconds)
+        left_out = station.statistics().left_out
+        return compare_lag(station.name, station.lag(), max_products, max_seconds, left_out)
 
     with open_queue(queue_path) as queue:
         lags = [read(existing_station(queue, name)) for name in names] if names else each_station(queue, read)
+        requests = [] if names or not isinstance(queue, Queue) else read_lags(queue.path, time.time_ns())
     if as_json:
-        for each in lags:
+        for each in (*lags, *requests):
             echo_json(each)
     elif lags:
         _show_lags(lags, max_products, max_seconds)
     else:
         click.echo(f"{queue_path} has no stations")
+    if requests and not as_json:
+        _show_requests(requests)
     return NEGATIVE if any(each.exceeds for each in lags) else OK
 
 
-def compare_lag(name: str, lag: Lag, products_max: int | None, seconds_max: float | None) -> StationLag:
+def compare_lag(
+    name: str, lag: Lag, products_max: int | None, seconds_max: float | None, left_out: dict[Cause, int] | None = None
+) -> StationLag:
     """Which limits a station exceeds; a lag equal to its limit does not exceed it."""
     exceeds = []
     if products_max is not None and lag.products > products_max:
         exceeds.append("max_products")
     if seconds_max is not None and lag.seconds > seconds_max:
         exceeds.append("max_seconds")
-    return StationLag(name, lag.products, lag.retries, lag.seconds, exceeds)
+    return StationLag(name, lag.products, lag.retries, lag.seconds, exceeds, left_out or {})
 
 
 def _show_lags(lags: Sequence[StationLag], products_max: int | None, seconds_max: float | None) -> None:
-    rows = [(each.name, f"{each.products:,}", f"{each.retries:,}", f"{each.seconds:.3f}") for each in lags]
-    show_table("lag", ("station", "products", "retries", "seconds"), rows, right=[1, 2, 3])
+    rows = [
+        (each.name, f"{each.products:,}", f"{each.retries:,}", f"{each.seconds:.3f}", by_cause(each.left_out) or "0")
+        for each in lags
+    ]
+    show_table("lag", ("station", "products", "retries", "seconds", "left out"), rows, right=[1, 2, 3, 4])
     for each in lags:
         if "max_products" in each.exceeds:
             behind = format_count(each.products, "product")
@@ -214,3 +229,12 @@ def _show_lags(lags: Sequence[StationLag], products_max: int | None, seconds_max
         if "max_seconds" in each.exceeds:
             limit = format_age(seconds_max or 0.0)
             click.echo(visible(f"{each.name} is {format_age(each.seconds)} behind, more than {limit}"), err=True)
+
+
+def _show_requests(lags: Sequence[RequestLag]) -> None:
+    """What the site of the queue requests from others."""
+    rows = [
+        (each.request, each.site, each.state, f"{each.behind:,}", by_cause(each.left_out) or "0", each.problem)
+        for each in lags
+    ]
+    show_table("requests", ("request", "site", "state", "behind", "left out", "problem"), rows, right=[3, 4])

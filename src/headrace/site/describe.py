@@ -7,6 +7,7 @@ import zenoh
 
 from headrace.product.cause import Cause
 from headrace.queue import Queue
+from headrace.queue.request_lags import RequestLag
 from headrace.relay.messages.description import (
     FEEDS_MAX,
     FLOWS_MAX,
@@ -98,3 +99,14 @@ def _stream(stream: Stream) -> StreamStatus:
         stream.name, selection.feed or "**", shortened(str(selection)), stream.pages, stream.products,
         stream.has_subscribers(),
     )  # fmt: skip
+
+
+def request_lags(receiver: Receiver) -> list[RequestLag]:
+    """How far each request is at each site, for programs on this machine."""
+    lags = []
+    for name, upstream in receiver.upstreams():
+        counts = upstream.statistics
+        lags.append(RequestLag(name, upstream.site, counts.state, upstream.behind, counts.left_out, counts.failing))
+    served = {lag.request for lag in lags}
+    unserved = [request.name for request in receiver.requests if request.name not in served]
+    return [*lags, *(RequestLag(name, "", "no site yet", 0, {}) for name in unserved)]

@@ -8,7 +8,7 @@ its age says when. Kinds:
 
     link          an endpoint in `connect` without a link
     request       a request that no site serves
-    unreachable   a site that serves a request does not reply
+    unreachable   a site that serves a request, or stands by, does not reply
     lost          a range of sequences that no site could supply
     left out      products that another site has and did not send, by cause
     too large     products of this site that no message can carry
@@ -135,9 +135,9 @@ def _upstream_problems(
     request: str, site: str, counts: UpstreamStatistics, is_active: bool, now: float
 ) -> Iterator[Problem]:
     subject = f"{request} at {site}"
-    if is_active and counts.state == "unreachable":
+    if is_active and counts.failing:
         yield Problem(
-            "unreachable", subject, f"request {request} cannot reach site {site}: {counts.problem}",
+            "unreachable", subject, f"request {request} gets nothing from site {site}: {counts.failing}",
             "check that it runs, the links to it, and that it has an [[allow]] rule with `receive` for this site",
         )  # fmt: skip
     if counts.lost:

@@ -19,6 +19,7 @@ from headrace.link.keys import site_key
 from headrace.link.session import SessionTerms, sites_present
 from headrace.log.locks import FileLockedError, locked
 from headrace.queue import Queue
+from headrace.queue.request_lags import LagFile
 from headrace.relay.examine import TooLarge
 from headrace.relay.flows import FlowStatistics
 from headrace.relay.messages.beat import INTERVAL_S
@@ -30,7 +31,7 @@ from headrace.relay.receive.receiver import Receiver, Request
 from headrace.relay.send import Streams
 from headrace.relay.serve import Server
 from headrace.remote.server.server import RemoteServer, RemoteServerStatistics
-from headrace.site.describe import describe
+from headrace.site.describe import describe, request_lags
 from headrace.site.problems import site_problems
 from headrace.site.watch import Watch
 
@@ -98,7 +99,9 @@ class Site:
         parts.callback(lambda: self._receiver.close())  # `change_requests` may have replaced it
         self._remote = RemoteServer(session, self._declarations, queue, self.name, rules)
         parts.callback(self._remote.close)
-        self._watch = Watch(session, self._terms, self._problems)
+        lags = LagFile(queue.path)
+        parts.callback(lags.remove)
+        self._watch = Watch(session, self._terms, self._problems, lambda: lags.save(request_lags(self._receiver)))
         parts.callback(self._watch.close)
         self._quench = Quench(session, self._streams, queue, self.name, self._remote.recent_reads.patterns)
         parts.callback(self._quench.close)

@@ -20,6 +20,7 @@ from headrace.relay.messages.description import Problem
 _LOOK_S = 1.0
 _LASTS_S = 3.0  # before it is logged
 _AGAIN_S = 60.0
+_LOGGED = ("lost", "too large")  # each product or range is logged where it is found
 
 log = logging.getLogger("headrace.site")
 FindProblems = Callable[[Sequence[Problem]], Sequence[Problem]]  # those of the links are given
@@ -36,9 +37,12 @@ class _Seen:
 class Watch:
     """Looks from the moment it is made until `close`. Without `terms`, links are not compared with anything."""
 
-    def __init__(self, session: zenoh.Session, terms: SessionTerms | None, find: FindProblems) -> None:
+    def __init__(
+        self, session: zenoh.Session, terms: SessionTerms | None, find: FindProblems, save: Callable[[], None]
+    ) -> None:
+        """`save` is called at every look: it writes down how far the requests are."""
         self._reach = None if terms is None else Reach(session, terms)
-        self._find = find
+        self._find, self._save = find, save
         self._seen: dict[Key, _Seen] = {}
         self.links: tuple[Problem, ...] = ()
         self._stopped = threading.Event()
@@ -51,12 +55,13 @@ class Watch:
                 if self._reach is not None:
                     self.links = tuple(_link_problem(unlinked) for unlinked in self._reach.look())
                 self.note(self._find(self.links), time.monotonic())
+                self._save()
             except (zenoh.ZError, OSError) as error:
-                log.error("the problems of the site are not known: %s", error)
+                log.error("the state of the site is not known, or not saved: %s", error)
 
     def note(self, problems: Sequence[Problem], now: float) -> None:
         """Log what is new, what has changed and what is over."""
-        found = {(problem.kind, problem.subject): problem for problem in problems}
+        found = {(problem.kind, problem.subject): problem for problem in problems if problem.kind not in _LOGGED}
         for key, problem in found.items():
             self._note_one(problem, self._seen.setdefault(key, _Seen(now)), now)
         for key in [key for key in self._seen if key not in found]:

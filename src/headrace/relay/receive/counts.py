@@ -24,7 +24,8 @@ class UpstreamStatistics(msgspec.Struct):
     """Counts of one request at one site."""
 
     state: str = "asking"
-    problem: str = ""
+    problem: str = ""  # the latest
+    failing: str = ""  # the reason, from a failure until something comes again
     products: int = 0
     from_others: int = 0  # of these, received from other holders
     live: int = 0  # pages

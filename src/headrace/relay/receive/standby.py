@@ -79,6 +79,11 @@ class Standby:
         self._oldest = self._next = 0  # in the site's log
 
     @property
+    def behind(self) -> int:
+        """Sequences between the base and the end of the site's log, when that was last compared."""
+        return max(0, self._next - 1 - self._known.base)
+
+    @property
     def known(self) -> Known:
         return self._known
 
@@ -94,11 +99,13 @@ class Standby:
                 while True:
                     yield from self._compare()
                     failures, self.statistics.state, self.statistics.problem = 0, "standby", ""
+                    self.statistics.failing = ""
                     yield from self._take_what_is_due()
                     yield Pause(LOOK_S)
             except (Unreachable, FabricError) as error:
                 is_news = not failures or str(error) != self.statistics.problem
                 self.statistics.state, self.statistics.problem = "unreachable", str(error)
+                self.statistics.failing = str(error)
                 log.log(logging.INFO if is_news else logging.DEBUG, "standby site %s: %s", self.site, error)
                 yield Pause(backoff_s(failures))
                 failures += 1

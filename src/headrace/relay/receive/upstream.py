@@ -125,6 +125,11 @@ class Upstream:
         self._expiring: list[int] = []  # products beyond the base that came with an expiry: their sequences, in order
 
     @property
+    def behind(self) -> int:
+        """Sequences between the base and the end of the site's log, as far as that is known."""
+        return max(0, self._site_next - 1 - self.track.base)
+
+    @property
     def known(self) -> Known:
         """What to save for the next run."""
         return Known(self._queue_id, self.track.base, self._began, self._feeds)
@@ -141,7 +146,7 @@ class Upstream:
                 yield from self._begin()
                 yield from self._catch_up()
                 failures = 0
-                self.statistics.state = "live"
+                self.statistics.state, self.statistics.failing = "live", ""
                 yield from self._live()
             except _RestartedError:
                 log.info("site %s has restarted", self.site)
@@ -156,6 +161,7 @@ class Upstream:
         """Log once for each reason: a site may be away for years. If it lasts, it is one of the site's problems."""
         is_news = is_first or str(error) != self.statistics.problem
         self.statistics.state, self.statistics.problem = "unreachable", str(error)
+        self.statistics.failing = str(error)
         log.log(logging.INFO if is_news else logging.DEBUG, "site %s: %s", self.site, error)
 
     def _begin(self) -> Steps[None]:
@@ -226,7 +232,7 @@ class Upstream:
             yield from self._store(page, self._new_in(page))
             self._count_left_out(page)
             self.track.add_pulled(head.upto)
-            self._site_next = head.head
+            self._site_next, self.statistics.failing = head.head, ""
             self.statistics.pulled += 1
         if not end:
             raise Unreachable("no page came")
@@ -418,6 +424,7 @@ class Upstream:
             return True
         if is_leap(beat.examined, self.track.base):
             return False
+        self._site_next = max(self._site_next, beat.examined + 1)
         recent = beat.recent
         if recent is not None and self._stream == OWN:
             recent = {feed: last for feed, last in recent.items() if self.selection.wants_feed(feed)}

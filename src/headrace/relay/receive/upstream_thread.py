@@ -100,6 +100,10 @@ class UpstreamThread:
         return self.upstream.known.base
 
     @property
+    def behind(self) -> int:
+        return self.upstream.behind
+
+    @property
     def known(self) -> Known:
         return self.upstream.known
 
