@@ -18,8 +18,8 @@ def test_the_public_names_are_exactly_these() -> None:
 def test_the_names_of_a_queue_are_exactly_these() -> None:
     assert sorted(name for name in vars(headrace.Queue) if not name.startswith("_")) == [
         "channel", "channels", "check", "close", "config", "create", "cursor", "cursors", "delete", "flush", "follow",
-        "next", "oldest", "open", "origins", "put", "put_batch", "put_many", "read", "remove", "repair", "resize",
-        "resolve", "station", "stations", "statistics", "wanted", "wanted_by", "weigh",
+        "next", "oldest", "open", "origins", "put", "put_batch", "put_many", "read", "read_batch", "remove",
+        "repair", "resize", "resolve", "station", "stations", "statistics", "wanted", "wanted_by", "weigh",
     ]  # fmt: skip
 
 

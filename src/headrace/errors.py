@@ -23,6 +23,7 @@
     │   ├── QueueVersionError             written by a newer Headrace
     │   ├── QueueDamagedError             a file is missing, cut short or altered
     │   ├── ProductDamagedError           one product is damaged; `sequence` names it, others are readable
+    │   ├── ProductsLostError             products were evicted before they were read; `first` and `last` name them
     │   ├── QueueAccessError              the operating system denies access
     │   ├── QueueBusyError                other processes have the queue open
     │   ├── QueueMovedError               its directory was moved, deleted or replaced while it was open
@@ -200,6 +201,15 @@ class ProductDamagedError(QueueDamagedError):
         super().__init__(problem, hint)
         self.sequence = sequence
         self.next = sequence + 1
+
+
+class ProductsLostError(QueueError):
+    """Products `first` to `last` were evicted before they were read; `next` is where to read on."""
+
+    def __init__(self, problem: str, hint: str, first: int, last: int) -> None:
+        super().__init__(problem, hint)
+        self.first, self.last = first, last
+        self.next = last + 1
 
 
 class QueueAccessError(QueueError):

@@ -83,7 +83,7 @@ def test_returned_products_are_pushed(queue: Queue, channel: Channel) -> None:
         [{"payload": b"five"}, b"six"],
     )  # fmt: skip
     pull = pulled(channel, source, feed="wx/radar/KFTG", priority=6)
-    products = list(queue.read())
+    products = list(queue.read_batch())
     assert [bytes(p.payload) for p in products] == [b"one", b"two", b"three", b"four", b"five", b"six"]
     assert [(p.feed, p.ident, p.priority) for p in products][3] == ("wx/radar/x", "mine", 6)
     assert {p.feed for p in products} == {"wx/radar/KFTG", "wx/radar/x"}
@@ -106,7 +106,7 @@ def test_a_function_that_fails_is_called_again(
     source = Source(b"one", ValueError("no link"), ConnectionError("still no link"), b"two")
     with caplog.at_level(logging.WARNING):
         pull = pulled(channel, source)
-    assert [bytes(p.payload) for p in queue.read()] == [b"one", b"two"]
+    assert [bytes(p.payload) for p in queue.read_batch()] == [b"one", b"two"]
     assert (pull.statistics().failures, pull.statistics().latest_failure) == (2, "ConnectionError: still no link")
     assert [record.message for record in caplog.records] == [
         "pull supplier of channel 'radar': the function failed: ValueError: no link"
@@ -115,7 +115,7 @@ def test_a_function_that_fails_is_called_again(
 
 def test_invalid_results_are_counted_and_skipped(queue: Queue, channel: Channel) -> None:
     pull = pulled(channel, Source("text", {"payload": b"x", "feed": "wx/text"}, {"nonsense": 1}, b"good"))
-    assert [bytes(p.payload) for p in queue.read()] == [b"good"]
+    assert [bytes(p.payload) for p in queue.read_batch()] == [b"good"]
     assert pull.statistics().failures == 3
 
 

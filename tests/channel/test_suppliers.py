@@ -38,7 +38,7 @@ def test_a_push_is_a_put_into_the_subtree(queue: Queue) -> None:
         assert supplier.push(b"2") == Duplicate(2)
         receipt = supplier.push_many([b"3", b"4", b"1"], feed=["wx/radar/a", "wx/radar/b", "wx/radar"])
     assert (receipt.stored, receipt.products) == (2, 3)
-    assert [(p.feed, p.priority) for p in queue.read()][:2] == [("wx/radar", 6), ("wx/radar/KFTG", 4)]
+    assert [(p.feed, p.priority) for p in queue.read_batch()][:2] == [("wx/radar", 6), ("wx/radar/KFTG", 4)]
     told = queue.channel("radar").statistics()
     assert (told.pushed, told.duplicates, told.suppliers) == (4, 2, 0)
 
@@ -71,12 +71,12 @@ def test_a_timeout_gives_products_an_expiry(make_queue: Callable[..., Queue], cl
         supplier.push(b"3", expiry="1h")
         supplier.push_many([b"4", b"5"])
         supplier.push_many([b"6", b"7", b"8"], expiry=np.array([0, NOW_NS + SECOND_NS, NOW_NS + 99 * SECOND_NS]))
-    seconds = [((product.expiry_ns or 0) - NOW_NS) / SECOND_NS for product in queue.read()]
+    seconds = [((product.expiry_ns or 0) - NOW_NS) / SECOND_NS for product in queue.read_batch()]
     assert seconds == [10, 3, 10, 10, 10, 10, 1, 10]
     clock.advance(5)
-    assert len(queue.read()) == 6
+    assert len(queue.read_batch()) == 6
     clock.advance(5)
-    assert len(queue.read()) == 0
+    assert len(queue.read_batch()) == 0
 
 
 def test_without_a_timeout_products_keep_their_own_expiry(make_queue: Callable[..., Queue], clock: MockClock) -> None:
@@ -84,7 +84,7 @@ def test_without_a_timeout_products_keep_their_own_expiry(make_queue: Callable[.
     with queue.channel("c", "a").supplier() as supplier:
         supplier.push(b"1")
         supplier.push(b"2", expiry="3s")
-    assert [product.expiry_ns for product in queue.read()] == [None, NOW_NS + 3 * SECOND_NS]
+    assert [product.expiry_ns for product in queue.read_batch()] == [None, NOW_NS + 3 * SECOND_NS]
 
 
 def test_a_channel_accepts_nothing_after_its_stop_time(make_queue: Callable[..., Queue], clock: MockClock) -> None:
@@ -121,7 +121,7 @@ def test_a_supplier_uses_the_current_terms(make_queue: Callable[..., Queue], clo
         with Queue.open(queue.path) as other:
             other.channel("c").change(timeout="7s")
         supplier.push(b"2")
-    assert [product.expiry_ns for product in queue.read()] == [None, NOW_NS + 7 * SECOND_NS]
+    assert [product.expiry_ns for product in queue.read_batch()] == [None, NOW_NS + 7 * SECOND_NS]
 
 
 # --- limits ---------------------------------------------------------------------------------------

@@ -55,7 +55,7 @@ def test_programs_get_the_payload_in_base64(run: Run, path: Path) -> None:
 def test_records_are_written_whole(run: Run, path: Path) -> None:
     fill(path, 1)
     with Queue.open(path) as queue:
-        record = queue.read().record(0)
+        record = queue.read_batch().record(0)
     assert run("cat", path, "--record").stdout_bytes == record
 
 

@@ -54,7 +54,7 @@ def test_a_selection_is_verified_alone(run: Run, path: Path) -> None:
 def test_a_lost_and_a_foreign_product_make_the_verdict_negative(run: Run, path: Path) -> None:
     run("generate", path, "--products", "50", "--fast", "--oracle", "sent.jsonl", "--duplicates", "0", *SMALL)
     with Queue.open(path) as queue:
-        batch = queue.read(limit=1)
+        batch = queue.read_batch(limit=1)
         (feed,), (ident,) = batch.feeds, batch.idents
         queue.delete(feed)
         queue.put(b"foreign", feed="other")

@@ -162,7 +162,7 @@ def test_an_entry_of_pqact_that_is_not_utf_8_is_listed(run: Run, folder: Path) -
 def test_an_archive_is_listed_and_put_again(run: Run, folder: Path) -> None:
     (folder / "table").mkdir()
     with Queue.open(folder / "wx.queue") as queue:
-        rows = pa.Table.from_batches([arrow_of(queue.read("oldest"))])
+        rows = pa.Table.from_batches([arrow_of(queue.read_batch("oldest"))])
     pq.write_table(rows, folder / "table" / "part.parquet")
     Queue.create(folder / "other.queue", size="8MiB").close()
     result = run("archive", "list", "table")

@@ -16,7 +16,7 @@ from support.waiting import until
 
 def held(path: Path) -> list[tuple[str, bytes]]:
     with Queue.open(path) as queue:
-        return [(product.ident, bytes(product.payload)) for product in queue.read()]
+        return [(product.ident, bytes(product.payload)) for product in queue.read_batch()]
 
 
 def test_each_file_is_a_product_named_by_the_file(run: Run, path: Path, tmp_path: Path) -> None:
@@ -103,7 +103,7 @@ def test_every_optional_fact_of_a_product_is_passed_on(run: Run, path: Path) -> 
     more = ["--property", "good=true", "--property", "site=KDEN", "--property", 'code="06"', "--property", "raw=06"]
     assert run("put", path, "--feed", "x", *words, *more, stdin=b"content").exit_code == 0
     with Queue.open(path) as queue:
-        product = queue.read()[0]
+        product = queue.read_batch()[0]
     assert (product.priority, product.slice) == (7, 3)
     assert product.expiry_ns is not None
     assert 3590 < (product.expiry_ns - product.inserted_ns) / 1e9 <= 3600
@@ -167,7 +167,7 @@ def test_more_lines_than_fit_into_one_batch_all_arrive(run: Run, path: Path) -> 
     lines = [b"%d" % n for n in range(15_000)]
     assert run("put", path, "--lines", "--feed", "x", stdin=b"\n".join(lines)).exit_code == 0
     with Queue.open(path) as queue:
-        batch = queue.read(limit=20_000)
+        batch = queue.read_batch(limit=20_000)
         assert [bytes(product.payload) for product in batch] == lines
 
 

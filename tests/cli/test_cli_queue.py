@@ -150,7 +150,7 @@ def test_products_are_deleted_by_selection(run: Run, path: Path) -> None:
     result = run("queue", "delete", path, "--select", "wx/text", "--ident", "[12]$")
     assert result.stdout == f"deleted 2 products of {path}\n"
     with Queue.open(path) as queue:
-        assert [product.ident for product in queue.read()] == ["ident 3", "stdin"]
+        assert [product.ident for product in queue.read_batch()] == ["ident 3", "stdin"]
 
 
 @pytest.mark.parametrize("answer", ["n\n", "", "\n"])

@@ -109,7 +109,7 @@ def test_an_empty_selection_deletes_nothing(run: Run, path: Path) -> None:
     fill(path, 3)
     assert run("queue", "delete", path, "--select", "").exit_code == 2
     with Queue.open(path) as queue:
-        assert len(queue.read()) == 3
+        assert len(queue.read_batch()) == 3
 
 
 def test_a_prescale_counts_through_a_long_queue(run: Run, path: Path) -> None:

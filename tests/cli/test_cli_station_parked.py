@@ -45,7 +45,7 @@ def test_parked_products_are_forgotten(run: Run, path: Path) -> None:
     assert run("station", "forget", path, "decode", "1", "3").stdout == "forgotten 2 products of decode\n"
     assert [each["sequence"] for each in objects(run("station", "parked", path, "decode", "--json").stdout)] == [2]
     with Queue.open(path) as queue:
-        assert len(queue.read()) == 3
+        assert len(queue.read_batch()) == 3
 
 
 def test_a_sequence_that_is_not_parked_is_a_negative_finding(run: Run, path: Path) -> None:

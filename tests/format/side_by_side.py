@@ -52,7 +52,7 @@ def read_all(queue: Queue) -> list[Batch]:
     """Every batch from the oldest product on."""
     batches, position = [], queue.oldest
     while position < queue.next:
-        batches.append(queue.read(position))
+        batches.append(queue.read_batch(position))
         position = batches[-1].next
     return batches
 

@@ -67,7 +67,7 @@ def test_without_dedup_a_given_signature_is_kept_and_finds_no_duplicates(make_qu
     products = assert_same(queue)
     assert [p["signature_kind"] for p in products] == [4, 4, 4, 4, 0]
     assert [p["signature"] for p in products] == [given] * 4 + [bytes(16)]
-    assert [p.signature for p in queue.read("oldest")] == [given] * 4 + [b""]
+    assert [p.signature for p in queue.read_batch("oldest")] == [given] * 4 + [b""]
     control = reader.read_control(queue.path)
     table = reader.table_path(queue.path, control["dedup_table"])
     assert table.read_bytes() == bytes(512 * reader.BUCKET_BYTES)
@@ -149,7 +149,7 @@ def test_a_cursor_records_its_lost_range(make_queue: MakeQueue) -> None:
     cursor = queue.cursor("slow")
     for number in range(40):
         queue.put(bytes([number]) * 60_000, feed="wx/a")
-    batch = cursor.read()
+    batch = cursor.read_batch()
     cursor.commit(batch)
     cell = reader.read_cursors(queue.path)["slow"]
     assert batch.lost is not None

@@ -262,7 +262,7 @@ def test_a_failed_flush_is_recorded_where_the_page_says(make_queue: Callable[...
         queue.close()
     with Queue.open(queue.path) as again:
         assert reader.read_control(queue.path)["sync_failed"] == 0
-        assert [bytes(product.payload) for product in again.read("oldest")] == [b"x"]
+        assert [bytes(product.payload) for product in again.read_batch("oldest")] == [b"x"]
 
 
 def test_every_array_of_the_control_file_is_where_the_page_says(make_queue: Callable[..., Queue]) -> None:
@@ -295,7 +295,7 @@ def test_a_segment_header_is_where_the_page_says(make_queue: Callable[..., Queue
     slow = reader.fields_of(reader.SEGMENT_HEADER, data)
     assert fields is not None
     assert fields == {word: slow[word] for word in fields if word != "sound"} | {"sound": True}
-    with_a_pin = queue.read("oldest")
+    with_a_pin = queue.read_batch("oldest")
     assert reader.fields_of(reader.SEGMENT_HEADER, reader.segment_path(queue.path, 1).read_bytes())["pins"] == 1
     del with_a_pin
     assert reader.fields_of(reader.SEGMENT_HEADER, reader.segment_path(queue.path, 1).read_bytes())["pins"] == 0

@@ -76,7 +76,7 @@ def test_expired_products_are_stored_but_not_delivered(make_queue: MakeQueue) ->
     assert len(assert_same(queue, clock.now_ns())) == 3
     clock.advance(1)
     assert len(assert_same(queue, clock.now_ns())) == 3
-    assert [bytes(p.payload) for p in queue.read("oldest")] == [b"long", b"for ever"]
+    assert [bytes(p.payload) for p in queue.read_batch("oldest")] == [b"long", b"for ever"]
 
 
 def test_deleted_products_are_marked_in_their_rows(make_queue: MakeQueue) -> None:
@@ -101,7 +101,7 @@ def test_damaged_products_are_marked_by_a_repair(make_queue: MakeQueue) -> None:
     products = reader.read_queue(queue.path)
     assert [(p["sequence"], p["damaged"]) for p in products] == [(n, n == 3) for n in range(1, 6)]
     with Queue.open(queue.path) as again:
-        assert [p.sequence for p in again.read("oldest")] == [1, 2, 4, 5]
+        assert [p.sequence for p in again.read_batch("oldest")] == [1, 2, 4, 5]
         assert again.check() == []
 
 

@@ -35,7 +35,7 @@ def test_a_record_holds_what_was_put(filling: Queue, put: dict[str, Any], strang
     sequence = filling.put(**put, **(stranger or {}))
     if isinstance(sequence, Duplicate):
         return
-    batch = filling.read(sequence, limit=1)
+    batch = filling.read_batch(sequence, limit=1)
     record = batch.record(0)
     said = reader.read_record(record)
     assert said["record"] == record
@@ -129,7 +129,7 @@ def test_every_flipped_bit_of_a_record_is_detected_by_both_readers(small: Queue)
                 with pytest.raises((reader.Damaged, reader.OtherVersion)):
                     reader.read_record(bytes(broken))
                 with pytest.raises(ProductDamagedError, match="product 2 ") as error:
-                    small.read(2)
+                    small.read_batch(2)
                 assert (error.value.sequence, error.value.next) == (2, 3)
                 spoiler.flip(start + at, 1 << bit)
     assert_same(small)
@@ -141,8 +141,8 @@ def test_the_neighbours_of_a_damaged_record_can_be_read(small: Queue) -> None:
     at = segment.read_bytes().index(product["record"]) + len(product["record"]) - 1
     with Spoiler(segment) as spoiler:
         spoiler.flip(at, 1)
-        assert [p.sequence for p in small.read("oldest")] == [1]
-        assert [p.sequence for p in small.read(3)] == [3]
+        assert [p.sequence for p in small.read_batch("oldest")] == [1]
+        assert [p.sequence for p in small.read_batch(3)] == [3]
         with pytest.raises(reader.Damaged):
             reader.read_queue(small.path)
         assert [finding.sequence for finding in small.check()] == [2]
@@ -176,7 +176,7 @@ def bits_of_a_row(queue: Queue, sequence: int) -> Iterator[tuple[Spoiler, int, i
 
 def test_every_flipped_bit_of_a_row_is_detected_by_both_readers(small: Queue) -> None:
     assert_same(small)
-    first, _, third = (fast(product) for product in small.read("oldest"))
+    first, _, third = (fast(product) for product in small.read_batch("oldest"))
     bits = 0
     for spoiler, at, mask in bits_of_a_row(small, 2):
         spoiler.flip(at, mask)
@@ -184,10 +184,10 @@ def test_every_flipped_bit_of_a_row_is_detected_by_both_readers(small: Queue) ->
             reader.read_queue(small.path)
         for selection in (None, "wx/*", "other/**"):
             with pytest.raises(ProductDamagedError, match="product 2 ") as error:
-                small.read(2, selection)
+                small.read_batch(2, selection)
             assert error.value.sequence == 2
-        assert [fast(product) for product in small.read("oldest")] == [first]
-        assert [fast(product) for product in small.read(3)] == [third]
+        assert [fast(product) for product in small.read_batch("oldest")] == [first]
+        assert [fast(product) for product in small.read_batch(3)] == [third]
         assert [finding.sequence for finding in small.check()] == [2]
         spoiler.flip(at, mask)
         bits += 1
@@ -197,17 +197,17 @@ def test_every_flipped_bit_of_a_row_is_detected_by_both_readers(small: Queue) ->
 
 def test_every_flipped_bit_of_the_last_row_is_detected_when_the_queue_is_opened_alone(small: Queue) -> None:
     assert_same(small)
-    before = [fast(product) for product in small.read("oldest")]
+    before = [fast(product) for product in small.read_batch("oldest")]
     small.close()
     for spoiler, at, mask in bits_of_a_row(small, 3):
         spoiler.flip(at, mask)
         with Queue.open(small.path) as again:
-            assert [fast(product) for product in again.read("oldest")] == before[:2]
+            assert [fast(product) for product in again.read_batch("oldest")] == before[:2]
             with pytest.raises(ProductDamagedError, match="product 3 "):
-                again.read(3)
+                again.read_batch(3)
         spoiler.flip(at, mask)
     with Queue.open(small.path) as again:
-        assert [fast(product) for product in again.read("oldest")] == before
+        assert [fast(product) for product in again.read_batch("oldest")] == before
         assert_same(again)
 
 

@@ -37,7 +37,7 @@ def test_a_repair_leaves_revisions_hidden(make_queue: MakeQueue) -> None:
     file.write_bytes(file.read_bytes().replace(b"other one", b"OTHER one"))
     Queue.repair(queue.path)
     with Queue.open(queue.path) as again:
-        assert [bytes(p.payload) for p in again.read("oldest")] == [b"original", b"last"]
+        assert [bytes(p.payload) for p in again.read_batch("oldest")] == [b"original", b"last"]
 
 
 def test_a_rebuilt_row_of_a_revision_keeps_its_record(make_queue: MakeQueue) -> None:

@@ -166,7 +166,7 @@ def test_a_put_survives_failed_allocations(queue: Queue) -> None:
     assert fail_each_allocation(queue, lambda: queue.put(payload, feed="wx/a")) == 2  # the first segment is mapped
     count = fail_each_allocation(queue, lambda: queue.put_many([payload] * 20, feed="wx/a"))
     assert count > 1
-    assert len(queue.read("oldest", limit=5)) == 5
+    assert len(queue.read_batch("oldest", limit=5)) == 5
 
 
 def test_a_put_with_an_unknown_feed_releases_the_lock(queue: Queue) -> None:
@@ -184,7 +184,7 @@ def test_a_read_survives_failed_allocations(make_queue: MakeQueue, queue: Queue)
     with Queue.open(queue.path) as other:
 
         def read() -> None:
-            batch = other.read("oldest", limit=60)
+            batch = other.read_batch("oldest", limit=60)
             assert len(batch) == 60
             batch.to_arrow()
 
@@ -197,7 +197,7 @@ def test_a_read_survives_failed_allocations(make_queue: MakeQueue, queue: Queue)
 def test_records_survive_failed_allocations(queue: Queue, tmp_path: Path) -> None:
     for number in range(20):
         queue.put(b"%d" % number, feed="wx/a")
-    records = queue.read("oldest", limit=20).rows.gather_records()
+    records = queue.read_batch("oldest", limit=20).rows.gather_records()
     feeds, origins, names = dict[str, int](), dict[str, int](), list[str]()
 
     def act() -> None:

@@ -142,7 +142,7 @@ def judge(queue: Queue, arena: Arena) -> int:
     found: dict[int, tuple[int, int]] = {}
     position = queue.oldest
     while position < queue.next:
-        batch = queue.read(position, limit=50_000)
+        batch = queue.read_batch(position, limit=50_000)
         assert batch.lost is None
         for product in batch:
             found[product.sequence] = parse(bytes(product.payload))

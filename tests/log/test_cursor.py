@@ -12,20 +12,20 @@ from headrace.errors import CursorNameError, OptionError
 def test_a_cursor_continues_at_its_saved_position(queue: Queue) -> None:
     fill(queue, 10)
     cursor = queue.cursor("decoder")
-    batch = cursor.read(limit=4)
+    batch = cursor.read_batch(limit=4)
     assert cursor.position == 1
     cursor.commit(batch)
     queue.close()
     with Queue.open(queue.path) as again:
         assert again.cursors() == ["decoder"]
-        assert again.cursor("decoder", start="next").read().sequences.tolist() == [5, 6, 7, 8, 9, 10]
+        assert again.cursor("decoder", start="next").read_batch().sequences.tolist() == [5, 6, 7, 8, 9, 10]
 
 
 def test_a_cursor_that_fell_behind_counts_the_exact_loss(queue: Queue) -> None:
     cursor = queue.cursor("slow")
     fill(queue, 30_000)
     lost = Lost(1, queue.oldest - 1)
-    batch = cursor.read()
+    batch = cursor.read_batch()
     assert batch.lost == lost
     cursor.commit(batch)
     assert (cursor.state.lost, cursor.state.lost_products) == (lost, lost.products)

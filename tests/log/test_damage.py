@@ -53,7 +53,7 @@ def readable(path: Path) -> list[int]:
         position = queue.oldest
         while position < queue.next:
             try:
-                batch = queue.read(position, limit=1000)
+                batch = queue.read_batch(position, limit=1000)
             except ProductDamagedError as error:
                 assert str(path) in str(error)
                 assert "repair" in error.hint
@@ -101,7 +101,7 @@ def test_an_existing_queue_is_not_overwritten(queue: Queue) -> None:
     queue.put(b"x", feed="a")
     with pytest.raises(QueueExistsError, match="already"):
         Queue.create(queue.path)
-    assert len(queue.read()) == 1
+    assert len(queue.read_batch()) == 1
 
 
 def test_of_simultaneous_creates_one_succeeds_and_the_others_are_refused(tmp_path: Path) -> None:
@@ -199,7 +199,7 @@ def test_a_damaged_file_is_named_and_repaired(full: Path, tmp_path: Path, name: 
     with Queue.open(full) as queue:
         assert queue.check() == []
         assert queue.put(payload(0, COUNT), feed="f/0") >= COUNT + 1  # type: ignore[operator]
-        assert len(queue.read("oldest", "f/3")) == COUNT // 5
+        assert len(queue.read_batch("oldest", "f/3")) == COUNT // 5
         if name != "cursors":
             assert queue.cursor("reader").position == 77
 
@@ -260,19 +260,19 @@ def test_a_flipped_bit_in_a_payload_is_found_reported_and_repaired(full: Path) -
         assert finding.file == str(file)
         damaged = finding.sequence
         assert damaged is not None
-        batch = queue.read("oldest", limit=10**6)
+        batch = queue.read_batch("oldest", limit=10**6)
         assert batch.next == damaged
         assert len(batch) == damaged - 1
         with pytest.raises(ProductDamagedError) as caught:
-            queue.read(damaged)
+            queue.read_batch(damaged)
         assert (caught.value.sequence, caught.value.next) == (damaged, damaged + 1)
-        assert len(queue.read(damaged + 1, limit=10**6)) == COUNT - damaged
+        assert len(queue.read_batch(damaged + 1, limit=10**6)) == COUNT - damaged
         with pytest.raises(QueueBusyError, match="stop them"):
             Queue.repair(full)
     assert any("damaged" in line or "lost" in line for line in Queue.repair(full))
     with Queue.open(full) as queue:
         assert queue.check() == []
-        batch = queue.read("oldest", limit=10**6)
+        batch = queue.read_batch("oldest", limit=10**6)
         assert (len(batch), batch.damaged) == (COUNT - 1, 1)
         assert isinstance(queue.put(payload(0, damaged - 1), feed="f/0"), int)  # the lost product may be put again
 
@@ -319,10 +319,10 @@ def test_flipped_bits_never_give_a_wrong_payload_or_crash_the_interpreter(full: 
 def test_a_segment_truncated_while_it_is_mapped_does_not_crash_the_interpreter(full: Path) -> None:
     def use() -> None:
         queue = Queue.open(full)
-        batch = queue.read("oldest", limit=10)
+        batch = queue.read_batch("oldest", limit=10)
         for file in segments(full):
             os.truncate(file, 4096)
-        for act in (lambda: queue.read(500), lambda: queue.put(b"x" * 1000, feed="f/1"), lambda: queue.check()):
+        for act in (lambda: queue.read_batch(500), lambda: queue.put(b"x" * 1000, feed="f/1"), lambda: queue.check()):
             try:
                 act()
             except HeadraceError:
@@ -349,7 +349,7 @@ def test_a_full_disk_is_reported_and_puts_succeed_once_it_has_space(tmp_path: Pa
                 queue.put_many([payload(0, number + i) for i in range(50)], feed="a")
                 number += 50
         assert queue.next == number + 1
-        assert len(queue.read(limit=10**6)) == number
+        assert len(queue.read_batch(limit=10**6)) == number
         assert queue.check() == []
         with pytest.raises(DiskFullError):
             queue.put(b"y" * 100_000, feed="a")
@@ -357,7 +357,7 @@ def test_a_full_disk_is_reported_and_puts_succeed_once_it_has_space(tmp_path: Pa
             Queue.create(mount / "another", size="8MiB")
         os.system(f"mount -o remount,size=16M {mount}")
         queue.put_many([payload(0, number + i) for i in range(50)], feed="a")
-        assert [parse(bytes(p.payload))[1] for p in queue.read(limit=10**6)] == list(range(number + 50))
+        assert [parse(bytes(p.payload))[1] for p in queue.read_batch(limit=10**6)] == list(range(number + 50))
         assert queue.check() == []
         queue.close()
     finally:

@@ -32,7 +32,7 @@ def found_after(power: PowerCut, tmp_path: Path, seed: int) -> list[int]:
     power.image(image, seed)
     with Queue.open(image) as queue:
         assert queue.check() == []
-        numbers = [parse(bytes(product.payload))[1] for product in queue.read(limit=10**6)]
+        numbers = [parse(bytes(product.payload))[1] for product in queue.read_batch(limit=10**6)]
         assert numbers == sorted(numbers)
         assert queue.put(payload(9, 1), feed="after") == queue.next - 1
     return numbers
@@ -63,7 +63,7 @@ def test_under_disk_readers_see_only_durable_products(tmp_path: Path) -> None:
     class Watching(PowerCut):
         def sync_file(self, path: Path) -> None:
             if path.suffix == ".segment":
-                seen.append(len(queue.read("oldest")))
+                seen.append(len(queue.read_batch("oldest")))
             super().sync_file(path)
 
     path = tmp_path / "q"
@@ -72,7 +72,7 @@ def test_under_disk_readers_see_only_durable_products(tmp_path: Path) -> None:
         for number in range(5):
             queue.put(payload(0, number), feed="a")
         assert seen == [0, 1, 2, 3, 4]
-        assert len(queue.read()) == 5
+        assert len(queue.read_batch()) == 5
 
 
 def test_under_disk_a_duplicate_is_reported_only_after_the_first_copy_is_durable(tmp_path: Path) -> None:
@@ -153,14 +153,14 @@ def test_under_process_unflushed_products_may_be_lost_but_no_sequence_is_reused(
         power.image(image, seed)
         with Queue.open(image) as again:
             assert again.check() == []
-            batch = again.read("oldest", limit=10**6)
+            batch = again.read_batch("oldest", limit=10**6)
             numbers = [parse(bytes(product.payload))[1] for product in batch]
             assert [int(n) + 1 for n in numbers] == batch.sequences.tolist()
             lost_something |= len(numbers) < 200
             sequence = again.put(payload(1, 1), feed="a")
             assert isinstance(sequence, int)
             assert sequence > 200, "a sequence was reused"
-            gap = again.read(150) if again.read(150).lost else again.read(again.read(150).next)
+            gap = again.read_batch(150) if again.read_batch(150).lost else again.read_batch(again.read_batch(150).next)
             assert gap.lost is not None
             assert gap.lost.last == sequence - 1
             assert again.check() == []
@@ -175,7 +175,7 @@ def test_a_cleanly_closed_queue_continues_without_a_gap_after_a_restart(tmp_path
     image = tmp_path / "image"
     power.image(image, 1)
     with Queue.open(image) as again:
-        assert len(again.read()) == 20
+        assert len(again.read_batch()) == 20
         assert again.put(payload(0, 20), feed="a") == 21
 
 
@@ -189,7 +189,7 @@ def test_a_batch_survives_a_power_failure_as_a_whole_or_not_at_all(tmp_path: Pat
         image = folder / "image"
         power.image(image, seed)
         with Queue.open(image) as again:
-            sequences = [s for s in again.read("oldest", limit=10**6).sequences.tolist() if s <= 240]
+            sequences = [s for s in again.read_batch("oldest", limit=10**6).sequences.tolist() if s <= 240]
             last = max(sequences, default=0)
             assert last % 40 == 0, f"seed {seed}: {last} is in the middle of a batch"
         queue.close()
@@ -211,7 +211,7 @@ def test_a_kill_loses_nothing_under_any_durability(tmp_path: Path, shared_memory
         worker.join()
         assert worker.exitcode == -signal.SIGKILL
         with Queue.open(path) as queue:
-            assert [parse(bytes(p.payload))[1] for p in queue.read()] == list(range(100))
+            assert [parse(bytes(p.payload))[1] for p in queue.read_batch()] == list(range(100))
             assert queue.put(payload(0, 100), feed="a") == 101
 
 
@@ -234,7 +234,7 @@ def test_after_a_failed_flush_no_put_is_acknowledged(tmp_path: Path) -> None:
     storage.broken = False
     with pytest.raises(QueueError, match="earlier flush failed"):
         queue.put(b"refused", feed="a")
-    assert [bytes(p.payload) for p in queue.read()] == [b"fine"]
+    assert [bytes(p.payload) for p in queue.read_batch()] == [b"fine"]
     with pytest.raises(QueueError, match="earlier flush failed"):
         queue.close()
     with Queue.open(path) as again:

@@ -28,7 +28,7 @@ def work_until_killed(path: Path, ledger: Path, point: str, passes: int) -> None
         ).first
         os.write(out, f"{first} {first + sizes - 1} {number * 100} {step}\n".encode())
         if number % 50 == 0:
-            held = queue.read(limit=1)  # pins the oldest segment, so that it is unlinked rather than reused
+            held = queue.read_batch(limit=1)  # pins the oldest segment, so that it is unlinked rather than reused
         cursor = queue.cursor(f"cursor {number % 5}")
         cursor.save(queue.next)
         if number % 5 == 4:
@@ -69,7 +69,7 @@ def test_a_process_killed_at_a_failpoint_harms_nothing(shared_memory: Path, poin
 
 def judge_ledger(queue: Queue, ledger: Path) -> None:
     """Every acknowledged product that was not evicted is in its place, and no product is stored twice."""
-    found = {product.sequence: parse(bytes(product.payload)) for product in queue.read(limit=10**6)}
+    found = {product.sequence: parse(bytes(product.payload)) for product in queue.read_batch(limit=10**6)}
     assert sorted(found) == list(range(queue.oldest, queue.next))
     assert len(set(found.values())) == len(found)
     for line in ledger.read_text().splitlines() if ledger.exists() else ():

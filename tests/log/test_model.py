@@ -104,7 +104,7 @@ class QueueModel(RuleBasedStateMachine):
     )  # fmt: skip
     def read(self, which: int, start: int, limit: int, feed: str | None, ident: str | None) -> None:
         wanted = Selection(feed, ident=ident)
-        batch = self.queue(which).read(start, wanted, limit=limit)
+        batch = self.queue(which).read_batch(start, wanted, limit=limit)
         expected = [
             s
             for s, (f, i, _, _) in sorted(self.held.items())
@@ -121,7 +121,7 @@ class QueueModel(RuleBasedStateMachine):
     @rule(target=batches, which=st.integers(0, 1))
     def hold(self, which: int) -> Any:
         """Hold on to views, to look at them much later."""
-        batch = self.queue(which).read(limit=3)
+        batch = self.queue(which).read_batch(limit=3)
         if not len(batch):
             return multiple()
         return batch, [bytes(product.payload) for product in batch]
@@ -135,7 +135,7 @@ class QueueModel(RuleBasedStateMachine):
     def advance_cursor(self, which: int) -> None:
         cursor = self.queue(which).cursor("c")
         assert cursor.position == self.cursor
-        batch = cursor.read(limit=5)
+        batch = cursor.read_batch(limit=5)
         cursor.commit(batch)
         self.cursor = batch.next
 

@@ -14,7 +14,7 @@ import pytest
 from headrace import Queue
 from headrace.errors import QueueDamagedError, QueueMovedError
 from headrace.testing import MockClock
-from support.commandline import wait_until
+from support.waiting import until
 
 FORK, SPAWN = get_context("fork"), get_context("spawn")
 
@@ -36,7 +36,7 @@ def refused(act: Callable[[], Any]) -> str:
             found.append(str(error))
         return bool(found)
 
-    wait_until(is_refused)
+    until(is_refused, "the refusal")
     return found[0]
 
 

@@ -52,7 +52,7 @@ def test_a_queue_opened_before_a_fork_works_on_both_sides(queue: Queue) -> None:
     def child() -> None:
         for number in range(1, 50):
             queue.put(payload(1, number), feed="b")
-        assert len(queue.read("oldest", "b")) == 49
+        assert len(queue.read_batch("oldest", "b")) == 49
         assert queue.statistics().writers == 2
         queue.close()
 
@@ -71,7 +71,7 @@ def test_a_view_taken_before_a_fork_is_valid_in_each_process_until_it_releases_i
 ) -> None:
     queue = make_queue(size="1MiB")
     queue.put(b"A" * 1000, feed="a")
-    view = queue.read()[0].payload
+    view = queue.read_batch()[0].payload
     go, done = os.pipe(), os.pipe()
 
     def child() -> None:
@@ -105,7 +105,7 @@ def test_a_fork_beside_busy_threads_does_not_hang(queue: Queue) -> None:
 
     def read() -> None:
         while not ending.is_set():
-            queue.read("oldest", limit=50)
+            queue.read_batch("oldest", limit=50)
 
     threads = [threading.Thread(target=work) for work in (write, read, read)]
     for thread in threads:
@@ -114,7 +114,7 @@ def test_a_fork_beside_busy_threads_does_not_hang(queue: Queue) -> None:
         for _ in range(25):
             pid = os.fork()
             if pid == 0:
-                queue.read("oldest", limit=5)
+                queue.read_batch("oldest", limit=5)
                 os._exit(0)
             until(lambda pid=pid: os.waitpid(pid, os.WNOHANG) != (0, 0), "the child ends")  # type: ignore[misc]
     finally:
@@ -185,7 +185,7 @@ def test_a_view_in_a_garbage_cycle_is_collected(queue: Queue) -> None:
     queue.put(b"x", feed="a")
 
     def cycle() -> None:
-        product = queue.read()[0]
+        product = queue.read_batch()[0]
         try:
             raise ValueError(product)
         except ValueError as error:
@@ -240,7 +240,7 @@ def test_an_invalid_word_in_the_control_file_is_an_error_and_not_a_crash(
 
     def open_and_use() -> None:
         with Queue.open(queue.path) as again:
-            for product in again.read("oldest", limit=100):
+            for product in again.read_batch("oldest", limit=100):
                 parse(bytes(product.payload))
             again.put(b"more", feed="f/1")
             again.check()
@@ -266,7 +266,7 @@ def test_a_file_truncated_while_in_use_is_detected(make_queue: Callable[..., Que
         if name == "cursors":
             acts: list[Callable[[], object]] = [lambda: queue.cursor("c").position]
         else:
-            acts = [lambda: queue.put(b"y", feed="a"), lambda: queue.read("oldest", limit=1)]
+            acts = [lambda: queue.put(b"y", feed="a"), lambda: queue.read_batch("oldest", limit=1)]
         for act in acts:
             act_raises(act)
         os._exit(0)
@@ -297,12 +297,12 @@ def test_a_put_after_a_damaged_last_row_overwrites_no_product(queue: Queue) -> N
     with Queue.open(queue.path) as again:
         for number in range(100, 106):
             again.put(payload(0, number), feed="a")
-        intact = [parse(bytes(p.payload))[1] for p in again.read("oldest", limit=49)]
+        intact = [parse(bytes(p.payload))[1] for p in again.read_batch("oldest", limit=49)]
         assert intact == list(range(49))
-        assert again.read(51).idents == [""] * 6
+        assert again.read_batch(51).idents == [""] * 6
     Queue.repair(queue.path)
     with Queue.open(queue.path) as again:
-        assert [parse(bytes(p.payload))[1] for p in again.read()] == [*range(50), *range(100, 106)]
+        assert [parse(bytes(p.payload))[1] for p in again.read_batch()] == [*range(50), *range(100, 106)]
 
 
 def test_the_next_open_finishes_a_killed_repair(queue: Queue) -> None:
@@ -321,7 +321,7 @@ def test_the_next_open_finishes_a_killed_repair(queue: Queue) -> None:
 
     assert run(die_in_repair) == -signal.SIGKILL
     with Queue.open(queue.path) as again:
-        assert [parse(bytes(p.payload))[1] for p in again.read()] == list(range(300))
+        assert [parse(bytes(p.payload))[1] for p in again.read_batch()] == list(range(300))
 
 
 def test_a_repair_succeeds_while_other_threads_try_to_open_the_queue(queue: Queue) -> None:
@@ -353,7 +353,7 @@ def test_a_repair_succeeds_while_other_threads_try_to_open_the_queue(queue: Queu
     for thread in threads:
         thread.join()
     with Queue.open(queue.path) as again:
-        assert [parse(bytes(p.payload))[1] for p in again.read()] == list(range(300))
+        assert [parse(bytes(p.payload))[1] for p in again.read_batch()] == list(range(300))
 
 
 def test_a_reader_in_another_process_sees_a_batch_as_a_whole_or_not_at_all(queue: Queue) -> None:

@@ -28,7 +28,7 @@ def test_a_product_is_read_as_it_was_put(queue: Queue) -> None:
         b"\x00payload\xff", feed="wx/radar/KFTG", ident="L2 ünïcode \n\x00 verbatim", created=created, priority=7,
         expiry="1h", properties=properties, slice=12,
     )  # fmt: skip
-    (product,) = queue.read()
+    (product,) = queue.read_batch()
     assert (product.sequence, sequence) == (1, 1)
     assert (product.feed, product.ident) == ("wx/radar/KFTG", "L2 ünïcode \n\x00 verbatim")
     assert bytes(product.payload) == b"\x00payload\xff"
@@ -59,7 +59,7 @@ def test_the_same_content_is_stored_once(queue: Queue) -> None:
 def test_without_dedup_everything_is_stored(make_queue: Callable[..., Queue]) -> None:
     queue = make_queue(dedup="none")
     assert [queue.put(b"same", feed="a") for _ in range(3)] == [1, 2, 3]
-    assert queue.read()[0].signature == b""
+    assert queue.read_batch()[0].signature == b""
 
 
 def test_a_queue_without_dedup_keeps_given_signatures_and_does_not_compare_them(
@@ -67,7 +67,7 @@ def test_a_queue_without_dedup_keeps_given_signatures_and_does_not_compare_them(
 ) -> None:
     queue = make_queue(dedup="none")
     assert [queue.put(b"x", feed="a", signature=b"s" * 16) for _ in range(2)] == [1, 2]
-    assert queue.read()[0].signature == b"s" * 16
+    assert queue.read_batch()[0].signature == b"s" * 16
 
 
 @pytest.mark.parametrize("dedup", ["blake3", "xxh3", "md5"])
@@ -77,14 +77,14 @@ def test_every_kind_of_signature_finds_duplicates(make_queue: Callable[..., Queu
         sequence = queue.put(payload, feed="a")
         assert queue.put(bytearray(payload), feed="b") == Duplicate(of=sequence)  # type: ignore[arg-type]
     if dedup == "md5":
-        assert queue.read()[1].signature == hashlib.md5(b"x").digest()
+        assert queue.read_batch()[1].signature == hashlib.md5(b"x").digest()
 
 
 def test_a_signature_may_be_given(queue: Queue) -> None:
     signature = bytes(range(16))
     queue.put(b"one", feed="a", signature=signature)
     assert queue.put(b"other", feed="a", signature=signature) == Duplicate(of=1)
-    assert queue.read()[0].signature == signature
+    assert queue.read_batch()[0].signature == signature
 
 
 def test_a_duplicate_is_known_only_while_the_first_copy_is_held(queue: Queue) -> None:
@@ -102,7 +102,7 @@ def test_a_payload_of_up_to_a_quarter_of_the_queue_is_stored(queue: Queue, size:
     payload = np.random.default_rng(size).bytes(size)
     sequence = queue.put(payload, feed="a")
     assert isinstance(sequence, int)
-    (product,) = queue.read(sequence)
+    (product,) = queue.read_batch(sequence)
     assert product.payload == payload
     assert product.size == size
 
@@ -110,14 +110,14 @@ def test_a_payload_of_up_to_a_quarter_of_the_queue_is_stored(queue: Queue, size:
 @pytest.mark.parametrize("kind", [bytearray, memoryview, lambda data: np.frombuffer(data, np.uint8)])
 def test_any_bytes_like_object_is_a_payload(queue: Queue, kind: Callable[[bytes], object]) -> None:
     queue.put(kind(b"abcd"), feed="a")
-    assert queue.read()[0].payload == b"abcd"
+    assert queue.read_batch()[0].payload == b"abcd"
 
 
 def test_a_product_from_another_site_keeps_its_origin(queue: Queue) -> None:
     queue.put(b"1", feed="a", origin="boulder", origin_sequence=77, previous=70)
     queue.put(b"2", feed="a")
     queue.put(b"3", feed="a")
-    foreign, own, next_own = queue.read()
+    foreign, own, next_own = queue.read_batch()
     assert (foreign.origin, foreign.origin_sequence, foreign.previous) == ("boulder", 77, 70)
     assert (own.origin, own.origin_sequence, own.previous) == ("here", 2, None)
     assert next_own.previous == 2
@@ -129,7 +129,7 @@ def test_times_come_from_the_clock(make_queue: Callable[..., Queue]) -> None:
     queue.put(b"1", feed="a")
     clock.advance(5)
     queue.put(b"2", feed="a", created=42)
-    first, second = queue.read()
+    first, second = queue.read_batch()
     assert (first.created_ns, first.inserted_ns) == (1_000_000, 1_000_000)
     assert (second.created_ns, second.inserted_ns) == (42, 5_001_000_000)
 
@@ -138,7 +138,7 @@ def test_times_come_from_the_clock(make_queue: Callable[..., Queue]) -> None:
 def test_the_unix_epoch_is_a_valid_time(queue: Queue, first: datetime | str | int) -> None:
     queue.put(b"1", feed="a", created=first)
     queue.put(b"2", feed="a", expiry=first)
-    batch = queue.read()
+    batch = queue.read_batch()
     assert ([product.created_ns for product in batch], batch.expired) == ([1], 1)
 
 
@@ -147,9 +147,9 @@ def test_an_expired_product_is_counted_and_not_delivered(make_queue: Callable[..
     queue = make_queue(clock=clock)
     queue.put(b"soon", feed="a", expiry="10s")
     queue.put(b"never", feed="a")
-    assert len(queue.read()) == 2
+    assert len(queue.read_batch()) == 2
     clock.advance(10)
-    batch = queue.read()
+    batch = queue.read_batch()
     assert ([bytes(p.payload) for p in batch], batch.expired) == ([b"never"], 1)
 
 

@@ -15,7 +15,7 @@ EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def payloads_of(queue: Queue) -> list[bytes]:
-    return [bytes(product.payload) for product in queue.read()]
+    return [bytes(product.payload) for product in queue.read_batch()]
 
 
 def test_a_batch_gets_consecutive_sequences(queue: Queue) -> None:
@@ -51,7 +51,7 @@ def test_every_column_accepts_one_value_per_product(queue: Queue) -> None:
         expiry=np.array([2**62, 2**62 + 1]), properties=[{"n": 1}, None], slice=np.array([3, 4], np.uint8),
         signature=[b"s" * 16, b"t" * 16], origin=["here", "there"], origin_sequence=[5, 9], previous=[0, 8],
     )  # fmt: skip
-    first, second = queue.read()
+    first, second = queue.read_batch()
     assert (first.feed, first.ident, first.created_ns, first.priority) == ("a", "x", 10, 0)
     assert (second.feed, second.ident, second.created_ns, second.priority) == ("b/c", "y", 20, 7)
     assert (first.expiry_ns, second.expiry_ns) == (2**62, 2**62 + 1)
@@ -84,7 +84,7 @@ def test_payloads_are_accepted_as_any_kind_of_column(queue: Queue, column: Calla
 
 def test_idents_and_feeds_are_accepted_as_arrow_or_numpy_columns(queue: Queue) -> None:
     queue.put_many([b"1", b"2"], feed=pa.array(["a", "b"]).dictionary_encode(), ident=np.array(["x", "yy"]))
-    assert (queue.read().feeds, queue.read().idents) == (["a", "b"], ["x", "yy"])
+    assert (queue.read_batch().feeds, queue.read_batch().idents) == (["a", "b"], ["x", "yy"])
 
 
 def test_a_batch_spans_segments_and_holds_products_larger_than_a_segment(queue: Queue) -> None:
@@ -149,14 +149,14 @@ def test_an_invalid_batch_stores_nothing(
 @pytest.mark.parametrize("first", [[0], np.array([0]), pa.array([0], pa.timestamp("us")), 0, "1970-01-01", EPOCH])
 def test_the_unix_epoch_is_a_valid_creation_time(queue: Queue, first: Any) -> None:
     queue.put_many([b"1"], feed="a", created=first)
-    assert queue.read()[0].created_ns == 1
+    assert queue.read_batch()[0].created_ns == 1
 
 
 def test_an_expiry_of_0_means_none_as_a_number_and_the_epoch_as_a_time(queue: Queue) -> None:
     queue.put_many([b"1", b"2"], feed="a", expiry=[0, 2**62])
     queue.put_many([b"3", b"4"], feed="a", expiry=pa.array([0, None], pa.timestamp("us", "UTC")))
     queue.put_many([b"5", b"6"], feed="a", expiry=np.array([0, 2**62], "datetime64[ns]"))
-    batch = queue.read()
+    batch = queue.read_batch()
     assert [bytes(product.payload) for product in batch] == [b"1", b"2", b"4", b"6"]
     assert [product.expiry_ns for product in batch] == [None, 2**62, None, 2**62]
     assert batch.expired == 2
@@ -169,7 +169,7 @@ def test_none_in_a_column_means_no_slice_or_no_expiry(
     queue = make_queue()
     far = 4_000_000_000_000_000_000
     queue.put_many([b"1", b"2", b"3"], feed="x", slice=kind([5, None, 0]), expiry=kind([None, far, None]))
-    products = list(queue.read("oldest"))
+    products = list(queue.read_batch("oldest"))
     assert [product.slice for product in products] == [5, None, 0]
     assert [product.expiry_ns for product in products] == [None, far, None]
     with pytest.raises(OptionError, match="priority"):

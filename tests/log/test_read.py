@@ -21,18 +21,18 @@ from headrace.testing import MockClock
 
 
 def test_an_empty_queue_gives_an_empty_batch(queue: Queue) -> None:
-    batch = queue.read()
+    batch = queue.read_batch()
     assert (len(batch), batch.next, batch.lost, list(batch)) == (0, 1, None, [])
     assert batch.to_arrow().num_rows == 0
 
 
 def test_start_may_be_a_sequence_oldest_or_next(queue: Queue) -> None:
     fill(queue, 10)
-    assert queue.read(4).sequences.tolist() == [4, 5, 6, 7, 8, 9, 10]
-    assert len(queue.read("oldest")) == 10
-    assert len(queue.read("next")) == 0
-    assert (len(queue.read(11)), queue.read(11).next) == (0, 11)
-    assert (len(queue.read(500)), queue.read(500).next) == (0, 500)
+    assert queue.read_batch(4).sequences.tolist() == [4, 5, 6, 7, 8, 9, 10]
+    assert len(queue.read_batch("oldest")) == 10
+    assert len(queue.read_batch("next")) == 0
+    assert (len(queue.read_batch(11)), queue.read_batch(11).next) == (0, 11)
+    assert (len(queue.read_batch(500)), queue.read_batch(500).next) == (0, 500)
 
 
 def test_start_may_be_a_time_or_an_age(make_queue: Callable[..., Queue]) -> None:
@@ -42,46 +42,46 @@ def test_start_may_be_a_time_or_an_age(make_queue: Callable[..., Queue]) -> None
         fill(queue, 1)
         clock.advance(60)
     noon = datetime.fromtimestamp(1_800_000_000, UTC)
-    assert queue.read(noon + timedelta(seconds=180)).sequences[0] == 4
-    assert queue.read((noon + timedelta(seconds=181)).isoformat()).sequences[0] == 5
-    assert queue.read("5min").sequences.tolist() == [6, 7, 8, 9, 10]
-    assert queue.read(timedelta(minutes=2)).sequences.tolist() == [9, 10]
-    assert len(queue.read("1970-01-01")) == 10
-    assert len(queue.read("2100-01-01")) == 0
+    assert queue.read_batch(noon + timedelta(seconds=180)).sequences[0] == 4
+    assert queue.read_batch((noon + timedelta(seconds=181)).isoformat()).sequences[0] == 5
+    assert queue.read_batch("5min").sequences.tolist() == [6, 7, 8, 9, 10]
+    assert queue.read_batch(timedelta(minutes=2)).sequences.tolist() == [9, 10]
+    assert len(queue.read_batch("1970-01-01")) == 10
+    assert len(queue.read_batch("2100-01-01")) == 0
 
 
 @pytest.mark.parametrize("start", ["newest", "", "3 parsecs", -1, 1 << 63, 1.5, None, True, datetime(2026, 1, 1)])
 def test_an_invalid_start_is_refused(queue: Queue, start: object) -> None:
     with pytest.raises(OptionError):
-        queue.read(start)  # type: ignore[arg-type]
+        queue.read_batch(start)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("limit", [0, -1, 1.5, "many", None])
 def test_a_limit_must_be_a_positive_number(queue: Queue, limit: object) -> None:
     with pytest.raises(OptionError, match="limit"):
-        queue.read(limit=limit)  # type: ignore[arg-type]
+        queue.read_batch(limit=limit)  # type: ignore[arg-type]
 
 
 def test_limits_bound_a_batch_and_next_continues_it(queue: Queue) -> None:
     fill(queue, 100, size=1000)
     position, seen = queue.oldest, []
     while position < queue.next:
-        batch = queue.read(position, limit=7)
+        batch = queue.read_batch(position, limit=7)
         assert len(batch) <= 7
         seen += batch.sequences.tolist()
         position = batch.next
     assert seen == list(range(1, 101))
-    assert len(queue.read(bytes_limit=3500)) == 4
-    assert len(queue.read(bytes_limit=1)) == 1
+    assert len(queue.read_batch(bytes_limit=3500)) == 4
+    assert len(queue.read_batch(bytes_limit=1)) == 1
 
 
 def test_feed_patterns_select(queue: Queue) -> None:
     for feed in ("wx/radar/KFTG", "wx/radar/KDEN", "wx/text", "daq"):
         fill(queue, 2, feed)
-    assert queue.read("oldest", "wx/radar/*").sequences.tolist() == [1, 2, 3, 4]
-    assert queue.read("oldest", "wx/**").sequences.tolist() == [1, 2, 3, 4, 5, 6]
-    assert queue.read("oldest", "**/KDEN").sequences.tolist() == [3, 4]
-    batch = queue.read("oldest", "nothing/**")
+    assert queue.read_batch("oldest", "wx/radar/*").sequences.tolist() == [1, 2, 3, 4]
+    assert queue.read_batch("oldest", "wx/**").sequences.tolist() == [1, 2, 3, 4, 5, 6]
+    assert queue.read_batch("oldest", "**/KDEN").sequences.tolist() == [3, 4]
+    batch = queue.read_batch("oldest", "nothing/**")
     assert (len(batch), batch.next, batch.scanned, batch.filtered) == (0, 9, 8, 8)
 
 
@@ -98,9 +98,9 @@ def test_a_feed_that_appears_later_is_selected_too(queue: Queue) -> None:
 def test_ident_patterns_select_and_respect_the_limit(queue: Queue) -> None:
     fill(queue, 5000)
     wanted = Selection(ident=r"^p\d*7$")
-    batch = queue.read("oldest", wanted, limit=10)
+    batch = queue.read_batch("oldest", wanted, limit=10)
     assert batch.idents == [f"p{i}7" if i else "p7" for i in range(10)]
-    rest = queue.read(batch.next, wanted)
+    rest = queue.read_batch(batch.next, wanted)
     assert rest.sequences[0] == 107
     assert len(batch) + len(rest) == 500
     assert batch.next == 107
@@ -109,7 +109,7 @@ def test_ident_patterns_select_and_respect_the_limit(queue: Queue) -> None:
 def test_a_selection_requires_both_feed_and_ident_to_match(queue: Queue) -> None:
     fill(queue, 10, "a")
     fill(queue, 10, "b")
-    batch = queue.read("oldest", Selection("b", ident="1$"))
+    batch = queue.read_batch("oldest", Selection("b", ident="1$"))
     assert (batch.idents, batch.scanned, batch.filtered) == (["p11"], 20, 19)
 
 
@@ -126,10 +126,10 @@ def test_an_invalid_selection_is_refused_at_construction(bad: dict[str, object],
 def test_a_reader_that_fell_behind_receives_the_lost_range(queue: Queue) -> None:
     fill(queue, 30_000)
     assert queue.oldest > 1
-    batch = queue.read(1, limit=5)
+    batch = queue.read_batch(1, limit=5)
     assert batch.lost == Lost(1, queue.oldest - 1)
     assert batch.sequences.tolist() == list(range(queue.oldest, queue.oldest + 5))
-    assert queue.read("oldest").lost is None
+    assert queue.read_batch("oldest").lost is None
 
 
 def test_a_batch_converts_to_arrow(queue: Queue) -> None:
@@ -137,16 +137,16 @@ def test_a_batch_converts_to_arrow(queue: Queue) -> None:
         b"one", feed="a", ident="x", properties={"i": -5, "f": 0.1, "s": "text", "b": False}, slice=3, expiry=2**62
     )
     queue.put(b"", feed="b", ident="ÿ")
-    table = queue.read().to_arrow()
+    table = queue.read_batch().to_arrow()
     assert table.column("sequence").to_pylist() == [1, 2]
     assert table.column("feed").to_pylist() == ["a", "b"]
     assert table.column("ident").to_pylist() == ["x", "ÿ"]
     assert table.column("payload").to_pylist() == [b"one", b""]
     assert table.column("payload").type == pa.binary()
-    assert table.column("signature").to_pylist() == [product.signature for product in queue.read()]
+    assert table.column("signature").to_pylist() == [product.signature for product in queue.read_batch()]
     assert table.column("slice").to_pylist() == [3, None]
     assert table.column("expiry").cast(pa.int64()).to_pylist() == [2**62, None]
-    assert table.column("created").cast(pa.int64()).to_pylist() == [p.created_ns for p in queue.read()]
+    assert table.column("created").cast(pa.int64()).to_pylist() == [p.created_ns for p in queue.read_batch()]
     assert table.column("properties").to_pylist() == [[("b", "false"), ("f", "0.1"), ("i", "-5"), ("s", "text")], []]
     table.validate(full=True)
 
@@ -154,12 +154,12 @@ def test_a_batch_converts_to_arrow(queue: Queue) -> None:
 def test_arrow_has_null_signatures_without_dedup(make_queue: Callable[..., Queue]) -> None:
     queue = make_queue(dedup="none")
     fill(queue, 20)
-    assert queue.read().to_arrow().column("signature").null_count == 20
+    assert queue.read_batch().to_arrow().column("signature").null_count == 20
 
 
 def test_a_batch_gives_columns_products_and_payloads_by_place(queue: Queue) -> None:
     fill(queue, 3)
-    batch = queue.read()
+    batch = queue.read_batch()
     assert batch.sizes.tolist() == [100, 100, 100]
     assert batch.payload_bytes == 300
     assert batch[-1].sequence == 3
@@ -172,7 +172,7 @@ def test_a_batch_gives_columns_products_and_payloads_by_place(queue: Queue) -> N
 
 def test_a_view_stays_valid_after_its_segment_is_evicted_and_the_queue_is_closed(queue: Queue) -> None:
     fill(queue, 50, size=500)
-    batch = queue.read()
+    batch = queue.read_batch()
     views = [product.payload for product in batch]
     copies = [bytes(view) for view in views]
     table = np.frombuffer(views[7], np.uint8)
@@ -192,7 +192,7 @@ def test_pinned_segments_are_replaced_and_others_reused(queue: Queue) -> None:
     files = {file.name for file in (queue.path / "segments").iterdir()}
     fill(queue, 20_000)
     assert {file.name for file in (queue.path / "segments").iterdir()} == files
-    held = queue.read(limit=1)
+    held = queue.read_batch(limit=1)
     fill(queue, 20_000)
     assert queue.statistics().pinned_evictions == 1
     assert len({file.name for file in (queue.path / "segments").iterdir()} - files) == 1
@@ -201,7 +201,7 @@ def test_pinned_segments_are_replaced_and_others_reused(queue: Queue) -> None:
 
 def test_released_views_leave_no_mapped_segments(queue: Queue) -> None:
     for _ in range(200):
-        queue.read(limit=1)
+        queue.read_batch(limit=1)
         fill(queue, 3000)
     live = len(list((queue.path / "segments").iterdir()))
     with open("/proc/self/maps") as maps:
@@ -301,7 +301,7 @@ def mixed(queue: Queue) -> Queue:
 ])  # fmt: skip
 def test_a_selection_never_widens_the_rights_of_a_reader(mixed: Queue, selection: Selection | str | None) -> None:
     log = log_of(mixed)
-    wanted = [feed for feed in mixed.read("oldest", selection).feeds if feed.startswith("open/")]
+    wanted = [feed for feed in mixed.read_batch("oldest", selection).feeds if feed.startswith("open/")]
     read = log.reader(selection, 100, "1MiB", lambda feed: feed.startswith("open/"))
     seen = read(1).feeds
     assert set(seen) <= {"open/a"}

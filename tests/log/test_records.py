@@ -70,14 +70,14 @@ def test_every_field_of_a_product_arrives_unchanged(
     begin = there.next
     for put, stranger in given_puts:
         there.put(**put, **(stranger or {}))
-    sent = there.read(begin)
+    sent = there.read_batch(begin)
     came = read_batch(page(sent), Names())
     assert [facts(product) for product in came] == [facts(product) for product in sent]
     assert came.sequences.tolist() == [product.origin_sequence for product in sent]
     for batch in (came, sent):  # from the wire, and from one queue into another
         receipt = here.put_batch(batch)
         for place, sequence in enumerate(receipt.sequences.tolist()):
-            stored = here.read(sequence, limit=1)
+            stored = here.read_batch(sequence, limit=1)
             if kind_here == "none" or (sent[place].signature and not receipt.duplicates[place]):
                 assert stored.record(0) == sent.record(place)
             elif not receipt.duplicates[place]:
@@ -104,7 +104,7 @@ def test_records_in_a_page_are_padded_with_zeros(make_queue: MakeQueue) -> None:
     queue = make_queue(size="1MiB")
     for n in range(3000):  # files are reused, so that the bytes between records are not zero by chance
         queue.put(n.to_bytes(4, "big") * (n % 90 + 1), feed="a")
-    batch = queue.read()
+    batch = queue.read_batch()
     parts = [batch.record(place) for place in range(len(batch))]
     padded = [part + bytes(-len(part) % 8) for part in parts]
     assert page(batch) == b"".join(padded)
@@ -155,12 +155,12 @@ def test_a_receipt_covers_only_the_kept_products_in_their_order(make_queue: Make
     payloads = [b"0", b"1", b"2", b"1", b"held", b"5"]
     there.put_many(payloads, feed="a", signature=[blake3(payload).digest()[:16] for payload in payloads])
     here.put(b"held", feed="b")
-    came = read_batch(page(there.read()), Names())
+    came = read_batch(page(there.read_batch()), Names())
     receipt = here.put_batch(came, keep=[True, True, False, True, True, True])
     assert (receipt.products, receipt.stored, receipt.first) == (5, 3, 2)
     assert receipt.sequences.tolist() == [2, 3, 3, 1, 4]
     assert receipt.duplicates.tolist() == [False, False, True, True, False]
-    assert [bytes(product.payload) for product in here.read()] == [b"held", b"0", b"1", b"5"]
+    assert [bytes(product.payload) for product in here.read_batch()] == [b"held", b"0", b"1", b"5"]
     assert here.put_batch(came, keep=np.zeros(6, np.uint8)).products == 0
     assert here.put_batch(came).stored == 1
     assert here.statistics().duplicates == 7
@@ -172,11 +172,11 @@ def test_a_queue_signs_products_that_arrive_without_a_signature(make_queue: Make
     own = make_queue("own", dedup=kind)
     there.put_many([b"same", b"other", b"same"], feed="a", created=[1, 2, 3])
     own.put_many([b"same", b"other"], feed="a")
-    assert here.put_batch(read_batch(page(there.read()), Names()), keep=[0, 1, 1]).stored == 2
-    receipt = here.put_batch(there.read())
+    assert here.put_batch(read_batch(page(there.read_batch()), Names()), keep=[0, 1, 1]).stored == 2
+    receipt = here.put_batch(there.read_batch())
     assert (receipt.stored, receipt.sequences.tolist()) == (0, [2, 1, 2])
-    assert [p.signature for p in here.read()] == [p.signature for p in own.read()][::-1]
-    assert [(p.origin, p.origin_sequence, p.created_ns, p.previous) for p in here.read()] == [
+    assert [p.signature for p in here.read_batch()] == [p.signature for p in own.read_batch()][::-1]
+    assert [(p.origin, p.origin_sequence, p.created_ns, p.previous) for p in here.read_batch()] == [
         ("there", 2, 2, 1),
         ("there", 3, 3, 2),
     ]
@@ -186,16 +186,16 @@ def test_a_queue_without_dedup_keeps_signatures(make_queue: MakeQueue) -> None:
     there, here = make_queue("there", origin="there"), make_queue("here", dedup="none")
     came = read_batch(page(put_some(there)), Names())
     assert (here.put_batch(came).stored, here.put_batch(came).first) == (6, 7)
-    assert [product.signature for product in here.read()] == [blake3(p.payload).digest()[:16] for p in came] * 2
+    assert [product.signature for product in here.read_batch()] == [blake3(p.payload).digest()[:16] for p in came] * 2
 
 
 def test_relayed_products_do_not_change_the_previous_sequence_of_a_feed(make_queue: MakeQueue) -> None:
     there, here = make_queue("there", origin="there"), make_queue("here")
     here.put(b"first", feed="a")
     there.put(b"passed on", feed="a")
-    here.put_batch(there.read())
+    here.put_batch(there.read_batch())
     here.put(b"second", feed="a")
-    assert [(p.origin, p.origin_sequence, p.previous) for p in here.read()] == [
+    assert [(p.origin, p.origin_sequence, p.previous) for p in here.read_batch()] == [
         ("here", 1, None),
         ("there", 1, None),
         ("here", 3, 1),
@@ -206,12 +206,12 @@ def test_a_batch_is_stored_as_a_whole_or_not_at_all(make_queue: MakeQueue) -> No
     there, here = make_queue("there", origin="there", size="8MiB"), make_queue("here", size="1MiB")
     there.put_many([b"small", bytes(300_000)], feed="a")
     with pytest.raises(PayloadTooLargeError, match="product 1 of the batch: a payload of 300000 bytes"):
-        here.put_batch(there.read())
+        here.put_batch(there.read_batch())
     there.put_many([os.urandom(100_000) for _ in range(20)], feed="a")
     with pytest.raises(BatchTooLargeError, match="20 products"):
-        here.put_batch(there.read(3))
-    assert (here.next, len(here.read())) == (1, 0)
-    assert here.put_batch(there.read(), keep=[place in (0, 5) for place in range(22)]).stored == 2
+        here.put_batch(there.read_batch(3))
+    assert (here.next, len(here.read_batch())) == (1, 0)
+    assert here.put_batch(there.read_batch(), keep=[place in (0, 5) for place in range(22)]).stored == 2
 
 
 def test_put_batch_waits_for_a_blocking_station(make_queue: MakeQueue, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -230,7 +230,7 @@ def test_put_batch_waits_for_a_blocking_station(make_queue: MakeQueue, monkeypat
     assert here.next == 3
     monkeypatch.setattr(StationGates, "_wait_at", announce)
     with ThreadPoolExecutor(1) as pool:
-        putting = pool.submit(here.put_batch, there.read())
+        putting = pool.submit(here.put_batch, there.read_batch())
         assert waits.wait(60)
         assert not putting.done()
         consumer.ack(consumer.get_nowait(2))
@@ -243,14 +243,14 @@ def test_put_batch_returns_after_the_flush_under_durability_disk(make_queue: Mak
     assert here.put_batch(batch).stored == 6
     assert (here.next, here.statistics().undurable) == (7, 0)
     assert here.put_batch(batch).stored == here.put_batch(batch, keep=[False] * 6).products == 0
-    assert [facts(product) for product in here.read()] == [facts(product) for product in batch]
+    assert [facts(product) for product in here.read_batch()] == [facts(product) for product in batch]
 
 
 def test_times_come_from_the_queues_clock(make_queue: MakeQueue) -> None:
     clock = MockClock(10**18)
     here = make_queue("here", clock=clock)
     here.put_batch(put_some(make_queue("there", origin="there")))
-    assert set(here.read().columns["inserted_ns"].tolist()) == {10**18}
+    assert set(here.read_batch().columns["inserted_ns"].tolist()) == {10**18}
 
 
 def test_put_batch_refuses_other_objects_and_a_mask_of_another_shape(make_queue: MakeQueue) -> None:
@@ -272,7 +272,7 @@ def test_a_revision_is_not_copied_to_another_queue(make_queue: MakeQueue) -> Non
     put_some(queue, 1)
     consumer, behind = first.attach(), second.attach()
     with pytest.raises(QueueError):
-        consumer.ack(read_batch(page(queue.read()), Names()), payloads=[b"not got here"])
+        consumer.ack(read_batch(page(queue.read_batch()), Names()), payloads=[b"not got here"])
     consumer.ack(consumer.get_nowait(1), payloads=[b"another"])
     revised = behind.get_nowait(1)
     assert bytes(revised[0].payload) == b"another"
@@ -286,7 +286,7 @@ def test_a_revision_is_not_copied_to_another_queue(make_queue: MakeQueue) -> Non
 def test_a_record_altered_after_the_read_is_not_stored(make_queue: MakeQueue) -> None:
     there, here = make_queue("there", origin="there"), make_queue("here")
     there.put_many([b"first", b"a payload to be spoilt"], feed="a")
-    batch = there.read()
+    batch = there.read_batch()
     (segment,) = (there.path / "segments").iterdir()
     with segment.open("r+b") as file:
         file.seek(segment.read_bytes().index(b"to be spoilt"))

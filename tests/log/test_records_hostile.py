@@ -158,7 +158,7 @@ def test_a_forged_record_with_a_valid_checksum_is_usable_or_refused(sent: Batch,
             use_in_full(batch)
             here.put_batch(batch, timeout=0)
     assert used > 50
-    use_in_full(here.read())
+    use_in_full(here.read_batch())
 
 
 def test_names_over_the_limit_are_refused() -> None:
@@ -179,7 +179,7 @@ def test_many_names_in_one_page_keep_their_numbers(make_queue: MakeQueue) -> Non
     assert len(names.feeds) == 6000
     here = make_queue("here", dedup="none", size="16MiB")
     here.put_batch(first)
-    assert here.read(limit=20_000).feeds == feeds
+    assert here.read_batch(limit=20_000).feeds == feeds
 
 
 def test_threads_share_one_table_of_names() -> None:

@@ -18,7 +18,7 @@ def test_the_oldest_products_are_evicted_at_the_size_limit(queue: Queue) -> None
     for number in range(1, 5001):
         put(queue, number)
     statistics = queue.statistics()
-    assert queue.read(limit=10**6).sequences.tolist() == list(range(queue.oldest, 5001))
+    assert queue.read_batch(limit=10**6).sequences.tolist() == list(range(queue.oldest, 5001))
     assert statistics.evicted_products == queue.oldest - 1
     assert statistics.held_products == 5001 - queue.oldest
     segments = sum(file.stat().st_size for file in (queue.path / "segments").iterdir())
@@ -32,7 +32,7 @@ def test_products_over_the_age_limit_are_evicted(make_queue: Callable[..., Queue
     for number in range(240):
         put(queue, number, size=64)
         clock.advance(60)
-    oldest = queue.read(limit=1)[0]
+    oldest = queue.read_batch(limit=1)[0]
     age_s = (clock.now_ns() - oldest.inserted_ns) / 1e9
     assert 3600 <= age_s <= 3600 * 1.3
 
@@ -44,7 +44,7 @@ def test_the_first_put_after_a_long_pause_evicts_products_over_the_age_limit(mak
         put(queue, number)
     clock.advance(7200)
     put(queue, 99)
-    assert queue.read().idents == ["99"]
+    assert queue.read_batch().idents == ["99"]
 
 
 @pytest.mark.parametrize("jump_s", [-3600, 86400])
@@ -59,7 +59,7 @@ def test_a_jump_of_the_clock_skips_no_product_and_keeps_the_order(
         clock.advance(1)
         if number == 10:
             clock.set(clock.now_ns() + jump_s * 10**9)
-    batch = cursor.read()
+    batch = cursor.read_batch()
     assert (batch.sequences.tolist(), batch.lost) == (list(range(1, 21)), None)
     assert batch.idents == [str(number) for number in range(1, 21)]
 
@@ -72,8 +72,8 @@ def test_a_start_by_time_misses_nothing_after_the_clock_was_set_back(make_queue:
     put(queue, 2)
     clock.set(10**18 + 1)
     put(queue, 3)
-    assert queue.read("1h").sequences.tolist() == [1, 2, 3]
-    assert queue.read("2001-09-09T01:46:40.5Z").sequences.tolist() == [2, 3]
+    assert queue.read_batch("1h").sequences.tolist() == [1, 2, 3]
+    assert queue.read_batch("2001-09-09T01:46:40.5Z").sequences.tolist() == [2, 3]
 
 
 def test_deleted_products_are_not_read_and_may_be_put_again(queue: Queue) -> None:
@@ -81,16 +81,16 @@ def test_deleted_products_are_not_read_and_may_be_put_again(queue: Queue) -> Non
         put(queue, number)
     assert queue.delete(Selection(ident="[35]")) == 2
     assert queue.delete(Selection(ident="[35]")) == 0
-    batch = queue.read()
+    batch = queue.read_batch()
     assert (batch.idents, batch.deleted) == (["1", "2", "4", "6", "7", "8", "9", "10"], 2)
     statistics = queue.statistics()
     assert (statistics.held_products, statistics.deleted_products, statistics.held_bytes) == (8, 2, 8000)
     put(queue, 3)
-    assert queue.read().idents[-1] == "3"
+    assert queue.read_batch().idents[-1] == "3"
     with pytest.raises(OptionError, match="everything"):
         queue.delete(None)  # type: ignore[arg-type]
     assert queue.delete("**") == 9
-    assert len(queue.read()) == 0
+    assert len(queue.read_batch()) == 0
 
 
 def test_resizing_down_evicts_at_once_and_up_makes_room(queue: Queue) -> None:
@@ -99,7 +99,7 @@ def test_resizing_down_evicts_at_once_and_up_makes_room(queue: Queue) -> None:
     queue.resize(size="1MiB")
     held = queue.statistics()
     assert held.file_bytes < 1.2 * 2**20
-    assert queue.read(limit=10**6).idents[-1] == "2000"
+    assert queue.read_batch(limit=10**6).idents[-1] == "2000"
     other = Queue.open(queue.path)
     assert other.config.size == 2**20
     queue.resize(size="8MiB", age="2h")

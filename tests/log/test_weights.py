@@ -19,7 +19,7 @@ def test_stretches_cover_the_range_and_add_up_to_its_weight(make_queue: Make) ->
     queue = make_queue(size="64MiB")
     fill(queue)
     weights = queue.weigh(1, queue.next)
-    payloads = sum(len(product.payload) for product in queue.read("oldest"))
+    payloads = sum(len(product.payload) for product in queue.read_batch("oldest"))
     assert weights.total == payloads + 201 * PRODUCT_BYTES
     assert weights.ends == [102, 202]
     assert weights.slices.keys() == {0, 1, 2, NO}
@@ -77,7 +77,7 @@ def test_a_read_ends_at_its_stop(make_queue: Make) -> None:
     queue = make_queue(size="64MiB")
     fill(queue)
     for selection in (None, "small", 'small ident !~ "x"'):
-        batch = queue.read(90, selection, stop=100)
+        batch = queue.read_batch(90, selection, stop=100)
         assert (batch.sequences.tolist(), batch.next) == (list(range(90, 100)), 100)
-    batch = queue.read(95, "large", stop=100)
+    batch = queue.read_batch(95, "large", stop=100)
     assert (len(batch), batch.next) == (0, 100)

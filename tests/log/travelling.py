@@ -37,7 +37,7 @@ def put_some(queue: Queue, count: int = 6) -> Batch:
         if n % 3 == 0:
             extras |= {"origin": "elsewhere", "origin_sequence": n + 100, "previous": n + 40, "slice": n, "expiry": FAR}
         queue.put(b"payload %d" % n * n, feed=f"wx/{n % 2}", ident=f"ident {n} ü", priority=n % 8, **extras)
-    return queue.read()
+    return queue.read_batch()
 
 
 def sealed(record: bytes | bytearray) -> bytes:

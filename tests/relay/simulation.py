@@ -118,7 +118,7 @@ class Corpus:
             for number in range(1, count + 1):
                 feed = chance.choices(feeds, weights=range(1, len(feeds) + 1))[0]
                 queue.put(b"%d of %d" % (number, seed), feed=feed, ident=f"{number}", expiry="365d")
-            batch = queue.read("oldest", limit=count)
+            batch = queue.read_batch("oldest", limit=count)
             self.feeds = ["", *batch.feeds]
             self.records = [b"", *(records_of(batch, np.array([row], np.uint32)) for row in range(count))]
             self.products = [None, *batch]

@@ -11,7 +11,7 @@ import pytest
 from simulated_failover import Receiver, Relay
 from simulation import Corpus, Network, World
 
-SEEDS, SOAK_SEEDS = 60, 2000
+SEEDS, SOAK_SEEDS = 60, 1000
 PRODUCTS = 300
 FEEDS = ("wx/a", "wx/b", "tel/c")
 ROUGH_S = 200.0
@@ -116,6 +116,7 @@ def test_whatever_one_of_the_sites_has_arrives_once(corpus: Corpus) -> None:
 
 
 @pytest.mark.soak
+@pytest.mark.timeout(3600)
 def test_whatever_one_of_the_sites_has_arrives_once_over_many_seeds(corpus: Corpus) -> None:
     run_seeds(corpus, SOAK_SEEDS)
 

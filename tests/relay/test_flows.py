@@ -20,7 +20,7 @@ def moment(seconds: float) -> datetime:
 
 
 def page_of(queue: Queue, first: int, count: int) -> Page:
-    batch = queue.read(first, limit=count)
+    batch = queue.read_batch(first, limit=count)
     head = PageHead(VERSION, "a", b"0" * 16, "own", first - 1, first + count - 1, queue.next, count, NOW)
     return Page(head, batch, batch.sequences)
 

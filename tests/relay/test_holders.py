@@ -11,7 +11,7 @@ from headrace.relay.receive.track import Track
 
 
 def page_of(queue: Queue) -> Page:
-    batch = queue.read("oldest")
+    batch = queue.read_batch("oldest")
     sequences = sequence_bytes(batch.sequences)
     head = PageHead(VERSION, "b", queue_id(queue), "0" * 16, 0, len(batch), len(batch) + 1, len(batch), 7,
                     sequences=sequences)  # fmt: skip

@@ -70,7 +70,7 @@ def test_what_was_evicted_is_a_range_and_what_was_deleted_is_not_listed(queue: Q
 
 def test_an_expired_product_is_listed_because_the_reader_decides(queue: Queue) -> None:
     queue.put(b"1", feed="x", expiry=1)  # in 1970
-    assert len(queue.read("oldest")) == 0
+    assert len(queue.read_batch("oldest")) == 0
     assert sequences(ask(queue)) == [1]
 
 

@@ -27,19 +27,19 @@ class Asks:
 
 def describe(name: str, *asked: Asks, puts: str = "") -> Description:
     requests = tuple(
-        RequestStatus(f"r{place}", each.feed, each.feed, each.sites, each.redundancy, 0, 0, 0)
+        RequestStatus(f"r{place}", each.feed, each.feed, each.sites, each.redundancy, 0, 0, 0, 0, 0, {})
         for place, each in enumerate(asked)
     )
     upstreams = tuple(
         UpstreamStatus(f"r{place}", site, each.state if site == each.by else "standby", "", 0, 0, 0, 0, 0, 0, 0, 0, 0.0,
-                       (), 0, stands_by=each.redundancy == "failover" and site != each.by)
+                       (), 0, {}, stands_by=each.redundancy == "failover" and site != each.by)
         for place, each in enumerate(asked) for site in each.sites or (each.by,)
     )  # fmt: skip
     feeds = (FeedStatus(puts, 1, 1, put_here=True),) if puts else ()
     return Description(
         site=name, zid="0", started_ns=0, oldest=1, next=1, held_products=0, held_bytes=0, size=1, links=(), users=0,
         feeds=feeds, feeds_in_all=len(feeds), wanted=(), requests=requests, upstreams=upstreams, streams=(), flows=(),
-        flows_in_all=0, answered=0, refused=0,
+        flows_in_all=0, answered=0, refused=0, problems=(),
     )  # fmt: skip
 
 

@@ -34,7 +34,7 @@ def sent(tmp_path: Path) -> Sent:
         pages: Sent = []
         after = 0
         for chosen in ([2, 4], [5], [9, 10]):
-            records = b"".join(records_of(queue.read(number, limit=1)) for number in chosen)
+            records = b"".join(records_of(queue.read_batch(number, limit=1)) for number in chosen)
             pages.append((
                 PageHead(VERSION, "a", queue_id(queue), "0" * 16, after, chosen[-1], 11, len(chosen), 7,
                          sequences=sequence_bytes(chosen)), records,

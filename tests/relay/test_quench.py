@@ -99,9 +99,7 @@ def test_stations_and_cursors_count(routers: Fabric) -> None:
 
 def test_a_process_that_reads_counts(routers: Fabric) -> None:
     a = routers.add("a")
-    program = (
-        "import sys; from headrace import Queue; q = Queue.open(sys.argv[1]); q.read(); print(1, flush=True); input()"
-    )
+    program = "import sys; from headrace import Queue; q = Queue.open(sys.argv[1]); q.read_batch(); print(1, flush=True); input()"
     with subprocess.Popen(
         [sys.executable, "-c", program, a.path], stdin=subprocess.PIPE, stdout=subprocess.PIPE
     ) as reader:

@@ -16,7 +16,7 @@ def test_a_product_arrives_as_it_was_put(fabric: Fabric) -> None:
     until(lambda: is_live(fabric, "b"), "b listens")
     a.put(b"\0payload", feed="wx/text", ident="SAUS70", priority=6, properties={"n": 1}, slice=3, expiry="1h")
     until(lambda: b.next == 2, "it arrives")
-    sent, came = next(iter(a.read("oldest"))), next(iter(b.read("oldest")))
+    sent, came = next(iter(a.read_batch("oldest"))), next(iter(b.read_batch("oldest")))
     for name in ("feed", "ident", "origin", "origin_sequence", "created_ns", "priority", "properties", "slice",
                  "expiry_ns", "signature"):  # fmt: skip
         assert getattr(came, name) == getattr(sent, name), name

@@ -39,13 +39,13 @@ def test_a_client_reads_and_puts_what_the_rules_allow(make_served: Callable[...,
     for feed in ("a/1", "b", "a/2", "b"):
         served.queue.put(feed.encode() + os.urandom(3), feed=feed)
     remote = served.connect()
-    batch = remote.read()
+    batch = remote.read_batch()
     assert (batch.feeds, batch.next) == (["a/1", "a/2"], 5)
     assert [told.feed for told in remote.statistics().feeds] == ["a/1", "a/2"]
     assert remote.put(b"1", feed="a/x") == 5
     assert [batch.feeds for batch in remote.follow("oldest", limit=1, timeout=0)] == [["a/1"], ["a/2"], ["a/x"]]
     for use in (lambda: remote.put(b"2", feed="b"), lambda: remote.put_many([b"2"], feed="a/y"),
-                lambda: remote.station("s", "**"), lambda: remote.put_batch(served.queue.read())):  # fmt: skip
+                lambda: remote.station("s", "**"), lambda: remote.put_batch(served.queue.read_batch())):  # fmt: skip
         with pytest.raises(AccessDeniedError):
             use()
     served.queue.station("all", "**")

@@ -20,7 +20,7 @@ from support.serving import Served, idents, put
 def test_connect_opens_directories_too(served: Served) -> None:
     with headrace.connect(served.queue.path) as by_path, headrace.connect(str(served.queue.path)) as by_text:
         put(by_path, "1")
-        assert idents(by_text.read()) == ["1"]
+        assert idents(by_text.read_batch()) == ["1"]
 
 
 @pytest.mark.parametrize(

@@ -27,9 +27,9 @@ def test_a_selection_error_has_its_column(served: Served) -> None:
 
 def test_a_selection_that_is_too_long_for_the_network_is_refused(served: Served) -> None:
     long = Selection(origin=[f"a-site-with-a-long-name-{number}" for number in range(4000)])
-    assert len(served.queue.read(selection=long)) == 0
+    assert len(served.queue.read_batch(selection=long)) == 0
     with pytest.raises(SelectionError, match="too long for a queue on another machine"):
-        served.connect().read(selection=long)
+        served.connect().read_batch(selection=long)
 
 
 def test_a_batch_that_is_too_large_for_the_network_is_refused(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -42,16 +42,16 @@ def test_a_read_may_take_several_replies(served: Served, monkeypatch: pytest.Mon
     put(served.queue, *map(str, range(95)))
     monkeypatch.setattr(following, "PAGE_PRODUCTS_MAX", 10)
     remote = served.connect()
-    batch = remote.read(limit=73)
+    batch = remote.read_batch(limit=73)
     assert (idents(batch), batch.next, batch.scanned) == ([str(n) for n in range(73)], 74, 73)
-    assert len(remote.read(limit=1000)) == 95
-    assert len(remote.read(bytes_limit=100)) == len(served.queue.read(bytes_limit=100))
+    assert len(remote.read_batch(limit=1000)) == 95
+    assert len(remote.read_batch(bytes_limit=100)) == len(served.queue.read_batch(bytes_limit=100))
 
 
 def test_payloads_stay_valid_after_close(served: Served) -> None:
     remote = served.connect()
     remote.put(b"payload", feed="a")
-    payload = remote.read()[0].payload
+    payload = remote.read_batch()[0].payload
     remote.close()
     assert bytes(payload) == b"payload"
 
@@ -105,7 +105,7 @@ def test_several_threads_may_use_one_connection(served: Served) -> None:
 
 def test_a_selection_with_a_function_is_refused(served: Served) -> None:
     remote = served.connect()
-    for use in (lambda: remote.station("s", lambda product: True), lambda: remote.read(selection=len)):  # type: ignore[arg-type]
+    for use in (lambda: remote.station("s", lambda product: True), lambda: remote.read_batch(selection=len)):  # type: ignore[arg-type]
         with pytest.raises(SelectionError, match="does not work on another machine"):
             use()
 

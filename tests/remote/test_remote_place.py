@@ -9,8 +9,8 @@ import pytest
 
 from headrace.errors import QueueMovedError
 from headrace.remote.client.queue import RemoteQueue
-from support.commandline import wait_until
 from support.serving import Served, put
+from support.waiting import until
 
 
 @pytest.fixture
@@ -41,7 +41,7 @@ def refused(act: Callable[[], Any]) -> str:
             found.append(str(error))
         return bool(found)
 
-    wait_until(is_refused)
+    until(is_refused, "the refusal")
     return found[0]
 
 

@@ -11,7 +11,7 @@ from headrace.remote.protocol.replies import error_of, failure_of
 def test_every_error_is_raised_unchanged() -> None:
     import headrace.errors as errors
 
-    extra = {"ProductDamagedError": (7,), "RecordsDamagedError": (9,)}
+    extra = {"ProductDamagedError": (7,), "ProductsLostError": (7, 9), "RecordsDamagedError": (9,)}
     for kind in (value for value in vars(errors).values() if isinstance(value, type)):
         sent = kind("a problem", "a hint", *extra.get(kind.__name__, ()))
         came = error_of(msgspec.convert(msgspec.to_builtins(failure_of(sent)), replies.Failure))

@@ -24,4 +24,4 @@ def batch_of(queue: Queue, rows: Sequence[dict[str, Any]]) -> Batch:
     """A batch of products with these properties."""
     start = queue.next
     queue.put_many([b"%d" % (start + n) for n in range(len(rows))], feed="a", properties=list(rows))
-    return queue.read(start)
+    return queue.read_batch(start)

@@ -48,9 +48,9 @@ SELECTIONS = [
 def test_rows_columns_and_single_products_agree(queue: Queue, text: str) -> None:
     fill(queue)
     selection = Selection.parse(text)
-    held = queue.read()
+    held = queue.read_batch()
     wanted = [product.sequence for product in held if selection.wants(product, NOW_NS)]
-    batch = queue.read("oldest", text)
+    batch = queue.read_batch("oldest", text)
     assert batch.sequences.tolist() == wanted
     assert (batch.scanned, batch.filtered, batch.next) == (40, 40 - len(wanted), 41)
     by_rows = np.array([selection.wants_feed(p.feed) and selection.wants_origin(p.origin) and bool(selection.priorities >> p.priority & 1)
@@ -62,10 +62,10 @@ def test_rows_columns_and_single_products_agree(queue: Queue, text: str) -> None
 @pytest.mark.parametrize("limit", [1, 3])
 def test_limited_batches_add_up_to_the_unlimited_batch(queue: Queue, text: str, limit: int) -> None:
     fill(queue)
-    whole = queue.read("oldest", text).sequences.tolist()
+    whole = queue.read_batch("oldest", text).sequences.tolist()
     position, pieces = 1, []
     while position < queue.next:
-        batch = queue.read(position, text, limit=limit)
+        batch = queue.read_batch(position, text, limit=limit)
         assert len(batch) <= limit
         pieces += batch.sequences.tolist()
         assert batch.next > position
@@ -78,7 +78,7 @@ def test_delete_accepts_the_whole_language(queue: Queue) -> None:
     assert queue.delete("wx/* where level > 5 AND site = 'KDEN'") == len(
         [n for n in range(40) if n % 7 and n / 2 > 5 and n % 2]
     )
-    assert len(queue.read("oldest", "where level > 5 AND site = 'KDEN'")) == 0
+    assert len(queue.read_batch("oldest", "where level > 5 AND site = 'KDEN'")) == 0
 
 
 def test_a_selection_is_cheap_if_index_rows_decide_it() -> None:
@@ -96,9 +96,9 @@ def test_age_is_measured_at_the_time_of_reading(make_queue: Callable[..., Queue]
     for n in range(10):
         queue.put(b"%d" % n, feed="a", created=clock.now_ns())
         clock.advance(60)
-    assert queue.read("oldest", "age < 5min").sequences.tolist() == [7, 8, 9, 10]
+    assert queue.read_batch("oldest", "age < 5min").sequences.tolist() == [7, 8, 9, 10]
     clock.advance(60)
-    assert queue.read("oldest", "age < 5min").sequences.tolist() == [8, 9, 10]
+    assert queue.read_batch("oldest", "age < 5min").sequences.tolist() == [8, 9, 10]
     old, new = product(created_ns=NOW_NS - 300 * 10**9), product(created_ns=NOW_NS - 300 * 10**9 + 1)
     assert not Selection(max_age_s=300).wants(old, NOW_NS)
     assert Selection(max_age_s="5min").wants(new, NOW_NS)
@@ -115,7 +115,7 @@ def test_age_is_measured_at_the_time_of_reading(make_queue: Callable[..., Queue]
 def test_a_follower_gets_exactly_every_nth(queue: Queue, text: str, limit: int) -> None:
     fill(queue, 200)
     selection = Selection.parse(text)
-    wanted = queue.read("oldest", selection.replace(every=1)).sequences.tolist()
+    wanted = queue.read_batch("oldest", selection.replace(every=1)).sequences.tolist()
     follower = queue.follow("oldest", selection, limit=limit, timeout=0)
     seen = [sequence for batch in follower for sequence in batch.sequences.tolist()]
     assert seen == wanted[selection.every - 1 :: selection.every]
@@ -194,9 +194,9 @@ def test_a_function_is_called_only_for_products_that_match_the_other_clauses(que
         asked.append(one.sequence)
         return one.sequence % 2 == 0
 
-    batch = queue.read("oldest", Selection("wx/a", priority=">=4", where="level > 3", function=even))
+    batch = queue.read_batch("oldest", Selection("wx/a", priority=">=4", where="level > 3", function=even))
     assert all(sequence % 2 == 0 for sequence in batch.sequences.tolist())
-    assert asked == queue.read("oldest", "wx/a priority 4.. where level > 3").sequences.tolist()
+    assert asked == queue.read_batch("oldest", "wx/a priority 4.. where level > 3").sequences.tolist()
 
 
 def test_a_function_that_raises_matches_nothing_and_is_logged_once(
@@ -209,7 +209,7 @@ def test_a_function_that_raises_matches_nothing_and_is_logged_once(
 
     selection = Selection(function=fails)
     with caplog.at_level(logging.WARNING, "headrace.selection"):
-        batch = queue.read("oldest", selection)
+        batch = queue.read_batch("oldest", selection)
     assert len(batch) == len([n for n in range(40) if n % 7 and n])
     assert selection.function_failures == len([n for n in range(40) if n % 7 == 0])
     assert len(caplog.records) == 1
@@ -232,7 +232,7 @@ def test_refused_by_is_the_first_clause_that_does_not_match() -> None:
 def test_tags_are_compared_by_kind(queue: Queue) -> None:
     rows: list[dict[str, Any]] = [{"x": 1}, {"x": 1.0}, {"x": True}, {"x": "1"}, {}]
     queue.put_many([b"%d" % n for n in range(5)], feed="a", properties=rows)
-    assert queue.read("oldest", Selection(tags={"x": 1})).sequences.tolist() == [1, 2]
-    assert queue.read("oldest", Selection(tags={"x": True})).sequences.tolist() == [3]
-    assert queue.read("oldest", Selection(tags={"x": "1"})).sequences.tolist() == [4]
-    assert queue.read("oldest", Selection(tags={"x": [True, "1"]})).sequences.tolist() == [3, 4]
+    assert queue.read_batch("oldest", Selection(tags={"x": 1})).sequences.tolist() == [1, 2]
+    assert queue.read_batch("oldest", Selection(tags={"x": True})).sequences.tolist() == [3]
+    assert queue.read_batch("oldest", Selection(tags={"x": "1"})).sequences.tolist() == [4]
+    assert queue.read_batch("oldest", Selection(tags={"x": [True, "1"]})).sequences.tolist() == [3, 4]

@@ -49,7 +49,7 @@ def test_a_condition_matches_as_in_sql(queue: Queue, condition: str, wanted: boo
     where = Where(condition)
     assert where.test(product(**properties)) is wanted
     queue.put(b"payload", feed="wx/text", ident="SAUS70 KWBC", created=NOW_NS, properties=properties)
-    kept = queue.read()
+    kept = queue.read_batch()
     if "sequence" not in condition and "inserted" not in condition:
         assert where.mask(kept, 0).tolist() == [wanted]
 
@@ -121,7 +121,7 @@ def test_values_of_several_types_may_share_a_name(queue: Queue) -> None:
 
 
 def test_the_mask_of_an_empty_batch_is_empty(queue: Queue) -> None:
-    assert Where("x = 5 AND feed LIKE 'a%'").mask(queue.read(), 0).tolist() == []
+    assert Where("x = 5 AND feed LIKE 'a%'").mask(queue.read_batch(), 0).tolist() == []
 
 
 # --- SQLite as the reference ----------------------------------------------------------------------
@@ -295,7 +295,7 @@ def test_a_truncated_property_block_gives_no_value(queue: Queue) -> None:
     from headrace.selection.where.columns import _Blocks
 
     sound = queue.put(b"1", feed="a", properties={"x": 5, "y": "text"})
-    block = queue.read(int(sound)).property_block(0)  # type: ignore[arg-type]
+    block = queue.read_batch(int(sound)).property_block(0)  # type: ignore[arg-type]
     cut = [block[:length] for length in range(len(block))]
     kinds = _Blocks([*cut, block]).column("y").kinds.tolist()
     assert kinds == [0] * len(cut) + [2]

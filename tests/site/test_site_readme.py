@@ -24,7 +24,7 @@ def test_the_five_lines_of_the_readme_are_a_site_that_gets_what_it_requests(tmp_
             second.wait_until_ready()
             with Queue.open(tmp_path / "up.queue") as there, Queue.open(tmp_path / "wx.queue") as here:
                 until(lambda: arrived(there, here), "a product of the request arrives")
-                assert {product.feed for product in here.read()} == {"wx/text"}
+                assert {product.feed for product in here.read_batch()} == {"wx/text"}
 
 
 def arrived(there: Queue, here: Queue) -> bool:

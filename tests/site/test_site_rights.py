@@ -108,12 +108,14 @@ def test_feeds_that_are_denied_end_at_once_on_every_path(tmp_path: Path, serve: 
     hub.put("wx/b", "b1")
     until(lambda: sorted(held(tmp_path)) == ["a1", "b1"], "both arrive")
     with hub.connect() as remote:
-        assert [product.ident for product in remote.read("oldest")] == ["a1", "b1"]
+        assert [product.ident for product in remote.read_batch("oldest")] == ["a1", "b1"]
         hub.permit("wx/a")
         hub.put("wx/b", "b2")
         hub.put("wx/a", "a2")
         until(lambda: "a2" in held(tmp_path), "what is permitted still arrives, live or from the log")
         assert sorted(held(tmp_path)) == ["a1", "a2", "b1"]
-        assert [product.ident for product in remote.read("oldest")] == ["a1", "a2"], "an open connection obeys, too"
+        assert [product.ident for product in remote.read_batch("oldest")] == ["a1", "a2"], (
+            "an open connection obeys, too"
+        )
     with hub.connect() as remote:
-        assert [product.ident for product in remote.read("oldest")] == ["a1", "a2"]
+        assert [product.ident for product in remote.read_batch("oldest")] == ["a1", "a2"]

@@ -310,7 +310,7 @@ def sequences_of(queue: Queue, selection: Any = None) -> set[int]:
     found: set[int] = set()
     position = queue.oldest
     while position < queue.next:
-        batch = queue.read(position, selection, limit=50_000)
+        batch = queue.read_batch(position, selection, limit=50_000)
         assert batch.lost is None
         found |= set(batch.sequences.tolist())
         position = batch.next

@@ -35,7 +35,7 @@ def test_a_put_that_times_out_stores_nothing(queue: Queue) -> None:
         with pytest.raises(BlockedError):
             put_together(queue, "3", "4", timeout=timeout)
     assert queue.next == 3
-    assert idents(queue.read()) == ["1", "2"]
+    assert idents(queue.read_batch()) == ["1", "2"]
     assert drain(station) == ["1", "2"]
     put(queue, "3", timeout=0)  # and it was not remembered as a duplicate
     assert drain(station) == ["3"]

@@ -66,7 +66,7 @@ def test_the_rest_of_a_partly_acknowledged_batch_is_acknowledged_with_an_error(
 def test_a_product_that_was_read_and_not_leased_is_refused(queue: Queue, station: Station, consumer: Consumer) -> None:
     put(queue, "1", "2")
     consumer.get_nowait(1)
-    read = queue.read("oldest")
+    read = queue.read_batch("oldest")
     with pytest.raises(StationError):
         consumer.ack(read[1])
     with pytest.raises(LeaseLostError):

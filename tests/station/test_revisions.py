@@ -10,7 +10,7 @@ from headrace import Queue
 def test_each_station_gets_the_latest_revision_under_the_same_sequence(queue: Queue) -> None:
     first, second, third = series(queue, "first", "second", "third")
     queue.put(b"raw", feed="a", ident="x", priority=6, properties={"run": 5}, expiry="1h", slice=7)
-    before = queue.read()[0]
+    before = queue.read_batch()[0]
     with first.attach() as consumer:
         batch = consumer.get_nowait()
         assert (payloads(batch), batch.revisions.tolist()) == ([b"raw"], [0])
@@ -39,7 +39,7 @@ def test_other_readers_get_the_original_payload(queue: Queue) -> None:
         assert payloads(batch) == [b"1", b"2"]
     put(queue, "3")
     assert drain(first) == ["3"]
-    assert payloads(queue.read()) == [b"1", b"2", b"3"]
+    assert payloads(queue.read_batch()) == [b"1", b"2", b"3"]
     assert payloads(beside.attach().get_nowait(9)) == [b"1", b"2", b"3"]
     assert payloads(second.attach().get_nowait(9)) == [b"one", b"two", b"3"]
 
@@ -51,7 +51,7 @@ def test_revisions_are_not_delivered_as_products(queue: Queue) -> None:
         consumer.ack(consumer.get_nowait(), payloads=[b"one"])
     late = queue.station("late", "**", start="oldest")
     assert drain(late) == ["1"]
-    assert idents(queue.read()) == ["1"]
+    assert idents(queue.read_batch()) == ["1"]
     assert drain(first) == []
     assert drain(second) == ["1"]
     assert queue.put(b"one", feed="a") == 3  # not taken for a duplicate of the revision

@@ -84,7 +84,7 @@ def test_discarded_products_do_not_reach_the_next_station(queue: Queue) -> None:
     assert drain(second) == ["1", "3"]
     assert drain(third) == ["1", "3"]
     assert first.statistics().discarded == 1
-    assert queue.read("oldest").sequences.tolist() == [1, 2, 3]
+    assert queue.read_batch("oldest").sequences.tolist() == [1, 2, 3]
 
 
 def test_products_that_find_a_station_full_go_to_the_next(queue: Queue) -> None:

@@ -74,7 +74,7 @@ def judge(path: Path, ledger: Path) -> None:
         assert len(done) == len(set(done))
         assert not set(done) & set(rest)
         assert len(rest) == len(set(rest))
-        everything = {int(s) for batch in [queue.read("oldest", limit=1_000_000)] for s in batch.sequences}
+        everything = {int(s) for batch in [queue.read_batch("oldest", limit=1_000_000)] for s in batch.sequences}
         assert sent <= everything, "a put that had returned was lost"
         assert everything - set(done) - set(rest) <= trying, "lost"
         assert queue.station("second").statistics().acknowledged == len(everything)

@@ -13,7 +13,7 @@ from headrace import Batch, Queue
 from headrace.errors import LeaseLostError, QueueDamagedError, QueueMovedError
 from headrace.station import Consumer
 from station.handling import put, work
-from support.commandline import wait_until
+from support.waiting import until
 
 TERMS: list[dict[str, Any]] = [{}, {"blocking": True, "capacity": 100}]
 
@@ -34,7 +34,7 @@ def refused(act: Callable[[], Any]) -> None:
             return True
         return False
 
-    wait_until(is_refused)
+    until(is_refused, "the refusal")
 
 
 @pytest.mark.parametrize("terms", TERMS)

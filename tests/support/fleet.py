@@ -70,4 +70,6 @@ def want(text: str, begin_at: str = "next", *sites: str, name: str = "r") -> Req
 
 def held(queue: Queue) -> list[tuple[str, str, int, bytes]]:
     """The products of a queue: feed, origin, sequence at the origin, payload."""
-    return [(p.feed, p.origin, p.origin_sequence, bytes(p.payload)) for p in queue.read("oldest", limit=1_000_000)]
+    return [
+        (p.feed, p.origin, p.origin_sequence, bytes(p.payload)) for p in queue.read_batch("oldest", limit=1_000_000)
+    ]

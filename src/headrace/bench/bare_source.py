@@ -27,7 +27,7 @@ def write_batches(queue: Queue, path: Path) -> None:
     with pa.OSFile(str(path), "wb") as file, pa.ipc.new_file(file, SCHEMA) as writer:
         position = queue.oldest
         while position < queue.next:
-            batch = queue.read(position, limit=BATCH_ROWS, bytes_limit=1 << 30)
+            batch = queue.read_batch(position, limit=BATCH_ROWS, bytes_limit=1 << 30)
             writer.write_batch(arrow_of(batch))
             position = batch.next
 

@@ -179,7 +179,7 @@ class Bench:
         for _ in range(ROUNDS):
             position, spent, done = queue.oldest, 0.0, 0
             while position < queue.next:
-                batch = queue.read(position, limit=50_000)
+                batch = queue.read_batch(position, limit=50_000)
                 begun = time.perf_counter()
                 batch.to_arrow()
                 spent += time.perf_counter() - begun
@@ -195,7 +195,7 @@ class Bench:
             position = queue.oldest
             begun = time.perf_counter()
             while position < queue.next:
-                position = queue.read(position, selection, limit=50_000).next
+                position = queue.read_batch(position, selection, limit=50_000).next
             best = max(best, rows / (time.perf_counter() - begun))
         return best
 

@@ -76,7 +76,7 @@ def samples_of(path: str, feed: str, ident: str | None, properties: Mapping[str,
 
 def _newest(path: str) -> Iterator[Sample]:
     with Queue.open(path) as queue:
-        for product in queue.read(max(queue.oldest, queue.next - _NEWEST), limit=_NEWEST):
+        for product in queue.read_batch(max(queue.oldest, queue.next - _NEWEST), limit=_NEWEST):
             copy = dataclasses.replace(product, payload=memoryview(bytes(product.payload)))
             yield Sample(f"{path}:{product.sequence}", copy, True)
 

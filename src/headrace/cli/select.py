@@ -131,7 +131,7 @@ def _properties_asked(selection: Selection) -> set[str]:
 def _queued(path: str) -> Iterator[Sample]:
     with open_queue(path) as queue:
         start = max(queue.oldest, queue.next - _QUEUE_PRODUCTS)
-        batch = queue.read(start, limit=_QUEUE_PRODUCTS)
+        batch = queue.read_batch(start, limit=_QUEUE_PRODUCTS)
         yield from [Sample(f"{path}:{product.sequence}", product, True) for product in batch]
 
 

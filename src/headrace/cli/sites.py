@@ -114,7 +114,7 @@ def hop(queue_path: str, sequences: tuple[int, ...], as_json: bool) -> None:
     with open_local_queue(queue_path) as queue:
         hops, found = read_hops(queue.path), []
         for sequence in sequences:
-            batch = queue.read(sequence, limit=1) if queue.oldest <= sequence < queue.next else None
+            batch = queue.read_batch(sequence, limit=1) if queue.oldest <= sequence < queue.next else None
             if not batch or batch[0].sequence != sequence:
                 raise OptionError(
                     f"{queue_path} does not hold product {sequence}", f"it holds {queue.oldest} to {queue.next - 1}"

@@ -37,7 +37,6 @@ from headrace.testing import Verdict
 from headrace.testing.verdict import SIGNATURE_BYTES, Sighting, judge
 
 _HOUR = timedelta(hours=1)
-_ALERTS_MAX = 1_000_000
 _KEY = ["sequence", "feed", "ident", "signature", "report"]
 _METAR_COLUMNS = [*_KEY, "station", "observed", "wind_gust"]
 
@@ -113,7 +112,7 @@ def tables_of(plan: Plan, second: Queue, sent: list[Sighting]) -> TableVerdicts:
     """Judge the tables after the pipeline has reached the end of the queue."""
     folder = plan.pipeline / "tables"
     rows, hourly = _rows(folder / "metar", _METAR_COLUMNS), _rows(folder / "hourly")
-    alerts = second.read("oldest", ALERT_FEED, limit=_ALERTS_MAX)
+    alerts = second.read("oldest", ALERT_FEED)
     hours = [_hour_name(row["hour"], row["station"], row["reports"]) for row in hourly]
     verdicts = {
         "table metar": judge(sent, _bulletins(plan, rows), _is_whole, "feed"),

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from headrace.log.follow import Follower
     from headrace.log.log import Log, Wanted
     from headrace.log.read import Start
+    from headrace.log.reading import Reading
 
 SLOTS = 1024
 SLOT_BYTES = 256
@@ -180,9 +181,13 @@ class Cursor:
         """The sequence to read next."""
         return self.state.position
 
-    def read(self, selection: "Wanted" = None, *, limit: int = 10_000, bytes_limit: int | str = "64MiB") -> Batch:
-        """The products at the position; `batch.lost` is the exact range that was evicted before, if any."""
-        return self._log.read(self.position, selection, limit=limit, bytes_limit=bytes_limit)
+    def read(self, selection: "Wanted" = None, *, limit: int | None = None) -> "Reading":
+        """All products from the position on, up to the end of the queue as it is now. Commit its batches."""
+        return self._log.read(self.position, selection, limit=limit)
+
+    def read_batch(self, selection: "Wanted" = None, *, limit: int = 10_000, bytes_limit: int | str = "64MiB") -> Batch:
+        """One batch from the position on; `batch.lost` is the exact range that was evicted before, if any."""
+        return self._log.read_batch(self.position, selection, limit=limit, bytes_limit=bytes_limit)
 
     def follow(
         self, selection: "Wanted" = None, *, limit: int = 10_000, bytes_limit: int | str = "64MiB",

@@ -22,6 +22,8 @@ from headrace.log.seams import Storage
 
 PART = ".part"
 
+Identity = tuple[int, int, int]
+
 Struct = TypeVar("Struct", bound=msgspec.Struct)
 Upgrade = Callable[[dict[str, Any]], dict[str, Any]]  # a document of one version as one of the next
 
@@ -45,6 +47,15 @@ def move_into_place(part: Path, path: Path, storage: Storage | None) -> None:
     os.replace(part, path)
     if storage is not None:
         storage.sync_directory(path.parent)
+
+
+def file_identity(path: Path) -> Identity | None:
+    """Differs after every replacement of the file; None if there is none."""
+    try:
+        status = os.stat(path)
+    except FileNotFoundError:
+        return None
+    return status.st_ino, status.st_mtime_ns, status.st_size
 
 
 class Document(Generic[Struct]):
@@ -72,6 +83,7 @@ class Document(Generic[Struct]):
         """
         self._version, self._field, self._remedy, self._upgrades = version, field, remedy, upgrades or {}
         self._unnamed = unnamed
+        self._head = msgspec.json.Decoder(msgspec.defstruct("Head", [(field, Any, unnamed)]))  # skips all the rest
         self._plain = msgspec.json.Decoder(dict[str, Any])
         self._struct = msgspec.json.Decoder(kind)
         self._kind = kind
@@ -87,10 +99,10 @@ class Document(Generic[Struct]):
     def decode(self, path: Path, text: bytes) -> Struct:
         """As `read`, from bytes that were read already; `path` is named in errors."""
         try:
-            found = self._plain.decode(text)
-            version = found.get(self._field, self._unnamed)
+            version = getattr(self._head.decode(text), self._field)
             if version == self._version:
                 return self._struct.decode(text)
+            found = self._plain.decode(text)
             return msgspec.convert(self._upgraded(path, found, version), self._kind)
         except (msgspec.MsgspecError, UnicodeDecodeError) as error:
             raise self.damaged(path, str(error)) from None

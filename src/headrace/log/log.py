@@ -13,6 +13,7 @@ import time
 import weakref
 from collections.abc import Callable, Sequence
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 
 import msgspec
@@ -29,7 +30,8 @@ from headrace.log.explain import explain, explain_os_error
 from headrace.log.flush import Flusher, commit, flush
 from headrace.log.follow import Follower
 from headrace.log.place import check_place
-from headrace.log.read import NO_LIMIT, Allowed, Read, Reader, Start, resolve_start
+from headrace.log.read import NO_LIMIT, Allowed, Read, Reader, Start, check_limit, resolve_start
+from headrace.log.reading import Reading
 from headrace.log.seams import Clock, Disk, Gate, Resident, Storage, Timeout
 from headrace.log.statistics import Statistics, gather
 from headrace.log.weights import Weights, count_products, weigh
@@ -122,6 +124,14 @@ class Log:
     # --- read -------------------------------------------------------------------------------------
 
     def read(
+        self, start: Start = "oldest", selection: Wanted = None, *, limit: int | None = None, stop: int | None = None
+    ) -> Reading:
+        """All products from `start` on, up to the end of the queue as it is now. `Queue.read` explains."""
+        end = self.next if stop is None else min(stop, self.next)
+        selection = Selection.of(selection)
+        return Reading(partial(self.reader, selection), lambda: self.oldest, self.resolve(start), end, limit)
+
+    def read_batch(
         self, start: Start = "oldest", selection: Wanted = None, *, limit: int = 10_000,
         bytes_limit: int | str = "64MiB", stop: int | None = None,
     ) -> Batch:  # fmt: skip
@@ -146,7 +156,7 @@ class Log:
         return Follower(
             self.kernel,
             read,
-            self.check_open,
+            partial(self.check_open, always=False),
             self.resolve(start),
             None if timeout is None else parse_age(timeout, "timeout"),
         )
@@ -163,20 +173,17 @@ class Log:
         of its batches are valid (`Reader`).
         """
         self.check_open()
-        if isinstance(limit, bool) or not isinstance(limit, int) or limit < 1:
-            raise OptionError(
-                f"limit {limit!r} is not a positive number",
-                "give how many products you want at most",
-            )
+        check_limit(limit)
         bytes_max = max(1, parse_size(bytes_limit, "bytes_limit"))
         if not self._presence.roles & kernel.ROLE_READER:
             self._presence.add_role(kernel.ROLE_READER)
         reader = Reader(self.kernel, self.path, Selection.of(selection), allowed, heads=heads)
 
-        def read(position: int, stop: int | None = None) -> Batch:
-            self.check_open()
+        def read(position: int, stop: int | None = None, most: int | None = None) -> Batch:
+            self.check_open(always=False)
             now_ns = self.clock.now_ns() if self.clock else 0
-            return reader.read(position, limit, bytes_max, now_ns, NO_LIMIT if stop is None else stop)
+            count = limit if most is None else min(limit, most)
+            return reader.read(position, count, bytes_max, now_ns, NO_LIMIT if stop is None else stop)
 
         return read
 
@@ -393,11 +400,14 @@ class Log:
                 self.kernel.set_state(clean=1)
                 self.storage.sync_file(self.path / "control")
 
-    def check_open(self) -> None:
-        """QueueClosedError after `close`; QueueMovedError if the queue is no longer where it was opened."""
+    def check_open(self, *, always: bool = True) -> None:
+        """QueueClosedError after `close`; QueueMovedError if the queue is no longer where it was opened.
+
+        Unless `always`, the answer may be 0.2 ms old: for what is called for each product.
+        """
         if self._closed:
             raise QueueClosedError(f"{self.path} was closed in this process", "open it again: Queue.open(path)")
-        check_place(self.kernel, self.path)
+        check_place(self.kernel, self.path, always=always)
 
     def __del__(self) -> None:
         if not getattr(self, "_closed", True):

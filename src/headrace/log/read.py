@@ -40,9 +40,16 @@ Start = int | str | datetime | timedelta
 
 
 class Read(Protocol):
-    """Read products from a position on, up to `stop`, which is not included."""
+    """Read products from a position on, up to `stop`, which is not included, and `most` of them at most."""
 
-    def __call__(self, position: int, stop: int | None = None) -> Batch: ...
+    def __call__(self, position: int, stop: int | None = None, most: int | None = None) -> Batch: ...
+
+
+def check_limit(limit: int) -> int:
+    """Return `limit` if it is a number of products; OptionError otherwise."""
+    if isinstance(limit, bool) or not isinstance(limit, int) or limit < 1:
+        raise OptionError(f"limit {limit!r} is not a positive number", "give how many products you want at most")
+    return limit
 
 
 class RowTerms:

@@ -24,6 +24,7 @@ from headrace.log.config import QueueConfig
 from headrace.log.cursor import CursorState
 from headrace.log.log import Wanted
 from headrace.log.read import Start
+from headrace.log.reading import Reading
 from headrace.log.seams import Timeout
 from headrace.log.statistics import Statistics
 from headrace.log.weights import Weights
@@ -57,7 +58,10 @@ class AnyCursor(Protocol):
     def state(self) -> CursorState: ...
     @property
     def position(self) -> int: ...
-    def read(self, selection: Wanted = None, *, limit: int = 10_000, bytes_limit: int | str = "64MiB") -> Batch: ...
+    def read(self, selection: Wanted = None, *, limit: int | None = None) -> Reading: ...
+    def read_batch(
+        self, selection: Wanted = None, *, limit: int = 10_000, bytes_limit: int | str = "64MiB"
+    ) -> Batch: ...
     def follow(
         self, selection: Wanted = None, *, limit: int = 10_000, bytes_limit: int | str = "64MiB",
         timeout: float | str | None = None,
@@ -134,6 +138,9 @@ class AnyQueue(Protocol):
     def flush(self) -> None: ...
 
     def read(
+        self, start: Start = "oldest", selection: Wanted = None, *, limit: int | None = None, stop: int | None = None
+    ) -> Reading: ...
+    def read_batch(
         self, start: Start = "oldest", selection: Wanted = None, *, limit: int = 10_000,
         bytes_limit: int | str = "64MiB", stop: int | None = None,
     ) -> Batch: ...  # fmt: skip

@@ -40,6 +40,7 @@ from headrace.log.explain import explain, explain_os_error
 from headrace.log.follow import Follower
 from headrace.log.log import Log, Wanted
 from headrace.log.read import Start
+from headrace.log.reading import Reading
 from headrace.log.repair import repair_queue
 from headrace.log.seams import Clock, Storage, Timeout
 from headrace.log.statistics import Statistics
@@ -173,17 +174,28 @@ class Queue:
     # --- read -------------------------------------------------------------------------------------
 
     def read(
+        self, start: Start = "oldest", selection: Wanted = None, *, limit: int | None = None, stop: int | None = None
+    ) -> Reading:
+        """All products from `start` on that match the selection, up to the end of the queue as it is now.
+
+        Iterate it for products, or its `batches()`. It reads as you iterate, so memory stays bounded. `start` is a
+        sequence, "oldest", "next", a time (datetime or ISO 8601) or an age ("1h"). `limit` ends it after that many
+        products, `stop` before that sequence. If products are evicted before they are read, iterating raises
+        ProductsLostError, and a batch has their range in `lost`.
+        """
+        return self._log.read(start, selection, limit=limit, stop=stop)
+
+    def read_batch(
         self, start: Start = "oldest", selection: Wanted = None, *, limit: int = 10_000,
         bytes_limit: int | str = "64MiB", stop: int | None = None,
     ) -> Batch:  # fmt: skip
-        """The products from `start` on that match the selection, as many as the limits allow.
+        """One batch: the products from `start` on that match the selection, as many as the limits allow.
 
-        `start` is a sequence, "oldest", "next", a time (datetime or ISO 8601) or an age ("1h"). If products
-        were evicted before this read, `batch.lost` is the exact range; `batch.next` is where to read on. The product
-        that crosses `bytes_limit` is the last one, so that one product always fits. Nothing from sequence `stop` on is
-        read.
+        If products were evicted before this read, `batch.lost` is the exact range; `batch.next` is where to read on.
+        The product that crosses `bytes_limit` is the last one, so that one product always fits. `start` and `stop` are
+        as for `read`.
         """
-        return self._log.read(start, selection, limit=limit, bytes_limit=bytes_limit, stop=stop)
+        return self._log.read_batch(start, selection, limit=limit, bytes_limit=bytes_limit, stop=stop)
 
     def follow(
         self, start: Start = "next", selection: Wanted = None, *, limit: int = 10_000,

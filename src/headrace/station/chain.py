@@ -23,6 +23,7 @@ from headrace.errors import ProductDamagedError, QueueDamagedError, StationError
 from headrace.kernel import _kernel as kernel
 from headrace.log.explain import REPAIR, explain
 from headrace.log.locks import is_byte_locked, lock_byte
+from headrace.log.place import check_place
 from headrace.log.read import Reader, RowTerms
 from headrace.product.batch import ROW
 from headrace.product.product import Product
@@ -180,7 +181,11 @@ class OpenChain:
 
     def claim(self, member: int) -> tuple[int, int, int]:
         """A slot for a consumer: its number, its epoch, and the descriptor whose lock marks it as alive."""
-        descriptor = os.open(chain_path(self._path, self.number), os.O_RDWR | os.O_CLOEXEC)
+        try:
+            descriptor = os.open(chain_path(self._path, self.number), os.O_RDWR | os.O_CLOEXEC)
+        except FileNotFoundError as error:
+            check_place(self._log, self._path, always=True)
+            raise QueueDamagedError(f"{error.filename} is missing", REPAIR.format(path=self._path)) from None
         try:
             taken = {slot for slot, *_ in self.kernel.consumers()}
             for slot in [slot for slot in range(kernel.CONSUMERS_MAX) if slot not in taken] + sorted(taken):

@@ -41,6 +41,13 @@ class StationDocument(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
         """The stations of one chain, in the order of their stages."""
         return sorted((terms for terms in self.stations if terms.chain == number), key=lambda terms: terms.stage)
 
+    def by_chain(self) -> dict[int, list[StationTerms]]:
+        """The stations of every chain, as `chain` returns them."""
+        found: dict[int, list[StationTerms]] = {}
+        for terms in sorted(self.stations, key=lambda terms: terms.stage):
+            found.setdefault(terms.chain, []).append(terms)
+        return found
+
     @property
     def chains(self) -> set[int]:
         """The numbers of all chains."""

@@ -17,6 +17,7 @@ import msgspec
 
 from headrace.errors import QueueDamagedError, StationMissingError
 from headrace.kernel import _kernel as kernel
+from headrace.log.documents import Identity, file_identity
 from headrace.log.place import check_place
 from headrace.log.seams import Clock, Storage
 from headrace.station.chain import OpenChain
@@ -32,6 +33,7 @@ class Stations:
         self._open: dict[int, OpenChain] = {}
         self._seen = -1
         self._document = StationDocument()
+        self._finished: Identity | None = None  # the file that `finish` has seen last
 
     def now_ns(self) -> int:
         """The time by the queue's own clock; 0 if it has none and the kernel reads the machine's."""
@@ -110,18 +112,29 @@ class Stations:
     def change(self, stations: StationDocument, position: int | None = None) -> None:
         """Put new terms into force for every process, from the next product on. New chains begin at `position`."""
         before = self.document
-        (self.path / FOLDER).mkdir(exist_ok=True)
-        for number in stations.chains - before.chains:
-            self._make_chain(number, self.log.tail if position is None else position)
+        old, new = before.by_chain(), stations.by_chain()
         stations = msgspec.structs.replace(stations, number=self.log.state["stations"] + 1)
-        save_stations(self.path, stations, self._storage)
-        for number in before.chains | stations.chains:
-            self._update_chain(number, before.chain(number), stations.chain(number))
+        try:
+            (self.path / FOLDER).mkdir(exist_ok=True)
+            for number in new.keys() - old.keys():
+                self._make_chain(number, self.log.tail if position is None else position)
+            save_stations(self.path, stations, self._storage)
+        except FileNotFoundError:
+            check_place(self.log, self.path, always=True)
+            raise
+        for number in old.keys() | new.keys():
+            self._update_chain(number, old.get(number, []), new.get(number, []))
         self.log.set_state(stations=stations.number)
+        self._document, self._seen = stations, stations.number
+        self._finished = file_identity(self.path / FILE)
 
     def finish(self) -> None:
         """Complete a change whose process wrote the document and died before it updated the chains."""
+        found = file_identity(self.path / FILE)
+        if found is not None and found == self._finished:
+            return
         stations = self._load()
+        self._finished = found
         if stations.number <= self.log.state["stations"]:
             return
         for number in stations.chains:

@@ -45,7 +45,6 @@ class StationStatistics:
     dropped: dict[str, int]  # by the station's policy: flowed_around, fifo, priority, deadline, parking_full
     oldest_age_s: float | None  # of the unacknowledged products
 
-
     @property
     def left_out(self) -> dict[Cause, int]:
         """Products that no consumer has finished and none will, by cause; causes without products are left out."""

@@ -28,13 +28,13 @@ def test_rows_are_put_once(spark: Any, tmp_path: Path, make_queue: Make) -> None
     frame = rows(spark, "id, if(id % 2 = 0, 'KDEN', 'KBOU') as station, cast(null as string) as text")
     for _ in range(2):
         assert made.perform(frame, context_of(tmp_path, queue=str(queue.path))) == Counts(6)
-    products = list(queue.read("oldest"))
+    products = list(queue.read_batch("oldest"))
     assert sorted((p.feed, p.ident, bytes(p.payload), p.priority) for p in products) == sorted(
         (f"wx/derived/{s.lower()}", f"{s} {n:03}", b'{"id":%d,"station":"%s","text":null}' % (n, s.encode()), 5)
         for n in range(6) for s in [("KDEN", "KBOU")[n % 2]]
     )  # fmt: skip
     made.perform(frame, context_of(tmp_path, queue=str(queue.path), application="another"))
-    assert len(queue.read("oldest")) == 12, "products of another pipeline are not duplicates"
+    assert len(queue.read_batch("oldest")) == 12, "products of another pipeline are not duplicates"
 
 
 def test_equal_rows_of_different_products_are_put_separately(spark: Any, tmp_path: Path, make_queue: Make) -> None:
@@ -42,7 +42,7 @@ def test_equal_rows_of_different_products_are_put_separately(spark: Any, tmp_pat
     made = performer(PublishAction(feed="wx/x", ident="i", content="text"), "p", None, DeadLetters(tmp_path / "dead"))
     frame = rows(spark, "id as sequence, 'same' as text")
     made.perform(frame, context_of(tmp_path, queue=str(queue.path)))
-    assert [(p.ident, bytes(p.payload)) for p in queue.read("oldest")] == [("i", b"same")] * 6
+    assert [(p.ident, bytes(p.payload)) for p in queue.read_batch("oldest")] == [("i", b"same")] * 6
 
 
 def test_rows_with_invalid_products_are_dead_letters(spark: Any, tmp_path: Path, make_queue: Make) -> None:
@@ -61,7 +61,7 @@ def test_rows_with_invalid_products_are_dead_letters(spark: Any, tmp_path: Path,
     assert set(told) == {1, 2, 3, 4}
     assert "missing" in told[1]
     assert "the queue allows" in told[4]
-    assert len(queue.read("oldest")) == 2
+    assert len(queue.read_batch("oldest")) == 2
 
 
 def test_a_product_without_an_ident_is_published_without_one(spark: Any, tmp_path: Path, make_queue: Make) -> None:
@@ -69,7 +69,7 @@ def test_a_product_without_an_ident_is_published_without_one(spark: Any, tmp_pat
     made = performer(PublishAction(feed="wx/x", content="text"), "p", None, DeadLetters(tmp_path / "dead"))
     frame = rows(spark, "id as sequence, if(id = 0, '', concat('i', id)) as ident, 't' as text")
     assert made.perform(frame, context_of(tmp_path, queue=str(queue.path))) == Counts(6)
-    assert sorted(product.ident for product in queue.read("oldest")) == ["", "i1", "i2", "i3", "i4", "i5"]
+    assert sorted(product.ident for product in queue.read_batch("oldest")) == ["", "i1", "i2", "i3", "i4", "i5"]
 
 
 def test_an_alert_is_put_where_its_condition_holds(spark: Any, tmp_path: Path, make_queue: Make) -> None:
@@ -80,7 +80,7 @@ def test_an_alert_is_put_where_its_condition_holds(spark: Any, tmp_path: Path, m
         assert made.perform(
             rows(spark, "concat('K', id) as station, id * 1.0d as gust"), context_of(tmp_path, queue=str(queue.path))
         ) == Counts(2)
-    assert sorted((p.ident, bytes(p.payload), p.priority) for p in queue.read("oldest")) == [
+    assert sorted((p.ident, bytes(p.payload), p.priority) for p in queue.read_batch("oldest")) == [
         ("K4", b"K4: gust 4.0 m/s", 6), ("K5", b"K5: gust 5.0 m/s", 6),
     ]  # fmt: skip
 
@@ -90,7 +90,7 @@ def test_products_may_go_to_another_queue(spark: Any, tmp_path: Path, make_queue
     action = PublishAction(feed="wx/x", ident="{id}", content="json", queue=other.path)
     made = performer(action, "p", None, DeadLetters(tmp_path / "dead"))
     assert made.perform(rows(spark, "id"), context_of(tmp_path, queue=str(one.path))) == Counts(6)
-    assert (len(one.read("oldest")), len(other.read("oldest"))) == (0, 6)
+    assert (len(one.read_batch("oldest")), len(other.read_batch("oldest"))) == (0, 6)
 
 
 def test_a_queue_that_stores_duplicates_is_refused(spark: Any, tmp_path: Path, make_queue: Make) -> None:
@@ -119,7 +119,7 @@ def test_a_time_outside_the_range_of_python_is_a_dead_letter(
     (letter,) = letters_in(tmp_path / "dead")
     assert (letter["sequence"], letter["payload"]) == (1, b'{"sequence":1,"t":null}')
     assert letter["error"] == "t is a time outside the years 1 to 9999"
-    assert len(queue.read("oldest")) == 5
+    assert len(queue.read_batch("oldest")) == 5
 
 
 def test_a_time_that_is_not_used_may_be_out_of_range() -> None:
@@ -148,7 +148,7 @@ def test_invalid_utf_8_is_replaced_at_any_depth(spark: Any, tmp_path: Path, make
     nested = f"if(id = 0, null, map({text}, array(named_struct('a', {text}, 'b', id), null)))"
     frame = rows(spark, f"id, {nested} as m").filter("id < 3")
     assert made.perform(frame, context_of(tmp_path, queue=str(queue.path))) == Counts(3)
-    assert sorted(bytes(product.payload).decode() for product in queue.read("oldest")) == [
+    assert sorted(bytes(product.payload).decode() for product in queue.read_batch("oldest")) == [
         '{"id":0,"m":null}',
         '{"id":1,"m":{"a\ufffd":[{"a":"a\ufffd","b":1},null]}}',
         '{"id":2,"m":{"b":[{"a":"b","b":2},null]}}',
@@ -171,7 +171,7 @@ def test_a_row_that_its_own_rule_would_select_is_a_dead_letter(
     assert [(letter["sequence"], letter["error"]) for letter in letters_in(tmp_path / "dead")] == [
         (1, "the rule selects 'wx/in' itself, and would never end")
     ]
-    assert "wx/in" not in {product.feed for product in queue.read("oldest")}
+    assert "wx/in" not in {product.feed for product in queue.read_batch("oldest")}
 
 
 def looping(rule: Selection, action: PublishAction, spark: Any, root: Path, queue: Queue) -> int:

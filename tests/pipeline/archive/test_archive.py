@@ -45,7 +45,7 @@ def table(source: Queue, tmp_path: Path) -> Path:
     folder = tmp_path / "table"
     folder.mkdir()
     for name, first in (("a", 1), ("b", 11)):
-        rows = arrow_of(source.read(first, limit=10))
+        rows = arrow_of(source.read_batch(first, limit=10))
         pq.write_table(pa.Table.from_batches([rows]), folder / f"{name}.parquet")
     return folder
 
@@ -53,7 +53,7 @@ def table(source: Queue, tmp_path: Path) -> Path:
 def test_replayed_products_are_unchanged(source: Queue, table: Path, make_queue: Make) -> None:
     target = make_queue("target")
     assert list(Archive(table).replay(target)) == [(10, 10), (10, 10)]
-    for came, sent in zip(target.read("oldest"), source.read("oldest"), strict=True):
+    for came, sent in zip(target.read_batch("oldest"), source.read_batch("oldest"), strict=True):
         for name in ("feed", "ident", "origin", "origin_sequence", "created_ns", "priority", "slice", "signature",
                      "properties"):  # fmt: skip
             assert getattr(came, name) == getattr(sent, name), name
@@ -71,7 +71,7 @@ def test_a_filter_by_feed_and_time_replays_only_matching_products(table: Path, m
     target = make_queue("target")
     wanted = ArchiveFilter("wx/text", NOON + timedelta(minutes=4), NOON + timedelta(minutes=16))
     assert sum(stored for _, stored in Archive(table).replay(target, wanted)) == 3
-    assert [product.ident for product in target.read("oldest")] == ["i4", "i8", "i12"]
+    assert [product.ident for product in target.read_batch("oldest")] == ["i4", "i8", "i12"]
 
 
 def test_holdings_count_products_and_bytes_of_each_feed(table: Path) -> None:
@@ -84,7 +84,7 @@ def test_holdings_count_products_and_bytes_of_each_feed(table: Path) -> None:
 
 def test_a_delta_table_is_an_archive_too(source: Queue, tmp_path: Path, make_queue: Make) -> None:
     deltalake = pytest.importorskip("deltalake")
-    rows = pa.Table.from_batches([arrow_of(source.read("oldest"))])
+    rows = pa.Table.from_batches([arrow_of(source.read_batch("oldest"))])
     deltalake.write_deltalake(str(tmp_path / "delta"), rows)
     target = make_queue("target")
     assert sum(stored for _, stored in Archive(tmp_path / "delta").replay(target)) == 20
@@ -133,37 +133,37 @@ def flat_delta(rows: pa.Table, folder: Path, column: str) -> None:
 def test_a_delta_table_may_be_partitioned_by_a_required_column(
     source: Queue, tmp_path: Path, make_queue: Make, column: str
 ) -> None:
-    flat_delta(pa.Table.from_batches([arrow_of(source.read("oldest"))]), tmp_path / "delta", column)
+    flat_delta(pa.Table.from_batches([arrow_of(source.read_batch("oldest"))]), tmp_path / "delta", column)
     target = make_queue("target")
     assert put_into(target, tmp_path / "delta") == 20
-    for came, sent in zip(target.read("oldest"), source.read("oldest"), strict=True):
+    for came, sent in zip(target.read_batch("oldest"), source.read_batch("oldest"), strict=True):
         assert (came.ident, getattr(came, column)) == (sent.ident, getattr(sent, column))
 
 
 def test_the_value_of_a_partition_has_the_type_of_its_column(source: Queue, tmp_path: Path, make_queue: Make) -> None:
-    rows = pa.Table.from_batches([arrow_of(source.read("oldest", limit=4))])
+    rows = pa.Table.from_batches([arrow_of(source.read_batch("oldest", limit=4))])
     partitioned(
         rows, tmp_path / "table", "origin=007/ident=2026-07-01", "origin=1e3/ident=a%2Fb%3D%25", "origin=true/ident=null",
         "origin=here/ident=__HIVE_DEFAULT_PARTITION__",
     )  # fmt: skip
     target = make_queue("target")
     assert put_into(target, tmp_path / "table") == 4
-    came = sorted((product.origin, product.ident) for product in target.read("oldest"))
+    came = sorted((product.origin, product.ident) for product in target.read_batch("oldest"))
     assert came == [("007", "2026-07-01"), ("1e3", "a/b=%"), ("here", ""), ("true", "null")]
 
 
 def test_numbers_and_times_are_read_from_folder_names(source: Queue, tmp_path: Path, make_queue: Make) -> None:
-    rows = pa.Table.from_batches([arrow_of(source.read("oldest", limit=2))])
+    rows = pa.Table.from_batches([arrow_of(source.read_batch("oldest", limit=2))])
     day = "created=2026-07-02 03%3A04%3A05.25"
     partitioned(rows, tmp_path / "table", f"slice=07/{day}", f"slice=__HIVE_DEFAULT_PARTITION__/{day}")
     target = make_queue("target")
     put_into(target, tmp_path / "table")
     when = int(datetime(2026, 7, 2, 3, 4, 5, 250_000, UTC).timestamp() * 1e6) * 1000
-    assert [(product.slice, product.created_ns) for product in target.read("oldest")] == [(7, when), (None, when)]
+    assert [(product.slice, product.created_ns) for product in target.read_batch("oldest")] == [(7, when), (None, when)]
 
 
 def test_folders_with_invalid_values_are_refused(source: Queue, tmp_path: Path, queue: Queue) -> None:
-    rows = pa.Table.from_batches([arrow_of(source.read("oldest", limit=1))])
+    rows = pa.Table.from_batches([arrow_of(source.read_batch("oldest", limit=1))])
     for folder, problem in {
         "priority=high": "folder for priority 'high'", "payload=x": "partition by payload",
         "feed=__HIVE_DEFAULT_PARTITION__": "a row without feed",
@@ -181,7 +181,7 @@ def test_staged_and_hidden_files_are_not_part_of_a_table(table: Path, make_queue
 
 
 def test_columns_that_only_later_files_have_are_not_dropped(source: Queue, tmp_path: Path, make_queue: Make) -> None:
-    rows = pa.Table.from_batches([arrow_of(source.read("oldest"))])
+    rows = pa.Table.from_batches([arrow_of(source.read_batch("oldest"))])
     pq.write_table(rows.slice(0, 10).drop(["slice", "properties", "priority"]), tmp_path / "a.parquet")
     pq.write_table(rows.slice(10), tmp_path / "b.parquet")
     target = make_queue("target")
@@ -189,7 +189,7 @@ def test_columns_that_only_later_files_have_are_not_dropped(source: Queue, tmp_p
     for name in ("a", "b"):
         (tmp_path / f"{name}.parquet").rename(tmp_path / "table" / f"{name}.parquet")
     assert put_into(target, tmp_path / "table") == 20
-    came, sent = list(target.read("oldest")), list(source.read("oldest"))
+    came, sent = list(target.read_batch("oldest")), list(source.read_batch("oldest"))
     assert [(each.priority, each.slice, dict(each.properties)) for each in came[:10]] == [(4, None, {})] * 10
     assert [(each.priority, each.slice, each.properties) for each in came[10:]] == [
         (each.priority, each.slice, each.properties) for each in sent[10:]
@@ -217,7 +217,7 @@ def test_products_are_put_in_parts_that_fit_the_queue(tmp_path: Path, make_queue
     parts = list(Archive(table).replay(target))
     assert sum(stored for _, stored in parts) == 40
     assert max(products for products, _ in parts) <= 2
-    assert target.read("oldest", bytes_limit="16MiB")[-1].ident == "39"
+    assert target.read_batch("oldest", bytes_limit="16MiB")[-1].ident == "39"
 
 
 def test_a_product_that_is_too_large_for_the_queue_is_refused(tmp_path: Path, make_queue: Make) -> None:
@@ -258,7 +258,7 @@ def test_a_selection_filters_products(table: Path, make_queue: Make) -> None:
     target = make_queue("target")
     wanted = ArchiveFilter(selection=Selection.parse("wx/radar ident ~ '^i1' priority 5.. where level != '13'"))
     assert put_into(target, table, wanted=wanted) == 2
-    assert [product.ident for product in target.read("oldest")] == ["i14", "i15"]
+    assert [product.ident for product in target.read_batch("oldest")] == ["i14", "i15"]
     assert [feed.products for feed in Archive(table).holdings(wanted)] == [2]
     assert put_into(make_queue("other"), table, wanted=ArchiveFilter(selection=Selection(every=5))) == 4
 
@@ -266,12 +266,12 @@ def test_a_selection_filters_products(table: Path, make_queue: Make) -> None:
 def test_a_paced_replay_is_in_the_order_of_time(source: Queue, tmp_path: Path, make_queue: Make) -> None:
     """Even and odd ones are in two files, one of them backwards."""
     (tmp_path / "table").mkdir()
-    rows = pa.Table.from_batches([arrow_of(source.read("oldest"))])
+    rows = pa.Table.from_batches([arrow_of(source.read_batch("oldest"))])
     for name, places in {"a": range(18, -1, -2), "b": range(1, 20, 2)}.items():
         pq.write_table(rows.take(pa.array(places)), tmp_path / "table" / f"{name}.parquet")
     target = make_queue("target")
     assert put_into(target, tmp_path / "table", pace=Pace(rate=1e6)) == 20
-    assert [product.ident for product in target.read("oldest")] == [f"i{n}" for n in range(20)]
+    assert [product.ident for product in target.read_batch("oldest")] == [f"i{n}" for n in range(20)]
 
 
 @pytest.fixture
@@ -323,8 +323,10 @@ def test_products_of_the_own_origin_get_new_sequences(source: Queue, table: Path
     for queue in (own, other):
         queue.put(b"before", feed="wx/text")
         put_into(queue, table)
-    assert [product.origin_sequence for product in own.read("oldest")] == list(range(1, 22))
-    assert [(each.origin, each.origin_sequence) for each in other.read(2)] == [("source", n) for n in range(1, 21)]
+    assert [product.origin_sequence for product in own.read_batch("oldest")] == list(range(1, 22))
+    assert [(each.origin, each.origin_sequence) for each in other.read_batch(2)] == [
+        ("source", n) for n in range(1, 21)
+    ]
     assert own.check() == []
 
 

@@ -134,7 +134,7 @@ file = "append"
         until(lambda: all(status.rows == 50 for status in job.statuses), lambda: job.statuses)
         until(lambda: all(status.state == "running" for status in job.statuses), lambda: job.statuses)
     with Queue.open(folder / "wx.queue") as queue:
-        payloads = sorted(bytes(product.payload) for product in queue.read("oldest"))
+        payloads = sorted(bytes(product.payload) for product in queue.read_batch("oldest"))
     assert numbers(small, "all") == list(range(50))
     assert sorted((small / "files" / "append").read_bytes().splitlines(keepends=True)) == payloads
     assert sorted(file.read_bytes() for file in (small / "files" / "each").iterdir()) == payloads

@@ -62,7 +62,7 @@ def judge(folder: Path, count: int) -> None:
     letters = rows(folder, "dead_letters")
     assert sorted(row["ident"] for row in letters) == sorted(f"SAUS70 {number}" for number in numbers[::10])
     with Queue.open(folder / "wx.queue") as queue:
-        alerts = [product.ident for product in queue.read("oldest", "wx/alert", limit=100_000)]
+        alerts = [product.ident for product in queue.read_batch("oldest", "wx/alert", limit=100_000)]
     assert sorted(alerts) == sorted(row["ident"] for row in metar if row["wind_gust"] > 15)
     assert alerts
 

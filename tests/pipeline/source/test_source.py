@@ -57,7 +57,7 @@ def test_every_header_field_has_a_column(spark: Any, queue: Queue) -> None:
     )
     rows = frame.orderBy("sequence").collect()
     assert len(rows) == 30
-    for row, product in zip(rows, queue.read("oldest"), strict=True):
+    for row, product in zip(rows, queue.read_batch("oldest"), strict=True):
         assert (row.sequence, row.feed, row.ident, row.payload) == (
             product.sequence, product.feed, product.ident, bytearray(product.payload),
         )  # fmt: skip
@@ -252,10 +252,10 @@ def test_each_row_becomes_one_product(spark: Any, queue: Queue, make_queue: Make
     )
     for _ in range(2):
         frame.write.format("headrace").option("queue", str(target.path)).mode("append").save()
-    products = list(target.read("oldest"))
+    products = list(target.read_batch("oldest"))
     assert sorted(product.ident for product in products) == sorted(f"i{n}" for n in range(0, 30, 3))
     assert {product.feed for product in products} == {"derived/wx/text"}
-    source = {product.ident: product for product in queue.read("oldest")}
+    source = {product.ident: product for product in queue.read_batch("oldest")}
     for product in products:
         assert bytes(product.payload) == bytes(source[product.ident].payload)
         assert product.created_ns // 1000 == source[product.ident].created_ns // 1000
@@ -273,7 +273,7 @@ def test_a_repeated_stream_puts_nothing_twice(spark: Any, queue: Queue, make_que
             .option("checkpointLocation", str(tmp_path / checkpoint)).trigger(availableNow=True).start()
         )  # fmt: skip
         query.awaitTermination()
-    assert sorted(product.ident for product in target.read("oldest")) == sorted(f"i{n}" for n in range(30))
+    assert sorted(product.ident for product in target.read_batch("oldest")) == sorted(f"i{n}" for n in range(30))
 
 
 def test_equal_rows_of_two_batches_are_two_products_and_a_repeated_batch_is_none(
@@ -293,7 +293,7 @@ def test_equal_rows_of_two_batches_are_two_products_and_a_repeated_batch_is_none
         .option("checkpointLocation", str(tmp_path / "cp")).trigger(availableNow=True).start()
     )  # fmt: skip
     query.awaitTermination()
-    assert [bytes(product.payload) for product in target.read("oldest")] == [b"always the same"] * 3
+    assert [bytes(product.payload) for product in target.read_batch("oldest")] == [b"always the same"] * 3
 
 
 def test_put_batches_refuses_invalid_arguments_before_the_stream_starts() -> None:
@@ -314,7 +314,7 @@ def test_more_rows_than_the_queue_holds_are_put_in_parts(spark: Any, make_queue:
     )
     save(spark.sql(large), target, feed="x")
     assert target.next == 21, "nothing was put twice"
-    assert target.read("oldest")[-1].ident == "i19"
+    assert target.read_batch("oldest")[-1].ident == "i19"
     save(spark.sql(f"{large} where id = 19"), target, feed="x")
     assert target.next == 21
 
@@ -330,7 +330,7 @@ def test_a_null_counts_as_a_column_that_is_left_out(spark: Any, make_queue: Make
     before_ns = time.time_ns()
     for _ in range(2):
         save(frame, target)
-    none, full = target.read("oldest")
+    none, full = target.read_batch("oldest")
     assert before_ns <= none.created_ns <= time.time_ns()
     assert (none.priority, none.expiry_ns, none.slice, dict(none.properties)) == (4, None, None, {})
     assert (full.created_ns, full.priority, full.slice, dict(full.properties)) == (7000, 6, 3, {"n": "1"})
@@ -341,7 +341,7 @@ def test_the_first_moment_of_1970_is_a_valid_time(spark: Any, make_queue: Make) 
     target = make_queue("target")
     save(spark.sql("select 'x' as feed, 'a' as payload, timestamp_micros(0) as created"), target)
     save(spark.sql("select 'x' as feed, 'b' as payload, timestamp_micros(0) as expiry"), target)
-    batch = target.read("oldest")
+    batch = target.read_batch("oldest")
     assert ([product.created_ns for product in batch], batch.expired) == ([1], 1)
 
 

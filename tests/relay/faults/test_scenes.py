@@ -178,7 +178,7 @@ def test_nothing_is_lost_by_clocks_that_jump(shape: Shape, tmp_path: Path, seed:
             fleet.environ(site, **clock.environment)
         row = play(fleet, shape.name, told, jump(clocks, 2 * len(clocks)), feed=shape.feed, seconds=7)
         with Queue.open(fleet.path("b")) as queue:
-            created = queue.read("oldest", limit=100_000).columns["created_ns"]
+            created = queue.read_batch("oldest", limit=100_000).columns["created_ns"]
         assert int(created.max()) - int(created.min()) > HOUR_S * 10**9, "the clocks did not jump"
     put_down(table, row)
 

@@ -89,7 +89,7 @@ def test_products_of_another_consumer_cannot_be_acknowledged(
         with pytest.raises(StationError, match="not in the last 64 batches"):
             consumer.ack(batch[0])
         with pytest.raises(LeaseLostError):
-            consumer.ack(queue.read())
+            consumer.ack(queue.read_batch())
     with pytest.raises(OptionError, match="is not a lease"):
         consumer.ack(5)  # type: ignore[arg-type]
 
@@ -118,7 +118,7 @@ def test_new_payloads_reach_the_next_station(queue: AnyQueue) -> None:
     with third.attach() as consumer:
         batch = consumer.get(3)
         assert [(product.ident, bytes(product.payload)) for product in batch] == [("3", b"THREE"), ("1", b"one")]
-    assert [bytes(product.payload) for product in queue.read()] == [b"1", b"2", b"3"]
+    assert [bytes(product.payload) for product in queue.read_batch()] == [b"1", b"2", b"3"]
 
 
 def test_a_payload_that_is_too_large_is_refused(queue: AnyQueue) -> None:

@@ -11,7 +11,7 @@ def test_a_cursor_keeps_its_position(queue: AnyQueue) -> None:
     put(queue, *"12345")
     cursor = queue.cursor("c")
     assert (cursor.position, cursor.name, queue.cursors()) == (1, "c", ["c"])
-    batch = cursor.read(limit=2)
+    batch = cursor.read_batch(limit=2)
     cursor.commit(batch)
     assert (cursor.position, queue.cursor("c", "next").position) == (3, 3)
     assert idents(next(cursor.follow(limit=2, timeout=1))) == ["3", "4"]
@@ -28,7 +28,7 @@ def test_a_cursor_keeps_the_sum_of_lost_products(queue: AnyQueue) -> None:
     cursor = queue.cursor("c")
     for number in range(60):
         queue.put(number.to_bytes(2, "big") + bytes(100_000), feed="a")
-    batch = cursor.read(limit=1)
+    batch = cursor.read_batch(limit=1)
     cursor.commit(batch)
     state = cursor.state
     assert (state.lost, state.lost_products) == (batch.lost, batch.lost.products if batch.lost else 0)

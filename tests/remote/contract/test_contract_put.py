@@ -28,7 +28,7 @@ def test_every_fact_of_a_product_is_read_back(queue: AnyQueue) -> None:
         origin="elsewhere", origin_sequence=7, previous=5,
     )  # fmt: skip
     after_ns = time.time_ns()
-    product = queue.read()[0]
+    product = queue.read_batch()[0]
     assert bytes(product.payload) == b"\0payload"
     assert product.properties == {"n": 1, "x": 0.5, "s": "t", "b": True}
     assert (product.feed, product.ident, product.priority, product.slice) == ("wx/text", "SAUS70 ü", 6, 3)
@@ -48,7 +48,7 @@ def test_many_products_are_put_as_one_batch(queue: AnyQueue) -> None:
     assert (receipt.products, receipt.stored, receipt.first) == (3, 2, 2)
     assert receipt.sequences.tolist() == [2, 1, 3]
     assert receipt.duplicates.tolist() == [False, True, False]
-    batch = queue.read(2)
+    batch = queue.read_batch(2)
     assert (idents(batch), batch.feeds) == (["i", "k"], ["x", "x"])
     assert [(p.priority, dict(p.properties), p.created_ns, p.slice) for p in batch] == [
         (1, {"n": 1}, 5, 9),
@@ -59,7 +59,7 @@ def test_many_products_are_put_as_one_batch(queue: AnyQueue) -> None:
 def test_payloads_may_be_columns(queue: AnyQueue) -> None:
     assert queue.put_many(pa.array([b"a", b"bb"]), feed="x").stored == 2
     assert queue.put_many(np.arange(6, dtype=np.uint8).reshape(2, 3), feed="x").stored == 2
-    assert [bytes(p.payload) for p in queue.read()] == [b"a", b"bb", b"\0\1\2", b"\3\4\5"]
+    assert [bytes(p.payload) for p in queue.read_batch()] == [b"a", b"bb", b"\0\1\2", b"\3\4\5"]
     assert queue.put_many([], feed="x").products == 0
 
 
@@ -68,16 +68,19 @@ def test_payloads_may_be_columns(queue: AnyQueue) -> None:
 def test_columns_may_have_nulls_for_slice_and_expiry(queue: AnyQueue, column: Any, slices: list[Any]) -> None:
     later = time.time_ns() + 10**12
     queue.put_many([b"1", b"2"], feed="x", slice=column(slices), expiry=column([later, None]))
-    assert [(product.slice, product.expiry_ns) for product in queue.read()] == [(None, later), (slices[1], None)]
+    assert [(product.slice, product.expiry_ns) for product in queue.read_batch()] == [(None, later), (slices[1], None)]
 
 
 def test_a_batch_of_another_queue_is_put_as_it_is(queue: AnyQueue, make_queue: Callable[..., Queue]) -> None:
     other = make_queue(origin="other")
     put(other, "1", "2", "3")
-    receipt = queue.put_batch(other.read(), keep=[1, 0, 1])
+    receipt = queue.put_batch(other.read_batch(), keep=[1, 0, 1])
     assert receipt.sequences.tolist() == [1, 2]
-    assert [(p.ident, p.origin, p.origin_sequence) for p in queue.read()] == [("1", "other", 1), ("3", "other", 3)]
-    assert make_queue("third", origin="third").put_batch(queue.read()).stored == 2
+    assert [(p.ident, p.origin, p.origin_sequence) for p in queue.read_batch()] == [
+        ("1", "other", 1),
+        ("3", "other", 3),
+    ]
+    assert make_queue("third", origin="third").put_batch(queue.read_batch()).stored == 2
 
 
 MISTAKES: dict[str, Callable[[AnyQueue], Any]] = {
@@ -101,10 +104,10 @@ MISTAKES: dict[str, Callable[[AnyQueue], Any]] = {
     "a bad ident in a column": lambda q: q.put_many([b"x", b"y"], feed="a", ident=["i", "i" * 2000]),
     "a bad payload in a column": lambda q: q.put_many([b"x", 5], feed="a"),
     "one payload instead of many": lambda q: q.put_many(b"x", feed="a"),
-    "an invalid start": lambda q: q.read("yesterday"),
-    "a start below zero": lambda q: q.read(-1),
-    "a limit of zero": lambda q: q.read(limit=0),
-    "an invalid selection": lambda q: q.read(selection="a where ("),
+    "an invalid start": lambda q: q.read_batch("yesterday"),
+    "a start below zero": lambda q: q.read_batch(-1),
+    "a limit of zero": lambda q: q.read_batch(limit=0),
+    "an invalid selection": lambda q: q.read_batch(selection="a where ("),
     "a cursor without a name": lambda q: q.cursor(""),
     "an invalid timeout": lambda q: q.follow(timeout="soon"),
     "a station that is missing": lambda q: q.station("s"),

@@ -16,7 +16,7 @@ from support.serving import Served, idents, put
 def test_a_batch_is_the_same_in_all_its_columns(served: Served) -> None:
     put(served.queue, "1", "2", feed="x", properties={"p": 1})
     put(served.queue, "3", feed="y", expiry="1h", slice=2)
-    here, remote = served.queue.read(), served.connect().read()
+    here, remote = served.queue.read_batch(), served.connect().read_batch()
     assert remote.to_arrow() == here.to_arrow()
     assert (remote.next, remote.lost, remote.scanned, len(remote)) == (here.next, None, 3, 3)
     assert remote.record(1) == here.record(1)
@@ -26,13 +26,13 @@ def test_a_batch_is_the_same_in_all_its_columns(served: Served) -> None:
 def test_a_read_takes_what_the_selection_wants_up_to_the_limits(queue: AnyQueue) -> None:
     put(queue, *"12345678", feed="a")
     put(queue, "9", feed="b")
-    assert idents(queue.read("oldest", "b")) == ["9"]
-    batch = queue.read(3, Selection("a", ident="[2468]"), limit=2)
+    assert idents(queue.read_batch("oldest", "b")) == ["9"]
+    batch = queue.read_batch(3, Selection("a", ident="[2468]"), limit=2)
     assert (idents(batch), batch.next, batch.filtered) == (["4", "6"], 8, 4)
-    assert idents(queue.read(limit=100, bytes_limit=3)) == ["1", "2", "3"]
-    assert idents(queue.read(selection=Selection(every=4))) == ["4", "8"]
-    assert (len(queue.read("next")), queue.read("next").next) == (0, 10)
-    assert (len(queue.read(selection="none")), queue.read(selection="none").scanned) == (0, 9)
+    assert idents(queue.read_batch(limit=100, bytes_limit=3)) == ["1", "2", "3"]
+    assert idents(queue.read_batch(selection=Selection(every=4))) == ["4", "8"]
+    assert (len(queue.read_batch("next")), queue.read_batch("next").next) == (0, 10)
+    assert (len(queue.read_batch(selection="none")), queue.read_batch(selection="none").scanned) == (0, 9)
 
 
 def test_every_kind_of_start_is_resolved(queue: AnyQueue) -> None:
@@ -47,7 +47,7 @@ def test_every_kind_of_start_is_resolved(queue: AnyQueue) -> None:
 def test_a_reader_that_fell_behind_receives_the_lost_range(queue: AnyQueue) -> None:
     for number in range(60):
         queue.put(number.to_bytes(2, "big") + bytes(100_000), feed="a")
-    batch = queue.read(2, limit=1)
+    batch = queue.read_batch(2, limit=1)
     assert batch.lost is not None
     assert (batch.lost.first, batch.lost.last) == (2, queue.oldest - 1)
     assert batch.sequences.tolist() == [queue.oldest]
@@ -56,9 +56,9 @@ def test_a_reader_that_fell_behind_receives_the_lost_range(queue: AnyQueue) -> N
 def test_a_damaged_product_is_named_and_can_be_skipped(queue: AnyQueue, served: Served) -> None:
     put(queue, "first", "second", "third")
     served.spoil(b"second")
-    assert idents(queue.read()) == ["first"]
+    assert idents(queue.read_batch()) == ["first"]
     with pytest.raises(ProductDamagedError, match="product 2 in") as caught:
-        queue.read(2)
+        queue.read_batch(2)
     assert (caught.value.sequence, caught.value.next) == (2, 3)
     follower = queue.follow("oldest", timeout=0)
     assert idents(next(follower)) == ["first"]
@@ -115,7 +115,7 @@ def test_a_follower_can_be_set_to_another_position(queue: AnyQueue) -> None:
     follower.position = 4
     assert idents(next(follower)) == ["4"]
     follower.position = 2
-    assert idents(follower.next_nowait() or queue.read("next")) == ["2"]
+    assert idents(follower.next_nowait() or queue.read_batch("next")) == ["2"]
     follower.position = 6
     assert follower.next_nowait() is None
 

@@ -36,7 +36,7 @@ def test_a_call_that_is_repeated_is_executed_once(
     remote = served.connect()
     assert [remote.put(b"x", feed="a") for _ in range(3)] == [1, 2, 3]
     assert remote.put_many([b"x", b"y"], feed="a").first == 4
-    assert remote.put_batch(served.queue.read(1, limit=1)).first == 6
+    assert remote.put_batch(served.queue.read_batch(1, limit=1)).first == 6
     station = remote.station("s", "**", start="oldest")
     consumer = station.attach()
     assert station.statistics().consumers == 1

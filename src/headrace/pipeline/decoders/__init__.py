@@ -7,7 +7,7 @@ wmo, metar, text   bulletins; metar_opening.py reads how a report begins, metar_
                    day_of_month.py completes dates
 grib, bufr         by ecCodes (eccodes_handle.py), in a process of its own (child_process.py); messages.py cuts
                    payloads into messages
-nexrad2, nexrad3   radar headers
+nexrad2, nexrad3   radar headers; nexrad2_radial.py finds the first radial of a volume
 monitor, events    frames of a telescope, events of a detector
 
 decoded = decoder("metar").decode(products)

@@ -42,9 +42,9 @@ class Backlog:
         if products == 0:
             return 0, 0.0
         stop = min(end, position + _SEARCHED)
-        batch = queue.read(position, self._selection, limit=1, bytes_limit=1, stop=stop)
+        batch = queue.read_batch(position, self._selection, limit=1, bytes_limit=1, stop=stop)
         if not len(batch):
-            batch = queue.read(position, None, limit=1, bytes_limit=1, stop=stop)
+            batch = queue.read_batch(position, None, limit=1, bytes_limit=1, stop=stop)
         age_ns = time.time_ns() - int(batch.columns["inserted_ns"][0]) if len(batch) else 0
         return products, max(0.0, round(age_ns / 1e9, 3))
 

@@ -114,7 +114,7 @@ def read_span(
     position, products, bytes_ = span.first, _FIRST_PRODUCTS, _FIRST_BYTES
     while position < span.end:
         try:
-            batch = queue.read(position, selection, limit=products, bytes_limit=bytes_, stop=span.end)
+            batch = queue.read_batch(position, selection, limit=products, bytes_limit=bytes_, stop=span.end)
         except ProductDamagedError as error:
             report_loss(queue, error.sequence, error.next - 1, "damaged", fail=fail)
             position = error.next

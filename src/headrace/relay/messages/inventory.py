@@ -61,11 +61,16 @@ class Identities:
 def identities(columns: Any, names: Sequence[str], ours: str = "") -> Identities:
     """Of rows as a Batch has them, with the names that their numbers mean; `ours` is the site that asks."""
     numbers, places = np.unique(columns["origin"], return_inverse=True)
-    origins = [names[number] for number in numbers.tolist()]
-    return Identities(
-        columns["origin_sequence"] + _origin_keys(origins)[places], columns["created_ns"].copy(),
-        columns["signature"].copy(), np.array([origin == ours for origin in origins], np.bool_)[places],
-    )  # fmt: skip
+    is_ours = np.array([names[number] == ours for number in numbers.tolist()], np.bool_)
+    keys = keys_of(columns["origin"], columns["origin_sequence"], names)
+    return Identities(keys, columns["created_ns"].copy(), columns["signature"].copy(), is_ours[places])
+
+
+def keys_of(origins: npt.NDArray[np.uint16], sequences: Numbers, names: Sequence[str]) -> Numbers:
+    """A number for each product, from its origin and its sequence there."""
+    numbers, places = np.unique(origins, return_inverse=True)
+    keys: Numbers = sequences + _origin_keys([names[number] for number in numbers.tolist()])[places]
+    return keys
 
 
 def _origin_keys(origins: Sequence[str]) -> Numbers:

@@ -31,7 +31,7 @@ def arrived_since(queue: Queue, start: int) -> dict[str, dict[str, int]]:
     position = max(start, queue.oldest)
     while position < queue.next:
         try:
-            batch = queue.read(position, limit=10_000)
+            batch = queue.read_batch(position, limit=10_000)
         except ProductDamagedError as error:  # it has arrived; which product it was is unknown
             position = error.next
             continue

@@ -17,12 +17,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from headrace.relay.messages.inventory import Identities, Numbers, identities
+from headrace.relay.messages.inventory import Identities, Numbers, keys_of
 
 PRODUCTS_MAX = 1 << 19
-_FIELDS = ["origin", "origin_sequence", "created_ns", "signature"]
 _ARRAYS = 8  # full ones
 
+_Rows = tuple[Any, ...]  # columns: origin, sequence there, when created
 _Sorted = tuple[Numbers, Numbers]  # keys in order, and when each was created
 
 
@@ -32,14 +32,17 @@ class Remembered:
     def __init__(self, products_max: int = PRODUCTS_MAX) -> None:
         self._products_max = products_max
         self._arrays: list[_Sorted] = []  # the oldest first
-        self._fresh: list[tuple[Any, Sequence[str]]] = []  # rows, not in order yet
+        self._fresh: list[tuple[list[_Rows], Sequence[str]]] = []  # not in order yet, by the names that they use
         self._fresh_count = 0
         self._lock = threading.Lock()
 
     def add(self, columns: Any, names: Sequence[str]) -> None:
         """Rows as a Batch has them, with the names that their numbers mean. Only what is needed of them is kept."""
+        kept = tuple(columns[field].copy() for field in ("origin", "origin_sequence", "created_ns"))
         with self._lock:
-            self._fresh.append((columns[_FIELDS].copy(), names))
+            if not self._fresh or self._fresh[-1][1] is not names:
+                self._fresh.append(([], names))
+            self._fresh[-1][0].append(kept)
             self._fresh_count += len(columns)
             if self._fresh_count > self._products_max // _ARRAYS:
                 self._sort_in()
@@ -62,14 +65,18 @@ class Remembered:
         """Each array is at least twice as long as the next one, or full."""
         if not self._fresh_count:
             return
-        fresh = [identities(columns, names) for columns, names in self._fresh]
-        self._arrays.append(_sorted([(products.keys, products.created) for products in fresh]))
+        self._arrays.append(_sorted([_named(rows, names) for rows, names in self._fresh]))
         self._fresh, self._fresh_count = [], 0
         full = self._products_max // _ARRAYS
         while len(self._arrays) > 1 and len(self._arrays[-2][0]) < min(full, 2 * len(self._arrays[-1][0])):
             self._arrays[-2:] = [_sorted(self._arrays[-2:])]
         while sum(len(keys) for keys, _ in self._arrays[1:]) >= self._products_max:
             del self._arrays[0]
+
+
+def _named(rows: list[_Rows], names: Sequence[str]) -> _Sorted:
+    origins, sequences, created = (np.concatenate(columns) for columns in zip(*rows, strict=True))
+    return keys_of(origins, sequences, names), created
 
 
 def _sorted(parts: list[_Sorted]) -> _Sorted:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from headrace.log.cursor import CursorState
 from headrace.log.log import Wanted
 from headrace.log.read import Start
+from headrace.log.reading import Reading
 from headrace.product.batch import Batch, Lost
 from headrace.remote.client.connection import Connection
 from headrace.remote.client.follower import RemoteFollower
@@ -37,9 +38,13 @@ class RemoteCursor:
         """The sequence to read next."""
         return self.state.position
 
-    def read(self, selection: Wanted = None, *, limit: int = 10_000, bytes_limit: int | str = "64MiB") -> Batch:
-        """The products at the position; `batch.lost` is the exact range that was evicted, if any."""
-        return self._queue.read(self.position, selection, limit=limit, bytes_limit=bytes_limit)
+    def read(self, selection: Wanted = None, *, limit: int | None = None) -> Reading:
+        """All products from the position on, up to the end of the queue as it is now. Commit its batches."""
+        return self._queue.read(self.position, selection, limit=limit)
+
+    def read_batch(self, selection: Wanted = None, *, limit: int = 10_000, bytes_limit: int | str = "64MiB") -> Batch:
+        """One batch from the position on; `batch.lost` is the exact range that was evicted, if any."""
+        return self._queue.read_batch(self.position, selection, limit=limit, bytes_limit=bytes_limit)
 
     def follow(
         self, selection: Wanted = None, *, limit: int = 10_000, bytes_limit: int | str = "64MiB",

@@ -5,7 +5,7 @@ the program works on one batch, the call for the next is sent already. So a prod
 reader delays nobody, and no more than one batch waits here. A call whose reply does not arrive is repeated at the same
 position: whatever happens to the connection, no product is lost and none arrives twice.
 
-`read_all` reads a range with as many calls as it takes, for `RemoteQueue.read`.
+`read_all` reads a range with as many calls as it takes, for `RemoteQueue.read_batch`.
 """
 
 import time
@@ -13,9 +13,10 @@ from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from headrace.errors import OptionError, ProductDamagedError
+from headrace.errors import ProductDamagedError
 from headrace.log.follow import iterate_async
 from headrace.log.log import Wanted
+from headrace.log.read import check_limit
 from headrace.product.batch import Batch
 from headrace.remote.client.arguments import selection_text
 from headrace.remote.client.connection import Connection, PendingReply, RawReply
@@ -41,8 +42,7 @@ class ReadTerms:
 
     @classmethod
     def of(cls, selection: Wanted, limit: int, bytes_limit: int | str, stop: int = 0) -> "ReadTerms":
-        if isinstance(limit, bool) or not isinstance(limit, int) or limit < 1:
-            raise OptionError(f"limit {limit!r} is not a positive number", "give how many products you want at most")
+        check_limit(limit)
         wanted = Selection.of(selection)
         size = max(1, parse_size(bytes_limit, "bytes_limit"))
         return cls(selection_text(wanted), limit, size, wanted.every > 1, stop)

@@ -6,6 +6,8 @@ QueueError. docs/remote.md lists the other differences.
 """
 
 import time
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Any, NoReturn, TypeVar, Unpack
@@ -20,7 +22,8 @@ from headrace.log.columns import PutColumns, Texts, payload_column
 from headrace.log.config import QueueConfig
 from headrace.log.cursor import check_cursor_name
 from headrace.log.log import Wanted
-from headrace.log.read import Start
+from headrace.log.read import Read, Start
+from headrace.log.reading import Reading
 from headrace.log.seams import Timeout
 from headrace.log.statistics import Statistics
 from headrace.log.weights import Weights
@@ -50,7 +53,19 @@ from headrace.remote.protocol.calls import (
     WantedBy,
     Weigh,
 )
-from headrace.remote.protocol.replies import Bounds, Details, Done, Identity, NameList, Number, PutOutcome, Weighed
+from headrace.remote.protocol.products import batch_of
+from headrace.remote.protocol.replies import (
+    Bounds,
+    Details,
+    Done,
+    Identity,
+    NameList,
+    Number,
+    Products,
+    PutOutcome,
+    Weighed,
+)
+from headrace.selection import Selection
 from headrace.station.terms import check_station_name
 
 Putting = TypeVar("Putting", Number, PutOutcome)
@@ -121,10 +136,29 @@ class RemoteQueue:
     # --- read -------------------------------------------------------------------------------------
 
     def read(
+        self, start: Start = "oldest", selection: Wanted = None, *, limit: int | None = None, stop: int | None = None
+    ) -> Reading:
+        """All products from `start` on, up to the end of the queue as it is now."""
+        first, end = self.resolve(start), self.next if stop is None else min(stop, self.next)
+        return Reading(partial(self._reader, Selection.of(selection)), lambda: self.oldest, first, end, limit)
+
+    def _reader(self, selection: Selection, limit: int, bytes_limit: int | str) -> Read:
+        """One call for each batch; the site keeps the count of `every` between them."""
+        terms = ReadTerms.of(selection, limit, bytes_limit)
+        number = self._connection.new_follower() if terms.counts else 0
+
+        def read(position: int, stop: int | None = None, most: int | None = None) -> Batch:
+            wanted = replace(terms, stop=stop or 0, limit=limit if most is None else min(limit, most))
+            reply, records = self._connection.ask(wanted.call(position, number), Products)
+            return batch_of(reply, records, self._connection.names)
+
+        return read
+
+    def read_batch(
         self, start: Start = "oldest", selection: Wanted = None, *, limit: int = 10_000,
         bytes_limit: int | str = "64MiB", stop: int | None = None,
     ) -> Batch:  # fmt: skip
-        """The products from `start` on; payloads are views of the messages that brought them."""
+        """One batch from `start` on; payloads are views of the messages that brought them."""
         terms = ReadTerms.of(selection, limit, bytes_limit, stop or 0)
         return read_all(self._connection, terms, start_text(start))
 

@@ -143,6 +143,7 @@ _ATTRIBUTES = {  # arguments of an error class besides problem and hint
     "TermsError": ("conflicts",),
     "ConfigError": ("problems",),
     "ProductDamagedError": ("sequence",),
+    "ProductsLostError": ("first", "last"),
     "RecordsDamagedError": ("offset",),
 }
 _NEXT = "next"

@@ -34,7 +34,7 @@ READS_MAX = 64  # of one client, whose count for `every` is remembered
 _FORGET_S = 900.0
 _SWEEP_S = 0.2
 
-ReadKey = tuple[int, str, int, int]  # follower, selection, limit, bytes_limit
+ReadKey = tuple[int, str, int]  # follower, selection, bytes_limit
 
 
 class Client:

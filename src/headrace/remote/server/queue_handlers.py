@@ -93,7 +93,7 @@ class QueueHandlers:
             pending.position = self._queue.resolve(call.position)
             pending.deadline = time.monotonic() + call.wait_s
             self._recent.note(call.selection)
-        batch = self._client_read(pending, call).read(pending.position, call.stop or None)
+        batch = self._client_read(pending, call).read(pending.position, call.stop or None, call.limit)
         if (size := rows_of(batch).bytes) > CALL_BYTES_MAX:
             raise FabricError(
                 f"products from {pending.position} on have {size} bytes, more than one message can carry",
@@ -108,11 +108,11 @@ class QueueHandlers:
 
     def _client_read(self, pending: PendingCall, call: calls.ReadProducts) -> ClientRead:
         """The read that this call continues, or a new one."""
-        key = (call.follower, call.selection, call.limit, call.bytes_limit)
+        key = (call.follower, call.selection, call.bytes_limit)  # the limit of a call may be what is left of one
         read = pending.client.find_read(key)
         if read is None:
             selection, allowed = Selection.parse(call.selection), pending.client.access.allowed
-            read = ClientRead(log_of(self._queue).reader(selection, call.limit, call.bytes_limit, allowed))
+            read = ClientRead(log_of(self._queue).reader(selection, calls.PAGE_PRODUCTS_MAX, call.bytes_limit, allowed))
             pending.client.keep_read(key, read)
         return read
 

@@ -33,9 +33,9 @@ class ClientRead:
     def __init__(self, read: Read) -> None:
         self._read, self._lock = read, threading.Lock()
 
-    def read(self, position: int, stop: int | None) -> Batch:
+    def read(self, position: int, stop: int | None, most: int) -> Batch:
         with self._lock:
-            return self._read(position, stop)
+            return self._read(position, stop, most)
 
 
 class WaitingReads:
