@@ -199,6 +199,9 @@ def test_a_lost_range_fails_the_check_for_as_long_as_asked(place: MakePlace, ser
     assert here.check()[0] == 1
     until(lambda: here.problems(since_s=0.5) == [], "it was longer ago than that")
     assert here.check("--since", "500ms")[0] == 0
+    here.file.write_text(here.file.read_text().replace("listen = [", 'listen = ["tcp/127.0.0.1:0", '))
+    process.reload("is loaded")  # with a new session
+    assert here.problems("lost") == [text]
 
 
 @pytest.mark.skipif(

@@ -23,6 +23,7 @@ import zenoh
 from headrace.errors import HeadraceError
 from headrace.link.session import SessionTerms, locators, open_session
 from headrace.queue import Queue
+from headrace.relay.receive.counts import Tally
 from headrace.site.config import SiteConfig
 from headrace.site.loading import check_warnings, load_config
 from headrace.site.logs import begin_logs
@@ -39,12 +40,12 @@ Ready = Callable[[Site, list[str]], None]
 class Running:
     """A session and the site on it, by one configuration. `close` ends both and is idempotent."""
 
-    def __init__(self, config: SiteConfig, terms: SessionTerms, queue: Queue) -> None:
+    def __init__(self, config: SiteConfig, terms: SessionTerms, queue: Queue, tally: Tally) -> None:
         self.config, self.terms = config, terms
         with ExitStack() as parts:
             self.session = open_session(terms)
             parts.callback(self.session.close)
-            self.site = _start(config, self.session, terms, queue)
+            self.site = _start(config, self.session, terms, queue, tally)
             parts.callback(self.site.close)
             self._parts = parts.pop_all()
 
@@ -58,6 +59,7 @@ class Daemon:
     def __init__(self, file: Path) -> None:
         self._file = file
         self._config = load_config(file)
+        self._tally = Tally()  # counts stay when a reload opens a new session
 
     def run(self, ready: Ready) -> None:
         """Serve until SIGTERM or SIGINT; `ready` is called once the site takes part in the fabric."""
@@ -66,7 +68,7 @@ class Daemon:
         for warning in check_warnings(self._file):
             log.warning("%s; %s", warning, warning.hint)
         with open_queue(self._config) as queue:
-            self._running = Running(self._config, session_terms(self._config), queue)
+            self._running = Running(self._config, session_terms(self._config), queue, self._tally)
             name = self._running.site.name
             try:
                 where = locators(self._running.session)
@@ -102,7 +104,7 @@ class Daemon:
         except _RECOVERABLE as error:
             log.error("%s is not loaded: %s", self._file, error)
             self._running.close()
-            self._running = Running(before.config, before.terms, queue)
+            self._running = Running(before.config, before.terms, queue, self._tally)
             return
         self._running.config = config
         log.info("%s is loaded", self._file)
@@ -112,7 +114,7 @@ class Daemon:
         running = self._running
         if terms != running.terms or config.site.beat_s != running.config.site.beat_s:
             running.close()
-            self._running = Running(config, terms, queue)
+            self._running = Running(config, terms, queue, self._tally)
         elif config.request != running.config.request:
             running.site.change_requests(requests_of(config))
 
@@ -128,10 +130,10 @@ def _note_signals() -> int:
     return noted
 
 
-def _start(config: SiteConfig, session: zenoh.Session, terms: SessionTerms, queue: Queue) -> Site:
+def _start(config: SiteConfig, session: zenoh.Session, terms: SessionTerms, queue: Queue, tally: Tally) -> Site:
     return Site(
         session, queue, requests_of(config), beat_s=config.site.beat_s, rules=rules_of(config),
-        principal=principal_of(config), terms=terms,
+        principal=principal_of(config), terms=terms, tally=tally,
     )  # fmt: skip
 
 

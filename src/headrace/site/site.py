@@ -69,16 +69,16 @@ class Site:
     def __init__(
         self, session: zenoh.Session, queue: Queue, requests: list[Request], *, beat_s: float = INTERVAL_S,
         progress: Path | None = None, rules: Sequence[Rule] = (), principal: str | None = None,
-        terms: SessionTerms | None = None,
+        terms: SessionTerms | None = None, tally: Tally | None = None,
     ) -> None:  # fmt: skip
         """`rules` say what others may read from the log and do with the queue; the session has its own copy.
 
         `principal` is the name by which other sites know this one, for their rules. `terms` are those of the session:
-        endpoints that it does not reach are problems of the site.
+        endpoints that it does not reach are problems of the site. `tally` has the counts of an earlier session.
         """
         self.name = queue.config.origin
         self._session, self._queue, self._principal, self._terms = session, queue, principal, terms
-        self._tally, self._too_large = Tally(), TooLarge()
+        self._tally, self._too_large = tally or Tally(), TooLarge()
         with ExitStack() as parts:
             parts.enter_context(_only_site(queue.path))
             self._check_name(session)
