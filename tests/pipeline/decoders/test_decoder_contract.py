@@ -22,7 +22,7 @@ from headrace.pipeline.decoders.ddl import arrow_schema
 from headrace.pipeline.decoders.decoder import make_decoder, rows_of
 from headrace.pipeline.run.decoding import decode_batch
 
-IN_PROCESS = [name for name in DECODERS if name not in ("bufr", "grib2", "grib2-values")]
+IN_PROCESS = [name for name in DECODERS if name not in ("bufr", "grib", "grib-values")]
 KIND_OF = {
     "wmo": "bulletin",
     "metar": "metar",
@@ -32,8 +32,8 @@ KIND_OF = {
     "events": "event",
     "events-summary": "event",
     "text": "bulletin",
-    "grib2": "ngrid",
-    "grib2-values": "ngrid",
+    "grib": "ngrid",
+    "grib-values": "ngrid",
     "bufr": "bufr",
 }
 SCHEMA = pa.schema({"size": pa.int64()})
@@ -135,7 +135,7 @@ def test_an_unknown_decoder_is_an_error_that_lists_the_known_ones() -> None:
 def test_a_missing_library_is_an_error_that_names_its_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(registry_module.importlib.util, "find_spec", lambda name: None)
     with pytest.raises(OptionError, match=r"needs eccodes, which is not installed; pip install 'headrace\[grib\]'"):
-        decoder("grib2")
+        decoder("grib")
 
 
 def test_a_built_in_decoder_takes_no_schema() -> None:

@@ -12,6 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from decoding import decoded, errors, generated, products_of, rows
+from grib1_samples import field
 
 from headrace.pipeline.decoders import child_process
 from headrace.pipeline.decoders.decoder import Decoded
@@ -65,7 +66,7 @@ def test_a_field_is_a_row_with_parameter_grid_time_and_statistics() -> None:
         latitudeOfFirstGridPointInDegrees=60, latitudeOfLastGridPointInDegrees=50,
         longitudeOfFirstGridPointInDegrees=5, longitudeOfLastGridPointInDegrees=15,
     )  # fmt: skip
-    (row,) = rows("grib2", [message])
+    (row,) = rows("grib", [message])
     assert (row["message"], row["field"], row["center"]) == (0, 0, "ecmf")
     assert (row["discipline"], row["category"], row["parameter"], row["short_name"]) == (0, 0, 0, "2t")
     assert (row["name"], row["units"]) == ("2 metre temperature", "K")
@@ -81,12 +82,12 @@ def test_a_field_is_a_row_with_parameter_grid_time_and_statistics() -> None:
 
 def test_missing_values_are_counted_and_null() -> None:
     message = small([1.0, 9999.0, 3.0, 9999.0], bitmapPresent=1, missingValue=9999)
-    (row,) = rows("grib2-values", [message])
+    (row,) = rows("grib-values", [message])
     assert (row["points"], row["missing"], row["min"], row["max"]) == (4, 2, 1, 3)
     assert row["values"] == [1, None, 3, None]
-    (row,) = rows("grib2", [small([9999.0] * 4, bitmapPresent=1, missingValue=9999)])
+    (row,) = rows("grib", [small([9999.0] * 4, bitmapPresent=1, missingValue=9999)])
     assert (row["missing"], row["mean"]) == (4, None)
-    (row,) = rows("grib2-values", [small([9999.0, 1.0, 2.0, 3.0])])
+    (row,) = rows("grib-values", [small([9999.0, 1.0, 2.0, 3.0])])
     assert (row["missing"], row["max"]) == (0, pytest.approx(9999, abs=0.01))
 
 
@@ -97,21 +98,21 @@ def test_every_packing_gives_the_values(packing: str) -> None:
         message = grib(values, bitsPerValue=16, packingType=packing)
     except eccodes.FunctionalityNotEnabledError:
         pytest.skip("ecCodes was built without it")
-    (row,) = rows("grib2-values", [message])
+    (row,) = rows("grib-values", [message])
     assert row["packing"] == packing
     assert row["values"] == pytest.approx(values.tolist(), abs=0.01)
 
 
 @pytest.mark.parametrize("sample", ["reduced_gg_pl_32_grib2", "polar_stereographic_pl_grib2", "sh_ml_grib2"])
 def test_other_grids_are_read_as_far_as_they_go(sample: str) -> None:
-    (row,) = rows("grib2", [grib(sample=sample)])
+    (row,) = rows("grib", [grib(sample=sample)])
     assert row["grid"] in ("reduced_gg", "polar_stereographic", "sh")
     assert row["points"] > 0
 
 
 def test_messages_behind_a_heading_and_behind_each_other_are_all_read() -> None:
     one, two = small([1.0, 2.0]), small([3.0, 4.0], shortName="msl")
-    made = rows("grib2", [b"YTQA50 KWBC 061200\r\r\n" + one + b"\r\r\n" + two, two])
+    made = rows("grib", [b"YTQA50 KWBC 061200\r\r\n" + one + b"\r\r\n" + two, two])
     assert [(row["place"], row["message"], row["min"]) for row in made] == [(0, 0, 1), (0, 1, 3), (1, 0, 3)]
 
 
@@ -131,7 +132,7 @@ def test_the_fields_of_one_message_are_all_read() -> None:
     body = b"".join(one[n] for n in sorted(one)) + two[4] + two[5] + same_bit_map + two[7] + b"7777"
     message = struct.pack(">4sHBBQ", b"GRIB", 0, 0, 2, 16 + len(body)) + body
     assert len(list(grib_fields(next(grib_messages(message))))) == 2
-    made = rows("grib2-values", [message])
+    made = rows("grib-values", [message])
     assert [(row["field"], row["short_name"], row["values"]) for row in made] == [
         (0, made[0]["short_name"], [1, None, 2, 5]),
         (1, "msl", [7, None, 8, 9]),
@@ -140,19 +141,115 @@ def test_the_fields_of_one_message_are_all_read() -> None:
 
 def test_an_invalid_message_is_an_error() -> None:
     good = small([1.0, 2.0])
-    edition1 = grib(sample="regular_ll_sfc_grib1")
+    edition3 = good[:7] + b"\x03" + good[8:]
     huge = bytearray(good)
     grid = good.index(sections(good)[3])
     huge[grid + 6 : grid + 10] = b"\x7f\xff\xff\xff"
-    made = errors("grib2", [b"", b"GRIB", good[:-1], edition1, bytes(huge), good[:60] + bytes(60) + good[120:], good])
+    made = errors("grib", [b"", b"GRIB", good[:-1], edition3, bytes(huge), good[:60] + bytes(60) + good[120:], good])
     assert set(made) == {0, 1, 2, 3, 4, 5}
     assert made[0] == "no GRIB message"
-    assert "edition 1" in made[3]
+    assert made[3] == "GRIB edition 3; only editions 1 and 2 are supported"
     assert "2,147,483,647 points" in made[4]
 
 
+def test_a_field_of_edition_1_is_a_row_with_the_same_columns() -> None:
+    values = [270.0, 271.5, 272.25, None, 274.0, 280.0]
+    (row,) = rows("grib-values", [b"HTXE50 KWBC 061200\r\r\n" + field(values, 3)])
+    assert (row["edition"], row["center"], row["table_version"], row["parameter"]) == (1, "kwbc", 2, 11)
+    assert (row["discipline"], row["category"], row["short_name"], row["units"]) == (None, None, "t", "K")
+    assert (row["level_type"], row["level"], row["member"]) == ("isobaricInhPa", 500, None)
+    assert row["reference"] == datetime(2020, 1, 6, 12, tzinfo=UTC)
+    assert (row["valid"], row["forecast_h"]) == (datetime(2020, 1, 7, 6, tzinfo=UTC), 18)
+    assert (row["grid"], row["ni"], row["nj"], row["packing"]) == ("regular_ll", 3, 2, "grid_simple")
+    assert (row["north"], row["west"], row["south"], row["east"]) == (60, 5, 50, 15)
+    assert (row["points"], row["missing"]) == (6, 1)
+    assert row["values"][3] is None
+    assert [value for value in row["values"] if value is not None] == pytest.approx(
+        [value for value in values if value is not None], abs=0.001
+    )
+
+
+def test_random_fields_of_edition_1_have_the_values_that_were_written() -> None:
+    print("seed 92")
+    source = random.Random(92)
+    written = []
+    for _ in range(25):
+        columns, lines, size = source.randrange(1, 9), source.randrange(1, 9), 10 ** source.uniform(-3, 5)
+        values = [source.uniform(-size, size) for _ in range(columns * lines)]
+        written.append([None if source.random() < 0.2 else value for value in values[:-1]] + values[-1:])
+        written[-1] = [*written[-1], columns]
+    made = rows("grib-values", [field(values[:-1], values[-1]) for values in written])
+    for values, row in zip(written, made, strict=True):
+        size = max(abs(value) for value in values[:-1] if value is not None)
+        assert row["missing"] == values[:-1].count(None)
+        for ours, theirs in zip(row["values"], values[:-1], strict=True):
+            assert ours == (None if theirs is None else pytest.approx(theirs, abs=size / 10_000))
+
+
+def test_both_editions_of_a_field_are_equal() -> None:
+    values = [270.0, 271.0, 272.0, 273.0, 274.0, 280.0]
+    keys = {"dataDate": 20200106, "dataTime": 600, "step": 18, "shortName": "2t"}
+    one, two = rows("grib", [small(values, sample="regular_ll_sfc_grib1", **keys), small(values, **keys)])
+    same = (
+        "short_name",
+        "name",
+        "units",
+        "reference",
+        "valid",
+        "forecast_h",
+        "grid",
+        "ni",
+        "nj",
+        "points",
+        "min",
+        "max",
+    )
+    assert (one["edition"], two["edition"]) == (1, 2)
+    assert [one[name] for name in same] == [two[name] for name in same]
+
+
+def test_editions_may_be_mixed_in_a_product() -> None:
+    payload = field([1.0, 2.0], 2) + b"\r\r\n" + small([3.0, 4.0]) + field([5.0, 6.0], 2)
+    assert [(row["message"], row["edition"], row["min"]) for row in rows("grib", [payload])] == [
+        (0, 1, pytest.approx(1)), (1, 2, 3), (2, 1, pytest.approx(5)),
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("sample", ["reduced_gg_pl_32_grib1", "polar_stereographic_pl_grib1", "sh_pl_grib1"])
+def test_other_grids_of_edition_1_are_read_as_far_as_they_go(sample: str) -> None:
+    (row,) = rows("grib", [grib(sample=sample)])
+    assert row["edition"] == 1
+    assert row["points"] > 0
+
+
+def test_a_long_message_of_edition_1_is_read() -> None:
+    """More than 8 MiB: the length does not fit into its 23 bits."""
+    values = np.linspace(0.0, 1.0, 3_000_000)
+    message = grib(values, "regular_ll_sfc_grib1", Ni=2000, Nj=1500, bitsPerValue=24)
+    assert len(message) > 1 << 23
+    made = rows("grib", [message, field([1.0, 2.0], 2) + message])
+    assert [(row["place"], row["message"], row["points"]) for row in made] == [
+        (0, 0, 3_000_000), (1, 0, 2), (1, 1, 3_000_000),
+    ]  # fmt: skip
+
+
+def test_an_invalid_message_of_edition_1_is_an_error() -> None:
+    good = field([1.0, 2.0, None, 4.0], 2)
+    grid, end = 8 + 28, 8 + 28 + 32
+    huge = good[: grid + 6] + b"\xff\xfe\xff\xff" + good[grid + 10 :]
+    rows = struct.pack(">BBBHH", 0, 33, 0, 0xFFFF, 600) + good[grid + 10 : end] + b"\xff\xff" * 600
+    body = good[8:grid] + (3 + len(rows)).to_bytes(3, "big") + rows + good[end:]
+    reduced = b"GRIB" + (8 + len(body)).to_bytes(3, "big") + b"\x01" + body
+    empty = good[:8] + bytes(len(good) - 12) + b"7777"
+    made = errors("grib", [good[:-1], good[:20], huge, empty, reduced, good])
+    assert set(made) == {0, 1, 2, 3, 4}
+    assert "is truncated to" in made[0]
+    assert made[2] == "a grid of 4,294,770,690 points, more than 33,554,432"
+    assert made[4] == "a grid of 39,321,000 points, more than 33,554,432"
+
+
 def test_generated_grids_are_read() -> None:
-    made = decoded("grib2", generated("ngrid", 40, 20_000))
+    made = decoded("grib", generated("ngrid", 40, 20_000))
     assert made.errors == []
     for row in made.rows.to_pylist():
         assert (row["grid"], row["center"], row["north"], row["south"]) == ("regular_ll", "kwbc", 90, -90)
@@ -204,12 +301,14 @@ def test_a_payload_without_bufr_is_an_error() -> None:
     assert set(made) == {0, 1, 2, 3}
 
 
-@pytest.mark.parametrize("name", ["grib2", "grib2-values", "bufr"])
+@pytest.mark.parametrize("name", ["grib", "grib-values", "grib of edition 1", "bufr"])
 def test_an_altered_message_affects_no_other(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(child_process, "DEATHS_MAX", 1000)
     source = random.Random(99)
     print("seed 99")
     good = bufr(latitude=52.0) if name == "bufr" else small([1.0, 2.0, 3.0, 4.0])
+    if name == "grib of edition 1":
+        good, name = field([1.0, 2.0, None, 4.0], 2), "grib-values"
     payloads = []
     for _ in range(120):
         data = bytearray(good)

@@ -1,7 +1,10 @@
-"""GRIB edition 2 by ecCodes: one row for each field, with its parameter, level, time, grid and statistics.
+"""GRIB editions 1 and 2 by ecCodes: one row for each field, with its parameter, level, time, grid and statistics.
 
-`grib2` has no values; `grib2-values` has them too, in the scanning order of the message. If one field of a product is
+`grib` has no values; `grib-values` has them too, in the scanning order of the message. If one field of a product is
 unreadable, the whole product is an error. ecCodes runs in a child process, because a damaged message can crash it.
+
+The editions name a parameter differently: 1 by a number in a table of the centre, 2 by discipline, category and number.
+`short_name`, `name` and `units` are the same for both.
 """
 
 from datetime import UTC, datetime, timedelta
@@ -20,7 +23,9 @@ SCHEMA = pa.schema(
     {
         "message": pa.int32(),
         "field": pa.int32(),
+        "edition": pa.int32(),
         "center": pa.string(),
+        "table_version": pa.int32(),
         "discipline": pa.int32(),
         "category": pa.int32(),
         "parameter": pa.int32(),
@@ -106,11 +111,14 @@ def _field(message: bytes) -> tuple[tuple[Any, ...], npt.NDArray[np.float64]]:
 def _what(handle: int) -> tuple[Any, ...]:
     from headrace.pipeline.decoders.eccodes_handle import number, text, whole
 
+    edition = whole(handle, "edition")
     return (
+        edition,
         text(handle, "centre"),
+        whole(handle, "table2Version") if edition == 1 else None,
         whole(handle, "discipline"),
         whole(handle, "parameterCategory"),
-        whole(handle, "parameterNumber"),
+        whole(handle, "indicatorOfParameter" if edition == 1 else "parameterNumber"),
         text(handle, "shortName"),
         text(handle, "name"),
         text(handle, "units"),
@@ -126,7 +134,16 @@ def _when(handle: int) -> tuple[Any, ...]:
     reference = moment(handle, *_REFERENCE)
     valid = _valid(whole(handle, "validityDate"), whole(handle, "validityTime"))
     hours = (valid - reference) / timedelta(hours=1) if valid is not None and reference is not None else None
-    return reference, valid, hours, whole(handle, "perturbationNumber")
+    return reference, valid, hours, _member(handle)
+
+
+def _member(handle: int) -> int | None:
+    """The number in an ensemble. Edition 1 has a number 0 also where there is no ensemble."""
+    from headrace.pipeline.decoders.eccodes_handle import whole
+
+    if whole(handle, "edition") == 1 and not whole(handle, "numberOfForecastsInEnsemble"):
+        return None
+    return whole(handle, "perturbationNumber")
 
 
 def _valid(day: int | None, time: int | None) -> datetime | None:
@@ -167,7 +184,7 @@ def _statistics(values: npt.NDArray[np.float64]) -> tuple[Any, ...]:
     return (len(values), missing, *map(float, figures))
 
 
-DECODER: Decoder = make_decoder("grib2", SCHEMA, partial(decode_in_child, f"{__name__}:read", SCHEMA))
+DECODER: Decoder = make_decoder("grib", SCHEMA, partial(decode_in_child, f"{__name__}:read", SCHEMA))
 VALUES_DECODER: Decoder = make_decoder(
-    "grib2-values", VALUES_SCHEMA, partial(decode_in_child, f"{__name__}:read_values", VALUES_SCHEMA)
+    "grib-values", VALUES_SCHEMA, partial(decode_in_child, f"{__name__}:read_values", VALUES_SCHEMA)
 )
