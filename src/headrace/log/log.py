@@ -34,7 +34,7 @@ from headrace.log.read import NO_LIMIT, Allowed, Read, Reader, Start, check_limi
 from headrace.log.reading import Reading
 from headrace.log.seams import Clock, Disk, Gate, Resident, Storage, Timeout
 from headrace.log.statistics import Statistics, gather
-from headrace.log.weights import Weights, count_products, weigh
+from headrace.log.weights import RowCounts, Weights, count_rows, weigh
 from headrace.product.batch import Batch
 from headrace.selection import Selection
 from headrace.units import parse_age, parse_size
@@ -216,10 +216,10 @@ class Log:
         self.check_open()
         return weigh(self.kernel, Selection.of(selection), start, stop, allowed, limit)
 
-    def count(self, start: int, stop: int, selection: Wanted = None, *, allowed: Allowed | None = None) -> int:
-        """How many products from `start` up to `stop` index rows alone select; `allowed` is as for `reader`."""
+    def count(self, start: int, stop: int, selection: Wanted = None, *, allowed: Allowed | None = None) -> RowCounts:
+        """What index rows alone select from `start` up to `stop`; `allowed` is as for `reader`."""
         self.check_open()
-        return count_products(self.kernel, Selection.of(selection), start, stop, allowed)
+        return count_rows(self.kernel, Selection.of(selection), start, stop, allowed)
 
     def resolve(self, start: Start) -> int:
         """The sequence that `start` means now."""

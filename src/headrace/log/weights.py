@@ -6,7 +6,7 @@ Conditions that need more of a product (`where`, `xpath`, `created`, `age`) are 
 is never too low.
 """
 
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import msgspec
 import numpy as np
@@ -126,16 +126,28 @@ def _idents(rows: kernel.Rows) -> pa.Array:
     return pa.Array.from_buffers(pa.string(), len(rows), [None, pa.py_buffer(offsets), pa.py_buffer(data)])
 
 
-def count_products(log: kernel.Log, selection: Selection, start: int, stop: int, allowed: Allowed | None = None) -> int:
-    """How many there are from `start` up to `stop`, which is not included, in the feeds that `allowed` admits."""
-    terms, position, count = RowTerms(log, selection, allowed), max(start, log.first_from(start)), 0
+class RowCounts(NamedTuple):
+    """How many products of a range index rows select, and how many of these were deleted or damaged instead."""
+
+    products: int
+    deleted: int
+    damaged: int  # as marked by a repair; of any feed, because nothing is known of them
+
+
+def count_rows(
+    log: kernel.Log, selection: Selection, start: int, stop: int, allowed: Allowed | None = None
+) -> RowCounts:
+    """Of the range from `start` up to `stop`, which is not included, in the feeds that `allowed` admits."""
+    terms, position = RowTerms(log, selection, allowed), max(start, log.first_from(start))
+    products = deleted = damaged = 0
     while position < min(stop, log.head):
         rows = log.rows()
         outcome = rows.pick(position, _ROWS, _NO_LIMIT, stop, terms.filter)
         if rows.next == position and not (outcome == _UNKNOWN and terms.learn()):
             break
-        position, count = rows.next, count + len(rows)
-    return count
+        position, products = rows.next, products + len(rows)
+        deleted, damaged = deleted + rows.passed_over[2], damaged + rows.passed_over[3]
+    return RowCounts(products, deleted, damaged)
 
 
 def _add_slices(slices: dict[int, int], numbers: "np.ndarray[tuple[int], np.dtype[np.uint16]]", bytes_: object) -> None:

@@ -107,8 +107,8 @@ class Examiner:
             stop = self._end_of_page(batch)
             if stop == start:
                 return self._leave_out_large(batch)
-            if stop is not None or any(batch.rows.passed_over[2:]):  # once more, for counts of just this range
-                batch = self._read(start, stop or batch.next)
+            if stop is not None:
+                batch = self._read(start, stop)
         except ProductDamagedError as error:
             return self._at_damage(start, error)
         return self._examined(start, batch)
@@ -139,8 +139,11 @@ class Examiner:
     def _examined(self, start: int, batch: Batch) -> Examined:
         self.position = batch.next
         rows, too_old = self._timely(batch)
+        deleted = damaged = 0
+        if batch.deleted or batch.damaged:  # the reader may have looked further than the batch goes
+            _, deleted, damaged = self._log.count(start, batch.next, self._selection, allowed=self._allowed)
         left_out: dict[Cause, int] = {
-            "expired": batch.expired, "deleted": batch.deleted, "damaged": batch.damaged, "too old": too_old,
+            "expired": batch.expired, "deleted": deleted, "damaged": damaged, "too old": too_old,
             "not permitted": self._not_permitted(start, batch.next),
         }  # fmt: skip
         return Examined(
@@ -161,4 +164,4 @@ class Examiner:
         if allowed is None:
             return 0
         asked = Selection(self._selection.feed, origin=self._selection.origin)
-        return self._log.count(start, stop, asked, allowed=lambda feed: not allowed(feed))
+        return self._log.count(start, stop, asked, allowed=lambda feed: not allowed(feed)).products
