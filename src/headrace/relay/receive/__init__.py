@@ -1,6 +1,6 @@
 """Receiving from other sites: requests, and for each request and site an upstream that serves it.
 
-receiver.py         all requests of a site: which upstreams there are, and what they bring into the queue
+receiver.py         all requests of a site, which upstreams there are, and their progress
 upstream.py         the state machine of one upstream: begin, catch up, live, repair; no threads, no Zenoh, no clock
 actions.py          what the state machine asks its driver to do
 upstream_thread.py  the driver: one thread, the session, the live buffer, the clients of other logs
@@ -9,6 +9,7 @@ holders.py          other sites that have an origin's products, while the origin
 permitted.py        feeds that a site lets us receive now, and did not before
 counts.py           what came, what did not, and why; kept when requests change
 live_buffer.py      live messages that wait for the upstream's thread
+intake.py           what they bring, on its way into the queue
 failover.py         one request, served by one of several sites at a time; failover_thread.py runs it
 standby.py          the state machine of a site that could take over: what it has is compared with what has arrived
 remembered.py       what has arrived lately, also what the queue has evicted since

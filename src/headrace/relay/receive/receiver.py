@@ -1,9 +1,9 @@
 """Receiver: all requests of a site, and the upstreams that serve them.
 
 Sites are known by their liveliness tokens, which come and go with their sessions. For each request and each site that
-may serve it there is an upstream. It stays when the site goes, and continues when the site comes back. What arrives is
-put into the site's queue with everything that its origin said about it; the queue drops a product that it holds
-already. How far each upstream is, is saved by what it asks for (progress.py) and shown by the request's name.
+may serve it there is an upstream. It stays when the site goes, and continues when the site comes back. What arrives
+goes into the site's queue (intake.py). How far each upstream is, is saved by what it asks for (progress.py) and shown
+by the request's name.
 """
 
 import logging
@@ -11,40 +11,32 @@ import threading
 import time
 from dataclasses import dataclass
 
-import numpy as np
-import numpy.typing as npt
 import zenoh
 
-from headrace.errors import FabricError, HeadraceError, InvalidError
+from headrace.errors import FabricError, HeadraceError
 from headrace.link.declarations import Declarations
-from headrace.link.keys import OWN, site_key, site_of
-from headrace.log.append import in_halves
+from headrace.link.keys import site_key, site_of
 from headrace.product.put import is_origin
-from headrace.queue import Queue, Receipt
-from headrace.queue.queue import log_of
-from headrace.relay.flows import Flows, Mask
-from headrace.relay.hops import Hops
+from headrace.queue import Queue
 from headrace.relay.islands import Circles
 from headrace.relay.messages.description import Description
-from headrace.relay.messages.inventory import Identities, identities
 from headrace.relay.messages.page import Keep, Page
 from headrace.relay.messages.query import Describe, Identify, IdentifyReply, Unreachable
-from headrace.relay.receive.arrived import arrived_since, recognise, remember_held, still_missing
+from headrace.relay.receive.arrived import arrived_since, still_missing
 from headrace.relay.receive.counts import Arrivals, Tally
 from headrace.relay.receive.failover_thread import FailoverThread
+from headrace.relay.receive.intake import Intake
 from headrace.relay.receive.progress import RequestProgress, asked_text
-from headrace.relay.receive.remembered import Remembered
 from headrace.relay.receive.standby import Standby
 from headrace.relay.receive.track import Known
 from headrace.relay.receive.upstream import Upstream
-from headrace.relay.receive.upstream_thread import Stopped, UpstreamThread
+from headrace.relay.receive.upstream_thread import UpstreamThread
 from headrace.relay.site_client import SiteClient
 from headrace.selection import Selection
 
 UPSTREAMS_MAX = 1000  # requests times sites; each has a thread
 SITES_MAX = 4096  # present at a time; any client can declare the token of a site
 _SAVE_S = 1.0
-_RETRY_S = 1.0
 _DESCRIBE_S = 2.0
 
 log = logging.getLogger("headrace.fabric")
@@ -87,12 +79,11 @@ class Receiver:
         self._upstreams: dict[tuple[str, str], UpstreamThread] = {}
         self._present: set[str] = set()
         self._meeting: set[str] = set()  # sites that are being asked for their identity
-        self.flows = Flows()
-        self.hops = Hops(queue.path)
+        self._intake = Intake(queue, site, self.tally, remembers=any(request.has_failover for request in requests))
+        self.flows, self.hops = self._intake.flows, self._intake.hops
         self._lock, self._saving = threading.Lock(), threading.Lock()
         self._stopped = threading.Event()
         self._arrived = self._begin_progress()
-        self._remembered = self._begin_remembering()
         self._circles = Circles(
             site, lambda name: SiteClient(session, name, principal).query(Describe(), Description, _DESCRIBE_S)
         )
@@ -121,15 +112,6 @@ class Receiver:
         self._progress.begin(asking, since or self._queue.next)
         self._write()
         return arrived_since(self._queue, since) if since and len(asking) == 1 else {}
-
-    def _begin_remembering(self) -> Remembered | None:
-        """A queue with signatures recognises what it holds, and needs help only with what it evicts."""
-        if not any(request.has_failover for request in self.requests):
-            return None
-        remembered = Remembered()
-        if self._queue.config.dedup == "none":
-            remember_held(self._queue, remembered)
-        return remembered
 
     # --- which upstreams there are ------------------------------------------------------------------
 
@@ -205,14 +187,16 @@ class Receiver:
             find_missing=lambda first, last: (
                 (first, last) if relayed else still_missing(self._queue, name, first, last)
             ),
-            recognise=self._recognise,
+            recognise=self._intake.recognise,
             holders=lambda: [other for other in tuple(self._present) if other != name],
             save_progress=self._save,
         )  # fmt: skip
         return upstream
 
-    def _recognise(self, products: Identities) -> npt.NDArray[np.bool_]:
-        return recognise(self._queue, self._remembered or Remembered(), products)
+    def _put(self, request: Request, upstream: UpstreamThread, page: Page, keep: Keep | None) -> None:
+        """A live page of a fail-over is new, unless the queue recognises nothing: only pages from a log may repeat."""
+        is_new = upstream.statistics.state == "live" and self._intake.has_signatures
+        self._intake.put(request.name, upstream, page, keep, may_repeat=request.has_failover and not is_new)
 
     def _add_failover(self, request: Request) -> FailoverThread:
         return FailoverThread(
@@ -235,100 +219,6 @@ class Receiver:
         with self._lock:
             found = [(request, upstream) for (request, _), upstream in self._upstreams.items()]
         return found + [(name, upstream) for name, each in self._failovers.items() for upstream in each.upstreams]
-
-    # --- what they bring ----------------------------------------------------------------------------
-
-    def _put(self, request: Request, upstream: UpstreamThread, page: Page, keep: Keep | None) -> None:
-        """Return when the page is in the queue. A product that the queue can never take is counted and left out."""
-        arrivals = self.tally.arrivals(request.name)
-        keep = self._without_arrived(request, upstream, page, self._without_ours(page, keep, arrivals))
-        try:
-            self._put_when_possible(request, upstream, page, keep)
-            return
-        except InvalidError:
-            rows = np.arange(len(page.batch)) if keep is None else np.flatnonzero(keep)
-
-        def put(start: int, stop: int) -> None:
-            part = np.zeros(len(page.batch), np.uint8)
-            part[rows[start:stop]] = 1
-            self._put_when_possible(request, upstream, page, part)
-
-        def refuse(at: int, error: InvalidError) -> None:
-            arrivals.refused, arrivals.refused_at = arrivals.refused + 1, time.monotonic()
-            log.error("site %s: product %r is refused: %s", page.head.site, page.batch[int(rows[at])].ident, error)
-
-        in_halves(len(rows), put, refuse)
-
-    def _put_when_possible(self, request: Request, upstream: UpstreamThread, page: Page, keep: Keep | None) -> None:
-        """Put, and wait while the disk or the queue is full; InvalidError if the queue can never take it as it is."""
-        arrivals = self.tally.arrivals(request.name)
-        while not upstream.is_stopping:
-            try:
-                receipt = self._queue.put_batch(page.batch, keep, timeout=_RETRY_S)
-                self._count(arrivals, page, keep, receipt)
-                arrivals.waiting = ""
-                return
-            except InvalidError:
-                raise
-            except (HeadraceError, OSError) as error:  # a full disk or a full queue: nothing is lost, it waits
-                arrivals.waiting = str(error)
-                log.debug("products of site %s wait: %s", page.head.site, error)
-                upstream.sleep(_RETRY_S / 10)
-        raise Stopped
-
-    def _count(self, arrivals: Arrivals, page: Page, keep: Keep | None, receipt: Receipt) -> None:
-        arrivals.products += receipt.stored
-        arrivals.duplicates += receipt.products - receipt.stored
-        if not receipt.products:
-            return
-        wanted = None if keep is None else keep.astype(np.bool_)
-        if self._remembered is not None:
-            columns = page.batch.columns
-            self._remembered.add(columns if wanted is None else columns[wanted], page.batch.names)
-        new = None
-        if receipt.stored < receipt.products:
-            new = np.ones(len(page.batch), np.bool_) if wanted is None else wanted.copy()
-            new[new] = ~receipt.duplicates
-        self._count_expired(arrivals, page, wanted if new is None else new)
-        self.flows.add(page, wanted, new, time.time_ns())
-        if receipt.stored:
-            self.hops.add(receipt.first, receipt.first + receipt.stored - 1, page.head.site)
-
-    def _count_expired(self, arrivals: Arrivals, page: Page, new: Mask | None) -> None:
-        """Count products that have expired by the clock of this site: the queue has them, and no reader sees them."""
-        expires_ns = page.batch.columns["expires_ns"] if new is None else page.batch.columns["expires_ns"][new]
-        if expires_ns.any():
-            now_ns = log_of(self._queue).now()[0] or time.time_ns()
-            count = int(np.count_nonzero((expires_ns > 0) & (expires_ns <= np.uint64(now_ns))))
-            if count:
-                arrivals.expired, arrivals.expired_at = arrivals.expired + count, time.monotonic()
-
-    def _without_ours(self, page: Page, keep: Keep | None, arrivals: Arrivals) -> Keep | None:
-        """Leave out products of this site that come back to it."""
-        if page.head.stream == OWN:
-            return keep
-        others = np.array([origin != self._site for origin in page.batch.origins], np.uint8)
-        arrivals.returned += int(np.count_nonzero(others == 0 if keep is None else keep > others))
-        return others if keep is None else keep & others
-
-    def _without_arrived(
-        self, request: Request, upstream: UpstreamThread, page: Page, keep: Keep | None
-    ) -> Keep | None:
-        """Leave out what another site has brought and the queue does not recognise.
-
-        Only while a fail-over reads a log: a live page is new, except for a queue without signatures.
-        """
-        is_live = upstream.statistics.state == "live" and self._queue.config.dedup != "none"
-        if self._remembered is None or not request.has_failover or is_live:
-            return keep
-        known = self._remembered.knows(identities(page.batch.columns, page.batch.names))
-        if keep is not None:
-            known &= keep.astype(np.bool_)
-        if not known.any():
-            return keep
-        self.tally.arrivals(request.name).duplicates += int(np.count_nonzero(known))
-        left = (~known).astype(np.uint8)
-        return left if keep is None else keep & left
 
     # --- progress -----------------------------------------------------------------------------------
 

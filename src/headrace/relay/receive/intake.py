@@ -1,0 +1,151 @@
+"""Intake: pages that upstreams bring, on their way into the site's queue.
+
+A page is put as one, with everything that its origin said about each product; the queue drops a product that it holds
+already. Products of this site that come back to it are left out, and so is what a fail-over has brought before. Nothing
+is left out uncounted: `Arrivals` says what became of each product. While the disk or the queue is full, the page waits.
+"""
+
+import logging
+import time
+from typing import Protocol
+
+import numpy as np
+
+from headrace.errors import HeadraceError, InvalidError
+from headrace.link.keys import OWN
+from headrace.log.append import in_halves
+from headrace.queue import Queue, Receipt
+from headrace.queue.queue import log_of
+from headrace.relay.flows import Flows, Mask
+from headrace.relay.hops import Hops
+from headrace.relay.messages.inventory import Identities, identities
+from headrace.relay.messages.page import Keep, Page
+from headrace.relay.receive.arrived import recognise, remember_held
+from headrace.relay.receive.counts import Arrivals, Tally
+from headrace.relay.receive.remembered import Remembered
+from headrace.relay.receive.upstream_thread import Stopped
+
+_RETRY_S = 1.0
+
+log = logging.getLogger("headrace.fabric")
+
+
+class Waiting(Protocol):
+    """Who brings a page, and can be told to stop while it waits."""
+
+    @property
+    def is_stopping(self) -> bool: ...
+    def sleep(self, seconds: float) -> None: ...
+
+
+class Intake:
+    """Into the queue of one site. Threads may share it."""
+
+    def __init__(self, queue: Queue, site: str, tally: Tally, *, remembers: bool) -> None:
+        """`remembers`: also what the queue has evicted, for requests that fail over.
+
+        A queue with signatures recognises what it holds; one without them must remember that, too.
+        """
+        self._queue, self._site, self._tally = queue, site, tally
+        self.flows, self.hops = Flows(), Hops(queue.path)
+        self._remembered = Remembered() if remembers else None
+        if self._remembered is not None and not self.has_signatures:
+            remember_held(queue, self._remembered)
+
+    @property
+    def has_signatures(self) -> bool:
+        return self._queue.config.dedup != "none"
+
+    def put(self, request: str, waiting: Waiting, page: Page, keep: Keep | None, *, may_repeat: bool) -> None:
+        """Return when the page is in the queue. A product that the queue can never take is counted and left out.
+
+        `may_repeat`: another site may have brought some of it before.
+        """
+        arrivals = self._tally.arrivals(request)
+        keep = self._without_ours(page, keep, arrivals)
+        if may_repeat:
+            keep = self._without_remembered(page, keep, arrivals)
+        try:
+            self._put_when_possible(arrivals, waiting, page, keep)
+            return
+        except InvalidError:
+            rows = np.arange(len(page.batch)) if keep is None else np.flatnonzero(keep)
+
+        def put(start: int, stop: int) -> None:
+            part = np.zeros(len(page.batch), np.uint8)
+            part[rows[start:stop]] = 1
+            self._put_when_possible(arrivals, waiting, page, part)
+
+        def refuse(at: int, error: InvalidError) -> None:
+            arrivals.refused, arrivals.refused_at = arrivals.refused + 1, time.monotonic()
+            log.error("site %s: product %r is refused: %s", page.head.site, page.batch[int(rows[at])].ident, error)
+
+        in_halves(len(rows), put, refuse)
+
+    def _put_when_possible(self, arrivals: Arrivals, waiting: Waiting, page: Page, keep: Keep | None) -> None:
+        """Put, and wait while the disk or the queue is full; InvalidError if the queue can never take it as it is."""
+        while not waiting.is_stopping:
+            try:
+                receipt = self._queue.put_batch(page.batch, keep, timeout=_RETRY_S)
+                self._count(arrivals, page, keep, receipt)
+                arrivals.waiting = ""
+                return
+            except InvalidError:
+                raise
+            except (HeadraceError, OSError) as error:  # a full disk or a full queue: nothing is lost, it waits
+                arrivals.waiting = str(error)
+                log.debug("products of site %s wait: %s", page.head.site, error)
+                waiting.sleep(_RETRY_S / 10)
+        raise Stopped
+
+    def _count(self, arrivals: Arrivals, page: Page, keep: Keep | None, receipt: Receipt) -> None:
+        arrivals.products += receipt.stored
+        arrivals.duplicates += receipt.products - receipt.stored
+        if not receipt.products:
+            return
+        wanted = None if keep is None else keep.astype(np.bool_)
+        if self._remembered is not None:
+            columns = page.batch.columns
+            self._remembered.add(columns if wanted is None else columns[wanted], page.batch.names)
+        new = None
+        if receipt.stored < receipt.products:
+            new = np.ones(len(page.batch), np.bool_) if wanted is None else wanted.copy()
+            new[new] = ~receipt.duplicates
+        self._count_expired(arrivals, page, wanted if new is None else new)
+        self.flows.add(page, wanted, new, time.time_ns())
+        if receipt.stored:
+            self.hops.add(receipt.first, receipt.first + receipt.stored - 1, page.head.site)
+
+    def _count_expired(self, arrivals: Arrivals, page: Page, new: Mask | None) -> None:
+        """Count products that have expired by the clock of this site: the queue has them, and no reader sees them."""
+        expires_ns = page.batch.columns["expires_ns"] if new is None else page.batch.columns["expires_ns"][new]
+        if expires_ns.any():
+            now_ns = log_of(self._queue).now()[0] or time.time_ns()
+            count = int(np.count_nonzero((expires_ns > 0) & (expires_ns <= np.uint64(now_ns))))
+            if count:
+                arrivals.expired, arrivals.expired_at = arrivals.expired + count, time.monotonic()
+
+    def _without_ours(self, page: Page, keep: Keep | None, arrivals: Arrivals) -> Keep | None:
+        """Leave out products of this site that come back to it."""
+        if page.head.stream == OWN:
+            return keep
+        others = np.array([origin != self._site for origin in page.batch.origins], np.uint8)
+        arrivals.returned += int(np.count_nonzero(others == 0 if keep is None else keep > others))
+        return others if keep is None else keep & others
+
+    def _without_remembered(self, page: Page, keep: Keep | None, arrivals: Arrivals) -> Keep | None:
+        """Leave out what has arrived, though the queue does not hold it, or does not recognise it."""
+        if self._remembered is None:
+            return keep
+        known = self._remembered.knows(identities(page.batch.columns, page.batch.names))
+        if keep is not None:
+            known &= keep.astype(np.bool_)
+        if not known.any():
+            return keep
+        arrivals.duplicates += int(np.count_nonzero(known))
+        left = (~known).astype(np.uint8)
+        return left if keep is None else keep & left
+
+    def recognise(self, products: Identities) -> Mask:
+        """Which of these have arrived, whichever site brought them."""
+        return recognise(self._queue, self._remembered or Remembered(), products)
