@@ -158,15 +158,16 @@ class Receiver:
 
     def _stand_by(self, site: str, before: Running | None) -> Member:
         return self._begin(Standby(site, Selection.parse(SELECTION), self._begin_at, lambda: self.world.now,
-                                   self._is_served, known=self._known(site, before),
+                                   self._served_by, known=self._known(site, before),
                                    statistics=before.statistics if before else None))  # fmt: skip
 
     def _known(self, site: str, before: Running | None) -> Known | None:
         known = self._saved.get(site) if before is None else before.known
         return known if known is not None and known.queue else None
 
-    def _is_served(self) -> bool:
-        return self.failover is not None and self.failover.active.statistics.state == "live"
+    def _served_by(self) -> tuple[str, Known] | None:
+        active = self.failover.active if self.failover is not None else None
+        return (active.site, active.known) if active is not None and active.statistics.state == "live" else None
 
     def _begin(self, machine: Upstream | Standby) -> Member:
         member = self.members[machine.site] = Member(self, machine)

@@ -39,6 +39,8 @@ from headrace.relay.messages.query import (
     Inventory,
     Listen,
     ListenReply,
+    Locate,
+    LocateReply,
     Query,
     Read,
     Resolve,
@@ -168,6 +170,8 @@ class Site:
             )  # fmt: skip
         if isinstance(query, Inventory):
             return self.inventory(query)
+        if isinstance(query, Locate):
+            return self.locate(query)
         if isinstance(query, Resolve):
             return ResolveReply(self.next if query.start == "next" else self.oldest)
         assert isinstance(query, Listen)
@@ -191,6 +195,12 @@ class Site:
         columns["sequence"] = rows
         upto = rows[-1] if len(rows) == query.products else max(query.after, self.next - 1)
         return make_reply(self.queue, (self.oldest, self.next), (query.after, upto), lost, columns, self.corpus.names)
+
+    def locate(self, query: Locate) -> LocateReply:
+        places = {self.corpus.columns[self.log[row]]["signature"].tobytes(): row for row in range(self.oldest, self.next)
+                  if self.gives(query.selection, row)}  # fmt: skip
+        asked = [query.signatures[at : at + 16] for at in range(0, len(query.signatures), 16)]
+        return LocateReply(self.queue, sequence_bytes([places.get(each, 0) for each in asked]))
 
     def pages(self, query: Read) -> Iterator[tuple[bytes, bytes]]:
         """As serve.Pager does it."""

@@ -157,7 +157,9 @@ def test_what_only_the_standby_has_had_for_a_quarter_of_an_hour_arrives(corpus: 
     assert set(receiver.counts.values()) == {1}
 
 
-def test_a_small_queue_does_not_store_again_what_it_has_evicted(corpus: Corpus) -> None:
+@pytest.mark.parametrize("dies", [False, True])
+def test_a_small_queue_does_not_store_again_what_it_has_evicted(corpus: Corpus, dies: bool) -> None:
+    """Also if the receiver has forgotten it: the active site knows what it has served."""
     world = World(2)
     network, relays = make(world, corpus, "p", "q")
     network.is_rough = False
@@ -165,6 +167,9 @@ def test_a_small_queue_does_not_store_again_what_it_has_evicted(corpus: Corpus) 
     world.run(10)
     relays["p"].take(list(range(1, 201)))
     world.run(20)
+    if dies:
+        receiver.die()
+        world.run(30)
     relays["q"].take(list(range(1, 201)))  # late: ours has evicted most of them
     world.run(200)
     leave(relays["p"])

@@ -15,9 +15,9 @@ from headrace.link.access import Rule, receivable
 from headrace.product.batch import ROW
 from headrace.product.feed import FeedPattern
 from headrace.queue.queue import log_of
-from headrace.relay.inventory import list_held
+from headrace.relay.inventory import list_held, locate
 from headrace.relay.messages.inventory import InventoryReply, identities, rows_of
-from headrace.relay.messages.query import Inventory
+from headrace.relay.messages.query import Inventory, Locate
 from headrace.relay.receive.arrived import recognise, remember_held
 from headrace.relay.receive.remembered import Remembered
 
@@ -108,13 +108,31 @@ def test_columns_that_contradict_each_other_are_refused(queue: Queue, changed: d
         rows_of(msgspec.structs.replace(ask(queue), **changed))
 
 
+def test_products_are_located_by_signature_within_the_selection_and_the_rights(queue: Queue) -> None:
+    put(queue, "wx/a", "1", "2")
+    put(queue, "secret", "3")
+    put(queue, "wx/b", "4")
+    signatures = ask(queue).signatures + bytes(16) + b"x" * 16
+
+    def located(selection: str = "**", allowed: tuple[FeedPattern, ...] = ALL) -> list[int]:
+        return np.frombuffer(locate(queue, Locate(selection, signatures), allowed).sequences, np.uint64).tolist()
+
+    assert located() == [1, 2, 3, 4, 0, 0]
+    assert located("wx/a") == [1, 2, 0, 0, 0, 0]
+    assert located(allowed=receivable([Rule(("b",), receive=("wx/**",))], "b")) == [1, 2, 0, 4, 0, 0]
+    queue.delete(Selection(ident="2"))
+    assert located() == [1, 0, 3, 4, 0, 0]
+    with pytest.raises(FabricMessageError, match="part of a signature"):
+        locate(queue, Locate("**", b"abc"), ALL)
+
+
 # --- what has arrived -------------------------------------------------------------------------------
 
 
 def test_products_are_recognised_by_signature_as_long_as_they_are_held(queue: Queue) -> None:
     put(queue, "x", "1", "2", "3")
     _, products = rows_of(ask(queue))
-    assert log_of(queue).holds(products.signatures).tolist() == [True] * 3
+    assert log_of(queue).find_signatures(products.signatures).tolist() == [1, 2, 3]
     queue.delete(Selection(ident="2"))
     assert recognise(queue, Remembered(), products).tolist() == [True, False, True]
 

@@ -187,18 +187,18 @@ class Log:
 
         return read
 
-    def holds(self, signatures: npt.NDArray[np.void]) -> npt.NDArray[np.bool_]:
-        """Which of these signatures, of 16 bytes each, a held product has: a put of it would be a duplicate.
+    def find_signatures(self, signatures: npt.NDArray[np.void]) -> npt.NDArray[np.uint64]:
+        """For each signature, of 16 bytes, the sequence of the held product that has it, or 0.
 
-        None of them if the queue keeps no signatures.
+        A put of such a product would be a duplicate. All are 0 if the queue keeps no signatures.
         """
-        held = [np.zeros(0, np.bool_)]
+        sequences = [np.zeros(0, np.uint64)]
         data = np.ascontiguousarray(signatures).view(np.uint8)
         for begin in range(0, len(data), 16 * _SIGNATURES):
             with self.locked():
                 found = kernel.find_signatures(self.kernel, data[begin : begin + 16 * _SIGNATURES])
-            held.append(np.frombuffer(found, np.uint64) > 0)
-        return np.concatenate(held)
+            sequences.append(np.frombuffer(found, np.uint64))
+        return np.concatenate(sequences)
 
     def weigh(
         self,

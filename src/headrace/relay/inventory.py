@@ -1,10 +1,17 @@
-"""The log path, serving side: what the log holds, without payloads. Only index rows and headers of records are read."""
+"""The log path, serving side: what the log holds, without payloads. Only index rows and headers of records are read.
+
+    list_held   what a selection wants, in the order of the log
+    locate      under which sequences products with given signatures are held
+
+Feeds that the client may not receive are left out of both, as from pages.
+"""
 
 from collections.abc import Sequence
+from contextlib import suppress
 
 import numpy as np
 
-from headrace.errors import ProductDamagedError
+from headrace.errors import FabricMessageError, ProductDamagedError
 from headrace.link.access import feed_test
 from headrace.product.batch import ROW
 from headrace.product.feed import FeedPattern
@@ -12,10 +19,12 @@ from headrace.queue import Queue
 from headrace.queue.queue import log_of
 from headrace.relay.messages.inventory import InventoryReply, make_reply
 from headrace.relay.messages.page import queue_id
-from headrace.relay.messages.query import Inventory
+from headrace.relay.messages.query import Inventory, Locate, LocateReply
 from headrace.selection import Selection
 
 _NOTHING = (0, 0)
+_WHOLE = 1 << 62  # bytes
+_STRETCH = 4096  # sequences that are looked at together
 
 
 def list_held(queue: Queue, query: Inventory, allowed: Sequence[FeedPattern]) -> InventoryReply:
@@ -25,9 +34,7 @@ def list_held(queue: Queue, query: Inventory, allowed: Sequence[FeedPattern]) ->
     row cannot be listed, and counts as lost here.
     """
     log = log_of(queue)
-    read = log.reader(
-        Selection.parse(query.selection), query.products, (1 << 62), allowed=feed_test(allowed), heads=True
-    )
+    read = log.reader(Selection.parse(query.selection), query.products, _WHOLE, allowed=feed_test(allowed), heads=True)
     start, columns, lost = query.after + 1, np.zeros(0, ROW), _NOTHING
     upto = max(query.after, queue.next - 1)
     if start < queue.next:
@@ -41,3 +48,21 @@ def list_held(queue: Queue, query: Inventory, allowed: Sequence[FeedPattern]) ->
         queue_id(queue), (queue.oldest, queue.next), (query.after, max(query.after, upto)), lost, columns,
         log.kernel.names,
     )  # fmt: skip
+
+
+def locate(queue: Queue, query: Locate, allowed: Sequence[FeedPattern]) -> LocateReply:
+    """Reply to a query. FabricMessageError if the signatures are not whole."""
+    if len(query.signatures) % 16:
+        raise FabricMessageError("a query has part of a signature", "run the same Headrace version at both sites")
+    log = log_of(queue)
+    sequences = log.find_signatures(np.frombuffer(query.signatures, "V16"))
+    read = log.reader(Selection.parse(query.selection), _STRETCH, _WHOLE, allowed=feed_test(allowed), heads=True)
+    held, shown = np.unique(sequences[sequences > 0]), [np.zeros(0, np.uint64)]
+    while len(held):
+        first = int(held[0])
+        near = held[held < np.uint64(first + _STRETCH)]
+        with suppress(ProductDamagedError):  # what cannot be read is not held
+            shown.append(read(first, int(near[-1]) + 1).columns["sequence"].copy())
+        held = held[len(near) :]
+    sequences = np.where(np.isin(sequences, np.concatenate(shown)), sequences, np.uint64(0))
+    return LocateReply(queue_id(queue), sequences.tobytes())

@@ -83,7 +83,7 @@ class _Walked:
 def _walk(site: str, feed: str, describe: Describe, end: str = "") -> _Walked:
     """Follow a request from site to site; not beyond `end`."""
     walked, left = _Walked(set(), set(), set()), [site]
-    while left:
+    while left and not (end and walked.origins):  # then it is not circular, whatever else there is
         name = left.pop()
         if name in walked.sites:
             continue

@@ -26,7 +26,7 @@ from headrace.link.keys import log_key
 from headrace.product.feed import FeedPattern
 from headrace.queue import Queue
 from headrace.relay.examine import Examined, Examiner, TooLarge
-from headrace.relay.inventory import list_held
+from headrace.relay.inventory import list_held, locate
 from headrace.relay.messages.beat import INTERVAL_S
 from headrace.relay.messages.description import Description, visible_to
 from headrace.relay.messages.inventory import InventoryReply
@@ -39,6 +39,8 @@ from headrace.relay.messages.query import (
     Inventory,
     Listen,
     ListenReply,
+    Locate,
+    LocateReply,
     Measure,
     MeasureReply,
     Read,
@@ -58,7 +60,7 @@ _BACKLOG = 256  # queries that may wait
 
 OpenStream = Callable[[Selection], str]
 MakeDescription = Callable[["Server"], Description]
-ShortReply = IdentifyReply | ResolveReply | InventoryReply | ListenReply | MeasureReply | Description
+ShortReply = IdentifyReply | ResolveReply | InventoryReply | LocateReply | ListenReply | MeasureReply | Description
 
 
 class Server:
@@ -119,12 +121,14 @@ class Server:
             query.reply_err(why)
 
     def _short_reply(
-        self, query: Identify | Resolve | Inventory | Listen | Describe | Measure, name: str | None
+        self, query: Identify | Resolve | Inventory | Locate | Listen | Describe | Measure, name: str | None
     ) -> ShortReply:
         if isinstance(query, Resolve):
             return ResolveReply(self._queue.resolve(query.start))
         if isinstance(query, Inventory):
             return list_held(self._queue, query, receivable(self._rules, name))
+        if isinstance(query, Locate):
+            return locate(self._queue, query, receivable(self._rules, name))
         if isinstance(query, Listen):
             return ListenReply(self._listen(Selection.parse(query.selection)))
         if isinstance(query, Describe):

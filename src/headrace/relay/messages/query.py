@@ -52,6 +52,13 @@ class Inventory(msgspec.Struct, tag="inventory", frozen=True, forbid_unknown_fie
     products: Annotated[int, msgspec.Meta(ge=1, le=ROWS_MAX)]
 
 
+class Locate(msgspec.Struct, tag="locate", frozen=True, forbid_unknown_fields=True):
+    """Under which sequences does your log hold products with these signatures, of those that the selection wants?"""
+
+    selection: SelectionText
+    signatures: Annotated[bytes, msgspec.Meta(max_length=16 * ROWS_MAX)]
+
+
 class Listen(msgspec.Struct, tag="listen", frozen=True, forbid_unknown_fields=True):
     """Return the stream for this selection; create it if it does not exist."""
 
@@ -90,6 +97,11 @@ class ResolveReply(msgspec.Struct, frozen=True):
     sequence: Sequence64
 
 
+class LocateReply(msgspec.Struct, frozen=True):
+    queue: QueueId
+    sequences: Annotated[bytes, msgspec.Meta(max_length=8 * ROWS_MAX)]  # 8 bytes for each signature; 0: it is not held
+
+
 class ListenReply(msgspec.Struct, frozen=True):
     stream: StreamName
 
@@ -102,8 +114,8 @@ class Unreachable(Exception):  # noqa: N818
     """The site does not reply now."""
 
 
-Query = Identify | Resolve | Read | Inventory | Listen | Describe | Measure
-_REPLIES = (IdentifyReply, ResolveReply, InventoryReply, ListenReply, MeasureReply, Description)
+Query = Identify | Resolve | Read | Inventory | Locate | Listen | Describe | Measure
+_REPLIES = (IdentifyReply, ResolveReply, InventoryReply, LocateReply, ListenReply, MeasureReply, Description)
 _QUERY_DECODER = msgspec.msgpack.Decoder(Query)
 # Made at import: threads that use a msgspec type for the first time at the same moment can crash the interpreter.
 _REPLY_DECODERS: dict[type, msgspec.msgpack.Decoder[Any]] = {kind: msgspec.msgpack.Decoder(kind) for kind in _REPLIES}

@@ -23,6 +23,7 @@ from headrace.relay.receive.track import Known
 LOOK_S = 0.5
 _SILENT_S = 3.0  # neither live nor bringing anything for so long: switch
 _BACK_S = 30.0  # a preferred site must have been ready for so long
+_END_S = 3.0  # longer than a put waits for room
 _REPAIRS_MAX = 10  # within _WINDOW_S
 _WINDOW_S = 20.0
 
@@ -125,7 +126,7 @@ class Failover:
         log.warning("request %s: switching from site %s to %s", self._request, self.active.site, site)
         standby, left = self.standbys.pop(site), self.active
         standby.end()
-        if not standby.has_ended(within_s=1.0):
+        if not standby.has_ended(within_s=_END_S):
             self._ending.append(standby)
             return False
         left.end()  # it may wait for a site that is dead; the new one does not wait for that

@@ -11,7 +11,7 @@ from functools import partial
 
 from headrace.relay.receive.counts import UpstreamStatistics
 from headrace.relay.receive.failover import LOOK_S, Failover, Running
-from headrace.relay.receive.standby import Standby
+from headrace.relay.receive.standby import Served, Standby
 from headrace.relay.receive.track import Known
 from headrace.relay.receive.upstream import Upstream
 from headrace.relay.receive.upstream_thread import UpstreamThread
@@ -71,7 +71,7 @@ class FailoverThread:
         while not self._stopped.wait(LOOK_S):
             looks += 1
             if self._failover is not None:
-                if looks % _CIRCLE_LOOKS == 0 and self._is_served():
+                if looks % _CIRCLE_LOOKS == 0 and self._served_by():
                     self._failover.look_for_circle()
                 self._failover.look()
 
@@ -86,7 +86,7 @@ class FailoverThread:
 
     def _stand_by(self, site: str, before: Running | None) -> UpstreamThread:
         machine = Standby(
-            site, self._selection, self._begin_at, time.monotonic, self._is_served, known=self._known(site, before),
+            site, self._selection, self._begin_at, time.monotonic, self._served_by, known=self._known(site, before),
             ours=self._ours, statistics=self._statistics(site),
         )  # fmt: skip
         return self._begin(machine)
@@ -95,8 +95,10 @@ class FailoverThread:
         known = self._saved(site) if before is None else before.known
         return known if known is not None and known.queue else None
 
-    def _is_served(self) -> bool:
-        return self._failover is not None and self._failover.active.statistics.state == "live"
+    def _served_by(self) -> Served | None:
+        """The active site and the position there, if it is live."""
+        active = self._failover.active if self._failover is not None else None
+        return (active.site, active.known) if active is not None and active.statistics.state == "live" else None
 
     def _begin(self, machine: Upstream | Standby) -> UpstreamThread:
         upstream = self._drive(machine)

@@ -9,6 +9,10 @@ is accounted for. At the active site the upstream moves it. Here it is moved by 
                   that has not
     unreachable   the site does not reply: wait, ask again
 
+Our queue may have evicted a product that this site still lists, and our memory of it may be gone, too (after a restart,
+or after very many others). Then the active site is asked where it holds the product: whatever it holds up to the
+position there has arrived.
+
 A product that the site has had for a minute, and that the active site has not brought, will not come from there: it is
 read from here and stored. So is one that this site would evict soon. The minute decides only when a product is read, by
 the time that passes, and never whether.
@@ -25,6 +29,7 @@ from collections import deque
 from collections.abc import Callable
 
 import numpy as np
+import numpy.typing as npt
 
 from headrace.errors import FabricError
 from headrace.log.records import Names
@@ -35,6 +40,8 @@ from headrace.relay.messages.query import (
     Identify,
     IdentifyReply,
     Inventory,
+    Locate,
+    LocateReply,
     Resolve,
     ResolveReply,
     Unreachable,
@@ -53,6 +60,8 @@ _REPLIES = 16  # inventories in one comparison
 _READ = 1000  # products at once
 _DANGER = 4  # the oldest quarter of a site's queue may be evicted soon
 
+Served = tuple[str, Known]  # a site, and the position there
+
 log = logging.getLogger("headrace.fabric")
 
 
@@ -60,10 +69,11 @@ class Standby:
     """One request at one site. Run by a driver; other threads may read `known` and `statistics`."""
 
     def __init__(
-        self, site: str, selection: Selection, begin_at: str, now: Callable[[], float], is_served: Callable[[], bool],
-        *, known: Known | None = None, ours: str = "", statistics: UpstreamStatistics | None = None,
+        self, site: str, selection: Selection, begin_at: str, now: Callable[[], float],
+        served_by: Callable[[], Served | None], *, known: Known | None = None, ours: str = "",
+        statistics: UpstreamStatistics | None = None,
     ) -> None:  # fmt: skip
-        """`is_served`: whether the active site has brought all that it has, so that what is missing will not come soon.
+        """`served_by`: the active site and the position there, if it is live: then what is missing will not come soon.
 
         `ours` is our own site: its products are not missing.
         """
@@ -71,7 +81,7 @@ class Standby:
         self.statistics = statistics or UpstreamStatistics()
         self.statistics.state = "asking"
         self._known = known or Known()
-        self._begin_at, self._now, self._is_served, self._ours = begin_at, now, is_served, ours
+        self._begin_at, self._now, self._served_by, self._ours = begin_at, now, served_by, ours
         self._names = Names()
         self._compared = self._known.base  # up to here in the site's queue; at least the base
         self._missing: tuple[Numbers, Identities] = _NOTHING  # behind the base and up to there
@@ -127,9 +137,8 @@ class Standby:
 
     def _compare(self) -> Steps[None]:
         """Drop from the missing products those that have arrived, and look at what is new in the site's log."""
-        sequences, products = self._missing
-        if len(sequences):
-            self._keep(~(yield Recognise(products)))
+        if len(self._missing[0]):
+            self._keep(~(yield Recognise(self._missing[1])))
         for _ in range(_REPLIES):
             reply: InventoryReply = yield Ask(
                 self.site, Inventory(str(self.selection), self._compared, ROWS_MAX), InventoryReply
@@ -146,6 +155,7 @@ class Standby:
     def _add(self, reply: InventoryReply) -> Steps[None]:
         sequences, products = rows_of(reply, self._ours)
         has_arrived = yield Recognise(products)
+        has_arrived[~has_arrived] = yield from self._has_served(products.where(~has_arrived))
         before = self._missing
         self._missing = (
             np.concatenate([before[0], sequences[~has_arrived]]), _joined(before[1], products.where(~has_arrived))
@@ -154,10 +164,26 @@ class Standby:
             self._note_unseen(max(0, reply.lost_last - max(reply.lost_first, self._compared + 1) + 1))
         self._compared = reply.upto
 
+    def _has_served(self, products: Identities) -> Steps[npt.NDArray[np.bool_]]:
+        """Which of these the active site holds up to the position there: they have arrived, and were evicted here."""
+        none, served = np.zeros(len(products), np.bool_), self._served_by()
+        if served is None or not len(products):
+            return none
+        site, known = served
+        query = Locate(str(self.selection), products.signatures.tobytes())
+        try:
+            reply: LocateReply = yield Ask(site, query, LocateReply)
+        except (Unreachable, FabricError):  # then they count as missing
+            return none
+        if reply.queue != known.queue or len(reply.sequences) != 8 * len(products):
+            return none
+        sequences = np.frombuffer(reply.sequences, np.uint64)
+        return (sequences >= max(1, known.began)) & (sequences <= known.base)
+
     def _forget_evicted(self, oldest: int) -> None:
         """The site no longer has them. While the active site catches up it may still bring them."""
         is_gone = self._missing[0] < np.uint64(oldest)
-        if self._is_served():
+        if self._served_by():
             self._lose(self._missing[0][is_gone], "evicted")
         else:
             self._note_unseen(int(np.count_nonzero(is_gone)))
@@ -179,7 +205,7 @@ class Standby:
 
     def _note_end(self, reply: InventoryReply) -> None:
         """Remember how long the site has had which products; while nobody serves the request that says nothing."""
-        if self._is_served():
+        if self._served_by():
             self._ends.append((self._now(), reply.next))
         self._oldest, self._next = reply.oldest, reply.next
 
@@ -197,7 +223,7 @@ class Standby:
     def _due(self) -> int:
         """Products below this sequence are read from here: the active site does not bring them, or they may go soon."""
         due = 0
-        if self._is_served() and self._oldest > 1:  # it evicts
+        if self._served_by() and self._oldest > 1:  # it evicts
             due = self._oldest + (self._next - self._oldest) // _DANGER
         since = self._now() - PATIENCE_S
         while len(self._ends) > 1 and self._ends[1][0] <= since:
