@@ -1,5 +1,6 @@
 """The content of every kind of product except METAR."""
 
+import bz2
 import re
 import struct
 from collections import defaultdict
@@ -94,6 +95,7 @@ def test_a_level_two_chunk_is_a_control_word_and_a_bzip2_stream() -> None:
             record = record[24:]
         assert struct.unpack_from(">i", record)[0] == (len(record) - 4) * (-1 if kind == "E" else 1)
         assert record[4:14] == b"BZh91AY&SY"
+        assert bz2.decompress(record[4:])
 
 
 def test_a_level_three_product_opens_with_its_heading_and_name() -> None:

@@ -133,7 +133,13 @@ def test_generated_chunks_agree_with_their_idents() -> None:
             kind,
         )
         assert row["time"].strftime("%Y%m%d%H%M%S") == start
-        assert row["records"] == 1
+        assert (row["records"], row["vcp"], row["problem"]) == (1, 212, None)
+        if kind == "S":
+            assert (row["elevation"], row["latitude"]) == (None, None)
+        else:
+            assert row["elevation_number"] == 1 + (int(chunk) - 2) // 6
+            assert (row["latitude"], row["longitude"]) == pytest.approx((39.786, -104.546))
+            assert row["radial_time"] >= row["time"].replace(microsecond=0)
 
 
 def test_the_message_header_and_the_description_block_are_read() -> None:

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pytest
-from decoding import rows
+from decoding import decoded, generated, rows
 from radar_samples import (
     broadcast,
     general_status,
@@ -61,6 +61,17 @@ def test_old_volumes_are_read_as_metpy_reads_them() -> None:
     (row,) = rows("nexrad2", [volume])
     assert (row["elevation_number"], row["vcp"]) == (head.el_num, head.vcp)
     assert (row["elevation"], row["azimuth"]) == pytest.approx((head.el_angle, head.az_angle))
+
+
+def test_generated_chunks_are_read_as_metpy_reads_them() -> None:
+    products = generated("nexrad2", 120, size_max=5000)
+    made = decoded("nexrad2", products).rows.to_pylist()
+    for row, payload in zip(made, products.column("payload").to_pylist(), strict=True):
+        theirs = metpy.Level2File(io.BytesIO(payload), has_volume_header=row["chunk_type"] == "S")
+        if row["chunk_type"] != "S":
+            head, constants = theirs.sweeps[-1][0][:2]
+            assert (row["elevation_number"], row["elevation"]) == (head.el_num, head.el_angle)
+            assert (row["latitude"], row["longitude"], row["vcp"]) == (constants.lat, constants.lon, constants.vcp)
 
 
 @pytest.mark.parametrize("code", [19, 32, 94, 99, 159, 180])
