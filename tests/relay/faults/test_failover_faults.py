@@ -4,13 +4,14 @@ s ─┬─ a ─┬─ c        s puts, a and b relay, c requests from a, or fr
    └─ b ─┘
 """
 
+import subprocess
 import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 from clocks import COMPILER, WrongClock
-from harness import Fleet
+from harness import HEADRACE, Fleet
 
 from headrace import Queue
 from support.seeds import random_seed
@@ -163,3 +164,24 @@ def test_a_site_with_a_new_queue_is_read_from_its_oldest_product(tmp_path: Path)
         put(fleet, "a", *names(105, 110))
         have(fleet, "b", names(100, 110), "those that were put before b noticed arrive, too")
         finish(fleet, "b", names(5) + names(100, 110))
+
+
+def test_sites_that_have_only_each_other_fail_the_check_until_the_source_comes(tmp_path: Path) -> None:
+    links = [("s", "x"), ("s", "y"), ("x", "y")]
+    requests = {"x": {**FAILOVER, "sites": ["y", "s"]}, "y": {**FAILOVER, "sites": ["x", "s"]}}
+    with Fleet(tmp_path, "sxy", links, random_seed(), requests=requests) as fleet:
+        fleet.start("x", "y")
+        said = "sites x, y take ** from each other only; s is named and not used"
+        until(lambda: said in _check(tmp_path / "x.toml", 1), "the check fails and says why")
+        until(lambda: "neither gets anything new" in fleet.log("x") + fleet.log("y"), "the log says it, too")
+        fleet.start("s")
+        put(fleet, "s", *names(10))
+        have(fleet, "xy", names(10), "both get what is new")
+        until(lambda: "s" in {site for name in "xy" for site, _ in serving(fleet, name)}, "one is served by the source")
+        until(lambda: said not in _check(tmp_path / "x.toml"), "there is no island any more")
+
+
+def _check(file: Path, code: int | None = None) -> str:
+    done = subprocess.run([*HEADRACE, "sites", str(file), "--check"], capture_output=True, check=False, text=True)
+    assert code is None or done.returncode == code, done.stderr
+    return " ".join((done.stdout + done.stderr).split())
