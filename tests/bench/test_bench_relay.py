@@ -7,6 +7,7 @@ from click.testing import CliRunner
 
 from headrace.bench import relay
 from headrace.cli.bench import bench
+from headrace.link.session import may_share_memory
 
 
 def test_the_benchmark_of_the_relay_takes_all_its_figures(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -17,9 +18,11 @@ def test_the_benchmark_of_the_relay_takes_all_its_figures(monkeypatch: pytest.Mo
     assert done.exit_code == 0
     report = json.loads(done.stdout)
     names = [figure["name"] for figure in report["figures"]]
+    shared = ["backlog-150-shared"] if may_share_memory() else []
     assert names == [
-        "backlog-150", "backlog-150-shared", "live-150", "live-behind",
+        "backlog-150", *shared, "live-150", "live-behind",
         *(f"latency-200-{name}" for name in ("p50", "p99", "max")), "audio-2-mean", "audio-2-late",
     ]  # fmt: skip
-    assert all(figure["value"] > 0 for figure in report["figures"] if figure["name"] != "audio-2-late")
+    may_be_zero = {"audio-2-late", "live-behind"}
+    assert all(figure["value"] > 0 for figure in report["figures"] if figure["name"] not in may_be_zero)
     assert report["not_measured"]

@@ -7,7 +7,7 @@ import pytest
 import zenoh
 
 from headrace.errors import FabricError
-from headrace.link.session import SessionTerms, locators, open_session
+from headrace.link.session import SessionTerms, locators, may_share_memory, open_session
 from headrace.link.settings import settings_of
 from support.fleet import free_port
 from support.links import Listener, Open, make_certs, tls
@@ -93,6 +93,7 @@ def test_compressed_links_carry_payloads_both_ways(opened: Open, mode: str) -> N
     deliver(second, first)
 
 
+@pytest.mark.skipif(not may_share_memory(), reason="needs the right to lock 129 MiB of memory")
 def test_large_messages_go_through_shared_memory(opened: Open) -> None:
     first = opened("router", listen=("tcp/127.0.0.1:0",), shared_memory=True)
     second = opened("router", connect=tuple(locators(first)), shared_memory=True)
@@ -115,6 +116,12 @@ def is_shared(sample: zenoh.Sample) -> bool:
 def test_shared_memory_without_enough_space_is_refused(opened: Open, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("headrace.link.session.SHARED_BYTES", 1 << 60)
     with pytest.raises(FabricError, match=r"/dev/shm has .* free, and shared_memory requires .*enlarge /dev/shm"):
+        opened("router", listen=("tcp/127.0.0.1:0",), shared_memory=True)
+
+
+def test_shared_memory_that_may_not_be_locked_is_refused(opened: Open, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("headrace.link.session._lockable_bytes", lambda: 8 << 20)
+    with pytest.raises(FabricError, match=r"may lock 8.0 MiB of memory, .* requires 129.0 MiB; raise the limit"):
         opened("router", listen=("tcp/127.0.0.1:0",), shared_memory=True)
 
 

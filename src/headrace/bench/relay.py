@@ -30,7 +30,7 @@ from headrace.bench.anchors import ANCHORS
 from headrace.bench.processes import processes
 from headrace.bench.report import Figure
 from headrace.link.keys import OWN, live_key
-from headrace.link.session import SessionTerms, locators, open_session
+from headrace.link.session import SessionTerms, locators, may_share_memory, open_session
 from headrace.queue import Queue
 from headrace.relay.messages.page import decode_head
 from headrace.relay.receive.receiver import Request
@@ -51,6 +51,7 @@ NOT_MEASURED = [
     "LDM and NaradaBrokering themselves: their figures come from elsewhere",
     "several machines, real networks, TLS, compression, durability on disk",
     "filters with conditions: headrace bench match measures them",
+    "shared memory, if this process may not lock 129 MiB of memory (ulimit -l)",
     "latency at nine of ten subscribers: they only count messages, so that Python is not the bottleneck",
     "subscribers on other machines: they share the two cores with the site; their CPU time is shown beside the figure",
 ]
@@ -68,7 +69,7 @@ def run(place: Path, scale: float, progress: Progress) -> Iterator[Figure]:
     for size, (count, goal) in BACKLOG.items():
         progress(f"backlog of {size} B products")
         beside_it = f"{ANCHORS[f'backlog-{size}']}; {beside}" if size < LARGE else beside
-        for shared in (False, True):
+        for shared in (False, True) if may_share_memory() else (False,):
             rate = _backlog(place, size, max(20_000_000 // (size + 900), int(count * scale)), shared_memory=shared)
             name, what = (f"backlog-{size}-shared", "in shared memory") if shared else (f"backlog-{size}", "over TCP")
             value, unit = (rate * LARGE / 1e9, "GB/s") if size == LARGE else (rate, "/s")

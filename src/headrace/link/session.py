@@ -16,6 +16,7 @@ import json
 import os
 import resource
 import socket
+import sys
 import time
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -37,6 +38,8 @@ from headrace.units import format_size
 Mode = Literal["router", "peer", "client"]
 _PORT_ATTEMPTS = 5
 _SHARED_MEMORY = "/dev/shm"
+_SMALL_SEGMENTS_BYTES = 1 << 20  # which Zenoh locks besides its pool
+_IPC_LOCK = 1 << 14  # the capability to lock any amount of memory
 _TOKENS_S = 2.0  # for all tokens to arrive
 _PAUSE_S, _PAUSE_S_MAX = 0.05, 0.5  # between two attempts of a client to connect
 
@@ -105,18 +108,46 @@ def open_session(terms: SessionTerms) -> zenoh.Session:
     if terms.mode == "client":
         return _open_client(terms)
     if terms.mode == "router":
-        _make_room_for_links()
+        _raise_limit(resource.RLIMIT_NOFILE)  # each link is an open file
     return _open_site(terms)
 
 
 def _check_shared_memory() -> None:
-    """Writing to memory that the system promised but does not have would kill the process."""
+    """FabricError if this process cannot use shared memory.
+
+    Writing to memory that the system promised but does not have would kill the process. Zenoh locks its pool in memory,
+    and uses the network silently if it may not.
+    """
     status = os.statvfs(_SHARED_MEMORY)
     if (free := status.f_bavail * status.f_frsize) < SHARED_BYTES:
         raise FabricError(
             f"{_SHARED_MEMORY} has {format_size(free)} free, and shared_memory requires {format_size(SHARED_BYTES)}",
             f"enlarge {_SHARED_MEMORY}, or turn shared_memory off",
         )
+    if (limit := _lockable_bytes()) < SHARED_BYTES + _SMALL_SEGMENTS_BYTES:
+        raise FabricError(
+            f"this process may lock {format_size(limit)} of memory, and shared_memory requires"
+            f" {format_size(SHARED_BYTES + _SMALL_SEGMENTS_BYTES)}",
+            "raise the limit (ulimit -l, or LimitMEMLOCK= of a systemd service), or turn shared_memory off",
+        )
+
+
+def may_share_memory() -> bool:
+    """Whether a session with `shared_memory` would open, as far as that depends on this process."""
+    try:
+        _check_shared_memory()
+    except FabricError:
+        return False
+    return True
+
+
+def _lockable_bytes() -> int:
+    """How much memory this process may lock, after its own limit is raised to what is allowed."""
+    _raise_limit(resource.RLIMIT_MEMLOCK)
+    limit, _ = resource.getrlimit(resource.RLIMIT_MEMLOCK)
+    status = Path("/proc/self/status").read_text()
+    capabilities = int(status.partition("CapEff:")[2].split()[0], 16)
+    return sys.maxsize if limit == resource.RLIM_INFINITY or capabilities & _IPC_LOCK else limit
 
 
 def _open_client(terms: SessionTerms) -> zenoh.Session:
@@ -177,12 +208,12 @@ def _with_port(text: str) -> str:
         raise explain_listening(text, error.strerror or str(error)) from None
 
 
-def _make_room_for_links() -> None:
-    """Each link is an open file; raise the limit of this process to what is allowed."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+def _raise_limit(kind: int) -> None:
+    """Raise a limit of this process to what is allowed."""
+    soft, hard = resource.getrlimit(kind)
     if soft != hard:
         with suppress(OSError, ValueError):
-            resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+            resource.setrlimit(kind, (hard, hard))
 
 
 def sites_present(session: zenoh.Session, name: str = "*") -> dict[str, str]:
