@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from click.testing import CliRunner, Result
-from hypothesis import Phase, settings
+from hypothesis import HealthCheck, Phase, settings
 
 from headrace import Queue
 from headrace.cli.main import headrace
@@ -20,14 +20,16 @@ if TYPE_CHECKING:
 # The suite tries the same examples in every run, but for constants of modules that happen to be loaded, which Hypothesis
 # draws on too; `make soak` tries new ones.
 _BRISK = [phase for phase in Phase if phase is not Phase.explain]  # explain traces every line and takes minutes
-settings.register_profile("suite", derandomize=True, phases=_BRISK)
+_ANY_PACE = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow]}  # a busy machine fails no test
+settings.register_profile("suite", derandomize=True, phases=_BRISK, **_ANY_PACE)
+settings.register_profile("soak", **_ANY_PACE)
 
 # Favour a quick start of Java over speed: the Spark of a test lives for seconds.
 os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    settings.load_profile("default" if config.option.markexpr == "soak" else "suite")
+    settings.load_profile("soak" if config.option.markexpr == "soak" else "suite")
 
 
 # Tests of these folders open sites and links; files with these words start, stop or kill processes.

@@ -144,7 +144,7 @@ def test_two_processes_create_channels_at_once(queue: Queue) -> None:
         assert process.stdin is not None
         process.stdin.write("go\n")
         process.stdin.flush()
-    assert [process.wait(60) for process in processes] == [0, 0]
+    assert [process.wait(240) for process in processes] == [0, 0]
     for process in processes:
         assert process.stdin is not None
         process.stdin.close()

@@ -100,7 +100,7 @@ def test_ctrl_c_ends_a_stream_and_leaves_a_correct_oracle(run: Run, path: Path, 
     with Queue.open(path) as queue:
         until(lambda: queue.next > 50)
     process.send_signal(signal.SIGINT)
-    out, err = process.communicate(timeout=60)
+    out, err = process.communicate(timeout=240)
     assert (process.returncode, err.strip()) == (130, b"")
     (told,) = objects(out.decode())
     result = run("verify", path, "--oracle", tmp_path / "sent.jsonl", "--json")
@@ -114,7 +114,7 @@ def test_ctrl_c_ends_a_stream_while_a_blocking_station_is_full(path: Path, start
         process = start("generate", path, "--rate", "300", "--json", *SMALL)
         until(lambda: station.statistics().waiting == 5)
         process.send_signal(signal.SIGINT)
-        out, err = process.communicate(timeout=60)
+        out, err = process.communicate(timeout=240)
         assert (process.returncode, err.strip()) == (130, b"")
         assert objects(out.decode())[0]["stored"] == queue.next - 1
 

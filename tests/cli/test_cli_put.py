@@ -180,7 +180,7 @@ def test_lines_of_a_slow_stream_are_put_as_they_arrive(path: Path, start) -> Non
             os.write(write_end, b"line %d\n" % n)
             until(lambda n=n: queue.next == n + 1)
     os.close(write_end)
-    assert process.wait(timeout=60) == 0
+    assert process.wait(timeout=240) == 0
 
 
 def test_a_full_station_ends_the_command_at_its_timeout(run: Run, path: Path, tmp_path: Path) -> None:

@@ -117,9 +117,9 @@ def test_a_command_that_needs_the_files_of_a_queue_refuses_an_endpoint(run: Run,
 def test_a_remote_command_ends_by_itself_or_by_a_signal(start: Callable[..., object], there: str, path: Path) -> None:
     fill(path, 1)
     whole = start("cat", there)
-    out, err = whole.communicate(timeout=60)  # type: ignore[attr-defined]
+    out, err = whole.communicate(timeout=240)  # type: ignore[attr-defined]
     assert (out, err, whole.returncode) == (b"product 1", b"", 0)  # type: ignore[attr-defined]
     endless = start("watch", there, "--from", "oldest")
     assert b"ident 1" in endless.stdout.readline()  # type: ignore[attr-defined]
     endless.terminate()  # type: ignore[attr-defined]
-    assert endless.wait(60) == 143  # type: ignore[attr-defined]
+    assert endless.wait(240) == 143  # type: ignore[attr-defined]

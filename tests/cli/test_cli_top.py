@@ -72,14 +72,14 @@ def test_each_interval_is_one_line_until_ctrl_c(path: Path, start) -> None:
         queue.put_many([b"%d" % n for n in range(50)], feed="wx/text")
     until(lambda: [feed["products"] for feed in objects(process.stdout.readline().decode())[0]["feeds"]] == [50])
     process.send_signal(signal.SIGINT)
-    assert process.wait(timeout=60) == 130
+    assert process.wait(timeout=240) == 130
     assert process.stderr.read().strip() == b""
 
 
 def test_top_ends_quietly_when_its_output_is_closed(path: Path, start) -> None:
     process = start("top", path, "--json", "--interval", "1h")
     process.stdout.close()
-    assert process.wait(timeout=60) == 141
+    assert process.wait(timeout=240) == 141
     assert process.stderr.read() == b""
 
 
@@ -87,7 +87,7 @@ def test_a_removed_queue_ends_top_with_an_error(path: Path, start) -> None:
     process = start("top", path, "--json", "--interval", "100ms")
     process.stdout.readline()
     shutil.rmtree(path)
-    _, err = process.communicate(timeout=60)
+    _, err = process.communicate(timeout=240)
     (told,) = objects(err.decode())
     assert (process.returncode, told["error"]) == (3, "QueueMissingError")
     assert "was removed" in told["problem"]
@@ -100,7 +100,7 @@ def test_a_replaced_queue_ends_top_with_an_error(path: Path, tmp_path: Path, sta
     Queue.create(tmp_path / "other", size="4MiB").close()
     path.rename(tmp_path / "before")
     (tmp_path / "other").rename(path)
-    _, err = process.communicate(timeout=60)
+    _, err = process.communicate(timeout=240)
     assert process.returncode == 3
     # top may read between the two renames
     assert any(words in err for words in (b"another queue is at", b"was removed"))
@@ -111,7 +111,7 @@ def test_damage_ends_top_with_an_error(path: Path, start) -> None:
     process.stdout.readline()
     (path / "spoilt").touch()
     (path / "queue.json").write_text("nonsense")
-    _, err = process.communicate(timeout=60)
+    _, err = process.communicate(timeout=240)
     (told,) = objects(err.decode())
     assert (process.returncode, told["error"]) == (3, "QueueDamagedError")
 
@@ -182,7 +182,7 @@ def test_a_live_view_restores_the_terminal(terminal, path: Path, number: int, co
     live = terminal(100, 30, "--interval", "100ms")
     until(lambda: b"wx/text" in live.read())
     live.process.send_signal(number)
-    assert live.process.wait(timeout=60) == code
+    assert live.process.wait(timeout=240) == code
     shown = live.read()
     assert shown.index(b"\x1b[?1049h") < shown.rindex(b"\x1b[?1049l")  # the other screen, and back
     assert shown.rindex(b"\x1b[?25l") < shown.rindex(b"\x1b[?25h")  # the cursor is visible again
@@ -206,5 +206,5 @@ def test_a_live_view_of_a_removed_queue_ends_with_an_error(terminal, path: Path)
     live = terminal(80, 24, "--interval", "100ms")
     until(lambda: b"fill" in live.read())
     shutil.rmtree(path)
-    assert live.process.wait(timeout=60) == 3
+    assert live.process.wait(timeout=240) == 3
     assert b"was removed while it was watched" in live.process.stderr.read()

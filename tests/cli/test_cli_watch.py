@@ -139,7 +139,7 @@ def test_a_watch_shows_what_another_process_puts(path: Path, start) -> None:
         put = start("put", path, "--feed", "wx/text", "--ident", f"number {n}", stdin=subprocess.PIPE)
         put.communicate(b"content %d" % n, timeout=60)
         assert put.returncode == 0
-    out, err = watcher.communicate(timeout=60)
+    out, err = watcher.communicate(timeout=240)
     assert (watcher.returncode, err) == (0, b"")
     assert [p["ident"] for p in objects(out.decode())] == ["number 0", "number 1", "number 2"]
 
@@ -152,7 +152,7 @@ def test_a_line_appears_at_once_and_ctrl_c_ends_cleanly(path: Path, start) -> No
         assert b"first" in watcher.stdout.readline()
         until(lambda: queue.cursor("c").position == 2)
         watcher.send_signal(signal.SIGINT)
-        out, err = watcher.communicate(timeout=60)
+        out, err = watcher.communicate(timeout=240)
         assert (watcher.returncode, out, err.strip()) == (130, b"", b"")
         assert queue.statistics().readers == 0
 
@@ -162,7 +162,7 @@ def test_a_watch_ends_quietly_when_it_is_terminated(path: Path, start) -> None:
     with Queue.open(path) as queue:
         until(lambda: queue.statistics().readers)
         watcher.send_signal(signal.SIGTERM)
-        assert watcher.communicate(timeout=60) == (b"", b"")
+        assert watcher.communicate(timeout=240) == (b"", b"")
         assert watcher.returncode == 143
         assert queue.statistics().readers == 0
 
@@ -173,7 +173,7 @@ def test_a_watch_ends_quietly_when_its_output_is_closed(path: Path, start) -> No
     watcher = start("watch", path, "--from", "oldest")
     assert b"ident 1" in watcher.stdout.readline()
     watcher.stdout.close()
-    assert watcher.wait(timeout=60) == 141
+    assert watcher.wait(timeout=240) == 141
     assert watcher.stderr.read() == b""
 
 
@@ -182,7 +182,7 @@ def test_a_pipe_that_is_closed_during_a_long_output_ends_it_quietly(path: Path, 
     watcher = start("watch", path, "--from", "oldest", "--timeout", "0s", "--json")
     watcher.stdout.readline()
     watcher.stdout.close()
-    assert watcher.wait(timeout=60) == 141
+    assert watcher.wait(timeout=240) == 141
     assert watcher.stderr.read() == b""
 
 
@@ -197,5 +197,5 @@ def test_tables_have_frames_on_a_terminal(path: Path, start) -> None:
     except OSError:  # the other side is closed
         pass
     os.close(main)
-    assert process.wait(timeout=60) == 0
+    assert process.wait(timeout=240) == 0
     assert "╭".encode() in shown

@@ -25,7 +25,7 @@ VERDICTS = ["table metar", "dead letters", "files radar", "table hourly", "alert
 
 def test_the_demo_loses_and_duplicates_nothing_and_leaves_no_file(tmp_path: Path, start) -> None:
     process = start("demo", "--no-pipeline", "--seconds", "3", "--json", env=environment(TMPDIR=str(tmp_path)))
-    out, err = process.communicate(timeout=60)
+    out, err = process.communicate(timeout=240)
     assert (process.returncode, err) == (0, b"")
     (told,) = objects(out.decode())
     everything, radar = told["watchers"]
@@ -116,7 +116,7 @@ def judge_station(station: dict[str, Any]) -> None:
 def test_the_output_has_lines_and_a_verdict_and_the_queue_is_kept(tmp_path: Path, start) -> None:
     words = ["--no-pipeline", "--seconds", "2.2", "--seed", "7", "--path", "kept"]
     process = start("demo", *words, env=environment(TMPDIR=str(tmp_path)))
-    out, err = process.communicate(timeout=60)
+    out, err = process.communicate(timeout=240)
     assert (process.returncode, err) == (0, b"")
     shown = out.decode()
     assert re.search(r"duplicates rejected; site two: [\d,]+; watchers: everything ", shown)
@@ -140,7 +140,7 @@ def test_an_interrupted_demo_leaves_no_process_and_no_file(tmp_path: Path, start
     until(lambda: len(children_of(process.pid)) >= CHILDREN)
     children = children_of(process.pid)
     process.send_signal(number)
-    _, err = process.communicate(timeout=60)
+    _, err = process.communicate(timeout=240)
     assert (process.returncode, err.strip()) == (code, b"")
     until(lambda: not any(map(is_alive, children)))
     assert list(tmp_path.iterdir()) == []
@@ -151,7 +151,7 @@ def test_a_process_that_dies_is_reported(tmp_path: Path, start) -> None:
     until(lambda: len(children_of(process.pid)) >= CHILDREN)
     actors = [pid for pid in children_of(process.pid) if b"spawn_main" in Path(f"/proc/{pid}/cmdline").read_bytes()]
     os.kill(actors[0], signal.SIGKILL)
-    _, err = process.communicate(timeout=60)
+    _, err = process.communicate(timeout=240)
     (told,) = objects(err.decode())
     assert process.returncode == told["exit"] == 3
     assert "ended early, with exit code -9" in told["problem"]

@@ -24,7 +24,7 @@ RULES = (
     Rule(("denver",), publish=("wx/radar/**",)),
     Rule(("boulder",), publish=("wx/text/**",)),
 )
-REPLY_S_MAX = 60  # a safety net: queries end with their last reply, denied ones at once
+REPLY_S_MAX = 240  # a safety net: queries end with their last reply, denied ones at once
 
 
 @pytest.fixture(scope="module")

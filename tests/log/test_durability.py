@@ -84,19 +84,19 @@ def test_under_disk_a_duplicate_is_reported_only_after_the_first_copy_is_durable
         def sync_file(self, path: Path) -> None:
             if path.suffix == ".segment":
                 flushing.set()
-                assert may_end.wait(60)
+                assert may_end.wait(240)
             super().sync_file(path)
 
     path = tmp_path / "q"
     Queue.create(path, size="2MiB", durability="disk").close()
     with Queue.open(path, storage=Slow(path, tmp_path / "safe")) as queue, ThreadPoolExecutor(2) as pool:
         first = pool.submit(queue.put, b"once", feed="a")
-        assert flushing.wait(60)
+        assert flushing.wait(240)
         again = pool.submit(queue.put, b"once", feed="a")
         until(lambda: queue.statistics().duplicates == 1, "the copy is recognised")
         assert not again.done()
         may_end.set()
-        assert (first.result(60), again.result(60)) == (1, Duplicate(of=1))
+        assert (first.result(240), again.result(240)) == (1, Duplicate(of=1))
         assert queue.statistics().undurable == 0
 
 

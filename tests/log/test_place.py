@@ -150,7 +150,7 @@ def test_a_follower_that_sleeps_notices(path: Path) -> None:
         sleeper = threading.Thread(target=lambda: told.append(refused(lambda: next(follower))))
         sleeper.start()
         moved(path)
-        sleeper.join(60)
+        sleeper.join(240)
     assert told
     assert "was moved" in told[0]
 
@@ -189,7 +189,7 @@ def test_a_forked_child_refuses_too(path: Path) -> None:
         moved(path)
         process = FORK.Process(target=child)
         process.start()
-        process.join(60)
+        process.join(240)
         assert process.exitcode == 42
 
 
@@ -204,9 +204,9 @@ def test_a_process_that_follows_the_queue_by_itself_refuses_too(path: Path) -> N
     ready = SPAWN.Event()
     process = SPAWN.Process(target=_follow, args=(path, ready))
     process.start()
-    assert ready.wait(60)
+    assert ready.wait(240)
     shutil.rmtree(path)
-    process.join(60)
+    process.join(240)
     assert process.exitcode == 42
 
 

@@ -90,7 +90,7 @@ def test_a_view_taken_before_a_fork_is_valid_in_each_process_until_it_releases_i
         assert writer.oldest > 1
     assert bytes(view) == b"A" * 1000
     os.write(go[1], b"x")
-    worker.join(60)
+    worker.join(240)
     assert worker.exitcode == 0
 
 
@@ -173,11 +173,11 @@ def test_an_interrupt_during_the_wait_for_the_lock_leaves_it_free(queue: Queue) 
     until(lambda: is_asleep(worker.pid), "the child waits for the lock")
     os.kill(worker.pid, signal.SIGINT)
     os.write(go[1], b"x")
-    holder.join(60)
+    holder.join(240)
     assert isinstance(queue.put(b"after", feed="a"), int)
     assert worker.is_alive(), "the put waited for the end of the child"
     os.write(stay[1], b"x")
-    worker.join(60)
+    worker.join(240)
     assert worker.exitcode == 7
 
 
@@ -341,7 +341,7 @@ def test_a_repair_succeeds_while_other_threads_try_to_open_the_queue(queue: Queu
     threads = [threading.Thread(target=knock) for _ in range(2)]
     for thread in threads:
         thread.start()
-    assert refused.acquire(timeout=60)
+    assert refused.acquire(timeout=240)
     deadline = time.monotonic() + 60
     while time.monotonic() < deadline:
         try:

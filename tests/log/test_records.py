@@ -231,10 +231,10 @@ def test_put_batch_waits_for_a_blocking_station(make_queue: MakeQueue, monkeypat
     monkeypatch.setattr(StationGates, "_wait_at", announce)
     with ThreadPoolExecutor(1) as pool:
         putting = pool.submit(here.put_batch, there.read_batch())
-        assert waits.wait(60)
+        assert waits.wait(240)
         assert not putting.done()
         consumer.ack(consumer.get_nowait(2))
-        assert putting.result(60).stored == 1
+        assert putting.result(240).stored == 1
 
 
 def test_put_batch_returns_after_the_flush_under_durability_disk(make_queue: MakeQueue) -> None:

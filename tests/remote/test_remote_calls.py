@@ -316,7 +316,7 @@ def test_calls_that_wait_are_answered_if_a_consumer_cannot_detach(
 
     def fail(consumer: Consumer) -> None:
         entered.set()
-        may_go_on.wait(60)
+        may_go_on.wait(240)
         detach(consumer)
         raise MemoryError
 
@@ -325,7 +325,7 @@ def test_calls_that_wait_are_answered_if_a_consumer_cannot_detach(
     (client,) = served.site._remote._clients._clients.values()
     (consumer,) = client.consumers.values()
     consumer._calls.put(None)  # the thread ends, as if by `end`
-    assert entered.wait(60)
+    assert entered.wait(240)
     consumer._calls.put(waiting := _Waiting())  # type: ignore[arg-type]
     may_go_on.set()
     consumer.join()
@@ -343,7 +343,7 @@ class _Waiting:
 
 def test_slow_reads_delay_no_other_call(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
     read, may_go_on = ClientRead.read, threading.Event()
-    monkeypatch.setattr(ClientRead, "read", lambda *about: (may_go_on.wait(60), read(*about))[1])
+    monkeypatch.setattr(ClientRead, "read", lambda *about: (may_go_on.wait(240), read(*about))[1])
     readers = [threading.Thread(target=served.connect().read) for _ in range(8)]
     for reader in readers:
         reader.start()

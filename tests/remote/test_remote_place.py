@@ -70,6 +70,6 @@ def test_a_client_that_waits_hears_of_it(remote: RemoteQueue, move: Callable[[],
     waiter = threading.Thread(target=lambda: told.append(refused(waits[wait])), daemon=True)
     waiter.start()
     move()
-    waiter.join(60)
+    waiter.join(240)
     assert told
     assert "was moved to" in told[0]

@@ -195,7 +195,7 @@ class Arena:
     def run(self, role: Callable[..., None], *arguments: Any) -> Actor:
         """Start a process that ends or kills itself, and wait for it."""
         actor = self.start(role, *arguments)
-        actor.process.join(60)
+        actor.process.join(240)
         assert actor.process.exitcode is not None, f"{actor.ledger.name} hangs"
         return actor
 

@@ -21,7 +21,7 @@ def test_a_put_waits_while_the_capacity_is_full(queue: Queue) -> None:
             putting.result(0.5)
         assert queue.next == 3
         assert idents(consumer.get_nowait(1)) == ["1"]
-        putting.result(20)
+        putting.result(240)
     assert idents(consumer.get_nowait(9)) == ["2", "3"]
 
 
@@ -99,14 +99,14 @@ def test_every_waiting_producer_is_woken(queue: Queue) -> None:
     consumer = station.attach()
     got = []
     with ThreadPoolExecutor(4) as pool:
-        putting = [pool.submit(put, queue, str(number), timeout=30) for number in range(1, 9)]
+        putting = [pool.submit(put, queue, str(number), timeout=240) for number in range(1, 9)]
         while len(got) < 9:
-            batch = consumer.get(1, timeout=20)
+            batch = consumer.get(1, timeout=240)
             assert len(batch) == 1
             consumer.ack(batch)
             got += idents(batch)
         for future in putting:
-            future.result(20)
+            future.result(240)
     assert sorted(got) == [str(number) for number in range(9)]
 
 
@@ -124,11 +124,11 @@ def test_a_producer_in_another_process_waits_too(queue: Queue) -> None:
     got = []
     with station.attach() as consumer:
         while len(got) < 20:
-            batch = consumer.get(1, timeout=20)
+            batch = consumer.get(1, timeout=240)
             consumer.ack(batch)
             got += idents(batch)
             assert station.statistics().waiting <= 1
-    worker.join(20)
+    worker.join(240)
     assert got == [str(number) for number in range(20)]
 
 
@@ -199,7 +199,7 @@ def test_removing_the_station_frees_the_producers(queue: Queue) -> None:
         with pytest.raises(TimeoutError):
             putting.result(0.5)
         station.remove()
-        putting.result(20)
+        putting.result(240)
     assert queue.next == 3
 
 
@@ -211,7 +211,7 @@ def test_a_change_of_terms_frees_the_producers(queue: Queue, options: dict[str, 
     with ThreadPoolExecutor(1) as pool:
         putting = pool.submit(put, queue, "2", timeout=30)
         station.change(**options)
-        putting.result(20)
+        putting.result(240)
 
 
 def test_a_station_can_be_made_blocking_while_producers_work(queue: Queue) -> None:

@@ -53,11 +53,11 @@ def test_a_put_continues_once_the_products_that_fill_the_queue_are_acknowledged(
         putting = pool.submit(queue.put, bytes(60_000), feed="b", ident="last", timeout=30)
         got = []
         while len(got) <= count:
-            batch = consumer.get(1, timeout=20)
+            batch = consumer.get(1, timeout=240)
             assert len(batch) == 1
             got += idents(batch)
             consumer.ack(batch)
-        putting.result(20)
+        putting.result(240)
     assert got == [*(str(number) for number in range(count)), "last"]
     assert station.statistics().evicted == 0
 

@@ -168,7 +168,7 @@ def test_a_product_that_is_given_back_wakes_a_waiting_consumer(
     with ThreadPoolExecutor(1) as pool:
         waiting = pool.submit(station.attach().get, 1, 20)
         consumer.nack(batch)
-        assert idents(waiting.result(20)) == ["1"]
+        assert idents(waiting.result(240)) == ["1"]
 
 
 @pytest.mark.parametrize("payloads", [[], [b"1"], [b"1", b"2", b"3"], b"12"])

@@ -32,7 +32,7 @@ def test_a_get_waits_for_the_first_product(queue: Queue, consumer: Consumer) -> 
     with ThreadPoolExecutor(1) as pool:
         waiting = pool.submit(consumer.get, 10, 20)
         put(queue, "1")
-        assert idents(waiting.result(20)) == ["1"]
+        assert idents(waiting.result(240)) == ["1"]
 
 
 def test_a_get_without_a_timeout_is_woken_by_another_process(queue: Queue, consumer: Consumer) -> None:

@@ -83,7 +83,7 @@ def test_async_batches_end_after_an_empty_timeout(queue: Queue, consumer: Consum
 
 def test_an_async_get_lets_other_tasks_run_while_it_waits(queue: Queue, consumer: Consumer) -> None:
     async def both() -> list[str]:
-        getting = asyncio.create_task(consumer.get_async(1, timeout=20))
+        getting = asyncio.create_task(consumer.get_async(1, timeout=240))
         while not getting.done() and queue.next == 1:
             await asyncio.sleep(0)
             put(queue, "1")
@@ -121,7 +121,7 @@ def test_a_product_that_arrives_at_a_cancelled_get_goes_back(
             await getting
 
     asyncio.run(cancel_too_late())
-    batch = station.attach().get(1, timeout=5)
+    batch = station.attach().get(1, timeout=240)
     assert (idents(batch), batch.deliveries.tolist()) == (["1"], [1])
 
 
@@ -129,7 +129,7 @@ def test_an_interrupt_ends_a_get_without_a_timeout(queue: Queue, consumer: Consu
     with ThreadPoolExecutor(1) as pool:
         waiting = pool.submit(consumer.get)
         consumer.interrupt()
-        assert len(waiting.result(20)) == 0
+        assert len(waiting.result(240)) == 0
     put(queue, "1")
     assert idents(consumer.get(1, timeout=5)) == ["1"]
 

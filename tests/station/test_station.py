@@ -310,7 +310,7 @@ def test_a_waiting_consumer_gets_an_error_when_its_station_is_removed(queue: Que
         waiting = pool.submit(consumer.get, 1, 20)
         station.remove()
         with pytest.raises(StationMissingError):
-            waiting.result(20)
+            waiting.result(240)
 
 
 def test_a_consumer_in_another_opening_gets_an_error_after_the_removal(queue: Queue) -> None:

@@ -144,7 +144,7 @@ def test_a_change_is_complete_or_absent_after_a_kill_and_can_be_repeated(
 
     worker = FORK.Process(target=act_and_die)
     worker.start()
-    worker.join(60)
+    worker.join(240)
     assert worker.exitcode == -signal.SIGKILL, "the step was not reached"
 
     with Queue.open(path) as fresh:
@@ -276,7 +276,7 @@ def test_a_kill_during_the_recovery_of_stations_brings_nothing_back(shared_memor
     for target in (work_and_die, open_and_die):
         worker = FORK.Process(target=target)
         worker.start()
-        worker.join(60)
+        worker.join(240)
         assert worker.exitcode == -signal.SIGKILL
     with Queue.open(path) as queue:
         assert get_all(queue, "s") == []
@@ -299,7 +299,7 @@ def test_a_seek_back_survives_the_death_of_its_process(path: Path) -> None:
         queue.put_many([b""] * 200, feed="f")
     worker = FORK.Process(target=hold_and_die)
     worker.start()
-    worker.join(60)
+    worker.join(240)
     assert worker.exitcode == -signal.SIGKILL
     with Queue.open(path) as queue:
         assert set(get_all(queue, "s")) == set(range(1, 201))

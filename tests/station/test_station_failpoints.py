@@ -84,7 +84,7 @@ def judge(path: Path, ledger: Path) -> None:
 def kill_at(path: Path, ledger: Path, point: str, passes: int) -> None:
     worker = FORK.Process(target=work_until_death, args=(path, ledger, point, passes))
     worker.start()
-    worker.join(60)
+    worker.join(240)
     assert worker.exitcode == -signal.SIGKILL, f"{point} was not reached"
 
 

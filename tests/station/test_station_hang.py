@@ -85,7 +85,7 @@ def test_a_late_ack_of_a_hung_consumer_is_refused_and_nothing_is_acknowledged_tw
 
         queue.put_many([b"more"] * 5, feed="a")  # it works again like any other consumer
         until(lambda: len(hung.sequences("later")) == 5, "it gets more")
-        hung.process.join(60)
+        hung.process.join(240)
         assert hung.process.exitcode == 0
         assert station.statistics().acknowledged == 15
 

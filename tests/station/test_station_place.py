@@ -95,7 +95,7 @@ def test_a_consumer_that_sleeps_notices(path: Path, n: int, happen: Callable[[Pa
     with Queue.open(path) as queue, queue.station("s", "**").attach() as consumer:
         threading.Thread(target=consume, daemon=True).start()
         happen(path)
-        assert noticed.wait(60)
+        assert noticed.wait(240)
 
 
 def test_a_put_that_waits_for_a_full_station_notices(path: Path) -> None:
@@ -110,7 +110,7 @@ def test_a_put_that_waits_for_a_full_station_notices(path: Path) -> None:
         put(queue, "1")
         threading.Thread(target=produce, daemon=True).start()
         path.rename(path.with_name("elsewhere"))
-        assert noticed.wait(60)
+        assert noticed.wait(240)
 
 
 def test_a_consumer_does_not_get_the_products_of_the_queue_that_took_the_place(path: Path) -> None:

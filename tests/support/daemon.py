@@ -9,7 +9,7 @@ import msgspec
 from support.commandline import PROGRAM
 from support.waiting import until
 
-END_S_MAX = 60.0
+END_S_MAX = 240.0
 
 
 class Daemon:

@@ -187,7 +187,7 @@ class Stranger:
     def send(self, head: bytes | None, payload: bytes = b"", name: str = "") -> replies.Reply | str:
         """The reply, or the text of the refusal."""
         key = f"{self._key}/{name}" if name else self._key
-        for reply in self._session.get(key, payload=payload, attachment=head, timeout=60):
+        for reply in self._session.get(key, payload=payload, attachment=head, timeout=240):
             if reply.ok is not None:
                 assert reply.ok.attachment is not None
                 return replies.decode_reply(reply.ok.attachment.to_bytes())

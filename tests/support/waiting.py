@@ -6,7 +6,7 @@ from pathlib import Path
 
 
 def until(
-    condition: Callable[[], object], what: str | Callable[[], object] = "the condition holds", seconds: float = 60
+    condition: Callable[[], object], what: str | Callable[[], object] = "the condition holds", seconds: float = 240
 ) -> float:
     """Wait until the condition holds; return how long that took. `what` describes it in the error."""
     begun_s = time.monotonic()

@@ -348,7 +348,7 @@ def test_a_file_size_limit_leaves_the_files_unchanged(tmp_path: Path) -> None:
 @pytest.mark.parametrize("mode", ["append", "each", "overwrite"])
 def test_a_folder_without_write_permission_is_an_error(tmp_path: Path, mode: str) -> None:
     (tmp_path / "files").mkdir(mode=0o500)
-    with pytest.raises(PipelineError, match=r"Permission denied; change its owner or its rights"):
+    with pytest.raises(PipelineError, match=r"Permission denied; change its owner or its permissions"):
         Bench(tmp_path, mode=mode).put(0, rows_of(("a", b"1")))
 
 

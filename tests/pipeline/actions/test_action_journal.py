@@ -62,7 +62,7 @@ def test_processes_agree_on_a_life(tmp_path: Path) -> None:
             assert one == other != ""
     finally:
         for process in started:
-            process.communicate(timeout=60)
+            process.communicate(timeout=240)
 
 
 Names = dict[str, set[str]]

@@ -350,7 +350,7 @@ def test_ctrl_c_ends_a_replay_which_reports_what_it_put(table: Path, queue: Queu
     replay = subprocess.Popen([*PROGRAM, *words], stdout=subprocess.PIPE)
     next(batch for batch in queue.follow("oldest", timeout=60) if batch.next > 2)  # two products have come
     replay.send_signal(signal.SIGINT)
-    report = json.loads(replay.communicate(timeout=60)[0])
+    report = json.loads(replay.communicate(timeout=240)[0])
     assert replay.returncode == 130
     assert not report["complete"]
     assert report["products"] == report["stored"] == queue.next - 1 < 20

@@ -44,7 +44,7 @@ def test_a_call_that_is_made_while_the_line_breaks_is_abandoned(
             until(lambda: "headrace-broken" not in {thread.name for thread in threading.enumerate()}, "it is seen")
 
         def take(self) -> None:
-            assert self._given_up.wait(60)
+            assert self._given_up.wait(240)
 
         def cancel(self) -> None:
             self._given_up.set()
