@@ -35,6 +35,20 @@ def test_only_requested_products_arrive(fabric: Fabric) -> None:
     assert texts(b) == ["yes", "also"]
 
 
+def test_a_request_may_have_alternatives(fabric: Fabric) -> None:
+    a = fabric.add("a")
+    put(a, "wx/text", "text-old")
+    put(a, "wx/other", "no-old")
+    b = fabric.add("b", want("wx/radar/**|wx/*/K|wx/text", "oldest"), near=("a",))
+    until(lambda: is_live(fabric, "b"), "b listens")
+    put(a, "wx/radar/K", "of two alternatives")
+    put(a, "wx/other", "no")
+    put(a, "wx/text", "text")
+    put(a, "wx/obs/K", "third")
+    until(lambda: has_examined(fabric, "b", "a"), "b has everything")
+    assert sorted(texts(b)) == ["of two alternatives", "text", "text-old", "third"]
+
+
 def test_a_new_site_gets_the_history_that_it_requests(fabric: Fabric) -> None:
     a = fabric.add("a")
     put(a, "x", *(str(n) for n in range(500)))

@@ -19,12 +19,13 @@ def test_access_follows_the_rules() -> None:
     rules = (Rule(("ann",), receive=("a/**",)), Rule(("*",), publish=("p",)), Rule(("bob",), receive=("**",)))
     ann, bob, nobody = (ClientAccess(rules, name) for name in ("ann", "bob", None))
     ann.check_selection(Selection("a/b/*"))
+    ann.check_selection(Selection("a/b|a/c/**"))
     bob.check_selection(Selection())
     for rights in (ann, bob, nobody):
         rights.check_publish(["p"])
         with pytest.raises(AccessDeniedError, match="may not publish feed q"):
             rights.check_publish(["p", "q"])
-    for selection in (Selection(), Selection("*/b"), Selection("b")):
+    for selection in (Selection(), Selection("*/b"), Selection("b"), Selection("a/b|b")):
         with pytest.raises(AccessDeniedError, match="ann may not receive all of"):
             ann.check_selection(selection)
     with pytest.raises(AccessDeniedError, match="a client without a name may not receive anything"):

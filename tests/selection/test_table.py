@@ -49,7 +49,8 @@ VALUES = st.sampled_from([0, 1, 2, 7, 1.0, 2.5, True, False, "a", "7", ""])
 NAMES = st.sampled_from(["tag", "x", "y", "size", "feed"])
 PROPERTIES = st.dictionaries(NAMES, VALUES, max_size=4)
 FEEDS = st.lists(st.sampled_from(LEVELS), min_size=1, max_size=4).map("/".join)
-PATTERNS = st.lists(st.sampled_from([*LEVELS, "*", "**"]), min_size=1, max_size=6).map("/".join)
+PATTERN = st.lists(st.sampled_from([*LEVELS, "*", "**"]), min_size=1, max_size=6).map("/".join)
+PATTERNS = st.one_of(PATTERN, st.lists(PATTERN, min_size=2, max_size=3).map("|".join))
 IDENTS = st.text("abcdABkKsS \n-éſ\u212a", max_size=8)
 REGEXES = st.sampled_from(
     [

@@ -1,8 +1,7 @@
 """Subtree: the feeds of a channel, `wx/radar/**`: one feed and everything below it, or `**` for all feeds.
 
 `narrow` intersects the pattern of a station with the subtree of its channel: the result matches exactly the feeds that
-both match. A few pairs would need two patterns, such as `**/radar/*` below `wx/radar`; they are refused instead of
-approximated.
+both match. Some pairs need alternatives: `**/radar/*` below `wx/radar` is `wx/radar/*|wx/radar/**/radar/*`.
 """
 
 from dataclasses import dataclass
@@ -46,18 +45,13 @@ class Subtree:
             return self.pattern
         if not self.root:
             return FeedPattern(wanted).text
-        rests = self._rests(FeedPattern(wanted).text.split("/"))
-        if len(rests) == 1:
-            return "/".join([self.root, *rests[0]])
+        rests = [rest for each in FeedPattern(wanted).alternatives for rest in self._rests(each.split("/"))]
         if not rests:
             raise SelectionError(
                 f"feed pattern {wanted!r} selects nothing within the channel's {self.pattern}",
                 f"write {self.root}/… or **/…",
             )
-        raise SelectionError(
-            f"feed pattern {wanted!r} matches the channel's {self.pattern} in more than one way",
-            f"write it out from the root: {self.root}/…",
-        )
+        return "|".join(sorted({"/".join([self.root, *rest]) for rest in rests}))
 
     def _rests(self, pattern: list[str]) -> list[list[str]]:
         """What can be left of the pattern after it has matched the levels of the root, one list per way to match.

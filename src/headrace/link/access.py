@@ -18,7 +18,7 @@ Not here: which products of a log a principal receives (`headrace.relay.serve` c
 certificates (`headrace.link.credentials`).
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -51,7 +51,7 @@ class Rule:
             _check_name(name)
         object.__setattr__(self, "who", tuple(dict.fromkeys(self.who)))
         for field in ("receive", "publish"):
-            object.__setattr__(self, field, tuple(_pattern(text) for text in getattr(self, field)))
+            object.__setattr__(self, field, tuple(_patterns(getattr(self, field))))
 
 
 def _check_name(name: str) -> None:
@@ -64,9 +64,11 @@ def _check_name(name: str) -> None:
         raise OptionError(f"an access rule has the name {name!r}, which is not a valid name", hint) from None
 
 
-def _pattern(text: str) -> str:
-    pattern = canonical_pattern(text)
-    return "**" if pattern is None else pattern.text
+def _patterns(texts: Iterable[str]) -> Iterator[str]:
+    """Canonical patterns; alternatives one by one, because each is a key of its own."""
+    for text in texts:
+        pattern = canonical_pattern(text)
+        yield from ("**",) if pattern is None else pattern.alternatives
 
 
 # --- the principal of a query, and its rights ---------------------------------------------------------

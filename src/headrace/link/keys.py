@@ -9,7 +9,7 @@
     headrace/client/<site>/listens/<stream>/<feeds>   liveliness token: these feeds of a stream have a subscriber
 
 A feed contains no character that is special in a key, and feed patterns are written like key expressions, so both
-become keys unchanged.
+become keys unchanged. A pattern with alternatives (`a/**|b`) is not a key: its subscribers use a stream of their own.
 """
 
 import zenoh
@@ -54,7 +54,13 @@ def feed_of(key: str) -> str:
 
 def overlap(one: str, other: str) -> bool:
     """Whether some feed matches both patterns."""
-    return bool(zenoh.KeyExpr.autocanonize(one).intersects(zenoh.KeyExpr.autocanonize(other)))
+    ours, theirs = expressions(one), expressions(other)
+    return any(mine.intersects(yours) for mine in ours for yours in theirs)
+
+
+def expressions(pattern: str) -> list[zenoh.KeyExpr]:
+    """A feed pattern as key expressions, one for each alternative."""
+    return [zenoh.KeyExpr.autocanonize(alternative) for alternative in pattern.split("|")]
 
 
 def site_of(key: str) -> str:

@@ -2,8 +2,8 @@
 
 A feed is a hierarchical name, `wx/radar/nexrad2/KFTG`: one or more levels, joined by `/`, at most 255 bytes of UTF-8.
 A level is not empty, does not begin with `@` (Zenoh keeps those names for itself), and has no white space, no control
-characters, and none of ``* ? # $ + > " ' \\``, which patterns and other systems use. In a pattern `*` stands for
-exactly one level and `**` for any number, none included.
+characters, and none of ``* ? # $ + > | " ' \\``, which patterns and other systems use. In a pattern `*` stands for
+exactly one level and `**` for any number, none included; `|` separates alternatives: `wx/text/**|wx/obs/bufr`.
 """
 
 import re
@@ -11,8 +11,9 @@ import re
 from headrace.errors import FeedError
 
 FEED_BYTES_MAX = 255
-_LEVEL = re.compile(r"(?!@)[^\s/*?#$+>\"'\\\x00-\x1f\x7f]+")
-_RULES = "use levels joined by '/', such as wx/radar/nexrad2, without blanks or any of * ? # $ + > \" ' \\"
+ALTERNATIVES_MAX = 64
+_LEVEL = re.compile(r"(?!@)[^\s/*?#$+>|\"'\\\x00-\x1f\x7f]+")
+_RULES = "use levels joined by '/', such as wx/radar/nexrad2, without blanks or any of * ? # $ + > | \" ' \\"
 
 
 def check_feed(feed: str) -> str:
@@ -41,9 +42,9 @@ def _check_length(feed: str) -> None:
 
 
 class FeedPattern:
-    """A feed pattern; `matches(feed)` decides in at most levels x levels steps, whatever the pattern."""
+    """A feed pattern; `matches(feed)` decides in at most levels x levels steps for each alternative."""
 
-    __slots__ = ("_levels", "text")
+    __slots__ = ("_alternatives", "text")
 
     def __init__(self, text: str) -> None:
         if not isinstance(text, str) or not text:
@@ -51,34 +52,56 @@ class FeedPattern:
                 f"feed pattern {text!r} is not text",
                 "write a feed, with * for one level and ** for any",
             )
-        _check_length(text)
         self.text = text
-        self._levels = text.split("/")
-        for level in self._levels:
-            if level not in ("*", "**") and not _LEVEL.fullmatch(level):
-                raise FeedError(
-                    f"feed pattern {text!r} has the illegal level {level!r}",
-                    "a level is a name, * for one level, or ** for any number of them",
-                )
+        alternatives = text.split("|")
+        if len(alternatives) > ALTERNATIVES_MAX:
+            raise FeedError(
+                f"the feed pattern has {len(alternatives)} alternatives, more than {ALTERNATIVES_MAX}",
+                "use * and **, or several selections",
+            )
+        self._alternatives = [_levels(alternative, text) for alternative in alternatives]
+
+    @property
+    def alternatives(self) -> tuple[str, ...]:
+        """The patterns of which one must match; one, if there is no `|`."""
+        return tuple(self.text.split("|"))
 
     def matches(self, feed: str) -> bool:
-        """Greedy match; on a mismatch the latest `**` swallows one level more."""
-        pattern, levels = self._levels, feed.split("/")
-        p = n = 0
-        star, resume = -1, 0
-        while n < len(levels):
-            if p < len(pattern) and pattern[p] == "**":
-                star, resume = p, n
-                p += 1
-            elif p < len(pattern) and pattern[p] in ("*", levels[n]):
-                p += 1
-                n += 1
-            elif star >= 0:
-                resume += 1
-                p, n = star + 1, resume
-            else:
-                return False
-        return all(level == "**" for level in pattern[p:])
+        """Whether it selects a feed; given a pattern without `|`, whether it covers that."""
+        levels = feed.split("/")
+        return any(_matches(pattern, levels) for pattern in self._alternatives)
 
     def __repr__(self) -> str:
         return f"FeedPattern({self.text!r})"
+
+
+def _levels(alternative: str, text: str) -> list[str]:
+    """The levels of a pattern without `|`. FeedError: it is invalid."""
+    _check_length(alternative)
+    levels = alternative.split("/")
+    for level in levels:
+        if level not in ("*", "**") and not _LEVEL.fullmatch(level):
+            raise FeedError(
+                f"feed pattern {text!r} has the illegal level {level!r}",
+                "a level is a name, * for one level, or ** for any number of them",
+            )
+    return levels
+
+
+def _matches(pattern: list[str], levels: list[str]) -> bool:
+    """Greedy match; on a mismatch the latest `**` swallows one level more."""
+    p = n = 0
+    star, resume = -1, 0
+    while n < len(levels):
+        if p < len(pattern) and pattern[p] == "**":
+            star, resume = p, n
+            p += 1
+        elif p < len(pattern) and (pattern[p] == levels[n] or (pattern[p] == "*" and levels[n] != "**")):
+            p += 1
+            n += 1
+        elif star >= 0:
+            resume += 1
+            p, n = star + 1, resume
+        else:
+            return False
+    return all(level == "**" for level in pattern[p:])

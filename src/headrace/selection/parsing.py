@@ -1,6 +1,6 @@
 """The text form of a selection: a feed pattern, then clauses.
 
-    selection = [pattern] clause…                       in any order, `where` last
+    selection = [pattern{"|"pattern}] clause…           in any order, `where` last
     clause    = "ident" "~" text | "ident" "!~" text
               | "tag" integer{","integer} | "tag" name"="value{","value}
               | "priority" (n | [n]".."[n] | ">="n | "<="n)
@@ -28,6 +28,7 @@ from headrace.selection.writing import CLAUSES, FUNCTION, KEYWORD, begins_with_c
 TEXT_MAX = 16384
 _BLANKS = re.compile(r"\s*")
 _BARE = re.compile(r"\S+")
+_PATTERN = re.compile(r"[^\s|]+(?:\s*\|\s*[^\s|]+)*|\S+")
 _ITEM = re.compile(r"[^\s,=\"']+")
 _INTEGER = re.compile(r"[+-]?[0-9]+")
 _NUMBER = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
@@ -150,7 +151,7 @@ class _Parser:
 
     def _pattern(self) -> None:
         begin = self.place
-        text = self._quoted() if self._at_quote() else self._take(_BARE)
+        text = self._quoted() if self._at_quote() else self._take(_PATTERN)
         self._set("feed", begin, lambda: canonical_pattern(text) and text, begin)
 
     def _clause(self) -> None:

@@ -3,30 +3,39 @@
     wx/radar/**              as it is kept: `*` is one level, `**` any number, none included
     mqtt:wx/+/#, wx/+/#      MQTT; a bare pattern with `+` or `#` is always MQTT
     nats:wx.*.>              NATS: levels separated by dots, `>` for one or more
+    wx/text/**|wx/obs/*      alternatives: feeds that one of them matches; blanks around `|` are dropped
 
 Patterns with the same meaning have one form: `a/**/**` as `a/**`, `**/*` as `*/**`, and `**` alone as no pattern.
+Alternatives are sorted, and one that another covers is dropped: `a/b|a/**` as `a/**`.
 The first level of a pattern must not begin with `mqtt:` or `nats:`.
 """
 
 from headrace.errors import FeedError, SelectionError
-from headrace.product.feed import FeedPattern
+from headrace.product.feed import ALTERNATIVES_MAX, FeedPattern
 
 MQTT, NATS = "mqtt:", "nats:"
 
 
 def canonical_pattern(text: str) -> FeedPattern | None:
     """The pattern, validated; None if it matches every feed. SelectionError says why it is invalid."""
-    if isinstance(text, str):
-        text = _own_spelling(text)
     try:
-        pattern = FeedPattern(text)
+        if not isinstance(text, str) or text.count("|") >= ALTERNATIVES_MAX:
+            return FeedPattern(text)  # raises
+        given = text.split("|")
+        own = [FeedPattern(_own_spelling(each.strip() if len(given) > 1 else each)) for each in given]
+        canonical = _without_covered({"/".join(_normalized(each.text.split("/"))) for each in own})
+        return None if canonical == ["**"] else FeedPattern("|".join(canonical))
     except FeedError as error:
         raise SelectionError(error.problem, error.hint) from None
-    levels = _normalized(text.split("/"))
-    if levels == ["**"]:
-        return None
-    canonical = "/".join(levels)
-    return pattern if canonical == text else FeedPattern(canonical)
+
+
+def _without_covered(alternatives: set[str]) -> list[str]:
+    """In their order, without those that another one covers."""
+    return sorted(
+        one
+        for one in alternatives
+        if not any(other != one and FeedPattern(other).matches(one) for other in alternatives)
+    )
 
 
 def _own_spelling(text: str) -> str:

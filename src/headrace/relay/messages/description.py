@@ -13,6 +13,7 @@ from typing import Annotated, TypeVar
 import msgspec
 import zenoh
 
+from headrace.link.keys import expressions
 from headrace.product.cause import Cause, LostBy
 from headrace.product.feed import FeedPattern
 from headrace.relay.flows import OTHERS, FlowStatistics
@@ -160,8 +161,8 @@ def visible_to(whole: Description, feeds: Sequence[FeedPattern]) -> Description:
         return whole
 
     def covered(pattern: str) -> bool:
-        key = zenoh.KeyExpr.autocanonize(pattern)
-        return any(zenoh.KeyExpr.autocanonize(allowed.text).includes(key) for allowed in feeds)
+        permitted = [expression for allowed in feeds for expression in expressions(allowed.text)]
+        return all(any(each.includes(key) for each in permitted) for key in expressions(pattern))
 
     requests = tuple(request for request in whole.requests if covered(request.feed))
     names = {request.name for request in requests}

@@ -114,7 +114,8 @@ class Upstream:
         self.track = Track(base, ahead)
         self._begin_at, self._now = begin_at, now
         self._is_relayed = relayed
-        self._is_own = not relayed and not set(selection.given()) - {"feed", "origin"}
+        is_key = "|" not in (selection.feed or "")
+        self._is_own = not relayed and is_key and not set(selection.given()) - {"feed", "origin"}
         self._names = Names()
         self._holders = None if relayed else Holders(self.selection)
         self._stream = ""

@@ -9,10 +9,10 @@ sites do. A client that no rule names may do nothing at all.
 from collections.abc import Iterable, Sequence
 
 import msgspec
-import zenoh
 
 from headrace.errors import AccessDeniedError
 from headrace.link.access import EVERYBODY, Rule, feed_test, publishable, receivable
+from headrace.link.keys import expressions
 from headrace.log.read import Allowed
 from headrace.log.statistics import Statistics
 from headrace.product.feed import FeedPattern
@@ -91,8 +91,8 @@ class ClientAccess:
         return self._has_all or self._has_all_of(Selection.parse(terms.selection))
 
     def _has_all_of(self, selection: Selection) -> bool:
-        wanted = zenoh.KeyExpr.autocanonize(selection.feed or _ALL)
-        return any(zenoh.KeyExpr.autocanonize(pattern.text).includes(wanted) for pattern in self._receive)
+        permitted = [expression for pattern in self._receive for expression in expressions(pattern.text)]
+        return all(any(each.includes(wanted) for each in permitted) for wanted in expressions(selection.feed or _ALL))
 
 
 def _is_in(patterns: Sequence[FeedPattern], feed: str) -> bool:

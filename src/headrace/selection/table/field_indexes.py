@@ -3,7 +3,8 @@
 FeedIndex is a tree of pattern levels; `*` and `**` have branches of their own beside the names. A look-up follows
 the levels of the product's feed and keeps the set of nodes that they can reach, so the cost depends on the levels and
 on the wildcards beside them, and not on the patterns of other feeds. A pattern with more than four `**`, each of which
-multiplies the reachable nodes, is not indexed.
+multiplies the reachable nodes, is not indexed. A pattern with alternatives stands in several places, and a feed may
+reach more than one of them; only then is a look-up freed of repetitions.
 
     wx/radar/*      root -wx- o -radar- o -*- o
     wx/**                  `-**- o              stays where it is for any level
@@ -73,6 +74,7 @@ class FeedIndex:
 
     def __init__(self) -> None:
         self._root = _Node()
+        self._repeated = 0  # places of subscriptions that stand in several
 
     def __len__(self) -> int:
         """0 if it is empty."""
@@ -92,7 +94,8 @@ class FeedIndex:
             for node in nodes:
                 if node.many is not None:
                     many[node.many] = None
-        return [subscription for node in (*nodes, *many) for subscription in node.found]
+        found = [subscription for node in (*nodes, *many) for subscription in node.found]
+        return list(dict.fromkeys(found)) if self._repeated else found
 
     def load(self, levels: Levels) -> int:
         node: _Node | None = self._root
@@ -108,6 +111,7 @@ class FeedIndex:
                 below = _Node()
                 node.link(level, below)
             node = below
+        self._repeated += len(subscription.access.terms) > 1  # first: readers take no lock
         node.found = (*node.found, subscription)
         return levels
 
@@ -119,6 +123,7 @@ class FeedIndex:
                 return
             way.append(below)
         way[-1].found = tuple(other for other in way[-1].found if other is not subscription)
+        self._repeated -= len(subscription.access.terms) > 1
         for level in reversed(levels):
             if not way.pop().is_empty:
                 return

@@ -46,7 +46,7 @@ def _paths(selection: Selection) -> Iterator[Access]:
     yield from _by_tags(selection, equal)
     pattern = selection.feed
     if pattern is not None and "*" not in pattern:
-        yield Access("feed", (pattern,), frozenset(["feed"]))
+        yield Access("feed", tuple(pattern.split("|")), frozenset(["feed"]))
     elif isinstance(equal.get("feed"), str):
         yield Access("feed", (equal["feed"],))
     yield from _by_ident(selection, equal)
@@ -103,8 +103,9 @@ def _by_values(field: str, values: tuple[Any, ...] | None, clause: str, equal: M
 
 
 def _by_pattern(selection: Selection, pattern: str) -> Iterator[Access]:
-    """A pattern without any name finds nearly everything, so it helps only if it decides everything."""
-    levels = levels_of(pattern)
-    access = Access("feed pattern", (levels,), frozenset(["feed"]))
-    if levels and (any("*" not in level for level in levels) or not undecided(selection, access)):
+    """An alternative without any name finds nearly everything, so it helps only if it decides everything."""
+    terms = tuple(levels_of(alternative) for alternative in pattern.split("|"))
+    access = Access("feed pattern", terms, frozenset(["feed"]))
+    has_names = all(any("*" not in level for level in levels) for levels in terms)
+    if all(terms) and (has_names or not undecided(selection, access)):
         yield access
