@@ -30,6 +30,7 @@ METAR = RULE + 'decode = "metar"\n'
         ("[rule.file]\npath = 'x'\ncontent = 'created'", "8: [[rule]] 1 [rule.file] content", "neither text nor bytes", "json"),
         ("[rule.file]\npath = 'x'\ncontent = 'statn'", "8: [[rule]] 1 [rule.file] content", "no column 'statn'", "columns are"),
         ("[rule.file]\npath = 'x'\ncontent = 'json'\nremove = ['wmo']", "9: [[rule]] 1 [rule.file] remove", "it applies to payloads", ""),
+        ("sql = 'select ident, payload from products'\n[rule.pipe]\ncommand = ['cat']\nmetadata = 'ldm'", "9: [[rule]] 1 [rule.pipe] metadata", "the rows have no column 'signature'", "select it too"),
         ("[rule.table]\npath = 'x'\npartition_by = ['statn']", "8: [[rule]] 1 [rule.table] partition_by", "no column 'statn'", ""),
         ("schema = 'a int'\ntable = 'x'", "6: [[rule]] 1 schema", "there is nothing to decode", "leave it out"),
         ("watermark = '1min'\ntable = 'x'", "6: [[rule]] 1 watermark", "it has no effect without sql", "give sql"),

@@ -9,9 +9,9 @@ import pytest
 from rulefile import loaded, told, written
 
 from headrace.errors import RuleError
-from headrace.pipeline.rules.pqact import FEEDS, translate
+from headrace.pipeline.rules.pqact import translate
 from headrace.pipeline.rules.pqact.entry import entries_of, words_of
-from headrace.pipeline.rules.pqact.selection import patterns_of, re2_of, types_in
+from headrace.pipeline.rules.pqact.selection import re2_of
 from headrace.pipeline.rules.template import template
 
 CONF = (Path(__file__).parent / "pqact.conf").read_text()
@@ -24,10 +24,17 @@ def line_of(begin: str) -> int:
     return next(number for number, line in enumerate(CONF.splitlines(), 1) if line.startswith(begin))
 
 
-def rule_of(begin: str, number: int | None = None) -> dict[str, Any]:
-    suffix = "" if number is None else f"-{number}"
-    rule: dict[str, Any] = RULES[f"pqact-{line_of(begin)}{suffix}"]
+def rule_of(begin: str) -> dict[str, Any]:
+    rule: dict[str, Any] = RULES[f"pqact-{line_of(begin)}"]
     return rule
+
+
+def rule_from(entry: str) -> dict[str, Any]:
+    """The rule of one entry that has no remarks."""
+    made = translate(entry)
+    assert not made.remarks
+    (rule,) = tomllib.loads(made.toml)["rule"]
+    return dict(rule)
 
 
 # --- the sample -----------------------------------------------------------------------------------
@@ -56,11 +63,11 @@ def test_every_entry_is_a_rule_or_has_a_reason() -> None:
     ("begin", "reason"),
     [
         ("ANY\t^_ELSE_", "_ELSE_ depends on entries above that select only some of these feeds"),
-        ("EXP\t^pan", "-metadata: LDM's binary metadata is not supported"),
+        ("EXP\t^pan(.*)\tPIPE\t-nodata", "-nodata without -metadata gives the program nothing"),
         ("EXP\t^x", r"\d has another meaning in a POSIX pattern"),
         ("EXP\t^q", r"\2 is used, and the pattern has 1 group"),
         ("EXP\t^r", "%U is not supported"),
-        ("EXP\t^(s)", "there is no action SPIPE"),
+        ("EXP\t^(s)", "SPIPE frames products in a format of its own"),
         ("BOGUS", "the feed type BOGUS is unknown"),
         ("EXP ^no-tabs", "the entry has fewer than three fields"),
         ("EXP\t^u", "the option -bogus is unknown"),
@@ -91,32 +98,36 @@ def test_files_have_their_paths_and_options() -> None:
 
 
 def test_programs_have_their_commands() -> None:
-    assert rule_of("WMO\t^S[AP]", 2)["pipe"][:3] == ["decoders/dcmetr", "-v", "2"]
-    assert rule_of("WMO\t^S[AP]", 2)["pipe"][-1] == "data/gempak/surface/YYYYMMDD_sao.gem"
+    assert rule_of("WMO\t^S[AP]")["pipe"][:3] == ["decoders/dcmetr", "-v", "2"]
+    assert rule_of("WMO\t^S[AP]")["pipe"][-1] == "data/gempak/surface/YYYYMMDD_sao.gem"
     (told_by,) = [rule for rule in RULES.values() if rule.get("exec", {}) and isinstance(rule["exec"], dict)]
     assert told_by["exec"] == {
         "command": ["/bin/echo", "warning of {6}", "{1}", "-t", "{created:%H}:{created:%M}"], "content": "none",
     }  # fmt: skip
     assert rule_of("PPS")["exec"] == ["/bin/cat", "-n"]  # -close: a program for each product
-    assert rule_of("IDS|DDPLUS\t^NOUS41")["pipe"] == {"command": ["/bin/cat"], "remove": ["controls"]}
+    assert rule_of("IDS|DDPLUS\t^NOUS41")["pipe"] == {"command": ["/bin/cat"], "remove": ["controls", "non-ascii"]}
 
 
 def test_databases_become_tables_with_one_writer_each() -> None:
     hds = rule_of("HDS\t")
     assert hds["table"] == {"path": "data/hds", "partition_by": ["file"]}
     assert "date_format(created, 'yyyyMMdd')" in hds["sql"]
-    both = [rule_of("HDS|CONDUIT", number)["table"] for number in (1, 2)]
-    assert both[0] == "data/products.db"
-    assert both[1].startswith("data/products.db.")
+    assert rule_of("HDS|CONDUIT")["table"] == "data/products.db"
+    assert rule_of("GEM\t")["table"].startswith("data/products.db.")
 
 
 def test_feed_types_select_their_feeds() -> None:
     assert rule_of("IDS|DDPLUS\t^S[AP]")["select"] == "wx/text/**"
-    assert rule_of("DDPLUS\t^W")["select"] == "wx/text/ddplus/**"
-    assert rule_of("CRAFT")["select"] == "wx/radar/nexrad2"
-    assert {rule_of("UNIWISC|NIMAGE", number)["select"] for number in (1, 2)} == {
-        "wx/noaaport/image", "wx/satellite/uniwisc",
-    }  # fmt: skip
+    assert rule_of("DDPLUS\t^W")["select"] == "wx/text/bulletin/**|wx/text/ddplus/**|wx/text/metar/**"
+    assert rule_of("CRAFT")["select"] == "wx/radar/nexrad2/**"
+    assert rule_of("NGRID")["select"] == "wx/grid/ngrid/**"
+    assert rule_of("UNIWISC|NIMAGE")["select"] == "wx/satellite/**"
+
+
+def test_a_union_of_feed_types_is_one_rule_with_one_program() -> None:
+    rule = rule_of("WMO\t^S[AP]")
+    assert rule["select"] == "wx/model/hds/**|wx/obs/bufr/**|wx/text/**"
+    assert [name for name in RULES if name.startswith(rule["name"])] == [rule["name"]]
 
 
 def test_a_translated_path_is_the_one_that_pqact_would_write() -> None:
@@ -131,9 +142,9 @@ def test_a_translated_path_is_the_one_that_pqact_would_write() -> None:
 # --- the parts ------------------------------------------------------------------------------------
 
 
-def test_the_user_may_map_feed_types(tmp_path: Path) -> None:
+def test_the_user_may_map_feed_types() -> None:
     text = "BOGUS|IDS\t^x\tFILE\tx\n"
-    made = translate(text, feeds={"bogus": "my/feed", "IDS": "my/feed/ids"}, queue="other.queue")
+    made = translate(text, feeds={"bogus": "my/feed", "IDS": "my/ids"}, queue="other.queue")
     data = tomllib.loads(made.toml)
     assert [rule["select"] for rule in data["rule"]] == ["my/**"]
     assert data["pipeline"]["queue"] == "other.queue"
@@ -141,35 +152,65 @@ def test_the_user_may_map_feed_types(tmp_path: Path) -> None:
         translate(text, feeds={"IDS": "not a feed"})
 
 
+def test_feeds_of_two_types_do_not_contain_each_other() -> None:
+    with pytest.raises(RuleError, match="contain each other") as refused:
+        translate("IDS\t^x\tFILE\tx\n", feeds={"IDS": "wx/text"})
+    assert refused.value.hint
+    same = translate("IDS\t^x\tFILE\tx\n", feeds={"IDS": "all", "DDS": "all"})
+    assert tomllib.loads(same.toml)["rule"][0]["select"] == "all/**"
+
+
 @pytest.mark.parametrize(
-    ("expression", "types"),
+    ("entry", "action", "values"),
     [
-        ("ids", {"IDS"}),
-        ("DDPLUS", {"PPS", "DDS"}),
-        ("IDS | ddplus", {"IDS", "PPS", "DDS"}),
-        ("WMO-HDS", {"IDS", "PPS", "DDS"}),
-        ("(WMO|NLDN)-(IDS+HDS)", {"PPS", "DDS", "LIGHTNING"}),
-        ("WMO&HDS", {"HDS"}),
-        ("FT28", {"NEXRAD2"}),
-        ("NONE", set()),
-        ("~ANY", set()),
+        ("EXP\t^a\tFILE\t-metadata\tx", "file", {"path": "x", "metadata": "ldm"}),
+        ("EXP\t^a\tSTDIOFILE\t-me -ov\tx", "file", {"path": "x", "mode": "overwrite", "metadata": "ldm"}),
+        ("EXP\t^a\tPIPE\t-metadata\t/bin/cat", "pipe", {"command": ["/bin/cat"], "metadata": "ldm"}),
+        ("EXP\t^a\tPIPE\t-close -metadata\t/bin/cat", "exec", {"command": ["/bin/cat"], "metadata": "ldm"}),
+        ("EXP\t^a\tPIPE\t-metadata -nodata\t/bin/cat", "pipe",
+         {"command": ["/bin/cat"], "metadata": "ldm", "content": "none"}),
+        ("EXP\t^a\tPIPE\t-metadata -strip\t/bin/cat", "pipe",
+         {"command": ["/bin/cat"], "metadata": "ldm", "remove": ["controls", "non-ascii"]}),
+        ("EXP\t^a\tPIPE\t-flush\t/bin/cat", "pipe", ["/bin/cat"]),
+        ("EXP\t^a\tEXEC\t-wait\t/bin/true", "exec", {"command": ["/bin/true"], "content": "none"}),
+    ],
+)  # fmt: skip
+def test_options_are_translated(entry: str, action: str, values: Any, tmp_path: Path) -> None:
+    assert rule_from(entry)[action] == values
+    loaded(written(tmp_path, translate(entry).toml))
+
+
+@pytest.mark.parametrize(
+    ("entry", "reason"),
+    [
+        ("EXP\t^a\tFILE\t-nodata\tx", "the option -nodata is unknown"),
+        ("EXP\t^a\tEXEC\t-flush\t/bin/true", "the option -flush is unknown"),
+        ("EXP\t^a\tDBFILE\t-x\tx.db", "the option -x is unknown"),
+        ("EXP\t^a\tFILE\t-m\tx", "the option -m is unknown"),
+        ("EXP\t^a\tPIPE\t-nodata\t/bin/cat", "-nodata without -metadata gives the program nothing"),
+        ("EXP\t^a\tXPIPE\t/bin/cat", "XPIPE frames products in a format of its own"),
     ],
 )
-def test_expressions_of_feed_types(expression: str, types: set[str]) -> None:
-    assert types_in(expression, FEEDS) == types
+def test_other_options_are_refused_with_line_and_remedy(entry: str, reason: str) -> None:
+    (remark,) = translate(f"# a remark\n{entry}\n").untranslated
+    assert (remark.line, remark.reason) == (2, reason)
+    assert remark.hint
 
 
-@pytest.mark.parametrize("expression", ["", "|", "IDS|", "(IDS", "IDS)", "IDS HDS", "IDS,HDS", "~", "X"])
-def test_invalid_expressions_are_refused(expression: str) -> None:
-    with pytest.raises(RuleError):
-        types_in(expression, FEEDS)
-
-
-def test_patterns_cover_the_feeds_and_no_others() -> None:
-    assert patterns_of(FEEDS, FEEDS) == ["**"]
-    assert patterns_of(["PPS", "DDS", "IDS"], FEEDS) == ["wx/text/**"]
-    assert patterns_of(["PPS", "IDS"], FEEDS) == ["wx/text/ddplus/pps", "wx/text/ids"]
-    assert patterns_of(types_in("NPORT", FEEDS), FEEDS) == ["wx/noaaport/**"]
+def test_a_file_of_1700_entries_becomes_1700_rules(tmp_path: Path) -> None:
+    """As large sites have them; each entry is one rule, and the result is valid."""
+    entries = (
+        f"IDS|DDPLUS\t^S[AP]US{number % 100:02d} (K{number:04d}) ([0-3][0-9])([0-2][0-9])\tFILE\t"
+        f"data/{number}/(\\2:yyyy)(\\2:mm)\\2\\3_\\1.wmo"
+        if number % 3
+        else f"WMO\t^T{number:04d}\tPIPE\t-metadata\t/bin/cat {number}"
+        for number in range(1700)
+    )
+    made = translate("\n".join(entries))
+    assert (made.rules, made.remarks) == (1700, ())
+    rules = loaded(written(tmp_path, made.toml)).rules
+    assert len({rule.name for rule in rules}) == 1700
+    assert {rule.select.feed for rule in rules} == {"wx/text/**", "wx/model/hds/**|wx/obs/bufr/**|wx/text/**"}
 
 
 @pytest.mark.parametrize(

@@ -34,7 +34,10 @@ class ExecPerformer:
         self._failures = 0  # consecutive rows
         self._hangs = 0
         command = tuple((argument, "argument") for argument in action.command)
-        self.recipe = Recipe(command, pattern, action.content or PAYLOAD, action.remove)  # type: ignore[arg-type]
+        self.recipe = Recipe(
+            command,  # type: ignore[arg-type]
+            pattern, action.content or PAYLOAD, action.remove, metadata=action.metadata,
+        )  # fmt: skip
 
     def perform(self, frame: DataFrame, context: Context) -> Counts:
         self.recipe.check(frame.columns)

@@ -47,8 +47,9 @@ class FilePerformer:
         self._name = name
         self._letters = letters
         self.recipe = Recipe(
-            ((action.path, "path"),), pattern, action.content or PAYLOAD, action.remove, action.mode == "append"
-        )
+            ((action.path, "path"),), pattern, action.content or PAYLOAD, action.remove, action.mode == "append",
+            action.metadata,
+        )  # fmt: skip
 
     def perform(self, frame: DataFrame, context: Context) -> Counts:
         self.recipe.check(frame.columns)

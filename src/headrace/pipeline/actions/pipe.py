@@ -96,7 +96,10 @@ class PipePerformer:
         self._over = threading.Event()
         self._reaper: threading.Thread | None = None
         command = tuple((argument, "argument") for argument in action.command)
-        self.recipe = Recipe(command, pattern, action.content or PAYLOAD, action.remove)  # type: ignore[arg-type]
+        self.recipe = Recipe(
+            command,  # type: ignore[arg-type]
+            pattern, action.content or PAYLOAD, action.remove, metadata=action.metadata,
+        )  # fmt: skip
 
     def perform(self, frame: DataFrame, context: Context) -> Counts:
         self.recipe.check(frame.columns)

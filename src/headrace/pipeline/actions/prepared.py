@@ -14,7 +14,10 @@ The content of a row is what goes into a file, a product or a program:
 
 `remove` strips the envelope of a bulletin, as LDM does: `wmo` the heading (SOH, transmission number, TTAAii CCCC YYGGgg
 BBB, AWIPS identifier, each with its line end) and, if the bulletin begins with SOH, the CR CR LF ETX at the end;
-`controls` all control characters except line feeds.
+`controls` all control characters except line feeds; `non-ascii` all bytes above 127, as LDM's -strip does, too.
+
+`metadata` puts LDM's metadata before the content (ldm_metadata.py). With content `none` it stands alone, and has the
+size that the payload would have.
 
 `prepared_batches` fetches prepared rows to the driver as they are needed, partition by partition. Each partition is a
 few Arrow messages of bounded size, without an object per row.
@@ -31,8 +34,9 @@ import pyarrow.compute as pc
 from pyspark.sql import DataFrame
 
 from headrace.errors import PipelineError
+from headrace.pipeline.actions.ldm_metadata import with_metadata
 from headrace.pipeline.decoders.wmo import find_heading
-from headrace.pipeline.rules.rule import JSON, NOTHING, Removed
+from headrace.pipeline.rules.rule import JSON, METADATA_COLUMNS, NOTHING, PAYLOAD, Metadata, Removed
 from headrace.pipeline.rules.template import Template, showable, template
 from headrace.pipeline.rules.template_safety import Purpose
 
@@ -61,18 +65,30 @@ class Recipe:
     content: str
     remove: tuple[Removed, ...] = ()
     ends_lines: bool = False
+    metadata: Metadata = "none"
 
     def __call__(self, rows: pa.RecordBatch) -> pa.RecordBatch:
         rows, noted = showable_rows(with_valid_text(rows)) if self.content == JSON else (with_valid_text(rows), {})
         texts, errors = filled(self._templates(), rows, noted)
-        content = contents(rows, self.content, self.remove, self.ends_lines)
+        content = self._content(rows)
         listed = pa.array([list(each) for each in zip(*texts, strict=True)], SCHEMA.field("texts").type)
         return pa.RecordBatch.from_arrays([listed, content, errors, *origin(rows)], schema=SCHEMA)
 
+    def _content(self, rows: pa.RecordBatch) -> Any:
+        if self.metadata == "none":
+            return contents(rows, self.content, self.remove, self.ends_lines)
+        data = contents(rows, self._data, self.remove, self.ends_lines)
+        return with_metadata(rows, data.to_pylist(), self.content != NOTHING)
+
+    @property
+    def _data(self) -> str:
+        """The content that metadata is about."""
+        return PAYLOAD if self.content == NOTHING else self.content
+
     def check(self, columns: Iterable[str]) -> None:
         """PipelineError names a column that is needed and missing."""
-        content = {self.content} - {JSON, NOTHING}
-        check_columns(self._templates(), content, columns)
+        needed = {self.content} if self.metadata == "none" else {self._data, *METADATA_COLUMNS}
+        check_columns(self._templates(), needed - {JSON, NOTHING}, columns)
 
     def _templates(self) -> list[Template]:
         return [template(source, purpose, self.pattern) for source, purpose in self.texts]
@@ -201,6 +217,7 @@ def _parts(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
 
 _HEAD_BYTES = 400
 _CONTROLS = bytes({*range(32), 127} - {10})
+_NON_ASCII = bytes(range(128, 256))
 _encoder = msgspec.json.Encoder(enc_hook=str)
 
 
@@ -237,7 +254,8 @@ def without(data: bytes, remove: Sequence[Removed]) -> bytes:
     """The payload without the parts to remove."""
     if "wmo" in remove:
         data = _without_wmo(data)
-    return data.translate(None, _CONTROLS) if "controls" in remove else data
+    dropped = (_CONTROLS if "controls" in remove else b"") + (_NON_ASCII if "non-ascii" in remove else b"")
+    return data.translate(None, dropped) if dropped else data
 
 
 def _without_wmo(data: bytes) -> bytes:

@@ -16,11 +16,14 @@ from headrace.errors import RuleError
 from headrace.pipeline.rules.defaults import default_content, program_path
 from headrace.pipeline.rules.rule import (
     JSON,
+    METADATA_COLUMNS,
     NOTHING,
+    PAYLOAD,
     Action,
     AlertAction,
     ExecAction,
     FileAction,
+    Metadata,
     PipeAction,
     PublishAction,
     Rule,
@@ -62,7 +65,8 @@ def check_action(action: Action, where: ActionInFile) -> None:
 
 def _check_file(action: FileAction, where: ActionInFile) -> None:
     where.check_template("path", action.path, "path")
-    _check_content(action.content, action.remove, where, allows_nothing=False)
+    _check_content(action.content, action.remove, where, action.metadata)
+    _check_metadata(action, where)
     if action.path is not None and action.mode == "each" and not where.report.is_wrong((*where.path, "path")):
         made = template(action.path, "path", where.rule.select.ident)
         if made.is_constant:
@@ -84,7 +88,7 @@ def _check_table(action: TableAction, where: ActionInFile) -> None:
 def _check_publish(action: PublishAction, where: ActionInFile) -> None:
     where.check_template("feed", action.feed, "feed")
     where.check_template("ident", action.ident, "ident")
-    _check_content(action.content, (), where, allows_nothing=False)
+    _check_content(action.content, (), where)
     if action.queue is not None and action.site is not None:
         where.add("site", "queue is given too", "give only one of them")
     _check_repeatable(where)
@@ -92,12 +96,14 @@ def _check_publish(action: PublishAction, where: ActionInFile) -> None:
 
 def _check_exec(action: ExecAction, where: ActionInFile) -> None:
     _check_command(action.command, where)
-    _check_content(action.content, action.remove, where, allows_nothing=True)
+    _check_content(action.content, action.remove, where, action.metadata, allows_nothing=True)
+    _check_metadata(action, where)
 
 
 def _check_pipe(action: PipeAction, where: ActionInFile) -> None:
     _check_command(action.command, where)
-    _check_content(action.content, action.remove, where, allows_nothing=False)
+    _check_content(action.content, action.remove, where, action.metadata)
+    _check_metadata(action, where)
 
 
 def _check_alert(action: AlertAction, where: ActionInFile) -> None:
@@ -131,8 +137,22 @@ def _check_command(command: tuple[str, ...] | None, where: ActionInFile) -> None
                          "install it, give its path, or put its folder on PATH")  # fmt: skip
 
 
-def _check_content(content: str | None, removed: tuple[str, ...], where: ActionInFile, allows_nothing: bool) -> None:
-    if content == NOTHING and not allows_nothing:
+def _check_metadata(action: FileAction | ExecAction | PipeAction, where: ActionInFile) -> None:
+    if action.metadata == "none" or where.columns is None:
+        return
+    needed = [*METADATA_COLUMNS, *([PAYLOAD] if action.content == NOTHING else [])]
+    missing = [column for column in needed if column not in where.columns]
+    if missing:
+        where.add(
+            "metadata", f"the rows have no column {missing[0]!r}, which it needs", "select it too, or leave it out"
+        )
+
+
+def _check_content(
+    content: str | None, removed: tuple[str, ...], where: ActionInFile, metadata: Metadata = "none",
+    allows_nothing: bool = False,
+) -> None:  # fmt: skip
+    if content == NOTHING and metadata == "none" and not allows_nothing:
         where.add("content", "the output would be empty", 'choose "payload", "json" or a column')
     elif content not in (None, JSON, NOTHING) and where.columns is not None:
         kind = where.columns.get(str(content))
@@ -141,7 +161,7 @@ def _check_content(content: str | None, removed: tuple[str, ...], where: ActionI
         elif kind is not None and not (pa.types.is_string(kind) or pa.types.is_binary(kind)):
             where.add("content", f"{content!r} is {kind}, neither text nor bytes", 'choose another, or "json"')
     effective = content or default_content(where.columns)
-    if removed and effective in (JSON, NOTHING):
+    if removed and (effective == JSON or (effective == NOTHING and metadata == "none")):
         where.add("remove", f"it applies to payloads, and the content is {effective!r}", "leave it out")
 
 

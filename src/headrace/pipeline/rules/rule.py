@@ -30,14 +30,17 @@ from headrace.toml.layout import Layout, Table
 
 FileMode = Literal["append", "each", "overwrite"]
 TableFormat = Literal["parquet", "delta"]
-Removed = Literal["wmo", "controls"]
+Removed = Literal["wmo", "controls", "non-ascii"]
+Metadata = Literal["none", "ldm"]
 Framing = Literal["none", "lines", "length"]
 OnLoss = Literal["fail", "count", "hold"]
 Trigger = Literal["available-now"] | float
 PAYLOAD, JSON, NOTHING = "payload", "json", "none"  # contents that are not columns
+METADATA_COLUMNS = ("signature", "created", "feed", "origin_sequence", "ident", "origin")  # that metadata is made of
 
 _PRIORITY = count(0, PRIORITY_MAX)
-_REMOVED = Listed("list of " + " and ".join(f'`"{each}"`' for each in get_args(Removed)), choice(*get_args(Removed)))
+_REMOVED = Listed("list of " + ", ".join(f'`"{each}"`' for each in get_args(Removed)), choice(*get_args(Removed)))
+_METADATA = choice(*get_args(Metadata))
 _TIMEOUT = age(0.1, 86400, "60s")
 _PAUSE = age(0.01, 3600, "1s")
 
@@ -84,6 +87,7 @@ class FileAction(msgspec.Struct, frozen=True, kw_only=True):
     mode: Annotated[FileMode, choice(*get_args(FileMode))] = "append"
     content: Annotated[str | None, CONTENT] = None  # never None once loaded
     remove: Annotated[tuple[Removed, ...], _REMOVED] = ()
+    metadata: Annotated[Metadata, _METADATA] = "none"  # before the content
 
 
 class TableAction(msgspec.Struct, frozen=True, kw_only=True):
@@ -111,6 +115,7 @@ class ExecAction(msgspec.Struct, frozen=True, kw_only=True, rename={"timeout_s":
     command: Annotated[tuple[str, ...], COMMAND]  # templates
     content: Annotated[str | None, CONTENT] = None  # for its standard input
     remove: Annotated[tuple[Removed, ...], _REMOVED] = ()
+    metadata: Annotated[Metadata, _METADATA] = "none"  # before the content
     folder: Annotated[Path | None, FOLDER] = None  # its working folder; by default that of the rules
     timeout_s: Annotated[float, _TIMEOUT] = 60.0
     tries: Annotated[int, count(1, 100)] = 3
@@ -125,6 +130,7 @@ class PipeAction(
     command: Annotated[tuple[str, ...], COMMAND]  # templates; each distinct command line is a program of its own
     content: Annotated[str | None, CONTENT] = None
     remove: Annotated[tuple[Removed, ...], _REMOVED] = ()
+    metadata: Annotated[Metadata, _METADATA] = "none"  # before the content
     framing: Annotated[Framing, choice(*get_args(Framing))] = "none"
     folder: Annotated[Path | None, FOLDER] = None
     timeout_s: Annotated[float, _TIMEOUT] = 60.0  # to read one row

@@ -21,11 +21,12 @@ from dataclasses import dataclass
 from math import isqrt
 from string import ascii_uppercase
 
+from headrace.product.ldm_feedtypes import FEEDS
 from headrace.testing.feeds.content import S_PER_MINUTE, Content, Noise, cycle
 from headrace.testing.feeds.headings import Heading
 
-NGRID_FEED = "wx/grid/ngrid"
-CONDUIT_FEED = "wx/grid/conduit"
+NGRID_FEED = FEEDS["NGRID"][0]
+CONDUIT_FEED = FEEDS["CONDUIT"][0]
 
 _INDICATOR = struct.Struct(">4s2xBBQ")
 _IDENTIFICATION = struct.Struct(">IBHHBBBH5BBB")

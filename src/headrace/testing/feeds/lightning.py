@@ -11,9 +11,10 @@ in LF.
 import random
 import time
 
+from headrace.product.ldm_feedtypes import FEEDS
 from headrace.testing.feeds.content import S_PER_MINUTE, Content
 
-FEED = "wx/lightning"
+FEED = FEEDS["LIGHTNING"][0]
 
 _STROKE_BYTES_MAX = 52
 

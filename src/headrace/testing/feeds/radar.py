@@ -27,11 +27,12 @@ import struct
 from dataclasses import dataclass
 from functools import cache
 
+from headrace.product.ldm_feedtypes import FEEDS
 from headrace.testing.feeds.content import S_PER_DAY, S_PER_MINUTE, Content, Noise, stamp
 from headrace.testing.feeds.headings import LINE_END, Heading
 
-LEVEL2_FEED = "wx/radar/nexrad2"
-LEVEL3_FEED = "wx/radar/nexrad3"
+LEVEL2_FEED = FEEDS["NEXRAD2"][0]
+LEVEL3_FEED = FEEDS["NEXRAD3"][0]
 
 _SITES_BY_REGION = {
     1: "KAKQ KLWX KDIX KOKX KBOX KGYX KENX KBUF KPBZ KCLE",

@@ -6,7 +6,6 @@ lines        feeds, idents
              paths, commands
 """
 
-from headrace.pipeline.rules.pqact.selection import FEEDS
 from headrace.pipeline.rules.pqact.translation import Remark, Translation, translate
 
-__all__ = ["FEEDS", "Remark", "Translation", "translate"]
+__all__ = ["Remark", "Translation", "translate"]

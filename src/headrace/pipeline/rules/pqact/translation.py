@@ -1,21 +1,21 @@
 """Translation: from the entries of a pqact.conf to the text of a rule file, and remarks on what differs.
 
-The text has every entry in its order: as a rule named `pqact-LINE`, or as comments with the reason why there is no
-rule. A feed type that needs several feed patterns becomes several rules.
+The text has every entry in its order: as one rule named `pqact-LINE`, or as comments with the reason why there is no
+rule.
 
-    FILE, STDIOFILE   [rule.file]    -overwrite: mode; -removewmo, -strip: remove
+    FILE, STDIOFILE   [rule.file]    -overwrite: mode; -removewmo, -strip: remove; -metadata: metadata
     DBFILE            [rule.table]   of keys and payloads, instead of a gdbm database
-    PIPE              [rule.pipe]    -close: [rule.exec], a program for each product
+    PIPE              [rule.pipe]    -close: [rule.exec], a program for each product; -nodata: content
     EXEC              [rule.exec]    without the product
     NOOP              no rule
 
 -flush, -close, -log and -transient ask for the default behaviour, or for something that Headrace does not do. They are
-left out, with a remark where that makes a difference.
+left out, with a remark where that makes a difference. As in pqact, the first two letters of an option are enough.
 """
 
 import os
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -23,21 +23,17 @@ import msgspec
 
 from headrace.errors import RuleError
 from headrace.pipeline.rules.pqact.entry import Entry, entries_of, words_of
-from headrace.pipeline.rules.pqact.selection import ELSE, FEEDS, checked, group_sources, patterns_of, re2_of, types_in
+from headrace.pipeline.rules.pqact.selection import ELSE, checked, feeds_with, group_sources, re2_of, types_of
 from headrace.pipeline.rules.pqact.substitution import Piece, fixed_folder, pieces_of, sql_of, template_of
 from headrace.pipeline.rules.template import template
 from headrace.pipeline.rules.template_safety import check_result
+from headrace.product.ldm_feedtypes import FEEDS, Feeds, pattern_of
 from headrace.toml.kinds import toml_lines
 
-_FILE_OPTIONS = ("-overwrite", "-flush", "-close", "-log", "-strip", "-removewmo", "-metadata", "-nodata", "-edex",
-                 "-transient")  # fmt: skip
+_FILE_OPTIONS = ("-overwrite", "-flush", "-close", "-log", "-strip", "-removewmo", "-metadata", "-edex")
 _PIPE_OPTIONS = ("-flush", "-close", "-strip", "-removewmo", "-metadata", "-nodata", "-transient", "-log")
 _EXEC_OPTIONS = ("-wait",)
-_REMOVED = {"-removewmo": "wmo", "-strip": "controls"}
-_WITHOUT = {
-    "-metadata": "LDM's binary metadata is not supported: use the columns of a table",
-    "-nodata": "files without data are not supported: select columns into a table",
-}
+_REMOVED = {"-removewmo": ("wmo",), "-strip": ("controls", "non-ascii")}
 _LEFT_OUT = {
     "-edex": "-edex is left out: EDEX is not notified of the file",
     "-log": "-log is left out: pipeline status counts the work of a rule",
@@ -83,13 +79,13 @@ class _Made:
 def translate(
     text: str, *, queue: str = "wx.queue", feeds: Mapping[str, str] | None = None, source: str = "pqact.conf"
 ) -> Translation:
-    """The rules for the entries in `text`. `feeds` maps feed types to feeds, in addition to `FEEDS`.
+    """The rules for the entries in `text`. `feeds` maps feed types to feeds, instead of those of the table.
 
     Bytes of a file that are not UTF-8 must be escaped as surrogates; an entry that has any is not translated.
     """
-    mapping = {**FEEDS, **{name.upper(): feed for name, feed in (feeds or {}).items()}}
-    for feed in mapping.values():
+    for feed in (feeds or {}).values():
         check_result(feed, "feed")
+    mapping = feeds_with(feeds or {})
     blocks: list[list[str]] = []
     remarks: list[Remark] = []
     earlier: list[tuple[frozenset[str], str]] = []
@@ -97,28 +93,27 @@ def translate(
     count = 0
     for entry in entries_of(text):
         try:
-            made = [_with_own_table(rule, tables) for rule in _rules(entry, mapping, earlier)]
+            made = _rule(entry, mapping, earlier)
+            _give_own_table(made, tables)
         except RuleError as error:
             remarks.append(_remark(entry, error.problem, error.hint, False))
             blocks.append(_untranslated(entry, source, error))
             continue
-        notes = list(dict.fromkeys(note for rule in made for note in rule.notes))
-        remarks += [_remark(entry, note, "", True) for note in notes]
-        blocks.append(_block(entry, source, made, notes))
-        count += len(made)
+        remarks += [_remark(entry, note, "", True) for note in made.notes]
+        blocks.append(_block(entry, source, made))
+        count += bool(made.action)
     header = [f"# From {source}: run headrace pipeline check to find what is left to do.", "", "[pipeline]",
               *toml_lines({"queue": queue})]  # fmt: skip
     whole = "\n".join(line for block in [header, *blocks] for line in [*block, ""])
     return Translation(toml=whole, rules=count, remarks=tuple(remarks))
 
 
-def _with_own_table(rule: _Made, tables: set[str]) -> _Made:
+def _give_own_table(rule: _Made, tables: set[str]) -> None:
     """A table has one writer: a second rule for the same path gets another path."""
     if rule.action == "table":
         if rule.values["path"] in tables:
             rule.values["path"] += f".{rule.keys['name']}"
         tables.add(rule.values["path"])
-    return rule
 
 
 def _remark(entry: Entry, reason: str, hint: str, is_translated: bool) -> Remark:
@@ -129,15 +124,15 @@ def _remark(entry: Entry, reason: str, hint: str, is_translated: bool) -> Remark
 # --- entries --------------------------------------------------------------------------------------
 
 
-def _rules(entry: Entry, feeds: Mapping[str, str], earlier: list[tuple[frozenset[str], str]]) -> Iterator[_Made]:
-    """The rules of one entry: one for each feed pattern."""
+def _rule(entry: Entry, feeds: Feeds, earlier: list[tuple[frozenset[str], str]]) -> _Made:
+    """The rule of one entry; without an action, if it needs none."""
     if any("\ud800" <= sign <= "\udfff" for sign in entry.text):
         raise RuleError("the entry is not UTF-8", "convert the file first: iconv -f latin1 -t utf-8")
     if not entry.action:
         if entry.feedtype.lower().startswith("include"):
             raise RuleError("the entry includes another file", "import that file separately")
         raise RuleError("the entry has fewer than three fields", "separate them by tabs")
-    types = types_in(entry.feedtype, feeds)
+    types = types_of(entry.feedtype, feeds)
     if not types:
         raise RuleError(f"the feed type {entry.feedtype} selects nothing", "remove the entry")
     keys = _ident_keys(entry, types, earlier)
@@ -145,14 +140,21 @@ def _rules(entry: Entry, feeds: Mapping[str, str], earlier: list[tuple[frozenset
         earlier.append((types, keys["ident"]))
     translator = _ACTIONS.get(entry.action.upper())
     if translator is None:
-        raise RuleError(f"there is no action {entry.action}", f"use {', '.join(_ACTIONS)}")
-    patterns = patterns_of(types, feeds)
-    for number, pattern in enumerate(patterns, 1):
-        made = _Made({"name": f"pqact-{entry.line}" + (f"-{number}" if len(patterns) > 1 else ""), "select": pattern})
-        made.keys |= {key: value for key, value in keys.items() if value not in ("", ".*")}
-        translator(entry, made)
-        if made.action:
-            yield made
+        raise _no_action(entry.action)
+    made = _Made({"name": f"pqact-{entry.line}", "select": pattern_of(types, feeds)})
+    made.keys |= {key: value for key, value in keys.items() if value not in ("", ".*")}
+    translator(entry, made)
+    mapped = sorted(name for name in types if feeds[name] != FEEDS.get(name))
+    if mapped and "metadata" in made.values:
+        made.notes.append(f"the metadata has the feed type that the table has for its feed, and not {mapped[0]}")
+    return made
+
+
+def _no_action(action: str) -> RuleError:
+    if action.upper() in ("SPIPE", "XPIPE"):
+        problem = f"{action} frames products in a format of its own"
+        return RuleError(problem, 'use PIPE, or write a rule with pipe and framing = "length"')
+    return RuleError(f"there is no action {action}", f"use {', '.join(_ACTIONS)}")
 
 
 def _ident_keys(entry: Entry, types: frozenset[str], earlier: list[tuple[frozenset[str], str]]) -> dict[str, str]:
@@ -172,16 +174,15 @@ def _ident_keys(entry: Entry, types: frozenset[str], earlier: list[tuple[frozens
 
 
 def _options(words: list[str], known: tuple[str, ...]) -> tuple[list[str], list[str]]:
-    """The options at the beginning, and the other words."""
+    """The options at the beginning, written in full, and the other words."""
     options: list[str] = []
     while words and words[0].startswith("-"):
-        if words[0] not in known:
-            raise RuleError(f"the option {words[0]} is unknown", f"use {' '.join(known)}")
-        options.append(words[0])
+        meant = [option for option in known if len(words[0]) > 2 and option[:3] == words[0][:3]]
+        if not meant:
+            hint = f"use {' '.join(known)}" if known else "remove it"
+            raise RuleError(f"the option {words[0]} is unknown", hint)
+        options += meant
         words = words[1:]
-    for option in options:
-        if option in _WITHOUT:
-            raise RuleError(f"{option}: {_WITHOUT[option]}", "write a rule with sql and a table")
     return options, words
 
 
@@ -219,14 +220,16 @@ def _collapsed(path: str) -> str:
 
 
 def _take_options(options: list[str], made: _Made) -> None:
-    removed = [_REMOVED[option] for option in options if option in _REMOVED]
+    removed = [part for option, parts in _REMOVED.items() if option in options for part in parts]
     if removed:
         made.values["remove"] = removed
+    if "-metadata" in options:
+        made.values["metadata"] = "ldm"
     made.notes += [_LEFT_OUT[option] for option in options if option in _LEFT_OUT]
 
 
 def _dbfile(entry: Entry, made: _Made) -> None:
-    words = words_of(entry.arguments)
+    _, words = _options(words_of(entry.arguments), ())
     if not 1 <= len(words) <= 2:
         raise RuleError(f"DBFILE has {len(words)} arguments", "it needs a path, and may have a key")
     pieces = _pieces(entry, words[0])
@@ -242,7 +245,7 @@ def _dbfile(entry: Entry, made: _Made) -> None:
     made.action, made.values = "table", {"path": os.path.normpath(path)}
     if parts:
         made.values["partition_by"] = parts
-    made.notes.append("a table of keys and payloads, one for each rule, replaces the database")
+    made.notes.append("a table of keys and payloads replaces the database")
 
 
 def _pipe(entry: Entry, made: _Made) -> None:
@@ -250,6 +253,10 @@ def _pipe(entry: Entry, made: _Made) -> None:
     made.values = {"command": _command(entry, words)}
     made.action = "exec" if "-close" in options else "pipe"
     _take_options(options, made)
+    if "-nodata" in options:
+        if "-metadata" not in options:
+            raise RuleError("-nodata without -metadata gives the program nothing", "use EXEC, or add -metadata")
+        made.values["content"] = "none"
 
 
 def _exec(entry: Entry, made: _Made) -> None:
@@ -280,14 +287,11 @@ _ACTIONS: dict[str, Callable[[Entry, _Made], None]] = {
 # --- as text --------------------------------------------------------------------------------------
 
 
-def _block(entry: Entry, source: str, rules: list[_Made], notes: list[str]) -> list[str]:
-    if not rules:
+def _block(entry: Entry, source: str, rule: _Made) -> list[str]:
+    if not rule.action:
         return [f"# {source}:{entry.line}: {entry.action.upper()} does nothing and needs no rule"]
-    lines = [f"# {source}:{entry.line}: {note}" for note in notes]
-    for rule in rules:
-        lines += ["[[rule]]", *toml_lines(rule.keys, literal=True)]
-        lines += _action_lines(rule)
-    return lines
+    lines = [f"# {source}:{entry.line}: {note}" for note in rule.notes]
+    return [*lines, "[[rule]]", *toml_lines(rule.keys, literal=True), *_action_lines(rule)]
 
 
 def _action_lines(rule: _Made) -> list[str]:
