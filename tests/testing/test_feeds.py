@@ -10,6 +10,7 @@ import pytest
 
 from headrace.testing import Draft, FeedGenerator
 from headrace.testing.feeds import instruments
+from headrace.testing.feeds.makers import makers
 
 SEED = 301_419
 
@@ -170,3 +171,12 @@ def test_a_monitor_frame_has_as_many_points_as_its_header_says() -> None:
         assert frame == frames.get(draft.feed, -1) + 1
         frames[draft.feed] = frame
     assert len(frames) == 10
+
+
+@pytest.mark.parametrize("size", [34_000, 300_000])
+@pytest.mark.parametrize("kind", ["bufr", "nexrad2", "nexrad3", "ngrid", "conduit", "satellite", "event", "monitor"])
+def test_a_product_is_as_large_as_asked_for(kind: str, size: int) -> None:
+    (maker,) = makers(SEED, [kind])
+    made = [maker.make(1e9 + number, number, size) for number in range(3)]
+    assert all(0.95 * size <= len(content.payload) <= size for content in made)
+    assert len({content.payload for content in made}) == 3

@@ -144,11 +144,31 @@ def test_a_copy_follows_the_one_product_that_it_repeats() -> None:
 
 
 def test_a_stream_ends_within_its_duration() -> None:
-    drafts = stream(feeds=["event"], duration_s=30, rate=100, size_max=512)
+    drafts = stream(feeds=["event"], duration_s=30, rate=100, duplicates=0, size_max=512)
     assert drafts[-1].at_s < 30
-    longer = stream(feeds=["event"], duration_s=60, rate=100, size_max=512)
+    longer = stream(feeds=["event"], duration_s=60, rate=100, duplicates=0, size_max=512)
     assert longer[: len(drafts)] == drafts
     assert longer[len(drafts)].at_s >= 30
+    assert stream(feeds=["event"], duration_s=0, rate=100) == []
+
+
+@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize(
+    ("rate", "duration_s", "duplicates"), [(500, 10, 0.02), (500, 10, 0), (7, 10, 0.3), (130, 3, 0.5)]
+)
+def test_a_rate_over_a_duration_gives_as_many_products(
+    seed: int, rate: float, duration_s: float, duplicates: float
+) -> None:
+    drafts = stream(seed=seed, duration_s=duration_s, rate=rate, duplicates=duplicates, size_max=512)
+    assert abs(len(drafts) - rate * duration_s) <= (0 if rate == 500 else 1)
+    assert all(a.at_s <= b.at_s < duration_s for a, b in pairwise(drafts))
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_every_stretch_of_a_long_stream_has_the_rate_asked_for(seed: int) -> None:
+    drafts = stream(seed=seed, feeds=["event"], duration_s=60, rate=500, size_max=512)
+    minutes = Counter(int(draft.at_s // 10) for draft in drafts)
+    assert all(count == pytest.approx(5000, rel=0.2) for count in minutes.values())
 
 
 def test_a_stream_without_limits_does_not_end() -> None:

@@ -107,7 +107,7 @@ class Plan:
 
 def observed_hours(seconds: float) -> float:
     """How many hours the observation times of the METAR bulletins span."""
-    return seconds * METAR_RATE / PROFILES[METAR].products_per_s / 3600
+    return seconds * METAR_RATE * (1 - DUPLICATES) / PROFILES[METAR].products_per_s / 3600
 
 
 def start_of(seconds: float, now_ns: int) -> int:

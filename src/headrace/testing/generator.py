@@ -5,7 +5,9 @@
     feeds ──── makers of content ──┘
 
 The mix follows the real rates of the chosen kinds. Arrivals are bursty: gaps have the measured
-distribution, scaled to the mean rate. A stream asked for at another rate than the real one is the
+distribution, scaled to the mean rate. A few long gaps make up most of the time, so gaps that were
+drawn freely would give another rate in every minute; every thousand of them last exactly as long
+as a thousand mean gaps. A stream asked for at another rate than the real one is the
 real stream with time compressed or stretched: `at_s` and `created_ns` follow the rate asked for,
 while what the products are about (times of observation in headings and names) goes on at the real
 pace.
@@ -13,17 +15,19 @@ pace.
 Promises
     - Iterating twice, or in two processes, with the same arguments gives byte-identical streams.
     - Distinct products have distinct payloads; only drafts with `copy` repeat one, soon after it.
-    - `at_s` never decreases.
+    - `at_s` never decreases, and stays below `duration_s`.
+    - A stream with a rate and a duration has their product of drafts, copies included.
     - A replaced bulletin (BBB group CCx or AAx) comes before its replacement.
 
 Nothing here sleeps or puts: a producer paces itself by `at_s`, or ignores it.
 """
 
 import heapq
+import math
 import random
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
-from itertools import accumulate, count, islice, takewhile
+from itertools import accumulate, count, islice
 
 from headrace.errors import OptionError
 from headrace.testing.clock import NS_PER_S
@@ -38,6 +42,7 @@ DUPLICATES_MAX = 0.5
 _GIANT_KIND = "ngrid"
 _GIANT_SERIAL = (1 << 63) - 1  # no stream gets that far
 _LAG_MIN_S, _LAG_MAX_S = 0.02, 3.0  # of a copy behind its product, at the real rate
+_GAPS = 1000  # that last as long as so many mean gaps
 
 
 class FeedGenerator:
@@ -46,8 +51,8 @@ class FeedGenerator:
     seed: everything that is drawn follows from it.
     feeds: kinds of feed, names of `PROFILES`; all of them if None.
     products: how many drafts, copies included; endless if None.
-    duration_s: only drafts that arrive before this; endless if None.
-    rate: mean products per second without copies; the sum of the real rates if None.
+    duration_s: as many drafts as arrive in this time, at their mean rate; endless if None.
+    rate: mean drafts per second, copies included; if None, the sum of the real rates, and copies in addition.
     duplicates: share of copies among the drafts, 0 to 0.5.
     start_ns: time of the first product, since 1970; a fixed day if None.
     size_max: no payload is larger, at least 512 bytes.
@@ -79,14 +84,17 @@ class FeedGenerator:
         self._size_max = GIANT_BYTES if size_max is None else size_max
         self._giant_share = GIANT_SHARE if giants else 0.0
         self._real_rate = sum(PROFILES[kind].products_per_s for kind in self._kinds)
-        self._pace = 1.0 if rate is None else self._real_rate / rate  # asked seconds per real second
+        originals_per_s = self._real_rate if rate is None else rate * (1 - duplicates)
+        self._pace = self._real_rate / originals_per_s  # asked seconds per real second
+        self._originals_max: int | None = None
+        self._end_s = math.inf  # the last moment before the end
+        if duration_s is not None and duration_s < math.inf:
+            self._originals_max = round(originals_per_s * duration_s)
+            self._end_s = math.nextafter(duration_s, 0)
 
     def __iter__(self) -> Iterator[Draft]:
         lags = random.Random(f"{self._seed}/copies")
-        stream = _with_copies(self._originals(), self._duplicates, self._pace, lags)
-        if self._duration_s is not None:
-            duration_s = self._duration_s
-            stream = takewhile(lambda draft: draft.at_s < duration_s, stream)
+        stream = _with_copies(self._originals(), self._duplicates, self._pace, self._end_s, lags)
         return stream if self._products is None else islice(stream, self._products)
 
     def giant(self) -> Draft:
@@ -99,40 +107,68 @@ class FeedGenerator:
         return self._draft(maker.make(self._start_ns / NS_PER_S, _GIANT_SERIAL, size), 0.0)
 
     def _originals(self) -> Iterator[Draft]:
-        """The stream without copies and without end."""
+        """The stream without copies."""
         source = random.Random(f"{self._seed}/arrivals")
         sizes = [PROFILES[kind].sizes_bytes for kind in self._kinds]
         weights = list(accumulate(PROFILES[kind].products_per_s for kind in self._kinds))
         chosen = range(len(self._kinds))
         made_by = makers(self._seed, self._kinds)
-        gaps_s = GAPS_S.scaled(1 / (self._real_rate * GAPS_S.mean()))
-        start_s, real_s = self._start_ns / NS_PER_S, 0.0
-        for serial in count():
+        arrivals = _arrivals(self._originals_max, random.Random(f"{self._seed}/gaps"))
+        start_s = self._start_ns / NS_PER_S
+        for serial, mean_gaps in enumerate(arrivals):
+            real_s = mean_gaps / self._real_rate
             kind = source.choices(chosen, cum_weights=weights)[0]
             size = min(int(sizes[kind].at(source.random())), self._size_max)
             if self._kinds[kind] == _GIANT_KIND and source.random() < self._giant_share:
                 size = min(GIANT_BYTES, self._size_max)
             content = made_by[kind].make(start_s + real_s, serial, size)
-            yield self._draft(content, real_s * self._pace)
-            real_s += gaps_s.at(source.random())
+            yield self._draft(content, min(real_s * self._pace, self._end_s))
 
     def _draft(self, content: Content, at_s: float) -> Draft:
         created_ns = self._start_ns + round(at_s * NS_PER_S)
         return Draft(content.feed, content.ident, content.payload, created_ns, content.priority, at_s)
 
 
-def _with_copies(originals: Iterable[Draft], share: float, pace: float, source: random.Random) -> Iterator[Draft]:
+def _arrivals(products: int | None, source: random.Random) -> Iterator[float]:
+    """When each product arrives, in mean gaps since the first; without end if `products` is None."""
+    before = 0
+    while products is None or before < products:
+        gaps = _GAPS if products is None else min(_GAPS, products - before)
+        drawn = [GAPS_S.at((place + source.random()) / gaps) for place in range(gaps)]
+        source.shuffle(drawn)
+        scale = gaps / (sum(drawn) or 1.0)
+        for passed in accumulate(drawn[:-1], initial=0.0):
+            yield before + passed * scale
+        before += gaps
+
+
+def _with_copies(
+    originals: Iterable[Draft], share: float, pace: float, end_s: float, source: random.Random
+) -> Iterator[Draft]:
     """Mix in copies, each a short lag behind its product; `share` of all drafts are copies."""
-    chance = share / (1 - share)
+    copied = _copied(share, source)
+    next_copied = next(copied)
     waiting: list[tuple[float, int, Draft]] = []
     for number, draft in enumerate(originals):
         while waiting and waiting[0][0] <= draft.at_s:
             yield heapq.heappop(waiting)[2]
         yield draft
-        if source.random() < chance:
+        if number == next_copied:
+            next_copied = next(copied)
             lag_s = _LAG_MIN_S * (_LAG_MAX_S / _LAG_MIN_S) ** source.random()
-            at_s = draft.at_s + lag_s * pace
+            at_s = min(draft.at_s + lag_s * pace, end_s)
             heapq.heappush(waiting, (at_s, number, replace(draft, at_s=at_s, copy=True)))
+    while waiting:
+        yield heapq.heappop(waiting)[2]
+
+
+def _copied(share: float, source: random.Random) -> Iterator[int]:
+    """Which products are copied: one in each stretch of equal length, anywhere in it."""
+    latest = -1
+    for number in count():
+        if share:
+            latest = max(latest + 1, int((number + source.random()) * (1 - share) / share))
+        yield latest
 
 
 def _checked_kinds(feeds: Sequence[str] | None) -> tuple[str, ...]:

@@ -15,8 +15,8 @@ Facts only, no behaviour. Rates are hourly means of public feed statistics (Octo
 
 Feeds of which only the mean size is known (conduit, satellite, lightning) have a shape of our own
 around that mean. Detector events are about the 5 kB usual at CLAS, and a monitor frame leaves
-each of ten telescope subsystems every half second; the rate of events is our choice, a prescaled
-stream for monitoring.
+each of ten telescope subsystems every half second, with up to the 34 kB of CARMA; the rate of
+events is our choice, a prescaled stream for monitoring.
 
 Gaps between arrivals are those of the three ngrid hours: half of them are under 5 ms although the
 mean is over ten times that. Arrivals come in bursts; they are not Poisson.
@@ -173,6 +173,6 @@ PROFILES: Mapping[str, Profile] = MappingProxyType(
         ),
         "lightning": Profile(0.16, Quantiles.of({0: 150, 0.1: 700, 0.5: 4_000, 0.9: 14_000, 1: 40_000})),
         "event": Profile(20.0, Quantiles.of({0: 400, 0.1: 2_000, 0.5: 4_700, 0.9: 8_500, 1: 30_000})),
-        "monitor": Profile(20.0, Quantiles.of({0: 1_000, 1: 3_000})),
+        "monitor": Profile(20.0, Quantiles.of({0: 1_000, 0.5: 3_000, 1: 34_000})),
     }
 )

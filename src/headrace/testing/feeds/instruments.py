@@ -24,6 +24,7 @@ import random
 import struct
 
 import numpy as np
+import numpy.typing as npt
 
 from headrace.testing.feeds.content import Content, Noise
 
@@ -40,7 +41,7 @@ _NS_PER_S = 1_000_000_000
 _RUN = 4271
 _ADC_MASK = 0x0FFF
 _HITS_POOL_BYTES = 1 << 18
-_POINTS_MAX = 600
+_POINTS_MAX = 0xFFFF  # that the header can count: frames of 2 MB
 _SCATTER = 1 << 14
 _SUBSYSTEMS = (
     *(f"antenna{number:02d}" for number in range(1, 7)),
@@ -64,10 +65,11 @@ class EventMaker:
     def make(self, time_s: float, serial: int, size: int) -> Content:
         del serial  # events have a number of their own
         self._event += 1
-        hits = min(max(size - EVENT_HEADER.size, 0), _HITS_POOL_BYTES // 2) // HIT.size
+        hits = max(size - EVENT_HEADER.size, 0) // HIT.size
         first = int(self._random.random() * (_HITS_POOL_BYTES // 2 // HIT.size)) * HIT.size
         header = EVENT_HEADER.pack(self._event, int(time_s * _NS_PER_S), hits)
-        payload = header + self._hits[first : first + hits * HIT.size]
+        end = first + hits * HIT.size
+        payload = header + (self._hits * (end // _HITS_POOL_BYTES + 1))[first:end]
         return Content(EVENT_FEED, f"run{_RUN:06d}/event{self._event:010d}", payload, 4)
 
 
@@ -77,13 +79,8 @@ class MonitorMaker:
     def __init__(self, source: random.Random, noise: Noise) -> None:
         self._random = source
         self._frames = 0
-        means = [round(source.gauss(20, 15), 3) for _ in _QUANTITIES]
-        rows = [
-            (f"{quantity}.{unit:02d}".encode(), mean)
-            for unit in range(_POINTS_MAX // len(_QUANTITIES))
-            for quantity, mean in zip(_QUANTITIES, means, strict=True)
-        ]
-        self._points = np.array(rows, dtype=POINT)
+        self._means = [round(source.gauss(20, 15), 3) for _ in _QUANTITIES]
+        self._points = np.empty(0, dtype=POINT)
         drawn = np.frombuffer(noise.between(b"", _SCATTER * 4), dtype="<u4")
         self._scatter = drawn / 2**32 - 0.5
 
@@ -91,12 +88,23 @@ class MonitorMaker:
         del serial  # frames have a number of their own
         frame, subsystem = divmod(self._frames, len(_SUBSYSTEMS))
         self._frames += 1
-        wanted = (size - FRAME_HEADER.size) // POINT.itemsize
-        points = self._points[: max(wanted, 1)].copy()
-        start = int(self._random.random() * (_SCATTER - len(points)))
-        points["value"] += self._scatter[start : start + len(points)]
+        wanted = min(max((size - FRAME_HEADER.size) // POINT.itemsize, 1), _POINTS_MAX)
+        points = self._points_of(wanted)[:wanted].copy()
+        start = int(self._random.random() * _SCATTER)
+        points["value"] += np.take(self._scatter, range(start, start + wanted), mode="wrap")
         time_ns = int(time_s * _NS_PER_S)
         header = FRAME_HEADER.pack(FRAME_MAGIC, len(points), subsystem, frame, time_ns)
         name = _SUBSYSTEMS[subsystem]
         payload = header + points.tobytes()
         return Content(f"{MONITOR_FEED}/{name}", f"{name}/frame/{frame:010d}", payload, 5)
+
+    def _points_of(self, count: int) -> npt.NDArray[np.void]:
+        """At least `count` points; more are made when a larger frame is asked for."""
+        if count > len(self._points):
+            rows = [
+                (f"{quantity}.{unit:02d}".encode(), mean)
+                for unit in range(2 * count // len(_QUANTITIES) + 1)
+                for quantity, mean in zip(_QUANTITIES, self._means, strict=True)
+            ]
+            self._points = np.array(rows, dtype=POINT)
+        return self._points
