@@ -44,9 +44,9 @@ def test_an_empty_file_is_an_empty_product(run: Run, path: Path, tmp_path: Path)
 def test_a_duplicate_is_reported_and_is_not_an_error(run: Run, path: Path, tmp_path: Path) -> None:
     (tmp_path / "a").write_bytes(b"same")
     (tmp_path / "b").write_bytes(b"same")
-    result = run("put", path, "a", "b", "--feed", "x")
+    result = run("put", path, "a", "b", "a", "--feed", "x")
     assert result.exit_code == 0
-    assert result.stdout.splitlines()[1] == "duplicate of 1  x  4 B  b"
+    assert result.stdout.splitlines()[1:] == ["       2  x  4 B  b", "duplicate of 1  x  4 B  a"]
     lines = objects(run("put", path, "a", "--feed", "x", "--json").stdout)
     assert lines == [{"sequence": 1, "feed": "x", "ident": "a", "size": 4, "duplicate": True}]
 
@@ -136,7 +136,7 @@ def test_invalid_options_are_refused_and_nothing_is_put(run: Run, path: Path, wo
 def test_each_line_is_a_product_and_empty_lines_are_skipped(run: Run, path: Path) -> None:
     result = run("put", path, "--lines", "--feed", "x", stdin=b"one\ntwo\n\n\xff\xfe\nlast")
     assert result.stdout == "put 4 products (12 B) under x\n"
-    assert held(path) == [("stdin:1", b"one"), ("stdin:2", b"two"), ("stdin:4", b"\xff\xfe"), ("stdin:5", b"last")]
+    assert held(path) == [("", b"one"), ("", b"two"), ("", b"\xff\xfe"), ("", b"last")]
 
 
 def test_lines_are_named_by_the_template(run: Run, path: Path, tmp_path: Path) -> None:
@@ -146,8 +146,20 @@ def test_lines_are_named_by_the_template(run: Run, path: Path, tmp_path: Path) -
 
 
 def test_the_json_of_lines_has_each_product(run: Run, path: Path) -> None:
-    lines = objects(run("put", path, "--lines", "--feed", "x", "--json", stdin=b"a\nb\na\n").stdout)
+    command = ("put", path, "--lines", "--feed", "x", "--ident", "log", "--json")
+    lines = objects(run(*command, stdin=b"a\nb\na\n").stdout)
     assert [(line["sequence"], line["duplicate"]) for line in lines] == [(1, False), (2, False), (1, True)]
+
+
+def test_equal_readings_from_standard_input_are_all_stored(run: Run, path: Path) -> None:
+    """Standard input has no name by which a reading could be the same as an earlier one."""
+    for _ in range(2):
+        run("put", path, "--feed", "room/a", stdin=b"21.5\n")
+        run("put", path, "--feed", "room/b", "--lines", stdin=b"21.5\n21.5\n")
+    with Queue.open(path) as queue:
+        assert [(product.feed, product.ident) for product in queue.read()] == (
+            [("room/a", ""), ("room/b", ""), ("room/b", "")] * 2
+        )
 
 
 def test_no_lines_is_not_an_error(run: Run, path: Path) -> None:
@@ -160,7 +172,7 @@ def test_a_line_that_is_too_long_is_refused_alone(run: Run, path: Path) -> None:
     assert result.exit_code == 2
     assert "headrace: standard input, line 2: " in result.stderr
     assert result.stderr.count("headrace: ") == 1
-    assert held(path) == [("stdin:1", b"before"), ("stdin:3", b"after")]
+    assert held(path) == [("", b"before"), ("", b"after")]
 
 
 def test_more_lines_than_fit_into_one_batch_all_arrive(run: Run, path: Path) -> None:

@@ -38,19 +38,25 @@ Line = tuple[int, bytes]  # its number, from 1 on, and its bytes without the lin
 class PutOptions:
     """What all products of one command have in common."""
 
-    ident: str  # template
+    template: str | None  # of the ident; None: the default
+    lines: bool
     arguments: Mapping[str, Any]  # of Queue.put and Queue.put_many
 
     def ident_of(self, path: str, line: int) -> str:
+        """The ident of a product. By default standard input gives none: two readings from it may be equal."""
+        template = self.template
+        if template is None:
+            template = "" if path == STDIN else "{name}:{line}" if self.lines else "{name}"
         name = "stdin" if path == STDIN else Path(path).name
-        return self.ident.format(name=name, path=path, line=line)
+        return template.format(name=name, path=path, line=line)
 
 
 @click.command()
 @queue_argument
 @click.argument("files", nargs=-1)
 @click.option("--feed", type=FEED, required=True, help="The feed of the products, such as wx/text/metar.")
-@click.option("--ident", "template", metavar="TEMPLATE", help="May use {name}, {path} and {line}. [default: {name}]")
+@click.option("--ident", "template", metavar="TEMPLATE",
+              help="May use {name}, {path} and {line}. [default: {name}; none for standard input]")  # fmt: skip
 @click.option("--priority", type=click.IntRange(0, PRIORITY_MAX), default=PRIORITY_DEFAULT, show_default=True,
               help="The priority of the products.")  # fmt: skip
 @click.option("--expiry", type=EXPIRY, help="No reader gets the product after this: 10min from now, or a time.")
@@ -59,7 +65,7 @@ class PutOptions:
 @click.option(
     "--timeout", type=AGE, help="How long to wait for a blocking station that is full, such as 10s. [default: no limit]"
 )
-@click.option("--lines", is_flag=True, help="Each line that is not empty is a product. [ident: {name}:{line}]")
+@click.option("--lines", is_flag=True, help="Each line that is not empty is a product. [--ident: {name}:{line}]")
 @json_option
 def put(
     queue_path: str, files: tuple[str, ...], feed: str, template: str | None, priority: int, expiry: str | None,
@@ -67,23 +73,21 @@ def put(
 ) -> int:  # fmt: skip
     """Put FILES into QUEUE, one product each. Without FILES, or for the file "-", read standard input.
 
-    A duplicate of a product in the queue is reported and is not an error. A file that is not readable is an error
-    (exit code 2), but the other files are put. If a blocking station stays full for --timeout, the command ends (exit
-    code 3); products that were reported as put are in the queue. A property is a number, true, false or quoted text if
-    its value is valid JSON, and otherwise text.
+    A duplicate of a product in the queue is reported and is not an error; a product without an ident is never one. A
+    file that is not readable is an error (exit code 2), but the other files are put. If a blocking station stays full
+    for --timeout, the command ends (exit code 3); products that were reported as put are in the queue. A property is a
+    number, true, false or quoted text if its value is valid JSON, and otherwise text.
 
     \b
     Example:
-      headrace put wx.queue *.grib2 --feed wx/grid/ngrid --property run=06
-      tail -f log | headrace put wx.queue --lines --feed site/log --ident 'log {line:06d}'
+      headrace put wx.queue *.grib2 --feed wx/grid/ngrid --ident 'run06/{name}' --property run=06
+      tail -f log | headrace put wx.queue --lines --feed site/log
     """
     arguments = {
         "feed": feed, "priority": priority, "expiry": expiry, "slice": slice_number,
         "properties": properties_of(pairs) if pairs else None, "timeout": timeout,
     }  # fmt: skip
-    if template is None:
-        template = "{name}:{line}" if lines else "{name}"
-    options = PutOptions(_checked_template(template), arguments)
+    options = PutOptions(None if template is None else _checked_template(template), lines, arguments)
     paths = files or (STDIN,)
     report = PutReport(feed, as_json, one_by_one=not lines and len(paths) <= MANY_FILES)
     with open_queue(queue_path) as queue, progress_bar("putting", len(paths), len(paths) > MANY_FILES) as bar:
