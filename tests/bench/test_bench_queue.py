@@ -9,7 +9,7 @@ def test_every_figure_of_the_queue_benchmark_is_taken() -> None:
     report = report_of("queue", "--scale", "0.004")
     names = [figure["name"] for figure in report["figures"]]
     assert names == [
-        "put-20k", "put-1m", "put-ratio", "space", "many-blake3", "many-xxh3", "many-none", "put-13k", "put-1mb",
+        "put-20k", "put-1m", "put-ratio", "space", "many-blake3", "many-xxh3", "many-unnamed", "many-none", "put-13k", "put-1mb",
         "read-feed", "read-ident", "read-all", "to-arrow", "wake-p50", "wake-p99", "open",
     ]  # fmt: skip
     assert all(figure["value"] > 0 for figure in report["figures"])

@@ -42,3 +42,19 @@ def test_the_program_of_the_page_runs(tmp_path: Path) -> None:
         [sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False
     )
     assert done.returncode == 0, done.stderr
+
+
+def test_the_pull_supplier_of_the_page_stores_every_status(tmp_path: Path) -> None:
+    """They are equal and have no ident, and each is a product."""
+    (program,) = re.findall(r"```python\n(.*?)```", PAGE, re.S)
+    waits = "import time\n        while len(queue.read_batch(selection='wx/radar/status')) < 3: time.sleep(0.01)\n"
+    ends = "counts = radar.statistics()\nprint(counts.pushed, counts.duplicates, len(queue.read_batch()))\n"
+    assert program.endswith("        ...\n")
+    done = subprocess.run(
+        [sys.executable, "-c", program.removesuffix("...\n") + waits + ends],
+        cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    pushed, duplicates, held = map(int, done.stdout.split()[-3:])
+    assert (duplicates, pushed) == (0, held)
+    assert held >= 4

@@ -193,8 +193,8 @@ def test_statistics_sum_up_the_stations(queue: Queue, channel: Channel) -> None:
     channel.station("first", batch_max=100)
     channel.station("second", discard="lifo", max_per_consumer=2)
     with channel.supplier() as supplier, queue.station("first").attach() as consumer:
-        supplier.push_many([b"%d" % n for n in range(5)], feed="wx/radar/KFTG")
-        supplier.push(b"0")
+        supplier.push_many([b"%d" % n for n in range(5)], feed="wx/radar/KFTG", ident="i")
+        supplier.push(b"0", feed="wx/radar/KFTG", ident="i")
         consumer.ack(consumer.get(2, timeout=0))
         told = channel.statistics()
     assert (told.name, told.feed) == ("radar", "wx/radar/**")

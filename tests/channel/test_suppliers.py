@@ -35,8 +35,9 @@ def test_a_push_is_a_put_into_the_subtree(queue: Queue) -> None:
     with queue.channel("radar", "wx/radar").supplier() as supplier:
         assert supplier.push(b"1", ident="at the root", priority=6) == 1
         assert supplier.push(b"2", feed="wx/radar/KFTG", ident="below") == 2
-        assert supplier.push(b"2") == Duplicate(2)
-        receipt = supplier.push_many([b"3", b"4", b"1"], feed=["wx/radar/a", "wx/radar/b", "wx/radar"])
+        assert supplier.push(b"2", feed="wx/radar/KFTG", ident="below") == Duplicate(2)
+        feeds, idents = ["wx/radar/a", "wx/radar/b", "wx/radar"], ["", "", "at the root"]
+        receipt = supplier.push_many([b"3", b"4", b"1"], feed=feeds, ident=idents)
     assert (receipt.stored, receipt.products) == (2, 3)
     assert [(p.feed, p.priority) for p in queue.read_batch()][:2] == [("wx/radar", 6), ("wx/radar/KFTG", 4)]
     told = queue.channel("radar").statistics()

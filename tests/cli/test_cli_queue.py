@@ -9,13 +9,14 @@ from support.commandline import Run, fill, objects, spoil
 
 
 def test_a_queue_is_created_with_the_given_terms(run: Run, tmp_path: Path) -> None:
-    words = ["--size", "8MiB", "--age", "1h", "--durability", "disk", "--dedup", "xxh3", "--origin", "boulder"]
+    words = ["--size", "8MiB", "--age", "1h", "--durability", "disk", "--dedup", "payload", "--hash", "xxh3",
+             "--origin", "boulder"]  # fmt: skip
     result = run("queue", "create", "new", *words, "--json")
     (told,) = objects(result.stdout)
     with Queue.open(tmp_path / "new") as queue:
         config = queue.config
-    assert (config.size, config.age_s, config.durability, config.dedup, config.origin) == (
-        8 << 20, 3600.0, "disk", "xxh3", "boulder",
+    assert (config.size, config.age_s, config.durability, config.dedup, config.hash, config.origin) == (
+        8 << 20, 3600.0, "disk", "payload", "xxh3", "boulder",
     )  # fmt: skip
     assert told["terms"]["uuid"] == config.uuid
     assert told["path"] == str(tmp_path / "new")
@@ -34,6 +35,7 @@ def test_creating_a_queue_shows_its_limits(run: Run) -> None:
         (["--origin", "a b"], "origin 'a b' is not a site id"),
         (["--durability", "eternal"], "Invalid value for '--durability'"),
         (["--dedup", "crc"], "Invalid value for '--dedup'"),
+        (["--hash", "crc"], "Invalid value for '--hash'"),
     ],
 )
 def test_invalid_terms_are_refused_and_nothing_is_created(
@@ -150,7 +152,7 @@ def test_products_are_deleted_by_selection(run: Run, path: Path) -> None:
     result = run("queue", "delete", path, "--select", "wx/text", "--ident", "[12]$")
     assert result.stdout == f"deleted 2 products of {path}\n"
     with Queue.open(path) as queue:
-        assert [product.ident for product in queue.read_batch()] == ["ident 3", "stdin"]
+        assert [product.ident for product in queue.read_batch()] == ["ident 3", ""]
 
 
 @pytest.mark.parametrize("answer", ["n\n", "", "\n"])

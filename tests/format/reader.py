@@ -5,6 +5,7 @@ its offset and its code for `struct`; everything else follows from the text of t
 skipped: a file is read as a whole and walked from its beginning.
 
     read_record(data)            one record, as it lies on disk and travels
+    identity_of(product)         what its signature is a hash of
     read_control(directory)      the shared words
     read_names(directory)        place -> name
     read_cursors(directory)      name -> position
@@ -25,6 +26,7 @@ from typing import Any
 import xxhash
 
 VERSION = 1
+CONFIG_FORMAT = 2
 Layout = dict[str, tuple[int, str]]
 Fields = dict[str, Any]
 
@@ -48,7 +50,10 @@ RECORD_HEADER: Layout = {
 }  # fmt: skip
 EXPIRES = 1 << 6
 NO_SLICE = 65535
-SIGNATURE_KINDS = {0: "none", 1: "blake3", 2: "xxh3", 3: "md5", 4: "given"}
+SIGNATURE_KINDS = {
+    0: "none", 1: "payload blake3", 2: "payload xxh3", 3: "payload md5", 4: "given", 5: "identity blake3",
+    6: "identity xxh3", 7: "identity md5",
+}  # fmt: skip
 
 SEGMENT_HEADER_BYTES = 256
 SEGMENT_HEADER: Layout = {
@@ -217,6 +222,17 @@ def read_record(data: bytes, at: int = 0) -> Fields:
     }
 
 
+def identity_of(product: Fields) -> bytes:
+    """The bytes of which a signature of kind 5, 6 or 7 is a hash, up to and including the payload."""
+    feed, ident, origin = (product[name].encode() for name in ("feed", "ident", "origin"))
+    if ident:
+        head = struct.pack("<4H", len(feed), len(ident), 0, 0) + feed + ident
+    else:
+        head = struct.pack("<4H2Q", len(feed), 0, len(origin), 0, product["origin_sequence"], product["created_ns"])
+        head += feed + origin
+    return head + product["payload"]
+
+
 def read_properties(block: bytes) -> dict[str, int | float | str | bool]:
     properties = {}
     at = 0
@@ -252,8 +268,8 @@ def read_value(kind: int, value: bytes) -> int | float | str | bool:
 def read_control(directory: Path) -> Fields:
     """Every word of the control file, its arrays as bytes; it must belong to its queue.json."""
     terms = json.loads((directory / "queue.json").read_text())
-    if terms["format"] != VERSION:
-        raise OtherVersion(f"queue.json has format {terms['format']}, this reader knows {VERSION}")
+    if terms["format"] != CONFIG_FORMAT:
+        raise OtherVersion(f"queue.json has format {terms['format']}, this reader knows {CONFIG_FORMAT}")
     data = (directory / "control").read_bytes()
     check(data[:8] == b"HRCONTRL", "this is not a control file")
     check(data[8:12] != bytes(4), "the control file has version 0")

@@ -79,7 +79,7 @@ def test_a_channels_json_of_a_newer_version_is_refused(make_queue: MakeQueue) ->
 
 
 def test_the_words_of_a_supplier_are_where_the_page_says(make_queue: MakeQueue) -> None:
-    queue, before_ns = make_queue(dedup="md5"), time.time_ns()
+    queue, before_ns = make_queue(dedup="payload", hash="md5"), time.time_ns()
     radar = queue.channel("radar", "wx/radar", max_queue=3)
     radar.station("a", "**")
     assert not suppliers_path(queue.path, 1).exists()

@@ -4,7 +4,7 @@ import reader
 import station_reader
 
 from headrace.kernel import _kernel as kernel
-from headrace.log.config import DURABILITIES, SIGNATURES
+from headrace.log.config import DURABILITIES, HASHES, SIGNATURE_KINDS
 from headrace.product import batch, feed, product, properties
 
 
@@ -29,13 +29,15 @@ def test_the_limits_of_a_product_are_those_of_the_kernel() -> None:
 
 def test_the_options_of_a_queue_are_those_that_the_kernel_knows() -> None:
     assert tuple(kernel.DURABILITIES) == DURABILITIES
-    assert tuple(kernel.SIGNATURES) == SIGNATURES
+    assert tuple(kernel.HASHES) == HASHES
 
 
 def test_the_kernel_has_the_numbers_of_the_page() -> None:
-    assert {number: name for name, number in kernel.SIGNATURES.items()} | {kernel.SIGNATURE_GIVEN: "given"} == (
-        reader.SIGNATURE_KINDS
-    )
+    hashed = {f"payload {name}": number for name, number in kernel.HASHES.items()}
+    hashed |= {f"identity {name}": number | kernel.SIGNATURE_OF_IDENTITY for name, number in kernel.HASHES.items()}
+    computed = {kernel.SIGNATURE_NONE: "none"} | {number: name for name, number in hashed.items()}
+    assert computed | {kernel.SIGNATURE_GIVEN: "given"} == reader.SIGNATURE_KINDS
+    assert set(computed) == SIGNATURE_KINDS
     assert (kernel.NAME_BYTES, kernel.ORIGINS_MAX, kernel.NAMES_STEP) == (
         reader.NAME_BYTES, reader.FEEDS_BEGIN, reader.NAMES_STEP,
     )  # fmt: skip

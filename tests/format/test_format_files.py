@@ -38,7 +38,7 @@ def test_names_and_their_totals_are_in_the_names_file(make_queue: MakeQueue) -> 
 
 
 def test_the_duplicate_table_leads_to_every_product_that_is_held(make_queue: MakeQueue) -> None:
-    queue = make_queue(size="4MiB", dedup="md5")
+    queue = make_queue(size="4MiB", dedup="payload", hash="md5")
     queue.put_many([b"%d" % n for n in range(60)], feed="wx/a")
     queue.put(b"given", feed="wx/a", signature=b"sixteen bytes ok")
     for product in assert_same(queue):
@@ -48,11 +48,11 @@ def test_the_duplicate_table_leads_to_every_product_that_is_held(make_queue: Mak
 
 def test_the_duplicate_table_drops_a_deleted_product_and_finds_its_copy(make_queue: MakeQueue) -> None:
     queue = make_queue()
-    queue.put(b"content", feed="wx/a")
+    queue.put(b"content", feed="wx/a", ident="i")
     (product,) = assert_same(queue)
     queue.delete("wx/a")
     assert reader.find_signature(queue.path, product["signature"]) is None
-    assert queue.put(b"content", feed="wx/a") == 2
+    assert queue.put(b"content", feed="wx/a", ident="i") == 2
     assert reader.find_signature(queue.path, product["signature"]) == 2
     assert_same(queue)
 
@@ -96,7 +96,7 @@ def test_the_duplicate_table_grows_into_a_new_file(make_queue: MakeQueue) -> Non
     seed = 7
     print(f"seed {seed}")
     chance = random.Random(seed)
-    queue = make_queue(size="8MiB", dedup="xxh3")
+    queue = make_queue(size="8MiB", hash="xxh3")
     before = reader.read_control(queue.path)["dedup_table"]
     for _ in range(8):
         queue.put_many([chance.randbytes(20) for _ in range(1000)], feed="wx/a")
@@ -217,8 +217,8 @@ def test_a_control_file_of_version_0_is_damaged(closed: Path) -> None:
 def test_a_queue_json_of_a_newer_version_is_refused(closed: Path) -> None:
     file = closed / "queue.json"
     terms = file.read_text()
-    file.write_text(json.dumps(json.loads(terms) | {"format": 2, "something": "new"}))
-    with pytest.raises(QueueVersionError, match=r"queue.json has format 2.*up to 1.*upgrade"):
+    file.write_text(json.dumps(json.loads(terms) | {"format": 3, "something": "new"}))
+    with pytest.raises(QueueVersionError, match=r"queue.json has format 3.*up to 2.*upgrade"):
         Queue.open(closed)
     with pytest.raises(reader.OtherVersion):
         reader.read_queue(closed)

@@ -167,7 +167,7 @@ def test_the_page_has_every_number_of_the_reader(number: str) -> None:
 
 
 def test_the_page_names_every_kind_of_signature() -> None:
-    kinds = dict(re.findall(r"\| (\d) \| (none|blake3|xxh3|md5|given) \|", PAGE.read_text()))
+    kinds = dict(re.findall(r"\| (\d) \| (none|given|(?:payload|identity) \w+) \|", PAGE.read_text()))
     assert {int(kind): name for kind, name in kinds.items()} == reader.SIGNATURE_KINDS
 
 
@@ -193,7 +193,7 @@ def test_the_page_gives_every_policy_of_a_station_its_number(field: str, numbers
 
 
 def test_every_shared_word_is_where_the_page_says(make_queue: Callable[..., Queue]) -> None:
-    queue = make_queue(size="1MiB", age="1h", dedup="md5")
+    queue = make_queue(size="1MiB", age="1h", dedup="payload", hash="md5")
     for number in range(60):
         queue.put(b"%d" % number * 10_000, feed="wx/a")
     queue.put(b"59" * 10_000, feed="wx/b")  # a duplicate

@@ -1,6 +1,7 @@
 """One record: the slow reader reads every record that Headrace writes, and both detect every flipped bit."""
 
 import hashlib
+import struct
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -16,7 +17,7 @@ from spoiler import Spoiler
 from headrace import Duplicate, Queue
 from headrace.errors import ProductDamagedError, QueueDamagedError
 from headrace.testing import MockClock
-from support.strategies import FAR, foreign, puts
+from support.strategies import FAR, feeds, foreign, puts, texts
 
 NOW_NS = 1_800_000_000_000_000_000
 
@@ -43,8 +44,13 @@ def test_a_record_holds_what_was_put(filling: Queue, put: dict[str, Any], strang
     assert (said["payload"], said["feed"], said["ident"]) == (put["payload"], put["feed"], put["ident"])
     for word, field in (("created", "created_ns"), ("expiry", "expiry_ns"), ("slice", "slice")):
         assert put.get(word) is None or said[field] == put[word]
-    assert said["signature_kind"] == (4 if "signature" in put else 1)
-    assert said["signature"] == put.get("signature", blake3(put["payload"]).digest()[:16])
+    computed = "signature" not in put and (put["ident"] or stranger)
+    assert said["signature_kind"] == (5 if computed else 4)
+    if computed:
+        identity = said if "created" in put else said | {"created_ns": 0}  # 0: the producer did not say
+        assert said["signature"] == blake3(reader.identity_of(identity)).digest()[:16]
+    else:
+        assert said["signature"] == put.get("signature", said["signature"])
     assert said["origin"] == (stranger["origin"] if stranger else "here")
     assert said["origin_sequence"] == (stranger["origin_sequence"] if stranger else sequence)
     if stranger:
@@ -60,21 +66,51 @@ def test_bytes_that_are_not_a_record_are_refused(data: bytes) -> None:
 
 
 SIGNERS: dict[str, Callable[[bytes], bytes]] = {
-    "blake3": lambda payload: blake3(payload).digest()[:16],
-    "xxh3": lambda payload: xxhash.xxh3_128_intdigest(payload).to_bytes(16, "big"),
-    "md5": lambda payload: hashlib.md5(payload, usedforsecurity=False).digest(),
-    "none": lambda payload: bytes(16),
+    "blake3": lambda data: blake3(data).digest()[:16],
+    "xxh3": lambda data: xxhash.xxh3_128_intdigest(data).to_bytes(16, "big"),
+    "md5": lambda data: hashlib.md5(data, usedforsecurity=False).digest(),
 }
+PAYLOADS = (b"", b"a", b"b" * 1000, b"c" * 16_000, b"d" * 16_384, b"e" * 200_000)
 
 
-@pytest.mark.parametrize("dedup", SIGNERS)
-def test_a_signature_is_computed_as_the_page_says(make_queue: Callable[..., Queue], dedup: str) -> None:
-    queue = make_queue(dedup=dedup)
-    for payload in (b"", b"a", b"b" * 1000, b"c" * 200_000):
-        queue.put(payload, feed="wx/a")
+@pytest.mark.parametrize("hash", SIGNERS)
+@pytest.mark.parametrize("dedup", ["identity", "payload"])
+def test_a_signature_is_computed_as_the_page_says(make_queue: Callable[..., Queue], dedup: str, hash: str) -> None:
+    queue = make_queue(dedup=dedup, hash=hash, size="4MiB")
+    for number, payload in enumerate(PAYLOADS):
+        queue.put(payload, feed="wx/a", ident="i" * 1024)
+        queue.put(payload + b"1", feed="f" * 255, origin="o" * 63, origin_sequence=1 + number, created=7)
+    queue.put_many([payload + b"2" for payload in PAYLOADS], feed="wx/b", ident=[f"é{size}" for size in range(6)])
     for product in assert_same(queue):
-        assert reader.SIGNATURE_KINDS[product["signature_kind"]] == dedup
-        assert product["signature"] == SIGNERS[dedup](product["payload"])
+        assert reader.SIGNATURE_KINDS[product["signature_kind"]] == f"{dedup} {hash}"
+        hashed = reader.identity_of(product) if dedup == "identity" else product["payload"]
+        assert product["signature"] == SIGNERS[hash](hashed)
+
+
+def test_a_queue_that_looks_for_no_duplicates_makes_no_signatures(make_queue: Callable[..., Queue]) -> None:
+    queue = make_queue(dedup="none")
+    queue.put_many([b"x", b"x"], feed="wx/a", ident=["", "i"])
+    assert [(p["signature_kind"], p["signature"]) for p in assert_same(queue)] == [(0, bytes(16))] * 2
+
+
+@settings(deadline=None, max_examples=500, print_blob=True)
+@given(feeds, texts, st.binary(max_size=40), foreign, st.integers(0, 1 << 63))
+def test_an_identity_says_what_it_was_made_of(
+    feed: str, ident: str, payload: bytes, stranger: dict[str, Any], created_ns: int
+) -> None:
+    """It can be read back, so two products have one identity only if they are equal."""
+    product = {"feed": feed, "ident": ident, "payload": payload, "created_ns": created_ns, **stranger}
+    identity = reader.identity_of(product)
+    feed_bytes, ident_bytes, origin_bytes, zero = struct.unpack_from("<4H", identity)
+    at = 8 if ident_bytes else 24
+    assert (ident_bytes == 0) == (origin_bytes > 0)
+    assert zero == 0
+    if not ident_bytes:
+        assert struct.unpack_from("<2Q", identity, 8) == (product["origin_sequence"], created_ns)
+        assert identity[at + feed_bytes : at + feed_bytes + origin_bytes].decode() == product["origin"]
+    assert identity[at : at + feed_bytes].decode() == feed
+    assert identity[at + feed_bytes :][:ident_bytes].decode() == ident
+    assert identity[at + feed_bytes + ident_bytes + origin_bytes :] == payload
 
 
 def test_the_longest_texts_and_blocks_fit(make_queue: Callable[..., Queue]) -> None:
@@ -218,7 +254,7 @@ def test_nothing_is_a_duplicate_of_a_product_with_a_damaged_row(small: Queue) ->
     with Spoiler(file) as spoiler:
         spoiler.flip(at, 1)
         assert reader.find_signature(small.path, product["signature"]) is None
-        assert small.put(product["payload"], feed="wx/again") == 4
+        assert small.put(product["payload"], feed=product["feed"], ident=product["ident"]) == 4
         assert reader.find_signature(small.path, product["signature"]) == 4
         spoiler.flip(at, 1)
     small.delete("wx/again")

@@ -185,7 +185,7 @@ def test_a_queue_of_version_1_opens_with_its_stations_at_their_positions(make_qu
 
 
 def test_a_revision_is_a_hidden_row_with_the_facts_of_its_product(make_queue: MakeQueue) -> None:
-    queue = make_queue(dedup="md5")
+    queue = make_queue(dedup="payload", hash="md5")
     queue.station("a", "wx/**")
     queue.station("b", "wx/**", after="a")
     queue.put(b"before", feed="wx/a")
@@ -234,7 +234,7 @@ def test_a_revision_is_a_hidden_row_with_the_facts_of_its_product(make_queue: Ma
 
 
 def test_nothing_is_a_duplicate_of_a_revision_and_no_station_admits_it(make_queue: MakeQueue) -> None:
-    queue = make_queue(dedup="md5")
+    queue = make_queue(dedup="payload", hash="md5")
     queue.station("a", "wx/**")
     queue.station("other", "wx/**")
     queue.put(b"original", feed="wx/a")

@@ -13,11 +13,11 @@ from support.seeds import random_seed
 from support.waiting import until
 
 
-def battle(folder: Path, seed: int, kills: int, size: str, dedup: str, wait_ms_max: float = math.inf) -> str:
+def battle(folder: Path, seed: int, kills: int, size: str, hash: str, wait_ms_max: float = math.inf) -> str:
     """Kill `kills` processes one after the other, reopen, and judge; only the soak test limits the longest put."""
     path, ledgers = folder / "q", folder / "ledgers"
     ledgers.mkdir()
-    Queue.create(path, size=size, durability="memory", dedup=dedup, origin="here").close()
+    Queue.create(path, size=size, durability="memory", hash=hash, origin="here").close()
     chance = random.Random(seed)
     arena = Arena(path, ledgers, seed)
     try:
@@ -41,11 +41,11 @@ def battle(folder: Path, seed: int, kills: int, size: str, dedup: str, wait_ms_m
 
 
 def test_acknowledged_products_survive_random_kills(shared_memory: Path) -> None:
-    print(battle(shared_memory, random_seed(), kills=30, size="256MiB", dedup="blake3"))
+    print(battle(shared_memory, random_seed(), kills=30, size="256MiB", hash="blake3"))
 
 
 def test_acknowledged_products_survive_kills_while_segments_are_evicted_and_reused(shared_memory: Path) -> None:
-    print(battle(shared_memory, random_seed(), kills=30, size="2MiB", dedup="xxh3"))
+    print(battle(shared_memory, random_seed(), kills=30, size="2MiB", hash="xxh3"))
 
 
 @pytest.mark.soak
@@ -55,4 +55,4 @@ def test_acknowledged_products_survive_hundreds_of_kills(shared_memory: Path, si
     for round_number in range(4):
         folder = shared_memory / str(round_number)
         folder.mkdir()
-        print(battle(folder, seed + round_number, kills=150, size=size, dedup="xxh3", wait_ms_max=1000))
+        print(battle(folder, seed + round_number, kills=150, size=size, hash="xxh3", wait_ms_max=1000))

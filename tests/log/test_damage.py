@@ -162,7 +162,7 @@ def test_a_newer_format_is_refused_and_not_changed(full: Path) -> None:
         Queue.repair(full)
     alter(full / "control", 8, struct.pack("<I", 1))
     text = (full / "queue.json").read_text()
-    (full / "queue.json").write_text(text.replace('"format": 1', '"format": 99'))
+    (full / "queue.json").write_text(text.replace('"format": 2', '"format": 99'))
     with pytest.raises(QueueVersionError, match="format 99"):
         Queue.open(full)
 
@@ -274,7 +274,8 @@ def test_a_flipped_bit_in_a_payload_is_found_reported_and_repaired(full: Path) -
         assert queue.check() == []
         batch = queue.read_batch("oldest", limit=10**6)
         assert (len(batch), batch.damaged) == (COUNT - 1, 1)
-        assert isinstance(queue.put(payload(0, damaged - 1), feed="f/0"), int)  # the lost product may be put again
+        again = queue.put(payload(0, damaged - 1), feed=f"f/{(damaged - 1) % 5}", ident="x")
+        assert isinstance(again, int)  # the lost product may be put again
 
 
 def test_flipped_bits_never_give_a_wrong_payload_or_crash_the_interpreter(full: Path, tmp_path: Path) -> None:
@@ -377,7 +378,7 @@ def test_a_missing_duplicate_table_is_rebuilt(full: Path) -> None:
     (table,) = full.glob("signatures-*")
     table.unlink()
     with Queue.open(full) as queue:
-        assert not queue.put(payload(0, 5), feed="f/0")
+        assert not queue.put(payload(0, 5), feed="f/0", ident="x")
         assert queue.check() == []
 
 

@@ -90,9 +90,9 @@ def test_under_disk_a_duplicate_is_reported_only_after_the_first_copy_is_durable
     path = tmp_path / "q"
     Queue.create(path, size="2MiB", durability="disk").close()
     with Queue.open(path, storage=Slow(path, tmp_path / "safe")) as queue, ThreadPoolExecutor(2) as pool:
-        first = pool.submit(queue.put, b"once", feed="a")
+        first = pool.submit(queue.put, b"once", feed="a", ident="i")
         assert flushing.wait(240)
-        again = pool.submit(queue.put, b"once", feed="a")
+        again = pool.submit(queue.put, b"once", feed="a", ident="i")
         until(lambda: queue.statistics().duplicates == 1, "the copy is recognised")
         assert not again.done()
         may_end.set()

@@ -40,7 +40,7 @@ def work_until_killed(path: Path, ledger: Path, point: str, passes: int) -> None
 @pytest.mark.parametrize("point", [point for point in faults.POINTS if not point.startswith("chain:")])
 def test_a_process_killed_at_a_failpoint_harms_nothing(shared_memory: Path, point: str, passes: int) -> None:
     path, ledger = shared_memory / "q", shared_memory / "ledger"
-    witness = Queue.create(path, size="1MiB", durability="memory", dedup="xxh3", origin="here")
+    witness = Queue.create(path, size="1MiB", durability="memory", hash="xxh3", origin="here")
     witness.put(payload(1, 1), feed="before")
     worker = FORK.Process(target=work_until_killed, args=(path, ledger, point, 1 if point == "dedup:grown" else passes))
     worker.start()

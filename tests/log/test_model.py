@@ -26,14 +26,17 @@ class QueueModel(RuleBasedStateMachine):
 
     batches = Bundle("batches")
 
-    @initialize(dedup=st.sampled_from(["none", "blake3", "xxh3"]), age=st.sampled_from([None, "1h"]))
-    def create(self, dedup: str, age: str | None) -> None:
+    @initialize(
+        dedup=st.sampled_from(["identity", "payload", "none"]), hash=st.sampled_from(["blake3", "xxh3"]),
+        age=st.sampled_from([None, "1h"]),
+    )  # fmt: skip
+    def create(self, dedup: str, hash: str, age: str | None) -> None:
         self.folder = Path(tempfile.mkdtemp(prefix="headrace-model-", dir="/dev/shm"))
         self.clock = MockClock(10**18)
         self.dedup = dedup
         self.path = self.folder / "q"
         first = Queue.create(
-            self.path, size="1MiB", age=age, durability="memory", dedup=dedup, clock=self.clock, origin="o"
+            self.path, size="1MiB", age=age, durability="memory", dedup=dedup, hash=hash, clock=self.clock, origin="o"
         )
         self.queues = [first, Queue.open(self.path, clock=self.clock)]
         self.held: dict[int, tuple[str, str, bytes, int]] = {}  # sequence -> feed, ident, payload, priority
@@ -51,43 +54,52 @@ class QueueModel(RuleBasedStateMachine):
         for sequence in [s for s in self.held if s < oldest]:
             del self.held[sequence]
 
-    def expect(self, payload: bytes) -> int | None:
-        """The sequence of the copy that the queue must know."""
-        if self.dedup == "none":
-            return None
-        same = [s for s, (_, _, held, _) in self.held.items() if held == payload and s not in self.deleted]
-        return min(same) if same else None
+    def is_copy(self, feed: str, ident: str, payload: bytes, sequence: int) -> bool:
+        """Whether such a product is a duplicate of the one at `sequence`."""
+        held_feed, held_ident, held, _ = self.held[sequence]
+        if self.dedup == "identity" and (not ident or (held_feed, held_ident) != (feed, ident)):
+            return False
+        return self.dedup != "none" and held == payload and sequence not in self.deleted
 
-    @rule(which=st.integers(0, 1), number=numbers, size=sizes, feed=st.sampled_from(FEEDS), priority=st.integers(0, 7))
-    def put(self, which: int, number: int, size: int, feed: str, priority: int) -> None:
-        payload = content(number, size)
-        twin = self.expect(payload)
-        outcome = self.queue(which).put(payload, feed=feed, ident=f"{number}-{size}", priority=priority)
+    def expect(self, feed: str, ident: str, payload: bytes) -> int | None:
+        """The sequence of the copy that the queue must know."""
+        return min((s for s in self.held if self.is_copy(feed, ident, payload, s)), default=None)
+
+    @rule(
+        which=st.integers(0, 1), number=numbers, size=sizes, feed=st.sampled_from(FEEDS), priority=st.integers(0, 7),
+        named=st.booleans(),
+    )  # fmt: skip
+    def put(self, which: int, number: int, size: int, feed: str, priority: int, named: bool) -> None:
+        payload, ident = content(number, size), f"{number}-{size}" if named else ""
+        twin = self.expect(feed, ident, payload)
+        outcome = self.queue(which).put(payload, feed=feed, ident=ident, priority=priority)
         if isinstance(outcome, Duplicate):
             assert twin == outcome.of
             return
         self.forget_evicted()
         assert outcome == self.next
         assert twin is None or twin not in self.held
-        self.held[outcome] = (feed, f"{number}-{size}", payload, priority)
+        self.held[outcome] = (feed, ident, payload, priority)
         self.next += 1
 
-    @rule(which=st.integers(0, 1), items=st.lists(st.tuples(numbers, sizes, st.sampled_from(FEEDS)), max_size=5))
-    def put_many(self, which: int, items: list[tuple[int, int, str]]) -> None:
-        if sum(size for _, size, _ in items) > 300_000:
+    @rule(
+        which=st.integers(0, 1),
+        items=st.lists(st.tuples(numbers, sizes, st.sampled_from(FEEDS), st.booleans()), max_size=5),
+    )
+    def put_many(self, which: int, items: list[tuple[int, int, str, bool]]) -> None:
+        if sum(size for _, size, *_ in items) > 300_000:
             items = items[:1]
-        payloads = [content(number, size) for number, size, _ in items]
-        receipt = self.queue(which).put_many(
-            payloads, feed=[feed for _, _, feed in items], ident=[f"{n}-{s}" for n, s, _ in items]
-        )
-        for (number, size, feed), payload, sequence, duplicate in zip(
-            items, payloads, receipt.sequences.tolist(), receipt.duplicates.tolist(), strict=True
+        payloads = [content(number, size) for number, size, *_ in items]
+        feeds, idents = [feed for _, _, feed, _ in items], [f"{n}-{s}" if named else "" for n, s, _, named in items]
+        receipt = self.queue(which).put_many(payloads, feed=feeds, ident=idents)
+        for feed, ident, payload, sequence, duplicate in zip(
+            feeds, idents, payloads, receipt.sequences.tolist(), receipt.duplicates.tolist(), strict=True
         ):
             if duplicate:
-                assert self.held[sequence][2] == payload
+                assert self.is_copy(feed, ident, payload, sequence)
             else:
                 assert sequence == self.next
-                self.held[sequence] = (feed, f"{number}-{size}", payload, 4)
+                self.held[sequence] = (feed, ident, payload, 4)
                 self.next += 1
         self.forget_evicted()
 

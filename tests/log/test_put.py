@@ -1,12 +1,10 @@
 """Putting single products."""
 
-import hashlib
 from collections.abc import Callable
 from datetime import UTC, datetime
 
 import numpy as np
 import pytest
-from blake3 import blake3
 
 from headrace import Duplicate, Queue
 from headrace.errors import (
@@ -32,7 +30,7 @@ def test_a_product_is_read_as_it_was_put(queue: Queue) -> None:
     assert (product.sequence, sequence) == (1, 1)
     assert (product.feed, product.ident) == ("wx/radar/KFTG", "L2 ünïcode \n\x00 verbatim")
     assert bytes(product.payload) == b"\x00payload\xff"
-    assert product.signature == blake3(b"\x00payload\xff").digest(length=16)
+    assert len(product.signature) == 16
     assert (product.origin, product.origin_sequence, product.previous) == ("here", 1, None)
     assert product.created_ns == int(created.timestamp()) * 10**9
     assert product.priority == 7
@@ -70,16 +68,6 @@ def test_a_queue_without_dedup_keeps_given_signatures_and_does_not_compare_them(
     assert queue.read_batch()[0].signature == b"s" * 16
 
 
-@pytest.mark.parametrize("dedup", ["blake3", "xxh3", "md5"])
-def test_every_kind_of_signature_finds_duplicates(make_queue: Callable[..., Queue], dedup: str) -> None:
-    queue = make_queue(dedup=dedup)
-    for payload in (b"", b"x", b"y" * 1000, b"z" * 200_000):
-        sequence = queue.put(payload, feed="a")
-        assert queue.put(bytearray(payload), feed="b") == Duplicate(of=sequence)  # type: ignore[arg-type]
-    if dedup == "md5":
-        assert queue.read_batch()[1].signature == hashlib.md5(b"x").digest()
-
-
 def test_a_signature_may_be_given(queue: Queue) -> None:
     signature = bytes(range(16))
     queue.put(b"one", feed="a", signature=signature)
@@ -88,13 +76,13 @@ def test_a_signature_may_be_given(queue: Queue) -> None:
 
 
 def test_a_duplicate_is_known_only_while_the_first_copy_is_held(queue: Queue) -> None:
-    queue.put(b"first", feed="a")
+    queue.put(b"first", feed="a", ident="one")
     number = 0
     while queue.oldest == 1:
-        assert queue.put(b"first", feed="a") == Duplicate(of=1)
+        assert queue.put(b"first", feed="a", ident="one") == Duplicate(of=1)
         queue.put(number.to_bytes(4, "big") * 5000, feed="a")
         number += 1
-    assert isinstance(queue.put(b"first", feed="a"), int)
+    assert isinstance(queue.put(b"first", feed="a", ident="one"), int)
 
 
 @pytest.mark.parametrize("size", [0, 1, 7, 8, 65536, 300_000, 524_288])

@@ -27,8 +27,8 @@ def test_a_batch_gets_consecutive_sequences(queue: Queue) -> None:
 
 
 def test_duplicates_within_a_batch_and_of_stored_products_are_reported(queue: Queue) -> None:
-    queue.put(b"held", feed="a")
-    receipt = queue.put_many([b"new", b"held", b"new", b"last"], feed="a")
+    queue.put(b"held", feed="a", ident="i")
+    receipt = queue.put_many([b"new", b"held", b"new", b"last"], feed="a", ident="i")
     assert receipt.sequences.tolist() == [2, 1, 2, 3]
     assert receipt.duplicates.tolist() == [False, True, True, False]
     assert (receipt.stored, receipt.first) == (2, 2)
@@ -36,7 +36,7 @@ def test_duplicates_within_a_batch_and_of_stored_products_are_reported(queue: Qu
 
 
 def test_a_signature_missing_from_a_column_is_computed(queue: Queue) -> None:
-    receipt = queue.put_many([b"1", b"2", b"1"], feed="a", signature=[None, b"s" * 16, None])
+    receipt = queue.put_many([b"1", b"2", b"1"], feed="a", ident="i", signature=[None, b"s" * 16, None])
     assert receipt.duplicates.tolist() == [False, False, True]
 
 

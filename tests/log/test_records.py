@@ -33,10 +33,16 @@ from support.strategies import foreign
 from support.strategies import puts as products
 
 MakeQueue = Callable[..., Queue]
-KINDS = ("none", "blake3", "xxh3", "md5")
+KINDS = ("none", *(f"{dedup} {by}" for dedup in ("identity", "payload") for by in ("blake3", "xxh3", "md5")))
 puts = products(
     st.binary(max_size=100) | st.binary(min_size=1, max_size=4).map(lambda some: some * 60_000), allow_nan=False
 )
+
+
+def terms_of(kind: str) -> dict[str, str]:
+    """The terms of a queue that makes signatures of this kind."""
+    dedup, _, by = kind.partition(" ")
+    return {"dedup": dedup, "hash": by or "blake3"}
 
 
 # --- there and back -------------------------------------------------------------------------------
@@ -47,10 +53,10 @@ def pairs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, tuple[
     """For each kind of signature a queue there and one here, for all examples of a property."""
     folder = tmp_path_factory.mktemp("records")
 
-    def make(name: str, dedup: str) -> Queue:
-        return Queue.create(folder / f"{name}-{dedup}", size="64MiB", dedup=dedup, origin=name)
+    def make(name: str, kind: str) -> Queue:
+        return Queue.create(folder / f"{name}-{kind}", size="64MiB", origin=name, **terms_of(kind))
 
-    made = {dedup: (make("there", dedup), make("here", dedup)) for dedup in KINDS}
+    made = {kind: (make("there", kind), make("here", kind)) for kind in KINDS}
     yield made
     for queue in (queue for pair in made.values() for queue in pair):
         assert queue.check() == []
@@ -154,7 +160,7 @@ def test_a_receipt_covers_only_the_kept_products_in_their_order(make_queue: Make
     there, here = make_queue("there", origin="there", dedup="none"), make_queue("here")
     payloads = [b"0", b"1", b"2", b"1", b"held", b"5"]
     there.put_many(payloads, feed="a", signature=[blake3(payload).digest()[:16] for payload in payloads])
-    here.put(b"held", feed="b")
+    here.put(b"held", feed="b", signature=blake3(b"held").digest()[:16])
     came = read_batch(page(there.read_batch()), Names())
     receipt = here.put_batch(came, keep=[True, True, False, True, True, True])
     assert (receipt.products, receipt.stored, receipt.first) == (5, 3, 2)
@@ -168,10 +174,10 @@ def test_a_receipt_covers_only_the_kept_products_in_their_order(make_queue: Make
 
 @pytest.mark.parametrize("kind", KINDS[1:])
 def test_a_queue_signs_products_that_arrive_without_a_signature(make_queue: MakeQueue, kind: str) -> None:
-    there, here = make_queue("there", origin="there", dedup="none"), make_queue("here", dedup=kind)
-    own = make_queue("own", dedup=kind)
-    there.put_many([b"same", b"other", b"same"], feed="a", created=[1, 2, 3])
-    own.put_many([b"same", b"other"], feed="a")
+    there, here = make_queue("there", origin="there", dedup="none"), make_queue("here", **terms_of(kind))
+    own = make_queue("own", **terms_of(kind))
+    there.put_many([b"same", b"other", b"same"], feed="a", ident="one", created=[1, 2, 3])
+    own.put_many([b"same", b"other"], feed="a", ident="one")
     assert here.put_batch(read_batch(page(there.read_batch()), Names()), keep=[0, 1, 1]).stored == 2
     receipt = here.put_batch(there.read_batch())
     assert (receipt.stored, receipt.sequences.tolist()) == (0, [2, 1, 2])
@@ -186,7 +192,9 @@ def test_a_queue_without_dedup_keeps_signatures(make_queue: MakeQueue) -> None:
     there, here = make_queue("there", origin="there"), make_queue("here", dedup="none")
     came = read_batch(page(put_some(there)), Names())
     assert (here.put_batch(came).stored, here.put_batch(came).first) == (6, 7)
-    assert [product.signature for product in here.read_batch()] == [blake3(p.payload).digest()[:16] for p in came] * 2
+    assert [product.signature for product in here.read_batch()] == [
+        product.signature for product in there.read_batch()
+    ] * 2
 
 
 def test_relayed_products_do_not_change_the_previous_sequence_of_a_feed(make_queue: MakeQueue) -> None:

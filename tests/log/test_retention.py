@@ -116,7 +116,7 @@ def test_resizing_down_evicts_at_once_and_up_makes_room(queue: Queue) -> None:
     ("terms", "words"),
     [({"size": "1kB"}, "out of range"), ({"size": -5}, "-5"), ({"size": "big"}, "big"), ({"size": 2**50}, "out of range"),
      ({"age": "-1h"}, "-1h"), ({"age": 0}, "out of range"), ({"durability": "eternal"}, "memory, process, disk"),
-     ({"dedup": "crc"}, "blake3"), ({"origin": "a b"}, "site id"), ({"size": None}, "size"), ({"size": "2 apples"}, "apples")],
+     ({"dedup": "crc"}, "identity"), ({"hash": "crc"}, "blake3"), ({"origin": "a b"}, "site id"), ({"size": None}, "size"), ({"size": "2 apples"}, "apples")],
 )  # fmt: skip
 def test_invalid_terms_are_refused(tmp_path: Path, terms: dict[str, object], words: str) -> None:
     with pytest.raises(OptionError, match=words):

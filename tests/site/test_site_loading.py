@@ -53,7 +53,8 @@ def test_every_key_is_loaded(write: Write, tmp_path: Path) -> None:
         size = "64MiB"
         age = "2d"
         durability = "disk"
-        dedup = "xxh3"
+        dedup = "payload"
+        hash = "xxh3"
         [[request]]
         select = "wx/+/#"
         from = "90min"
@@ -87,7 +88,7 @@ def test_every_key_is_loaded(write: Write, tmp_path: Path) -> None:
             shared_memory=True,
             beat_s=1.5,
         ),
-        queue=QueueTable(size=64 << 20, age_s=172800.0, durability="disk", dedup="xxh3"),
+        queue=QueueTable(size=64 << 20, age_s=172800.0, durability="disk", dedup="payload", hash="xxh3"),
         request=(
             Request(selection=Selection("wx/*/**"), name="radar", start=5400.0, sites=("b", "c"), redundancy="failover"),
         ),

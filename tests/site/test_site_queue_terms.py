@@ -21,25 +21,25 @@ def test_a_new_queue_gets_the_terms_of_the_file(write: Write, tmp_path: Path) ->
 
 
 def test_a_queue_created_with_the_terms_matches_the_file(write: Write, tmp_path: Path) -> None:
-    config = load_config(write(f"{SITE}[queue]\nsize = '4MiB'\nage = '1h'\ndedup = 'md5'\n"))
+    config = load_config(write(f"{SITE}[queue]\nsize = '4MiB'\nage = '1h'\ndedup = 'payload'\nhash = 'md5'\n"))
     terms = config.queue
     with Queue.create(
-        config.site.queue, size=terms.size, age=terms.age_s, durability=terms.durability, dedup=terms.dedup,
+        config.site.queue, size=terms.size, age=terms.age_s, durability=terms.durability, dedup=terms.dedup, hash=terms.hash,
         origin=config.site.name,
     ):  # fmt: skip
         assert load_config(tmp_path / "site.toml") == config
 
 
 def test_an_existing_queue_keeps_its_terms_and_its_name(write: Write, make_queue: Callable[..., Queue]) -> None:
-    make_queue(size="4MiB", age="1h", dedup="xxh3", origin="there")
+    make_queue(size="4MiB", age="1h", dedup="payload", hash="xxh3", origin="there")
     config = load_config(write(SITE))
     assert config.site.name == "there"
-    assert config.queue == QueueTable(size=4 << 20, age_s=3600.0, dedup="xxh3")
+    assert config.queue == QueueTable(size=4 << 20, age_s=3600.0, dedup="payload", hash="xxh3")
 
 
 def test_equal_terms_are_accepted(write: Write, make_queue: Callable[..., Queue]) -> None:
     make_queue(size="4MiB", age="1h", origin="there")
-    terms = "[queue]\nsize = '4096KiB'\nage = '60min'\ndurability = 'process'\ndedup = 'blake3'\n"
+    terms = "[queue]\nsize = '4096KiB'\nage = '60min'\ndurability = 'process'\ndedup = 'identity'\nhash = 'blake3'\n"
     assert reported(write(f"{SITE}name = 'there'\n{terms}")) == []
 
 
@@ -52,8 +52,10 @@ def test_equal_terms_are_accepted(write: Write, make_queue: Callable[..., Queue]
          "run: headrace queue resize {path} --age 2h, or leave age out here"),
         ("durability = 'disk'", "durability", '"disk" differs from {path}, which has "process"',
          'a queue keeps its durability: write durability = "process" here, or choose another queue'),
-        ("dedup = 'md5'", "dedup", '"md5" differs from {path}, which has "blake3"',
-         'a queue keeps its dedup: write dedup = "blake3" here, or choose another queue'),
+        ("dedup = 'payload'", "dedup", '"payload" differs from {path}, which has "identity"',
+         'a queue keeps its dedup: write dedup = "identity" here, or choose another queue'),
+        ("hash = 'md5'", "hash", '"md5" differs from {path}, which has "blake3"',
+         'a queue keeps its hash: write hash = "blake3" here, or choose another queue'),
     ],
 )  # fmt: skip
 def test_different_terms_are_reported_with_both_values_and_the_remedy(

@@ -49,9 +49,13 @@ class Bench:
     def times(self, count: int) -> int:
         return max(100, int(count * self.scale))
 
-    def queue(self, size: int, dedup: str) -> Queue:
+    def queue(self, size: int, hash: str | None) -> Queue:
+        """A queue whose signatures use this hash; None: one that makes no signatures."""
         path = self.place / f"bench-{os.getpid()}-{self._number}-{size}"
-        return Queue.create(path, size=max(size, 1 << 20), durability=self.durability, dedup=dedup, origin="bench")
+        return Queue.create(
+            path, size=max(size, 1 << 20), durability=self.durability, dedup="none" if hash is None else "identity",
+            hash=hash or "blake3", origin="bench",
+        )  # fmt: skip
 
     def done(self, queue: Queue) -> None:
         queue.close()
@@ -69,7 +73,7 @@ class Bench:
             spent += time.perf_counter() - begun
         return count / spent
 
-    def many_rate(self, queue: Queue, size: int, batch: int, count: int) -> float:
+    def many_rate(self, queue: Queue, size: int, batch: int, count: int, ident: str = IDENT) -> float:
         best = 0.0
         for _ in range(ROUNDS):
             spent = 0.0
@@ -77,7 +81,7 @@ class Bench:
                 batches = [payloads[i : i + batch] for i in range(0, len(payloads), batch)]
                 begun = time.perf_counter()
                 for part in batches:
-                    queue.put_many(part, feed=FEED, ident=IDENT)
+                    queue.put_many(part, feed=FEED, ident=ident)
                 spent += time.perf_counter() - begun
             best = max(best, count / spent)
         return best
@@ -115,13 +119,17 @@ class Bench:
         yield from self.large()
 
     def batches(self) -> Iterator[Figure]:
-        for dedup, goal in (("blake3", 1_000_000), ("xxh3", 3_000_000), ("none", 8_000_000)):
-            self.progress(f"put_many of 100, 150 B, dedup {dedup}")
-            queue = self.queue(64 << 20, dedup)
+        for name, by, ident, goal, signed in (
+            ("many-blake3", "blake3", IDENT, 1_000_000, "BLAKE3"),
+            ("many-xxh3", "xxh3", IDENT, 3_000_000, "XXH3"),
+            ("many-unnamed", "blake3", "", 3_000_000, "no ident"),
+            ("many-none", None, IDENT, 8_000_000, "no dedup"),
+        ):
+            self.progress(f"put_many of 100, 150 B, {signed}")
+            queue = self.queue(64 << 20, by)
             self.fill(queue, 150)
-            rate = self.many_rate(queue, 150, 100, self.times(200_000))
-            name = f"many-{dedup}"
-            what = f"put_many of 100, 150 B, dedup {dedup}"
+            rate = self.many_rate(queue, 150, 100, self.times(200_000), ident)
+            what = f"put_many of 100, 150 B, {signed}"
             yield Figure(name, what, rate, "products/s", goal, beside=ANCHORS.get(name, ""))
             self.done(queue)
 
@@ -133,7 +141,7 @@ class Bench:
         yield Figure("put-13k", "put, 13.6 kB, BLAKE3", rate, "products/s", 100_000, beside=ANCHORS["put-13k"])
         self.done(queue)
         self.progress("put, 1 MB")
-        queue = self.queue(256 << 20, "none")
+        queue = self.queue(256 << 20, None)
         payloads = [self._noise[i:] + self._noise[:i] for i in range(4)]
         payloads = [payload[:1_000_000] for payload in payloads]
         best = 0.0
@@ -151,7 +159,7 @@ class Bench:
     def reading(self) -> Iterator[Figure]:
         self.progress("reading")
         count = self.times(500_000)
-        queue = self.queue(count * 320 + (16 << 20), "none")
+        queue = self.queue(count * 320 + (16 << 20), None)
         for start in range(0, count, 1000):
             idents = [f"SAUS{n % 90 + 10} KWBC {n % 1_000_000:06d} /pMETAR" for n in range(start, start + 1000)]
             queue.put_many(self.payloads(1000, 150), feed=[f"wx/text/{n % 50}" for n in range(1000)], ident=idents)

@@ -123,7 +123,7 @@ def _put(
             is_put = False
             while not is_put:  # a blocking station may be full: retry, so that Ctrl-C is noticed
                 with DeferredSignals(), suppress(BlockedError):
-                    products, new = put_part(queue, part, config.origin, expiry=expiry, timeout=PUT_S_MAX)
+                    products, new = put_part(queue, part, config, expiry=expiry, timeout=PUT_S_MAX)
                     totals.products, totals.stored, is_put = totals.products + products, totals.stored + new, True
             bar.set(totals.products)
     totals.complete = True

@@ -15,7 +15,7 @@ from headrace.cli.options import AGE, SIZE, json_option, open_local_queue, selec
 from headrace.cli.output import echo_json, progress_bar, show_fields, show_table
 from headrace.errors import NotAQueueError, OptionError, QueueDamagedError
 from headrace.log.check import Finding
-from headrace.log.config import CONFIG_FILE, DURABILITIES, SIGNATURES, QueueConfig
+from headrace.log.config import CONFIG_FILE, DEDUPS, DURABILITIES, HASHES, QueueConfig
 from headrace.log.directory import check_path
 from headrace.log.statistics import Statistics
 from headrace.queue import Queue
@@ -52,15 +52,22 @@ def queue() -> None:
 )
 @click.option(
     "--dedup",
-    type=click.Choice(SIGNATURES),
+    type=click.Choice(DEDUPS),
+    default="identity",
+    show_default=True,
+    help="Duplicates have equal feed, ident and payload (identity), or equal payloads, as in LDM; none: keep all.",
+)
+@click.option(
+    "--hash",
+    type=click.Choice(HASHES),
     default="blake3",
     show_default=True,
-    help="The signature that identifies duplicates; xxh3: for trusted sources only; none: keep duplicates.",
+    help="The hash of the signatures; xxh3: for trusted sources only.",
 )
 @click.option("--origin", metavar="ID", help="The id of this site. [default: the host name]")
 @json_option
 def create(
-    path: str, size: int, age: float | None, durability: str, dedup: str, origin: str | None, as_json: bool
+    path: str, size: int, age: float | None, durability: str, dedup: str, hash: str, origin: str | None, as_json: bool
 ) -> None:
     """Create an empty queue at PATH, a directory that does not exist yet.
 
@@ -68,7 +75,7 @@ def create(
     Example:
       headrace queue create wx.queue --size 2GiB --age 1h
     """
-    with Queue.create(path, size=size, age=age, durability=durability, dedup=dedup, origin=origin) as queue:
+    with Queue.create(path, size=size, age=age, durability=durability, dedup=dedup, hash=hash, origin=origin) as queue:
         if as_json:
             echo_json({"path": str(queue.path), "terms": queue.config})
             return
@@ -137,7 +144,7 @@ def _terms(config: QueueConfig) -> dict[str, object]:
         "size": format_size(config.size),
         "age": "any" if config.age_s is None else format_age(config.age_s),
         "durability": config.durability,
-        "dedup": config.dedup,
+        "dedup": config.dedup if config.dedup == "none" else f"{config.dedup}, by {config.hash}",
         "origin": config.origin,
         "largest payload": format_size(config.payload_bytes_max),
         "id": config.uuid,

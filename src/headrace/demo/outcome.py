@@ -13,6 +13,7 @@ station together acknowledged; shared work has no order, so none is checked. And
 No expectation comes from the pipeline itself: what was sent is in the records of the feeder, or is generated again.
 """
 
+import struct
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -143,16 +144,22 @@ def _rows(table: Path, columns: list[str] | None = None) -> list[Row]:
 def _bulletins(plan: Plan, rows: list[Row]) -> list[Sighting]:
     """The bulletins in the METAR table, as sightings: none if a report is missing, two if there is one too many."""
     sent = {sighting_of(draft.feed, draft.ident, draft.payload): draft.payload for draft in plan.metar_drafts()}
-    known = {sighting.signature: (sighting.size, payload.count(b"=")) for sighting, payload in sent.items()}
+    known = {signature_of(sighting, payload): (sighting, payload.count(b"=")) for sighting, payload in sent.items()}
     found = Counter((row["sequence"], row["feed"], row["ident"], row["signature"]) for row in rows)
     distinct = Counter((sequence, *names) for sequence, *names, _ in {tuple(row[c] for c in _KEY) for row in rows})
     seen: list[Sighting] = []
     for bulletin in sorted(found):
         _, feed, ident, signature = bulletin
-        size, reports = known.get(signature, (0, 0))
+        sighting, reports = known.get(signature, (Sighting(feed, ident, 0, signature), 0))
         times = 0 if distinct[bulletin] < reports else 1 + (found[bulletin] > reports)
-        seen += times * [Sighting(feed, ident, size, signature)]
+        seen += times * [Sighting(feed, ident, sighting.size, sighting.signature)]
     return seen
+
+
+def signature_of(sighting: Sighting, payload: bytes) -> bytes:
+    """The signature that a queue gives to a product with an ident (docs/format.md)."""
+    feed, ident = sighting.feed.encode(), sighting.ident.encode()
+    return blake3(struct.pack("<4H", len(feed), len(ident), 0, 0) + feed + ident + payload).digest(SIGNATURE_BYTES)
 
 
 def _letters(table: Path) -> list[Sighting]:

@@ -68,6 +68,8 @@ SIGNATURE_BLAKE3: Final[int]
 SIGNATURE_XXH3: Final[int]
 SIGNATURE_MD5: Final[int]
 SIGNATURE_GIVEN: Final[int]
+SIGNATURE_OF_IDENTITY: Final[int]
+SIGNATURE_HASH: Final[int]
 
 DURABLE_MEMORY: Final[int]
 DURABLE_PROCESS: Final[int]
@@ -113,7 +115,7 @@ FEW: Final[int]
 REF_BYTES: Final[int]
 
 DURABILITIES: Final[dict[str, int]]
-SIGNATURES: Final[dict[str, int]]
+HASHES: Final[dict[str, int]]
 ORDERS: Final[dict[str, int]]
 DISCARDS: Final[dict[str, int]]
 RESTORES: Final[dict[str, int]]
@@ -191,6 +193,7 @@ class _Change(TypedDict, total=False):
     feeds_end: int
     origins_end: int
     deleted_products: int
+    signature_kind: int
     stations: int
 
 @type_check_only

@@ -18,6 +18,7 @@ One extension module in several files, in the order in which they build on each 
     log/scan        Rows: pick, keep, verify
     log/columns     Rows as the buffers of Arrow arrays
     log/weigh       Weigher: how the bytes of a range are spread
+    log/sign        signatures: what identifies a product
     log/put         from the objects of a call to what append takes
     log/validate    records from a buffer that is not trusted
     log/wire        records on their way between queues
@@ -51,6 +52,7 @@ include "log/refs.pxi"
 include "log/scan.pxi"
 include "log/columns.pxi"
 include "log/weigh.pxi"
+include "log/sign.pxi"
 include "log/put.pxi"
 include "log/validate.pxi"
 include "log/wire.pxi"

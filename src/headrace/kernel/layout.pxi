@@ -69,12 +69,14 @@ cpdef enum:                           # row flags
     ROW_REVISION = 32                # another payload of an earlier product, for the stations behind
     ROW_HIDDEN = 35                  # deleted, damaged or a revision: readers of the log skip it
 
-cpdef enum:                           # how a product is identified
+cpdef enum:                           # how a signature was made
     SIGNATURE_NONE = 0
-    SIGNATURE_BLAKE3 = 1
+    SIGNATURE_BLAKE3 = 1             # of the payload alone
     SIGNATURE_XXH3 = 2
     SIGNATURE_MD5 = 3
-    SIGNATURE_GIVEN = 4
+    SIGNATURE_GIVEN = 4              # by the producer, or unique; not a hash
+    SIGNATURE_OF_IDENTITY = 4        # with one of the hashes: of feed, ident and payload
+    SIGNATURE_HASH = 3               # the bits that name the hash
 
 cpdef enum:                           # what a crash leaves intact; see docs/guarantees.md
     DURABLE_MEMORY = 0
@@ -391,7 +393,7 @@ SEQUENCE_LEAP = 1 << 32              # a leap keeps the low 32 bits, which rows 
 CONSUMER_LOCKS_AT = 1 << 40          # byte of a chain file that consumer 0 locks; far behind its end, never written
 
 DURABILITIES = {"memory": DURABLE_MEMORY, "process": DURABLE_PROCESS, "disk": DURABLE_DISK}
-SIGNATURES = {"none": SIGNATURE_NONE, "blake3": SIGNATURE_BLAKE3, "xxh3": SIGNATURE_XXH3, "md5": SIGNATURE_MD5}
+HASHES = {"blake3": SIGNATURE_BLAKE3, "xxh3": SIGNATURE_XXH3, "md5": SIGNATURE_MD5}
 ORDERS = {"any": BY_ANY, "fifo": BY_FIFO, "priority": BY_PRIORITY, "deadline": BY_DEADLINE}
 DISCARDS = {"any": BY_ANY, "fifo": BY_FIFO, "lifo": BY_LIFO, "priority": BY_PRIORITY, "deadline": BY_DEADLINE}
 RESTORES = {"input": RESTORE_INPUT, "output": RESTORE_OUTPUT, "start": RESTORE_START, "group": RESTORE_GROUP}

@@ -102,6 +102,8 @@ cdef extern from *:
         pass
     void XXH128_canonicalFromHash(XXH128_canonical_t *, XXH128_hash_t) noexcept nogil
     int XXH3_64bits_reset(XXH3_state_t *) noexcept nogil
+    int XXH3_128bits_reset(XXH3_state_t *) noexcept nogil
+    XXH128_hash_t XXH3_128bits_digest(XXH3_state_t *) noexcept nogil
     int XXH3_64bits_update(XXH3_state_t *, const void *, size_t) noexcept nogil
     void wide_update "hr_wide_update"(XXH3_state_t *, const void *, size_t) noexcept nogil
     uint64_t XXH3_64bits_digest(XXH3_state_t *) noexcept nogil

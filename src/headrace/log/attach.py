@@ -17,7 +17,7 @@ from pathlib import Path
 
 from headrace.errors import QueueBusyError, QueueDamagedError
 from headrace.kernel import _kernel as kernel
-from headrace.log.config import QueueConfig, read_config
+from headrace.log.config import QueueConfig, read_config, upgrade_config
 from headrace.log.directory import check_control, check_path, check_sanity, learn_names, open_checked
 from headrace.log.explain import REPAIR, explain, explain_os_error
 from headrace.log.locks import lock_file
@@ -55,6 +55,7 @@ def attach(path: Path, storage: Storage, residents: Sequence[Resident]) -> Attac
                 log = open_checked(path)
                 if alone:
                     check_sanity(path, log)
+                    upgrade_config(path, config)
                     settle(path, config, log, storage, residents)
                     lock_file(presence, shared=True)
                 if log.state["state"] == kernel.STATE_READY and _is_same(presence, path / "control"):

@@ -11,6 +11,7 @@ length or with an invalid value raises an InvalidError that names it.
 """
 
 import itertools
+import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any, TypeAlias, TypedDict
@@ -23,7 +24,7 @@ import pyarrow as pa
 from headrace.errors import InvalidError, OptionError, PayloadError
 from headrace.product.product import NO_SLICE, PRIORITY_DEFAULT, PRIORITY_MAX, SLICE_MAX
 from headrace.product.properties import PropertyValue, check_block, encode_properties
-from headrace.product.put import SEQUENCE_MAX, Put, check_expiry, check_origin, expiry_of, signature_of
+from headrace.product.put import SEQUENCE_MAX, SIGNATURE_BYTES, Put, check_expiry, check_origin, expiry_of, signature_of
 from headrace.units import parse_time
 
 Texts: TypeAlias = str | Sequence[str] | npt.NDArray[Any] | pa.Array | pa.ChunkedArray
@@ -80,6 +81,28 @@ def columns_of(count: int, feed: Texts, ident: Texts, facts: PutColumns) -> Colu
         if value is not None:
             made[name] = _COLUMNS[name](value, count)
     return Columns(text_column(feed, count, "feed"), text_column(ident, count, "ident"), made)
+
+
+def uniquely_signed(columns: Columns, count: int) -> Columns:
+    """The same columns, with a signature of its own for each product that has neither ident nor signature.
+
+    The kernel makes such signatures too; here they are made for products whose put may be repeated.
+    """
+    idents = itertools.repeat(columns.ident, count) if isinstance(columns.ident, str) else columns.ident
+    sequences = columns.facts.get("origin_sequence", itertools.repeat(0))
+    given = columns.facts.get("signature", itertools.repeat(None))
+    bare = [
+        signature is None and not ident and not sequence
+        for ident, sequence, signature in zip(idents, sequences, given, strict=False)
+    ]
+    if not any(bare):
+        return columns
+    drawn = os.urandom(count * SIGNATURE_BYTES)
+    signatures = [
+        drawn[place * SIGNATURE_BYTES : (place + 1) * SIGNATURE_BYTES] if is_bare else signature
+        for place, (is_bare, signature) in enumerate(zip(bare, given, strict=False))
+    ]
+    return msgspec.structs.replace(columns, facts={**columns.facts, "signature": signatures})
 
 
 def packed(facts: Mapping[str, Any]) -> dict[str, Any]:

@@ -7,21 +7,31 @@ Everything that changes while the queue is in use is in the control file instead
 import re
 import socket
 from pathlib import Path
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
 import msgspec
 
 from headrace.errors import NotAQueueError, OptionError
+from headrace.kernel import _kernel as kernel
 from headrace.log.documents import Document
 from headrace.log.seams import Disk
 from headrace.units import format_size
 
-FORMAT = 1
+FORMAT = 2
 CONFIG_FILE = "queue.json"
 Durability = Literal["memory", "process", "disk"]
-Dedup = Literal["none", "blake3", "xxh3", "md5"]
+Dedup = Literal["identity", "payload", "none"]
+Hash = Literal["blake3", "xxh3", "md5"]
 DURABILITIES: tuple[str, ...] = get_args(Durability)  # in the order of the kernel's numbers
-SIGNATURES: tuple[str, ...] = get_args(Dedup)
+DEDUPS: tuple[str, ...] = get_args(Dedup)
+HASHES: tuple[str, ...] = get_args(Hash)
+SIGNATURE_KINDS = frozenset(  # that a queue can compute
+    {
+        kernel.SIGNATURE_NONE,
+        *kernel.HASHES.values(),
+        *(kernel.SIGNATURE_OF_IDENTITY | h for h in kernel.HASHES.values()),
+    }
+)
 
 SIZE_MIN = 1 << 20
 SIZE_MAX = 1 << 40
@@ -38,7 +48,8 @@ class QueueConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     size: int  # bytes of all segments
     age_s: float | None  # older products are evicted; None: only the size counts
     durability: Durability
-    dedup: Dedup
+    dedup: Dedup  # what makes two products one: feed, ident and payload; the payload alone; nothing
+    hash: Hash  # by which the queue computes signatures
     origin: str  # id of the site whose products are created here
 
     @property
@@ -50,6 +61,13 @@ class QueueConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     def payload_bytes_max(self) -> int:
         """A payload is at most a quarter of the queue."""
         return min(self.size // 4, PAYLOAD_MAX)
+
+    @property
+    def signature_kind(self) -> int:
+        """How the kernel makes the signature of a product that comes without one."""
+        if self.dedup == "none":
+            return kernel.SIGNATURE_NONE
+        return kernel.HASHES[self.hash] | (kernel.SIGNATURE_OF_IDENTITY if self.dedup == "identity" else 0)
 
     @property
     def age_ns(self) -> int:
@@ -81,10 +99,19 @@ def check_durability(durability: str) -> Durability:
 
 
 def check_dedup(dedup: str) -> Dedup:
-    """Return `dedup` if there is such a signature."""
-    if dedup not in SIGNATURES:
-        raise OptionError(f"dedup {dedup!r} is unknown", f"choose one of {', '.join(SIGNATURES)}")
+    """Return `dedup` if there is such a rule."""
+    if dedup in HASHES:
+        raise OptionError(f"dedup {dedup!r} is a hash, not a rule", f'give dedup="identity" and hash="{dedup}"')
+    if dedup not in DEDUPS:
+        raise OptionError(f"dedup {dedup!r} is unknown", f"choose one of {', '.join(DEDUPS)}")
     return dedup  # type: ignore[return-value]
+
+
+def check_hash(hash: str) -> Hash:
+    """Return `hash` if there is such a hash."""
+    if hash not in HASHES:
+        raise OptionError(f"hash {hash!r} is unknown", f"choose one of {', '.join(HASHES)}")
+    return hash  # type: ignore[return-value]
 
 
 def default_origin() -> str:
@@ -93,12 +120,29 @@ def default_origin() -> str:
     return name or "site"
 
 
-_DOCUMENT = Document(QueueConfig, FORMAT, field="format", remedy="restore it from a backup or write it by hand")
+def _name_the_rule(found: dict[str, Any]) -> dict[str, Any]:
+    """Format 1 had no rule besides the payload alone, and called the hash `dedup`."""
+    dedup = found.get("dedup")
+    if dedup == "none":
+        return {**found, "hash": "blake3"}
+    return {**found, "dedup": "payload", "hash": dedup}
+
+
+_DOCUMENT = Document(
+    QueueConfig, FORMAT, field="format", upgrades={1: _name_the_rule},
+    remedy="restore it from a backup or write it by hand",
+)  # fmt: skip
 
 
 def write_config(directory: Path, config: QueueConfig) -> None:
     """Replace the file as a whole. It survives a power failure from then on."""
     _DOCUMENT.write(directory / CONFIG_FILE, config, Disk())
+
+
+def upgrade_config(directory: Path, config: QueueConfig) -> None:
+    """Write what `read_config` made of the file of an older format, so that the file says it. Only while alone."""
+    if not _DOCUMENT.is_current(directory / CONFIG_FILE):
+        write_config(directory, config)
 
 
 def read_config(directory: Path) -> QueueConfig:

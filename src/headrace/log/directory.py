@@ -33,9 +33,9 @@ from headrace.errors import (
 from headrace.kernel import _kernel as kernel
 from headrace.log.config import (
     CONFIG_FILE,
-    FORMAT,
     SEGMENT_MAX,
     SEGMENT_MIN,
+    SIGNATURE_KINDS,
     SIZE_MAX,
     SIZE_MIN,
     QueueConfig,
@@ -142,7 +142,7 @@ def format_control(directory: Path, config: QueueConfig, state: int = kernel.STA
             config.age_ns,
             config.segment_bytes,
             kernel.DURABILITIES[config.durability],
-            kernel.SIGNATURES[config.dedup],
+            config.signature_kind,
             secrets.token_bytes(16),
             1,
         )
@@ -195,8 +195,10 @@ def check_control(path: Path, config: QueueConfig, descriptor: int) -> None:
         raise QueueDamagedError(f"{file} is not a control file", REPAIR.format(path=path))
     if version == 0:
         raise QueueDamagedError(f"{file} has no format", REPAIR.format(path=path))
-    if version > FORMAT:
-        raise QueueVersionError(f"{file} has format {version}; this Headrace knows up to {FORMAT}", "upgrade Headrace")
+    if version > kernel.FORMAT_VERSION:
+        raise QueueVersionError(
+            f"{file} has format {version}; this Headrace knows up to {kernel.FORMAT_VERSION}", "upgrade Headrace"
+        )
     size = os.fstat(descriptor).st_size
     if size != kernel.CONTROL_BYTES:
         raise QueueDamagedError(f"{file} has {size} bytes instead of {kernel.CONTROL_BYTES}", REPAIR.format(path=path))
@@ -216,7 +218,7 @@ def check_sanity(path: Path, log: kernel.Log) -> None:
         and state["segment_bytes"] % 4096 == 0
         and SIZE_MIN <= state["size_bytes"] <= SIZE_MAX
         and state["durability"] in kernel.DURABILITIES.values()
-        and state["signature_kind"] in kernel.SIGNATURES.values()
+        and state["signature_kind"] in SIGNATURE_KINDS
         and state["tail"] < 1 << 62
         and state["synced"] < 1 << 62
     )

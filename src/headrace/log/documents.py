@@ -107,6 +107,10 @@ class Document(Generic[Struct]):
         except (msgspec.MsgspecError, UnicodeDecodeError) as error:
             raise self.damaged(path, str(error)) from None
 
+    def is_current(self, path: Path) -> bool:
+        """Whether the document at `path` has this version and not an older one; of one that can be read."""
+        return bool(self._plain.decode(path.read_bytes()).get(self._field, self._unnamed) == self._version)
+
     def damaged(self, path: Path, reason: str) -> QueueDamagedError:
         """The error for a document whose content is invalid."""
         return QueueDamagedError(f"{path} is invalid: {reason}", self._remedy.format(path=path.parent))

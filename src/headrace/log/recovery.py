@@ -62,7 +62,7 @@ def settle(path: Path, config: QueueConfig, log: kernel.Log, storage: Storage, r
         kernel.forget_spare(log)
         log.set_state(segment_bytes=config.segment_bytes)
     remove_strays(path, log)
-    _settle_dedup(path, log)
+    _settle_dedup(path, config, log)
     if log.state["head"] != log.state["tail"]:
         _sync_all(path, log, storage)
         log.publish(log.state["tail"])
@@ -105,11 +105,16 @@ def _sync_all(path: Path, log: kernel.Log, storage: Storage) -> None:
     storage.sync_file(path / "control")
 
 
-def _settle_dedup(path: Path, log: kernel.Log) -> None:
-    """Rebuild the duplicate memory if its file is missing or has the wrong size."""
+def _settle_dedup(path: Path, config: QueueConfig, log: kernel.Log) -> None:
+    """Rebuild the duplicate memory if its file is missing or has the wrong size, or if `queue.json` has another rule.
+
+    A queue that computes no signatures does not keep its memory complete.
+    """
     state = log.state
     file = path / f"signatures-{state['dedup_table']:016x}"
-    if not file.exists() or file.stat().st_size != state["dedup_bytes"]:
+    changed = state["signature_kind"] != config.signature_kind
+    log.set_state(signature_kind=config.signature_kind)
+    if changed or not file.exists() or file.stat().st_size != state["dedup_bytes"]:
         kernel.rebuild_dedup(log)
 
 

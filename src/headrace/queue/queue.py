@@ -31,6 +31,7 @@ from headrace.log.config import (
     check_age,
     check_dedup,
     check_durability,
+    check_hash,
     check_size,
     default_origin,
 )
@@ -79,14 +80,16 @@ class Queue:
     @classmethod
     def create(
         cls, path: str | os.PathLike[str], *, size: int | str = "1GiB", age: float | str | timedelta | None = None,
-        durability: str = "process", dedup: str = "blake3", origin: str | None = None,
+        durability: str = "process", dedup: str = "identity", hash: str = "blake3", origin: str | None = None,
         clock: Clock | None = None, storage: Storage | None = None,
     ) -> "Queue":  # fmt: skip
         """Create a queue and open it.
 
         It holds up to `size` bytes and, with `age`, nothing older than that; the oldest products are evicted first.
-        `durability` is `memory`, `process` or `disk` (docs/guarantees.md). `dedup` names the signature that identifies
-        duplicates: `blake3`, `xxh3` (trusted sources only), `md5`, or `none`. `origin` is the id of this site.
+        `durability` is `memory`, `process` or `disk` (docs/guarantees.md). `dedup` says which products are duplicates:
+        those with equal feed, ident and payload (`identity`; a product without an ident is none), with equal payloads
+        (`payload`, as in LDM), or `none`. `hash` computes the signatures: `blake3`, `xxh3` (trusted sources only) or
+        `md5`. `origin` is the id of this site.
         """
         config = QueueConfig(
             format=FORMAT,
@@ -95,6 +98,7 @@ class Queue:
             age_s=check_age(None if age is None else parse_age(age)),
             durability=check_durability(durability),
             dedup=check_dedup(dedup),
+            hash=check_hash(hash),
             origin=check_origin(default_origin() if origin is None else origin),
         )
         create_directory(Path(path).absolute(), config)

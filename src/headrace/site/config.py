@@ -14,7 +14,7 @@ from typing import Annotated, Literal, get_args
 import msgspec
 
 from headrace.link.login import PASSWORD_FILE, USER
-from headrace.log.config import DURABILITIES, SIGNATURES, Dedup, Durability
+from headrace.log.config import DEDUPS, DURABILITIES, HASHES, Dedup, Durability, Hash
 from headrace.selection import Selection
 from headrace.selection.table_keys import CLAUSES, SELECTION
 from headrace.site.kinds import (
@@ -58,7 +58,8 @@ class QueueTable(msgspec.Struct, frozen=True, kw_only=True, rename={"age_s": "ag
     size: Annotated[int, SIZE] = 1 << 30
     age_s: Annotated[float | None, QUEUE_AGE] = None
     durability: Annotated[Durability, choice(*DURABILITIES)] = "process"
-    dedup: Annotated[Dedup, choice(*SIGNATURES)] = "blake3"
+    dedup: Annotated[Dedup, choice(*DEDUPS)] = "identity"
+    hash: Annotated[Hash, choice(*HASHES)] = "blake3"
 
 
 class Request(msgspec.Struct, frozen=True, kw_only=True, rename={"selection": "select", "start": "from"}):

@@ -26,7 +26,8 @@ beat = "500ms"                          # interval of the heartbeat that names t
 size = "2GiB"                           # limit of what it holds; the oldest products are evicted first
 age = "1h"                              # products older than this are evicted too
 durability = "process"                  # what a product survives: "process" a crash, "disk" a power failure too
-dedup = "blake3"                        # how duplicates are recognised: "blake3", "xxh3", "md5" or "none"
+dedup = "identity"                      # duplicates: equal feed, ident and payload; "payload": as in LDM; or "none"
+hash = "blake3"                         # of the signatures: "blake3", "xxh3" (trusted sources only) or "md5"
 
 [[request]]                             # what is requested from other sites; repeat it for more
 select = "wx/radar/**"                  # a feed pattern, or any selection (docs/selections.md)

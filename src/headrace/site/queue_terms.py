@@ -27,7 +27,9 @@ def adopt_queue_terms(config: SiteConfig, given: frozenset[KeyPath], report: Rep
     if terms is not None:
         _compare_name(config, terms, report)
         _compare_terms(config, terms, given, report)
-        table = QueueTable(size=terms.size, age_s=terms.age_s, durability=terms.durability, dedup=terms.dedup)
+        table = QueueTable(
+            size=terms.size, age_s=terms.age_s, durability=terms.durability, dedup=terms.dedup, hash=terms.hash
+        )
         config = msgspec.structs.replace(config, queue=table)
     site = msgspec.structs.replace(config.site, name=config.site.name or name)
     return msgspec.structs.replace(config, site=site), terms is not None

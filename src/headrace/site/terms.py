@@ -23,8 +23,9 @@ def open_queue(config: SiteConfig) -> Queue:
     if (path / "queue.json").exists():
         return Queue.open(path)
     return Queue.create(
-        path, size=terms.size, age=terms.age_s, durability=terms.durability, dedup=terms.dedup, origin=config.site.name
-    )
+        path, size=terms.size, age=terms.age_s, durability=terms.durability, dedup=terms.dedup, hash=terms.hash,
+        origin=config.site.name,
+    )  # fmt: skip
 
 
 def requests_of(config: SiteConfig) -> list[Request]:

@@ -10,8 +10,8 @@ it has twice, out of order, altered or from nowhere.
 
 The oracle keeps no payload, only feed, ident, size and a signature of 16 bytes. It computes the
 signature itself, from the bytes it is handed, and so shares no code with what is under test.
-Content makes the identity: a draft whose payload was sent before is a copy and is expected to
-arrive once, under the name it was first sent with.
+A draft whose feed, ident and payload were all sent before is a copy and is expected to arrive once;
+a draft without an ident is never a copy.
 
 Producer and consumer may be different processes: `save` and `load` carry an oracle over as JSON
 lines. Order is that of first sending, over all products or within each feed; several producers at
@@ -131,7 +131,7 @@ class Oracle:
 
 
 def _sighting(feed: str, ident: str, payload: Payload) -> Sighting:
-    view = memoryview(payload)
+    view = memoryview(payload).cast("B")
     return Sighting(feed, ident, view.nbytes, blake3(view).digest(length=SIGNATURE_BYTES))
 
 

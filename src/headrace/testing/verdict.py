@@ -1,6 +1,9 @@
 """The comparison of two lists of sightings: what was sent, what one consumer received.
 
-`judge` is a pure function. Every receipt falls into exactly one of these, tried in this order:
+`judge` is a pure function. Feed, ident and content make a product: a second sending of all three is a copy, and is
+expected to arrive once. Without an ident each sending is a product of its own.
+
+Every receipt falls into exactly one of these, tried in this order:
 
     mismatched     the content was sent under another feed or ident; or the feed and ident were
                    sent, but never with this content
@@ -9,10 +12,12 @@
     out of order   a product that was sent later was received before this one
     good           anything else
 
-and a product is lost if it was meant for the consumer and no receipt of it was seen at all.
+and a product is lost if it was meant for the consumer and no receipt of it was seen at all, not even under another
+name.
 """
 
-from collections.abc import Callable, Iterable
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
@@ -96,28 +101,39 @@ class _Fault:
 
 
 class _Ledger:
-    """The first sending of every content, in order, and every name that was sent."""
+    """Every product that was sent, with the places of its sendings: only the first one if it has an ident."""
 
     def __init__(self, sent: Iterable[Sighting], expect: Expect | None) -> None:
-        self.first: dict[bytes, tuple[int, Sighting]] = {}
+        self.places: dict[Sighting, list[int]] = {}
+        self.meant: set[Sighting] = set()
+        self.contents: set[bytes] = set()
         self.names: set[tuple[str, str]] = set()
-        self.meant: set[bytes] = set()
         self.copies = 0
-        for product in sent:
-            signature = product.signature
-            if signature in self.first:
-                self.copies += signature in self.meant
+        for place, product in enumerate(sent):
+            places = self.places.setdefault(product, [])
+            if places and product.ident:
+                self.copies += product in self.meant
                 continue
-            self.first[signature] = (len(self.first), product)
+            places.append(place)
+            self.contents.add(product.signature)
             self.names.add((product.feed, product.ident))
             if expect is None or expect(product.feed, product.ident):
-                self.meant.add(signature)
+                self.meant.add(product)
 
     def is_mismatched(self, seen: Sighting) -> bool:
-        known = self.first.get(seen.signature)
-        if known is None:
-            return (seen.feed, seen.ident) in self.names
-        return known[1] != seen
+        if seen in self.places:
+            return False
+        return seen.signature in self.contents or (seen.feed, seen.ident) in self.names
+
+    def missing(self, had: Mapping[Sighting, int], misnamed: Counter[bytes]) -> Iterator[Sighting]:
+        """What was meant and never came, not even under another name."""
+        left = misnamed.copy()
+        for product, places in self.places.items():
+            for _ in range(len(places) - had[product] if product in self.meant else 0):
+                if left[product.signature] > 0:
+                    left[product.signature] -= 1
+                else:
+                    yield product
 
 
 def judge(
@@ -129,29 +145,30 @@ def judge(
     """Compare; `expect(feed, ident)` is whether a product was meant for the consumer."""
     ledger = _Ledger(sent, expect)
     lost, duplicated, late, unknown, mismatched = (_Fault() for _ in range(5))
-    had: set[bytes] = set()
+    had: Counter[Sighting] = Counter()
+    misnamed: Counter[bytes] = Counter()
     newest: dict[str, int] = {}
     receipts = 0
     for seen in received:
         receipts += 1
         if ledger.is_mismatched(seen):
             mismatched.add(seen)
-        elif seen.signature not in ledger.meant:
+            misnamed[seen.signature] += 1
+        elif seen not in ledger.meant:
             unknown.add(seen)
-        elif seen.signature in had:
+        elif had[seen] == len(ledger.places[seen]):
             duplicated.add(seen)
         else:
             lane = seen.feed if order == "feed" else ""
-            place = ledger.first[seen.signature][0]
+            place = ledger.places[seen][had[seen]]
             if place < newest.get(lane, -1):
                 late.add(seen)
             newest[lane] = max(place, newest.get(lane, -1))
-        had.add(seen.signature)
-    for signature, (_, product) in ledger.first.items():
-        if signature in ledger.meant and signature not in had:
-            lost.add(product)
+            had[seen] += 1
+    for product in ledger.missing(had, misnamed):
+        lost.add(product)
     return Verdict(
-        sent=len(ledger.meant),
+        sent=sum(len(ledger.places[product]) for product in ledger.meant),
         copies=ledger.copies,
         received=receipts,
         lost=lost.count,

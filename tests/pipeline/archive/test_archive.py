@@ -67,6 +67,22 @@ def test_products_that_the_queue_still_holds_are_not_put_again(source: Queue, ta
     assert [sum(stored for _, stored in Archive(table).replay(target)) for _ in range(2)] == [20, 0]
 
 
+@pytest.mark.parametrize("origin", ["source", "target"])
+def test_a_repeated_replay_recognises_products_that_have_neither_ident_nor_signature(
+    make_queue: Make, tmp_path: Path, origin: str
+) -> None:
+    """Also products of the queue's own origin, whose sequences are not kept."""
+    bare = make_queue("bare", dedup="none", origin=origin)
+    bare.put_many([b"21.5"] * 3, feed=["room/a", "room/b", "room/b"], created=[5_000, 5_000, 6_000])
+    bare.put(b"21.5", feed="room/b", ident="i")
+    pq.write_table(pa.Table.from_batches([arrow_of(bare.read_batch())]), tmp_path / "bare.parquet")
+    target = make_queue("target", origin="target")
+    archive = Archive(tmp_path / "bare.parquet")
+    assert [sum(stored for _, stored in archive.replay(target)) for _ in range(2)] == [4, 0]
+    as_in_ldm = make_queue("ldm", origin="target", dedup="payload")
+    assert sum(stored for _, stored in archive.replay(as_in_ldm)) == 1
+
+
 def test_a_filter_by_feed_and_time_replays_only_matching_products(table: Path, make_queue: Make) -> None:
     target = make_queue("target")
     wanted = ArchiveFilter("wx/text", NOON + timedelta(minutes=4), NOON + timedelta(minutes=16))

@@ -17,7 +17,19 @@ from support.serving import Served, idents, put
 
 
 def test_a_put_returns_the_sequence_or_the_duplicate(queue: AnyQueue) -> None:
-    assert [queue.put(payload, feed="a") for payload in (b"1", b"2", b"1", b"3")] == [1, 2, Duplicate(1), 3]
+    puts = [queue.put(payload, feed="a", ident="i") for payload in (b"1", b"2", b"1", b"3")]
+    assert puts == [1, 2, Duplicate(1), 3]
+
+
+def test_a_product_without_an_ident_is_never_a_duplicate(queue: AnyQueue) -> None:
+    assert [queue.put(b"21.5", feed=feed) for feed in ("room/a", "room/b", "room/b")] == [1, 2, 3]
+    assert queue.put_many([b"21.5"] * 3, feed="room/a").stored == 3
+    receipt = queue.put_many(
+        [b"21.5"] * 4, feed="room/a", ident=["", "i", "", "i"], signature=[None, None, b"s" * 16, None]
+    )
+    assert receipt.duplicates.tolist() == [False, False, False, True]
+    assert queue.put(b"21.5", feed="room/c", signature=b"s" * 16) == Duplicate(9)
+    assert len({product.signature for product in queue.read()}) == 9
 
 
 def test_every_fact_of_a_product_is_read_back(queue: AnyQueue) -> None:
@@ -40,7 +52,7 @@ def test_every_fact_of_a_product_is_read_back(queue: AnyQueue) -> None:
 
 
 def test_many_products_are_put_as_one_batch(queue: AnyQueue) -> None:
-    queue.put(b"2", feed="z")
+    queue.put(b"2", feed="y", ident="j")
     receipt = queue.put_many(
         [b"1", b"2", b"3"], feed=["x", "y", "x"], ident=np.array(["i", "j", "k"]), priority=pa.array([1, 2, 3]),
         properties=[{"n": 1}, None, {}], created=np.array([5, 6, 7]), slice=9, expiry="1h",

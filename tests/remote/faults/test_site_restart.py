@@ -1,12 +1,14 @@
 """The site is restarted while clients use it."""
 
 import threading
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from headrace import Queue
+from headrace import Duplicate, Queue
 from headrace.errors import QueueError
+from headrace.remote.server import pending_call
 from support.serving import Served, put, when
 from support.waiting import until
 
@@ -34,6 +36,32 @@ def test_a_follower_goes_on_after_the_site_was_restarted(served: Served) -> None
     stopped.set()
     producer.join()
     assert found == list(range(1, len(found) + 1))
+
+
+@pytest.mark.parametrize("dedup", ["identity", "payload"])
+@pytest.mark.parametrize("many", [False, True])
+def test_a_put_is_stored_once_though_the_site_died_before_its_reply(
+    make_served: Callable[..., Served], monkeypatch: pytest.MonkeyPatch, dedup: str, many: bool
+) -> None:
+    """The restarted site knows nothing of the call; the queue knows the product, though it has no ident."""
+    served = make_served(dedup=dedup)
+    remote = served.connect()
+    monkeypatch.setattr(pending_call, "_send", lambda query, make: query.drop())
+
+    def restart() -> None:
+        served.stop()
+        monkeypatch.undo()
+        served.start()
+
+    when(lambda: served.queue.next > 1, restart)
+    if many:
+        receipt = remote.put_many([b"21.5", b"21.6"], feed="room/a")
+        assert (receipt.sequences.tolist(), receipt.stored) == ([1, 2], 0)
+    else:
+        assert remote.put(b"21.5", feed="room/a") == Duplicate(of=1)
+    assert served.queue.next == (3 if many else 2)
+    other = remote.put(b"21.5", feed="room/a")
+    assert other == (Duplicate(of=1) if dedup == "payload" else served.queue.next - 1)
 
 
 def test_a_consumer_goes_on_after_the_site_was_restarted(served: Served) -> None:

@@ -3,12 +3,6 @@
 from cpython.bytes cimport PyBytes_CheckExact, PyBytes_GET_SIZE
 from cpython.unicode cimport PyUnicode_AsUTF8AndSize
 
-import hashlib
-
-from blake3 import blake3 as blake3_hasher
-
-cdef object md5_hasher = hashlib.md5
-
 
 @cython.internal
 @cython.final
@@ -44,21 +38,6 @@ cdef class Payloads:
             item.payload = <char *>self.buffers[place].buf
             item.payload_bytes = self.buffers[place].len
         return 0
-
-
-cdef int sign(Item *item, uint8_t kind, object payload) except -1:
-    """Compute the signature of a payload: XXH3 here, the others with their libraries."""
-    cdef bytes digest
-    item.kind = kind
-    if kind == SIGNATURE_XXH3:
-        XXH128_canonicalFromHash(<XXH128_canonical_t *>item.signature, XXH3_128bits(item.payload, item.payload_bytes))
-    elif kind == SIGNATURE_BLAKE3:
-        digest = blake3_hasher(payload).digest()
-        memcpy(item.signature, PyBytes_AS_STRING(digest), 16)
-    elif kind == SIGNATURE_MD5:
-        digest = md5_hasher(payload, usedforsecurity=False).digest()
-        memcpy(item.signature, PyBytes_AS_STRING(digest), 16)
-    return 0
 
 
 cdef inline uint64_t payload_bytes_max(Store *store) noexcept nogil:
@@ -114,7 +93,7 @@ cdef int64_t put_one(Log log, payload, str feed, str ident, uint64_t created_ns,
             item.kind = SIGNATURE_GIVEN
             memcpy(item.signature, PyBytes_AS_STRING(signature), 16)
         else:
-            sign(&item, <uint8_t>store.control.signature_kind, payload)
+            sign(store, &item)
         outcome = EBUSY
         if item.payload_bytes <= 65536:
             outcome = pthread_mutex_trylock(&store.control.lock)
@@ -147,7 +126,6 @@ cdef tuple put_many(Log log, payloads, feeds, idents, const uint64_t[::1] create
     cdef bint each_feed = isinstance(feeds, list), each_ident = isinstance(idents, list)
     cdef bint each_block = isinstance(properties, list), each_origin = isinstance(origins, list)
     cdef uint32_t feed = 0 if each_feed else log.feed_id(feeds)
-    cdef uint8_t kind = <uint8_t>log.store.control.signature_kind
     cdef bytes block
     cdef Item same
     memset(&same, 0, sizeof(same))
@@ -176,8 +154,6 @@ cdef tuple put_many(Log log, payloads, feeds, idents, const uint64_t[::1] create
                 block = signatures[i]
                 item.kind = SIGNATURE_GIVEN
                 memcpy(item.signature, PyBytes_AS_STRING(block), 16)
-            elif kind:
-                sign(item, kind, held.objects[i])
             if properties is not None:
                 block = properties[i] if each_block else properties
                 item.properties = PyBytes_AS_STRING(block)
@@ -196,6 +172,9 @@ cdef tuple put_many(Log log, payloads, feeds, idents, const uint64_t[::1] create
             for i in range(count):
                 items[i].origin_sequence = origin_sequences[i]
                 items[i].previous = previous[i] if previous is not None else 0
+        for i in range(count):
+            if items[i].kind == SIGNATURE_NONE:
+                sign(log.store, &items[i])
         return append_many(log, items, count, now_ns, boot_ns)
     finally:
         free(items)
@@ -207,7 +186,6 @@ cdef tuple put_many_plain(Log log, payloads, str feed, str ident, uint8_t priori
     cdef size_t count = len(held.objects), i
     cdef Item *items
     cdef Item same
-    cdef uint8_t kind = <uint8_t>log.store.control.signature_kind
     memset(&same, 0, sizeof(same))
     same.feed = log.feed_id(feed)
     set_ident(&same, ident)
@@ -223,8 +201,7 @@ cdef tuple put_many_plain(Log log, payloads, str feed, str ident, uint8_t priori
             held.take(i, &items[i])
             if items[i].payload_bytes > payload_bytes_max(log.store):
                 log.fail(CODE_PAYLOAD_TOO_LARGE)
-            if kind:
-                sign(&items[i], kind, held.objects[i])
+            sign(log.store, &items[i])
         return append_many(log, items, count, 0, 0)
     finally:
         free(items)

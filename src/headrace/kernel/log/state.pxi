@@ -68,6 +68,8 @@ cdef int write_state(Control *c, dict fields) except -1:
             store64(&c.origins_end, value)
         elif field == "deleted_products":
             c.deleted_products = value
+        elif field == "signature_kind":
+            c.signature_kind = value
         elif field == "stations":
             store64(&c.stations, value)
         else:

@@ -50,6 +50,8 @@ cdef struct Store:
     uint32_t gates_count
     bint overdraw                    # this append may exceed the size limit instead of waiting for a station
     uint64_t stations_seen           # its value in the control block when `gates` was made
+    uint64_t unique[2]               # for signatures that no other product has: a random number, and a count
+    bint unique_drawn                # false in a child after a fork
 
 cdef Store *all_stores = NULL
 cdef pthread_mutex_t all_stores_lock             # all zero is an unlocked mutex
@@ -361,6 +363,7 @@ cdef void after_fork_in_child() noexcept nogil:
     memset(&guarded_lock, 0, sizeof(pthread_mutex_t))
     while store != NULL:
         memset(&store.maps_lock, 0, sizeof(pthread_mutex_t))
+        store.unique_drawn = False
         store = store.following
     memset(&all_stores_lock, 0, sizeof(pthread_mutex_t))
 

@@ -131,7 +131,7 @@ cdef int wrong_field(Record *record, uint64_t body) noexcept nogil:
     cdef const char *text = <char *>record + RECORD_HEADER
     cdef uint8_t kind = (record.flags & RECORD_KIND) >> 3
     cdef uint64_t expires_ns = 1
-    if record.flags & RECORD_REVISION or kind > SIGNATURE_GIVEN:
+    if record.flags & RECORD_REVISION:
         return WRONG_FLAGS
     if (record.feed_bytes == 0 or not 1 <= record.origin_bytes <= ORIGIN_BYTES_MAX
             or record.ident_bytes > IDENT_BYTES_MAX):

@@ -159,10 +159,16 @@ cdef int fill_items(Store *store, Putting *putting, Rows rows) noexcept nogil:
 cdef sign_items(Store *store, Putting *putting, Rows rows):
     """Compute signatures of this queue's kind for items that have none."""
     cdef size_t place, i = 0
+    cdef Item *item
+    cdef Ref *ref
     for place in range(rows.count):
         if putting.mask == NULL or putting.mask[place]:
-            if putting.items[i].kind == SIGNATURE_NONE:
-                sign(&putting.items[i], <uint8_t>store.control.signature_kind, rows.view(place))
+            item = &putting.items[i]
+            if item.kind == SIGNATURE_NONE:
+                ref = &rows.refs[place]
+                item.ident = item.record + RECORD_HEADER + ref.feed_bytes + ref.origin_bytes
+                item.ident_bytes = ref.ident_bytes
+                sign(store, item)
             i += 1
 
 

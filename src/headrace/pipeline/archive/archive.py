@@ -6,7 +6,8 @@ microsecond), priority, slice, signature and properties (as text), so a queue th
 duplicate. It comes back without its expiry unless you request it: most archived products have expired.
 
 The sequence at the origin is left out where the origin is the queue's own. That queue assigns these numbers, and a
-product of its own with another number would seem to come from an earlier queue of that name.
+product of its own with another number would seem to come from an earlier queue of that name. If such a product has
+neither ident nor signature, it gets a signature here, made from its row, so that a repeated replay is recognised.
 
 Memory holds one part of a file at a time (files.py); with a pace, one part of each file that overlaps others in time
 (pace.py).
@@ -23,7 +24,9 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
+from blake3 import blake3
 
+from headrace.log.config import QueueConfig
 from headrace.pipeline.archive.files import (
     TYPES,
     TableFile,
@@ -39,6 +42,7 @@ from headrace.pipeline.source.columns import TIME
 from headrace.pipeline.source.parts import PART_BYTES, part_bytes, parts_of, put_or_halve
 from headrace.product.feed import FeedPattern
 from headrace.product.product import PRIORITY_DEFAULT, Product
+from headrace.product.put import SIGNATURE_BYTES
 from headrace.queue import AnyQueue
 from headrace.selection import Selection
 
@@ -113,7 +117,7 @@ class Archive:
         """Put them into a queue; after each part yield its number of products, and how many were new."""
         config = queue.config
         for part in self.parts(wanted, pace=pace, bytes_max=part_bytes(config)):
-            yield put_part(queue, part, config.origin, expiry=expiry)
+            yield put_part(queue, part, config, expiry=expiry)
 
     def _rows(
         self, file: TableFile, matcher: "_Matcher", columns: Sequence[str], bytes_max: int
@@ -131,15 +135,15 @@ def _nanoseconds(when: datetime | None) -> int:
 
 
 def put_part(
-    queue: AnyQueue, part: pa.RecordBatch, own: str, *, expiry: bool = False, timeout: float | None = None
+    queue: AnyQueue, part: pa.RecordBatch, config: QueueConfig, *, expiry: bool = False, timeout: float | None = None
 ) -> tuple[int, int]:
     """Put a part, in halves if it is too large for the queue; return its number of products, and how many are new.
 
-    `own` is the origin of the queue.
+    `config` is that of the queue.
     """
 
     def put(piece: pa.RecordBatch) -> tuple[int, int]:
-        receipt = queue.put_many(**_put_arguments(piece, own, expiry=expiry), timeout=timeout)
+        receipt = queue.put_many(**_put_arguments(piece, config, expiry=expiry), timeout=timeout)
         return receipt.products, receipt.stored
 
     return put_or_halve(part, put)
@@ -232,16 +236,29 @@ def _added(one: Holding | None, other: Holding) -> Holding:
 # --- putting ----------------------------------------------------------------------------------------
 
 
-def _put_arguments(part: pa.RecordBatch, own: str, *, expiry: bool) -> dict[str, Any]:
+def _put_arguments(part: pa.RecordBatch, config: QueueConfig, *, expiry: bool) -> dict[str, Any]:
     """Arguments of `Queue.put_many`."""
     columns = {name: part.column(name) for name in part.schema.names}
+    is_own = pc.equal(columns["origin"], config.origin)
     return {
         "payloads": columns["payload"],
         **{name: columns[name].to_pylist() for name in ("feed", "ident", "origin")},
-        **{name: columns[name] for name in ("slice", "signature")},
-        "origin_sequence": pc.if_else(pc.equal(columns["origin"], own), 0, columns["origin_sequence"]),
+        "slice": columns["slice"],
+        "signature": _signatures(columns, is_own) if config.dedup == "identity" else columns["signature"],
+        "origin_sequence": pc.if_else(is_own, 0, columns["origin_sequence"]),
         "created": columns["created"].cast(pa.int64()),
         "priority": columns["priority"].fill_null(PRIORITY_DEFAULT),
         "expiry": columns["expiry"].cast(pa.int64()) if expiry else None,
         "properties": [dict(pairs or ()) for pairs in columns["properties"].to_pylist()],
     }
+
+
+def _signatures(columns: dict[str, Any], is_own: Any) -> Any:
+    """The column, completed for products of the queue's own origin that nothing else would identify."""
+    bare = pc.and_(pc.and_(is_own, columns["signature"].is_null()), pc.equal(columns["ident"], ""))
+    if not pc.any(bare).as_py():
+        return columns["signature"]
+    names = ("feed", "origin", "origin_sequence", "created", "payload")
+    rows = zip(*(columns[name].to_pylist() for name in names), strict=True)
+    made = [blake3(repr(row).encode(errors="surrogatepass")).digest(SIGNATURE_BYTES) for row in rows]
+    return pc.if_else(bare, pa.array(made, pa.binary()), columns["signature"])

@@ -159,7 +159,7 @@ def put_arguments(batch: pa.RecordBatch, options: WriteOptions) -> Mapping[str, 
         given["priority"] = columns["priority"].fill_null(PRIORITY_DEFAULT)
     if "properties" in columns:
         given["properties"] = [_properties(pairs) for pairs in arrow_values(columns["properties"], "properties")]
-    given["signature"] = columns["signature"] if "signature" in columns else _signatures(batch, given, options)
+    given["signature"] = _signatures(batch, given, options)
     return given
 
 
@@ -167,7 +167,18 @@ def _properties(pairs: Iterable[tuple[str, str | None]] | None) -> dict[str, str
     return {name: value for name, value in pairs or () if value is not None}
 
 
-def _signatures(batch: pa.RecordBatch, given: Mapping[str, Any], options: WriteOptions) -> list[bytes]:
+def _signatures(batch: pa.RecordBatch, given: Mapping[str, Any], options: WriteOptions) -> Any:
+    """The column of that name; where it has none, a signature made from the row."""
+    if "signature" not in batch.schema.names:
+        return _made_signatures(batch, given, options)
+    column = batch.column("signature")
+    if not column.null_count:
+        return column
+    made = _made_signatures(batch, given, options)
+    return [one if said is None else said for said, one in zip(column.to_pylist(), made, strict=True)]
+
+
+def _made_signatures(batch: pa.RecordBatch, given: Mapping[str, Any], options: WriteOptions) -> list[bytes]:
     """Made from everything in the row, the name of the writer, and the number of the batch if there is one."""
     writer = (options.application,) if options.batch is None else (options.application, options.batch)
     parts = [given["feed"], given["ident"], given["payloads"].to_pylist()]

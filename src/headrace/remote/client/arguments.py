@@ -3,23 +3,28 @@
 An argument that is invalid by itself is refused here, by the same functions and in the same words as for a local queue.
 What only the queue can decide (too large, blocked, rejected, a full disk) the site decides, and the client raises its
 error. Properties are encoded here, once: the site validates the bytes and stores them as they are (product/put.py).
+
+A product without an ident gets its unique signature here and not at the site: if the site dies before its reply
+arrives, the call is repeated, and the queue recognises the product.
 """
 
+import os
 from datetime import datetime, timedelta
 from typing import Any
 
+import msgspec
 import numpy as np
 
 from headrace.errors import BatchTooLargeError, HeadraceError, OptionError, PayloadTooLargeError, SelectionError
 from headrace.log.append import distinct
-from headrace.log.columns import PutColumns, Texts, columns_of, packed
+from headrace.log.columns import PutColumns, Texts, columns_of, packed, uniquely_signed
 from headrace.log.config import PAYLOAD_MAX
 from headrace.log.explain import explain_many, explain_put
 from headrace.log.read import Start, time_of
 from headrace.log.seams import Timeout
 from headrace.product.feed import check_feed
 from headrace.product.product import IDENT_BYTES_MAX
-from headrace.product.put import PutFacts, put_of
+from headrace.product.put import SIGNATURE_BYTES, PutFacts, put_of
 from headrace.remote.protocol.calls import CALL_BYTES_MAX, TEXT_MAX, Columns, PutMany, PutOne, encode
 from headrace.selection import Selection
 from headrace.units import format_size, parse_age
@@ -29,10 +34,13 @@ _FAULTS = (TypeError, ValueError, OverflowError, BufferError)
 # --- put --------------------------------------------------------------------------------------------
 
 
-def put_call(where: Any, payload: Any, feed: Any, ident: Any, facts: PutFacts) -> PutOne:
-    """The call for one product."""
+def put_call(where: Any, payload: Any, feed: Any, ident: Any, facts: PutFacts, dedup: str) -> PutOne:
+    """The call for one product; `dedup` is the rule of the queue."""
     try:
-        call = PutOne(check_feed(feed), ident, put_of(facts))
+        put = put_of(facts)
+        if dedup == "identity" and ident == "" and put.signature is None and not put.origin_sequence:
+            put = msgspec.structs.replace(put, signature=os.urandom(SIGNATURE_BYTES))
+        call = PutOne(check_feed(feed), ident, put)
         view = memoryview(payload)
         if not view.c_contiguous or not isinstance(ident, str):
             raise TypeError
@@ -51,11 +59,13 @@ def put_call(where: Any, payload: Any, feed: Any, ident: Any, facts: PutFacts) -
 
 
 def put_many_call(
-    where: Any, held: list[Any], feed: Texts, ident: Texts, facts: PutColumns
+    where: Any, held: list[Any], feed: Texts, ident: Texts, facts: PutColumns, dedup: str
 ) -> tuple[PutMany, bytes]:  # fmt: skip
-    """The call for many products, and their payloads in one piece."""
+    """The call for many products, and their payloads in one piece; `dedup` is the rule of the queue."""
     try:
         columns = columns_of(len(held), feed, ident, facts)
+        if dedup == "identity":
+            columns = uniquely_signed(columns, len(held))
         for name in distinct(columns.feed):
             check_feed(name)
         payload = b"".join(held)

@@ -123,7 +123,7 @@ class Connection:
         self._queue: bytes | None = None
         self._token = session.liveliness().declare_token(client_key(site, client_digest(self._client)))
         here, _ = self.ask(Identify(), Identity)
-        self._queue = here.queue
+        self._queue, self.dedup = here.queue, here.config.dedup
 
     # --- numbers ----------------------------------------------------------------------------------
 

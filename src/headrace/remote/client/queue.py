@@ -94,7 +94,7 @@ class RemoteQueue:
         self, payload: Any, *, feed: str, ident: str = "", timeout: Timeout = None, **facts: Unpack[PutFacts]
     ) -> int | Duplicate:
         """Store one product. If the reply is lost, the call is repeated; the product is stored once."""
-        call = put_call(self.path, payload, feed, ident, facts)
+        call = put_call(self.path, payload, feed, ident, facts, self._connection.dedup)
         outcome = self._put(call, payload if isinstance(payload, bytes) else bytes(payload), Number, timeout).value
         return outcome if outcome > 0 else Duplicate(-outcome)
 
@@ -103,7 +103,7 @@ class RemoteQueue:
     ) -> Receipt:
         """Store many products in one call: all or none."""
         held = payloads if type(payloads) is list else payload_column(payloads)
-        call, payload = put_many_call(self.path, held, feed, ident, facts)
+        call, payload = put_many_call(self.path, held, feed, ident, facts, self._connection.dedup)
         return _receipt(self._put(call, payload, PutOutcome, timeout))
 
     def put_batch(self, batch: Batch, keep: Any = None, timeout: Timeout = None) -> Receipt:

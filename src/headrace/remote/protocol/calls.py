@@ -25,7 +25,7 @@ from headrace.product import put
 from headrace.relay.messages.page import QueueId, Sequence64
 from headrace.relay.messages.version import check_version, other_version
 
-VERSION = 3
+VERSION = 4
 BUSY = b"busy"  # the error of a site that takes no more calls at the moment
 HEAD_BYTES_MAX = 256 << 20  # of a call without its payload: a batch has an ident for each product
 CALL_BYTES_MAX = 512 << 20  # of its payload

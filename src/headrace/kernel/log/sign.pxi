@@ -1,0 +1,137 @@
+# Signatures: the 16 bytes by which a queue recognises a product that it holds already.
+#
+# Two products are one if feed, ident and payload are equal: the signature is a hash of all three, with the lengths of
+# the first two in front, so that no other feed, ident and payload give the same bytes. Under the rule `payload`, LDM's,
+# it is a hash of the payload alone.
+#
+# Without an ident nothing says that two products are one: two sensors may read the same. Such a product gets bytes that
+# no other product has, at a fraction of the cost of a hash. If it was put at another queue, which gave it no signature,
+# it may arrive here by several ways: then origin, sequence there and creation time stand for the ident.
+#
+# All of this happens before any lock is taken.
+
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
+
+import hashlib
+import os
+
+from blake3 import blake3 as blake3_hasher
+
+cdef extern from "Python.h":
+    object PyMemoryView_FromMemory(char *, Py_ssize_t, int)
+    int PyBUF_READ
+
+cdef object md5_hasher = hashlib.md5
+cdef object random_bytes = os.urandom
+
+cdef enum:
+    HEAD_BYTES_MAX = 1296            # lengths, feed and ident; the form without an ident is shorter
+    JOINED_BYTES_MAX = 16384         # up to here a copy is cheaper than a second call, or than the state of a stream
+
+cdef packed struct IdentityHead:     # what is hashed: this, [IdentityPlace], feed, ident or origin, payload
+    uint16_t feed_bytes
+    uint16_t ident_bytes
+    uint16_t origin_bytes            # 0 with an ident
+    uint16_t reserved                # zero
+
+cdef packed struct IdentityPlace:    # without an ident: which product of its origin it is
+    uint64_t origin_sequence
+    uint64_t created_ns              # 0: the producer did not say
+
+
+cdef int sign(Store *store, Item *item) except -1:
+    """Give the item the signature that its queue computes; none if the queue looks for no duplicates."""
+    cdef uint8_t kind = <uint8_t>store.control.signature_kind
+    cdef char head[HEAD_BYTES_MAX]
+    cdef size_t head_bytes = 0
+    if kind == SIGNATURE_NONE:
+        return 0
+    if kind & SIGNATURE_OF_IDENTITY:
+        if item.ident_bytes == 0 and item.origin_sequence == 0:
+            return sign_uniquely(store, item)
+        head_bytes = identity_head(store, item, head)
+    item.kind = kind
+    if kind & SIGNATURE_HASH == SIGNATURE_XXH3:
+        sign_by_xxh3(item, head, head_bytes)
+        return 0
+    return sign_by_library(item, kind & SIGNATURE_HASH, head, head_bytes)
+
+
+cdef size_t identity_head(Store *store, Item *item, char *head) noexcept nogil:
+    """Write what is hashed before the payload; its size."""
+    cdef IdentityHead *lengths = <IdentityHead *>head
+    cdef IdentityPlace *place
+    cdef Name *feed = name_of(store, item.feed)
+    cdef Name *origin
+    cdef size_t size = sizeof(IdentityHead)
+    lengths.feed_bytes, lengths.ident_bytes = feed.bytes, item.ident_bytes
+    lengths.origin_bytes = lengths.reserved = 0
+    if item.ident_bytes:
+        memcpy(head + size + feed.bytes, item.ident, item.ident_bytes)
+        memcpy(head + size, feed.text, feed.bytes)
+        return size + feed.bytes + item.ident_bytes
+    place = <IdentityPlace *>(head + size)
+    place.origin_sequence, place.created_ns = item.origin_sequence, item.created_ns
+    size += sizeof(IdentityPlace)
+    origin = name_of(store, item.origin)
+    lengths.origin_bytes = origin.bytes
+    memcpy(head + size, feed.text, feed.bytes)
+    memcpy(head + size + feed.bytes, origin.text, origin.bytes)
+    return size + feed.bytes + origin.bytes
+
+
+cdef void sign_by_xxh3(Item *item, const char *head, size_t head_bytes) noexcept nogil:
+    cdef char joined[JOINED_BYTES_MAX]
+    cdef XXH3_state_t state
+    cdef XXH128_hash_t sum
+    if head_bytes == 0:
+        sum = XXH3_128bits(item.payload, item.payload_bytes)
+    elif head_bytes + item.payload_bytes <= JOINED_BYTES_MAX:
+        memcpy(joined, head, head_bytes)
+        memcpy(joined + head_bytes, item.payload, item.payload_bytes)
+        sum = XXH3_128bits(joined, head_bytes + item.payload_bytes)
+    else:
+        XXH3_128bits_reset(&state)
+        add_to_sum(&state, head, head_bytes)         # the state is the same for 64 and 128 bits
+        add_to_sum(&state, item.payload, item.payload_bytes)
+        sum = XXH3_128bits_digest(&state)
+    XXH128_canonicalFromHash(<XXH128_canonical_t *>item.signature, sum)
+
+
+cdef int sign_by_library(Item *item, uint8_t hash, const char *head, size_t head_bytes) except -1:
+    """BLAKE3 or MD5. The bytes are passed as they are, whatever type of object the payload is."""
+    cdef bytes digest, begin
+    cdef size_t size = head_bytes + item.payload_bytes
+    cdef bint joined = size <= JOINED_BYTES_MAX
+    begin = PyBytes_FromStringAndSize(NULL, size if joined else head_bytes)
+    memcpy(PyBytes_AS_STRING(begin), head, head_bytes)
+    if joined:
+        memcpy(PyBytes_AS_STRING(begin) + head_bytes, item.payload, item.payload_bytes)
+    hasher = blake3_hasher(begin) if hash == SIGNATURE_BLAKE3 else md5_hasher(begin, usedforsecurity=False)
+    if not joined:
+        hasher.update(PyMemoryView_FromMemory(<char *>item.payload, item.payload_bytes, PyBUF_READ))
+    digest = hasher.digest()
+    memcpy(item.signature, PyBytes_AS_STRING(digest), 16)
+    return 0
+
+
+cdef int sign_uniquely(Store *store, Item *item) except -1:
+    """Sixteen bytes that no other product has: 8 random ones of this opening, and a count that began at random.
+
+    A child draws its own after a fork. The count is stirred, one to one, so that signatures spread over the duplicate
+    table like any others.
+    """
+    cdef bytes drawn
+    cdef uint64_t count
+    if not store.unique_drawn:
+        drawn = random_bytes(16)
+        memcpy(store.unique, PyBytes_AS_STRING(drawn), 16)
+        store.unique_drawn = True
+    count = add64(&store.unique[1], 1)
+    count = (count ^ (count >> 33)) * <uint64_t>0xFF51AFD7ED558CCD
+    count = (count ^ (count >> 33)) * <uint64_t>0xC4CEB9FE1A85EC53
+    count ^= count >> 33
+    item.kind = SIGNATURE_GIVEN
+    memcpy(item.signature, &store.unique[0], 8)
+    memcpy(item.signature + 8, &count, 8)
+    return 0
