@@ -17,13 +17,16 @@ named as lost, and the link goes on.
 import logging
 import threading
 import time
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from types import MappingProxyType
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
 
 from headrace.errors import ProductDamagedError
 from headrace.log.read import Allowed
+from headrace.log.records import rows_of
 from headrace.product.batch import Batch, Lost
 from headrace.product.cause import Cause, LostBy
 from headrace.queue import Queue
@@ -36,13 +39,13 @@ from headrace.units import format_size
 _OVERHEAD_MAX = 1 << 17  # of a record besides its payload
 _NOTED_MAX = 1000
 _ALIGNMENT = np.uint64(7)
+_NOTHING: Mapping[Cause, int] = MappingProxyType({})
 
 log = logging.getLogger("headrace.fabric")
 Places = npt.NDArray[np.uint32]
 
 
-@dataclass(frozen=True, slots=True)
-class Examined:
+class Examined(msgspec.Struct, frozen=True):
     """What lies behind `after` up to `upto`: `rows` of the batch (None: all of them), a lost range, counts by cause."""
 
     after: int
@@ -51,7 +54,7 @@ class Examined:
     rows: Places | None = None
     lost: Lost | None = None
     lost_by: LostBy = "evicted"
-    left_out: dict[Cause, int] = field(default_factory=dict)
+    left_out: Mapping[Cause, int] = _NOTHING
 
     @property
     def is_complete(self) -> bool:
@@ -115,7 +118,7 @@ class Examiner:
 
     def _end_of_page(self, batch: Batch) -> int | None:
         """The sequence of the first product that does not fit into the page; None if all do."""
-        if batch.payload_bytes + len(batch) * _OVERHEAD_MAX <= PAGE_BYTES_MAX:
+        if rows_of(batch).bytes + len(batch) * _OVERHEAD_MAX <= PAGE_BYTES_MAX:
             return None
         columns = batch.columns
         sizes = columns["payload"] - columns["record"] + columns["payload_bytes"]
@@ -137,31 +140,26 @@ class Examiner:
         return Examined(start - 1, error.next - 1, lost=Lost(error.sequence, error.next - 1), lost_by="damaged")
 
     def _examined(self, start: int, batch: Batch) -> Examined:
-        self.position = batch.next
-        rows, too_old = self._timely(batch)
-        deleted = damaged = 0
-        if batch.deleted or batch.damaged:  # the reader may have looked further than the batch goes
-            _, deleted, damaged = self._log.count(start, batch.next, self._selection, allowed=self._allowed)
-        left_out: dict[Cause, int] = {
-            "expired": batch.expired, "deleted": deleted, "damaged": damaged, "too old": too_old,
-            "not permitted": self._not_permitted(start, batch.next),
-        }  # fmt: skip
-        return Examined(
-            start - 1, max(start, batch.next) - 1, batch, rows, batch.lost,
-            left_out={cause: count for cause, count in left_out.items() if count},
-        )  # fmt: skip
+        self.position = following = batch.next
+        rows, too_old = (None, 0) if self._selection.max_age_s is None else self._timely(batch)
+        _, _, deleted, damaged, expired = batch.rows.passed_over
+        if deleted or damaged:  # the reader may have looked further than the batch goes
+            _, deleted, damaged = self._log.count(start, following, self._selection, allowed=self._allowed)
+        hidden = 0 if self._allowed is None else self._not_permitted(self._allowed, start, following)
+        left_out = _NOTHING
+        if expired or deleted or damaged or too_old or hidden:
+            counts: dict[Cause, int] = {
+                "expired": expired, "deleted": deleted, "damaged": damaged, "too old": too_old, "not permitted": hidden,
+            }  # fmt: skip
+            left_out = {cause: count for cause, count in counts.items() if count}
+        return Examined(start - 1, max(start, following) - 1, batch, rows, batch.lost, left_out=left_out)
 
     def _timely(self, batch: Batch) -> tuple[Places | None, int]:
         """Which products are young enough (None: all), and how many are not."""
-        if self._selection.max_age_s is None or not len(batch):
-            return None, 0
         begin, _ = bounds(self._selection, self._log.now()[0])
         rows = np.flatnonzero(batch.columns["created_ns"] >= np.uint64(begin)).astype(np.uint32)
         return rows, len(batch) - len(rows)
 
-    def _not_permitted(self, start: int, stop: int) -> int:
-        allowed = self._allowed
-        if allowed is None:
-            return 0
+    def _not_permitted(self, allowed: Allowed, start: int, stop: int) -> int:
         asked = Selection(self._selection.feed, origin=self._selection.origin)
         return self._log.count(start, stop, asked, allowed=lambda feed: not allowed(feed)).products

@@ -185,6 +185,6 @@ class Pager:
         head = PageHead(
             VERSION, self._site, queue_id(self._queue), stream, examined.after, examined.upto, self._queue.next,
             len(examined), time.time_ns(), lost.first if lost else 0, lost.last if lost else 0, sequences,
-            examined.lost_by, examined.left_out,
+            examined.lost_by, dict(examined.left_out),
         )  # fmt: skip
         return encode_head(head), records
