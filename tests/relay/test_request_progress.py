@@ -251,6 +251,7 @@ def test_a_site_that_cannot_save_progress_keeps_receiving_and_logs_it(
         patch.setattr(Queue, "flush", lambda _: refuse())
         put(a, "x", "1")
         until(lambda: "progress is not saved" in caplog.text, "the log says so")
+        assert "progress" in [problem.kind for problem in fabric.sites["b"].problems()]
         put(a, "x", "2")
         until(lambda: b.next == 3, "both arrive")
     known = lambda: RequestProgress(b.path / "site" / "progress.json").known(asked("**"), "a")  # noqa: E731

@@ -10,7 +10,7 @@ from headrace.errors import FabricMessageError
 from headrace.link.keys import site_key
 from headrace.link.session import SessionTerms, open_session
 from headrace.product.feed import FeedPattern
-from headrace.relay.messages.description import TEXT_MAX, FeedStatus, largest, shortened, visible_to
+from headrace.relay.messages.description import TEXT_MAX, FeedStatus, Problem, largest, shortened, visible_to
 from headrace.relay.messages.query import Identify, IdentifyReply, decode_query, decode_reply, encode
 from headrace.relay.site_client import SiteClient, round_trips
 from headrace.site.map import Map, Node, gather
@@ -121,6 +121,9 @@ def test_a_description_hides_feeds_that_its_reader_may_not_receive(fabric: Fabri
     chain(fabric)
     told = fabric.sites["b"].describe()
     assert visible_to(told, [FeedPattern("tel/**"), FeedPattern("**")]) == told
+    troubled = msgspec.structs.replace(told, problems=(Problem("link", "tcp/h:1", "secret", "do", 3.0),))
+    (problem,) = visible_to(troubled, [FeedPattern("wx/**")]).problems
+    assert (problem.kind, problem.text, problem.age_s) == ("hidden", "it has 1 problem that this user may not see", 3.0)
     weather = visible_to(told, [FeedPattern("wx/**")])
     assert [feed.feed for feed in weather.feeds] == ["wx/text"]
     assert [flow.feed for flow in weather.flows] == ["wx/text"]

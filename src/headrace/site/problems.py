@@ -17,6 +17,7 @@ its age says when. Kinds:
     full          the queue takes no products now, or soon: the disk is full, or a blocking station is
     disk          the disk refused a flush
     progress      the progress of the requests cannot be saved
+    hidden        problems of a site that does not let the program that draws the map receive everything
     silent        a site does not reply to the program that draws the map
     away          a site from which others request is absent
     name          several sites have one name

@@ -18,6 +18,7 @@ from headrace.product.cause import Cause, LostBy
 from headrace.product.feed import FeedPattern
 from headrace.relay.flows import OTHERS, FlowStatistics
 from headrace.relay.messages.page import Sequence64, SiteName
+from headrace.units import format_count
 
 LINKS_MAX = 1000
 FEEDS_MAX = 200
@@ -176,5 +177,14 @@ def visible_to(whole: Description, feeds: Sequence[FeedPattern]) -> Description:
         streams=tuple(stream for stream in whole.streams if covered(stream.feed)),
         flows=tuple(flow for flow in whole.flows if flow.feed != OTHERS and covered(flow.feed)),
         flows_in_all=sum(flow.feed != OTHERS and covered(flow.feed) for flow in whole.flows),
-        problems=(),  # they name requests, and endpoints
+        problems=_hidden(whole.problems),
     )
+
+
+def _hidden(problems: Sequence[Problem]) -> tuple[Problem, ...]:
+    """That there are problems, without what they name: requests, feeds and endpoints."""
+    if not problems:
+        return ()
+    text = f"it has {format_count(len(problems), 'problem')} that this user may not see"
+    remedy = "look at it with the site's own configuration: headrace sites site.toml"
+    return (Problem("hidden", "", text, remedy, min(problem.age_s for problem in problems)),)
