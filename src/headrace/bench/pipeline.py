@@ -1,20 +1,22 @@
 """`headrace bench pipeline`: products through Spark, on this machine.
 
-    batch       products of 200 B into Spark's no-op sink, with all thirteen columns unless the figure says otherwise
+    batch       METAR reports of the generator, of about 220 B, into Spark's no-op sink, with all thirteen columns
+                unless the figure says otherwise; and how soon the first rows of the queue are there
     stream      the same, and into Parquet: the whole queue at full speed, timed from the second micro-batch on
     fixed cost  micro-batches of one product
     latency     from before the put of one product until the micro-batch that wrote it to a table was committed
     decoding    METAR reports, in one thread, without Spark
 
-Where Spark's own Parquet source can do the same work, it does so in the same run and session, and its figure is shown
-beside ours.
+Two others do the same work in the same run and session, and their figures are shown beside ours: Spark's own Parquet
+source, and a bare Python source that hands over the same rows as ready Arrow batches (bare_source.py). The bare one
+builds nothing, so the fraction of its rate shows what our side costs. Sources take turns, and the best of several
+rounds counts, because other programs on the machine slow all of them down, but not at the same time.
 """
 
-import os
 import shutil
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -22,15 +24,20 @@ import pyarrow as pa
 
 from headrace.bench.report import Announce, Figure
 from headrace.queue import Queue
+from headrace.testing.generator import FeedGenerator
 
 NOT_MEASURED = [
     "clusters, other machines, other table formats",
     "memory over an hour of streaming (headrace bench steady)",
     "decoders other than METAR; exec and pipe, which take as long as their programs",
 ]
-_SIZE = 200
+_SEED = 7
+_SIZE_MAX = 512
+_DISTINCT = 20_000  # products; the queue has them again and again
+_ROUNDS = 5
 _THREE = "sequence,feed,payload"
 _FEEDS = 5
+_BARE = "bare.arrow"
 _METAR = b"METAR K%c%c%c 1200%02dZ 18008G15KT 10SM FEW080 SCT120 12/M03 A30%02d RMK AO2 SLP%03d T01221028="
 
 
@@ -38,6 +45,7 @@ def run(place: Path, scale: float, announce: Announce) -> Iterator[Figure]:
     """Measure in a Spark session of its own."""
     announce("starting Spark")
     begun = time.perf_counter()
+    from headrace.bench.bare_source import BareSource, write_batches
     from headrace.pipeline.source.data_source import spark_session
     from headrace.pipeline.spark.session import is_prepared
 
@@ -52,6 +60,8 @@ def run(place: Path, scale: float, announce: Announce) -> Iterator[Figure]:
         count = max(20_000, int(2_000_000 * scale))
         with Queue.create(work / "queue", size=f"{max(64, count * 600 >> 20)}MiB", dedup="none") as queue:
             _fill(queue, count)
+            write_batches(queue, work / _BARE)
+            spark.dataSource.register(BareSource)
             yield from _batches(spark, queue, work, count, announce)
             yield from _streams(spark, queue, work, count, announce)
         announce("one product at a time")
@@ -64,59 +74,89 @@ def run(place: Path, scale: float, announce: Announce) -> Iterator[Figure]:
 
 
 def _fill(queue: Queue, count: int) -> None:
-    payloads = [os.urandom(_SIZE) for _ in range(1000)]
-    for begin in range(0, count, 1000):
-        queue.put_many(payloads, feed=f"bench/f{begin // 1000 % _FEEDS}", ident=f"array {begin}")
+    drafts = FeedGenerator(seed=_SEED, feeds=("metar",), products=_DISTINCT, duplicates=0.0, size_max=_SIZE_MAX)
+    made = list(drafts)
+    parts = [made[begin : begin + 1000] for begin in range(0, len(made), 1000)]
+    for number in range(count // 1000):
+        part = parts[number % len(parts)]
+        queue.put_many(
+            [draft.payload for draft in part], feed=f"bench/f{number % _FEEDS}", ident=[draft.ident for draft in part],
+            created=[draft.created_ns for draft in part],
+        )  # fmt: skip
 
 
 def _read(spark: Any, queue: Queue, **options: Any) -> Any:
     return spark.read.format("headrace").options(**{"queue": str(queue.path), "columns": "*", **options}).load()
 
 
-def _noop(frame: Any) -> float:
-    """Seconds to write a DataFrame to the no-op sink, the best of three."""
-    taken = []
-    for _ in range(3):
-        begun = time.perf_counter()
-        frame.write.format("noop").mode("overwrite").save()
-        taken.append(time.perf_counter() - begun)
-    return min(taken)
+def _noop(*frames: Any) -> list[float]:
+    """Seconds to write each DataFrame to the no-op sink, the best of several rounds in which they take turns."""
+    return _best(*(frame.write.format("noop").mode("overwrite").save for frame in frames))
+
+
+def _best(*works: Callable[[], object]) -> list[float]:
+    taken: list[list[float]] = [[] for _ in works]
+    for _ in range(_ROUNDS):
+        for work, seconds in zip(works, taken, strict=True):
+            begun = time.perf_counter()
+            work()
+            seconds.append(time.perf_counter() - begun)
+    return [min(seconds) for seconds in taken]
 
 
 def _batches(spark: Any, queue: Queue, work: Path, count: int, announce: Announce) -> Iterator[Figure]:
-    announce("batch read, beside Parquet")
+    announce("batch read, beside Parquet and a bare source")
     _read(spark, queue).write.mode("overwrite").parquet(str(work / "parquet"))
-    ours, parquet = _noop(_read(spark, queue)), _noop(spark.read.parquet(str(work / "parquet")))
-    beside = f"Parquet of the same rows here: {count / parquet:,.0f}/s"
-    yield Figure("batch", "batch read, 200 B", count / ours, "/s", beside=beside)
-    yield Figure("batch-parquet", "batch read, fraction of Parquet's rate", parquet / ours, "", 0.8, beside=beside)
-    selected = _noop(_read(spark, queue, select="bench/f1"))
+    stored = spark.read.parquet(str(work / "parquet"))
+    ours, bare, parquet = _noop(_read(spark, queue), spark.read.format("bare").load(str(work / _BARE)), stored)
+    beside = f"bare source {count / bare:,.0f}/s, Parquet {count / parquet:,.0f}/s"
+    yield Figure("batch", "batch read, 220 B", count / ours, "/s", beside=beside)
+    yield Figure("batch-bare", "batch read, fraction of a bare source's rate", bare / ours, "", 0.9)
+    yield Figure("batch-parquet", "batch read, fraction of Parquet's rate", parquet / ours, "", 0.8)
+    (selected,) = _noop(_read(spark, queue, select="bench/f1"))
     yield Figure("selected", f"one feed of {_FEEDS} by select, speed-up", ours / selected, "", 3)
-    pushed = _noop(_read(spark, queue, pushFilters="true").filter("feed = 'bench/f1'"))
+    (pushed,) = _noop(_read(spark, queue, pushFilters="true").filter("feed = 'bench/f1'"))
     yield Figure("pushed", "the same by a filter that Spark pushes down", ours / pushed, "", 3)
-    narrow = _noop(_read(spark, queue, columns=_THREE))
-    few = _noop(spark.read.parquet(str(work / "parquet")).select(*_THREE.split(",")))
-    yield Figure("columns", "three columns, 200 B", count / narrow, "/s", beside=f"Parquet: {count / few:,.0f}/s")
+    narrow, few = _noop(_read(spark, queue, columns=_THREE), stored.select(*_THREE.split(",")))
+    yield Figure("columns", "three columns, 220 B", count / narrow, "/s", beside=f"Parquet: {count / few:,.0f}/s")
+    (first,) = _best(lambda: _read(spark, queue).limit(1).collect())
+    yield Figure("limit", "limit(1), fraction of the time of the whole", first / ours, "", 0.5, True)
 
 
 def _streams(spark: Any, queue: Queue, work: Path, count: int, announce: Announce) -> Iterator[Figure]:
     announce("streams")
-    kinds = (("noop", "noop", 1_000_000), ("columns", "noop, three columns", None), ("parquet", "parquet", 200_000))
-    for name, what, goal in kinds:
-        sink = "parquet" if name == "parquet" else "noop"
-        stream = spark.readStream.format("headrace").options(
-            queue=str(queue.path), startingOffsets="earliest", maxProductsPerTrigger=max(5_000, count // 5),
-            columns=_THREE if name == "columns" else "*",
-        )  # fmt: skip
-        writer = stream.load().writeStream.format(sink).option("checkpointLocation", str(work / f"{name}.checkpoint"))
-        if sink == "parquet":
-            writer = writer.option("path", str(work / "streamed"))
-        query = writer.trigger(availableNow=True).start()
-        query.awaitTermination()
-        reports = [progress for progress in query.recentProgress if progress.numInputRows][1:]
-        seconds = sum(progress.durationMs["triggerExecution"] for progress in reports) / 1000
-        rate = sum(progress.numInputRows for progress in reports) / seconds
-        yield Figure(f"stream-{name}", f"stream to {what}, sustained", rate, "/s", goal)
+    from headrace.bench.bare_source import BATCH_ROWS
+
+    batches = max(1, count // 5 // BATCH_ROWS)
+
+    def ours(columns: str) -> Any:
+        reader = spark.readStream.format("headrace").options(queue=str(queue.path), startingOffsets="earliest")
+        return reader.options(maxProductsPerTrigger=batches * BATCH_ROWS, columns=columns).load()
+
+    bare = spark.readStream.format("bare").option("batchesPerTrigger", batches).load(str(work / _BARE))
+    rates: dict[str, float] = {}
+    for turn in range(_ROUNDS):
+        for name, frame in (("noop", ours("*")), ("bare", bare)):
+            rates[name] = max(rates.get(name, 0.0), _sustained(frame, "noop", work / f"{name}-{turn}"))
+    beside = f"bare source {rates['bare']:,.0f}/s"
+    yield Figure("stream-noop", "stream to noop, sustained", rates["noop"], "/s", 1_000_000, beside=beside)
+    yield Figure("stream-bare", "stream, fraction of a bare source's rate", rates["noop"] / rates["bare"], "", 0.9)
+    few = _sustained(ours(_THREE), "noop", work / "few")
+    yield Figure("stream-columns", "stream to noop, three columns, sustained", few, "/s")
+    stored = _sustained(ours("*"), "parquet", work / "streamed")
+    yield Figure("stream-parquet", "stream to parquet, sustained", stored, "/s", 200_000)
+
+
+def _sustained(frame: Any, sink: str, folder: Path) -> float:
+    """Rows a second from the second micro-batch on, to the end of the source."""
+    writer = frame.writeStream.format(sink).option("checkpointLocation", f"{folder}.checkpoint")
+    writer = writer.option("path", str(folder)) if sink == "parquet" else writer
+    query = writer.trigger(availableNow=True).start()
+    query.awaitTermination()
+    reports = [progress for progress in query.recentProgress if progress.numInputRows]
+    reports = reports[1:] or reports
+    seconds = sum(progress.durationMs["triggerExecution"] for progress in reports) / 1000
+    return float(sum(progress.numInputRows for progress in reports) / seconds)
 
 
 def _latency(spark: Any, work: Path, count: int) -> Iterator[Figure]:
