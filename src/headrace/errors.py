@@ -32,6 +32,7 @@
     │   ├── NamesFullError
     │   ├── BlockedError                  a blocking station was full until the timeout; nothing was stored
     │   ├── RejectedError                 `max_queue` products wait already; nothing was stored
+    │   ├── CursorMissingError
     │   ├── StationError
     │   │   ├── StationMissingError
     │   │   ├── StationExistsError        it exists, with other terms
@@ -237,7 +238,18 @@ class NamesFullError(QueueError):
 
 
 class BlockedError(QueueError):
-    """A put waited for a blocking station until its timeout; nothing was stored. Recovers when consumers catch up."""
+    """A put waited for a blocking station until its timeout; nothing was stored. Recovers when consumers catch up.
+
+    `waits_for` names the stations and how full they are.
+    """
+
+    def __init__(self, problem: str, hint: str = "", waits_for: str = "") -> None:
+        super().__init__(problem, hint)
+        self.waits_for = waits_for
+
+
+class CursorMissingError(QueueError):
+    """The queue has no cursor of that name."""
 
 
 class StationError(QueueError):

@@ -39,7 +39,7 @@ def test_a_misspelt_cursor_is_refused_and_not_created(run: Run, path: Path) -> N
     make(path, "archive")
     for words in (["seek", path, "archvie", "oldest"], ["remove", path, "archvie"]):
         result = run("cursor", *words)
-        assert result.exit_code == 2
+        assert result.exit_code == 3  # as for a missing station
         assert "its cursors are: archive" in result.stderr
     with Queue.open(path) as queue:
         assert queue.cursors() == ["archive"]

@@ -1,7 +1,8 @@
 """headrace put: files, standard input, lines."""
 
 import os
-from collections.abc import Sequence
+import subprocess
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
@@ -243,3 +244,20 @@ def test_complete_lines_are_returned_before_more_is_read() -> None:
     batches = line_batches(Chunks([b"one\ntw", b"o\n"]), 1000)
     assert next(batches) == [(1, b"one")]
     assert next(batches) == [(2, b"two")]
+
+
+def test_a_put_that_waits_says_for_whom(path: Path, start: Callable[..., "subprocess.Popen[bytes]"]) -> None:
+    with Queue.open(path) as queue:
+        queue.station("decode", "**", blocking=True, capacity=1)
+        queue.put(b"first", feed="x")
+        process = start("put", path, "--feed", "x", stdin=subprocess.PIPE)
+        assert process.stdin is not None
+        assert process.stderr is not None
+        process.stdin.write(b"second")
+        process.stdin.close()
+        process.stdin = None
+        told = process.stderr.readline().decode()
+        assert told == "headrace: waiting for station decode: 1 of 1 waiting, no consumer attached\n"
+        with queue.station("decode").attach() as consumer:
+            consumer.ack(consumer.get())
+            assert process.wait(timeout=60) == 0

@@ -25,7 +25,9 @@ def test_a_station_is_added_with_the_given_terms(run: Run, path: Path) -> None:
         "--max-queue", "1000", "--group", "pool", "--distribution", "least_loaded",
     ]  # fmt: skip
     result = run("station", "add", path, "decode", *words, "--json")
-    assert (result.exit_code, result.stderr) == (0, "")
+    assert result.exit_code == 0
+    (warned,) = objects(result.stderr)
+    assert warned["consumers"] == 0
     (told,) = objects(result.stdout)
     assert (told["name"], told["added"]) == ("decode", True)
     for term, value in {
@@ -263,3 +265,21 @@ def test_a_missing_station_is_an_error_that_lists_the_existing_stations(run: Run
     (told,) = objects(result.stderr)
     assert (result.exit_code, told["error"]) == (3, "StationMissingError")
     assert told["hint"] == "its stations are: decode"
+
+
+# --- nobody is attached ---------------------------------------------------------------------------
+
+
+def test_a_blocking_station_without_consumers_is_warned_of(run: Run, path: Path) -> None:
+    result = run("station", "add", path, "decode", "--blocking", "--capacity", "1000")
+    assert result.exit_code == 0
+    warned = "headrace: no consumer is attached to blocking station decode: puts wait once 1,000 products wait there\n"
+    assert result.stderr == warned
+    result = run("station", "add", path, "keep", "--blocking")
+    assert result.stderr.endswith("puts wait once the queue is full\n")
+    assert run("station", "add", path, "other").stderr == ""
+
+
+def test_a_blocking_station_with_a_consumer_is_not_warned_of(run: Run, path: Path) -> None:
+    with Queue.open(path) as queue, queue.station("decode", blocking=True, capacity=10).attach():
+        assert run("station", "add", path, "decode", "--blocking", "--capacity", "10").stderr == ""

@@ -6,7 +6,7 @@ import pytest
 from filling import fill
 
 from headrace import Lost, Queue
-from headrace.errors import CursorNameError, OptionError
+from headrace.errors import CursorMissingError, CursorNameError, OptionError
 
 
 def test_a_cursor_continues_at_its_saved_position(queue: Queue) -> None:
@@ -59,7 +59,7 @@ def test_a_removed_cursor_does_not_write_into_the_slot_of_its_successor(queue: Q
     old = queue.cursor("x")
     queue.cursor("x").remove()
     new = queue.cursor("y")
-    with pytest.raises(CursorNameError, match="removed"):
+    with pytest.raises(CursorMissingError, match="removed"):
         old.save(77)
     assert new.position == 1
 

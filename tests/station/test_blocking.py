@@ -29,7 +29,9 @@ def test_a_put_that_times_out_stores_nothing(queue: Queue) -> None:
     station = queue.station("s", "**", blocking=True, capacity=2)
     put(queue, "1", "2")
     for timeout in (0, "50ms"):
-        with pytest.raises(BlockedError, match=r"'s' was full \(2 products\).*nothing was stored") as told:
+        with pytest.raises(
+            BlockedError, match=r"'s' was full until the timeout \(2 of 2 waiting.*nothing was stored"
+        ) as told:
             put(queue, "3", timeout=timeout)
         assert "capacity" in told.value.hint
         with pytest.raises(BlockedError):

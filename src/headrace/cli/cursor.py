@@ -5,7 +5,7 @@ import click
 from headrace.cli.options import POSITION, json_option, open_queue, queue_argument
 from headrace.cli.output import echo_json
 from headrace.cli.queue import show_cursors
-from headrace.errors import CursorNameError
+from headrace.errors import CursorMissingError
 from headrace.queue import AnyCursor, AnyQueue
 
 
@@ -86,5 +86,5 @@ def _existing(queue: AnyQueue, name: str) -> AnyCursor:
     names = queue.cursors()
     if name not in names:
         known = f"its cursors are: {', '.join(names)}" if names else "create one with: headrace watch --cursor"
-        raise CursorNameError(f"{queue.path} has no cursor {name!r}", known)
+        raise CursorMissingError(f"{queue.path} has no cursor {name!r}", known)
     return queue.cursor(name)

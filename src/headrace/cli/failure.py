@@ -13,6 +13,7 @@ Every command loads this module, `headrace --help` included, so it imports nothi
 """
 
 import errno
+import logging
 import os
 import sys
 from collections.abc import Sequence
@@ -88,6 +89,23 @@ def show_failure(failure: Failure, as_json: bool) -> None:
 def notice(text: str, as_json: bool, **values: Any) -> None:
     """Write a warning to standard error and continue; with `--json`, write `values` instead of the text."""
     click.echo(msgspec.json.encode(values).decode() if as_json else f"headrace: {visible(text)}", err=True)
+
+
+class _Warnings(logging.Handler):
+    """Writes what a queue warns of, such as for whom a put waits, to standard error."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        context = click.get_current_context(silent=True)
+        as_json = context is not None and bool(context.params.get("as_json"))
+        notice(record.getMessage(), as_json, warning=record.getMessage())
+
+
+_WARNINGS = _Warnings(logging.WARNING)
+
+
+def show_warnings() -> None:
+    """From now on, show the warnings of queues as this command shows its own."""
+    logging.getLogger("headrace.queue").addHandler(_WARNINGS)  # once, however often it is called
 
 
 def show_problems(path: str, problems: "Sequence[Problem]", as_json: bool) -> int:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from headrace.cli.failure import show_warnings
 from headrace.errors import OptionError
 from headrace.units import parse_age, parse_size, parse_time
 
@@ -109,6 +110,7 @@ def open_queue(where: str) -> "AnyQueue":
     from headrace.queue import Queue
     from headrace.remote.client.connect import connect, is_endpoint
 
+    show_warnings()
     if not is_endpoint(where):
         return Queue.open(where)
     tls, user = credentials()
@@ -125,6 +127,7 @@ def open_local_queue(path: str) -> "Queue":
             f"{path} is the endpoint of a site, and this command needs the directory of a queue",
             f"run it on the machine of the queue; if {path} is a directory, write ./{path}",
         )
+    show_warnings()
     return Queue.open(path)
 
 

@@ -66,7 +66,12 @@ def add(
     given.update({term: value for term, value in (("after", after), ("group", group)) if value is not None})
     with open_queue(queue_path) as queue:
         is_new = name not in queue.stations()
-        terms = _add(queue, name, channel, start, given).terms
+        added = _add(queue, name, channel, start, given)
+        terms, unattended = added.terms, not added.consumers()
+    if terms.blocking and unattended:
+        full = f"{format_count(terms.capacity, 'product')} wait there" if terms.capacity else "the queue is full"
+        text = f"no consumer is attached to blocking station {name}: puts wait once {full}"
+        notice(text, as_json, name=name, consumers=0, warning=text)
     if as_json:
         echo_json({"name": name, "added": is_new, "terms": terms})
     else:

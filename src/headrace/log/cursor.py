@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from headrace.errors import CursorNameError, InvalidError, QueueDamagedError
+from headrace.errors import CursorMissingError, CursorNameError, InvalidError, QueueDamagedError
 from headrace.kernel import _kernel as kernel
 from headrace.product.batch import Batch, Lost
 
@@ -221,7 +221,7 @@ class Cursor:
     def _check_there(self) -> None:
         """The slot may have been given to another name since."""
         if self._file.name(self._slot) != self.name:
-            raise CursorNameError(f"cursor {self.name!r} was removed", "get it again: queue.cursor(name)")
+            raise CursorMissingError(f"cursor {self.name!r} was removed", "get it again: queue.cursor(name)")
 
     def remove(self) -> None:
         """Forget the cursor. Any further use of it is an error."""

@@ -11,6 +11,7 @@ descriptor keeps the lock.
 """
 
 import fcntl
+import logging
 import os
 import struct
 import time
@@ -21,6 +22,9 @@ from pathlib import Path
 _FLOCK = struct.Struct("hhqqi4x")  # struct flock of 64-bit Linux
 _PID_BYTES = 20
 _RETRY_S = 0.005
+_SILENT_S = 1.0  # a wait that is longer is logged
+
+logger = logging.getLogger("headrace.queue")
 
 
 class FileLockedError(Exception):
@@ -38,7 +42,10 @@ def lock_file(descriptor: int, *, shared: bool = False, wait: bool | float = Tru
     """
     kind = fcntl.LOCK_SH if shared else fcntl.LOCK_EX
     if wait is True:
-        fcntl.flock(descriptor, kind)
+        if not lock_file(descriptor, shared=shared, wait=_SILENT_S):
+            file = os.readlink(f"/proc/self/fd/{descriptor}")
+            logger.warning("waiting for the lock on %s%s", file, _held_by(descriptor))
+            fcntl.flock(descriptor, kind)
         return True
     end = time.monotonic() + wait
     while True:
@@ -49,6 +56,18 @@ def lock_file(descriptor: int, *, shared: bool = False, wait: bool | float = Tru
             if time.monotonic() >= end:
                 return False
             time.sleep(_RETRY_S)  # flock has no timeout of its own
+
+
+def _held_by(descriptor: int) -> str:
+    """`, held by process 17`, if the operating system lists it."""
+    status = os.fstat(descriptor)
+    file = f"{os.major(status.st_dev):02x}:{os.minor(status.st_dev):02x}:{status.st_ino}"
+    with suppress(OSError):
+        for line in Path("/proc/locks").read_text().splitlines():
+            words = line.split()
+            if "FLOCK" in words and file in words and "->" not in words:
+                return f", held by process {words[words.index(file) - 1]}"
+    return ""
 
 
 @contextmanager

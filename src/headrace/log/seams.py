@@ -68,7 +68,8 @@ class Wait:
     """How long one append may wait at gates, and what it has seen there so far."""
 
     def __init__(self, timeout: Timeout) -> None:
-        self._deadline = None if timeout is None else time.monotonic() + parse_age(timeout, "timeout")
+        self.begun_s = time.monotonic()
+        self._deadline = None if timeout is None else self.begun_s + parse_age(timeout, "timeout")
         self.seen: dict[int, int] = {}
 
     @property

@@ -8,10 +8,12 @@ Three reasons, all recognised by the kernel while it appends (kernel/log/gates.p
 
 The kernel refuses the append and `make_way` deals with it: it brings the station up to date and looks for dead
 consumers, since either may make room. Only if the next attempt is refused too does it sleep until a consumer makes
-room or the timeout is over. So a put waits only for work that is really left to do.
+room or the timeout is over. So a put waits only for work that is really left to do. A put that waits says for whom
+(log/waits.py), on the logger `headrace.queue`.
 """
 
 import contextlib
+import logging
 from typing import NoReturn
 
 import numpy as np
@@ -20,6 +22,7 @@ import numpy.typing as npt
 from headrace.errors import BlockedError, RejectedError, StationMissingError
 from headrace.kernel import _kernel as kernel
 from headrace.log.seams import RECHECK_S, Storage, Wait
+from headrace.log.waits import Waits
 from headrace.selection import Selection
 from headrace.station.chain import OpenChain
 from headrace.station.document import chain_path
@@ -28,6 +31,9 @@ from headrace.station.terms import StationTerms
 from headrace.units import format_count
 
 _CODES = kernel.CODES
+_NAMED_MAX = 5  # stations in one message
+
+logger = logging.getLogger("headrace.queue")
 _Gate = tuple[StationTerms | None, OpenChain]  # a station that may refuse; None: a chain that holds products
 
 
@@ -37,6 +43,7 @@ class StationGates:
     def __init__(self, stations: Stations) -> None:
         self._stations = stations
         self._gates: list[_Gate] = []
+        self._waits = Waits()
 
     def make_way(self, error: kernel.KernelError, wait: Wait) -> None:
         """Remove the reason why the kernel refused an append, or wait for it; an error after the timeout."""
@@ -101,6 +108,8 @@ class StationGates:
             chain.kernel.count_rejected(terms.member)
         if error.code == _CODES["rejected"] or wait.left_s <= 0:
             self._refuse(error, terms, chain)
+        if self._waits.is_due(chain.number, seen, wait.begun_s):
+            logger.warning("waiting for %s", self._waits_for(terms, chain))
         chain.kernel.wait_room(seen, min(wait.left_s, RECHECK_S))
 
     def _bring_up_to_date(self, terms: StationTerms | None, chain: OpenChain, wait: Wait) -> None:
@@ -127,6 +136,7 @@ class StationGates:
             raise BlockedError(
                 f"{stations.path} is full of products that {who} not acknowledged; nothing was stored",
                 "attach consumers, enlarge the queue, or remove the station",
+                self._waits_for(terms, chain),
             )
         assert terms is not None
         if error.code == _CODES["rejected"]:
@@ -136,7 +146,44 @@ class StationGates:
                 "put again when its consumers have caught up, or raise max_queue",
             )
         raise BlockedError(
-            f"blocking station {terms.name!r} was full ({terms.capacity} products) until the timeout; "
+            f"blocking station {terms.name!r} was full until the timeout ({self._fullness(terms, chain)}); "
             "nothing was stored",
             "attach more consumers, raise its capacity, or give the put a longer timeout",
+            self._waits_for(terms, chain),
         )
+
+    # --- for whom ---------------------------------------------------------------------------------
+
+    def _waits_for(self, terms: StationTerms | None, chain: OpenChain) -> str:
+        """The station that makes puts wait, or those whose products fill the queue; then others that are full too."""
+        in_chain = self._stations.document.chain(chain.number)
+        first = [terms] if terms is not None else [other for other in in_chain if other.blocking]
+        names = {other.name for other in first}
+        full = [
+            (other, at)
+            for other, at in self._gates
+            if other is not None and other.blocking and other.name not in names and self._is_full(other, at)
+        ]
+        named = [self._named(other, chain) for other in first]
+        named += [f"{self._named(other, at)} (full too)" for other, at in full]
+        shown = "; ".join(named[:_NAMED_MAX]) + (f"; {len(named) - _NAMED_MAX} more" if named[_NAMED_MAX:] else "")
+        return shown if terms is not None else f"{shown}; their products fill the queue"
+
+    def _named(self, terms: StationTerms, chain: OpenChain) -> str:
+        return f"station {terms.name}: {self._fullness(terms, chain)}"
+
+    def _fullness(self, terms: StationTerms, chain: OpenChain) -> str:
+        """How many products wait, and who could take them."""
+        of = f" of {terms.capacity:,}" if terms.capacity else ""
+        consumers = sum(member == terms.member for _, member, *_ in chain.kernel.consumers())
+        attached = f"{format_count(consumers, 'consumer')} attached" if consumers else "no consumer attached"
+        return f"{self._backlog(terms, chain):,}{of} waiting, {attached}{', paused' if terms.paused else ''}"
+
+    def _backlog(self, terms: StationTerms, chain: OpenChain) -> int:
+        """What waits at the station, as the kernel counts it: up to its capacity, what is not scanned yet included."""
+        waiting = chain.kernel.waiting(terms.member)
+        unread = max(0, self._stations.log.tail - chain.kernel.position)
+        return max(waiting, min(waiting + unread, terms.capacity or waiting))
+
+    def _is_full(self, terms: StationTerms, chain: OpenChain) -> bool:
+        return bool(terms.capacity) and self._backlog(terms, chain) >= (terms.capacity or 0)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from headrace.errors import CursorNameError
+from headrace.errors import CursorMissingError
 from headrace.queue import AnyQueue
 from support.serving import idents, put
 
@@ -38,5 +38,5 @@ def test_a_removed_cursor_is_gone(queue: AnyQueue) -> None:
     cursor = queue.cursor("c")
     cursor.remove()
     assert queue.cursors() == []
-    with pytest.raises(CursorNameError, match="was removed"):
+    with pytest.raises(CursorMissingError, match="was removed"):
         cursor.save(1)

@@ -13,7 +13,8 @@ import pytest
 from headrace import Duplicate, HeadraceError, Queue
 from headrace.errors import BlockedError, RejectedError
 from headrace.queue import AnyQueue
-from support.serving import Served, idents, put
+from support.serving import Served, idents, put, work
+from support.waiting import until
 
 
 def test_a_put_returns_the_sequence_or_the_duplicate(queue: AnyQueue) -> None:
@@ -163,3 +164,17 @@ def test_a_put_is_rejected_at_max_queue(queue: AnyQueue) -> None:
     put(queue, "1")
     with pytest.raises(RejectedError, match="1 product waiting"):
         put(queue, "2")
+
+
+def test_a_put_that_waits_says_for_whom(queue: AnyQueue, caplog: pytest.LogCaptureFixture) -> None:
+    station = queue.station("decode", "**", blocking=True, capacity=1)
+    put(queue, "1")
+    waiting = threading.Thread(target=put, args=(queue, "2"), daemon=True)
+    waiting.start()
+    until(lambda: any("waiting for station decode: 1 of 1 waiting, no consumer attached" in m for m in caplog.messages))
+    with pytest.raises(BlockedError) as told:
+        put(queue, "3", timeout=0)
+    assert told.value.waits_for == "station decode: 1 of 1 waiting, no consumer attached"
+    assert work(station) == ["1"]
+    waiting.join(60)
+    assert not waiting.is_alive()

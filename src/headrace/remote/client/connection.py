@@ -67,6 +67,10 @@ class Detached(Exception):  # noqa: N818
 class NotYet(Exception):  # noqa: N818
     """A put waits for a blocking station; nothing was stored yet."""
 
+    def __init__(self, waits_for: str) -> None:
+        super().__init__(waits_for)
+        self.waits_for = waits_for
+
 
 class PendingReply:
     """A call that was sent; its reply is taken once."""
@@ -188,7 +192,7 @@ class Connection:
         if isinstance(reply, NotAttached):
             raise Detached
         if isinstance(reply, StillBlocked):
-            raise NotYet
+            raise NotYet(reply.waits_for)
         if not isinstance(reply, kind):
             raise FabricMessageError(
                 f"site {self.site} replied {type(reply).__name__} instead of {kind.__name__}",

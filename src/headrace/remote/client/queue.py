@@ -5,6 +5,7 @@ local queue; `Queue` explains each method. Operations that need the files (resiz
 QueueError. docs/remote.md lists the other differences.
 """
 
+import logging
 import time
 from dataclasses import replace
 from functools import partial
@@ -15,6 +16,7 @@ from typing import Any, NoReturn, TypeVar, Unpack
 import msgspec
 import numpy as np
 
+from headrace.errors import BlockedError
 from headrace.kernel import _kernel as kernel
 from headrace.log import records
 from headrace.log.append import Duplicate, Receipt
@@ -26,6 +28,7 @@ from headrace.log.read import Read, Start
 from headrace.log.reading import Reading
 from headrace.log.seams import Timeout
 from headrace.log.statistics import Statistics
+from headrace.log.waits import Waits
 from headrace.log.weights import Weights
 from headrace.product.batch import Batch
 from headrace.product.feed import check_feed
@@ -68,6 +71,7 @@ from headrace.remote.protocol.replies import (
 from headrace.selection import Selection
 from headrace.station.terms import check_station_name
 
+log = logging.getLogger("headrace.queue")
 Putting = TypeVar("Putting", Number, PutOutcome)
 
 
@@ -76,6 +80,7 @@ class RemoteQueue:
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
+        self._waits = Waits()
         self.path = Path(connection.endpoint)
 
     @property
@@ -118,17 +123,28 @@ class RemoteQueue:
         return _receipt(self._put(call, payload, PutOutcome, timeout))
 
     def _put(self, call: PutOne | PutMany | PutBatch, payload: bytes, kind: type[Putting], timeout: Timeout) -> Putting:
-        """Make the call, and repeat it while a blocking station is full, until the timeout."""
-        seconds = timeout_of(timeout)
-        until = None if seconds is None else time.monotonic() + seconds
+        """Make the call, and repeat it while a blocking station is full, until the timeout; say for whom it waits."""
+        seconds, begun_s = timeout_of(timeout), time.monotonic()
         turn = 0
         while True:
-            left = None if until is None else max(0.0, until - time.monotonic())
+            left = None if seconds is None else max(0.0, begun_s + seconds - time.monotonic())
+            attempt = msgspec.structs.replace(call, timeout_s=left, again=turn > 0)
             try:
-                return self._connection.once(msgspec.structs.replace(call, timeout_s=left), kind, payload)[0]
-            except NotYet:
+                reply = self._connection.once(attempt, kind, payload)[0]
+                self._waits.end("put")
+                return reply
+            except BlockedError as error:
+                self._say(error.waits_for, begun_s)
+                raise
+            except NotYet as blocked:
+                self._say(blocked.waits_for, begun_s)
                 self._connection.pause(turn)
                 turn += 1
+
+    def _say(self, waits_for: str, begun_s: float) -> None:
+        """A put waits: log for whom, now and then."""
+        if self._waits.is_due("put", None, begun_s):
+            log.warning("waiting for %s, at site %s", waits_for or "a blocking station", self.site)
 
     def flush(self) -> None:
         self._connection.ask(Flush(), Done)

@@ -65,6 +65,7 @@ class PutOne(_Call, frozen=True, tag="put"):
     ident: Annotated[str, msgspec.Meta(max_length=4096)] = ""
     facts: put.Put = put.PLAIN
     timeout_s: Seconds | None = None
+    again: bool = False  # the client has heard for whom it waits
 
 
 class PutMany(_Call, frozen=True):
@@ -73,6 +74,7 @@ class PutMany(_Call, frozen=True):
     lengths: bytes  # of each payload, 4 bytes
     columns: bytes  # Columns, encoded
     timeout_s: Seconds | None = None
+    again: bool = False  # the client has heard for whom it waits
 
 
 class PutBatch(_Call, frozen=True):
@@ -80,6 +82,7 @@ class PutBatch(_Call, frozen=True):
 
     keep: bytes | None = None  # a byte for each
     timeout_s: Seconds | None = None
+    again: bool = False  # the client has heard for whom it waits
 
 
 class ReadProducts(_Call, frozen=True, tag="next"):

@@ -37,6 +37,8 @@ class Failure(_Reply, frozen=True):
 class StillBlocked(_Reply, frozen=True, tag="again"):
     """A blocking station is full, and nothing was stored; the client has time left and calls again."""
 
+    waits_for: str = ""  # the stations, and how full they are
+
 
 class NotAttached(_Reply, frozen=True, tag="unattached"):
     """The site has no such attachment: it was restarted, or the client was away for too long."""
@@ -142,6 +144,7 @@ _ATTRIBUTES = {  # arguments of an error class besides problem and hint
     "SelectionError": ("column", "excerpt"),
     "TermsError": ("conflicts",),
     "ConfigError": ("problems",),
+    "BlockedError": ("waits_for",),
     "ProductDamagedError": ("sequence",),
     "ProductsLostError": ("first", "last"),
     "RecordsDamagedError": ("offset",),

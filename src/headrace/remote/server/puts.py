@@ -23,6 +23,7 @@ from headrace.remote.server.pending_call import PendingCall
 
 BLOCKED_MAX = 32  # at the same time
 _WAIT_S = 5.0
+_FIRST_WAIT_S = 1.0
 _SMALL_BYTES = 4096  # a payload up to this size is cheaper to copy than to view
 
 Store = Callable[[float], Reply]  # store within so many seconds
@@ -65,33 +66,38 @@ class BlockedPuts:
     def __init__(self) -> None:
         self._room = threading.BoundedSemaphore(BLOCKED_MAX)
 
-    def store(self, pending: PendingCall, store: Store, timeout_s: float | None) -> None:
-        """Finish the call when the products are stored or refused; errors other than BlockedError are raised."""
+    def store(self, pending: PendingCall, store: Store, timeout_s: float | None, again: bool) -> None:
+        """Finish the call when the products are stored or refused; errors other than BlockedError are raised.
+
+        The first wait of a put, not `again`, is short, so that the client hears early for whom it waits.
+        """
         try:
             reply = store(0.0)
-        except BlockedError:
+        except BlockedError as error:
             if timeout_s == 0:
                 raise
             if self._room.acquire(blocking=False):
-                self._wait_in_thread(pending, store, timeout_s)
+                self._wait_in_thread(pending, store, timeout_s, _WAIT_S if again else _FIRST_WAIT_S)
             else:
-                pending.finish(StillBlocked())
+                pending.finish(StillBlocked(error.waits_for))
             return
         pending.finish(reply)
 
-    def _wait_in_thread(self, pending: PendingCall, store: Store, timeout_s: float | None) -> None:
+    def _wait_in_thread(self, pending: PendingCall, store: Store, timeout_s: float | None, wait_s: float) -> None:
         try:
-            threading.Thread(target=self._wait, args=(pending, store, timeout_s), daemon=True).start()
+            threading.Thread(target=self._wait, args=(pending, store, timeout_s, wait_s), daemon=True).start()
         except RuntimeError:  # no more threads: as if no room
             self._room.release()
             pending.finish(StillBlocked())
 
-    def _wait(self, pending: PendingCall, store: Store, timeout_s: float | None) -> None:
-        is_last = timeout_s is not None and timeout_s <= _WAIT_S
+    def _wait(self, pending: PendingCall, store: Store, timeout_s: float | None, wait_s: float) -> None:
+        is_last = timeout_s is not None and timeout_s <= wait_s
         try:
-            reply = store(_WAIT_S if timeout_s is None else min(timeout_s, _WAIT_S))
+            reply = store(wait_s if timeout_s is None else min(timeout_s, wait_s))
+        except BlockedError as error:
+            reply = failure_of(error) if is_last else StillBlocked(error.waits_for)
         except HeadraceError as error:
-            reply = StillBlocked() if isinstance(error, BlockedError) and not is_last else failure_of(error)
+            reply = failure_of(error)
         except Exception as error:
             log.exception("a put failed")
             reply = failure_of(error)

@@ -11,7 +11,7 @@ from typing import NamedTuple, cast
 
 import numpy as np
 
-from headrace.errors import CursorNameError, FabricError
+from headrace.errors import CursorMissingError, FabricError
 from headrace.log import append
 from headrace.log.append import Duplicate, distinct
 from headrace.log.records import Names, read_batch, rows_of
@@ -61,7 +61,7 @@ class QueueHandlers:
             outcome = append.put(log_of(self._queue), payload, call.feed, call.ident, facts, timeout_s)
             return Number(-outcome.of if isinstance(outcome, Duplicate) else outcome)
 
-        self._blocked.store(pending, store, call.timeout_s)
+        self._blocked.store(pending, store, call.timeout_s, call.again)
 
     def put_many(self, pending: PendingCall, call: calls.PutMany) -> None:
         payloads, columns = decode_put_many(call, pending.payload)
@@ -71,7 +71,7 @@ class QueueHandlers:
         def store(timeout_s: float) -> Reply:
             return outcome_of(append.put_columns(log_of(self._queue), payloads, columns, timeout_s))
 
-        self._blocked.store(pending, store, call.timeout_s)
+        self._blocked.store(pending, store, call.timeout_s, call.again)
 
     def put_batch(self, pending: PendingCall, call: calls.PutBatch) -> None:
         batch = read_batch(pending.payload, Names())
@@ -82,7 +82,7 @@ class QueueHandlers:
         def store(timeout_s: float) -> Reply:
             return outcome_of(self._queue.put_batch(batch, keep, timeout=timeout_s))
 
-        self._blocked.store(pending, store, call.timeout_s)
+        self._blocked.store(pending, store, call.timeout_s, call.again)
 
     # --- read -------------------------------------------------------------------------------------
 
@@ -182,6 +182,6 @@ class QueueHandlers:
         cursor = self._cursors.get(name)
         if cursor is None:
             if name not in self._queue.cursors():
-                raise CursorNameError(f"cursor {name!r} was removed", "create it again: queue.cursor(name)")
+                raise CursorMissingError(f"cursor {name!r} was removed", "create it again: queue.cursor(name)")
             cursor = self._cursors[name] = self._queue.cursor(name)
         return cursor
