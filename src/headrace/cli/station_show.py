@@ -115,7 +115,7 @@ def show(queue_path: str, name: str, as_json: bool) -> None:
 def _now(statistics: StationStatistics) -> dict[str, object]:
     return {
         "position": statistics.position,
-        "behind": f"{statistics.behind:,} not examined yet",
+        "behind": f"{_at_least(statistics.behind_at_least)}{statistics.behind:,} not taken in yet",
         "waiting": f"{statistics.waiting:,}",
         "leased": f"{statistics.leased:,}",
         "retries": f"{statistics.retries:,} of these",
@@ -161,6 +161,7 @@ class StationLag(msgspec.Struct, frozen=True):
     seconds: float
     exceeds: list[str]  # names of the limits
     left_out: dict[Cause, int] = {}  # products that no consumer finished, by cause
+    at_least: bool = False  # there are more products than could be counted
 
 
 @click.command()
@@ -174,10 +175,11 @@ def lag(
 ) -> int:
     """Show how far each station of QUEUE is behind: products not acknowledged, and the age of the oldest in seconds.
 
-    All stations, or those given. `retries` counts those of the products that were delivered before, `left out` those
-    that no consumer has finished and none will, by cause. If a site runs at QUEUE, its requests are shown too: how many
-    sequences of the other site are not examined yet, and what it left out. Exit code 1 if a station exceeds one of the
-    limits.
+    All stations, or those given. Products that a station does not select do not count. A backlog of very many products
+    is counted in part and shown as "at least". `retries` counts those of the products that were delivered before,
+    `left out` those that no consumer has finished and none will, by cause. If a site runs at QUEUE, its requests are
+    shown too: how many sequences of the other site are not examined yet, and what it left out. Exit code 1 if a
+    station exceeds one of the limits.
 
     \b
     Example:
@@ -213,18 +215,28 @@ def compare_lag(
         exceeds.append("max_products")
     if seconds_max is not None and lag.seconds > seconds_max:
         exceeds.append("max_seconds")
-    return StationLag(name, lag.products, lag.retries, lag.seconds, exceeds, left_out or {})
+    return StationLag(name, lag.products, lag.retries, lag.seconds, exceeds, left_out or {}, lag.at_least)
+
+
+def _at_least(is_cut: bool) -> str:
+    return "at least " if is_cut else ""
 
 
 def _show_lags(lags: Sequence[StationLag], products_max: int | None, seconds_max: float | None) -> None:
     rows = [
-        (each.name, f"{each.products:,}", f"{each.retries:,}", f"{each.seconds:.3f}", by_cause(each.left_out) or "0")
+        (
+            each.name,
+            f"{_at_least(each.at_least)}{each.products:,}",
+            f"{each.retries:,}",
+            f"{each.seconds:.3f}",
+            by_cause(each.left_out) or "0",
+        )
         for each in lags
     ]
     show_table("lag", ("station", "products", "retries", "seconds", "left out"), rows, right=[1, 2, 3, 4])
     for each in lags:
         if "max_products" in each.exceeds:
-            behind = format_count(each.products, "product")
+            behind = _at_least(each.at_least) + format_count(each.products, "product")
             click.echo(visible(f"{each.name} is {behind} behind, more than {products_max:,}"), err=True)
         if "max_seconds" in each.exceeds:
             limit = format_age(seconds_max or 0.0)

@@ -20,6 +20,7 @@ from headrace.log.log import Log
 from headrace.log.read import Start
 from headrace.product.batch import Batch
 from headrace.selection import Selection
+from headrace.station.backlog import count_backlog, pieces_of
 from headrace.station.chain import OpenChain
 from headrace.station.conflicts import check_terms
 from headrace.station.consumer import Consumer
@@ -217,16 +218,17 @@ class Station:
             oldest, retries = chain.kernel.in_hand(terms.member)
         if member is None:
             raise self._missing()
-        behind = self.log.kernel.count_between(state["position"], self.log.kernel.head)
+        pieces = pieces_of(terms, state["position"], self.log.kernel.head)
+        backlog = count_backlog(self.log.kernel, self.log.path, pieces, terms.prescale, self._stations.now_ns())
         return StationStatistics(
             name=terms.name, chain=terms.chain, stage=terms.stage, group=terms.group, channel=terms.channel,
             selection=terms.selection, blocking=terms.blocking, durable=terms.durable, paused=terms.paused,
-            prescale=terms.prescale, capacity=terms.capacity, position=state["position"], behind=behind,
-            retries=retries,
+            prescale=terms.prescale, capacity=terms.capacity, position=state["position"],
+            behind=backlog.products, behind_at_least=backlog.at_least, retries=retries,
             consumers=sum(slot[1] == terms.member for slot in chain.kernel.consumers()),
             evicted=member["evicted"] + state["lost_products"],
             dropped={cause: member[field] for cause, field in _DROPPED.items()},
-            oldest_age_s=self._age_s(oldest or (state["position"] if behind else 0)),
+            oldest_age_s=self._age_s(oldest or backlog.first),
             **{field: member[field] for field in _SAME},
         )  # fmt: skip
 

@@ -25,7 +25,8 @@ class StationStatistics:
     prescale: int
     capacity: int | None
     position: int  # the log is scanned up to here
-    behind: int  # products of the log that are not scanned yet
+    behind: int  # products of the log that it selects and that are not scanned yet
+    behind_at_least: bool  # there are more than could be counted
     waiting: int
     leased: int
     parked: int
@@ -77,10 +78,12 @@ class Lag:
     products: int  # unacknowledged, retries included
     retries: int
     seconds: float  # age of the oldest of them
+    at_least: bool = False  # there are more products than could be counted
 
     @classmethod
     def of(cls, now: StationStatistics) -> "Lag":
-        return cls(now.waiting + now.leased + now.behind, now.retries, now.oldest_age_s or 0.0)
+        products = now.waiting + now.leased + now.behind
+        return cls(products, now.retries, now.oldest_age_s or 0.0, now.behind_at_least)
 
 
 @dataclass(frozen=True, slots=True)
