@@ -343,13 +343,8 @@ class _Waiting:
 
 def test_slow_reads_delay_no_other_call(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
     read, may_go_on = ClientRead.read, threading.Event()
-<<<<<<< HEAD
     monkeypatch.setattr(ClientRead, "read", lambda *about: (may_go_on.wait(240), read(*about))[1])
-    readers = [threading.Thread(target=served.connect().read) for _ in range(8)]
-=======
-    monkeypatch.setattr(ClientRead, "read", lambda *about: (may_go_on.wait(60), read(*about))[1])
     readers = [threading.Thread(target=served.connect().read_batch) for _ in range(8)]
->>>>>>> 11864e0 (The test of slow reads reads one batch)
     for reader in readers:
         reader.start()
     assert served.site is not None
