@@ -8,7 +8,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from headrace import Queue
-from headrace.pipeline.run.status import RuleStatus
+from headrace.pipeline.rules.load import load_rules
+from headrace.pipeline.run.status import RuleStatus, save_status
 from headrace.pipeline.source.columns import arrow_of
 from support.commandline import Run, objects
 
@@ -116,6 +117,21 @@ class SlowJob:
 
     def start(self) -> None: ...
     def stop(self) -> None: ...
+
+
+def test_the_status_says_why_products_were_not_decoded(run: Run, folder: Path) -> None:
+    causes = {"no GRIB message": 1, "truncated to N bytes": 1_200}
+    terms = load_rules(folder / "rules.toml").pipeline
+    save_status(terms, folder / "rules.toml", [RuleStatus("hot", "done", errors=1_201, causes=causes)])
+    result = run("pipeline", "status", "rules.toml")
+    assert result.exit_code == 0
+    assert result.stdout.splitlines()[-3:] == [
+        "rule hot: 1,200 products not decoded: truncated to N bytes",
+        "rule hot: 1 product not decoded: no GRIB message",
+        "not running",
+    ]
+    (told,) = objects(run("pipeline", "status", "rules.toml", "--json").stdout)
+    assert told["rules"][0]["causes"] == causes
 
 
 def test_a_rule_is_shown_again_only_after_a_change(run: Run, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

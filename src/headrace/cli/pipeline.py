@@ -180,8 +180,16 @@ def show_rules(rules: "list[RuleStatus]") -> None:
     ]  # fmt: skip
     show_table("rules", _HEADER, rows, right=range(2, len(_HEADER)))
     for rule in rules:
+        for line in cause_lines(rule):
+            click.echo(line)
         if rule.failure:
             click.echo(failure_line(rule), err=True)
+
+
+def cause_lines(rule: "RuleStatus") -> list[str]:
+    """Why products of a rule were not decoded, most frequent first."""
+    causes = sorted(rule.causes.items(), key=lambda each: -each[1])
+    return [f"rule {rule.rule}: {format_count(count, 'product')} not decoded: {cause}" for cause, count in causes]
 
 
 def state_line(rule: "RuleStatus") -> str:

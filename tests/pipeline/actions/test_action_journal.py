@@ -13,6 +13,7 @@ import action_kills
 import pytest
 
 from headrace.pipeline.actions import DeadLetters
+from headrace.pipeline.actions.dead_letters import CAUSES_MAX, OTHER_CAUSES, add_causes
 from headrace.pipeline.actions.disk import make_folder
 from headrace.pipeline.actions.file import FilePerformer
 from headrace.pipeline.actions.journal import life
@@ -120,3 +121,11 @@ def test_new_folders_of_tables_are_flushed(
     assert unflushed(tmp_path, flushed) == {"checkpoint"}, "the test's own"
     if format == "delta":
         assert set(map(str, (tmp_path / "table/_delta_log").glob("*.json"))) <= set(flushed)
+
+
+def test_causes_beyond_the_limit_are_counted_together() -> None:
+    total = {f"cause {number}": 1 for number in range(CAUSES_MAX - 1)}
+    assert add_causes(total, {"cause 0": 2, "late": 3}) == ["late"]
+    assert add_causes(total, {"later": 4, "latest": 5, "late": 1}) == [OTHER_CAUSES]
+    assert (total["cause 0"], total["late"], total[OTHER_CAUSES]) == (3, 4, 9)
+    assert len(total) == CAUSES_MAX + 1

@@ -19,7 +19,7 @@ from headrace.errors import OptionError
 from headrace.pipeline.decoders import DECODERS, Decoded, decoder
 from headrace.pipeline.decoders import registry as registry_module
 from headrace.pipeline.decoders.ddl import arrow_schema
-from headrace.pipeline.decoders.decoder import make_decoder, rows_of
+from headrace.pipeline.decoders.decoder import cause, make_decoder, rows_of
 from headrace.pipeline.run.decoding import decode_batch
 
 IN_PROCESS = [name for name in DECODERS if name not in ("bufr", "grib", "grib-values")]
@@ -297,6 +297,19 @@ def test_any_exception_is_traced_to_its_product() -> None:
     made = make_decoder("fails", SCHEMA, fails).decode(products_of([b"a", b"x", b"ccc", b"x"]))
     assert made.rows.to_pydict() == {"place": [0, 2], "size": [1, 3]}
     assert made.errors == [(1, "MemoryError"), (3, "MemoryError")]
+
+
+@pytest.mark.parametrize(
+    ("reason", "same"),
+    [
+        ("truncated to 4,000 of 9,120 bytes", "truncated to N of N bytes"),
+        ("not read within 1.5 s", "not read within N s"),
+        ("no report (as in KDEN 060053Z)", "no report (as in KDEN 060053Z)"),
+        ("GRIB edition 3.", "GRIB edition N."),
+    ],
+)
+def test_reasons_that_differ_in_numbers_have_the_same_cause(reason: str, same: str) -> None:
+    assert cause(reason) == same
 
 
 @pytest.mark.parametrize("name", DECODERS)

@@ -73,6 +73,27 @@ def test_a_product_from_the_future_is_a_dead_letter_and_does_not_make_others_lat
     assert letter["error"] == "created is more than 1.0 d in the future (watermark_ahead)"
 
 
+def test_products_that_cannot_be_decoded_are_counted_and_logged_by_cause(
+    folder: Path, spark: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = write_rules(folder, '[[rule]]\nname = "a"\nselect = "wx/**"\ndecode = "nexrad3"\ntable = "a"\n')
+    payloads = [b"\1" * size for size in (5, 60, 61)] + [b"\2" * size for size in (200, 201)] + [b"\x78\x9cnonsense"]
+    with Queue.open(folder / "wx.queue") as queue:
+        queue.put_many(payloads, feed="wx/radar")
+    told = run(path, spark)["a"]
+    assert (told.state, told.errors) == ("done", 6)
+    assert told.causes == {
+        "truncated to N bytes, less than the headers of Level III": 3,
+        "no message header and product description block of Level III": 2,
+        "the zlib frames of the message do not decompress": 1,
+    }
+    logged = [record.getMessage() for record in caplog.records if "cannot be decoded" in record.getMessage()]
+    assert len(logged) == 3
+    assert any("truncated to N bytes, less than the headers of Level III (3 so far)" in line for line in logged)
+    letters = ds.dataset(folder / "tables" / "dead_letters", format="parquet").to_table().to_pylist()
+    assert sorted(letter["payload"] for letter in letters) == sorted(payloads)
+
+
 @pytest.mark.parametrize("left", ["offsets/.0.5e1f.tmp", "offsets/..0.5e1f.tmp.crc", "offsets/0", "metadata"])
 def test_a_rule_starts_although_its_first_entry_is_unfinished(folder: Path, spark: Any, left: str) -> None:
     path = write_rules(folder, TABLE.format(name="a"))

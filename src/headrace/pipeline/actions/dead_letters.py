@@ -11,7 +11,8 @@ Durability: the file survives a power failure before the batch counts as done.
 """
 
 import time
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -27,8 +28,11 @@ from headrace.pipeline.actions.disk import DISK, disk_error, make_folder
 from headrace.pipeline.actions.journal import life
 from headrace.pipeline.actions.prepared import SCHEMA as PREPARED
 from headrace.pipeline.actions.prepared import PreparedRow, origin, prepared_batches, rows_in, with_valid_text
+from headrace.pipeline.decoders.decoder import cause
 
 PAYLOAD_BYTES_MAX = 64 << 10
+CAUSES_MAX = 20  # that are counted apart
+OTHER_CAUSES = "other causes"
 ERROR_CHARS_MAX = 1000
 SCHEMA = pa.schema({
     "rule": pa.string(), "action": pa.string(), "sequence": pa.int64(), "feed": pa.string(), "ident": pa.string(),
@@ -38,6 +42,18 @@ SCHEMA = pa.schema({
 _BUFFER_BYTES = 4 << 20
 _BUFFER_ROWS = 5000
 _ROW_BYTES = 200  # without the payload, estimated
+
+
+def add_causes(total: dict[str, int], more: Mapping[str, int]) -> list[str]:
+    """Add counts by cause, at most `CAUSES_MAX` of them apart; return the causes that are new."""
+    new = []
+    for name, count in more.items():
+        if name not in total and len(total) >= CAUSES_MAX:
+            name = OTHER_CAUSES
+        if name not in total:
+            new.append(name)
+        total[name] = total.get(name, 0) + count
+    return new
 
 
 class Letters:
@@ -51,6 +67,7 @@ class Letters:
         self._buffered = 0
         self._writer: Any = None
         self.count = 0
+        self.causes: Counter[str] = Counter()
 
     def add(self, row: PreparedRow, error: str) -> None:
         kept = row.content[:PAYLOAD_BYTES_MAX]
@@ -59,6 +76,7 @@ class Letters:
             time.time_ns() // 1000, kept, len(row.content), self._context.batch_id,
         ))  # fmt: skip
         self.count += 1
+        add_causes(self.causes, {cause(error): 1})
         self._buffered += len(kept) + _ROW_BYTES
         if self._buffered >= _BUFFER_BYTES or len(self._buffer) >= _BUFFER_ROWS:
             self._write()
@@ -123,7 +141,7 @@ class DeadLetters:
         with self.writing(context, self._action) as letters:
             for row in rows_in(prepared_batches(frame, refused)):
                 letters.add(row, row.error or "")
-        return Counts(failed=letters.count, files=int(letters.count > 0))
+        return Counts(failed=letters.count, files=int(letters.count > 0), causes=dict(letters.causes))
 
     def close(self) -> None:
         """Nothing is open."""

@@ -17,6 +17,7 @@ Decoders read the columns `payload`, `created` and `ident` only. They run in Spa
 has a RecordBatch.
 """
 
+import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -30,6 +31,8 @@ PLACE = pa.field("place", pa.int32())
 TIME = pa.timestamp("us", tz="UTC")
 ERROR, PAYLOAD = "_error", "_payload"  # extra columns, for products that cannot be decoded
 ERROR_CHARS_MAX = 300
+
+_NUMBER = re.compile(r"\b[0-9](?:[0-9,.]*[0-9])?\b")
 
 Errors = list[tuple[int, str]]
 
@@ -103,6 +106,11 @@ def brief(text: str) -> str:
     """Valid UTF-8 of limited length, for a table."""
     text = text.encode(errors="replace").decode()
     return text if len(text) <= ERROR_CHARS_MAX else text[: ERROR_CHARS_MAX - 1] + "…"
+
+
+def cause(reason: str) -> str:
+    """A reason without its numbers, so that products that fail for the same cause can be counted together."""
+    return _NUMBER.sub("N", reason)
 
 
 # --- columns that decoders read ---------------------------------------------------------------------

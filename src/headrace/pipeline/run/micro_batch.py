@@ -7,17 +7,21 @@ number. Therefore Spark's entry for the batch is flushed before anything is done
 number must not stand for other products.
 """
 
+import logging
 from pathlib import Path
 
 from pyspark.sql import DataFrame
 
-from headrace.pipeline.actions import Context, DeadLetters, Performer
+from headrace.pipeline.actions import Context, Counts, DeadLetters, Performer
+from headrace.pipeline.actions.dead_letters import add_causes
 from headrace.pipeline.decoders.decoder import ERROR, PAYLOAD
 from headrace.pipeline.rules.rule import Rule
 from headrace.pipeline.rules.views import DECODED, PRODUCTS
 from headrace.pipeline.run.checkpoint import flush_entries
 from headrace.pipeline.run.status import RuleStatus
 from headrace.pipeline.source.open_queues import QueueAddress
+
+log = logging.getLogger("headrace.pipeline")
 
 
 class BatchHandler:
@@ -75,13 +79,22 @@ class BatchHandler:
             self._status.failed += sum(each.failed for each in counts)
             self._status.batches += 1
 
-    def _write_dead_letters(self, errors: DataFrame, batch_id: int) -> int:
-        """Write dead letters; return their number."""
+    def _write_dead_letters(self, errors: DataFrame, batch_id: int) -> Counts:
+        """Write dead letters; return their number, and how many by cause."""
         letters = errors.selectExpr("sequence", "feed", "ident", f"{PAYLOAD} as payload", f"{ERROR} as error")
-        return self._letters.perform(letters, self._context(batch_id)).failed
+        return self._letters.perform(letters, self._context(batch_id))
 
-    def _count_errors(self, count: int, batch_id: int) -> None:
-        self._status.errors += count if self._is_first("errors", batch_id) else 0
+    def _count_errors(self, counts: Counts, batch_id: int) -> None:
+        if not self._is_first("errors", batch_id):
+            return
+        self._status.errors += counts.failed
+        causes = dict(self._status.causes)
+        for cause in add_causes(causes, counts.causes):
+            log.warning(
+                "rule %s: products cannot be decoded, and are dead letters: %s (%d so far)",
+                self._rule.name, cause, causes[cause],
+            )  # fmt: skip
+        self._status.causes = causes  # replaced, never changed: another thread writes the status
 
     def _is_first(self, what: str, batch_id: int) -> bool:
         """Whether the batch was not counted yet: one whose end Spark could not record comes again."""

@@ -27,6 +27,7 @@ class RuleStatus(msgspec.Struct):
     batches: int = 0
     rows: int = 0  # passed to actions
     errors: int = 0  # products that became dead letters because they could not be decoded
+    causes: dict[str, int] = {}  # of these errors, and how many products each
     failed: int = 0  # rows that became dead letters because an action failed
     batch_s: float = 0.0  # duration of the last batch
     products_per_s: float = 0.0
