@@ -302,3 +302,19 @@ def test_the_last_hop_of_each_product_is_known(fabric: Fabric) -> None:
     assert (flow.origin, flow.feed, flow.products, flow.payload_bytes, flow.duplicates) == ("a", "x", 2, 2, 0)
     assert flow.latency_p50_s is not None
     assert flow.latency_p50_s > 0
+
+
+def test_what_a_new_queue_evicted_is_named_though_the_old_one_had_the_same_sequences(fabric: Fabric) -> None:
+    fabric.add("a", size="4MiB")
+    b = fabric.add("b", want("**", "oldest"), near=("a",))
+    put(fabric.queues["a"], "x", *map(str, range(5)))
+    until(lambda: b.next == 6, "b has products 1-5 of the old queue")
+    a = fabric.renew("a", size="4MiB")
+    for number in range(60):
+        a.put(number.to_bytes(2, "big") + bytes(200_000), feed="x", ident=str(number))
+    oldest = a.oldest
+    assert oldest > 6
+    fabric.start("a")
+    until(lambda: is_live(fabric, "b") and has_examined(fabric, "b", "a"), "b has everything of the new queue")
+    (state,) = fabric.sites["b"].statistics().upstreams
+    assert state.counts.lost == [(1, oldest - 1, "evicted")]

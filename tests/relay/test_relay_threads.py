@@ -121,7 +121,7 @@ class Failing:
 
 @pytest.mark.parametrize("actions", [(), (FindMissing(1, 2),)])
 def test_an_unexpected_error_does_not_end_an_upstream(monkeypatch: pytest.MonkeyPatch, actions: tuple[Action]) -> None:
-    def fail(first: int, last: int) -> tuple[int, int]:
+    def fail(*about: int) -> tuple[int, int]:
         raise OSError("the disk")
 
     monkeypatch.setattr("headrace.relay.receive.upstream_thread._RESTART_S", 0.0)

@@ -47,6 +47,15 @@ class Fabric:
         self.start(name)
         return self.queues[name]
 
+    def renew(self, name: str, **options: object) -> Queue:
+        """Stop a site, and give it a new queue; `start` it again."""
+        self.stop(name)
+        self.queues[name].close()
+        Queue.remove(self._folder / name)
+        settings = {"size": "16MiB", "origin": name, **options}
+        self.queues[name] = Queue.create(self._folder / name, **settings)  # type: ignore[arg-type]
+        return self.queues[name]
+
     def start(self, name: str) -> None:
         connect, requests = self._terms[name]
         self.sessions[name] = open_plain([self._endpoints[name]], connect)

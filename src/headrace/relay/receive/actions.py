@@ -106,11 +106,13 @@ class Recognise:
 class FindMissing:
     """Look into our own queue. Outcome: the part of the range, in the site's sequences, of which something is missing.
 
-    A range whose first sequence is greater than its last is empty.
+    A range whose first sequence is greater than its last is empty. Only our products from `since` on count: those
+    before are of an earlier queue of the site, which had the same sequences.
     """
 
     first: int
     last: int
+    since: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +122,10 @@ class ListHolders:
 
 @dataclass(frozen=True, slots=True)
 class SaveProgress:
-    """Save how far all upstreams are, before anything is taken from a queue that was not known."""
+    """Save how far all upstreams are, before anything is taken from a queue that was not known.
+
+    Outcome: the sequence that the next product of our queue gets.
+    """
 
 
 @dataclass(frozen=True, slots=True)

@@ -43,9 +43,12 @@ def arrived_since(queue: Queue, start: int) -> dict[str, dict[str, int]]:
     return latest
 
 
-def still_missing(queue: Queue, origin: str, first: int, last: int) -> SequenceRange:
-    """The part of `first` to `last`, in sequences of the origin's queue, of which something is missing in ours."""
-    held = _held(queue, origin, first, last)
+def still_missing(queue: Queue, origin: str, first: int, last: int, since: int = 0) -> SequenceRange:
+    """The part of `first` to `last`, in sequences of the origin's queue, of which something is missing in ours.
+
+    Products before `since` in our queue are of an earlier queue of the origin.
+    """
+    held = _held(queue, origin, first, last, since)
     while first <= last and first in held:
         first += 1
     while first <= last and last in held:
@@ -53,9 +56,9 @@ def still_missing(queue: Queue, origin: str, first: int, last: int) -> SequenceR
     return first, last
 
 
-def _held(queue: Queue, origin: str, first: int, last: int) -> set[int]:
+def _held(queue: Queue, origin: str, first: int, last: int, since: int) -> set[int]:
     found: set[int] = set()
-    follower = queue.follow("oldest", selection=Selection(origin=origin), limit=_PRODUCTS)
+    follower = queue.follow(max(since, queue.oldest), selection=Selection(origin=origin), limit=_PRODUCTS)
     while follower.position < queue.next:
         try:
             batch = follower.next_nowait()

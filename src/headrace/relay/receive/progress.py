@@ -45,14 +45,15 @@ class Reached(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defa
     base: int
     began: int = 0
     feeds: tuple[str, ...] | None = None
+    since: int = 0
 
     @classmethod
     def of(cls, known: Known) -> "Reached":
-        return cls(known.queue.hex(), known.base, known.began, known.feeds)
+        return cls(known.queue.hex(), *known[1:])
 
     @property
     def known(self) -> Known:
-        return Known(bytes.fromhex(self.queue), self.base, self.began, self.feeds)
+        return Known(bytes.fromhex(self.queue), self.base, self.began, self.feeds, self.since)
 
 
 class _File(msgspec.Struct, forbid_unknown_fields=True):

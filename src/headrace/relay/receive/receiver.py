@@ -184,8 +184,8 @@ class Receiver:
         upstream = UpstreamThread(
             machine, self._session, self._declarations, principal=self._principal,
             store=lambda page, keep: self._put(request, upstream, page, keep),
-            find_missing=lambda first, last: (
-                (first, last) if relayed else still_missing(self._queue, name, first, last)
+            find_missing=lambda first, last, since: (
+                (first, last) if relayed else still_missing(self._queue, name, first, last, since)
             ),
             recognise=self._intake.recognise,
             holders=lambda: [other for other in tuple(self._present) if other != name],
@@ -226,13 +226,15 @@ class Receiver:
         while not self._stopped.wait(_SAVE_S):
             self._save()
 
-    def _save(self, *, is_last: bool = False) -> None:
+    def _save(self, *, is_last: bool = False) -> int:
+        """Save how far all upstreams are; the sequence that our next product had before that."""
         with self._saving:
             next_sequence = self._queue.next  # before the bases: what arrives in between is found again from here
             self._progress.note(next_sequence, self._positions())
             if is_last:
                 self._progress.end()
             self._write()
+        return next_sequence
 
     def _write(self) -> None:
         """Write progress and hops. If the disk refuses, the next save tries again."""

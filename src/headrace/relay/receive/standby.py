@@ -18,7 +18,7 @@ read from here and stored. So is one that this site would evict soon. The minute
 the time that passes, and never whether.
 
 The position is first known when the site is first present, and begins at the request's `from`. A site with a new queue
-is compared from its oldest product on. What the site evicted before it could be compared is counted (`unseen`).
+is compared from its first product on. What the site evicted before it could be compared is counted (`unseen`).
 
 Built like an upstream: a generator of actions, without threads, Zenoh and wall clock (upstream.py says why). The base
 moves only after `Store` has been performed.
@@ -125,12 +125,14 @@ class Standby:
         if identity.queue == self._known.queue:
             return
         if self._known.queue:
-            log.warning("standby site %s has a new queue; it is compared from its oldest product on", self.site)
-        begin_at = "oldest" if self._known.queue else self._begin_at
-        start: ResolveReply = yield Ask(self.site, Resolve(begin_at), ResolveReply)
-        self._compared, self._missing = start.sequence - 1, _NOTHING
+            log.warning("standby site %s has a new queue; it is compared from its first product on", self.site)
+            start = 1
+        else:
+            reply: ResolveReply = yield Ask(self.site, Resolve(self._begin_at), ResolveReply)
+            start = reply.sequence
+        self._compared, self._missing = start - 1, _NOTHING
         self._ends.clear()
-        self._known = Known(identity.queue, start.sequence - 1, start.sequence, identity.receivable)
+        self._known = Known(identity.queue, start - 1, start, identity.receivable)
         yield SaveProgress()
 
     # --- comparing --------------------------------------------------------------------------------

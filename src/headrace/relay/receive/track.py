@@ -18,6 +18,7 @@ class Known(NamedTuple):
     base: int = 0  # everything up to here has arrived, or is accounted for
     began: int = 0  # the sequence at which it began; 0: unknown
     feeds: tuple[str, ...] | None = None  # patterns that we may receive there; None: unknown
+    since: int = 0  # of our queue: what came from that queue is from here on; 0: it is the first queue of the site
 
 
 class Track:

@@ -110,7 +110,7 @@ class Upstream:
         self.selection = selection if relayed else selection.replace(origin=site)
         self.statistics = statistics or UpstreamStatistics()
         self.statistics.state = "asking"
-        self._queue_id, base, self._began, self._feeds = known or Known()
+        self._queue_id, base, self._began, self._feeds, self._since = known or Known()
         self.track = Track(base, ahead)
         self._begin_at, self._now = begin_at, now
         self._is_relayed = relayed
@@ -133,7 +133,7 @@ class Upstream:
     @property
     def known(self) -> Known:
         """What to save for the next run."""
-        return Known(self._queue_id, self.track.base, self._began, self._feeds)
+        return Known(self._queue_id, self.track.base, self._began, self._feeds, self._since)
 
     def hear_beat(self) -> None:
         """A beat has arrived; it may still wait in the buffer. Any thread may call this."""
@@ -183,14 +183,20 @@ class Upstream:
             self._stream = stream
 
     def _begin_queue(self, identity: IdentifyReply) -> Steps[None]:
-        """A queue that was not known. `from` is for the first one only: what a later one holds was put meanwhile."""
+        """A queue that was not known. `from` is for the first one only.
+
+        A later one is read from its first product: everything in it came after the last contact. What it has evicted by
+        now is named as lost.
+        """
         if self._queue_id:
-            log.warning("site %s has a new queue; it is read from its oldest product on", self.site)
-        begin_at = "oldest" if self._queue_id else self._begin_at
-        start: ResolveReply = yield Ask(self.site, Resolve(begin_at), ResolveReply)
+            log.warning("site %s has a new queue; it is read from its first product on", self.site)
+            start, since = 1, (yield SaveProgress())
+        else:
+            reply: ResolveReply = yield Ask(self.site, Resolve(self._begin_at), ResolveReply)
+            start, since = reply.sequence, 0
         # The track first: other threads read `known` meanwhile.
-        self.track, self._began, self._feeds = Track(start.sequence - 1), start.sequence, identity.receivable
-        self._queue_id = identity.queue
+        self.track, self._began, self._feeds = Track(start - 1), start, identity.receivable
+        self._queue_id, self._since = identity.queue, since
         yield SaveProgress()
 
     def _change_rights(self, feeds: tuple[str, ...]) -> Steps[None]:
@@ -274,10 +280,10 @@ class Upstream:
         """The site cannot give this range. Other holders may; what is missing then is lost, and named."""
         first = max(first, self.track.base + 1)
         if first <= last:
-            first, last = yield FindMissing(first, last)
+            first, last = yield FindMissing(first, last, self._since)
         if first <= last and self._holders is not None and cause != "too large":
             yield from self._ask_holders()
-            first, last = yield FindMissing(first, last)
+            first, last = yield FindMissing(first, last, self._since)
         if first <= last:
             self.statistics.lose(first, last, cause, self._now())
             log.error("site %s: products %d-%d are lost (%s there)", self.site, first, last, cause)

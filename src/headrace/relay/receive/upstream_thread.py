@@ -63,8 +63,8 @@ class UpstreamThread:
 
     def __init__(
         self, upstream: Upstream | Standby, session: zenoh.Session, declarations: Declarations, *,
-        store: Callable[[Page, Keep | None], None], find_missing: Callable[[int, int], SequenceRange],
-        holders: Callable[[], list[str]], save_progress: Callable[[], None],
+        store: Callable[[Page, Keep | None], None], find_missing: Callable[[int, int, int], SequenceRange],
+        holders: Callable[[], list[str]], save_progress: Callable[[], int],
         recognise: Callable[[Identities], npt.NDArray[np.bool_]], principal: str | None = None,
     ) -> None:  # fmt: skip
         self.upstream = upstream
@@ -84,7 +84,7 @@ class UpstreamThread:
             TakeLive: lambda action: self._buffer.take(action.timeout_s),
             Store: lambda action: store(action.page, action.keep),
             Recognise: lambda action: recognise(action.products),
-            FindMissing: lambda action: find_missing(action.first, action.last),
+            FindMissing: lambda action: find_missing(action.first, action.last, action.since),
             ListHolders: lambda _: holders(),
             SaveProgress: lambda _: save_progress(),
             Pause: self._pause,
