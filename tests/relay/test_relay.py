@@ -318,3 +318,17 @@ def test_what_a_new_queue_evicted_is_named_though_the_old_one_had_the_same_seque
     until(lambda: is_live(fabric, "b") and has_examined(fabric, "b", "a"), "b has everything of the new queue")
     (state,) = fabric.sites["b"].statistics().upstreams
     assert state.counts.lost == [(1, oldest - 1, "evicted")]
+
+
+def test_a_receiver_stays_live_at_a_site_with_a_slow_beat(fabric: Fabric) -> None:
+    """Slower than the 3 s after which a site with the usual beat is unreachable."""
+    fabric.beats_s["a"] = 4.0
+    a = fabric.add("a")
+    b = fabric.add("b", want("**"), near=("a",))
+    until(lambda: is_live(fabric, "b"), "b listens")
+    ((_, upstream),) = fabric.sites["b"]._receiver.upstreams()
+    heard = {upstream.upstream._heard}
+    until(lambda: heard.add(upstream.upstream._heard) or len(heard) > 2, "two beats have come")
+    assert upstream.statistics.problem == ""
+    put(a, "x", "1")
+    until(lambda: b.next == 2, "it arrives")

@@ -34,6 +34,7 @@ class Fabric:
         self._folder = folder
         self._endpoints: dict[str, str] = {}
         self._terms: dict[str, tuple[list[str], list[Request]]] = {}
+        self.beats_s: dict[str, float] = {}  # by site: between two beats
         self.queues: dict[str, Queue] = {}
         self.sites: dict[str, Site] = {}
         self.sessions: dict[str, zenoh.Session] = {}
@@ -59,7 +60,7 @@ class Fabric:
     def start(self, name: str) -> None:
         connect, requests = self._terms[name]
         self.sessions[name] = open_plain([self._endpoints[name]], connect)
-        self.sites[name] = Site(self.sessions[name], self.queues[name], requests, beat_s=0.1)
+        self.sites[name] = Site(self.sessions[name], self.queues[name], requests, beat_s=self.beats_s.get(name, 0.1))
 
     def stop(self, name: str) -> None:
         self.sites.pop(name).close()
