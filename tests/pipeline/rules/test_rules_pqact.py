@@ -8,11 +8,13 @@ from typing import Any
 import pytest
 from rulefile import loaded, told, written
 
+from headrace import Duplicate, Queue
 from headrace.errors import RuleError
 from headrace.pipeline.rules.pqact import translate
 from headrace.pipeline.rules.pqact.entry import entries_of, words_of
 from headrace.pipeline.rules.pqact.selection import re2_of
 from headrace.pipeline.rules.template import template
+from support.commandline import Run
 
 CONF = (Path(__file__).parent / "pqact.conf").read_text()
 TRANSLATION = translate(CONF)
@@ -48,6 +50,15 @@ def test_the_translation_is_valid_except_for_a_missing_program(tmp_path: Path) -
     (tmp_path / "decoders" / "dcmetr").write_text("#!/bin/sh\n")
     (tmp_path / "decoders" / "dcmetr").chmod(0o755)
     assert len(loaded(written(tmp_path, toml)).rules) == TRANSLATION.rules == len(RULES)
+
+
+def test_the_queue_that_the_file_proposes_has_the_rule_of_ldm(run: Run, tmp_path: Path) -> None:
+    (command,) = [line[1:].split() for line in TRANSLATION.toml.splitlines() if "queue create" in line]
+    assert run(*[str(tmp_path / "q") if word == "QUEUE" else word for word in command[1:]]).exit_code == 0
+    with Queue.open(tmp_path / "q") as queue:
+        assert (queue.config.dedup, queue.config.hash) == ("payload", "md5")
+        assert queue.put(b"x", feed="wx/text", ident="one") == 1
+        assert queue.put(b"x", feed="wx/radar", ident="two") == Duplicate(of=1)
 
 
 def test_every_entry_is_a_rule_or_has_a_reason() -> None:

@@ -40,6 +40,11 @@ _LEFT_OUT = {
     "-transient": "-transient is left out: a program that ends is started again for the next product",
 }
 
+_QUEUE_NOTE = (
+    "# In LDM, products with equal payloads are one product. A queue with that rule, and LDM's signatures:",
+    "#   headrace queue create QUEUE --dedup payload --hash md5",
+)
+
 
 class Remark(msgspec.Struct, frozen=True, kw_only=True):
     """A remark on one entry."""
@@ -102,8 +107,8 @@ def translate(
         remarks += [_remark(entry, note, "", True) for note in made.notes]
         blocks.append(_block(entry, source, made))
         count += bool(made.action)
-    header = [f"# From {source}: run headrace pipeline check to find what is left to do.", "", "[pipeline]",
-              *toml_lines({"queue": queue})]  # fmt: skip
+    title = f"# From {source}: run headrace pipeline check to find what is left to do."
+    header = [title, *_QUEUE_NOTE, "", "[pipeline]", *toml_lines({"queue": queue})]
     whole = "\n".join(line for block in [header, *blocks] for line in [*block, ""])
     return Translation(toml=whole, rules=count, remarks=tuple(remarks))
 
