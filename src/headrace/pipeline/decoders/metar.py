@@ -15,24 +15,20 @@ time has a row with `unread` and `text` only, unless it says NIL. A product with
 """
 
 import re
-from collections.abc import Callable, Mapping, Sequence
-from itertools import chain
+from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 
 from headrace.pipeline.decoders.day_of_month import resolve_us
 from headrace.pipeline.decoders.decoder import (
-    TIME,
     Decoded,
     Decoder,
     Errors,
     created_us,
     make_decoder,
     payloads,
-    with_place,
 )
 from headrace.pipeline.decoders.metar_group import (
     COLOR,
@@ -52,38 +48,9 @@ from headrace.pipeline.decoders.metar_group import (
     read_group,
 )
 from headrace.pipeline.decoders.metar_opening import SPECI, read_opening, single_reports, upper
+from headrace.pipeline.decoders.metar_table import SCHEMA, table_of
 from headrace.pipeline.decoders.wmo import REPORTS_MAX, Bulletin, check_size, read_bulletin
 
-LAYER = pa.struct({"cover": pa.string(), "base_m": pa.float64(), "type": pa.string()})
-SCHEMA = pa.schema(
-    {
-        "report": pa.int32(),
-        "station": pa.string(),
-        "kind": pa.string(),
-        "observed": TIME,
-        "auto": pa.bool_(),
-        "corrected": pa.bool_(),
-        "missing": pa.bool_(),
-        "wind_direction": pa.int32(),
-        "wind_variable": pa.bool_(),
-        "wind_from": pa.int32(),
-        "wind_to": pa.int32(),
-        "wind_speed": pa.float64(),
-        "wind_gust": pa.float64(),
-        "visibility": pa.float64(),
-        "visibility_limit": pa.string(),
-        "weather": pa.list_(pa.string()),
-        "sky": pa.list_(LAYER),
-        "temperature": pa.float64(),
-        "dewpoint": pa.float64(),
-        "altimeter": pa.float64(),
-        "sea_level_pressure": pa.float64(),
-        "trend": pa.string(),
-        "remarks": pa.string(),
-        "unread": pa.list_(pa.string()),
-        "text": pa.string(),
-    }
-)
 REPORT_CHARS_MAX = 4000
 UNREAD_MAX = 20
 GROUPS_MAX = 20  # of weather, and of layers
@@ -91,7 +58,6 @@ GROUPS_MAX = 20  # of weather, and of layers
 _NOTHING: tuple[Any, ...] = (None, None, None, None)
 _SEA_LEVEL = re.compile(r"\bSLP([0-9]{3})\b")
 _TENTHS = re.compile(r"\bT([01][0-9]{3})([01][0-9]{3})?\b")
-_LISTS = {"weather": pa.string(), "unread": pa.string(), "sky": LAYER}
 
 
 class _Report:
@@ -150,7 +116,7 @@ def decode(products: pa.RecordBatch) -> Decoded:
             rows += [report.row(place, number) for number, report in enumerate(reports)]
         else:
             errors.append((place, "no METAR or SPECI report (station and time, as in KDEN 060053Z)"))
-    return Decoded(_batch(rows), errors)
+    return Decoded(table_of(rows), errors)
 
 
 def read_reports(bulletin: Bulletin, created_us: int) -> list[_Report]:
@@ -303,27 +269,6 @@ _TAKE: Mapping[int, Callable[[_Report, Any], None]] = MappingProxyType(
         COLOR: _take_color,
     }
 )
-
-
-def _batch(rows: list[tuple[Any, ...]]) -> pa.RecordBatch:
-    schema = with_place(SCHEMA)
-    columns: Sequence[Any] = list(zip(*rows, strict=True)) if rows else [()] * len(schema)
-    arrays = [
-        _list_array(column, _LISTS[field.name]) if field.name in _LISTS else pa.array(column, field.type)
-        for column, field in zip(columns, schema, strict=True)
-    ]
-    return pa.RecordBatch.from_arrays(arrays, schema=schema)
-
-
-def _list_array(lists: Sequence[Sequence[Any]], kind: pa.DataType) -> pa.Array:
-    offsets = np.zeros(len(lists) + 1, np.int32)
-    np.cumsum([len(values) for values in lists], out=offsets[1:])
-    flat = list(chain.from_iterable(lists))
-    if kind == LAYER:
-        parts: Sequence[Any] = list(zip(*flat, strict=True)) if flat else [()] * len(LAYER)
-        fields = [pa.array(part, LAYER[at].type) for at, part in enumerate(parts)]
-        return pa.ListArray.from_arrays(offsets, pa.StructArray.from_arrays(fields, fields=list(LAYER)))
-    return pa.ListArray.from_arrays(offsets, pa.array(flat, kind))
 
 
 DECODER: Decoder = make_decoder("metar", SCHEMA, decode)

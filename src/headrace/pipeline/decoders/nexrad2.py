@@ -67,6 +67,7 @@ _VERSION = re.compile(rb"(?:AR2V00[0-9]{2}|ARCHIVE2)\.")
 _IDENT = re.compile(r"L2-[A-Z0-9]+/([A-Z0-9]{4})/([0-9]{14})/([0-9]{1,4})/([0-9]{1,5})/([SIE])/(V[0-9]{2})/[0-9]+")
 _LENGTH = struct.Struct(">i")
 _GZIP = b"\x1f\x8b"
+_SPARE_BYTES = 1 << 16  # after the last record, that may be zeros
 
 
 class _Volume(NamedTuple):
@@ -159,7 +160,7 @@ def _records(payload: memoryview, at: int) -> tuple[list[memoryview], str | None
         size = abs(_LENGTH.unpack_from(payload, at)[0]) if len(payload) - at >= _LENGTH.size else 0
         record = payload[at + _LENGTH.size : at + _LENGTH.size + size]
         if size < 4 or bytes(record[:3]) != b"BZh":
-            spare = bytes(payload[at:]).strip(b"\0")
+            spare = bytes(payload[at : at + _SPARE_BYTES]).strip(b"\0")
             return (
                 records,
                 f"{len(payload) - at:,} bytes after record {len(records)} are not a record" if spare else None,
