@@ -276,3 +276,12 @@ def test_something_that_happens_again_and_again_is_logged_once_a_minute(
     for second in range(130):
         watch.note([Problem("left out", "r at a", f"{second} expired", "look", 0.5)], float(second + 10))
     assert caplog.messages == ["0 expired (look)", "60 expired (look)", "120 expired (look)"]
+
+
+def test_a_queue_that_is_moved_away_is_a_problem_of_its_site(place: MakePlace, serve: Serve) -> None:
+    here = place("here")
+    process = serve(here.write())
+    process.wait_until_ready()
+    (here.folder / "q").rename(here.folder / "moved")
+    assert has_one_line(process, "is not accessible: No such file or directory")
+    (here.folder / "moved").rename(here.folder / "q")

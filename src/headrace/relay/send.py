@@ -74,6 +74,7 @@ class Stream:
         self._beats = session.declare_publisher(beat_key(site, name), congestion_control=zenoh.CongestionControl.DROP)
         self._lock = threading.Lock()
         self.pages = self.products = 0
+        self.problem = ""  # why it does not advance
 
     @property
     def position(self) -> int:
@@ -221,9 +222,11 @@ class Streams:
     def _advance(self, stream: Stream) -> None:
         try:
             stream.advance()
+            stream.problem = ""
         except (HeadraceError, zenoh.ZError, OSError) as error:
+            stream.problem = str(error)  # one of the site's problems, if it lasts
             if not self._stopped.is_set():
-                log.error("stream %s: %s", stream.name, error)
+                log.debug("stream %s: %s", stream.name, error)
                 self._stopped.wait(0.5)
 
     def _beat(self) -> None:

@@ -15,7 +15,8 @@ its age says when. Kinds:
     expired       products that had expired when they arrived, by the clock of this site
     refused       products or messages that this site can never take
     full          the queue takes no products now, or soon: the disk is full, or a blocking station is
-    disk          the disk refused a flush
+    disk          the disk refused a flush, or the queue is gone
+    stream        the site does not send, because its queue cannot be read
     progress      the progress of the requests cannot be saved
     hidden        problems of a site that does not let the program that draws the map receive everything
     silent        a site does not reply to the program that draws the map
@@ -37,6 +38,7 @@ from headrace.relay.examine import TooLarge
 from headrace.relay.messages.description import PROBLEMS_MAX, Problem
 from headrace.relay.receive.counts import Arrivals, UpstreamStatistics
 from headrace.relay.receive.receiver import Receiver, Request
+from headrace.relay.send import Streams
 from headrace.site.map import Map, Node
 from headrace.units import format_count, format_size
 
@@ -54,10 +56,10 @@ class Found(msgspec.Struct, frozen=True):
 
 
 def site_problems(
-    queue: Queue, receiver: Receiver, too_large: TooLarge, links: Sequence[Problem], now: float
+    queue: Queue, streams: Streams, receiver: Receiver, too_large: TooLarge, links: Sequence[Problem], now: float
 ) -> tuple[Problem, ...]:
     """The problems of a running site; `links` are those of its endpoints, `now` is in monotonic seconds."""
-    found = [*links, *_queue_problems(queue, receiver, too_large, now)]
+    found = [*links, *_queue_problems(queue, receiver, too_large, now), *_stream_problems(streams)]
     served = {name for name, _ in receiver.upstreams()}
     for request in receiver.requests:
         found += _request_problems(request, receiver.tally.arrivals(request.name), request.name in served, now)
@@ -85,8 +87,25 @@ def _queue_problems(queue: Queue, receiver: Receiver, too_large: TooLarge, now: 
         )  # fmt: skip
 
 
+def _stream_problems(streams: Streams) -> Iterator[Problem]:
+    for stream in streams.all():
+        if stream.problem:
+            yield Problem(
+                "stream", stream.name, f"stream {stream.name} does not advance: {stream.problem}",
+                "other sites receive nothing new by it: check the queue, and restart the site",
+            )  # fmt: skip
+
+
 def _disk_problems(queue: Queue) -> Iterator[Problem]:
-    log, status = log_of(queue), os.statvfs(queue.path)
+    log = log_of(queue)
+    try:
+        status = os.statvfs(queue.path)
+    except OSError as error:
+        yield Problem(
+            "disk", str(queue.path), f"{queue.path} is not accessible: {error.strerror}",
+            "bring it back to where it was, and restart the site",
+        )  # fmt: skip
+        return
     needed, free = log.kernel.state["segment_bytes"], status.f_bavail * status.f_frsize
     if free < needed and log.kernel.state["bytes_total"] + needed <= log.kernel.state["size_bytes"]:
         yield Problem(

@@ -148,7 +148,7 @@ class Site:
         return self._problems(self._watch.links)
 
     def _problems(self, links: Sequence[Problem]) -> tuple[Problem, ...]:
-        return site_problems(self._queue, self._receiver, self._too_large, links, time.monotonic())
+        return site_problems(self._queue, self._streams, self._receiver, self._too_large, links, time.monotonic())
 
     def _receive(self, requests: list[Request]) -> Receiver:
         return Receiver(

@@ -50,14 +50,18 @@ class Watch:
         self._thread.start()
 
     def _run(self) -> None:
+        failure = ""
         while not self._stopped.wait(_LOOK_S):
             try:
                 if self._reach is not None:
                     self.links = tuple(_link_problem(unlinked) for unlinked in self._reach.look())
                 self.note(self._find(self.links), time.monotonic())
                 self._save()
-            except (zenoh.ZError, OSError) as error:
-                log.error("the state of the site is not known, or not saved: %s", error)
+                failure = ""
+            except Exception as error:  # noqa: BLE001 whatever it is, the next look may succeed
+                if str(error) != failure:
+                    log.error("the problems of the site are not known: %s", error)
+                failure = str(error)
 
     def note(self, problems: Sequence[Problem], now: float) -> None:
         """Log what is new, what has changed and what is over."""

@@ -7,6 +7,7 @@ upstream_thread.py  the driver: one thread, the session, the live buffer, the cl
 track.py            what has arrived of one stream, as numbers; finds gaps and lost tails
 holders.py          other sites that have an origin's products, while the origin is away or has evicted them
 permitted.py        feeds that a site lets us receive now, and did not before
+left_out.py         what a site left out of its pages, counted once
 counts.py           what came, what did not, and why; kept when requests change
 live_buffer.py      live messages that wait for the upstream's thread
 intake.py           what they bring, on its way into the queue

@@ -30,16 +30,14 @@ Invariants:
 """
 
 import logging
-from bisect import bisect_right
 from collections.abc import Callable, Mapping
-from typing import Any
 
 import numpy as np
 
 from headrace.errors import FabricError, FabricMessageError
 from headrace.link.keys import OWN
 from headrace.log.records import Names
-from headrace.product.cause import Cause, LostBy, by_cause
+from headrace.product.cause import LostBy
 from headrace.relay.messages.beat import INTERVAL_S, decode_beat, silence_s
 from headrace.relay.messages.page import Keep, Page, PageHead, decode, decode_all, decode_head
 from headrace.relay.messages.query import (
@@ -69,6 +67,7 @@ from headrace.relay.receive.actions import (
 )
 from headrace.relay.receive.counts import UpstreamStatistics
 from headrace.relay.receive.holders import Holders
+from headrace.relay.receive.left_out import LeftOut
 from headrace.relay.receive.permitted import is_widened, read_permitted
 from headrace.relay.receive.track import Known, Track
 from headrace.selection import Selection
@@ -76,7 +75,7 @@ from headrace.selection import Selection
 _NEAR = 20_000  # products between the base and the end of the log at which the live path opens
 _GRACE_S = 0.1  # a beat may overtake the page before it
 _DOUBT_S = 1.0  # between two queries whether a site has a new queue
-_EXPIRING_MAX = 100_000  # products with an expiry beyond the base that are remembered
+_MEETING_S = 2.0  # to meet other holders after the start
 _BACKOFF_S = (0.1, 0.2, 0.5, 1.0, 2.0, 5.0)
 
 _Live = tuple[str, PageHead, bytes]  # feed, head and records of a live page
@@ -121,9 +120,10 @@ class Upstream:
         self._stream = ""
         self._site_next = 0  # the end of the site's log, as far as is known
         self._heard = self._doubted = 0.0
+        self._met = now() + _MEETING_S
         self._silence_s = silence_s(int(1000 * INTERVAL_S))
         self._started_ns = 0  # of the site
-        self._expiring: list[int] = []  # products beyond the base that came with an expiry: their sequences, in order
+        self._left_out = LeftOut(self.statistics)
 
     @property
     def behind(self) -> int:
@@ -191,6 +191,7 @@ class Upstream:
         if self._queue_id:
             log.warning("site %s has a new queue; it is read from its first product on", self.site)
             start, since = 1, (yield SaveProgress())
+            self._left_out = LeftOut(self.statistics)
         else:
             reply: ResolveReply = yield Ask(self.site, Resolve(self._begin_at), ResolveReply)
             start, since = reply.sequence, 0
@@ -237,7 +238,7 @@ class Upstream:
                 raise Unreachable("its log changed during the reply")
             yield from self._recover_lost(head.lost_first, head.lost_last, head.lost_by)
             yield from self._store(page, self._new_in(page))
-            self._count_left_out(page)
+            self._left_out.count(page, self.track.base, self._now())
             self.track.add_pulled(head.upto)
             self._site_next, self.statistics.failing = head.head, ""
             self.statistics.pulled += 1
@@ -252,38 +253,21 @@ class Upstream:
             keep[row] = sequence > self.track.reached(page.batch.feed(row))
         return keep
 
-    def _count_left_out(self, page: Page) -> None:
-        """Count what the site left out of this page's range, which begins at the base."""
-        head = page.head
-        came = self._came_before(head.upto, page.sequences)
-        if not head.left_out or head.upto <= self.track.base:
-            return
-        counts: dict[Cause, int] = {**head.left_out, "expired": max(0, head.left_out.get("expired", 0) - came)}
-        counts = {cause: count for cause, count in counts.items() if count}
-        if counts:
-            self.statistics.leave_out(counts, self._now())
-            log.debug("site %s left out %s of %d-%d", self.site, by_cause(counts), head.after + 1, head.upto)
-
-    def _came_before(self, upto: int, sequences: Any) -> int:
-        """How many products behind the base came live with an expiry, and are not in the log's page any more."""
-        begin, end = bisect_right(self._expiring, self.track.base), bisect_right(self._expiring, upto)
-        taken, self._expiring = self._expiring[begin:end], self._expiring[end:]
-        return len(set(taken).difference(sequences.tolist())) if taken else 0
-
-    def _note_expiring(self, sequences: Any, columns: Any) -> None:
-        expiring = sequences[columns["expires_ns"] != 0]
-        if len(expiring):
-            known = self._expiring[bisect_right(self._expiring, self.track.base) :]
-            self._expiring = sorted({*known, *expiring.tolist()})[-_EXPIRING_MAX:]
-
     def _recover_lost(self, first: int, last: int, cause: LostBy) -> Steps[None]:
-        """The site cannot give this range. Other holders may; what is missing then is lost, and named."""
+        """The site cannot give this range. Other holders may; what is missing then is lost, and named.
+
+        Just after the start the other holders may not have been met yet: they are asked for some seconds.
+        """
         first = max(first, self.track.base + 1)
         if first <= last:
             first, last = yield FindMissing(first, last, self._since)
-        if first <= last and self._holders is not None and cause != "too large":
+        while first <= last and self._holders is not None and cause != "too large":
             yield from self._ask_holders()
             first, last = yield FindMissing(first, last, self._since)
+            if self._now() > self._met:
+                break
+            if first <= last:
+                yield Pause(_MEETING_S / 5)
         if first <= last:
             self.statistics.lose(first, last, cause, self._now())
             log.error("site %s: products %d-%d are lost (%s there)", self.site, first, last, cause)
@@ -301,7 +285,7 @@ class Upstream:
         """Store products that came from another holder, under its sequences."""
         yield from self._store(page, keep)
         taken = page.columns[keep.astype(np.bool_)]
-        self._note_expiring(taken["origin_sequence"], taken)
+        self._left_out.note(taken["origin_sequence"], taken, self.track.base)
 
     def _store(self, page: Page, keep: Keep | None) -> Steps[None]:
         if len(page.batch) and (keep is None or keep.any()):
@@ -386,7 +370,7 @@ class Upstream:
         base = self.track.base
         products = len(page) if page.head.after >= base else int(np.count_nonzero(page.sequences > base))
         self.track.add_live(feed, page.head.upto, products)
-        self._note_expiring(page.sequences, page.columns)
+        self._left_out.note(page.sequences, page.columns, self.track.base)
         self.statistics.live += 1
 
     def _fits(self, feed: str, head: PageHead) -> bool:
