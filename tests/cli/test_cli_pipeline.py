@@ -68,7 +68,8 @@ def test_rules_are_tried_on_samples(run: Run, folder: Path) -> None:
     words = ("pipeline", "check", "rules.toml", "--sample", "report.txt")
     result = run(*words, "--feed", "wx/text/metar")
     assert result.exit_code == 0
-    assert "selected by rule hot, 1 row" in result.stdout
+    assert "selected by rule hot, 1 row\n  report=0  station=KDEN  " in result.stdout
+    assert "  temperature=12.0  " in result.stdout
     assert "not selected by rule radar (feed)" in result.stdout
     result = run(*words, "--feed", "wx/radar/KFTG", "--ident", "L2 7")
     assert "wx/radar/KFTG/L2 7.bin" in result.stdout.replace("%20", " ")

@@ -15,16 +15,18 @@ from typing import TYPE_CHECKING
 
 import click
 
-from headrace.cli.failure import NEGATIVE, OK, show_problems, visible
+from headrace.cli.failure import NEGATIVE, OK, show_problems
 from headrace.cli.options import FEED, json_option
 from headrace.cli.output import echo_json, show_table
 from headrace.cli.samples import samples_of
+from headrace.cli.trials import show_sql_trial, show_trial
 from headrace.errors import OptionError, PipelineError
 from headrace.units import format_count, format_latency, format_size
 
 if TYPE_CHECKING:
-    from headrace.pipeline.rules.trial import Trial
+    from headrace.pipeline.rules.rule import RuleFile
     from headrace.pipeline.run.status import RuleStatus
+    from headrace.product import Product
 
 _LOOK_S = 2.0
 _STALE_S = 10.0
@@ -215,7 +217,8 @@ def failure_line(rule: "RuleStatus") -> str:
 def check(file: Path, samples: tuple[str, ...], feed: str, ident: str | None, as_json: bool) -> int:
     """List every problem in RULES.TOML, each with its line and its remedy, and try samples on its rules.
 
-    Nothing is started and nothing is changed. Exit code 2 if there is a problem.
+    Samples are decoded, and their rows are shown. If a rule with SQL selects a sample, Spark is started, and the rows
+    that the SQL makes are shown. Nothing is changed. Exit code 2 if there is a problem, 1 if the SQL fails on a sample.
 
     \b
     Example:
@@ -230,26 +233,38 @@ def check(file: Path, samples: tuple[str, ...], feed: str, ident: str | None, as
     if problems or not samples:
         return show_problems(str(file), problems, as_json)
     tried = [sample for path in samples for sample in samples_of(path, feed, ident, {})]
-    for trial in try_rules(load_rules(file), [sample.product for sample in tried]):
+    rules, products = load_rules(file), [sample.product for sample in tried]
+    for trial in try_rules(rules, products):
         source = tried[trial.place].source
         if as_json:
             echo_json({"sample": source, "trial": trial})
         else:
-            _show(source, trial)
-    return OK
+            show_trial(source, trial)
+    return OK if _try_sql(rules, products, as_json) else NEGATIVE
 
 
-def _show(source: str, trial: "Trial") -> None:
-    if not trial.is_taken:
-        click.echo(visible(f"{source}: not selected by rule {trial.rule} ({trial.refused_by})"))
-        return
-    rows = "" if trial.rows is None else f", {format_count(trial.rows, 'row')}"
-    outcome = rows if trial.error is None else f", but decoding failed: {trial.error}"
-    click.echo(visible(f"{source}: selected by rule {trial.rule}{outcome}"))
-    for preview in trial.previews:
-        ident = "" if preview.ident is None else f" as {preview.ident}"
-        wrong = "" if preview.error is None else f": {preview.error}"
-        click.echo(visible(f"  {preview.action} {preview.target}{ident}{wrong}"))
+def _try_sql(rules: "RuleFile", products: "list[Product]", as_json: bool) -> bool:
+    """Run the SQL of the rules that select some of these products. Whether none failed."""
+    from headrace.pipeline.run.sql_trial import rules_with_sql, try_sql
+    from headrace.pipeline.source.data_source import spark_session
+
+    chosen = rules_with_sql(rules, products)
+    if not chosen:
+        return True
+    click.echo("starting Spark for the SQL of the rules", err=True)
+    spark = spark_session("headrace check", "local[2]", dict(rules.spark))
+    spark.sparkContext.setLogLevel("OFF")  # a failure is shown in one line
+    logging.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL + 1)
+    try:
+        trials = list(try_sql(spark, rules.path.parent, chosen))
+    finally:
+        spark.stop()
+    for trial in trials:
+        if as_json:
+            echo_json({"sql": trial})
+        else:
+            show_sql_trial(trial)
+    return all(trial.error is None for trial in trials)
 
 
 @pipeline.command("import", short_help="Translate a pqact.conf of LDM into rules.")

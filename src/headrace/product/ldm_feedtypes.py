@@ -16,6 +16,7 @@ Not here: expressions such as `ANY-NEXRAD2` (ldm_expression.py).
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from types import MappingProxyType
 
 from headrace.product.feed import FeedPattern
@@ -102,8 +103,12 @@ def pattern_of(types: Iterable[str], feeds: Feeds = FEEDS) -> str:
 
     It is as short as that allows: PPS, DDS and IDS together are `wx/text/**`, and all types are `**`.
     """
-    wanted = {feed for name in types for feed in feeds[name]}
-    others = {feed for roots in feeds.values() for feed in roots} - wanted
+    wanted = frozenset(feed for name in types for feed in feeds[name])
+    return _pattern_of(wanted, frozenset(feed for roots in feeds.values() for feed in roots) - wanted)
+
+
+@lru_cache(256)  # a pqact.conf has thousands of entries with a handful of expressions
+def _pattern_of(wanted: frozenset[str], others: frozenset[str]) -> str:
     if not others:
         return "**"
     patterns: list[str] = []
@@ -113,7 +118,7 @@ def pattern_of(types: Iterable[str], feeds: Feeds = FEEDS) -> str:
     return "|".join(patterns)
 
 
-def _widest(feed: str, wanted: set[str], others: set[str]) -> str:
+def _widest(feed: str, wanted: frozenset[str], others: frozenset[str]) -> str:
     """The widest subtree with a feed that has other ones of `wanted`, too, and none of `others`."""
     levels = feed.split("/")
     for length in range(1, len(levels)):

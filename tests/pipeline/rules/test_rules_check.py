@@ -89,6 +89,7 @@ def test_samples_are_decoded_as_the_pipeline_would(tmp_path: Path) -> None:
     """
     (trial,) = trials(tmp_path, rules, product(payload=METAR))
     assert (trial.rows, trial.error) == (2, None)
+    assert [(row["station"], row["temperature"]) for row in trial.shown] == [("KDEN", -2.0), ("KBOU", 1.0)]
     assert [preview.target for preview in trial.previews if preview.action == "file"] == [
         f"{tmp_path}/files/KDEN/2026010600.json", f"{tmp_path}/files/KBOU/2026010600.json",
     ]  # fmt: skip
@@ -110,7 +111,7 @@ def test_sql_is_left_to_spark(tmp_path: Path) -> None:
         '[[rule]]\nname = "a"\nselect = "**"\nsql = "select feed as f from products"\nfile = "{f:path}"\ntable = "t"\n'
     )
     (trial,) = trials(tmp_path, rules, product())
-    assert trial.rows is None
+    assert (trial.rows, trial.shown, trial.has_sql) == (1, (), True)
     assert [(preview.target, preview.is_open) for preview in trial.previews] == [
         (f"{tmp_path}/files/{{f:path}}", True), (f"{tmp_path}/tables/t", False),
     ]  # fmt: skip

@@ -218,7 +218,7 @@ def test_a_program_beside_the_rules_has_its_whole_path(tmp_path: Path) -> None:
     ("lines", "place", "problem", "hint"),
     [
         ('tabel = "x"', "6: [[rule]] 1", "unknown key 'tabel'", "did you mean 'table'?"),
-        ("[rule.file]\nname = 1\npath = 'x'", "7: [[rule]] 1 [rule.file]", "unknown key 'name'", "it belongs below [pipeline] or [[rule]]"),
+        ("[rule.file]\nname = 1\npath = 'x'", "7: [[rule]] 1 [rule.file]", "unknown key 'name'", "it belongs below [pipeline] or [pipeline.user] or [[rule]]"),
         ('[rule.file]\npath = "x"\nmod = 1', "8: [[rule]] 1 [rule.file]", "unknown key 'mod'", "did you mean 'mode'?"),
         ("file = 5", "6: [[rule]] 1 file", "5 is not an action", "write [rule.file], or in short file ="),
         ("alert = 'x'", "6: [[rule]] 1 alert", "'x' is not an action", "write [rule.alert], with its keys below it"),

@@ -1,7 +1,8 @@
 """Trial: what the rules of a file would do with sample products, without Spark and without changing anything.
 
-A trial decodes the sample, if the rule has a decoder, and fills in the templates of each action. It does not run SQL:
-for a rule with SQL, a trial tells which products the rule selects, and shows the templates as they are written.
+A trial decodes the sample, if the rule has a decoder, shows the rows, and fills in the templates of each action. It
+does not run SQL: for a rule with SQL, a trial tells which products the rule selects and which rows they become, and
+shows the templates as they are written. What the SQL leaves of these rows is for run/sql_trial.py, on Spark.
 
 `headrace pipeline check --sample` prints trials.
 """
@@ -55,7 +56,9 @@ class Trial(msgspec.Struct, frozen=True, kw_only=True):
     rule: str
     place: int  # of the product among the samples
     refused_by: str | None = None  # the clause of the selection that refuses it
-    rows: int | None = None  # that the product becomes; None if only Spark can tell
+    rows: int | None = None  # that the product becomes, before SQL
+    shown: tuple[dict[str, Any], ...] = ()  # the first of them as the decoder makes them; none without a decoder
+    has_sql: bool = False  # which decides what the actions get
     error: str | None = None  # why decoding fails; the product would be a dead letter
     previews: tuple[Preview, ...] = ()
 
@@ -77,20 +80,26 @@ def _trial(rule: Rule, place: int, product: Product, decoder: Any) -> Trial:
     if refused is not None:
         return Trial(rule=rule.name, place=place, refused_by=refused)
     row = row_of(product)
-    rows = [row]
+    rows, shown = [row], tuple[dict[str, Any], ...]()
     if decoder is not None:
         decoded = decoder.decode(batch_of([product]))
         if decoded.errors:
             return Trial(rule=rule.name, place=place, rows=0, error=decoded.errors[0][1])
         try:
-            rows = [{**row, **made} for made in decoded.rows.to_pylist()]
+            produced = decoded.rows.drop_columns(["place"]).to_pylist()
         except (ValueError, OverflowError) as error:  # a time outside the years 1 to 9999
             return Trial(rule=rule.name, place=place, rows=0, error=reason(error))
-    if rule.sql is not None:
-        written = tuple(_open_preview(name, action) for name, _, action in rule.actions())
-        return Trial(rule=rule.name, place=place, previews=written)
+        rows, shown = [{**row, **made} for made in produced], tuple(produced[:ROWS_MAX])
+    has_sql = rule.sql is not None
+    previews = tuple(_open_preview(name, action) for name, _, action in rule.actions())
+    return Trial(rule=rule.name, place=place, rows=len(rows), shown=shown, has_sql=has_sql,
+                 previews=previews if has_sql else previews_of(rule, rows))  # fmt: skip
+
+
+def previews_of(rule: Rule, rows: list[dict[str, Any]]) -> tuple[Preview, ...]:
+    """What the actions of a rule would do with its rows, each different preview once."""
     filled = [_preview(rule, name, action, each) for each in rows[:ROWS_MAX] for name, _, action in rule.actions()]
-    return Trial(rule=rule.name, place=place, rows=len(rows), previews=tuple(dict.fromkeys(filled)))
+    return tuple(dict.fromkeys(filled))
 
 
 def _preview(rule: Rule, name: str, action: Action, row: Row) -> Preview:

@@ -1,0 +1,65 @@
+"""Trials for people: what rules would do with samples, row by row (`headrace pipeline check --sample`)."""
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from headrace.cli.failure import visible
+from headrace.units import format_count, format_size
+
+if TYPE_CHECKING:
+    from headrace.pipeline.rules.trial import Preview, Trial
+    from headrace.pipeline.run.sql_trial import SqlTrial
+
+_ROWS_SHOWN = 10
+_VALUE_MAX = 60
+
+
+def show_trial(source: str, trial: "Trial") -> None:
+    """One product and one rule."""
+    if not trial.is_taken:
+        click.echo(visible(f"{source}: not selected by rule {trial.rule} ({trial.refused_by})"))
+        return
+    rows = "" if trial.rows is None else f", {format_count(trial.rows, 'row')}"
+    outcome = rows if trial.error is None else f", but decoding failed: {trial.error}"
+    click.echo(visible(f"{source}: selected by rule {trial.rule}{outcome}"))
+    _show_rows(trial.shown, trial.rows or 0)
+    if not trial.has_sql:
+        _show_previews(trial.previews)
+
+
+def show_sql_trial(trial: "SqlTrial") -> None:
+    """The SQL of one rule, on all samples that it selects."""
+    if trial.error is not None:
+        click.echo(visible(f"rule {trial.rule}: its SQL failed: {trial.error}"))
+        return
+    made = format_count(trial.rows, "row")
+    click.echo(visible(f"rule {trial.rule}: its SQL makes {made} of {format_count(trial.before, 'row')}"))
+    _show_rows(trial.shown, trial.rows)
+    _show_previews(trial.previews)
+
+
+def _show_rows(rows: Sequence[Mapping[str, Any]], count: int) -> None:
+    """The first rows, without columns that are null."""
+    for row in rows[:_ROWS_SHOWN]:
+        click.echo(
+            visible("  " + "  ".join(f"{name}={_short(value)}" for name, value in row.items() if value is not None))
+        )
+    if rows and count > _ROWS_SHOWN:
+        click.echo(f"  … {format_count(count - _ROWS_SHOWN, 'more row')}")
+
+
+def _short(value: Any) -> str:
+    if isinstance(value, bytes):
+        return f"<{format_size(len(value))}>"
+    text = str(value)
+    return text if len(text) <= _VALUE_MAX else f"{text[: _VALUE_MAX - 1]}…"
+
+
+def _show_previews(previews: "Sequence[Preview]") -> None:
+    for preview in previews:
+        ident = "" if preview.ident is None else f" as {preview.ident}"
+        when = "" if preview.when is None else f" if {preview.when}"
+        wrong = "" if preview.error is None else f": {preview.error}"
+        click.echo(visible(f"  {preview.action} {preview.target}{ident}{when}{wrong}"))
