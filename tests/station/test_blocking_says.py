@@ -132,3 +132,20 @@ def test_a_station_that_keeps_up_is_not_complained_of(
         put(queue, *(str(number) for number in range(500)))
         worker.join(60)
     assert caplog.messages == []
+
+
+def test_a_consumer_of_a_paused_station_says_what_it_waits_for(
+    make_quick: Callable[..., Queue], caplog: pytest.LogCaptureFixture
+) -> None:
+    queue = make_quick()
+    station = queue.station("decode", "**")
+    put(queue, "1")
+    station.pause()
+    with station.attach() as consumer:
+        waiting = threading.Thread(target=consumer.get, daemon=True)
+        waiting.start()
+        until(lambda: caplog.messages, "the message")
+        assert caplog.messages[0].startswith("waiting at station decode, which is paused")
+        station.resume()
+        waiting.join(60)
+        assert not waiting.is_alive()

@@ -83,16 +83,19 @@ def acknowledge(consumer: Consumer, batch: Batch) -> None:
         consumer.ack(batch)
 
 
+@pytest.mark.parametrize("terms", [{}, {"pacing": "1s", "batch_max": 100}])
 @pytest.mark.parametrize("n", [1, 100])
 @pytest.mark.parametrize("happen", [lambda path: path.rename(path.with_name("elsewhere")), shutil.rmtree])
-def test_a_consumer_that_sleeps_notices(path: Path, n: int, happen: Callable[[Path], Any]) -> None:
+def test_a_consumer_that_sleeps_notices(
+    path: Path, n: int, happen: Callable[[Path], Any], terms: dict[str, Any]
+) -> None:
     noticed = threading.Event()
 
     def consume() -> None:
         refused(lambda: consumer.get(n))
         noticed.set()
 
-    with Queue.open(path) as queue, queue.station("s", "**").attach() as consumer:
+    with Queue.open(path) as queue, queue.station("s", "**", **terms).attach() as consumer:
         threading.Thread(target=consume, daemon=True).start()
         happen(path)
         assert noticed.wait(240)

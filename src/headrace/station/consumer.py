@@ -18,6 +18,7 @@ to be done first (new terms, dead consumers, selections that index rows do not d
 """
 
 import contextlib
+import logging
 import os
 import time
 from collections.abc import AsyncIterator, Iterator, Sequence
@@ -34,6 +35,7 @@ from headrace.log.explain import explain
 from headrace.log.log import Log
 from headrace.log.place import moved
 from headrace.log.seams import Timeout
+from headrace.log.waits import Waits
 from headrace.product.batch import Batch
 from headrace.product.product import Product
 from headrace.station.chain import OpenChain
@@ -57,6 +59,8 @@ from headrace.station.statistics import ConsumerStatistics
 from headrace.station.terms import StationTerms
 from headrace.units import parse_age
 
+logger = logging.getLogger("headrace.queue")
+
 GET_MAX = kernel.GET_MAX
 _CODES = kernel.CODES
 _ACK, _DISCARD, _NACK, _FAILED = (kernel.SETTLE[how] for how in ("ack", "discard", "nack", "failed"))
@@ -78,6 +82,7 @@ class Consumer:
         self._batch_max, self._pacing_s = GET_MAX, 0.0
         self._quick_max = 0  # how many `get` asks the kernel for directly; 0 after `detach`
         self._recent = recent_batches()
+        self._waits = Waits()
         self._interrupted = False
         self._detached = False
         self._foreign = False  # detached, or in a forked child
@@ -148,8 +153,15 @@ class Consumer:
             self._log.check_open()
         if outcome == _CODES["look"]:
             self._stations.recover(self._chain)
+            self._say_if_paused()
             return
         self._chain.attend(outcome, lambda: self._stations.in_chain(self._chain.number))
+
+    def _say_if_paused(self) -> None:
+        """A consumer waits: if its station delivers nothing on purpose, say so now and then."""
+        terms = self._stations.document.find(self.station_name)
+        if terms is not None and terms.paused and self._waits.is_due("get"):
+            logger.warning("waiting at station %s, which is paused; resume it: headrace station resume", terms.name)
 
     def _read_terms(self) -> None:
         """Read the terms that concern each get; their number first, so that a later change shows another."""
@@ -181,6 +193,7 @@ class Consumer:
         first: float | None = None
         while True:
             seen = self._log.kernel.wake_number
+            self._log.check_open(always=False)
             self._stations.conduct(self._chain)
             waiting, now = self._kernel.waiting(self._member), time.monotonic()
             first = first or (now if waiting else None)

@@ -56,8 +56,12 @@ class Stations:
 
     def _load(self) -> StationDocument:
         """The document in the file of this queue, which may have been moved or replaced by another queue."""
-        check_place(self.log, self.path)
-        return load_stations(self.path, self.log.state["stations"])
+        check_place(self.log, self.path, always=True)
+        try:
+            return load_stations(self.path, self.log.state["stations"])
+        except QueueDamagedError:
+            check_place(self.log, self.path, always=True)  # it was moved at this moment
+            raise
 
     def in_chain(self, number: int) -> list[StationTerms]:
         """The stations of a chain whose terms have changed: always read from the file."""
