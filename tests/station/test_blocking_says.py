@@ -59,11 +59,13 @@ def test_every_full_station_is_named(make_quick: Callable[..., Queue], caplog: p
     queue = make_quick()
     for name in ("one", "two"):
         queue.station(name, "**", **ALL)
+    queue.station("three", "none", **ALL)
     put(queue, "1", "2")
     waiting = put_in_thread(queue, "3")
     until(lambda: caplog.messages, "the message")
     for name in ("one", "two"):
         assert f"station {name}: 2 of 2 waiting, no consumer attached" in caplog.messages[0]
+    assert "three" not in caplog.messages[0]
     for name in ("one", "two"):
         queue.station(name).remove()
     waiting.join(60)

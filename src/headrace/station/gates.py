@@ -109,7 +109,7 @@ class StationGates:
         if error.code == _CODES["rejected"] or wait.left_s <= 0:
             self._refuse(error, terms, chain)
         if self._waits.is_due(chain.number, seen, wait.begun_s):
-            logger.warning("waiting for %s", self._waits_for(terms, chain))
+            logger.warning("waiting for %s%s", self._waits_for(terms, chain), self._full_too(chain))
         chain.kernel.wait_room(seen, min(wait.left_s, RECHECK_S))
 
     def _bring_up_to_date(self, terms: StationTerms | None, chain: OpenChain, wait: Wait) -> None:
@@ -155,19 +155,20 @@ class StationGates:
     # --- for whom ---------------------------------------------------------------------------------
 
     def _waits_for(self, terms: StationTerms | None, chain: OpenChain) -> str:
-        """The station that makes puts wait, or those whose products fill the queue; then others that are full too."""
-        in_chain = self._stations.document.chain(chain.number)
-        first = [terms] if terms is not None else [other for other in in_chain if other.blocking]
-        names = {other.name for other in first}
+        """The station that makes puts wait, or those whose products fill the queue."""
+        if terms is not None:
+            return self._named(terms, chain)
+        blocking = [other for other in self._stations.document.chain(chain.number) if other.blocking]
+        return f"{_listed([self._named(other, chain) for other in blocking])}; their products fill the queue"
+
+    def _full_too(self, chain: OpenChain) -> str:
+        """Stations of other chains that would make puts wait next."""
         full = [
-            (other, at)
-            for other, at in self._gates
-            if other is not None and other.blocking and other.name not in names and self._is_full(other, at)
+            self._named(terms, other)
+            for terms, other in self._gates
+            if terms is not None and other is not chain and self._is_full(terms, other)
         ]
-        named = [self._named(other, chain) for other in first]
-        named += [f"{self._named(other, at)} (full too)" for other, at in full]
-        shown = "; ".join(named[:_NAMED_MAX]) + (f"; {len(named) - _NAMED_MAX} more" if named[_NAMED_MAX:] else "")
-        return shown if terms is not None else f"{shown}; their products fill the queue"
+        return f"; full too: {_listed(full)}" if full else ""
 
     def _named(self, terms: StationTerms, chain: OpenChain) -> str:
         return f"station {terms.name}: {self._fullness(terms, chain)}"
@@ -186,4 +187,13 @@ class StationGates:
         return max(waiting, min(waiting + unread, terms.capacity or waiting))
 
     def _is_full(self, terms: StationTerms, chain: OpenChain) -> bool:
-        return bool(terms.capacity) and self._backlog(terms, chain) >= (terms.capacity or 0)
+        """Whether it blocks and is full of products that it selects: the log is scanned for it first."""
+        if terms.blocking and not chain.kernel.is_surely_full(terms.member):
+            self._stations.conduct(chain)
+        return terms.blocking and chain.kernel.is_surely_full(terms.member)
+
+
+def _listed(names: list[str]) -> str:
+    """The first few of them, and how many more there are."""
+    shown = "; ".join(names[:_NAMED_MAX])
+    return f"{shown}; {len(names) - _NAMED_MAX:,} more" if len(names) > _NAMED_MAX else shown
