@@ -1,5 +1,6 @@
 """Which Java is used: the first that fits."""
 
+import subprocess
 import sys
 from pathlib import Path
 
@@ -47,4 +48,16 @@ def test_a_java_that_is_old_or_does_not_reply_is_passed_over(
     monkeypatch.setenv("JAVA_HOME", str(fake_java(tmp_path / "bad", script)))
     home = fake_java(tmp_path / "good", JAVA_17)
     monkeypatch.setenv("PATH", f"{home / 'bin'}:/usr/bin:/bin")
+    assert java_home() == home
+
+
+def test_java_is_called_without_the_flag_that_it_warns_about(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "prefix", str(tmp_path / "writable"))
+    real = fake_java(tmp_path / "java", f'{JAVA_17}\necho "$@"')
+    monkeypatch.setenv("JAVA_HOME", str(real))
+    home = java_home()
+    assert home != real
+    words = [str(home / "bin" / "java"), "-Xmx1g", "--add-modules=jdk.incubator.vector", "a b"]
+    assert subprocess.run(words, capture_output=True, text=True, check=True).stdout == "-Xmx1g a b\n"
+    monkeypatch.setenv("JAVA_HOME", str(home))
     assert java_home() == home

@@ -29,7 +29,10 @@ from headrace.pipeline.source.columns import schema_of
 from headrace.pipeline.source.options import WriteOptions, read_options, write_options
 from headrace.pipeline.source.readers import BatchReader, PushdownReader, StreamReader
 from headrace.pipeline.source.writers import BatchWriter, StreamWriter, check_schema
+from headrace.pipeline.spark.quiet import end_silently, remedy_first
 from headrace.pipeline.spark.session import start_spark
+
+end_silently()  # this may be a Python process of Spark's, which has just loaded the source
 
 _PYTHON_SOURCES = "org.apache.spark.sql.execution.datasources.v2.python"
 
@@ -67,6 +70,7 @@ class HeadraceSource(DataSource):
 
 def register(spark: SparkSession) -> None:
     """Make `format("headrace")` known to this session."""
+    remedy_first()
     spark.conf.set("spark.sql.python.filterPushdown.enabled", "true")
     if is_remote():
         spark.dataSource.register(HeadraceSource)

@@ -75,6 +75,12 @@ def failure_of(text: str) -> Failure:
     return Failure(lines[0] if lines else "an error without a message", False)
 
 
+def own_message(text: str) -> str:
+    """The message of the last error of ours in this text, with its remedy; empty if there is none."""
+    own: list[tuple[str, str]] = _OWN.findall(text)
+    return own[-1][1] if own else ""
+
+
 def is_java_gone(error: Exception) -> bool:
     """Whether Java has ended, and has not only thrown an exception."""
     return isinstance(error, JAVA_GONE) and not isinstance(error, Py4JJavaError)

@@ -122,7 +122,7 @@ class ClassArchives(NamedTuple):
 
 def class_archives(home: Path, java: Path) -> ClassArchives:
     """The paths of the archives for this Java, whether they exist or not."""
-    key = hashlib.sha256(os.fsencode(java)).hexdigest()[:8]
+    key = hashlib.sha256(os.fsencode(java.resolve())).hexdigest()[:8]
     return ClassArchives(home / f"base-{key}.jsa", home / f"spark-{key}.jsa")
 
 

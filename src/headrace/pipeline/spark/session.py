@@ -18,8 +18,10 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 
 from headrace.pipeline.spark.home import class_archives, spark_home, using_home
-from headrace.pipeline.spark.java import java_home
+from headrace.pipeline.spark.java import java_home, using_java
 from headrace.pipeline.spark.packing import driver_python, executor_settings
+from headrace.pipeline.spark.quiet import forget_interrupts
+from headrace.pipeline.spark.stages import shown_stages
 
 _LOCAL = "local"
 _LOCAL_MASTER = re.compile(r"local(?:\[\s*(\*|\d+)\s*\])?")
@@ -37,14 +39,22 @@ def start_spark(
     `settings` are Spark's own and override the defaults. `environment` is an archive from
     `packing.packed_environment`; executors fetch it and run its Python.
     """
-    java = java_home()
-    os.environ.setdefault("JAVA_HOME", str(java))
+    with shown_stages() as announce:
+        announce("looking for Java")
+        java = java_home()
+        announce(f"starting on {master}")
+        with using_java(java):
+            return _start(name, master, dict(settings or {}), environment, java)
+
+
+def _start(name: str, master: str, settings: dict[str, str], environment: Path | None, java: Path) -> SparkSession:
+    forget_interrupts()
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
-    chosen = {**default_settings(master), **(settings or {})}
+    chosen = {**default_settings(master), **settings}
     if master.startswith(_LOCAL):
         home = spark_home()
-        if home is not None and "spark.driver.extraJavaOptions" not in (settings or {}):
+        if home is not None and "spark.driver.extraJavaOptions" not in settings:
             chosen["spark.driver.extraJavaOptions"] += f" {class_archives(home, java).options_to_use()}"
         with using_home(home):
             return _started(name, master, chosen)

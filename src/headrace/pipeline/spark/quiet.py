@@ -1,0 +1,77 @@
+"""Quiet: what Spark and py4j print, where it is not for a person who must act.
+
+    remedy_first       an exception begins with the message of our error, before Spark's words and tracebacks
+    forget_interrupts  Ctrl-C while Java works: KeyboardInterrupt, without py4j's traceback in the log
+    end_silently       a Python process of Spark's whose connection was closed ends: a query with a `limit` needs no
+                       more rows, and at the end of a session every connection is closed
+
+Each changes a function of PySpark or py4j in this process, because neither has a setting for it. If a later version has
+other names, nothing is changed.
+"""
+
+import logging
+import sys
+import traceback
+from types import ModuleType, SimpleNamespace
+from typing import Any
+
+from pyspark.errors.exceptions import captured
+
+from headrace.pipeline.spark.failures import own_message
+
+CLOSED = (BrokenPipeError, ConnectionResetError)
+_INTERRUPTED = "KeyboardInterrupt while sending command."
+_DAEMON = "pyspark.daemon"
+_MARK = "_headrace"
+
+
+def remedy_first() -> None:
+    """Exceptions from Java that contain an error of ours begin with its message. Once for each process."""
+    convert: Any = getattr(captured, "convert_exception", None)
+    if convert is None or hasattr(convert, _MARK):
+        return
+
+    def with_remedy(error: Any) -> Any:
+        converted = convert(error)
+        message = own_message(str(getattr(converted, "_desc", "")))
+        if message and not converted._desc.startswith(message):
+            converted._desc = f"{message}\n\n{converted._desc}"
+        return converted
+
+    setattr(with_remedy, _MARK, True)
+    vars(captured)["convert_exception"] = with_remedy
+
+
+def forget_interrupts() -> None:
+    """Leave out py4j's log entry for an interrupt, which is raised as well. Once for each process."""
+    logger = logging.getLogger()  # py4j uses the root logger
+    if not any(isinstance(each, _NoInterrupts) for each in logger.filters):
+        logger.addFilter(_NoInterrupts())
+
+
+class _NoInterrupts(logging.Filter):
+    def filter(self, record: logging.LogRecord) -> bool:
+        return record.msg != _INTERRUPTED
+
+
+# --- in Python processes that Spark starts ----------------------------------------------------------
+
+
+def end_silently(daemon: ModuleType | None = None) -> None:
+    """For workers of this daemon, which is the main module if none is given, and for a worker without a daemon."""
+    daemon = sys.modules["__main__"] if daemon is None else daemon
+    name = getattr(getattr(daemon, "__spec__", None), "name", "")
+    if name == _DAEMON:  # it prints what ended a worker by its global name `traceback`
+        vars(daemon)["traceback"] = SimpleNamespace(print_exc=_print_exc, format_exc=traceback.format_exc)
+    elif name.startswith("pyspark.sql."):
+        sys.excepthook = _excepthook
+
+
+def _print_exc() -> None:
+    if not isinstance(sys.exc_info()[1], CLOSED):
+        traceback.print_exc()
+
+
+def _excepthook(kind: Any, error: BaseException, trace: Any) -> None:
+    if not isinstance(error, CLOSED):
+        sys.__excepthook__(kind, error, trace)
