@@ -68,26 +68,27 @@ def test_the_demo_writes_every_product_to_the_tables_once_and_draws_a_plot(tmp_p
 def test_the_oracle_finds_missing_and_duplicate_rows_of_a_table(tmp_path: Path) -> None:
     plan = Plan(tmp_path, tmp_path, seed=1, seconds=1)
     sent = [sighting_of(draft.feed, draft.ident, draft.payload) for draft in plan.metar_drafts()]
-    whole = {sighting.signature: sighting for sighting in sent if not sighting.ident.endswith(GARBLED)}
-    reports = {sighting_of(d.feed, d.ident, d.payload).signature: d.payload.count(b"=") for d in plan.metar_drafts()}
-    rows = [
-        {"sequence": sequence, "feed": sighting.feed, "ident": sighting.ident, "signature": signature,
-         "report": report, "station": "KDEN", "observed": datetime(2026, 1, 6, 0, 53), "wind_gust": None}
-        for sequence, (signature, sighting) in enumerate(whole.items(), 1) for report in range(reports[signature])
-    ]  # fmt: skip
+    with Queue.create(tmp_path / "two", size="4MiB") as queue:
+        for draft in plan.metar_drafts():
+            if not draft.ident.endswith(GARBLED):
+                queue.put(draft.payload, feed=draft.feed, ident=draft.ident)
+        rows = [
+            {"sequence": product.sequence, "feed": product.feed, "ident": product.ident, "signature": product.signature,
+             "report": report, "station": "KDEN", "observed": datetime(2026, 1, 6, 0, 53), "wind_gust": None}
+            for product in queue.read() for report in range(bytes(product.payload).count(b"="))
+        ]  # fmt: skip
     table = tmp_path / "pipeline" / "tables" / "metar"
     table.mkdir(parents=True)
 
-    def verdict(rows: list[dict[str, Any]]) -> tuple[int, int]:
+    def verdict(rows: list[dict[str, Any]]) -> tuple[int, int, int]:
         pq.write_table(pa.Table.from_pylist(rows), table / "part.parquet")
         with Queue.open(tmp_path / "two") as queue:
             told = tables_of(plan, queue, sent).verdicts["table metar"]
-        return told.lost, told.duplicated
+        return told.lost, told.duplicated, told.mismatched
 
-    Queue.create(tmp_path / "two", size="1MiB").close()
-    assert verdict(rows) == (0, 0)
-    assert verdict(rows[1:]) == (1, 0)
-    assert verdict([*rows, rows[-1]]) == (0, 1)
+    assert verdict(rows) == (0, 0, 0)
+    assert verdict(rows[1:]) == (1, 0, 0)
+    assert verdict([*rows, rows[-1]]) == (0, 1, 0)
 
 
 def judge_cut(told: dict[str, Any]) -> None:
