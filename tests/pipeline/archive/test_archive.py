@@ -90,6 +90,17 @@ def test_a_filter_by_feed_and_time_replays_only_matching_products(table: Path, m
     assert [product.ident for product in target.read_batch("oldest")] == ["i4", "i8", "i12"]
 
 
+@pytest.mark.parametrize(("since", "until"), [(NOON, NOON - timedelta(hours=1)), (NOON, NOON)])
+def test_times_that_select_nothing_are_refused(since: datetime, until: datetime) -> None:
+    with pytest.raises(OptionError, match="is not after since"):
+        ArchiveFilter(since=since, until=until)
+
+
+def test_a_time_in_the_future_is_refused() -> None:
+    with pytest.raises(OptionError, match="is in the future"):
+        ArchiveFilter(since=datetime.now(UTC) + timedelta(days=2))
+
+
 def test_holdings_count_products_and_bytes_of_each_feed(table: Path) -> None:
     radar, text = Archive(table).holdings()
     assert (radar.feed, radar.products, text.feed, text.products) == ("wx/radar", 15, "wx/text", 5)

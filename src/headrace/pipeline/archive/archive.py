@@ -15,7 +15,7 @@ Memory holds one part of a file at a time (files.py); with a pace, one part of e
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -26,6 +26,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from blake3 import blake3
 
+from headrace.errors import OptionError
 from headrace.log.config import QueueConfig
 from headrace.pipeline.archive.files import (
     TYPES,
@@ -46,6 +47,8 @@ from headrace.product.put import SIGNATURE_BYTES
 from headrace.queue import AnyQueue
 from headrace.selection import Selection
 
+_CLOCKS = timedelta(days=1)  # by which the clock of a producer may be ahead
+
 
 @dataclass(frozen=True, slots=True)
 class ArchiveFilter:
@@ -55,6 +58,14 @@ class ArchiveFilter:
     since: datetime | None = None
     until: datetime | None = None
     selection: Selection | None = None
+
+    def __post_init__(self) -> None:
+        """OptionError: the times select nothing."""
+        since, until = zoned(self.since), zoned(self.until)
+        if since is not None and until is not None and since >= until:
+            raise OptionError(f"until {until} is not after since {since}", "swap them; until is not included")
+        if since is not None and since > datetime.now(UTC) + _CLOCKS:
+            raise OptionError(f"since {since} is in the future", "give a time at which products were created")
 
 
 @dataclass(frozen=True, slots=True)
