@@ -208,6 +208,16 @@ def test_other_options_are_refused_with_line_and_remedy(entry: str, reason: str)
     assert remark.hint
 
 
+def test_programs_that_pqact_would_share_are_remarked_on() -> None:
+    """Two programs on one output file would damage it."""
+    made = translate(
+        "IDS\t^a\tPIPE\tdecoder out.gem\nIDS\t^b\tPIPE\tdecoder other.gem\nHDS\t^c\tPIPE\tdecoder out.gem\n"
+    )
+    (remark,) = made.remarks
+    assert (made.rules, remark.line, remark.is_translated) == (3, 3, True)
+    assert remark.reason.startswith("line 1 has the same command, and pqact passes both to one program")
+
+
 def test_a_file_of_1700_entries_becomes_1700_rules(tmp_path: Path) -> None:
     """As large sites have them; each entry is one rule, and the result is valid."""
     entries = (

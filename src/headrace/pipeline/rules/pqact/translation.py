@@ -95,11 +95,13 @@ def translate(
     remarks: list[Remark] = []
     earlier: list[tuple[frozenset[str], str]] = []
     tables: set[str] = set()
+    pipes: dict[tuple[str, ...], int] = {}  # the first line of each command
     count = 0
     for entry in entries_of(text):
         try:
             made = _rule(entry, mapping, earlier)
             _give_own_table(made, tables)
+            _note_shared_program(made, entry, pipes)
         except RuleError as error:
             remarks.append(_remark(entry, error.problem, error.hint, False))
             blocks.append(_untranslated(entry, source, error))
@@ -119,6 +121,17 @@ def _give_own_table(rule: _Made, tables: set[str]) -> None:
         if rule.values["path"] in tables:
             rule.values["path"] += f".{rule.keys['name']}"
         tables.add(rule.values["path"])
+
+
+def _note_shared_program(rule: _Made, entry: Entry, pipes: dict[tuple[str, ...], int]) -> None:
+    """In pqact, entries with the same command line share one program; here, each rule has its own."""
+    if rule.action == "pipe":
+        line = pipes.setdefault(tuple(rule.values["command"]), entry.line)
+        if line != entry.line:
+            rule.notes.append(
+                f"line {line} has the same command, and pqact passes both to one program; each rule starts its own: "
+                "write one rule with both patterns if they write the same file"
+            )
 
 
 def _remark(entry: Entry, reason: str, hint: str, is_translated: bool) -> Remark:
