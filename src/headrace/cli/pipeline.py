@@ -30,7 +30,8 @@ if TYPE_CHECKING:
 
 _LOOK_S = 2.0
 _STALE_S = 10.0
-_HEADER = ("rule", "state", "batches", "rows", "dead letters", "failed", "last batch", "products/s", "behind", "lost")
+_HEADER = ("rule", "state", "batches", "rows", "dead letters", "failed", "last batch", "products/s", "behind", "oldest",
+           "lost")  # fmt: skip
 
 
 @click.group(no_args_is_help=False)
@@ -177,7 +178,8 @@ def status(file: Path, as_json: bool) -> int:
 def show_rules(rules: "list[RuleStatus]") -> None:
     rows = [
         (rule.rule, rule.state, f"{rule.batches:,}", f"{rule.rows:,}", f"{rule.errors:,}", f"{rule.failed:,}",
-         f"{rule.batch_s:.2f} s", f"{rule.products_per_s:,.0f}", f"{rule.behind:,}", f"{rule.lost:,}")
+         f"{rule.batch_s:.2f} s", f"{rule.products_per_s:,.0f}", f"{rule.behind:,}",
+         format_latency(rule.behind_s) if rule.behind else "-", f"{rule.lost:,}")
         for rule in rules
     ]  # fmt: skip
     show_table("rules", _HEADER, rows, right=range(2, len(_HEADER)))
@@ -198,8 +200,14 @@ def state_line(rule: "RuleStatus") -> str:
     batches = "batch" if rule.batches == 1 else "batches"
     return (
         f"{rule.rule}: {rule.state}, {format_count(rule.rows, 'row')} in {rule.batches:,} {batches}, "
-        f"{rule.products_per_s:,.0f}/s, {rule.behind:,} behind, {format_count(rule.errors, 'dead letter')}"
+        f"{rule.products_per_s:,.0f}/s, {_behind(rule)}, {format_count(rule.errors, 'dead letter')}"
     )
+
+
+def _behind(rule: "RuleStatus") -> str:
+    age = f" (oldest: {format_latency(rule.behind_s)})" if rule.behind else ""
+    lost = f", {rule.lost:,} lost" if rule.lost else ""
+    return f"{rule.behind:,} behind{age}{lost}"
 
 
 def failure_line(rule: "RuleStatus") -> str:

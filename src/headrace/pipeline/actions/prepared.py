@@ -181,8 +181,7 @@ def prepared_batches(frame: DataFrame, prepare: Prepare) -> Iterator[pa.RecordBa
     # By the RDD, not by the DataFrame: Spark 4.3 leaks the jobs of the latter, with the plans and sessions that they
     # hold, because they run when it considers the query as ended.
     for row in messages.rdd.toLocalIterator(prefetchPartitions=True):
-        with pa.ipc.open_stream(pa.py_buffer(row.message)) as reader:
-            yield from reader
+        yield from parts_of_message(row.message)
 
 
 def rows_in(batches: Iterable[pa.RecordBatch]) -> Iterator[PreparedRow]:
@@ -193,14 +192,24 @@ def rows_in(batches: Iterable[pa.RecordBatch]) -> Iterator[PreparedRow]:
 def _packed(prepare: Prepare, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Prepared rows as messages. Runs in executors."""
     for batch in batches:
-        for part in _parts(prepare(batch)):
-            sink = pa.BufferOutputStream()
-            with pa.ipc.new_stream(sink, part.schema) as writer:
-                writer.write_batch(part)
-            yield pa.RecordBatch.from_arrays([pa.array([sink.getvalue().to_pybytes()], pa.binary())], ["message"])
+        for part in prepared_parts(prepare(batch)):
+            yield pa.RecordBatch.from_arrays([pa.array([message_of(part)], pa.binary())], ["message"])
 
 
-def _parts(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+def message_of(part: pa.RecordBatch) -> bytes:
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, part.schema) as writer:
+        writer.write_batch(part)
+    made: bytes = sink.getvalue().to_pybytes()
+    return made
+
+
+def parts_of_message(message: bytes) -> Iterator[pa.RecordBatch]:
+    with pa.ipc.open_stream(pa.py_buffer(message)) as reader:
+        yield from reader
+
+
+def prepared_parts(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
     """Parts of bounded size, or of one row."""
     if batch.num_rows == 0:
         return
@@ -208,8 +217,8 @@ def _parts(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
         yield batch
         return
     half = batch.num_rows // 2
-    yield from _parts(batch.slice(0, half))
-    yield from _parts(batch.slice(half))
+    yield from prepared_parts(batch.slice(0, half))
+    yield from prepared_parts(batch.slice(half))
 
 
 # --- contents ---------------------------------------------------------------------------------------

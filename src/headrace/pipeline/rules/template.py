@@ -110,7 +110,7 @@ class Template:
         return bool(self.parts) and isinstance(self.parts[0], Field)
 
 
-@lru_cache(1024)
+@lru_cache(16384)  # imported files have thousands of rules, and each batch may use all of them
 def template(source: str, purpose: Purpose, pattern: str | None = None) -> Template:
     """Parse a template; `pattern` is the ident pattern of the selection. RuleError has the position."""
     if len(source) > TEMPLATE_MAX:

@@ -2,16 +2,18 @@
 
     lock                          held by the process that runs the pipeline; it ends with that process
     status.json                   how the rules are doing (status.py)
-    state/<rule>/                 journals of the actions
-    <rule>/metadata               the id of Spark's query
-    <rule>/offsets/N              the range of batch N, written before anything is done with it
-    <rule>/commits/N              batch N is done
+    queries.json                  which rules share a query (sharing.py)
+    state/<rule>/                 journals of the actions; state/<query>/<rule>/ if the rule shares a query
+    <query>/metadata              the id of Spark's query; a query is named after its rule, or shared.1, shared.2, …
+    <query>/offsets/N             the range of batch N, written before anything is done with it
+    <query>/commits/N             batch N is done
 
 Spark writes an entry under another name (.N.<random>.tmp) and renames it. It does not flush entries, and it does not
 start a query whose first entry was never renamed as long as the temporary file exists. This module does both: it
 flushes entries and removes unfinished ones.
 """
 
+import json
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
@@ -50,6 +52,18 @@ def flush_entries(checkpoint: Path, batch_id: int) -> None:
     _flush(checkpoint / _OFFSETS / str(batch_id))
     if batch_id:
         _flush(checkpoint / _COMMITS / str(batch_id - 1))
+
+
+def position_of(checkpoint: Path) -> int | None:
+    """The sequence up to which a query has done everything; None: no batch is done. PipelineError."""
+    done = [int(path.name) for path in (checkpoint / _COMMITS).glob("[0-9]*") if path.name.isdecimal()]
+    if not done:
+        return None
+    path = checkpoint / _OFFSETS / str(max(done))
+    try:
+        return int(json.loads(path.read_text().splitlines()[-1])["sequence"])
+    except (OSError, ValueError, LookupError, TypeError) as error:
+        raise PipelineError(f"{path} is not readable: {error}", "restore it, or start with a new checkpoint") from None
 
 
 def remove_unfinished_entries(checkpoint: Path) -> None:

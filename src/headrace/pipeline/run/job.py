@@ -1,12 +1,12 @@
-"""Job: the rules of a file, each a Spark stream with a checkpoint of its own.
+"""Job: the rules of a file as Spark queries, each with a checkpoint of its own.
 
     source (select) ─► decode ─► sql ─► foreachBatch: actions, dead letters        one query for each rule
 
-Rules do not wait for each other, and a rule that fails does not stop the others; stream.py decides when it is
-restarted. SQL without a watermark runs on each micro-batch. With a watermark it is part of the stream; then decoding
-errors and times in the future have a second query, which writes nothing but dead letters. A job that is killed and
-started again continues at its checkpoints: Spark repeats the batch that was under way, and every action makes the
-effect exactly once (actions/).
+Queries do not wait for each other, and one that fails does not stop the others; stream.py decides when it is restarted.
+In a file with many rules, some share a query (sharing.py, shared_batch.py). SQL without a watermark runs on each micro-
+batch. With a watermark it is part of the stream; then decoding errors and times in the future have a second query,
+which writes nothing but dead letters. A job that is killed and started again continues at its checkpoints: Spark
+repeats the batch that was under way, and every action makes the effect exactly once (actions/).
 """
 
 import logging
@@ -29,9 +29,11 @@ from headrace.link.login import Login
 from headrace.pipeline.actions import DeadLetters, Performer, performer
 from headrace.pipeline.decoders.decoder import ERROR
 from headrace.pipeline.rules.rule import AlertAction, PipelineTerms, Rule, RuleFile
-from headrace.pipeline.run.checkpoint import locked_checkpoint, remove_unfinished_entries
+from headrace.pipeline.run.checkpoint import locked_checkpoint, position_of, remove_unfinished_entries
 from headrace.pipeline.run.decoding import decoded, ship_decoders, without_future
 from headrace.pipeline.run.micro_batch import BatchHandler, decoded_rows, errors_name, queried
+from headrace.pipeline.run.shared_batch import PlainHandler, SelectedHandler
+from headrace.pipeline.run.sharing import Query, arranged, load_record, save_record
 from headrace.pipeline.run.status import RuleStatus, save_status, update_from_spark
 from headrace.pipeline.run.stream import FAILED, RuleStream, worst
 from headrace.pipeline.source.open_queues import QueueAddress
@@ -44,6 +46,7 @@ _WAIT_S = 0.1
 _ATTEMPTS_MAX = 3  # with the trigger available-now: a user waits for the end
 
 Act = Callable[[DataFrame, int], None]
+Plan = tuple[str, DataFrame, Act]  # of a stream: its name, what it reads, and what to do with each batch
 
 log = logging.getLogger("headrace.pipeline")
 
@@ -53,7 +56,7 @@ class Job:
 
     def __init__(self, file: RuleFile, spark: SparkSession) -> None:
         self._file, self._spark = file, spark
-        self._streams: list[tuple[RuleStatus, list[RuleStream]]] = []
+        self._streams: list[tuple[list[RuleStatus], list[RuleStream]]] = []
         self._performers: list[Performer] = []
         self._held = ExitStack()
         self._lock = threading.Lock()
@@ -66,12 +69,18 @@ class Job:
         nothing was written."""
         aside = Path(self._held.enter_context(TemporaryDirectory(prefix="headrace-")))
         ship_decoders(self._spark, self._file.enabled, self._file.path.parent, aside)  # before plans, which name them
-        for rule, status in zip(self._file.enabled, self.statuses, strict=True):
-            try:
-                self._streams.append((status, self._planned(rule, status)))
-            except AnalysisException as error:
-                raise _rejected(rule, error) from error
-        self._held.enter_context(locked_checkpoint(_checkpoint_of(self._file.pipeline)))
+        checkpoint = _checkpoint_of(self._file.pipeline)
+        record = load_record(checkpoint)
+        queries = arranged(
+            self._file.enabled, record, lambda name: position_of(checkpoint / name),
+            lambda name: (checkpoint / name).is_dir(),
+        )  # fmt: skip
+        statuses = {status.rule: status for status in self.statuses}
+        for query in queries:
+            of_query = [statuses[rule.name] for rule in query.rules]
+            self._streams.append((of_query, self._planned(query, of_query)))
+        self._held.enter_context(locked_checkpoint(checkpoint))
+        save_record(checkpoint, record)
         self._updater.start()
         for stream in self._all():
             while not self._may_start_another():
@@ -124,22 +133,47 @@ class Job:
 
     # --- streams ----------------------------------------------------------------------------------
 
-    def _planned(self, rule: Rule, status: RuleStatus) -> list[RuleStream]:
+    def _planned(self, query: Query, statuses: list[RuleStatus]) -> list[RuleStream]:
         attempts_max = _ATTEMPTS_MAX if isinstance(self._file.pipeline.trigger, str) else None
         return [
             RuleStream(name, partial(self._begin, name, frame, act), attempts_max)
-            for name, frame, act in self._plan(rule, status)
+            for name, frame, act in self._plan(query, statuses)
         ]
 
-    def _plan(self, rule: Rule, status: RuleStatus) -> list[tuple[str, DataFrame, Act]]:
-        """The queries of a rule: name, DataFrame, and what to do with each batch. Nothing has started yet."""
-        terms, products = self._file.pipeline, self._source(rule)
+    def _plan(self, query: Query, statuses: list[RuleStatus]) -> list[Plan]:
+        """The streams of a query: name, DataFrame, and what to do with each batch. Nothing has started yet."""
+        products, entries = self._source(query), _checkpoint_of(self._file.pipeline) / query.name
+        handlers = [self._handler(rule, query, status) for rule, status in zip(query.rules, statuses, strict=True)]
+        if query.is_plain:
+            return [(query.name, products, PlainHandler(entries, handlers).handle)]
+        plans = [self._plan_rule(products, handler) for handler in handlers]  # Spark checks every rule
+        if not query.is_shared:
+            return plans[0]
+        folder = self._file.path.parent
+
+        def rows_of(frame: DataFrame, handler: BatchHandler) -> DataFrame:
+            return frame if handler.rule.decode is None else decoded(frame, handler.rule, folder)
+
+        return [(query.name, products, SelectedHandler(entries, handlers, rows_of).handle)]
+
+    def _handler(self, rule: Rule, query: Query, status: RuleStatus) -> BatchHandler:
+        terms = self._file.pipeline
         letters = DeadLetters(_dead_letters(terms))
         actions = [performer(action, f"{name}-{n}", rule.select, letters) for name, n, action in rule.actions()]
         self._performers += [*actions, letters]
-        handler = BatchHandler(
-            rule, _name_of(self._file), _address_of(terms), _checkpoint_of(terms), status, actions, letters
+        return BatchHandler(
+            rule, query.name, _name_of(self._file), _address_of(terms), _checkpoint_of(terms), status, actions, letters
         )
+
+    def _plan_rule(self, products: DataFrame, handler: BatchHandler) -> list[Plan]:
+        """The streams of a rule that has a query of its own. RuleError: Spark rejects the rule."""
+        try:
+            return self._planned_rule(products, handler)
+        except AnalysisException as error:
+            raise _rejected(handler.rule, error) from error
+
+    def _planned_rule(self, products: DataFrame, handler: BatchHandler) -> list[Plan]:
+        rule = handler.rule
         frame = products if rule.decode is None else decoded(products, rule, self._file.path.parent)
         frame = frame if rule.watermark_s is None else without_future(frame, rule)
         rows = decoded_rows(frame) if ERROR in frame.columns else frame
@@ -155,16 +189,16 @@ class Job:
         errors = frame.filter(f"{ERROR} is not null")
         return [(rule.name, rows, handler.handle_rows), (errors_name(rule), errors, handler.handle_errors)]
 
-    def _source(self, rule: Rule) -> DataFrame:
+    def _source(self, query: Query) -> DataFrame:
         terms = self._file.pipeline
-        reader = self._spark.readStream.format("headrace").option("select", str(rule.select)).option("columns", ALL)
+        reader = self._spark.readStream.format("headrace").option("select", str(query.select)).option("columns", ALL)
         return (
             reader.options(**_address_of(terms).options())
-            .option("startingOffsets", _start(terms))
+            .option("startingOffsets", _start(terms) if query.start is None else query.start)
             .option("maxProductsPerTrigger", terms.max_products)
             .option("maxBytesPerTrigger", terms.max_bytes)
             .option("failOnDataLoss", str(terms.on_loss != "count").lower())
-            .option("station", _station_of(self._file, rule))
+            .option("station", _station_of(self._file, query))
             .option("blocking", str(terms.on_loss == "hold").lower())
             .load()
         )
@@ -204,16 +238,17 @@ class Job:
 
     def _update(self) -> None:
         with self._lock:
-            for status, streams in self._streams:
+            for statuses, streams in self._streams:
                 for stream in streams:
                     if not self._stopped.is_set():
                         stream.update(stream.query is not None or self._may_start_another())
                     progress = None if stream.query is None else stream.query.lastProgress
-                    if progress is not None and stream.name == status.rule:
-                        update_from_spark(status, progress)
+                    if progress is not None and stream is streams[0]:
+                        update_from_spark(statuses, progress)
                 shown = worst(streams)
-                status.state, status.failure = shown.state, shown.failure
-                status.retries = sum(stream.retries for stream in streams)
+                for status in statuses:
+                    status.state, status.failure = shown.state, shown.failure
+                    status.retries = sum(stream.retries for stream in streams)
 
     def _save(self) -> None:
         try:
@@ -250,8 +285,8 @@ def _name_of(file: RuleFile) -> str:
     return file.pipeline.name
 
 
-def _station_of(file: RuleFile, rule: Rule) -> str:
-    return f"pipeline-{_name_of(file)}-{rule.name}"
+def _station_of(file: RuleFile, query: Query) -> str:
+    return f"pipeline-{_name_of(file)}-{query.name}"
 
 
 def _checkpoint_of(terms: PipelineTerms) -> Path:

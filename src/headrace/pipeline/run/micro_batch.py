@@ -8,12 +8,17 @@ number must not stand for other products.
 """
 
 import logging
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+import pyarrow as pa
 from pyspark.sql import DataFrame
 
 from headrace.pipeline.actions import Context, Counts, DeadLetters, Performer
 from headrace.pipeline.actions.dead_letters import add_causes
+from headrace.pipeline.actions.exec import ExecPerformer
+from headrace.pipeline.actions.file import FilePerformer
+from headrace.pipeline.actions.pipe import PipePerformer
 from headrace.pipeline.decoders.decoder import ERROR, PAYLOAD
 from headrace.pipeline.rules.rule import Rule
 from headrace.pipeline.rules.views import DECODED, PRODUCTS
@@ -28,31 +33,34 @@ class BatchHandler:
     """Handles the batches of one rule; its methods are passed to `foreachBatch`."""
 
     def __init__(
-        self, rule: Rule, pipeline: str, address: QueueAddress, checkpoint: Path, status: RuleStatus,
+        self, rule: Rule, query: str, pipeline: str, address: QueueAddress, checkpoint: Path, status: RuleStatus,
         actions: list[Performer], letters: DeadLetters,
     ) -> None:  # fmt: skip
-        self._rule, self._pipeline, self._address, self._checkpoint = rule, pipeline, address, checkpoint
-        self._status, self._actions, self._letters = status, actions, letters
+        self.rule, self._pipeline, self._address, self._checkpoint = rule, pipeline, address, checkpoint
+        self.status, self.actions, self._letters = status, actions, letters
+        self._is_shared = query != rule.name
+        self._state = checkpoint / "state" / query / rule.name if self._is_shared else checkpoint / "state" / rule.name
         self._counted: dict[str, int] = {}  # the last batch
 
     def handle(self, frame: DataFrame, batch_id: int) -> None:
         """Handle rows and decoding errors together."""
-        flush_entries(self._checkpoint / self._rule.name, batch_id)
-        if self._rule.decode is None:
-            self._act(frame if self._rule.sql is None else queried(frame, self._rule), batch_id)
+        if not self._is_shared:
+            flush_entries(self._checkpoint / self.rule.name, batch_id)
+        if self.rule.decode is None:
+            self._act(frame if self.rule.sql is None else queried(frame, self.rule), batch_id)
             return
         frame = frame.persist()
         try:
             errors = self._write_dead_letters(frame.filter(f"{ERROR} is not null"), batch_id)
             rows = decoded_rows(frame)
-            self._act(rows if self._rule.sql is None else queried(rows, self._rule), batch_id)
+            self._act(rows if self.rule.sql is None else queried(rows, self.rule), batch_id)
             self._count_errors(errors, batch_id)
         finally:
             frame.unpersist()
 
     def handle_rows(self, rows: DataFrame, batch_id: int) -> None:
         """Handle rows of a stream that contains the rule's SQL, with state."""
-        flush_entries(self._checkpoint / self._rule.name, batch_id)
+        flush_entries(self._checkpoint / self.rule.name, batch_id)
         rows = rows.persist()
         try:
             rows.count()  # Spark fails a batch whose state was not read, and an action reads nothing if it is done
@@ -62,22 +70,34 @@ class BatchHandler:
 
     def handle_errors(self, errors: DataFrame, batch_id: int) -> None:
         """Handle products of such a stream that could not be decoded."""
-        flush_entries(self._checkpoint / errors_name(self._rule), batch_id)
+        flush_entries(self._checkpoint / errors_name(self.rule), batch_id)
         self._count_errors(self._write_dead_letters(errors, batch_id), batch_id)
 
     def _act(self, rows: DataFrame, batch_id: int) -> None:
-        shared = len(self._actions) > 1
+        shared = len(self.actions) > 1
         if shared:
             rows = rows.persist()
         try:
-            counts = [action.perform(rows, self._context(batch_id)) for action in self._actions]
+            counts = [action.perform(rows, self._context(batch_id)) for action in self.actions]
         finally:
             if shared:
                 rows.unpersist()
+        self.count(counts, batch_id)
+
+    def perform(self, place: int, batches: Iterator[pa.RecordBatch], batch_id: int) -> Counts:
+        """Do one action of a rule that shares a query, with rows that are prepared for it. PipelineError."""
+        return self.prepared()[place].perform_batches(batches, self._context(batch_id))
+
+    def prepared(self) -> list[FilePerformer | ExecPerformer | PipePerformer]:
+        """The actions of a plain rule, which take prepared rows."""
+        return [each for each in self.actions if isinstance(each, FilePerformer | ExecPerformer | PipePerformer)]
+
+    def count(self, counts: Sequence[Counts], batch_id: int) -> None:
+        """Add what became of a batch, by action, to the status."""
         if self._is_first("rows", batch_id):
-            self._status.rows += counts[0].rows
-            self._status.failed += sum(each.failed for each in counts)
-            self._status.batches += 1
+            self.status.rows += counts[0].rows
+            self.status.failed += sum(each.failed for each in counts)
+            self.status.batches += 1
 
     def _write_dead_letters(self, errors: DataFrame, batch_id: int) -> Counts:
         """Write dead letters; return their number, and how many by cause."""
@@ -87,14 +107,14 @@ class BatchHandler:
     def _count_errors(self, counts: Counts, batch_id: int) -> None:
         if not self._is_first("errors", batch_id):
             return
-        self._status.errors += counts.failed
-        causes = dict(self._status.causes)
+        self.status.errors += counts.failed
+        causes = dict(self.status.causes)
         for cause in add_causes(causes, counts.causes):
             log.warning(
                 "rule %s: products cannot be decoded, and are dead letters: %s (%d so far)",
-                self._rule.name, cause, causes[cause],
+                self.rule.name, cause, causes[cause],
             )  # fmt: skip
-        self._status.causes = causes  # replaced, never changed: another thread writes the status
+        self.status.causes = causes  # replaced, never changed: another thread writes the status
 
     def _is_first(self, what: str, batch_id: int) -> bool:
         """Whether the batch was not counted yet: one whose end Spark could not record comes again."""
@@ -103,9 +123,7 @@ class BatchHandler:
         return is_first
 
     def _context(self, batch_id: int) -> Context:
-        return Context(
-            self._rule.name, batch_id, self._address, self._checkpoint / "state" / self._rule.name, self._pipeline
-        )
+        return Context(self.rule.name, batch_id, self._address, self._state, self._pipeline)
 
 
 def errors_name(rule: Rule) -> str:

@@ -31,7 +31,8 @@ class RuleStatus(msgspec.Struct):
     failed: int = 0  # rows that became dead letters because an action failed
     batch_s: float = 0.0  # duration of the last batch
     products_per_s: float = 0.0
-    behind: int = 0  # sequences that the queue has and the rule has not read
+    behind: int = 0  # products that its query selects and has not read
+    behind_s: float = 0.0  # age of the oldest of them
     lost: int = 0
 
 
@@ -69,18 +70,19 @@ def _file(terms: PipelineTerms) -> Path:
     return terms.checkpoint / _FILE
 
 
-def update_from_spark(status: RuleStatus, progress: Any) -> None:
-    """Update the status from Spark's report after a batch."""
+def update_from_spark(statuses: Sequence[RuleStatus], progress: Any) -> None:
+    """Update the status of the rules of a query from Spark's report after a batch."""
     report: dict[str, Any] = msgspec.json.decode(progress.json)
     source = (report.get("sources") or [{}])[0]
     end, latest = (_offset(source.get(name)) for name in ("endOffset", "latestOffset"))
-    status.behind = max(0, latest.get("sequence", 0) - end.get("sequence", 0))
-    status.lost = end.get("lost", 0)
-    status.products_per_s = float(report.get("processedRowsPerSecond") or 0.0)
-    status.batch_s = float((report.get("durationMs") or {}).get("triggerExecution", 0)) / 1000
+    for status in statuses:
+        status.behind, status.behind_s = int(latest.get("behind_products", 0)), float(latest.get("behind_s", 0.0))
+        status.lost = int(end.get("lost", 0))
+        status.products_per_s = float(report.get("processedRowsPerSecond") or 0.0)
+        status.batch_s = float((report.get("durationMs") or {}).get("triggerExecution", 0)) / 1000
 
 
-def _offset(value: object) -> dict[str, int]:
+def _offset(value: object) -> dict[str, float]:
     if isinstance(value, str):
         value = msgspec.json.decode(value)
     return value if isinstance(value, dict) else {}
