@@ -44,6 +44,7 @@ class FilePerformer:
             raise PipelineError("the file action has no folder", "load the rules by load_rules, or give folder")
         self._action = action
         self._folder: Path = action.folder
+        self.appends_to = action.folder if action.mode == "append" else None
         self._name = name
         self._letters = letters
         self.recipe = Recipe(
@@ -84,26 +85,11 @@ class FilePerformer:
             raise disk_error(error, context.state) from error
         try:
             with self._letters.writing(context, self._name) as letters:
-                rows = self._spool(batches, spool, targets, letters)
+                rows = spool_rows(batches, spool, targets, letters)
             counts = Counts(rows, len(spool.pieces), letters.count)
             return append(self._folder, spool, journal, context.batch_id, counts)
         finally:
             spool.close()
-
-    def _spool(self, batches: Iterable[pa.RecordBatch], spool: Spool, targets: "Targets", letters: Letters) -> int:
-        rows = 0
-        for row in rows_in(batches):
-            try:
-                path = targets.admit(row)
-            except RefusedError as error:
-                letters.add(row, str(error))
-                continue
-            try:
-                spool.add(path, row.content)
-            except OSError as error:
-                raise disk_error(error, "the spool of the batch") from error
-            rows += 1
-        return rows
 
     # --- each, overwrite --------------------------------------------------------------------------
 
@@ -129,6 +115,23 @@ class FilePerformer:
         with append_lock(self._folder):  # no other rule creates the file between the check and the rename
             if is_wanted(path, content):
                 put_whole(path, content, self._folder, part)
+
+
+def spool_rows(batches: Iterable[pa.RecordBatch], spool: Spool, targets: "Targets", letters: Letters) -> int:
+    """Add rows to the spool, or to the dead letters; return the number of those in the spool."""
+    rows = 0
+    for row in rows_in(batches):
+        try:
+            path = targets.admit(row)
+        except RefusedError as error:
+            letters.add(row, str(error))
+            continue
+        try:
+            spool.add(path, row.content)
+        except OSError as error:
+            raise disk_error(error, "the spool of the batch") from error
+        rows += 1
+    return rows
 
 
 class Targets:

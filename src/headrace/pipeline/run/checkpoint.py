@@ -3,7 +3,7 @@
     lock                          held by the process that runs the pipeline; it ends with that process
     status.json                   how the rules are doing (status.py)
     queries.json                  which rules share a query (sharing.py)
-    state/<rule>/                 journals of the actions; state/<query>/<rule>/ if the rule shares a query
+    state/<rule>/                 journals of the actions; below state/<query>/ if rules share a query
     <query>/metadata              the id of Spark's query; a query is named after its rule, or shared.1, shared.2, …
     <query>/offsets/N             the range of batch N, written before anything is done with it
     <query>/commits/N             batch N is done

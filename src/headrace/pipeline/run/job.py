@@ -145,7 +145,7 @@ class Job:
         products, entries = self._source(query), _checkpoint_of(self._file.pipeline) / query.name
         handlers = [self._handler(rule, query, status) for rule, status in zip(query.rules, statuses, strict=True)]
         if query.is_plain:
-            return [(query.name, products, PlainHandler(entries, handlers).handle)]
+            return [(query.name, products, PlainHandler(entries, handlers, self._letters()).handle)]
         plans = [self._plan_rule(products, handler) for handler in handlers]  # Spark checks every rule
         if not query.is_shared:
             return plans[0]
@@ -158,12 +158,18 @@ class Job:
 
     def _handler(self, rule: Rule, query: Query, status: RuleStatus) -> BatchHandler:
         terms = self._file.pipeline
-        letters = DeadLetters(_dead_letters(terms))
+        letters, state = self._letters(), _checkpoint_of(terms) / "state" / query.name
+        if query.is_shared and not query.is_plain:
+            state /= rule.name
         actions = [performer(action, f"{name}-{n}", rule.select, letters) for name, n, action in rule.actions()]
         self._performers += [*actions, letters]
         return BatchHandler(
-            rule, query.name, _name_of(self._file), _address_of(terms), _checkpoint_of(terms), status, actions, letters
-        )
+            rule, query.name, _name_of(self._file), _address_of(terms), _checkpoint_of(terms), status, actions, letters,
+            state,
+        )  # fmt: skip
+
+    def _letters(self) -> DeadLetters:
+        return DeadLetters(_dead_letters(self._file.pipeline))
 
     def _plan_rule(self, products: DataFrame, handler: BatchHandler) -> list[Plan]:
         """The streams of a rule that has a query of its own. RuleError: Spark rejects the rule."""

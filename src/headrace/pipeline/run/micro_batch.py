@@ -30,16 +30,19 @@ log = logging.getLogger("headrace.pipeline")
 
 
 class BatchHandler:
-    """Handles the batches of one rule; its methods are passed to `foreachBatch`."""
+    """Handles the batches of one rule; its methods are passed to `foreachBatch`.
+
+    query: the name of the query that the rule runs in. state: the folder for the journals of its actions.
+    """
 
     def __init__(
         self, rule: Rule, query: str, pipeline: str, address: QueueAddress, checkpoint: Path, status: RuleStatus,
-        actions: list[Performer], letters: DeadLetters,
+        actions: list[Performer], letters: DeadLetters, state: Path,
     ) -> None:  # fmt: skip
         self.rule, self._pipeline, self._address, self._checkpoint = rule, pipeline, address, checkpoint
         self.status, self.actions, self._letters = status, actions, letters
         self._is_shared = query != rule.name
-        self._state = checkpoint / "state" / query / rule.name if self._is_shared else checkpoint / "state" / rule.name
+        self._state = state
         self._counted: dict[str, int] = {}  # the last batch
 
     def handle(self, frame: DataFrame, batch_id: int) -> None:
@@ -78,7 +81,7 @@ class BatchHandler:
         if shared:
             rows = rows.persist()
         try:
-            counts = [action.perform(rows, self._context(batch_id)) for action in self.actions]
+            counts = [action.perform(rows, self.context(batch_id)) for action in self.actions]
         finally:
             if shared:
                 rows.unpersist()
@@ -86,7 +89,7 @@ class BatchHandler:
 
     def perform(self, place: int, batches: Iterator[pa.RecordBatch], batch_id: int) -> Counts:
         """Do one action of a rule that shares a query, with rows that are prepared for it. PipelineError."""
-        return self.prepared()[place].perform_batches(batches, self._context(batch_id))
+        return self.prepared()[place].perform_batches(batches, self.context(batch_id))
 
     def prepared(self) -> list[FilePerformer | ExecPerformer | PipePerformer]:
         """The actions of a plain rule, which take prepared rows."""
@@ -102,7 +105,7 @@ class BatchHandler:
     def _write_dead_letters(self, errors: DataFrame, batch_id: int) -> Counts:
         """Write dead letters; return their number, and how many by cause."""
         letters = errors.selectExpr("sequence", "feed", "ident", f"{PAYLOAD} as payload", f"{ERROR} as error")
-        return self._letters.perform(letters, self._context(batch_id))
+        return self._letters.perform(letters, self.context(batch_id))
 
     def _count_errors(self, counts: Counts, batch_id: int) -> None:
         if not self._is_first("errors", batch_id):
@@ -122,7 +125,7 @@ class BatchHandler:
         self._counted[what] = batch_id
         return is_first
 
-    def _context(self, batch_id: int) -> Context:
+    def context(self, batch_id: int) -> Context:
         return Context(self.rule.name, batch_id, self._address, self._state, self._pipeline)
 
 

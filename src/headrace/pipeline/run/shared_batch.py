@@ -1,6 +1,7 @@
 """Micro-batches of a query that rules share, on the driver.
 
-    plain      products ──matched against all rules, prepared (executors)──► pile ──► each action that has rows
+    plain      products ──matched against all rules, prepared (executors)──► pile ──► each action that has rows;
+               appends to files in one folder are one action (actions/file_shared.py)
     selected   products, kept ──► decode, SQL and actions of one rule after the other
 
 If a rule fails, the others of its query still handle the batch. Then the query fails, and Spark repeats the batch;
@@ -9,8 +10,8 @@ of them skips or repeats a row.
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 from pathlib import Path
 from tempfile import TemporaryFile
@@ -20,14 +21,16 @@ import pyarrow as pa
 from pyspark.sql import DataFrame
 
 from headrace.errors import PipelineError, TargetError
-from headrace.pipeline.actions import Counts
+from headrace.pipeline.actions import Counts, DeadLetters
 from headrace.pipeline.actions.disk import disk_error
+from headrace.pipeline.actions.file_shared import SharedAppend
 from headrace.pipeline.actions.prepared import Recipe, message_of, parts_of_message, prepared_parts
 from headrace.pipeline.run.checkpoint import flush_entries
 from headrace.pipeline.run.micro_batch import BatchHandler
 from headrace.product.product import Product
 from headrace.selection import Selection
 from headrace.selection.table.table import SubscriptionTable
+from headrace.units import format_count
 
 _UNINDEXED_MAX = 100_000  # rules are the operator's own, so none is refused
 _MESSAGES = "action int, message binary"
@@ -39,18 +42,21 @@ class SharedAction(NamedTuple):
     handler: BatchHandler  # of its rule
     place: int  # among the actions of its rule
     recipe: Recipe
+    folder: Path | None  # that it appends to files in
 
 
 class PlainHandler:
     """Handles the batches of a plain query."""
 
-    def __init__(self, entries: Path, handlers: Sequence[BatchHandler]) -> None:
+    def __init__(self, entries: Path, handlers: Sequence[BatchHandler], letters: DeadLetters) -> None:
         self._entries = entries
         self._actions = [
-            SharedAction(handler, place, action.recipe)
+            SharedAction(handler, place, action.recipe, getattr(action, "appends_to", None))
             for handler in handlers
             for place, action in enumerate(handler.prepared())
         ]
+        folders = {action.folder for action in self._actions if action.folder is not None}
+        self._appends = {folder: SharedAppend(folder, letters) for folder in folders}
         numbers = {id(handler): number for number, handler in enumerate(handlers)}
         recipes = tuple((numbers[id(action.handler)], action.recipe) for action in self._actions)
         self._sorter = Sorter(tuple(str(handler.rule.select) for handler in handlers), recipes)
@@ -64,16 +70,34 @@ class PlainHandler:
                 pile = Pile(file)
                 for number, message in sorted_messages(frame, self._sorter):
                     pile.add(number, message)
-                for number in pile.numbers():
-                    action = self._actions[number]
-                    with failures.of(action.handler.rule.name):
-                        if number not in done:
-                            batches = pile.batches(number)
-                            done[number] = action.handler.perform(action.place, batches, batch_id)
+                for numbers in self._in_units(number for number in pile.numbers() if number not in done):
+                    with failures.of(self._label(numbers)):
+                        done.update(zip(numbers, self._perform(numbers, pile, batch_id), strict=True))
         except OSError as error:
             raise disk_error(error, self._entries) from error
         failures.report()
         self._count(done, batch_id)
+
+    def _in_units(self, numbers: Iterable[int]) -> Iterator[list[int]]:
+        """Actions that are done together: all that append to files in one folder; every other one by itself."""
+        units: dict[Path | int, list[int]] = {}
+        for number in numbers:
+            units.setdefault(self._actions[number].folder or number, []).append(number)
+        yield from units.values()
+
+    def _perform(self, numbers: list[int], pile: "Pile", batch_id: int) -> list[Counts]:
+        first = self._actions[numbers[0]]
+        if first.folder is None:
+            return [first.handler.perform(first.place, pile.batches(numbers[0]), batch_id)]
+        rows = [(self._actions[number].handler.rule.name, pile.batches(number)) for number in numbers]
+        context = replace(first.handler.context(batch_id), rule=self._entries.name)
+        return self._appends[first.folder].perform(rows, context)
+
+    def _label(self, numbers: list[int]) -> str:
+        name = f"rule {self._actions[numbers[0]].handler.rule.name!r}"
+        return (
+            name if len(numbers) == 1 else f"{name} and {format_count(len(numbers) - 1, 'action')} of the same folder"
+        )
 
     def _count(self, done: Mapping[int, Counts], batch_id: int) -> None:
         counts: dict[BatchHandler, list[Counts]] = defaultdict(list)
@@ -98,7 +122,7 @@ class SelectedHandler:
         frame = frame.persist()
         try:
             for number, handler in enumerate(self._handlers):
-                with failures.of(handler.rule.name):
+                with failures.of(f"rule {handler.rule.name!r}"):
                     if number not in done:
                         handler.handle(self._rows_of(frame, handler), batch_id)
                         done[number] = Counts()
@@ -125,17 +149,18 @@ class Failures:
 
     def __init__(self) -> None:
         self._found: dict[str, PipelineError] = {}
-        self._rule = ""
+        self._label = ""
 
-    def of(self, rule: str) -> "Failures":
-        self._rule = rule
+    def of(self, label: str) -> "Failures":
+        """For a `with` block that may raise PipelineError; the label says whose failure it is."""
+        self._label = label
         return self
 
     def __enter__(self) -> None: ...
 
     def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> bool:
         if isinstance(error, PipelineError):
-            self._found[self._rule] = error
+            self._found[self._label] = error
             return True
         return False
 
@@ -143,9 +168,8 @@ class Failures:
         """Raise the failure of a rule; a permanent one first. TargetError, PipelineError."""
         if not self._found:
             return
-        rule, error = min(self._found.items(), key=lambda each: isinstance(each[1], TargetError))
-        others = f" (and {len(self._found) - 1} more of its query)" if len(self._found) > 1 else ""
-        raise type(error)(f"rule {rule!r}{others}: {error.problem}", error.hint) from error
+        label, error = min(self._found.items(), key=lambda each: isinstance(each[1], TargetError))
+        raise type(error)(f"{label}: {error.problem}", error.hint) from error
 
 
 # --- rows by action ---------------------------------------------------------------------------------

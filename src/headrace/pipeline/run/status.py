@@ -75,8 +75,10 @@ def update_from_spark(statuses: Sequence[RuleStatus], progress: Any) -> None:
     report: dict[str, Any] = msgspec.json.decode(progress.json)
     source = (report.get("sources") or [{}])[0]
     end, latest = (_offset(source.get(name)) for name in ("endOffset", "latestOffset"))
+    sequences = max(0, latest.get("sequence", 0) - end.get("sequence", 0))
     for status in statuses:
-        status.behind, status.behind_s = int(latest.get("behind_products", 0)), float(latest.get("behind_s", 0.0))
+        status.behind = int(latest.get("behind_products", sequences))
+        status.behind_s = latest.get("behind_s", 0.0)
         status.lost = int(end.get("lost", 0))
         status.products_per_s = float(report.get("processedRowsPerSecond") or 0.0)
         status.batch_s = float((report.get("durationMs") or {}).get("triggerExecution", 0)) / 1000
