@@ -24,6 +24,7 @@ from headrace.errors import PipelineError
 from headrace.log.documents import replace_file
 from headrace.pipeline.actions.disk import DISK, disk_error
 from headrace.pipeline.rules.rule import Rule
+from headrace.product.feed import ALTERNATIVES_MAX
 from headrace.selection import Selection
 
 ALONE_MAX = 16  # rules of a file that each have a query
@@ -142,13 +143,13 @@ def is_plain(rule: Rule) -> bool:
 
 
 def covering(selections: Iterable[Selection]) -> Selection:
-    """A selection of feeds that selects at least what each of these does."""
-    patterns = {select.feed or "**" for select in selections}
-    if len(patterns) == 1:
-        return Selection(patterns.pop())
+    """A selection of feeds that selects at least what each of these does; exactly their feeds unless these are many."""
+    patterns = {pattern for select in selections for pattern in (select.feed or "**").split("|")}
+    if len(patterns) <= ALTERNATIVES_MAX:
+        return Selection("|".join(sorted(patterns)))
     common: list[str] = []
     for levels in zip(*(pattern.split("/") for pattern in patterns), strict=False):
-        if len(set(levels)) > 1 or any(mark in levels[0] for mark in "*?[{"):
+        if len(set(levels)) > 1 or "*" in levels[0]:
             break
         common.append(levels[0])
     return Selection("/".join([*common, "**"]))
