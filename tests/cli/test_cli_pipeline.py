@@ -87,6 +87,26 @@ def test_the_newest_products_of_a_queue_are_samples_too(run: Run, folder: Path) 
     assert [sample["source"] for sample in told["samples"]] == ["wx.queue:1", "wx.queue:2"]
 
 
+def test_samples_of_a_queue_are_those_that_rules_select(run: Run, folder: Path) -> None:
+    """Forty products of another feed are newer than the report, and than the volume."""
+    with Queue.open(folder / "wx.queue") as queue:
+        queue.put_many([b"%d" % number for number in range(40)], feed="other", ident=[f"o{n}" for n in range(40)])
+    result = run("pipeline", "check", "rules.toml", "--sample", "wx.queue")
+    assert "wx.queue:1: selected by rule hot, 1 row" in result.stdout
+    assert "wx.queue:2: selected by rule radar" in result.stdout
+    assert "other" not in result.stdout
+
+
+def test_rules_without_a_sample_are_named(run: Run, folder: Path) -> None:
+    many = "".join(f'[[rule]]\nname = "none{n}"\nselect = "none/{n}"\ntable = "t{n}"\n' for n in range(20))
+    (folder / "rules.toml").write_text(RULES + many)
+    result = run("pipeline", "check", "rules.toml", "--sample", "wx.queue")
+    assert "20 rules select none of the samples: none0, none1, " in result.stdout
+    assert "not selected by rule" not in result.stdout
+    result = run("pipeline", "check", "rules.toml", "--sample", "rules.toml", "--feed", "else")
+    assert "rules.toml: not selected by any of the 22 rules\n22 rules select none" in result.stdout
+
+
 def test_rules_that_never_ran_have_no_status(run: Run, folder: Path) -> None:
     result = run("pipeline", "status", "rules.toml")
     assert result.exit_code == 3

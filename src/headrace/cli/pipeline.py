@@ -19,7 +19,7 @@ from headrace.cli.failure import NEGATIVE, OK, show_problems
 from headrace.cli.options import FEED, json_option
 from headrace.cli.output import echo_json, show_table
 from headrace.cli.samples import samples_of
-from headrace.cli.trials import show_sql_trial, show_trial
+from headrace.cli.trials import show_sql_trial, show_trials
 from headrace.errors import OptionError, PipelineError
 from headrace.units import format_count, format_latency, format_size
 
@@ -218,14 +218,15 @@ def failure_line(rule: "RuleStatus") -> str:
 @pipeline.command(short_help="List every problem in rules, and try samples on them.")
 @click.argument("file", metavar="RULES.TOML", type=click.Path(path_type=Path))
 @click.option("--sample", "samples", multiple=True, metavar="PATH",
-              help="A payload, products as `watch --json` writes them, or a queue (its newest 20).")  # fmt: skip
+              help="A payload, products as `watch --json` writes them, or a queue (the newest ones).")  # fmt: skip
 @click.option("--feed", type=FEED, default="sample", show_default=True, help="The feed of a sample that is a payload.")
 @click.option("--ident", help="The ident of such a sample. [default: the name of the file]")
 @json_option
 def check(file: Path, samples: tuple[str, ...], feed: str, ident: str | None, as_json: bool) -> int:
     """List every problem in RULES.TOML, each with its line and its remedy, and try samples on its rules.
 
-    Samples are decoded, and their rows are shown. If a rule with SQL selects a sample, Spark is started, and the rows
+    Of a queue, the samples are the newest 20 products that rules select. Samples are decoded, and their rows are shown,
+    and rules that select none of them are named. If a rule with SQL selects a sample, Spark is started, and the rows
     that the SQL makes are shown. Nothing is changed. Exit code 2 if there is a problem, 1 if the SQL fails on a sample.
 
     \b
@@ -240,14 +241,16 @@ def check(file: Path, samples: tuple[str, ...], feed: str, ident: str | None, as
     problems = check_rules(file)
     if problems or not samples:
         return show_problems(str(file), problems, as_json)
-    tried = [sample for path in samples for sample in samples_of(path, feed, ident, {})]
-    rules, products = load_rules(file), [sample.product for sample in tried]
-    for trial in try_rules(rules, products):
-        source = tried[trial.place].source
-        if as_json:
-            echo_json({"sample": source, "trial": trial})
-        else:
-            show_trial(source, trial)
+    rules = load_rules(file)
+    wanted = [rule.select for rule in rules.enabled]
+    tried = [sample for path in samples for sample in samples_of(path, feed, ident, {}, wanted)]
+    products = [sample.product for sample in tried]
+    trials = try_rules(rules, products)
+    if as_json:
+        for trial in trials:
+            echo_json({"sample": tried[trial.place].source, "trial": trial})
+    else:
+        show_trials([sample.source for sample in tried], trials)
     return OK if _try_sql(rules, products, as_json) else NEGATIVE
 
 

@@ -1,14 +1,17 @@
 """Sample products, to try a selection or rules on.
 
-The directory of a queue stands for its newest products. A file is either a list of products as `headrace watch --json`
-and `headrace cat --json` write them, one JSON object per line, or the payload of one product whose other fields are
-given as options. A product without its payload keeps its size; conditions on its content are never true.
+The directory of a queue stands for its newest products, or for those that selections want: the newest 20 of them, and
+for each selection the newest one, if it is among the newest 10,000 products. A file is either a list of products as
+`headrace watch --json` and `headrace cat --json` write them, one JSON object per line, or the payload of one product
+whose other fields are given as options. A product without its payload keeps its size; conditions on its content are
+never true.
 """
 
 import dataclasses
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -19,11 +22,15 @@ from headrace.errors import InvalidError, OptionError
 from headrace.product import Product, PropertyValue
 from headrace.product.product import PRIORITY_DEFAULT
 from headrace.queue import Queue
+from headrace.selection import Selection
+from headrace.selection.table.table import SubscriptionTable
 from headrace.selection.values import parse_moment
 from headrace.units import format_size
 
 _SAMPLE_BYTES_MAX = 64 << 20
 _NEWEST = 20  # products of a queue
+_REACH = 10_000  # how many products back those are looked for that selections want
+_WINDOW = 500
 
 
 class SampleLine(msgspec.Struct):
@@ -55,10 +62,12 @@ class Sample:
     has_payload: bool
 
 
-def samples_of(path: str, feed: str, ident: str | None, properties: Mapping[str, PropertyValue]) -> Iterator[Sample]:
+def samples_of(
+    path: str, feed: str, ident: str | None, properties: Mapping[str, PropertyValue], wanted: Sequence[Selection] = ()
+) -> Iterator[Sample]:
     """The products in a file or a queue; OptionError names a line that is invalid."""
     if Path(path).is_dir():
-        yield from _newest(path)
+        yield from _newest(path, wanted)
         return
     with Path(path).open("rb") as file:
         content = file.read(_SAMPLE_BYTES_MAX + 1)
@@ -74,11 +83,38 @@ def samples_of(path: str, feed: str, ident: str | None, properties: Mapping[str,
             yield _sample(f"{path}:{number}", text)
 
 
-def _newest(path: str) -> Iterator[Sample]:
+def _newest(path: str, wanted: Sequence[Selection]) -> Iterator[Sample]:
     with Queue.open(path) as queue:
-        for product in queue.read_batch(max(queue.oldest, queue.next - _NEWEST), limit=_NEWEST):
+        chosen = list(_chosen(_newest_first(queue), wanted)) or list(islice(_newest_first(queue), _NEWEST))
+        for product in reversed(chosen):
             copy = dataclasses.replace(product, payload=memoryview(bytes(product.payload)))
             yield Sample(f"{path}:{product.sequence}", copy, True)
+
+
+def _newest_first(queue: Queue) -> Iterator[Product]:
+    """The newest products, backwards; a window at a time, because most callers need few."""
+    end, begin = queue.next, max(queue.oldest, queue.next - _REACH)
+    while end > begin:
+        start = max(begin, end - _WINDOW)
+        batch = queue.read_batch(start, limit=_WINDOW, bytes_limit="1TiB", stop=end)
+        yield from (batch[place] for place in reversed(range(len(batch))))
+        end = start
+
+
+def _chosen(newest_first: Iterable[Product], wanted: Sequence[Selection]) -> Iterator[Product]:
+    """The newest products that some selection wants, and the newest one that each wants."""
+    table = SubscriptionTable(unindexed_max=len(wanted) + 1)
+    for key, selection in enumerate(wanted):
+        table.add(key, selection)
+    count, served = 0, set[Hashable]()
+    for product in newest_first:
+        if len(served) == len(wanted) and count >= _NEWEST:
+            return
+        keys = table.matches(product, product.inserted_ns)
+        if keys and (count < _NEWEST or not served.issuperset(keys)):
+            count += 1
+            yield product
+        served.update(keys)
 
 
 def _is_list(content: bytes) -> bool:

@@ -1,6 +1,8 @@
 """Trials for people: what rules would do with samples, row by row (`headrace pipeline check --sample`)."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import groupby
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -13,14 +15,31 @@ if TYPE_CHECKING:
     from headrace.pipeline.run.sql_trial import SqlTrial
 
 _ROWS_SHOWN = 10
+_REFUSALS_SHOWN = 5  # rules of a file; if there are more, refusals are not listed
 _VALUE_MAX = 60
 
 
-def show_trial(source: str, trial: "Trial") -> None:
-    """One product and one rule."""
-    if not trial.is_taken:
-        click.echo(visible(f"{source}: not selected by rule {trial.rule} ({trial.refused_by})"))
-        return
+def show_trials(sources: Sequence[str], trials: "Iterable[Trial]") -> None:
+    """Each product: the rules that select it, and why others do not, if these are few; then rules without a sample."""
+    rules: dict[str, bool] = {}  # whether one of the samples is selected
+    for place, each in groupby(trials, attrgetter("place")):
+        of_product = list(each)
+        for trial in of_product:
+            rules[trial.rule] = rules.get(trial.rule, False) or trial.is_taken
+            if trial.is_taken:
+                _show_taken(sources[place], trial)
+            elif len(of_product) <= _REFUSALS_SHOWN:
+                click.echo(visible(f"{sources[place]}: not selected by rule {trial.rule} ({trial.refused_by})"))
+        if len(of_product) > _REFUSALS_SHOWN and not any(trial.is_taken for trial in of_product):
+            click.echo(visible(f"{sources[place]}: not selected by any of the {len(of_product)} rules"))
+    unused = [rule for rule, is_used in rules.items() if not is_used]
+    if unused:
+        verb = "selects" if len(unused) == 1 else "select"
+        names = ", ".join(unused[:_ROWS_SHOWN]) + (" …" if len(unused) > _ROWS_SHOWN else "")
+        click.echo(visible(f"{format_count(len(unused), 'rule')} {verb} none of the samples: {names}"))
+
+
+def _show_taken(source: str, trial: "Trial") -> None:
     rows = "" if trial.rows is None else f", {format_count(trial.rows, 'row')}"
     outcome = rows if trial.error is None else f", but decoding failed: {trial.error}"
     click.echo(visible(f"{source}: selected by rule {trial.rule}{outcome}"))
