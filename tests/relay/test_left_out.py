@@ -65,7 +65,7 @@ def test_what_expires_at_a_relay_whose_clock_is_ahead_is_counted_behind_it(fabri
     assert left_out(fabric, "relay", "a") == {}
     assert fabric.sites["relay"].statistics().arrivals["r"].expired == 30
     (problem,) = (each for each in fabric.sites["c"].problems() if each.kind == "left out")
-    assert problem.text == "site relay left out 30 expired of request r"
+    assert problem.text == "site relay left out products of request r: 30 expired"
     assert [each.kind for each in fabric.sites["relay"].problems()] == ["expired"]
     (request,) = fabric.sites["c"].describe().requests
     assert request.left_out == {"expired": 30}

@@ -170,7 +170,7 @@ def test_products_that_are_not_permitted_are_counted_at_the_receiver(
         until(lambda: receiving.next == 4, "what is permitted arrives")
         until(lambda: here.problems("left out") != [], "the rest is counted")
         assert receiving.next == 4
-    assert here.problems("left out") == ["site there left out 3 not permitted of request all"]
+    assert here.problems("left out") == ["site there left out products of request all: 3 not permitted"]
     assert "secret" not in process.log.read_text()
     code, shown = here.check("--json")
     assert code == 1

@@ -172,8 +172,8 @@ def _upstream_problems(
     if left:
         remedies = dict.fromkeys(_REMEDIES.get(cause, "look at the log of that site") for cause in left)
         yield Problem(
-            "left out", subject, f"site {site} left out {by_cause(left)} of request {request}", "; ".join(remedies),
-            _age(max(counts.left_out_at[cause] for cause in left), now),
+            "left out", subject, f"site {site} left out products of request {request}: {by_cause(left)}",
+            "; ".join(remedies), _age(max(counts.left_out_at[cause] for cause in left), now),
         )  # fmt: skip
     if counts.refused:
         yield Problem(
