@@ -13,6 +13,7 @@ import msgspec
 from headrace.errors import PipelineError
 from headrace.log.documents import replace_file
 from headrace.pipeline.rules.rule import PipelineTerms
+from headrace.pipeline.source.backlog import behind_of
 
 _FILE = "status.json"
 
@@ -74,17 +75,16 @@ def update_from_spark(statuses: Sequence[RuleStatus], progress: Any) -> None:
     """Update the status of the rules of a query from Spark's report after a batch."""
     report: dict[str, Any] = msgspec.json.decode(progress.json)
     source = (report.get("sources") or [{}])[0]
-    end, latest = (_offset(source.get(name)) for name in ("endOffset", "latestOffset"))
-    sequences = max(0, latest.get("sequence", 0) - end.get("sequence", 0))
+    behind = behind_of(source.get("latestOffset"))
     for status in statuses:
-        status.behind = int(latest.get("behind_products", sequences))
-        status.behind_s = latest.get("behind_s", 0.0)
-        status.lost = int(end.get("lost", 0))
+        if behind is not None:
+            status.behind, status.behind_s = behind.products, behind.seconds
+        status.lost = _lost(source.get("endOffset"))
         status.products_per_s = float(report.get("processedRowsPerSecond") or 0.0)
         status.batch_s = float((report.get("durationMs") or {}).get("triggerExecution", 0)) / 1000
 
 
-def _offset(value: object) -> dict[str, float]:
-    if isinstance(value, str):
-        value = msgspec.json.decode(value)
-    return value if isinstance(value, dict) else {}
+def _lost(offset: object) -> int:
+    if isinstance(offset, str):
+        offset = msgspec.json.decode(offset)
+    return int(offset.get("lost", 0)) if isinstance(offset, dict) else 0
