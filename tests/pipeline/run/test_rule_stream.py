@@ -9,7 +9,8 @@ import pytest
 
 from headrace.errors import PipelineError, TargetError
 from headrace.pipeline.run.checkpoint import flush_entries, locked_checkpoint, remove_unfinished_entries
-from headrace.pipeline.run.stream import RuleStream, pause_s, worst
+from headrace.pipeline.run.stream import SLOW_STARTS_MAX, RuleStream, pause_s, worst
+from headrace.pipeline.spark.failures import SLOW_START
 from headrace.testing.clock import MockClock
 
 FULL = "headrace.errors.TargetError: the disk is full"
@@ -87,6 +88,17 @@ def test_attempts_without_a_successful_batch_are_limited(clock: MockClock) -> No
         clock.advance(60)
         stream.update()
     assert (stream.state, stream.retries) == ("failed", 2)
+
+
+def test_a_process_that_does_not_start_in_time_does_not_count_as_an_attempt(clock: MockClock) -> None:
+    stream = started(attempts_max=3)
+    for _ in range(SLOW_STARTS_MAX - 1):
+        fail(stream, "org.apache.spark.SparkException: Python worker failed to connect back.")
+        assert (stream.state, stream.failure) == ("retrying", SLOW_START)
+        clock.advance(60)
+        stream.update()
+    fail(stream, "org.apache.spark.SparkException: Python worker failed to connect back.")
+    assert (stream.state, stream.retries, stream.attempts) == ("failed", SLOW_STARTS_MAX - 1, 0)
 
 
 def test_an_error_at_the_start_is_recorded_and_not_raised(clock: MockClock) -> None:

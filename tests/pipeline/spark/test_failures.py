@@ -3,7 +3,7 @@
 import pytest
 from py4j.protocol import Py4JJavaError, Py4JNetworkError
 
-from headrace.pipeline.spark.failures import failure_of, is_java_gone
+from headrace.pipeline.spark.failures import SLOW_START, failure_of, is_java_gone
 
 
 @pytest.mark.parametrize(
@@ -21,6 +21,8 @@ from headrace.pipeline.spark.failures import failure_of, is_java_gone
          True),
         ("Job aborted: Lost task 0.3 in stage 1.0 (TID 7) (127.0.0.1 executor driver): java.io.OptionalDataException\n\tat x",
          "Spark could not read a task that it had made itself (java.io.OptionalDataException)", True),
+        ("org.apache.spark.SparkException: Python worker failed to connect back.\nCaused by: "
+         "java.net.SocketTimeoutException: Timed out while waiting for the Python worker to connect back", SLOW_START, True),
         ("Traceback\npyspark.errors.ArithmeticException: [DIVIDE_BY_ZERO] no", "[DIVIDE_BY_ZERO] no", False),
         ("PythonException: x\npyarrow.lib.ArrowInvalid: it does not fit\n"
          "py4j.protocol.Py4JJavaError: An error occurred while calling o7.getResult.", "it does not fit", False),

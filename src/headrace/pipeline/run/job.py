@@ -224,7 +224,8 @@ class Job:
     def _may_start_another(self) -> bool:
         """Whether one more stream may start. Spark gives up on a Python process that takes longer than ten seconds to
         start, and with many at once each takes that long."""
-        return sum(stream.is_initializing for stream in self._all()) < (os.cpu_count() or 1)
+        is_slow = any(stream.slow_starts for stream in self._all())
+        return sum(stream.is_initializing for stream in self._all()) < (1 if is_slow else os.cpu_count() or 1)
 
     def _has_ended(self) -> bool:
         if any(stream.query is not None and stream.query.isActive for stream in self._all()):

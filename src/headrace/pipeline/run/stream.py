@@ -7,6 +7,9 @@
 
 The first pause before a restart is a second; each further one is twice as long, up to a minute. A batch that was under
 way comes again with the same number, by which actions recognise it.
+
+On a busy machine a query may fail because one of its processes does not start in time. That says nothing about the
+rule, so it has a limit of its own, and job.py then starts one query at a time.
 """
 
 import time
@@ -16,10 +19,12 @@ from dataclasses import dataclass
 from pyspark.errors import StreamingQueryException
 from pyspark.sql.streaming.query import StreamingQuery
 
-from headrace.pipeline.spark.failures import Failure, failure_of, is_java_gone
+from headrace.pipeline.spark.failures import SLOW_START, Failure, failure_of, is_java_gone
 
 STARTING, RUNNING, RETRYING, DONE, STOPPED, FAILED = "starting", "running", "retrying", "done", "stopped", "failed"
 PAUSE_S_MAX = 60.0
+SLOW_STARTS_MAX = 30  # one after the other, if attempts are limited
+_SLOW_PAUSE_S = 2.0
 _ENDED = (DONE, STOPPED, FAILED)
 
 
@@ -34,6 +39,7 @@ class RuleStream:
     state: str = STARTING
     failure: str = ""
     attempts: int = 0  # that failed, one after the other
+    slow_starts: int = 0  # attempts that ended because a process did not start in time, one after the other
     retries: int = 0  # in all
     _retry_at: float = 0.0
 
@@ -59,21 +65,28 @@ class RuleStream:
                 self.start()
         elif self.query.isActive:
             if self.state == RETRYING and _is_working(self.query):
-                self.state, self.failure, self.attempts = RUNNING, "", 0
+                self.state, self.failure, self.attempts, self.slow_starts = RUNNING, "", 0, 0
         elif (error := self.query.exception()) is not None:
             if self.query.lastProgress is not None:
-                self.attempts = 0
+                self.attempts = self.slow_starts = 0
             self._fail(failure_of(f"{error}\n{_cause(error)}"))
         else:
             self.state, self.failure = STOPPED if self.attempts_max is None else DONE, ""
 
     def _fail(self, failure: Failure) -> None:
-        self.attempts += 1
+        if failure.text == SLOW_START:
+            self.slow_starts += 1
+        else:
+            self.attempts += 1
         self.query, self.failure = None, failure.text
-        if failure.is_transient and (self.attempts_max is None or self.attempts < self.attempts_max):
-            self.state, self._retry_at = RETRYING, time.monotonic() + pause_s(self.attempts)
+        if failure.is_transient and (self.attempts_max is None or self._has_attempts(self.attempts_max)):
+            pause = pause_s(self.attempts) if failure.text != SLOW_START else _SLOW_PAUSE_S
+            self.state, self._retry_at = RETRYING, time.monotonic() + pause
         else:
             self.state = FAILED
+
+    def _has_attempts(self, attempts_max: int) -> bool:
+        return self.attempts < attempts_max and self.slow_starts < SLOW_STARTS_MAX
 
     @property
     def is_initializing(self) -> bool:

@@ -42,6 +42,8 @@ _JAVA_ERRORS = (
 )
 _WORKERS = r"Python worker (?:exited|failed|was killed|is killed)[^\n]*|ExecutorLostFailure[^\n]*"
 _OUTSIDE = re.compile(rf"\b(?:(?:{_JAVA_ERRORS}|{_OS_ERRORS}): [^\n]*|{_WORKERS})")
+_SLOW = re.compile(r"Python worker failed to connect back|waiting for the Python worker to connect back")
+SLOW_START = "a Python process of Spark did not start within ten seconds: the machine is busy"  # Spark's own limit
 _UNREADABLE = re.compile(  # these have no message of their own
     r"java\.io\.OptionalDataException|java\.io\.StreamCorruptedException|java\.util\.ConcurrentModificationException"
 )
@@ -66,6 +68,8 @@ def failure_of(text: str) -> Failure:
     if own:
         kinds = {kind for kind, _ in own}
         return Failure(own[-1][1], not kinds.isdisjoint(_TRANSIENT))
+    if _SLOW.search(text) is not None:
+        return Failure(SLOW_START, True)
     if outside:
         return Failure(outside[-1].strip(), True)
     unreadable = _UNREADABLE.search(text)
