@@ -1,6 +1,7 @@
 """Ranges of a read: where they begin and end, and which of them are errors. Without Spark."""
 
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
@@ -11,6 +12,7 @@ from headrace.pipeline.source.options import read_options
 from headrace.pipeline.source.ranges import Position, range_of
 from headrace.pipeline.source.spans import end_within
 from headrace.selection import Selection
+from support.damage import flip_bit
 
 Make = Callable[..., Queue]
 
@@ -93,6 +95,15 @@ def test_a_backlog_counts_only_products_that_the_selection_matches(queue: Queue,
     products, seconds = backlog.behind(queue, first)
     assert (products, seconds >= 0) == (1, True)
     assert backlog.behind(queue, 1)[0] == 11, "a position may go back"
+
+
+def test_a_damaged_product_is_counted_and_does_not_fail_the_report(queue: Queue, tmp_path: Path) -> None:
+    queue.put(b"a payload of its own", feed="wx/text", ident="i")
+    flip_bit(tmp_path / "q", b"a payload of its own")
+    try:
+        assert Backlog(Selection.parse("wx/text")).behind(queue, 31) == (1, 0.0)
+    finally:
+        flip_bit(tmp_path / "q", b"` payload of its own")  # repairs it
 
 
 def test_what_a_stream_reports_is_read_from_its_progress() -> None:

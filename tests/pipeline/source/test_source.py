@@ -135,6 +135,13 @@ def test_filters_give_the_same_result_pushed_down_or_not(spark: Any, queue: Queu
     assert load(spark, queue, columns="*", pushFilters="true").filter(condition).count() == count
 
 
+def test_spark_keeps_pushed_filters_for_the_next_query_of_a_dataframe(spark: Any, queue: Queue) -> None:
+    """Why pushFilters is off by default. If this fails, Spark has changed: see decision 18."""
+    frame = load(spark, queue, pushFilters="true")
+    assert frame.filter("feed = 'wx/text'").count() == 10
+    assert frame.count() == 10, "30 would be right"
+
+
 def test_one_dataframe_may_be_filtered_several_times(spark: Any, queue: Queue) -> None:
     frame = load(spark, queue)
     one, other = frame.filter("feed = 'wx/text'"), frame.filter("feed = 'wx/radar'")

@@ -15,6 +15,7 @@ from typing import NamedTuple
 import msgspec
 from pyspark.sql.streaming.query import StreamingQuery
 
+from headrace.errors import ProductDamagedError
 from headrace.queue import AnyQueue
 from headrace.selection import Selection
 
@@ -38,15 +39,8 @@ class Backlog:
 
     def behind(self, queue: AnyQueue, position: int) -> tuple[int, float]:
         """How many products there are from `position` on, and the age of the oldest in seconds."""
-        products, end = self._counted(queue, position), queue.next
-        if products == 0:
-            return 0, 0.0
-        stop = min(end, position + _SEARCHED)
-        batch = queue.read_batch(position, self._selection, limit=1, bytes_limit=1, stop=stop)
-        if not len(batch):
-            batch = queue.read_batch(position, None, limit=1, bytes_limit=1, stop=stop)
-        age_ns = time.time_ns() - int(batch.columns["inserted_ns"][0]) if len(batch) else 0
-        return products, max(0.0, round(age_ns / 1e9, 3))
+        products = self._counted(queue, position)
+        return products, _age_s(queue, position, self._selection) if products else 0.0
 
     def _counted(self, queue: AnyQueue, position: int) -> int:
         end = queue.next
@@ -57,6 +51,19 @@ class Backlog:
         come = queue.weigh(self._end, end, self._selection).count if end > self._end else 0
         self._first, self._end, self._products = position, end, max(0, self._products - gone + come)
         return self._products
+
+
+def _age_s(queue: AnyQueue, position: int, selection: Selection) -> float:
+    """Seconds since the first product from `position` on was inserted; 0 if it is damaged, which a task reports."""
+    stop = min(queue.next, position + _SEARCHED)
+    for wanted in (selection, None):
+        try:
+            batch = queue.read_batch(position, wanted, limit=1, bytes_limit=1, stop=stop)
+        except ProductDamagedError:
+            return 0.0
+        if len(batch):
+            return max(0.0, round((time.time_ns() - int(batch.columns["inserted_ns"][0])) / 1e9, 3))
+    return 0.0
 
 
 def behind(query: StreamingQuery) -> Behind | None:
