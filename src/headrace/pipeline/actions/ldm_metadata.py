@@ -11,8 +11,8 @@
     origin: its length, its bytes                 4 bytes + origin
 
 Integers are little-endian: pqact writes them as its machine does, and decoders run on the same one. The signature is
-that of the queue, so it is an MD5 only where the product came with one. The feed type is that of the feed in
-product/ldm_feedtypes.py. A sequence number beyond 32 bits keeps its lowest ones.
+that of the queue: LDM's MD5 if the product came with one, or if the queue has `dedup = "payload"` and `hash = "md5"`.
+The feed type is that of the feed in product/ldm_feedtypes.py. A sequence number beyond 32 bits keeps its lowest ones.
 """
 
 import struct
