@@ -273,7 +273,7 @@ def test_a_missing_station_is_an_error_that_lists_the_existing_stations(run: Run
 def test_a_blocking_station_without_consumers_is_warned_of(run: Run, path: Path) -> None:
     result = run("station", "add", path, "decode", "--blocking", "--capacity", "1000")
     assert result.exit_code == 0
-    warned = "headrace: no consumer is attached to blocking station decode: puts wait once 1,000 products wait there\n"
+    warned = "headrace: no consumer is attached to blocking station decode: puts wait once it holds 1,000 products\n"
     assert result.stderr == warned
     result = run("station", "add", path, "keep", "--blocking")
     assert result.stderr.endswith("puts wait once the queue is full\n")

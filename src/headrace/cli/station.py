@@ -69,7 +69,7 @@ def add(
         added = _add(queue, name, channel, start, given)
         terms, unattended = added.terms, not added.consumers()
     if terms.blocking and unattended:
-        full = f"{format_count(terms.capacity, 'product')} wait there" if terms.capacity else "the queue is full"
+        full = f"it holds {format_count(terms.capacity, 'product')}" if terms.capacity else "the queue is full"
         text = f"no consumer is attached to blocking station {name}: puts wait once {full}"
         notice(text, as_json, name=name, consumers=0, warning=text)
     if as_json:
