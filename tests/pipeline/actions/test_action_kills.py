@@ -36,7 +36,7 @@ def judge(scenario: str, folder: Path, calm: Path, batches: int) -> None:
     if scenario in FILES:
         assert bytes_below(folder / "files") == bytes_below(calm / "files"), folder
         assert letters_in(folder / "dead") == letters_in(calm / "dead") != [], folder
-        assert not list((folder / "dead" / ".staging").glob("*")), folder
+        assert not list((folder / ".headrace" / "dead").glob("*")), folder
     else:
         judge_table(scenario, folder / "table", batches)
 
@@ -47,7 +47,7 @@ def judge_table(scenario: str, path: Path, batches: int) -> None:
     held = DeltaTable(path).to_pyarrow_table() if scenario == "delta" else pq.read_table(path)
     made = sorted(held.to_pylist(), key=lambda row: row["sequence"])
     assert [(row["sequence"], row["ident"], row["payload"]) for row in made] == expected, path
-    assert not list(path.glob(".staging*")), path
+    assert not list(path.parent.glob(".headrace/*/staging-*")), path
     if scenario == "delta":
         table = DeltaTable(path)
         assert {path.name for path in path.glob("*.parquet")} == {Path(uri).name for uri in table.file_uris()}, (

@@ -64,4 +64,4 @@ def test_every_row_is_there_once_after_kills(tmp_path: Path, make_queue: Callabl
     delta = DeltaTable(tmp_path / "delta").to_pyarrow_table().sort_by("sequence").to_pylist()
     assert [(row["sequence"], row["station"]) for row in delta] == list(station.items())
     assert sorted(int(product.ident) for product in queue.read_batch("oldest")) == everything
-    assert not [*tmp_path.glob("*/.staging-*"), *(tmp_path / "dead" / ".staging").glob("*")]
+    assert not [*tmp_path.glob(".headrace/*/staging-*"), *tmp_path.glob(".headrace/dead/*")]

@@ -2,14 +2,15 @@
 
     tables/dead_letters/part-<rule>-<life>-<batch>-<action>.parquet
 
-The rows that one action refuses of one batch are one file. It is written to a hidden folder and renamed when the action
-has done everything else. A repeated batch replaces its file, or removes it if no row is refused any more, so each
-letter exists once. The payload is cut to 64 KiB; `payload_bytes` has its full size, and `sequence` leads to the product
-as long as the queue holds it.
+The rows that one action refuses of one batch are one file. It is written beside the table (table_home.py) and renamed
+when the action has done everything else. A repeated batch replaces its file, or removes it if no row is refused any
+more, so each letter exists once. The payload is cut to 64 KiB; `payload_bytes` has its full size, and `sequence` leads
+to the product as long as the queue holds it.
 
 Durability: the file survives a power failure before the batch counts as done.
 """
 
+import shutil
 import time
 from collections import Counter
 from collections.abc import Iterator, Mapping
@@ -28,6 +29,7 @@ from headrace.pipeline.actions.disk import DISK, disk_error, make_folder
 from headrace.pipeline.actions.journal import life
 from headrace.pipeline.actions.prepared import SCHEMA as PREPARED
 from headrace.pipeline.actions.prepared import PreparedRow, origin, prepared_batches, rows_in, with_valid_text
+from headrace.pipeline.actions.table_home import homes
 from headrace.pipeline.decoders.decoder import cause
 
 PAYLOAD_BYTES_MAX = 64 << 10
@@ -59,8 +61,9 @@ def add_causes(total: dict[str, int], more: Mapping[str, int]) -> list[str]:
 class Letters:
     """The letters of one action and one batch while they are written."""
 
-    def __init__(self, part: Path, context: Context, action: str) -> None:
+    def __init__(self, part: Path, target: Path, context: Context, action: str) -> None:
         self._part = part
+        self._target = target
         self._context = context
         self._action = action
         self.rule = context.rule  # of the next letters; rules that share a query change it
@@ -89,6 +92,7 @@ class Letters:
             ]
             try:
                 if self._writer is None:
+                    make_folder(self._target.parent)
                     make_folder(self._part.parent)
                     self._writer = pq.ParquetWriter(self._part, SCHEMA)
                 self._writer.write_batch(pa.RecordBatch.from_arrays(columns, schema=SCHEMA))
@@ -96,8 +100,9 @@ class Letters:
                 raise disk_error(error, self._part) from error
         self._buffer, self._buffered = [], 0
 
-    def finish(self, target: Path) -> None:
+    def finish(self) -> None:
         """Put the file into its place, or remove the one of an earlier attempt."""
+        target = self._target
         self._write()
         try:
             if self._writer is None:
@@ -129,10 +134,13 @@ class DeadLetters:
     def writing(self, context: Context, action: str) -> Iterator[Letters]:
         """Letters that are in the table after the block; none of them if the block raises."""
         name = f"{context.rule}-{life(context.state)}"
-        letters = Letters(self.path / ".staging" / f"{name}-{action}.parquet", context, action)
+        part = homes(self.path)[0] / f"{name}-{action}.parquet"
+        target = self.path / f"part-{name}-{context.batch_id:010}-{action}.parquet"
+        shutil.rmtree(self.path / ".staging", ignore_errors=True)  # of an earlier version, which wrote there
+        letters = Letters(part, target, context, action)
         try:
             yield letters
-            letters.finish(self.path / f"part-{name}-{context.batch_id:010}-{action}.parquet")
+            letters.finish()
         except BaseException:
             letters.abandon()
             raise

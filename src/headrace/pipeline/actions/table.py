@@ -26,7 +26,7 @@ from headrace.pipeline.actions.disk import disk_error, make_folder
 from headrace.pipeline.actions.journal import Journal, life
 from headrace.pipeline.actions.prepared import Recipe, prepared_batches, rows_in
 from headrace.pipeline.actions.table_delta import DeltaLog
-from headrace.pipeline.actions.table_schema import check_fits, read_schema, schema_of, write_schema
+from headrace.pipeline.actions.table_schema import check_fits, move_record, read_schema, schema_of, write_schema
 from headrace.pipeline.actions.table_staging import NO_VALUE, UNFIT, Ready, Stage
 from headrace.pipeline.rules.rule import JSON, PAYLOAD, TableAction
 from headrace.pipeline.rules.template_safety import NAME_BYTES_MAX
@@ -48,6 +48,7 @@ class TablePerformer:
             make_folder(self._table)
         except OSError as error:
             raise disk_error(error, self._table, "created") from error
+        move_record(self._table)
         journal = Journal(context.state / f"{self._name}.json", self._action)
         stage = Stage(self._table, context, self._name)
         done = journal.done(context.batch_id)

@@ -1,7 +1,10 @@
 """The columns of a table, and whether rows still fit them.
 
-A Parquet table records them in `_headrace.json`, which readers skip; for a table that another program has written,
-they are read from its files. A Delta table has them in its log. Types are Spark's, as JSON, without nullability.
+A Parquet table has a record of them in its home (table_home.py). Without one, as for a table that another program has
+written, they are read from its files; partition columns then have the types of the rows, because the names of folders
+have none. A Delta table has its columns in its log. Types are Spark's, as JSON, without nullability.
+
+Earlier versions kept the record in the table, as `_headrace.json`; `move_record` moves it.
 
 Columns may change their order, and nothing else: some tools read a table whose files differ and others do not, and the
 difference is found too late.
@@ -10,6 +13,7 @@ Durability: `write_schema` returns when the file survives a power failure.
 """
 
 import json
+import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -21,8 +25,10 @@ from pyspark.sql.types import StructType
 from headrace.errors import PipelineError
 from headrace.log.documents import replace_file
 from headrace.pipeline.actions.disk import DISK, disk_error, make_folder
+from headrace.pipeline.actions.table_home import homes
 
-NAME = "_headrace.json"
+RECORD = "columns.json"
+OLD_RECORD = "_headrace.json"  # in the folder of the table
 
 
 class TableSchema(msgspec.Struct, frozen=True):
@@ -63,30 +69,73 @@ def plain(kind: Any) -> Any:
 
 def read_schema(table: Path, frame: DataFrame) -> TableSchema | None:
     """The columns of a Parquet table; None if there is no table yet."""
+    if _is_empty(table):
+        return None  # also if there is a record: the table that it describes has been deleted
+    record = _record(table)
     try:
-        return _DECODER.decode((table / NAME).read_bytes())
+        return _DECODER.decode(record.read_bytes())
     except FileNotFoundError:
-        pass
+        return _schema_of_files(table, frame)
     except OSError as error:
-        raise disk_error(error, table / NAME, "read") from error
+        raise disk_error(error, record, "read") from error
     except msgspec.MsgspecError as error:
         raise PipelineError(
-            f"{table / NAME} is damaged: {error}", "remove it; the columns are then read from the files"
+            f"{record} is damaged: {error}", "remove it; the columns are then read from the files"
         ) from None
+
+
+def _schema_of_files(table: Path, frame: DataFrame) -> TableSchema | None:
     found = next((path for path in table.rglob("*.parquet") if not _is_hidden(path, table)), None)
     if found is None:
         return None
     folders = [part.partition("=")[0] for part in found.relative_to(table).parts[:-1]]
-    return schema_of(frame.sparkSession.read.parquet(str(table)).schema, folders)
+    held = schema_of(frame.sparkSession.read.parquet(str(table)).schema, folders)
+    rows = schema_of(frame.schema, [])
+    return TableSchema(
+        {**held.columns, **{name: rows.columns.get(name, held.columns[name]) for name in folders}}, folders
+    )
 
 
 def write_schema(table: Path, schema: TableSchema) -> None:
+    """Record the columns of a table that has no record, or has no rows yet."""
+    record = _record(table)
     try:
-        if not (table / NAME).exists():
-            make_folder(table)
-            replace_file(table / NAME, msgspec.json.encode(schema), DISK)
+        if not record.exists() or _is_empty(table):
+            make_folder(record.parent)
+            replace_file(record, msgspec.json.encode(schema), DISK)
     except OSError as error:
-        raise disk_error(error, table / NAME) from error
+        raise disk_error(error, record) from error
+
+
+def move_record(table: Path) -> None:
+    """Move the record of an earlier version out of the folder of the table. May be repeated after a kill."""
+    old, record = table / OLD_RECORD, _record(table)
+    try:
+        data = old.read_bytes()
+        if not record.exists():
+            make_folder(record.parent)
+            replace_file(record, data, DISK)
+        old.unlink()
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        raise disk_error(error, old, "moved") from error
+
+
+def _record(table: Path) -> Path:
+    """The record that exists, or else the path for a new one."""
+    first, second = (home / RECORD for home in homes(table))
+    return second if second.exists() and not first.exists() else first
+
+
+def _is_empty(table: Path) -> bool:
+    try:
+        with os.scandir(table) as entries:
+            return all(entry.name.startswith((".", "_")) for entry in entries)
+    except FileNotFoundError:
+        return True
+    except OSError as error:
+        raise disk_error(error, table, "read") from error
 
 
 def check_fits(rows: TableSchema, held: TableSchema | None, table: Path) -> None:

@@ -1,12 +1,15 @@
-"""Staging: Spark writes a batch of a table to a hidden folder, and its files are then renamed into place.
+"""Staging: Spark writes a batch of a table to a folder beside it, and its files are then renamed into place.
 
-    <table>/.staging-<rule>-<action>/<life>-<batch>/…              hidden from readers
-    <table>/.staging-<rule>-<action>/<life>-<batch>/ready.json     once all is written: which file goes where
+    <home>/staging-<rule>-<action>/<life>-<batch>/…                the home of the table: table_home.py
+    <home>/staging-<rule>-<action>/<life>-<batch>/ready.json       once all is written: which file goes where
     <table>/station=KDEN/part-<life>-<batch>-00000.parquet         in place
 
 A stage without `ready.json` is incomplete: it is deleted, and the batch is written again. A stage with `ready.json` is
 the batch: after a crash the missing renames are done, and nothing is computed again. So no file in place is ever
 replaced or removed, and none is visible before it is complete.
+
+Earlier versions staged within the table, in `.staging-<rule>-<action>`. A complete stage is continued there; then the
+folder is deleted.
 
 Durability: all files of the stage, their names and `ready.json` survive a power failure before the first rename; the
 renames do before `put_into_place` returns.
@@ -28,6 +31,7 @@ from headrace.log.documents import replace_file
 from headrace.pipeline.actions.action import Context
 from headrace.pipeline.actions.disk import DISK, disk_error, sync_names
 from headrace.pipeline.actions.journal import life
+from headrace.pipeline.actions.table_home import homes
 
 READY = "ready.json"
 NO_VALUE = "__HIVE_DEFAULT_PARTITION__"  # Spark's partition of rows without a value
@@ -61,9 +65,11 @@ class Stage:
 
     def __init__(self, table: Path, context: Context, action: str) -> None:
         self._table = table
-        self._home = table / f".staging-{context.rule}-{action}"
         self._mark = f"{life(context.state)}-{context.batch_id:010}"
-        self.folder = self._home / self._mark
+        name = f"staging-{context.rule}-{action}"
+        self._places = [*(home / name for home in homes(table)), table / f".{name}"]  # the one for new stages first
+        self._place = next((each for each in self._places if (each / self._mark / READY).exists()), self._places[0])
+        self.folder = self._place / self._mark
 
     def ready(self) -> Ready | None:
         """The files to put into place, if the stage is complete. PipelineError: its record is damaged."""
@@ -83,7 +89,7 @@ class Stage:
         try:
             for staged in files:
                 DISK.sync_file(self.folder / staged.name)
-            sync_names(self._table, (self.folder / staged.name for staged in files))
+            sync_names(self._place.parents[2], (self.folder / staged.name for staged in files))
             replace_file(self.folder / READY, msgspec.json.encode(ready), DISK)  # after all files that it names
         except OSError as error:
             raise disk_error(error, self.folder) from error
@@ -121,11 +127,12 @@ class Stage:
             raise disk_error(error, self._table) from error
 
     def _remedy(self) -> str:
-        return f"remove {self._home}; the batch is then written again"
+        return f"remove {self._place}; the batch is then written again"
 
     def clear(self) -> None:
         """Delete this stage, and any older one."""
-        shutil.rmtree(self._home, ignore_errors=True)
+        for place in self._places:
+            shutil.rmtree(place, ignore_errors=True)
 
 
 def rows_in_file(path: Path) -> int:
