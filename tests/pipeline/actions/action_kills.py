@@ -99,9 +99,11 @@ def files(folder: Path, mode: str) -> None:
             performer.perform_batches([performer.recipe(batch_of(number))], context_of(folder, rule, number))
 
 
-def table(folder: Path, format: str) -> None:
+def table(folder: Path, format: str, compact_s: float | None = None) -> None:
     """Spark's part is done by Arrow: two files for each batch, in two partitions."""
-    action = TableAction(path=str(folder / "table"), format=format, partition_by=("ident",))  # type: ignore[arg-type]
+    action = TableAction(
+        path=str(folder / "table"), format=format, partition_by=("ident",), compact_s=compact_s  # type: ignore[arg-type]
+    )  # fmt: skip
     performer = TablePerformer(action, "table-0", DeadLetters(folder / "dead"))
     schema = StructType().add("sequence", "long").add("ident", "string").add("payload", "binary")
     performer._spark_write = write_by_arrow  # type: ignore[method-assign, assignment]
@@ -128,6 +130,8 @@ SCENARIOS: dict[str, Callable[[Path], None]] = {
     "overwrite": lambda folder: files(folder, "overwrite"),
     "parquet": lambda folder: table(folder, "parquet"),
     "delta": lambda folder: table(folder, "delta"),
+    "parquet compacted": lambda folder: table(folder, "parquet", compact_s=1e-9),  # after each batch
+    "delta compacted": lambda folder: table(folder, "delta", compact_s=1e-9),
 }
 
 
@@ -140,7 +144,7 @@ def check_between(scenario: str, folder: Path) -> None:
         whole = {payload for number in range(BATCHES) for payload in batch_of(number)["payload"].to_pylist()}
         for path in (folder / "files").glob("*"):
             assert path.name.startswith(".headrace") or path.read_bytes() in whole, f"{path} is not whole"
-    if scenario == "parquet" and list((folder / "table").glob("ident=*/*.parquet")):
+    if scenario.startswith("parquet") and list((folder / "table").glob("ident=*/*.parquet")):
         sequences = pq.read_table(folder / "table", ignore_prefixes=[])["sequence"].to_pylist()  # whatever its name
         assert len(set(sequences)) == len(sequences), "a row is there twice"
 

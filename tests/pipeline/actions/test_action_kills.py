@@ -44,7 +44,7 @@ def judge(scenario: str, folder: Path, calm: Path, batches: int) -> None:
 def judge_table(scenario: str, path: Path, batches: int) -> None:
     rows = [row for number in range(batches) for row in action_kills.batch_of(number).to_pylist()]
     expected = [(row["sequence"], row["ident"], row["payload"]) for row in rows]
-    held = DeltaTable(path).to_pyarrow_table() if scenario == "delta" else pq.read_table(path)
+    held = DeltaTable(path).to_pyarrow_table() if scenario.startswith("delta") else pq.read_table(path)
     made = sorted(held.to_pylist(), key=lambda row: row["sequence"])
     assert [(row["sequence"], row["ident"], row["payload"]) for row in made] == expected, path
     assert not list(path.parent.glob(".headrace/*/staging-*")), path

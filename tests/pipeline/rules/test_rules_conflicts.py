@@ -32,6 +32,8 @@ METAR = RULE + 'decode = "metar"\n'
         ("[rule.file]\npath = 'x'\ncontent = 'json'\nremove = ['wmo']", "9: [[rule]] 1 [rule.file] remove", "it applies to payloads", ""),
         ("sql = 'select ident, payload from products'\n[rule.pipe]\ncommand = ['cat']\nmetadata = 'ldm'", "9: [[rule]] 1 [rule.pipe] metadata", "the rows have no column 'signature'", "select it too"),
         ("[rule.table]\npath = 'x'\npartition_by = ['statn']", "8: [[rule]] 1 [rule.table] partition_by", "no column 'statn'", ""),
+        ("[rule.table]\npath = 'x'\ncompact = 60", "8: [[rule]] 1 [rule.table] compact", "60 has no unit", "1h"),
+        ("[rule.table]\npath = 'x'\ncompact = '0s'", "8: [[rule]] 1 [rule.table] compact", "'0s' is out of range", "1s"),
         ("schema = 'a int'\ntable = 'x'", "6: [[rule]] 1 schema", "there is nothing to decode", "leave it out"),
         ("watermark = '1min'\ntable = 'x'", "6: [[rule]] 1 watermark", "it has no effect without sql", "give sql"),
         ("every = 10\ntable = 'x'", "6: [[rule]] 1 every", "counts products", "sequence % 10 = 0"),

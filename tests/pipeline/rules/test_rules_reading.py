@@ -84,6 +84,7 @@ def test_every_key_is_understood(tmp_path: Path) -> None:
         path = "gusts"
         format = "delta"
         partition_by = ["station"]
+        compact = "1h"
         [[rule.file]]
         path = "{station}/{begin:%Y%m%d}.json"
         folder = "elsewhere"
@@ -138,7 +139,7 @@ def test_every_key_is_understood(tmp_path: Path) -> None:
     assert (gusts.watermark_s, gusts.watermark_column, gusts.enabled) == (600.0, "observed", False)
     assert rules.enabled == (raw,)
     assert gusts.table == (
-        TableAction(path=str(tmp_path / "t" / "gusts"), format="delta", partition_by=("station",)),
+        TableAction(path=str(tmp_path / "t" / "gusts"), format="delta", partition_by=("station",), compact_s=3600.0),
     )  # fmt: skip
     assert gusts.file == (
         FileAction(

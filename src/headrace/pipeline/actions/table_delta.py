@@ -18,6 +18,7 @@ from typing import Any
 
 from headrace.errors import PipelineError, TargetError
 from headrace.pipeline.actions.disk import DISK, sync_names
+from headrace.pipeline.actions.table_delta_compaction import compact_delta
 from headrace.pipeline.actions.table_schema import TableSchema, plain
 from headrace.pipeline.actions.table_staging import Ready
 
@@ -73,6 +74,10 @@ class DeltaLog:
                 f"the log of {self._table} rejects batch {batch_id}: {error!s:.300}",
                 "fix the cause; the batch is then retried",
             ) from error
+
+    def compact(self) -> int:
+        """Merge small files; return how many files there are fewer. TargetError: the table is unharmed."""
+        return 0 if self._open() is None else compact_delta(self._table, self._library)
 
     def _commit(self, ready: Ready, batch_id: int) -> None:
         library = self._library

@@ -90,12 +90,13 @@ class FileAction(msgspec.Struct, frozen=True, kw_only=True):
     metadata: Annotated[Metadata, _METADATA] = "none"  # before the content
 
 
-class TableAction(msgspec.Struct, frozen=True, kw_only=True):
+class TableAction(msgspec.Struct, frozen=True, kw_only=True, rename={"compact_s": "compact"}):
     """[rule.table]: add rows to a table, each exactly once."""
 
     path: Annotated[str, kinds.TABLE_PATH]  # relative to [pipeline] tables, or absolute; absolute once loaded
     format: Annotated[TableFormat, choice(*get_args(TableFormat))] = "parquet"
     partition_by: Annotated[tuple[str, ...], COLUMNS] = ()
+    compact_s: Annotated[float | None, age(1, 30 * 86400, "1h")] = None  # how often small files are merged
 
 
 class PublishAction(msgspec.Struct, frozen=True, kw_only=True):

@@ -1,0 +1,230 @@
+"""Compaction: fewer files, the same rows, at every moment and after every kill. Spark does not run here."""
+
+import os
+import random
+import threading
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from acting import Killed, killed
+from deltalake import DeltaTable
+from pyarrow.dataset import dataset
+from test_action_kills import judge_table, kill
+
+from headrace.errors import TargetError
+from headrace.pipeline.actions import table_compaction, table_delta_compaction
+from headrace.pipeline.actions.table_compaction import FILES_MIN, compact_table
+from support.seeds import random_seed
+
+KINDS = pytest.mark.parametrize("scenario", ["parquet compacted", "delta compacted"])
+ROWS = 10  # of each file
+
+
+def small_files(folder: Path, count: int, first: int = 0) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    for number in range(first, first + count):
+        rows = pa.table({"sequence": pa.array(range(number * ROWS, (number + 1) * ROWS), pa.int64())})
+        pq.write_table(rows, folder / f"part-life-{number:010}-00000.parquet")
+
+
+def sequences(table: Path) -> list[int]:
+    """By a reader that ignores no names."""
+    held: list[int] = dataset(table, format="parquet", ignore_prefixes=[]).to_table()["sequence"].to_pylist()
+    return sorted(held)
+
+
+@pytest.mark.parametrize("parts", [[""], ["day=1", "day=2/hour=%3A"]])
+def test_small_files_of_each_folder_become_one(tmp_path: Path, parts: list[str]) -> None:
+    table = tmp_path / "t"
+    for place, part in enumerate(parts):
+        small_files(table / part, 20, first=place * 20)
+    assert compact_table(table) == 19 * len(parts)
+    assert sequences(table) == list(range(len(parts) * 20 * ROWS))
+    assert len([path for path in table.rglob("*") if path.is_file()]) == len(parts)
+    assert compact_table(table) == 0, "one file is left as it is"
+    assert not list(tmp_path.rglob("compaction"))
+
+
+def test_other_files_and_large_ones_stay(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    table = tmp_path / "t"
+    small_files(table, 5)
+    pq.write_table(pa.table({"sequence": range(50, 5000)}), table / "large.parquet")
+    (table / "_notes.txt").write_text("mine")
+    table.chmod(0o750)
+    large = (table / "large.parquet").stat()
+    monkeypatch.setattr(table_compaction, "SMALL_BYTES", large.st_size)
+    assert compact_table(table) == 4
+    assert (table / "large.parquet").stat().st_ino == large.st_ino
+    assert (table / "_notes.txt").read_text() == "mine"
+    assert table.stat().st_mode & 0o777 == 0o750
+    assert sorted(pq.read_table(table)["sequence"].to_pylist()) == list(range(5000))
+
+
+def test_files_of_an_unfinished_batch_are_not_merged(tmp_path: Path) -> None:
+    table = tmp_path / "t"
+    small_files(table, 6)
+    (tmp_path / ".headrace" / "t" / "staging-r-table-0" / "life-0000000005").mkdir(parents=True)
+    assert compact_table(table) == 4
+    assert (table / "part-life-0000000005-00000.parquet").exists()
+    assert sequences(table) == list(range(60))
+
+
+@pytest.mark.parametrize("step", ["_merge", "_copy_owner", "_exchange", "after"])
+def test_a_kill_in_a_compaction_leaves_every_row_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str
+) -> None:
+    table = tmp_path / "t"
+    small_files(table, 6)
+    real = table_compaction._exchange
+
+    def exchange_and_die(one: Path, other: Path) -> None:
+        real(one, other)
+        raise Killed
+
+    name = "_exchange" if step == "after" else step
+    monkeypatch.setattr(table_compaction, name, exchange_and_die if step == "after" else killed)
+    monkeypatch.setattr("shutil.rmtree", lambda *_, **__: None)  # a killed process deletes nothing
+    with pytest.raises(Killed):
+        compact_table(table)
+    monkeypatch.undo()
+    assert sequences(table) == list(range(60))
+    assert compact_table(table) == (0 if step == "after" else 5)
+    assert sequences(table) == list(range(60))
+    assert not list(tmp_path.rglob("compaction"))
+
+
+def test_a_folder_that_another_program_changes_meanwhile_is_left(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = tmp_path / "t"
+    small_files(table, 6)
+    real = table_compaction._copy_owner
+
+    def intrude(source: Path, target: Path) -> None:
+        real(source, target)
+        small_files(table, 1, first=6)
+
+    monkeypatch.setattr(table_compaction, "_copy_owner", intrude)
+    assert compact_table(table) == 0
+    assert sequences(table) == list(range(70))
+
+
+def test_a_file_system_that_cannot_exchange_folders_is_named_and_nothing_changes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = tmp_path / "t"
+    small_files(table, 6)
+    monkeypatch.setattr(table_compaction, "_RENAME_EXCHANGE", 1 << 20)  # an invalid flag, as to NFS
+    with pytest.raises(TargetError, match="t cannot be compacted: the file system cannot exchange folders"):
+        compact_table(table)
+    assert sequences(table) == list(range(60))
+
+
+def test_a_reader_beside_compaction_never_sees_a_row_twice_or_misses_one(tmp_path: Path) -> None:
+    """A reader whose files are gone gets an error, and repeats."""
+    table = tmp_path / "t"
+    small_files(table, FILES_MIN)
+    stop, seen = threading.Event(), [0, 0]
+    wrong: list[Any] = []
+
+    def read() -> None:
+        while not stop.is_set():
+            try:
+                held = sequences(table)
+            except FileNotFoundError:
+                seen[1] += 1
+                continue
+            seen[0] += 1
+            if held != list(range(len(held))) or len(held) < FILES_MIN * ROWS:
+                wrong.append(held)
+
+    reader = threading.Thread(target=read)
+    reader.start()
+    try:
+        for turn in range(1, 40):
+            small_files_in_place(tmp_path, table, turn * FILES_MIN)
+            compact_table(table)
+    finally:
+        stop.set()
+        reader.join()
+    print(f"{seen[0]} reads, {seen[1]} repeated")
+    assert not wrong
+    assert seen[0]
+
+
+def small_files_in_place(root: Path, table: Path, first: int) -> None:
+    """As a stage does: complete files are renamed, in order."""
+    small_files(root / "stage", FILES_MIN, first)
+    for path in sorted((root / "stage").iterdir()):
+        os.replace(path, table / path.name)
+
+
+@KINDS
+def test_a_writer_that_compacts_and_is_killed_many_times_leaves_every_row_once(tmp_path: Path, scenario: str) -> None:
+    kill(scenario, tmp_path / "killed", "random", random_seed(), batches=6)
+    judge_table(scenario, tmp_path / "killed" / "table", 6)
+
+
+@KINDS
+def test_a_writer_that_compacts_and_is_killed_at_any_step_leaves_every_row_once(tmp_path: Path, scenario: str) -> None:
+    stride = int(os.environ.get("KILLS_STRIDE", "12"))
+    kill(scenario, tmp_path / "killed", "everywhere", stride, random.SystemRandom().randint(1, stride), batches=4)
+    for folder in (tmp_path / "killed").iterdir():
+        judge_table(scenario, folder / "table", 4)
+
+
+def delta_of(tmp_path: Path, values: list[str | None]) -> Path:
+    from deltalake import write_deltalake
+
+    for number in range(3):
+        rows = pa.table({
+            "sequence": pa.array(range(number * len(values), (number + 1) * len(values))), "station": values,
+        })  # fmt: skip
+        write_deltalake(tmp_path / "t", rows, partition_by=["station"], mode="append")
+    return tmp_path / "t"
+
+
+def test_a_delta_table_is_compacted_in_one_transaction_that_changes_no_rows(tmp_path: Path) -> None:
+    import deltalake
+
+    values = ["a b", "é", "x/y", "%2F", None, "a=b"]
+    table = delta_of(tmp_path, values)
+    before = DeltaTable(table).to_pyarrow_table().sort_by("sequence").to_pylist()
+    assert table_delta_compaction.compact_delta(table, deltalake) == 12
+    made = DeltaTable(table)
+    assert made.to_pyarrow_table().sort_by("sequence").to_pylist() == before
+    assert len(made.file_uris()) == 6
+    assert made.version() == 3
+    commit = [*map(pa_json, (table / "_delta_log" / f"{3:020}.json").read_text().splitlines())]
+    assert {entry[kind]["dataChange"] for entry in commit for kind in ("add", "remove") if kind in entry} == {False}
+    assert DeltaTable(table, version=2).to_pyarrow_table().num_rows == len(before), "older versions are readable"
+
+
+def pa_json(text: str) -> Any:
+    import msgspec
+
+    return msgspec.json.decode(text)
+
+
+def test_a_delta_compaction_gives_way_to_another_commit_and_leaves_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import deltalake
+
+    table = delta_of(tmp_path, ["a"])
+    real = table_delta_compaction._publish
+
+    def late(*args: Any) -> None:
+        delta_of(tmp_path, ["a"])
+        real(*args)
+
+    monkeypatch.setattr(table_delta_compaction, "_publish", late)
+    assert table_delta_compaction.compact_delta(table, deltalake) == 0
+    monkeypatch.undo()
+    assert len(DeltaTable(table).file_uris()) == 6
+    assert table_delta_compaction.compact_delta(table, deltalake) == 5
+    assert DeltaTable(table).to_pyarrow_table().num_rows == 6
+    assert len(list(table.rglob("*.parquet"))) == 7, "six that older versions need, and one"
