@@ -49,6 +49,10 @@ class Bench:
         others = [path for path in self.path.rglob("*") if path.is_file() and path.suffix != ".parquet"]
         return staged + [path for path in others if "_delta_log" not in path.parts]
 
+    def held(self) -> list[str]:
+        """The files that a reader of the table reads."""
+        return DeltaTable(self.path).file_uris() if self.format == "delta" else [*map(str, self.files())]
+
     def files(self) -> list[Path]:
         return [path for path in self.path.rglob("*.parquet") if not any(p.startswith(".") for p in path.parts)]
 
@@ -262,6 +266,34 @@ def test_a_table_that_is_a_mount_point_has_its_home_inside(
     assert bench.put(rows(spark, 6, 10), 1).rows == 5
     assert bench.sequences(spark) == list(range(10))
     assert not list(bench.root.rglob("staging-*"))
+
+
+KINDS = """id as sequence, concat('s', id % 2) as station, cast(id as decimal(20, 3)) as amount, timestamp_millis(id) as t,
+    cast(timestamp_millis(id) as timestamp_ntz) as local, date_from_unix_date(int(id)) as day, cast('x' as binary) as raw,
+    if(id % 3 = 0, null, array(named_struct('a', id, 'b', map('k', float(id))))) as nested, interval 1 day as span"""
+
+
+@FORMATS
+@pytest.mark.parametrize("partition_by", [(), ("station",)])
+def test_compacted_rows_are_the_same_to_spark(
+    spark: Any, tmp_path: Path, format: str, partition_by: tuple[str, ...]
+) -> None:
+    bench = Bench(tmp_path, format, *partition_by)
+    columns = KINDS if format == "parquet" else KINDS.replace(", interval 1 day as span", "")
+    for number in range(4):
+        bench.put(rows(spark, number * 10, number * 10 + 10, columns), number)
+    before = len(bench.held())
+    bench.action = msgspec.structs.replace(bench.action, compact_s=3600.0)
+    assert bench.put(rows(spark, 100, 110, columns), 3).rows == 10, "the batch is done, whatever compact is"
+    bench.put(rows(spark, 40, 50, columns), 4)
+    assert len(bench.held()) <= 2 < before
+    made = spark.read.parquet(*bench.held()) if format == "delta" else spark.read.parquet(str(bench.path))
+    expected = rows(spark, 0, 50, columns)
+    if format == "delta":
+        made, expected = made.drop("station"), expected.drop("station")
+    assert dict(made.dtypes) == dict(expected.dtypes)
+    shown = made.select(expected.columns)
+    assert shown.orderBy("sequence").collect() == expected.orderBy("sequence").collect()
 
 
 def test_times_are_written_in_microseconds(spark: Any, tmp_path: Path) -> None:
