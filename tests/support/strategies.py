@@ -14,7 +14,7 @@ LAST = (1 << 63) - 1
 
 texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=30)
 levels = st.text(
-    st.characters(exclude_categories=["Cs", "Cc", "Z"], exclude_characters="/*?#$+>\"'\\"), min_size=1
+    st.characters(exclude_categories=["Cs", "Cc", "Z"], exclude_characters="/*?#$+>|\"'\\"), min_size=1
 ).filter(lambda level: not level.startswith("@"))
 feeds = (
     st.lists(levels, min_size=1, max_size=3)
