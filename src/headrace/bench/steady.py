@@ -77,7 +77,7 @@ def _figures(put: int, rows: tuple[int, int], samples: list[Sample]) -> Iterator
     most = max(sample.memory_bytes for sample in samples)
     yield Figure("memory-max", "memory of the job, maximum", most / 2**20, "MiB")
     yield Figure("growth", "memory, last quarter to second quarter", late / early, "times", 1.05, True)
-    yield Figure("behind", "sequences behind, maximum", max(sample.behind for sample in samples), "")
+    yield Figure("behind", "products behind, maximum", max(sample.behind for sample in samples), "")
 
 
 def _command(place: Path) -> list[str]:
