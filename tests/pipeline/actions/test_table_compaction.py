@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 from acting import Killed, killed
 from deltalake import DeltaTable
-from pyarrow.dataset import dataset
+from pyarrow.dataset import dataset, field
 from test_action_kills import judge_table, kill
 
 from headrace.errors import TargetError
@@ -228,3 +228,18 @@ def test_a_delta_compaction_gives_way_to_another_commit_and_leaves_nothing(
     assert table_delta_compaction.compact_delta(table, deltalake) == 5
     assert DeltaTable(table).to_pyarrow_table().num_rows == 6
     assert len(list(table.rglob("*.parquet"))) == 7, "six that older versions need, and one"
+
+
+def test_a_filter_on_a_compacted_delta_table_finds_the_rows_that_it_finds_in_memory(tmp_path: Path) -> None:
+    """Also beside NaN and null; and beside a file that was added since, without ranges as tables add them."""
+    import deltalake
+
+    values = [[0.0, float("nan")], [1.5, None], [2.0, 3.0]]
+    for part in values:
+        deltalake.write_deltalake(tmp_path / "t", pa.table({"gust": pa.array(part, pa.float64())}), mode="append")
+    assert table_delta_compaction.compact_delta(tmp_path / "t", deltalake) == 2
+    opened = DeltaTable(tmp_path / "t")
+    whole, held = opened.to_pyarrow_table(), opened.to_pyarrow_dataset()
+    for value in (0.0, 1.5, 2.5, 3.0):
+        for chosen in (field("gust") == value, field("gust") <= value, field("gust") >= value, field("gust").is_null()):
+            assert held.to_table(filter=chosen).num_rows == whole.filter(chosen).num_rows, str(chosen)
