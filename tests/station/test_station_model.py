@@ -219,7 +219,8 @@ class ChainMachine(RuleBasedStateMachine):
             assert (told.waiting, told.leased, told.parked) == (
                 len(place.waiting), len(place.leased), len(place.parked),
             ), name  # fmt: skip
-            assert told.behind == len(self.chain.unseen)
+            unseen = [each for each in self.chain.unseen if name in each.selections]
+            assert told.behind == sum(each.selections[name].selects(each.feed) for each in unseen), name
             for what in (
                 "admitted",
                 "delivered",
