@@ -91,7 +91,7 @@ def test_programs_beside_the_queue_see_how_far_the_requests_are(fabric: Fabric) 
     until(lambda: has_examined(fabric, "b", "a"), "b has everything that comes")
 
     def lags() -> list[RequestLag]:
-        return read_lags(b.path, time.time_ns())
+        return sorted(read_lags(b.path, time.time_ns()), key=lambda lag: lag.request, reverse=True)
 
     until(lambda: len(lags()) == 2 and lags()[0].state == "live" and lags()[1].problem, "the site has written them")
     one, other = lags()
