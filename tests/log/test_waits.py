@@ -15,7 +15,7 @@ from support.waiting import until
 
 
 class Seconds:
-    """A clock that moves when it is told to."""
+    """A clock that moves only when the test moves it."""
 
     def __init__(self) -> None:
         self.now = 100.0
@@ -55,7 +55,7 @@ def test_a_put_that_waits_for_a_second_says_so_though_others_get_room() -> None:
     assert waits.is_due("s", 2, clock.now - 1.1) is True
 
 
-def test_a_wait_that_is_over_begins_anew() -> None:
+def test_a_new_wait_begins_after_one_that_is_over() -> None:
     clock = Seconds()
     waits = Waits(clock)
     assert said(waits, clock, 5) == [1.0, 3.0]

@@ -25,7 +25,7 @@ MakeReader = Callable[[int, int | str], Read]  # with the limits of a batch: pro
 
 
 class Reading:
-    """What `Queue.read` and `Cursor.read` return. Each iteration starts anew at the same position."""
+    """What `Queue.read` and `Cursor.read` return. Each iteration starts at the same position."""
 
     def __init__(
         self, make_reader: MakeReader, oldest: Callable[[], int], start: int, stop: int, limit: int | None

@@ -2,7 +2,7 @@
 
 A wait is worth a line after a second, and again after pauses that grow to a minute. It may consist of many attempts, of
 many threads: a relay, a remote client or a command that must notice Ctrl-C tries for a moment, again and again. So a
-wait has a key, and goes on as long as attempts with that key come; whoever makes them says it once for all.
+wait has a key, and goes on as long as attempts with that key come; it is reported once for all of them.
 
 Not here: the text, and where it goes. What a queue waits for goes to the logger `headrace.queue`.
 """
