@@ -25,7 +25,7 @@ def path(tmp_path: Path) -> Path:
 
 
 def refused(act: Callable[[], Any]) -> None:
-    """Act until it is refused, which may take 0.2 ms. A queue of which some files are deleted already is damaged."""
+    """Act until it is refused, which may take 10 ms. A queue of which some files are deleted already is damaged."""
 
     def is_refused() -> bool:
         try:
@@ -78,7 +78,7 @@ def test_no_operation_of_a_station_works_elsewhere(path: Path, terms: dict[str, 
 
 
 def acknowledge(consumer: Consumer, batch: Batch) -> None:
-    """Products that were acknowledged within the first 0.2 ms are no longer leased."""
+    """Products that were acknowledged within the first 10 ms are no longer leased."""
     with suppress(LeaseLostError):
         consumer.ack(batch)
 

@@ -129,14 +129,14 @@ def put_many(
         if plain and feed in log.kernel.feeds:  # the kernel has a shorter path for these
             append = partial(log.kernel.put_many_plain, payloads, feed, ident, priority)  # type: ignore[arg-type]
             return _append_many(log, payloads, ident, append, timeout)
-    log.check_open()
+    log.check_open(always=False)
     held = payloads if payloads.__class__ is list else payload_column(payloads)
     return put_columns(log, held, columns_of(len(held), feed, ident, facts), timeout)
 
 
 def put_columns(log: "Log", payloads: list[Any], columns: Columns, timeout: Timeout = None) -> Receipt:
     """As `put_many`, with columns that were checked already."""
-    log.check_open()
+    log.check_open(always=False)
     if not log.is_writing:
         log.begin_writing()
     for feed in distinct(columns.feed):
@@ -185,7 +185,7 @@ def _append_many(
 
 def put_batch(log: "Log", batch: Batch, keep: Any = None, timeout: Timeout = None) -> Receipt:
     """Store products of another queue as they are, as one. `Queue.put_batch` explains."""
-    log.check_open()
+    log.check_open(always=False)
     if not log.is_writing:
         log.begin_writing()
     rows, mask = records.rows_of(batch), records.mask_of(keep, len(batch))

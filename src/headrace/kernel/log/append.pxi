@@ -330,7 +330,7 @@ cdef int append_locked(Store *store, Item *items, size_t count, uint64_t now_ns,
     if not by_clock:
         now_ns = clock_ns(CLOCK_REALTIME)
         boot_ns = clock_ns(CLOCK_BOOTTIME)
-    outcome = check_place(store, boot_ns, count > 1 or by_clock)
+    outcome = check_place(store, boot_ns, by_clock)
     if outcome != 0:
         return outcome
     take_sample(control, boot_ns)

@@ -90,7 +90,7 @@ cdef class Log:
         self.store.place_device, self.store.place_inode = status.st_dev, status.st_ino
 
     def look_for_place(self, bint always=True):
-        """0 if the queue is where it was opened, or a negative code. Not `always`: at most every 0.2 ms."""
+        """0 if the queue is where it was opened, or a negative code. Not `always`: at most every 10 ms."""
         return check_place(self.store, 0 if always else clock_ns(CLOCK_MONOTONIC), always)
 
     @property
