@@ -207,6 +207,23 @@ def test_staged_and_hidden_files_are_not_part_of_a_table(table: Path, make_queue
     assert put_into(make_queue("target"), table) == 20
 
 
+def test_a_table_that_is_compacted_after_it_was_listed_is_an_error_and_not_an_empty_table(
+    table: Path, queue: Queue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = Path.rglob
+
+    def listed_and_gone(folder: Path, pattern: str) -> list[Path]:
+        found = list(real(folder, pattern))
+        for path in found:
+            if path.suffix == ".parquet":
+                path.unlink()
+        return found
+
+    monkeypatch.setattr(Path, "rglob", listed_and_gone)
+    with pytest.raises(PipelineError, match="was removed while the table was read; try again"):
+        put_into(queue, table)
+
+
 def test_columns_that_only_later_files_have_are_not_dropped(source: Queue, tmp_path: Path, make_queue: Make) -> None:
     rows = pa.Table.from_batches([arrow_of(source.read_batch("oldest"))])
     pq.write_table(rows.slice(0, 10).drop(["slice", "properties", "priority"]), tmp_path / "a.parquet")

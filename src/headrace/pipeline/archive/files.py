@@ -182,7 +182,7 @@ def _parquet_files(path: Path) -> Iterator[TableFile]:
         return
     for found in sorted(path.rglob("*")):
         within = found.relative_to(path).parts
-        if not any(map(_is_hidden, within)) and found.is_file() and _is_parquet(found):
+        if not any(map(_is_hidden, within)) and _is_parquet(found):
             yield TableFile(str(found), partial(str, found), _folder_values(within[:-1], found))
 
 
@@ -192,7 +192,9 @@ def _is_hidden(part: str) -> bool:
 
 def _is_parquet(path: Path) -> bool:
     if path.suffix == ".parquet":
-        return True
+        return not path.is_dir()  # also if it is gone since it was listed: then opening it is an error
+    if not path.is_file():
+        return False
     with path.open("rb") as file:
         return file.read(4) == b"PAR1"
 
@@ -238,4 +240,6 @@ def _logged_values(fragment: Any, names: Sequence[str]) -> dict[str, Any]:
 
 
 def _unreadable(what: Path | str, error: Exception) -> PipelineError:
+    if isinstance(error, FileNotFoundError):
+        return PipelineError(f"{what} was removed while the table was read", "try again: the table was compacted")
     return PipelineError(f"{what} cannot be read as a table: {error!s:.300}", "give the folder of a table")
