@@ -1,5 +1,7 @@
 """headrace pipeline and headrace archive, as far as they work without Spark."""
 
+import os
+import time
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +11,7 @@ import pytest
 
 from headrace import Queue
 from headrace.pipeline.rules.load import load_rules
+from headrace.pipeline.run.checkpoint import locked_checkpoint
 from headrace.pipeline.run.status import RuleStatus, save_status
 from headrace.pipeline.source.columns import arrow_of
 from support.commandline import Run, objects
@@ -155,6 +158,12 @@ def test_the_status_says_why_products_were_not_decoded(run: Run, folder: Path) -
     assert told["rules"][0]["causes"] == causes
 
 
+def test_the_status_says_how_many_rows_were_removed_after_keep(run: Run, folder: Path) -> None:
+    save_status(load_rules(folder / "rules.toml").pipeline, folder / "rules.toml", [RuleStatus("hot", removed=1_200)])
+    result = run("pipeline", "status", "rules.toml")
+    assert "rule hot: 1,200 rows removed from tables after keep\n" in result.stdout
+
+
 def test_a_rule_is_shown_again_only_after_a_change(run: Run, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("headrace.pipeline.run.job.Job", SlowJob)
     monkeypatch.setattr("headrace.pipeline.source.data_source.spark_session", lambda *_: SlowJob())
@@ -219,3 +228,70 @@ def test_a_table_that_is_not_an_archive_is_an_error(run: Run, folder: Path) -> N
     result = run("archive", "list", "nowhere")
     assert result.exit_code == 3
     assert "there is no table at nowhere" in result.stderr
+
+
+def small_table(folder: Path, name: str, files: int, days: float = 0.0) -> Path:
+    table = folder / "tables" / name
+    table.mkdir(parents=True)
+    for number in range(files):
+        path = table / f"part-hot-00000000-{number:010}-table-0.parquet"
+        pq.write_table(pa.table({"sequence": [number]}), path)
+        os.utime(path, (time.time() - days * 86400,) * 2)
+    return table
+
+
+@pytest.fixture
+def tables(folder: Path) -> Path:
+    """Two rules with tables, and one without."""
+    rules = '[pipeline]\nqueue = "wx.queue"\n'
+    for name in ("one", "two"):
+        rules += f'[[rule]]\nname = "{name}"\nselect = "wx/**"\n[rule.table]\npath = "{name}"\nkeep = "30d"\n'
+    rules += '[[rule]]\nname = "three"\nselect = "wx/**"\nfile = "{feed}"\n'
+    (folder / "rules.toml").write_text(rules)
+    return folder
+
+
+def test_tables_of_a_stopped_pipeline_are_compacted_and_freed_of_old_rows(run: Run, tables: Path) -> None:
+    small_table(tables, "one", 5)
+    small_table(tables, "two", 3, days=31)
+    letters = small_table(tables, "dead_letters", 6)
+    result = run("pipeline", "compact", "rules.toml", "--json")
+    assert result.exit_code == 0, result.stderr
+    (told,) = objects(result.stdout)
+    assert told["ok"] is True
+    assert [(each["rule"], each["fewer_files"], each["removed_rows"]) for each in told["tables"]] == [
+        ("one", 4, 0), ("two", 0, 3), ("dead letters", 4, 0),
+    ]  # fmt: skip
+    assert (letters / "part-hot-00000000-0000000005-table-0.parquet").exists(), "its batch may be repeated"
+    assert sorted(pq.read_table(letters)["sequence"].to_pylist()) == list(range(6))
+
+
+def test_tables_of_chosen_rules_are_compacted_with_a_line_for_each(run: Run, tables: Path) -> None:
+    small_table(tables, "one", 5)
+    two, letters = small_table(tables, "two", 5), small_table(tables, "dead_letters", 6)
+    result = run("pipeline", "compact", "rules.toml", "one")
+    assert result.exit_code == 0
+    assert f"compacting {tables / 'tables' / 'one'}\n" in result.stderr
+    assert len(list(two.iterdir())) == 5
+    assert len(list(letters.iterdir())) == 6
+    result = run("pipeline", "compact", "rules.toml", "three")
+    assert result.exit_code == 2
+    assert "has no rule 'three' with a table\n  try: rules with tables are: one, two" in result.stderr
+
+
+def test_a_table_that_cannot_be_compacted_is_named_and_the_others_are(run: Run, tables: Path) -> None:
+    (small_table(tables, "one", 5) / "part-x.parquet").write_bytes(b"not Parquet")
+    two = small_table(tables, "two", 5)
+    result = run("pipeline", "compact", "rules.toml")
+    assert result.exit_code == 1
+    assert "one cannot be compacted" in result.stderr
+    assert len(list(two.iterdir())) == 1
+
+
+def test_tables_of_a_running_pipeline_are_refused(run: Run, tables: Path) -> None:
+    small_table(tables, "one", 5)
+    with locked_checkpoint(tables / "rules.checkpoint"):
+        result = run("pipeline", "compact", "rules.toml")
+    assert result.exit_code == 3
+    assert 'try: stop it first, or let it compact its tables itself: compact = "1h"' in result.stderr
+    assert len(list((tables / "tables" / "one").iterdir())) == 5

@@ -1,4 +1,4 @@
-"""`headrace pipeline`: rules on Spark: run, status, check, import, prepare.
+"""`headrace pipeline`: rules on Spark: run, status, check, import, prepare; compact is in pipeline_compact.py.
 
 Spark is imported by the commands that need it, when they run.
 """
@@ -18,6 +18,7 @@ import click
 from headrace.cli.failure import NEGATIVE, OK, show_problems
 from headrace.cli.options import FEED, json_option
 from headrace.cli.output import echo_json, show_table
+from headrace.cli.pipeline_compact import compact
 from headrace.cli.samples import samples_of
 from headrace.cli.trials import show_sql_trial, show_trials
 from headrace.errors import OptionError, PipelineError
@@ -44,6 +45,9 @@ def pipeline() -> None:
       headrace pipeline run rules.toml &
       headrace pipeline status rules.toml
     """
+
+
+pipeline.add_command(compact)
 
 
 @pipeline.command(short_help="Run rules on Spark.")
@@ -186,6 +190,8 @@ def show_rules(rules: "list[RuleStatus]") -> None:
     for rule in rules:
         for line in cause_lines(rule):
             click.echo(line)
+        if rule.removed:
+            click.echo(f"rule {rule.rule}: {format_count(rule.removed, 'row')} removed from tables after keep")
         if rule.failure:
             click.echo(failure_line(rule), err=True)
 

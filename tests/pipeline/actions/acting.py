@@ -13,7 +13,7 @@ class Killed(BaseException):
     """Raised where a process would be killed; no code catches it, so everything stays as a kill would leave it."""
 
 
-def killed(*_: Any) -> Any:
+def killed(*_: Any, **__: Any) -> Any:
     raise Killed
 
 

@@ -3,6 +3,7 @@
 import os
 import random
 import threading
+import time
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +16,11 @@ from pyarrow.dataset import dataset, field
 from test_action_kills import judge_table, kill
 
 from headrace.errors import TargetError
-from headrace.pipeline.actions import table_compaction, table_delta_compaction
+from headrace.pipeline.actions import DeadLetters, table_compaction, table_delta_compaction, table_replaced
+from headrace.pipeline.actions.table import TablePerformer
 from headrace.pipeline.actions.table_compaction import FILES_MIN, compact_table
+from headrace.pipeline.actions.table_replaced import remove_replaced
+from headrace.pipeline.rules import TableAction
 from support.seeds import random_seed
 
 KINDS = pytest.mark.parametrize("scenario", ["parquet compacted", "delta compacted"])
@@ -45,7 +49,6 @@ def test_small_files_of_each_folder_become_one(tmp_path: Path, parts: list[str])
     assert sequences(table) == list(range(len(parts) * 20 * ROWS))
     assert len([path for path in table.rglob("*") if path.is_file()]) == len(parts)
     assert compact_table(table) == 0, "one file is left as it is"
-    assert not list(tmp_path.rglob("compaction"))
 
 
 def test_other_files_and_large_ones_stay(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -72,28 +75,29 @@ def test_files_of_an_unfinished_batch_are_not_merged(tmp_path: Path) -> None:
     assert sequences(table) == list(range(60))
 
 
-@pytest.mark.parametrize("step", ["_merge", "_copy_owner", "_exchange", "after"])
+@pytest.mark.parametrize("step", ["_merge", "_copy_owner", "exchange", "after"])
 def test_a_kill_in_a_compaction_leaves_every_row_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str
 ) -> None:
     table = tmp_path / "t"
     small_files(table, 6)
-    real = table_compaction._exchange
+    real = table_compaction.exchange
 
     def exchange_and_die(one: Path, other: Path) -> None:
         real(one, other)
         raise Killed
 
-    name = "_exchange" if step == "after" else step
+    name = "exchange" if step == "after" else step
     monkeypatch.setattr(table_compaction, name, exchange_and_die if step == "after" else killed)
-    monkeypatch.setattr("shutil.rmtree", lambda *_, **__: None)  # a killed process deletes nothing
     with pytest.raises(Killed):
         compact_table(table)
     monkeypatch.undo()
     assert sequences(table) == list(range(60))
     assert compact_table(table) == (0 if step == "after" else 5)
     assert sequences(table) == list(range(60))
-    assert not list(tmp_path.rglob("compaction"))
+    pass_time(monkeypatch)
+    remove_replaced(table)
+    assert not list(tmp_path.rglob("compaction")), "the remains of the kill are gone too"
 
 
 def test_a_folder_that_another_program_changes_meanwhile_is_left(
@@ -117,10 +121,80 @@ def test_a_file_system_that_cannot_exchange_folders_is_named_and_nothing_changes
 ) -> None:
     table = tmp_path / "t"
     small_files(table, 6)
-    monkeypatch.setattr(table_compaction, "_RENAME_EXCHANGE", 1 << 20)  # an invalid flag, as to NFS
+    monkeypatch.setattr(table_replaced, "_RENAME_EXCHANGE", 1 << 20)  # an invalid flag, as to NFS
     with pytest.raises(TargetError, match="t cannot be compacted: the file system cannot exchange folders"):
         compact_table(table)
     assert sequences(table) == list(range(60))
+    assert not list(tmp_path.rglob("part-merged-*"))
+
+
+@pytest.mark.parametrize("parts", [[""], ["day=1", "day=2"]])
+def test_a_reader_that_opened_a_folder_before_its_exchange_and_lists_it_afterwards_finds_every_file(
+    tmp_path: Path, parts: list[str]
+) -> None:
+    """Then the files are gone by name, so it repeats its read; an empty listing would be an empty table, without an error."""
+    table = tmp_path / "t"
+    opened = {}
+    for part in parts:
+        small_files(table / part, 6)
+        opened[part] = os.open(table / part, os.O_RDONLY | os.O_DIRECTORY)
+    names = sorted(os.listdir(table / parts[0]))
+    assert compact_table(table) == 5 * len(parts)
+    for part, descriptor in opened.items():
+        assert sorted(os.listdir(descriptor)) == names
+        with pytest.raises(FileNotFoundError):
+            pq.read_table(table / part / names[0])
+        os.close(descriptor)
+
+
+def pass_time(monkeypatch: pytest.MonkeyPatch, seconds: float = table_replaced.KEPT_S) -> None:
+    """As if so long had passed."""
+    now = time.time_ns() / 1e9
+    monkeypatch.setattr(table_replaced.time, "time", lambda: now + seconds)
+
+
+def test_replaced_folders_are_removed_after_a_while_by_the_next_batch_or_start(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = tmp_path / "t"
+    performer = TablePerformer(TableAction(path=str(table)), "table-0", DeadLetters(tmp_path / "dead"))
+    small_files(table, 6)
+    compact_table(table)
+    for passed_s, kept in ((-3600, 6), (0, 6), (table_replaced.KEPT_S - 60, 6), (table_replaced.KEPT_S + 60, 0)):
+        pass_time(monkeypatch, passed_s)
+        performer.tidy()
+        assert len(list((tmp_path / ".headrace" / "t").glob("compaction/*/folder/*"))) == kept, passed_s
+    assert sequences(table) == list(range(60))
+
+
+def test_compaction_waits_rather_than_keep_more_replaced_files_than_its_bound(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = tmp_path / "t"
+    small_files(table, 12)
+    size = max(path.stat().st_size for path in table.iterdir())
+    monkeypatch.setattr(table_compaction, "KEPT_BYTES", int(5.5 * size))
+    assert compact_table(table) == 4, "the five oldest"
+    assert compact_table(table) == 0, "their old files are still kept"
+    pass_time(monkeypatch)
+    assert compact_table(table) == 4, "also if all small files together are too many"
+    assert sequences(table) == list(range(120))
+
+
+def test_a_file_that_another_program_adds_directly_before_the_exchange_is_not_lost(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = tmp_path / "t"
+    small_files(table, 6)
+    real = table_compaction.exchange
+
+    def intrude(copy: Path, folder: Path) -> None:
+        small_files(table, 1, first=6)
+        real(copy, folder)
+
+    monkeypatch.setattr(table_compaction, "exchange", intrude)
+    assert compact_table(table) == 5
+    assert sequences(table) == list(range(70))
 
 
 def test_a_reader_beside_compaction_never_sees_a_row_twice_or_misses_one(tmp_path: Path) -> None:

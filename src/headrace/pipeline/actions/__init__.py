@@ -4,11 +4,12 @@ action.py        what the runner knows of an action: Performer, Context, Counts
 journal.py       exactly once: the last batch that an action has done
 prepared.py      rows with filled-in templates and contents, made in executors
 file.py          [rule.file];    file_append.py appends to files, file_shared.py for many rules at once
-table.py         [rule.table];   table_staging.py, table_schema.py, table_delta.py, table_home.py,
-                 table_compaction.py, table_delta_compaction.py
+table.py         [rule.table];   table_staging.py, table_schema.py, table_home.py, table_delta.py;
+                 table_care.py between batches: table_compaction.py, table_replaced.py, table_keep.py, and for Delta
+                 table_delta_compaction.py, table_delta_keep.py, table_delta_commits.py
 publish.py       [rule.publish] and [rule.alert]
 exec.py, pipe.py [rule.exec] and [rule.pipe], which run program.py
-dead_letters.py  rows that an action cannot process
+dead_letters.py  rows that an action cannot process; dead_letter_files.py
 disk.py          errors of the operating system, folders that are on disk
 """
 

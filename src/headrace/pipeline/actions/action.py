@@ -35,6 +35,7 @@ class Counts(msgspec.Struct, frozen=True):
     rows: int = 0  # processed
     files: int = 0  # written
     failed: int = 0  # rows that are dead letters
+    removed: int = 0  # rows that a table kept long enough
     causes: dict[str, int] = {}  # of dead letters that a decoder refused, and how many each
 
 

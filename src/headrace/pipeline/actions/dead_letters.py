@@ -5,11 +5,12 @@
 The rows that one action refuses of one batch are one file. It is written beside the table (table_home.py) and renamed
 when the action has done everything else. A repeated batch replaces its file, or removes it if no row is refused any
 more, so each letter exists once. The payload is cut to 64 KiB; `payload_bytes` has its full size, and `sequence` leads
-to the product as long as the queue holds it.
+to the product as long as the queue holds it. Small files are merged once an hour (dead_letter_files.py).
 
 Durability: the file survives a power failure before the batch counts as done.
 """
 
+import logging
 import shutil
 import time
 from collections import Counter
@@ -23,8 +24,10 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pyspark.sql import DataFrame
 
+from headrace.errors import PipelineError
 from headrace.log.documents import move_into_place
 from headrace.pipeline.actions.action import Context, Counts
+from headrace.pipeline.actions.dead_letter_files import compact_letters, only_writer
 from headrace.pipeline.actions.disk import DISK, disk_error, make_folder
 from headrace.pipeline.actions.journal import life
 from headrace.pipeline.actions.prepared import SCHEMA as PREPARED
@@ -43,6 +46,8 @@ SCHEMA = pa.schema({
 })  # fmt: skip
 _BUFFER_BYTES = 4 << 20
 _BUFFER_ROWS = 5000
+_COMPACT_S = 3600.0
+_LOGGER = logging.getLogger(__name__)
 _ROW_BYTES = 200  # without the payload, estimated
 
 
@@ -106,11 +111,14 @@ class Letters:
         self._write()
         try:
             if self._writer is None:
-                target.unlink(missing_ok=True)
+                if target.exists():
+                    with only_writer(target.parent):
+                        target.unlink(missing_ok=True)
                 return
             self._writer.close()
             self._writer = None
-            move_into_place(self._part, target, DISK)  # survives a power failure
+            with only_writer(target.parent):
+                move_into_place(self._part, target, DISK)  # survives a power failure
         except OSError as error:
             raise disk_error(error, target) from error
 
@@ -129,6 +137,7 @@ class DeadLetters:
     def __init__(self, path: Path, action: str = "decode") -> None:
         self.path = path
         self._action = action
+        self._compact_at = time.monotonic() + _COMPACT_S
 
     @contextmanager
     def writing(self, context: Context, action: str) -> Iterator[Letters]:
@@ -144,6 +153,16 @@ class DeadLetters:
         except BaseException:
             letters.abandon()
             raise
+        if letters.count and time.monotonic() >= self._compact_at:
+            self._compact()
+
+    def _compact(self) -> None:
+        """Merge small files. The letters are in the table whether or not this succeeds."""
+        self._compact_at = time.monotonic() + _COMPACT_S
+        try:
+            compact_letters(self.path)
+        except PipelineError as error:
+            _LOGGER.warning("%s; it stays as it is, and the next attempt is in %g s", error, _COMPACT_S)
 
     def perform(self, frame: DataFrame, context: Context) -> Counts:
         """Store rows with the column `error`, and any of sequence, feed, ident and payload."""

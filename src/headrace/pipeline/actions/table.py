@@ -10,14 +10,12 @@ as another value. Spark writes such rows to a partition of the stage that is nev
 whether there are any, and no write fails because of them.
 """
 
-import logging
-import math
-import time
 from collections.abc import Sequence
 from functools import reduce
 from pathlib import Path
 from typing import Any
 
+import msgspec
 from pyspark.errors import AnalysisException
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812
@@ -29,14 +27,13 @@ from headrace.pipeline.actions.dead_letters import DeadLetters
 from headrace.pipeline.actions.disk import disk_error, make_folder
 from headrace.pipeline.actions.journal import Journal, life
 from headrace.pipeline.actions.prepared import Recipe, prepared_batches, rows_in
-from headrace.pipeline.actions.table_compaction import compact_table
+from headrace.pipeline.actions.table_care import TableCare
 from headrace.pipeline.actions.table_delta import DeltaLog
 from headrace.pipeline.actions.table_schema import check_fits, move_record, read_schema, schema_of, write_schema
 from headrace.pipeline.actions.table_staging import NO_VALUE, UNFIT, Ready, Stage
 from headrace.pipeline.rules.rule import JSON, PAYLOAD, TableAction
 from headrace.pipeline.rules.template_safety import NAME_BYTES_MAX
 
-_LOGGER = logging.getLogger(__name__)
 _ESCAPED = r"""[\x01-\x1f"#%'*/:=?\\\x7f{\[\]^]"""  # characters that Spark escapes to three in the name of a folder
 
 
@@ -48,7 +45,7 @@ class TablePerformer:
         self._name = name
         self._letters = letters
         self._table = Path(action.path)
-        self._compact_at = -math.inf  # on the monotonic clock: after the first batch
+        self._care = TableCare(action)
 
     def perform(self, frame: DataFrame, context: Context) -> Counts:
         try:
@@ -75,29 +72,19 @@ class TablePerformer:
         except OSError as error:
             raise disk_error(error, journal.path) from error
         stage.clear()
-        self._compact(log)
-        return counts
+        return msgspec.structs.replace(counts, removed=self._care.after_batch().removed_rows)
 
     def close(self) -> None:
         """Nothing is open."""
 
+    def tidy(self) -> None:
+        """Delete what earlier compactions have left. Called when the pipeline starts."""
+        self._care.tidy()
+
     def _identity(self) -> dict[str, Any]:
-        """The action for its journal. `compact` may change without making it another action."""
+        """The action for its journal. `compact` and `keep` may change without making it another action."""
         action = self._action
         return {"path": action.path, "format": action.format, "partition_by": action.partition_by}
-
-    def _compact(self, log: DeltaLog | None) -> None:
-        """Merge small files if it is time. The batch is done whether or not this succeeds."""
-        if self._action.compact_s is None or time.monotonic() < self._compact_at:
-            return
-        try:
-            fewer = compact_table(self._table) if log is None else log.compact()
-            _LOGGER.info("%s is compacted: %d files fewer", self._table, fewer)
-        except PipelineError as error:
-            _LOGGER.warning(
-                "%s; the table stays as it is, and the next attempt is in %g s", error, self._action.compact_s
-            )
-        self._compact_at = time.monotonic() + self._action.compact_s
 
     def _log(self, context: Context) -> DeltaLog | None:
         if self._action.format != "delta":

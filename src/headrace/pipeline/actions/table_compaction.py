@@ -1,28 +1,27 @@
 """Compaction of a Parquet table: the small files of a folder become few large ones, in one step for readers.
 
-    1. <home>/compaction/<folder>/            merged files, and links to the files that stay; all flushed
+    1. <home>/compaction/<random>/folder      merged files, and links to the files that stay; all flushed
     2. renameat2(RENAME_EXCHANGE)             that folder and the one in the table change places
-    3. <home>/compaction/                     now has the old folder; deleted
+    3. <home>/compaction/<random>/folder      now the old folder; kept for readers, then deleted (table_replaced.py)
 
-A listing of the folder sees the small files or the merged ones, never both and never neither. A reader that listed the
+A listing of the folder has the small files or the merged ones, never both and never neither. A reader that listed the
 small files and opens them after the exchange gets "no such file", and repeats its read. A reader of several partitions
 may see one before and another after the exchange; rows never move between partitions.
 
-After a kill, whatever is in `<home>/compaction` is obsolete: before the exchange the copy, after it the original. So
-`compact_table` begins by deleting it.
+A merged file has the latest time of modification of its parts: it is as old as its newest row (table_keep.py).
 
 A table has one writer, which calls this between two batches. Files of a batch that is not finished are not merged: its
 repetition looks for them by name. A folder that changes while it is merged, by another program, is left as it is.
 
-Bounds: at most `_RUN_BYTES` are merged in one call, and one row group is in memory.
+Bounds: merged and replaced files of one call have at most `KEPT_BYTES` each, and one row group is in memory.
 """
 
-import ctypes
 import os
 import secrets
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import suppress
+from itertools import groupby
 from pathlib import Path
 
 import pyarrow as pa
@@ -30,30 +29,31 @@ import pyarrow.parquet as pq
 
 from headrace.errors import PipelineError, TargetError
 from headrace.pipeline.actions.disk import DISK, disk_error, make_folder
-from headrace.pipeline.actions.table_home import homes
+from headrace.pipeline.actions.table_home import unfinished
+from headrace.pipeline.actions.table_replaced import KEPT_BYTES, exchange, new_room, remove_replaced, replaced_bytes
 
 SMALL_BYTES = 32 << 20  # a file below this is merged
 FILES_MIN = 4  # small files in a folder; fewer are left
 _FILE_BYTES = 128 << 20  # of a merged file, before compression differs
 _ROW_GROUP_BYTES = 64 << 20  # in memory
-_RUN_BYTES = 1 << 30
-_AT_FDCWD, _RENAME_EXCHANGE = -100, 2
 
 
-def compact_table(table: Path) -> int:
-    """Merge small files; return how many files there are fewer. TargetError or PipelineError: the table is unharmed."""
-    real = table.resolve()
-    room = homes(table)[0] / "compaction"
+def compact_table(table: Path, span_s: float | None = None, leave: Collection[str] = ()) -> int:
+    """Merge small files; return how many files there are fewer. TargetError or PipelineError: the table is unharmed.
+
+    span_s: merge only files of the same span of time, so that they can be removed when all their rows are old.
+    leave: names of files that are not merged.
+    """
     try:
-        shutil.rmtree(room, ignore_errors=True)
-        busy, left, fewer = _unfinished(table), _RUN_BYTES, 0
-        for folder in list(_leaves(real)):
-            small = [path for path in _small(folder) if not any(mark in path.name for mark in busy)]
-            size = sum(path.stat().st_size for path in small)
-            if len(small) < FILES_MIN or size > left:
-                continue
-            left -= size
-            fewer += _compact_folder(folder, small, room)
+        remove_replaced(table)
+        busy, left, fewer = unfinished(table), KEPT_BYTES - replaced_bytes(table), 0
+        for folder in list(_leaves(table.resolve())):
+            free = [path for path in _small(folder) if path.name not in leave]
+            small = [path for path in free if not any(mark in path.name for mark in busy)]
+            groups = list(_groups(small, span_s, left))
+            if groups:
+                left -= sum(path.stat().st_size for group in groups for path in group)
+                fewer += _compact_folder(folder, groups, new_room(table))
         return fewer
     except OSError as error:
         raise disk_error(error, table, "compacted") from error
@@ -61,28 +61,31 @@ def compact_table(table: Path) -> int:
         raise PipelineError(
             f"{table} cannot be compacted: {error!s:.300}", "its files differ, or are damaged"
         ) from error
-    finally:
-        shutil.rmtree(room, ignore_errors=True)
 
 
-def _compact_folder(folder: Path, small: Sequence[Path], room: Path) -> int:
-    before = sorted(os.listdir(folder))
-    copy = room / "folder"
-    make_folder(copy)
-    merged = [_merge(group, copy) for group in _groups(small)]
-    gone = {path.name for path in small}
-    for name in before:
-        if name not in gone:
+def _compact_folder(folder: Path, groups: Sequence[Sequence[Path]], room: Path) -> int:
+    small = [path for group in groups for path in group]
+    try:
+        before = set(os.listdir(folder))
+        copy = room / "folder"
+        make_folder(copy)
+        merged = [_merge(group, copy) for group in groups]
+        for name in before - {path.name for path in small}:
             os.link(folder / name, copy / name)
-    _copy_owner(folder, copy)
-    DISK.sync_directory(copy)
-    if sorted(os.listdir(folder)) != before:
-        shutil.rmtree(copy)
-        return 0
-    _exchange(copy, folder)
+        _copy_owner(folder, copy)
+        DISK.sync_directory(copy)
+        if set(os.listdir(folder)) != before:
+            shutil.rmtree(room)
+            return 0
+        exchange(copy, folder)
+    except (OSError, pa.ArrowException, PipelineError):
+        shutil.rmtree(room, ignore_errors=True)  # the first error is reported
+        raise
+    for name in set(os.listdir(copy)) - before:  # another program was faster than the exchange
+        os.link(copy / name, folder / name)
+    DISK.sync_directory(folder)
     DISK.sync_directory(folder.parent)
     DISK.sync_directory(room)
-    shutil.rmtree(room)
     return len(small) - len(merged)
 
 
@@ -105,20 +108,30 @@ def _merge(group: Sequence[Path], target: Path) -> Path:
             writer.write_table(pa.concat_tables(buffer))
     if pq.read_metadata(made).num_rows != expected:
         raise TargetError(f"{made} has not the {expected} rows that were written", "check the disk")
+    newest = max(path.stat().st_mtime_ns for path in group)
+    os.utime(made, ns=(newest, newest))  # its age, for `keep`
     DISK.sync_file(made)
     return made
 
 
-def _groups(small: Sequence[Path]) -> Iterator[list[Path]]:
-    group, size = list[Path](), 0
-    for path in small:
-        group.append(path)
-        size += path.stat().st_size
-        if size >= _FILE_BYTES:
+def _groups(small: Sequence[Path], span_s: float | None, bytes_max: int) -> Iterator[list[Path]]:
+    """The files that become one each, oldest first, as many as have that size together."""
+    for _, within in groupby(small, lambda path: 0 if span_s is None else path.stat().st_mtime // span_s):
+        files = list(within)
+        if len(files) < FILES_MIN:
+            continue
+        group, size = list[Path](), 0
+        for path in files:
+            bytes_max -= path.stat().st_size
+            if bytes_max < 0:
+                break
+            group.append(path)
+            size += path.stat().st_size
+            if size >= _FILE_BYTES:
+                yield group
+                group, size = [], 0
+        if len(group) > 1:
             yield group
-            group, size = [], 0
-    if group:
-        yield group
 
 
 def _leaves(folder: Path) -> Iterator[Path]:
@@ -138,22 +151,8 @@ def _small(folder: Path) -> list[Path]:
     return [path for _, _, path in sorted(sizes)]
 
 
-def _unfinished(table: Path) -> set[str]:
-    """The marks of batches that have a stage; they are part of the names of their files."""
-    places = [*(path for home in homes(table) for path in home.glob("staging-*")), *table.glob(".staging-*")]
-    return {stage.name for place in places for stage in place.iterdir()}
-
-
 def _copy_owner(source: Path, target: Path) -> None:
     shutil.copystat(source, target)
     status = source.stat()
     with suppress(PermissionError):  # only root may give files away
         os.chown(target, status.st_uid, status.st_gid)
-
-
-def _exchange(one: Path, other: Path) -> None:
-    """Let two folders change places, atomically. OSError: the file system cannot."""
-    libc = ctypes.CDLL(None, use_errno=True)
-    if libc.renameat2(_AT_FDCWD, os.fsencode(one), _AT_FDCWD, os.fsencode(other), _RENAME_EXCHANGE):
-        number = ctypes.get_errno()
-        raise OSError(number, f"the file system cannot exchange folders ({os.strerror(number)})", str(other))

@@ -18,7 +18,9 @@ from typing import Any
 
 from headrace.errors import PipelineError, TargetError
 from headrace.pipeline.actions.disk import DISK, sync_names
-from headrace.pipeline.actions.table_delta_compaction import compact_delta
+from headrace.pipeline.actions.table_delta_compaction import compact_delta, tidy_delta
+from headrace.pipeline.actions.table_delta_keep import expire_delta
+from headrace.pipeline.actions.table_keep import Removed
 from headrace.pipeline.actions.table_schema import TableSchema, plain
 from headrace.pipeline.actions.table_staging import Ready
 
@@ -75,9 +77,18 @@ class DeltaLog:
                 "fix the cause; the batch is then retried",
             ) from error
 
-    def compact(self) -> int:
+    def compact(self, span_s: float | None = None) -> int:
         """Merge small files; return how many files there are fewer. TargetError: the table is unharmed."""
-        return 0 if self._open() is None else compact_delta(self._table, self._library)
+        return 0 if self._open() is None else compact_delta(self._table, self._library, span_s)
+
+    def expire(self, keep_s: float) -> Removed:
+        """Remove rows that are older than this. TargetError or PipelineError: the table is unharmed."""
+        return Removed() if self._open() is None else expire_delta(self._table, self._library, keep_s)
+
+    def tidy(self) -> None:
+        """Delete what a compaction left that was killed. TargetError."""
+        if self._open() is not None:
+            tidy_delta(self._table, self._library)
 
     def _commit(self, ready: Ready, batch_id: int) -> None:
         library = self._library

@@ -2,6 +2,7 @@
 
     <parent>/.headrace/<table>/columns.json                        table_schema.py
     <parent>/.headrace/<table>/staging-<rule>-<action>/…           table_staging.py
+    <parent>/.headrace/<table>/compaction/…                        table_replaced.py, table_delta_compaction.py
     <parent>/<table>/…                                             Parquet files, and nothing else
 
 It lies beside the table. Some readers (polars, `**` in DuckDB) read every file below the folder of a table, also if its
@@ -23,6 +24,12 @@ def homes(table: Path) -> tuple[Path, Path]:
     real = table.resolve()
     beside, inside = real.parent / RESERVED / real.name, real / RESERVED
     return (beside, inside) if _can_be_beside(real) else (inside, beside)
+
+
+def unfinished(table: Path) -> set[str]:
+    """The marks of batches that have a stage; they are part of the names of their files."""
+    places = [*(path for home in homes(table) for path in home.glob("staging-*")), *table.glob(".staging-*")]
+    return {stage.name for place in places for stage in place.iterdir()}
 
 
 def _can_be_beside(table: Path) -> bool:

@@ -113,6 +113,7 @@ class Stage:
             source, target = self.folder / staged.name, self._table / staged.target
             try:
                 target.parent.mkdir(parents=True, exist_ok=True)
+                os.utime(source)  # the age of its rows begins, for `keep`
                 os.replace(source, target)
             except FileNotFoundError:
                 if not target.exists():

@@ -194,6 +194,10 @@ def _check_tables(file: RuleFile, report: Report) -> None:
             target = folder / action.path
             if target in writers:
                 report.add(path, f"{target} is already written by {writers[target]}", "choose another path")
+            for other, writer in writers.items():
+                if other != target and (other.is_relative_to(target) or target.is_relative_to(other)):
+                    report.add(path, f"{target} and {other}, a table of {writer}, lie one in the other",
+                               "choose a path beside it: compact and keep are for all files below a path")  # fmt: skip
             writers.setdefault(target, f"[[rule]] {place + 1}")
 
 

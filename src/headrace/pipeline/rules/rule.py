@@ -90,13 +90,14 @@ class FileAction(msgspec.Struct, frozen=True, kw_only=True):
     metadata: Annotated[Metadata, _METADATA] = "none"  # before the content
 
 
-class TableAction(msgspec.Struct, frozen=True, kw_only=True, rename={"compact_s": "compact"}):
+class TableAction(msgspec.Struct, frozen=True, kw_only=True, rename={"compact_s": "compact", "keep_s": "keep"}):
     """[rule.table]: add rows to a table, each exactly once."""
 
     path: Annotated[str, kinds.TABLE_PATH]  # relative to [pipeline] tables, or absolute; absolute once loaded
     format: Annotated[TableFormat, choice(*get_args(TableFormat))] = "parquet"
     partition_by: Annotated[tuple[str, ...], COLUMNS] = ()
     compact_s: Annotated[float | None, age(1, 30 * 86400, "1h")] = None  # how often small files are merged
+    keep_s: Annotated[float | None, age(3600, 36500 * 86400, "30d")] = None  # rows that are older are removed
 
 
 class PublishAction(msgspec.Struct, frozen=True, kw_only=True):
@@ -225,6 +226,7 @@ LAYOUT = Layout(
         ("rule", "action"): "actions are tables: [rule.file], [rule.table], [rule.publish] …",
         ("rule", "path"): "it belongs below [rule.file] or [rule.table]",
         ("rule", "window"): "write sql = \"select … group by window(observed, '1 hour')\" and watermark",
+        ("rule.file", "keep"): "only tables have it; remove old files with a program such as logrotate",
         ("rule.exec", "args"): "write them into command, a list",
         ("rule.publish", "payload"): "write content",
         ("pipeline", "password"): "write it into a file, and give that file as password_file of [pipeline.user]",

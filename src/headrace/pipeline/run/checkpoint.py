@@ -28,7 +28,9 @@ _OFFSETS, _COMMITS, _METADATA = "offsets", "commits", "metadata"
 
 
 @contextmanager
-def locked_checkpoint(folder: Path) -> Iterator[None]:
+def locked_checkpoint(
+    folder: Path, remedy: str = "stop it first, or give this one a checkpoint of its own"
+) -> Iterator[None]:
     """Hold the folder for this process; create it if it is missing.
 
     PipelineError: another process holds it. TargetError: it cannot be written.
@@ -38,10 +40,7 @@ def locked_checkpoint(folder: Path) -> Iterator[None]:
             make_folder(folder)
             held.enter_context(locked(folder / _LOCK, wait=False, mode=0o644))
         except FileLockedError:
-            raise PipelineError(
-                f"another process runs a pipeline with the checkpoint {folder}",
-                "stop it first, or give this one a checkpoint of its own",
-            ) from None
+            raise PipelineError(f"another process runs a pipeline with the checkpoint {folder}", remedy) from None
         except OSError as error:
             raise disk_error(error, folder) from error
         yield

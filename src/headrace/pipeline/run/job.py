@@ -27,6 +27,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from headrace.errors import PipelineError, RuleError
 from headrace.link.login import Login
 from headrace.pipeline.actions import DeadLetters, Performer, performer
+from headrace.pipeline.actions.table import TablePerformer
 from headrace.pipeline.decoders.decoder import ERROR
 from headrace.pipeline.rules.rule import AlertAction, PipelineTerms, Rule, RuleFile
 from headrace.pipeline.run.checkpoint import locked_checkpoint, position_of, remove_unfinished_entries
@@ -81,6 +82,9 @@ class Job:
             self._streams.append((of_query, self._planned(query, of_query)))
         self._held.enter_context(locked_checkpoint(checkpoint))
         save_record(checkpoint, record)
+        for each in self._performers:
+            if isinstance(each, TablePerformer):
+                each.tidy()
         self._updater.start()
         for stream in self._all():
             while not self._may_start_another():

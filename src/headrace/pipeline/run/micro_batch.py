@@ -97,6 +97,7 @@ class BatchHandler:
 
     def count(self, counts: Sequence[Counts], batch_id: int) -> None:
         """Add what became of a batch, by action, to the status."""
+        self.status.removed += sum(each.removed for each in counts)
         if self._is_first("rows", batch_id):
             self.status.rows += counts[0].rows
             self.status.failed += sum(each.failed for each in counts)

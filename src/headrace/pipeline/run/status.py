@@ -30,6 +30,7 @@ class RuleStatus(msgspec.Struct):
     errors: int = 0  # products that became dead letters because they could not be decoded
     causes: dict[str, int] = {}  # of these errors, and how many products each
     failed: int = 0  # rows that became dead letters because an action failed
+    removed: int = 0  # rows that its tables have kept long enough
     batch_s: float = 0.0  # duration of the last batch
     products_per_s: float = 0.0
     behind: int = 0  # products that its query selects and has not read
