@@ -12,6 +12,7 @@ from acting import context_of, letters_in
 from headrace.pipeline.actions import Counts, DeadLetters, performer
 from headrace.pipeline.actions.exec import HANGS_MAX
 from headrace.pipeline.actions.prepared import prepared_batches
+from headrace.pipeline.actions.programs import Group, Programs
 from headrace.pipeline.rules import ExecAction, PipeAction
 from support.commandline import is_alive
 from support.waiting import until
@@ -26,10 +27,10 @@ def rows_of(*payloads: bytes, ident: str = "i") -> pa.RecordBatch:
 
 
 class Bench:
-    def __init__(self, root: Path, kind: Any, *command: str, **terms: Any) -> None:
+    def __init__(self, root: Path, kind: Any, *command: str, group: Group | None = None, **terms: Any) -> None:
         self.root = root
         action = kind(**{"command": command, "folder": root, "content": "payload", "pause_s": 0.01, **terms})
-        self.performer: Any = performer(action, "run-0", None, DeadLetters(root / "dead"))
+        self.performer: Any = performer(action, "run-0", None, DeadLetters(root / "dead"), group)
         self.batch = 0
 
     def put(self, *payloads: bytes, ident: str = "i") -> Counts:
@@ -136,9 +137,10 @@ def test_length_framing_separates_rows(tmp_path: Path) -> None:
 
 
 def test_the_number_of_programs_is_limited(tmp_path: Path) -> None:
-    bench = Bench(tmp_path, PipeAction, "sh", "-c", 'cat > "$1"', "sh", "out-{ident}", programs=3)
+    group = Group(Programs(3), "run-0")
+    bench = Bench(tmp_path, PipeAction, "sh", "-c", 'cat > "$1"', "sh", "out-{ident}", group=group)
     assert bench.put(*[b"%d" % place for place in range(10)]) == Counts(10)
-    assert len(bench.performer._lines) == 3
+    assert len(group.lines) == 3
     bench.performer.close()
     assert [(tmp_path / f"out-i{place}").read_bytes() for place in range(10)] == [b"%d" % place for place in range(10)]
 

@@ -222,3 +222,27 @@ def test_delta_tables_need_their_package(tmp_path: Path, monkeypatch: pytest.Mon
     assert told(path) == []
     monkeypatch.setattr(importlib.util, "find_spec", without)
     assert only(path).hint == "run: pip install 'headrace[delta]'"
+
+
+@pytest.mark.parametrize(
+    ("lines", "place", "problem", "hint"),
+    [
+        ("otherwise = true\nfile = 'x'", "6: [[rule]] 1 otherwise", "there is no enabled rule above it", "leave it out"),
+        ("discard = true", "6: [[rule]] 1 discard", "it has no effect without a rule with otherwise below it", ""),
+        ("where = 'a > 3'\nfile = 'x'\n[[rule]]\nname = 'b'\nselect = '**'\notherwise = true\nfile = 'y'",
+         "11: [[rule]] 2 otherwise", "the rule 'a' above it selects by 'where'", "move 'a' below this rule"),
+        ("discard = true\nfile = 'x'\n[[rule]]\nname = 'b'\nselect = '**'\notherwise = true\nfile = 'y'",
+         "6: [[rule]] 1 discard", "the rule has the action 'file'", "leave one of them out"),
+        ("[rule.pipe]\ncommand = ['cat']\nmetadata = 'ldm-xpipe'\ncontent = 'none'", "9: [[rule]] 1 [rule.pipe] content",
+         "'ldm-xpipe' frames contents, and there is none", "leave content out"),
+        ("[rule.pipe]\ncommand = ['cat']\nprograms = 3", "8: [[rule]] 1 [rule.pipe]", "unknown key 'programs'",
+         "write it into [pipeline]"),
+    ],
+)  # fmt: skip
+def test_keys_that_contradict_other_rules_are_reported(
+    lines: str, place: str, problem: str, hint: str, tmp_path: Path
+) -> None:
+    found = only(written(tmp_path, f"{PIPELINE}{RULE}{lines}\n"))
+    assert place in str(found)
+    assert problem in str(found)
+    assert hint in found.hint

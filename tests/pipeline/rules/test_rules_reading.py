@@ -124,7 +124,6 @@ def test_every_key_is_understood(tmp_path: Path) -> None:
         tries = 1
         pause = "2s"
         idle = "1h"
-        programs = 3
     """
     rules = loaded(written(tmp_path, text))
     assert rules.pipeline == PipelineTerms(
@@ -176,7 +175,6 @@ def test_every_key_is_understood(tmp_path: Path) -> None:
             tries=1,
             pause_s=2.0,
             idle_s=3600.0,
-            programs=3,
         ),
     )
     assert pickle.loads(pickle.dumps(rules)) == rules

@@ -1,6 +1,7 @@
 """Rules that share a query, on Spark: each handles the products that it selects once, whatever happens to the others."""
 
 import re
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -87,3 +88,64 @@ def test_a_rule_that_cannot_write_holds_up_its_query_and_no_row_is_skipped_or_re
     for number in range(RULES):
         assert filed(folder, number, "broken" if number == 3 else "texts") == selected(number, 50)
     assert len((folder / "log.txt").read_text().splitlines()) == 10, "the program was not run again for a retry"
+
+
+DECODER = """
+import sys
+for line in sys.stdin.buffer:
+    with open(sys.argv[1], "ab") as out:
+        out.write(line)
+"""
+ALL = """
+[[rule]]
+name = "all{number}"
+select = "wx/text"
+ident = "[{digits}]$"
+[[rule.file]]
+path = "all.txt"
+[[rule.file]]
+path = "last.txt"
+mode = "overwrite"
+[[rule.pipe]]
+command = ["{python}", "decoder.py", "decoded.txt"]
+"""
+REST = """
+[[rule]]
+name = "{name}"
+select = "wx/**"
+otherwise = true
+{more}
+"""
+
+
+def test_rules_that_write_to_the_same_files_and_programs_do_so_in_the_order_of_the_products(
+    folder: Path, spark: Any
+) -> None:
+    (folder / "decoder.py").write_text(DECODER)
+    put(folder, 0, 60)
+    text = many_rules(
+        "".join(ALL.format(number=n, digits=d, python=sys.executable) for n, d in enumerate(("13579", "0-9")))
+    )
+    statuses = run(write_rules(folder, text), spark)
+    assert {status.state for status in statuses.values()} == {"done"}, statuses
+    wanted = [number for number in range(60) for _ in range(1 + number % 2)]
+    for path in ("files/all.txt", "decoded.txt"):
+        assert [int(line.split()[0]) for line in (folder / path).read_text().splitlines()] == wanted, path
+    assert int((folder / "files" / "last.txt").read_text().split()[0]) == 59
+
+
+@pytest.mark.parametrize("is_shared", [True, False])
+def test_a_rule_with_otherwise_gets_what_no_rule_above_selects(folder: Path, spark: Any, is_shared: bool) -> None:
+    put(folder, 0, 60)
+    count = RULES if is_shared else 3
+    above = "".join(
+        f'[[rule]]\nname = "r{number}"\nselect = "wx/text"\nident = "^i{number}$"\nfile = "{number}"\n'
+        for number in range(count)
+    )
+    text = above + REST.format(name="rest", more='file = "rest"')
+    text += REST.format(name="none", more='sql = "select * from products where ident like \'%5\'"\ntable = "none"')
+    statuses = run(write_rules(folder, text), spark)
+    assert {status.state for status in statuses.values()} == {"done"}, statuses
+    found = (folder / "files" / "rest").read_text()
+    assert [int(line.split()[0]) for line in found.splitlines()] == list(range(count, 60))
+    assert numbers(folder, "none") == [], "the rule above it takes everything that is left"

@@ -70,8 +70,7 @@ class Letters:
         self._part = part
         self._target = target
         self._context = context
-        self._action = action
-        self.rule = context.rule  # of the next letters; rules that share a query change it
+        self.rule, self.action = context.rule, action  # of the next letters; rules that share a query change them
         self._buffer: list[tuple[Any, ...]] = []
         self._buffered = 0
         self._writer: Any = None
@@ -81,7 +80,7 @@ class Letters:
     def add(self, row: PreparedRow, error: str) -> None:
         kept = row.content[:PAYLOAD_BYTES_MAX]
         self._buffer.append((
-            self.rule, self._action, row.sequence, row.feed, row.ident, error[:ERROR_CHARS_MAX],
+            self.rule, self.action, row.sequence, row.feed, row.ident, error[:ERROR_CHARS_MAX],
             time.time_ns() // 1000, kept, len(row.content), self._context.batch_id,
         ))  # fmt: skip
         self.count += 1

@@ -29,7 +29,7 @@ class ExecPerformer:
 
     def __init__(self, action: ExecAction, name: str, pattern: str | None, letters: DeadLetters) -> None:
         self._action = action
-        self._name = name
+        self.name = name
         self._letters = letters
         self._failures = 0  # consecutive rows
         self._hangs = 0
@@ -45,9 +45,12 @@ class ExecPerformer:
 
     def perform_batches(self, batches: Iterable[pa.RecordBatch], context: Context) -> Counts:
         """As `perform`, with prepared rows."""
+        return self.perform_rows(rows_in(batches), context)
+
+    def perform_rows(self, given: Iterable[PreparedRow], context: Context) -> Counts:
         rows, self._hangs = 0, 0
-        with self._letters.writing(context, self._name) as letters:
-            for row in rows_in(batches):
+        with self._letters.writing(context, self.name) as letters:
+            for row in given:
                 why = row.error or self._run(row)
                 if why is None:
                     rows += 1

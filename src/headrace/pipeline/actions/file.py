@@ -44,8 +44,8 @@ class FilePerformer:
             raise PipelineError("the file action has no folder", "load the rules by load_rules, or give folder")
         self._action = action
         self._folder: Path = action.folder
-        self.appends_to = action.folder if action.mode == "append" else None
-        self._name = name
+        self.folder, self.appends = action.folder, action.mode == "append"
+        self.name = name
         self._letters = letters
         self.recipe = Recipe(
             ((action.path, "path"),), pattern, action.content or PAYLOAD, action.remove, action.mode == "append",
@@ -54,7 +54,7 @@ class FilePerformer:
 
     def perform(self, frame: DataFrame, context: Context) -> Counts:
         self.recipe.check(frame.columns)
-        journal = Journal(context.state / f"{self._name}.json", self._action)
+        journal = Journal(context.state / f"{self.name}.json", self._action)
         if self._action.mode == "append" and (counts := journal.done(context.batch_id)) is not None:
             return counts
         return self.perform_batches(prepared_batches(frame, self.recipe), context)
@@ -75,7 +75,7 @@ class FilePerformer:
     # --- append -----------------------------------------------------------------------------------
 
     def _append(self, batches: Iterable[pa.RecordBatch], context: Context) -> Counts:
-        journal = Journal(context.state / f"{self._name}.json", self._action)
+        journal = Journal(context.state / f"{self.name}.json", self._action)
         if (counts := journal.done(context.batch_id)) is not None:
             return counts
         targets = Targets(self._folder)
@@ -84,8 +84,8 @@ class FilePerformer:
         except OSError as error:
             raise disk_error(error, context.state) from error
         try:
-            with self._letters.writing(context, self._name) as letters:
-                rows = spool_rows(batches, spool, targets, letters)
+            with self._letters.writing(context, self.name) as letters:
+                rows = sum(spool_row(row, spool, targets, letters) for row in rows_in(batches))
             counts = Counts(rows, len(spool.pieces), letters.count)
             return append(self._folder, spool, journal, context.batch_id, counts)
         finally:
@@ -94,21 +94,23 @@ class FilePerformer:
     # --- each, overwrite --------------------------------------------------------------------------
 
     def _place(self, batches: Iterable[pa.RecordBatch], context: Context) -> Counts:
-        targets = Targets(self._folder)
-        part = f"{RESERVED}-{digest(context.application, context.rule, self._name)}.part"
+        targets, part = Targets(self._folder), part_name(context, self.name)
         rows = 0
-        with self._letters.writing(context, self._name) as letters:
+        with self._letters.writing(context, self.name) as letters:
             for row in rows_in(batches):
                 try:
-                    path = self._folder / targets.admit(row)
-                    self._put(path, row.content, part)
+                    self.put(row, targets, part)
                     rows += 1
                 except RefusedError as error:
                     letters.add(row, str(error))
         return Counts(rows, len(targets.files), letters.count)
 
-    def _put(self, path: Path, content: bytes, part: str) -> None:
-        """After return, the file has this content. RefusedError: its path is invalid, or another row has it."""
+    def put(self, row: PreparedRow, targets: "Targets", part: str) -> None:
+        """After return, the file of the row has its content. RefusedError: its path is invalid, or another row has it.
+
+        part: the name of the file that is written aside.
+        """
+        path, content = self._folder / targets.admit(row), row.content
         if self._action.mode == "overwrite":
             put_whole(path, content, self._folder, part)
             return
@@ -117,21 +119,23 @@ class FilePerformer:
                 put_whole(path, content, self._folder, part)
 
 
-def spool_rows(batches: Iterable[pa.RecordBatch], spool: Spool, targets: "Targets", letters: Letters) -> int:
-    """Add rows to the spool, or to the dead letters; return the number of those in the spool."""
-    rows = 0
-    for row in rows_in(batches):
-        try:
-            path = targets.admit(row)
-        except RefusedError as error:
-            letters.add(row, str(error))
-            continue
-        try:
-            spool.add(path, row.content)
-        except OSError as error:
-            raise disk_error(error, "the spool of the batch") from error
-        rows += 1
-    return rows
+def spool_row(row: PreparedRow, spool: Spool, targets: "Targets", letters: Letters) -> bool:
+    """Add a row to the spool, or to the dead letters; return whether it is in the spool."""
+    try:
+        path = targets.admit(row)
+    except RefusedError as error:
+        letters.add(row, str(error))
+        return False
+    try:
+        spool.add(path, row.content)
+    except OSError as error:
+        raise disk_error(error, "the spool of the batch") from error
+    return True
+
+
+def part_name(context: Context, name: str) -> str:
+    """The name of the file that an action writes aside; a killed process leaves at most one."""
+    return f"{RESERVED}-{digest(context.application, context.rule, name)}.part"
 
 
 class Targets:

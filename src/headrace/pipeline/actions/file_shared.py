@@ -1,24 +1,31 @@
-"""Append of many rules to files below one folder, as one append.
+"""Files of many rules below one folder, as one action.
 
-Rules that share a query would otherwise each write a record, flush their files and mark a journal: with a thousand of
-them, a batch would wait for the disk for a minute. Here a batch has one spool, one record, one flush and one journal
-for each folder, whatever the number of rules. The guarantee is that of a single rule (file_append.py).
+Rules that share a query may write to the same files. Their rows come in the order of the products, so that a file has
+the bytes that it would have if the products had been handled one after the other, as by LDM's pqact.
+
+`append`: rules would otherwise each write a record, flush their files and mark a journal: with a thousand of them, a
+batch would wait for the disk for a minute. Here a batch has one spool, one record, one flush and one journal for each
+folder, whatever the number of rules. The guarantee is that of a single rule (file_append.py).
+
+`each` and `overwrite`: as for a single rule (file.py); of all rules, the last row wins.
 
 A row that is refused becomes a dead letter of its rule. If the disk refuses, the batch fails for all rules of the
 folder.
 """
 
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
-import pyarrow as pa
-
 from headrace.pipeline.actions.action import Context, Counts
-from headrace.pipeline.actions.dead_letters import DeadLetters
+from headrace.pipeline.actions.dead_letters import DeadLetters, Letters
 from headrace.pipeline.actions.disk import disk_error, make_folder
-from headrace.pipeline.actions.file import Targets, spool_rows
+from headrace.pipeline.actions.file import RefusedError, Targets, part_name, spool_row
 from headrace.pipeline.actions.file_append import Spool, append
 from headrace.pipeline.actions.journal import Journal, digest
+from headrace.pipeline.actions.prepared import PreparedRow, Sender, SentRow
+
+SentCounts = dict[Sender, Counts]  # what became of the rows of each action
 
 
 class SharedAppend:
@@ -28,11 +35,8 @@ class SharedAppend:
         self._folder, self._letters = folder, letters
         self._name = f"append-{digest(str(folder))}"
 
-    def perform(self, rows: Iterable[tuple[str, Iterable[pa.RecordBatch]]], context: Context) -> list[Counts]:
-        """Append the prepared rows of each of these rules. Return what became of them, in the order of the rules.
-
-        A batch that was done before is not done again; then the counts are zero.
-        """
+    def perform(self, rows: Iterable[SentRow], context: Context) -> SentCounts:
+        """Append rows in this order. A batch that was done before is not done again; then there are no counts."""
         journal = Journal(context.state / f"{self._name}.json", {"append": str(self._folder)})
         try:
             make_folder(self._folder)
@@ -41,16 +45,48 @@ class SharedAppend:
             raise disk_error(error, error.filename or self._folder) from error
         try:
             if journal.done(context.batch_id) is not None:
-                return [Counts() for _ in rows]
-            counts, targets = list[Counts](), Targets(self._folder)
+                return {}
+            targets = Targets(self._folder)
             with self._letters.writing(context, self._name) as letters:
-                for rule, batches in rows:
-                    before = letters.count
-                    letters.rule = rule
-                    spooled = spool_rows(batches, spool, targets, letters)
-                    counts.append(Counts(spooled, failed=letters.count - before))
-            total = Counts(sum(each.rows for each in counts), len(spool.pieces), letters.count)
+                counts = counted(rows, letters, lambda _, row: spool_row(row, spool, targets, letters))
+            total = Counts(sum(each.rows for each in counts.values()), len(spool.pieces), letters.count)
             append(self._folder, spool, journal, context.batch_id, total)
             return counts
         finally:
             spool.close()
+
+
+class SharedPlacing:
+    """All actions [rule.file] with mode "each" or "overwrite" of a query and a folder."""
+
+    def __init__(self, folder: Path, letters: DeadLetters) -> None:
+        self._folder, self._letters = folder, letters
+        self._name = f"place-{digest(str(folder))}"
+
+    def perform(self, rows: Iterable[SentRow], context: Context) -> SentCounts:
+        """Write a file for each row, in this order."""
+        try:
+            make_folder(self._folder)
+        except OSError as error:
+            raise disk_error(error, self._folder, "created") from error
+        targets, part = Targets(self._folder), part_name(context, self._name)
+        with self._letters.writing(context, self._name) as letters:
+
+            def put(sender: Sender, row: PreparedRow) -> bool:
+                try:
+                    sender.performer.put(row, targets, part)
+                except RefusedError as error:
+                    letters.add(row, str(error))
+                    return False
+                return True
+
+            return counted(rows, letters, put)
+
+
+def counted(rows: Iterable[SentRow], letters: Letters, act: Callable[[Sender, PreparedRow], bool]) -> SentCounts:
+    """Do something with each row, and count by sender for which rows it succeeded."""
+    done, failed = Counter[Sender](), Counter[Sender]()
+    for sender, row in rows:
+        letters.rule, letters.action = sender.rule, sender.action
+        (done if act(sender, row) else failed)[sender] += 1
+    return {sender: Counts(done[sender], failed=failed[sender]) for sender in done.keys() | failed.keys()}

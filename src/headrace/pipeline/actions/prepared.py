@@ -56,6 +56,17 @@ class PreparedRow(NamedTuple):
     ident: str | None
 
 
+class Sender(NamedTuple):
+    """An action of a rule that shares a query with others."""
+
+    rule: str
+    action: str  # its name within the rule
+    performer: Any
+
+
+SentRow = tuple[Sender, PreparedRow]
+
+
 @dataclass(frozen=True, slots=True)
 class Recipe:
     """How rows are prepared. It is sent to executors."""
@@ -78,7 +89,7 @@ class Recipe:
         if self.metadata == "none":
             return contents(rows, self.content, self.remove, self.ends_lines)
         data = contents(rows, self._data, self.remove, self.ends_lines)
-        return with_metadata(rows, data.to_pylist(), self.content != NOTHING)
+        return with_metadata(rows, data.to_pylist(), self.metadata, self.content != NOTHING)
 
     @property
     def _data(self) -> str:

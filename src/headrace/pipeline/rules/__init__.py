@@ -8,6 +8,7 @@ defaults.py            defaults that depend on other keys
 conflicts.py           contradictions between keys; action_conflicts.py: those of one action
 views.py, sql.py       the table that SQL selects from, and its columns; SQL checked without Spark
 template.py            texts with fields: template_field.py, template_time.py, template_safety.py
+otherwise.py           rules for products that no rule above selects
 trial.py               what rules would do with a sample
 pqact/                 LDM's pqact.conf, translated into rules
 """

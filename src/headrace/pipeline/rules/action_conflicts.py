@@ -138,6 +138,8 @@ def _check_command(command: tuple[str, ...] | None, where: ActionInFile) -> None
 
 
 def _check_metadata(action: FileAction | ExecAction | PipeAction, where: ActionInFile) -> None:
+    if action.metadata not in ("none", "ldm") and action.content == NOTHING:
+        where.add("content", f"{action.metadata!r} frames contents, and there is none", "leave content out")
     if action.metadata == "none" or where.columns is None:
         return
     needed = [*METADATA_COLUMNS, *([PAYLOAD] if action.content == NOTHING else [])]

@@ -15,6 +15,7 @@ from headrace.errors import FabricError, OptionError, RuleError
 from headrace.link.credentials import TlsTerms, check_tls
 from headrace.pipeline.rules.action_conflicts import ActionInFile, check_action
 from headrace.pipeline.rules.defaults import OBSERVED, default_watermark
+from headrace.pipeline.rules.otherwise import OTHERWISE, inexact_clauses, is_exact
 from headrace.pipeline.rules.rule import ACTIONS, LAYOUT, AlertAction, PipelineTerms, PublishAction, Rule, RuleFile
 from headrace.pipeline.rules.sql import analyse_query, stream_errors
 from headrace.pipeline.rules.views import ColumnTypes, made_columns, row_columns, views_of
@@ -37,6 +38,7 @@ def find_conflicts(file: RuleFile, report: Report) -> None:
     _check_names(file, report)
     for place, rule in enumerate(file.rules):
         _check_rule(rule, place, report)
+    _check_otherwise(file, report)
     _check_tables(file, report)
     _check_loops(file, report)
 
@@ -101,8 +103,10 @@ def _check_rule(rule: Rule, place: int, report: Report) -> None:
     columns = None if report.is_wrong((*path, "sql")) or report.is_wrong((*path, "decode")) else row_columns(rule, made)
     actions = list(rule.actions())
     is_invalid = any(report.is_wrong((*path, name)) for name in ACTIONS)
-    if not actions and not is_invalid and not _has_unknown_key(report, path):
+    if not actions and not rule.discard and not is_invalid and not _has_unknown_key(report, path):
         report.add(path, "the rule has no action", "give it one: [rule.file], [rule.table], [rule.publish] …")
+    if actions and rule.discard:
+        report.add((*path, "discard"), f"the rule has the action {actions[0][0]!r}", "leave one of them out")
     for name, number, action in actions:
         if rule.select is not None:
             check_action(action, ActionInFile(rule, action_path(report, place, name, number), columns, report))
@@ -180,6 +184,23 @@ def _times(columns: ColumnTypes) -> list[str]:
 
 
 # --- rules together -------------------------------------------------------------------------------
+
+
+def _check_otherwise(file: RuleFile, report: Report) -> None:
+    last = max((place for place, rule in enumerate(file.rules) if rule.otherwise), default=-1)
+    for place, rule in enumerate(file.rules):
+        above = [each for each in file.rules[:place] if each.enabled and each.select is not None]
+        if rule.otherwise and not above:
+            report.add(
+                ("rule", place, OTHERWISE), "there is no enabled rule above it", "leave it out, or move the rule"
+            )
+        elif rule.otherwise and (inexact := [each for each in above if not is_exact(each.select)]):
+            clause = (inexact_clauses(inexact[0].select) or ["every"])[0]
+            report.add(("rule", place, OTHERWISE), f"the rule {inexact[0].name!r} above it selects by {clause!r}, which"
+                       " is evaluated at the queue only", f"move {inexact[0].name!r} below this rule")  # fmt: skip
+        if rule.discard and place > last:
+            report.add(("rule", place, "discard"), "it has no effect without a rule with otherwise below it",
+                       "leave the rule out")  # fmt: skip
 
 
 def _check_tables(file: RuleFile, report: Report) -> None:

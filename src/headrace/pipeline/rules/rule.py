@@ -31,12 +31,14 @@ from headrace.toml.layout import Layout, Table
 FileMode = Literal["append", "each", "overwrite"]
 TableFormat = Literal["parquet", "delta"]
 Removed = Literal["wmo", "controls", "non-ascii"]
-Metadata = Literal["none", "ldm"]
+Metadata = Literal["none", "ldm", "ldm-spipe", "ldm-xpipe"]
 Framing = Literal["none", "lines", "length"]
 OnLoss = Literal["fail", "count", "hold"]
 Trigger = Literal["available-now"] | float
 PAYLOAD, JSON, NOTHING = "payload", "json", "none"  # contents that are not columns
 METADATA_COLUMNS = ("signature", "created", "feed", "origin_sequence", "ident", "origin")  # that metadata is made of
+
+PROGRAMS = 64  # default limit
 
 _PRIORITY = count(0, PRIORITY_MAX)
 _REMOVED = Listed("list of " + ", ".join(f'`"{each}"`' for each in get_args(Removed)), choice(*get_args(Removed)))
@@ -70,6 +72,7 @@ class PipelineTerms(msgspec.Struct, frozen=True, kw_only=True, rename={"start": 
     trigger: Annotated[Trigger, kinds.TRIGGER] = 0.5  # seconds between batches
     max_products: Annotated[int, count(1, 1_000_000_000)] = 500_000  # in one batch
     max_bytes: Annotated[int, size(1 << 10, 1 << 40, "256MiB")] = 256 << 20
+    programs: Annotated[int, count(1, 1024)] = PROGRAMS  # of pipes, at once; the least recently used one is closed
     on_loss: Annotated[OnLoss, choice(*get_args(OnLoss))] = "fail"
     checkpoint: Annotated[Path | None, OUTPUT_FOLDER] = None  # this and the next two: never None once loaded
     tables: Annotated[Path | None, OUTPUT_FOLDER] = None
@@ -139,7 +142,6 @@ class PipeAction(
     tries: Annotated[int, count(1, 100)] = 3
     pause_s: Annotated[float, _PAUSE] = 1.0
     idle_s: Annotated[float, age(1, 86400, "10min")] = 600.0  # without rows; then its input is closed
-    programs: Annotated[int, count(1, 256)] = 8  # at once; the least recently used one is closed
 
 
 class AlertAction(msgspec.Struct, frozen=True, kw_only=True):
@@ -170,6 +172,7 @@ class Rule(
 
     name: Annotated[str, kinds.NAME]
     select: Annotated[Selection, kinds.SELECTION]  # including the clauses given as keys
+    otherwise: Annotated[bool, FLAG] = False  # only products that no rule above selects (otherwise.py)
     decode: Annotated[str | None, kinds.DECODER] = None
     schema: Annotated[str | None, kinds.SCHEMA] = None  # of the rows of a user's decoder
     sql: Annotated[str | None, kinds.SQL] = None
@@ -177,6 +180,7 @@ class Rule(
     watermark_column: Annotated[str | None, COLUMN] = None  # never None once loaded, if there is a watermark
     watermark_ahead_s: Annotated[float, age(0, 3650 * 86400, "1d")] = 86400.0
     enabled: Annotated[bool, FLAG] = True
+    discard: Annotated[bool, FLAG] = False  # no action: it keeps products from rules with `otherwise`
     file: tuple[FileAction, ...] = ()
     table: tuple[TableAction, ...] = ()
     publish: tuple[PublishAction, ...] = ()
@@ -201,7 +205,8 @@ class RuleFile(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def enabled(self) -> tuple[Rule, ...]:
-        return tuple(rule for rule in self.rules if rule.enabled)
+        """The rules that run."""
+        return tuple(rule for rule in self.rules if rule.enabled and not rule.discard)
 
 
 class SparkSettings(msgspec.Struct, frozen=True):
@@ -228,6 +233,7 @@ LAYOUT = Layout(
         ("rule", "window"): "write sql = \"select … group by window(observed, '1 hour')\" and watermark",
         ("rule.file", "keep"): "only tables have it; remove old files with a program such as logrotate",
         ("rule.exec", "args"): "write them into command, a list",
+        ("rule.pipe", "programs"): "write it into [pipeline]: one limit is for the programs of all pipes",
         ("rule.publish", "payload"): "write content",
         ("pipeline", "password"): "write it into a file, and give that file as password_file of [pipeline.user]",
         ("pipeline.user", "password"): "write it into a file, and give that file as password_file",

@@ -17,6 +17,7 @@ import pyarrow as pa
 
 from headrace.errors import RuleError
 from headrace.pipeline.decoders.decoder import reason
+from headrace.pipeline.rules.otherwise import refusal
 from headrace.pipeline.rules.rule import (
     Action,
     AlertAction,
@@ -55,7 +56,7 @@ class Trial(msgspec.Struct, frozen=True, kw_only=True):
 
     rule: str
     place: int  # of the product among the samples
-    refused_by: str | None = None  # the clause of the selection that refuses it
+    refused_by: str | None = None  # the clause of the selection that refuses it, or the rule above that selects it
     rows: int | None = None  # that the product becomes, before SQL
     shown: tuple[dict[str, Any], ...] = ()  # the first of them as the decoder makes them; none without a decoder
     has_sql: bool = False  # which decides what the actions get
@@ -72,13 +73,14 @@ def try_rules(rules: RuleFile, products: Iterable[Product]) -> Iterator[Trial]:
     decoders = {rule.name: decoder_of(rule, rules.path.parent) for rule in rules.enabled if rule.decode is not None}
     for place, product in enumerate(products):
         for rule in rules.enabled:
-            yield _trial(rule, place, product, decoders.get(rule.name))
+            refused = refusal(rules, rule, product)
+            if refused is not None:
+                yield Trial(rule=rule.name, place=place, refused_by=refused)
+            else:
+                yield _trial(rule, place, product, decoders.get(rule.name))
 
 
 def _trial(rule: Rule, place: int, product: Product, decoder: Any) -> Trial:
-    refused = rule.select.refused_by(product, product.inserted_ns)
-    if refused is not None:
-        return Trial(rule=rule.name, place=place, refused_by=refused)
     row = row_of(product)
     rows, shown = [row], tuple[dict[str, Any], ...]()
     if decoder is not None:

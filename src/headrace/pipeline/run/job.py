@@ -13,7 +13,7 @@ import logging
 import os
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
@@ -27,11 +27,14 @@ from pyspark.sql.streaming.query import StreamingQuery
 from headrace.errors import PipelineError, RuleError
 from headrace.link.login import Login
 from headrace.pipeline.actions import DeadLetters, Performer, performer
+from headrace.pipeline.actions.programs import Programs, groups_of
 from headrace.pipeline.actions.table import TablePerformer
 from headrace.pipeline.decoders.decoder import ERROR
-from headrace.pipeline.rules.rule import AlertAction, PipelineTerms, Rule, RuleFile
+from headrace.pipeline.rules.otherwise import rules_above
+from headrace.pipeline.rules.rule import AlertAction, PipeAction, PipelineTerms, Rule, RuleFile
 from headrace.pipeline.run.checkpoint import locked_checkpoint, position_of, remove_unfinished_entries
 from headrace.pipeline.run.decoding import decoded, ship_decoders, without_future
+from headrace.pipeline.run.matching import without_selected
 from headrace.pipeline.run.micro_batch import BatchHandler, decoded_rows, errors_name, queried
 from headrace.pipeline.run.shared_batch import PlainHandler, SelectedHandler
 from headrace.pipeline.run.sharing import Query, arranged, load_record, save_record
@@ -59,6 +62,8 @@ class Job:
         self._file, self._spark = file, spark
         self._streams: list[tuple[list[RuleStatus], list[RuleStream]]] = []
         self._performers: list[Performer] = []
+        self._programs = Programs(file.pipeline.programs)
+        self._groups = groups_of(dict(_pipes(file)), self._programs)
         self._held = ExitStack()
         self._lock = threading.Lock()
         self._stopped = threading.Event()
@@ -117,6 +122,7 @@ class Job:
             self._lost()
         for each in self._performers:
             each.close()
+        self._programs.close()
         if self._updater.ident is not None:  # it was started
             self._save()
         self._held.close()
@@ -146,10 +152,11 @@ class Job:
 
     def _plan(self, query: Query, statuses: list[RuleStatus]) -> list[Plan]:
         """The streams of a query: name, DataFrame, and what to do with each batch. Nothing has started yet."""
-        products, entries = self._source(query), _checkpoint_of(self._file.pipeline) / query.name
+        products, entries = self._products(query), _checkpoint_of(self._file.pipeline) / query.name
         handlers = [self._handler(rule, query, status) for rule, status in zip(query.rules, statuses, strict=True)]
         if query.is_plain:
-            return [(query.name, products, PlainHandler(entries, handlers, self._letters()).handle)]
+            rules = [rule for rule in self._file.rules if rule.enabled]
+            return [(query.name, products, PlainHandler(entries, handlers, self._letters(), rules).handle)]
         plans = [self._plan_rule(products, handler) for handler in handlers]  # Spark checks every rule
         if not query.is_shared:
             return plans[0]
@@ -165,7 +172,10 @@ class Job:
         letters, state = self._letters(), _checkpoint_of(terms) / "state" / query.name
         if query.is_shared and not query.is_plain:
             state /= rule.name
-        actions = [performer(action, f"{name}-{n}", rule.select, letters) for name, n, action in rule.actions()]
+        actions = [
+            performer(action, f"{name}-{n}", rule.select, letters, self._groups.get(f"{rule.name}.{name}-{n}"))
+            for name, n, action in rule.actions()
+        ]
         self._performers += [*actions, letters]
         return BatchHandler(
             rule, query.name, _name_of(self._file), _address_of(terms), _checkpoint_of(terms), status, actions, letters,
@@ -198,6 +208,14 @@ class Job:
             return [(rule.name, frame, handler.handle)]
         errors = frame.filter(f"{ERROR} is not null")
         return [(rule.name, rows, handler.handle_rows), (errors_name(rule), errors, handler.handle_errors)]
+
+    def _products(self, query: Query) -> DataFrame:
+        """What a query reads; without products that rules above select, if it has a single rule with `otherwise`."""
+        above = () if query.is_plain else rules_above(self._file, query.rules[0])
+        source = self._source(query)
+        return (
+            without_selected(source, tuple((n, str(rule.select)) for n, rule in enumerate(above))) if above else source
+        )
 
     def _source(self, query: Query) -> DataFrame:
         terms = self._file.pipeline
@@ -271,6 +289,13 @@ class Job:
 def _rejected(rule: Rule, error: AnalysisException) -> RuleError:
     reason = str(error).strip().partition("\n")[0]
     return RuleError(f"rule {rule.name!r}: Spark rejects it: {reason}", "change its sql, or its condition")
+
+
+def _pipes(file: RuleFile) -> Iterator[tuple[str, PipeAction]]:
+    """Every action that may share programs, and its name within the pipeline."""
+    for rule in file.enabled:
+        for number, action in enumerate(rule.pipe):
+            yield f"{rule.name}.pipe-{number}", action
 
 
 # --- terms of a loaded file, whose defaults are filled in -------------------------------------------

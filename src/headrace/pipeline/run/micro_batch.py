@@ -8,17 +8,13 @@ number must not stand for other products.
 """
 
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
-import pyarrow as pa
 from pyspark.sql import DataFrame
 
 from headrace.pipeline.actions import Context, Counts, DeadLetters, Performer
 from headrace.pipeline.actions.dead_letters import add_causes
-from headrace.pipeline.actions.exec import ExecPerformer
-from headrace.pipeline.actions.file import FilePerformer
-from headrace.pipeline.actions.pipe import PipePerformer
 from headrace.pipeline.decoders.decoder import ERROR, PAYLOAD
 from headrace.pipeline.rules.rule import Rule
 from headrace.pipeline.rules.views import DECODED, PRODUCTS
@@ -86,14 +82,6 @@ class BatchHandler:
             if shared:
                 rows.unpersist()
         self.count(counts, batch_id)
-
-    def perform(self, place: int, batches: Iterator[pa.RecordBatch], batch_id: int) -> Counts:
-        """Do one action of a rule that shares a query, with rows that are prepared for it. PipelineError."""
-        return self.prepared()[place].perform_batches(batches, self.context(batch_id))
-
-    def prepared(self) -> list[FilePerformer | ExecPerformer | PipePerformer]:
-        """The actions of a plain rule, which take prepared rows."""
-        return [each for each in self.actions if isinstance(each, FilePerformer | ExecPerformer | PipePerformer)]
 
     def count(self, counts: Sequence[Counts], batch_id: int) -> None:
         """Add what became of a batch, by action, to the status."""

@@ -1,7 +1,7 @@
 """Micro-batches of a query that rules share, on the driver.
 
     plain      products ──matched against all rules, prepared (executors)──► pile ──► each action that has rows;
-               appends to files in one folder are one action (actions/file_shared.py)
+               those that write to files in one folder, or share programs, get their rows together, by product
     selected   products, kept ──► decode, SQL and actions of one rule after the other
 
 If a rule fails, the others of its query still handle the batch. Then the query fails, and Spark repeats the batch;
@@ -10,56 +10,43 @@ of them skips or repeats a row.
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from functools import lru_cache, partial
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryFile
-from typing import Any, NamedTuple
+from typing import Any
 
-import pyarrow as pa
 from pyspark.sql import DataFrame
 
 from headrace.errors import PipelineError, TargetError
 from headrace.pipeline.actions import Counts, DeadLetters
 from headrace.pipeline.actions.disk import disk_error
-from headrace.pipeline.actions.file_shared import SharedAppend
-from headrace.pipeline.actions.prepared import Recipe, message_of, parts_of_message, prepared_parts
+from headrace.pipeline.actions.exec import ExecPerformer
+from headrace.pipeline.actions.file import FilePerformer
+from headrace.pipeline.actions.file_shared import SharedAppend, SharedPlacing
+from headrace.pipeline.actions.pipe import PipePerformer, perform_pipes
+from headrace.pipeline.actions.prepared import Sender
+from headrace.pipeline.rules.rule import Rule
 from headrace.pipeline.run.checkpoint import flush_entries
 from headrace.pipeline.run.micro_batch import BatchHandler
-from headrace.product.product import Product
-from headrace.selection import Selection
-from headrace.selection.table.table import SubscriptionTable
+from headrace.pipeline.run.pile import Pile, Sorter, sorted_messages
 from headrace.units import format_count
 
-_UNINDEXED_MAX = 100_000  # rules are the operator's own, so none is refused
-_MESSAGES = "action int, message binary"
-
-
-class SharedAction(NamedTuple):
-    """An action of one of the rules."""
-
-    handler: BatchHandler  # of its rule
-    place: int  # among the actions of its rule
-    recipe: Recipe
-    folder: Path | None  # that it appends to files in
+Plain = FilePerformer | ExecPerformer | PipePerformer  # performers of a plain rule
 
 
 class PlainHandler:
     """Handles the batches of a plain query."""
 
-    def __init__(self, entries: Path, handlers: Sequence[BatchHandler], letters: DeadLetters) -> None:
-        self._entries = entries
-        self._actions = [
-            SharedAction(handler, place, action.recipe, getattr(action, "appends_to", None))
-            for handler in handlers
-            for place, action in enumerate(handler.prepared())
-        ]
-        folders = {action.folder for action in self._actions if action.folder is not None}
-        self._appends = {folder: SharedAppend(folder, letters) for folder in folders}
-        numbers = {id(handler): number for number, handler in enumerate(handlers)}
-        recipes = tuple((numbers[id(action.handler)], action.recipe) for action in self._actions)
-        self._sorter = Sorter(tuple(str(handler.rule.select) for handler in handlers), recipes)
+    def __init__(
+        self, entries: Path, handlers: Sequence[BatchHandler], letters: DeadLetters, rules: Sequence[Rule]
+    ) -> None:
+        """rules: all enabled rules of the file, in its order."""
+        self._entries, self._letters = entries, letters
+        actions = [(handler, action) for handler in handlers for action in _plain(handler)]
+        self._senders = [Sender(handler.rule.name, action.name, action) for handler, action in actions]  # by number
+        self._handlers = [handler for handler, _ in actions]
+        self._sorter = _sorter([handler.rule for handler in handlers], self._senders, rules)
         self._done = Done()
 
     def handle(self, frame: DataFrame, batch_id: int) -> None:
@@ -72,39 +59,64 @@ class PlainHandler:
                     pile.add(number, message)
                 for numbers in self._in_units(number for number in pile.numbers() if number not in done):
                     with failures.of(self._label(numbers)):
-                        done.update(zip(numbers, self._perform(numbers, pile, batch_id), strict=True))
+                        counts = self._perform(numbers, pile, batch_id)
+                        done |= {number: counts.get(self._senders[number], Counts()) for number in numbers}
         except OSError as error:
             raise disk_error(error, self._entries) from error
         failures.report()
         self._count(done, batch_id)
 
     def _in_units(self, numbers: Iterable[int]) -> Iterator[list[int]]:
-        """Actions that are done together: all that append to files in one folder; every other one by itself."""
-        units: dict[Path | int, list[int]] = {}
+        """Actions that are done together, because they may write to the same files or programs."""
+        units: dict[Hashable, list[int]] = {}
         for number in numbers:
-            units.setdefault(self._actions[number].folder or number, []).append(number)
+            units.setdefault(_unit_of(self._senders[number].performer), []).append(number)
         yield from units.values()
 
-    def _perform(self, numbers: list[int], pile: "Pile", batch_id: int) -> list[Counts]:
-        first = self._actions[numbers[0]]
-        if first.folder is None:
-            return [first.handler.perform(first.place, pile.batches(numbers[0]), batch_id)]
-        rows = [(self._actions[number].handler.rule.name, pile.batches(number)) for number in numbers]
-        context = replace(first.handler.context(batch_id), rule=self._entries.name)
-        return self._appends[first.folder].perform(rows, context)
+    def _perform(self, numbers: list[int], pile: Pile, batch_id: int) -> Mapping[Sender, Counts]:
+        """Perform the actions of a unit."""
+        rows = ((self._senders[number], row) for number, row in pile.rows(numbers))
+        context = replace(self._handlers[numbers[0]].context(batch_id), rule=self._entries.name)
+        first = self._senders[numbers[0]].performer
+        if isinstance(first, FilePerformer):
+            shared = SharedAppend if first.appends else SharedPlacing
+            return shared(first.folder, self._letters).perform(rows, context)
+        if isinstance(first, PipePerformer):
+            return perform_pipes(rows, first.group, self._letters, f"pipe-{first.group.name}", context)
+        counts = first.perform_rows((row for _, row in rows), self._handlers[numbers[0]].context(batch_id))
+        return {self._senders[numbers[0]]: counts}
 
     def _label(self, numbers: list[int]) -> str:
-        name = f"rule {self._actions[numbers[0]].handler.rule.name!r}"
-        return (
-            name if len(numbers) == 1 else f"{name} and {format_count(len(numbers) - 1, 'action')} of the same folder"
-        )
+        first = self._senders[numbers[0]]
+        what = "programs" if isinstance(first.performer, PipePerformer) else "folder"
+        others = "" if len(numbers) == 1 else f" and {format_count(len(numbers) - 1, 'action')} of the same {what}"
+        return f"rule {first.rule!r}{others}"
 
     def _count(self, done: Mapping[int, Counts], batch_id: int) -> None:
         counts: dict[BatchHandler, list[Counts]] = defaultdict(list)
         for number in sorted(done):
-            counts[self._actions[number].handler].append(done[number])
+            counts[self._handlers[number]].append(done[number])
         for handler, each in counts.items():
             handler.count(each, batch_id)
+
+
+def _sorter(members: Sequence[Rule], senders: Sequence[Sender], rules: Sequence[Rule]) -> Sorter:
+    """For the rules of a query, and those above one with `otherwise`."""
+    places = {rule.name: place for place, rule in enumerate(rules)}
+    otherwise = frozenset(places[rule.name] for rule in members if rule.otherwise)
+    names = {rule.name for rule in members} | {rule.name for rule in rules[: max(otherwise, default=0)]}
+    selections = tuple((place, str(rule.select)) for place, rule in enumerate(rules) if rule.name in names)
+    return Sorter(selections, tuple((places[each.rule], each.performer.recipe) for each in senders), otherwise)
+
+
+def _plain(handler: BatchHandler) -> list[Plain]:
+    return [action for action in handler.actions if isinstance(action, Plain)]
+
+
+def _unit_of(performer: Plain) -> Hashable:
+    if isinstance(performer, FilePerformer):
+        return performer.folder, performer.appends
+    return performer.group if isinstance(performer, PipePerformer) else performer
 
 
 class SelectedHandler:
@@ -170,80 +182,3 @@ class Failures:
             return
         label, error = min(self._found.items(), key=lambda each: isinstance(each[1], TargetError))
         raise type(error)(f"{label}: {error.problem}", error.hint) from error
-
-
-# --- rows by action ---------------------------------------------------------------------------------
-
-
-class Pile:
-    """The prepared rows of a batch by action, in a file: they may not fit into memory."""
-
-    def __init__(self, file: Any) -> None:
-        self._file = file
-        self._spots: dict[int, list[tuple[int, int]]] = defaultdict(list)
-        self._end = 0
-
-    def add(self, number: int, message: bytes) -> None:
-        self._file.write(message)
-        self._spots[number].append((self._end, len(message)))
-        self._end += len(message)
-
-    def numbers(self) -> list[int]:
-        return sorted(self._spots)
-
-    def batches(self, number: int) -> Iterator[pa.RecordBatch]:
-        for begin, size in self._spots[number]:
-            self._file.seek(begin)
-            yield from parts_of_message(self._file.read(size))
-
-
-@dataclass(frozen=True, slots=True)
-class Sorter:
-    """Which rules select a row, and how the row is prepared for their actions. It is sent to executors."""
-
-    selections: tuple[str, ...]  # of the rules
-    recipes: tuple[tuple[int, Recipe], ...]  # of the actions, each with the number of its rule
-
-    def __call__(self, rows: pa.RecordBatch) -> Iterator[tuple[int, pa.RecordBatch]]:
-        places = self._places(rows)
-        for number, (rule, recipe) in enumerate(self.recipes):
-            if rule in places:
-                yield number, recipe(rows.take(pa.array(places[rule], pa.int32())))
-
-    def _places(self, rows: pa.RecordBatch) -> dict[int, list[int]]:
-        """The rows of each rule that has any."""
-        table, places = _table(self.selections), defaultdict[int, list[int]](list)
-        names = ("feed", "ident", "origin", "priority", "slice")
-        columns = zip(*(rows.column(name).to_pylist() for name in names), strict=True)
-        for place, (feed, ident, origin, priority, slice_) in enumerate(columns):
-            product = Product(feed, ident, _NOTHING, 0, b"", origin, 0, None, 0, 0, priority, None, slice_)
-            for rule in table.matches(product):
-                places[rule].append(place)  # type: ignore[index]  # keys are numbers of rules
-        return places
-
-
-_NOTHING = memoryview(b"")  # no selection of a plain rule looks at the payload
-
-
-@lru_cache(4)  # a worker is used again for the next batch
-def _table(selections: tuple[str, ...]) -> SubscriptionTable:
-    table = SubscriptionTable(unindexed_max=_UNINDEXED_MAX)
-    for number, select in enumerate(selections):
-        table.add(number, Selection.parse(select) if select else Selection())
-    return table
-
-
-def sorted_messages(frame: DataFrame, sorter: Sorter) -> Iterator[tuple[int, bytes]]:
-    """Prepared rows as messages, each with the number of its action, in the order of the rows."""
-    messages = frame.mapInArrow(partial(_sorted, sorter), _MESSAGES)
-    for row in messages.rdd.toLocalIterator(prefetchPartitions=True):  # by the RDD: see `prepared_batches`
-        yield row.action, bytes(row.message)
-
-
-def _sorted(sorter: Sorter, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Runs in executors."""
-    for batch in batches:
-        for number, prepared in sorter(batch):
-            messages = [message_of(part) for part in prepared_parts(prepared)]
-            numbers = pa.array([number] * len(messages), pa.int32())
-            yield pa.RecordBatch.from_arrays([numbers, pa.array(messages, pa.binary())], ["action", "message"])

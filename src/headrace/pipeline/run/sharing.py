@@ -4,7 +4,7 @@ A query costs a Python process, a station, and work for every micro-batch, even 
 if there are many of them:
 
     alone      a query under the name of the rule: all rules of a file with up to ALONE_MAX rules, every rule with a
-               watermark, and a rule that can share with no other
+               watermark, one with `otherwise` that is not plain, and a rule that can share with no other
     selected   rules with the same selection: their products are read once
     plain      rules that only pass products on to files and programs: one query for all, whatever they select
 
@@ -23,6 +23,7 @@ import msgspec
 from headrace.errors import PipelineError
 from headrace.log.documents import replace_file
 from headrace.pipeline.actions.disk import DISK, disk_error
+from headrace.pipeline.rules.otherwise import is_exact
 from headrace.pipeline.rules.rule import Rule
 from headrace.product.feed import ALTERNATIVES_MAX
 from headrace.selection import Selection
@@ -78,7 +79,7 @@ def arranged(
     found = [query for name in list(record.queries) if (query := _kept(name, record, waiting, position)) is not None]
     new: dict[Any, list[Rule]] = {}
     for rule in waiting.values():
-        is_single = len(rules) <= ALONE_MAX or rule.watermark_s is not None or is_alone(rule.name)
+        is_single = len(rules) <= ALONE_MAX or not _may_share(rule) or is_alone(rule.name)
         key = rule.name if is_single else (None if is_plain(rule) else str(rule.select), record.left.get(rule.name))
         new.setdefault(key, []).append(rule)
     for key, members in new.items():
@@ -126,20 +127,18 @@ def _query(name: str, members: list[Rule], shared: Shared) -> Query:
 def _fits(rule: Rule, shared: Shared) -> bool:
     if shared.select is None:
         return is_plain(rule)
-    return str(rule.select) == shared.select and rule.watermark_s is None
+    return str(rule.select) == shared.select and _may_share(rule)
+
+
+def _may_share(rule: Rule) -> bool:
+    return rule.watermark_s is None and (is_plain(rule) or not rule.otherwise)
 
 
 def is_plain(rule: Rule) -> bool:
-    """Whether the rule passes products on as they are, and can be selected by what a row tells exactly.
-
-    Rows have properties as text and times in microseconds, so a clause on them must be evaluated at the queue.
-    """
-    select = rule.select
-    exact = (select.tags, select.created, select.max_age_s, select.xpath, select.where, select.function)
-    if any(clause is not None for clause in exact) or select.every > 1:
-        return False
+    """Whether the rule passes products on as they are, and can be selected by what a row tells exactly."""
     others = (rule.decode, rule.sql, rule.watermark_s)
-    return all(key is None for key in others) and not (rule.table or rule.publish or rule.alert)
+    is_passing = all(key is None for key in others) and not (rule.table or rule.publish or rule.alert)
+    return is_passing and is_exact(rule.select)
 
 
 def covering(selections: Iterable[Selection]) -> Selection:

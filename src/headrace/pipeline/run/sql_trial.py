@@ -16,6 +16,7 @@ import pyarrow as pa
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
+from headrace.pipeline.rules.otherwise import refusal
 from headrace.pipeline.rules.rule import Rule, RuleFile
 from headrace.pipeline.rules.trial import ROWS_MAX, Preview, batch_of, previews_of
 from headrace.pipeline.run.decoding import decoded
@@ -39,7 +40,7 @@ def rules_with_sql(rules: RuleFile, products: Iterable[Product]) -> list[tuple[R
     """The rules whose SQL would get something, and the samples that they select."""
     given = list(products)
     selected = [
-        (rule, [each for each in given if rule.select.wants(each, each.inserted_ns)])
+        (rule, [each for each in given if refusal(rules, rule, each) is None])
         for rule in rules.enabled
         if rule.sql is not None
     ]
