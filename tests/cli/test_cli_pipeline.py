@@ -186,7 +186,7 @@ def test_rules_in_python_that_exit_are_an_error(run: Run, folder: Path, where: s
 
 def test_pqact_is_translated_and_the_rest_is_listed(run: Run, folder: Path) -> None:
     (folder / "pqact.conf").write_text(
-        "WMO\t^S[AP].... .... ([0-3][0-9])\n\tFILE\tdata/metar/\\1.txt\nANY\t.*\n\tSPIPE\tx\n"
+        "WMO\t^S[AP].... .... ([0-3][0-9])\n\tFILE\tdata/metar/\\1.txt\nANY\t.*\n\tPOPE\tx\n"
     )
     result = run("pipeline", "import", "pqact.conf")
     assert result.exit_code == 1

@@ -291,7 +291,8 @@ def _try_sql(rules: "RuleFile", products: "list[Product]", as_json: bool) -> boo
               help="The feed for a feed type of LDM, such as NEXRAD3=wx/radar/nexrad3; may be repeated.")  # fmt: skip
 @json_option
 def import_rules(file: Path, queue: str, feeds: tuple[str, ...], as_json: bool) -> int:
-    """Translate PQACT.CONF into rules on standard output, with remarks on standard error.
+    """Translate PQACT.CONF, and the files that it includes, into rules on standard output, with remarks on standard
+    error.
 
     Exit code 1 if an entry has no translation.
 
@@ -303,7 +304,8 @@ def import_rules(file: Path, queue: str, feeds: tuple[str, ...], as_json: bool) 
     from headrace.pipeline.rules.pqact.translation import translate
 
     mapping = dict(_pair(text) for text in feeds)
-    made = translate(file.read_text("utf-8", "surrogateescape"), queue=queue, feeds=mapping, source=file.name)
+    text = file.read_text("utf-8", "surrogateescape")
+    made = translate(text, queue=queue, feeds=mapping, source=file.name, path=file)
     if as_json:
         echo_json({"rules": made.rules, "toml": made.toml, "remarks": made.remarks})
     else:

@@ -96,3 +96,30 @@ def test_metadata_may_stand_alone() -> None:
 def test_rows_without_the_columns_are_refused() -> None:
     with pytest.raises(PipelineError, match="the rows have no column 'origin'"):
         Recipe((), None, "payload", metadata="ldm").check([name for name in ROWS.schema.names if name != "origin"])
+
+
+def test_spipe_frames_each_product_with_its_ident() -> None:
+    contents = Recipe((), None, "payload", metadata="ldm-spipe")._content(ROWS).to_pylist()
+    for ident, payload, content in zip(IDENTS, PAYLOADS, contents, strict=True):
+        sync, key_bytes = struct.unpack_from("=QQ", content)
+        (data_bytes,) = struct.unpack_from("=Q", content, 16 + key_bytes)
+        assert (sync, content[16 : 16 + key_bytes].decode()) == (0x1DFCCF1A, ident)
+        assert (data_bytes, content[24 + key_bytes :]) == (len(payload) + 2, payload + b"\x03\x1e")
+
+
+def test_xpipe_writes_each_product_in_xdr() -> None:
+    def text(data: bytes, at: int) -> tuple[bytes, int]:
+        (length,) = struct.unpack_from(">I", data, at)
+        return data[at + 4 : at + 4 + length], at + 4 + length + -length % 4
+
+    for place, content in enumerate(Recipe((), None, "payload", metadata="ldm-xpipe")._content(ROWS).to_pylist()):
+        wanted = expected(place, PAYLOADS[place])
+        *time, signature = struct.unpack_from(">ii16s", content)
+        origin, at = text(content, 24)
+        feedtype, sequence = struct.unpack_from(">II", content, at)
+        ident, at = text(content, at + 8)
+        data, end = text(content, at)
+        assert (tuple(time), signature, feedtype, sequence, data) == (
+            wanted["time"], wanted["signature"], wanted["feedtype"], wanted["sequence"], wanted["data"],
+        )  # fmt: skip
+        assert (origin.decode(), ident.decode(), end) == (wanted["origin"], wanted["ident"], len(content))

@@ -14,6 +14,8 @@ from headrace.pipeline.rules.pqact import translate
 from headrace.pipeline.rules.pqact.entry import entries_of, words_of
 from headrace.pipeline.rules.pqact.selection import re2_of
 from headrace.pipeline.rules.template import template
+from headrace.pipeline.rules.trial import try_rules
+from headrace.product import Product
 from support.commandline import Run
 
 CONF = (Path(__file__).parent / "pqact.conf").read_text()
@@ -49,7 +51,9 @@ def test_the_translation_is_valid_except_for_a_missing_program(tmp_path: Path) -
     (tmp_path / "decoders").mkdir()
     (tmp_path / "decoders" / "dcmetr").write_text("#!/bin/sh\n")
     (tmp_path / "decoders" / "dcmetr").chmod(0o755)
-    assert len(loaded(written(tmp_path, toml)).rules) == TRANSLATION.rules == len(RULES)
+    rules = loaded(written(tmp_path, toml)).rules
+    assert len(rules) == len(RULES)
+    assert len([rule for rule in rules if not rule.discard]) == TRANSLATION.rules
 
 
 def test_the_queue_that_the_file_proposes_has_the_rule_of_ldm(run: Run, tmp_path: Path) -> None:
@@ -63,7 +67,7 @@ def test_the_queue_that_the_file_proposes_has_the_rule_of_ldm(run: Run, tmp_path
 
 def test_every_entry_is_a_rule_or_has_a_reason() -> None:
     lines = {entry.line for entry in entries_of(CONF) if entry.action != "NOOP"}
-    ruled = {int(name.split("-")[1]) for name in RULES}
+    ruled = {int(name.split("-")[1]) for name, rule in RULES.items() if "discard" not in rule}
     refused = {remark.line for remark in TRANSLATION.untranslated}
     assert ruled | refused == lines
     assert not ruled & refused
@@ -73,18 +77,16 @@ def test_every_entry_is_a_rule_or_has_a_reason() -> None:
 @pytest.mark.parametrize(
     ("begin", "reason"),
     [
-        ("ANY\t^_ELSE_", "_ELSE_ depends on entries above that select only some of these feeds"),
-        ("EXP\t^pan(.*)\tPIPE\t-nodata", "-nodata without -metadata gives the program nothing"),
         ("EXP\t^x", r"\d has another meaning in a POSIX pattern"),
         ("EXP\t^q", r"\2 is used, and the pattern has 1 group"),
         ("EXP\t^r", "%U is not supported"),
-        ("EXP\t^(s)", "SPIPE frames products in a format of its own"),
+        ("EXP\t^(ss)", "the option -strip is unknown"),
         ("BOGUS", "the feed type BOGUS is unknown"),
         ("EXP ^no-tabs", "the entry has fewer than three fields"),
         ("EXP\t^u", "the option -bogus is unknown"),
         ("EXP\t^v", "the path '../v' has the part '..'"),
         ("EXP\t^w", "(…:xx) is unknown"),
-        ("include", "the entry includes another file"),
+        ("include", "the entry includes 'etc/more.conf', and the place of this file is unknown"),
     ],
 )
 def test_an_entry_that_is_not_translated_has_a_reason(begin: str, reason: str) -> None:
@@ -104,8 +106,7 @@ def test_files_have_their_paths_and_options() -> None:
     }  # fmt: skip
     warning = rule_of("DDPLUS\t^W[FU]US5[0-9] (K[A-Z]{3}) ([0-3][0-9])([0-2][0-9])([0-5][0-9]).* /p(TOR|SVR|FFW)")
     assert warning["file"]["path"] == "warnings/{5}/{6:path}_{2}{3}{4}_{origin_sequence}.txt"
-    assert rule_of("FNMOC")["file"] == "fnmoc/{2}/{1:path}.{{x}}.grib"
-    assert rule_of("EXP\t^_ELSE_")["not_ident"].startswith(r"^_|(?:^TEST)|(?:^(.*\.nc)$)")
+    assert rule_of("FNMOC")["file"] == "fnmoc/{2}/{1:path|}.{{x}}.grib"
 
 
 def test_programs_have_their_commands() -> None:
@@ -182,7 +183,14 @@ def test_feeds_of_two_types_do_not_contain_each_other() -> None:
          {"command": ["/bin/cat"], "metadata": "ldm", "content": "none"}),
         ("EXP\t^a\tPIPE\t-metadata -strip\t/bin/cat", "pipe",
          {"command": ["/bin/cat"], "metadata": "ldm", "remove": ["controls", "non-ascii"]}),
+        ("EXP\t^a\tPIPE\t-nodata\t/bin/cat", "pipe",
+         {"command": ["/bin/cat"], "metadata": "ldm", "content": "none"}),
         ("EXP\t^a\tPIPE\t-flush\t/bin/cat", "pipe", ["/bin/cat"]),
+        ("EXP\t^a\tSPIPE\t/bin/cat", "pipe", {"command": ["/bin/cat"], "metadata": "ldm-spipe"}),
+        ("EXP\t^a\tXPIPE\t-close\t/bin/cat", "exec", {"command": ["/bin/cat"], "metadata": "ldm-xpipe"}),
+        ("EXP\t^a(b*)(c|d)(e)?(f(g))\tEXEC\t-wait\techo & \\0 \\1 \\2 \\3 \\4 \\(5) \\& \\.", "exec",
+         {"command": ["echo", "{0}", "{0}", "{1|}", "{2}", "{3|}", "{4}", "{5}", "&", "\\."], "content": "none"}),
+        ("EXP\t.*\tEXEC\t-wait\techo &", "exec", {"command": ["echo", "{0}"], "content": "none"}),
         ("EXP\t^a\tEXEC\t-wait\t/bin/true", "exec", {"command": ["/bin/true"], "content": "none"}),
     ],
 )  # fmt: skip
@@ -198,8 +206,8 @@ def test_options_are_translated(entry: str, action: str, values: Any, tmp_path: 
         ("EXP\t^a\tEXEC\t-flush\t/bin/true", "the option -flush is unknown"),
         ("EXP\t^a\tDBFILE\t-x\tx.db", "the option -x is unknown"),
         ("EXP\t^a\tFILE\t-m\tx", "the option -m is unknown"),
-        ("EXP\t^a\tPIPE\t-nodata\t/bin/cat", "-nodata without -metadata gives the program nothing"),
-        ("EXP\t^a\tXPIPE\t/bin/cat", "XPIPE frames products in a format of its own"),
+        ("EXP\t^a\tXPIPE\t-metadata\t/bin/cat", "the option -metadata is unknown"),
+        ("EXP\t^a\tPOPE\t/bin/cat", "there is no action POPE"),
     ],
 )
 def test_other_options_are_refused_with_line_and_remedy(entry: str, reason: str) -> None:
@@ -208,14 +216,88 @@ def test_other_options_are_refused_with_line_and_remedy(entry: str, reason: str)
     assert remark.hint
 
 
-def test_programs_that_pqact_would_share_are_remarked_on() -> None:
-    """Two programs on one output file would damage it."""
-    made = translate(
-        "IDS\t^a\tPIPE\tdecoder out.gem\nIDS\t^b\tPIPE\tdecoder other.gem\nHDS\t^c\tPIPE\tdecoder out.gem\n"
-    )
-    (remark,) = made.remarks
-    assert (made.rules, remark.line, remark.is_translated) == (3, 3, True)
-    assert remark.reason.startswith("line 1 has the same command, and pqact passes both to one program")
+# --- _ELSE_ and include ---------------------------------------------------------------------------
+
+
+ELSE = """IDS|DDPLUS\t^SA\tFILE\tsa
+HDS\t^SA\tNOOP
+IDS\t^_\tFILE\tsystem
+WMO\t^_ELSE_$\tFILE\trest
+ANY\t^_ELSE_$\tFILE\tother
+EXP\t^x\tFILE\tx
+"""
+
+
+def test_an_else_is_a_rule_for_what_no_entry_above_matches(tmp_path: Path) -> None:
+    made = translate(ELSE)
+    rules = {rule.name: rule for rule in loaded(written(tmp_path, made.toml)).rules}
+    assert (made.rules, made.remarks) == (5, ())
+    assert [rule.otherwise for rule in rules.values()] == [False, False, False, True, True, False]
+    assert [rule.discard for rule in rules.values()] == [False, True, False, False, False, False]
+    assert rules["pqact-4"].select.not_ident == "^_"
+
+
+@pytest.mark.parametrize(
+    ("feed", "ident", "rules"),
+    [
+        ("wx/text/ids", "SAUS", ["pqact-1"]),
+        ("wx/model/hds", "SAUS", []),  # NOOP
+        ("wx/model/hds", "YTQA", ["pqact-4"]),
+        ("wx/text/ids", "FPUS", ["pqact-4"]),
+        ("wx/text/ids", "_END_", ["pqact-3"]),
+        ("wx/model/hds", "_END_", []),
+        ("wx/radar/nexrad2/KFTG", "L2", ["pqact-5"]),
+        ("wx/exp", "x", ["pqact-5", "pqact-6"]),  # an entry below does not count
+    ],
+)
+def test_a_product_reaches_the_rules_that_pqact_would_apply(
+    feed: str, ident: str, rules: list[str], tmp_path: Path
+) -> None:
+    file = loaded(written(tmp_path, translate(ELSE).toml))
+    product = Product(feed, ident, memoryview(b""), 1, b"", "o", 1, None, 0, 0, 4, None, None)
+    assert [trial.rule for trial in try_rules(file, [product]) if trial.is_taken] == rules
+    refused = [trial.refused_by for trial in try_rules(file, [product]) if trial.rule == "pqact-5"]
+    assert ("pqact-5" in rules) == (refused == [None])
+
+
+def test_an_entry_that_is_not_translated_keeps_its_products_from_an_else(tmp_path: Path) -> None:
+    made = translate("EXP\t^a\tFILE\t-bogus x\nEXP\t^_ELSE_$\tFILE\trest\n")
+    broken, rest = loaded(written(tmp_path, made.toml)).rules
+    assert (made.rules, broken.discard, broken.select.ident, rest.otherwise) == (1, True, "^a", True)
+
+
+def test_an_else_without_entries_above_takes_everything(tmp_path: Path) -> None:
+    (rule,) = loaded(written(tmp_path, translate("EXP\t^_ELSE_$\tFILE\trest\n").toml)).rules
+    assert (rule.otherwise, rule.select.not_ident) == (False, "^_")
+    assert rule_from("EXP\t_ELSE_\tFILE\tx")["ident"] == "_ELSE_", "only ^_ELSE_$ is special"
+
+
+def test_included_files_are_translated_in_their_place(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "etc" / "radar").mkdir(parents=True)
+    main = tmp_path / "etc" / "pqact.conf"
+    main.write_text('EXP\t^a\tFILE\ta\ninclude\t"radar/level 3.conf"\nINCLUDE more.conf\nEXP\t^z\tFILE\tz\n')
+    (tmp_path / "etc" / "radar" / "level 3.conf").write_text("# radar\nNEXRAD3\t^SDUS\tFILE\tr\ninclude ../more.conf\n")
+    (tmp_path / "etc" / "more.conf").write_text("EXP\t^m\tFILE\t-bogus x\nEXP\t^n\tFILE\tn\n")
+    told_by = run("pipeline", "import", str(main))
+    assert told_by.exit_code == 1
+    assert "../more.conf line 1: the option -bogus is unknown" in told_by.stderr
+    assert "# more.conf:1: not translated: the option -bogus is unknown" in told_by.stdout
+    rules = loaded(written(tmp_path, told_by.stdout)).rules
+    assert [(rule.name, rule.select.ident) for rule in rules] == [
+        ("pqact-1", "^a"), ("level-3-2", "^SDUS"), ("more-2", "^n"), ("more-2-2", "^n"), ("pqact-4", "^z"),
+    ]  # fmt: skip
+
+
+def test_a_file_that_includes_itself_or_is_missing_has_a_reason(tmp_path: Path) -> None:
+    one, two = tmp_path / "one.conf", tmp_path / "two.conf"
+    one.write_text("EXP\t^a\tFILE\ta\ninclude two.conf\ninclude none.conf\n")
+    two.write_text("include ./one.conf\nEXP\t^b\tFILE\tb\n")
+    made = translate(one.read_text(), path=one)
+    assert made.rules == 2
+    assert [(str(each), bool(each.hint)) for each in made.untranslated] == [
+        ("two.conf line 1: the file './one.conf' includes itself", True),
+        (f"line 3: {tmp_path / 'none.conf'} is not readable: No such file or directory", True),
+    ]
 
 
 def test_a_file_of_1700_entries_becomes_1700_rules(tmp_path: Path) -> None:

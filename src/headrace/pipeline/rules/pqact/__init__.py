@@ -2,6 +2,7 @@
 
 entry.py ──► selection.py         ──► translation.py ──► rules.toml, and remarks on what differs
 lines        feeds, idents
+             action.py
              substitution.py
              paths, commands
 """

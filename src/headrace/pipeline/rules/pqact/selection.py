@@ -12,6 +12,8 @@ groups of alternatives with a common beginning may differ.
 import re
 from collections.abc import Mapping
 
+import re2
+
 from headrace.errors import FeedError, RuleError, SelectionError
 from headrace.product.ldm_expression import types_in
 from headrace.product.ldm_feedtypes import FEEDS, Feeds
@@ -46,7 +48,7 @@ def types_of(expression: str, feeds: Feeds) -> frozenset[str]:
 # --- patterns ---------------------------------------------------------------------------------------
 
 
-ELSE = "_ELSE_"
+ELSE = "^_ELSE_$"  # this text and no other
 _PIECE = re.compile(r"(?s)\\.|\[\^?\]?(?:\[[:.=][^]]*[:.=]\]|[^]])*\]|.")  # an escape, brackets, or a character
 _ESCAPES = frozenset(r".[]{}()*+?|^$\/-\"'# _,:;<>=!&@%~`") | frozenset("wWsSbB")
 
@@ -89,6 +91,42 @@ def group_sources(pattern: str) -> list[str]:
             number, begin = opened.pop()
             groups[number] = pattern[begin : found.start()]
     return [groups.get(number, "") for number in range(1, count + 1)]
+
+
+def may_be_empty(pattern: str) -> list[bool]:
+    """For each group of a pattern, whether it may be empty, or not take part in a match; pqact writes nothing then.
+
+    Judged by the text: a group is never empty if its text does not match nothing, and neither it nor a group around it
+    is optional or an alternative.
+    """
+    opened: list[tuple[int, int]] = []
+    optional = dict[int, bool]()
+    inner: dict[int, list[int]] = {0: []}  # the groups within each
+    choices: set[int] = set()  # groups with alternatives; 0: the whole pattern
+    pieces, count = list(_PIECE.finditer(pattern)), 0
+    for place, found in enumerate(pieces):
+        if found[0] == "(":
+            count += 1
+            for number, _ in [(0, 0), *opened]:
+                inner[number].append(count)
+            inner[count] = []
+            opened.append((count, found.end()))
+        elif found[0] == ")" and opened:
+            number, begin = opened.pop()
+            follows = pieces[place + 1][0] if place + 1 < len(pieces) else ""
+            optional[number] = follows in ("?", "*", "{") or _matches_nothing(pattern[begin : found.start()])
+        elif found[0] == "|":
+            choices.add(opened[-1][0] if opened else 0)
+    outer = {each for number in choices for each in inner[number]}
+    outer |= {each for number, is_optional in optional.items() if is_optional for each in inner[number]}
+    return [optional.get(number, True) or number in outer for number in range(1, count + 1)]
+
+
+def _matches_nothing(group: str) -> bool:
+    try:
+        return re2.fullmatch(re2_of(group), "") is not None
+    except RuleError:
+        return True
 
 
 def may_have_slash(group: str) -> bool:

@@ -1,12 +1,14 @@
 """Substitutions in the arguments of pqact, translated into templates or SQL expressions.
 
-    \\1                  group of the pattern                      {1}
+    \\1, \\(12)           group of the pattern                      {1}, {12}; {1|} if it may be empty
+    &, \\0               the whole match                           {0}
     (\\1:yyyy)           year of the day of the month in group 1   {time(1):%Y}
     %Y                  creation time, as in strftime             {created:%Y}
     (seq)               sequence number at the origin             {origin_sequence}
 
 `(\\1:…)` supports yyyy, yy, mm, mmm, dd, ddd (day of the year) and hh (of the creation time); several groups may form
-the day. LDM and Headrace complete a day of the month in the same way: decoders/day_of_month.py.
+the day. LDM and Headrace complete a day of the month in the same way: decoders/day_of_month.py. `\\&` and `\\\\` are
+literal; every other backslash stands for itself.
 """
 
 import re
@@ -14,11 +16,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from headrace.errors import RuleError
-from headrace.pipeline.rules.pqact.selection import may_have_slash
+from headrace.pipeline.rules.pqact.selection import group_sources, may_be_empty, may_have_slash
 
 _PIECE = re.compile(
-    r"(?s)\((?P<day>(?:\\[0-9]|[0-9])+):(?P<item>[A-Za-z]*)\)|(?P<seq>\(seq\))|\\(?P<group>[0-9])|\\(?P<escape>.)"
-    r"|%(?P<time>.?)|(?P<text>[^\\(%]+|.)"
+    r"(?s)\((?P<day>(?:\\[0-9]|[0-9])+):(?P<item>[A-Za-z]*)\)|(?P<seq>\(seq\))|\\(?P<group>[0-9])"
+    r"|\\\((?P<long>[0-9]{1,3})\)|(?P<whole>&)|\\(?P<escape>[\\&])|%(?P<time>.?)|(?P<text>[^\\(%&]+|.)"
 )
 _DATE_ITEMS = {"yyyy": "%Y", "yy": "%y", "mm": "%m", "mmm": "%b:lower", "dd": "%d", "ddd": "%j"}
 _TIMES = {**{sign: f"%{sign}" for sign in "YymdHMSjbBaA"}, "h": "%b", "D": "%m/%d/%y", "F": "%Y-%m-%d", "T": "%H:%M:%S",
@@ -65,8 +67,10 @@ def _piece(found: re.Match[str], groups: int) -> Piece:
         return _day(found["day"], found["item"].lower(), groups)
     if found["seq"]:
         return Piece(is_sequence=True)
-    if found["group"] is not None:
-        return Piece(group=_counted(int(found["group"]), groups))
+    if found["group"] is not None or found["long"] is not None:
+        return Piece(group=_counted(int(found["group"] or found["long"]), groups))
+    if found["whole"]:
+        return Piece(group=0)
     if found["escape"] is not None:
         return Piece(text=found["escape"])
     if found["time"] is not None:
@@ -103,16 +107,17 @@ def _time(sign: str) -> Piece:
 # --- as a template --------------------------------------------------------------------------------
 
 
-def template_of(pieces: list[Piece], groups: list[str], is_path: bool) -> str:
+def template_of(pieces: list[Piece], pattern: str, is_path: bool) -> str:
     """The equivalent template. In paths, groups that can match `/` create folders, as with pqact."""
-    return "".join(_joined(pieces, groups, is_path))
+    return "".join(_joined(pieces, pattern, is_path))
 
 
-def _joined(pieces: list[Piece], groups: list[str], is_path: bool) -> Iterator[str]:
+def _joined(pieces: list[Piece], pattern: str, is_path: bool) -> Iterator[str]:
+    sources, empty = [".", *group_sources(pattern)], [False, *may_be_empty(pattern)]
     for piece in pieces:
         if piece.group is not None:
-            source = groups[piece.group - 1] if piece.group else "."
-            yield f"{{{piece.group}:path}}" if is_path and may_have_slash(source) else f"{{{piece.group}}}"
+            kept = ":path" if is_path and may_have_slash(sources[piece.group]) else ""
+            yield f"{{{piece.group}{kept}{'|' if empty[piece.group] else ''}}}"
         elif piece.days:
             yield f"{{time({','.join(piece.days)}):{piece.time}}}"
         elif piece.time:
