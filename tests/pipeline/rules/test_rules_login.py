@@ -6,7 +6,7 @@ import pytest
 
 from headrace.link.login import Login
 from headrace.pipeline.rules import check_rules, load_rules
-from headrace.pipeline.run.job import _address_of
+from headrace.pipeline.run.terms import address_of
 from support.links import make_certs
 
 RULE = '[[rule]]\nname = "a"\nselect = "wx"\ntable = "a"\n'
@@ -35,14 +35,14 @@ def test_a_login_of_a_file_is_the_names_of_its_files(folder: Path) -> None:
     expected = [
         str(folder / name) for name in ("ann.password", "certs/authority.crt", "certs/ann.crt", "certs/ann.key")
     ]
-    assert _address_of(terms).login == Login("ann", *expected)
+    assert address_of(terms).login == Login("ann", *expected)
     assert "deep-secret" not in repr(terms)
 
 
 def test_without_tables_the_environment_logs_in(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HEADRACE_AUTHORITY", "/etc/authority.crt")
-    assert _address_of(load_rules(written(folder, "")).pipeline).login.authority == "/etc/authority.crt"
-    assert _address_of(load_rules(written(folder, USER)).pipeline).login.authority is None
+    assert address_of(load_rules(written(folder, "")).pipeline).login.authority == "/etc/authority.crt"
+    assert address_of(load_rules(written(folder, USER)).pipeline).login.authority is None
 
 
 @pytest.mark.parametrize(
@@ -75,4 +75,4 @@ def test_rules_in_python_log_in_too(folder: Path) -> None:
         'pipeline = PipelineTerms(site="tcp/127.0.0.1:7447", user=UserTable(name="ann", password_file="ann.password"))\n'
         'def rules():\n    return [Rule(name="a", select=Selection("wx"), table=TableAction(path="a"))]\n'
     )
-    assert _address_of(load_rules(folder / "rules.py").pipeline).login.user == "ann"
+    assert address_of(load_rules(folder / "rules.py").pipeline).login.user == "ann"

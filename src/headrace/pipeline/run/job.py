@@ -19,19 +19,17 @@ from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-import msgspec
 from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from headrace.errors import PipelineError, RuleError
-from headrace.link.login import Login
 from headrace.pipeline.actions import DeadLetters, Performer, performer
 from headrace.pipeline.actions.programs import Programs, groups_of
 from headrace.pipeline.actions.table import TablePerformer
 from headrace.pipeline.decoders.decoder import ERROR
 from headrace.pipeline.rules.otherwise import rules_above
-from headrace.pipeline.rules.rule import AlertAction, PipeAction, PipelineTerms, Rule, RuleFile
+from headrace.pipeline.rules.rule import AlertAction, PipeAction, Rule, RuleFile
 from headrace.pipeline.run.checkpoint import locked_checkpoint, position_of, remove_unfinished_entries
 from headrace.pipeline.run.decoding import decoded, ship_decoders, without_future
 from headrace.pipeline.run.matching import without_selected
@@ -40,7 +38,7 @@ from headrace.pipeline.run.shared_batch import PlainHandler, SelectedHandler
 from headrace.pipeline.run.sharing import Query, arranged, load_record, save_record
 from headrace.pipeline.run.status import RuleStatus, save_status, update_from_spark
 from headrace.pipeline.run.stream import FAILED, RuleStream, worst
-from headrace.pipeline.source.open_queues import QueueAddress
+from headrace.pipeline.run.terms import address_of, checkpoint_of, dead_letters, name_of, starting_offsets, station_of
 from headrace.pipeline.source.options import ALL
 from headrace.pipeline.spark.failures import JAVA_GONE
 
@@ -75,7 +73,7 @@ class Job:
         nothing was written."""
         aside = Path(self._held.enter_context(TemporaryDirectory(prefix="headrace-")))
         ship_decoders(self._spark, self._file.enabled, self._file.path.parent, aside)  # before plans, which name them
-        checkpoint = _checkpoint_of(self._file.pipeline)
+        checkpoint = checkpoint_of(self._file.pipeline)
         record = load_record(checkpoint)
         queries = arranged(
             self._file.enabled, record, lambda name: position_of(checkpoint / name),
@@ -152,7 +150,7 @@ class Job:
 
     def _plan(self, query: Query, statuses: list[RuleStatus]) -> list[Plan]:
         """The streams of a query: name, DataFrame, and what to do with each batch. Nothing has started yet."""
-        products, entries = self._products(query), _checkpoint_of(self._file.pipeline) / query.name
+        products, entries = self._products(query), checkpoint_of(self._file.pipeline) / query.name
         handlers = [self._handler(rule, query, status) for rule, status in zip(query.rules, statuses, strict=True)]
         if query.is_plain:
             rules = [rule for rule in self._file.rules if rule.enabled]
@@ -169,7 +167,7 @@ class Job:
 
     def _handler(self, rule: Rule, query: Query, status: RuleStatus) -> BatchHandler:
         terms = self._file.pipeline
-        letters, state = self._letters(), _checkpoint_of(terms) / "state" / query.name
+        letters, state = self._letters(), checkpoint_of(terms) / "state" / query.name
         if query.is_shared and not query.is_plain:
             state /= rule.name
         actions = [
@@ -178,12 +176,12 @@ class Job:
         ]
         self._performers += [*actions, letters]
         return BatchHandler(
-            rule, query.name, _name_of(self._file), _address_of(terms), _checkpoint_of(terms), status, actions, letters,
+            rule, query.name, name_of(self._file), address_of(terms), checkpoint_of(terms), status, actions, letters,
             state,
         )  # fmt: skip
 
     def _letters(self) -> DeadLetters:
-        return DeadLetters(_dead_letters(self._file.pipeline))
+        return DeadLetters(dead_letters(self._file.pipeline))
 
     def _plan_rule(self, products: DataFrame, handler: BatchHandler) -> list[Plan]:
         """The streams of a rule that has a query of its own. RuleError: Spark rejects the rule."""
@@ -221,19 +219,19 @@ class Job:
         terms = self._file.pipeline
         reader = self._spark.readStream.format("headrace").option("select", str(query.select)).option("columns", ALL)
         return (
-            reader.options(**_address_of(terms).options())
-            .option("startingOffsets", _start(terms) if query.start is None else query.start)
+            reader.options(**address_of(terms).options())
+            .option("startingOffsets", starting_offsets(terms) if query.start is None else query.start)
             .option("maxProductsPerTrigger", terms.max_products)
             .option("maxBytesPerTrigger", terms.max_bytes)
             .option("failOnDataLoss", str(terms.on_loss != "count").lower())
-            .option("station", _station_of(self._file, query))
+            .option("station", station_of(self._file, query))
             .option("blocking", str(terms.on_loss == "hold").lower())
             .load()
         )
 
     def _begin(self, name: str, frame: DataFrame, act: Act) -> StreamingQuery:
         terms = self._file.pipeline
-        checkpoint = _checkpoint_of(terms) / name
+        checkpoint = checkpoint_of(terms) / name
         remove_unfinished_entries(checkpoint)
         writer = frame.writeStream.queryName(name).foreachBatch(act).option("checkpointLocation", str(checkpoint))
         if isinstance(terms.trigger, str):
@@ -296,46 +294,3 @@ def _pipes(file: RuleFile) -> Iterator[tuple[str, PipeAction]]:
     for rule in file.enabled:
         for number, action in enumerate(rule.pipe):
             yield f"{rule.name}.pipe-{number}", action
-
-
-# --- terms of a loaded file, whose defaults are filled in -------------------------------------------
-
-
-def _address_of(terms: PipelineTerms) -> QueueAddress:
-    return QueueAddress(None if terms.queue is None else str(terms.queue), terms.site, _login_of(terms))
-
-
-def _login_of(terms: PipelineTerms) -> Login:
-    """The login that the file names, or else the environment, towards every site that the pipeline connects to."""
-    if terms.tls is None and terms.user is None:
-        return Login.from_environment()
-    files = {} if terms.tls is None else msgspec.structs.asdict(terms.tls)
-    if terms.user is not None:
-        files["password_file"] = terms.user.password_file
-    user = None if terms.user is None else terms.user.name
-    return Login(user, **{field: str(path) for field, path in files.items() if path is not None})
-
-
-def _name_of(file: RuleFile) -> str:
-    assert file.pipeline.name is not None
-    return file.pipeline.name
-
-
-def _station_of(file: RuleFile, query: Query) -> str:
-    return f"pipeline-{_name_of(file)}-{query.name}"
-
-
-def _checkpoint_of(terms: PipelineTerms) -> Path:
-    assert terms.checkpoint is not None
-    return terms.checkpoint
-
-
-def _dead_letters(terms: PipelineTerms) -> Path:
-    assert terms.tables is not None
-    return terms.tables / terms.dead_letters
-
-
-def _start(terms: PipelineTerms) -> str:
-    if isinstance(terms.start, float | int):
-        return f"{terms.start}s"
-    return "latest" if terms.start == "now" else "earliest"
