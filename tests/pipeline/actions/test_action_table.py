@@ -338,6 +338,56 @@ def test_other_columns_are_an_error_and_nothing_is_written(spark: Any, tmp_path:
     assert bench.sequences(spark) == list(range(10))
 
 
+MORE = "id as sequence, concat('s', id % 3) as station, cast(id as float) as more"
+
+
+@FORMATS
+@pytest.mark.parametrize("partition_by", [(), ("station",)])
+def test_a_table_may_grow_by_the_columns_that_rows_bring(
+    spark: Any, tmp_path: Path, format: str, partition_by: tuple[str, ...]
+) -> None:
+    bench = Bench(tmp_path, format, *partition_by)
+    bench.put(rows(spark, 0, 3, "id as sequence, concat('s', id % 3) as station"), 0)
+    with pytest.raises(PipelineError, match=r"'more' \(float\) is new.*columns = \"grow\""):
+        bench.put(rows(spark, 3, 6, MORE), 1)
+    bench.action = msgspec.structs.replace(bench.action, columns="grow")
+    with pytest.MonkeyPatch.context() as patch, pytest.raises(Killed):
+        patch.setattr(DeltaTable if format == "delta" else Stage,
+                      "create_write_transaction" if format == "delta" else "put_into_place", killed)  # fmt: skip
+        bench.put(rows(spark, 3, 6, MORE), 1)
+    assert bench.put(rows(spark, 3, 6, MORE), 1).rows == 3
+    for columns, cause in (
+        (MORE.replace("float", "double"), "'more' is double, and the table has float"),
+        ("id as sequence, concat('s', id % 3) as station", "'more' .* is missing"),
+        (f"{MORE}, 1 as MoRe2, 2 as STATION", "two columns have the same name"),
+        (MORE.replace("as sequence", "as SEQUENCE"), "'SEQUENCE' .* is new; .*'sequence' .* is missing"),
+    ):
+        with pytest.raises(PipelineError, match=cause):
+            bench.put(rows(spark, 6, 9, columns), 2)
+    expected = [(n, f"s{n % 3}", None if n < 3 else float(n)) for n in range(6)]
+    assert grown_rows(bench, spark) == expected
+    shutil.rmtree(tmp_path / "tables" / ".headrace")
+    for number in range(2, 6):
+        bench.put(rows(spark, 3 * number, 3 * number + 3, MORE), number)
+    bench.action = msgspec.structs.replace(bench.action, compact_s=3600.0)
+    bench.put(rows(spark, 18, 21, MORE), 6)
+    expected = [(n, f"s{n % 3}", None if n < 3 else float(n)) for n in range(21)]
+    assert grown_rows(bench, spark) == expected, "compacted"
+    assert len(bench.held()) == (3 if partition_by else 1)
+
+
+def grown_rows(bench: Bench, spark: Any) -> list[tuple[Any, ...]]:
+    if bench.format == "delta":
+        held = DeltaTable(bench.path).to_pyarrow_table().to_pylist()
+    else:
+        read = spark.read.option("mergeSchema", "true").parquet(str(bench.path))
+        held = [row.asDict() for row in read.collect()]
+        files = list(bench.path.rglob("*.parquet"))
+        schema = pa.unify_schemas([pq.read_schema(path) for path in files] + [pa.schema({"station": pa.string()})])
+        assert dataset(bench.path, schema=schema, partitioning="hive").to_table().num_rows == len(held)
+    return sorted((row["sequence"], row["station"], row["more"]) for row in held)
+
+
 def test_a_column_without_a_type_is_an_error(spark: Any, tmp_path: Path) -> None:
     with pytest.raises(PipelineError, match=r"column 'x' has no type.*cast\(x as string\)"):
         Bench(tmp_path, "parquet").put(rows(spark, 0, 5, "id as sequence, null as x"), 0)

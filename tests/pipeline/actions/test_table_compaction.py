@@ -15,7 +15,7 @@ from deltalake import DeltaTable
 from pyarrow.dataset import dataset, field
 from test_action_kills import judge_table, kill
 
-from headrace.errors import TargetError
+from headrace.errors import PipelineError, TargetError
 from headrace.pipeline.actions import DeadLetters, table_compaction, table_delta_compaction, table_replaced
 from headrace.pipeline.actions.table import TablePerformer
 from headrace.pipeline.actions.table_compaction import FILES_MIN, compact_table
@@ -73,6 +73,37 @@ def test_files_of_an_unfinished_batch_are_not_merged(tmp_path: Path) -> None:
     assert compact_table(table) == 4
     assert (table / "part-life-0000000005-00000.parquet").exists()
     assert sequences(table) == list(range(60))
+
+
+def test_files_whose_columns_differ_in_order_nullability_and_number_are_merged(tmp_path: Path) -> None:
+    """As those of a table that has grown. Spark marks a column that has no null in a batch."""
+    table = tmp_path / "t"
+    table.mkdir()
+    required = pa.schema(
+        [pa.field("sequence", pa.int64(), nullable=False), pa.field("gust", pa.float64(), nullable=False)]
+    )
+    parts = [
+        pa.table({"sequence": [0], "gust": [0.5]}, required), pa.table({"gust": [None], "sequence": [1]}),
+        pa.table({"sequence": [2], "more": ["x"], "gust": [float("nan")]}), pa.table({"sequence": [3], "gust": [2.5]}),
+    ]  # fmt: skip
+    parts[1] = parts[1].cast(pa.schema({"gust": pa.float64(), "sequence": pa.int64()}))
+    for number, part in enumerate(parts):
+        pq.write_table(part, table / f"part-{number}.parquet")
+    assert compact_table(table) == 3
+    (made,) = table.iterdir()
+    rows = pq.read_table(made).to_pydict()
+    assert rows["sequence"] == [0, 1, 2, 3]
+    assert rows["more"] == [None, None, "x", None]
+    assert str(rows["gust"]) == "[0.5, None, nan, 2.5]"
+
+
+def test_files_whose_columns_differ_in_type_are_named_and_nothing_changes(tmp_path: Path) -> None:
+    table = tmp_path / "t"
+    small_files(table, 6)
+    pq.write_table(pa.table({"sequence": ["x"]}), table / "part-text.parquet")
+    with pytest.raises(PipelineError, match=r"t cannot be compacted: .*its files differ"):
+        compact_table(table)
+    assert len(list(table.iterdir())) == 7
 
 
 @pytest.mark.parametrize("step", ["_merge", "_copy_owner", "exchange", "after"])

@@ -86,6 +86,7 @@ def test_every_key_is_understood(tmp_path: Path) -> None:
         partition_by = ["station"]
         compact = "1h"
         keep = "30d"
+        columns = "grow"
         [[rule.file]]
         path = "{station}/{begin:%Y%m%d}.json"
         folder = "elsewhere"
@@ -139,7 +140,7 @@ def test_every_key_is_understood(tmp_path: Path) -> None:
     assert (gusts.watermark_s, gusts.watermark_column, gusts.enabled) == (600.0, "observed", False)
     assert rules.enabled == (raw,)
     assert gusts.table == (
-        TableAction(path=str(tmp_path / "t" / "gusts"), format="delta", partition_by=("station",), compact_s=3600.0, keep_s=2592000.0),
+        TableAction(path=str(tmp_path / "t" / "gusts"), format="delta", partition_by=("station",), compact_s=3600.0, keep_s=2592000.0, columns="grow"),
     )  # fmt: skip
     assert gusts.file == (
         FileAction(

@@ -63,7 +63,8 @@ class TablePerformer:
         ready = stage.ready()
         if ready is None:
             schema = schema_of(frame.schema, self._action.partition_by)
-            check_fits(schema, log.schema() if log else read_schema(self._table, frame), self._table)
+            held = log.schema() if log else read_schema(self._table, frame)
+            check_fits(schema, held, self._table, self._action.columns == "grow")
             ready = self._write(frame, stage, context)
         self._publish(ready, stage, log, context)
         counts = Counts(sum(staged.rows for staged in ready.files), len(ready.files), ready.failed)
@@ -82,7 +83,7 @@ class TablePerformer:
         self._care.tidy()
 
     def _identity(self) -> dict[str, Any]:
-        """The action for its journal. `compact` and `keep` may change without making it another action."""
+        """The action for its journal. Other keys may change without making it another action."""
         action = self._action
         return {"path": action.path, "format": action.format, "partition_by": action.partition_by}
 

@@ -90,16 +90,17 @@ def _compact_folder(folder: Path, groups: Sequence[Sequence[Path]], room: Path) 
 
 
 def _merge(group: Sequence[Path], target: Path) -> Path:
-    """One file with the rows of several, in their order."""
-    schema = pq.read_schema(group[0])
+    """One file with the rows of several, in their order, and the columns of all."""
+    schema = _common_schema([pq.read_schema(path) for path in group])
     made = target / f"part-merged-{secrets.token_hex(8)}.parquet"
     expected, buffer = 0, list[pa.Table]()
     with pq.ParquetWriter(made, schema) as writer:
         for path in group:
             rows = pq.ParquetFile(path).read()
-            if set(rows.column_names) != set(schema.names):
-                raise PipelineError(f"{path} has other columns than {group[0]}", "these files cannot be merged")
             expected += rows.num_rows
+            missing = [field for field in schema if field.name not in rows.column_names]
+            for field in missing:  # of a table that has grown since
+                rows = rows.append_column(field, pa.nulls(rows.num_rows, field.type))
             buffer.append(rows.select(schema.names).cast(schema))
             if sum(each.nbytes for each in buffer) >= _ROW_GROUP_BYTES:
                 writer.write_table(pa.concat_tables(buffer))
@@ -112,6 +113,17 @@ def _merge(group: Sequence[Path], target: Path) -> Path:
     os.utime(made, ns=(newest, newest))  # its age, for `keep`
     DISK.sync_file(made)
     return made
+
+
+def _common_schema(schemas: Sequence[pa.Schema]) -> pa.Schema:
+    """The columns of all, nullable as those of tables are. ArrowException: one has two types.
+
+    Spark takes the columns of a file from its metadata if it has any, so they must be those of a file with all columns.
+    """
+    fields = [[field.with_nullable(True) for field in schema] for schema in schemas]
+    made = pa.unify_schemas([pa.schema(each) for each in fields])
+    widest = max(schemas, key=len)
+    return made.with_metadata(widest.metadata if set(widest.names) == set(made.names) else None)
 
 
 def _groups(small: Sequence[Path], span_s: float | None, bytes_max: int) -> Iterator[list[Path]]:

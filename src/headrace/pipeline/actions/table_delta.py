@@ -96,6 +96,10 @@ class DeltaLog:
         table = self._open() or library.DeltaTable.create(
             str(self._table), made, mode="ignore", partition_by=ready.partition_by
         )
+        held = {field.name for field in table.schema().fields}
+        new = [field for field in made.fields if field.name not in held]
+        if new:  # a transaction of its own; a kill after it leaves columns without values, and the batch comes again
+            table.alter.add_columns(new)
         now = int(time.time() * 1000)
         properties = library.CommitProperties(
             app_transactions=[library.Transaction(self._application, batch_id, now)],

@@ -6,8 +6,9 @@ have none. A Delta table has its columns in its log. Types are Spark's, as JSON,
 
 Earlier versions kept the record in the table, as `_headrace.json`; `move_record` moves it.
 
-Columns may change their order, and nothing else: some tools read a table whose files differ and others do not, and the
-difference is found too late.
+Columns may change their order, and nothing else, unless `columns = "grow"`: some tools read a table whose files differ
+and others do not, and the difference is found too late. A table that grows gets the columns that rows bring; its older
+files have null there. No column is ever taken away, or changes its type.
 
 Durability: `write_schema` returns when the file survives a power failure.
 """
@@ -71,11 +72,14 @@ def read_schema(table: Path, frame: DataFrame) -> TableSchema | None:
     """The columns of a Parquet table; None if there is no table yet."""
     if _is_empty(table):
         return None  # also if there is a record: the table that it describes has been deleted
-    record = _record(table)
+    return _recorded(_record(table)) or _schema_of_files(table, frame)
+
+
+def _recorded(record: Path) -> TableSchema | None:
     try:
         return _DECODER.decode(record.read_bytes())
     except FileNotFoundError:
-        return _schema_of_files(table, frame)
+        return None
     except OSError as error:
         raise disk_error(error, record, "read") from error
     except msgspec.MsgspecError as error:
@@ -89,7 +93,7 @@ def _schema_of_files(table: Path, frame: DataFrame) -> TableSchema | None:
     if found is None:
         return None
     folders = [part.partition("=")[0] for part in found.relative_to(table).parts[:-1]]
-    held = schema_of(frame.sparkSession.read.parquet(str(table)).schema, folders)
+    held = schema_of(frame.sparkSession.read.option("mergeSchema", "true").parquet(str(table)).schema, folders)
     rows = schema_of(frame.schema, [])
     return TableSchema(
         {**held.columns, **{name: rows.columns.get(name, held.columns[name]) for name in folders}}, folders
@@ -97,12 +101,15 @@ def _schema_of_files(table: Path, frame: DataFrame) -> TableSchema | None:
 
 
 def write_schema(table: Path, schema: TableSchema) -> None:
-    """Record the columns of a table that has no record, or has no rows yet."""
+    """Record the columns of a table that has no record, has no rows yet, or grows."""
     record = _record(table)
+    held = None if _is_empty(table) else _recorded(record)
+    if held is not None and schema.columns.keys() <= held.columns.keys():
+        return
+    columns = schema.columns if held is None else {**held.columns, **schema.columns}
     try:
-        if not record.exists() or _is_empty(table):
-            make_folder(record.parent)
-            replace_file(record, msgspec.json.encode(schema), DISK)
+        make_folder(record.parent)
+        replace_file(record, msgspec.json.encode(TableSchema(columns, schema.partition_by)), DISK)
     except OSError as error:
         raise disk_error(error, record) from error
 
@@ -138,15 +145,16 @@ def _is_empty(table: Path) -> bool:
         raise disk_error(error, table, "read") from error
 
 
-def check_fits(rows: TableSchema, held: TableSchema | None, table: Path) -> None:
+def check_fits(rows: TableSchema, held: TableSchema | None, table: Path, may_grow: bool = False) -> None:
     """PipelineError names every column that differs."""
     if held is None:
         return
-    differences = list(_differences(rows.columns, held.columns))
+    differences = list(_differences(rows.columns, held.columns, may_grow))
     if differences:
+        others = "" if may_grow else ', allow new ones with columns = "grow"'
         raise PipelineError(
             f"the rows do not fit the table {table}: {'; '.join(differences)}",
-            "select the columns of the table, cast them, or choose a new path; nothing was written",
+            f"select the columns of the table, cast them{others}, or choose a new path; nothing was written",
         )
     if rows.partition_by != held.partition_by:
         raise PipelineError(
@@ -156,8 +164,12 @@ def check_fits(rows: TableSchema, held: TableSchema | None, table: Path) -> None
         )
 
 
-def _differences(rows: Mapping[str, Any], held: Mapping[str, Any]) -> list[str]:
-    new = [f"column {name!r} ({_shown(rows[name])}) is new" for name in rows if name not in held]
+def _differences(rows: Mapping[str, Any], held: Mapping[str, Any], may_grow: bool) -> list[str]:
+    known = {name.casefold() for name in held}  # Spark does not distinguish them by case
+    new = [
+        f"column {name!r} ({_shown(rows[name])}) is new"
+        for name in rows if name not in held and (not may_grow or name.casefold() in known)
+    ]  # fmt: skip
     gone = [f"column {name!r} ({_shown(held[name])}) is missing" for name in held if name not in rows]
     other = [
         f"column {name!r} is {_shown(rows[name])}, and the table has {_shown(held[name])}"

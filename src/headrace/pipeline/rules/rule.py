@@ -29,6 +29,7 @@ from headrace.toml.kinds import FILE, FLAG, FOLDER, OUTPUT_FOLDER, START, Listed
 from headrace.toml.layout import Layout, Table
 
 FileMode = Literal["append", "each", "overwrite"]
+TableColumns = Literal["fixed", "grow"]
 TableFormat = Literal["parquet", "delta"]
 Removed = Literal["wmo", "controls", "non-ascii"]
 Metadata = Literal["none", "ldm", "ldm-spipe", "ldm-xpipe"]
@@ -99,6 +100,7 @@ class TableAction(msgspec.Struct, frozen=True, kw_only=True, rename={"compact_s"
     path: Annotated[str, kinds.TABLE_PATH]  # relative to [pipeline] tables, or absolute; absolute once loaded
     format: Annotated[TableFormat, choice(*get_args(TableFormat))] = "parquet"
     partition_by: Annotated[tuple[str, ...], COLUMNS] = ()
+    columns: Annotated[TableColumns, choice(*get_args(TableColumns))] = "fixed"  # whether rows may bring new ones
     compact_s: Annotated[float | None, age(1, 30 * 86400, "1h")] = None  # how often small files are merged
     keep_s: Annotated[float | None, age(3600, 36500 * 86400, "30d")] = None  # rows that are older are removed
 
