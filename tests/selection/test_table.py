@@ -11,11 +11,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headrace.errors import SelectionError
-from headrace.product.product import Product
+from headrace.product.product import MadeProduct, Product
 from headrace.selection import Selection
 from headrace.selection.table.table import SubscriptionTable
 
-EMPTY = Product(
+EMPTY = MadeProduct(
     feed="wx/text/metar", ident="SAUS70 KWBC 060000 /pMETAR", payload=memoryview(b"<a><b>7</b></a>"), sequence=1,
     signature=b"", origin="here", origin_sequence=1, previous=None, created_ns=1_000_000_000, inserted_ns=2,
 )  # fmt: skip

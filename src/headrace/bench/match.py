@@ -23,7 +23,7 @@ from types import MappingProxyType
 
 from headrace.bench.anchors import ANCHORS
 from headrace.bench.report import Announce, Figure
-from headrace.product.product import Product
+from headrace.product.product import MadeProduct, Product
 from headrace.product.properties import NO_PROPERTIES, PropertyValue
 from headrace.selection import Selection
 from headrace.selection.table.table import SubscriptionTable
@@ -59,7 +59,7 @@ class Kind:
 
 
 def _product(feed: str = "wx/text", ident: str = "SAUS70 KWBC 060000", properties: Pairs | None = None) -> Product:
-    return Product(
+    return MadeProduct(
         feed=feed,
         ident=ident,
         payload=memoryview(b"x" * 150),

@@ -7,7 +7,6 @@ whose other fields are given as options. A product without its payload keeps its
 never true.
 """
 
-import dataclasses
 import time
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -20,7 +19,7 @@ import numpy as np
 
 from headrace.errors import InvalidError, OptionError
 from headrace.product import Product, PropertyValue
-from headrace.product.product import PRIORITY_DEFAULT
+from headrace.product.product import PRIORITY_DEFAULT, MadeProduct
 from headrace.queue import Queue
 from headrace.selection import Selection
 from headrace.selection.table.table import SubscriptionTable
@@ -87,8 +86,7 @@ def _newest(path: str, wanted: Sequence[Selection]) -> Iterator[Sample]:
     with Queue.open(path) as queue:
         chosen = list(_chosen(_newest_first(queue), wanted)) or list(islice(_newest_first(queue), _NEWEST))
         for product in reversed(chosen):
-            copy = dataclasses.replace(product, payload=memoryview(bytes(product.payload)))
-            yield Sample(f"{path}:{product.sequence}", copy, True)
+            yield Sample(f"{path}:{product.sequence}", product.copy(), True)
 
 
 def _newest_first(queue: Queue) -> Iterator[Product]:
@@ -140,7 +138,7 @@ def _product(line: SampleLine) -> Product:
     if payload is None:
         payload = np.broadcast_to(np.zeros(1, np.uint8), (max(0, line.size),))  # that many bytes, without storing them
     now_ns = time.time_ns()
-    return Product(
+    return MadeProduct(
         feed=line.feed,
         ident=line.ident,
         payload=memoryview(payload),

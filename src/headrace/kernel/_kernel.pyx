@@ -17,6 +17,7 @@ One extension module in several files, in the order in which they build on each 
     log/refs        one product as a batch sees it; which rows are wanted
     log/scan        Rows: pick, keep, verify
     log/columns     Rows as the buffers of Arrow arrays
+    log/product     RowProduct: one row as an object
     log/weigh       Weigher: how the bytes of a range are spread
     log/sign        signatures: what identifies a product
     log/put         from the objects of a call to what append takes
@@ -51,6 +52,7 @@ include "log/gates.pxi"
 include "log/refs.pxi"
 include "log/scan.pxi"
 include "log/columns.pxi"
+include "log/product.pxi"
 include "log/weigh.pxi"
 include "log/sign.pxi"
 include "log/put.pxi"

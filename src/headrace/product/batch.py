@@ -16,7 +16,6 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from headrace.product.product import NO_SLICE, Product
-from headrace.product.properties import decode_properties
 
 ROW = np.dtype(
     [
@@ -40,6 +39,8 @@ class Rows(Protocol):
     def next(self) -> int: ...
     def __len__(self) -> int: ...
     def view(self, place: int) -> memoryview: ...
+    def product(self, place: int, names: Sequence[str]) -> Product: ...
+    def products(self, names: Sequence[str]) -> Iterator[Product]: ...
     def ident(self, place: int) -> str: ...
     def properties(self, place: int) -> bytes: ...
     def record(self, place: int) -> bytes: ...
@@ -94,36 +95,16 @@ class Batch:
         return len(self.rows)
 
     def __iter__(self) -> Iterator[Product]:
-        return map(self._product, range(len(self)))
+        return self.rows.products(self._names)
 
     def __getitem__(self, place: int) -> Product:
         if not -len(self) <= place < len(self):
             raise IndexError(f"batch of {len(self)} products has no place {place}")
-        return self._product(place % len(self))
+        return self.rows.product(place % len(self), self._names)
 
     def __repr__(self) -> str:
         span = f" {self.sequences[0]}-{self.sequences[-1]}" if len(self) else ""
         return f"<Batch of {len(self)}{span}, next {self.next}{f', lost {self.lost}' if self.lost else ''}>"
-
-    def _product(self, place: int) -> Product:
-        row = self.columns[place].item()
-        names, rows = self._names, self.rows
-        return Product(
-            feed=names[row[9]],
-            ident=rows.ident(place),
-            payload=rows.view(place),
-            sequence=row[0],
-            signature=row[19] if row[15] else b"",
-            origin=names[row[10]],
-            origin_sequence=row[4],
-            previous=row[5] or None,
-            created_ns=row[2],
-            inserted_ns=row[1],
-            priority=row[14],
-            expiry_ns=row[3] or None,
-            slice=None if row[11] == NO_SLICE else row[11],
-            properties=decode_properties(rows.properties(place) if row[13] else b""),
-        )
 
     # --- columns ----------------------------------------------------------------------------------
 

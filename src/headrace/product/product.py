@@ -1,12 +1,19 @@
 """Product: one immutable, named piece of data.
 
-Reading a queue makes products, with their sequence and times filled in; to send one, call `Queue.put` (put.py has its
-optional facts). The payload is a read-only view into the queue's memory, valid as long as it exists;
-`bytes(product.payload)` copies it.
+Reading a queue makes products; to send one, call `Queue.put` (put.py has its optional facts). `Product` says what every
+product has. There are two kinds, and programs need not tell them apart:
+
+    RowProduct    what reading makes: a place in a batch. Attributes are made when you ask for them, and the payload is
+                  a view into the queue's memory, valid as long as the product or the view exists
+                  (kernel/log/product.pxi)
+    MadeProduct   one with values of its own: `product.copy()`, and products that were pickled or made from other data
 """
 
+from abc import ABC
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
+from datetime import UTC, datetime, timedelta
+from typing import Any
 
 from headrace.product.properties import NO_PROPERTIES, PropertyValue
 
@@ -16,27 +23,119 @@ PRIORITY_DEFAULT = 4
 SLICE_MAX = 65534
 NO_SLICE = SLICE_MAX + 1  # how a record and a column say that a product has no slice
 
+_EPOCH = datetime.fromtimestamp(0, UTC)
+_SHOWN_BYTES = 40  # of a payload
 
-@dataclass(frozen=True, slots=True)
-class Product:
-    """A data product and everything known about it."""
+
+class Product(ABC):
+    """A data product and everything known about it. Times with `_ns` are nanoseconds since 1970, UTC."""
+
+    __slots__ = ()
 
     feed: str
     ident: str
-    payload: memoryview
+    payload: memoryview  # read-only; bytes(product.payload) copies it
     sequence: int  # in the queue that it was read from
     signature: bytes  # 16 bytes that identify the content; empty without duplicate check
     origin: str  # id of the site where it was created
     origin_sequence: int  # its sequence there
     previous: int | None  # origin sequence of the feed's product before it; None if unknown
-    created_ns: int  # UTC
-    inserted_ns: int  # UTC, into the queue it was read from
-    priority: int = PRIORITY_DEFAULT  # 0 can wait … 7 most urgent
-    expiry_ns: int | None = None  # UTC; readers skip it from then on
-    slice: int | None = None
-    properties: Mapping[str, PropertyValue] = field(default_factory=lambda: NO_PROPERTIES)
+    created_ns: int
+    inserted_ns: int  # into the queue it was read from
+    priority: int  # 0 can wait … 7 most urgent
+    expiry_ns: int | None  # readers skip it from then on
+    slice: int | None
+    properties: Mapping[str, PropertyValue]
 
     @property
     def size(self) -> int:
         """Bytes of payload."""
         return self.payload.nbytes
+
+    @property
+    def created(self) -> datetime:
+        """When it was made, in UTC, to the microsecond."""
+        return utc(self.created_ns)
+
+    @property
+    def inserted(self) -> datetime:
+        """When it came into the queue it was read from, in UTC, to the microsecond."""
+        return utc(self.inserted_ns)
+
+    @property
+    def expiry(self) -> datetime | None:
+        """When it expires, in UTC, to the microsecond; None: never."""
+        return None if self.expiry_ns is None else utc(self.expiry_ns)
+
+    def copy(self) -> "Product":
+        """The same product with a payload of its own, which does not keep the queue's memory."""
+        return restore(*values_of(self))
+
+    def __eq__(self, other: object) -> bool:
+        return are_equal(self, other) if isinstance(other, Product) else NotImplemented
+
+    def __hash__(self) -> int:
+        return hash_of(self)
+
+    def __repr__(self) -> str:
+        return text_of(self)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return restore, values_of(self)
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class MadeProduct(Product):
+    """A product made of values."""
+
+    feed: str
+    ident: str
+    payload: memoryview
+    sequence: int
+    signature: bytes
+    origin: str
+    origin_sequence: int
+    previous: int | None
+    created_ns: int
+    inserted_ns: int
+    priority: int = PRIORITY_DEFAULT
+    expiry_ns: int | None = None
+    slice: int | None = None
+    properties: Mapping[str, PropertyValue] = field(default_factory=lambda: NO_PROPERTIES)
+
+
+FIELDS = tuple(each.name for each in fields(MadeProduct))
+
+
+def utc(nanoseconds: int) -> datetime:
+    """The time as a datetime."""
+    return _EPOCH + timedelta(microseconds=nanoseconds // 1000)
+
+
+def values_of(product: Product) -> tuple[Any, ...]:
+    """What `restore` makes the product from again; all of it can be pickled."""
+    values = [getattr(product, name) for name in FIELDS]
+    values[2], values[-1] = bytes(values[2]), dict(values[-1])
+    return tuple(values)
+
+
+def restore(feed: str, ident: str, payload: bytes, *values: Any) -> MadeProduct:
+    """The product with these values."""
+    return MadeProduct(feed, ident, memoryview(payload), *values)
+
+
+def are_equal(one: Product, other: Product) -> bool:
+    """Whether both have equal values, whichever kind of product they are."""
+    return one is other or all(getattr(one, name) == getattr(other, name) for name in FIELDS)
+
+
+def hash_of(product: Product) -> int:
+    """Equal for equal products."""
+    return hash((product.feed, product.ident, product.sequence, product.origin, product.origin_sequence))
+
+
+def text_of(product: Product) -> str:
+    """For `repr`: what identifies the product, and the beginning of its payload."""
+    begin = bytes(product.payload[:_SHOWN_BYTES])
+    more = f" … {product.size:,} bytes" if product.size > _SHOWN_BYTES else ""
+    return f"<Product {product.sequence} {product.feed} {product.ident!r} {begin!r}{more}>"

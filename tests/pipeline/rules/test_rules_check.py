@@ -9,13 +9,13 @@ from rulefile import PIPELINE, loaded, written
 from headrace.pipeline.rules import Trial, try_rules
 from headrace.pipeline.rules.trial import batch_of, row_of
 from headrace.pipeline.source.columns import SCHEMA
-from headrace.product.product import Product
+from headrace.product.product import MadeProduct, Product
 
 CREATED_NS = 1_767_660_900_250_000_000  # 2026-01-06T00:55:00.25Z
 
 
 def product(ident: str = "SAUS70 KWBC 060053", payload: bytes = b"", feed: str = "wx/text/metar") -> Product:
-    return Product(
+    return MadeProduct(
         feed=feed, ident=ident, payload=memoryview(payload), sequence=5, signature=b"", origin="denver",
         origin_sequence=3, previous=None, created_ns=CREATED_NS, inserted_ns=CREATED_NS, properties={"dry": True, "n": 2},
     )  # fmt: skip

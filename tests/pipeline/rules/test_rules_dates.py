@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from headrace.pipeline.decoders import decoder
 from headrace.pipeline.rules.template import template
 from headrace.pipeline.rules.trial import batch_of
-from headrace.product.product import Product
+from headrace.product.product import MadeProduct, Product
 
 PATTERN = "^SAUS70 KWBC ([0-9]{2})([0-9]{4})"
 
@@ -18,7 +18,7 @@ def product_of(day: str, time: str, created: datetime) -> Product:
     heading = f"SAUS70 KWBC {day}{time}"
     report = f"{heading}\r\r\nMETAR KDEN {day}{time}Z 36010KT 10SM CLR 01/M05 A3010=\r\r\n"
     created_ns = int(created.timestamp()) * 1_000_000_000
-    return Product(
+    return MadeProduct(
         feed="wx/text/metar", ident=heading, payload=memoryview(report.encode()), sequence=1, signature=b"",
         origin="here", origin_sequence=1, previous=None, created_ns=created_ns, inserted_ns=created_ns,
     )  # fmt: skip

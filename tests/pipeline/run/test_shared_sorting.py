@@ -12,7 +12,7 @@ from headrace.pipeline.actions.prepared import Recipe, message_of
 from headrace.pipeline.run.pile import Pile, Sorter
 from headrace.pipeline.run.shared_batch import Done, Failures
 from headrace.pipeline.source.columns import SCHEMA
-from headrace.product.product import Product
+from headrace.product.product import MadeProduct, Product
 from support.seeds import random_seed
 
 FEEDS = ["wx/text", "wx/text/metar", "wx/radar/KFTG", "tel/frames"]
@@ -24,7 +24,7 @@ SELECTIONS = [
 
 def rows_of(chance: random.Random, count: int) -> tuple[pa.RecordBatch, list[Product]]:
     products = [
-        Product(
+        MadeProduct(
             chance.choice(FEEDS), f"{chance.choice(['SA', 'FT', 'x'])}{chance.randrange(100)}", memoryview(b"p"), number,
             b"", chance.choice(["denver", "boulder"]), number, None, 0, 0, chance.randrange(8), None,
             chance.choice([None, 0, 1, 2]),

@@ -380,6 +380,15 @@ cdef class Rows:
         view.size = self.refs[place].payload_bytes
         return memoryview(view)
 
+    def product(self, size_t place, object names):
+        return row_product(self, names, <uint32_t>place)
+
+    def products(self, object names):
+        """An iterator over all of them."""
+        cdef RowProducts products = RowProducts.__new__(RowProducts)
+        products.rows, products.names = self, names
+        return products
+
     def ident(self, size_t place):
         cdef Ref *ref = &self.refs[place]
         return text_at(ref.record + RECORD_HEADER + ref.feed_bytes + ref.origin_bytes, ref.ident_bytes)

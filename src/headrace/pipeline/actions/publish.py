@@ -44,7 +44,7 @@ from headrace.pipeline.rules.rule import JSON, NOTHING, PAYLOAD, AlertAction, Pu
 from headrace.pipeline.rules.template import Template, template
 from headrace.pipeline.source.open_queues import QueueAddress, open_queue
 from headrace.pipeline.spark.failures import failure_of
-from headrace.product.product import Product
+from headrace.product.product import MadeProduct, Product
 from headrace.selection import Selection
 
 COLUMNS = "feed string, ident string, payload binary, priority int, signature binary"
@@ -173,7 +173,7 @@ class Publication:
     def _product(self, feed: str, ident: str, payload: Any, now_ns: int) -> Product:
         """The product as the queue will store it."""
         priority = self.action.priority
-        return Product(feed, ident, memoryview(payload), 0, b"", self.origin, 0, None, now_ns, now_ns, priority)
+        return MadeProduct(feed, ident, memoryview(payload), 0, b"", self.origin, 0, None, now_ns, now_ns, priority)
 
 
 def signature(writer: str, row: tuple[Any, ...]) -> bytes:

@@ -42,7 +42,7 @@ from headrace.pipeline.archive.pace import Pace, in_order, paced
 from headrace.pipeline.source.columns import TIME
 from headrace.pipeline.source.parts import PART_BYTES, part_bytes, parts_of, put_or_halve
 from headrace.product.feed import FeedPattern
-from headrace.product.product import PRIORITY_DEFAULT, Product
+from headrace.product.product import PRIORITY_DEFAULT, MadeProduct, Product
 from headrace.product.put import SIGNATURE_BYTES
 from headrace.queue import AnyQueue
 from headrace.selection import Selection
@@ -215,7 +215,7 @@ def _products(batch: pa.RecordBatch) -> Iterator[Product]:
     """The rows as a selection takes them."""
     times = {name: batch.column(name).cast(pa.int64()) for name in ("created", "inserted", "expiry")}
     for row in pa.table({**dict(zip(batch.schema.names, batch.columns, strict=True)), **times}).to_pylist():
-        yield Product(
+        yield MadeProduct(
             feed=row["feed"], ident=row["ident"], payload=memoryview(row["payload"]), sequence=row["sequence"] or 0,
             signature=row["signature"] or b"", origin=row["origin"], origin_sequence=row["origin_sequence"],
             previous=None, created_ns=row["created"], inserted_ns=row["inserted"] or 0,
