@@ -9,7 +9,7 @@ from functools import lru_cache, partial
 import pyarrow as pa
 from pyspark.sql import DataFrame
 
-from headrace.product.product import Product
+from headrace.product.product import MadeProduct
 from headrace.selection import Selection
 from headrace.selection.table.table import SubscriptionTable
 
@@ -26,7 +26,7 @@ def selecting(rows: pa.RecordBatch, selections: Selections) -> Iterator[Collecti
     for feed, ident, origin, priority, slice_ in zip(
         *(rows.column(name).to_pylist() for name in _COLUMNS), strict=True
     ):
-        product = Product(feed, ident, _NOTHING, 0, b"", origin, 0, None, 0, 0, priority, None, slice_)
+        product = MadeProduct(feed, ident, _NOTHING, 0, b"", origin, 0, None, 0, 0, priority, None, slice_)
         yield table.matches(product)  # type: ignore[misc]  # keys are numbers of rules
 
 
