@@ -3,6 +3,7 @@
 import os
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime
 
 import pytest
 from handling import EPOCH_NS, drain, idents, put, work
@@ -108,6 +109,57 @@ def test_expired_products_are_counted_and_not_delivered(make_quick: Callable[...
     clock.advance(10)
     assert idents(consumer.get_nowait(9)) == ["3"]
     assert (station.statistics().expired, station.statistics().waiting) == (1, 0)
+
+
+def _with_expired_products(make_quick: Callable[..., Queue], **terms: object) -> tuple[Queue, MockClock]:
+    clock = MockClock(EPOCH_NS)
+    return make_quick(clock=clock, dedup="none", size="8MiB", **terms), clock
+
+
+def test_expired_products_are_counted_once_where_stations_of_a_chain_read_at_different_speeds(
+    make_quick: Callable[..., Queue],
+) -> None:
+    queue, clock = _with_expired_products(make_quick)
+    busy = queue.station("busy", Selection("a", ident="^x"))
+    idle = queue.station("idle", Selection("b", ident="^x"), after="busy")
+    for _ in range(3):
+        queue.put_many([b"1"] * 1000, feed="a", ident="x")
+        queue.put(b"2", feed="b", ident="x", expiry="10s")
+    clock.advance(10)
+    consumer = busy.attach()
+    while batch := consumer.get_nowait(500):
+        consumer.ack(batch)
+    assert (busy.statistics().acknowledged, idle.statistics().expired) == (3000, 3)
+
+
+def test_expired_products_are_counted_once_behind_products_that_a_full_station_does_not_take_yet(
+    make_quick: Callable[..., Queue],
+) -> None:
+    queue, clock = _with_expired_products(make_quick)
+    queue.put_many([b"1"] * 10, feed="a", ident="x")
+    queue.put(b"2", feed="a", ident="x", expiry="10s")
+    clock.advance(10)
+    station = queue.station("s", Selection(ident="^x"), start="oldest", blocking=True, capacity=2)
+    consumer = station.attach()
+    for _ in range(10):
+        consumer.ack(consumer.get_nowait())
+    assert len(consumer.get_nowait()) == 0
+    assert (station.statistics().acknowledged, station.statistics().expired) == (10, 1)
+
+
+def test_products_after_the_stop_time_count_as_expired_also_where_idents_decide(
+    make_quick: Callable[..., Queue],
+) -> None:
+    queue, clock = _with_expired_products(make_quick)
+    stop_time = datetime.fromtimestamp(EPOCH_NS // 10**9 + 5, UTC)
+    stations = [
+        queue.station(name, selection, stop_time=stop_time)
+        for name, selection in (("rows", Selection("a")), ("idents", Selection("a", ident="^x")))
+    ]
+    put(queue, "x1", feed="a")
+    clock.advance(10)
+    put(queue, "x2", "x3", feed="a")
+    assert [(s.statistics().waiting, s.statistics().expired) for s in stations] == [(1, 2), (1, 2)]
 
 
 def test_expired_products_are_counted_with_a_selection_by_ident(make_quick: Callable[..., Queue]) -> None:

@@ -15,6 +15,7 @@ import os
 import threading
 from collections.abc import Callable
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -25,7 +26,7 @@ from headrace.log.explain import REPAIR, explain
 from headrace.log.locks import is_byte_locked, lock_byte
 from headrace.log.place import check_place
 from headrace.log.read import Reader, RowTerms
-from headrace.product.batch import ROW
+from headrace.product.batch import ROW, Batch
 from headrace.product.product import Product
 from headrace.selection import Selection
 from headrace.station.document import chain_path
@@ -40,8 +41,15 @@ _CODES = kernel.CODES
 Function = Callable[[Product], bool]
 Stations = Callable[[], list[StationTerms]]
 Readers = list[tuple[StationTerms, Reader | None]]
-Found = list[tuple[StationTerms, npt.NDArray[np.void]]]
-Passed = list[tuple[int, int, int]]  # member, expired, damaged
+
+
+class _Ahead(NamedTuple):
+    """What one station wants of the products up to `next`; no batch if the first of them is damaged."""
+
+    terms: StationTerms
+    reader: Reader
+    next: int
+    batch: Batch | None
 
 
 class OpenChain:
@@ -153,29 +161,47 @@ class OpenChain:
             start, stop = self.kernel.position, min(self._log.head, self._until)
             if start >= stop or any(reader is None for _, reader in readers):
                 return
-            end, found, passed = self._read_ahead(readers, start, stop, now_ns)
-        if found is not None and self.kernel.admit(seen, start, end, *_merge(found, end)):
-            for member, expired, damaged in passed:
-                self.kernel.count_passed(member, expired, damaged)
+            ahead = self._read_ahead(readers, start, stop, now_ns)
+            if ahead is None:
+                return
+            end = min((each.next for each in ahead), default=stop)
+            reached = self.kernel.admit(seen, start, end, *_merge(ahead, end))
+            for each in ahead if reached else ():
+                self._count_passed(each, start, reached, stop, now_ns)
 
-    def _read_ahead(self, readers: Readers, start: int, stop: int, now_ns: int) -> tuple[int, Found | None, Passed]:
-        """How far all readers got, what each found, and what they passed over; None if products were evicted."""
-        end, found, passed = stop, [], []
+    def _read_ahead(self, readers: Readers, start: int, stop: int, now_ns: int) -> list[_Ahead] | None:
+        """What each station wants, as far as its reader got; None if products were evicted."""
+        ahead = []
         for terms, reader in readers:
             assert reader is not None
             try:
                 batch = reader.read(start, _READ_AHEAD, _BYTES_AHEAD, now_ns, stop)
             except ProductDamagedError as error:
-                end = min(end, error.next)
-                passed.append((terms.member, 0, 1))
+                ahead.append(_Ahead(terms, reader, error.next, None))
                 continue
             if batch.lost:
                 self.kernel.skip(start, batch.lost.last)
-                return end, None, passed
-            end = min(end, batch.next)
-            found.append((terms, batch.columns))
-            passed.append((terms.member, batch.expired, batch.damaged))
-        return end, found, passed
+                return None
+            ahead.append(_Ahead(terms, reader, batch.next, batch))
+        return ahead
+
+    def _count_passed(self, each: _Ahead, start: int, reached: int, stop: int, now_ns: int) -> None:
+        """Count what a station did not get of [start, reached), the range that was taken up.
+
+        Its reader may have looked further, because another reader stopped or a station was full: what lies beyond is
+        read once more later, and must not be counted twice.
+        """
+        terms, reader, _, batch = each
+        if batch is None:
+            self.kernel.count_passed(terms.member, 0, int(reached > start))
+            return
+        late = int(np.count_nonzero(_is_late(batch.columns, terms) & (batch.columns["sequence"] < reached)))
+        expired, damaged = batch.expired, batch.damaged
+        if reached < stop and (expired or damaged):
+            taken = reader.read(start, _READ_AHEAD, NO_END, now_ns, reached) if reached > start else None
+            expired, damaged = (taken.expired, taken.damaged) if taken is not None else (0, 0)
+        if late or expired or damaged:
+            self.kernel.count_passed(terms.member, expired + late, damaged)
 
     # --- consumers --------------------------------------------------------------------------------
 
@@ -237,11 +263,19 @@ Columns = tuple[Numbers, npt.NDArray[np.uint8], Numbers, Numbers, Numbers]
 _TAKEN = ["sequence", "priority", "expires_ns", "inserted_ns"]
 
 
-def _merge(found: Found, end: int) -> Columns:
+def _is_late(columns: npt.NDArray[np.void], terms: StationTerms) -> npt.NDArray[np.bool_]:
+    """Which products were put after the stop time of the station."""
+    late: npt.NDArray[np.bool_] = columns["inserted_ns"] >= (terms.stop_ns or NO_END)
+    return late
+
+
+def _merge(ahead: list[_Ahead], end: int) -> Columns:
     """One row for each product below `end` that any station wants: sequence, priority, members, expiry, insertion."""
     taken, wanted = [np.empty(0, ROW)[_TAKEN]], [np.empty(0, np.uint64)]
-    for terms, columns in found:
-        mine = columns[(columns["sequence"] < end) & (columns["inserted_ns"] < (terms.stop_ns or NO_END))]
+    for terms, _, _, batch in ahead:
+        if batch is None:
+            continue
+        mine = batch.columns[(batch.columns["sequence"] < end) & ~_is_late(batch.columns, terms)]
         taken.append(mine[_TAKEN])
         wanted.append(np.full(len(mine), 1 << terms.member, np.uint64))
     every = np.concatenate(taken)

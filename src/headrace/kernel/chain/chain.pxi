@@ -178,7 +178,7 @@ cdef class Chain:
     def admit(self, uint64_t seen, uint64_t start, uint64_t end, const uint64_t[::1] sequences,
               const uint8_t[::1] priorities, const uint64_t[::1] wanted, const uint64_t[::1] expires_ns,
               const uint64_t[::1] inserted_ns):
-        """Take up what the caller has selected in [start, end); False if another process was faster.
+        """Take up what the caller has selected in [start, end); the new position, 0 if another process was faster.
 
         If there is no room for all of it, the chain continues later where the room ended.
         """
@@ -195,7 +195,7 @@ cdef class Chain:
                     break
             store64(&self.header.position, reached)
         unlock_chain(self.header)
-        return mine
+        return reached if mine else 0
 
     def skip(self, uint64_t start, uint64_t lost_last):
         """Pass over products that were evicted before the chain read them: [position, lost_last]."""
