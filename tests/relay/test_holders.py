@@ -2,9 +2,12 @@
 
 from collections.abc import Callable
 
+import pytest
+
 from headrace import Queue, Selection
 from headrace.log.records import Names
 from headrace.relay.messages.page import VERSION, Keep, Page, PageHead, decode, queue_id, records_of, sequence_bytes
+from headrace.relay.messages.query import IdentifyReply
 from headrace.relay.receive.actions import Steps
 from headrace.relay.receive.holders import Holders
 from headrace.relay.receive.track import Track
@@ -16,6 +19,28 @@ def page_of(queue: Queue) -> Page:
     head = PageHead(VERSION, "b", queue_id(queue), "0" * 16, 0, len(batch), len(batch) + 1, len(batch), 7,
                     sequences=sequences)  # fmt: skip
     return decode(head, records_of(batch), Names())
+
+
+def test_products_that_wait_for_one_that_the_holder_does_not_have_are_counted(
+    make_queue: Callable[..., Queue],
+) -> None:
+    queue = make_queue(origin="b")
+    for sequence, previous in ((1, None), (3, 2), (4, 3)):
+        queue.put(str(sequence).encode(), feed="wx", origin="a", origin_sequence=sequence, previous=previous)
+
+    def store(page: Page, keep: Keep) -> Steps[None]:
+        assert keep.tolist() == [1, 0, 0]
+        yield from ()
+
+    identity = IdentifyReply("b", queue_id(queue), 1, 4, 1)
+    outcomes = [["b"], identity, "reply", page_of(queue), None]
+    holders = Holders(Selection("**", origin="a"))
+    steps = holders.pull(Track(0), store)
+    next(steps)
+    with pytest.raises(StopIteration) as ended:
+        for outcome in outcomes:
+            steps.send(outcome)
+    assert (ended.value.value, holders.waiting) == (1, 2)
 
 
 def test_products_of_another_origin_move_nothing(make_queue: Callable[..., Queue]) -> None:

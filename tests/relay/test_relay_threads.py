@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import zenoh
+from relaying import is_live
 
 from headrace import Queue, Selection
 from headrace.relay.messages.query import Resolve, ResolveReply, decode_reply, encode
@@ -155,6 +156,27 @@ def test_the_sites_that_may_be_present_have_a_limit(tmp_path: Path, monkeypatch:
         receiver._see(SimpleNamespace(key_expr="headrace/site/s9/0", kind=zenoh.SampleKind.PUT))  # type: ignore[arg-type]
         assert receiver._present == {"s1", "s2", "s9"}
         until(lambda: not receiver._meeting, "all were asked")
+    finally:
+        fabric.close()
+
+
+def test_a_site_that_lists_many_origins_is_reported_and_leaves_room_for_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("headrace.relay.receive.places.LISTED_BY_ONE_MAX", 2)
+    fabric = Fabric(tmp_path)
+    try:
+        listing = fabric.add("listing")
+        for number in range(5):
+            listing.put(b"x", feed="wx", origin=f"o{number}", origin_sequence=1)
+        fabric.add("other")
+        here = fabric.add("here", want("wx/**"), near=("listing", "other"))
+        until(lambda: is_live(fabric, "here", at="other"), "here listens")
+        until(lambda: fabric.sites["here"]._receiver.turned_away == {"listing": 3}, "three are counted")
+        (problem,) = [each for each in fabric.sites["here"].problems() if each.kind == "ignored"]
+        assert problem.text == "site listing lists too many origins that are away; 3 of them are ignored"
+        fabric.queues["other"].put(b"y", feed="wx")
+        until(lambda: [p.origin for p in here.read("oldest")] == ["other"], "the other site is served")
     finally:
         fabric.close()
 

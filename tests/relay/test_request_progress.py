@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -313,6 +314,40 @@ def test_a_site_continues_after_an_upgrade_with_renamed_requests(fabric: Fabric)
     until(lambda: b.next == 4, "what came meanwhile, and what was passed over")
     assert texts(b, "wx/a") == ["1", "2"]
     assert texts(b, "wx/b") == ["old"]
+
+
+@pytest.mark.parametrize("whole_folder", [False, True])
+def test_a_site_whose_progress_has_vanished_refuses_to_start_until_a_repair(fabric: Fabric, whole_folder: bool) -> None:
+    a = fabric.add("a")
+    b = fabric.add("b", want("wx/**"), near=("a",))
+    until(lambda: is_live(fabric, "b"), "b listens")
+    put(a, "wx/a", "1")
+    until(lambda: is_settled(fabric, "b", 1), "it has arrived")
+    fabric.stop("b")
+    file = b.path / "site" / "progress.json"
+    if whole_folder:
+        shutil.rmtree(file.parent)
+    else:
+        file.unlink()
+    put(a, "wx/a", "2")
+    with pytest.raises(QueueDamagedError, match=r"progress\.json is missing") as raised:
+        fabric.start("b")
+    fabric.sessions.pop("b").close()
+    assert "headrace queue repair" in raised.value.hint
+    assert ["is missing" in finding.problem for finding in b.check()] == [True]
+    b.close()
+    assert ["begins again at its `from`" in done for done in Queue.repair(b.path)] == [True]
+    fabric.queues["b"] = b = Queue.open(b.path)
+    change(fabric, "b", want("wx/**", "oldest"))
+    fabric.start("b")
+    until(lambda: texts(b, "wx/a") == ["1", "2"], "what was put meanwhile has arrived")
+
+
+def test_a_site_that_never_reached_another_one_starts_without_progress(fabric: Fabric) -> None:
+    b = fabric.add("b", want("wx/**"))
+    fabric.stop("b")
+    (b.path / "site" / "progress.json").unlink()
+    fabric.start("b")
 
 
 @pytest.mark.parametrize("content", [b"", b'{"version": 2, "ne', b"\xff", b'{"version": 3, "more": 1}'])

@@ -168,6 +168,7 @@ class State(TypedDict):
     unlinked_pinned: int
     recoveries: int
     stations: int
+    requests: int
 
 @type_check_only
 class _Change(TypedDict, total=False):
@@ -197,6 +198,7 @@ class _Change(TypedDict, total=False):
     deleted_products: int
     signature_kind: int
     stations: int
+    requests: int
 
 @type_check_only
 class Entry(TypedDict):
@@ -533,7 +535,7 @@ class Chain:
         wanted: _U64,
         expires_ns: _U64,
         inserted_ns: _U64,
-    ) -> bool: ...
+    ) -> int: ...
     def skip(self, start: int, lost_last: int) -> None: ...
     def seek(self, position: int) -> None: ...
     def waiting(self, number: int) -> int: ...

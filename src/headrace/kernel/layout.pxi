@@ -227,7 +227,8 @@ cdef struct Control:
     uint64_t unlinked_pinned         # segments that were evicted while they were pinned
     uint64_t recoveries
     uint64_t stations                # changes with every change of a station's terms
-    uint64_t gap6[6]
+    uint64_t requests                # 1 once the site has saved how far its requests are
+    uint64_t gap6[5]
     Sample samples[SAMPLES]
     Attachment attachments[ATTACHMENTS_MAX]
     Entry directory[SEGMENTS_MAX]

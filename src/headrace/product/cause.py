@@ -8,7 +8,7 @@ Not here: who counts, and where the counts are shown.
 
 from collections import Counter
 from collections.abc import Mapping
-from typing import Literal
+from typing import Literal, TypeVar
 
 LostBy = Literal["evicted", "damaged", "too large"]  # named as a range of sequences
 Cause = Literal[
@@ -35,6 +35,9 @@ MEANING: dict[Cause, str] = {
 CHOSEN: tuple[Cause, ...] = ("deleted", "too old")
 
 
-def by_cause(counts: Mapping[Cause, int]) -> str:
+Word = TypeVar("Word", bound=str)
+
+
+def by_cause(counts: Mapping[Word, int]) -> str:
     """As text for people, the most frequent cause first: `30 expired, 1 too large`."""
     return ", ".join(f"{count:,} {cause}" for cause, count in Counter(counts).most_common() if count)

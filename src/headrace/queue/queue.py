@@ -50,6 +50,7 @@ from headrace.product.batch import Batch
 from headrace.product.product import PRIORITY_DEFAULT, PRIORITY_MAX
 from headrace.product.put import PutFacts, check_origin, put_of
 from headrace.queue.demand import wanted_by
+from headrace.queue.request_files import RequestFiles
 from headrace.selection import Selection
 from headrace.station.gates import StationGates
 from headrace.station.opening import open_station
@@ -57,7 +58,7 @@ from headrace.station.station import Station
 from headrace.station.stations import StationFiles, Stations
 from headrace.units import parse_age, parse_size
 
-_RESIDENTS = (StationFiles(), ChannelFiles())
+_RESIDENTS = (StationFiles(), ChannelFiles(), RequestFiles())
 
 
 class Queue:

@@ -19,6 +19,7 @@ its age says when. Kinds:
     stream        the site does not send, because its queue cannot be read
     progress      the progress of the requests cannot be saved
     hidden        problems of a site that does not let the program that draws the map receive everything
+    ignored       sites from which nothing is requested, because there are too many
     silent        a site does not reply to the program that draws the map
     away          a site from which others request is absent
     name          several sites have one name
@@ -37,7 +38,8 @@ from headrace.queue.queue import log_of
 from headrace.relay.examine import TooLarge
 from headrace.relay.messages.description import PROBLEMS_MAX, Problem
 from headrace.relay.receive.counts import Arrivals, UpstreamStatistics
-from headrace.relay.receive.receiver import Receiver, Request
+from headrace.relay.receive.places import UPSTREAMS_MAX
+from headrace.relay.receive.receiver import SITES_MAX, Receiver, Request
 from headrace.relay.send import Streams
 from headrace.site.map import Map, Node
 from headrace.units import format_count, format_size
@@ -60,6 +62,7 @@ def site_problems(
 ) -> tuple[Problem, ...]:
     """The problems of a running site; `links` are those of its endpoints, `now` is in monotonic seconds."""
     found = [*links, *_queue_problems(queue, receiver, too_large, now), *_stream_problems(streams)]
+    found += [_ignored(site, count) for site, count in receiver.turned_away.items()]
     served = {name for name, _ in receiver.upstreams()}
     for request in receiver.requests:
         found += _request_problems(request, receiver.tally.arrivals(request.name), request.name in served, now)
@@ -94,6 +97,18 @@ def _stream_problems(streams: Streams) -> Iterator[Problem]:
                 "stream", stream.name, f"stream {stream.name} does not advance: {stream.problem}",
                 "other sites receive nothing new by it: check the queue, and restart the site",
             )  # fmt: skip
+
+
+def _ignored(listed_by: str, count: int) -> Problem:
+    """Upstreams that found no place."""
+    remedy = "name the sites of your requests (`sites`), or their origins (an `origin` clause in `select`)"
+    if not listed_by:
+        most = f"at most {UPSTREAMS_MAX:,} upstreams (requests times sites), of at most {SITES_MAX:,} sites"
+        return Problem("ignored", "", f"there is no place for {format_count(count, 'more upstream')}: {most}", remedy)
+    return Problem(
+        "ignored", listed_by, f"site {listed_by} lists too many origins that are away; {count:,} of them are ignored",
+        f"check who puts products under these origins there; {remedy}",
+    )  # fmt: skip
 
 
 def _disk_problems(queue: Queue) -> Iterator[Problem]:
@@ -157,7 +172,8 @@ def _upstream_problems(
     subject = f"{request} at {site}"
     if is_active and counts.failing:
         yield Problem(
-            "unreachable", subject, f"request {request} gets nothing from site {site}: {counts.failing}",
+            "unreachable", subject,
+            f"request {request} gets nothing from site {site}: {counts.failing}{_waiting(counts.waiting)}",
             "check that it runs, the links to it, and that it has an [[allow]] rule with `receive` for this site",
         )  # fmt: skip
     if counts.lost:
@@ -180,6 +196,14 @@ def _upstream_problems(
             "refused", subject, f"{format_count(counts.refused, 'invalid message')} from site {site} refused",
             "the log has the reason; restrict in [[allow]] who may publish", _age(counts.refused_at, now),
         )  # fmt: skip
+
+
+def _waiting(products: int) -> str:
+    if not products:
+        return ""
+    wait = "waits" if products == 1 else "wait"
+    held = f"{format_count(products, 'product')} that other sites hold"
+    return f"; {held} {wait} for an earlier one that none of them has"
 
 
 _REMEDIES: dict[Cause, str] = {

@@ -19,6 +19,8 @@ from headrace.link.keys import site_key
 from headrace.link.session import SessionTerms, sites_present
 from headrace.log.locks import FileLockedError, locked
 from headrace.queue import Queue
+from headrace.queue.queue import log_of
+from headrace.queue.request_files import RequestFiles, check_requests
 from headrace.queue.request_lags import LagFile
 from headrace.relay.examine import TooLarge
 from headrace.relay.flows import FlowStatistics
@@ -68,8 +70,8 @@ class Site:
 
     def __init__(
         self, session: zenoh.Session, queue: Queue, requests: list[Request], *, beat_s: float = INTERVAL_S,
-        progress: Path | None = None, rules: Sequence[Rule] = (), principal: str | None = None,
-        terms: SessionTerms | None = None, tally: Tally | None = None,
+        rules: Sequence[Rule] = (), principal: str | None = None, terms: SessionTerms | None = None,
+        tally: Tally | None = None,
     ) -> None:  # fmt: skip
         """`rules` say what others may read from the log and do with the queue; the session has its own copy.
 
@@ -82,19 +84,18 @@ class Site:
         with ExitStack() as parts:
             parts.enter_context(_only_site(queue.path))
             self._check_name(session)
-            self._start(parts, requests, beat_s, progress or queue.path / "site" / "progress.json", rules)
+            self._start(parts, requests, beat_s, rules)
             self._parts = parts.pop_all()
 
-    def _start(
-        self, parts: ExitStack, requests: list[Request], beat_s: float, progress: Path, rules: Sequence[Rule]
-    ) -> None:
+    def _start(self, parts: ExitStack, requests: list[Request], beat_s: float, rules: Sequence[Rule]) -> None:
         """Each part is closed before those that it needs."""
         session, queue, started_ns = self._session, self._queue, time.time_ns()
         self._declarations = Declarations(session)
         parts.callback(self._declarations.close)
         self._streams = Streams(session, queue, self.name, beat_s, started_ns=started_ns, too_large=self._too_large)
         parts.callback(self._streams.close)
-        self._progress = RequestProgress(progress)
+        check_requests(log_of(queue).kernel, queue.path)
+        self._progress = RequestProgress(queue.path / RequestFiles.file)
         self._receiver = self._receive(requests)
         parts.callback(lambda: self._receiver.close())  # `change_requests` may have replaced it
         self._remote = RemoteServer(session, self._declarations, queue, self.name, rules)

@@ -18,6 +18,7 @@ cdef dict read_state(Control *c):
         "evicted_bytes": c.evicted_bytes, "deleted_products": c.deleted_products,
         "held_products": c.held_products, "sync_failed": c.sync_failed,
         "unlinked_pinned": c.unlinked_pinned, "recoveries": c.recoveries, "stations": c.stations,
+        "requests": c.requests,
     }
 
 
@@ -72,6 +73,8 @@ cdef int write_state(Control *c, dict fields) except -1:
             c.signature_kind = value
         elif field == "stations":
             store64(&c.stations, value)
+        elif field == "requests":
+            store64(&c.requests, value)
         else:
             raise KeyError(field)
     return 0

@@ -88,6 +88,7 @@ class UpstreamStatus(msgspec.Struct, frozen=True):
     stands_by: bool = False  # another site of a fail-over list serves the request
     from_standby: int = 0  # of the products, read while the site stood by: the active site did not bring them
     unseen: int = 0  # evicted at a site that stands by before it could be compared with what has arrived
+    dropped: dict[str, int] = {}  # live pages and beats that were not kept, by reason; products are read from the log
 
 
 class StreamStatus(msgspec.Struct, frozen=True):

@@ -10,6 +10,7 @@ was not sent, by the arrivals if it was not stored. A product that one upstream 
 
 import threading
 from collections.abc import Mapping
+from typing import Literal
 
 import msgspec
 
@@ -18,6 +19,11 @@ from headrace.product.cause import Cause, LostBy
 RANGES_MAX = 50  # lost ranges that are remembered
 
 Key = tuple[str, str]  # the name of a request, and of a site
+Dropped = Literal["catching up", "full"]  # why a live message was not kept: the log is read; or they came too fast
+
+
+def nothing_dropped() -> dict[Dropped, int]:
+    return {"catching up": 0, "full": 0}
 
 
 class UpstreamStatistics(msgspec.Struct):
@@ -28,8 +34,10 @@ class UpstreamStatistics(msgspec.Struct):
     failing: str = ""  # the reason, from a failure until something comes again
     products: int = 0
     from_others: int = 0  # of these, received from other holders
+    waiting: int = 0  # that other holders have, behind one that none of them has: while the site is away
     live: int = 0  # pages
     old_pages: int = 0
+    dropped: dict[Dropped, int] = msgspec.field(default_factory=nothing_dropped)  # live messages; the log has them
     pulled: int = 0
     gaps: int = 0
     repairs: int = 0

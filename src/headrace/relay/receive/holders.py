@@ -36,6 +36,11 @@ class Holders:
         self._taken = 0
         self._looks: dict[str, _Look] = {}  # by site
 
+    @property
+    def waiting(self) -> int:
+        """Products that a holder has, and that wait for one before them: of the holder that has most of them."""
+        return max((look.left for look in self._looks.values()), default=0)
+
     def pull(self, track: Track, store: StorePage) -> Steps[int]:
         """Take what connects from all holders; return the number of products."""
         before = self._taken
@@ -51,7 +56,7 @@ class Holders:
         look, had = self._looks.get(site), (self._taken, track.base)
         if look is not None and look.queue == identity.queue and (look.connected or look.had == had):
             seen = yield from self._read_from(site, look.upto, track, store)
-            seen.connected = seen.connected and look.connected
+            seen.connected, seen.left = seen.connected and look.connected, seen.left + look.left
         else:
             seen = yield from self._look_back(site, identity, track, store)
         seen.queue, seen.had = identity.queue, (self._taken, track.base)
@@ -78,14 +83,15 @@ class Holders:
             while (page := (yield NextPage(reply))) is not None:
                 if seen.began_known is None and len(page.batch):
                     seen.began_known = bool(page.batch[0].origin_sequence <= track.base)
-                seen.connected = (yield from self._take(page, track, store)) and seen.connected
+                left = yield from self._take(page, track, store)
+                seen.connected, seen.left = seen.connected and not left, seen.left + left
                 seen.upto, end = page.head.upto, page.head.head
             if seen.upto >= end - 1 or seen.upto == begin:
                 return seen
 
-    def _take(self, page: Page, track: Track, store: StorePage) -> Steps[bool]:
-        """Store what connects; True if nothing had to be left."""
-        keep, moved, whole = np.zeros(len(page.batch), np.uint8), dict[str, int](), True
+    def _take(self, page: Page, track: Track, store: StorePage) -> Steps[int]:
+        """Store what connects; return how many products had to be left."""
+        keep, moved, left = np.zeros(len(page.batch), np.uint8), dict[str, int](), 0
         for row, product in enumerate(page.batch):
             if not self._selection.wants_origin(product.origin):
                 continue  # it says nothing about the origin's products, and was not asked for
@@ -93,7 +99,7 @@ class Holders:
             if product.origin_sequence <= reached:
                 continue
             if (product.previous or 0) > reached:
-                whole = False
+                left += 1
                 continue
             moved[product.feed] = product.origin_sequence
             keep[row] = self._selection.wants(product)
@@ -101,7 +107,7 @@ class Holders:
         for feed, upto in moved.items():
             track.add_live(feed, upto)
         self._taken += int(np.count_nonzero(keep))
-        return whole
+        return left
 
 
 @dataclass(slots=True)
@@ -110,6 +116,7 @@ class _Look:
 
     upto: int
     connected: bool = True  # nothing had to be left there
+    left: int = 0  # products that did not connect
     began_known: bool | None = None  # the first product had arrived before; None: there was no product
     queue: bytes = b""
     had: tuple[int, int] = (0, 0)  # what we had then: products taken from holders, and the base

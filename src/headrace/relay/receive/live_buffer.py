@@ -1,13 +1,14 @@
 """LiveBuffer: live messages that wait for the upstream's thread, bounded.
 
 Zenoh's threads push, one thread of ours takes. While the buffer is shut, and when it is full, messages are dropped: the
-log has them.
+log has them. The caller gives the counts of dropped messages, by reason (counts.py), and reads them as it likes.
 """
 
 import threading
 from collections import deque
 
 from headrace.relay.receive.actions import LiveMessage
+from headrace.relay.receive.counts import Dropped, nothing_dropped
 
 BYTES_MAX = 64 << 20
 MESSAGES_MAX = 20_000
@@ -17,13 +18,13 @@ TAKEN_BYTES = 4 << 20  # at once, about
 class LiveBuffer:
     """Its owner calls `open`, `shut` and `take`; any thread may call `push`."""
 
-    def __init__(self, bytes_max: int = BYTES_MAX) -> None:
+    def __init__(self, dropped: dict[Dropped, int] | None = None, bytes_max: int = BYTES_MAX) -> None:
         self._bytes_max = bytes_max
         self._messages: deque[LiveMessage] = deque()
         self._bytes = 0
         self._is_open = False
         self._changed = threading.Condition()
-        self.dropped = 0
+        self.dropped = nothing_dropped() if dropped is None else dropped
 
     def open(self) -> None:
         """Keep messages from now on."""
@@ -34,7 +35,7 @@ class LiveBuffer:
         """Forget the messages that wait, and drop further ones."""
         with self._changed:
             self._is_open = False
-            self.dropped += len(self._messages)
+            self.dropped["catching up"] += len(self._messages)
             self._messages.clear()
             self._bytes = 0
 
@@ -43,7 +44,7 @@ class LiveBuffer:
         with self._changed:
             full = self._bytes + size > self._bytes_max or len(self._messages) >= MESSAGES_MAX
             if not self._is_open or full:
-                self.dropped += 1
+                self.dropped["full" if self._is_open else "catching up"] += 1
                 return
             self._messages.append(message)
             self._bytes += size

@@ -11,6 +11,8 @@ behind; therefore it says where the queue was, and what has arrived since then i
 (arrived.py). That holds for the same requests and until the machine restarts, which may leave holes in what was not
 durable. A site that ended in good order says so: what was put since then did not come through a request.
 
+A file that is missing although there was one is not a first start (queue/request_files.py): a site then refuses.
+
 A position (`Known`) also says where the request began and which feeds we may receive there. If the site permits more
 feeds later, those are read from where the request began. Files of version 2 say neither; then they are not read.
 
@@ -29,6 +31,7 @@ import msgspec
 from headrace.log.directory import boot_id
 from headrace.log.documents import Document, replace_file
 from headrace.log.seams import Disk
+from headrace.queue.request_files import AGAIN
 from headrace.relay.receive.track import Known
 from headrace.selection import Selection
 
@@ -83,9 +86,7 @@ def _upgrade_names(found: dict[str, Any]) -> dict[str, Any]:
 
 _DOCUMENT = Document(
     _File, VERSION, field="version", upgrades={1: _upgrade_names, 2: lambda found: found},
-    remedy="move the file away; each request then begins again at its `from`. Where that is \"now\", what was put "
-    "elsewhere since this site last received is not requested: set such a request to an age or to \"oldest\" first; "
-    "products that are here already are dropped as duplicates",
+    remedy=f"restore the file. Or move it away and run `headrace queue repair` for the queue; {AGAIN}",
 )  # fmt: skip
 
 
@@ -112,6 +113,11 @@ class RequestProgress:
     def known(self, asked: str, site: str) -> Known | None:
         reached = self._file.reached.get(asked, {}).get(site)
         return None if reached is None else reached.known
+
+    @property
+    def has_positions(self) -> bool:
+        """Whether a request has begun at any site."""
+        return any(self._file.reached.values())
 
     def since(self, asking: list[str]) -> int:
         """From this sequence of our queue on, products may have arrived for just these requests without being noted.

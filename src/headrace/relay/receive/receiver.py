@@ -18,6 +18,8 @@ from headrace.link.declarations import Declarations
 from headrace.link.keys import site_key, site_of
 from headrace.product.put import is_origin
 from headrace.queue import Queue
+from headrace.queue.queue import log_of
+from headrace.queue.request_files import note_requests
 from headrace.relay.islands import Circles
 from headrace.relay.messages.description import Description
 from headrace.relay.messages.page import Keep, Page
@@ -26,6 +28,7 @@ from headrace.relay.receive.arrived import arrived_since, still_missing
 from headrace.relay.receive.counts import Arrivals, Tally
 from headrace.relay.receive.failover_thread import FailoverThread
 from headrace.relay.receive.intake import Intake
+from headrace.relay.receive.places import Places
 from headrace.relay.receive.progress import RequestProgress, asked_text
 from headrace.relay.receive.standby import Standby
 from headrace.relay.receive.track import Known
@@ -34,7 +37,6 @@ from headrace.relay.receive.upstream_thread import UpstreamThread
 from headrace.relay.site_client import SiteClient
 from headrace.selection import Selection
 
-UPSTREAMS_MAX = 1000  # requests times sites; each has a thread
 SITES_MAX = 4096  # present at a time; any client can declare the token of a site
 _SAVE_S = 1.0
 _DESCRIBE_S = 2.0
@@ -77,6 +79,7 @@ class Receiver:
         self.requests, self.tally = requests, tally or Tally()
         self.unsaved = ""  # why progress could not be saved
         self._upstreams: dict[tuple[str, str], UpstreamThread] = {}
+        self._places = Places()
         self._present: set[str] = set()
         self._meeting: set[str] = set()  # sites that are being asked for their identity
         self._intake = Intake(queue, site, self.tally, remembers=any(request.has_failover for request in requests))
@@ -126,7 +129,8 @@ class Receiver:
             self._present.discard(name)
         elif not self._stopped.is_set() and is_origin(name):
             if len(self._present) >= SITES_MAX and name not in self._present:
-                log.error("site %s is ignored; %d sites is the maximum", name, SITES_MAX)
+                with self._lock:
+                    self._places.turn_away(("", name))
                 return
             self._present.add(name)
             if name not in self._meeting:
@@ -146,25 +150,29 @@ class Receiver:
         for _, upstream in self.upstreams():
             if upstream.site == name:
                 upstream.site_appeared()
+        with self._lock:
+            self._places.begin_list(name)
         for origin in identity.origins:
             if origin != self._site:
-                self._add_origin(origin)
+                self._add_origin(origin, "" if origin in self._present else name)
 
-    def _add_origin(self, name: str) -> None:
+    def _add_origin(self, name: str, listed_by: str = "") -> None:
         for request in self.requests:
             if not request.sites and request.selection.wants_origin(name):
-                self._add(request, name)
+                self._add(request, name, listed_by)
 
-    def _add(self, request: Request, name: str) -> None:
+    def _add(self, request: Request, name: str, listed_by: str = "") -> None:
+        key = (request.name, name)
         with self._lock:
-            if (request.name, name) in self._upstreams or self._stopped.is_set():
+            if not listed_by:
+                self._places.confirm(key)
+            if key in self._upstreams or self._stopped.is_set():
                 return
-            if len(self._upstreams) >= UPSTREAMS_MAX:
-                log.error("request %s: site %s is ignored; %d upstreams is the maximum", request.name, name,
-                          UPSTREAMS_MAX)  # fmt: skip
+            if not self._places.is_free(key, listed_by, self._upstreams):
+                log.debug("request %s: there is no place for site %s", *key)
                 return
             upstream = self._open(request, name)
-            self._upstreams[request.name, name] = upstream
+            self._upstreams[key] = upstream
             upstream.start()  # under the lock: nobody must find it and stop it before it is started
 
     def _open(self, request: Request, name: str) -> UpstreamThread:
@@ -214,6 +222,12 @@ class Receiver:
         """By the name of the request."""
         return {request.name: self.tally.arrivals(request.name) for request in self.requests}
 
+    @property
+    def turned_away(self) -> dict[str, int]:
+        """How many upstreams found no place, by the site that listed their origins; empty: they are present."""
+        with self._lock:
+            return self._places.turned_away
+
     def upstreams(self) -> list[tuple[str, UpstreamThread]]:
         """Each upstream, with the name of its request; the standbys of fail-over requests too."""
         with self._lock:
@@ -240,6 +254,8 @@ class Receiver:
         """Write progress and hops. If the disk refuses, the next save tries again."""
         try:
             self._progress.save(self._flush)
+            if self._progress.has_positions:
+                note_requests(log_of(self._queue).kernel)
             self.hops.save(self._queue.oldest)
             self.unsaved = ""
         except (HeadraceError, OSError) as error:

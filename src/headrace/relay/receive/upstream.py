@@ -147,7 +147,7 @@ class Upstream:
                 yield from self._begin()
                 yield from self._catch_up()
                 failures = 0
-                self.statistics.state, self.statistics.failing = "live", ""
+                self.statistics.state, self.statistics.failing, self.statistics.waiting = "live", "", 0
                 yield from self._live()
             except _RestartedError:
                 log.info("site %s has restarted", self.site)
@@ -278,6 +278,7 @@ class Upstream:
             return
         try:
             self.statistics.from_others += yield from self._holders.pull(self.track, self._store_held)
+            self.statistics.waiting = self._holders.waiting
         except (Unreachable, FabricError) as error:
             log.warning("site %s: pulling its products from other holders failed: %s", self.site, error)
 

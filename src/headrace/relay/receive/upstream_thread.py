@@ -69,7 +69,7 @@ class UpstreamThread:
     ) -> None:  # fmt: skip
         self.upstream = upstream
         self._session, self._declarations, self._principal = session, declarations, principal
-        self._buffer = LiveBuffer()
+        self._buffer = LiveBuffer(upstream.statistics.dropped)
         self._clients: dict[str, SiteClient] = {}
         self._subscribers: list[Declared] = []
         self._stopped, self._appeared = threading.Event(), threading.Event()
