@@ -86,9 +86,10 @@ class Stoppable(Iterator[Batch], Protocol):
 async def iterate_async(follower: Stoppable) -> AsyncIterator[Batch]:
     """The batches of a follower, whose waiting happens in a thread of its own."""
     loop = asyncio.get_running_loop()
-    with ThreadPoolExecutor(1, thread_name_prefix="headrace-follow") as sleeper:
-        try:
-            while (batch := await loop.run_in_executor(sleeper, next, follower, None)) is not None:
-                yield batch
-        finally:
-            follower.stop()
+    sleeper = ThreadPoolExecutor(1, thread_name_prefix="headrace-follow")
+    try:
+        while (batch := await loop.run_in_executor(sleeper, next, follower, None)) is not None:
+            yield batch
+    finally:
+        follower.stop()
+        sleeper.shutdown(wait=False)  # the event loop goes on while the thread ends

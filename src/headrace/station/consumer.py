@@ -20,6 +20,7 @@ to be done first (new terms, dead consumers, selections that index rows do not d
 import contextlib
 import logging
 import os
+import threading
 import time
 from collections.abc import AsyncIterator, Iterator, Sequence
 from types import TracebackType
@@ -102,7 +103,11 @@ class Consumer:
                 return batch
         return self._get(n, timeout)
 
-    def _get(self, n: int, timeout: Timeout) -> Batch:
+    def get_until(self, n: int, timeout: Timeout, stop: threading.Event) -> Batch:
+        """As `get`; an empty batch soon after `stop` is set and `wake` is called, unless products have come by then."""
+        return self._get(n, timeout, stop)
+
+    def _get(self, n: int, timeout: Timeout, stop: threading.Event | None = None) -> Batch:
         """As `get`, with everything that may have to be done first."""
         if timeout is None:
             seconds = -1.0
@@ -116,7 +121,7 @@ class Consumer:
         while True:
             if self._pacing_s > paced:
                 paced = self._pacing_s
-                seconds = self._fill(min(n, self._batch_max), seconds)
+                seconds = self._fill(min(n, self._batch_max), seconds, stop)
             limit = n if n <= self._batch_max else self._batch_max
             now_ns = self._stations.now_ns() if self._by_clock else 0
             outcome, found = self._kernel.get(
@@ -129,6 +134,8 @@ class Consumer:
                 return batch
             if outcome == 0 or self._interrupted:
                 return self._nothing()
+            if stop is not None and stop.is_set():
+                return Batch(self._log.kernel.rows(), self._names)
             seconds = cast(float, found)
             self._prepare(outcome)
             if outcome == _CODES["terms"]:
@@ -187,7 +194,7 @@ class Consumer:
             "attach again, and raise hung_after if the process may be stopped for that long",
         )
 
-    def _fill(self, n: int, seconds: float) -> float:
+    def _fill(self, n: int, seconds: float, stop: threading.Event | None) -> float:
         """Pacing: once a product waits, give the batch time to fill. Returns what is left of the timeout."""
         deadline = None if seconds < 0 else time.monotonic() + seconds
         first: float | None = None
@@ -198,7 +205,8 @@ class Consumer:
             waiting, now = self._kernel.waiting(self._member), time.monotonic()
             first = first or (now if waiting else None)
             ends = [end for end in (deadline, first and first + self._pacing_s) if end is not None]
-            if waiting >= n or (ends and now >= min(ends)) or self._interrupted:
+            stops = self._interrupted or (stop is not None and stop.is_set())
+            if waiting >= n or (ends and now >= min(ends)) or stops:
                 return seconds if deadline is None else max(0.0, deadline - now)
             self._kernel.wait(seen, min([0.2, *(end - now for end in ends)]))
 
@@ -330,6 +338,10 @@ class Consumer:
     def interrupt(self) -> None:
         """Make a `get` that waits in another thread return an empty batch within a fifth of a second."""
         self._interrupted = True
+        self.wake()
+
+    def wake(self) -> None:
+        """Make those that wait in other threads look again whether to stop."""
         self._log.kernel.wake_all()
 
     # --- life -------------------------------------------------------------------------------------

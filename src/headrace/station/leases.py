@@ -12,6 +12,7 @@ kernel/chain/recovery.pxi).
 import asyncio
 import contextlib
 import os
+import threading
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -37,9 +38,9 @@ AckRest = Callable[[Batch], None]
 class Getter(Protocol):
     """The part of a consumer that `get_async` uses."""
 
-    def get(self, n: int = 1, timeout: Timeout = None) -> Batch: ...
+    def get_until(self, n: int, timeout: Timeout, stop: threading.Event) -> Batch: ...
+    def wake(self) -> None: ...
     def nack(self, what: Leased, *, failed: bool = False) -> None: ...
-    def interrupt(self) -> None: ...
 
 
 # --- check ------------------------------------------------------------------------------------------
@@ -156,19 +157,24 @@ async def iterate_async(consumer: Getter, ack_rest: AckRest, n: int, timeout: Ti
 
 
 async def get_async(consumer: Getter, n: int, timeout: Timeout) -> Batch:
-    """`get` in a thread of its own. If the task is cancelled, products that arrive afterwards go back."""
+    """`get` in a thread of its own. If the task is cancelled, products that arrive afterwards go back.
 
-    def give_back(future: Future[Batch]) -> None:
-        with contextlib.suppress(Exception):  # nobody is left to hear of it; `detach` returns what remains
-            if len(batch := future.result()):
-                consumer.nack(batch)
+    A cancellation does not wait for the thread, which ends by itself soon after: the event loop goes on meanwhile.
+    """
+    stop, waiter = threading.Event(), ThreadPoolExecutor(1, thread_name_prefix="headrace-get")
+    future = waiter.submit(consumer.get_until, n, timeout, stop)
+    try:
+        return await asyncio.wrap_future(future)
+    except asyncio.CancelledError:
+        stop.set()
+        waiter.submit(_give_back, consumer, future)  # when the get has ended
+        consumer.wake()
+        raise
+    finally:
+        waiter.shutdown(wait=False)
 
-    loop = asyncio.get_running_loop()
-    with ThreadPoolExecutor(1, thread_name_prefix="headrace-get") as waiter:
-        future = waiter.submit(consumer.get, n, timeout)
-        try:
-            return await asyncio.wrap_future(future, loop=loop)
-        except asyncio.CancelledError:
-            consumer.interrupt()
-            future.add_done_callback(give_back)
-            raise
+
+def _give_back(consumer: Getter, future: "Future[Batch]") -> None:
+    with contextlib.suppress(Exception):  # nobody is left to hear of it; `detach` returns what remains
+        if len(batch := future.result()):
+            consumer.nack(batch)

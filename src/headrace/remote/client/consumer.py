@@ -12,9 +12,10 @@ A `get` whose reply was lost is repeated under its number, and returns the produ
 import logging
 import os
 import sys
+import threading
 import time
 from collections.abc import AsyncIterator, Iterator, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
@@ -53,6 +54,7 @@ if TYPE_CHECKING:
 
 _LEAVE_S = 1.0  # patience of `detach`: the site notices by itself
 _EMPTY = Products(0, 0)
+_NEVER = threading.Event()  # is never set
 
 log = logging.getLogger("headrace.remote")
 
@@ -70,6 +72,7 @@ class RemoteConsumer:
         self._recent = recent_batches()
         self._pid = os.getpid()
         self._interrupted = self._detached = False
+        self._one_at_a_time = threading.Lock()  # a get that was cancelled may not have ended when the next call comes
 
     # --- get --------------------------------------------------------------------------------------
 
@@ -78,19 +81,28 @@ class RemoteConsumer:
 
         While the site does not answer, nothing arrives. SiteUnreachableError if the timeout ends after `patience`.
         """
+        return self.get_until(n, timeout, _NEVER)
+
+    def get_until(self, n: int, timeout: Timeout, stop: threading.Event) -> Batch:
+        """As `get`; an empty batch soon after `stop` is set and `wake` is called, unless products have come by then."""
         seconds = timeout_of(timeout)
         if n.__class__ is not int or n < 1:
             raise not_a_number(n)
         self._check()
+        with self._one_at_a_time:
+            return self._get(n, seconds, stop)
+
+    def _get(self, n: int, seconds: float | None, stop: threading.Event) -> Batch:
         until = None if seconds is None else time.monotonic() + seconds
         turn = 0
         while True:
             left = WAIT_S_MAX if until is None else max(0.0, until - time.monotonic())
             batch = self._attempt(n, min(left, WAIT_S_MAX))
             is_over = until is not None and time.monotonic() >= until
-            if batch is not None and (len(batch) or is_over or self._interrupted):
+            stops = self._interrupted or stop.is_set()
+            if batch is not None and (len(batch) or is_over or stops):
                 return self._hand_out(batch)
-            if batch is None and (is_over or self._interrupted):
+            if batch is None and (is_over or stops):
                 if is_over and not self._connection.has_patience:
                     raise self._connection.unreachable()
                 return self._hand_out(batch_of(_EMPTY, b"", self._connection.names))
@@ -267,6 +279,10 @@ class RemoteConsumer:
     def interrupt(self) -> None:
         """Make a `get` that waits in another thread return an empty batch."""
         self._interrupted = True
+        self.wake()
+
+    def wake(self) -> None:
+        """Make a `get` that waits in another thread look again whether to stop."""
         self._connection.send(Interrupt(self._attachment))
 
     def statistics(self) -> ConsumerStatistics:
@@ -291,10 +307,20 @@ class RemoteConsumer:
             return
         self._detached = True
         self._recent.clear()
-        with suppress(SiteUnreachableError, QueueClosedError, Detached):
+        with self._after_get(), suppress(SiteUnreachableError, QueueClosedError, Detached):
             if self._attachment:
                 self._connection.ask(Detach(self._attachment, died), Done, patience_s=_LEAVE_S)
         self._connection.end(self._attaching)
+
+    @contextmanager
+    def _after_get(self) -> Iterator[None]:
+        """Give a get that was cancelled a moment to end."""
+        has_ended = self._one_at_a_time.acquire(timeout=_LEAVE_S)
+        try:
+            yield
+        finally:
+            if has_ended:
+                self._one_at_a_time.release()
 
     def __enter__(self) -> "RemoteConsumer":
         return self
