@@ -336,3 +336,19 @@ def test_consumers_of_a_removed_station_do_not_serve_its_successor(queue: Queue)
     with pytest.raises(StationError):
         consumer.get_nowait()
     assert drain(new) == ["1"]
+
+
+def test_a_new_station_is_written_without_encoding_the_others_again(
+    queue: Queue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """So the 500th costs about as much as the first."""
+    lines, encoded = queue._stations._lines, list[object]()
+    encode = lines._encode
+    monkeypatch.setattr(lines, "_encode", lambda thing: (encoded.append(thing), encode(thing))[1])
+    for number in range(3):
+        queue.station(f"s{number}", "**")
+    assert [getattr(thing, "name", "head") for thing in encoded] == ["s0", "head", "s1", "head", "s2", "head"]
+    queue.station("s1").change(capacity=5)
+    queue.station("s0").remove()
+    with Queue.open(queue.path) as again:
+        assert {name: again.station(name).terms.capacity for name in again.stations()} == {"s1": 5, "s2": None}

@@ -16,6 +16,7 @@ from headrace import Queue
 from headrace.errors import StationError, StationMissingError
 from headrace.station import chain as chain_module
 from headrace.station import stations as stations_module
+from headrace.station.document import StationLines
 from headrace.station.stations import Stations
 from support.seeds import random_seed
 from support.waiting import until
@@ -91,7 +92,7 @@ def die_at(step: str, moment: str) -> None:
         return run
 
     if step == "save_stations":
-        stations_module.save_stations = deadly(stations_module.save_stations)
+        StationLines.save = deadly(StationLines.save)  # type: ignore[method-assign]
     elif step in ("make_chain", "updated", "change"):
         name = {"make_chain": "_make_chain", "updated": "_update_chain", "change": "change"}[step]
         setattr(Stations, name, deadly(getattr(Stations, name)))

@@ -10,13 +10,14 @@ no lock.
 Version 1 said `line` for a chain, `cue` for a capacity and `equal_cue` for `least_loaded`; it is read and upgraded.
 """
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
 from headrace.errors import QueueDamagedError
-from headrace.log.documents import Document
+from headrace.log.documents import Document, replace_file
 from headrace.log.explain import REPAIR
 from headrace.log.seams import Storage
 from headrace.station.terms import StationTerms
@@ -41,12 +42,14 @@ class StationDocument(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
         """The stations of one chain, in the order of their stages."""
         return sorted((terms for terms in self.stations if terms.chain == number), key=lambda terms: terms.stage)
 
-    def by_chain(self) -> dict[int, list[StationTerms]]:
-        """The stations of every chain, as `chain` returns them."""
-        found: dict[int, list[StationTerms]] = {}
-        for terms in sorted(self.stations, key=lambda terms: terms.stage):
-            found.setdefault(terms.chain, []).append(terms)
-        return found
+    def changed_chains(self, before: "StationDocument") -> set[int]:
+        """The chains that have other stations than before. New stations come last: then only those are examined."""
+        same = same_beginning(before.stations, self.stations)
+        kept = set(map(id, before.stations)) if not same else ()
+        changed = [terms for terms in self.stations[same:] if id(terms) not in kept]
+        there = set(map(id, self.stations)) if not same else ()
+        gone = [terms for terms in before.stations[same:] if id(terms) not in there]
+        return {terms.chain for terms in (*changed, *gone)}
 
     @property
     def chains(self) -> set[int]:
@@ -97,6 +100,27 @@ def load_stations(path: Path, number: int) -> StationDocument:
     return document or StationDocument()
 
 
-def save_stations(path: Path, stations: StationDocument, storage: Storage | None) -> None:
-    """Replace the document; with a storage it survives a power failure. Call it under the queue's lock."""
-    _DOCUMENT.write(path / FILE, stations, storage)
+def same_beginning(before: Sequence[StationTerms], after: Sequence[StationTerms]) -> int:
+    """How many stations come first in both, unchanged: all that there were before, or none."""
+    return len(before) if after[: len(before)] == before else 0
+
+
+class StationLines:
+    """Writes the document with a line for each station; if stations were added, only these are encoded.
+
+    So a new station costs about the same however many there are.
+    """
+
+    def __init__(self) -> None:
+        self._stations: tuple[StationTerms, ...] = ()
+        self._lines: list[bytes] = []
+        self._encode = msgspec.json.Encoder().encode
+
+    def save(self, path: Path, document: StationDocument, storage: Storage | None) -> None:
+        """Replace the document; with a storage it survives a power failure. Call it under the queue's lock."""
+        same = same_beginning(self._stations, document.stations)
+        self._stations = document.stations
+        self._lines[same:] = map(self._encode, document.stations[same:])
+        head = {"format": document.format, "number": document.number, "next_chain": document.next_chain}
+        text = self._encode(head)[:-1] + b',"stations":[\n' + b",\n".join(self._lines) + b"\n]}\n"
+        replace_file(path / FILE, text, storage)

@@ -21,7 +21,7 @@ from headrace.log.documents import Identity, file_identity
 from headrace.log.place import check_place
 from headrace.log.seams import Clock, Storage
 from headrace.station.chain import OpenChain
-from headrace.station.document import FILE, FOLDER, StationDocument, chain_path, load_stations, save_stations
+from headrace.station.document import FILE, FOLDER, StationDocument, StationLines, chain_path, load_stations
 from headrace.station.terms import StationTerms, for_kernel
 
 
@@ -33,6 +33,7 @@ class Stations:
         self._open: dict[int, OpenChain] = {}
         self._seen = -1
         self._document = StationDocument()
+        self._lines = StationLines()
         self._finished: Identity | None = None  # the file that `finish` has seen last
 
     def now_ns(self) -> int:
@@ -116,18 +117,21 @@ class Stations:
     def change(self, stations: StationDocument, position: int | None = None) -> None:
         """Put new terms into force for every process, from the next product on. New chains begin at `position`."""
         before = self.document
-        old, new = before.by_chain(), stations.by_chain()
+        changed = sorted(stations.changed_chains(before))
+        old = {number: before.chain(number) for number in changed}
+        new = {number: stations.chain(number) for number in changed}
         stations = msgspec.structs.replace(stations, number=self.log.state["stations"] + 1)
         try:
             (self.path / FOLDER).mkdir(exist_ok=True)
-            for number in new.keys() - old.keys():
-                self._make_chain(number, self.log.tail if position is None else position)
-            save_stations(self.path, stations, self._storage)
+            for number in changed:
+                if new[number] and not old[number]:
+                    self._make_chain(number, self.log.tail if position is None else position)
+            self._lines.save(self.path, stations, self._storage)
         except FileNotFoundError:
             check_place(self.log, self.path, always=True)
             raise
-        for number in old.keys() | new.keys():
-            self._update_chain(number, old.get(number, []), new.get(number, []))
+        for number in changed:
+            self._update_chain(number, old[number], new[number])
         self.log.set_state(stations=stations.number)
         self._document, self._seen = stations, stations.number
         self._finished = file_identity(self.path / FILE)
@@ -246,4 +250,4 @@ def _upgrade_files(path: Path, storage: Storage) -> None:
             header.write(kernel.CHAIN_MAGIC)
         file.rename(file.with_suffix(".chain"))
     if lines:
-        save_stations(path, load_stations(path, 0), storage)
+        StationLines().save(path, load_stations(path, 0), storage)
