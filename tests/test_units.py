@@ -45,6 +45,13 @@ def test_an_invalid_age_is_refused(bad: object) -> None:
         parse_age(bad)  # type: ignore[arg-type]
 
 
+@pytest.mark.parametrize("text", ["5", "0.5", " 7 "])
+def test_an_age_without_a_unit_is_refused_with_what_to_write(text: str) -> None:
+    with pytest.raises(OptionError, match=f'has no unit.*"{text.strip()}s"'):
+        parse_age(text)
+    assert parse_age("0") == 0
+
+
 @pytest.mark.parametrize("bad", ["noon", "", -1, 1 << 63, None, 1.5, datetime(2026, 1, 1)])
 def test_an_invalid_time_is_refused(bad: object) -> None:
     with pytest.raises(OptionError):

@@ -1,7 +1,9 @@
 """Sizes, ages and times as people write them.
 
 `parse_size("2GiB")`, `parse_age("1h")`, `parse_time("2026-11-15T12:00Z")`; each also takes numbers. An
-OptionError quotes an invalid text and says what to write. Not here: anything that reads a clock.
+OptionError quotes an invalid text and says what to write. A length of time as text has a unit, in files, options and
+arguments alike, unless it is 0: "5" could mean seconds to one reader and minutes to another. Not here: anything that
+reads a clock.
 """
 
 import re
@@ -50,6 +52,10 @@ def parse_age(value: int | float | str | timedelta, what: str = "age") -> float:
         value = value.total_seconds()
     if isinstance(value, str):
         match = _QUANTITY.fullmatch(value)
+        if match is not None and not match[2] and not float(match[1]):
+            return 0.0
+        if match is not None and not match[2]:
+            raise OptionError(f"{what} {value!r} has no unit", f'write "{match[1]}s" for seconds, or another unit')
         if match is None or match[2] not in _AGES_S:
             raise OptionError(
                 f"{what} {value!r} is not a length of time",

@@ -24,7 +24,7 @@ def test_a_channel_is_created(run: Run, path: Path) -> None:
 
 
 def test_the_json_of_a_new_channel_has_its_whole_quality_of_service(run: Run, path: Path) -> None:
-    (told,) = objects(run("channel", "create", path, "radar", "wx/radar", "--timeout", "10", "--json").stdout)
+    (told,) = objects(run("channel", "create", path, "radar", "wx/radar", "--timeout", "10s", "--json").stdout)
     assert (told["name"], told["feed"], told["qos"]["timeout_s"]) == ("radar", "wx/radar/**", 10.0)
 
 

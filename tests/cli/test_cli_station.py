@@ -20,7 +20,7 @@ def terms(path: Path, name: str) -> Any:
 def test_a_station_is_added_with_the_given_terms(run: Run, path: Path) -> None:
     words = [
         "--select", "wx/**", "--blocking", "--capacity", "50", "--prescale", "2", "--order", "fifo", "--restore", "output",
-        "--deliveries-max", "3", "--hung-after", "1min", "--timeout", "10", "--start-time", "2030-01-01T00:00Z",
+        "--deliveries-max", "3", "--hung-after", "1min", "--timeout", "10s", "--start-time", "2030-01-01T00:00Z",
         "--stop-time", "2031-01-01T00:00Z", "--batch-max", "10", "--pacing", "100ms", "--consumers-max", "4",
         "--max-queue", "1000", "--group", "pool", "--distribution", "least_loaded",
     ]  # fmt: skip
@@ -117,7 +117,7 @@ def test_a_station_of_a_channel_inherits_its_terms_and_may_tighten_them(run: Run
 
 def test_only_the_given_terms_are_changed(run: Run, path: Path) -> None:
     run("station", "add", path, "decode", "--select", "wx/**", "--capacity", "9", "--timeout", "10s", "--blocking")
-    words = ["--capacity", "none", "--timeout", "none", "--no-blocking", "--transient", "--hung-after", "5"]
+    words = ["--capacity", "none", "--timeout", "none", "--no-blocking", "--transient", "--hung-after", "5s"]
     result = run("station", "change", path, "decode", *words, "--json")
     assert objects(result.stdout)[0]["terms"]["hung_after_s"] == 5.0
     changed = stored_terms(path, "decode")

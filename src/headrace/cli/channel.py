@@ -7,7 +7,7 @@ import click
 
 from headrace.channel.channel import Channel, ChannelStatistics
 from headrace.channel.conflicts import find_conflicts
-from headrace.channel.qos import FIELDS, QoS, option_text
+from headrace.channel.qos import AGES, FIELDS, QoS, option_text
 from headrace.cli.failure import NEGATIVE, OK, USAGE
 from headrace.cli.options import json_option, open_local_queue, queue_argument
 from headrace.cli.output import echo_json, show_fields, show_table
@@ -41,13 +41,15 @@ def qos_options(function: Function) -> Function:
 
 
 def _given(options: dict[str, str | None]) -> dict[str, Any]:
-    """The options on the command line; `none` leaves an option open, and a bare number is a number."""
-    return {option: _value(text) for option, text in options.items() if text is not None}
+    """The options on the command line; `none` leaves an option open. A count is a number, an age has a unit."""
+    return {option: _value(option, text) for option, text in options.items() if text is not None}
 
 
-def _value(text: str) -> Any:
+def _value(option: str, text: str) -> Any:
     if text == "none":
         return None
+    if option in AGES:
+        return text
     for number in (int, float):
         try:
             return number(text)

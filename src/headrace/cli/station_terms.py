@@ -21,12 +21,8 @@ def _number(text: str) -> Any:
     return None if text == _NONE else int(text) if text.isdecimal() else text
 
 
-def _age(text: str) -> Any:
-    """A bare number is seconds."""
-    return None if text == _NONE else float(text) if text.replace(".", "", 1).isdecimal() else text
-
-
-def _time(text: str) -> Any:
+def _text(text: str) -> Any:
+    """An age or a time, which the library parses."""
     return None if text == _NONE else text
 
 
@@ -43,13 +39,13 @@ _OPTIONS = {
     "discard": _Option("any|fifo|lifo|priority|deadline", "Which product a full station drops; lifo: the new product."),
     "restore": _Option("input|output|start|group", "Where products of dead consumers go."),
     "deliveries_max": _Option("N", "Park a product after N deliveries; 0: never.", _number),
-    "hung_after": _Option("AGE", "Treat a consumer without a heartbeat for this long as dead; 0: never.", _age),
+    "hung_after": _Option("AGE", "Treat a consumer without a heartbeat for this long as dead; 0: never.", _text),
     "distribution": _Option("round_robin|least_loaded", "How the stations of a group share products."),
-    "timeout": _Option("AGE|none", "Do not hand out products older than this, such as 10s.", _age),
-    "start_time": _Option("TIME|none", "Hand out nothing before this time; ISO 8601.", _time),
-    "stop_time": _Option("TIME|none", "Ignore products that arrive after this time; ISO 8601.", _time),
+    "timeout": _Option("AGE|none", "Do not hand out products older than this, such as 10s.", _text),
+    "start_time": _Option("TIME|none", "Hand out nothing before this time; ISO 8601.", _text),
+    "stop_time": _Option("TIME|none", "Ignore products that arrive after this time; ISO 8601.", _text),
     "batch_max": _Option("COUNT|none", "Maximum number of products that a consumer gets at once.", _number),
-    "pacing": _Option("AGE", "How long a delivery may wait for its batch to fill.", _age),
+    "pacing": _Option("AGE", "How long a delivery may wait for its batch to fill.", _text),
     "consumers_max": _Option("COUNT|none", "Maximum number of consumers.", _number),
     "max_queue": _Option("COUNT|none", "Reject puts while this many products wait.", _number),
 }

@@ -95,7 +95,9 @@ NAME = Kind("text", _name)
 def with_unit(value: Any, what: str, example: str) -> str:
     """The text of a quantity; a number without a unit is refused."""
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
-    if is_number or (isinstance(value, str) and value.strip()[-1:].isdigit()):
+    if is_number and not value:
+        return "0"  # which needs no unit
+    if is_number or (isinstance(value, str) and value.strip()[-1:].isdigit() and value.strip() != "0"):
         raise OptionError(f"{value!r} has no unit", f'write {what} with its unit, such as "{example}"')
     if not isinstance(value, str):
         raise OptionError(f"{value!r} is not {what}", f'write a number and a unit, such as "{example}"')
