@@ -7,13 +7,17 @@ import shutil
 import signal
 import struct
 import termios
+import threading
+import time
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from headrace import Queue
+from headrace.cli.top.command import redraw_until, resizes
 from support.commandline import Run, environment, fill, objects
 from support.waiting import is_asleep, until
 
@@ -35,7 +39,7 @@ def test_once_is_one_object_for_programs(run: Run, path: Path) -> None:
     fill(path, 3)
     with Queue.open(path) as queue, queue.station("decode", "wx/**", start="oldest").attach() as consumer:
         held = consumer.get(2, 5)
-        (told,) = objects(run("top", path, "--once", "--json", "--interval", "0.1").stdout)
+        (told,) = objects(run("top", path, "--once", "--json", "--interval", "100ms").stdout)
         assert len(held) == 2
     assert told["queue"]["held_products"] == 3
     (station,) = told["stations"]
@@ -200,6 +204,24 @@ def test_a_terminal_that_changes_its_size_is_redrawn_within_the_interval(termina
     until(lambda: b"wx/text" in live.read()[before:], "top draws again")
     lines = live.read()[before:].decode().split("\r\n")
     assert 0 < len(lines) <= 12
+
+
+def test_a_change_of_size_is_noticed_whichever_thread_gets_the_signal() -> None:
+    """The operating system chooses a thread, and there may be others, of the queue."""
+    drawn, ends = threading.Event(), threading.Event()
+    other = threading.Thread(target=ends.wait, daemon=True)
+    other.start()
+    with resizes() as resized:
+        signal.pthread_kill(other.ident, signal.SIGWINCH)
+        due_s = time.monotonic() + 20
+        with suppress(InterruptedError):
+            redraw_until(due_s, resized, lambda: (drawn.set(), _end()))
+    ends.set()
+    assert drawn.is_set()
+
+
+def _end() -> None:
+    raise InterruptedError
 
 
 def test_a_live_view_of_a_removed_queue_ends_with_an_error(terminal, path: Path) -> None:

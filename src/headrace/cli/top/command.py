@@ -142,29 +142,41 @@ def _show_live(reader: SnapshotReader, interval_s: float) -> None:
 
     console = Console()
     latest: list[Frame] = []
-    with _resizes_blocked(), Live(console=console, screen=True, auto_refresh=False) as live:
+    with resizes() as resized, Live(console=console, screen=True, auto_refresh=False) as live:
 
         def show() -> None:
             width, height = console.size
             live.update(draw(latest[-1], Canvas(width, height, console.options.ascii_only)), refresh=True)
 
-        for frame in frames(reader, interval_s, lambda due_s: _redraw_until(due_s, show)):
+        for frame in frames(reader, interval_s, lambda due_s: redraw_until(due_s, resized, show)):
             latest[:] = [frame]
             show()
 
 
 @contextmanager
-def _resizes_blocked() -> Iterator[None]:
-    """Block the signal that the terminal changed its size; `_redraw_until` waits for it."""
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGWINCH])
+def resizes() -> Iterator[int]:
+    """A descriptor that becomes readable when the terminal has changed its size, until then or since the last read.
+
+    The operating system may give the signal to any thread of the process, so no thread waits for it: its handler writes
+    to a pipe.
+    """
+    reading, writing = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+    handler = signal.signal(signal.SIGWINCH, lambda number, frame: None)
+    woken = signal.set_wakeup_fd(writing, warn_on_full_buffer=False)
     try:
-        yield
+        yield reading
     finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        signal.set_wakeup_fd(woken)
+        signal.signal(signal.SIGWINCH, handler)
+        os.close(reading)
+        os.close(writing)
 
 
-def _redraw_until(due_s: float, redraw: Callable[[], None]) -> None:
+def redraw_until(due_s: float, resized: int, redraw: Callable[[], None]) -> None:
     """Until `due_s`, draw again each time the terminal changes its size."""
+    watcher = select.poll()
+    watcher.register(resized, select.POLLIN)
     while (left_s := due_s - time.monotonic()) > 0:
-        if signal.sigtimedwait([signal.SIGWINCH], left_s) is not None:
+        if watcher.poll(left_s * 1000):
+            os.read(resized, 4096)
             redraw()
