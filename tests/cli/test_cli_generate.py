@@ -51,6 +51,22 @@ def test_a_selection_is_verified_alone(run: Run, path: Path) -> None:
         assert 0 < verdict["sent"] < 290
 
 
+def test_products_that_the_queue_held_before_are_not_compared(run: Run, path: Path) -> None:
+    with Queue.open(path) as queue:
+        queue.put_many([b"1", b"2"], feed="earlier")
+    run("generate", path, "--products", "50", "--fast", "--oracle", "sent.jsonl", *SMALL)
+    told = run("verify", path, "--oracle", "sent.jsonl")
+    assert told.exit_code == 0, told.stdout
+    assert (
+        "not compared: 2 earlier products, which the queue held before the first product of sent.jsonl" in told.stdout
+    )
+    with Queue.open(path) as queue:
+        queue.put(b"3", feed="later")
+    told = run("verify", path, "--oracle", "sent.jsonl")
+    assert told.exit_code == 1
+    assert "unknown: sent.jsonl does not have them; another program has put them, or another run" in told.stdout
+
+
 def test_a_lost_and_a_foreign_product_make_the_verdict_negative(run: Run, path: Path) -> None:
     run("generate", path, "--products", "50", "--fast", "--oracle", "sent.jsonl", "--duplicates", "0", *SMALL)
     with Queue.open(path) as queue:

@@ -11,6 +11,7 @@ from headrace.cli.output import echo_json, show_table
 from headrace.cli.stream import GapReports, read_range
 from headrace.errors import OracleError
 from headrace.testing import Oracle, Verdict
+from headrace.units import format_count
 
 VERDICT_HEADER = ("consumer", "sent", "received", "lost", "duplicated", "out of order", "unknown", "altered")
 VERDICT_RIGHT = range(1, len(VERDICT_HEADER))
@@ -33,6 +34,8 @@ def verify(queue_path: str, oracle_path: str, select: str | None, ident: str | N
     """Read all products that QUEUE holds and compare them with those that were sent.
 
     Exit code 1 if a product is lost, duplicated, out of order, unknown or altered. An evicted product counts as lost.
+    Unknown are products that were not sent according to the file: another program has put them, or another run. Those
+    that the queue held before the first product of the file are not compared, and counted as earlier.
 
     \b
     Example:
@@ -46,12 +49,17 @@ def verify(queue_path: str, oracle_path: str, select: str | None, ident: str | N
             for product in batch:
                 oracle.received(product.feed, product.ident, product.payload, _CONSUMER)
     expect = None if select is None and ident is None else selection.wants_names
-    verdict = oracle.verdict(_CONSUMER, expect=expect, order="feed" if order == "feed" else "total")
+    verdict = oracle.verdict(_CONSUMER, expect=expect, order="feed" if order == "feed" else "total", skip_earlier=True)
     if as_json:
         echo_json(verdict_values(verdict))
     else:
         show_table("verdict", VERDICT_HEADER, [verdict_row(queue_path, verdict)], VERDICT_RIGHT)
         click.echo("all products arrived once, in order and unaltered" if verdict.ok else str(verdict))
+        if verdict.unknown:
+            click.echo(f"unknown: {oracle_path} does not have them; another program has put them, or another run")
+        if verdict.earlier:
+            earlier = format_count(verdict.earlier, "earlier product")
+            click.echo(f"not compared: {earlier}, which the queue held before the first product of {oracle_path}")
     return OK if verdict.ok else NEGATIVE
 
 

@@ -78,15 +78,17 @@ class Oracle:
         *,
         expect: Expect | None = None,
         order: Order = "total",
+        skip_earlier: bool = False,
     ) -> Verdict:
         """Judge what the consumer has received so far.
 
         expect: from feed and ident, whether a product was meant for this consumer; all if None.
         order: "total" over all products, or "feed" within each feed.
+        skip_earlier: products that came before all that were sent, and were never sent, are no fault.
 
         A consumer that never received anything has lost everything.
         """
-        return judge(self._sent, self._received.get(consumer, ()), expect, order)
+        return judge(self._sent, self._received.get(consumer, ()), expect, order, skip_earlier=skip_earlier)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write everything noted so far to `path`, all of it or, on an error, nothing."""

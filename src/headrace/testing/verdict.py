@@ -7,6 +7,7 @@ Every receipt falls into exactly one of these, tried in this order:
 
     mismatched     the content was sent under another feed or ident; or the feed and ident were
                    sent, but never with this content
+    earlier        as unknown, and nothing that was sent has come yet: put by others before; only if `skip_earlier`
     unknown        neither content nor name was ever sent, or not to this consumer
     duplicated     the consumer had this product before
     out of order   a product that was sent later was received before this one
@@ -57,6 +58,7 @@ class Verdict:
     out_of_order_idents: tuple[str, ...] = ()
     unknown_idents: tuple[str, ...] = ()
     mismatched_idents: tuple[str, ...] = ()
+    earlier: int = 0  # receipts from before the first product that was sent: they are not compared
 
     @property
     def ok(self) -> bool:
@@ -141,15 +143,23 @@ def judge(
     received: Iterable[Sighting],
     expect: Expect | None = None,
     order: Order = "total",
+    *,
+    skip_earlier: bool = False,
 ) -> Verdict:
-    """Compare; `expect(feed, ident)` is whether a product was meant for the consumer."""
+    """Compare; `expect(feed, ident)` is whether a product was meant for the consumer.
+
+    `skip_earlier`: products of others that come before all that were sent are no fault.
+    """
     ledger = _Ledger(sent, expect)
     lost, duplicated, late, unknown, mismatched = (_Fault() for _ in range(5))
     had: Counter[Sighting] = Counter()
     misnamed: Counter[bytes] = Counter()
     newest: dict[str, int] = {}
-    receipts = 0
+    receipts = earlier = 0
     for seen in received:
+        if skip_earlier and seen not in ledger.places and not ledger.is_mismatched(seen) and receipts == 0:
+            earlier += 1
+            continue
         receipts += 1
         if ledger.is_mismatched(seen):
             mismatched.add(seen)
@@ -181,4 +191,5 @@ def judge(
         out_of_order_idents=late.idents,
         unknown_idents=unknown.idents,
         mismatched_idents=mismatched.idents,
+        earlier=earlier,
     )
