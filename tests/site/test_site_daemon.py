@@ -27,6 +27,17 @@ def test_a_site_that_fails_to_start_ends(write: Write, serve: Serve, tmp_path: P
     assert "progress.json" in process.log.read_text()
 
 
+def test_a_site_whose_output_and_log_share_a_file_says_once_that_it_is_ready(write: Write, tmp_path: Path) -> None:
+    words = [*PROGRAM, "serve", str(write(HERE.format(port=0)))]
+    with (tmp_path / "both").open("wb") as both, subprocess.Popen(words, stdout=both, stderr=both) as process:
+        until(lambda: "is ready at" in (tmp_path / "both").read_text(), "it is ready")
+        process.terminate()
+    assert (tmp_path / "both").read_text().count("is ready at") == 1
+    with (tmp_path / "out").open("wb") as out, subprocess.Popen(words, stdout=out, stderr=subprocess.DEVNULL) as process:
+        until(lambda: "is ready at" in (tmp_path / "out").read_text(), "it is ready")
+        process.terminate()
+
+
 def test_a_reload_with_a_port_in_use_leaves_the_site_unchanged(write: Write, serve: Serve, tmp_path: Path) -> None:
     port = free_port()
     process = serve(write(HERE.format(port=port)))

@@ -1,5 +1,6 @@
 """`headrace serve`: run a site. `headrace wanted`: ask a site, or a queue, whether a feed has subscribers."""
 
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -29,11 +30,12 @@ def serve(file: Path, as_json: bool) -> None:
       headrace serve site.toml
     """
     from headrace.site.daemon import Daemon
+    from headrace.site.logs import is_logged_to
 
     def ready(site: "Site", endpoints: list[str]) -> None:
         if as_json:
             echo_json({"site": site.name, "endpoints": endpoints})
-        else:
+        elif not is_logged_to(sys.stdout):  # the log says it, too
             click.echo(f"site {site.name} is ready at {', '.join(endpoints) or 'no endpoint'}")
 
     Daemon(file).run(ready)

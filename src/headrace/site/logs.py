@@ -5,9 +5,12 @@ a second; the next one says how many were left out. So a flood of one message ne
 """
 
 import logging
+import os
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
+from typing import IO
 
 _FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 
@@ -32,6 +35,16 @@ class RateLimit(logging.Filter):
         if left_out:
             record.msg = f"{record.msg} ({left_out} more like this were left out)"
         return True
+
+
+def is_logged_to(stream: IO[str]) -> bool:
+    """Whether messages of level INFO go to the same file, pipe or terminal as this stream."""
+    root = logging.getLogger("headrace")
+    for handler in root.handlers:
+        with suppress(OSError, ValueError):  # not a file
+            if isinstance(handler, logging.StreamHandler) and root.isEnabledFor(logging.INFO):
+                return os.path.sameopenfile(handler.stream.fileno(), stream.fileno())
+    return False
 
 
 def begin_logs(level: str, file: Path | None, per_second: float) -> logging.Handler:
