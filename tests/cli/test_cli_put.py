@@ -208,6 +208,25 @@ def test_a_full_station_ends_the_command_at_its_timeout(run: Run, path: Path, tm
     assert held(path) == [("a", b"first")]
 
 
+@pytest.mark.parametrize("option", [["--timeout", "5"], ["--timeout", "1.5"]])
+def test_a_timeout_without_a_unit_is_refused(run: Run, path: Path, option: list[str]) -> None:
+    told = run("put", path, "--feed", "x", *option, stdin=b"1")
+    assert (told.exit_code, held(path)) == (2, [])
+    assert f"{option[1]}s" in told.stderr
+
+
+def test_a_timeout_in_the_middle_says_how_many_products_are_in_the_queue(
+    run: Run, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("headrace.cli.put.BATCH_LINES_MAX", 2)
+    with Queue.open(path) as queue:
+        queue.station("slow", None, blocking=True, capacity=3)
+    told = run("put", path, "--lines", "--feed", "x", "--timeout", "50ms", stdin=b"1\n2\n3\n4\n5\n6\n")
+    assert told.exit_code == 3
+    assert "put 4 products (4 B) under x" in told.stdout
+    assert len(held(path)) == 4
+
+
 # --- lines of a stream as batches -------------------------------------------------------------------
 
 

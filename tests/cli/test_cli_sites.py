@@ -47,7 +47,7 @@ def test_the_map_is_shown_as_tables_and_a_picture(run: Run, fabric: tuple[Path, 
     shown = result.stdout
     assert re.search(r"sites:\n  site  state  round trip", shown)
     assert re.search(r"\n  (one ── .* ── two|two ── .* ── one)\n", shown)
-    assert re.search(r"two +weather +wx/\*\* +one +live +10 +0 +\d+ +0\n", shown)
+    assert re.search(r"two +weather +wx/\*\* +one +live +10 +0 +\d+ +(0|\d+ catching up) +0\n", shown)
     assert re.search(r"two +one +wx/text +10 +10 B +0 ", shown)
     assert re.search(r"wanted:\n.*\n  one +wx/\*\*\n", shown)
 
@@ -146,6 +146,19 @@ def hostile() -> Map:
         Node("router 4", "4", "router", "", None, None),
     )
     return Map(10**9, places, (Link(HOSTILE, "router 4", HOSTILE, 0.002, 3, 1, 0.25),))
+
+
+@pytest.mark.parametrize(
+    "words",
+    [["sites"], ["put", "--feed", "x"], ["watch"], ["lag"], ["top", "--once"], ["queue", "info"], ["hop", "1"]],
+    ids=lambda words: words[0],
+)
+def test_an_address_without_a_protocol_is_refused_with_what_to_write(run: Run, words: list[str]) -> None:
+    *before, last = [*words[:1], "127.0.0.1:7447", *words[1:]] if words[0] != "queue" else [*words, "127.0.0.1:7447"]
+    told = run(*before, last)
+    assert told.exit_code == 2
+    assert "127.0.0.1:7447 is neither a file nor an endpoint" in told.stderr
+    assert "write tcp/127.0.0.1:7447" in told.stderr
 
 
 def test_hostile_names_are_quoted_in_a_graph() -> None:

@@ -29,6 +29,8 @@ def test_endpoints_become_canonical_and_stay_so(text: str, canonical: str) -> No
         ("denver", "invalid endpoint", "tcp/192.0.2.7:7447"),
         ("", "invalid endpoint", "such as"),
         (7447, "invalid endpoint", "such as"),
+        ("127.0.0.1:7447", "has no protocol", "write tcp/127.0.0.1:7447"),
+        ("[::1]:7447", "has no protocol", "write tcp/[::1]:7447"),
         ("tcp://denver:7447", "written as a URL", "write tcp/denver:7447"),
         ("http/denver:80", "unknown protocol 'http'", "tcp, tls, quic, udp, ws"),
         ("tcp/denver", "has no port", "tcp/denver:7447"),

@@ -9,6 +9,7 @@ import pytest
 from headrace.errors import FabricError, OptionError
 from headrace.link.certificates import make_authority, make_certificate
 from headrace.link.credentials import TlsTerms, UserTerms
+from headrace.link.diagnosis import all_refuse
 from headrace.link.session import SessionTerms, locators, open_session
 from support.fleet import free_port
 from support.links import Open, make_certs, tls
@@ -40,6 +41,20 @@ def test_a_port_in_use_is_an_error(certs: Path, protocol: str) -> None:
         error = refusal("router", listen=("tcp/127.0.0.1:0", endpoint), tls=tls(certs, "denver"))
     assert error.problem == f"cannot listen on {endpoint}: address already in use"
     assert "choose another port" in error.hint
+
+
+def test_a_client_that_is_refused_at_once_need_not_wait_for_its_timeout() -> None:
+    error = refusal("client", connect=(f"tcp/127.0.0.1:{free_port()}",), timeout_s=3600, refused_s=0.1)
+    assert "connection refused" in error.problem
+
+
+def test_endpoints_refuse_only_if_none_of_them_listens_or_may_listen() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        listens, closed = f"tcp/127.0.0.1:{silent.getsockname()[1]}", f"tcp/127.0.0.1:{free_port()}"
+        assert all_refuse([closed, "unixsock-stream//no/such.sock"])
+        assert not all_refuse([closed, listens])
+        assert not all_refuse([closed, "udp/127.0.0.1:7447"])
+    assert not all_refuse([])
 
 
 @pytest.mark.parametrize("protocol", ["udp", "quic"])

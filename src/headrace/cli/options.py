@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 _CONNECT_S_MAX = 10.0  # a person waits
+REFUSED_S = 0.5  # for a site that is just starting; nothing listens there
 
 
 class Parsed(click.ParamType):  # type: ignore[type-arg]  # generic in newer releases of click only
@@ -38,12 +39,6 @@ class Parsed(click.ParamType):  # type: ignore[type-arg]  # generic in newer rel
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         return self._parse(value, param.opts[0] if param is not None else self.name)
-
-
-def _age(value: str, what: str) -> float:
-    """Seconds; a bare number is seconds."""
-    is_bare = isinstance(value, str) and value.replace(".", "", 1).isdecimal()
-    return parse_age(f"{value}s" if is_bare else value, what)
 
 
 def _feed(value: str, what: str) -> str:
@@ -67,7 +62,7 @@ def _expiry(value: str, what: str) -> str:
 
 
 SIZE = Parsed("size", parse_size)
-AGE = Parsed("age", _age)
+AGE = Parsed("age", parse_age)
 FEED = Parsed("feed", _feed)
 POSITION = Parsed("position", _position)
 EXPIRY = Parsed("age|time", _expiry)
@@ -107,21 +102,19 @@ def selection_of(select: str | None, ident: str | None) -> "Selection":
 
 def open_queue(where: str) -> "AnyQueue":
     """Open the queue in a directory or at an endpoint; SiteUnreachableError if the site does not answer."""
-    from headrace.queue import Queue
-    from headrace.remote.client.connect import connect, is_endpoint
+    from headrace.remote.client.connect import connect_within, is_endpoint
 
     show_warnings()
-    if not is_endpoint(where):
-        return Queue.open(where)
-    tls, user = credentials()
-    return connect(where, patience=_CONNECT_S_MAX, tls=tls, user=user)
+    tls, user = credentials() if is_endpoint(where) else (None, None)
+    return connect_within(where, _CONNECT_S_MAX, tls, user, REFUSED_S)
 
 
 def open_local_queue(path: str) -> "Queue":
     """Open the queue in a directory, for commands that need its files; an endpoint is refused."""
     from headrace.queue import Queue
-    from headrace.remote.client.connect import is_endpoint
+    from headrace.remote.client.connect import check_not_address, is_endpoint
 
+    check_not_address(path)
     if is_endpoint(path):
         raise OptionError(
             f"{path} is the endpoint of a site, and this command needs the directory of a queue",

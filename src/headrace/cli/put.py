@@ -75,8 +75,8 @@ def put(
 
     A duplicate of a product in the queue is reported and is not an error; a product without an ident is never one. A
     file that is not readable is an error (exit code 2), but the other files are put. If a blocking station stays full
-    for --timeout, the command ends (exit code 3); products that were reported as put are in the queue. A property is a
-    number, true, false or quoted text if its value is valid JSON, and otherwise text.
+    for --timeout, the command ends (exit code 3); products that were reported as put, or counted, are in the queue. A
+    property is a number, true, false or quoted text if its value is valid JSON, and otherwise text.
 
     \b
     Example:
@@ -90,14 +90,18 @@ def put(
     options = PutOptions(None if template is None else _checked_template(template), lines, arguments)
     paths = files or (STDIN,)
     report = PutReport(feed, as_json, one_by_one=not lines and len(paths) <= MANY_FILES)
-    with open_queue(queue_path) as queue, progress_bar("putting", len(paths), len(paths) > MANY_FILES) as bar:
-        for done, path in enumerate(paths, 1):
-            try:
-                with _opened(path) as stream:
-                    (_put_lines if lines else _put_whole)(queue, path, stream, options, report)
-            except (InvalidError, _UnreadableError) as error:
-                report.refused(_shown(path), error.cause if isinstance(error, _UnreadableError) else error)
-            bar.set(done)
+    try:
+        with open_queue(queue_path) as queue, progress_bar("putting", len(paths), len(paths) > MANY_FILES) as bar:
+            for done, path in enumerate(paths, 1):
+                try:
+                    with _opened(path) as stream:
+                        (_put_lines if lines else _put_whole)(queue, path, stream, options, report)
+                except (InvalidError, _UnreadableError) as error:
+                    report.refused(_shown(path), error.cause if isinstance(error, _UnreadableError) else error)
+                bar.set(done)
+    except HeadraceError:  # the error speaks of the last product or batch; the others are in the queue
+        report.end()
+        raise
     return report.end()
 
 

@@ -1,12 +1,13 @@
 """`headrace sites`: the map of the fabric, which sites_map.py renders. `headrace hop`: the way of one product."""
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import click
 import msgspec
 
 from headrace.cli.failure import NEGATIVE, OK
-from headrace.cli.options import AGE, credentials, json_option, open_local_queue, queue_argument
+from headrace.cli.options import AGE, REFUSED_S, credentials, json_option, open_local_queue, queue_argument
 from headrace.cli.output import echo_json, show_table
 from headrace.errors import OptionError
 
@@ -83,15 +84,16 @@ def read_map(where: str) -> "Map":
 def session_terms(where: str) -> "SessionTerms":
     """How to connect: to an endpoint, or as the site that a file describes."""
     from headrace.link.session import SessionTerms
-    from headrace.remote.client.connect import is_endpoint
+    from headrace.remote.client.connect import check_not_address, is_endpoint
 
     if is_endpoint(where):
         tls, user = credentials()
-        return SessionTerms("client", connect=(where,), tls=tls, user=user)
+        return SessionTerms("client", connect=(where,), tls=tls, user=user, refused_s=REFUSED_S)
+    check_not_address(where)
     from headrace.site.loading import load_config
     from headrace.site.terms import visiting_terms
 
-    return visiting_terms(load_config(where))
+    return replace(visiting_terms(load_config(where)), refused_s=REFUSED_S)
 
 
 @click.command()

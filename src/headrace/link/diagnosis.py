@@ -48,6 +48,23 @@ def explain_connecting(terms: "SessionTerms") -> FabricError:
     return FabricError(problem, _joined([hint for _, _, hint in reasons]))
 
 
+def all_refuse(endpoints: Sequence[str]) -> bool:
+    """Whether nothing listens at any of these endpoints, as far as that is known at once."""
+    return bool(endpoints) and all(_refuses(parse_endpoint(text)) for text in endpoints)
+
+
+def _refuses(endpoint: Endpoint) -> bool:
+    if endpoint.protocol in ("udp", "quic"):
+        return False  # nothing tells
+    try:
+        _dial(endpoint).close()
+    except (ConnectionRefusedError, FileNotFoundError):
+        return True
+    except OSError:
+        pass
+    return False
+
+
 def _joined(hints: Sequence[str]) -> str:
     return "; ".join(dict.fromkeys(hints))
 

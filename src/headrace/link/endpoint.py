@@ -19,6 +19,7 @@ SECURE = ("tls", "quic")  # those with certificates
 UNIX = "unixsock-stream"
 _PATH_BYTES_MAX = 100  # the kernel takes 108, and Zenoh appends a suffix for its lock file
 _EXAMPLE = "use a protocol and an address, such as tcp/192.0.2.7:7447, tls/host.example.org:7447 or tcp/[::1]:7447"
+_ADDRESS = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9_.-]+):[0-9]{1,5}")
 _LABEL = re.compile(r"[a-z0-9_]([a-z0-9_-]{0,61}[a-z0-9_])?")
 
 
@@ -41,8 +42,15 @@ def check_endpoint(text: str, *, listen: bool = False) -> str:
     return str(parse_endpoint(text, listen=listen))
 
 
+def is_address(text: str) -> bool:
+    """Whether it looks like an endpoint without its protocol: 127.0.0.1:7447."""
+    return _ADDRESS.fullmatch(text) is not None
+
+
 def parse_endpoint(text: str, *, listen: bool = False) -> Endpoint:
     """The parts of an endpoint; OptionError as `check_endpoint`."""
+    if isinstance(text, str) and is_address(text):
+        raise OptionError(f"endpoint {text!r} has no protocol", f"write tcp/{text}, or another protocol and a slash")
     if not isinstance(text, str) or "/" not in text:
         raise OptionError(f"invalid endpoint {text!r}", _EXAMPLE)
     protocol, _, address = text.partition("/")

@@ -28,7 +28,7 @@ import zenoh
 from headrace.errors import FabricError, OptionError
 from headrace.link.access import Rule
 from headrace.link.credentials import TlsTerms, UserTerms, check_tls, check_users_file
-from headrace.link.diagnosis import explain_connecting, explain_listening
+from headrace.link.diagnosis import all_refuse, explain_connecting, explain_listening
 from headrace.link.endpoint import SECURE, Endpoint, check_endpoint, parse_endpoint
 from headrace.link.keys import site_key
 from headrace.link.settings import SHARED_BYTES, plain_words, protocols, settings_of
@@ -61,6 +61,7 @@ class SessionTerms:
     users_file: Path | None = None  # users that may connect, with their passwords
     rules: tuple[Rule, ...] = ()
     timeout_s: float = 5.0  # for a client to connect
+    refused_s: float | None = None  # a client gives up after this if all endpoints refuse; None: after timeout_s
     lease_s: float = 5.0  # a neighbour that is silent for this long is gone
     message_bytes_max: int = (1 << 30) + (16 << 20)  # larger ones are dropped on arrival; a page of 1 GiB, and its head
 
@@ -152,13 +153,15 @@ def _lockable_bytes() -> int:
 
 def _open_client(terms: SessionTerms) -> zenoh.Session:
     """Try all endpoints in turn until one accepts us; Zenoh alone would spend all the time on the first."""
-    config, end, pause_s = _configuration(terms), time.monotonic() + terms.timeout_s, _PAUSE_S
+    config, begun, pause_s = _configuration(terms), time.monotonic(), _PAUSE_S
     while True:
         try:
             return zenoh.open(config)
         except zenoh.ZError as error:
-            left_s = end - time.monotonic()
-            if left_s <= 0:
+            taken_s = time.monotonic() - begun
+            left_s = terms.timeout_s - taken_s
+            is_hopeless = terms.refused_s is not None and taken_s >= terms.refused_s and all_refuse(terms.connect)
+            if left_s <= 0 or is_hopeless:
                 raise _opening_error(terms, str(error)) from None
         time.sleep(min(pause_s, left_s))
         pause_s = min(2 * pause_s, _PAUSE_S_MAX)

@@ -14,7 +14,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from headrace.errors import FabricError, OptionError
-from headrace.link.endpoint import PROTOCOLS, check_endpoint
+from headrace.link.endpoint import PROTOCOLS, check_endpoint, is_address
 from headrace.product.put import check_origin
 from headrace.queue import AnyQueue, Queue
 from headrace.units import parse_age
@@ -39,7 +39,16 @@ def connect(
     waiting for products go on without limit. `tls` and `user` are the credentials of the client. A directory needs none
     of them.
     """
+    return connect_within(where, patience, tls, user)
+
+
+def connect_within(
+    where: str | os.PathLike[str], patience: float | str | timedelta, tls: "TlsTerms | None", user: "UserTerms | None",
+    refused_s: float | None = None,
+) -> AnyQueue:  # fmt: skip
+    """As `connect`; `refused_s` is how long to try if nothing listens at the endpoint, None: as long as otherwise."""
     if not isinstance(where, str) or not is_endpoint(where):
+        check_not_address(where)
         return Queue.open(where)
     from headrace.link.credentials import principal_of
     from headrace.link.session import SessionTerms, open_session
@@ -49,7 +58,9 @@ def connect(
     endpoint, site = parse_where(where)
     patience_s = parse_age(patience, "patience")
     timeout_s = min(max(patience_s, _CONNECT_S[0]), _CONNECT_S[1])
-    session = open_session(SessionTerms("client", connect=(endpoint,), tls=tls, user=user, timeout_s=timeout_s))
+    session = open_session(
+        SessionTerms("client", connect=(endpoint,), tls=tls, user=user, timeout_s=timeout_s, refused_s=refused_s)
+    )
     try:
         found = find_site(session, endpoint, site, min(timeout_s, _LOOK_S))
         return RemoteQueue(Connection(session, where, found, principal_of(tls, user), patience_s))
@@ -61,6 +72,13 @@ def connect(
 def is_endpoint(where: str) -> bool:
     """Whether `where` begins like an endpoint, or like a URL, which `check_endpoint` refuses with an explanation."""
     return where.partition("/")[0].lower().removesuffix(":") in PROTOCOLS
+
+
+def check_not_address(where: str | os.PathLike[str]) -> None:
+    """OptionError if it is an endpoint without its protocol, rather than the path of something that exists."""
+    text = os.fspath(where)
+    if isinstance(text, str) and is_address(text.partition("?")[0]) and not os.path.exists(text):
+        raise OptionError(f"{text} is neither a file nor an endpoint", f"to connect to a site, write tcp/{text}")
 
 
 def parse_where(where: str) -> tuple[str, str | None]:
