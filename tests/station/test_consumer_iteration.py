@@ -11,7 +11,7 @@ from handling import idents, put, work
 
 from headrace import Queue
 from headrace.station import Consumer, Station
-from headrace.station.leases import get_async
+from headrace.station.leases import Getter, get_async
 from support.commandline import interruptible
 from support.waiting import until
 
@@ -97,21 +97,17 @@ def test_a_cancelled_async_get_does_not_hold_up_the_event_loop() -> None:
     """Its thread may end later: here it ends only after the task was cancelled."""
     ended, given_back = threading.Event(), threading.Event()
 
-    class Slow:
-        def get_until(self, n: int, timeout: object, stop: threading.Event) -> list[int]:
-            assert ended.wait(20)
-            assert stop.is_set()
-            return [1]
+    def get(n: int, timeout: object, stop: threading.Event) -> list[int]:
+        assert ended.wait(20)
+        assert stop.is_set()
+        return [1]
 
-        def wake(self) -> None:
-            pass
-
-        def nack(self, what: list[int]) -> None:
-            assert what == [1]
-            given_back.set()
+    def nack(what: list[int]) -> None:
+        assert what == [1]
+        given_back.set()
 
     async def cancel() -> None:
-        getting = asyncio.create_task(get_async(Slow(), 1, None))  # type: ignore[arg-type]
+        getting = asyncio.create_task(get_async(Getter(get, lambda: None, nack), 1, None))  # type: ignore[arg-type]
         await asyncio.sleep(0)
         getting.cancel()
         with pytest.raises(asyncio.CancelledError):

@@ -43,6 +43,7 @@ from headrace.station.chain import OpenChain
 from headrace.station.draft import Draft, draft_columns, new_drafts
 from headrace.station.heartbeat import heartbeat
 from headrace.station.leases import (
+    Getter,
     Leased,
     check_attached,
     check_payloads,
@@ -103,12 +104,11 @@ class Consumer:
                 return batch
         return self._get(n, timeout)
 
-    def get_until(self, n: int, timeout: Timeout, stop: threading.Event) -> Batch:
-        """As `get`; an empty batch soon after `stop` is set and `wake` is called, unless products have come by then."""
-        return self._get(n, timeout, stop)
-
     def _get(self, n: int, timeout: Timeout, stop: threading.Event | None = None) -> Batch:
-        """As `get`, with everything that may have to be done first."""
+        """As `get`, with everything that may have to be done first.
+
+        An empty batch soon after `stop` is set and `_wake` is called, unless products have come by then.
+        """
         if timeout is None:
             seconds = -1.0
         else:
@@ -329,18 +329,22 @@ class Consumer:
 
     def batches_async(self, n: int = 100, timeout: Timeout = None) -> AsyncIterator[Batch]:
         """As `batches`, for `async for`."""
-        return iterate_async(self, self._ack_rest, n, timeout)
+        return iterate_async(self._getter, self._ack_rest, n, timeout)
 
     async def get_async(self, n: int = 1, timeout: Timeout = None) -> Batch:
         """As `get`, in a thread of its own. If it is cancelled, products that arrive afterwards go back."""
-        return await get_async(self, n, timeout)
+        return await get_async(self._getter, n, timeout)
+
+    @property
+    def _getter(self) -> Getter:
+        return Getter(self._get, self._wake, self.nack)
 
     def interrupt(self) -> None:
         """Make a `get` that waits in another thread return an empty batch within a fifth of a second."""
         self._interrupted = True
-        self.wake()
+        self._wake()
 
-    def wake(self) -> None:
+    def _wake(self) -> None:
         """Make those that wait in other threads look again whether to stop."""
         self._log.kernel.wake_all()
 

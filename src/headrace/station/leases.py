@@ -16,7 +16,8 @@ import threading
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import Any, Protocol
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -35,12 +36,13 @@ Recent = deque[Batch]  # what a consumer got lately, the newest last
 AckRest = Callable[[Batch], None]
 
 
-class Getter(Protocol):
+@dataclass(frozen=True, slots=True)
+class Getter:
     """The part of a consumer that `get_async` uses."""
 
-    def get_until(self, n: int, timeout: Timeout, stop: threading.Event) -> Batch: ...
-    def wake(self) -> None: ...
-    def nack(self, what: Leased, *, failed: bool = False) -> None: ...
+    get: Callable[[int, Timeout, threading.Event], Batch]  # may end with an empty batch once the event is set
+    wake: Callable[[], None]  # make a `get` look at the event
+    nack: Callable[[Batch], None]
 
 
 # --- check ------------------------------------------------------------------------------------------
@@ -162,7 +164,7 @@ async def get_async(consumer: Getter, n: int, timeout: Timeout) -> Batch:
     A cancellation does not wait for the thread, which ends by itself soon after: the event loop goes on meanwhile.
     """
     stop, waiter = threading.Event(), ThreadPoolExecutor(1, thread_name_prefix="headrace-get")
-    future = waiter.submit(consumer.get_until, n, timeout, stop)
+    future = waiter.submit(consumer.get, n, timeout, stop)
     try:
         return await asyncio.wrap_future(future)
     except asyncio.CancelledError:

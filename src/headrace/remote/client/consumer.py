@@ -34,6 +34,7 @@ from headrace.remote.protocol.replies import Attached, Details, Done, Products
 from headrace.station.consumer import GET_MAX
 from headrace.station.draft import Draft, draft_columns, new_drafts
 from headrace.station.leases import (
+    Getter,
     Leased,
     check_attached,
     check_payloads,
@@ -81,10 +82,10 @@ class RemoteConsumer:
 
         While the site does not answer, nothing arrives. SiteUnreachableError if the timeout ends after `patience`.
         """
-        return self.get_until(n, timeout, _NEVER)
+        return self._get_until(n, timeout, _NEVER)
 
-    def get_until(self, n: int, timeout: Timeout, stop: threading.Event) -> Batch:
-        """As `get`; an empty batch soon after `stop` is set and `wake` is called, unless products have come by then."""
+    def _get_until(self, n: int, timeout: Timeout, stop: threading.Event) -> Batch:
+        """As `get`; an empty batch soon after `stop` is set and `_wake` is called, unless products have come."""
         seconds = timeout_of(timeout)
         if n.__class__ is not int or n < 1:
             raise not_a_number(n)
@@ -116,7 +117,11 @@ class RemoteConsumer:
 
     async def get_async(self, n: int = 1, timeout: Timeout = None) -> Batch:
         """As `get`; the wait is in a thread. If the task is cancelled, products that arrive afterwards go back."""
-        return await get_async(self, n, timeout)
+        return await get_async(self._getter, n, timeout)
+
+    @property
+    def _getter(self) -> Getter:
+        return Getter(self._get_until, self._wake, self.nack)
 
     def _hand_out(self, batch: RemoteBatch) -> RemoteBatch:
         self._interrupted = False
@@ -258,7 +263,7 @@ class RemoteConsumer:
 
     def batches_async(self, n: int = 100, timeout: Timeout = None) -> AsyncIterator[Batch]:
         """As `batches`, for `async for`."""
-        return iterate_async(self, self._ack_rest, n, timeout)
+        return iterate_async(self._getter, self._ack_rest, n, timeout)
 
     def _ack_rest(self, batch: Batch) -> None:
         """Acknowledge what the loop has not settled itself, together with the next get."""
@@ -279,9 +284,9 @@ class RemoteConsumer:
     def interrupt(self) -> None:
         """Make a `get` that waits in another thread return an empty batch."""
         self._interrupted = True
-        self.wake()
+        self._wake()
 
-    def wake(self) -> None:
+    def _wake(self) -> None:
         """Make a `get` that waits in another thread look again whether to stop."""
         self._connection.send(Interrupt(self._attachment))
 
