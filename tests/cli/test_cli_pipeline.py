@@ -166,7 +166,7 @@ def test_the_status_says_how_many_rows_were_removed_after_keep(run: Run, folder:
 
 def test_a_rule_is_shown_again_only_after_a_change(run: Run, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("headrace.pipeline.run.job.Job", SlowJob)
-    monkeypatch.setattr("headrace.pipeline.source.data_source.spark_session", lambda *_: SlowJob())
+    monkeypatch.setattr("headrace.pipeline.source.session.spark_session", lambda *_: SlowJob())
     told = run("pipeline", "run", "rules.toml").stderr.splitlines()
     before_end = told[:-1]  # the last line belongs to the table at the end
     assert [line.partition(", 0/s")[0] for line in before_end if line.startswith("hot:")] == [

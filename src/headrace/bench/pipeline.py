@@ -46,7 +46,7 @@ def run(place: Path, scale: float, announce: Announce) -> Iterator[Figure]:
     announce("starting Spark")
     begun = time.perf_counter()
     from headrace.bench.bare_source import BareSource, write_batches
-    from headrace.pipeline.source.data_source import spark_session
+    from headrace.pipeline.source.session import spark_session
     from headrace.pipeline.spark.session import is_prepared
 
     spark = spark_session("headrace bench", "local[2]")

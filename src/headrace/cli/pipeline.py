@@ -72,7 +72,7 @@ def run(file: Path, master: str, ship: bool, once: bool, as_json: bool) -> int:
 
     from headrace.pipeline.rules.load import load_rules
     from headrace.pipeline.run.job import Job
-    from headrace.pipeline.source.data_source import spark_session
+    from headrace.pipeline.source.session import spark_session
     from headrace.pipeline.spark.failures import JAVA_GONE
     from headrace.pipeline.spark.session import is_prepared
 
@@ -263,7 +263,7 @@ def check(file: Path, samples: tuple[str, ...], feed: str, ident: str | None, as
 def _try_sql(rules: "RuleFile", products: "list[Product]", as_json: bool) -> bool:
     """Run the SQL of the rules that select some of these products. Whether none failed."""
     from headrace.pipeline.run.sql_trial import rules_with_sql, try_sql
-    from headrace.pipeline.source.data_source import spark_session
+    from headrace.pipeline.source.session import spark_session
 
     chosen = rules_with_sql(rules, products)
     if not chosen:

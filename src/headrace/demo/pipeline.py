@@ -84,7 +84,7 @@ def run_pipeline(plan: Plan, pipe: Connection) -> None:
 
         from headrace.pipeline.rules.load import load_rules
         from headrace.pipeline.run.job import Job
-        from headrace.pipeline.source.data_source import spark_session
+        from headrace.pipeline.source.session import spark_session
 
         file = load_rules(rules)
         spark = spark_session("headrace demo", _MASTER, dict(file.spark))

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from headrace.pipeline.source.backlog import behind
-    from headrace.pipeline.source.data_source import register, spark_session
+    from headrace.pipeline.source.session import register, spark_session
     from headrace.pipeline.source.writers import put_batches
 
 __all__ = ["behind", "put_batches", "register", "spark_session"]
@@ -29,8 +29,8 @@ __all__ = ["behind", "put_batches", "register", "spark_session"]
 _MODULES = {
     "behind": "source.backlog",
     "put_batches": "source.writers",
-    "register": "source.data_source",
-    "spark_session": "source.data_source",
+    "register": "source.session",
+    "spark_session": "source.session",
 }
 
 

@@ -1,4 +1,4 @@
-"""RuleStream and checkpoints without Spark: which failures are retried, and when; locks of checkpoints."""
+"""RuleStream, checkpoints and jobs without Spark: which failures are retried, and when; locks of checkpoints."""
 
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -6,10 +6,15 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from py4j.protocol import Py4JJavaError, Py4JNetworkError
 
 from headrace.errors import PipelineError, TargetError
+from headrace.pipeline.rules import load_rules
 from headrace.pipeline.run.checkpoint import flush_entries, locked_checkpoint, remove_unfinished_entries
+from headrace.pipeline.run.job import Job
 from headrace.pipeline.run.stream import SLOW_STARTS_MAX, RuleStream, pause_s, worst
+from headrace.pipeline.run.terms import starting_offsets
+from headrace.pipeline.source.options import read_options
 from headrace.pipeline.spark.failures import SLOW_START
 from headrace.testing.clock import MockClock
 
@@ -164,3 +169,46 @@ def test_unfinished_entries_are_removed_and_others_stay(tmp_path: Path) -> None:
 def test_an_entry_that_cannot_be_flushed_stops_the_batch(tmp_path: Path) -> None:
     with pytest.raises(TargetError, match="offsets/0 cannot be flushed"):
         flush_entries(tmp_path, 0)
+
+
+# --- jobs ---------------------------------------------------------------------------------------------
+
+
+class ThrownByJavaError(Py4JJavaError):  # type: ignore[misc]
+    """What py4j raises if Java throws an exception; the real one asks Java for its text."""
+
+    def __init__(self) -> None:
+        self.java_exception = None
+
+    def __str__(self) -> str:
+        return "An error occurred while calling o7.isActive.\n: java.lang.IllegalStateException: no such query"
+
+
+def waiting_job(folder: Path, error: Exception) -> Job:
+    (folder / "rules.toml").write_text(
+        '[pipeline]\nsite = "tcp/127.0.0.1:1"\n[[rule]]\nname = "a"\nselect = "x"\ntable = "a"\n'
+    )
+
+    class Failing(Job):
+        def _has_ended(self) -> bool:
+            raise error
+
+    return Failing(load_rules(folder / "rules.toml"), None)  # type: ignore[arg-type]
+
+
+def test_a_job_says_that_java_has_ended_only_if_it_has(tmp_path: Path) -> None:
+    job = waiting_job(tmp_path, ThrownByJavaError())
+    with pytest.raises(PipelineError, match=r"how the rules are doing: .*no such query; start the pipeline again"):
+        job.wait(1)
+    assert "no such query" in job.statuses[0].failure
+    with pytest.raises(PipelineError, match=r"the Java process of Spark has ended; .*driver.memory"):
+        waiting_job(tmp_path, Py4JNetworkError("closed")).wait(1)
+
+
+@pytest.mark.parametrize("start", ["10us", "0.5ms", "90s", "100w", "now", "oldest"])
+def test_every_start_that_rules_accept_is_understood_by_the_source(start: str, tmp_path: Path) -> None:
+    (tmp_path / "rules.toml").write_text(
+        f'[pipeline]\nsite = "tcp/127.0.0.1:1"\nfrom = "{start}"\n[[rule]]\nname = "a"\nselect = "x"\ntable = "a"\n'
+    )
+    terms = load_rules(tmp_path / "rules.toml").pipeline
+    read_options({"queue": "q", "startingOffsets": starting_offsets(terms)})

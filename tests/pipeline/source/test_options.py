@@ -1,11 +1,20 @@
 """Options of the source, read from text as Spark passes them; without Spark."""
 
+from collections.abc import Callable
+
 import pytest
 
 from headrace.errors import OptionError
 from headrace.pipeline.source.columns import COLUMNS
 from headrace.pipeline.source.open_queues import QueueAddress
-from headrace.pipeline.source.options import ReadOptions, WriteOptions, read_options, write_options
+from headrace.pipeline.source.options import (
+    ReadOptions,
+    WriteOptions,
+    check_for_batch,
+    check_for_stream,
+    read_options,
+    write_options,
+)
 
 
 def test_every_option_has_a_default_but_the_address() -> None:
@@ -62,6 +71,26 @@ def test_a_star_stands_for_all_columns() -> None:
 def test_an_unknown_or_invalid_option_is_named(given: dict[str, str], problem: str) -> None:
     with pytest.raises(OptionError, match=problem):
         read_options(given)
+
+
+@pytest.mark.parametrize(
+    ("given", "check", "problem"),
+    [
+        ({"endingOffsets": "4711"}, check_for_stream, "endingOffsets has no effect in a stream; .* spark.read$"),
+        ({"pushFilters": "true"}, check_for_stream, "pushFilters has no effect in a stream"),
+        ({"maxProductsPerTrigger": "9"}, check_for_batch, "maxProductsPerTrigger has no effect in a batch"),
+        ({"maxBytesPerTrigger": "9"}, check_for_batch, "maxBytesPerTrigger has no effect in a batch"),
+        ({"station": "s"}, check_for_batch, "station has no effect in a batch; .* spark.readStream$"),
+    ],
+)
+def test_an_option_without_effect_is_an_error(
+    given: dict[str, str], check: Callable[[ReadOptions], None], problem: str
+) -> None:
+    """A batch that named a station, for instance, would hold nothing."""
+    options = read_options({"queue": "q", **given})
+    with pytest.raises(OptionError, match=problem):
+        check(options)
+    check(read_options({"queue": "q", "startingOffsets": "earliest", "columns": "*", "minPartitions": "2"}))
 
 
 def test_the_number_of_a_batch_must_be_a_number() -> None:

@@ -35,7 +35,7 @@ def resolved(queue: Queue, start: str, end: str) -> tuple[int, int]:
     [
         ("earliest", "latest", (1, 31)), ("oldest", "next", (1, 31)), ("11", "21", (11, 21)), ("1h", "latest", (1, 31)),
         ("2020-01-01", "2020-01-02", (1, 1)), ("latest", "latest", (31, 31)), ("31", "31", (31, 31)),
-        ("earliest", "2200-01-01", (1, 31)),
+        ("earliest", "2200-01-01", (1, 31)), ("EARLIEST", " Latest", (1, 31)),
     ],
 )  # fmt: skip
 def test_a_range_is_given_by_words_sequences_times_or_ages(
@@ -58,6 +58,18 @@ def test_a_range_is_given_by_words_sequences_times_or_ages(
 def test_a_reversed_or_future_range_is_an_error(queue: Queue, start: str, end: str, problem: str) -> None:
     with pytest.raises(OptionError, match=problem):
         resolved(queue, start, end)
+
+
+def test_every_value_that_a_hint_names_is_accepted_as_it_stands() -> None:
+    with pytest.raises(OptionError) as refused:
+        read_options({"queue": "q", "startingOffsets": "soon"})
+    for value in ("earliest", "latest", "4711", "2026-11-15T12:00Z", "1h"):
+        assert f" {value}" in str(refused.value)
+        read_options({"queue": "q", "startingOffsets": value, "endingOffsets": value})
+    with pytest.raises(OptionError) as refused:
+        read_options({"queue": "q", "startingTimestamp": "soon"})
+    assert " 2026-11-15T12:00Z" in str(refused.value)
+    read_options({"queue": "q", "startingTimestamp": "2026-11-15T12:00Z"})
 
 
 @pytest.mark.parametrize("since", ["1970-01-01T00:00:05Z", "5000"])

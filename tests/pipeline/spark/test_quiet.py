@@ -11,7 +11,9 @@ from typing import Any
 import pytest
 
 from headrace import Queue
+from headrace.pipeline.run.worker_daemon import LOOKUP
 from headrace.pipeline.spark import quiet
+from headrace.pipeline.spark.python import DAEMON
 
 PATIENCE_S = 240
 READ = """
@@ -29,6 +31,28 @@ stream = spark.readStream.format("headrace").option("queue", sys.argv[1]).option
 query = stream.writeStream.format("noop").option("checkpointLocation", sys.argv[1] + ".checkpoint").start()
 query.processAllAvailable()
 query.stop()
+spark.stop()
+"""
+DAEMONS = """
+import os
+from pathlib import Path
+from headrace.pipeline import spark_session
+
+def commands(parent):
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            number, command = int(stat.parent.name), (stat.parent / "cmdline").read_text().split(chr(0))
+            is_child = int(stat.read_text().rpartition(")")[2].split()[1]) == parent
+        except (FileNotFoundError, ProcessLookupError):
+            continue
+        if is_child:
+            yield command
+            yield from commands(number)
+
+spark = spark_session("daemons", "local[2]")
+for command in commands(os.getpid()):
+    if "-m" in command:
+        print(*command[command.index("-m") + 1 : -1])
 spark.stop()
 """
 INTERRUPTED = """
@@ -73,6 +97,13 @@ def test_a_session_prints_neither_warnings_nor_tracebacks_and_an_error_begins_wi
     assert first == "1 30000"
     assert problem.startswith("the range ends before it begins: startingOffsets 9")
     assert not re.search("incubator|Traceback|BrokenPipe|WARN", errors), errors
+
+
+@pytest.mark.spark
+def test_processes_that_plan_come_from_our_daemon_too() -> None:
+    """From Spark's own daemon, each prints a BrokenPipeError after a minute without work, and imports everything."""
+    output, _ = run(DAEMONS)
+    assert set(output.splitlines()) == {f"{DAEMON} {LOOKUP}"}
 
 
 @pytest.mark.spark

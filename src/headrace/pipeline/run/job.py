@@ -40,7 +40,7 @@ from headrace.pipeline.run.status import RuleStatus, save_status, update_from_sp
 from headrace.pipeline.run.stream import FAILED, RuleStream, worst
 from headrace.pipeline.run.terms import address_of, checkpoint_of, dead_letters, name_of, starting_offsets, station_of
 from headrace.pipeline.source.options import ALL
-from headrace.pipeline.spark.failures import JAVA_GONE
+from headrace.pipeline.spark.failures import SPARK_ERRORS, failure_of, is_java_gone
 
 _STATUS_S = 1.0
 _INITIALIZING_S = 0.05
@@ -96,15 +96,16 @@ class Job:
         self._update()
 
     def wait(self, seconds: float | None = None) -> bool:
-        """Wait until every rule has ended, for whatever reason; whether they have. PipelineError: Spark has ended."""
+        """Wait until every rule has ended, for whatever reason; whether they have. PipelineError: Spark has ended, or
+        does not answer as it should."""
         end = None if seconds is None else time.monotonic() + seconds
         try:
             while not self._has_ended():
                 if end is not None and time.monotonic() >= end:
                     return False
                 time.sleep(_WAIT_S)
-        except JAVA_GONE:
-            raise self._lost() from None
+        except SPARK_ERRORS as error:
+            raise self._lost(error) from error
         return True
 
     def stop(self) -> None:
@@ -116,8 +117,8 @@ class Job:
             for stream in self._all():
                 stream.stop()
             self._update()
-        except JAVA_GONE:
-            self._lost()
+        except SPARK_ERRORS as error:
+            self._lost(error)
         for each in self._performers:
             each.close()
         self._programs.close()
@@ -129,12 +130,13 @@ class Job:
     def has_failed(self) -> bool:
         return any(status.state == FAILED for status in self.statuses)
 
-    def _lost(self) -> PipelineError:
-        error = PipelineError(
-            "the Java process of Spark has ended",
-            "start the pipeline again: every rule continues at its checkpoint; if it happens again, check that the"
-            " machine has enough memory ([spark] driver.memory)",
-        )
+    def _lost(self, cause: Exception) -> PipelineError:
+        again = "start the pipeline again: every rule continues at its checkpoint"
+        if is_java_gone(cause):
+            hint = f"{again}; if it happens again, check that the machine has enough memory ([spark] driver.memory)"
+            error = PipelineError("the Java process of Spark has ended", hint)
+        else:
+            error = PipelineError(f"Spark cannot say how the rules are doing: {failure_of(str(cause)).text}", again)
         for status in self.statuses:
             status.state, status.failure = FAILED, str(error)
         return error
@@ -259,8 +261,10 @@ class Job:
         while not self._stopped.wait(_STATUS_S):
             try:
                 self._update()
-            except JAVA_GONE:  # `wait` raises
-                return
+            except SPARK_ERRORS as error:
+                if is_java_gone(error):  # `wait` raises
+                    return
+                log.warning("Spark cannot say how the rules are doing: %s", failure_of(str(error)).text)
             self._save()
 
     def _update(self) -> None:

@@ -8,6 +8,8 @@ from headrace.link.login import Login
 from headrace.pipeline.rules.rule import PipelineTerms, RuleFile
 from headrace.pipeline.run.sharing import Query
 from headrace.pipeline.source.open_queues import QueueAddress
+from headrace.pipeline.source.ranges import LATEST
+from headrace.toml.kinds import START
 
 
 def address_of(terms: PipelineTerms) -> QueueAddress:
@@ -45,6 +47,5 @@ def dead_letters(terms: PipelineTerms) -> Path:
 
 
 def starting_offsets(terms: PipelineTerms) -> str:
-    if isinstance(terms.start, float | int):
-        return f"{terms.start}s"
-    return "latest" if terms.start == "now" else "earliest"
+    """The key `from` as the source's option startingOffsets."""
+    return LATEST if terms.start == "now" else str(START.write(terms.start))

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 from headrace.errors import PipelineError
 from headrace.pipeline.rules.load import load_rules
 from headrace.pipeline.run.job import Job
-from headrace.pipeline.source.data_source import spark_session
+from headrace.pipeline.source.session import spark_session
 from headrace.pipeline.spark.home import (
     JAVA_TIMEOUT_S,
     class_archives,

@@ -51,7 +51,7 @@ def arrow_of(batch: Batch, columns: Sequence[str] = COLUMNS) -> pa.RecordBatch:
     if not made.keys() >= set(columns):
         made.update(_texts(batch, columns))
     if "properties" in columns:
-        made["properties"] = batch.property_column().cast(SCHEMA.field("properties").type)
+        made["properties"] = _properties(batch)
     return pa.RecordBatch.from_arrays([made[name] for name in columns], schema=schema_of(columns))
 
 
@@ -72,6 +72,20 @@ def _numbers(batch: Batch) -> dict[str, Any]:
         parts = [None if validity is None else pa.py_buffer(validity), *rest, pa.py_buffer(values)]
         made[name] = pa.Array.from_buffers(SCHEMA.field(name).type, len(batch), parts)
     return made
+
+
+def _properties(batch: Batch) -> Any:
+    if batch.columns["properties_bytes"].any():
+        return batch.property_column().cast(SCHEMA.field("properties").type)
+    return _no_properties(len(batch))
+
+
+@lru_cache(maxsize=4)
+def _no_properties(count: int) -> Any:
+    """Empty maps: most feeds have no properties, and to look for them costs the way through all records."""
+    offsets = pa.Array.from_buffers(pa.int32(), count + 1, [None, pa.py_buffer(bytes(4 * (count + 1)))])
+    empty = pa.nulls(0, pa.string())
+    return pa.MapArray.from_arrays(offsets, empty, empty).cast(SCHEMA.field("properties").type)
 
 
 @lru_cache(maxsize=4)

@@ -1,17 +1,9 @@
-"""HeadraceSource: what Spark knows as `format("headrace")`, and sessions that know it.
+"""HeadraceSource: what Spark knows as `format("headrace")`.
 
-    from headrace.pipeline import spark_session
-    spark = spark_session()
-    spark.read.format("headrace").option("queue", "wx.queue").load()
-
-In a session of your own: `register(spark)`, which also lets Spark push filters down to the queue.
+Every Python process of Spark's that plans or reads imports this module, so it imports nothing that only a session
+needs (session.py).
 """
 
-from collections.abc import Mapping
-from pathlib import Path
-from typing import Any
-
-from pyspark.sql import SparkSession
 from pyspark.sql.datasource import (
     DataSource,
     DataSourceReader,
@@ -21,20 +13,21 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StructType
-from pyspark.sql.udf import _wrap_function
-from pyspark.sql.utils import is_remote
 
 from headrace.errors import OptionError
 from headrace.pipeline.source.columns import schema_of
-from headrace.pipeline.source.options import WriteOptions, read_options, write_options
+from headrace.pipeline.source.options import (
+    WriteOptions,
+    check_for_batch,
+    check_for_stream,
+    read_options,
+    write_options,
+)
 from headrace.pipeline.source.readers import BatchReader, PushdownReader, StreamReader
 from headrace.pipeline.source.writers import BatchWriter, StreamWriter, check_schema
-from headrace.pipeline.spark.quiet import end_silently, remedy_first
-from headrace.pipeline.spark.session import start_spark
+from headrace.pipeline.spark.quiet import end_silently
 
 end_silently()  # this may be a Python process of Spark's, which has just loaded the source
-
-_PYTHON_SOURCES = "org.apache.spark.sql.execution.datasources.v2.python"
 
 
 class HeadraceSource(DataSource):
@@ -49,10 +42,13 @@ class HeadraceSource(DataSource):
 
     def reader(self, schema: StructType) -> DataSourceReader:
         options = read_options(self.options)
+        check_for_batch(options)
         return PushdownReader(options) if options.push_filters else BatchReader(options)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
-        return StreamReader(read_options(self.options))
+        options = read_options(self.options)
+        check_for_stream(options)
+        return StreamReader(options)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         if overwrite:
@@ -66,49 +62,3 @@ class HeadraceSource(DataSource):
         options = write_options(self.options)
         check_schema(schema, options)
         return options
-
-
-def register(spark: SparkSession) -> None:
-    """Make `format("headrace")` known to this session."""
-    remedy_first()
-    spark.conf.set("spark.sql.python.filterPushdown.enabled", "true")
-    if is_remote():
-        spark.dataSource.register(HeadraceSource)
-        return
-    source = getattr(_jvm(spark), f"{_PYTHON_SOURCES}.UserDefinedPythonDataSource")(_shareable_function(spark))
-    spark._jsparkSession.dataSource().registerPython(HeadraceSource.name(), source)
-
-
-def _shareable_function(spark: SparkSession) -> Any:
-    """The source as Spark's Java side keeps it, with an environment that threads can share.
-
-    All streams of a session share the environment of the source. Each adds variables to it when it starts, while others
-    serialise it for their tasks. `spark.dataSource.register` uses a HashMap, which two starts at the same moment can
-    corrupt for good: from then on every task of every stream fails with java.io.OptionalDataException (Spark 4.3).
-    """
-    made = _wrap_function(spark.sparkContext, HeadraceSource)
-    jvm = _jvm(spark)
-    return jvm.SimplePythonFunction(
-        made.command(), jvm.java.util.concurrent.ConcurrentHashMap(made.envVars()), made.pythonIncludes(),
-        made.pythonExec(), made.pythonVer(), made.broadcastVars(), made.accumulator(),
-    )  # fmt: skip
-
-
-def _jvm(spark: SparkSession) -> Any:
-    return spark.sparkContext._jvm
-
-
-def spark_session(
-    name: str = "headrace",
-    master: str = "local[*]",
-    settings: Mapping[str, str] | None = None,
-    environment: Path | None = None,
-) -> SparkSession:
-    """Start a session with Headrace's defaults, or return the one that this process has; either knows the source.
-
-    `settings` are Spark's own and override the defaults (spark/session.py). `environment` is an archive from
-    `packing.packed_environment`; executors fetch it and run its Python.
-    """
-    spark = start_spark(name, master, settings, environment)
-    register(spark)
-    return spark

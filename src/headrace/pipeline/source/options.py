@@ -78,6 +78,23 @@ def read_options(given: Mapping[str, str]) -> ReadOptions:
     return read
 
 
+def check_for_batch(options: ReadOptions) -> None:
+    """OptionError: an option has no effect in a batch."""
+    _check_without_effect(options, ("max_products", "max_bytes", "station", "blocking"), "batch", "spark.readStream")
+
+
+def check_for_stream(options: ReadOptions) -> None:
+    """OptionError: an option has no effect in a stream."""
+    _check_without_effect(options, ("ending_offsets", "push_filters"), "stream", "spark.read")
+
+
+def _check_without_effect(options: ReadOptions, fields: tuple[str, ...], kind: str, other: str) -> None:
+    default = ReadOptions(options.address)
+    for name, (field, _) in _READ.items():
+        if field in fields and getattr(options, field) != getattr(default, field):
+            raise OptionError(f"option {name} has no effect in a {kind}", f"leave it out, or read by {other}")
+
+
 def write_options(given: Mapping[str, str]) -> WriteOptions:
     """From Spark's options; OptionError names an option that is unknown or invalid."""
     options = _known(given, _WRITE)

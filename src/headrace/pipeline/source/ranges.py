@@ -32,23 +32,30 @@ class Position:
         """The sequence that it means now; OptionError if it is a sequence or a time of the future."""
         if self.text.isdecimal():
             return self._checked(queue, int(self.text))
-        word = _WORDS.get(self.text, self.text)
-        if word not in _WORDS.values() and self._time_ns() > time.time_ns() and self.option.startswith("starting"):
+        if (word := self._word()) is not None:
+            return queue.resolve(word)
+        if self._time_ns() > time.time_ns() and self.option.startswith("starting"):
             raise OptionError(
                 f"option {self.option}: {self.text!r} is in the future", f"no product can be there yet; {_HINT}"
             )
-        return queue.resolve(word)
+        return queue.resolve(self.text)
 
     def check(self) -> None:
         """OptionError if it is none of the possible values."""
-        if not self.text.isdecimal() and self.text not in (*_WORDS, *_WORDS.values()):
+        if not self.text.isdecimal() and self._word() is None:
             self._time_ns()
+
+    def _word(self) -> str | None:
+        """The word of `Queue.resolve`, also for Kafka's; None: it is not a word. Kafka's source ignores case, too."""
+        word = self.text.strip().lower()
+        return _WORDS.get(word, word if word in _WORDS.values() else None)
 
     def _checked(self, queue: AnyQueue, sequence: int) -> int:
         if sequence > (end := queue.next):
             raise OptionError(
                 f"option {self.option}: {sequence} is in the future, the next product will be {end}",
-                "give latest for the end of the queue, or a sequence that exists",
+                f"give {LATEST} for the end of the queue, or a sequence that exists; if the queue is a new one, start"
+                " with a new checkpoint",
             )
         return max(sequence, 1)
 

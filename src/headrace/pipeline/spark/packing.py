@@ -36,7 +36,7 @@ from pathlib import Path
 import headrace
 from headrace.errors import PipelineError
 from headrace.log.locks import lock_file
-from headrace.pipeline.spark.java import write_script
+from headrace.pipeline.spark.java import using_variables, write_script
 
 PYTHON = "headrace-python"
 FOLDER = "environment"  # its name in the folder of an executor
@@ -122,16 +122,8 @@ def driver_python(archive: Path) -> Iterator[None]:
         "PYSPARK_PYTHON": PYTHON,
         "PYSPARK_DRIVER_PYTHON": sys.executable,
     }
-    before = {name: os.environ.get(name) for name in changes}
-    os.environ.update(changes)
-    try:
+    with using_variables(changes):
         yield
-    finally:
-        for name, value in before.items():
-            if value is None:
-                del os.environ[name]
-            else:
-                os.environ[name] = value
 
 
 # --- content ------------------------------------------------------------------------------------------

@@ -5,7 +5,7 @@ and Spark does not do by default: micro-batches without a fixed cost of a quarte
 partitions as there are cores, task retries on one machine as on a cluster, timestamps in Parquet that every reader
 understands, UTC, and no output but errors.
 
-Not here: the data source. `headrace.pipeline.spark_session` (source/data_source.py) starts a session by this module
+Not here: the data source. `headrace.pipeline.spark_session` (source/session.py) starts a session by this module
 and registers it.
 """
 
@@ -20,6 +20,7 @@ from pyspark.sql import SparkSession
 from headrace.pipeline.spark.home import class_archives, spark_home, using_home
 from headrace.pipeline.spark.java import java_home, using_java
 from headrace.pipeline.spark.packing import driver_python, executor_settings
+from headrace.pipeline.spark.python import DAEMON, using_daemon
 from headrace.pipeline.spark.quiet import forget_interrupts
 from headrace.pipeline.spark.stages import shown_stages
 
@@ -27,7 +28,7 @@ _LOCAL = "local"
 _LOCAL_MASTER = re.compile(r"local(?:\[\s*(\*|\d+)\s*\])?")
 _TASK_ATTEMPTS = 4  # a cluster's default
 _STREAMING = "org.apache.spark.sql.execution.streaming"
-_WORKER_DAEMON = "headrace.pipeline.run.worker_daemon"  # Spark imports it by this name, in a process of its own
+_HEAP_BYTES = 32 << 20
 LOGGING = f'"-Dlog4j2.configurationFile=file:{Path(__file__).with_name("log4j2.properties")}"'  # for Java: errors only
 
 
@@ -56,7 +57,7 @@ def _start(name: str, master: str, settings: dict[str, str], environment: Path |
         home = spark_home()
         if home is not None and "spark.driver.extraJavaOptions" not in settings:
             chosen["spark.driver.extraJavaOptions"] += f" {class_archives(home, java).options_to_use()}"
-        with using_home(home):
+        with using_home(home), using_daemon():
             return _started(name, master, chosen)
     if environment is None:
         return _started(name, master, chosen)
@@ -97,12 +98,15 @@ def default_settings(master: str) -> dict[str, str]:
         "spark.python.unix.domain.socket.enabled": "true",
         "spark.ui.showConsoleProgress": "false",
         "spark.driver.extraJavaOptions": LOGGING,
+        # By default glibc returns the memory of every batch to the system, and gets it back page by page.
+        "spark.executorEnv.MALLOC_MMAP_THRESHOLD_": str(_HEAP_BYTES),
+        "spark.executorEnv.MALLOC_TRIM_THRESHOLD_": str(2 * _HEAP_BYTES),
     }  # fmt: skip
     if master.startswith(_LOCAL):
         chosen |= {
             "spark.driver.host": "127.0.0.1",
             "spark.driver.bindAddress": "127.0.0.1",
             "spark.ui.enabled": "false",
-            "spark.python.daemon.module": _WORKER_DAEMON,
+            "spark.python.daemon.module": DAEMON,
         }
     return chosen
