@@ -6,7 +6,7 @@ prepared.py      rows with filled-in templates and contents, made in executors
 file.py          [rule.file];    file_append.py appends to files, file_shared.py is for many rules at once
 table.py         [rule.table];   table_staging.py, table_schema.py, table_home.py, table_delta.py;
                  table_care.py between batches: table_compaction.py, table_replaced.py, table_keep.py, and for Delta
-                 table_delta_compaction.py, table_delta_keep.py, table_delta_commits.py
+                 table_delta_compaction.py, table_delta_keep.py, table_delta_commits.py, table_delta_statistics.py
 publish.py       [rule.publish] and [rule.alert]
 exec.py          [rule.exec], which runs program.py for each row
 pipe.py          [rule.pipe], whose programs keep running: command_line.py, programs.py

@@ -12,14 +12,17 @@ as done before its transaction survives a power failure.
 
 import json
 import time
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from headrace.errors import PipelineError, TargetError
 from headrace.pipeline.actions.disk import DISK, sync_names
+from headrace.pipeline.actions.table_delta_commits import adds_of, replace_adds
 from headrace.pipeline.actions.table_delta_compaction import compact_delta, tidy_delta
 from headrace.pipeline.actions.table_delta_keep import expire_delta
+from headrace.pipeline.actions.table_delta_statistics import grown, statistics
 from headrace.pipeline.actions.table_keep import Removed
 from headrace.pipeline.actions.table_schema import TableSchema, plain
 from headrace.pipeline.actions.table_staging import Ready
@@ -98,15 +101,17 @@ class DeltaLog:
         )
         held = {field.name for field in table.schema().fields}
         new = [field for field in made.fields if field.name not in held]
-        if new:  # a transaction of its own; a kill after it leaves columns without values, and the batch comes again
-            table.alter.add_columns(new)
+        if new:
+            self._grow(table, new)
+            table = self._open()
+        names = [field.name for field in table.schema().fields if field.name not in ready.partition_by]
         now = int(time.time() * 1000)
         properties = library.CommitProperties(
             app_transactions=[library.Transaction(self._application, batch_id, now)],
             custom_metadata={"batch": str(batch_id)},
         )
         table.create_write_transaction(
-            [self._action(staged, now) for staged in ready.files], "append", made, ready.partition_by,
+            [self._action(staged, names, now) for staged in ready.files], "append", made, ready.partition_by,
             commit_properties=properties,
         )  # fmt: skip
 
@@ -120,10 +125,18 @@ class DeltaLog:
                 DISK.sync_file(path)
         sync_names(self._table, files)
 
-    def _action(self, staged: Any, now: int) -> Any:
+    def _grow(self, table: Any, new: Sequence[Any]) -> None:
+        """Add columns, in two transactions. A kill after either leaves a correct table, without the batch."""
+        names = [field.name for field in new]
+        changed = [made for add in adds_of(self._table, table) if (made := grown(add, names)) is not None]
+        if changed:
+            replace_adds(self._table, table, changed, self._library)
+        self._open().alter.add_columns(list(new))
+
+    def _action(self, staged: Any, columns: Sequence[str], now: int) -> Any:
         from deltalake.transaction import AddAction
 
-        stats = json.dumps({"numRecords": staged.rows})
+        stats = statistics(self._table / staged.target, columns)
         return AddAction(staged.target, staged.size, staged.values, now, True, stats)
 
 

@@ -11,13 +11,14 @@ the copy, before any reader sees it.
 import os
 import shutil
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import msgspec
 import pyarrow as pa
+import pyarrow.parquet as pq
 
 from headrace.errors import TargetError
 from headrace.pipeline.actions.disk import DISK, make_folder
@@ -25,6 +26,7 @@ from headrace.pipeline.actions.table_home import homes
 
 LOG = "_delta_log"
 ROOM = "compaction"
+_ADD = ("path", "partitionValues", "size", "modificationTime", "dataChange", "stats")  # of an entry in a checkpoint
 _CHECKPOINT_COMMITS = 100  # the library's own interval, at which it makes a checkpoint after its own commits
 
 
@@ -52,6 +54,28 @@ def files_of(opened: Any) -> list[DeltaFile]:
 
 def _milliseconds(moment: Any) -> int:
     return int(moment if isinstance(moment, int) else moment.timestamp() * 1000)
+
+
+def adds_of(table: Path, opened: Any) -> list[dict[str, Any]]:
+    """The entries of all files, as the log has them. TargetError: the library reads it in another way."""
+    adds: dict[str, dict[str, Any]] = {}
+    version, first = opened.version(), 0
+    found = sorted(path for path in (table / LOG).glob("*.checkpoint.parquet") if int(path.name[:20]) <= version)
+    if found:
+        first = int(found[-1].name[:20]) + 1
+        rows = pq.read_table(found[-1], columns=["add"])["add"].to_pylist()
+        for add in filter(None, rows):
+            kept = {key: value for key, value in add.items() if key in _ADD and value is not None}
+            adds[add["path"]] = {**kept, "partitionValues": dict(add["partitionValues"] or {})}
+    for number in range(first, version + 1):
+        for entry in decode_commit((table / LOG / commit_name(number)).read_bytes()):
+            if "remove" in entry:
+                adds.pop(entry["remove"]["path"], None)
+            if "add" in entry:
+                adds[entry["add"]["path"]] = entry["add"]
+    if adds.keys() != {file.path for file in files_of(opened)}:
+        raise TargetError(f"the log of {table} has entries that are not understood", "report it; nothing was changed")
+    return list(adds.values())
 
 
 @contextmanager
@@ -94,6 +118,18 @@ def write_removal(copy: Path, opened: Any, files: Iterable[DeltaFile], *, change
     if {file.path for file in files_of(library.DeltaTable(str(copy)))} != expected:
         raise TargetError(f"the log of {copy} does not accept that files are removed", "report it; nothing was changed")
     return name
+
+
+def replace_adds(table: Path, opened: Any, adds: Sequence[dict[str, Any]], library: Any) -> None:
+    """Commit other entries for files of the table. TargetError or FileExistsError: nothing has changed."""
+    version = opened.version() + 1
+    with private_copy(table, opened) as copy:
+        commit, now = copy / LOG / commit_name(version), int(time.time() * 1000)
+        facts = {"timestamp": now, "operation": "WRITE", "operationParameters": {}, "engineInfo": "headrace"}
+        commit.write_bytes(encode_commit([{"commitInfo": facts}, *({"add": add} for add in adds)]))
+        if sorted(files_of(library.DeltaTable(str(copy)))) != sorted(files_of(opened)):
+            raise TargetError(f"the log of {copy} does not accept other entries", "report it; nothing was changed")
+        publish_commit(commit, table, version, library)
 
 
 def encode_commit(entries: Iterable[dict[str, Any]]) -> bytes:

@@ -11,9 +11,8 @@ compaction, or the next start of the pipeline. Files that were merged are delete
 more, after a week; until then older versions are readable. Therefore a large file is merged again only when the smaller
 ones of its partition have grown to its size: each row is written a few times, and not once for each compaction.
 
-In the log, a merged file has the time of modification of the newest of its parts (table_delta_keep.py), and the number
-of its rows as the only statistics. The library's ranges leave NaN out, and Arrow skips a filter that a range seems to
-decide: rows with NaN then pass filters that exclude them.
+In the log, a merged file has the time of modification of the newest of its parts (table_delta_keep.py), and our own
+statistics (table_delta_statistics.py): the library's ranges leave NaN out, and hide or show rows that they should not.
 """
 
 import os
@@ -22,6 +21,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote
 
 import msgspec
 
@@ -41,6 +41,7 @@ from headrace.pipeline.actions.table_delta_commits import (
     relative_files,
     write_removal,
 )  # fmt: skip
+from headrace.pipeline.actions.table_delta_statistics import statistics
 from headrace.pipeline.actions.table_home import homes
 
 FILES_MIN = 2  # of a partition; fewer are left
@@ -113,20 +114,21 @@ def _merge(table: Path, chosen: Sequence[DeltaFile], library: Any) -> int:
             return 0
         added = sorted(set(relative_files(private, copy)) - known)
         commit = copy / LOG / commit_name(version + 1)
-        replace_file(commit, _adjusted(commit.read_bytes(), {file.path: file.modified_ms for file in held}), None)
+        replace_file(commit, _adjusted(commit, copy, private, {file.path: file.modified_ms for file in held}), None)
         _publish(table, copy, added, commit, before + 1, library)
     return int(made["numFilesRemoved"]) - int(made["numFilesAdded"])
 
 
-def _adjusted(commit: bytes, times: dict[str, int]) -> bytes:
-    """The commit with the age of rows and their number as the only facts about merged files."""
-    entries = decode_commit(commit)
+def _adjusted(commit: Path, copy: Path, opened: Any, times: dict[str, int]) -> bytes:
+    """The commit with the age of rows, and with our own statistics."""
+    entries = decode_commit(commit.read_bytes())
+    partitions = opened.metadata().partition_columns
+    columns = [field.name for field in opened.schema().fields if field.name not in partitions]
     removed = [entry["remove"] for entry in entries if "remove" in entry]
     for add in (entry["add"] for entry in entries if "add" in entry):
         parts = [each for each in removed if each.get("partitionValues") == add["partitionValues"]]
         add["modificationTime"] = max(times[each["path"]] for each in parts)
-        rows = msgspec.json.decode(add["stats"])["numRecords"]
-        add["stats"] = msgspec.json.encode({"numRecords": rows}).decode()
+        add["stats"] = statistics(copy / unquote(add["path"]), columns)
     return encode_commit(entries)
 
 
