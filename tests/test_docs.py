@@ -44,15 +44,14 @@ def test_every_function_named_in_the_journey_exists() -> None:
 def test_the_programs_of_the_readme_run(tmp_path: Path) -> None:
     programs = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.S)
     assert len(programs) == 5
-    first = subprocess.run(
-        [sys.executable, "-c", programs[0]], cwd=tmp_path, capture_output=True, text=True, check=False
-    )
-    assert first.returncode == 0, first.stderr
-    assert first.stdout.splitlines()[0].startswith("1 wx/text/metar SAUS70 KWBC 060000")
-    assert len(first.stdout.splitlines()) == 3
-    second = "from headrace import Queue\n" + programs[1].replace(
-        'follow("wx/radar/**")', 'follow("wx/radar/**", timeout=0)'
-    )
+    for _ in range(2):  # the second time, everything is there
+        first = subprocess.run(
+            [sys.executable, "-c", programs[0]], cwd=tmp_path, capture_output=True, text=True, check=False
+        )
+        assert first.returncode == 0, first.stderr
+        assert first.stdout.splitlines()[0].startswith("1 wx/text/metar SAUS70 KWBC 060000")
+        assert len(first.stdout.splitlines()) == 3
+    second = programs[1].replace('follow("wx/radar/**")', 'follow("wx/radar/**", timeout=0)')
     done = subprocess.run([sys.executable, "-c", second], cwd=tmp_path, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     third = programs[2].replace(

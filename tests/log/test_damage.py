@@ -97,6 +97,16 @@ def test_a_file_or_a_foreign_directory_is_not_a_queue(tmp_path: Path) -> None:
     assert (tmp_path / "folder" / "letter").read_text() == "dear"
 
 
+def test_an_existing_queue_of_the_same_terms_is_opened_on_request(queue: Queue) -> None:
+    queue.put(b"1", feed="x")
+    with Queue.create(queue.path, size="64MiB", exist_ok=True) as again:
+        assert (again.next, again.config.size) == (2, queue.config.size)
+    with pytest.raises(QueueExistsError, match=r"dedup identity, not none; origin here, not there"):
+        Queue.create(queue.path, dedup="none", origin="there", exist_ok=True)
+    with pytest.raises(QueueExistsError, match="exists and is not empty"):
+        Queue.create(queue.path / "segments", exist_ok=True)
+
+
 def test_an_existing_queue_is_not_overwritten(queue: Queue) -> None:
     queue.put(b"x", feed="a")
     with pytest.raises(QueueExistsError, match="already"):

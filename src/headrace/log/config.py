@@ -11,7 +11,7 @@ from typing import Any, Literal, get_args
 
 import msgspec
 
-from headrace.errors import NotAQueueError, OptionError
+from headrace.errors import NotAQueueError, OptionError, QueueExistsError
 from headrace.kernel import _kernel as kernel
 from headrace.log.documents import Document
 from headrace.log.seams import Disk
@@ -143,6 +143,18 @@ def upgrade_config(directory: Path, config: QueueConfig) -> None:
     """Write what `read_config` made of the file of an older format, so that the file says it. Only while alone."""
     if not _DOCUMENT.is_current(directory / CONFIG_FILE):
         write_config(directory, config)
+
+
+def check_same_terms(path: Path, wanted: QueueConfig, but: tuple[str, ...] = ()) -> None:
+    """QueueExistsError if the queue at `path` has other terms. Size and age may differ: `resize` changes them."""
+    found = read_config(path)
+    differ = [
+        f"{term} {getattr(found, term)}, not {getattr(wanted, term)}"
+        for term in ("durability", "dedup", "hash", "origin")
+        if term not in but and getattr(found, term) != getattr(wanted, term)
+    ]
+    if differ:
+        raise QueueExistsError(f"{path} is a queue with {'; '.join(differ)}", "open it, or choose another path")
 
 
 def read_config(directory: Path) -> QueueConfig:

@@ -17,7 +17,7 @@ from typing import Any, Unpack
 
 from headrace.channel.channel import Channel, list_channels, open_channel
 from headrace.channel.document import ChannelFiles
-from headrace.errors import NotAQueueError
+from headrace.errors import NotAQueueError, QueueExistsError
 from headrace.kernel import _kernel as kernel
 from headrace.log import append
 from headrace.log.append import Duplicate, Receipt
@@ -32,6 +32,7 @@ from headrace.log.config import (
     check_dedup,
     check_durability,
     check_hash,
+    check_same_terms,
     check_size,
     default_origin,
 )
@@ -82,7 +83,7 @@ class Queue:
     def create(
         cls, path: str | os.PathLike[str], *, size: int | str = "1GiB", age: float | str | timedelta | None = None,
         durability: str = "process", dedup: str = "identity", hash: str = "blake3", origin: str | None = None,
-        clock: Clock | None = None, storage: Storage | None = None,
+        exist_ok: bool = False, clock: Clock | None = None, storage: Storage | None = None,
     ) -> "Queue":  # fmt: skip
         """Create a queue and open it.
 
@@ -91,6 +92,9 @@ class Queue:
         those with equal feed, ident and payload (`identity`; a product without an ident is none), with equal payloads
         (`payload`, as in LDM), or `none`. `hash` computes the signatures: `blake3`, `xxh3` (trusted sources only) or
         `md5`. `origin` is the id of this site.
+
+        QueueExistsError if there is a queue. With `exist_ok` that one is opened, with the size and age that it has;
+        QueueExistsError if its other terms differ.
         """
         config = QueueConfig(
             format=FORMAT,
@@ -102,7 +106,12 @@ class Queue:
             hash=check_hash(hash),
             origin=check_origin(default_origin() if origin is None else origin),
         )
-        create_directory(Path(path).absolute(), config)
+        try:
+            create_directory(Path(path).absolute(), config)
+        except QueueExistsError:
+            if not exist_ok or not (Path(path) / CONFIG_FILE).exists():
+                raise
+            check_same_terms(Path(path), config, ("origin",) if origin is None else ())
         return cls(path, clock=clock, storage=storage)
 
     @classmethod
