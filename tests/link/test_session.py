@@ -1,13 +1,14 @@
 """Sessions: every transport carries payloads, and connections are restored."""
 
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 import zenoh
 
 from headrace.errors import FabricError
-from headrace.link.session import SessionTerms, locators, may_share_memory, open_session
+from headrace.link.session import SessionTerms, close_in_turn, locators, may_share_memory, open_session
 from headrace.link.settings import settings_of
 from support.fleet import free_port
 from support.links import Listener, Open, make_certs, tls
@@ -222,3 +223,19 @@ def test_scouting_and_gossip_settings_apply_to_routers() -> None:
     assert loud["scouting/multicast/enabled"] is True
     assert loud["scouting/multicast/autoconnect"]["router"] == ["router"]
     assert loud["scouting/gossip/autoconnect"]["router"] == ["router"]
+
+
+def test_of_two_sites_that_stop_together_one_waits_for_the_other(opened: Open, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A router that closes while it handles the end of a link may panic."""
+    monkeypatch.setattr("headrace.link.session._TURN_S", 60.0)
+    endpoint = f"tcp/127.0.0.1:{free_port()}"
+    both = [opened("router", listen=(endpoint,)), opened("router", connect=(endpoint,))]
+    until(lambda: all(list(session.info.routers_zid()) for session in both), "they are linked")
+    lower, higher = sorted(both, key=lambda session: str(session.zid()))
+    with ThreadPoolExecutor(1) as pool:
+        closing = pool.submit(close_in_turn, higher)
+        time.sleep(0.2)
+        assert not higher.is_closed()
+        close_in_turn(lower)
+        closing.result(50)
+    assert higher.is_closed()

@@ -21,7 +21,7 @@ from pathlib import Path
 import zenoh
 
 from headrace.errors import HeadraceError
-from headrace.link.session import SessionTerms, locators, open_session
+from headrace.link.session import SessionTerms, close_in_turn, locators, open_session
 from headrace.queue import Queue
 from headrace.relay.receive.counts import Tally
 from headrace.site.config import SiteConfig
@@ -44,7 +44,7 @@ class Running:
         self.config, self.terms = config, terms
         with ExitStack() as parts:
             self.session = open_session(terms)
-            parts.callback(self.session.close)
+            parts.callback(close_in_turn, self.session)
             self.site = _start(config, self.session, terms, queue, tally)
             parts.callback(self.site.close)
             self._parts = parts.pop_all()
