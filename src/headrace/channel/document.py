@@ -16,7 +16,6 @@ A new option needs a new FORMAT: an older Headrace then asks for an upgrade inst
 """
 
 import os
-import secrets
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
@@ -113,7 +112,7 @@ class DefinitionFile:
     def _make_folder(self) -> None:
         """Make the folder if this is the first change, after a document without channels."""
         if not self.folder.exists():
-            part = self.path.with_name(f"{secrets.token_hex(8)}.json.part")  # a recovery removes what is left
+            part = self.path.with_name(f"{os.urandom(8).hex()}.json.part")  # a recovery removes what is left
             part.write_bytes(msgspec.json.encode(ChannelDocument()))
             Disk().sync_file(part)
             with suppress(FileExistsError):  # another process is making its first change too

@@ -204,6 +204,30 @@ def relay(place: str | None, scale: float, as_json: bool) -> None:
         )
 
 
+@bench.command("start", short_help="How fast commands start.")
+@_place_option
+@_scale_option
+@json_option
+def start(place: str | None, scale: float, as_json: bool) -> None:
+    """Measure the start of short commands, against `import numpy`, and the memory of the first import.
+
+    
+    Example:
+      headrace bench start
+    """
+    from headrace.bench import start as measured
+
+    with _place(place) as (folder, kept_in):
+        _measure(
+            "start",
+            f"start --scale {scale:g}",
+            kept_in,
+            lambda progress: measured.run(folder, scale, progress),
+            measured.NOT_MEASURED,
+            as_json,
+        )
+
+
 @contextlib.contextmanager
 def _place(place: str | None) -> Iterator[tuple[Path, str]]:
     """A directory that is removed at the end, and where it is: in memory or on disk."""

@@ -1,13 +1,16 @@
 """`headrace certs`: create an authority and certificates for sites and users, and show them."""
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from headrace.cli.failure import NEGATIVE, OK, visible
 from headrace.cli.options import json_option
 from headrace.cli.output import echo_json, show_fields
-from headrace.link.certificates import SITE_DAYS, Certificate, describe, make_authority, make_certificate
+from headrace.link.credentials import SITE_DAYS
+
+if TYPE_CHECKING:
+    from headrace.link.certificates import Certificate
 
 
 @click.group(no_args_is_help=False)
@@ -31,6 +34,8 @@ def authority(folder: str, as_json: bool) -> None:
     Example:
       headrace certs authority certs
     """
+    from headrace.link.certificates import make_authority
+
     _show_created(make_authority(folder), as_json)
 
 
@@ -50,6 +55,8 @@ def site(folder: str, name: str, hosts: tuple[str, ...], days: int, as_json: boo
       headrace certs site certs denver --host denver.example.org --host 192.0.2.7
       headrace certs site certs alice
     """
+    from headrace.link.certificates import make_certificate
+
     _show_created(make_certificate(folder, name, hosts, days=days), as_json)
 
 
@@ -63,6 +70,8 @@ def show(file: str, as_json: bool) -> int:
     Example:
       headrace certs show certs/denver.crt
     """
+    from headrace.link.certificates import describe
+
     shown = describe(file)
     if as_json:
         echo_json(_values(shown))
@@ -71,7 +80,7 @@ def show(file: str, as_json: bool) -> int:
     return NEGATIVE if shown.days_left() < 0 else OK
 
 
-def _show_created(created: Certificate, as_json: bool) -> None:
+def _show_created(created: "Certificate", as_json: bool) -> None:
     if as_json:
         echo_json(_values(created))
         return
@@ -79,7 +88,7 @@ def _show_created(created: Certificate, as_json: bool) -> None:
     click.echo(visible(f"{valid}: {created.path} and {created.key_path}"))
 
 
-def _values(of: Certificate) -> dict[str, Any]:
+def _values(of: "Certificate") -> dict[str, Any]:
     values = {
         "path": str(of.path),
         "name": of.name,
@@ -95,7 +104,7 @@ def _values(of: Certificate) -> dict[str, Any]:
     return values if of.key_path is None else {**values, "key": str(of.key_path)}
 
 
-def _fields(of: Certificate) -> dict[str, object]:
+def _fields(of: "Certificate") -> dict[str, object]:
     left = of.days_left()
     return {
         "name": of.name,

@@ -1,23 +1,10 @@
 """`headrace config`: check and show the configuration of a site, and print an example to start from."""
 
-from collections.abc import Iterator
-from typing import Any
-
 import click
-import msgspec
 
 from headrace.cli.failure import notice, show_problems, visible
 from headrace.cli.options import json_option
 from headrace.cli.output import echo_json
-from headrace.site.config import LAYOUT, REPEATED, TABLES
-from headrace.site.example import EXAMPLE
-from headrace.site.loading import Loaded, check_config, check_warnings, load
-from headrace.toml.document import KeyPath
-from headrace.toml.kinds import toml_lines
-from headrace.toml.layout import keys_of
-
-_COMMENT_COLUMN = 48
-_GIVEN, _DEFAULT, _QUEUE = "file", "default", "queue"  # where a value comes from
 
 
 @click.group(no_args_is_help=False)
@@ -44,6 +31,8 @@ def check(path: str, as_json: bool) -> int:
     Example:
       headrace config check site.toml && systemctl reload headrace@site
     """
+    from headrace.site.loading import check_config, check_warnings
+
     for warning in check_warnings(path):
         notice(f"warning: {warning}; {warning.hint}", as_json, warning=warning)
     return show_problems(path, check_config(path), as_json)
@@ -60,12 +49,15 @@ def show(path: str, effective: bool, as_json: bool) -> None:
     Example:
       headrace config show site.toml --effective
     """
+    from headrace.cli.config_values import GIVEN, toml_of, values_of
+    from headrace.site.loading import load
+
     loaded = load(path)
-    values = [value for value in _values(loaded) if effective or value.source == _GIVEN]
+    values = [value for value in values_of(loaded) if effective or value.source == GIVEN]
     if as_json:
         echo_json({"path": path, "values": values})
         return
-    for line in _toml(values, loaded, effective):
+    for line in toml_of(values, loaded, effective):
         click.echo(visible(line))
 
 
@@ -78,72 +70,9 @@ def example(as_json: bool) -> None:
     Example:
       headrace config example > site.toml
     """
+    from headrace.site.example import EXAMPLE
+
     if as_json:
         echo_json({"toml": EXAMPLE})
     else:
         click.echo(EXAMPLE, nl=False)
-
-
-# --- values and where they come from --------------------------------------------------------------
-
-
-class _Value(msgspec.Struct, frozen=True):
-    """One key, and where its value comes from."""
-
-    table: str
-    place: int | None  # of a repeated table, from 1
-    key: str
-    value: Any  # as in TOML; None: not set
-    source: str
-
-
-def _values(loaded: Loaded) -> Iterator[_Value]:
-    """Every key of every table in the file."""
-    for table in TABLES:
-        content = getattr(loaded.config, table)
-        if table in REPEATED:
-            for index, element in enumerate(content):
-                yield from _keys(loaded, (table, index), element)
-        elif content is not None:
-            yield from _keys(loaded, (table,), content)
-
-
-def _keys(loaded: Loaded, path: KeyPath, struct: msgspec.Struct) -> Iterator[_Value]:
-    table, place = str(path[0]), int(path[1]) + 1 if len(path) > 1 else None
-    for key in keys_of(type(struct)):
-        held = getattr(struct, key.field)
-        value = None if held is None else key.kind.write(held)
-        yield _Value(table, place, key.name, value, _source(loaded, (*path, key.name)))
-
-
-def _source(loaded: Loaded, path: KeyPath) -> str:
-    if path in loaded.given:
-        return _GIVEN
-    is_of_queue = path[0] == "queue" or path == ("site", "name")
-    return _QUEUE if is_of_queue and loaded.queue_exists else _DEFAULT
-
-
-# --- as TOML --------------------------------------------------------------------------------------
-
-
-def _toml(values: list[_Value], loaded: Loaded, effective: bool) -> Iterator[str]:
-    yield "# values in effect; marked values are not in the file" if effective else "# values in the file"
-    above: tuple[str, int | None] | None = None
-    for value in values:
-        if (value.table, value.place) != above:
-            above = (value.table, value.place)
-            yield ""
-            yield LAYOUT.bracketed(value.table)
-        yield _line(value)
-    missing = [LAYOUT.bracketed(table) for table in TABLES if not getattr(loaded.config, table)]
-    if effective and missing:
-        yield ""
-        yield f"# not in the file: {', '.join(missing)}"
-
-
-def _line(value: _Value) -> str:
-    if value.value is None:
-        return f"# {value.key} is not set"
-    (line,) = toml_lines({value.key: value.value})
-    marks = {_DEFAULT: "# default", _QUEUE: "# from the queue"}
-    return f"{line:<{_COMMENT_COLUMN}}  {marks[value.source]}" if value.source in marks else line

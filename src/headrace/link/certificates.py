@@ -29,13 +29,12 @@ from cryptography.hazmat.primitives.serialization import (
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from headrace.errors import FabricError, OptionError
-from headrace.link.credentials import read_certificate
+from headrace.link.credentials import SITE_DAYS, read_certificate
 from headrace.link.endpoint import parse_endpoint
 from headrace.product.put import check_origin
 
 AUTHORITY = "authority"
 AUTHORITY_DAYS = 3650
-SITE_DAYS = 730
 _SKEW = timedelta(hours=1)  # the clocks of sites may differ by this much
 
 

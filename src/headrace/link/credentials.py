@@ -17,6 +17,8 @@ from headrace.errors import FabricError, OptionError
 if TYPE_CHECKING:
     from cryptography import x509
 
+SITE_DAYS = 730  # how long the certificate of a site is valid, if its maker does not say
+
 
 @dataclass(frozen=True, slots=True)
 class TlsTerms:

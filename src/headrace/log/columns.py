@@ -12,14 +12,14 @@ length or with an invalid value raises an InvalidError that names it.
 
 import itertools
 import os
+import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
-from typing import Any, TypeAlias, TypedDict
+from typing import Any, Protocol, TypeAlias, TypedDict
 
 import msgspec
 import numpy as np
 import numpy.typing as npt
-import pyarrow as pa
 
 from headrace.errors import InvalidError, OptionError, PayloadError
 from headrace.product.product import NO_SLICE, PRIORITY_DEFAULT, PRIORITY_MAX, SLICE_MAX
@@ -27,8 +27,18 @@ from headrace.product.properties import PropertyValue, check_block, encode_prope
 from headrace.product.put import SEQUENCE_MAX, SIGNATURE_BYTES, Put, check_expiry, check_origin, expiry_of, signature_of
 from headrace.units import parse_time
 
-Texts: TypeAlias = str | Sequence[str] | npt.NDArray[Any] | pa.Array | pa.ChunkedArray
-Numbers: TypeAlias = int | Sequence[int] | npt.NDArray[Any] | pa.Array | pa.ChunkedArray
+
+class ArrowColumn(Protocol):
+    """`pyarrow.Array` or `pyarrow.ChunkedArray`, named without loading Arrow."""
+
+    @property
+    def null_count(self) -> int: ...
+    def to_pylist(self) -> list[Any]: ...
+    def to_numpy(self) -> npt.NDArray[Any]: ...
+
+
+Texts: TypeAlias = str | Sequence[str] | npt.NDArray[Any] | ArrowColumn
+Numbers: TypeAlias = int | Sequence[int] | npt.NDArray[Any] | ArrowColumn
 Times: TypeAlias = str | datetime | Numbers | Sequence[int | None]
 Blocks: TypeAlias = Mapping[str, PropertyValue] | Iterable[Mapping[str, PropertyValue] | None]
 
@@ -155,11 +165,17 @@ def _checked_blocks(blocks: Any, count: int) -> bytes | list[bytes]:
 # --- payloads, texts and numbers ---------------------------------------------------------------------
 
 
+def _is_arrow(column: Any, *kinds: str) -> bool:
+    """Whether it is an Arrow column of one of these kinds. A program that has not loaded Arrow has none."""
+    arrow = sys.modules.get("pyarrow.lib")
+    return arrow is not None and isinstance(column, tuple(getattr(arrow, kind, ()) for kind in kinds))
+
+
 def payload_column(payloads: Any) -> list[Any]:
     """One bytes-like object for each payload."""
-    if isinstance(payloads, pa.ChunkedArray):
+    if _is_arrow(payloads, "ChunkedArray"):
         return [payload for chunk in payloads.chunks for payload in payload_column(chunk)]
-    if isinstance(payloads, pa.Array):
+    if _is_arrow(payloads, "Array"):
         return _arrow_payloads(payloads)
     if isinstance(payloads, np.ndarray):
         return _numpy_payloads(payloads)
@@ -172,6 +188,8 @@ def payload_column(payloads: Any) -> list[Any]:
 
 
 def _arrow_payloads(array: Any) -> list[Any]:
+    import pyarrow as pa  # loaded already, by the caller
+
     if array.null_count:
         raise PayloadError("the payload column has nulls", "fill or drop them first")
     kind = array.type
@@ -207,7 +225,7 @@ def text_column(texts: Any, count: int, what: str) -> str | list[str]:
     """One text for all, or a list of `count`."""
     if isinstance(texts, str):
         return texts
-    if isinstance(texts, pa.Array | pa.ChunkedArray):
+    if _is_arrow(texts, "Array", "ChunkedArray"):
         column: list[str] = arrow_values(texts, what)
     elif isinstance(texts, np.ndarray):
         column = texts.tolist()
@@ -237,8 +255,10 @@ def number_column(
 ) -> npt.NDArray[Any]:
     """An array of one or `count` numbers in [low, high]; `missing` stands for None and null, if they may occur."""
     absent, numbers = (None, numbers) if missing is None else _without_nulls(numbers, low)
-    if isinstance(numbers, pa.Array | pa.ChunkedArray):
-        numbers = numbers.to_numpy(zero_copy_only=False) if isinstance(numbers, pa.Array) else numbers.to_numpy()
+    if _is_arrow(numbers, "Array"):
+        numbers = numbers.to_numpy(zero_copy_only=False)
+    elif _is_arrow(numbers, "ChunkedArray"):
+        numbers = numbers.to_numpy()
     try:
         column = np.atleast_1d(np.asarray(numbers))
     except (ValueError, OverflowError):
@@ -271,7 +291,7 @@ def _without_nulls(numbers: Any, instead: int) -> tuple[npt.NDArray[np.bool_] | 
     if isinstance(numbers, list | tuple) and None in numbers:
         absent = np.array([number is None for number in numbers])
         return absent, [instead if number is None else number for number in numbers]
-    if isinstance(numbers, pa.Array | pa.ChunkedArray) and numbers.null_count:
+    if _is_arrow(numbers, "Array", "ChunkedArray") and numbers.null_count:
         absent = np.asarray(numbers.is_null().to_numpy(zero_copy_only=False), np.bool_)
         return absent, numbers.fill_null(instead)
     return None, numbers

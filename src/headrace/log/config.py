@@ -4,8 +4,8 @@ Everything that changes while the queue is in use is in the control file instead
 `queue.json`. The limits of each option stand here, with the checks that enforce them.
 """
 
+import os
 import re
-import socket
 from pathlib import Path
 from typing import Any, Literal, get_args
 
@@ -116,7 +116,7 @@ def check_hash(hash: str) -> Hash:
 
 def default_origin() -> str:
     """The name of the host, without characters that a site id may not have."""
-    name = re.sub(r"[^A-Za-z0-9._-]", "-", socket.gethostname().split(".")[0])[:63].lstrip("._-")
+    name = re.sub(r"[^A-Za-z0-9._-]", "-", os.uname().nodename.split(".")[0])[:63].lstrip("._-")
     return name or "site"
 
 

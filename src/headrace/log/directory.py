@@ -16,8 +16,6 @@ of their own in the same directory.
 
 import errno
 import os
-import secrets
-import shutil
 import uuid
 from pathlib import Path
 
@@ -69,7 +67,7 @@ def create_directory(path: Path, config: QueueConfig) -> None:
     if path.is_dir() and any(path.iterdir()):
         known = "is a queue already" if (path / CONFIG_FILE).exists() else "exists and is not empty"
         raise QueueExistsError(f"{path} {known}", "open it, delete it, or choose another path")
-    part = path.with_name(f".{path.name}.{os.getpid()}.{secrets.token_hex(4)}.part")
+    part = path.with_name(f".{path.name}.{os.getpid()}.{os.urandom(4).hex()}.part")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         _check_memory(path.parent, config)
@@ -78,17 +76,23 @@ def create_directory(path: Path, config: QueueConfig) -> None:
         os.rename(part, path)
         Disk().sync_directory(path.parent)
     except OSError as error:
-        shutil.rmtree(part, ignore_errors=True)
+        _discard(part)
         if error.errno in (errno.ENOTEMPTY, errno.EEXIST):
             raise QueueExistsError(f"{path} was created by another process at the same time", "open it") from None
         error.filename = str(path)
         raise explain_os_error(error, path) from error
     except kernel.KernelError as error:
-        shutil.rmtree(part, ignore_errors=True)
+        _discard(part)
         raise explain(error, path) from None
     except HeadraceError:
-        shutil.rmtree(part, ignore_errors=True)
+        _discard(part)
         raise
+
+
+def _discard(part: Path) -> None:
+    import shutil  # loads four compressors, and a failed creation is rare
+
+    shutil.rmtree(part, ignore_errors=True)
 
 
 def _check_memory(parent: Path, config: QueueConfig) -> None:
@@ -143,7 +147,7 @@ def format_control(directory: Path, config: QueueConfig, state: int = kernel.STA
             config.segment_bytes,
             kernel.DURABILITIES[config.durability],
             config.signature_kind,
-            secrets.token_bytes(16),
+            os.urandom(16),
             1,
         )
     finally:

@@ -5,10 +5,8 @@ product that matches the selection; without a timeout it never ends. Empty batch
 report a lost range.
 """
 
-import asyncio
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from typing import Protocol
 
 from headrace.kernel import _kernel as kernel
@@ -85,6 +83,9 @@ class Stoppable(Iterator[Batch], Protocol):
 
 async def iterate_async(follower: Stoppable) -> AsyncIterator[Batch]:
     """The batches of a follower, whose waiting happens in a thread of its own."""
+    import asyncio  # slow to load, and loaded already where this runs
+    from concurrent.futures import ThreadPoolExecutor
+
     loop = asyncio.get_running_loop()
     sleeper = ThreadPoolExecutor(1, thread_name_prefix="headrace-follow")
     try:

@@ -18,7 +18,6 @@ from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
-import pyarrow as pa
 
 from headrace.errors import OptionError, ProductDamagedError
 from headrace.kernel import _kernel as kernel
@@ -26,7 +25,7 @@ from headrace.log.explain import REPAIR, explain, segment_path
 from headrace.log.seams import Clock
 from headrace.product.batch import Batch, Lost
 from headrace.selection import Selection
-from headrace.selection.matching import narrowed
+from headrace.selection.matching import gathered, narrowed
 from headrace.units import parse_age, parse_time
 
 _CHUNK = 4096  # rows at a time if more than index rows decides
@@ -181,12 +180,9 @@ class Reader:
     def _match_idents(self, rows: kernel.Rows, begin: int, limit: int) -> None:
         if not self._by_ident or len(rows) == begin:
             return
-        offsets, data = rows.gather_idents(begin)
-        idents = pa.Array.from_buffers(
-            pa.string(), len(rows) - begin, [None, pa.py_buffer(offsets), pa.py_buffer(data)]
-        )
+        wanted = gathered(self.selection, len(rows) - begin, *rows.gather_idents(begin))
         last = not self._by_record and self._every == 1
-        _keep(rows, self.selection.wants_idents(idents), begin, limit if last else NO_LIMIT)
+        _keep(rows, wanted, begin, limit if last else NO_LIMIT)
 
     def _match_records(self, rows: kernel.Rows, begin: int, limit: int, now_ns: int) -> None:
         """Apply the conditions that need verified records, then `every`."""

@@ -10,13 +10,13 @@ from typing import NamedTuple, Protocol
 
 import msgspec
 import numpy as np
-import pyarrow as pa
 
 from headrace.kernel import _kernel as kernel
 from headrace.log.read import Allowed, RowTerms
 from headrace.product.batch import ROW
 from headrace.product.product import NO_SLICE
 from headrace.selection import Selection
+from headrace.selection.matching import gathered
 
 STRETCH_BYTES = 1 << 20
 PRODUCT_BYTES = 256  # cost of a product besides its payload
@@ -105,7 +105,7 @@ class _ByIdent:
         if not len(rows):
             return outcome
         columns = np.frombuffer(rows, dtype=ROW)  # type: ignore[call-overload]
-        places = np.flatnonzero(self._selection.wants_idents(_idents(rows)))
+        places = np.flatnonzero(gathered(self._selection, len(rows), *rows.gather_idents(0), once=True))
         left = products_max - self.products
         if len(places) >= left:
             places, self.next = places[:left], int(columns["sequence"][places[left - 1]]) + 1
@@ -119,11 +119,6 @@ class _ByIdent:
 
     def finish(self, end: int) -> tuple[list[int], list[int], list[int], dict[int, int]]:
         return [*self._ends, end], [*self._sizes, 0], [*self._counts, 0], self._slices
-
-
-def _idents(rows: kernel.Rows) -> pa.Array:
-    offsets, data = rows.gather_idents(0)
-    return pa.Array.from_buffers(pa.string(), len(rows), [None, pa.py_buffer(offsets), pa.py_buffer(data)])
 
 
 class RowCounts(NamedTuple):

@@ -4,18 +4,20 @@ A Batch comes from reading a queue. Its numbers are NumPy columns over one block
 the queue's memory, which stay valid while the batch or any view taken from it exists, whatever writers do. Iterating
 returns `Product` objects one by one; `to_arrow()` returns all of them as an Arrow RecordBatch without a Python loop.
 
-Not here: how rows are picked and verified (log/read.py, kernel/log/scan.pxi).
+Not here: the Arrow arrays (arrow.py); how rows are picked and verified (log/read.py, kernel/log/scan.pxi).
 """
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
-import pyarrow as pa
 
-from headrace.product.product import NO_SLICE, Product
+from headrace.product.product import Product
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 ROW = np.dtype(
     [
@@ -27,9 +29,6 @@ ROW = np.dtype(
         ("slot", "<u4"), ("deliveries", "<u2"), ("revisions", "<u2"), ("ticket", "<u8"),
     ]
 )  # fmt: skip
-
-_TIME = pa.timestamp("ns", tz="UTC")
-_TEXT = pa.dictionary(pa.int32(), pa.string())
 
 
 class Rows(Protocol):
@@ -138,7 +137,7 @@ class Batch:
 
     @property
     def idents(self) -> list[str]:
-        idents: list[str] = self._ident_column().to_pylist()
+        idents: list[str] = self.ident_column().to_pylist()
         return idents
 
     @property
@@ -203,84 +202,38 @@ class Batch:
 
     # --- Arrow ------------------------------------------------------------------------------------
 
-    def to_arrow(self) -> pa.RecordBatch:
+    # Arrow is imported here and not above: it takes as long to load as NumPy, and few programs need it.
+
+    def to_arrow(self) -> "pa.RecordBatch":
         """All products as one Arrow RecordBatch; payloads are copied into one buffer, the columns too.
 
         Feeds and origins are dictionary-encoded; properties are a map from name to the value as text. Payloads of
         2 GiB and more in all come as `large_binary`.
         """
-        columns = self.columns
-        arrays = [
-            pa.array(columns["sequence"]),
-            self._name_column("feed"),
-            self._ident_column(),
-            self._payload_column(),
-            pa.Array.from_buffers(
-                pa.binary(16),
-                len(self),
-                [_validity(columns["kind"] != 0), pa.py_buffer(columns["signature"].tobytes())],
-            ),
-            self._name_column("origin"),
-            pa.array(columns["origin_sequence"]),
-            pa.array(columns["created_ns"].view("<i8").astype("datetime64[ns]"), type=_TIME),
-            pa.array(columns["inserted_ns"].view("<i8").astype("datetime64[ns]"), type=_TIME),
-            pa.array(columns["priority"]),
-            pa.array(
-                columns["expires_ns"].astype("datetime64[ns]"),
-                type=_TIME,
-                mask=columns["expires_ns"] == 0,
-            ),
-            pa.array(columns["slice"], mask=columns["slice"] == NO_SLICE),
-            self._property_column(),
-        ]
-        names = [
-            "sequence", "feed", "ident", "payload", "signature", "origin", "origin_sequence",
-            "created", "inserted", "priority", "expiry", "slice", "properties",
-        ]  # fmt: skip
-        return pa.RecordBatch.from_arrays(arrays, names=names)
+        from headrace.product import arrow
+
+        return arrow.record_batch(self)
 
     def name_column(self, field: str) -> Any:
         """Feeds or origins as an Arrow array of text."""
-        return self._name_column(field).dictionary_decode()
+        from headrace.product import arrow
+
+        return arrow.name_column(self, field).dictionary_decode()
 
     def ident_column(self) -> Any:
         """Idents as an Arrow array of text."""
-        return self._ident_column()
+        from headrace.product import arrow
+
+        return arrow.ident_column(self)
 
     def payload_column(self) -> Any:
         """Payloads, copied, as an Arrow array; `large_binary` from 2 GiB on."""
-        return self._payload_column()
+        from headrace.product import arrow
+
+        return arrow.payload_column(self)
 
     def property_column(self) -> Any:
         """Properties as an Arrow array of maps from name to the value as text."""
-        return self._property_column()
+        from headrace.product import arrow
 
-    def _name_column(self, field: str) -> Any:
-        numbers = pa.array(np.ascontiguousarray(self.columns[field])).dictionary_encode()
-        texts = pa.array([self._names[number] for number in numbers.dictionary.to_pylist()], pa.string())
-        return pa.DictionaryArray.from_arrays(numbers.indices, texts)
-
-    def _ident_column(self) -> Any:
-        offsets, data = self.rows.gather_idents()
-        return pa.Array.from_buffers(pa.string(), len(self), [None, pa.py_buffer(offsets), pa.py_buffer(data)])
-
-    def _payload_column(self) -> Any:
-        wide = self.payload_bytes >= 1 << 31
-        offsets, data = self.rows.gather_payloads(wide)
-        kind = pa.large_binary() if wide else pa.binary()
-        return pa.Array.from_buffers(kind, len(self), [None, pa.py_buffer(offsets), pa.py_buffer(data)])
-
-    def _property_column(self) -> Any:
-        places, name_ends, names, value_ends, values = map(pa.py_buffer, self.rows.gather_properties())
-        entries = name_ends.size // 4 - 1
-        keys = pa.Array.from_buffers(pa.string(), entries, [None, name_ends, names])
-        items = pa.Array.from_buffers(pa.string(), entries, [None, value_ends, values])
-        offsets = pa.Array.from_buffers(pa.int32(), len(self) + 1, [None, places])
-        return pa.MapArray.from_arrays(offsets, keys, items)
-
-
-def _validity(present: npt.NDArray[np.bool_]) -> Any:
-    """An Arrow validity bitmap, or None if all are present."""
-    if present.all():
-        return None
-    return pa.py_buffer(np.packbits(present, bitorder="little").tobytes())
+        return arrow.property_column(self)

@@ -7,7 +7,6 @@ A Queue is safe to use from several threads, and after a fork in both processes.
 """
 
 import os
-import shutil
 import time
 import uuid
 from datetime import timedelta
@@ -334,6 +333,8 @@ class Queue:
     @classmethod
     def remove(cls, path: str | os.PathLike[str]) -> None:
         """Delete a queue that no process has open, with everything in it."""
+        import shutil  # loads four compressors, and only this needs it
+
         directory = Path(path).absolute()
         check_path(directory)
         if not (directory / CONFIG_FILE).is_file():

@@ -10,19 +10,19 @@ SQL conditions are in where/, XPath in xpath.py, the simple clauses in values.py
 import logging
 from collections.abc import Callable, Iterable, Mapping
 from functools import lru_cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
-import pyarrow as pa
-import pyarrow.compute as pc
 import re2
 
 from headrace.errors import PropertyError, SelectionError
 from headrace.product.product import Product
 from headrace.product.properties import PropertyValue, encode_properties
 from headrace.selection.values import is_whole
-from headrace.selection.where.expression import And, Expression, In, Name
+
+if TYPE_CHECKING:
+    from headrace.selection.where.expression import Expression
 
 TEXT_MAX = 1024
 INSTRUCTIONS_MAX = 2000
@@ -39,16 +39,15 @@ def check_regex(pattern: str, what: str) -> str:
     if len(pattern) > TEXT_MAX:
         raise SelectionError(f"the {what} pattern has {len(pattern)} characters, more than {TEXT_MAX}", "shorten it")
     try:
-        pc.match_substring_regex(pa.array(["x"]), pattern)
-    except pa.ArrowInvalid as error:
-        reason = str(error).removeprefix("Invalid regular expression: ")
+        instructions = compiled(pattern).programsize
+    except re2.error as error:
         raise SelectionError(
-            f"{what} pattern {pattern!r} is not a regular expression: {reason}",
+            f"{what} pattern {pattern!r} is not a regular expression: {error.args[0].decode(errors='replace')}",
             "see the syntax of RE2, which has no look-around and no back-references",
         ) from None
     except UnicodeEncodeError:
         raise SelectionError(f"{what} pattern {pattern!r} is not valid UTF-8", "remove lone surrogates") from None
-    if compiled(pattern).programsize > INSTRUCTIONS_MAX:
+    if instructions > INSTRUCTIONS_MAX:
         raise SelectionError(
             f"{what} pattern {pattern!r} is too large once its repetitions are expanded",
             "use smaller numbers in {…} and fewer character classes, or + and *",
@@ -58,8 +57,11 @@ def check_regex(pattern: str, what: str) -> str:
 
 def found_in(pattern: str, texts: Any) -> npt.NDArray[np.bool_]:
     """For an Arrow string array: where the pattern is found."""
-    found: npt.NDArray[np.bool_] = pc.match_substring_regex(texts, pattern).to_numpy(zero_copy_only=False)
-    return found
+    import pyarrow.compute as pc  # slow to load, and needed only to match
+
+    from headrace.product.arrow import truths
+
+    return truths(pc.match_substring_regex(texts, pattern))
 
 
 @lru_cache(_KEPT_MAX)
@@ -150,8 +152,10 @@ def is_plain(tags: Tags) -> bool:
     return len(tags) == 1 and tags[0][0] == TAG and all(map(is_whole, tags[0][1]))
 
 
-def tags_expression(tags: Tags) -> Expression:
+def tags_expression(tags: Tags) -> "Expression":
     """The tags as an expression to evaluate."""
+    from headrace.selection.where.expression import And, In, Name  # slow to load, and few selections have tags
+
     return And(tuple(In(Name(name, False), values) for name, values in tags))
 
 

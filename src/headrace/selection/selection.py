@@ -22,7 +22,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
-import pyarrow as pa
 
 from headrace.errors import SelectionError
 from headrace.product.batch import Batch
@@ -32,11 +31,11 @@ from headrace.product.properties import PropertyValue
 from headrace.selection import matching, parsing, values
 from headrace.selection.clauses import Guarded, Tags, check_regex, found_in, tags_dict, tags_expression, tags_of
 from headrace.selection.pattern import canonical_pattern
-from headrace.selection.where.expression import Expression
-from headrace.selection.where.scalar import Evaluate, compiled
 from headrace.selection.writing import write
 
 if TYPE_CHECKING:
+    from headrace.selection.where.expression import Expression
+    from headrace.selection.where.scalar import Evaluate
     from headrace.selection.where.where import Where
     from headrace.selection.xpath import XPath
 
@@ -196,7 +195,7 @@ class Selection:
 
     def wants_names(self, feed: str, ident: str) -> bool:
         """Decide by feed and ident alone; slow, one product at a time."""
-        return self.wants_feed(feed) and bool(self.wants_idents(pa.array([ident]))[0])
+        return self.wants_feed(feed) and matching.wants_ident(self, ident)
 
     def wants_idents(self, idents: Any) -> npt.NDArray[np.bool_]:
         """For an Arrow string array: which idents are selected."""
@@ -229,10 +228,10 @@ class Selection:
 
 @dataclass(frozen=True, slots=True)
 class Compiled:
-    """The expensive clauses, compiled; SQL and XPath are imported only where they are used."""
+    """The expensive clauses, compiled; the modules that evaluate them are imported only where they are used."""
 
-    tags: Expression | None
-    tags_of_one: Evaluate | None  # the same for one product
+    tags: "Expression | None"
+    tags_of_one: "Evaluate | None"  # the same for one product
     where: "Where | None"
     xpath: "XPath | None"
     function: Guarded | None
@@ -247,8 +246,12 @@ class Compiled:
             from headrace.selection.xpath import XPath
 
             xpath = xpath if isinstance(xpath, XPath) else XPath(xpath)
-        demanded = None if tags is None else tags_expression(tags_of(tags))
-        of_one = None if demanded is None else compiled(demanded)
+        demanded = of_one = None
+        if tags is not None:
+            from headrace.selection.where.scalar import compiled
+
+            demanded = tags_expression(tags_of(tags))
+            of_one = compiled(demanded)
         return cls(demanded, of_one, where, xpath, None if function is None else Guarded(function))
 
     @property

@@ -9,15 +9,13 @@ Not here: how leases end (consumer.py), and what happens to those of a dead cons
 kernel/chain/recovery.pxi).
 """
 
-import asyncio
 import contextlib
 import os
 import threading
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -27,6 +25,9 @@ from headrace.kernel._kernel import RowProduct
 from headrace.log.seams import Timeout
 from headrace.product.batch import Batch
 from headrace.product.product import Product
+
+if TYPE_CHECKING:
+    from concurrent.futures import Future
 
 REMEMBERED = 64  # batches in which the lease of a single product is found
 
@@ -163,6 +164,9 @@ async def get_async(consumer: Getter, n: int, timeout: Timeout) -> Batch:
 
     A cancellation does not wait for the thread, which ends by itself soon after: the event loop goes on meanwhile.
     """
+    import asyncio  # slow to load, and loaded already where this runs
+    from concurrent.futures import ThreadPoolExecutor
+
     stop, waiter = threading.Event(), ThreadPoolExecutor(1, thread_name_prefix="headrace-get")
     future = waiter.submit(consumer.get, n, timeout, stop)
     try:

@@ -4,13 +4,12 @@ The monitor, the command line and remote clients read only these. Counters run f
 of a consumer from its attachment.
 """
 
-from dataclasses import dataclass
+import msgspec
 
 from headrace.product.cause import Cause
 
 
-@dataclass(frozen=True, slots=True)
-class StationStatistics:
+class StationStatistics(msgspec.Struct, frozen=True):
     """One station now. Products that it did not deliver are counted by cause."""
 
     name: str
@@ -56,8 +55,7 @@ class StationStatistics:
         return {cause: count for cause, count in counts.items() if count}
 
 
-@dataclass(frozen=True, slots=True)
-class ConsumerStatistics:
+class ConsumerStatistics(msgspec.Struct, frozen=True):
     """One consumer now."""
 
     station: str
@@ -71,8 +69,7 @@ class ConsumerStatistics:
     alive: bool
 
 
-@dataclass(frozen=True, slots=True)
-class Lag:
+class Lag(msgspec.Struct, frozen=True):
     """How far a station is behind."""
 
     products: int  # unacknowledged, retries included
@@ -86,8 +83,7 @@ class Lag:
         return cls(products, now.retries, now.oldest_age_s or 0.0, now.behind_at_least)
 
 
-@dataclass(frozen=True, slots=True)
-class Parked:
+class Parked(msgspec.Struct, frozen=True):
     """A product that was parked after too many deliveries."""
 
     sequence: int

@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow.compute as pc
 
+from headrace.product.arrow import truths
 from headrace.product.product import Product
 from headrace.selection.where.expression import (
     And,
@@ -96,9 +97,7 @@ class LikePattern:
         """For an Arrow array of texts; False where there is none."""
         if self._any_case:
             texts = pc.ascii_lower(texts)
-        matched = pc.fill_null(pc.match_substring_regex(texts, self._regex), False)
-        found: npt.NDArray[np.bool_] = matched.to_numpy(zero_copy_only=False)
-        return found
+        return truths(pc.fill_null(pc.match_substring_regex(texts, self._regex), False))
 
 
 def _pieces(pattern: str, escape: str) -> list[list[str | None]]:

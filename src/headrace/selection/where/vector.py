@@ -12,6 +12,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from headrace.product.arrow import truths
 from headrace.selection.where.columns import EXACT_MAX, MOMENT, NULL, NUMBER, TEXT, TRUTH, Column, Fields, magnitude
 from headrace.selection.where.expression import (
     And,
@@ -127,8 +128,7 @@ def _plain(answer: Any) -> Truths:
     """NumPy from Arrow; unknown is False."""
     if isinstance(answer, pa.Scalar):
         return np.array([answer.as_py() is True])
-    plain: Truths = pc.fill_null(answer, False).to_numpy(zero_copy_only=False)
-    return plain
+    return truths(pc.fill_null(answer, False))
 
 
 def _compare_numbers(sign: str, left: Any, right: Any, where: Truths) -> Any:
