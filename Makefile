@@ -11,7 +11,7 @@ EXTRA = import tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))["proje
 install_extra = $(BIN)/python -c '$(EXTRA)' > $(VENV)/extra-$(1).txt && \
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --requirement $(VENV)/extra-$(1).txt
 
-.PHONY: demo test quick lint soak bench clean
+.PHONY: demo test quick lint soak bench wheel clean
 
 demo: $(VENV)/.ready
 	$(BIN)/headrace demo
@@ -29,9 +29,13 @@ soak: $(VENV)/.ready-test
 bench: $(VENV)/.ready
 	$(BIN)/headrace bench queue
 
+# A wheel and an sdist in dist/, tried in empty environments of each interpreter that is found.
+wheel:
+	$(PYTHON) .ci/wheel.py $(PYTHONS)
+
 lint: $(VENV)/.ready-lint
-	$(BIN)/ruff check src tests setup.py
-	$(BIN)/ruff format --check src tests setup.py
+	$(BIN)/ruff check src tests setup.py .ci
+	$(BIN)/ruff format --check src tests setup.py .ci
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-logo
 	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/cython-lint src/headrace/kernel
@@ -40,7 +44,7 @@ lint: $(VENV)/.ready-lint
 $(VENV)/.ready: pyproject.toml setup.py $(KERNEL)
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Headrace needs Python 3.11 or newer; set PYTHON=...")'
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable .
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[all]'
 	$(BIN)/headrace pipeline prepare || echo 'Spark will take longer to start.'
 	touch $@
 
@@ -54,4 +58,4 @@ $(VENV)/.ready-lint: $(VENV)/.ready-test
 	touch $@
 
 clean:
-	rm -rf $(VENV) build src/headrace.egg-info src/headrace/kernel/_kernel.c src/headrace/kernel/*.so
+	rm -rf $(VENV) build dist src/headrace.egg-info src/headrace/kernel/_kernel.c src/headrace/kernel/*.so

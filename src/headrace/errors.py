@@ -50,6 +50,7 @@
     ├── PipelineError                     something about the pipeline
     │   ├── TargetError                   an action cannot write; recovers when the cause is removed
     │   └── DataLossError                 products were evicted before the pipeline read them
+    ├── MissingExtraError (ImportError)   a library is not installed that this part of Headrace needs
     ├── RecordsDamagedError (ValueError)  bytes that are not valid records; `offset` says where
     └── OracleError                       a saved oracle is unreadable
 
@@ -318,6 +319,10 @@ class RecordsDamagedError(HeadraceError, ValueError):
     def __init__(self, problem: str, hint: str, offset: int) -> None:
         super().__init__(problem, hint)
         self.offset = offset
+
+
+class MissingExtraError(HeadraceError, ImportError):
+    """A library is not installed that this part of Headrace needs; the hint is the command that installs it."""
 
 
 class PipelineError(HeadraceError):

@@ -9,16 +9,17 @@ station_show.py     list, show, and `headrace lag`
 station_terms.py    the options for the terms of a station
 station_chain.py    how the stations of a queue are chained
 channel.py, top/
-serve.py            serve and wanted; config.py, certs.py
+serve.py            serve and wanted; certs.py; config.py, whose config_values.py shows a configuration
 sites.py            sites and hop; sites_map.py renders the map
 pipeline.py, archive.py
 generate.py, verify.py, bench.py
-demo.py             `headrace demo`; demo_view.py shows it while it runs
+demo.py             `headrace demo`; demo_view.py shows it while it runs, demo_show.py its result
 failure.py          exit codes, errors, problems in files, questions
 options.py          options that commands share, and the queue that they open
 output.py           JSON, tables, progress bars
 stream.py           gaps in a stream, a reader that goes away, signals
 
 Commands hold no logic of their own: they parse options with the library's parsers, call the library, and show the
-result. Nothing imports this package.
+result. Nothing imports this package. A module here that defines a command imports nothing that takes long to load
+(Zenoh, Spark, Arrow, cryptography) before the command runs, so that `--help` answers at once and without any extra.
 """

@@ -8,6 +8,7 @@ import numpy as np
 from headrace.demo.outcome import Row, TableVerdicts
 from headrace.demo.plan import SECOND, WATCHERS, Plan
 from headrace.demo.run import LinkCut
+from headrace.extras import require
 
 _INCHES = (9.0, 8.0)
 _STATIONS_MAX = 30
@@ -17,6 +18,7 @@ _COLOURS = ("tab:blue", "tab:orange")
 
 def save_plot(path: Path, plan: Plan, cut: LinkCut | None, tables: TableVerdicts) -> None:
     """Write the file; create its directory if necessary."""
+    require("plots")
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 

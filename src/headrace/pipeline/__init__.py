@@ -19,6 +19,8 @@ In a session of your own, call `register(spark)`. Folders, in the order in which
 import importlib
 from typing import TYPE_CHECKING, Any
 
+from headrace.extras import require
+
 if TYPE_CHECKING:
     from headrace.pipeline.source.backlog import behind
     from headrace.pipeline.source.session import register, spark_session
@@ -38,4 +40,5 @@ def __getattr__(name: str) -> Any:
     """Import Spark only when one of these names is used."""
     if name not in _MODULES:
         raise AttributeError(f"module 'headrace.pipeline' has no attribute {name!r}")
+    require("spark")
     return getattr(importlib.import_module(f"headrace.pipeline.{_MODULES[name]}"), name)

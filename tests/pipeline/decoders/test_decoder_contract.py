@@ -15,9 +15,8 @@ from decoding import check, decoded, generated, products_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headrace.errors import OptionError
+from headrace.errors import MissingExtraError, OptionError
 from headrace.pipeline.decoders import DECODERS, Decoded, decoder
-from headrace.pipeline.decoders import registry as registry_module
 from headrace.pipeline.decoders.ddl import arrow_schema
 from headrace.pipeline.decoders.decoder import cause, make_decoder, rows_of
 from headrace.pipeline.run.decoding import decode_batch
@@ -133,8 +132,8 @@ def test_an_unknown_decoder_is_an_error_that_lists_the_known_ones() -> None:
 
 
 def test_a_missing_library_is_an_error_that_names_its_extra(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(registry_module.importlib.util, "find_spec", lambda name: None)
-    with pytest.raises(OptionError, match=r"needs eccodes, which is not installed; pip install 'headrace\[grib\]'"):
+    monkeypatch.setitem(sys.modules, "eccodes", None)
+    with pytest.raises(MissingExtraError, match=r"GRIB and BUFR need packages .*; pip install 'headrace\[grib\]'"):
         decoder("grib")
 
 

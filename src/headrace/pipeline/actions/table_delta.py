@@ -17,7 +17,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from headrace.errors import PipelineError, TargetError
+from headrace.errors import TargetError
+from headrace.extras import require
 from headrace.pipeline.actions.disk import DISK, sync_names
 from headrace.pipeline.actions.table_delta_commits import adds_of, replace_adds
 from headrace.pipeline.actions.table_delta_compaction import compact_delta, tidy_delta
@@ -32,10 +33,9 @@ _COMMITS_FLUSHED = 8  # ours, and those that other writers may have added since
 
 
 def _library() -> Any:
-    try:
-        import deltalake
-    except ImportError:
-        raise PipelineError("Delta tables need the library deltalake", "pip install 'headrace[delta]'") from None
+    require("delta")
+    import deltalake
+
     return deltalake
 
 

@@ -24,6 +24,7 @@ import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 
 from headrace.errors import PipelineError
+from headrace.extras import require
 from headrace.pipeline.source.columns import SCHEMA, TIME
 
 NEEDED = ("feed", "ident", "payload", "origin", "origin_sequence", "created")
@@ -220,11 +221,10 @@ def _value(name: str, text: str | None, file: Path) -> Any:
 
 
 def _delta_files(path: Path) -> list[TableFile]:
-    try:
-        from deltalake import DeltaTable
-        from deltalake.exceptions import DeltaError
-    except ImportError:
-        raise PipelineError(f"{path} is a Delta table", "pip install 'headrace[delta]'") from None
+    require("delta")
+    from deltalake import DeltaTable
+    from deltalake.exceptions import DeltaError
+
     try:
         table = DeltaTable(str(path))
         names = table.metadata().partition_columns

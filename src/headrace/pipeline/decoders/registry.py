@@ -4,13 +4,13 @@ The module of a format is imported on first use, so that you need no libraries f
 """
 
 import importlib
-import importlib.util
 from collections.abc import Mapping
 from difflib import get_close_matches
 from types import MappingProxyType
 from typing import NamedTuple
 
 from headrace.errors import OptionError
+from headrace.extras import require
 from headrace.pipeline.decoders.decoder import Decoder
 from headrace.pipeline.decoders.user_function import own_decoder
 
@@ -18,17 +18,16 @@ from headrace.pipeline.decoders.user_function import own_decoder
 class _Source(NamedTuple):
     module: str
     attribute: str = "DECODER"
-    library: str = ""  # that must be installed, and the extra that does so
-    extra: str = ""
+    extra: str = ""  # that must be installed
 
 
 _SOURCES: Mapping[str, _Source] = MappingProxyType(
     {
-        "bufr": _Source("bufr", "DECODER", "eccodes", "grib"),
+        "bufr": _Source("bufr", extra="grib"),
         "events": _Source("events"),
         "events-summary": _Source("events", "SUMMARY_DECODER"),
-        "grib": _Source("grib", "DECODER", "eccodes", "grib"),
-        "grib-values": _Source("grib", "VALUES_DECODER", "eccodes", "grib"),
+        "grib": _Source("grib", extra="grib"),
+        "grib-values": _Source("grib", "VALUES_DECODER", "grib"),
         "metar": _Source("metar"),
         "monitor": _Source("monitor"),
         "nexrad2": _Source("nexrad2"),
@@ -47,8 +46,8 @@ def decoder(name: str, schema: str | None = None) -> Decoder:
     name: one of `DECODERS`, or "module:function".
     schema: a Spark DDL string, for a function that takes one product and yields dicts.
 
-    Raises OptionError: there is no such decoder, its library is missing, its function is invalid, or the schema is
-    invalid or not allowed.
+    Raises OptionError: there is no such decoder, its function is invalid, or the schema is invalid or not allowed;
+    MissingExtraError: its library is not installed.
     """
     if ":" in name:
         return own_decoder(name, schema)
@@ -57,11 +56,8 @@ def decoder(name: str, schema: str | None = None) -> Decoder:
         raise OptionError(f"there is no decoder {name!r}", _advice(name))
     if schema is not None:
         raise OptionError(f"the decoder {name!r} has a schema of its own", "remove schema from the rule")
-    if source.library and importlib.util.find_spec(source.library) is None:
-        raise OptionError(
-            f"the decoder {name!r} needs {source.library}, which is not installed",
-            f"pip install 'headrace[{source.extra}]'",
-        )
+    if source.extra:
+        require(source.extra)
     module = importlib.import_module(f"headrace.pipeline.decoders.{source.module}")
     found: Decoder = getattr(module, source.attribute)
     return found

@@ -6,13 +6,13 @@ each action and checks everything that concerns more than one.
 """
 
 import difflib
-import importlib.util
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import pyarrow as pa
 
-from headrace.errors import RuleError
+from headrace.errors import MissingExtraError, RuleError
+from headrace.extras import require
 from headrace.pipeline.rules.defaults import default_content, program_path
 from headrace.pipeline.rules.rule import (
     JSON,
@@ -75,8 +75,11 @@ def _check_file(action: FileAction, where: ActionInFile) -> None:
 
 
 def _check_table(action: TableAction, where: ActionInFile) -> None:
-    if action.format == "delta" and importlib.util.find_spec("deltalake") is None:
-        where.add("format", "the package deltalake is not installed", "run: pip install 'headrace[delta]'")
+    if action.format == "delta":
+        try:
+            require("delta")
+        except MissingExtraError as error:
+            where.add("format", error.problem, error.hint)
     for number, column in enumerate(action.partition_by):
         if where.columns is not None and column not in where.columns:
             where.report.add((*where.path, "partition_by", number), f"the rows have no column {column!r}",

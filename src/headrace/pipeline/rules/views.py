@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from headrace.errors import OptionError, RuleError
+from headrace.errors import MissingExtraError, OptionError, RuleError
 from headrace.pipeline.decoders import Decoder, decoder
 from headrace.pipeline.rules.rule import Rule
 from headrace.pipeline.rules.sql import analyse_query
@@ -31,7 +31,7 @@ def decoder_of(rule: Rule, folder: Path) -> Decoder:
     with importable(folder):
         try:
             return decoder(rule.decode or "", rule.schema)
-        except OptionError as error:
+        except (MissingExtraError, OptionError) as error:
             raise RuleError(error.problem, error.hint) from None
 
 

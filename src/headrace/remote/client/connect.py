@@ -14,6 +14,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from headrace.errors import FabricError, OptionError
+from headrace.extras import require
 from headrace.link.endpoint import PROTOCOLS, check_endpoint, is_address
 from headrace.product.put import check_origin
 from headrace.queue import AnyQueue, Queue
@@ -50,6 +51,7 @@ def connect_within(
     if not isinstance(where, str) or not is_endpoint(where):
         check_not_address(where)
         return Queue.open(where)
+    require("sites")
     from headrace.link.credentials import principal_of
     from headrace.link.session import SessionTerms, open_session
     from headrace.remote.client.connection import Connection
