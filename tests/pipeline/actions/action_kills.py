@@ -26,7 +26,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyspark.sql.types import StructType
 
-from headrace.pipeline.actions import Context, DeadLetters, file
+from headrace.pipeline.actions import Context, DeadLetters, file, table_replaced
 from headrace.pipeline.actions import file_append as append
 from headrace.pipeline.actions.file import FilePerformer
 from headrace.pipeline.actions.table import TablePerformer
@@ -100,7 +100,8 @@ def files(folder: Path, mode: str) -> None:
 
 
 def table(folder: Path, format: str, compact_s: float | None = None) -> None:
-    """Spark's part is done by Arrow: two files for each batch, in two partitions."""
+    """Spark's part is done by Arrow: two files for each batch, in two partitions. Nobody reads meanwhile."""
+    table_replaced._QUIET_S = 0.0
     action = TableAction(
         path=str(folder / "table"), format=format, partition_by=("ident",), compact_s=compact_s  # type: ignore[arg-type]
     )  # fmt: skip

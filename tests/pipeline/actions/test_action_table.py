@@ -151,6 +151,16 @@ def test_a_stage_keeps_its_columns_when_the_sql_has_changed_since(spark: Any, tm
     assert bench.sequences(spark) == list(range(10))
 
 
+def test_a_batch_does_not_replace_files_that_a_later_checkpoint_wrote(spark: Any, tmp_path: Path) -> None:
+    """A checkpoint that is restored from a backup counts the same batches again, perhaps with other rows."""
+    bench = Bench(tmp_path, "parquet")
+    bench.put(rows(spark, 0, 5), 0)
+    (tmp_path / "state" / "table-0.json").unlink()
+    with pytest.raises(PipelineError, match="exists: the checkpoint is older than the table"):
+        bench.put(rows(spark, 5, 10), 0)
+    assert bench.sequences(spark) == list(range(5))
+
+
 def staged_only(bench: Bench, frame: Any, batch_id: int) -> None:
     """A batch that is killed when its stage is complete."""
     with pytest.MonkeyPatch.context() as patch, pytest.raises(Killed):

@@ -1,5 +1,7 @@
 """Jobs keep their promises: every row once after a kill at any point, one process per checkpoint, stations that follow."""
 
+import os
+import time
 from pathlib import Path
 from typing import Any
 
@@ -52,6 +54,22 @@ def test_windows_are_in_the_table_once_if_their_batch_is_repeated(folder: Path, 
     assert (told.state, told.failure) == ("done", "")
     counts = ds.dataset(folder / "tables" / "a", format="parquet").to_table().column("products").to_pylist()
     assert sorted(counts) == [10, 11]  # Spark emits an hour with the batch after its end
+
+
+def test_old_rows_and_remains_of_a_killed_compaction_are_removed(folder: Path, spark: Any) -> None:
+    path = write_rules(folder, TABLE.format(name="a").replace('table = "a"', '[rule.table]\npath = "a"\nkeep = "1h"'))
+    put(folder, 0, 10)
+    assert run(path, spark)["a"].removed == 0
+    remains = folder / "tables" / ".headrace" / "a" / "compaction" / "5" / "folder"
+    remains.mkdir(parents=True)
+    two_hours_ago = (time.time() - 7200,) * 2
+    for each in (*(folder / "tables" / "a").iterdir(), remains.parent):
+        os.utime(each, two_hours_ago)
+    assert run(path, spark)["a"].removed == 0
+    assert not remains.parent.parent.exists(), "by the start, without a batch"
+    put(folder, 10, 10)
+    assert run(path, spark)["a"].removed == 10
+    assert numbers(folder, "a") == list(range(10, 20))
 
 
 @pytest.mark.parametrize("decode", ["", 'decode = "text"'], ids=["products", "decoded"])

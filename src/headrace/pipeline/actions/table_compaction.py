@@ -8,6 +8,10 @@ A listing of the folder has the small files or the merged ones, never both and n
 small files and opens them after the exchange gets "no such file", and repeats its read. A reader of several partitions
 may see one before and another after the exchange; rows never move between partitions.
 
+Arrow and Hadoop list a folder, then ask for the status of each name, and leave a name out, without an error, if its
+file is gone. A reader whose listing is complete when the exchange comes, and that has asked for no status yet, would
+find none of the small files. So the exchange waits until nobody has opened the folder for a while (table_replaced.py).
+
 A merged file has the latest time of modification of its parts: it is as old as its newest row (table_keep.py).
 
 A table has one writer, which calls this between two batches. Files of a batch that is not finished are not merged: its
@@ -16,6 +20,7 @@ repetition looks for them by name. A folder that changes while it is merged, by 
 Bounds: merged and replaced files of one call have at most `KEPT_BYTES` each, and one row group is in memory.
 """
 
+import logging
 import os
 import secrets
 import shutil
@@ -30,8 +35,16 @@ import pyarrow.parquet as pq
 from headrace.errors import PipelineError, TargetError
 from headrace.pipeline.actions.disk import DISK, disk_error, make_folder
 from headrace.pipeline.actions.table_home import unfinished
-from headrace.pipeline.actions.table_replaced import KEPT_BYTES, exchange, new_room, remove_replaced, replaced_bytes
+from headrace.pipeline.actions.table_replaced import (
+    KEPT_BYTES,
+    exchange,
+    new_room,
+    remove_replaced,
+    replaced_bytes,
+    wait_until_unlisted,
+)
 
+_LOGGER = logging.getLogger(__name__)
 SMALL_BYTES = 32 << 20  # a file below this is merged
 FILES_MIN = 4  # small files in a folder; fewer are left
 _FILE_BYTES = 128 << 20  # of a merged file, before compression differs
@@ -75,6 +88,10 @@ def _compact_folder(folder: Path, groups: Sequence[Sequence[Path]], room: Path) 
         _copy_owner(folder, copy)
         DISK.sync_directory(copy)
         if set(os.listdir(folder)) != before:
+            shutil.rmtree(room)
+            return 0
+        if not wait_until_unlisted(folder):
+            _LOGGER.warning("%s is listed by readers all the time, and is not compacted now", folder)
             shutil.rmtree(room)
             return 0
         exchange(copy, folder)

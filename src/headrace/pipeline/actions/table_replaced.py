@@ -17,7 +17,9 @@ way. The age of a folder is counted on the machine's clock, from a moment direct
 import ctypes
 import os
 import secrets
+import select
 import shutil
+import struct
 import time
 from contextlib import suppress
 from pathlib import Path
@@ -28,6 +30,11 @@ from headrace.pipeline.actions.table_home import homes
 KEPT_S = 600.0
 KEPT_BYTES = 1 << 30
 _ROOMS = "compaction"
+_QUIET_S = 0.1  # a reader has listed a small folder, and looked at its first file
+_LISTINGS = 10  # a reader has listed a large folder: so many times as long as we need for it
+_PATIENCE_S = 2.0
+_IN_OPEN, _IN_Q_OVERFLOW = 0x20, 0x4000
+_EVENT = struct.Struct("iIII")  # struct inotify_event without its name
 _AT_FDCWD, _RENAME_EXCHANGE = -100, 2
 
 
@@ -36,6 +43,46 @@ def new_room(table: Path) -> Path:
     room = homes(table)[0] / _ROOMS / secrets.token_hex(8)
     make_folder(room)
     return room
+
+
+def wait_until_unlisted(folder: Path) -> bool:
+    """Wait until nobody has opened the folder for a while; False: it is opened again and again. OSError.
+
+    The kernel reports who opens it (inotify): processes of this machine, and not those of a network file system. True
+    if it does not report at all.
+    """
+    started = time.monotonic()
+    os.listdir(folder)
+    listing_s = (time.monotonic() - started) * _LISTINGS
+    libc = ctypes.CDLL(None, use_errno=True)
+    watch = libc.inotify_init1(os.O_NONBLOCK | os.O_CLOEXEC)
+    if watch < 0:
+        return True
+    try:
+        if libc.inotify_add_watch(watch, os.fsencode(folder), _IN_OPEN) < 0:
+            return True
+        poll, end = select.poll(), time.monotonic() + _PATIENCE_S + listing_s
+        poll.register(watch, select.POLLIN)
+        quiet_at = time.monotonic() + _QUIET_S + listing_s
+        while time.monotonic() < end:
+            left_s = quiet_at - time.monotonic()
+            if left_s <= 0:
+                return True
+            if poll.poll(max(1, left_s * 1000)) and _is_opened(os.read(watch, 1 << 16)):
+                quiet_at = time.monotonic() + _QUIET_S + listing_s
+        return False
+    finally:
+        os.close(watch)
+
+
+def _is_opened(events: bytes) -> bool:
+    """Whether the folder itself is among these; events of its files have a name, and readers of files do no harm."""
+    place, found = 0, False
+    while place < len(events):
+        _, mask, _, name_bytes = _EVENT.unpack_from(events, place)
+        found = found or not name_bytes or bool(mask & _IN_Q_OVERFLOW)
+        place += _EVENT.size + name_bytes
+    return found
 
 
 def exchange(copy: Path, folder: Path) -> None:

@@ -6,7 +6,7 @@
 
 A stage without `ready.json` is incomplete: it is deleted, and the batch is written again. A stage with `ready.json` is
 the batch: after a crash the missing renames are done, and nothing is computed again. So no file in place is ever
-replaced or removed, and none is visible before it is complete.
+replaced or removed by a batch, and none is visible before it is complete.
 
 Earlier versions staged within the table, in `.staging-<rule>-<action>`. A complete stage is continued there; then the
 folder is deleted.
@@ -113,6 +113,11 @@ class Stage:
             source, target = self.folder / staged.name, self._table / staged.target
             try:
                 target.parent.mkdir(parents=True, exist_ok=True)
+                if source.exists() and target.exists():  # a rename leaves only one of them
+                    raise PipelineError(
+                        f"{target} exists: the checkpoint is older than the table",
+                        "restore the table of the same time, or choose a new path",
+                    )
                 os.utime(source)  # the age of its rows begins, for `keep`
                 os.replace(source, target)
             except FileNotFoundError:
