@@ -21,7 +21,7 @@ import numpy as np
 import numpy.typing as npt
 
 from headrace.errors import LeaseLostError, OptionError, StationError
-from headrace.kernel._kernel import RowProduct
+from headrace.kernel import _kernel as kernel
 from headrace.log.seams import Timeout
 from headrace.product.batch import Batch
 from headrace.product.product import Product
@@ -122,7 +122,7 @@ def _find_lease(recent: Recent, product: Product) -> tuple[Batch, int]:
     if not isinstance(product, Product):
         raise OptionError(f"{product!r} is not a product", "give what get() returned")
     for batch in reversed(recent):
-        if isinstance(product, RowProduct) and product.rows is batch.rows:
+        if isinstance(product, kernel.RowProduct) and product.rows is batch.rows:
             return batch, product.place
     for batch in reversed(recent):  # a copy, or a product that was read elsewhere
         places = np.flatnonzero(batch.sequences == product.sequence)
