@@ -33,7 +33,10 @@ def test_a_site_whose_output_and_log_share_a_file_says_once_that_it_is_ready(wri
         until(lambda: "is ready at" in (tmp_path / "both").read_text(), "it is ready")
         process.terminate()
     assert (tmp_path / "both").read_text().count("is ready at") == 1
-    with (tmp_path / "out").open("wb") as out, subprocess.Popen(words, stdout=out, stderr=subprocess.DEVNULL) as process:
+    with (
+        (tmp_path / "out").open("wb") as out,
+        subprocess.Popen(words, stdout=out, stderr=subprocess.DEVNULL) as process,
+    ):
         until(lambda: "is ready at" in (tmp_path / "out").read_text(), "it is ready")
         process.terminate()
 
