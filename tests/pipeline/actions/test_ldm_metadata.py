@@ -82,13 +82,13 @@ def test_a_program_for_each_product_gets_metadata_too(tmp_path: Path) -> None:
 
 def test_the_size_is_that_of_the_content_that_is_left() -> None:
     made = Recipe((), None, "payload", ("controls", "non-ascii"), metadata="ldm")
-    contents = made._content(ROWS).to_pylist()
+    contents = made.contents_of(ROWS).to_pylist()
     assert [read_one(content)[0]["data"] for content in contents] == [b"METAR KDEN\n", b"\n"]
     assert [read_one(content)[0]["size"] for content in contents] == [11, 1]
 
 
 def test_metadata_may_stand_alone() -> None:
-    contents = Recipe((), None, "none", metadata="ldm")._content(ROWS).to_pylist()
+    contents = Recipe((), None, "none", metadata="ldm").contents_of(ROWS).to_pylist()
     facts, rest = read_one(contents[0], has_data=False)
     assert (facts["size"], facts["data"], rest) == (len(PAYLOADS[0]), b"", b"")
 
@@ -99,7 +99,7 @@ def test_rows_without_the_columns_are_refused() -> None:
 
 
 def test_spipe_frames_each_product_with_its_ident() -> None:
-    contents = Recipe((), None, "payload", metadata="ldm-spipe")._content(ROWS).to_pylist()
+    contents = Recipe((), None, "payload", metadata="ldm-spipe").contents_of(ROWS).to_pylist()
     for ident, payload, content in zip(IDENTS, PAYLOADS, contents, strict=True):
         sync, key_bytes = struct.unpack_from("=QQ", content)
         (data_bytes,) = struct.unpack_from("=Q", content, 16 + key_bytes)
@@ -112,7 +112,7 @@ def test_xpipe_writes_each_product_in_xdr() -> None:
         (length,) = struct.unpack_from(">I", data, at)
         return data[at + 4 : at + 4 + length], at + 4 + length + -length % 4
 
-    for place, content in enumerate(Recipe((), None, "payload", metadata="ldm-xpipe")._content(ROWS).to_pylist()):
+    for place, content in enumerate(Recipe((), None, "payload", metadata="ldm-xpipe").contents_of(ROWS).to_pylist()):
         wanted = expected(place, PAYLOADS[place])
         *time, signature = struct.unpack_from(">ii16s", content)
         origin, at = text(content, 24)

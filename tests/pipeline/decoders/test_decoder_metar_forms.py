@@ -5,6 +5,7 @@ Each form is made from a regular report of the generator, so that the observatio
 
 import random
 from collections.abc import Sequence
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -186,3 +187,33 @@ WORDS = "KDEN 061200Z 061200 METAR SPECI COR TTF NIL AUTO RMK NEXT 18008KT FM030
 def test_no_word_is_lost_when_reports_are_separated(words: list[str]) -> None:
     raw = " ".join(words)
     assert " ".join(single_reports(raw)).split() == raw.split()
+
+
+# --- Canadian SA reports ----------------------------------------------------------------------------
+
+
+SA = (
+    "SACN74 CWAO 060000 RRC\r\r\n\r\r\nNPL SA 0000 AUTO8 M M M 990/-36/-39/2703/M/     7003 61MM=\r\r\n"
+    "ZMJ SA 2355 AUTO8 M M M 089////M/ 3009 92MM\r\r\nYXX SA COR 0000 250 SCT 15+ 156/12/5/7715+30/001=\r\r\n"
+    "WEL SA 0000 AUTO1 M M M=\r\r\n"
+)
+
+
+def test_canadian_sa_reports_are_rows() -> None:
+    npl, zmj, yxx, wel = rows("metar", [SA])
+    assert (npl["station"], npl["kind"], npl["auto"], npl["corrected"]) == ("NPL", "SA", True, False)
+    assert npl["observed"] == datetime(2020, 1, 6, tzinfo=UTC)
+    assert (npl["sea_level_pressure"], npl["temperature"], npl["dewpoint"]) == (999.0, -36, -39)
+    assert (npl["wind_direction"], round(npl["wind_speed"], 2), npl["wind_gust"]) == (270, 1.54, None)
+    assert (npl["remarks"], npl["unread"], npl["altimeter"]) == ("7003 61MM", [], None)
+    assert zmj["observed"] == datetime(2020, 1, 5, 23, 55, tzinfo=UTC), "the day before the bulletin"
+    assert (zmj["sea_level_pressure"], zmj["temperature"], zmj["wind_speed"]) == (1008.9, None, None)
+    assert (yxx["auto"], yxx["corrected"], yxx["unread"]) == (False, True, ["250", "SCT", "15+"])
+    assert (yxx["wind_direction"], round(yxx["wind_speed"] * 3.6 / 1.852), yxx["altimeter"]) == (270, 115, 1016.3)
+    assert (wel["station"], wel["temperature"], wel["remarks"]) == ("WEL", None, None)
+    assert errors("metar", [SA]) == {}
+
+
+@pytest.mark.parametrize("text", ["NPL SA 2500 AUTO8 M=", "NPL SA=", "SA SA SA SA", "NPL SA 0000=", "x/y/z/" * 500])
+def test_what_is_no_sa_report_is_an_error(text: str) -> None:
+    assert "no METAR or SPECI report" in errors("metar", [f"SACN74 CWAO 060000\n{text}"])[0]

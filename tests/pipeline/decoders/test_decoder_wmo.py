@@ -44,6 +44,46 @@ def test_reports_are_rows_and_carry_the_line_that_is_meant_for_all() -> None:
     assert sigmet["awips"] is None
 
 
+JOINED = {
+    "METAR without =": (
+        "SACN31 CWAO 121500\r\r\nCYYZ 121500Z 27010KT 15SM FEW040 12/03 A3001 RMK CU2\r\r\nSLP168\r\r\n"
+        "CYUL 121500Z 00000KT 9SM\r\r\n SKC 10/02 A3003\r\r\nCYOW 121500Z AUTO 30005KT 9SM CLR 09/01 A3002\r\r\n",
+        ["CYYZ 121500Z 27010KT 15SM FEW040 12/03 A3001 RMK CU2\nSLP168", "CYUL 121500Z 00000KT 9SM\n SKC 10/02 A3003",
+         "CYOW 121500Z AUTO 30005KT 9SM CLR 09/01 A3002"],
+    ),
+    "one = is missing": (
+        "SAUS70 KWBC 061200\r\r\nMETAR KDEN 061153Z 18008KT 10SM 12/M03 A3002=\r\r\nMETAR KBOU 061150Z 10SM 11/M02\r\r\n"
+        "METAR KCOS 061154Z NIL=\r\r\n",
+        ["METAR KDEN 061153Z 18008KT 10SM 12/M03 A3002", "METAR KBOU 061150Z 10SM 11/M02", "METAR KCOS 061154Z NIL"],
+    ),
+    "a shared line": (
+        "SPCN31 CWAO 061207\nSPECI\nCYYZ 061205Z 1SM\nCYUL 061206Z 2SM=",
+        ["SPECI CYYZ 061205Z 1SM", "SPECI CYUL 061206Z 2SM"],
+    ),
+    "TAF": (
+        "FTCN31 CWAO 121140\nTAF CYYZ 121140Z 1212/1318 27012KT P6SM SCT040\n  FM121800 28015KT P6SM\n"
+        "TAF AMD CYUL 121141Z 1212/1312 20005KT P6SM\nCYOW 121142Z 1212/1312 20005KT P6SM=",
+        ["TAF CYYZ 121140Z 1212/1318 27012KT P6SM SCT040\n  FM121800 28015KT P6SM",
+         "TAF AMD CYUL 121141Z 1212/1312 20005KT P6SM", "CYOW 121142Z 1212/1312 20005KT P6SM"],
+    ),
+    "Canadian SA": (
+        "SACN74 CWAO 090000 RRC\r\r\n\r\r\nNPL SA 0000 AUTO8 M M M 990/-36/-39/2703/M/     7003 61MM\r\r\n"
+        "WEL SA 0000 AUTO8 M M M 189/12/10/1008/M/ 0002 07MM=\r\r\n",
+        ["NPL SA 0000 AUTO8 M M M 990/-36/-39/2703/M/     7003 61MM", "WEL SA 0000 AUTO8 M M M 189/12/10/1008/M/ 0002 07MM"],
+    ),
+    "times that begin no report": (
+        "SAUS70 KWBC 061200\nKDEN 061153Z 10SM RMK NEXT 061300Z LAST 061100Z KBOU 061000Z=\n",
+        ["KDEN 061153Z 10SM RMK NEXT 061300Z LAST 061100Z KBOU 061000Z"],
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", JOINED)
+def test_reports_are_separated_where_an_equals_sign_is_missing(name: str) -> None:
+    bulletin, texts = JOINED[name]
+    assert [row["text"] for row in rows("wmo", [bulletin])] == texts
+
+
 @pytest.mark.parametrize(
     "start",
     ["", "\x01\r\r\n001\r\r\n", "00417 \r\r\n", "ZCZC 123\r\r\n", "0000012300\x01\r\r\n12345\r\r\n", "\r\n\r\n"],

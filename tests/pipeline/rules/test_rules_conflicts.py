@@ -74,7 +74,7 @@ def test_a_contradiction_in_a_rule_is_reported_with_its_place_and_remedy(
         ("select station from x.decoded", 21, "there is no table 'x.decoded' here", ""),
         ("with a as (select station s from decoded) select t from a", 50, "there is no column 't'", "columns are: s"),
         ("select station, from decoded", 15, "a column is missing after the comma", ""),
-        ("select station from decoded order by station", 38, "cannot be sorted", "when you read the table"),
+        ("select station from decoded order by station", 38, "sorting needs an end", "when you read the table"),
         (
             "select row_number() over (partition by station order by observed) n from decoded",
             8,

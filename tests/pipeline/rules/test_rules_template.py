@@ -288,3 +288,15 @@ def test_a_day_is_at_most_one_day_ahead_and_at_most_two_months_back(day: int, ho
     assert found is not None
     assert found.day == day
     assert timedelta(days=-62) < found - created <= timedelta(days=1)
+
+
+@pytest.mark.parametrize(
+    ("ident", "path"), [("a/V06/b", "x/V06/b.raw"), ("a//V06", "x/V06.raw"), ("a", "x.raw"), ("a/V06/", "x/V06/.raw")]
+)
+def test_slashes_of_a_value_are_kept_where_they_meet_text(ident: str, path: str) -> None:
+    """As LDM's pqact has it: `x\\1.raw` with a group that begins with a slash makes a folder."""
+    made = template("x{1:path|}.raw", "path", "^a(/.*)?")
+    assert made.text({"ident": ident}) == path
+    column = made.column(pa.RecordBatch.from_pydict({"ident": [ident]}))
+    assert (column.texts.to_pylist(), column.errors) == ([path], [])
+    assert template("{1:path}/x", "path", "^a(/.*)?").text({"ident": "a/b/"}) == "b/x"

@@ -66,7 +66,7 @@ def test_a_target_that_cannot_be_written_is_retried_until_it_can(folder: Path, s
         until(lambda: saved_states(path) == ["retrying", "running"], lambda: job.statuses)
         saved = load_status(load_rules(path).pipeline)
         assert saved is not None
-        assert "tables/a cannot be created: File exists; a file that is not a folder" in saved.rules[0].failure
+        assert "tables/a was not created: File exists; a file that is not a folder" in saved.rules[0].failure
         until(lambda: show(path).return_value == 0, lambda: show(path).output)  # 1 while the status is older than 10 s
         shown = show(path).output
         assert re.search(r"\n  a +retrying ", shown), shown
@@ -98,7 +98,7 @@ def test_retries_are_limited_with_available_now(folder: Path, spark: Any) -> Non
     path = write_rules(folder, TABLE.format(name="a"))
     told = run(path, spark)["a"]
     assert (told.state, told.retries, told.rows) == ("failed", 2, 0)
-    assert "tables/a cannot be created: File exists" in told.failure
+    assert "tables/a was not created: File exists" in told.failure
     (folder / "tables" / "a").unlink()
     assert run(path, spark)["a"].state == "done"
     assert numbers(folder, "a") == list(range(5))
@@ -295,8 +295,8 @@ def test_programs_that_hang_crash_or_are_missing_make_dead_letters_and_do_not_st
     why = {(letter["action"], letter["ident"]): letter["error"] for letter in letters}
     assert len(why) == len(letters) == 12
     for action, text in (
-        ("exec-0", "still running after"), ("exec-1", "ended with status 3"), ("exec-2", "cannot be started"),
-        ("pipe-0", "did not read"), ("pipe-1", "ended with status 3"), ("pipe-2", "cannot be started"),
+        ("exec-0", "still running after"), ("exec-1", "ended with status 3"), ("exec-2", "does not start"),
+        ("pipe-0", "did not read"), ("pipe-1", "ended with status 3"), ("pipe-2", "does not start"),
     ):  # fmt: skip
         assert all(text in why[action, ident] for ident in ("i0", "i1")), why
 

@@ -167,7 +167,7 @@ def test_unfinished_entries_are_removed_and_others_stay(tmp_path: Path) -> None:
 
 
 def test_an_entry_that_cannot_be_flushed_stops_the_batch(tmp_path: Path) -> None:
-    with pytest.raises(TargetError, match="offsets/0 cannot be flushed"):
+    with pytest.raises(TargetError, match="offsets/0 was not flushed"):
         flush_entries(tmp_path, 0)
 
 

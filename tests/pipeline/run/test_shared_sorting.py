@@ -8,7 +8,7 @@ import pytest
 
 from headrace import Selection
 from headrace.errors import PipelineError, TargetError
-from headrace.pipeline.actions.prepared import Recipe, message_of
+from headrace.pipeline.actions.prepared import Recipe
 from headrace.pipeline.run.pile import Pile, Sorter
 from headrace.pipeline.run.shared_batch import Done, Failures
 from headrace.pipeline.source.columns import SCHEMA
@@ -40,16 +40,30 @@ def rows_of(chance: random.Random, count: int) -> tuple[pa.RecordBatch, list[Pro
     return pa.RecordBatch.from_pydict({name: columns[name] for name in SCHEMA.names}, schema=SCHEMA), products
 
 
+def piled(sorter: Sorter, *batches: pa.RecordBatch) -> Pile:
+    numbers = {form: number for number, form in enumerate(sorter.forms)}
+    pile = Pile(io.BytesIO(), [numbers[recipe.form] for _, recipe in sorter.recipes])
+    for batch in batches:
+        for message in sorter.messages(batch):
+            pile.add(*message)
+    return pile
+
+
+def sequences(pile: Pile, number: int) -> list[int | None]:
+    return [row.sequence for _, row in pile.rows([number])]
+
+
+RECIPE = Recipe((("{ident}", "path"),), None, "payload")
+
+
 def test_every_action_gets_exactly_the_rows_that_its_rule_selects_in_their_order() -> None:
     chance = random.Random(random_seed())
     rows, products = rows_of(chance, 300)
-    recipe = Recipe((("{ident}", "path"),), None, "payload")
-    recipes = tuple((rule, recipe) for rule in range(len(SELECTIONS)) for _ in range(1 + rule % 2))
-    sorter = Sorter(tuple(enumerate(SELECTIONS)), recipes)
-    found = {number: batch.column("sequence").to_pylist() for number, batch in sorter(rows)}
+    recipes = tuple((rule, RECIPE) for rule in range(len(SELECTIONS)) for _ in range(1 + rule % 2))
+    pile = piled(Sorter(tuple(enumerate(SELECTIONS)), recipes), rows)
     for number, (rule, _) in enumerate(recipes):
         select = Selection.parse(SELECTIONS[rule]) if SELECTIONS[rule] else Selection()
-        assert found.get(number, []) == [product.sequence for product in products if select.wants(product)]
+        assert sequences(pile, number) == [product.sequence for product in products if select.wants(product)]
 
 
 def test_a_rule_with_otherwise_gets_what_no_rule_above_selects() -> None:
@@ -57,31 +71,44 @@ def test_a_rule_with_otherwise_gets_what_no_rule_above_selects() -> None:
     rows, products = rows_of(chance, 300)
     order = chance.sample(SELECTIONS[1:], len(SELECTIONS) - 1)
     otherwise = frozenset(chance.sample(range(1, len(order)), 4))
-    recipe = Recipe((("{ident}", "path"),), None, "payload")
-    sorter = Sorter(tuple(enumerate(order)), tuple((rule, recipe) for rule in range(len(order))), otherwise)
-    found = {number: batch.column("sequence").to_pylist() for number, batch in sorter(rows)}
+    recipes = tuple((rule, RECIPE) for rule in range(len(order)))
+    pile = piled(Sorter(tuple(enumerate(order)), recipes, otherwise), rows)
     selections = [Selection.parse(text) for text in order]
     for rule, select in enumerate(selections):
         above = selections[:rule] if rule in otherwise else []
         expected = [each.sequence for each in products if select.wants(each) and not any(a.wants(each) for a in above)]
-        assert found.get(rule, []) == expected
+        assert sequences(pile, rule) == expected
 
 
-def test_rows_of_several_actions_come_in_the_order_of_their_products() -> None:
+def test_rows_of_several_actions_come_in_the_order_of_their_products(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("headrace.pipeline.run.pile.SLICE_ROWS", 40)
+    monkeypatch.setattr("headrace.pipeline.actions.prepared.MESSAGE_BYTES", 500)
     chance = random.Random(random_seed())
-    recipe, pile, given = Recipe((("{ident}", "path"),), None, "payload"), Pile(io.BytesIO()), []
-    for begin in range(0, 300, 50):  # batches of the source, in order
-        rows, _ = rows_of(chance, 300)
-        for number in range(6):
-            places = sorted(chance.sample(range(begin, begin + 50), chance.randrange(50)))
-            made = recipe(rows.take(pa.array(places, pa.int32())))
-            for part in (made.slice(0, 10), made.slice(10)):
-                if part.num_rows:
-                    pile.add(number, message_of(part))
-            given += [(place, number) for place in places]
-    assert [(row.sequence, number) for number, row in pile.rows(range(6))] == sorted(given)
-    assert [(row.sequence, number) for number, row in pile.rows([4, 1])] == sorted(g for g in given if g[1] in (1, 4))
-    assert pile.numbers() == list(range(6))
+    rows, products = rows_of(chance, 300)
+    numbers = range(len(SELECTIONS))
+    pile = piled(Sorter(tuple(enumerate(SELECTIONS)), tuple((rule, RECIPE) for rule in numbers)),
+                 rows.slice(0, 170), rows.slice(170))  # fmt: skip
+    selections = [Selection.parse(text) if text else Selection() for text in SELECTIONS]
+    wanted = [(each.sequence, rule) for each in products for rule in numbers if selections[rule].wants(each)]
+    assert [(row.sequence, number) for number, row in pile.rows(numbers)] == wanted
+    assert [(row.sequence, n) for n, row in pile.rows([4, 1])] == [each for each in wanted if each[1] in (1, 4)]
+    assert pile.numbers() == sorted({rule for _, rule in wanted})
+
+
+def test_a_product_is_sent_once_for_each_form_of_its_content_however_many_rules_select_it() -> None:
+    """With a copy for each rule, a file of 1,700 entries needed more memory than Java had."""
+    rows, _ = rows_of(random.Random(1), 50)
+    rows = rows.set_column(rows.schema.names.index("payload"), SCHEMA.field("payload"),
+                           pa.array([bytes([n]) * 10_000 for n in range(50)], pa.binary()))  # fmt: skip
+    forms = [RECIPE, Recipe((("{feed}", "path"),), "x", "payload", metadata="ldm")]
+    sorter = Sorter(((0, "**"),), tuple((0, forms[n % 2]) for n in range(200)))
+    messages = list(sorter.messages(rows))
+    assert sum(len(message) for _, message in messages) < 4 * 50 * 10_000
+    for number, row in piled(sorter, rows).rows(range(200)):
+        assert row.sequence is not None
+        payload = bytes([row.sequence]) * 10_000
+        assert row.content == payload if number % 2 == 0 else row.content.endswith(payload)
+        assert row.texts == [row.ident if number % 2 == 0 else row.feed]
 
 
 def test_all_rules_have_their_turn_before_a_failure_is_raised_and_permanent_ones_come_first() -> None:

@@ -10,7 +10,7 @@ from headrace.errors import OptionError
 from headrace.pipeline.source.backlog import Backlog, Behind, behind_of
 from headrace.pipeline.source.options import read_options
 from headrace.pipeline.source.ranges import Position, range_of
-from headrace.pipeline.source.spans import end_within
+from headrace.pipeline.source.spans import Span, end_within, spans_of
 from headrace.selection import Selection
 from support.damage import flip_bit
 
@@ -122,3 +122,15 @@ def test_what_a_stream_reports_is_read_from_its_progress() -> None:
     report = '{"queue": "0b7f", "sequence": 4800, "lost": 3, "behind_products": 89, "behind_s": 2.5}'
     assert behind_of(report) == Behind(89, 2.5, 3)
     assert behind_of('{"sequence": 4800}') is behind_of(None) is behind_of("no JSON") is None
+
+
+def test_a_task_has_about_as_many_bytes_as_the_user_allows(tmp_path: Path) -> None:
+    with Queue.create(tmp_path / "q", size="64MiB") as queue:
+        queue.put_many([bytes([n]) * (1 << 20) for n in range(40)], feed="a", ident=[f"i{n}" for n in range(40)])
+        assert spans_of(queue, Selection(), 1, 41, None, False) == [Span(1, 41)]
+        spans = spans_of(queue, Selection(), 1, 41, None, False, 4 << 20)
+        assert 10 <= len(spans) <= 11
+        assert [span.first for span in spans] == [1, *(span.end for span in spans[:-1])]
+        assert spans[-1].end == 41
+        assert max(span.end - span.first for span in spans) <= 5
+        assert len(spans_of(queue, Selection(), 1, 41, None, False, 1)) == 40, "one product always fits"

@@ -12,7 +12,7 @@ from headrace.pipeline.spark.failures import SLOW_START, failure_of, is_java_gon
         ("Traceback\nheadrace.errors.DataLossError: products 1-2 are lost", "products 1-2 are lost", False),
         ("x\nheadrace.errors.SiteUnreachableError: no answer\n\nThe above\nheadrace.errors.PipelineError: not put",
          "not put", True),
-        ("headrace.errors.TargetError: t cannot be written; make room", "t cannot be written; make room", True),
+        ("headrace.errors.TargetError: t was not written; make room", "t was not written; make room", True),
         ("headrace.errors.PipelineError: the rows do not fit", "the rows do not fit", False),
         ("Job aborted\nPermissionError: [Errno 13] Permission denied", "PermissionError: [Errno 13] Permission denied", True),
         ("Job aborted: Task 0 failed 4 times: org.apache.spark.SparkException: Python worker exited unexpectedly (crashed)",

@@ -20,7 +20,7 @@ def fake_java(home: Path, script: str) -> Path:
 
 @pytest.fixture(autouse=True)
 def no_java(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """There is no Java but that of PyPI, whose script cannot be written."""
+    """There is no Java but that of PyPI, whose script is not writable."""
     (tmp_path / "prefix").touch()
     monkeypatch.setattr(sys, "prefix", str(tmp_path / "prefix"))
     monkeypatch.setenv("PATH", str(tmp_path))
@@ -36,7 +36,7 @@ def test_java_home_is_used_even_if_the_environment_of_python_is_read_only(
 
 
 def test_a_script_for_java_that_cannot_be_written_is_an_error_with_a_remedy() -> None:
-    with pytest.raises(PipelineError, match=r"prefix.* cannot be written: Not a directory; .*set JAVA_HOME"):
+    with pytest.raises(PipelineError, match=r"prefix.* is not writable: Not a directory; .*set JAVA_HOME"):
         java_home()
 
 

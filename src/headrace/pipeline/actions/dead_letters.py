@@ -14,7 +14,7 @@ import logging
 import shutil
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -31,7 +31,15 @@ from headrace.pipeline.actions.dead_letter_files import compact_letters, only_wr
 from headrace.pipeline.actions.disk import DISK, disk_error, make_folder
 from headrace.pipeline.actions.journal import life
 from headrace.pipeline.actions.prepared import SCHEMA as PREPARED
-from headrace.pipeline.actions.prepared import PreparedRow, origin, prepared_batches, rows_in, with_valid_text
+from headrace.pipeline.actions.prepared import (
+    PreparedRow,
+    Sender,
+    SentRow,
+    origin,
+    prepared_batches,
+    rows_in,
+    with_valid_text,
+)
 from headrace.pipeline.actions.table_home import homes
 from headrace.pipeline.decoders.decoder import cause
 
@@ -128,6 +136,17 @@ class Letters:
             self._writer = None
         with suppress(OSError):  # another error has been reported already
             self._part.unlink(missing_ok=True)
+
+
+def counted(
+    rows: Iterable[SentRow], letters: Letters, act: Callable[[Sender, PreparedRow], bool]
+) -> dict[Sender, Counts]:
+    """Do something with each row, and count by sender for which rows it succeeded."""
+    done, failed = Counter[Sender](), Counter[Sender]()
+    for sender, row in rows:
+        letters.rule, letters.action = sender.rule, sender.action
+        (done if act(sender, row) else failed)[sender] += 1
+    return {sender: Counts(done[sender], failed=failed[sender]) for sender in done.keys() | failed.keys()}
 
 
 class DeadLetters:

@@ -42,7 +42,7 @@ def is_path_invalid(error: OSError) -> bool:
 def disk_error(error: OSError, path: str | os.PathLike[str], what: str = "written") -> TargetError:
     """The error for the person who must act; the batch is retried."""
     hint = _REMEDIES.get(error.errno or 0, "check the disk")
-    return TargetError(f"{os.fspath(path)} cannot be {what}: {error.strerror or error}", hint)
+    return TargetError(f"{os.fspath(path)} was not {what}: {error.strerror or error}", hint)
 
 
 def make_folder(folder: Path) -> None:

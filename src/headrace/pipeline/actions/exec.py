@@ -1,7 +1,7 @@
 """Exec: runs a program for each row, with the content of the row as its standard input. At least once.
 
 A program has failed if it ends with a status other than 0, is killed, or runs longer than its timeout. It is retried
-after a pause that doubles; then the row is a dead letter. A program that cannot be started is not retried.
+after a pause that doubles; then the row is a dead letter. A program that does not start is not retried.
 
 A broken program must not hold up the stream. One that fails on many consecutive rows gets no retries, and one that
 hangs on many gets no more rows of the batch, until it succeeds once.
@@ -15,13 +15,33 @@ import pyarrow as pa
 from pyspark.sql import DataFrame
 
 from headrace.pipeline.actions.action import Context, Counts
-from headrace.pipeline.actions.dead_letters import DeadLetters
-from headrace.pipeline.actions.prepared import PreparedRow, Recipe, prepared_batches, rows_in
+from headrace.pipeline.actions.dead_letters import DeadLetters, counted
+from headrace.pipeline.actions.prepared import PreparedRow, Recipe, Sender, SentRow, prepared_batches, rows_in
 from headrace.pipeline.actions.program import EndedError, HungError, Program, ProgramError, StartError
 from headrace.pipeline.rules.rule import PAYLOAD, ExecAction
 
 FAILURES_MAX = 3  # consecutive rows; then each row has one attempt
 HANGS_MAX = 5  # consecutive attempts; then the rest of the batch is not tried
+
+
+def perform_programs(
+    rows: Iterable[SentRow], performers: Iterable["ExecPerformer"], letters: DeadLetters, name: str, context: Context
+) -> dict[Sender, Counts]:
+    """Run a program for each row, in this order; return what became of the rows of each sender.
+
+    name: of the file with the dead letters.
+    """
+    for each in performers:
+        each.begin_batch()
+    with letters.writing(context, name) as written:
+
+        def run(sender: Sender, row: PreparedRow) -> bool:
+            why = row.error or sender.performer.run(row)
+            if why is not None:
+                written.add(row, why)
+            return why is None
+
+        return counted(rows, written, run)
 
 
 class ExecPerformer:
@@ -45,23 +65,17 @@ class ExecPerformer:
 
     def perform_batches(self, batches: Iterable[pa.RecordBatch], context: Context) -> Counts:
         """As `perform`, with prepared rows."""
-        return self.perform_rows(rows_in(batches), context)
+        sender = Sender(context.rule, self.name, self)
+        rows = ((sender, row) for row in rows_in(batches))
+        return perform_programs(rows, [self], self._letters, self.name, context).get(sender, Counts())
 
-    def perform_rows(self, given: Iterable[PreparedRow], context: Context) -> Counts:
-        rows, self._hangs = 0, 0
-        with self._letters.writing(context, self.name) as letters:
-            for row in given:
-                why = row.error or self._run(row)
-                if why is None:
-                    rows += 1
-                else:
-                    letters.add(row, why)
-        return Counts(rows, failed=letters.count)
+    def begin_batch(self) -> None:
+        self._hangs = 0
 
     def close(self) -> None:
         """Nothing to end: no program outlives its row."""
 
-    def _run(self, row: PreparedRow) -> str | None:
+    def run(self, row: PreparedRow) -> str | None:
         """Run the program until it succeeds. Return why it did not, or None."""
         if self._hangs >= HANGS_MAX:
             return f"not tried: the program has timed out {HANGS_MAX} times in a row"

@@ -33,7 +33,7 @@ from headrace.pipeline.rules.rule import PAYLOAD, FileAction
 
 
 class RefusedError(Exception):
-    """A row cannot be written to a file; the text says why."""
+    """No file takes the row; the text says why."""
 
 
 class FilePerformer:

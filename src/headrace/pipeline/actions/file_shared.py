@@ -13,19 +13,16 @@ A row that is refused becomes a dead letter of its rule. If the disk refuses, th
 folder.
 """
 
-from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from pathlib import Path
 
 from headrace.pipeline.actions.action import Context, Counts
-from headrace.pipeline.actions.dead_letters import DeadLetters, Letters
+from headrace.pipeline.actions.dead_letters import DeadLetters, counted
 from headrace.pipeline.actions.disk import disk_error, make_folder
 from headrace.pipeline.actions.file import RefusedError, Targets, part_name, spool_row
 from headrace.pipeline.actions.file_append import Spool, append
 from headrace.pipeline.actions.journal import Journal, digest
 from headrace.pipeline.actions.prepared import PreparedRow, Sender, SentRow
-
-SentCounts = dict[Sender, Counts]  # what became of the rows of each action
 
 
 class SharedAppend:
@@ -35,7 +32,7 @@ class SharedAppend:
         self._folder, self._letters = folder, letters
         self._name = f"append-{digest(str(folder))}"
 
-    def perform(self, rows: Iterable[SentRow], context: Context) -> SentCounts:
+    def perform(self, rows: Iterable[SentRow], context: Context) -> dict[Sender, Counts]:
         """Append rows in this order. A batch that was done before is not done again; then there are no counts."""
         journal = Journal(context.state / f"{self._name}.json", {"append": str(self._folder)})
         try:
@@ -63,7 +60,7 @@ class SharedPlacing:
         self._folder, self._letters = folder, letters
         self._name = f"place-{digest(str(folder))}"
 
-    def perform(self, rows: Iterable[SentRow], context: Context) -> SentCounts:
+    def perform(self, rows: Iterable[SentRow], context: Context) -> dict[Sender, Counts]:
         """Write a file for each row, in this order."""
         try:
             make_folder(self._folder)
@@ -81,12 +78,3 @@ class SharedPlacing:
                 return True
 
             return counted(rows, letters, put)
-
-
-def counted(rows: Iterable[SentRow], letters: Letters, act: Callable[[Sender, PreparedRow], bool]) -> SentCounts:
-    """Do something with each row, and count by sender for which rows it succeeded."""
-    done, failed = Counter[Sender](), Counter[Sender]()
-    for sender, row in rows:
-        letters.rule, letters.action = sender.rule, sender.action
-        (done if act(sender, row) else failed)[sender] += 1
-    return {sender: Counts(done[sender], failed=failed[sender]) for sender in done.keys() | failed.keys()}

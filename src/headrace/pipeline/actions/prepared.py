@@ -24,7 +24,7 @@ few Arrow messages of bounded size, without an object per row.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -79,13 +79,26 @@ class Recipe:
     metadata: Metadata = "none"
 
     def __call__(self, rows: pa.RecordBatch) -> pa.RecordBatch:
-        rows, noted = showable_rows(with_valid_text(rows)) if self.content == JSON else (with_valid_text(rows), {})
-        texts, errors = filled(self._templates(), rows, noted)
-        content = self._content(rows)
+        rows = with_valid_text(rows)
+        texts, errors = self.texts_of(rows)
+        content = self.contents_of(rows)
         listed = pa.array([list(each) for each in zip(*texts, strict=True)], SCHEMA.field("texts").type)
         return pa.RecordBatch.from_arrays([listed, content, errors, *origin(rows)], schema=SCHEMA)
 
-    def _content(self, rows: pa.RecordBatch) -> Any:
+    @property
+    def form(self) -> "Recipe":
+        """What decides the contents: recipes with equal forms make equal contents of a row."""
+        return replace(self, texts=(), pattern=None, ends_lines=self.ends_lines and self.content != PAYLOAD)
+
+    def texts_of(self, rows: pa.RecordBatch) -> tuple[list[list[str | None]], Any]:
+        """The texts of each template, and the errors. The rows must have passed `with_valid_text`, here and below."""
+        rows, noted = showable_rows(rows) if self.content == JSON else (rows, {})
+        return filled(self._templates(), rows, noted)
+
+    def contents_of(self, rows: pa.RecordBatch) -> Any:
+        """The contents as a binary column."""
+        if self.content == JSON:
+            rows, _ = showable_rows(rows)
         if self.metadata == "none":
             return contents(rows, self.content, self.remove, self.ends_lines)
         data = contents(rows, self._data, self.remove, self.ends_lines)

@@ -26,7 +26,7 @@ class ProgramError(Exception):
 
 
 class StartError(ProgramError):
-    """It cannot be started; a retry does not help."""
+    """It does not start; a retry does not help."""
 
 
 class HungError(ProgramError):
@@ -48,7 +48,7 @@ class Program:
                 bufsize=0, start_new_session=True,
             )  # fmt: skip
         except (OSError, ValueError) as error:
-            raise StartError(f"{command[0]!r} cannot be started: {error!s:.200}") from None
+            raise StartError(f"{command[0]!r} does not start: {error!s:.200}") from None
         assert self._process.stdin is not None
         self._input = self._process.stdin.fileno()
         os.set_blocking(self._input, False)

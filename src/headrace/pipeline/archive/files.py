@@ -242,4 +242,4 @@ def _logged_values(fragment: Any, names: Sequence[str]) -> dict[str, Any]:
 def _unreadable(what: Path | str, error: Exception) -> PipelineError:
     if isinstance(error, FileNotFoundError):
         return PipelineError(f"{what} was removed while the table was read", "try again: the table was compacted")
-    return PipelineError(f"{what} cannot be read as a table: {error!s:.300}", "give the folder of a table")
+    return PipelineError(f"{what} is not readable as a table: {error!s:.300}", "give the folder of a table")

@@ -3,7 +3,7 @@
     products (RecordBatch) ──► Decoder.decode ──► Decoded(rows, errors)
 
 `rows` begins with the column `place`, the number of the product in the input, and continues with the columns of the
-decoder's schema. `errors` has the place of each product that cannot be decoded, and the reason; such a product has no
+decoder's schema. `errors` has the place of each product that is invalid, and the reason; such a product has no
 rows. A product may also be valid and empty: no rows and no error.
 
 Promises
@@ -29,7 +29,7 @@ import pyarrow as pa
 
 PLACE = pa.field("place", pa.int32())
 TIME = pa.timestamp("us", tz="UTC")
-ERROR, PAYLOAD = "_error", "_payload"  # extra columns, for products that cannot be decoded
+ERROR, PAYLOAD = "_error", "_payload"  # extra columns, for products that are invalid
 ERROR_CHARS_MAX = 300
 
 _NUMBER = re.compile(r"\b[0-9](?:[0-9,.]*[0-9])?\b")
@@ -39,7 +39,7 @@ Errors = list[tuple[int, str]]
 
 class Decoded(NamedTuple):
     rows: pa.RecordBatch  # `place`, then the columns of the decoder
-    errors: Errors  # place and reason of each product that cannot be decoded
+    errors: Errors  # place and reason of each product that is invalid
 
 
 Decode = Callable[[pa.RecordBatch], Decoded]

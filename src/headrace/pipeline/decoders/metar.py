@@ -10,6 +10,8 @@ an unusual order are read too. From the remarks, sea-level pressure and tenths o
 Only observations become values. The forecast at the end of a report begins with a word such as NOSIG, TEMPO or FM0300,
 or after the colour state of a military station; from there on, the words are the text of `trend`.
 
+Canadian SA reports (metar_sa.py) become rows of the same table.
+
 An unknown word of the body is listed in `unread`, and the rest of the report is valid. A report without station and
 time has a row with `unread` and `text` only, unless it says NIL. A product without any readable report is an error.
 """
@@ -48,6 +50,7 @@ from headrace.pipeline.decoders.metar_group import (
     read_group,
 )
 from headrace.pipeline.decoders.metar_opening import SPECI, read_opening, single_reports, upper
+from headrace.pipeline.decoders.metar_sa import SaReport, read_sa
 from headrace.pipeline.decoders.metar_table import SCHEMA, table_of
 from headrace.pipeline.decoders.wmo import REPORTS_MAX, Bulletin, check_size, read_bulletin
 
@@ -123,22 +126,24 @@ def read_reports(bulletin: Bulletin, created_us: int) -> list[_Report]:
     special = bulletin.shared.startswith(SPECI) or (bulletin.heading and bulletin.heading.data_type == "SP")
     kind = SPECI if special else "METAR"
     corrected = bulletin.shared.endswith("COR")
+    issued_us = resolve_us(bulletin.heading.time, created_us) if bulletin.heading else created_us
     reports = []
     for raw in bulletin.reports:
         for text in single_reports(raw):
-            report = _read(text, kind, created_us)
+            report = _read(text, kind, created_us, created_us if issued_us is None else issued_us)
             report.corrected = report.corrected or corrected
             reports.append(report)
     return reports
 
 
-def _read(text: str, kind: str, created_us: int) -> _Report:
+def _read(text: str, kind: str, created_us: int, issued_us: int) -> _Report:
     if len(text) > REPORT_CHARS_MAX:
         return _unreadable(text, kind)
     capitals = upper(text)
     opening = read_opening(capitals)
     if opening is None:
-        return _unreadable(text, kind)
+        found = read_sa(capitals, issued_us)
+        return _unreadable(text, kind) if found is None else _from_sa(text, found)
     observed_us = resolve_us(opening.time, created_us) if opening.time else None
     if observed_us is None and opening.time:
         return _unreadable(text, kind)
@@ -147,6 +152,17 @@ def _read(text: str, kind: str, created_us: int) -> _Report:
     _read_body(report, [*opening.modifiers, *body.split()])
     if mark:
         _read_remarks(report, remarks, text[len(text) - len(remarks) :])
+    return report
+
+
+def _from_sa(text: str, found: SaReport) -> _Report:
+    report = _Report(text, found.kind, found.station, found.observed_us)
+    report.auto, report.corrected = found.is_automatic, found.is_corrected
+    report.sea_level_pressure, report.altimeter = found.pressure, found.altimeter
+    report.temperature, report.dewpoint = found.temperature, found.dewpoint
+    direction, speed, gust = found.wind
+    report.wind = (direction, None if speed is None else False, speed, gust)
+    report.remarks, report.unread = found.remarks, found.unread[:UNREAD_MAX]
     return report
 
 

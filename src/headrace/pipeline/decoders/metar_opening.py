@@ -6,10 +6,12 @@
     METAR NIL                       no report at all
 
 Two reports that are joined are found by the kind or by what follows station and time: `NEXT 071200Z` in a remark does
-not begin a report. Patterns have fixed bounds, so they take time in proportion to the text.
+not begin a report. TAF and Canadian SA reports (metar_sa.py) are found in the same way, for the decoder `wmo`. Patterns
+have fixed bounds, so they take time in proportion to the text.
 """
 
 import re
+from itertools import accumulate, pairwise
 from typing import NamedTuple
 
 SPECI = "SPECI"
@@ -20,13 +22,18 @@ _WIND = r"(?:[0-9]{3}|VRB|///)P?[0-9/]{2,3}(?:G[P0-9/]{2,4})?(?:KT|MPS|KMH)"
 _USUAL = re.compile(rf"(?:(METAR|SPECI)\s)?({_STATION})\s([0-9]{{6}})Z?(?:\s|$)")
 _OTHER = re.compile(rf"((?:{_PREFIX}\s){{0,6}})({_STATION})\s((?:COR|CORR|CC[A-J]|AUTO)\s)?([0-9]{{6}})Z?(?:\s|$)")
 _NIL = re.compile(rf"((?:{_PREFIX}\s){{0,6}})(?:({_STATION})\s)?(?=NIL(?:\s|$))")
-_TIMES = re.compile(r"\s[0-9]{6}[Zz]?(?=\s)")
+_TIMES = re.compile(r"\s(?:[0-9]{6}[Zz]?|S[AP]\s(?:COR\s)?[0-9]{4})(?=\s)")
 _NEXT = re.compile(
     rf"\s(?=(?:(?:TTF|COR)\s)?(?:METAR|SPECI)\s(?:{_PREFIX}\s){{0,4}}{_STATION}\s(?:[0-9]{{6}}Z?|NIL)(?:\s|$))"
     rf"|\s(?=(?:COR\s)?{_STATION}\s[0-9]{{6}}Z?\s(?:AUTO|COR|CC[A-J]|NIL|{_WIND})(?:\s|$))"
     rf"|\n(?=(?:COR\s)?{_STATION}\s[0-9]{{6}}Z\s)"
     rf"|(?<=\sNIL)\s(?={_STATION}\sNIL(?:\s|$))"
+    rf"|\s(?=TAF\s(?:(?:AMD|COR)\s)?{_STATION}\s[0-9]{{6}}Z\s)"
+    rf"|\s(?={_STATION}\s[0-9]{{6}}Z\s[0-9]{{4}}/[0-9]{{4}}\s)"
+    r"|\n(?=(?:COR\s)?[A-Z][A-Z0-9]{2,3}\sS[AP]\s(?:COR\s)?[0-9]{4}\s)"
 )
+_TAF = re.compile(rf"TAF\s(?:(?:AMD|COR)\s)?{_STATION}\s[0-9]{{6}}Z\s")
+_WORD = re.compile(r"\S+")
 _UPPER = {low: low - 32 for low in range(ord("a"), ord("z") + 1)}
 
 
@@ -63,16 +70,36 @@ def _opening(words: list[str], station: str | None, time: str | None, end: int) 
 
 def single_reports(raw: str) -> list[str]:
     """The text of each report on one line: more than one if `=` is missing between them."""
+    return [" ".join(report.split()) for report in separated(raw)]
+
+
+def separated(raw: str) -> list[str]:
+    """The text of each report, with its line breaks: more than one if `=` is missing between them."""
     if len(_TIMES.findall(raw)) < 2 and raw.count("NIL") < 2:
-        return [" ".join(raw.split())]
+        return [raw]
+    words = list(_WORD.finditer(raw))
     # A line break remains where a line is not indented: there a report may begin.
-    lines = [(" " if line[0].isspace() else "\n") + " ".join(line.split()) for line in raw.split("\n") if line.strip()]
-    text = "".join(lines)[1:]
-    capitals, begin, reports = upper(text), 0, []
-    while begin < len(text):
-        opening = read_opening(capitals, begin)
-        found = _NEXT.search(capitals, max(begin, opening.end - 1) if opening else begin)
-        end = found.start() if found else len(text)
-        reports.append(" ".join(text[begin:end].split()))
-        begin = end + 1
-    return reports
+    text = "".join(("\n" if _begins_line(raw, word.start()) else " ") + word[0] for word in words)[1:]
+    capitals, begins, begin = upper(text), [0], 0
+    while True:
+        found = _NEXT.search(capitals, max(begin, _opening_end(capitals, begin) - 1))
+        if found is None:
+            break
+        begin = found.start() + 1
+        begins.append(begin)
+    places = dict(zip(accumulate((len(word[0]) + 1 for word in words), initial=0), words, strict=False))
+    cuts = [*(places[begin].start() for begin in begins[1:]), len(raw)]
+    return [raw[start:end].strip() for start, end in pairwise([0, *cuts])]
+
+
+def _begins_line(raw: str, at: int) -> bool:
+    return at > 0 and raw[at - 1] == "\n"
+
+
+def _opening_end(capitals: str, begin: int) -> int:
+    """Where a search for the next report begins: behind the opening of this one."""
+    taf = _TAF.match(capitals, begin)
+    if taf is not None:
+        return taf.end()
+    opening = read_opening(capitals, begin)
+    return opening.end if opening else begin + 1

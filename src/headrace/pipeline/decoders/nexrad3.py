@@ -84,7 +84,7 @@ def decode(products: pa.RecordBatch) -> Decoded:
 
 
 def _row(payload: memoryview) -> tuple[Any, ...] | str:
-    """The columns, or the reason why the product cannot be decoded."""
+    """The columns, or the reason why the product is invalid."""
     head = bytes(payload[:_HEAD_BYTES])
     awips, center, start = _heading(head)
     message = payload[start:]

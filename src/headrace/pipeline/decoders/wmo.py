@@ -7,7 +7,8 @@
     ...
 
 If the data type has reports that end in `=` (METAR, TAF, SYNOP, AIREP, SIGMET …), each report is a row. A line before
-them that applies to all (`METAR`, `AAXX 06004`) is prefixed to each. Every other bulletin is one row.
+them that applies to all (`METAR`, `AAXX 06004`) is prefixed to each. METAR, TAF and Canadian SA reports are found, too,
+where a `=` is missing (metar_opening.py). Every other bulletin is one row.
 
 Lines of `text` end in LF. A bulletin with a binary body (GRIB, BUFR, radar) has a row without `text`. The meaning of
 reports is not here: see metar.py.
@@ -29,6 +30,7 @@ from headrace.pipeline.decoders.decoder import (
     payloads,
     rows_of,
 )
+from headrace.pipeline.decoders.metar_opening import separated
 
 SCHEMA = pa.schema(
     {
@@ -60,6 +62,7 @@ _REPORT_TYPES = frozenset({
     "SA", "SP", "SI", "SM", "SN", "SH", "FC", "FT", "UA", "UB", "UD", "UE", "UF", "UG", "UH", "UI", "UK", "UL", "UM",
     "UP", "UQ", "UR", "US", "UX", "UY", "WA", "WC", "WS", "WV",
 })  # fmt: skip
+_SEPARATED_TYPES = frozenset({"SA", "SP", "FC", "FT"})  # where a report is found without the `=` before it
 _BINARY = ("BUFR", "GRIB")  # how such a body begins; the next bytes may look like the rest of an identifier
 _TEXT_BYTES = bytes({3, *range(0x09, 0x0E), 0x1B, 0x1E, 0x1F, *range(0x20, 0x100)})
 
@@ -118,7 +121,10 @@ def read_bulletin(text: str, *, reports: bool | None = None) -> Bulletin:
     match = _SHARED.fullmatch(first)
     if match is not None:
         shared, body = match[1], rest
-    return Bulletin(heading, shared, [stripped for part in body.split("=") if (stripped := part.strip())])
+    parts = [stripped for part in body.split("=") if (stripped := part.strip())]
+    if heading is not None and heading.data_type in _SEPARATED_TYPES:
+        parts = [report for part in parts for report in separated(part)]
+    return Bulletin(heading, shared, parts)
 
 
 def plain(body: str) -> str:

@@ -111,5 +111,5 @@ def default_content(columns: ColumnTypes | None) -> str:
 
 
 def program_path(program: str, folder: Path) -> str | None:
-    """The program on PATH, or relative to the folder of the rules if it is a path. None: it cannot be executed."""
+    """The program on PATH, or relative to the folder of the rules if it is a path. None: there is no such program."""
     return shutil.which(str(folder / program) if "/" in program else program)

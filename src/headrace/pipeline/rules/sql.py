@@ -243,7 +243,7 @@ def stream_errors(text: str, watermark: str | None) -> Iterator[RuleError]:
     tree = parse_query(text)
     if (order := tree.find(exp.Order)) is not None and not isinstance(order.parent, exp.Window | exp.WithinGroup):
         hint = "remove order by, and sort when you read the table"
-        yield _at(RuleError("a stream has no end, and cannot be sorted", hint), order, text)
+        yield _at(RuleError("sorting needs an end, and a stream has none", hint), order, text)
     if (over := tree.find(exp.Window)) is not None:
         hint = "group by window(…) with a watermark instead"
         yield _at(RuleError("over (…) needs all rows, and a stream has no end", hint), over, text)

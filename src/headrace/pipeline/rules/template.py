@@ -21,11 +21,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headrace.errors import RuleError, excerpt_of
-from headrace.pipeline.rules.template_field import Field, groups_in, parse_field
+from headrace.pipeline.rules.template_field import PATH, Field, groups_in, parse_field
 from headrace.pipeline.rules.template_safety import Purpose, check_result, safe
 from headrace.pipeline.rules.template_time import FULL, beyond, grain
 
 TEMPLATE_MAX = 4096
+_SLASHES = re.compile("//+")
 _PIECE = re.compile(r"\{\{|\}\}|\{(?P<field>[^{}]*)\}|[{}]|[^{}]+")
 
 Part = str | Field
@@ -64,8 +65,8 @@ class Template:
     def text(self, row: Mapping[str, Any]) -> str:
         """The text for one row. RuleError: the row cannot fill it in."""
         filled = [part if isinstance(part, str) else self._filled(part, row) for part in self.parts]
-        text = "".join(filled)
-        check_result(text, self.purpose, self._begins_with_value)
+        text = self._checked("".join(filled))
+        assert text is not None
         return text
 
     def column(self, rows: pa.RecordBatch) -> Filled:
@@ -100,9 +101,12 @@ class Template:
         return _listed(pairs, lambda values: self._piece(field, values), errors)
 
     def _checked(self, text: str | None) -> str | None:
-        """None: a field is missing, and the error is recorded already."""
-        if text is not None:
-            check_result(text, self.purpose, self._begins_with_value)
+        """The text, if it is valid. None: a field is missing, and the error is recorded already."""
+        if text is None:
+            return None
+        if self.purpose == "path" and any(field.format == PATH for field in self.fields):
+            text = _SLASHES.sub("/", text).strip("/")  # those of values are kept, and may meet others
+        check_result(text, self.purpose, self._begins_with_value)
         return text
 
     @property

@@ -67,8 +67,7 @@ class Field:
         value = self._value(values, pattern)
         if value is None or value == "":
             return self.default
-        text = _cased(_shown(value, self), self.format.rpartition(":")[2])
-        return "/".join(part for part in text.split("/") if part) if self.format == PATH else text
+        return _cased(_shown(value, self), self.format.rpartition(":")[2])
 
     def _value(self, values: tuple[Any, ...], pattern: str | None) -> Any:
         if self.groups:

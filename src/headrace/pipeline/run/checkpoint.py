@@ -33,7 +33,7 @@ def locked_checkpoint(
 ) -> Iterator[None]:
     """Hold the folder for this process; create it if it is missing.
 
-    PipelineError: another process holds it. TargetError: it cannot be written.
+    PipelineError: another process holds it. TargetError: it is not writable.
     """
     with ExitStack() as held:
         try:
@@ -68,7 +68,7 @@ def position_of(checkpoint: Path) -> int | None:
 def remove_unfinished_entries(checkpoint: Path) -> None:
     """Remove entries that a kill or a power failure left unfinished; nothing was done with their batches.
 
-    The query must not run. TargetError: an entry cannot be removed.
+    The query must not run. TargetError: removing an entry failed.
     """
     for path in _unfinished(checkpoint):
         try:

@@ -45,6 +45,7 @@ from headrace.pipeline.spark.failures import SPARK_ERRORS, failure_of, is_java_g
 _STATUS_S = 1.0
 _INITIALIZING_S = 0.05
 _WAIT_S = 0.1
+_PARTITION_BYTES = 16 << 20  # rows come to the driver one partition at a time, which Java holds several times
 _ATTEMPTS_MAX = 3  # with the trigger available-now: a user waits for the end
 
 Act = Callable[[DataFrame, int], None]
@@ -225,6 +226,7 @@ class Job:
             .option("startingOffsets", starting_offsets(terms) if query.start is None else query.start)
             .option("maxProductsPerTrigger", terms.max_products)
             .option("maxBytesPerTrigger", terms.max_bytes)
+            .option("maxBytesPerPartition", _PARTITION_BYTES)
             .option("failOnDataLoss", str(terms.on_loss != "count").lower())
             .option("station", station_of(self._file, query))
             .option("blocking", str(terms.on_loss == "hold").lower())
@@ -285,7 +287,7 @@ class Job:
         try:
             save_status(self._file.pipeline, self._file.path, self.statuses)
         except OSError as error:
-            log.warning("the status of the rules cannot be written: %s", error)
+            log.warning("writing the status of the rules failed: %s", error)
 
 
 def _rejected(rule: Rule, error: AnalysisException) -> RuleError:

@@ -103,7 +103,7 @@ class BatchHandler:
         causes = dict(self.status.causes)
         for cause in add_causes(causes, counts.causes):
             log.warning(
-                "rule %s: products cannot be decoded, and are dead letters: %s (%d so far)",
+                "rule %s: the decoder refuses products, which become dead letters: %s (%d so far)",
                 self.rule.name, cause, causes[cause],
             )  # fmt: skip
         self.status.causes = causes  # replaced, never changed: another thread writes the status

@@ -21,7 +21,7 @@ from pyspark.sql import DataFrame
 from headrace.errors import PipelineError, TargetError
 from headrace.pipeline.actions import Counts, DeadLetters
 from headrace.pipeline.actions.disk import disk_error
-from headrace.pipeline.actions.exec import ExecPerformer
+from headrace.pipeline.actions.exec import ExecPerformer, perform_programs
 from headrace.pipeline.actions.file import FilePerformer
 from headrace.pipeline.actions.file_shared import SharedAppend, SharedPlacing
 from headrace.pipeline.actions.pipe import PipePerformer, perform_pipes
@@ -47,6 +47,8 @@ class PlainHandler:
         self._senders = [Sender(handler.rule.name, action.name, action) for handler, action in actions]  # by number
         self._handlers = [handler for handler, _ in actions]
         self._sorter = _sorter([handler.rule for handler in handlers], self._senders, rules)
+        numbers = {form: number for number, form in enumerate(self._sorter.forms)}
+        self._forms = [numbers[recipe.form] for _, recipe in self._sorter.recipes]  # by action
         self._done = Done()
 
     def handle(self, frame: DataFrame, batch_id: int) -> None:
@@ -54,9 +56,9 @@ class PlainHandler:
         done, failures = self._done.of(batch_id), Failures()
         try:
             with TemporaryFile(dir=self._entries) as file:
-                pile = Pile(file)
-                for number, message in sorted_messages(frame, self._sorter):
-                    pile.add(number, message)
+                pile = Pile(file, self._forms)
+                for kind, message in sorted_messages(frame, self._sorter):
+                    pile.add(kind, message)
                 for numbers in self._in_units(number for number in pile.numbers() if number not in done):
                     with failures.of(self._label(numbers)):
                         counts = self._perform(numbers, pile, batch_id)
@@ -83,13 +85,13 @@ class PlainHandler:
             return shared(first.folder, self._letters).perform(rows, context)
         if isinstance(first, PipePerformer):
             return perform_pipes(rows, first.group, self._letters, f"pipe-{first.group.name}", context)
-        counts = first.perform_rows((row for _, row in rows), self._handlers[numbers[0]].context(batch_id))
-        return {self._senders[numbers[0]]: counts}
+        performers = [self._senders[number].performer for number in numbers]
+        return perform_programs(rows, performers, self._letters, "exec", context)
 
     def _label(self, numbers: list[int]) -> str:
         first = self._senders[numbers[0]]
-        what = "programs" if isinstance(first.performer, PipePerformer) else "folder"
-        others = "" if len(numbers) == 1 else f" and {format_count(len(numbers) - 1, 'action')} of the same {what}"
+        what = "of the same folder" if isinstance(first.performer, FilePerformer) else "that run programs"
+        others = "" if len(numbers) == 1 else f" and {format_count(len(numbers) - 1, 'action')} {what}"
         return f"rule {first.rule!r}{others}"
 
     def _count(self, done: Mapping[int, Counts], batch_id: int) -> None:
@@ -116,7 +118,7 @@ def _plain(handler: BatchHandler) -> list[Plain]:
 def _unit_of(performer: Plain) -> Hashable:
     if isinstance(performer, FilePerformer):
         return performer.folder, performer.appends
-    return performer.group if isinstance(performer, PipePerformer) else performer
+    return performer.group if isinstance(performer, PipePerformer) else ExecPerformer
 
 
 class SelectedHandler:

@@ -81,7 +81,7 @@ def prepare(announce: Callable[[str], None]) -> PreparedHome:
         publish_archive(part, archives.spark)
     except OSError as error:
         raise PipelineError(
-            f"{home} cannot be written: {error.strerror or error}", "make room, or change its permissions"
+            f"{home} is not writable: {error.strerror or error}", "make room, or change its permissions"
         ) from error
     except subprocess.TimeoutExpired as error:
         raise PipelineError(

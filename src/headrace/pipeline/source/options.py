@@ -38,6 +38,7 @@ class ReadOptions:
     max_products: int | None = None  # in one trigger
     max_bytes: int | None = None
     min_partitions: int | None = None
+    partition_bytes: int | None = None  # about, at most
     partition_by: str = "bytes"
     fail_on_data_loss: bool = True
     station: str | None = None
@@ -224,6 +225,7 @@ _READ: _Options = {
     "maxProductsPerTrigger": ("max_products", _number),
     "maxBytesPerTrigger": ("max_bytes", _size),
     "minPartitions": ("min_partitions", _number),
+    "maxBytesPerPartition": ("partition_bytes", _size),
     "partitionBy": ("partition_by", _choice("bytes", "slice")),
     "failOnDataLoss": ("fail_on_data_loss", _flag),
     "station": ("station", _text),

@@ -64,7 +64,10 @@ class BatchReader(DataSourceReader):
         first = first if self._first is None else max(first, self._first)
         end = end if self._end is None else min(end, self._end)
         selection = Selection.parse(self._select)
-        spans = spans_of(queue, selection, first, end, options.min_partitions, options.partition_by == "slice")
+        spans = spans_of(
+            queue, selection, first, end, options.min_partitions, options.partition_by == "slice",
+            options.partition_bytes,
+        )  # fmt: skip
         return [SpanPartition(span, self._select) for span in spans] or [SpanPartition(None, "")]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
@@ -165,7 +168,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         first = int(start["sequence"]) + int(end["lost"]) - int(start["lost"])
         spans = spans_of(
             queue, options.selection, first, int(end["sequence"]), options.min_partitions,
-            options.partition_by == "slice",
+            options.partition_by == "slice", options.partition_bytes,
         )  # fmt: skip
         return [SpanPartition(span, "") for span in spans]
 

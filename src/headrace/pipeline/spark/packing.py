@@ -80,8 +80,8 @@ class _Part:
 def packed_environment(report: ReportBytes | None = None, cache: Path | None = None) -> PackedEnvironment:
     """Return the archive of the running environment; pack it first if it does not exist.
 
-    It is not removed while this process runs. PipelineError: a part of the environment cannot be packed, or the archive
-    cannot be written.
+    It is not removed while this process runs. PipelineError: packing a part of the environment failed, or the
+    archive is not writable.
     """
     folder = cache or _cache()
     packages = _packages()
@@ -96,7 +96,7 @@ def packed_environment(report: ReportBytes | None = None, cache: Path | None = N
         return PackedEnvironment(path, path.stat().st_size, is_new)
     except OSError as error:
         raise PipelineError(
-            f"the environment cannot be packed: {error.filename or folder}: {error.strerror or error}",
+            f"packing the environment failed: {error.filename or folder}: {error.strerror or error}",
             "make room, or set XDG_CACHE_HOME to a writable folder",
         ) from error
 
@@ -139,12 +139,12 @@ def _packages() -> list[importlib.metadata.Distribution]:
     for name, package in found.items():
         if '"editable": true' in (package.read_text("direct_url.json") or ""):
             raise PipelineError(
-                f"{name} is an editable installation, which cannot be packed",
+                f"{name} is an editable installation, which has its files elsewhere",
                 f"install it normally, or: pip uninstall {name}",
             )
         if package.read_text("RECORD") is None:
             raise PipelineError(
-                f"{name} has no list of its files (RECORD), so it cannot be packed",
+                f"{name} has no list of its files (RECORD), which packing needs",
                 "run Headrace in a virtual environment of its own",
             )
     return [found[name] for name in sorted(found)]
