@@ -10,6 +10,7 @@ import struct
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 BITS = {
     "PPS": 0, "DDS": 1, "HDS": 2, "IDS": 3, "CONDUIT": 12, "LIGHTNING": 14, "NIMAGE": 21, "NGRID": 23, "NPOINT": 24,
@@ -49,11 +50,12 @@ def files_of(conf: str, products: Iterable[Sent]) -> dict[str, bytes]:
     """The files after all products, by path."""
     entries = [(_types(feedtype), pattern, re.compile(pattern), *rest) for feedtype, pattern, *rest in _entries(conf)]
     files: dict[str, bytes] = {}
+    of_types: dict[str, list[Any]] = {}
     for product in products:
         is_matched = False
-        for types, pattern, regex, action, arguments in entries:
-            if not types & product.types:
-                continue
+        if product.feed not in of_types:
+            of_types[product.feed] = [each for each in entries if each[0] & product.types]
+        for _, pattern, regex, action, arguments in of_types[product.feed]:
             match = regex.search(product.ident)
             is_else = pattern == "^_ELSE_$" and not is_matched and not product.ident.startswith("_")
             if match is None and not is_else:

@@ -167,7 +167,10 @@ class Groups:
     names: frozenset[str]
 
 
-@lru_cache(256)
+_PATTERNS = 16_384  # imported files have thousands of rules, and each batch may use all of them
+
+
+@lru_cache(_PATTERNS)
 def groups_in(pattern: str) -> Groups:
     compiled = _compiled(pattern)
     return Groups(compiled.groups, frozenset(compiled.groupindex))
@@ -175,13 +178,18 @@ def groups_in(pattern: str) -> Groups:
 
 def group_of(pattern: str, group: str, ident: str | None) -> str | None:
     """The match of a group in an ident; None: the pattern does not match; empty: the group did not take part."""
-    found = None if ident is None else _compiled(pattern).search(ident)
+    found = None if ident is None else _match(pattern, ident)
     if found is None:
         return None
     return found.group(int(group) if group.isdecimal() else group) or ""
 
 
-@lru_cache(256)
+@lru_cache(4096)  # the fields of a template ask for the same match, one field after the other
+def _match(pattern: str, ident: str) -> Any:
+    return _compiled(pattern).search(ident)
+
+
+@lru_cache(_PATTERNS)
 def _compiled(pattern: str) -> Any:
     options = re2.Options()
     options.log_errors = False
