@@ -179,25 +179,27 @@ def test_a_reader_that_opened_a_folder_before_its_exchange_and_lists_it_afterwar
         os.close(descriptor)
 
 
-def test_the_exchange_waits_while_somebody_has_just_listed_the_folder(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_kernel_reports_who_lists_a_folder_and_not_who_reads_its_files(tmp_path: Path) -> None:
     """Arrow and Hadoop leave out listed files that are gone when they look at them, without an error."""
-    small_files(tmp_path / "t", 6)
-    monkeypatch.setattr(table_replaced, "_QUIET_S", 30.0)
-    monkeypatch.setattr(table_replaced, "_PATIENCE_S", 600.0)
-    outcome: list[bool] = []
-    waiting = threading.Thread(target=lambda: outcome.append(table_replaced.wait_until_unlisted(tmp_path / "t")))
-    waiting.start()
-    for _ in range(20):
-        os.listdir(tmp_path / "t")
-        time.sleep(0.01)
-    assert not outcome
-    monkeypatch.setattr(table_replaced, "_PATIENCE_S", 0.0)
-    monkeypatch.setattr(table_replaced, "_QUIET_S", 0.0)
-    os.listdir(tmp_path / "t")
-    waiting.join()
-    assert outcome == [True]
+    libc = ctypes.CDLL(None, use_errno=True)
+    watched = {}
+    watch = libc.inotify_init1(os.O_NONBLOCK)
+    for name in ("a", "b"):
+        small_files(tmp_path / name, 2)
+        watched[libc.inotify_add_watch(watch, os.fsencode(tmp_path / name), table_replaced._IN_OPEN)] = tmp_path / name
+    for path in [*tmp_path.rglob("*.parquet")]:
+        path.read_bytes()
+    os.read(watch, 1 << 16)  # of the search
+    for path in (
+        tmp_path / "a" / "part-life-0000000000-00000.parquet",
+        tmp_path / "b" / "part-life-0000000001-00000.parquet",
+    ):
+        path.read_bytes()
+    assert table_replaced._opened(os.read(watch, 1 << 16), watched) == set()
+    sequences(tmp_path / "b")
+    assert table_replaced._opened(os.read(watch, 1 << 16), watched) == {tmp_path / "b"}
+    assert table_replaced._opened(table_replaced._EVENT.pack(-1, 0x4000, 0, 0), watched) == set(watched.values())
+    os.close(watch)
 
 
 def test_a_folder_that_is_listed_all_the_time_is_left_and_named(
@@ -205,7 +207,7 @@ def test_a_folder_that_is_listed_all_the_time_is_left_and_named(
 ) -> None:
     table = tmp_path / "t"
     small_files(table, 6)
-    monkeypatch.setattr(table_replaced, "_PATIENCE_S", 0.0)
+    monkeypatch.setattr(table_compaction, "unlisted", lambda folders: set())
     assert compact_table(table) == 0
     assert "t is listed by readers all the time, and is not compacted now" in caplog.text
     assert sequences(table) == list(range(60))

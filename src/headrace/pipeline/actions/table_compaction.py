@@ -28,6 +28,7 @@ from collections.abc import Collection, Iterator, Sequence
 from contextlib import suppress
 from itertools import groupby
 from pathlib import Path
+from typing import NamedTuple
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -41,7 +42,7 @@ from headrace.pipeline.actions.table_replaced import (
     new_room,
     remove_replaced,
     replaced_bytes,
-    wait_until_unlisted,
+    unlisted,
 )
 
 _LOGGER = logging.getLogger(__name__)
@@ -49,6 +50,9 @@ SMALL_BYTES = 32 << 20  # a file below this is merged
 FILES_MIN = 4  # small files in a folder; fewer are left
 _FILE_BYTES = 128 << 20  # of a merged file, before compression differs
 _ROW_GROUP_BYTES = 64 << 20  # in memory
+_FOLDERS_AT_ONCE = 16  # few, so that they are exchanged at once after the wait
+
+Plan = tuple[Path, list[list[Path]]]  # a folder, and the files of it that become one each
 
 
 def compact_table(table: Path, span_s: float | None = None, leave: Collection[str] = ()) -> int:
@@ -59,15 +63,11 @@ def compact_table(table: Path, span_s: float | None = None, leave: Collection[st
     """
     try:
         remove_replaced(table)
-        busy, left, fewer = unfinished(table), KEPT_BYTES - replaced_bytes(table), 0
-        for folder in list(_leaves(table.resolve())):
-            free = [path for path in _small(folder) if path.name not in leave]
-            small = [path for path in free if not any(mark in path.name for mark in busy)]
-            groups = list(_groups(small, span_s, left))
-            if groups:
-                left -= sum(path.stat().st_size for group in groups for path in group)
-                fewer += _compact_folder(folder, groups, new_room(table))
-        return fewer
+        plans = list(_plans(table, span_s, leave))
+        return sum(
+            _compact_folders(plans[place : place + _FOLDERS_AT_ONCE], table)
+            for place in range(0, len(plans), _FOLDERS_AT_ONCE)
+        )
     except OSError as error:
         raise disk_error(error, table, "compacted") from error
     except pa.ArrowException as error:
@@ -76,34 +76,83 @@ def compact_table(table: Path, span_s: float | None = None, leave: Collection[st
         ) from error
 
 
-def _compact_folder(folder: Path, groups: Sequence[Sequence[Path]], room: Path) -> int:
-    small = [path for group in groups for path in group]
+def _plans(table: Path, span_s: float | None, leave: Collection[str]) -> Iterator[Plan]:
+    """The folders that have files to merge, and these files."""
+    busy, left = unfinished(table), KEPT_BYTES - replaced_bytes(table)
+    for folder in list(_leaves(table.resolve())):
+        free = [path for path in _small(folder) if path.name not in leave]
+        small = [path for path in free if not any(mark in path.name for mark in busy)]
+        groups = list(_groups(small, span_s, left))
+        if groups:
+            left -= sum(path.stat().st_size for group in groups for path in group)
+            yield folder, groups
+
+
+class _Prepared(NamedTuple):
+    """A folder and its merged copy, before the exchange."""
+
+    folder: Path
+    room: Path
+    before: set[str]  # the names in the folder
+    fewer: int
+
+    @property
+    def copy(self) -> Path:
+        return self.room / "folder"
+
+
+def _compact_folders(plans: Sequence[Plan], table: Path) -> int:
+    """Merge beside the table; then wait once, for all of these folders, and exchange them."""
+    prepared, exchanged = list[_Prepared](), list[_Prepared]()
     try:
-        before = set(os.listdir(folder))
-        copy = room / "folder"
-        make_folder(copy)
-        merged = [_merge(group, copy) for group in groups]
-        for name in before - {path.name for path in small}:
-            os.link(folder / name, copy / name)
-        _copy_owner(folder, copy)
-        DISK.sync_directory(copy)
-        if set(os.listdir(folder)) != before:
-            shutil.rmtree(room)
-            return 0
-        if not wait_until_unlisted(folder):
-            _LOGGER.warning("%s is listed by readers all the time, and is not compacted now", folder)
-            shutil.rmtree(room)
-            return 0
-        exchange(copy, folder)
-    except (OSError, pa.ArrowException, PipelineError):
+        for folder, groups in plans:
+            prepared.append(_prepare(folder, groups, new_room(table)))
+        unchanged = [each for each in prepared if set(os.listdir(each.folder)) == each.before]
+        quiet = unlisted([each.folder for each in unchanged])
+        for each in unchanged:
+            if each.folder in quiet:
+                exchange(each.copy, each.folder)
+                exchanged.append(each)
+            else:
+                _LOGGER.warning("%s is listed by readers all the time, and is not compacted now", each.folder)
+    except Exception:
+        _discard(prepared, exchanged)
+        raise
+    finally:
+        for each in exchanged:
+            _finish(each)
+    _discard(prepared, exchanged)
+    return sum(each.fewer for each in exchanged)
+
+
+def _discard(prepared: Sequence[_Prepared], exchanged: Sequence[_Prepared]) -> None:
+    for each in prepared:
+        if each not in exchanged:
+            shutil.rmtree(each.room, ignore_errors=True)  # deleted later, as the remains of a kill are
+
+
+def _prepare(folder: Path, groups: Sequence[Sequence[Path]], room: Path) -> _Prepared:
+    small = {path.name for group in groups for path in group}
+    try:
+        made = _Prepared(folder, room, set(os.listdir(folder)), len(small) - len(groups))
+        make_folder(made.copy)
+        for group in groups:
+            _merge(group, made.copy)
+        for name in made.before - small:
+            os.link(folder / name, made.copy / name)
+        _copy_owner(folder, made.copy)
+        DISK.sync_directory(made.copy)
+        return made
+    except Exception:
         shutil.rmtree(room, ignore_errors=True)  # the first error is reported
         raise
-    for name in set(os.listdir(copy)) - before:  # another program was faster than the exchange
-        os.link(copy / name, folder / name)
-    DISK.sync_directory(folder)
-    DISK.sync_directory(folder.parent)
-    DISK.sync_directory(room)
-    return len(small) - len(merged)
+
+
+def _finish(each: _Prepared) -> None:
+    for name in set(os.listdir(each.copy)) - each.before:  # another program was faster than the exchange
+        os.link(each.copy / name, each.folder / name)
+    for folder in (each.folder, each.folder.parent, each.room):
+        DISK.sync_directory(folder)
 
 
 def _merge(group: Sequence[Path], target: Path) -> Path:

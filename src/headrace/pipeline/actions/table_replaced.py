@@ -21,6 +21,7 @@ import select
 import shutil
 import struct
 import time
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -33,7 +34,8 @@ _ROOMS = "compaction"
 _QUIET_S = 0.1  # a reader has listed a small folder, and looked at its first file
 _LISTINGS = 10  # a reader has listed a large folder: so many times as long as we need for it
 _PATIENCE_S = 2.0
-_IN_OPEN, _IN_Q_OVERFLOW = 0x20, 0x4000
+_IN_OPEN = 0x20
+_EVENTS_BYTES = 1 << 16
 _EVENT = struct.Struct("iIII")  # struct inotify_event without its name
 _AT_FDCWD, _RENAME_EXCHANGE = -100, 2
 
@@ -45,42 +47,50 @@ def new_room(table: Path) -> Path:
     return room
 
 
-def wait_until_unlisted(folder: Path) -> bool:
-    """Wait until nobody has opened the folder for a while; False: it is opened again and again. OSError.
+def unlisted(folders: Sequence[Path]) -> set[Path]:
+    """Wait until nobody has opened any of these for a while. Return those that are not opened again and again. OSError.
 
-    The kernel reports who opens it (inotify): processes of this machine, and not those of a network file system. True
-    if it does not report at all.
+    The kernel reports who opens them (inotify): processes of this machine, and not those of a network file system. A
+    folder that it does not report about is not waited for.
     """
-    started = time.monotonic()
-    os.listdir(folder)
-    listing_s = (time.monotonic() - started) * _LISTINGS
+    pauses_s = {folder: _QUIET_S + _LISTINGS * _listing_s(folder) for folder in folders}
     libc = ctypes.CDLL(None, use_errno=True)
     watch = libc.inotify_init1(os.O_NONBLOCK | os.O_CLOEXEC)
     if watch < 0:
-        return True
+        return set(folders)
     try:
-        if libc.inotify_add_watch(watch, os.fsencode(folder), _IN_OPEN) < 0:
-            return True
-        poll, end = select.poll(), time.monotonic() + _PATIENCE_S + listing_s
+        watched = {libc.inotify_add_watch(watch, os.fsencode(folder), _IN_OPEN): folder for folder in folders}
+        watched.pop(-1, None)
+        now = time.monotonic()
+        quiet_at = {folder: now + pauses_s[folder] for folder in watched.values()}
+        end = now + _PATIENCE_S + max(pauses_s.values(), default=0.0)
+        poll = select.poll()
         poll.register(watch, select.POLLIN)
-        quiet_at = time.monotonic() + _QUIET_S + listing_s
-        while time.monotonic() < end:
-            left_s = quiet_at - time.monotonic()
-            if left_s <= 0:
-                return True
-            if poll.poll(max(1, left_s * 1000)) and _is_opened(os.read(watch, 1 << 16)):
-                quiet_at = time.monotonic() + _QUIET_S + listing_s
-        return False
+        while (next_at := min(end, max(quiet_at.values(), default=now))) > now:
+            if poll.poll(max(1.0, (next_at - now) * 1000)):
+                for folder in _opened(os.read(watch, _EVENTS_BYTES), watched):
+                    quiet_at[folder] = time.monotonic() + pauses_s[folder]
+            now = time.monotonic()
+        return {folder for folder in folders if quiet_at.get(folder, now) <= now}
     finally:
         os.close(watch)
 
 
-def _is_opened(events: bytes) -> bool:
-    """Whether the folder itself is among these; events of its files have a name, and readers of files do no harm."""
-    place, found = 0, False
+def _listing_s(folder: Path) -> float:
+    started = time.monotonic()
+    os.listdir(folder)
+    return time.monotonic() - started
+
+
+def _opened(events: bytes, watched: Mapping[int, Path]) -> set[Path]:
+    """The folders that were opened. Events of files have a name, and whoever reads a file does no harm."""
+    place, found = 0, set[Path]()
     while place < len(events):
-        _, mask, _, name_bytes = _EVENT.unpack_from(events, place)
-        found = found or not name_bytes or bool(mask & _IN_Q_OVERFLOW)
+        number, _, _, name_bytes = _EVENT.unpack_from(events, place)
+        if number not in watched:  # some events were dropped
+            found.update(watched.values())
+        elif not name_bytes:
+            found.add(watched[number])
         place += _EVENT.size + name_bytes
     return found
 
