@@ -16,6 +16,7 @@ import zenoh
 from headrace.link.reach import Reach, Unlinked
 from headrace.link.session import SessionTerms
 from headrace.relay.messages.description import Problem
+from headrace.site.memory import MemoryWatch
 
 _LOOK_S = 1.0
 _LASTS_S = 3.0  # before it is logged
@@ -43,6 +44,7 @@ class Watch:
         """`save` is called at every look: it writes down how far the requests are."""
         self._reach = None if terms is None else Reach(session, terms)
         self._find, self._save = find, save
+        self._memory = MemoryWatch()
         self._seen: dict[Key, _Seen] = {}
         self.links: tuple[Problem, ...] = ()
         self._stopped = threading.Event()
@@ -57,6 +59,7 @@ class Watch:
                     self.links = tuple(_link_problem(unlinked) for unlinked in self._reach.look())
                 self.note(self._find(self.links), time.monotonic())
                 self._save()
+                self._memory.look(time.monotonic())
                 failure = ""
             except Exception as error:  # noqa: BLE001 whatever it is, the next look may succeed
                 if str(error) != failure:

@@ -12,7 +12,7 @@ from harness import LEASH, PATIENCE_S, Fleet, chain
 from support.seeds import random_seed
 from support.waiting import until
 
-MEMORY_MB_MAX = 150  # that a site may take more than before
+MEMORY_MB_MAX = 150  # that a site may keep: threads have stacks of up to 8 MB, which deep recursion touches
 THREADS_MAX = 60
 
 
@@ -29,8 +29,11 @@ def attack(folder: Path, seconds: float) -> dict[str, int]:
         done = subprocess.run([*words, str(seconds), *"abc"], capture_output=True, text=True, timeout=seconds + 60)
         assert done.returncode == 0, done.stderr
         fleet.settle()
-        for site in "abc":
-            assert _memory_mb(fleet, site) < before[site] + MEMORY_MB_MAX, f"the memory of site {site}"
+        print("memory in MB, before and after:", {site: (before[site], _memory_mb(fleet, site)) for site in "abc"})
+        for site in "abc":  # after a burst a site gives memory back, once a minute
+            until(
+                lambda site=site: _memory_mb(fleet, site) < before[site] + MEMORY_MB_MAX, f"the memory of site {site}"
+            )
             assert _number(fleet, site, "Threads") < THREADS_MAX, f"the threads of site {site}"
         assert _refused(fleet) > 0
         fleet.judge()

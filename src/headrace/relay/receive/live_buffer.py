@@ -10,16 +10,38 @@ from collections import deque
 from headrace.relay.receive.actions import LiveMessage
 from headrace.relay.receive.counts import Dropped, nothing_dropped
 
-BYTES_MAX = 64 << 20
+BYTES_MAX = 64 << 20  # of one upstream
+TOGETHER_BYTES_MAX = 128 << 20  # of all upstreams of a receiver
 MESSAGES_MAX = 20_000
 TAKEN_BYTES = 4 << 20  # at once, about
+
+
+class LiveBudget:
+    """The bytes that the live buffers of one receiver may still take; threads share it."""
+
+    def __init__(self, bytes_max: int = TOGETHER_BYTES_MAX) -> None:
+        self._lock, self._left = threading.Lock(), bytes_max
+
+    def take(self, size: int) -> bool:
+        """Whether there is so much left; then it is taken."""
+        with self._lock:
+            if size > self._left:
+                return False
+            self._left -= size
+            return True
+
+    def give_back(self, size: int) -> None:
+        with self._lock:
+            self._left += size
 
 
 class LiveBuffer:
     """Its owner calls `open`, `shut` and `take`; any thread may call `push`."""
 
-    def __init__(self, dropped: dict[Dropped, int] | None = None, bytes_max: int = BYTES_MAX) -> None:
-        self._bytes_max = bytes_max
+    def __init__(
+        self, dropped: dict[Dropped, int] | None = None, budget: LiveBudget | None = None, bytes_max: int = BYTES_MAX
+    ) -> None:
+        self._bytes_max, self._budget = bytes_max, budget or LiveBudget()
         self._messages: deque[LiveMessage] = deque()
         self._bytes = 0
         self._is_open = False
@@ -37,13 +59,14 @@ class LiveBuffer:
             self._is_open = False
             self.dropped["catching up"] += len(self._messages)
             self._messages.clear()
+            self._budget.give_back(self._bytes)
             self._bytes = 0
 
     def push(self, message: LiveMessage) -> None:
         size = len(message.attachment) + len(message.payload)
         with self._changed:
             full = self._bytes + size > self._bytes_max or len(self._messages) >= MESSAGES_MAX
-            if not self._is_open or full:
+            if not self._is_open or full or not self._budget.take(size):
                 self.dropped["full" if self._is_open else "catching up"] += 1
                 return
             self._messages.append(message)
@@ -64,6 +87,7 @@ class LiveBuffer:
                 if message.feed is None:
                     break
             self._bytes -= size
+            self._budget.give_back(size)
             return taken
 
     def wake(self) -> None:

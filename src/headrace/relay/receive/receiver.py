@@ -28,6 +28,7 @@ from headrace.relay.receive.arrived import arrived_since, still_missing
 from headrace.relay.receive.counts import Arrivals, Tally
 from headrace.relay.receive.failover_thread import FailoverThread
 from headrace.relay.receive.intake import Intake
+from headrace.relay.receive.live_buffer import LiveBudget
 from headrace.relay.receive.places import Places
 from headrace.relay.receive.progress import RequestProgress, asked_text
 from headrace.relay.receive.standby import Standby
@@ -79,7 +80,7 @@ class Receiver:
         self.requests, self.tally = requests, tally or Tally()
         self.unsaved = ""  # why progress could not be saved
         self._upstreams: dict[tuple[str, str], UpstreamThread] = {}
-        self._places = Places()
+        self._places, self._budget = Places(), LiveBudget()
         self._present: set[str] = set()
         self._meeting: set[str] = set()  # sites that are being asked for their identity
         self._intake = Intake(queue, site, self.tally, remembers=any(request.has_failover for request in requests))
@@ -197,7 +198,7 @@ class Receiver:
             ),
             recognise=self._intake.recognise,
             holders=lambda: [other for other in tuple(self._present) if other != name],
-            save_progress=self._save,
+            save_progress=self._save, budget=self._budget,
         )  # fmt: skip
         return upstream
 

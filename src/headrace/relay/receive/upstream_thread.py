@@ -39,7 +39,7 @@ from headrace.relay.receive.actions import (
 )
 from headrace.relay.receive.arrived import SequenceRange
 from headrace.relay.receive.counts import UpstreamStatistics
-from headrace.relay.receive.live_buffer import LiveBuffer
+from headrace.relay.receive.live_buffer import LiveBudget, LiveBuffer
 from headrace.relay.receive.standby import Standby
 from headrace.relay.receive.track import Known
 from headrace.relay.receive.upstream import Upstream
@@ -66,10 +66,11 @@ class UpstreamThread:
         store: Callable[[Page, Keep | None], None], find_missing: Callable[[int, int, int], SequenceRange],
         holders: Callable[[], list[str]], save_progress: Callable[[], int],
         recognise: Callable[[Identities], npt.NDArray[np.bool_]], principal: str | None = None,
+        budget: LiveBudget | None = None,
     ) -> None:  # fmt: skip
         self.upstream = upstream
         self._session, self._declarations, self._principal = session, declarations, principal
-        self._buffer = LiveBuffer(upstream.statistics.dropped)
+        self._buffer = LiveBuffer(upstream.statistics.dropped, budget)
         self._clients: dict[str, SiteClient] = {}
         self._subscribers: list[Declared] = []
         self._stopped, self._appeared = threading.Event(), threading.Event()
@@ -157,6 +158,7 @@ class UpstreamThread:
                 self.statistics.state, self.statistics.problem = "unreachable", repr(error)
                 self._stopped.wait(_RESTART_S)
         self._unsubscribe()
+        self._buffer.shut()
 
     def _drive(self) -> None:
         """Run the upstream until `stop`."""
