@@ -16,7 +16,7 @@ def figures(*words: str) -> dict[str, Any]:
 def test_the_benchmark_of_the_pipeline_measures_every_figure() -> None:
     taken = figures("pipeline", "--scale", "0.01")
     assert list(taken) == [
-        "start", "batch", "batch-bare", "batch-parquet", "selected", "pushed", "columns", "limit", "stream-noop",
+        "start", "first", "batch", "batch-bare", "batch-parquet", "selected", "pushed", "columns", "limit", "stream-noop",
         "stream-bare", "stream-columns",
         "stream-parquet",
         "batch-cost", "put-to-table", "put-to-table-max", "metar",

@@ -10,18 +10,21 @@
 Two others do the same work in the same run and session, and their figures are shown beside ours: Spark's own Parquet
 source, and a bare Python source that hands over the same rows as ready Arrow batches (bare_source.py). The bare one
 builds nothing, so the fraction of its rate shows what our side costs. Sources take turns, and the best of several
-rounds counts, because other programs on the machine slow all of them down, but not at the same time.
+rounds counts, because other programs on the machine slow all of them down, but not at the same time. On a busy machine
+processor time, of Java and Python together, tells more than seconds do; it is shown beside them.
 """
 
+import os
 import shutil
 import tempfile
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 
+from headrace.bench.process_tree import processor_s
 from headrace.bench.report import Announce, Figure
 from headrace.queue import Queue
 from headrace.testing.generator import FeedGenerator
@@ -54,9 +57,11 @@ def run(place: Path, scale: float, announce: Announce) -> Iterator[Figure]:
     try:
         with Queue.create(work / "first", size="16MiB") as queue:
             queue.put(b"first", feed="bench")
+            started = time.perf_counter()
             _read(spark, queue).collect()
             beside = "prepared" if is_prepared() else "not prepared: headrace pipeline prepare"
             yield Figure("start", "start to first batch", time.perf_counter() - begun, "s", 15, True, beside=beside)
+            yield Figure("first", "of that, the first read", time.perf_counter() - started, "s")
         count = max(20_000, int(2_000_000 * scale))
         with Queue.create(work / "queue", size=f"{max(64, count * 600 >> 20)}MiB", dedup="none") as queue:
             _fill(queue, count)
@@ -89,19 +94,30 @@ def _read(spark: Any, queue: Queue, **options: Any) -> Any:
     return spark.read.format("headrace").options(**{"queue": str(queue.path), "columns": "*", **options}).load()
 
 
-def _noop(*frames: Any) -> list[float]:
-    """Seconds to write each DataFrame to the no-op sink, the best of several rounds in which they take turns."""
+class Taken(NamedTuple):
+    """What work took, by the clock and by the processors."""
+
+    seconds: float
+    processor_s: float
+
+
+def _noop(*frames: Any) -> list[Taken]:
+    """What it takes to write each DataFrame to the no-op sink, the best of several rounds in which they take turns."""
     return _best(*(frame.write.format("noop").mode("overwrite").save for frame in frames))
 
 
-def _best(*works: Callable[[], object]) -> list[float]:
-    taken: list[list[float]] = [[] for _ in works]
+def _best(*works: Callable[[], object]) -> list[Taken]:
+    taken: list[list[Taken]] = [[] for _ in works]
     for _ in range(_ROUNDS):
-        for work, seconds in zip(works, taken, strict=True):
-            begun = time.perf_counter()
-            work()
-            seconds.append(time.perf_counter() - begun)
-    return [min(seconds) for seconds in taken]
+        for work, found in zip(works, taken, strict=True):
+            found.append(_timed(work))
+    return [Taken(*map(min, zip(*found, strict=True))) for found in taken]
+
+
+def _timed(work: Callable[[], object]) -> Taken:
+    begun, used = time.perf_counter(), processor_s(os.getpid())
+    work()
+    return Taken(time.perf_counter() - begun, processor_s(os.getpid()) - used)
 
 
 def _batches(spark: Any, queue: Queue, work: Path, count: int, announce: Announce) -> Iterator[Figure]:
@@ -109,18 +125,22 @@ def _batches(spark: Any, queue: Queue, work: Path, count: int, announce: Announc
     _read(spark, queue).write.mode("overwrite").parquet(str(work / "parquet"))
     stored = spark.read.parquet(str(work / "parquet"))
     ours, bare, parquet = _noop(_read(spark, queue), spark.read.format("bare").load(str(work / _BARE)), stored)
-    beside = f"bare source {count / bare:,.0f}/s, Parquet {count / parquet:,.0f}/s"
-    yield Figure("batch", "batch read, 220 B", count / ours, "/s", beside=beside)
-    yield Figure("batch-bare", "batch read, fraction of a bare source's rate", bare / ours, "", 0.9)
-    yield Figure("batch-parquet", "batch read, fraction of Parquet's rate", parquet / ours, "", 0.8)
+    beside = f"bare source {count / bare.seconds:,.0f}/s, Parquet {count / parquet.seconds:,.0f}/s"
+    yield Figure("batch", "batch read, 220 B", count / ours.seconds, "/s", beside=beside)
+    beside = f"by processor time {bare.processor_s / ours.processor_s:.2f}"
+    fraction = bare.seconds / ours.seconds
+    yield Figure("batch-bare", "batch read, fraction of a bare source's rate", fraction, "", 0.9, beside=beside)
+    fraction = parquet.seconds / ours.seconds
+    yield Figure("batch-parquet", "batch read, fraction of Parquet's rate", fraction, "", 0.8)
     (selected,) = _noop(_read(spark, queue, select="bench/f1"))
-    yield Figure("selected", f"one feed of {_FEEDS} by select, speed-up", ours / selected, "", 3)
+    yield Figure("selected", f"one feed of {_FEEDS} by select, speed-up", ours.seconds / selected.seconds, "", 3)
     (pushed,) = _noop(_read(spark, queue, pushFilters="true").filter("feed = 'bench/f1'"))
-    yield Figure("pushed", "the same by a filter that Spark pushes down", ours / pushed, "", 3)
+    yield Figure("pushed", "the same by a filter that Spark pushes down", ours.seconds / pushed.seconds, "", 3)
     narrow, few = _noop(_read(spark, queue, columns=_THREE), stored.select(*_THREE.split(",")))
-    yield Figure("columns", "three columns, 220 B", count / narrow, "/s", beside=f"Parquet: {count / few:,.0f}/s")
+    beside = f"Parquet: {count / few.seconds:,.0f}/s"
+    yield Figure("columns", "three columns, 220 B", count / narrow.seconds, "/s", beside=beside)
     (first,) = _best(lambda: _read(spark, queue).limit(1).collect())
-    yield Figure("limit", "limit(1), fraction of the time of the whole", first / ours, "", 0.5, True)
+    yield Figure("limit", "limit(1), fraction of the time of the whole", first.seconds / ours.seconds, "", 0.2, True)
 
 
 def _streams(spark: Any, queue: Queue, work: Path, count: int, announce: Announce) -> Iterator[Figure]:
@@ -134,29 +154,41 @@ def _streams(spark: Any, queue: Queue, work: Path, count: int, announce: Announc
         return reader.options(maxProductsPerTrigger=batches * BATCH_ROWS, columns=columns).load()
 
     bare = spark.readStream.format("bare").option("batchesPerTrigger", batches).load(str(work / _BARE))
-    rates: dict[str, float] = {}
+    found: dict[str, list[Streamed]] = {"noop": [], "bare": []}
     for turn in range(_ROUNDS):
         for name, frame in (("noop", ours("*")), ("bare", bare)):
-            rates[name] = max(rates.get(name, 0.0), _sustained(frame, "noop", work / f"{name}-{turn}"))
+            found[name].append(_streamed(frame, "noop", work / f"{name}-{turn}"))
+    rates = {name: max(each.rate for each in streams) for name, streams in found.items()}
+    whole = {name: min(each.seconds for each in streams) for name, streams in found.items()}
     beside = f"bare source {rates['bare']:,.0f}/s"
     yield Figure("stream-noop", "stream to noop, sustained", rates["noop"], "/s", 1_000_000, beside=beside)
-    yield Figure("stream-bare", "stream, fraction of a bare source's rate", rates["noop"] / rates["bare"], "", 0.9)
-    few = _sustained(ours(_THREE), "noop", work / "few")
+    beside = f"with the start of the query {whole['bare'] / whole['noop']:.2f}"
+    fraction = rates["noop"] / rates["bare"]
+    yield Figure("stream-bare", "stream, fraction of a bare source's rate", fraction, "", 0.9, beside=beside)
+    few = _streamed(ours(_THREE), "noop", work / "few").rate
     yield Figure("stream-columns", "stream to noop, three columns, sustained", few, "/s")
-    stored = _sustained(ours("*"), "parquet", work / "streamed")
+    stored = _streamed(ours("*"), "parquet", work / "streamed").rate
     yield Figure("stream-parquet", "stream to parquet, sustained", stored, "/s", 200_000)
 
 
-def _sustained(frame: Any, sink: str, folder: Path) -> float:
-    """Rows a second from the second micro-batch on, to the end of the source."""
+class Streamed(NamedTuple):
+    """A stream to the end of its source: rows a second from the second micro-batch on, and the time of all of it."""
+
+    rate: float
+    seconds: float
+
+
+def _streamed(frame: Any, sink: str, folder: Path) -> Streamed:
+    begun = time.perf_counter()
     writer = frame.writeStream.format(sink).option("checkpointLocation", f"{folder}.checkpoint")
     writer = writer.option("path", str(folder)) if sink == "parquet" else writer
     query = writer.trigger(availableNow=True).start()
     query.awaitTermination()
+    whole = time.perf_counter() - begun
     reports = [progress for progress in query.recentProgress if progress.numInputRows]
     reports = reports[1:] or reports
     seconds = sum(progress.durationMs["triggerExecution"] for progress in reports) / 1000
-    return float(sum(progress.numInputRows for progress in reports) / seconds)
+    return Streamed(float(sum(progress.numInputRows for progress in reports) / seconds), whole)
 
 
 def _latency(spark: Any, work: Path, count: int) -> Iterator[Figure]:

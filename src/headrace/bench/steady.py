@@ -17,6 +17,7 @@ from typing import NamedTuple
 
 import pyarrow.dataset as ds
 
+from headrace.bench.process_tree import tree
 from headrace.bench.report import Announce, Figure
 from headrace.errors import PipelineError
 from headrace.queue import Queue
@@ -138,19 +139,7 @@ def _sample(place: Path, job: "subprocess.Popen[bytes]") -> Sample:
     if job.poll() is not None:
         raise _ended(place)
     status = json.loads((place / "rules.checkpoint" / "status.json").read_bytes())
-    return Sample(sum(_memory(process) for process in _tree(job.pid)), status["rules"][0]["behind"])
-
-
-def _tree(head: int) -> list[int]:
-    """A process and all its descendants."""
-    tree = [head]
-    for parent in tree:
-        for task in Path(f"/proc/{parent}/task").glob("*/children"):
-            try:
-                tree += [int(child) for child in task.read_text().split()]
-            except OSError:
-                continue  # the process has just ended
-    return tree
+    return Sample(sum(_memory(process) for process in tree(job.pid)), status["rules"][0]["behind"])
 
 
 def _memory(process: int) -> int:

@@ -47,7 +47,7 @@ def test_spark_starts_our_daemon_instead_of_its_own(tmp_path: Path, monkeypatch:
     monkeypatch.setattr(sys, "executable", "/bin/echo")
     monkeypatch.setenv("PYSPARK_PYTHON", "/bin/echo")
     monkeypatch.setenv("PYSPARK_DRIVER_PYTHON", "/a/python/of/the/user")
-    with using_daemon():
+    with using_daemon(for_tasks=True):
         script, of_user = os.environ["PYSPARK_PYTHON"], os.environ["PYSPARK_DRIVER_PYTHON"]
         said = [
             subprocess.run([script, *words], capture_output=True, text=True, check=True).stdout.split()
@@ -56,6 +56,8 @@ def test_spark_starts_our_daemon_instead_of_its_own(tmp_path: Path, monkeypatch:
     assert said == [["-m", DAEMON, "pyspark.worker"], ["-m", "pyspark.other", "x"], ["-c", "a", "b"]]
     assert of_user == "/a/python/of/the/user"
     assert os.environ["PYSPARK_PYTHON"] == "/bin/echo"
+    with using_daemon(for_tasks=False):
+        assert os.environ["PYSPARK_PYTHON"] == "/bin/echo", "other machines have no script"
 
 
 def test_a_session_starts_without_our_daemon_where_no_script_can_be_written(
@@ -64,5 +66,5 @@ def test_a_session_starts_without_our_daemon_where_no_script_can_be_written(
     (tmp_path / "share").write_text("a file where a folder must be")
     monkeypatch.setattr(sys, "prefix", str(tmp_path))
     monkeypatch.setenv("PYSPARK_PYTHON", sys.executable)
-    with using_daemon():
+    with using_daemon(for_tasks=True):
         assert os.environ["PYSPARK_PYTHON"] == sys.executable

@@ -23,7 +23,11 @@ _PYTHON_SOURCES = "org.apache.spark.sql.execution.datasources.v2.python"
 
 
 def register(spark: SparkSession) -> None:
-    """Make `format("headrace")` known to this session."""
+    """Make `format("headrace")` known to this session.
+
+    Over Spark Connect, call it before the `start()` of each stream: streams of one registration share what
+    `_shareable_function` explains, and there the server makes it.
+    """
     remedy_first()
     spark.conf.set("spark.sql.python.filterPushdown.enabled", "true")
     if is_remote():

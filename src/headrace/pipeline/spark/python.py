@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from headrace.pipeline.spark.java import scripts, using_variables, write_script
 
 DAEMON = "headrace.pipeline.run.worker_daemon"  # imported by this name, in a process of its own
-_VARIABLES = ("PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON")  # of tasks, and of the driver
+_TASKS, _DRIVER = "PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON"
 _SCRIPT = """#!/bin/sh
 if [ "$1 $2" = "-m pyspark.daemon" ]; then
   shift 2
@@ -26,10 +26,14 @@ exec "{python}" "$@"
 
 
 @contextmanager
-def using_daemon() -> Iterator[None]:
-    """A Spark that is started inside this context has our daemon, unless the user has chosen another Python."""
+def using_daemon(*, for_tasks: bool) -> Iterator[None]:
+    """A Spark that is started inside this context has our daemon, unless the user has chosen another Python.
+
+    for_tasks: also for what runs with the Python of tasks; other machines do not have the script.
+    """
     script = scripts() / "python" / "bin" / "python"
-    own = [name for name in _VARIABLES if os.environ.get(name, sys.executable) == sys.executable]
+    names = (_TASKS, _DRIVER) if for_tasks else (_DRIVER,)
+    own = [name for name in names if os.environ.get(name, sys.executable) == sys.executable]
     try:
         write_script(script, _SCRIPT.format(daemon=DAEMON, python=sys.executable))
     except OSError:  # the environment is read-only: only tasks have it

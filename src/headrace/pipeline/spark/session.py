@@ -57,11 +57,12 @@ def _start(name: str, master: str, settings: dict[str, str], environment: Path |
         home = spark_home()
         if home is not None and "spark.driver.extraJavaOptions" not in settings:
             chosen["spark.driver.extraJavaOptions"] += f" {class_archives(home, java).options_to_use()}"
-        with using_home(home), using_daemon():
+        with using_home(home), using_daemon(for_tasks=True):
             return _started(name, master, chosen)
     if environment is None:
-        return _started(name, master, chosen)
-    with driver_python(environment):
+        with using_daemon(for_tasks=False):
+            return _started(name, master, chosen)
+    with driver_python(environment), using_daemon(for_tasks=False):
         return _started(name, master, chosen | executor_settings(environment, chosen))
 
 
