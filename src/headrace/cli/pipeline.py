@@ -19,7 +19,6 @@ from headrace.cli.failure import NEGATIVE, OK, show_problems
 from headrace.cli.options import FEED, json_option
 from headrace.cli.output import echo_json, show_table
 from headrace.cli.pipeline_compact import compact
-from headrace.cli.samples import samples_of
 from headrace.cli.trials import show_sql_trial, show_trials
 from headrace.errors import OptionError, PipelineError
 from headrace.units import format_count, format_latency, format_size
@@ -241,6 +240,7 @@ def check(file: Path, samples: tuple[str, ...], feed: str, ident: str | None, as
       headrace pipeline check rules.toml --sample wx.queue
       headrace pipeline check rules.toml --sample report.txt --feed wx/text/metar --ident 'SAUS70 KWBC 060000'
     """
+    from headrace.cli.samples import samples_of
     from headrace.pipeline.rules.load import check_rules, load_rules
     from headrace.pipeline.rules.trial import try_rules
 

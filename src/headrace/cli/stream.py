@@ -13,13 +13,15 @@ import sys
 import threading
 from collections.abc import Iterator
 from types import FrameType, TracebackType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from headrace.cli.failure import notice
 from headrace.errors import ProductDamagedError
-from headrace.product import Batch, Lost
-from headrace.queue import AnyFollower, AnyQueue
-from headrace.selection import Selection
+
+if TYPE_CHECKING:
+    from headrace.product import Batch, Lost
+    from headrace.queue import AnyFollower, AnyQueue
+    from headrace.selection import Selection
 
 PUT_S_MAX = 0.5  # how long one put waits for a blocking station before pending signals are delivered
 
@@ -31,7 +33,7 @@ class GapReports:
         self._as_json = as_json
         self.damaged_products = 0
 
-    def lost(self, lost: Lost) -> None:
+    def lost(self, lost: "Lost") -> None:
         range_of = {"first": lost.first, "last": lost.last, "products": lost.products}
         notice(f"lost {lost}: evicted before they were read", self._as_json, lost=range_of)
 
@@ -41,7 +43,7 @@ class GapReports:
         notice(f"{error.problem}; reading continues at {error.next}", self._as_json, damaged=range_of)
 
 
-def follow(follower: AnyFollower, gaps: GapReports) -> Iterator[Batch]:
+def follow(follower: "AnyFollower", gaps: GapReports) -> Iterator["Batch"]:
     """Batches as they arrive; lost ranges and damaged products are reported and skipped."""
     while True:
         try:
@@ -55,7 +57,7 @@ def follow(follower: AnyFollower, gaps: GapReports) -> Iterator[Batch]:
             follower.position = error.next
 
 
-def read_range(queue: AnyQueue, start: int, end: int, selection: Selection, gaps: GapReports) -> Iterator[Batch]:
+def read_range(queue: "AnyQueue", start: int, end: int, selection: "Selection", gaps: GapReports) -> Iterator["Batch"]:
     """The products that are held from `start` to `end`; the last batch may reach beyond `end`.
 
     One follower reads the whole range, so that a prescale counts across batches.
@@ -78,7 +80,7 @@ def read_range(queue: AnyQueue, start: int, end: int, selection: Selection, gaps
 # --- the reader of standard output ----------------------------------------------------------------
 
 
-def stop_when_unread(follower: AnyFollower) -> threading.Event:
+def stop_when_unread(follower: "AnyFollower") -> threading.Event:
     """Stop the follower as soon as nobody reads standard output any more, not only at the next product.
 
     The event is set then. Nothing happens unless standard output is a pipe.
@@ -93,7 +95,7 @@ def stop_when_unread(follower: AnyFollower) -> threading.Event:
     return unread
 
 
-def _wait_for_hangup(output: int, follower: AnyFollower, unread: threading.Event) -> None:
+def _wait_for_hangup(output: int, follower: "AnyFollower", unread: threading.Event) -> None:
     watcher = select.poll()
     watcher.register(output, 0)
     watcher.poll()

@@ -3,6 +3,7 @@
 import sys
 import time
 from itertools import islice
+from typing import TYPE_CHECKING
 
 import click
 
@@ -10,8 +11,10 @@ from headrace.cli.failure import NEGATIVE, OK
 from headrace.cli.options import AGE, POSITION, json_option, open_queue, queue_argument, selection_of, selection_options
 from headrace.cli.output import json_line, product_text, product_values
 from headrace.cli.stream import GapReports, follow, stop_when_unread
-from headrace.product import Batch
-from headrace.queue import AnyCursor
+
+if TYPE_CHECKING:
+    from headrace.product import Batch
+    from headrace.queue import AnyCursor
 
 _BATCH_PRODUCTS = 1000  # few enough that the first line of a long backlog appears at once
 
@@ -75,7 +78,7 @@ def watch(
         return NEGATIVE if gaps.damaged_products else OK
 
 
-def _show(batch: Batch, shown: int, as_json: bool) -> None:
+def _show(batch: "Batch", shown: int, as_json: bool) -> None:
     """Write the first products of a batch with one call."""
     now_ns = time.time_ns()
     lines = []
@@ -87,7 +90,7 @@ def _show(batch: Batch, shown: int, as_json: bool) -> None:
         sys.stdout.flush()
 
 
-def _commit(cursor: AnyCursor | None, batch: Batch, shown: int) -> None:
+def _commit(cursor: "AnyCursor | None", batch: "Batch", shown: int) -> None:
     if cursor is None:
         return
     if shown == len(batch):

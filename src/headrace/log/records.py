@@ -9,11 +9,10 @@ itself (`kernel/log/wire.pxi`).
 """
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
-from typing_extensions import Buffer
 
 from headrace.errors import (
     BatchTooLargeError,
@@ -29,6 +28,9 @@ from headrace.product.batch import Batch
 from headrace.product.feed import check_feed
 from headrace.product.put import check_origin
 from headrace.units import format_size
+
+if TYPE_CHECKING:
+    from typing_extensions import Buffer
 
 _CODES = kernel.CODES
 
@@ -47,7 +49,7 @@ class Names:
         self.texts: list[str] = []
 
 
-def read_batch(data: Buffer, names: Names) -> Batch:
+def read_batch(data: "Buffer", names: Names) -> Batch:
     """The products in `data`, which holds records and nothing else; RecordsDamagedError if one is invalid.
 
     Their `sequence` is that of their origin, and `inserted_ns` is 0.
