@@ -245,3 +245,25 @@ def test_a_seek_frees_the_producers(queue: Queue) -> None:
     station.seek("next")
     put(queue, "2", timeout=0)
     assert drain(station) == ["2"]
+
+
+def test_a_capacity_is_exceeded_by_less_than_one_batch_however_many_programs_put(queue: Queue) -> None:
+    station = queue.station("s", "**", blocking=True, capacity=5)
+    consumer = station.attach()
+
+    def put_batches(name: int) -> None:
+        for number in range(20):
+            queue.put_many([b"x"] * 10, feed="a", ident=[f"{name}.{number}.{each}" for each in range(10)])
+
+    with ThreadPoolExecutor(4) as pool:
+        putting = [pool.submit(put_batches, name) for name in range(4)]
+        got = 0
+        while got < 800:
+            waiting = queue.next - 1 - got  # all that was stored and not got yet
+            assert waiting <= 4 + 10
+            batch = consumer.get(1, timeout=240)
+            got += len(batch)
+            consumer.ack(batch)
+        for each in putting:
+            each.result(240)
+    assert station.statistics().acknowledged == 800
