@@ -81,6 +81,21 @@ def test_rules_are_tried_on_samples(run: Run, folder: Path) -> None:
     assert run(*words, "--feed", "wx//metar").exit_code == 2
 
 
+def test_of_many_rows_the_first_targets_are_shown_and_all_that_are_wrong(run: Run, folder: Path) -> None:
+    lines = b"".join(b"line %d\n" % number for number in range(40))
+    (folder / "text.txt").write_bytes(lines)
+    (folder / "rules.toml").write_text(
+        '[pipeline]\nqueue = "wx.queue"\n[[rule]]\nname = "text"\nselect = "wx/any"\ndecode = "text"\nfile = "{line}"\n'
+    )
+    result = run("pipeline", "check", "rules.toml", "--sample", "text.txt", "--feed", "wx/any")
+    assert result.exit_code == 0
+    assert [line.rpartition("/")[2] for line in result.stdout.splitlines() if line.startswith("  file ")] == [
+        str(number) for number in range(10)
+    ]
+    assert "  … 30 more rows\n" in result.stdout
+    assert "  … 30 more\n" in result.stdout
+
+
 def test_the_newest_products_of_a_queue_are_samples_too(run: Run, folder: Path) -> None:
     result = run("pipeline", "check", "rules.toml", "--sample", "wx.queue")
     assert result.exit_code == 0

@@ -77,8 +77,12 @@ def _short(value: Any) -> str:
 
 
 def _show_previews(previews: "Sequence[Preview]") -> None:
-    for preview in previews:
+    """The first previews, and every one that says what is wrong."""
+    shown = [each for place, each in enumerate(previews) if place < _ROWS_SHOWN or each.error is not None]
+    for preview in shown:
         ident = "" if preview.ident is None else f" as {preview.ident}"
         when = "" if preview.when is None else f" if {preview.when}"
         wrong = "" if preview.error is None else f": {preview.error}"
         click.echo(visible(f"  {preview.action} {preview.target}{ident}{when}{wrong}"))
+    if len(previews) > len(shown):
+        click.echo(f"  … {len(previews) - len(shown):,} more")
