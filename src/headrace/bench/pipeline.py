@@ -140,7 +140,7 @@ def _batches(spark: Any, queue: Queue, work: Path, count: int, announce: Announc
     beside = f"Parquet: {count / few.seconds:,.0f}/s"
     yield Figure("columns", "three columns, 220 B", count / narrow.seconds, "/s", beside=beside)
     (first,) = _best(lambda: _read(spark, queue).limit(1).collect())
-    yield Figure("limit", "limit(1), fraction of the time of the whole", first.seconds / ours.seconds, "", 0.2, True)
+    yield Figure("limit", "limit(1), fraction of the time of the whole", first.seconds / ours.seconds, "", 0.5, True)
 
 
 def _streams(spark: Any, queue: Queue, work: Path, count: int, announce: Announce) -> Iterator[Figure]:
