@@ -11,7 +11,7 @@ EXTRA = import tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))["proje
 install_extra = $(BIN)/python -c '$(EXTRA)' > $(VENV)/extra-$(1).txt && \
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --requirement $(VENV)/extra-$(1).txt
 
-.PHONY: demo test quick lint soak bench wheel clean
+.PHONY: demo test quick lint soak bench wheel docs drawings clean
 
 demo: $(VENV)/.ready
 	$(BIN)/headrace demo
@@ -33,9 +33,18 @@ bench: $(VENV)/.ready
 wheel:
 	$(PYTHON) .ci/wheel.py $(PYTHONS)
 
+# The documentation as a site, in build/site; a broken link is an error.
+docs: $(VENV)/.ready-docs
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+	@echo 'open build/site/index.html'
+
+# The pictures of the documentation, after a change of docs/drawings.
+drawings: $(VENV)/.ready
+	$(BIN)/python docs/drawings
+
 lint: $(VENV)/.ready-lint
-	$(BIN)/ruff check src tests setup.py .ci
-	$(BIN)/ruff format --check src tests setup.py .ci
+	$(BIN)/ruff check src tests docs/drawings docs/hooks.py setup.py .ci
+	$(BIN)/ruff format --check src tests docs/drawings docs/hooks.py setup.py .ci
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-logo
 	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/cython-lint src/headrace/kernel
@@ -55,6 +64,10 @@ $(VENV)/.ready-test: $(VENV)/.ready
 
 $(VENV)/.ready-lint: $(VENV)/.ready-test
 	$(call install_extra,lint)
+	touch $@
+
+$(VENV)/.ready-docs: $(VENV)/.ready
+	$(call install_extra,docs)
 	touch $@
 
 clean:
