@@ -100,4 +100,21 @@ def follow_a_feed() -> Drawing:
     return d
 
 
-DRAWINGS = [remote, site, operating, security, two_sites_with_tls, follow_a_feed]
+def containers() -> Drawing:
+    d = Drawing("Two sites and a generator in containers", 860, 210)
+    d.box(20, 75, 120, 56, "generator", "program")
+    d.area(210, 20, 250, 170, "container one")
+    d.box(240, 75, 120, 56, "site\nnot root", "fabric")
+    d.box(380, 75, 70, 56, "volume", "queue")
+    d.area(570, 20, 270, 170, "container two")
+    d.box(600, 75, 120, 56, "site\nnot root", "fabric")
+    d.box(750, 75, 70, 56, "volume", "queue")
+    d.arrow((140, 103), (240, 103), label="put")
+    d.arrow((360, 103), (380, 103))
+    d.arrow((300, 131), (300, 165), (660, 165), (660, 131))
+    d.text(515, 157, "7447", "quiet")
+    d.arrow((720, 103), (750, 103))
+    return d
+
+
+DRAWINGS = [remote, site, operating, security, two_sites_with_tls, follow_a_feed, containers]

@@ -18,7 +18,7 @@ CODE = [*SOURCE.rglob("*.py"), *SOURCE.rglob("*.pyx"), *SOURCE.rglob("*.pxi")]
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_links_resolve(page: Path) -> None:
-    for link in re.findall(r"\]\(([^)#]+)(?:#[^)]*)?\)", page.read_text()):
+    for link in re.findall(r"\]\((?!\w+:)([^)#]+)(?:#[^)]*)?\)", page.read_text()):
         assert (page.parent / link).exists(), link
 
 
