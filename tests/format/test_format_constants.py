@@ -16,7 +16,7 @@ def test_the_rows_of_a_batch_have_the_layout_that_the_kernel_fills() -> None:
 
 
 def test_the_limits_of_a_product_are_those_of_the_kernel() -> None:
-    assert batch.NO_SLICE == kernel.NO_SLICE == product.SLICE_MAX + 1
+    assert product.NO_SLICE == kernel.NO_SLICE == product.SLICE_MAX + 1
     assert kernel.SLICES == kernel.NO_SLICE + 1
     assert product.IDENT_BYTES_MAX == kernel.IDENT_BYTES_MAX
     assert product.PRIORITY_MAX == kernel.PRIORITIES - 1

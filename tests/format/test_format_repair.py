@@ -157,7 +157,7 @@ def test_an_unreadable_stations_json_does_not_leave_a_queue_half_recovered(
     queue.close()
     file = queue.path / "stations.json"
     text = file.read_text()
-    file.write_text(text.replace('"format": 2', '"format": 3'))
+    file.write_text(text.replace('"format":2', '"format":3'))
     with pytest.raises(QueueVersionError):
         Queue.open(queue.path)
     file.write_text(text)
@@ -209,7 +209,8 @@ def test_an_invalid_value_in_stations_json_is_reported_as_damage(make_queue: Mak
     queue.close()
     file = queue.path / "stations.json"
     text = file.read_text()
-    for bad in (text.replace('"order": "priority"', '"order": "banana"'), text.replace('"member": 0', '"member": 64')):
+    for bad in (text.replace('"order":"priority"', '"order":"banana"'), text.replace('"member":0', '"member":64')):
+        assert bad != text
         file.write_text(bad)
         try:
             with pytest.raises(HeadraceError):
