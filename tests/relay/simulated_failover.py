@@ -153,7 +153,7 @@ class Receiver:
     def _serve(self, site: str, before: Running | None, from_oldest: bool) -> Member:
         begin_at = "oldest" if from_oldest else self._begin_at
         return self._begin(Upstream(site, Selection.parse(SELECTION), begin_at, lambda: self.world.now, relayed=True,
-                                    known=self._known(site, before),
+                                    has_others=True, known=self._known(site, before),
                                     statistics=before.statistics if before else None))  # fmt: skip
 
     def _stand_by(self, site: str, before: Running | None) -> Member:

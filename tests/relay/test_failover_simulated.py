@@ -195,3 +195,42 @@ def test_a_standby_that_evicts_before_the_minute_is_over_is_read_earlier(corpus:
 
 def test_a_run_follows_from_its_seed(corpus: Corpus) -> None:
     assert simulate(7, corpus)[0].world.trace == simulate(7, corpus)[0].world.trace
+
+
+def test_what_a_standby_evicted_before_it_was_compared_is_named(corpus: Corpus) -> None:
+    world = World(4)
+    network, relays = make(world, corpus, "p", "q")
+    network.is_rough = False
+    receiver = Receiver(world, network, dict(relays), corpus, "oldest", 1000)
+    world.run(10)
+    for relay in relays.values():
+        relay.leave()
+    relays["p"].take([1, 2])
+    relays["q"].take(list(range(1, 101)))
+    relays["q"].evict(31)
+    for relay in relays.values():
+        relay.come_back()
+    world.run(200)
+    statistics = receiver.members["q"].statistics
+    assert sorted(receiver.counts) == [1, 2, *range(31, 101)]
+    assert statistics.lost == [(1, 30, "evicted unseen")], "3 to 30 are lost; nobody can tell which they were"
+    assert statistics.left_out == {"evicted unseen": 30}
+
+
+def test_what_a_standby_evicts_while_nobody_serves_the_request_is_not_forgotten(corpus: Corpus) -> None:
+    world = World(5)
+    network, relays = make(world, corpus, "p", "q", "r")
+    network.is_rough = False
+    receiver = Receiver(world, network, dict(relays), corpus, "oldest", 1000)
+    world.run(10)
+    relays["p"].leave()
+    relays["r"].leave()
+    world.run(11)
+    relays["q"].take(list(range(1, 41)))
+    world.run(13)  # q is compared, and p is still the active site
+    relays["q"].evict(11)
+    world.run(100)
+    assert receiver.failover is not None
+    assert receiver.failover.active.site == "q"
+    assert sorted(receiver.counts) == list(range(11, 41))
+    assert receiver.named_as_lost() >= set(range(1, 11))

@@ -380,3 +380,32 @@ def test_where_a_request_began_and_what_it_may_receive_are_kept(tmp_path: Path) 
     progress.note(1, [("one", "a", known)])
     progress.save(nothing)
     assert RequestProgress(tmp_path / "p.json").known("one", "a") == known
+
+
+def test_feeds_that_are_further_than_the_base_are_kept(tmp_path: Path) -> None:
+    progress = RequestProgress(tmp_path / "site" / "progress.json")
+    known = Known(QUEUE, 7, 1, ("**",), 0, {"wx/a": 9})
+    progress.begin([asked("wx/**")], 1)
+    progress.note(1, [(asked("wx/**"), "a", known)])
+    progress.save(nothing)
+    assert RequestProgress(tmp_path / "site" / "progress.json").known(asked("wx/**"), "a") == known
+
+
+@pytest.mark.parametrize("sites", [(), ("a",)])
+def test_after_kill_9_nothing_that_was_put_at_the_site_is_stored_twice(fabric: Fabric, sites: tuple[str, ...]) -> None:
+    """Its queue recognises nothing: only what it holds says how far the request is."""
+    there = fabric.add("a")
+    here = fabric.add("b", want("wx/**", "oldest", *sites), near=("a",), dedup="none")
+    put(there, "wx/x", "one")
+    until(lambda: texts(here) == ["one"] and is_settled(fabric, "b", 1))
+    fabric.sites["b"]._receiver._save()
+    file = here.path / "site" / "progress.json"
+    early = file.read_bytes()
+    put(there, "wx/x", "two", "three", "four")
+    until(lambda: len(texts(here)) == 4)
+    fabric.stop("b")
+    file.write_bytes(early)  # as if it had died before it saved
+    fabric.start("b")
+    put(there, "wx/x", "five")
+    until(lambda: "five" in texts(here))
+    assert texts(here) == ["one", "two", "three", "four", "five"]

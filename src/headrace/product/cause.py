@@ -10,10 +10,10 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import Literal, TypeVar
 
-LostBy = Literal["evicted", "damaged", "too large"]  # named as a range of sequences
+LostBy = Literal["evicted", "evicted unseen", "damaged", "too large"]  # named as a range of sequences
 Cause = Literal[
     "filtered", "duplicate", "expired", "too old", "not permitted", "deleted", "damaged", "too large", "evicted",
-    "refused", "discarded", "returned",
+    "evicted unseen", "refused", "discarded", "returned",
 ]  # fmt: skip
 
 MEANING: dict[Cause, str] = {
@@ -26,6 +26,10 @@ MEANING: dict[Cause, str] = {
     "damaged": "it does not match its checksum at the site that left it out, or was damaged before a repair",
     "too large": "its record does not fit into one message between sites",
     "evicted": "the queue no longer held it when it was asked for",
+    "evicted unseen": (
+        "one of several sites of a request evicted it before it could be compared with what has arrived; another site "
+        "may have sent it"
+    ),
     "refused": "the receiving queue can never take it: its payload is too large there, for example",
     "discarded": "the policy of a station or channel dropped it, or a consumer discarded it",
     "returned": "it was put at the receiving site itself, and came back",

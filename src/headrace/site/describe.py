@@ -89,7 +89,7 @@ def _upstream(request: str, upstream: UpstreamThread) -> UpstreamStatus:
         request, upstream.site, counts.state, shortened(counts.problem), upstream.base, counts.products,
         counts.from_others, counts.live, counts.pulled, counts.gaps, counts.repairs, counts.refused,
         counts.latency_ns / 1e9, tuple(counts.lost), counts.lost_sequences, counts.left_out, upstream.stands_by,
-        counts.from_standby, counts.unseen, {reason: number for reason, number in counts.dropped.items() if number},
+        counts.from_standby, {reason: number for reason, number in counts.dropped.items() if number},
     )  # fmt: skip
 
 

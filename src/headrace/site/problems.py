@@ -10,6 +10,7 @@ its age says when. Kinds:
     request       a request that no site serves
     unreachable   a site that serves a request, or stands by, does not reply
     lost          a range of sequences that no site could supply
+    unseen        a range that one of several sites evicted before it could be compared with what has arrived
     left out      products that another site has and did not send, by cause
     too large     products of this site that no message can carry
     expired       products that had expired when they arrived, by the clock of this site
@@ -32,7 +33,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 import msgspec
 
-from headrace.product.cause import CHOSEN, Cause, by_cause
+from headrace.product.cause import CHOSEN, Cause, LostBy, by_cause
 from headrace.queue import Queue
 from headrace.queue.queue import log_of
 from headrace.relay.examine import TooLarge
@@ -177,11 +178,7 @@ def _upstream_problems(
             "check that it runs, the links to it, and that it has an [[allow]] rule with `receive` for this site",
         )  # fmt: skip
     if counts.lost:
-        remedies = dict.fromkeys(_REMEDIES[cause] for _, _, cause in counts.lost[-_RANGES:])
-        yield Problem(
-            "lost", subject, f"request {request} lost {_ranges(counts)} of site {site}", "; ".join(remedies),
-            _age(max(counts.left_out_at[cause] for cause in counts.lost_by), now),
-        )  # fmt: skip
+        yield from _lost(request, site, counts, now)
     others = Counter[Cause](counts.left_out)
     others.subtract(counts.lost_by)
     left = {cause: count for cause, count in others.items() if count > 0 and cause not in CHOSEN}
@@ -195,6 +192,27 @@ def _upstream_problems(
         yield Problem(
             "refused", subject, f"{format_count(counts.refused, 'invalid message')} from site {site} refused",
             "the log has the reason; restrict in [[allow]] who may publish", _age(counts.refused_at, now),
+        )  # fmt: skip
+
+
+def _lost(request: str, site: str, counts: UpstreamStatistics, now: float) -> Iterator[Problem]:
+    """Ranges that are lost, and ranges of which that is unknown, as two problems."""
+    subject = f"{request} at {site}"
+    known = [each for each in counts.lost if each[2] != "evicted unseen"]
+    if known:
+        remedies = dict.fromkeys(_REMEDIES[cause] for _, _, cause in known[-_RANGES:])
+        yield Problem(
+            "lost", subject, f"request {request} lost {_ranges(known)} of site {site}", "; ".join(remedies),
+            _age(max(counts.left_out_at[cause] for cause in counts.lost_by if cause != "evicted unseen"), now),
+        )  # fmt: skip
+    unseen = [each for each in counts.lost if each[2] == "evicted unseen"]
+    if unseen:
+        yield Problem(
+            "unseen", subject,
+            f"request {request} may have lost {_ranges(unseen)} of site {site}: it evicted them before they could be "
+            "compared with what came from other sites",
+            f"what was put at site {site} alone is lost; {_REMEDIES['evicted']}",
+            _age(counts.left_out_at["evicted unseen"], now),
         )  # fmt: skip
 
 
@@ -216,9 +234,9 @@ _REMEDIES: dict[Cause, str] = {
 }
 
 
-def _ranges(counts: UpstreamStatistics) -> str:
-    shown = [f"{first:,}-{last:,} ({cause})" for first, last, cause in counts.lost[-_RANGES:]]
-    more = len(counts.lost) - len(shown)
+def _ranges(lost: Sequence[tuple[int, int, LostBy]]) -> str:
+    shown = [f"{first:,}-{last:,} ({cause})" for first, last, cause in lost[-_RANGES:]]
+    more = len(lost) - len(shown)
     return ", ".join([*shown, *([f"{more} earlier ranges"] if more else [])])
 
 

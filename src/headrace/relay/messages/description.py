@@ -82,12 +82,13 @@ class UpstreamStatus(msgspec.Struct, frozen=True):
     repairs: int
     refused: int  # invalid pages and beats
     latency_s: float  # of the last live page, by the clocks of both sites
-    lost: tuple[tuple[int, int, LostBy], ...]  # the latest lost ranges, and why
+    lost: tuple[
+        tuple[int, int, LostBy], ...
+    ]  # the latest lost ranges, and why: an `evicted unseen` one may have come from another site
     lost_sequences: int  # in all lost ranges
     left_out: dict[Cause, int]  # by that site, lost ranges included
     stands_by: bool = False  # another site of a fail-over list serves the request
     from_standby: int = 0  # of the products, read while the site stood by: the active site did not bring them
-    unseen: int = 0  # evicted at a site that stands by before it could be compared with what has arrived
     dropped: dict[str, int] = {}  # live pages and beats that were not kept, by reason; products are read from the log
 
 

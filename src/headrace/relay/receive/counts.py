@@ -42,11 +42,10 @@ class UpstreamStatistics(msgspec.Struct):
     gaps: int = 0
     repairs: int = 0
     from_standby: int = 0  # of these, read while the site stood by: the active site did not bring them
-    unseen: int = 0  # by a standby: evicted there before it could be compared with what has arrived
     refused: int = 0  # invalid messages
     refused_at: float = 0.0  # monotonic seconds of the latest
     latency_ns: int = 0  # of the last live page, from sending to arrival, by the clocks of both sites
-    lost: list[tuple[int, int, LostBy]] = msgspec.field(default_factory=list)  # the latest ranges
+    lost: list[tuple[int, int, LostBy]] = msgspec.field(default_factory=list)  # the latest ranges; see `LostBy`
     lost_sequences: int = 0  # in all ranges
     lost_by: dict[LostBy, int] = {}
     left_out: dict[Cause, int] = {}  # by the site, lost ranges included

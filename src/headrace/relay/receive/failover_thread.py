@@ -79,8 +79,8 @@ class FailoverThread:
         """Take the request from this site, from where `before` ended."""
         begin_at = "oldest" if from_oldest else self._begin_at
         machine = Upstream(
-            site, self._selection, begin_at, time.monotonic, relayed=True, known=self._known(site, before),
-            statistics=self._statistics(site),
+            site, self._selection, begin_at, time.monotonic, relayed=True, has_others=True,
+            known=self._known(site, before), statistics=self._statistics(site),
         )  # fmt: skip
         return self._begin(machine)
 

@@ -14,7 +14,9 @@ durable. A site that ended in good order says so: what was put since then did no
 A file that is missing although there was one is not a first start (queue/request_files.py): a site then refuses.
 
 A position (`Known`) also says where the request began and which feeds we may receive there. If the site permits more
-feeds later, those are read from where the request began. Files of version 2 say neither; then they are not read.
+feeds later, those are read from where the request began. Files of version 2 say neither; then they are not read. And it
+says which feeds are further than the base, since version 4: products come live feed by feed, and without it they would
+be read once more.
 
 Files of version 1 have the names of requests as keys, and a name may mean another request by now. On the first start
 after an upgrade each request continues at the lowest base that any of them had at the site: some products are read
@@ -35,7 +37,8 @@ from headrace.queue.request_files import AGAIN
 from headrace.relay.receive.track import Known
 from headrace.selection import Selection
 
-VERSION = 3
+VERSION = 4
+AHEAD_MAX = 10_000  # feeds; of more, what is further than the base may come a second time
 KEPT_MAX = 100  # selections that no request has any more
 
 log = logging.getLogger("headrace.fabric")
@@ -49,14 +52,16 @@ class Reached(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defa
     began: int = 0
     feeds: tuple[str, ...] | None = None
     since: int = 0
+    ahead: dict[str, int] = {}
 
     @classmethod
     def of(cls, known: Known) -> "Reached":
-        return cls(known.queue.hex(), *known[1:])
+        ahead = dict(known.ahead) if len(known.ahead) <= AHEAD_MAX else {}
+        return cls(known.queue.hex(), *known[1:-1], ahead)
 
     @property
     def known(self) -> Known:
-        return Known(bytes.fromhex(self.queue), self.base, self.began, self.feeds, self.since)
+        return Known(bytes.fromhex(self.queue), self.base, self.began, self.feeds, self.since, self.ahead)
 
 
 class _File(msgspec.Struct, forbid_unknown_fields=True):
@@ -85,7 +90,7 @@ def _upgrade_names(found: dict[str, Any]) -> dict[str, Any]:
 
 
 _DOCUMENT = Document(
-    _File, VERSION, field="version", upgrades={1: _upgrade_names, 2: lambda found: found},
+    _File, VERSION, field="version", upgrades={1: _upgrade_names, 2: lambda found: found, 3: lambda found: found},
     remedy=f"restore the file. Or move it away and run `headrace queue repair` for the queue; {AGAIN}",
 )  # fmt: skip
 

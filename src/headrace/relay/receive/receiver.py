@@ -177,25 +177,28 @@ class Receiver:
             upstream.start()  # under the lock: nobody must find it and stop it before it is started
 
     def _open(self, request: Request, name: str) -> UpstreamThread:
-        """An upstream that is not started yet, from where the request is at this site."""
+        """An upstream that is not started yet, from where the request is at this site.
+
+        What was put at a site has the same sequence here as there, so our queue says how far a feed is. That holds as
+        long as only that site serves the request: its products of a feed come in order, relayed ones among them.
+        """
         known, relayed = self._progress.known(request.asked, name), bool(request.sites)
         if not known:
             log.info("request %s is new to site %s: it begins at its `from`", request.name, name)
         upstream = Upstream(
-            name, request.selection, request.begin_at, time.monotonic, relayed=relayed, known=known,
-            ahead=self._arrived.get(name) if known and not relayed else None,
+            name, request.selection, request.begin_at, time.monotonic, relayed=relayed,
+            has_others=len(request.sites) > 1, known=known,
+            ahead=self._arrived.get(name) if known and len(request.sites) < 2 else None,
             statistics=self.tally.upstream(request.name, name),
         )  # fmt: skip
         return self._drive(request, upstream)
 
     def _drive(self, request: Request, machine: Upstream | Standby) -> UpstreamThread:
-        name, relayed = machine.site, bool(request.sites)
+        name = machine.site
         upstream = UpstreamThread(
             machine, self._session, self._declarations, principal=self._principal,
             store=lambda page, keep: self._put(request, upstream, page, keep),
-            find_missing=lambda first, last, since: (
-                (first, last) if relayed else still_missing(self._queue, name, first, last, since)
-            ),
+            find_missing=lambda first, last, since: still_missing(self._queue, name, first, last, since),
             recognise=self._intake.recognise,
             holders=lambda: [other for other in tuple(self._present) if other != name],
             save_progress=self._save, budget=self._budget,

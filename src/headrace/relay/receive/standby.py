@@ -18,7 +18,8 @@ read from here and stored. So is one that this site would evict soon. The minute
 the time that passes, and never whether.
 
 The position is first known when the site is first present, and begins at the request's `from`. A site with a new queue
-is compared from its first product on. What the site evicted before it could be compared is counted (`unseen`).
+is compared from its first product on. What the site evicted before it could be compared may have come from the active
+site, or may be lost: nobody can tell. It is named as a range, by the cause `evicted unseen`.
 
 Built like an upstream: a generator of actions, without threads, Zenoh and wall clock (upstream.py says why). The base
 moves only after `Store` has been performed.
@@ -163,7 +164,7 @@ class Standby:
             np.concatenate([before[0], sequences[~has_arrived]]), _joined(before[1], products.where(~has_arrived))
         )  # fmt: skip
         if reply.lost_first:
-            self._note_unseen(max(0, reply.lost_last - max(reply.lost_first, self._compared + 1) + 1))
+            self._note_unseen(max(reply.lost_first, self._compared + 1), reply.lost_last)
         self._compared = reply.upto
 
     def _has_served(self, products: Identities) -> Steps[npt.NDArray[np.bool_]]:
@@ -183,18 +184,18 @@ class Standby:
         return (sequences >= max(1, known.began)) & (sequences <= known.base)
 
     def _forget_evicted(self, oldest: int) -> None:
-        """The site no longer has them. While the active site catches up it may still bring them."""
-        is_gone = self._missing[0] < np.uint64(oldest)
+        """The site no longer has them. Until the active site is live it may still bring them: they stay missing."""
         if self._served_by():
+            is_gone = self._missing[0] < np.uint64(oldest)
             self._lose(self._missing[0][is_gone], "evicted")
-        else:
-            self._note_unseen(int(np.count_nonzero(is_gone)))
-        self._keep(~is_gone)
+            self._keep(~is_gone)
 
-    def _note_unseen(self, count: int) -> None:
-        if count:
-            self.statistics.unseen += count
-            log.info("standby site %s evicted %d products before they could be compared", self.site, count)
+    def _note_unseen(self, first: int, last: int) -> None:
+        """The site evicted these before they could be compared: whether they have arrived is unknown."""
+        if first <= last:
+            self.statistics.lose(first, last, "evicted unseen", self._now())
+            log.warning("standby site %s: products %d-%d may be lost: evicted there before they could be compared with "
+                        "what the active site has sent", self.site, first, last)  # fmt: skip
 
     def _lose(self, sequences: Numbers, cause: LostBy) -> None:
         """Name products that nobody can give, as ranges."""

@@ -8,7 +8,10 @@ No input and no output here, so that a test can try every order of messages in m
 """
 
 from collections.abc import Mapping
+from types import MappingProxyType
 from typing import NamedTuple
+
+_NONE: Mapping[str, int] = MappingProxyType({})
 
 
 class Known(NamedTuple):
@@ -19,6 +22,12 @@ class Known(NamedTuple):
     began: int = 0  # the sequence at which it began; 0: unknown
     feeds: tuple[str, ...] | None = None  # patterns that we may receive there; None: unknown
     since: int = 0  # of our queue: what came from that queue is from here on; 0: it is the first queue of the site
+    ahead: Mapping[str, int] = _NONE  # feeds that are further than the base
+
+
+def furthest(one: Mapping[str, int], other: Mapping[str, int]) -> dict[str, int]:
+    """By feed, the greater number of the two."""
+    return {feed: max(one.get(feed, 0), other.get(feed, 0)) for feed in {**one, **other}}
 
 
 class Track:

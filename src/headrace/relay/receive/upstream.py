@@ -69,7 +69,7 @@ from headrace.relay.receive.counts import UpstreamStatistics
 from headrace.relay.receive.holders import Holders
 from headrace.relay.receive.left_out import LeftOut
 from headrace.relay.receive.permitted import is_widened, read_permitted
-from headrace.relay.receive.track import Known, Track
+from headrace.relay.receive.track import Known, Track, furthest
 from headrace.selection import Selection
 
 _NEAR = 20_000  # products between the base and the end of the log at which the live path opens
@@ -97,22 +97,23 @@ class Upstream:
 
     def __init__(
         self, site: str, selection: Selection, begin_at: str, now: Callable[[], float], *, relayed: bool = False,
-        known: Known | None = None, ahead: Mapping[str, int] | None = None,
+        has_others: bool = False, known: Known | None = None, ahead: Mapping[str, int] | None = None,
         statistics: UpstreamStatistics | None = None,
     ) -> None:  # fmt: skip
         """`relayed`: also what the site has from others; otherwise only what was put there.
 
-        `known` is from the last run. `ahead` says how far single feeds are beyond its base. Without `known`, begin at
+        `has_others`: other sites serve the request too, or stand by, and may bring what this one has evicted.
+        `known` is from the last run. `ahead` says how far single feeds are at least. Without `known`, begin at
         `begin_at`. `now` returns monotonic seconds. `statistics` are continued, if given.
         """
         self.site = site
         self.selection = selection if relayed else selection.replace(origin=site)
         self.statistics = statistics or UpstreamStatistics()
         self.statistics.state = "asking"
-        self._queue_id, base, self._began, self._feeds, self._since = known or Known()
-        self.track = Track(base, ahead)
+        self._queue_id, base, self._began, self._feeds, self._since, saved = known or Known()
+        self.track = Track(base, furthest(saved, ahead or {}))
         self._begin_at, self._now = begin_at, now
-        self._is_relayed = relayed
+        self._is_relayed, self._has_others = relayed, has_others
         is_key = "|" not in (selection.feed or "")
         self._is_own = not relayed and is_key and not set(selection.given()) - {"feed", "origin"}
         self._names = Names()
@@ -132,8 +133,10 @@ class Upstream:
 
     @property
     def known(self) -> Known:
-        """What to save for the next run."""
-        return Known(self._queue_id, self.track.base, self._began, self._feeds, self._since)
+        """What to save for the next run. The base is read before `ahead`: in between, both only grow."""
+        track = self.track
+        base = track.base
+        return Known(self._queue_id, base, self._began, self._feeds, self._since, dict(track.ahead))
 
     def hear_beat(self) -> None:
         """A beat has arrived; it may still wait in the buffer. Any thread may call this."""
@@ -268,9 +271,15 @@ class Upstream:
                 break
             if first <= last:
                 yield Pause(_MEETING_S / 5)
-        if first <= last:
-            self.statistics.lose(first, last, cause, self._now())
-            log.error("site %s: products %d-%d are lost (%s there)", self.site, first, last, cause)
+        if first > last:
+            return
+        if cause == "evicted" and self._has_others:
+            self.statistics.lose(first, last, "evicted unseen", self._now())
+            log.warning("site %s: products %d-%d may be lost: evicted there; other sites of the request may have them",
+                        self.site, first, last)  # fmt: skip
+            return
+        self.statistics.lose(first, last, cause, self._now())
+        log.error("site %s: products %d-%d are lost (%s there)", self.site, first, last, cause)
 
     def _ask_holders(self) -> Steps[None]:
         """Take from other sites what is missing here. Where nothing is known yet, that is everything, or nothing."""
