@@ -43,8 +43,8 @@ drawings: $(VENV)/.ready
 	$(BIN)/python docs/drawings
 
 lint: $(VENV)/.ready-lint
-	$(BIN)/ruff check src tests docs/drawings docs/hooks.py setup.py .ci
-	$(BIN)/ruff format --check src tests docs/drawings docs/hooks.py setup.py .ci
+	$(BIN)/ruff check src tests docs/drawings docs/*.py setup.py .ci
+	$(BIN)/ruff format --check src tests docs/drawings docs/*.py setup.py .ci
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-logo
 	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/cython-lint src/headrace/kernel

@@ -15,6 +15,7 @@ from pathlib import Path
 def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         os.chdir(folder)
+        samples()
         library()
         commands()
         missing_extras()
@@ -22,6 +23,17 @@ def main() -> None:
         sum(file.stat().st_size for file in Path(sysconfig.get_path("purelib")).rglob("*") if file.is_file()) >> 20
     )
     print(f"ok: Python {sys.version.split()[0]}, {size_mb} MB of packages")
+
+
+def samples() -> None:
+    """The sample files of the tutorial are in the package."""
+    done = subprocess.run(
+        [sys.executable, "-m", "headrace.samples", "--queue", "samples.queue"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert "4 bulletins, 4 of them new" in done.stdout, done.stderr
 
 
 def library() -> None:
