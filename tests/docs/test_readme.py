@@ -1,7 +1,5 @@
 """The steps of the tutorial in README.md run as they are printed: each alone, all of them in order, and twice."""
 
-import tempfile
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -11,22 +9,15 @@ from support.shell import Shell
 
 ROOT = Path(__file__).parent.parent.parent
 STEPS = steps_of((ROOT / "README.md").read_text())
-SPARK = "6"
-QUICK = [number for number in STEPS if number != SPARK]
+QUICK = [number for number in STEPS if number != "6"]  # the sixth is in test_examples_with_spark.py
 SHOWN = {
     "1": ["wx/text/metar  SAUS70_KWBC_061200.txt", "METAR KDEN 061153Z"],
     "2": ["wx/text/metar KDEN 061453 52 bytes", "printer"],
     "3": [" decodes S", "Killed"],
     "4": ["2 of 2 waiting, no consumer attached", "exit code 3"],
     "5": ["4 SAUS70_KWBC_061400.txt", "here"],
-    SPARK: ["rules.toml is valid", "KPHX"],
+    "6": ["rules.toml is valid", "KPHX"],
 }
-
-
-@pytest.fixture(scope="module")
-def shell() -> Iterator[Shell]:
-    with tempfile.TemporaryDirectory() as folder, Shell(Path(folder) / "shell") as shell:
-        yield shell
 
 
 def done(shell: Shell, number: str, folder: Path) -> str:
@@ -55,10 +46,3 @@ def test_all_steps_run_in_order_and_twice(shell: Shell, tmp_path: Path) -> None:
     again = {number: done(shell, number, tmp_path) for number in QUICK}
     assert again["1"].count("duplicate") == 4
     assert "not stored: Duplicate" in again["2"]
-
-
-@pytest.mark.spark
-def test_the_step_with_spark_runs_alone_in_order_and_twice(shell: Shell, tmp_path: Path) -> None:
-    alone = done(shell, SPARK, tmp_path)
-    done(shell, "1", tmp_path)
-    assert done(shell, SPARK, tmp_path).count("KPHX") == alone.count("KPHX"), "no row is added"
