@@ -278,10 +278,26 @@ def test_something_that_happens_again_and_again_is_logged_once_a_minute(
     assert caplog.messages == ["0 expired (look)", "60 expired (look)", "120 expired (look)"]
 
 
-def test_a_queue_that_is_moved_away_is_a_problem_of_its_site(place: MakePlace, serve: Serve) -> None:
-    here = place("here")
+def test_a_queue_that_is_moved_away_is_a_problem_of_its_site_and_nothing_is_created_in_its_place(
+    place: MakePlace, serve: Serve
+) -> None:
+    """Also when the set of subscribers changes, and when the site stops."""
+    here, there = place("here"), place("there")
     process = serve(here.write())
     process.wait_until_ready()
+    subscriber = serve(there.write(connect=f"tcp/127.0.0.1:{here.port}"))
+    subscriber.wait_until_ready()
+    until(lambda: read_map(str(there.file)) and not there.problems())
     (here.folder / "q").rename(here.folder / "moved")
-    assert has_one_line(process, "is not accessible: No such file or directory")
+    assert has_one_line(process, f"the queue {here.folder / 'q'} was moved to {here.folder / 'moved'}")
+    code, text = here.check()
+    assert code == 1
+    assert "move it back, or restart the program with the new path" in text
+    assert "debugger" not in text
+    subscriber.stop()
+    assert process.stop() == 0
+    assert not (here.folder / "q").exists()
     (here.folder / "moved").rename(here.folder / "q")
+    again = serve(here.file)
+    again.wait_until_ready()
+    assert here.check()[0] == 0

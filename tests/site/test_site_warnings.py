@@ -20,7 +20,7 @@ def users(tmp_path: Path) -> None:
 
 
 def allow(who: str, receive: str) -> str:
-    return f"[[allow]]\nwho = ['{who}']\nreceive = ['{receive}']\n"
+    return f"[[allow]]\nwho = ['{who}']\nreceive = ['{receive}']\npublish = ['**']\n"
 
 
 def test_a_site_of_the_list_that_may_take_the_same_from_here_is_a_warning(write: Write) -> None:
@@ -53,3 +53,27 @@ def test_other_configurations_have_no_warning(write: Write, text: str) -> None:
 
 def test_a_file_with_problems_has_no_warnings(write: Write) -> None:
     assert check_warnings(write(SITE + "nonsense = 1\n" + USERS + FAILOVER + allow("b", "wx/**"))) == []
+
+
+def test_rules_of_this_site_that_let_nobody_publish_what_it_requests_are_a_warning(write: Write) -> None:
+    request = "[[request]]\nselect = 'wx/**'\nsites = ['a']\n"
+    path = write(SITE + USERS + request + "[[allow]]\nwho = ['c']\nreceive = ['wx/**']\n")
+    (warning,) = check_warnings(path)
+    assert "no [[allow]] rule of this site lets another one publish wx/**: the request gets nothing" in str(warning)
+    assert warning.hint == 'add publish = ["wx/**"] to a rule for the site that serves the request'
+
+
+@pytest.mark.parametrize(
+    ("select", "meant"), [("IDS|DDPLUS", "wx/text/**"), ("ANY", "**"), ("NEXRAD2", "wx/radar/nexrad2/**")]
+)
+def test_a_feed_type_of_ldm_is_a_warning_that_says_what_to_write(write: Write, select: str, meant: str) -> None:
+    path = write(SITE + f"[[request]]\nselect = '{select}'\n")
+    assert check_config(path) == []
+    (warning,) = check_warnings(path)
+    assert "is a feed type of LDM" in str(warning)
+    assert warning.hint == f'write select = "{meant}"'
+
+
+@pytest.mark.parametrize("select", ["ids", "wx/IDS", "IDS/**", "IDS|wx/**", "604", "**"])
+def test_other_feeds_are_no_feed_types(write: Write, select: str) -> None:
+    assert check_warnings(write(SITE + f"[[request]]\nselect = '{select}'\n")) == []

@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from headrace.errors import OptionError
-from headrace.link.keys import ROOT
+from headrace.link.keys import ROOT, overlap
 from headrace.product.feed import FeedPattern
 from headrace.product.put import check_origin
 from headrace.selection.pattern import canonical_pattern
@@ -100,6 +100,11 @@ def feed_test(patterns: Sequence[FeedPattern]) -> Callable[[str], bool] | None:
 def publishable(rules: Sequence[Rule], name: str | None) -> tuple[FeedPattern, ...]:
     """The feeds that a principal may publish; all if there are no rules."""
     return _feeds(rules, name, "publish")
+
+
+def may_come_in(rules: Sequence[Rule], feed: str) -> bool:
+    """Whether any principal may publish products of a feed pattern here; no request for it gets anything otherwise."""
+    return not rules or any(overlap(pattern, feed) for rule in rules for pattern in rule.publish)
 
 
 def _feeds(rules: Sequence[Rule], name: str | None, field: str) -> tuple[FeedPattern, ...]:

@@ -107,6 +107,20 @@ def pattern_of(types: Iterable[str], feeds: Feeds = FEEDS) -> str:
     return _pattern_of(wanted, frozenset(feed for roots in feeds.values() for feed in roots) - wanted)
 
 
+def ldm_pattern(text: str) -> str | None:
+    """The feed pattern that was probably meant, if a pattern consists of names of feed types: `IDS|DDPLUS`.
+
+    None if it does not. Names in lower case are taken for feeds, and so is `604`.
+    """
+    mask, names = 0, text.split("|")
+    for name in names:
+        kind = FEEDTYPES.get(ALIASES.get(name, name))
+        if name.isdigit() or (kind is None and not UNIONS.get(name)):
+            return None
+        mask |= kind.bit if kind is not None else UNIONS[name]
+    return pattern_of(names_in(mask))
+
+
 @lru_cache(256)  # a pqact.conf has thousands of entries with a handful of expressions
 def _pattern_of(wanted: frozenset[str], others: frozenset[str]) -> str:
     if not others:

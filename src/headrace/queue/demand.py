@@ -51,7 +51,7 @@ def read_wanted(path: Path) -> WantedFile | None:
 def write_wanted(path: Path, patterns: dict[str, int]) -> None:
     """Replace the note. It does not survive a power failure, and need not: neither does the site's process."""
     file = path / _FILE
-    file.parent.mkdir(parents=True, exist_ok=True)
+    file.parent.mkdir(exist_ok=True)  # not the queue itself: it may have been deleted
     _DOCUMENT.write(file, WantedFile(os.getpid(), process_start(os.getpid()), patterns), None)
 
 

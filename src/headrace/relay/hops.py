@@ -90,7 +90,7 @@ class Hops:
             self._hops = [hop for hop in self._hops if hop.last >= oldest][-RANGES_MAX:]
             data, self._changed = msgspec.json.encode(self._hops), False
         try:
-            self._path.parent.mkdir(parents=True, exist_ok=True)
+            self._path.parent.mkdir(exist_ok=True)
             replace_file(self._path, data, None)
         except OSError:
             self._changed = True

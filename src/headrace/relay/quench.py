@@ -15,11 +15,12 @@ from collections.abc import Callable
 
 import zenoh
 
-from headrace.errors import FeedError
+from headrace.errors import FeedError, HeadraceError, QueueMovedError
 from headrace.link.keys import OWN, listening_key
 from headrace.product.feed import FeedPattern
 from headrace.queue import Queue
 from headrace.queue.demand import LINGER_S, read_wanted, write_wanted
+from headrace.queue.queue import log_of
 from headrace.relay.send import Streams
 
 PATTERNS_MAX = 10_000  # if there are more, all feeds count as wanted
@@ -61,6 +62,8 @@ class Quench:
         try:
             self._last = self._remembered(self._listened() | self._read(), time.time_ns())
             self._note()
+        except QueueMovedError:
+            pass  # a problem of the site; it is tried again at the next look
         except (zenoh.ZError, OSError) as error:
             log.error("the feeds with subscribers are not saved: %s", error)
 
@@ -74,6 +77,7 @@ class Quench:
 
     def _note(self) -> None:
         if self._last != self._noted:
+            log_of(self._queue).check_open()  # where a moved queue was, nothing is created
             write_wanted(self._queue.path, self._last)
             self._noted = self._last
 
@@ -103,7 +107,7 @@ class Quench:
         try:
             self._last = self._remembered(set(), time.time_ns())
             self._note()
-        except OSError as error:
+        except (HeadraceError, OSError) as error:
             log.error("the feeds with subscribers are not saved: %s", error)
 
 

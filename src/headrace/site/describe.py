@@ -5,6 +5,8 @@ from collections.abc import Mapping
 
 import zenoh
 
+from headrace.errors import QueueMovedError
+from headrace.log.statistics import Statistics
 from headrace.product.cause import Cause
 from headrace.queue import Queue
 from headrace.queue.request_lags import RequestLag
@@ -38,17 +40,17 @@ def describe(
     quench: Quench, problems: tuple[Problem, ...],
 ) -> Description:  # fmt: skip
     """The site at this moment. Its numbers are not taken at one instant, so they may differ by a few products."""
-    statistics, flows = queue.statistics(), receiver.flows.statistics()
-    feeds = [FeedStatus(feed.feed, feed.products, feed.bytes, feed.last > 0) for feed in statistics.feeds]
+    held, flows = _held(queue), receiver.flows.statistics()
+    feeds = [] if held is None else [FeedStatus(f.feed, f.products, f.bytes, f.last > 0) for f in held.feeds]
     return Description(
         site=queue.config.origin,
         zid=str(session.zid()),
         started_ns=server.started_ns,
-        oldest=statistics.oldest,
-        next=statistics.next,
-        held_products=statistics.held_products,
-        held_bytes=statistics.held_bytes,
-        size=statistics.size,
+        oldest=0 if held is None else held.oldest,
+        next=0 if held is None else held.next,
+        held_products=0 if held is None else held.held_products,
+        held_bytes=0 if held is None else held.held_bytes,
+        size=0 if held is None else held.size,
         links=links_of(session),
         users=remote.statistics().clients,
         feeds=largest(feeds, FEEDS_MAX, lambda feed: feed.products),
@@ -63,6 +65,14 @@ def describe(
         refused=server.refused,
         problems=problems,
     )
+
+
+def _held(queue: Queue) -> Statistics | None:
+    """None if the queue was moved away: the site describes itself nevertheless, and that is one of its problems."""
+    try:
+        return queue.statistics()
+    except QueueMovedError:
+        return None
 
 
 def _requests(receiver: Receiver) -> tuple[RequestStatus, ...]:

@@ -33,6 +33,8 @@ from collections.abc import Iterable, Iterator, Sequence
 
 import msgspec
 
+from headrace.errors import QueueError
+from headrace.link.access import Rule, may_come_in
 from headrace.product.cause import CHOSEN, Cause, LostBy, by_cause
 from headrace.queue import Queue
 from headrace.queue.queue import log_of
@@ -59,13 +61,21 @@ class Found(msgspec.Struct, frozen=True):
 
 
 def site_problems(
-    queue: Queue, streams: Streams, receiver: Receiver, too_large: TooLarge, links: Sequence[Problem], now: float
+    queue: Queue,
+    streams: Streams,
+    receiver: Receiver,
+    too_large: TooLarge,
+    links: Sequence[Problem],
+    now: float,
+    rules: Sequence[Rule] = (),
 ) -> tuple[Problem, ...]:
     """The problems of a running site; `links` are those of its endpoints, `now` is in monotonic seconds."""
     found = [*links, *_queue_problems(queue, receiver, too_large, now), *_stream_problems(streams)]
     found += [_ignored(site, count) for site, count in receiver.turned_away.items()]
     served = {name for name, _ in receiver.upstreams()}
     for request in receiver.requests:
+        if not may_come_in(rules, request.selection.feed or "**"):
+            found.append(_forbidden(request))
         found += _request_problems(request, receiver.tally.arrivals(request.name), request.name in served, now)
     requested = {request.name for request in receiver.requests}
     active = {(name, upstream.site) for name, upstream in receiver.upstreams()}
@@ -76,6 +86,11 @@ def site_problems(
 
 
 def _queue_problems(queue: Queue, receiver: Receiver, too_large: TooLarge, now: float) -> Iterator[Problem]:
+    try:
+        log_of(queue).check_open()
+    except QueueError as error:
+        yield Problem("disk", str(queue.path), error.problem, error.hint)
+        return
     if receiver.unsaved:
         yield Problem(
             "progress", str(queue.path), f"progress is not saved: {receiver.unsaved}",
@@ -135,6 +150,15 @@ def _disk_problems(queue: Queue) -> Iterator[Problem]:
         )  # fmt: skip
 
 
+def _forbidden(request: Request) -> Problem:
+    feed = request.selection.feed or "**"
+    return Problem(
+        "request", f"{request.name} here",
+        f"request {request.name} gets nothing: no [[allow]] rule of this site lets another one publish {feed}",
+        f'add publish = ["{feed}"] to a rule in the configuration of this site',
+    )  # fmt: skip
+
+
 def _age(at: float, now: float) -> float:
     """Of something that has happened: never 0, which means that it lasts."""
     return max(0.001, now - at)
@@ -156,7 +180,8 @@ def _request_problems(request: Request, arrivals: Arrivals, is_served: bool, now
         products = format_count(arrivals.refused, "product")
         yield Problem(
             "refused", name, f"the queue refused {products} of request {name}",
-            "the log has the reason for each; a payload is at most a quarter of the queue: headrace queue resize",
+            "the log has the reason of each, up to its limit ([log] per_second); a payload is at most a quarter of the "
+            "queue: headrace queue resize",
             _age(arrivals.refused_at, now),
         )  # fmt: skip
     if arrivals.expired:

@@ -5,14 +5,14 @@ Configuration files and signals are elsewhere (daemon.py), so that several sites
 
 import logging
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 import msgspec
 import zenoh
 
-from headrace.errors import FabricError, QueueBusyError
+from headrace.errors import FabricError, QueueBusyError, QueueMovedError
 from headrace.link.access import Rule
 from headrace.link.declarations import Declarations
 from headrace.link.keys import site_key
@@ -80,7 +80,7 @@ class Site:
         """
         self.name = queue.config.origin
         self._session, self._queue, self._principal, self._terms = session, queue, principal, terms
-        self._tally, self._too_large = tally or Tally(), TooLarge()
+        self._tally, self._too_large, self._rules = tally or Tally(), TooLarge(), rules
         with ExitStack() as parts:
             parts.enter_context(_only_site(queue.path))
             self._check_name(session)
@@ -101,8 +101,11 @@ class Site:
         self._remote = RemoteServer(session, self._declarations, queue, self.name, rules)
         parts.callback(self._remote.close)
         lags = LagFile(queue.path)
-        parts.callback(lags.remove)
-        self._watch = Watch(session, self._terms, self._problems, lambda: lags.save(request_lags(self._receiver)))
+        parts.callback(self._in_place, lags.remove)
+        self._watch = Watch(
+            session, self._terms, self._problems,
+            lambda: self._in_place(lambda: lags.save(request_lags(self._receiver))),
+        )  # fmt: skip
         parts.callback(self._watch.close)
         self._quench = Quench(session, self._streams, queue, self.name, self._remote.recent_reads.patterns)
         parts.callback(self._quench.close)
@@ -149,7 +152,15 @@ class Site:
         return self._problems(self._watch.links)
 
     def _problems(self, links: Sequence[Problem]) -> tuple[Problem, ...]:
-        return site_problems(self._queue, self._streams, self._receiver, self._too_large, links, time.monotonic())
+        return site_problems(
+            self._queue, self._streams, self._receiver, self._too_large, links, time.monotonic(), self._rules
+        )
+
+    def _in_place(self, act: Callable[[], None]) -> None:
+        """Do something in the directory of the queue, unless that has been moved: then it is one of the problems."""
+        with suppress(QueueMovedError):
+            log_of(self._queue).check_open()
+            act()
 
     def _receive(self, requests: list[Request]) -> Receiver:
         return Receiver(

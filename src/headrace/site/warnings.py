@@ -1,14 +1,19 @@
 """Warnings: what a configuration may say, and what may still end badly together with the configurations of other sites.
 
+Or it contradicts itself, where that may be meant.
+
 A warning changes no exit code. `headrace config check` shows it, and a site logs it when it starts. One file shows only
 half of it: whether sites really take a request from each other only is found by the running sites (relay/islands.py).
 """
 
 from collections.abc import Iterator
 
+from headrace.link.access import may_come_in
 from headrace.link.keys import overlap
+from headrace.product.ldm_feedtypes import ldm_pattern
 from headrace.site.config import Allow, Request, SiteConfig
 from headrace.site.contradictions import Contradiction
+from headrace.site.terms import rules_of
 
 
 def warnings(config: SiteConfig) -> Iterator[Contradiction]:
@@ -16,6 +21,30 @@ def warnings(config: SiteConfig) -> Iterator[Contradiction]:
     for place, request in enumerate(config.request):
         if request.redundancy == "failover":
             yield from _about_circles(config, place, request)
+        yield from _about_rules(config, place, request)
+        yield from _about_ldm(place, request)
+
+
+def _about_rules(config: SiteConfig, place: int, request: Request) -> Iterator[Contradiction]:
+    """The rules of this site concern what it requests, too: the other site publishes it here."""
+    feed = request.selection.feed or "**"
+    if not may_come_in(rules_of(config), feed):
+        yield Contradiction(
+            (("request", place), ("allow",)),
+            f"no [[allow]] rule of this site lets another one publish {feed}: the request gets nothing",
+            f'add publish = ["{feed}"] to a rule for the site that serves the request',
+        )
+
+
+def _about_ldm(place: int, request: Request) -> Iterator[Contradiction]:
+    """Valid, and probably copied from an ldmd.conf."""
+    pattern = ldm_pattern(request.selection.feed or "")
+    if pattern is not None:
+        yield Contradiction(
+            (("request", place, "select"),),
+            f"{request.selection.feed} is a feed type of LDM; here it selects only feeds of that very name",
+            f'write select = "{pattern}"',
+        )
 
 
 def _about_circles(config: SiteConfig, place: int, request: Request) -> Iterator[Contradiction]:

@@ -173,7 +173,7 @@ class RequestProgress:
         flush()
         folder = self._path.parent
         if not self._saved:
-            folder.mkdir(parents=True, exist_ok=True)
+            folder.mkdir(exist_ok=True)
             Disk().sync_directory(folder.parent)
         replace_file(self._path, data, Disk())
         self._saved = data

@@ -257,6 +257,7 @@ class Receiver:
     def _write(self) -> None:
         """Write progress and hops. If the disk refuses, the next save tries again."""
         try:
+            log_of(self._queue).check_open()  # where a moved queue was, nothing is created
             self._progress.save(self._flush)
             if self._progress.has_positions:
                 note_requests(log_of(self._queue).kernel)

@@ -151,6 +151,7 @@ class Upstream:
                 yield from self._catch_up()
                 failures = 0
                 self.statistics.state, self.statistics.failing, self.statistics.waiting = "live", "", 0
+                self.statistics.problem = ""
                 yield from self._live()
             except _RestartedError:
                 log.info("site %s has restarted", self.site)
