@@ -85,7 +85,7 @@ def get(held: Held) -> None:
 
 
 def detach(held: Held) -> None:
-    held[0]._kernel.detach(held[0]._place, held[0]._epoch)
+    held[0]._kernel.detach(held[0]._place, held[0]._epoch, False)
 
 
 def recover(held: Held) -> None:

@@ -138,6 +138,14 @@ def _check_payload(payload: Any, payload_max: int) -> InvalidError | None:
         view = memoryview(payload)
     except TypeError:
         return PayloadError(f"the payload is a {type(payload).__name__}, not bytes", "encode it first")
+    except (ValueError, BufferError):  # NumPy has no format for dates
+        return PayloadError("the payload has no plain memory", "copy it first: payload.tobytes()")
+    try:
+        kernel.check_payload(payload)
+    except TypeError:
+        return PayloadError(
+            "the payload has Python objects, not bytes", "encode it first, for example by pickle or JSON"
+        )
     if not view.c_contiguous:
         return PayloadError("the payload is not contiguous in memory", "copy it first: bytes(payload)")
     if view.nbytes > payload_max:

@@ -233,10 +233,18 @@ def _keep(rows: kernel.Rows, wanted: npt.NDArray[np.bool_], begin: int, limit: i
 
 
 def resolve_start(log: kernel.Log, start: Start, clock: Clock | None) -> int:
-    """The sequence that `start` means now: itself, the oldest, the next, or the first one inserted since a time."""
+    """The sequence that `start` means now: itself, the oldest, the next, or the first one inserted since a time.
+
+    OptionError for a sequence beyond the end: products that are put until then would be skipped in silence.
+    """
     if isinstance(start, int) and not isinstance(start, bool):
         if not 0 <= start < 1 << 63:
             raise OptionError(f"sequence {start} is out of range", "sequences begin at 1")
+        if start > log.tail:
+            raise OptionError(
+                f"sequence {start} is beyond the end of the queue: the next product will be {log.tail}",
+                'give a sequence up to there, or "next" for the end',
+            )
         return max(start, 1)
     if start == "oldest":
         return log.oldest

@@ -53,6 +53,7 @@ from headrace.queue.demand import wanted_by
 from headrace.queue.request_files import RequestFiles
 from headrace.selection import Selection
 from headrace.station.gates import StationGates
+from headrace.station.leases import is_failure
 from headrace.station.opening import open_station
 from headrace.station.station import Station
 from headrace.station.stations import StationFiles, Stations
@@ -345,8 +346,17 @@ class Queue:
     # --- close ------------------------------------------------------------------------------------
 
     def close(self) -> None:
-        """Flush and detach; a failed flush is raised after detaching. Batches and views taken before stay valid."""
-        self._log.close()
+        """Flush and detach; a failed flush is raised after detaching. Batches and views taken before stay valid.
+
+        Consumers are detached, and the products they hold go back.
+        """
+        self._close(failed=False)
+
+    def _close(self, failed: bool) -> None:
+        try:
+            self._stations.detach_all(failed)
+        finally:
+            self._log.close()
 
     def __enter__(self) -> "Queue":
         return self
@@ -354,7 +364,7 @@ class Queue:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self.close()
+        self._close(failed=is_failure(error))
 
     def __repr__(self) -> str:
         return f"<Queue {self.path} {self._log.extent}>"

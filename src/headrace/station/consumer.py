@@ -50,6 +50,7 @@ from headrace.station.leases import (
     find_leases,
     find_revised,
     get_async,
+    is_failure,
     iterate,
     iterate_async,
     not_a_number,
@@ -90,6 +91,7 @@ class Consumer:
         self._foreign = False  # detached, or in a forked child
         self._read_terms()
         heartbeat.add(self)
+        stations.attached.add(self)
 
     # --- get --------------------------------------------------------------------------------------
 
@@ -299,9 +301,9 @@ class Consumer:
         """Drafts to fill in and `put`: `count` of them, with `size` zero bytes each."""
         return new_drafts(count, size, feed, ident)
 
-    def put(self, drafts: Sequence[Draft]) -> None:
-        """Store drafts from `new` as one batch of new products."""
-        append.put_many(self._log, **draft_columns(drafts))
+    def put(self, drafts: Sequence[Draft]) -> append.Receipt:
+        """Store drafts from `new` as one batch of new products; duplicates among them are not stored again."""
+        return append.put_many(self._log, **draft_columns(drafts))
 
     # --- iterate ----------------------------------------------------------------------------------
 
@@ -368,15 +370,15 @@ class Consumer:
                 return consumer
         raise self._lost()
 
-    def detach(self) -> None:
-        """Leave the station; unacknowledged products go back to its input."""
+    def detach(self, *, failed: bool = False) -> None:
+        """Leave the station; unacknowledged products go back to its input. `failed`: as in `nack`."""
         if self._detached or self._pid != os.getpid():
             return
         self._detached = self._foreign = True
         self._quick_max = 0
         heartbeat.remove(self)
         try:
-            self._kernel.detach(self._place, self._epoch)
+            self._kernel.detach(self._place, self._epoch, failed)
         finally:
             os.close(self._lock_fd)  # the next process that looks takes back what is left
         self._recent.clear()
@@ -404,7 +406,7 @@ class Consumer:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self.detach()
+        self.detach(failed=is_failure(error))
 
     def __del__(self) -> None:
         """Dropped without `detach`: the next process that looks finds its lock released. Takes no lock itself."""

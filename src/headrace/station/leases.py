@@ -59,6 +59,11 @@ def check_attached(station: str, is_detached: bool, pid: int) -> None:
         )
 
 
+def is_failure(error: BaseException | None) -> bool:
+    """Whether a `with` block that ends by `error` may have failed because of its products, rather than on request."""
+    return isinstance(error, Exception)
+
+
 def not_a_number(n: Any) -> OptionError:
     """The error for a `get` of `n` products."""
     return OptionError(f"{n!r} is not a number of products", "ask for one or more")
@@ -113,7 +118,7 @@ def check_payloads(payloads: Sequence[Any]) -> None:
     """OptionError for a payload that is not bytes."""
     for payload in payloads:
         try:
-            memoryview(payload)
+            kernel.check_payload(payload)
         except TypeError:
             raise OptionError(f"payload of type {type(payload).__name__} is not bytes", "give bytes") from None
 

@@ -12,6 +12,8 @@ Not here: what makes puts wait for stations (gates.py), and handing out products
 
 import os
 from pathlib import Path
+from typing import Protocol
+from weakref import WeakSet
 
 import msgspec
 
@@ -25,6 +27,12 @@ from headrace.station.document import FILE, FOLDER, StationDocument, StationLine
 from headrace.station.terms import StationTerms, for_kernel
 
 
+class Attached(Protocol):
+    """What Stations need of a consumer."""
+
+    def detach(self, *, failed: bool) -> None: ...
+
+
 class Stations:
     """The stations of one queue; the number `stations` in the control file says when to read them again."""
 
@@ -35,6 +43,7 @@ class Stations:
         self._document = StationDocument()
         self._lines = StationLines()
         self._finished: Identity | None = None  # the file that `finish` has seen last
+        self.attached: WeakSet[Attached] = WeakSet()  # the consumers of this opened queue
 
     def now_ns(self) -> int:
         """The time by the queue's own clock; 0 if it has none and the kernel reads the machine's."""
@@ -42,6 +51,11 @@ class Stations:
 
     def elapsed_ns(self) -> int:
         return self._clock.elapsed_ns() if self._clock else 0
+
+    def detach_all(self, failed: bool) -> None:
+        """Detach the consumers that were attached through this queue; their products go back."""
+        for consumer in list(self.attached):
+            consumer.detach(failed=failed)
 
     # --- look up ----------------------------------------------------------------------------------
 

@@ -3,6 +3,7 @@
 import asyncio
 import threading
 import time
+from contextlib import suppress
 
 import pytest
 
@@ -48,7 +49,7 @@ def test_acknowledged_products_are_not_delivered_again(queue: AnyQueue, station:
         consumer.discard(batch[3])
     assert work(station) == ["5"]
     told = station.statistics()
-    assert (told.acknowledged, told.discarded, told.redelivered) == (4, 1, 1)
+    assert (told.acknowledged, told.discarded, told.redelivered) == (4, 1, 0)
 
 
 def test_products_given_back_are_delivered_again_and_parked_at_the_limit(queue: AnyQueue) -> None:
@@ -224,3 +225,29 @@ def test_an_abandoned_consumer_leaves_like_a_dead_one(queue: AnyQueue, station: 
     with pytest.raises(StationError, match="has detached"):
         consumer.get(1)
     consumer.detach()
+
+
+def test_leaving_on_request_is_no_delivery(queue: AnyQueue, station: AnyStation) -> None:
+    put(queue, "1")
+    for _ in range(7):
+        with station.attach() as consumer:
+            assert consumer.get(1, timeout=60).deliveries.tolist() == [1]
+    for _ in range(7):
+        consumer = station.attach()
+        assert consumer.get(1, timeout=60).deliveries.tolist() == [1]
+        consumer.detach()
+    with suppress(KeyboardInterrupt), station.attach() as consumer:
+        assert consumer.get(1, timeout=60).deliveries.tolist() == [1]
+        raise KeyboardInterrupt
+    assert (station.statistics().parked, work(station)) == (0, ["1"])
+
+
+def test_a_product_on_which_with_blocks_fail_is_parked(queue: AnyQueue) -> None:
+    station = queue.station("s", "**", deliveries_max=2)
+    put(queue, "1")
+    for deliveries in (1, 2):
+        with pytest.raises(ValueError, match="cannot be decoded"), station.attach() as consumer:
+            assert consumer.get(1, timeout=60).deliveries.tolist() == [deliveries]
+            raise ValueError("cannot be decoded")
+    assert work(station) == []
+    assert station.statistics().parked == 1

@@ -1,9 +1,13 @@
 """The client is killed, closes, or drops a consumer."""
 
+import signal
 import subprocess
 import sys
 import time
 
+import pytest
+
+from headrace import Queue
 from support.serving import Served, idents, put
 from support.waiting import until
 
@@ -53,3 +57,48 @@ def test_a_consumer_that_is_dropped_counts_as_dead(served: Served) -> None:
     consumer.get(2)
     del consumer
     until(lambda: served.queue.station("s").statistics().restored == 2, "its leases are restored")
+
+
+ENDINGS = """
+import signal, sys, headrace
+signal.signal(signal.SIGINT, signal.default_int_handler)
+queue = headrace.connect(sys.argv[1])
+consumer = queue.station("s").attach(keep="1h")
+print(len(consumer.get(1)), flush=True)
+{ending}
+"""
+
+
+@pytest.mark.parametrize(
+    ("ending", "code"),
+    [("", 0), ("sys.exit(5)", 5), ("raise ValueError", 1), ("signal.raise_signal(signal.SIGINT)", -signal.SIGINT)],
+)
+def test_a_program_that_does_not_close_ends_with_its_own_code_and_its_leases_are_freed(
+    served: Served, ending: str, code: int
+) -> None:
+    station = served.queue.station("s", "**", start="oldest")
+    put(served.queue, "1")
+    ended = subprocess.run(
+        [sys.executable, "-c", ENDINGS.format(ending=ending), served.endpoint], capture_output=True, timeout=240
+    )
+    assert (ended.returncode, ended.stdout) == (code, b"1\n"), ended.stderr.decode()
+    told = station.statistics()
+    assert (told.leased, told.consumers, told.restored) == (0, 0, 1)
+
+
+def test_a_queue_that_closes_gives_back_what_its_consumers_hold(served: Served) -> None:
+    served.queue.station("s", "**")
+    put(served.queue, "1")
+    for connect in (served.connect, lambda: Queue.open(served.queue.path)):
+        with connect() as queue:
+            consumer = queue.station("s").attach()
+            assert consumer.get(1).deliveries.tolist() == [1]
+        with pytest.raises(ValueError, match="decode"), connect() as queue:
+            consumer = queue.station("s").attach()
+            assert consumer.get(1).deliveries.tolist() == [1]
+            raise ValueError("decode")
+        with connect() as queue, queue.station("s").attach() as consumer:
+            batch = consumer.get(1)
+            assert batch.deliveries.tolist() == [2]
+            consumer.ack(batch)
+        put(served.queue, "2")

@@ -330,15 +330,18 @@ cdef class Chain:
             raise MemoryError
         return epoch
 
-    def detach(self, uint32_t number, uint64_t epoch):
-        """Leave; remaining leases go back to the input. False if the consumer was declared dead before."""
+    def detach(self, uint32_t number, uint64_t epoch, bint failed):
+        """Leave; remaining leases go back to the input, and count as delivered if the consumer `failed`.
+
+        False if the consumer was declared dead before.
+        """
         cdef Consumer *consumer = consumer_at(self.header, checked(number, CONSUMERS_MAX))
         cdef int restored = 0
         cdef bint mine
         self.lock()
         mine = consumer.used != 0 and consumer.epoch == epoch
         if mine:
-            restored = restore_leases(self.header, number, RESTORE_INPUT, False)
+            restored = restore_leases(self.header, number, RESTORE_INPUT, False, failed)
         unlock_chain(self.header)
         self.wake_consumers()
         if restored < 0:
@@ -360,7 +363,7 @@ cdef class Chain:
         self.lock()
         if consumer.used and consumer.epoch == epoch:
             count = restore_leases(
-                self.header, number, member_at(self.header, consumer.member % MEMBERS_MAX).restore, True)
+                self.header, number, member_at(self.header, consumer.member % MEMBERS_MAX).restore, True, True)
         unlock_chain(self.header)
         if count >= 0:
             self.wake_everyone()

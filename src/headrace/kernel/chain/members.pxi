@@ -139,7 +139,7 @@ cdef int attach_consumer(ChainHeader *chain, uint32_t number, uint32_t member, u
     cdef Consumer *consumer = consumer_at(chain, number)
     cdef int restored
     if consumer.used:                # its last owner has died
-        restored = restore_leases(chain, number, member_at(chain, consumer.member % MEMBERS_MAX).restore, True)
+        restored = restore_leases(chain, number, member_at(chain, consumer.member % MEMBERS_MAX).restore, True, True)
         if restored < 0:
             return restored
     consumer.member = member

@@ -63,12 +63,16 @@ cdef void forget_consumer(ChainHeader *chain, uint32_t number) noexcept nogil:
     store32(&consumer.used, 0)
 
 
-cdef int restore_leases(ChainHeader *chain, uint32_t number, uint32_t where, bint dead) noexcept nogil:
-    """Take back what a consumer holds and free its place; how many products, or -ENOMEM and nothing has changed."""
+cdef int restore_leases(ChainHeader *chain, uint32_t number, uint32_t where, bint dead, bint counts) noexcept nogil:
+    """Take back what a consumer holds and free its place; how many products, or -ENOMEM and nothing has changed.
+
+    `counts`: it counts as a delivery, because the product may be why the consumer leaves.
+    """
     cdef Member *member = member_at(chain, consumer_at(chain, number).member % MEMBERS_MAX)
     cdef Ordered *found = <Ordered *>allocate((<size_t>chain.in_hand + 2) * sizeof(Ordered))
     cdef uint32_t place = chain.oldest, steps = 0
     cdef int count = 0, i
+    cdef Slot *slot
     if found == NULL:
         return -ENOMEM
     while place != NOWHERE and steps <= chain.in_hand:
@@ -78,7 +82,11 @@ cdef int restore_leases(ChainHeader *chain, uint32_t number, uint32_t where, bin
         place = slot_at(chain, place).newer
         steps += 1
     for i in range(count):           # the youngest first where they go to the front of a list
-        give_back_slot(chain, found[i if where == RESTORE_OUTPUT else count - 1 - i].place, where)
+        place = found[i if where == RESTORE_OUTPUT else count - 1 - i].place
+        slot = slot_at(chain, place)
+        if not counts:
+            slot.deliveries -= slot.deliveries > 0
+        give_back_slot(chain, place, where)
         member.restored += dead
         failpoint(FAIL_RESTORED)
     free(found)
@@ -191,7 +199,8 @@ cdef int reset_chain(ChainHeader *chain, bint trusted, uint64_t tail) noexcept n
     error = rebuild_torn(chain)
     for i in range(CONSUMERS_MAX):
         if error >= 0 and consumer_at(chain, i).used:
-            error = restore_leases(chain, i, member_at(chain, consumer_at(chain, i).member % MEMBERS_MAX).restore, True)
+            error = restore_leases(chain, i, member_at(chain, consumer_at(chain, i).member % MEMBERS_MAX).restore, True,
+                                   True)
     note_low(chain)
     return min(error, 0)
 

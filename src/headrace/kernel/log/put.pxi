@@ -1,11 +1,25 @@
 # Put: from the objects of one call to the items that `append` takes. All of this happens before any lock is taken.
 
+from cpython.bytearray cimport PyByteArray_CheckExact
 from cpython.bytes cimport PyBytes_CheckExact, PyBytes_GET_SIZE
 from cpython.unicode cimport PyUnicode_AsUTF8AndSize
 
 
 @cython.internal
 @cython.final
+def check_payload(payload):
+    """TypeError for a buffer of references to Python objects: only their addresses would be stored."""
+    cdef object form
+    if PyByteArray_CheckExact(payload) or PyBytes_CheckExact(payload):
+        return
+    try:
+        form = memoryview(payload).format
+    except (ValueError, BufferError):
+        return                       # NumPy has no format for dates, which are numbers
+    if form != "B" and "O" in "".join(form.split(":")[::2]):   # names of fields stand between colons
+        raise TypeError("the payload consists of references to Python objects")
+
+
 cdef class Payloads:
     """The payloads of one call, with their buffers held while they are copied."""
     cdef tuple objects
@@ -34,6 +48,7 @@ cdef class Payloads:
                 self.buffers = <Py_buffer *>allocate_zeroed(len(self.objects), sizeof(Py_buffer))
                 if self.buffers == NULL:
                     raise MemoryError
+            check_payload(payload)
             PyObject_GetBuffer(payload, &self.buffers[place], PyBUF_SIMPLE)
             item.payload = <char *>self.buffers[place].buf
             item.payload_bytes = self.buffers[place].len
@@ -83,6 +98,7 @@ cdef int64_t put_one(Log log, payload, str feed, str ident, uint64_t created_ns,
         item.payload = PyBytes_AS_STRING(payload)
         item.payload_bytes = PyBytes_GET_SIZE(payload)
     else:
+        check_payload(payload)
         PyObject_GetBuffer(payload, &buffer, PyBUF_SIMPLE)
         item.payload = <char *>buffer.buf
         item.payload_bytes = buffer.len

@@ -16,6 +16,7 @@ import msgspec
 import numpy as np
 
 from headrace.errors import BatchTooLargeError, HeadraceError, OptionError, PayloadTooLargeError, SelectionError
+from headrace.kernel import _kernel as kernel
 from headrace.log.append import distinct
 from headrace.log.columns import PutColumns, Texts, columns_of, packed, uniquely_signed
 from headrace.log.config import PAYLOAD_MAX
@@ -41,6 +42,7 @@ def put_call(where: Any, payload: Any, feed: Any, ident: Any, facts: PutFacts, d
         if dedup == "identity" and ident == "" and put.signature is None and not put.origin_sequence:
             put = msgspec.structs.replace(put, signature=os.urandom(SIGNATURE_BYTES))
         call = PutOne(check_feed(feed), ident, put)
+        kernel.check_payload(payload)
         view = memoryview(payload)
         if not view.c_contiguous or not isinstance(ident, str):
             raise TypeError
@@ -68,6 +70,9 @@ def put_many_call(
             columns = uniquely_signed(columns, len(held))
         for name in distinct(columns.feed):
             check_feed(name)
+        if set(map(type, held)) - {bytes}:
+            for each in held:
+                kernel.check_payload(each)
         payload = b"".join(held)
         sizes = map(len, held) if set(map(type, held)) <= {bytes} else (memoryview(each).nbytes for each in held)
         lengths = np.fromiter(sizes, np.uint32, len(held))

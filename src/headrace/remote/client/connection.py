@@ -6,14 +6,20 @@ for as long as the caller's patience; calls that wait for products wait for the 
 
 The site knows by a token that a client is connected. The token has a digest of the client's id, so that a client which
 sees the token cannot make calls in another's name. A Connection may be used by several threads, and by one process.
+
+A program that ends without `close`, also by an exception, keeps its exit code: the connection is closed at exit, so
+that the site frees its leases at once. For that no callback has a thread of Zenoh's (`indirect=False`), because the
+interpreter would wait for such a thread before it runs what is registered to run at exit.
 """
 
+import atexit
 import logging
 import os
 import threading
 import time
 import weakref
 from collections import deque
+from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, TypeVar
 
@@ -49,7 +55,8 @@ from headrace.remote.protocol.replies import (
 _REPLY_S = 60.0  # beyond the time that a call waits on purpose; a dead link is noticed much sooner
 _PRODUCTS_S = 600.0  # the same for replies with products: one may be large, and the link slow
 _SLOWEST_LINK = 20_000  # bytes per second
-_LEAVE_S = 1.0
+_LEAVE_S = 1.0  # patience of `close`, and
+_LEFT_S = 5.0  # how long it waits for one reply: a site that hangs must not hold up the end of a program
 _PAUSES_S = (0.02, 0.05, 0.1, 0.2, 0.5)
 _NONE = zenoh.ConsolidationMode.NONE
 _BLOCK = zenoh.CongestionControl.BLOCK
@@ -123,11 +130,12 @@ class Connection:
         self._closed = threading.Event()
         self._pending: weakref.WeakSet[PendingReply] = weakref.WeakSet()
         self._breaks = 0  # of links
-        self._links: Any = session.info.declare_transport_events_listener(self._see)
+        self._links: Any = session.info.declare_transport_events_listener(_directly(self._see))
         self._queue: bytes | None = None
         self._token = session.liveliness().declare_token(client_key(site, client_digest(self._client)))
         here, _ = self.ask(Identify(), Identity)
         self._queue, self.dedup = here.queue, here.config.dedup
+        atexit.register(self._close_at_exit)
 
     # --- numbers ----------------------------------------------------------------------------------
 
@@ -165,7 +173,9 @@ class Connection:
     def start(self, call: Call, payload: Any = b"", *, number: int = 0, wait_s: float = 0.0) -> PendingReply:
         """Send a call whose reply is taken later."""
         self.check_open()
-        reply_s = _PRODUCTS_S if isinstance(call, ReadProducts | Get) else _REPLY_S
+        reply_s = (
+            _PRODUCTS_S if isinstance(call, ReadProducts | Get) else _LEFT_S if isinstance(call, Leave) else _REPLY_S
+        )
         timeout_s = wait_s + reply_s + len(payload) / _SLOWEST_LINK
         breaks = self._breaks
         try:
@@ -235,7 +245,7 @@ class Connection:
         head = encode(Envelope(VERSION, self._client, self._queue, 0, 0, call))
         with suppress(zenoh.ZError):  # the session is closed
             self._session.get(
-                self._key, lambda reply: None, attachment=head, timeout=_REPLY_S, congestion_control=_BLOCK
+                self._key, _directly(_ignore), attachment=head, timeout=_REPLY_S, congestion_control=_BLOCK
             )
 
     # --- broken links -----------------------------------------------------------------------------
@@ -306,16 +316,38 @@ class Connection:
     def is_closed(self) -> bool:
         return self._closed.is_set()
 
-    def close(self, politely: bool = True) -> None:
-        """Disconnect. Products that consumers hold go back, at once if the site is asked to (`politely`)."""
+    def _close_at_exit(self) -> None:
+        """The program ends with this connection open: its consumers count as dead, as those of any process do."""
+        self.close(died=True)
+
+    def close(self, *, politely: bool = True, died: bool = False, failed: bool = False) -> None:
+        """Disconnect. Products that consumers hold go back, at once if the site is asked to (`politely`).
+
+        If the client `failed`, that counts as a delivery; if it `died`, the stations' terms decide.
+        """
         if self._closed.is_set() or self._pid != os.getpid():
             return
-        with suppress(HeadraceError):  # an unreachable site notices by itself
-            if politely and not self.is_silent:
-                self.ask(Leave(), Done, patience_s=_LEAVE_S)
+        try:
+            with suppress(HeadraceError):  # an unreachable site notices by itself
+                if politely and not self.is_silent:
+                    self.ask(Leave(died, failed), Done, patience_s=_LEAVE_S)
+        finally:  # also after a second Ctrl-C: an open session would abort the process at its end
+            self._end()
+
+    def _end(self) -> None:
         self._closed.set()
+        atexit.unregister(self._close_at_exit)
         for end in (self._links.undeclare, self._token.undeclare, self._session.close):
             try:
                 end()
             except zenoh.ZError as error:
                 log.warning("closing the connection to %s: %s", self.endpoint, error)
+
+
+def _directly(callback: Callable[[Any], None]) -> "zenoh.handlers.Callback[Any]":
+    """A callback on Zenoh's own thread, rather than on one that the interpreter waits for at its end."""
+    return zenoh.handlers.Callback(callback, indirect=False)
+
+
+def _ignore(reply: zenoh.Reply) -> None:
+    pass

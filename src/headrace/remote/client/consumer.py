@@ -23,6 +23,7 @@ import numpy as np
 import numpy.typing as npt
 
 from headrace.errors import LeaseLostError, QueueClosedError, SiteUnreachableError
+from headrace.log.append import Receipt
 from headrace.log.seams import Timeout
 from headrace.product.batch import Batch
 from headrace.product.product import Product
@@ -41,6 +42,7 @@ from headrace.station.leases import (
     find_leases,
     find_revised,
     get_async,
+    is_failure,
     iterate,
     iterate_async,
     not_a_number,
@@ -275,9 +277,9 @@ class RemoteConsumer:
         """Products to be filled in and put: `count` drafts with `size` zero bytes each."""
         return new_drafts(count, size, feed, ident)
 
-    def put(self, drafts: Sequence[Draft]) -> None:
-        """Store drafts from `new` as one batch of new products."""
-        self.station.queue.put_many(**draft_columns(drafts))
+    def put(self, drafts: Sequence[Draft]) -> Receipt:
+        """Store drafts from `new` as one batch of new products; duplicates among them are not stored again."""
+        return self.station.queue.put_many(**draft_columns(drafts))
 
     # --- life -------------------------------------------------------------------------------------
 
@@ -299,22 +301,22 @@ class RemoteConsumer:
         assert told
         return told[0]
 
-    def detach(self) -> None:
-        """Leave the station; products that were got and not acknowledged go back to its input."""
-        self._leave(died=False)
+    def detach(self, *, failed: bool = False) -> None:
+        """Leave the station; unacknowledged products go back to its input. `failed`: as in `nack`."""
+        self._leave(died=False, failed=failed)
 
     def abandon(self) -> None:
         """Leave as a dead consumer does: its products are restored by the station's terms, and count as delivered."""
-        self._leave(died=True)
+        self._leave(died=True, failed=False)
 
-    def _leave(self, died: bool) -> None:
+    def _leave(self, died: bool, failed: bool) -> None:
         if self._detached or self._pid != os.getpid():
             return
         self._detached = True
         self._recent.clear()
         with self._after_get(), suppress(SiteUnreachableError, QueueClosedError, Detached):
             if self._attachment:
-                self._connection.ask(Detach(self._attachment, died), Done, patience_s=_LEAVE_S)
+                self._connection.ask(Detach(self._attachment, died, failed), Done, patience_s=_LEAVE_S)
         self._connection.end(self._attaching)
 
     @contextmanager
@@ -333,7 +335,7 @@ class RemoteConsumer:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self.detach()
+        self.detach(failed=is_failure(error))
 
     def __del__(self) -> None:
         """Dropped without `detach`: tell the site, and do not wait for its reply."""

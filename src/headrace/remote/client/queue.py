@@ -69,6 +69,7 @@ from headrace.remote.protocol.replies import (
     Weighed,
 )
 from headrace.selection import Selection
+from headrace.station.leases import is_failure
 from headrace.station.terms import check_station_name
 
 log = logging.getLogger("headrace.queue")
@@ -260,7 +261,7 @@ class RemoteQueue:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self.close()
+        self._connection.close(failed=is_failure(error))
 
     def __del__(self) -> None:
         connection = getattr(self, "_connection", None)

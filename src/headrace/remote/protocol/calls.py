@@ -25,7 +25,7 @@ from headrace.product import put
 from headrace.relay.messages.page import QueueId, Sequence64
 from headrace.relay.messages.version import check_version, other_version
 
-VERSION = 4
+VERSION = 5
 BUSY = b"busy"  # the error of a site that takes no more calls at the moment
 HEAD_BYTES_MAX = 256 << 20  # of a call without its payload: a batch has an ident for each product
 CALL_BYTES_MAX = 512 << 20  # of its payload
@@ -251,14 +251,18 @@ class DescribeConsumer(_Call, frozen=True, tag="tellconsumer"):
 
 
 class Detach(_Call, frozen=True):
-    """Leave the station; `died`: the leases are treated as those of a dead consumer."""
+    """Leave the station. The leases go back; `failed`: as delivered; `died`: as those of a dead consumer."""
 
     attachment: Sequence64
     died: bool = False
+    failed: bool = False
 
 
 class Leave(_Call, frozen=True):
-    """Detach all consumers of this client."""
+    """Detach all consumers of this client, as Detach does."""
+
+    died: bool = False
+    failed: bool = False
 
 
 Bulky = PutOne | PutMany | PutBatch | Revise  # these have a payload

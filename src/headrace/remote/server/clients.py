@@ -224,10 +224,10 @@ class Clients:
         end_all(left)
 
 
-def end_all(consumers: Sequence[ServedConsumer]) -> None:
+def end_all(consumers: Sequence[ServedConsumer], died: bool = False, failed: bool = False) -> None:
     """Detach consumers; after return their leases are back."""
     for consumer in consumers:
-        consumer.end()
+        consumer.end(died, failed)
     for consumer in consumers:
         consumer.join()
 

@@ -56,7 +56,7 @@ class ServedConsumer:
         self._last: PendingCall | None = None  # the last Get
         self._calls: stdlib_queue.SimpleQueue[PendingCall | None] = stdlib_queue.SimpleQueue()
         self._lock = threading.Lock()
-        self._ended = self._died = False
+        self._ended = self._died = self._failed = False
         self._thread = threading.Thread(target=self._run, name="headrace-consumer", daemon=True)
         self._thread.start()
 
@@ -80,10 +80,10 @@ class ServedConsumer:
                 return
         pending.finish(NotAttached())
 
-    def end(self, died: bool = False) -> None:
-        """Detach; if the client `died`, leave its leases to the station's terms."""
+    def end(self, died: bool = False, failed: bool = False) -> None:
+        """Detach; if the client `died`, leave its leases to the station's terms. `failed` counts as a delivery."""
         with self._lock:
-            self._ended, self._died = True, died
+            self._ended, self._died, self._failed = True, died, failed
             self._calls.put(None)
         self.consumer.interrupt()
 
@@ -104,7 +104,10 @@ class ServedConsumer:
             self._ended = True
         self._leased.clear()
         try:
-            (self.consumer.abandon if self._died else self.consumer.detach)()
+            if self._died:
+                self.consumer.abandon()
+            else:
+                self.consumer.detach(failed=self._failed)
         except Exception:  # calls that wait still get their reply
             log.exception("detaching a remote consumer failed")
         while not self._calls.empty():

@@ -117,12 +117,12 @@ class StationHandlers:
         """Reply once the leases are back."""
         served = self._clients.detach(pending.client, call.attachment)
         if served is not None:
-            served.end(call.died)
+            served.end(call.died, call.failed)
             served.join()
         pending.finish(Done())
 
     def leave(self, pending: PendingCall, call: calls.Leave) -> None:
-        end_all(self._clients.detach_all(pending.client))
+        end_all(self._clients.detach_all(pending.client), call.died, call.failed)
         pending.finish(Done())
 
     def miss(self, pending: PendingCall, call: calls.Get | calls.Settle | calls.Revise) -> None:
