@@ -14,10 +14,11 @@ def queue_statistics(**changed: Any) -> Statistics:
 
 
 def station_statistics(name: str, **changed: Any) -> StationStatistics:
-    zero = dict.fromkeys(StationStatistics.__dataclass_fields__, 0)
+    zero = dict.fromkeys(StationStatistics.__struct_fields__, 0)
     terms: dict[str, Any] = {
         "name": name, "chain": 1, "stage": 1, "group": None, "channel": None, "selection": "wx/**", "blocking": False,
         "durable": True, "paused": False, "prescale": 1, "capacity": None, "dropped": {}, "oldest_age_s": None,
+        "evicted_at_most": False, "evicted_ago_s": None,
     }  # fmt: skip
     return StationStatistics(**{**zero, **terms, **changed})
 

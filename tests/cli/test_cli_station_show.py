@@ -96,7 +96,7 @@ def test_the_lag_of_every_station_is_shown(run: Run, path: Path) -> None:
     result = run("lag", path)
     assert result.exit_code == 0
     idle, slow = (line.split() for line in result.stdout.splitlines()[2:])
-    assert idle == ["idle", "0", "0", "0.000", "0"]
+    assert idle == ["idle", "0", "0", "0.000", "0", "0"]
     assert slow[:3] == ["slow", "3", "1"]
     assert float(slow[3]) > 0
 
@@ -160,3 +160,26 @@ def test_the_lag_of_a_queue_without_stations_is_empty(run: Run, path: Path) -> N
 def test_an_invalid_limit_is_refused(run: Run, path: Path) -> None:
     assert run("lag", path, "--max-products", "-1").exit_code == 2
     assert "--max-seconds 'soon' is not a length of time" in run("lag", path, "--max-seconds", "soon").stderr
+
+
+def test_a_station_that_loses_products_exceeds_every_limit(run: Run, tmp_path: Path) -> None:
+    path = tmp_path / "lossy.queue"
+    with Queue.create(path, size="1MiB") as queue:
+        queue.station("slow", "**")
+        for _ in range(100):
+            queue.put(bytes(20_000), feed="a")
+    result = run("lag", path, "--max-seconds", "1h")
+    assert (result.exit_code, "slow has lost" in result.stderr, "by eviction" in result.stderr) == (1, True, True)
+    assert run("lag", path).exit_code == 0
+    assert run("lag", path, "--max-seconds", "1h", "--evicted-within", "0s").exit_code == 0
+
+
+def test_parked_products_are_shown_in_the_lag(run: Run, path: Path) -> None:
+    with Queue.open(path) as queue:
+        station = queue.station("s", "**", deliveries_max=1)
+        queue.put(b"", feed="a")
+        with station.attach() as consumer:
+            consumer.nack(consumer.get(1), failed=True)
+            assert len(consumer.get_nowait()) == 0
+    (told,) = objects(run("lag", path, "s", "--json").stdout)
+    assert (told["products"], told["parked"]) == (0, 1)

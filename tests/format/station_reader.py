@@ -83,7 +83,7 @@ CHAIN_HEADER: Layout = {
     "in_hand": (168, "I"), "room": (172, "I"), "waiters": (176, "I"), "torn": (180, "I"), "recoveries": (184, "Q"),
     "lost_products": (192, "Q"), "lost_first": (200, "Q"), "lost_last": (208, "Q"), "damaged_rows": (216, "Q"),
     "admitting": (224, "Q"), "looked_ns": (232, "Q"), "revising": (240, "Q"), "cells": (248, "48s"),
-    "revising_from": (296, "Q"), "gap3": (304, "16s"),
+    "revising_from": (296, "Q"), "lost_ns": (304, "Q"), "gap3": (312, "8s"),
     "surges": (320, "Q"), "gap4": (328, "696s"),
 }  # fmt: skip
 CHAIN_CELL_BYTES = 24
@@ -101,7 +101,8 @@ MEMBER: Layout = {
     "acknowledged": (208, "Q"), "discarded": (216, "Q"), "expired": (224, "Q"), "evicted": (232, "Q"), "damaged": (240, "Q"),
     "restored": (248, "Q"), "redelivered": (256, "Q"), "parked_total": (264, "Q"), "flowed_around": (272, "Q"),
     "dropped_fifo": (280, "Q"), "dropped_priority": (288, "Q"), "dropped_deadline": (296, "Q"),
-    "dropped_parking": (304, "Q"), "rejected": (312, "Q"), "gap1": (320, "192s"),
+    "dropped_parking": (304, "Q"), "rejected": (312, "Q"),
+    "evicted_ns": (320, "Q"), "gap1": (328, "184s"),
 }  # fmt: skip
 ORDERS = {"any": 0, "fifo": 1, "priority": 3, "deadline": 4}
 DISCARDS = {"any": 0, "fifo": 1, "lifo": 2, "priority": 3, "deadline": 4}

@@ -160,6 +160,7 @@ def test_a_cursor_records_its_lost_range(make_queue: MakeQueue) -> None:
 
 def test_a_cursor_with_a_damaged_cell_uses_the_other_one(make_queue: MakeQueue) -> None:
     queue = make_queue()
+    queue.put_many([b""] * 6, feed="a")
     cursor = queue.cursor("c")
     for position in (5, 6):
         cursor.save(position)

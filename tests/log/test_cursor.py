@@ -60,7 +60,7 @@ def test_a_removed_cursor_does_not_write_into_the_slot_of_its_successor(queue: Q
     queue.cursor("x").remove()
     new = queue.cursor("y")
     with pytest.raises(CursorMissingError, match="removed"):
-        old.save(77)
+        old.save(1)
     assert new.position == 1
 
 

@@ -32,7 +32,6 @@ def test_start_may_be_a_sequence_oldest_or_next(queue: Queue) -> None:
     assert len(queue.read_batch("oldest")) == 10
     assert len(queue.read_batch("next")) == 0
     assert (len(queue.read_batch(11)), queue.read_batch(11).next) == (0, 11)
-    assert (len(queue.read_batch(500)), queue.read_batch(500).next) == (0, 500)
 
 
 def test_start_may_be_a_time_or_an_age(make_queue: Callable[..., Queue]) -> None:

@@ -152,6 +152,7 @@ class ChainMachine(RuleBasedStateMachine):
         worker.consumer.detach()
         for _, _, product in sorted(worker.held, key=lambda held: held[2].sequence):
             del worker.place.leased[product.sequence]
+            product.deliveries -= 1  # leaving on request is no delivery
             worker.place.insert(product)
         self.workers[self.workers.index(worker)] = self.attach(worker.place)
 
@@ -201,6 +202,7 @@ class ChainMachine(RuleBasedStateMachine):
             worker.consumer.detach()
             for _, _, product in sorted(worker.held, key=lambda held: held[2].sequence):
                 del worker.place.leased[product.sequence]
+                product.deliveries -= 1
                 worker.place.insert(product)
         self.queue.close()
         for place in self.chain.places.values():  # the lists are rebuilt, by sequence

@@ -70,12 +70,6 @@ def test_the_lag_of_a_full_station_includes_products_that_are_not_scanned(
     assert station.lag().products == 6000
 
 
-def test_a_position_beyond_the_end_is_not_behind(queue: Queue) -> None:
-    station = queue.station("s", "**", start=10)
-    put(queue, *"123")
-    assert (station.lag().products, station.statistics().behind) == (0, 0)
-
-
 def test_consumers_are_listed_with_what_they_hold(queue: Queue) -> None:
     station, other = queue.station("s", "**"), queue.station("t", "**")
     first, second, _third = station.attach(), station.attach(), other.attach()
@@ -248,3 +242,21 @@ def test_a_damaged_product_is_counted_with_a_selection_by_ident(queue: Queue) ->
     assert station.statistics().waiting == 2
     assert work(consumer) == ["first", "last"]
     assert station.statistics().damaged == 1
+
+
+@pytest.mark.parametrize("looked", [True, False], ids=["polled", "not polled"])
+def test_a_station_that_loses_products_says_so_at_once(make_quick: Callable[..., Queue], looked: bool) -> None:
+    queue = make_quick(size="1MiB")
+    station = queue.station("s", "a")
+    for number in range(120):
+        queue.put(os.urandom(20_000), feed="ab"[number % 2], ident=str(number))
+        if looked:
+            station.statistics()
+    held = len(list(queue.read("oldest", "a")))
+    told, lag = station.statistics(), station.lag()
+    assert held < 60
+    assert (told.waiting + told.behind, lag.products) == (held, held)
+    assert told.evicted_at_most is not looked
+    assert told.evicted == (60 - held if looked else queue.oldest - 1)
+    assert (lag.seconds > 0, lag.evicted, lag.evicted_ago_s is not None) == (True, told.evicted, True)
+    assert len(drain(station)) == held

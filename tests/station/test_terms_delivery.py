@@ -151,17 +151,17 @@ def test_a_waiting_consumer_gets_its_products_at_the_start_time(queue: Queue, cl
 
 
 @pytest.mark.parametrize("selection", [Selection("a"), Selection(ident="^x")], ids=["by rows", "by reading"])
-def test_products_put_after_the_stop_time_are_not_admitted(
-    queue: Queue, clock: MockClock, selection: Selection
-) -> None:
+def test_nothing_is_delivered_from_the_stop_time_on(queue: Queue, clock: MockClock, selection: Selection) -> None:
     station = queue.station("s", selection, stop_time=EPOCH_NS + 60 * S)
     put(queue, "x1")
     clock.advance(59)
+    assert drain(station) == ["x1"]
     put(queue, "x2")
+    station.statistics()
     clock.advance(1)
     put(queue, "x3")
-    station.statistics()
-    assert drain(station) == ["x1", "x2"]
+    assert drain(station) == []
+    assert (station.statistics().expired, station.statistics().waiting) == (2, 0)
 
 
 def test_products_after_the_stop_time_are_counted_once(queue: Queue) -> None:

@@ -71,7 +71,8 @@ def _wanted(
     queue: AnyQueue, selection: Selection, start: int | str, end: int | str, count: int | None, gaps: GapReports
 ) -> Iterator[tuple[Batch, int]]:
     """Each product between the two positions: its batch, and its index there."""
-    first, stop, given = queue.resolve(start), min(queue.resolve(end), queue.next), 0
+    first, given = queue.resolve(start), 0
+    stop = min(end if isinstance(end, int) else queue.resolve(end), queue.next)
     for batch in read_range(queue, first, stop, selection, gaps):
         for index, sequence in enumerate(batch.sequences.tolist()):
             if sequence >= stop or given == count:

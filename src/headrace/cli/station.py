@@ -42,7 +42,11 @@ station.add_command(show)
 @queue_argument
 @click.argument("name")
 @term_options
-@click.option("--after", metavar="STATION", help="Receive what that station has acknowledged, instead of the log.")
+@click.option(
+    "--after",
+    metavar="STATION",
+    help="Stand behind that station: receive what it has acknowledged, and what it does not take.",
+)
 @click.option("--group", metavar="GROUP", help="Share products with the other stations of this group.")
 @click.option("--channel", metavar="CHANNEL", help="Inherit the terms of this channel; given terms may be stricter.")
 @click.option(

@@ -162,6 +162,9 @@ class StationLag(msgspec.Struct, frozen=True):
     exceeds: list[str]  # names of the limits
     left_out: dict[Cause, int] = {}  # products that no consumer finished, by cause
     at_least: bool = False  # there are more products than could be counted
+    parked: int = 0  # set aside after too many deliveries
+    evicted_at_most: bool = False  # the evicted ones in `left_out` may include products that it does not select
+    evicted_ago_s: float | None = None  # since the last of them was counted
 
 
 @click.command()
@@ -169,17 +172,27 @@ class StationLag(msgspec.Struct, frozen=True):
 @click.argument("names", nargs=-1, metavar="[STATION]...")
 @click.option("--max-products", type=click.IntRange(min=0), metavar="COUNT", help="Limit for unacknowledged products.")
 @click.option("--max-seconds", type=AGE, metavar="AGE", help="Limit for the age of the oldest of them, such as 30s.")
+@click.option(
+    "--evicted-within",
+    type=AGE,
+    default="1h",
+    show_default=True,
+    metavar="AGE",
+    help="With a limit, fail too if a station lost products by eviction so recently; 0s: never.",
+)
 @json_option
 def lag(
-    queue_path: str, names: tuple[str, ...], max_products: int | None, max_seconds: float | None, as_json: bool
-) -> int:
+    queue_path: str, names: tuple[str, ...], max_products: int | None, max_seconds: float | None,
+    evicted_within: float, as_json: bool,
+) -> int:  # fmt: skip
     """Show how far each station of QUEUE is behind: products not acknowledged, and the age of the oldest in seconds.
 
     All stations, or those given. Products that a station does not select do not count. A backlog of very many products
     is counted in part and shown as "at least". `retries` counts those of the products that were delivered before,
-    `left out` those that no consumer has finished and none will, by cause. If a site runs at QUEUE, its requests are
-    shown too: how many sequences of the other site are not examined yet, and what it left out. Exit code 1 if a
-    station exceeds one of the limits.
+    `parked` those that were set aside after too many deliveries, `left out` those that no consumer has finished and
+    none will, by cause. If a site runs at QUEUE, its requests are shown too: how many sequences of the other site are
+    not examined yet, and what it left out. Exit code 1 if a station exceeds one of the limits, or if a limit is given
+    and a station has lost products by eviction lately: they no longer count as behind.
 
     \b
     Example:
@@ -188,8 +201,8 @@ def lag(
     """
 
     def read(station: AnyStation) -> StationLag:
-        left_out = station.statistics().left_out
-        return compare_lag(station.name, station.lag(), max_products, max_seconds, left_out)
+        now = station.statistics()
+        return compare_lag(station.name, Lag.of(now), max_products, max_seconds, now.left_out, evicted_within)
 
     with open_queue(queue_path) as queue:
         lags = [read(existing_station(queue, name)) for name in names] if names else each_station(queue, read)
@@ -207,15 +220,25 @@ def lag(
 
 
 def compare_lag(
-    name: str, lag: Lag, products_max: int | None, seconds_max: float | None, left_out: dict[Cause, int] | None = None
-) -> StationLag:
-    """Which limits a station exceeds; a lag equal to its limit does not exceed it."""
+    name: str, lag: Lag, products_max: int | None, seconds_max: float | None, left_out: dict[Cause, int] | None = None,
+    evicted_within_s: float = 0.0,
+) -> StationLag:  # fmt: skip
+    """Which limits a station exceeds; a lag equal to its limit does not exceed it.
+
+    A station that loses products has no long lag, because what is lost no longer waits. So recent losses count as well.
+    """
     exceeds = []
     if products_max is not None and lag.products > products_max:
         exceeds.append("max_products")
     if seconds_max is not None and lag.seconds > seconds_max:
         exceeds.append("max_seconds")
-    return StationLag(name, lag.products, lag.retries, lag.seconds, exceeds, left_out or {}, lag.at_least)
+    is_limited = products_max is not None or seconds_max is not None
+    if is_limited and lag.evicted_ago_s is not None and lag.evicted_ago_s < evicted_within_s:
+        exceeds.append("evicted_within")
+    return StationLag(
+        name, lag.products, lag.retries, lag.seconds, exceeds, left_out or {}, lag.at_least, lag.parked,
+        lag.evicted_at_most, lag.evicted_ago_s,
+    )  # fmt: skip
 
 
 def _at_least(is_cut: bool) -> str:
@@ -229,11 +252,12 @@ def _show_lags(lags: Sequence[StationLag], products_max: int | None, seconds_max
             f"{_at_least(each.at_least)}{each.products:,}",
             f"{each.retries:,}",
             f"{each.seconds:.3f}",
-            by_cause(each.left_out) or "0",
+            f"{each.parked:,}",
+            ("at most " if each.evicted_at_most else "") + (by_cause(each.left_out) or "0"),
         )
         for each in lags
     ]
-    show_table("lag", ("station", "products", "retries", "seconds", "left out"), rows, right=[1, 2, 3, 4])
+    show_table("lag", ("station", "products", "retries", "seconds", "parked", "left out"), rows, right=[1, 2, 3, 4, 5])
     for each in lags:
         if "max_products" in each.exceeds:
             behind = _at_least(each.at_least) + format_count(each.products, "product")
@@ -241,6 +265,11 @@ def _show_lags(lags: Sequence[StationLag], products_max: int | None, seconds_max
         if "max_seconds" in each.exceeds:
             limit = format_age(seconds_max or 0.0)
             click.echo(visible(f"{each.name} is {format_age(each.seconds)} behind, more than {limit}"), err=True)
+        if "evicted_within" in each.exceeds:
+            most = "at most " if each.evicted_at_most else ""
+            lost = most + format_count(each.left_out.get("evicted", 0), "product")
+            ago = format_age(each.evicted_ago_s or 0.0)
+            click.echo(visible(f"{each.name} has lost {lost} by eviction, the last {ago} ago"), err=True)
 
 
 def _show_requests(lags: Sequence[RequestLag]) -> None:

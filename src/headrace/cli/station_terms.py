@@ -43,7 +43,7 @@ _OPTIONS = {
     "distribution": _Option("round_robin|least_loaded", "How the stations of a group share products."),
     "timeout": _Option("AGE|none", "Do not hand out products older than this, such as 10s.", _text),
     "start_time": _Option("TIME|none", "Hand out nothing before this time; ISO 8601.", _text),
-    "stop_time": _Option("TIME|none", "Ignore products that arrive after this time; ISO 8601.", _text),
+    "stop_time": _Option("TIME|none", "Deliver nothing from this time on; ISO 8601.", _text),
     "batch_max": _Option("COUNT|none", "Maximum number of products that a consumer gets at once.", _number),
     "pacing": _Option("AGE", "How long a delivery may wait for its batch to fill.", _text),
     "consumers_max": _Option("COUNT|none", "Maximum number of consumers.", _number),

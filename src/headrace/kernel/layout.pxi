@@ -333,7 +333,8 @@ cdef struct Member:                  # 512 bytes: one station
     uint64_t dropped_deadline
     uint64_t dropped_parking
     uint64_t rejected
-    uint64_t gap1[24]
+    uint64_t evicted_ns              # when a product was last counted in `evicted`; CLOCK_REALTIME, 0 never
+    uint64_t gap1[23]
 
 cdef struct Consumer:                # 128 bytes: one attachment
     uint32_t used
@@ -382,7 +383,8 @@ cdef struct ChainHeader:             # 1024 bytes, then members, consumers, slot
     uint64_t revising                # 1 + slot whose revision is being changed; 0 none
     Cell cells[2]
     uint64_t revising_from           # what that slot's `revision` was before
-    uint64_t gap3[2]
+    uint64_t lost_ns                 # when `lost_products` last grew; CLOCK_REALTIME, 0 never
+    uint64_t gap3
     uint64_t surges                  # changes when a product waits that did not come from the log; own cache line
     uint64_t gap4[87]
 

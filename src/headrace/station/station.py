@@ -213,9 +213,10 @@ class Station:
         terms, chain = self.terms, self._chain
         with explaining(self.log.path):
             self._stations.recover(chain)
+            chain.kernel.drop_evicted()
             self._stations.conduct(chain)
             member, state = chain.kernel.member(terms.member), chain.kernel.state
-            oldest, retries = chain.kernel.in_hand(terms.member)
+            oldest_ns, retries = chain.kernel.in_hand(terms.member)
         if member is None:
             raise self._missing()
         pieces = pieces_of(terms, state["position"], self.log.kernel.head)
@@ -227,17 +228,22 @@ class Station:
             behind=backlog.products, behind_at_least=backlog.at_least, retries=retries,
             consumers=sum(slot[1] == terms.member for slot in chain.kernel.consumers()),
             evicted=member["evicted"] + state["lost_products"],
+            evicted_at_most=state["lost_products"] > 0 and not _takes_all(terms),
+            evicted_ago_s=_ago_s(max(member["evicted_ns"], state["lost_ns"]), time.time_ns()),
             dropped={cause: member[field] for cause, field in _DROPPED.items()},
-            oldest_age_s=self._age_s(oldest or backlog.first),
+            oldest_age_s=_ago_s(oldest_ns or self._inserted_ns(backlog.first), self._now_ns()),
             **{field: member[field] for field in _SAME},
         )  # fmt: skip
 
-    def _age_s(self, sequence: int) -> float | None:
-        batch = self._one(sequence) if sequence else None
-        if batch is None:
-            return None
-        now_ns = self._stations.now_ns() or time.time_ns()
-        return max(0.0, (now_ns - int(batch.columns["inserted_ns"][0])) / 1e9)
+    def _now_ns(self) -> int:
+        return self._stations.now_ns() or time.time_ns()
+
+    def _inserted_ns(self, sequence: int) -> int:
+        """When a product of the backlog was inserted; of the oldest product held, if it was evicted just now."""
+        if not sequence:
+            return 0
+        batch = self._one(sequence) or self._one(self.log.oldest)
+        return 0 if batch is None else int(batch.columns["inserted_ns"][0])
 
     def lag(self) -> Lag:
         """How far the station is behind: unacknowledged products, and the age of the oldest."""
@@ -250,3 +256,13 @@ class Station:
 
     def __repr__(self) -> str:
         return f"<Station {self.name!r} of {self.log.path}>"
+
+
+def _ago_s(moment_ns: int, now_ns: int) -> float | None:
+    """How long ago that was; None for 0, which means never."""
+    return max(0.0, (now_ns - moment_ns) / 1e9) if moment_ns else None
+
+
+def _takes_all(terms: StationTerms) -> bool:
+    """Whether every product of the log is one that the station takes."""
+    return terms.prescale == 1 and not terms.retired and not terms.local and terms.selection == str(Selection())

@@ -37,6 +37,8 @@ class StationStatistics(msgspec.Struct, frozen=True):
     discarded: int  # by a consumer
     expired: int
     evicted: int  # left the queue before they were delivered
+    evicted_at_most: bool  # some left before they were scanned: of these, all count, whether selected or not
+    evicted_ago_s: float | None  # since the last of them was counted
     damaged: int
     restored: int  # taken back from dead or hung consumers
     redelivered: int
@@ -76,11 +78,18 @@ class Lag(msgspec.Struct, frozen=True):
     retries: int
     seconds: float  # age of the oldest of them
     at_least: bool = False  # there are more products than could be counted
+    parked: int = 0  # set aside after too many deliveries; not among `products`
+    evicted: int = 0  # lost since the station was created, because they left the queue before they were delivered
+    evicted_at_most: bool = False  # products that the station does not select may be among them
+    evicted_ago_s: float | None = None  # since the last of them was counted
 
     @classmethod
     def of(cls, now: StationStatistics) -> "Lag":
         products = now.waiting + now.leased + now.behind
-        return cls(products, now.retries, now.oldest_age_s or 0.0, now.behind_at_least)
+        return cls(
+            products, now.retries, now.oldest_age_s or 0.0, now.behind_at_least, now.parked, now.evicted,
+            now.evicted_at_most, now.evicted_ago_s,
+        )  # fmt: skip
 
 
 class Parked(msgspec.Struct, frozen=True):

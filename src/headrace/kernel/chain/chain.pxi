@@ -202,6 +202,7 @@ cdef class Chain:
         self.lock()
         if self.header.position == start and lost_last >= start:
             self.header.lost_products += lost_last + 1 - start
+            self.header.lost_ns = clock_ns(CLOCK_REALTIME)
             self.header.lost_first = start
             self.header.lost_last = lost_last
             store64(&self.header.position, lost_last + 1)
@@ -453,21 +454,30 @@ cdef class Chain:
         cdef Member *member = member_at(self.header, checked(number, MEMBERS_MAX))
         return dict_of_member(member) if member.used else None
 
+    def drop_evicted(self):
+        """Release and count waiting products that the log no longer holds."""
+        cdef int error
+        self.lock()
+        error = drop_evicted(self.header, load64(&self.log.store.control.oldest))
+        unlock_chain(self.header)
+        if error != 0:
+            raise MemoryError
+
     def in_hand(self, uint32_t number):
-        """(oldest sequence or 0, number of redeliveries) of the waiting and leased products of a station."""
-        cdef uint64_t oldest = 0
+        """(when the oldest was inserted or 0, number of redeliveries) of the waiting and leased products of a station."""
+        cdef uint64_t oldest_ns = 0
         cdef uint32_t retries
         self.lock()
-        retries = count_in_hand(self.header, number, &oldest)
+        retries = count_in_hand(self.header, number, &oldest_ns)
         unlock_chain(self.header)
-        return oldest, retries
+        return oldest_ns, retries
 
     @property
     def state(self):
         """Positions and counters of the chain, as a dict."""
         cdef ChainHeader *h = self.header
         return dict(position=h.position, low=h.low, in_hand=h.in_hand, slots=h.slots_ready,
-                    lost_products=h.lost_products, lost_first=h.lost_first, lost_last=h.lost_last,
+                    lost_products=h.lost_products, lost_ns=h.lost_ns, lost_first=h.lost_first, lost_last=h.lost_last,
                     damaged_rows=h.damaged_rows, recoveries=h.recoveries)
 
     def save_cell(self):

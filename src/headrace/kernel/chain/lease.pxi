@@ -248,6 +248,32 @@ cdef void give_back_leases(Chain chain, Lease *leases, uint32_t count, uint32_t 
 
 # --- settle ---------------------------------------------------------------------------------------
 
+cdef void count_evicted(Member *member) noexcept nogil:
+    member.evicted += 1
+    member.evicted_ns = clock_ns(CLOCK_REALTIME)
+
+
+cdef int drop_evicted(ChainHeader *chain, uint64_t held_from) noexcept nogil:
+    """Release products that wait and are older than what the log holds; 0, or -ENOMEM and a later call completes it.
+
+    Without this they would be noticed only when they are delivered. Under the lock.
+    """
+    cdef uint32_t place = chain.oldest, steps = 0, count = 0
+    cdef Slot *slot
+    while place != NOWHERE and steps <= chain.in_hand:
+        slot = slot_at(chain, place)
+        if slot.sequence >= held_from:
+            break
+        if state_of(slot) == SLOT_WAITING and max(slot.sequence, slot.revision) < held_from:
+            count_evicted(member_at(chain, station_of(slot)))
+            store32(&chain.torn, 1)
+            slot.mark = SLOT_FREE
+            count += 1
+        place = slot.newer
+        steps += 1
+    return -rebuild_torn(chain) if count else 0
+
+
 cdef bint settle_slot(ChainHeader *chain, uint32_t place, uint32_t number, uint32_t ticket, int how,
                       uint64_t revision) noexcept nogil:
     """False if the consumer does not hold this lease. Under the lock."""
@@ -282,7 +308,7 @@ cdef bint settle_slot(ChainHeader *chain, uint32_t place, uint32_t number, uint3
     if how == SETTLE_DISCARD:
         member.discarded += 1
     elif how == SETTLE_EVICTED:
-        member.evicted += 1
+        count_evicted(member)
     else:
         member.damaged += 1
     release_slot(chain, place)

@@ -101,7 +101,7 @@ cdef dict dict_of_member(Member *m):
         acknowledged=m.acknowledged, discarded=m.discarded, expired=m.expired, evicted=m.evicted, damaged=m.damaged,
         restored=m.restored, redelivered=m.redelivered, parked_total=m.parked_total, flowed_around=m.flowed_around,
         dropped_fifo=m.dropped_fifo, dropped_priority=m.dropped_priority, dropped_deadline=m.dropped_deadline,
-        dropped_parking=m.dropped_parking, rejected=m.rejected)
+        dropped_parking=m.dropped_parking, rejected=m.rejected, evicted_ns=m.evicted_ns)
 
 
 cdef list slots_of(ChainHeader *chain, uint32_t number, uint32_t state):
@@ -116,17 +116,18 @@ cdef list slots_of(ChainHeader *chain, uint32_t number, uint32_t state):
     return found
 
 
-cdef uint32_t count_in_hand(ChainHeader *chain, uint32_t number, uint64_t *oldest) noexcept nogil:
-    """Redeliveries among the waiting and leased products of a station; `oldest` gets the first sequence, or 0."""
+cdef uint32_t count_in_hand(ChainHeader *chain, uint32_t number, uint64_t *oldest_ns) noexcept nogil:
+    """Redeliveries among the waiting and leased products of a station; `oldest_ns` gets
+    when the first was inserted, or 0."""
     cdef uint32_t place = chain.oldest, steps = 0, retries = 0
     cdef Slot *slot
-    oldest[0] = 0
+    oldest_ns[0] = 0
     while place != NOWHERE and steps <= chain.slots_ready:
         steps += 1
         slot = slot_at(chain, place)
         if station_of(slot) == number:
-            if oldest[0] == 0:
-                oldest[0] = slot.sequence
+            if oldest_ns[0] == 0:
+                oldest_ns[0] = slot.inserted_ns
             retries += slot.deliveries > (1 if state_of(slot) == SLOT_LEASED else 0)
         place = slot.newer
     return retries

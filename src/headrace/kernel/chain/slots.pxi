@@ -119,8 +119,10 @@ cdef inline bint by_deadline(Member *member) noexcept nogil:
 
 
 cdef inline uint64_t deadline_at(Member *member, Slot *slot) noexcept nogil:
-    """When the product becomes useless to the station: its own expiry or the timeout of the station."""
+    """When the product becomes useless to the station: its own expiry, or the timeout or stop time of the station."""
     cdef uint64_t deadline_ns = slot.expires_ns if slot.expires_ns else <uint64_t>0xFFFFFFFFFFFFFFFF
+    if member.stop_ns != 0:
+        deadline_ns = min(deadline_ns, member.stop_ns)
     if member.timeout_ns != 0 and slot.inserted_ns + member.timeout_ns < deadline_ns:
         return slot.inserted_ns + member.timeout_ns
     return deadline_ns

@@ -5,21 +5,27 @@ from cpython.bytes cimport PyBytes_CheckExact, PyBytes_GET_SIZE
 from cpython.unicode cimport PyUnicode_AsUTF8AndSize
 
 
-@cython.internal
-@cython.final
-def check_payload(payload):
+cdef int check_plain(payload) except -1:
     """TypeError for a buffer of references to Python objects: only their addresses would be stored."""
     cdef object form
     if PyByteArray_CheckExact(payload) or PyBytes_CheckExact(payload):
-        return
+        return 0
     try:
         form = memoryview(payload).format
     except (ValueError, BufferError):
-        return                       # NumPy has no format for dates, which are numbers
+        return 0                     # NumPy has no format for dates, which are numbers
     if form != "B" and "O" in "".join(form.split(":")[::2]):   # names of fields stand between colons
         raise TypeError("the payload consists of references to Python objects")
+    return 0
 
 
+def check_payload(payload):
+    """TypeError if the payload is not bytes, or has references to Python objects."""
+    check_plain(payload)
+
+
+@cython.internal
+@cython.final
 cdef class Payloads:
     """The payloads of one call, with their buffers held while they are copied."""
     cdef tuple objects
@@ -48,7 +54,7 @@ cdef class Payloads:
                 self.buffers = <Py_buffer *>allocate_zeroed(len(self.objects), sizeof(Py_buffer))
                 if self.buffers == NULL:
                     raise MemoryError
-            check_payload(payload)
+            check_plain(payload)
             PyObject_GetBuffer(payload, &self.buffers[place], PyBUF_SIMPLE)
             item.payload = <char *>self.buffers[place].buf
             item.payload_bytes = self.buffers[place].len
@@ -98,7 +104,7 @@ cdef int64_t put_one(Log log, payload, str feed, str ident, uint64_t created_ns,
         item.payload = PyBytes_AS_STRING(payload)
         item.payload_bytes = PyBytes_GET_SIZE(payload)
     else:
-        check_payload(payload)
+        check_plain(payload)
         PyObject_GetBuffer(payload, &buffer, PyBUF_SIMPLE)
         item.payload = <char *>buffer.buf
         item.payload_bytes = buffer.len

@@ -101,7 +101,9 @@ class RemoteQueue:
     ) -> int | Duplicate:
         """Store one product. If the reply is lost, the call is repeated; the product is stored once."""
         call = put_call(self.path, payload, feed, ident, facts, self._connection.dedup)
-        outcome = self._put(call, payload if isinstance(payload, bytes) else bytes(payload), Number, timeout).value
+        outcome = self._put(
+            call, payload if isinstance(payload, bytes) else memoryview(payload).tobytes(), Number, timeout
+        ).value
         return outcome if outcome > 0 else Duplicate(-outcome)
 
     def put_many(
