@@ -1,7 +1,7 @@
 # Products: one row as an object, whose attributes are made when they are asked for.
 #
-# Most programs look at the feed, the ident and the payload, so making all fourteen attributes of each product would cost
-# more than reading it. A RowProduct is a place in its Rows, which stay pinned as long as it exists.
+# Most programs look at the feed, the ident and the payload, so making all fourteen attributes of each product would
+# cost more than reading it. A RowProduct is a place in its Rows, which stay pinned as long as it exists.
 # headrace.product.product says what each attribute means; a RowProduct is a Product by registration.
 
 from headrace.product.product import Product, are_equal, hash_of, restore, text_of, utc
