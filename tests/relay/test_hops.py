@@ -27,12 +27,12 @@ def test_ranges_that_arrive_out_of_order_are_found(tmp_path: Path) -> None:
     assert [hops.site_of(sequence) for sequence in (1, 2, 4, 5, 6, 7)] == [None, "a", "a", "b", "b", None]
 
 
-def test_evicted_ranges_are_forgotten_when_the_hops_are_saved(tmp_path: Path) -> None:
+def test_the_sites_of_evicted_ranges_are_forgotten_when_the_hops_are_saved(tmp_path: Path) -> None:
     hops = Hops(tmp_path)
     hops.add(1, 2, "a")
     hops.add(3, 9, "b")
     hops.save(oldest=3)
-    assert read_hops(tmp_path) == [Hop(3, 9, "b")]
+    assert read_hops(tmp_path) == [Hop(1, 2, ""), Hop(3, 9, "b")]
     assert hops.site_of(2) is None
 
 
@@ -64,3 +64,18 @@ def test_a_damaged_file_is_an_error_for_readers_and_a_warning_for_the_site(
     hops.add(1, 1, "a")
     hops.save(1)
     assert read_hops(tmp_path) == [Hop(1, 1, "a")]
+
+
+def test_what_came_from_elsewhere_is_known_after_it_was_evicted(tmp_path: Path) -> None:
+    (tmp_path / "site").mkdir()
+    hops = Hops(tmp_path)
+    hops.add(1, 10, "a")
+    hops.add(11, 20, "b")
+    hops.add(23, 30, "a")
+    hops.save(28)
+    for each in (hops, Hops(tmp_path)):
+        assert each.without_received(1, 20) == (21, 20), "nothing is left"
+        assert each.without_received(5, 27) == (21, 22), "these were put here"
+        assert each.without_received(21, 22) == (21, 22)
+        assert each.site_of(5) is None
+        assert each.site_of(30) == "a"

@@ -1,5 +1,6 @@
 """`headrace serve`: run a site. `headrace wanted`: ask a site, or a queue, whether a feed has subscribers."""
 
+import signal
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -29,6 +30,7 @@ def serve(file: Path, as_json: bool) -> None:
       headrace config check site.toml
       headrace serve site.toml
     """
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(OK))  # until the daemon notes signals: nothing runs yet
     from headrace.site.daemon import Daemon
     from headrace.site.logs import is_logged_to
 

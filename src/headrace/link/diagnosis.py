@@ -105,7 +105,7 @@ def _dial(endpoint: Endpoint) -> socket.socket:
 def _refusal(terms: "SessionTerms") -> tuple[str, str]:
     if terms.user is None:
         hint = "check that it is a site, and whether it requires a user and a password, or TLS"
-        return "it refused the connection", hint
+        return "it refused the connection, or accepted it and did not answer", hint
     hint = f"check the password of {terms.user.name}, and that the site has users at all"
     return f"it refused user {terms.user.name}", hint
 

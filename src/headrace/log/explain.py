@@ -94,7 +94,7 @@ def explain_os_error(error: OSError, path: Path) -> QueueError:
         return QueueAccessError(f"too many open files for {path}", "raise the limit: ulimit -n")
     if error.errno in (errno.ENOTDIR, errno.ENAMETOOLONG):
         return QueueAccessError(f"{where} is not a valid path for a queue: {error.strerror}", "choose another path")
-    return QueueError(f"{where}: {error.strerror or error}", "see the message of the operating system")
+    return QueueError(f"{where}: {error.strerror or error}", "check the path and its permissions")
 
 
 # --- arguments --------------------------------------------------------------------------------------

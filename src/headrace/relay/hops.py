@@ -2,16 +2,19 @@
 
 A product itself says where and when it was created, and its row when it arrived. `site/hops.json` beside the queue says
 which site sent it: ranges of sequences, each with the sending site. Products that were put here have no entry.
-Adjacent ranges from one site are joined, ranges that the queue has evicted are forgotten, and their number is limited,
-so the file stays small. The site saves it about once a second; `headrace hop` reads it.
+Adjacent ranges from one site are joined, and their number is limited. Of ranges that the queue has evicted, the file
+keeps only that they came from elsewhere, with an empty site and joined, so it stays small: this site can then tell a
+receiver of its own products that a range that is gone had none. The site saves it about once a second; `headrace hop`
+reads it.
 
-The file is replaced as a whole and survives the death of processes, not a power failure: nothing depends on it except
-diagnosis.
+The file is replaced as a whole and survives the death of processes, not a power failure. Without it, nothing is lost:
+diagnosis knows less, and a receiver takes more for lost.
 """
 
 import bisect
 import logging
 import threading
+from collections.abc import Iterable
 from pathlib import Path
 
 import msgspec
@@ -20,6 +23,7 @@ from headrace.errors import QueueDamagedError
 from headrace.log.documents import replace_file
 
 RANGES_MAX = 100_000
+EVICTED_MAX = 1000  # joined ranges
 _FILE = Path("site") / "hops.json"
 
 log = logging.getLogger("headrace.fabric")
@@ -48,11 +52,25 @@ def read_hops(queue: Path) -> list[Hop]:
 
 
 def site_of(hops: list[Hop], sequence: int) -> str | None:
-    """The site that sent a product; None if it was put here, or the range was forgotten."""
+    """The site that sent a product; None if it was put here, or its site was forgotten."""
+    hop = _hop_of(hops, sequence)
+    return None if hop is None else hop.site or None
+
+
+def _hop_of(hops: list[Hop], sequence: int) -> Hop | None:
     index = bisect.bisect_right(hops, sequence, key=lambda hop: hop.first) - 1
-    if index < 0 or hops[index].last < sequence:
-        return None
-    return hops[index].site
+    return hops[index] if index >= 0 and hops[index].last >= sequence else None
+
+
+def _joined(hops: Iterable[Hop]) -> list[Hop]:
+    """The ranges alone, without their sites."""
+    joined: list[Hop] = []
+    for hop in hops:
+        if joined and joined[-1].last + 1 == hop.first:
+            joined[-1] = Hop(joined[-1].first, hop.last, "")
+        else:
+            joined.append(Hop(hop.first, hop.last, ""))
+    return joined
 
 
 class Hops:
@@ -82,12 +100,22 @@ class Hops:
         with self._lock:
             return site_of(self._hops, sequence)
 
+    def without_received(self, first: int, last: int) -> tuple[int, int]:
+        """The range without products at both ends that came from other sites; empty if the first is the greater one."""
+        with self._lock:
+            while first <= last and (hop := _hop_of(self._hops, first)) is not None:
+                first = hop.last + 1
+            while first <= last and (hop := _hop_of(self._hops, last)) is not None:
+                last = hop.first - 1
+        return first, last
+
     def save(self, oldest: int) -> None:
         """Write the hops from sequence `oldest` on, if there are new ones. OSError if the disk refuses."""
         with self._lock:
             if not self._changed:
                 return
-            self._hops = [hop for hop in self._hops if hop.last >= oldest][-RANGES_MAX:]
+            evicted = _joined(hop for hop in self._hops if hop.last < oldest)[-EVICTED_MAX:]
+            self._hops = evicted + [hop for hop in self._hops if hop.last >= oldest][-RANGES_MAX:]
             data, self._changed = msgspec.json.encode(self._hops), False
         try:
             self._path.parent.mkdir(exist_ok=True)

@@ -17,12 +17,14 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 
+import msgspec
 import zenoh
 
 from headrace.errors import HeadraceError
 from headrace.link.access import Rule, feed_test, principal_in, receivable
 from headrace.link.declarations import Declarations
 from headrace.link.keys import log_key
+from headrace.product.batch import Lost
 from headrace.product.feed import FeedPattern
 from headrace.queue import Queue
 from headrace.relay.examine import Examined, Examiner, TooLarge
@@ -59,6 +61,7 @@ _THREADS = 3
 _BACKLOG = 256  # queries that may wait
 
 OpenStream = Callable[[Selection], str]
+Narrow = Callable[[int, int], tuple[int, int]]
 MakeDescription = Callable[["Server"], Description]
 ShortReply = IdentifyReply | ResolveReply | InventoryReply | LocateReply | ListenReply | MeasureReply | Description
 
@@ -69,11 +72,14 @@ class Server:
     def __init__(
         self, session: zenoh.Session, declarations: Declarations, queue: Queue, site: str, listen: OpenStream,
         describe: MakeDescription, rules: Sequence[Rule] = (), *, started_ns: int = 0, beat_s: float = INTERVAL_S,
-        too_large: TooLarge | None = None,
+        too_large: TooLarge | None = None, narrow: Narrow | None = None,
     ) -> None:  # fmt: skip
-        """`started_ns` and `beat_s` are those of the site's streams."""
+        """`started_ns` and `beat_s` are those of the site's streams.
+
+        `narrow` leaves out of a range, at both ends, what came from other sites.
+        """
         self._session, self._queue, self._site, self._listen = session, queue, site, listen
-        self._describe, self._rules, self._too_large = describe, rules, too_large
+        self._describe, self._rules, self._too_large, self._narrow = describe, rules, too_large, narrow
         key = f"{log_key(site)}/**"
         self.started_ns, self._beat_s = started_ns or time.time_ns(), beat_s
         self._backlog: backlog.Queue[zenoh.Query | None] = backlog.Queue(_BACKLOG)
@@ -101,7 +107,8 @@ class Server:
             query = decode_query(received.payload.to_bytes() if received.payload else b"")
             key = str(received.key_expr)
             if isinstance(query, Read):
-                pager = Pager(self._queue, self._site, receivable(self._rules, principal_in(key)), self._too_large)
+                allowed = receivable(self._rules, principal_in(key))
+                pager = Pager(self._queue, self._site, allowed, self._too_large, self._narrow)
                 for head, records in pager.pages(query):
                     received.reply(key, records, attachment=head)
             else:
@@ -155,9 +162,10 @@ class Pager:
     """Serves one `Read` query; `allowed` are the feeds that the client may receive."""
 
     def __init__(
-        self, queue: Queue, site: str, allowed: tuple[FeedPattern, ...], too_large: TooLarge | None = None
-    ) -> None:
-        self._queue, self._site, self._too_large = queue, site, too_large
+        self, queue: Queue, site: str, allowed: tuple[FeedPattern, ...], too_large: TooLarge | None = None,
+        narrow: Narrow | None = None,
+    ) -> None:  # fmt: skip
+        self._queue, self._site, self._too_large, self._narrow = queue, site, too_large, narrow
         self._allowed = feed_test(allowed)
 
     def pages(self, query: Read) -> Iterator[tuple[bytes, bytes]]:
@@ -168,13 +176,22 @@ class Pager:
             allowed=self._allowed, too_large=self._too_large,
         )  # fmt: skip
         stream = stream_name(selection)
+        is_own = selection.given().get("origin") == Selection(origin=self._site).origin
         for _ in range(query.pages):
             if examiner.position >= self._queue.next:
                 yield self._page(stream, Examined(examiner.position - 1, examiner.position - 1))
                 return
-            yield self._page(stream, examiner.next())
+            examined = examiner.next()
+            yield self._page(stream, self._narrowed(examined) if is_own else examined)
             if examiner.position >= self._queue.next:
                 return
+
+    def _narrowed(self, examined: Examined) -> Examined:
+        """Of the products that were put here: an evicted range that came from other sites had none of them."""
+        if examined.lost is None or examined.lost_by != "evicted" or self._narrow is None:
+            return examined
+        first, last = self._narrow(examined.lost.first, examined.lost.last)
+        return msgspec.structs.replace(examined, lost=Lost(first, last) if first <= last else None)
 
     def _page(self, stream: str, examined: Examined) -> tuple[bytes, bytes]:
         records, sequences, lost = b"", b"", examined.lost
