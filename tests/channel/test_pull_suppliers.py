@@ -88,7 +88,7 @@ def test_returned_products_are_pushed(queue: Queue, channel: Channel) -> None:
     assert [(p.feed, p.ident, p.priority) for p in products][3] == ("wx/radar/x", "mine", 6)
     assert {p.feed for p in products} == {"wx/radar/KFTG", "wx/radar/x"}
     told = pull.statistics()
-    assert (told.pushed, told.failures, told.pending, told.running) == (5, 0, 0, False)
+    assert (told.pushed, told.failures, told.pending, told.running) == (6, 0, 0, False)
     assert told.polls >= 7
 
 

@@ -28,6 +28,11 @@ def test_the_json_of_a_new_channel_has_its_whole_quality_of_service(run: Run, pa
     assert (told["name"], told["feed"], told["qos"]["timeout_s"]) == ("radar", "wx/radar/**", 10.0)
 
 
+def test_a_channel_that_exists_on_the_same_terms_is_not_created_again(run: Run, path: Path) -> None:
+    assert "created a for a/**" in run("channel", "create", path, "a", "a/**").stdout
+    assert "a exists already, on the same terms" in run("channel", "create", path, "a", "a/**").stdout
+
+
 def test_all_conflicts_are_listed_and_nothing_is_created(run: Run, path: Path) -> None:
     result = run("channel", "create", path, "radar", "wx/radar", "--discard", "fifo", "--timeout", "0s")
     assert (result.exit_code, result.stdout) == (2, "")

@@ -42,6 +42,11 @@ def test_a_product_that_the_queue_does_not_hold_is_refused(run: Run, path: Path)
     assert "it holds 1 to 2" in result.stderr
 
 
+def test_an_empty_queue_is_called_empty(run: Run, path: Path) -> None:
+    result = run("hop", path, 1)
+    assert (result.exit_code, "the queue is empty" in result.stderr) == (2, True)
+
+
 def test_a_sequence_and_a_directory_are_required(run: Run, path: Path) -> None:
     assert run("hop", path).exit_code == 2
     assert run("hop", path, "x").exit_code == 2

@@ -12,6 +12,7 @@ from headrace.errors import (
     OptionError,
     SiteUnreachableError,
 )
+from headrace.link.session import SessionTerms
 from headrace.remote.client.connection import PendingReply
 from support.fleet import Fabric, free_port, open_plain
 from support.serving import Served, idents, put
@@ -35,8 +36,25 @@ def test_an_invalid_endpoint_is_refused(where: str, match: str) -> None:
 
 def test_the_error_for_an_endpoint_where_nothing_listens_names_it() -> None:
     endpoint = f"tcp/127.0.0.1:{free_port()}"
-    with pytest.raises(FabricError, match=endpoint):
+    with pytest.raises(SiteUnreachableError, match=endpoint):
         headrace.connect(endpoint, patience=1)
+
+
+def test_patience_is_how_long_to_try_to_connect() -> None:
+    assert session_timeout_s("10s") == 10
+    assert session_timeout_s(0) > 0
+
+
+def session_timeout_s(patience: float | str) -> float:
+    """The time within which `connect` has to reach a site."""
+    with pytest.MonkeyPatch.context() as patch, pytest.raises(SiteUnreachableError) as raised:
+        patch.setattr("headrace.link.session.open_session", _refuse)
+        headrace.connect("tcp/127.0.0.1:7447", patience=patience)
+    return float(str(raised.value).partition(";")[0])
+
+
+def _refuse(terms: SessionTerms) -> None:
+    raise SiteUnreachableError(f"{terms.timeout_s}", "")
 
 
 def test_a_router_without_a_site_is_refused() -> None:

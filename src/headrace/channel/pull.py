@@ -30,6 +30,7 @@ from headrace.errors import (
     QueueClosedError,
     QueueError,
 )
+from headrace.log.append import Duplicate, Receipt
 
 EVERY_S_MIN = 0.001
 BACK_OFF_S_MAX = 60.0
@@ -43,7 +44,7 @@ class PullStatistics:
     """What a pull supplier has done so far."""
 
     polls: int  # calls of the function
-    pushed: int  # calls that stored something
+    pushed: int  # products that were stored, as in the statistics of the channel
     failures: int  # exceptions of the function, and refused pushes
     skipped: int  # ticks during a slow call or a pause after a failure
     pending: int  # pushes that the channel has not accepted yet
@@ -137,8 +138,7 @@ class PullSupplier:
         """Whether this push is finished: stored, or invalid."""
         while True:
             try:
-                push(timeout=BLOCKED_S)
-                self._pushed += 1
+                self._pushed += _stored(push(timeout=BLOCKED_S))
                 return True
             except BlockedError:
                 if self._worker.ending.is_set():
@@ -168,3 +168,8 @@ class PullSupplier:
                 yield from self._pushes(item)
         elif result:
             yield functools.partial(push_many, list(result), **self._options)
+
+
+def _stored(outcome: int | Duplicate | Receipt) -> int:
+    """How many products a push has stored."""
+    return outcome.stored if isinstance(outcome, Receipt) else int(not isinstance(outcome, Duplicate))

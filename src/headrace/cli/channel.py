@@ -83,8 +83,10 @@ def create(queue_path: str, name: str, feed: str, as_json: bool, **options: str 
       headrace channel create wx.queue radar 'wx/radar/**' --order fifo --timeout 10s --suppliers-max 50
     """
     with open_local_queue(queue_path) as queue:
+        is_new = name not in queue.channels()
         created = queue.channel(name, feed, **_given(options))
-        _show(created, as_json, f"created {name} for {created.feed}")
+        done = "created {} for {}" if is_new else "{} exists already, on the same terms, for {}"
+        _show(created, as_json, done.format(name, created.feed))
 
 
 @channel.command("list", short_help="List all channels.")

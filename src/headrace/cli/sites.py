@@ -118,9 +118,12 @@ def hop(queue_path: str, sequences: tuple[int, ...], as_json: bool) -> None:
         for sequence in sequences:
             batch = queue.read_batch(sequence, limit=1) if queue.oldest <= sequence < queue.next else None
             if not batch or batch[0].sequence != sequence:
-                raise OptionError(
-                    f"{queue_path} does not hold product {sequence}", f"it holds {queue.oldest} to {queue.next - 1}"
+                holds = (
+                    f"it holds {queue.oldest} to {queue.next - 1}"
+                    if queue.oldest < queue.next
+                    else "the queue is empty"
                 )
+                raise OptionError(f"{queue_path} does not hold product {sequence}", holds)
             product = batch[0]
             found.append((sequence, product.feed, product.ident, product.origin, site_of(hops, sequence)))
     if as_json:

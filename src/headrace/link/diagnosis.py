@@ -11,7 +11,7 @@ import ssl
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from headrace.errors import FabricError
+from headrace.errors import FabricError, SiteUnreachableError
 from headrace.link.endpoint import UNIX, Endpoint, parse_endpoint
 from headrace.link.settings import plain_words
 
@@ -45,7 +45,8 @@ def explain_connecting(terms: "SessionTerms") -> FabricError:
         return FabricError(f"no site was found within {terms.timeout_s:g} s", hint)
     reasons = [(text, *_reason(parse_endpoint(text), terms)) for text in terms.connect[:_ENDPOINTS_MAX]]
     problem = "; ".join(f"cannot connect to {endpoint}: {reason}" for endpoint, reason, _ in reasons)
-    return FabricError(problem, _joined([hint for _, _, hint in reasons]))
+    kind = SiteUnreachableError if terms.tls is None and terms.user is None else FabricError  # or credentials are wrong
+    return kind(problem, _joined([hint for _, _, hint in reasons]))
 
 
 def all_refuse(endpoints: Sequence[str]) -> bool:

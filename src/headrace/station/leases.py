@@ -15,6 +15,7 @@ import threading
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -25,10 +26,12 @@ from headrace.kernel import _kernel as kernel
 from headrace.log.seams import Timeout
 from headrace.product.batch import Batch
 from headrace.product.product import Product
+from headrace.units import parse_age
 
 if TYPE_CHECKING:
     from concurrent.futures import Future
 
+KEEP_S_MAX = 86_400.0  # of `attach`
 REMEMBERED = 64  # batches in which the lease of a single product is found
 
 Leased = Batch | Product | Sequence[Product]
@@ -57,6 +60,14 @@ def check_attached(station: str, is_detached: bool, pid: int) -> None:
         raise StationError(
             f"this consumer of {station!r} belongs to process {pid}", "attach again in the child: station.attach()"
         )
+
+
+def check_keep(keep: float | str | timedelta) -> float:
+    """The seconds for which a site keeps the leases of a client whose connection broke; OptionError if invalid."""
+    keep_s = parse_age(keep, "keep")
+    if keep_s > KEEP_S_MAX:
+        raise OptionError(f"keep {keep!r} is too long", "give a day at most")
+    return keep_s
 
 
 def is_failure(error: BaseException | None) -> bool:

@@ -8,6 +8,7 @@ Not here: creating a station (opening.py), and getting products (consumer.py).
 """
 
 import time
+from datetime import timedelta
 from typing import Any
 
 import msgspec
@@ -24,6 +25,7 @@ from headrace.station.backlog import count_backlog, pieces_of
 from headrace.station.chain import OpenChain
 from headrace.station.conflicts import check_terms
 from headrace.station.consumer import Consumer
+from headrace.station.leases import check_keep
 from headrace.station.stations import Stations
 from headrace.station.statistics import ConsumerStatistics, Lag, Parked, StationStatistics
 from headrace.station.terms import CHANGEABLE, Retired, StationTerms, check_options, check_sequences
@@ -61,8 +63,12 @@ class Station:
     def _chain(self) -> OpenChain:
         return self._stations.chain(self.terms.chain)
 
-    def attach(self) -> Consumer:
-        """A new consumer, which shares this station's products with the others."""
+    def attach(self, keep: float | str | timedelta = "10s") -> Consumer:
+        """A new consumer, which shares this station's products with the others.
+
+        `keep` is for remote queues, whose connections break. Here it has no effect.
+        """
+        check_keep(keep)
         self.log.keep_positions()
         with self.log.locked(), explaining(self.log.path):
             terms, chain = self.terms, self._chain

@@ -71,3 +71,10 @@ def test_references_to_objects_are_no_revision(queue: AnyQueue, consumer: AnyCon
 def test_a_put_of_drafts_says_what_was_stored(queue: AnyQueue, consumer: AnyConsumer) -> None:
     receipt = consumer.put(consumer.new(2, 10, feed="a", ident="equal"))
     assert (receipt.products, receipt.stored) == (2, 1)
+
+
+def test_keep_is_accepted_and_validated_everywhere(station: AnyStation) -> None:
+    with station.attach(keep="1min") as consumer:
+        assert consumer.statistics().alive
+    with pytest.raises(OptionError, match="is too long"):
+        station.attach(keep="2d")

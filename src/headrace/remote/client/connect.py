@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 _LOOK_S = 2.0  # how long to look for the site
 _LOOK_AGAIN_S = 0.05
-_CONNECT_S = (0.5, 5.0)  # time to connect, at least and at most; in between, `patience`
+_CONNECT_S_MIN = 0.5
 
 
 def connect(
@@ -36,9 +36,9 @@ def connect(
 ) -> AnyQueue:  # fmt: skip
     """The queue at `where`: a directory, or the endpoint of a site, with `?site=NAME` for one behind it.
 
-    `patience` is how long a call is repeated while the site does not reply, before SiteUnreachableError; following and
-    waiting for products go on without limit. `tls` and `user` are the credentials of the client. A directory needs none
-    of them.
+    `patience` is how long to try to connect, and how long a call is repeated while the site does not reply, before
+    SiteUnreachableError; following and waiting for products go on without limit. `tls` and `user` are the credentials
+    of the client. A directory needs none of them.
     """
     return connect_within(where, patience, tls, user)
 
@@ -59,7 +59,7 @@ def connect_within(
 
     endpoint, site = parse_where(where)
     patience_s = parse_age(patience, "patience")
-    timeout_s = min(max(patience_s, _CONNECT_S[0]), _CONNECT_S[1])
+    timeout_s = max(patience_s, _CONNECT_S_MIN)
     session = open_session(
         SessionTerms("client", connect=(endpoint,), tls=tls, user=user, timeout_s=timeout_s, refused_s=refused_s)
     )

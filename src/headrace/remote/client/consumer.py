@@ -3,8 +3,9 @@
 It implements `AnyConsumer`. The site holds a real consumer on its behalf, with its leases, while it is connected
 and for the time `keep` after that. So a connection that breaks and comes back costs nothing. If the client stays away
 for longer, or the site was restarted, the next `get` attaches again: the products that were leased go to the consumer
-that asks first, and acknowledging them raises LeaseLostError. The loops `batches` and `for` go on in that case, because
-the products are delivered again.
+that asks first, and acknowledging them raises LeaseLostError. An acknowledgement that the site stored just before it
+was killed raises that too, because the restarted site does not remember its calls; such a product is not
+delivered again. The loops `batches` and `for` go on in that case: what is not acknowledged is delivered again.
 
 A `get` whose reply was lost is repeated under its number, and returns the products that were leased to it then.
 """
@@ -245,7 +246,8 @@ class RemoteConsumer:
         return LeaseLostError(
             f"site {self._connection.site} has released the leases of this consumer of {self.station_name!r}: it was "
             f"restarted, or the connection was broken for longer than {format_age(self._keep_s)}",
-            "call get again, the products are delivered again; to bridge longer breaks: station.attach(keep=…)",
+            "call get again: products that are not acknowledged are delivered again; an acknowledgement that was under "
+            "way may have been stored, or not; to bridge longer breaks: station.attach(keep=…)",
         )
 
     # --- iterate, and put new products ------------------------------------------------------------

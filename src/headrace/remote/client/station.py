@@ -7,13 +7,11 @@ from collections.abc import Mapping
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
-from headrace.errors import OptionError
 from headrace.log.read import Start
 from headrace.remote.client.arguments import selection_text, start_text, value_text
 from headrace.remote.client.connection import Connection
 from headrace.remote.client.consumer import RemoteConsumer
 from headrace.remote.protocol.calls import (
-    KEEP_S_MAX,
     Attach,
     ChangeStation,
     DescribeStation,
@@ -23,9 +21,9 @@ from headrace.remote.protocol.calls import (
     Unpark,
 )
 from headrace.remote.protocol.replies import Attached, Details, Done, Number
+from headrace.station.leases import check_keep
 from headrace.station.statistics import ConsumerStatistics, Lag, Parked, StationStatistics
 from headrace.station.terms import StationTerms, check_options, check_sequences
-from headrace.units import parse_age
 
 if TYPE_CHECKING:
     from headrace.remote.client.queue import RemoteQueue
@@ -49,9 +47,7 @@ class RemoteStation:
 
     def attach(self, keep: float | str | timedelta = "10s") -> RemoteConsumer:
         """Become a consumer of the station. If the connection breaks, the site keeps the leases for the time `keep`."""
-        keep_s = parse_age(keep, "keep")
-        if keep_s > KEEP_S_MAX:
-            raise OptionError(f"keep {keep!r} is too long", "give a day at most")
+        keep_s = check_keep(keep)
         attached, _ = self._connection.once(Attach(self.name, keep_s), Attached)
         return RemoteConsumer(self, self._connection, attached, keep_s)
 

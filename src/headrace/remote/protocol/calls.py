@@ -24,6 +24,7 @@ from headrace.errors import FabricMessageError
 from headrace.product import put
 from headrace.relay.messages.page import QueueId, Sequence64
 from headrace.relay.messages.version import check_version, other_version
+from headrace.station.leases import KEEP_S_MAX
 
 VERSION = 5
 BUSY = b"busy"  # the error of a site that takes no more calls at the moment
@@ -32,7 +33,6 @@ CALL_BYTES_MAX = 512 << 20  # of its payload
 PAGE_PRODUCTS_MAX = 100_000  # in one reply
 PAGE_BYTES_MAX = 16 << 20  # of payload in one reply, the product that crosses it included
 WAIT_S_MAX = 5.0  # for one call; a client that waits longer calls again
-KEEP_S_MAX = 86_400.0
 TEXT_MAX = 65_536  # characters
 
 Text = Annotated[str, msgspec.Meta(max_length=TEXT_MAX)]
