@@ -63,3 +63,17 @@ def test_no_selection_reveals_products_that_may_not_be_received(queue: Queue) ->
     for hidden in ("secret", "wx/radar/K", "nothing/there"):
         heads = [decode_head(head) for head, _ in pager.pages(Read(hidden, 0, 10, 1, 1 << 20))]
         assert [(head.after, head.upto, head.count) for head in heads] == [(0, 5, 0)], hidden
+
+
+@pytest.mark.parametrize(("selection", "is_lost"), [("** origin a", False), ("**", True)])
+def test_an_evicted_range_that_came_from_elsewhere_had_no_product_that_was_put_here(
+    make_queue: Callable[..., Queue], selection: str, is_lost: bool
+) -> None:
+    queue = make_queue(origin="a", size="4MiB")
+    for _ in range(12):
+        queue.put(bytes(500_000), feed="x")
+    assert queue.oldest > 1
+    pager = Pager(queue, "a", receivable((), None), None, lambda first, last: (last + 1, last))
+    first = decode_head(next(pager.pages(Read(selection, 0, 10, 100, 1 << 20)))[0])
+    assert bool(first.lost_first) == is_lost
+    assert first.upto >= queue.oldest

@@ -7,7 +7,8 @@ import pytest
 from siteconfig import SITE, Write, only, reported
 
 from headrace import Queue
-from headrace.log.config import default_origin
+from headrace.errors import NotAQueueError
+from headrace.log.config import default_origin, read_config
 from headrace.site import load_config
 from headrace.site.config import QueueTable
 
@@ -104,3 +105,8 @@ def test_a_path_that_is_invalid_for_a_queue_is_reported(write: Write, tmp_path: 
     assert only(write(f'[site]\nqueue = "{"x" * 300}"\n')).key == "queue"
     assert reported(write('[site]\nqueue = "not/yet/there/q"\n')) == []
     assert not (tmp_path / "not").exists()
+
+
+def test_a_path_without_a_directory_is_said_to_have_no_queue(tmp_path: Path) -> None:
+    with pytest.raises(NotAQueueError, match=r"there is no queue at .*nope"):
+        read_config(tmp_path / "nope")

@@ -160,6 +160,10 @@ def check_same_terms(path: Path, wanted: QueueConfig, but: tuple[str, ...] = ())
 def read_config(directory: Path) -> QueueConfig:
     """The configuration of the queue in `directory`; an error names the file and the remedy."""
     config = _DOCUMENT.read(directory / CONFIG_FILE)
+    if config is None and not directory.exists():
+        raise NotAQueueError(
+            f"there is no queue at {directory}", f"check the path, or create it: headrace queue create {directory}"
+        )
     if config is None:
         raise NotAQueueError(
             f"{directory} has no {CONFIG_FILE}: it is not a queue",
