@@ -216,6 +216,6 @@ def test_pacing_does_not_wait_longer_than_the_timeout(queue: Queue) -> None:
 def test_with_pacing_an_empty_get_waits_once(queue: Queue, monkeypatch: pytest.MonkeyPatch) -> None:
     consumer = queue.station("s", "**", batch_max=3, pacing="1h").attach()
     left, fill = [], consumer._fill
-    monkeypatch.setattr(consumer, "_fill", lambda n, seconds: left.append(fill(n, seconds)) or left[-1])
+    monkeypatch.setattr(consumer, "_fill", lambda *terms: left.append(fill(*terms)) or left[-1])
     assert len(consumer.get(3, timeout=0.3)) == 0
     assert left == [0.0]  # one wait, and nothing of the timeout is left for another
