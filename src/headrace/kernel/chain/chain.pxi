@@ -464,7 +464,7 @@ cdef class Chain:
             raise MemoryError
 
     def in_hand(self, uint32_t number):
-        """(when the oldest was inserted or 0, number of redeliveries) of the waiting and leased products of a station."""
+        """Of the waiting and leased products of a station: when the oldest was inserted, or 0; redeliveries."""
         cdef uint64_t oldest_ns = 0
         cdef uint32_t retries
         self.lock()
