@@ -60,6 +60,7 @@ def run(file: Path, master: str, ship: bool, once: bool, as_json: bool) -> int:
 
     Each rule continues where it stopped. After a failure that may be temporary (an unreachable site, a full disk) a
     rule is retried; with --once, three times. Exit code 1 if a rule has failed; the other rules continue without it.
+    To stop it once the rules are running is no failure: exit code 0.
 
     \b
     Example:
@@ -84,18 +85,19 @@ def run(file: Path, master: str, ship: bool, once: bool, as_json: bool) -> int:
             rules, pipeline=msgspec.structs.replace(rules.pipeline, trigger="available-now")
         )
     environment = _packed() if ship else None
-    ended = _stop_event()
     hint = "" if is_prepared(master) else "; faster after: headrace pipeline prepare"
     click.echo(f"starting Spark ({master}){hint}", err=True)
     spark = spark_session(f"headrace {file.stem}", master, dict(rules.spark), environment)
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # Spark has set a handler of its own
     job = Job(rules, spark)
     try:
         job.start()
+        _set_at_signals(job.ending)
         if not as_json:
             verb = "is" if len(job.statuses) == 1 else "are"
             click.echo(f"{format_count(len(job.statuses), 'rule')} of {file} {verb} running", err=True)
         shown: dict[str, list[str]] = {}
-        while not job.wait(_LOOK_S) and not ended.is_set():
+        while not job.wait(_LOOK_S):
             if not as_json:
                 for status in job.statuses:
                     shown[status.rule] = _show_changes(status, shown.get(status.rule, []))
@@ -137,15 +139,14 @@ def _packed() -> Path:
     return packed.path
 
 
-def _stop_event() -> threading.Event:
-    ended = threading.Event()
+def _set_at_signals(ended: threading.Event) -> None:
+    """From now on SIGTERM and Ctrl-C end the job in order. Before, they end the start."""
 
     def end(number: int, frame: FrameType | None) -> None:
         ended.set()
 
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, end)
-    return ended
 
 
 @pipeline.command(short_help="Show the progress of each rule.")

@@ -344,6 +344,20 @@ def test_a_killed_process_of_the_source_is_replaced(folder: Path, spark: Any) ->
     assert numbers(folder, "a") == list(range(20))
 
 
+def test_a_signal_to_all_processes_of_a_pipeline_stops_it_without_a_failure(folder: Path) -> None:
+    """As a service manager does, which tells Java as well."""
+    path = write_rules(folder, TABLE.format(name="a"), trigger="200ms")
+    put(folder, 0, 10)
+    with (folder / "run.log").open("wb") as log:
+        job = subprocess.Popen(
+            [HEADRACE, "pipeline", "run", str(path), "--master", "local[2]"], stdout=log, stderr=log,
+            start_new_session=True,
+        )  # fmt: skip
+    until(lambda: len(numbers(folder, "a")) == 10, (folder / "run.log").read_text)
+    os.killpg(job.pid, signal.SIGTERM)
+    assert job.wait(PATIENCE_S) == 0, (folder / "run.log").read_text()
+
+
 @pytest.mark.soak
 def test_a_java_that_dies_is_reported_and_the_next_run_continues(folder: Path, spark: Any) -> None:
     put(folder, 0, 10)

@@ -205,6 +205,18 @@ def test_a_job_says_that_java_has_ended_only_if_it_has(tmp_path: Path) -> None:
         waiting_job(tmp_path, Py4JNetworkError("closed")).wait(1)
 
 
+def test_a_job_whose_java_ends_by_the_same_signal_has_not_failed(tmp_path: Path) -> None:
+    job = waiting_job(tmp_path, Py4JNetworkError("closed"))
+
+    def signalled() -> bool:
+        job.ending.set()
+        raise Py4JNetworkError("closed")
+
+    job._has_ended = signalled  # type: ignore[method-assign]
+    assert job.wait(1)
+    assert not job.has_failed
+
+
 @pytest.mark.parametrize("start", ["10us", "0.5ms", "90s", "100w", "now", "oldest"])
 def test_every_start_that_rules_accept_is_understood_by_the_source(start: str, tmp_path: Path) -> None:
     (tmp_path / "rules.toml").write_text(

@@ -37,14 +37,15 @@ from headrace.pipeline.run.micro_batch import BatchHandler, decoded_rows, errors
 from headrace.pipeline.run.shared_batch import PlainHandler, SelectedHandler
 from headrace.pipeline.run.sharing import Query, arranged, load_record, save_record
 from headrace.pipeline.run.status import RuleStatus, save_status, update_from_spark
-from headrace.pipeline.run.stream import FAILED, RuleStream, worst
+from headrace.pipeline.run.stream import FAILED, STOPPED, RuleStream, worst
 from headrace.pipeline.run.terms import address_of, checkpoint_of, dead_letters, name_of, starting_offsets, station_of
 from headrace.pipeline.source.options import ALL
-from headrace.pipeline.spark.failures import SPARK_ERRORS, failure_of, is_java_gone
+from headrace.pipeline.spark.failures import AGAIN, SPARK_ERRORS, failure_of, is_java_gone, java_gone
 
 _STATUS_S = 1.0
 _INITIALIZING_S = 0.05
 _WAIT_S = 0.1
+_SIGNAL_S = 1.0  # between the end of Java and our own signal
 _PARTITION_BYTES = 16 << 20  # rows come to the driver one partition at a time, which Java holds several times
 _ATTEMPTS_MAX = 3  # with the trigger available-now: a user waits for the end
 
@@ -66,12 +67,21 @@ class Job:
         self._held = ExitStack()
         self._lock = threading.Lock()
         self._stopped = threading.Event()
+        self.ending = threading.Event()  # a signal handler may set it: then `wait` returns
         self._updater = threading.Thread(target=self._update_regularly, name="headrace-status", daemon=True)
         self.statuses = [RuleStatus(rule.name) for rule in file.enabled]
 
     def start(self) -> None:
-        """Start every rule. RuleError: Spark rejects a rule. PipelineError: another process runs them. After an error
-        nothing was written."""
+        """Start every rule. RuleError: Spark rejects a rule. PipelineError: another process runs them, Java has ended.
+        After an error nothing was written, except by rules that had started before Java ended."""
+        try:
+            self._start()
+        except SPARK_ERRORS as error:
+            if is_java_gone(error):
+                raise self._lost(error) from error
+            raise
+
+    def _start(self) -> None:
         aside = Path(self._held.enter_context(TemporaryDirectory(prefix="headrace-")))
         ship_decoders(self._spark, self._file.enabled, self._file.path.parent, aside)  # before plans, which name them
         checkpoint = checkpoint_of(self._file.pipeline)
@@ -97,20 +107,31 @@ class Job:
         self._update()
 
     def wait(self, seconds: float | None = None) -> bool:
-        """Wait until every rule has ended, for whatever reason; whether they have. PipelineError: Spark has ended, or
-        does not answer as it should."""
+        """Wait until every rule has ended, for whatever reason, or `ending` is set; whether that is so.
+
+        PipelineError: Spark has ended, or does not answer as it should.
+        """
         end = None if seconds is None else time.monotonic() + seconds
         try:
-            while not self._has_ended():
+            while not self.ending.is_set() and not self._has_ended():
                 if end is not None and time.monotonic() >= end:
                     return False
                 time.sleep(_WAIT_S)
         except SPARK_ERRORS as error:
-            raise self._lost(error) from error
+            if not self._ends_too():
+                raise self._lost(error) from error
         return True
 
+    def _ends_too(self) -> bool:
+        """Whether a signal that has ended Java reaches this process, too, as one to all processes of a service does."""
+        end = time.monotonic() + _SIGNAL_S
+        while not self.ending.is_set() and time.monotonic() < end:
+            time.sleep(_WAIT_S)
+        return self.ending.is_set()
+
     def stop(self) -> None:
-        """Stop every rule. A batch under way is abandoned, and repeated at the next start."""
+        """Stop every rule. A batch under way is abandoned, and repeated at the next start; also if Java ends first, as
+        after a signal to all processes of the job."""
         self._stopped.set()
         if self._updater.is_alive():
             self._updater.join()
@@ -119,7 +140,10 @@ class Job:
                 stream.stop()
             self._update()
         except SPARK_ERRORS as error:
-            self._lost(error)
+            if not self.ending.is_set() and not is_java_gone(error):
+                self._lost(error)
+            for status in self.statuses:
+                status.state = status.state if status.state == FAILED else STOPPED
         for each in self._performers:
             each.close()
         self._programs.close()
@@ -132,12 +156,10 @@ class Job:
         return any(status.state == FAILED for status in self.statuses)
 
     def _lost(self, cause: Exception) -> PipelineError:
-        again = "start the pipeline again: every rule continues at its checkpoint"
         if is_java_gone(cause):
-            hint = f"{again}; if it happens again, check that the machine has enough memory ([spark] driver.memory)"
-            error = PipelineError("the Java process of Spark has ended", hint)
+            error = java_gone()
         else:
-            error = PipelineError(f"Spark cannot say how the rules are doing: {failure_of(str(cause)).text}", again)
+            error = PipelineError(f"Spark cannot say how the rules are doing: {failure_of(str(cause)).text}", AGAIN)
         for status in self.statuses:
             status.state, status.failure = FAILED, str(error)
         return error
@@ -273,7 +295,7 @@ class Job:
         with self._lock:
             for statuses, streams in self._streams:
                 for stream in streams:
-                    if not self._stopped.is_set():
+                    if not self._stopped.is_set() and not self.ending.is_set():
                         stream.update(stream.query is not None or self._may_start_another())
                     progress = None if stream.query is None else stream.query.lastProgress
                     if progress is not None and stream is streams[0]:

@@ -16,6 +16,7 @@ from pyspark.sql.udf import _wrap_function
 from pyspark.sql.utils import is_remote
 
 from headrace.pipeline.source.data_source import HeadraceSource
+from headrace.pipeline.spark.failures import SPARK_ERRORS, is_java_gone, java_gone
 from headrace.pipeline.spark.quiet import remedy_first
 from headrace.pipeline.spark.session import start_spark
 
@@ -65,8 +66,13 @@ def spark_session(
     """Start a session with Headrace's defaults, or return the one that this process has; either knows the source.
 
     `settings` are Spark's own and override the defaults (spark/session.py). `environment` is an archive from
-    `packing.packed_environment`; executors fetch it and run its Python.
+    `packing.packed_environment`; executors fetch it and run its Python. PipelineError: Java has ended.
     """
-    spark = start_spark(name, master, settings, environment)
-    register(spark)
+    try:
+        spark = start_spark(name, master, settings, environment)
+        register(spark)
+    except SPARK_ERRORS as error:
+        if is_java_gone(error):
+            raise java_gone() from error
+        raise
     return spark

@@ -18,6 +18,7 @@ from headrace.errors import (
     BlockedError,
     DiskFullError,
     FabricError,
+    PipelineError,
     QueueAccessError,
     QueueBusyError,
     RejectedError,
@@ -25,6 +26,7 @@ from headrace.errors import (
     TargetError,
 )
 
+AGAIN = "start the pipeline again: every rule continues at its checkpoint"
 JAVA_GONE = (Py4JError, ConnectionError)  # what a call to Spark raises once its Java has ended
 SPARK_ERRORS = (*JAVA_GONE, PySparkException)  # what a call to Spark raises
 _OWN = re.compile(r"^headrace\.errors\.(\w+): (.*)$", re.MULTILINE)
@@ -89,4 +91,11 @@ def own_message(text: str) -> str:
 
 def is_java_gone(error: Exception) -> bool:
     """Whether Java has ended, and has not only thrown an exception."""
-    return isinstance(error, JAVA_GONE) and not isinstance(error, Py4JJavaError)
+    exited = isinstance(error, PySparkException) and error.getCondition() == "JAVA_GATEWAY_EXITED"
+    return exited or (isinstance(error, JAVA_GONE) and not isinstance(error, Py4JJavaError))
+
+
+def java_gone() -> PipelineError:
+    """The error for a Java that has ended."""
+    hint = f"{AGAIN}; if it happens again, check that the machine has enough memory ([spark] driver.memory)"
+    return PipelineError("the Java process of Spark has ended", hint)

@@ -7,6 +7,7 @@ connection after that minute. So `python` is a script that starts our daemon (ru
 for its own.
 """
 
+import hashlib
 import os
 import sys
 from collections.abc import Iterator
@@ -31,7 +32,8 @@ def using_daemon(*, for_tasks: bool) -> Iterator[None]:
 
     for_tasks: also for what runs with the Python of tasks; other machines do not have the script.
     """
-    script = scripts() / "python" / "bin" / "python"
+    key = hashlib.sha256(os.fsencode(sys.executable)).hexdigest()[:8]  # several environments may share the folder
+    script = scripts() / f"python-{key}" / "bin" / "python"
     names = (_TASKS, _DRIVER) if for_tasks else (_DRIVER,)
     own = [name for name in names if os.environ.get(name, sys.executable) == sys.executable]
     try:

@@ -51,7 +51,12 @@ def forget_interrupts() -> None:
 
 class _NoInterrupts(logging.Filter):
     def filter(self, record: logging.LogRecord) -> bool:
-        return record.msg != _INTERRUPTED
+        return record.msg != _INTERRUPTED and not _is_reentrant(record.exc_info)
+
+
+def _is_reentrant(raised: Any) -> bool:
+    """Spark's handler of Ctrl-C calls Java while this thread is waiting for Java."""
+    return bool(raised) and "reentrant call" in str(getattr(raised[1], "__context__", ""))
 
 
 # --- in Python processes that Spark starts ----------------------------------------------------------
