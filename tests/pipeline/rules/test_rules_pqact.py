@@ -15,7 +15,7 @@ from headrace.pipeline.rules.pqact.entry import entries_of, words_of
 from headrace.pipeline.rules.pqact.selection import re2_of
 from headrace.pipeline.rules.template import template
 from headrace.pipeline.rules.trial import try_rules
-from headrace.product import Product
+from headrace.product.product import MadeProduct
 from support.commandline import Run
 
 CONF = (Path(__file__).parent / "pqact.conf").read_text()
@@ -254,7 +254,7 @@ def test_a_product_reaches_the_rules_that_pqact_would_apply(
     feed: str, ident: str, rules: list[str], tmp_path: Path
 ) -> None:
     file = loaded(written(tmp_path, translate(ELSE).toml))
-    product = Product(feed, ident, memoryview(b""), 1, b"", "o", 1, None, 0, 0, 4, None, None)
+    product = MadeProduct(feed, ident, memoryview(b""), 1, b"", "o", 1, None, 0, 0, 4, None, None)
     assert [trial.rule for trial in try_rules(file, [product]) if trial.is_taken] == rules
     refused = [trial.refused_by for trial in try_rules(file, [product]) if trial.rule == "pqact-5"]
     assert ("pqact-5" in rules) == (refused == [None])
