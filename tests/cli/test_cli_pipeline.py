@@ -299,7 +299,7 @@ def test_a_table_that_cannot_be_compacted_is_named_and_the_others_are(run: Run, 
     two = small_table(tables, "two", 5)
     result = run("pipeline", "compact", "rules.toml")
     assert result.exit_code == 1
-    assert "one was not compacted" in result.stderr
+    assert "one cannot be compacted: " in result.stderr
     assert len(list(two.iterdir())) == 1
 
 

@@ -84,7 +84,7 @@ def test_a_consumer_number_out_of_range_is_refused(queue: Queue, number: int) ->
     queue.station("a", "wx/**")
     chain = chain_of(queue)
     for call in (
-        lambda: chain.attach(number, 0, 1), lambda: chain.detach(number, 1), lambda: chain.heartbeat(number, 1),
+        lambda: chain.attach(number, 0, 1), lambda: chain.detach(number, 1, False), lambda: chain.heartbeat(number, 1),
         lambda: chain.hung(number), lambda: chain.recover(number, 1),
         lambda: chain.get(number, 1, 1, 0, 0, 0, chain.terms_number),
     ):  # fmt: skip
@@ -208,7 +208,7 @@ def test_records_survive_failed_allocations(queue: Queue, tmp_path: Path) -> Non
 
 
 def test_consumers_survive_failed_allocations(queue: Queue) -> None:
-    station = queue.station("a", "wx/**", restore="output")
+    station = queue.station("a", "wx/**", restore="output", deliveries_max=0)
     queue.station("b", "wx/**", after="a")
     queue.put_many([b"x"] * 200, feed="wx/a")
 

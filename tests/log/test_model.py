@@ -115,7 +115,7 @@ class QueueModel(RuleBasedStateMachine):
         feed=st.sampled_from([None, "a/**", "a/*", "**/b", "none"]), ident=st.sampled_from([None, "^1", "-0$", "9"]),
     )  # fmt: skip
     def read(self, which: int, start: int, limit: int, feed: str | None, ident: str | None) -> None:
-        wanted = Selection(feed, ident=ident)
+        wanted, start = Selection(feed, ident=ident), min(start, self.queue(which).next)
         batch = self.queue(which).read_batch(start, wanted, limit=limit)
         expected = [
             s

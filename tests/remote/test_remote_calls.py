@@ -314,7 +314,7 @@ def test_calls_that_wait_are_answered_if_a_consumer_cannot_detach(
     assert isinstance(attached, replies.Attached)
     detach, entered, may_go_on = Consumer.detach, threading.Event(), threading.Event()
 
-    def fail(consumer: Consumer) -> None:
+    def fail(consumer: Consumer, *, failed: bool) -> None:
         entered.set()
         may_go_on.wait(240)
         detach(consumer)

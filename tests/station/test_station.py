@@ -41,7 +41,7 @@ def test_a_new_station_gets_only_later_products(queue: Queue) -> None:
 
 @pytest.mark.parametrize(
     ("start", "expected"),
-    [("oldest", ["1", "2", "3"]), (2, ["2", "3"]), ("next", []), ("90s", ["2", "3"]), (99, [])],
+    [("oldest", ["1", "2", "3"]), (2, ["2", "3"]), ("next", []), ("90s", ["2", "3"])],
 )
 def test_a_station_may_start_elsewhere(make_quick: Callable[..., Queue], start: Any, expected: list[str]) -> None:
     clock = MockClock(EPOCH_NS)
@@ -213,7 +213,7 @@ def test_a_durable_station_keeps_its_position_and_its_products(
         told = station.statistics()
         assert (told.waiting, told.leased, told.acknowledged, told.consumers) == (4, 0, 2, 0)
         batch = station.attach().get_nowait(9)
-        assert (idents(batch), batch.deliveries.tolist()) == (["3", "4", "5", "6"], [2, 1, 1, 1])
+        assert (idents(batch), batch.deliveries.tolist()) == (["3", "4", "5", "6"], [1, 1, 1, 1])
 
 
 def test_products_that_were_leased_when_all_processes_died_are_delivered_again(queue: Queue) -> None:

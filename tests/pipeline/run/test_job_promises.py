@@ -51,9 +51,14 @@ def test_windows_are_in_the_table_once_if_their_batch_is_repeated(folder: Path, 
         (folder / "rules.checkpoint" / "state" / "a" / "table-0.json").unlink()
     put_hour(folder, 3, 13)
     told = run(path, spark)["a"]
-    assert (told.state, told.failure) == ("done", "")
     counts = ds.dataset(folder / "tables" / "a", format="parquet").to_table().column("products").to_pylist()
-    assert sorted(counts) == [10, 11]  # Spark emits an hour with the batch after its end
+    if forgotten == "commit":
+        assert (told.state, told.failure) == ("done", "")
+        assert sorted(counts) == [10, 11]  # Spark emits an hour with the batch after its end
+    else:  # as after a restore of an older checkpoint: nobody knows whether the files have the same rows
+        assert told.state == "failed"
+        assert "exists: the checkpoint is older than the table" in told.failure
+        assert counts == [10]
 
 
 def test_old_rows_and_remains_of_a_killed_compaction_are_removed(folder: Path, spark: Any) -> None:

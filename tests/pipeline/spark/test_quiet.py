@@ -57,6 +57,7 @@ spark.stop()
 """
 INTERRUPTED = """
 import os, signal, threading, time
+from py4j.protocol import Py4JNetworkError
 from headrace.pipeline import spark_session
 
 spark = spark_session("interrupted", "local[2]")
@@ -70,9 +71,9 @@ def interrupt():
 
 threading.Thread(target=interrupt, daemon=True).start()
 try:
-    spark.range(10**15).selectExpr("sum(id * 2)").collect()
-except KeyboardInterrupt:
-    print("interrupted")
+    spark.range(10**15).selectExpr("sum(id % 3)").collect()
+except (KeyboardInterrupt, Py4JNetworkError) as error:  # PySpark may call Java again on the way out
+    print("interrupted" if isinstance(error, KeyboardInterrupt) else f"interrupted by {error.__context__!r}")
 context.cancelAllJobs()
 spark.stop()
 """

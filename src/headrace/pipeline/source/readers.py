@@ -150,13 +150,16 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _offset(self, queue: AnyQueue, sequence: int, lost: int) -> Offset:
         return {"queue": queue.config.uuid, "sequence": sequence, "lost": lost}
 
-    def _checked_start(self, queue: AnyQueue, start: Offset) -> tuple[int, int]:
-        """Where to begin, and the products lost until then. PipelineError: another queue. DataLossError."""
-        if start["queue"] != queue.config.uuid:
+    def _check_queue(self, queue: AnyQueue, offset: Offset) -> None:
+        if offset["queue"] != queue.config.uuid:
             raise PipelineError(
                 f"{self._options.address} is not the queue that the checkpoint belongs to",
                 "start with a new checkpoint, or give the old queue",
             )
+
+    def _checked_start(self, queue: AnyQueue, start: Offset) -> tuple[int, int]:
+        """Where to begin, and the products lost until then. PipelineError: another queue. DataLossError."""
+        self._check_queue(queue, start)
         first, oldest = int(start["sequence"]), queue.oldest
         if oldest <= first:
             return first, int(start["lost"])
@@ -184,6 +187,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def commit(self, end: Offset) -> None:
         """Move the station: everything before `end` is done."""
         if self._options.station is not None and end["sequence"] != self._committed:
+            self._check_queue(self._queue(), end)
             self._queue().station(self._options.station).seek(int(end["sequence"]))
             self._committed = end["sequence"]
 
