@@ -208,9 +208,9 @@ def test_records_survive_failed_allocations(queue: Queue, tmp_path: Path) -> Non
 
 
 def test_consumers_survive_failed_allocations(queue: Queue) -> None:
-    station = queue.station("a", "wx/**", restore="output", deliveries_max=0)
+    station = queue.station("a", "wx/**", restore="output", deliveries_max=0)  # of a dead consumer, up to 100 go on
     queue.station("b", "wx/**", after="a")
-    queue.put_many([b"x"] * 200, feed="wx/a")
+    queue.put_many([b"x"] * 2000, feed="wx/a")
 
     def act() -> None:
         with station.attach() as consumer:
