@@ -1,6 +1,7 @@
 """headrace pipeline and headrace archive, as far as they work without Spark."""
 
 import os
+import threading
 import time
 from pathlib import Path
 from typing import Any
@@ -146,6 +147,7 @@ class SlowJob:
     def __init__(self, *_: Any) -> None:
         self.statuses = [RuleStatus("hot", "running"), RuleStatus("radar", "failed", "the disk is gone")]
         self.has_failed = True
+        self.ending = threading.Event()
         self._looks = 0
 
     def wait(self, _: float) -> bool:
