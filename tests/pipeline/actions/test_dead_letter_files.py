@@ -1,4 +1,4 @@
-"""Dead letters in few files, each letter once, whoever writes meanwhile."""
+"""Dead letters in few files, each letter once, with several writers."""
 
 import threading
 from pathlib import Path

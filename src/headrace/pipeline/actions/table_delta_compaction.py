@@ -68,7 +68,7 @@ def compact_delta(table: Path, library: Any, span_s: float | None = None) -> int
 
 
 def tidy_delta(table: Path, library: Any) -> None:
-    """Delete what a compaction left that was killed. TargetError: it cannot be deleted."""
+    """Delete what a compaction left that was killed. TargetError: deleting it failed."""
     home = homes(table)[0]
     try:
         shutil.rmtree(home / ROOM, ignore_errors=True)

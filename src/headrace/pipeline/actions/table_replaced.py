@@ -83,7 +83,7 @@ def _listing_s(folder: Path) -> float:
 
 
 def _opened(events: bytes, watched: Mapping[int, Path]) -> set[Path]:
-    """The folders that were opened. Events of files have a name, and whoever reads a file does no harm."""
+    """The folders that were opened. Events of files have a name, and a reader of a file does no harm."""
     place, found = 0, set[Path]()
     while place < len(events):
         number, _, _, name_bytes = _EVENT.unpack_from(events, place)

@@ -2,7 +2,7 @@
 
 Spark forks Python processes from daemons: one daemon for tasks, and one for each step of planning (find sources, create
 one, divide a read). Its setting for the daemon reaches only the one for tasks. A process of the others imports
-everything anew, in the first query and in each one after a minute without, and prints a traceback when Spark closes its
+everything, in the first query and in each one after a minute without, and prints a traceback when Spark closes its
 connection after that minute. So `python` is a script that starts our daemon (run/worker_daemon.py) wherever Spark asks
 for its own.
 """

@@ -98,7 +98,7 @@ def default_settings(master: str) -> dict[str, str]:
         "spark.sql.streaming.checkpoint.fileChecksum.enabled": "false",
         "spark.python.unix.domain.socket.enabled": "true",
         "spark.ui.showConsoleProgress": "false",
-        "spark.driver.extraJavaOptions": f"{LOGGING} -XX:+ExitOnOutOfMemoryError",  # else Spark may wait for ever
+        "spark.driver.extraJavaOptions": f"{LOGGING} -XX:+ExitOnOutOfMemoryError",  # else Spark may hang
         # By default glibc returns the memory of every batch to the system, and gets it back page by page.
         "spark.executorEnv.MALLOC_MMAP_THRESHOLD_": str(_HEAP_BYTES),
         "spark.executorEnv.MALLOC_TRIM_THRESHOLD_": str(2 * _HEAP_BYTES),
