@@ -88,7 +88,7 @@ def test_a_channel_is_shown_with_its_stations(run: Run, path: Path) -> None:
 
 
 def test_a_missing_channel_is_exit_code_3(run: Run, path: Path) -> None:
-    for command in ("show", "remove"):
+    for command in ("show", "delete"):
         result = run("channel", command, path, "radar")
         assert result.exit_code == 3
         assert "has no channel 'radar'" in result.stderr
@@ -112,16 +112,16 @@ def test_a_change_without_options_is_a_usage_error(run: Run, path: Path) -> None
     )
 
 
-def test_a_channel_with_stations_is_removed_only_by_force(run: Run, path: Path) -> None:
+def test_a_channel_with_stations_is_deleted_only_by_force(run: Run, path: Path) -> None:
     make(run, path)
     with Queue.open(path) as queue:
         queue.channel("radar").station("decoder", "**")
-    assert run("channel", "remove", path, "radar").exit_code == 3
-    assert run("channel", "remove", path, "radar", "--force").stdout == "removed radar\n"
+    assert run("channel", "delete", path, "radar").exit_code == 3
+    assert run("channel", "delete", path, "radar", "--force").stdout == "deleted radar\n"
     with Queue.open(path) as queue:
         assert (queue.channels(), queue.stations()) == ([], [])
     make(run, path)
-    assert objects(run("channel", "remove", path, "radar", "--json").stdout) == [{"name": "radar", "removed": True}]
+    assert objects(run("channel", "delete", path, "radar", "--json").stdout) == [{"name": "radar", "deleted": True}]
 
 
 # --- validate -------------------------------------------------------------------------------------

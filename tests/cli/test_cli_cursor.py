@@ -37,7 +37,7 @@ def test_a_cursor_is_moved(run: Run, path: Path) -> None:
 
 def test_a_misspelt_cursor_is_refused_and_not_created(run: Run, path: Path) -> None:
     make(path, "archive")
-    for words in (["seek", path, "archvie", "oldest"], ["remove", path, "archvie"]):
+    for words in (["seek", path, "archvie", "oldest"], ["delete", path, "archvie"]):
         result = run("cursor", *words)
         assert result.exit_code == 3  # as for a missing station
         assert "its cursors are: archive" in result.stderr
@@ -52,8 +52,16 @@ def test_an_invalid_position_does_not_move_the_cursor(run: Run, path: Path) -> N
         assert queue.cursor("archive").position == 3
 
 
-def test_a_cursor_is_removed(run: Run, path: Path) -> None:
+def test_a_cursor_is_created_where_it_is_told_and_stays_there(run: Run, path: Path) -> None:
+    fill(path, 5)
+    assert run("cursor", "create", path, "archive", "--from", "3").stdout == "created archive at 3\n"
+    assert run("cursor", "create", path, "archive").stdout == "archive exists already, at 3\n"
+    (told,) = objects(run("cursor", "create", path, "other", "--json").stdout)
+    assert told == {"name": "other", "created": True, "position": 1}
+
+
+def test_a_cursor_is_deleted(run: Run, path: Path) -> None:
     make(path, "archive", "other")
-    assert run("cursor", "remove", path, "archive").stdout == "removed archive\n"
+    assert run("cursor", "delete", path, "archive").stdout == "deleted archive\n"
     with Queue.open(path) as queue:
         assert queue.cursors() == ["other"]

@@ -81,7 +81,7 @@ def test_the_main_help_imports_no_command() -> None:
     loaded = {
         name for name in done.stderr.splitlines() if name.startswith(("headrace.cli.", "rich", "headrace.testing"))
     }
-    assert loaded == {"headrace.cli.main", "headrace.cli.failure"}
+    assert loaded == {"headrace.cli.main", "headrace.cli.failure", "headrace.cli.group"}
 
 
 @pytest.mark.parametrize("words", [["queue", "info"], ["watch", "--timeout", "0s"], ["station", "list"]], ids=" ".join)
@@ -100,7 +100,39 @@ def test_a_command_on_a_local_queue_loads_neither_spark_nor_zenoh_nor_matplotlib
 def test_an_unknown_command_is_a_usage_error(run: Run) -> None:
     result = run("nosuch")
     assert (result.exit_code, result.stdout) == (2, "")
-    assert result.stderr == "headrace: No such command 'nosuch'\n  try: headrace --help\n"
+    assert result.stderr == "headrace: there is no command 'nosuch'\n  try: headrace --help\n"
+
+
+@pytest.mark.parametrize(
+    ("words", "meant"),
+    [
+        (["qeue"], "'queue'"), (["queue", "crate"], "'create'"), (["station", "add"], "'create'"),
+        (["station", "remove"], "'delete'"), (["channel", "remove"], "'delete'"), (["cursor", "rm"], "'delete'"),
+        (["station", "ls"], "'list'"),
+    ],
+    ids=str,
+)  # fmt: skip
+def test_an_unknown_command_suggests_the_one_that_was_meant(run: Run, words: list[str], meant: str) -> None:
+    result = run(*words)
+    assert result.exit_code == 2
+    assert result.stderr.startswith(f"headrace: there is no command {words[-1]!r}; did you mean {meant}?\n")
+
+
+@pytest.mark.parametrize("names", ALL, ids=" ".join)
+def test_no_command_has_a_verb_of_another_habit(names: tuple[str, ...]) -> None:
+    assert not {"add", "remove", "rm", "new"} & set(names)
+
+
+def test_an_unknown_option_suggests_the_one_that_was_meant(run: Run) -> None:
+    result = run("watch", "wx.queue", "--selct", "wx/**")
+    assert result.exit_code == 2
+    assert result.stderr.startswith("headrace: there is no option '--selct'; did you mean '--select'?\n")
+
+
+@pytest.mark.parametrize("words", [[], ["queue"], ["queue", "info"], ["watch"]], ids=" ".join)
+def test_h_shows_the_help(run: Run, words: list[str]) -> None:
+    assert run(*words, "-h").stdout == run(*words, "--help").stdout
+    assert "-h, --help" in run(*words, "-h").stdout
 
 
 @pytest.mark.parametrize("group", [*GROUPS, "bench"])

@@ -46,8 +46,8 @@ def test_a_watch_with_a_cursor_continues_at_its_position(run: Run, there: str, p
 
 
 def test_stations_are_managed_through_a_site(run: Run, there: str, path: Path) -> None:
-    assert "added decode" in run("station", "add", there, "decode", "--select", "wx/**", "--capacity", "10").output
-    run("station", "add", there, "archive", "--after", "decode")
+    assert "created decode" in run("station", "create", there, "decode", "--select", "wx/**", "--capacity", "10").output
+    run("station", "create", there, "archive", "--after", "decode")
     fill(path, 3)
     shown = json.loads(run("station", "show", there, "archive", "--json").stdout)
     assert (shown["after"], shown["terms"]["selection"]) == (["decode"], "**")
@@ -58,7 +58,7 @@ def test_stations_are_managed_through_a_site(run: Run, there: str, path: Path) -
     assert "paused decode" in run("station", "pause", there, "decode").output
     assert "changed decode" in run("station", "change", there, "decode", "--capacity", "20").output
     assert "3 products forgotten" in run("station", "seek", there, "decode", "next", "--yes").output
-    assert "removed decode" in run("station", "remove", there, "decode", "--yes").output
+    assert "deleted decode" in run("station", "delete", there, "decode", "--yes").output
     missing = run("station", "show", there, "decode")
     assert (missing.exit_code, "its stations are: archive" in missing.stderr) == (3, True)
 

@@ -17,19 +17,19 @@ def terms(path: Path, name: str) -> Any:
 # --- add ------------------------------------------------------------------------------------------
 
 
-def test_a_station_is_added_with_the_given_terms(run: Run, path: Path) -> None:
+def test_a_station_is_created_with_the_given_terms(run: Run, path: Path) -> None:
     words = [
         "--select", "wx/**", "--blocking", "--capacity", "50", "--prescale", "2", "--order", "fifo", "--restore", "output",
         "--deliveries-max", "3", "--hung-after", "1min", "--timeout", "10s", "--start-time", "2030-01-01T00:00Z",
         "--stop-time", "2031-01-01T00:00Z", "--batch-max", "10", "--pacing", "100ms", "--consumers-max", "4",
         "--max-queue", "1000", "--group", "pool", "--distribution", "least_loaded",
     ]  # fmt: skip
-    result = run("station", "add", path, "decode", *words, "--json")
+    result = run("station", "create", path, "decode", *words, "--json")
     assert result.exit_code == 0
     (warned,) = objects(result.stderr)
     assert warned["consumers"] == 0
     (told,) = objects(result.stdout)
-    assert (told["name"], told["added"]) == ("decode", True)
+    assert (told["name"], told["created"]) == ("decode", True)
     for term, value in {
         "selection": "wx/**", "blocking": True, "capacity": 50, "prescale": 2, "order": "fifo", "restore": "output",
         "deliveries_max": 3, "hung_after_s": 60.0, "timeout_s": 10.0, "start_ns": 1893456000 * 10**9,
@@ -42,7 +42,7 @@ def test_a_station_is_added_with_the_given_terms(run: Run, path: Path) -> None:
 
 def test_a_station_without_terms_selects_everything_from_now_on(run: Run, path: Path) -> None:
     fill(path, 3)
-    assert run("station", "add", path, "all").exit_code == 0
+    assert run("station", "create", path, "all").exit_code == 0
     fill(path, 2)
     with Queue.open(path) as queue:
         assert queue.station("all").statistics().waiting == 2
@@ -51,22 +51,22 @@ def test_a_station_without_terms_selects_everything_from_now_on(run: Run, path: 
 @pytest.mark.parametrize(("start", "waiting"), [("oldest", 4), ("3", 2), ("next", 0), ("1h", 4), ("2020-01-01", 4)])
 def test_a_station_starts_at_the_given_position(run: Run, path: Path, start: str, waiting: int) -> None:
     fill(path, 4)
-    assert run("station", "add", path, "decode", "--from", start).exit_code == 0
+    assert run("station", "create", path, "decode", "--from", start).exit_code == 0
     with Queue.open(path) as queue:
         assert queue.station("decode").statistics().waiting == waiting
 
 
 def test_adding_a_station_again_with_the_same_terms_changes_nothing(run: Run, path: Path) -> None:
-    words = ["station", "add", path, "decode", "--select", "wx/**", "--capacity", "9"]
-    assert run(*words).stdout == "added decode: wx/**\n"
+    words = ["station", "create", path, "decode", "--select", "wx/**", "--capacity", "9"]
+    assert run(*words).stdout == "created decode: wx/**\n"
     result = run(*words)
     assert (result.exit_code, result.stdout) == (0, "decode exists already with these terms: wx/**\n")
-    assert objects(run(*words, "--json").stdout)[0]["added"] is False
+    assert objects(run(*words, "--json").stdout)[0]["created"] is False
 
 
 def test_adding_a_station_again_with_other_terms_is_refused(run: Run, path: Path) -> None:
-    run("station", "add", path, "decode", "--capacity", "9")
-    result = run("station", "add", path, "decode", "--capacity", "10")
+    run("station", "create", path, "decode", "--capacity", "9")
+    result = run("station", "create", path, "decode", "--capacity", "10")
     assert (result.exit_code, result.stdout) == (3, "")
     assert "exists with capacity 9, not 10" in result.stderr
 
@@ -86,10 +86,10 @@ def test_adding_a_station_again_with_other_terms_is_refused(run: Run, path: Path
         (["--group", "a/b"], "station name 'a/b' is invalid"),
     ],
 )
-def test_invalid_terms_are_refused_and_no_station_is_added(
+def test_invalid_terms_are_refused_and_no_station_is_created(
     run: Run, path: Path, words: list[str], problem: str
 ) -> None:
-    result = run("station", "add", path, "decode", *words)
+    result = run("station", "create", path, "decode", *words)
     assert (result.exit_code, result.stdout) == (2, "")
     assert problem in result.stderr
     assert "\n  try: " in result.stderr
@@ -98,17 +98,17 @@ def test_invalid_terms_are_refused_and_no_station_is_added(
 
 
 def test_a_station_after_a_missing_station_is_refused(run: Run, path: Path) -> None:
-    result = run("station", "add", path, "archive", "--after", "decode")
+    result = run("station", "create", path, "archive", "--after", "decode")
     assert result.exit_code == 3
     assert "there is no station 'decode' to stand behind" in result.stderr
 
 
 def test_a_station_of_a_channel_inherits_its_terms_and_may_tighten_them(run: Run, path: Path) -> None:
     run("channel", "create", path, "radar", "wx/radar/**", "--timeout", "10s", "--max-per-consumer", "100")
-    assert run("station", "add", path, "decode", "--channel", "radar", "--capacity", "50").exit_code == 0
+    assert run("station", "create", path, "decode", "--channel", "radar", "--capacity", "50").exit_code == 0
     made = terms(path, "decode")
     assert (made.channel, made.capacity, made.timeout_s, made.selection) == ("radar", 50, 10.0, "wx/radar/**")
-    result = run("station", "add", path, "other", "--channel", "radar", "--capacity", "500")
+    result = run("station", "create", path, "other", "--channel", "radar", "--capacity", "500")
     assert (result.exit_code, result.stdout) == (2, "")
 
 
@@ -116,7 +116,7 @@ def test_a_station_of_a_channel_inherits_its_terms_and_may_tighten_them(run: Run
 
 
 def test_only_the_given_terms_are_changed(run: Run, path: Path) -> None:
-    run("station", "add", path, "decode", "--select", "wx/**", "--capacity", "9", "--timeout", "10s", "--blocking")
+    run("station", "create", path, "decode", "--select", "wx/**", "--capacity", "9", "--timeout", "10s", "--blocking")
     words = ["--capacity", "none", "--timeout", "none", "--no-blocking", "--transient", "--hung-after", "5s"]
     result = run("station", "change", path, "decode", *words, "--json")
     assert objects(result.stdout)[0]["terms"]["hung_after_s"] == 5.0
@@ -137,7 +137,7 @@ def stored_terms(path: Path, name: str) -> dict[str, Any]:
 
 
 def test_a_new_selection_applies_to_later_products(run: Run, path: Path) -> None:
-    run("station", "add", path, "decode", "--select", "wx/**")
+    run("station", "create", path, "decode", "--select", "wx/**")
     fill(path, 2)
     assert run("station", "change", path, "decode", "--select", "de/**").stdout == "changed decode: selection\n"
     fill(path, 2)
@@ -147,14 +147,14 @@ def test_a_new_selection_applies_to_later_products(run: Run, path: Path) -> None
 
 
 def test_change_without_an_option_is_refused(run: Run, path: Path) -> None:
-    run("station", "add", path, "decode")
+    run("station", "create", path, "decode")
     result = run("station", "change", path, "decode")
     assert result.exit_code == 2
     assert "give at least one option" in result.stderr
 
 
 def test_a_refused_change_leaves_the_terms_as_they_were(run: Run, path: Path) -> None:
-    run("station", "add", path, "decode", "--capacity", "10")
+    run("station", "create", path, "decode", "--capacity", "10")
     result = run("station", "change", path, "decode", "--batch-max", "20")
     assert result.exit_code == 2
     assert "a batch of 20 never fills" in result.stderr
@@ -163,7 +163,7 @@ def test_a_refused_change_leaves_the_terms_as_they_were(run: Run, path: Path) ->
 
 def test_a_station_of_a_channel_is_changed_through_its_channel(run: Run, path: Path) -> None:
     run("channel", "create", path, "radar", "wx/radar/**", "--max-per-consumer", "100")
-    run("station", "add", path, "decode", "--channel", "radar")
+    run("station", "create", path, "decode", "--channel", "radar")
     assert run("station", "change", path, "decode", "--capacity", "40", "--select", "**/KFTG").exit_code == 0
     assert (terms(path, "decode").capacity, terms(path, "decode").selection) == (40, "wx/radar/**/KFTG")
     assert run("station", "change", path, "decode", "--capacity", "400").exit_code == 2
@@ -175,7 +175,7 @@ def test_a_station_of_a_channel_is_changed_through_its_channel(run: Run, path: P
 
 def test_a_station_without_waiting_products_is_moved_without_a_question(run: Run, path: Path) -> None:
     fill(path, 4)
-    run("station", "add", path, "decode")
+    run("station", "create", path, "decode")
     assert run("station", "seek", path, "decode", "2").stdout == "decode is at 2; 0 products forgotten\n"
     with Queue.open(path) as queue:
         assert queue.station("decode").statistics().waiting == 3
@@ -184,7 +184,7 @@ def test_a_station_without_waiting_products_is_moved_without_a_question(run: Run
 @pytest.mark.parametrize("answer", ["n\n", "", "\n"])
 def test_waiting_products_are_not_forgotten_unless_the_answer_is_yes(run: Run, path: Path, answer: str) -> None:
     fill(path, 4)
-    run("station", "add", path, "decode", "--from", "oldest")
+    run("station", "create", path, "decode", "--from", "oldest")
     result = run("station", "seek", path, "decode", "next", stdin=answer)
     assert result.exit_code == 1
     assert "Forget 4 products waiting for decode and move to next?" in result.stderr
@@ -195,8 +195,8 @@ def test_waiting_products_are_not_forgotten_unless_the_answer_is_yes(run: Run, p
 
 def test_with_yes_the_whole_chain_is_moved_without_a_question(run: Run, path: Path) -> None:
     fill(path, 4)
-    run("station", "add", path, "decode", "--from", "oldest")
-    run("station", "add", path, "archive", "--after", "decode")
+    run("station", "create", path, "decode", "--from", "oldest")
+    run("station", "create", path, "archive", "--after", "decode")
     (told,) = objects(run("station", "seek", path, "archive", "next", "--yes", "--json").stdout)
     assert told == {"name": "archive", "position": 5, "stations": ["decode", "archive"], "forgotten_products": 4}
     with Queue.open(path) as queue:
@@ -205,21 +205,21 @@ def test_with_yes_the_whole_chain_is_moved_without_a_question(run: Run, path: Pa
 
 def test_skipped_products_count_as_forgotten(run: Run, path: Path) -> None:
     fill(path, 9)
-    run("station", "add", path, "decode", "--from", "oldest", "--capacity", "2", "--blocking")
+    run("station", "create", path, "decode", "--from", "oldest", "--capacity", "2", "--blocking")
     (told,) = objects(run("station", "seek", path, "decode", "6", "--yes", "--json").stdout)
     assert told["forgotten_products"] == 5
 
 
 def test_an_invalid_position_moves_nothing(run: Run, path: Path) -> None:
     fill(path, 4)
-    run("station", "add", path, "decode", "--from", "oldest")
+    run("station", "create", path, "decode", "--from", "oldest")
     result = run("station", "seek", path, "decode", "somewhere", "--yes")
     assert result.exit_code == 2
     assert "start 'somewhere' is invalid" in result.stderr
 
 
 def test_a_paused_station_delivers_nothing_until_it_is_resumed(run: Run, path: Path) -> None:
-    run("station", "add", path, "decode")
+    run("station", "create", path, "decode")
     assert run("station", "pause", path, "decode").stdout == "paused decode; 0 products waiting\n"
     fill(path, 1)
     assert "paused" in run("station", "list", path).stdout
@@ -230,27 +230,27 @@ def test_a_paused_station_delivers_nothing_until_it_is_resumed(run: Run, path: P
         assert len(consumer.get(1, 5)) == 1
 
 
-def test_a_station_is_removed(run: Run, path: Path) -> None:
-    run("station", "add", path, "decode")
-    assert run("station", "remove", path, "decode").stdout == "removed decode; 0 unacknowledged products\n"
+def test_a_station_is_deleted(run: Run, path: Path) -> None:
+    run("station", "create", path, "decode")
+    assert run("station", "delete", path, "decode").stdout == "deleted decode; 0 unacknowledged products\n"
     with Queue.open(path) as queue:
         assert queue.stations() == []
 
 
-def test_a_station_with_unacknowledged_products_is_not_removed_unless_the_answer_is_yes(run: Run, path: Path) -> None:
-    run("station", "add", path, "decode")
+def test_a_station_with_unacknowledged_products_is_not_deleted_unless_the_answer_is_yes(run: Run, path: Path) -> None:
+    run("station", "create", path, "decode")
     fill(path, 2)
-    result = run("station", "remove", path, "decode", stdin="n\n")
+    result = run("station", "delete", path, "decode", stdin="n\n")
     assert result.exit_code == 1
-    assert "Remove decode, with 2 unacknowledged products?" in result.stderr
-    (told,) = objects(run("station", "remove", path, "decode", "--yes", "--json").stdout)
-    assert told == {"name": "decode", "removed": True, "left_products": 2}
+    assert "Delete decode, with 2 unacknowledged products?" in result.stderr
+    (told,) = objects(run("station", "delete", path, "decode", "--yes", "--json").stdout)
+    assert told == {"name": "decode", "deleted": True, "left_products": 2}
 
 
 @pytest.mark.parametrize(
     "words",
     [
-        ["show"], ["change", "--capacity", "3"], ["seek", "next"], ["pause"], ["resume"], ["remove"], ["parked"], ["retry"],
+        ["show"], ["change", "--capacity", "3"], ["seek", "next"], ["pause"], ["resume"], ["delete"], ["parked"], ["retry"],
         ["forget"],
     ],
     ids=lambda words: words[0],
@@ -259,8 +259,8 @@ def test_a_missing_station_is_an_error_that_lists_the_existing_stations(run: Run
     command, *rest = words
     result = run("station", command, path, "decoed", *rest)
     assert result.exit_code == 3
-    assert "add it with: headrace station add" in result.stderr
-    run("station", "add", path, "decode")
+    assert "create it with: headrace station create" in result.stderr
+    run("station", "create", path, "decode")
     result = run("station", command, path, "decoed", *rest, "--json")
     (told,) = objects(result.stderr)
     assert (result.exit_code, told["error"]) == (3, "StationMissingError")
@@ -271,15 +271,15 @@ def test_a_missing_station_is_an_error_that_lists_the_existing_stations(run: Run
 
 
 def test_a_blocking_station_without_consumers_is_warned_of(run: Run, path: Path) -> None:
-    result = run("station", "add", path, "decode", "--blocking", "--capacity", "1000")
+    result = run("station", "create", path, "decode", "--blocking", "--capacity", "1000")
     assert result.exit_code == 0
     warned = "headrace: no consumer is attached to blocking station decode: puts wait once it holds 1,000 products\n"
     assert result.stderr == warned
-    result = run("station", "add", path, "keep", "--blocking")
+    result = run("station", "create", path, "keep", "--blocking")
     assert result.stderr.endswith("puts wait once the queue is full\n")
-    assert run("station", "add", path, "other").stderr == ""
+    assert run("station", "create", path, "other").stderr == ""
 
 
 def test_a_blocking_station_with_a_consumer_is_not_warned_of(run: Run, path: Path) -> None:
     with Queue.open(path) as queue, queue.station("decode", blocking=True, capacity=10).attach():
-        assert run("station", "add", path, "decode", "--blocking", "--capacity", "10").stderr == ""
+        assert run("station", "create", path, "decode", "--blocking", "--capacity", "10").stderr == ""

@@ -16,7 +16,7 @@ def park(path: Path, name: str, count: int) -> None:
 
 
 def test_parked_products_are_listed(run: Run, path: Path) -> None:
-    run("station", "add", path, "decode", "--deliveries-max", "1")
+    run("station", "create", path, "decode", "--deliveries-max", "1")
     fill(path, 2)
     assert run("station", "parked", path, "decode").stdout == "nothing is parked at decode\n"
     park(path, "decode", 2)
@@ -29,7 +29,7 @@ def test_parked_products_are_listed(run: Run, path: Path) -> None:
 
 
 def test_parked_products_are_retried(run: Run, path: Path) -> None:
-    run("station", "add", path, "decode", "--deliveries-max", "1")
+    run("station", "create", path, "decode", "--deliveries-max", "1")
     fill(path, 3)
     park(path, "decode", 3)
     assert run("station", "retry", path, "decode", "2").stdout == "retried 1 product of decode\n"
@@ -39,7 +39,7 @@ def test_parked_products_are_retried(run: Run, path: Path) -> None:
 
 
 def test_parked_products_are_forgotten(run: Run, path: Path) -> None:
-    run("station", "add", path, "decode", "--deliveries-max", "1")
+    run("station", "create", path, "decode", "--deliveries-max", "1")
     fill(path, 3)
     park(path, "decode", 3)
     assert run("station", "forget", path, "decode", "1", "3").stdout == "forgotten 2 products of decode\n"
@@ -49,7 +49,7 @@ def test_parked_products_are_forgotten(run: Run, path: Path) -> None:
 
 
 def test_a_sequence_that_is_not_parked_is_a_negative_finding(run: Run, path: Path) -> None:
-    run("station", "add", path, "decode", "--deliveries-max", "1")
+    run("station", "create", path, "decode", "--deliveries-max", "1")
     fill(path, 1)
     park(path, "decode", 1)
     result = run("station", "retry", path, "decode", "1", "7")

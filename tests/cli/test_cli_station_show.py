@@ -12,7 +12,7 @@ from support.commandline import Run, fill, objects
 
 
 def test_stations_are_listed_with_their_backlogs(run: Run, path: Path) -> None:
-    run("station", "add", path, "decode", "--select", "wx/**", "--blocking")
+    run("station", "create", path, "decode", "--select", "wx/**", "--blocking")
     fill(path, 3)
     shown = run("station", "list", path).stdout.splitlines()
     assert shown[1].split() == [
@@ -34,11 +34,11 @@ def test_stations_are_listed_with_their_backlogs(run: Run, path: Path) -> None:
 
 
 def test_the_list_shows_chains_and_groups(run: Run, path: Path) -> None:
-    run("station", "add", path, "z-first", "--select", "wx/**")
-    run("station", "add", path, "other", "--select", "de/**")
-    run("station", "add", path, "a-second", "--after", "z-first")
+    run("station", "create", path, "z-first", "--select", "wx/**")
+    run("station", "create", path, "other", "--select", "de/**")
+    run("station", "create", path, "a-second", "--after", "z-first")
     for name in ("one", "two"):
-        run("station", "add", path, name, "--group", "pool")
+        run("station", "create", path, name, "--group", "pool")
     rows = [line.split()[:2] for line in run("station", "list", path).stdout.splitlines()[2:]]
     assert rows == [
         ["z-first", "wx/**"], ["a-second", "z-first"], ["other", "de/**"], ["one", "pool"], ["two", "pool"],
@@ -53,7 +53,7 @@ def test_a_queue_without_stations_says_so(run: Run, path: Path) -> None:
 
 
 def test_show_has_terms_counts_drops_and_consumers(run: Run, path: Path) -> None:
-    run("station", "add", path, "decode", "--select", "wx/**", "--capacity", "4")
+    run("station", "create", path, "decode", "--select", "wx/**", "--capacity", "4")
     with Queue.open(path) as queue, queue.station("decode").attach() as consumer:
         queue.put_many([b"%d" % n for n in range(6)], feed="wx/text")
         consumer.ack(consumer.get(1, 5))

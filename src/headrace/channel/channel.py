@@ -263,7 +263,7 @@ def _exists(existing: Definition, feed: str | None, qos: QoS) -> ChannelExistsEr
 def _with_new(document: ChannelDocument, name: str, feed: str, qos: QoS, now_ns: int) -> ChannelDocument:
     if len(document.channels) >= CHANNELS_MAX:
         raise ChannelNameError(
-            f"the queue has {CHANNELS_MAX} channels, the maximum", "remove one: headrace channel remove"
+            f"the queue has {CHANNELS_MAX} channels, the maximum", "delete one: headrace channel delete"
         )
     number = document.next_number
     new = Definition(name=name, number=number, feed=feed, created_ns=now_ns, qos=qos)

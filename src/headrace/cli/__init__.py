@@ -4,7 +4,7 @@ main.py             `headrace`: the list of commands, and how every error is sho
 queue.py            create, info, check, repair, resize, delete
 put.py, watch.py, cat.py, cursor.py
 select.py           check a selection; samples.py reads the samples to try it on
-station.py          add, change, seek, pause, resume, remove, parked, retry, forget
+station.py          create, change, seek, pause, resume, delete, parked, retry, forget
 station_show.py     list, show, and `headrace lag`
 station_terms.py    the options for the terms of a station
 station_chain.py    how the stations of a queue are chained

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from headrace.cli.group import Group
 from headrace.cli.options import json_option, open_queue, queue_argument, selection_of, selection_options
 from headrace.cli.output import echo_json, progress_bar, show_table
 from headrace.cli.stream import PUT_S_MAX, DeferredSignals
@@ -30,7 +31,7 @@ def _part_options(function: Any) -> Any:
     return function
 
 
-@click.group(no_args_is_help=False)
+@click.group(cls=Group)
 def archive() -> None:
     """List the products in tables, and put them into a queue again.
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from headrace.cli.group import Group
 from headrace.cli.options import json_option
 from headrace.cli.output import echo_json, show_table
 
@@ -30,7 +31,7 @@ _scale_option = click.option(
 )
 
 
-@click.group(no_args_is_help=False)
+@click.group(cls=Group)
 def bench() -> None:
     """Run the benchmarks behind every claim about speed.
 

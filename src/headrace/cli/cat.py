@@ -9,6 +9,7 @@ from pathlib import Path
 import click
 
 from headrace.cli.failure import NEGATIVE, OK
+from headrace.cli.group import Command
 from headrace.cli.options import POSITION, json_option, open_queue, queue_argument, selection_of, selection_options
 from headrace.cli.output import echo_json, product_values
 from headrace.cli.stream import GapReports, read_range
@@ -25,7 +26,7 @@ _ESCAPE = re.compile(r"\\[ntr0\\]")
 Write = Callable[[Batch, int], int]  # writes one product; returns its bytes
 
 
-@click.command()
+@click.command(cls=Command)
 @queue_argument
 @selection_options
 @click.option(

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from headrace.cli.failure import NEGATIVE, OK, visible
+from headrace.cli.group import Group
 from headrace.cli.options import json_option
 from headrace.cli.output import echo_json, show_fields
 from headrace.link.credentials import SITE_DAYS
@@ -13,7 +14,7 @@ if TYPE_CHECKING:
     from headrace.link.certificates import Certificate
 
 
-@click.group(no_args_is_help=False)
+@click.group(cls=Group)
 def certs() -> None:
     """Create and show certificates, which identify sites and users to each other.
 

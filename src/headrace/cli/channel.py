@@ -1,4 +1,4 @@
-"""`headrace channel`: create, show, change and remove channels, feed subtrees with a quality of service."""
+"""`headrace channel`: create, show, change and delete channels, feed subtrees with a quality of service."""
 
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
@@ -9,6 +9,7 @@ from headrace.channel.channel import Channel, ChannelStatistics
 from headrace.channel.conflicts import find_conflicts
 from headrace.channel.qos import AGES, FIELDS, QoS, option_text
 from headrace.cli.failure import NEGATIVE, OK, USAGE
+from headrace.cli.group import Group
 from headrace.cli.options import json_option, open_local_queue, queue_argument
 from headrace.cli.output import echo_json, show_fields, show_table
 from headrace.units import format_count
@@ -58,9 +59,9 @@ def _value(option: str, text: str) -> Any:
     return text
 
 
-@click.group(no_args_is_help=False)
+@click.group(cls=Group)
 def channel() -> None:
-    """Create, show, change and remove channels: feed subtrees with a quality of service.
+    """Create, show, change and delete channels: feed subtrees with a quality of service.
 
     \b
     Example:
@@ -158,24 +159,24 @@ def change(queue_path: str, name: str, as_json: bool, **options: str | None) -> 
         _show(changed, as_json, f"changed {name}")
 
 
-@channel.command(short_help="Remove a channel.")
+@channel.command(short_help="Delete a channel.")
 @queue_argument
 @click.argument("name")
-@click.option("--force", is_flag=True, help="Remove its stations too.")
+@click.option("--force", is_flag=True, help="Delete its stations too.")
 @json_option
-def remove(queue_path: str, name: str, force: bool, as_json: bool) -> None:
-    """Remove the channel NAME of QUEUE. Its products stay in the queue.
+def delete(queue_path: str, name: str, force: bool, as_json: bool) -> None:
+    """Delete the channel NAME of QUEUE. Its products stay in the queue.
 
     \b
     Example:
-      headrace channel remove wx.queue radar
+      headrace channel delete wx.queue radar
     """
     with open_local_queue(queue_path) as queue:
         queue.channel(name).remove(force=force)
     if as_json:
-        echo_json({"name": name, "removed": True})
+        echo_json({"name": name, "deleted": True})
     else:
-        click.echo(f"removed {name}")
+        click.echo(f"deleted {name}")
 
 
 @channel.command(short_help="Check options without a channel.")

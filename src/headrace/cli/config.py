@@ -3,11 +3,12 @@
 import click
 
 from headrace.cli.failure import notice, show_problems, visible
+from headrace.cli.group import Group
 from headrace.cli.options import json_option
 from headrace.cli.output import echo_json
 
 
-@click.group(no_args_is_help=False)
+@click.group(cls=Group)
 def config() -> None:
     """Check and show the configuration of a site, and print an example to start from.
 

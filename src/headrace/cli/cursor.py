@@ -2,6 +2,7 @@
 
 import click
 
+from headrace.cli.group import Group
 from headrace.cli.options import POSITION, json_option, open_queue, queue_argument
 from headrace.cli.output import echo_json
 from headrace.cli.queue import show_cursors
@@ -9,9 +10,9 @@ from headrace.errors import CursorMissingError
 from headrace.queue import AnyCursor, AnyQueue
 
 
-@click.group(no_args_is_help=False)
+@click.group(cls=Group)
 def cursor() -> None:
-    """List, move and remove the durable positions of a queue.
+    """Create, list, move and delete the durable positions of a queue.
 
     \b
     Example:
@@ -42,6 +43,30 @@ def list_cursors(queue_path: str, as_json: bool) -> None:
         click.echo(f"{queue_path} has no cursors")
 
 
+@cursor.command(short_help="Create a cursor.")
+@queue_argument
+@click.argument("name")
+@click.option(
+    "--from", "start", type=POSITION, default="oldest", show_default=True,
+    metavar="oldest|next|SEQUENCE|AGE|TIME", help="Where it starts.",
+)  # fmt: skip
+@json_option
+def create(queue_path: str, name: str, start: int | str, as_json: bool) -> None:
+    """Create the cursor NAME of QUEUE. A cursor that exists stays where it is.
+
+    \b
+    Example:
+      headrace cursor create wx.queue archive --from 1h
+    """
+    with open_queue(queue_path) as queue:
+        is_new = name not in queue.cursors()
+        position = queue.cursor(name, start).position
+    if as_json:
+        echo_json({"name": name, "created": is_new, "position": position})
+    else:
+        click.echo(f"created {name} at {position}" if is_new else f"{name} exists already, at {position}")
+
+
 @cursor.command(short_help="Move a cursor.")
 @queue_argument
 @click.argument("name")
@@ -62,29 +87,29 @@ def seek(queue_path: str, name: str, start: int | str, as_json: bool) -> None:
         click.echo(f"{name} is at {position}")
 
 
-@cursor.command(short_help="Remove a cursor.")
+@cursor.command(short_help="Delete a cursor.")
 @queue_argument
 @click.argument("name")
 @json_option
-def remove(queue_path: str, name: str, as_json: bool) -> None:
-    """Remove the cursor NAME of QUEUE.
+def delete(queue_path: str, name: str, as_json: bool) -> None:
+    """Delete the cursor NAME of QUEUE.
 
     \b
     Example:
-      headrace cursor remove wx.queue archive
+      headrace cursor delete wx.queue archive
     """
     with open_queue(queue_path) as queue:
         _existing(queue, name).remove()
     if as_json:
-        echo_json({"name": name, "removed": True})
+        echo_json({"name": name, "deleted": True})
     else:
-        click.echo(f"removed {name}")
+        click.echo(f"deleted {name}")
 
 
 def _existing(queue: AnyQueue, name: str) -> AnyCursor:
     """The cursor. An unknown name is refused: `Queue.cursor` would create it, and it is most likely a typing error."""
     names = queue.cursors()
     if name not in names:
-        known = f"its cursors are: {', '.join(names)}" if names else "create one with: headrace watch --cursor"
+        known = f"its cursors are: {', '.join(names)}" if names else "create one with: headrace cursor create"
         raise CursorMissingError(f"{queue.path} has no cursor {name!r}", known)
     return queue.cursor(name)

@@ -2,11 +2,12 @@
 
 import click
 
+from headrace.cli.group import Command
 from headrace.cli.options import json_option
 from headrace.extras import require
 
 
-@click.command()
+@click.command(cls=Command)
 @click.option(
     "--seconds", type=click.FloatRange(1, 45), default=16, show_default=True, help="How long to put products."
 )

@@ -16,7 +16,8 @@ import errno
 import logging
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
 
 OK, NEGATIVE, USAGE, FAILED = 0, 1, 2, 3
 INTERRUPTED, BROKEN_PIPE, TERMINATED = 130, 141, 143
+_CLOSE = 0.7  # how much two words must have in common, from 0 to 1, to be a suggestion
 _OS_HINTS = {
     **dict.fromkeys((errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.ENAMETOOLONG), "check the path"),
     **dict.fromkeys((errno.EACCES, errno.EPERM), "change its owner or its permissions, or run as another user"),
@@ -53,6 +55,11 @@ class Failure(msgspec.Struct, frozen=True):
 def explain(error: HeadraceError | click.ClickException | OSError) -> Failure:
     """The message and the exit code for an error that reached the command line."""
     name = type(error).__name__
+    if isinstance(error, click.NoSuchOption):
+        problem = (
+            f"there is no option {error.option_name!r}{did_you_mean(error.option_name, error.possibilities or ())}"
+        )
+        return Failure(name, problem, _usage_hint(error), USAGE)
     if isinstance(error, click.ClickException):
         return Failure(name, error.format_message().rstrip("."), _usage_hint(error), USAGE)
     if isinstance(error, HeadraceError):
@@ -67,6 +74,12 @@ def explain(error: HeadraceError | click.ClickException | OSError) -> Failure:
 def os_hint(error: OSError) -> str:
     """What to do about an error of the operating system; empty if the error alone does not tell."""
     return _OS_HINTS.get(error.errno or 0, "")
+
+
+def did_you_mean(word: str, known: Iterable[str]) -> str:
+    """The end of a message about an unknown word: the words that were probably meant, if there are any."""
+    meant = get_close_matches(word, known, n=2, cutoff=_CLOSE)
+    return f"; did you mean {' or '.join(map(repr, meant))}?" if meant else ""
 
 
 def _usage_hint(error: click.ClickException) -> str:

@@ -8,6 +8,7 @@ from pathlib import Path
 import click
 
 from headrace.cli.failure import OK
+from headrace.cli.group import Command
 from headrace.cli.options import AGE, SIZE, json_option, open_queue
 from headrace.cli.output import echo_json, progress_bar
 from headrace.cli.stream import PUT_S_MAX, DeferredSignals
@@ -19,7 +20,7 @@ from headrace.testing.profiles import PROFILES
 from headrace.units import format_count, format_size
 
 
-@click.command()
+@click.command(cls=Command)
 @click.argument("queue_path", metavar="[QUEUE]", required=False)
 @click.option("--seed", type=int, default=1, show_default=True, help="The same seed gives the same products.")
 @click.option("--products", type=click.IntRange(min=0), help="End after this many products, copies included.")

@@ -21,6 +21,7 @@ import click
 
 from headrace import extras
 from headrace.cli import failure
+from headrace.cli.group import Group
 from headrace.errors import HeadraceError
 
 
@@ -52,8 +53,8 @@ COMMANDS = {
     "watch": LazyCommand("watch:watch", "Follow a queue, one line per product."),
     "cat": LazyCommand("cat:cat", "Write payloads to standard output or to files."),
     "select": LazyCommand("select:select", "Check a selection, and try it on samples."),
-    "cursor": LazyCommand("cursor:cursor", "List, move and remove durable positions."),
-    "station": LazyCommand("station:station", "Add, inspect, change, move and remove stations."),
+    "cursor": LazyCommand("cursor:cursor", "Create, list, move and delete durable positions."),
+    "station": LazyCommand("station:station", "Create, inspect, change, move and delete stations."),
     "lag": LazyCommand("station_show:lag", "Show how far each station is behind."),
     "top": LazyCommand("top.command:top", "Watch a queue, its stations and consumers at work."),
     "channel": LazyCommand("channel:channel", "Manage channels: feed subtrees with a quality of service."),
@@ -72,7 +73,7 @@ COMMANDS = {
 }
 
 
-class RootGroup(click.Group):
+class RootGroup(Group):
     """The outermost group: imports the command that is called, runs it, and exits with its exit code."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
@@ -114,7 +115,7 @@ class RootGroup(click.Group):
         return code if isinstance(code, int) else failure.OK
 
 
-@click.command(cls=RootGroup, no_args_is_help=False)
+@click.command(cls=RootGroup, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(package_name="headrace", message="headrace %(version)s")
 def headrace() -> None:
     """Move streams of scientific data products between programs and sites, and lose none.

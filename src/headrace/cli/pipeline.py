@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 import click
 
 from headrace.cli.failure import NEGATIVE, OK, show_problems
+from headrace.cli.group import Group
 from headrace.cli.options import FEED, json_option
 from headrace.cli.output import echo_json, show_table
 from headrace.cli.pipeline_compact import compact
@@ -34,7 +35,7 @@ _HEADER = ("rule", "state", "batches", "rows", "dead letters", "failed", "last b
            "lost")  # fmt: skip
 
 
-@click.group(no_args_is_help=False)
+@click.group(cls=Group)
 def pipeline() -> None:
     """Decode, file, store and publish products by rules, on Spark.
 

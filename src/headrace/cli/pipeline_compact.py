@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 import click
 
 from headrace.cli.failure import NEGATIVE, OK
+from headrace.cli.group import Command
 from headrace.cli.options import json_option
 from headrace.cli.output import echo_json, show_table
 
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
 _HEADER = ("rule", "table", "files fewer", "rows removed", "files removed")
 
 
-@click.command(short_help="Merge small files of tables while the pipeline is stopped.")
+@click.command(cls=Command, short_help="Merge small files of tables while the pipeline is stopped.")
 @click.argument("file", metavar="RULES.TOML", type=click.Path(path_type=Path))
 @click.argument("rules", metavar="[RULE]...", nargs=-1)
 @json_option

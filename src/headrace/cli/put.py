@@ -16,6 +16,7 @@ import click
 import msgspec
 
 from headrace.cli import failure
+from headrace.cli.group import Command
 from headrace.cli.options import AGE, EXPIRY, FEED, json_option, open_queue, queue_argument
 from headrace.cli.output import echo_json, progress_bar
 from headrace.errors import HeadraceError, InvalidError, OptionError, PayloadError, PropertyError
@@ -51,7 +52,7 @@ class PutOptions:
         return template.format(name=name, path=path, line=line)
 
 
-@click.command()
+@click.command(cls=Command)
 @queue_argument
 @click.argument("files", nargs=-1)
 @click.option("--feed", type=FEED, required=True, help="The feed of the products, such as wx/text/metar.")

@@ -11,6 +11,7 @@ from typing import Any
 import click
 
 from headrace.cli.failure import NEGATIVE, OK, confirm, visible
+from headrace.cli.group import Group
 from headrace.cli.options import AGE, SIZE, json_option, open_local_queue, selection_of, selection_options
 from headrace.cli.output import echo_json, progress_bar, show_fields, show_table
 from headrace.errors import NotAQueueError, OptionError, QueueDamagedError
@@ -25,7 +26,7 @@ BUSIEST = 20
 CURSOR_HEADER = ("name", "position", "behind", "lost", "latest lost range")
 
 
-@click.group(no_args_is_help=False)
+@click.group(cls=Group)
 def queue() -> None:
     """Create, inspect, check, repair and delete queues.
 

@@ -7,6 +7,7 @@ from typing import Any
 import click
 
 from headrace.cli.failure import NEGATIVE, OK, notice, visible
+from headrace.cli.group import Group
 from headrace.cli.options import FEED, json_option, open_queue
 from headrace.cli.output import echo_json, show_table
 from headrace.cli.put import properties_of
@@ -27,7 +28,7 @@ _QUEUE_PRODUCTS = 1000
 _FEED = "sample"
 
 
-@click.group(no_args_is_help=False)
+@click.group(cls=Group)
 def select() -> None:
     """Check a selection, and try it on samples.
 

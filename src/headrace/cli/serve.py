@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from headrace.cli.failure import NEGATIVE, OK, visible
+from headrace.cli.group import Command
 from headrace.cli.options import FEED, json_option, open_queue, queue_argument
 from headrace.cli.output import echo_json
 
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
     from headrace.site.site import Site
 
 
-@click.command()
+@click.command(cls=Command)
 @click.argument("file", metavar="SITE.TOML", type=click.Path(path_type=Path))
 @json_option
 def serve(file: Path, as_json: bool) -> None:
@@ -43,7 +44,7 @@ def serve(file: Path, as_json: bool) -> None:
     Daemon(file).run(ready)
 
 
-@click.command()
+@click.command(cls=Command)
 @queue_argument
 @click.argument("feeds", nargs=-1, required=True, type=FEED, metavar="FEED...")
 @json_option

@@ -7,6 +7,7 @@ import click
 import msgspec
 
 from headrace.cli.failure import NEGATIVE, OK
+from headrace.cli.group import Command
 from headrace.cli.options import AGE, REFUSED_S, credentials, json_option, open_local_queue, queue_argument
 from headrace.cli.output import echo_json, show_table
 from headrace.errors import OptionError
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 _HOP_HEADER = ("sequence", "feed", "ident", "origin", "came through")
 
 
-@click.command()
+@click.command(cls=Command)
 @click.argument("where", metavar="ENDPOINT|SITE.TOML")
 @click.option("--flows", "all_flows", is_flag=True, help="Show the flow of every feed, not only the largest.")
 @click.option("--dot", "as_dot", is_flag=True, help="Write a graph for Graphviz: sites, links, round trips, loss.")
@@ -96,7 +97,7 @@ def session_terms(where: str) -> "SessionTerms":
     return replace(visiting_terms(load_config(where)), refused_s=REFUSED_S)
 
 
-@click.command()
+@click.command(cls=Command)
 @queue_argument
 @click.argument("sequences", nargs=-1, required=True, type=click.IntRange(min=1), metavar="SEQUENCE...")
 @json_option

@@ -1,6 +1,6 @@
 """`headrace station`: what an operator does with the stations of a queue.
 
-add, change, seek, pause, resume, remove, and parked, retry, forget for products that failed too often. `list` and
+create, change, seek, pause, resume, delete, and parked, retry, forget for products that failed too often. `list` and
 `show` are in station_show.py, the options for a station's terms in station_terms.py.
 """
 
@@ -10,6 +10,7 @@ from typing import Any
 import click
 
 from headrace.cli.failure import NEGATIVE, OK, confirm, notice, visible
+from headrace.cli.group import Group
 from headrace.cli.options import POSITION, json_option, open_queue, queue_argument
 from headrace.cli.output import echo_json, show_table
 from headrace.cli.station_chain import chain_of, existing_station
@@ -22,13 +23,13 @@ from headrace.units import format_count, format_size
 _SEQUENCE = click.IntRange(0, (1 << 63) - 1)
 
 
-@click.group(no_args_is_help=False)
+@click.group(cls=Group)
 def station() -> None:
-    """Add, inspect, change, move and remove stations: selections and positions that consumers share.
+    """Create, inspect, change, move and delete stations: selections and positions that consumers share.
 
     \b
     Example:
-      headrace station add wx.queue decode --select 'wx/radar/**' --capacity 1000 --blocking
+      headrace station create wx.queue decode --select 'wx/radar/**' --capacity 1000 --blocking
       headrace station list wx.queue
       headrace station seek wx.queue decode 1h
     """
@@ -38,7 +39,7 @@ station.add_command(list_stations)
 station.add_command(show)
 
 
-@station.command(short_help="Add a station with the given terms.")
+@station.command(short_help="Create a station with the given terms.")
 @queue_argument
 @click.argument("name")
 @term_options
@@ -54,37 +55,37 @@ station.add_command(show)
     metavar="next|oldest|SEQUENCE|AGE|TIME", help="Where a new station starts.",
 )  # fmt: skip
 @json_option
-def add(
+def create(
     queue_path: str, name: str, after: str | None, group: str | None, channel: str | None, start: int | str,
     as_json: bool, **options: Any,
 ) -> None:  # fmt: skip
-    """Add the station NAME to QUEUE with these terms. A station that exists with the same terms is left as it is.
+    """Create the station NAME of QUEUE with these terms. A station that exists with the same terms is left as it is.
 
     \b
     Example:
-      headrace station add wx.queue decode --select 'wx/radar/**' --capacity 1000 --blocking
-      headrace station add wx.queue archive --after decode
-      headrace station add wx.queue worker-1 --group workers --distribution least_loaded --from oldest
+      headrace station create wx.queue decode --select 'wx/radar/**' --capacity 1000 --blocking
+      headrace station create wx.queue archive --after decode
+      headrace station create wx.queue worker-1 --group workers --distribution least_loaded --from oldest
     """
     given = given_terms(**options)
     given.update({term: value for term, value in (("after", after), ("group", group)) if value is not None})
     with open_queue(queue_path) as queue:
         is_new = name not in queue.stations()
-        added = _add(queue, name, channel, start, given)
-        terms, unattended = added.terms, not added.consumers()
+        created = _create(queue, name, channel, start, given)
+        terms, unattended = created.terms, not created.consumers()
     if terms.blocking and unattended:
         full = f"it holds {format_count(terms.capacity, 'product')}" if terms.capacity else "the queue is full"
         text = f"no consumer is attached to blocking station {name}: puts wait once {full}"
         notice(text, as_json, name=name, consumers=0, warning=text)
     if as_json:
-        echo_json({"name": name, "added": is_new, "terms": terms})
+        echo_json({"name": name, "created": is_new, "terms": terms})
     else:
         selection = selection_text(terms.selection)
-        text = f"added {name}: {selection}" if is_new else f"{name} exists already with these terms: {selection}"
+        text = f"created {name}: {selection}" if is_new else f"{name} exists already with these terms: {selection}"
         click.echo(visible(text))
 
 
-def _add(queue: AnyQueue, name: str, channel: str | None, start: int | str, given: dict[str, Any]) -> AnyStation:
+def _create(queue: AnyQueue, name: str, channel: str | None, start: int | str, given: dict[str, Any]) -> AnyStation:
     selection = given.pop("selection", None)
     if channel is None:
         return queue.station(name, selection, start=start, **given)
@@ -222,34 +223,34 @@ def _set_paused(queue_path: str, name: str, paused: bool, as_json: bool) -> None
         click.echo(visible(f"{verb} {name}; {format_count(waiting, 'product')} waiting"))
 
 
-@station.command(short_help="Remove a station.")
+@station.command(short_help="Delete a station.")
 @queue_argument
 @click.argument("name")
 @click.option("--yes", is_flag=True, help="Do not ask, even if products are not acknowledged.")
 @json_option
-def remove(queue_path: str, name: str, yes: bool, as_json: bool) -> int:
-    """Remove the station NAME of QUEUE, with its position and its list of waiting and parked products.
+def delete(queue_path: str, name: str, yes: bool, as_json: bool) -> int:
+    """Delete the station NAME of QUEUE, with its position and its list of waiting and parked products.
 
     The products stay in the queue; stations after it receive them. The command asks if products are waiting, leased or
     parked; exit code 1 if you answer no.
 
     \b
     Example:
-      headrace station remove wx.queue decode
+      headrace station delete wx.queue decode
     """
     with open_queue(queue_path) as queue:
-        removed = existing_station(queue, name)
-        counts = removed.statistics()
+        deleted = existing_station(queue, name)
+        counts = deleted.statistics()
         left = counts.waiting + counts.behind + counts.leased + counts.parked
         products = format_count(left, "unacknowledged product")
-        if left and not yes and not confirm(visible(f"Remove {name}, with {products}?")):
-            click.echo("nothing was removed", err=True)
+        if left and not yes and not confirm(visible(f"Delete {name}, with {products}?")):
+            click.echo("nothing was deleted", err=True)
             return NEGATIVE
-        removed.remove()
+        deleted.remove()
     if as_json:
-        echo_json({"name": name, "removed": True, "left_products": left})
+        echo_json({"name": name, "deleted": True, "left_products": left})
     else:
-        click.echo(visible(f"removed {name}; {products}"))
+        click.echo(visible(f"deleted {name}; {products}"))
     return OK
 
 

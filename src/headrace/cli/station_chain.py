@@ -19,7 +19,7 @@ def existing_station(queue: AnyQueue, name: str) -> AnyStation:
     """The station; StationMissingError lists the stations that exist."""
     names = queue.stations()
     if name not in names:
-        known = f"its stations are: {', '.join(names)}" if names else "add it with: headrace station add"
+        known = f"its stations are: {', '.join(names)}" if names else "create it with: headrace station create"
         raise StationMissingError(f"{queue.path} has no station {name!r}", known)
     return queue.station(name)
 

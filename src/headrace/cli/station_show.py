@@ -10,6 +10,7 @@ import click
 import msgspec
 
 from headrace.cli.failure import NEGATIVE, OK, visible
+from headrace.cli.group import Command
 from headrace.cli.options import AGE, json_option, open_queue, queue_argument
 from headrace.cli.output import echo_json, show_fields, show_table
 from headrace.cli.station_chain import chain_of, each_station, existing_station, in_order, stations_before
@@ -32,7 +33,7 @@ _CONSUMER_HEADER = ("place", "pid", "attached", "last heartbeat", "leased", "del
 # --- list -----------------------------------------------------------------------------------------
 
 
-@click.command("list", short_help="List all stations and their backlogs.")
+@click.command("list", cls=Command, short_help="List all stations and their backlogs.")
 @queue_argument
 @json_option
 def list_stations(queue_path: str, as_json: bool) -> None:
@@ -84,7 +85,7 @@ def _selection(station: StationStatistics) -> str:
 # --- show -----------------------------------------------------------------------------------------
 
 
-@click.command(short_help="Show everything about one station.")
+@click.command(cls=Command, short_help="Show everything about one station.")
 @queue_argument
 @click.argument("name")
 @json_option
@@ -167,7 +168,7 @@ class StationLag(msgspec.Struct, frozen=True):
     evicted_ago_s: float | None = None  # since the last of them was counted
 
 
-@click.command()
+@click.command(cls=Command)
 @queue_argument
 @click.argument("names", nargs=-1, metavar="[STATION]...")
 @click.option("--max-products", type=click.IntRange(min=0), metavar="COUNT", help="Limit for unacknowledged products.")

@@ -6,6 +6,7 @@ import click
 import msgspec
 
 from headrace.cli.failure import NEGATIVE, OK
+from headrace.cli.group import Command
 from headrace.cli.options import json_option, open_queue, queue_argument, selection_of, selection_options
 from headrace.cli.output import echo_json, show_table
 from headrace.cli.stream import GapReports, read_range
@@ -18,7 +19,7 @@ VERDICT_RIGHT = range(1, len(VERDICT_HEADER))
 _CONSUMER = "headrace verify"
 
 
-@click.command()
+@click.command(cls=Command)
 @queue_argument
 @click.option("--oracle", "oracle_path", metavar="FILE", required=True, help="The file that `generate` saved.")
 @selection_options

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from headrace.cli.failure import NEGATIVE, OK
+from headrace.cli.group import Command
 from headrace.cli.options import AGE, POSITION, json_option, open_queue, queue_argument, selection_of, selection_options
 from headrace.cli.output import json_line, product_text, product_values
 from headrace.cli.stream import GapReports, follow, stop_when_unread
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 _BATCH_PRODUCTS = 1000  # few enough that the first line of a long backlog appears at once
 
 
-@click.command()
+@click.command(cls=Command)
 @queue_argument
 @selection_options
 @click.option(

@@ -17,6 +17,7 @@ from itertools import islice
 import click
 import msgspec
 
+from headrace.cli.group import Command
 from headrace.cli.options import AGE, json_option, open_local_queue, queue_argument
 from headrace.cli.output import echo_json, is_terminal
 from headrace.cli.station_chain import each_station, in_order
@@ -31,7 +32,7 @@ INTERVAL_S_MIN = 0.1
 Pause = Callable[[float], None]  # returns at that time of time.monotonic
 
 
-@click.command()
+@click.command(cls=Command)
 @queue_argument
 @click.option("--interval", type=AGE, default="1s", show_default=True, help="Time between two readings.")
 @click.option("--once", is_flag=True, help="Read twice, one interval apart, show the result, and end.")
