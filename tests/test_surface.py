@@ -1,6 +1,10 @@
 """The names that users may rely on."""
 
+import subprocess
+import sys
+from importlib.metadata import version
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -9,10 +13,31 @@ import headrace.errors as errors
 
 
 def test_the_public_names_are_exactly_these() -> None:
-    assert headrace.__all__ == [
-        "Batch", "Consumer", "Cursor", "Duplicate", "HeadraceError", "Lost", "Product", "Queue", "Receipt",
-        "Selection", "Station", "connect",
+    assert [name for name in headrace.__all__ if not name.endswith("Error")] == [
+        "Batch", "Channel", "Consumer", "Cursor", "Duplicate", "Lost", "Product", "Queue", "Receipt", "Selection",
+        "Station", "connect",
     ]  # fmt: skip
+    assert [name for name in headrace.__all__ if name.endswith("Error")] == [
+        "AccessDeniedError", "BlockedError", "ChannelEndedError", "ChannelMissingError", "DiskFullError",
+        "HeadraceError", "InvalidError", "LeaseLostError", "MissingExtraError", "ProductDamagedError",
+        "ProductsLostError", "QueueBusyError", "QueueClosedError", "QueueDamagedError", "QueueError",
+        "QueueExistsError", "QueueMissingError", "RejectedError", "SelectionError", "SiteUnreachableError",
+        "StationExistsError", "StationMissingError", "TermsError",
+    ]  # fmt: skip
+    assert dir(headrace) == sorted([*headrace.__all__, "__version__"])
+
+
+def test_every_public_name_is_loaded_when_it_is_used() -> None:
+    assert {name for name in headrace.__all__ if getattr(headrace, name).__name__ != name} == set()
+    assert headrace.__version__ == version("headrace")
+    with pytest.raises(AttributeError, match="has no attribute 'Qeue'"):
+        headrace.Qeue
+
+
+def test_an_import_of_the_package_loads_nothing_else() -> None:
+    code = "import sys; old = set(sys.modules); import headrace; print(*sorted(set(sys.modules) - old))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=240, check=True)
+    assert [name for name in done.stdout.split() if name.startswith(("headrace.", "numpy", "importlib.metadata"))] == []
 
 
 def test_the_names_of_a_queue_are_exactly_these() -> None:
@@ -23,9 +48,43 @@ def test_the_names_of_a_queue_are_exactly_these() -> None:
     ]  # fmt: skip
 
 
+def completion(thing: Any) -> str:
+    """What a notebook offers after the dot."""
+    return " ".join(name for name in dir(thing) if not name.startswith("_"))
+
+
 def test_path_is_the_only_public_attribute_of_an_open_queue(tmp_path: Path) -> None:
     with headrace.Queue.create(tmp_path / "q", size="1MiB") as queue:
         assert [name for name in vars(queue) if not name.startswith("_")] == ["path"]
+
+
+def test_completion_shows_what_users_need_and_nothing_else(tmp_path: Path) -> None:
+    with headrace.Queue.create(tmp_path / "q", size="1MiB") as queue:
+        station, channel, cursor = queue.station("s", "**"), queue.channel("c", "a/**"), queue.cursor("c")
+        queue.put(b"x", feed="a")
+        with station.attach() as consumer:
+            batch = consumer.get()
+            assert completion(consumer) == (
+                "abandon ack batches batches_async detach discard get get_async get_nowait interrupt nack new put "
+                "station_name statistics"
+            )
+        assert completion(station) == (
+            "attach change consumers forget lag name parked pause remove resume retry seek statistics terms"
+        )
+        assert completion(channel) == (
+            "change change_station consumer definition feed name pull qos remove station stations statistics supplier"
+        )
+        assert completion(cursor) == "commit follow name position read read_batch remove save seek state"
+        assert completion(batch) == (
+            "columns damaged deleted deliveries expired feed feeds filtered ident_column idents lost name name_column "
+            "names next origin origins payload payload_bytes payload_column property_block property_column record "
+            "revisions scanned sequences sizes to_arrow"
+        )
+        product = (
+            "copy created created_ns expiry expiry_ns feed ident inserted inserted_ns origin origin_sequence payload "
+            "previous priority properties sequence signature size slice"
+        )
+        assert (completion(batch[0]), completion(batch[0].copy())) == (product, product)
 
 
 def test_a_misspelt_fact_of_a_product_is_refused(tmp_path: Path) -> None:

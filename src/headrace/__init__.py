@@ -7,7 +7,8 @@
         for product in queue.read("oldest", Selection("wx/**", ident="^SA")):
             print(product.ident, bytes(product.payload))
 
-`connect` opens an existing queue, by its directory or, at another site, by its endpoint; both are used alike.
+`connect` opens an existing queue, by its directory or, at another site, by its endpoint; both are used alike. The
+errors here are those that programs react to; `headrace.errors` has all of them, in one tree.
 
 `docs/journey.md` follows one product through the code. Names are loaded when they are first used, so that a command
 that needs none of them starts at once.
@@ -17,26 +18,65 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from headrace.errors import HeadraceError
+    from headrace.channel.channel import Channel
+    from headrace.errors import (
+        AccessDeniedError,
+        BlockedError,
+        ChannelEndedError,
+        ChannelMissingError,
+        DiskFullError,
+        HeadraceError,
+        InvalidError,
+        LeaseLostError,
+        MissingExtraError,
+        ProductDamagedError,
+        ProductsLostError,
+        QueueBusyError,
+        QueueClosedError,
+        QueueDamagedError,
+        QueueError,
+        QueueExistsError,
+        QueueMissingError,
+        RejectedError,
+        SelectionError,
+        SiteUnreachableError,
+        StationExistsError,
+        StationMissingError,
+        TermsError,
+    )
     from headrace.product import Batch, Lost, Product
     from headrace.queue import Cursor, Duplicate, Queue, Receipt
     from headrace.remote import connect
     from headrace.selection import Selection
     from headrace.station import Consumer, Station
 
+    __version__: str
+
 __all__ = [
-    "Batch", "Consumer", "Cursor", "Duplicate", "HeadraceError", "Lost", "Product", "Queue", "Receipt", "Selection",
-    "Station", "connect",
+    "AccessDeniedError", "Batch", "BlockedError", "Channel", "ChannelEndedError", "ChannelMissingError", "Consumer",
+    "Cursor", "DiskFullError", "Duplicate", "HeadraceError", "InvalidError", "LeaseLostError", "Lost",
+    "MissingExtraError", "Product", "ProductDamagedError", "ProductsLostError", "Queue", "QueueBusyError",
+    "QueueClosedError", "QueueDamagedError", "QueueError", "QueueExistsError", "QueueMissingError", "Receipt",
+    "RejectedError", "Selection", "SelectionError", "SiteUnreachableError", "Station", "StationExistsError",
+    "StationMissingError", "TermsError", "connect",
 ]  # fmt: skip
 
 _HOMES = {
-    "Batch": "product", "Consumer": "station", "Cursor": "queue", "Duplicate": "queue", "HeadraceError": "errors",
+    "Batch": "product", "Channel": "channel.channel", "Consumer": "station", "Cursor": "queue", "Duplicate": "queue",
     "Lost": "product", "Product": "product", "Queue": "queue", "Receipt": "queue", "Selection": "selection",
     "Station": "station", "connect": "remote",
 }  # fmt: skip
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
+    if name == "__version__":
+        from importlib.metadata import version
+
+        return version("headrace")
+    if name not in __all__:
         raise AttributeError(f"module 'headrace' has no attribute {name!r}")
-    return getattr(importlib.import_module(f"headrace.{_HOMES[name]}"), name)
+    return getattr(importlib.import_module(f"headrace.{_HOMES.get(name, 'errors')}"), name)
+
+
+def __dir__() -> list[str]:
+    return [*__all__, "__version__"]

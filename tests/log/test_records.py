@@ -27,6 +27,7 @@ from headrace.errors import (
 )
 from headrace.kernel import _kernel as kernel
 from headrace.log.records import Names, read_batch
+from headrace.product.batch import rows_behind
 from headrace.station.gates import StationGates
 from headrace.testing import MockClock
 from support.strategies import foreign
@@ -142,7 +143,7 @@ def test_mutable_and_unaligned_bytes_are_copied(make_queue: MakeQueue) -> None:
 
 
 def test_rows_without_a_log_support_filtering_but_not_picking(make_queue: MakeQueue) -> None:
-    rows = read_batch(page(put_some(make_queue())), Names()).rows
+    rows = rows_behind(read_batch(page(put_some(make_queue())), Names()))
     assert isinstance(rows, kernel.Rows)
     with pytest.raises(ValueError, match="without a log"):
         rows.pick(1, 1, 1, 1, None)

@@ -8,6 +8,7 @@ import xxhash
 
 from headrace import Batch, Product, Queue
 from headrace.kernel import _kernel as kernel
+from headrace.product.batch import rows_behind
 
 FAR = 1 << 62
 HEADER = struct.Struct("<2sBBIIHBB16sQQIHH")
@@ -19,8 +20,9 @@ FIELDS = (
 
 def page(batch: Batch, places: Any = None) -> bytes:
     """The records of a batch as they travel."""
-    assert isinstance(batch.rows, kernel.Rows)
-    return batch.rows.gather_records(None if places is None else np.array(places, np.uint32))
+    rows = rows_behind(batch)
+    assert isinstance(rows, kernel.Rows)
+    return rows.gather_records(None if places is None else np.array(places, np.uint32))
 
 
 def facts(product: Product, *left_out: str) -> tuple[Any, ...]:

@@ -24,7 +24,7 @@ from headrace.errors import (
 from headrace.kernel import _kernel as kernel
 from headrace.log.config import QueueConfig
 from headrace.log.explain import explain
-from headrace.product.batch import Batch
+from headrace.product.batch import Batch, rows_behind
 from headrace.product.feed import check_feed
 from headrace.product.put import check_origin
 from headrace.units import format_size
@@ -67,9 +67,10 @@ def read_batch(data: "Buffer", names: Names) -> Batch:
 
 def rows_of(batch: Batch) -> kernel.Rows:
     """The kernel's rows behind a batch."""
-    if not isinstance(batch, Batch) or not isinstance(batch.rows, kernel.Rows):
+    rows = rows_behind(batch) if isinstance(batch, Batch) else None
+    if not isinstance(rows, kernel.Rows):
         raise InvalidError(f"{batch!r} is not a batch of products", "give what read, get or read_batch has returned")
-    return batch.rows
+    return rows
 
 
 def mask_of(keep: Any, products: int) -> npt.NDArray[np.uint8] | None:

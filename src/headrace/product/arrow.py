@@ -5,21 +5,19 @@ apart from batch.py because loading Arrow takes as long as loading NumPy, and mo
 modules that need one only in some calls therefore import this module there.
 """
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from headrace.product.batch import Batch, rows_behind
 from headrace.product.product import NO_SLICE
-
-if TYPE_CHECKING:
-    from headrace.product.batch import Batch
 
 _TIME = pa.timestamp("ns", tz="UTC")
 
 
-def record_batch(batch: "Batch") -> pa.RecordBatch:
+def record_batch(batch: Batch) -> pa.RecordBatch:
     """See `Batch.to_arrow`."""
     columns = batch.columns
     arrays = [
@@ -48,28 +46,28 @@ def record_batch(batch: "Batch") -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(arrays, names=names)
 
 
-def name_column(batch: "Batch", field: str) -> Any:
+def name_column(batch: Batch, field: str) -> Any:
     """Feeds or origins, dictionary-encoded."""
     numbers = pa.array(np.ascontiguousarray(batch.columns[field])).dictionary_encode()
     texts = pa.array([batch.names[number] for number in numbers.dictionary.to_pylist()], pa.string())
     return pa.DictionaryArray.from_arrays(numbers.indices, texts)
 
 
-def ident_column(batch: "Batch") -> Any:
-    return text_column(len(batch), *batch.rows.gather_idents())
+def ident_column(batch: Batch) -> Any:
+    return text_column(len(batch), *rows_behind(batch).gather_idents())
 
 
-def payload_column(batch: "Batch") -> Any:
+def payload_column(batch: Batch) -> Any:
     """Payloads, copied; `large_binary` from 2 GiB on."""
     wide = batch.payload_bytes >= 1 << 31
-    offsets, data = batch.rows.gather_payloads(wide)
+    offsets, data = rows_behind(batch).gather_payloads(wide)
     kind = pa.large_binary() if wide else pa.binary()
     return pa.Array.from_buffers(kind, len(batch), [None, pa.py_buffer(offsets), pa.py_buffer(data)])
 
 
-def property_column(batch: "Batch") -> Any:
+def property_column(batch: Batch) -> Any:
     """Maps from name to the value as text."""
-    places, name_ends, names, value_ends, values = map(pa.py_buffer, batch.rows.gather_properties())
+    places, name_ends, names, value_ends, values = map(pa.py_buffer, rows_behind(batch).gather_properties())
     entries = name_ends.size // 4 - 1
     keys = pa.Array.from_buffers(pa.string(), entries, [None, name_ends, names])
     items = pa.Array.from_buffers(pa.string(), entries, [None, value_ends, values])

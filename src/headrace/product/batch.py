@@ -70,10 +70,10 @@ class Lost:
 class Batch:
     """Products in the order of their sequence; see the module."""
 
-    __slots__ = ("_columns", "_names", "lost", "rows")
+    __slots__ = ("_columns", "_names", "_rows", "lost")
 
     def __init__(self, rows: Rows, names: Sequence[str], lost: Lost | None = None) -> None:
-        self.rows = rows  # the kernel's; not for users
+        self._rows = rows
         self._names = names
         self._columns: npt.NDArray[np.void] | None = None
         self.lost = lost  # what was evicted before this read
@@ -81,25 +81,25 @@ class Batch:
     @property
     def next(self) -> int:
         """Where to read on."""
-        return self.rows.next
+        return self._rows.next
 
     @property
     def columns(self) -> npt.NDArray[np.void]:
         """The rows as a structured NumPy array."""
         if self._columns is None:
-            self._columns = np.frombuffer(self.rows, dtype=ROW)  # type: ignore[call-overload]
+            self._columns = np.frombuffer(self._rows, dtype=ROW)  # type: ignore[call-overload]
         return self._columns
 
     def __len__(self) -> int:
-        return len(self.rows)
+        return len(self._rows)
 
     def __iter__(self) -> Iterator[Product]:
-        return self.rows.products(self._names)
+        return self._rows.products(self._names)
 
     def __getitem__(self, place: int) -> Product:
         if not -len(self) <= place < len(self):
             raise IndexError(f"batch of {len(self)} products has no place {place}")
-        return self.rows.product(place % len(self), self._names)
+        return self._rows.product(place % len(self), self._names)
 
     def __repr__(self) -> str:
         span = f" {self.sequences[0]}-{self.sequences[-1]}" if len(self) else ""
@@ -165,40 +165,40 @@ class Batch:
         """The payload at one place, without a copy."""
         if not 0 <= place < len(self):
             raise IndexError(f"batch of {len(self)} products has no place {place}")
-        return self.rows.view(place)
+        return self._rows.view(place)
 
     def property_block(self, place: int) -> bytes:
         """The properties at one place as they are encoded (`headrace.product.properties`)."""
-        return self.rows.properties(place)
+        return self._rows.properties(place)
 
     def record(self, place: int) -> bytes:
         """The product at one place as a record, the form it has on disk and on the wire."""
-        return self.rows.record(place)
+        return self._rows.record(place)
 
     # --- what was skipped, by cause ---------------------------------------------------------------
 
     @property
     def scanned(self) -> int:
         """Index rows examined for this batch."""
-        return self.rows.passed_over[0]
+        return self._rows.passed_over[0]
 
     @property
     def filtered(self) -> int:
         """Rows that did not match the selection."""
-        return self.rows.passed_over[1]
+        return self._rows.passed_over[1]
 
     @property
     def deleted(self) -> int:
-        return self.rows.passed_over[2]
+        return self._rows.passed_over[2]
 
     @property
     def damaged(self) -> int:
         """Rows that a repair has marked as damaged."""
-        return self.rows.passed_over[3]
+        return self._rows.passed_over[3]
 
     @property
     def expired(self) -> int:
-        return self.rows.passed_over[4]
+        return self._rows.passed_over[4]
 
     # --- Arrow ------------------------------------------------------------------------------------
 
@@ -237,3 +237,8 @@ class Batch:
         from headrace.product import arrow
 
         return arrow.property_column(self)
+
+
+def rows_behind(batch: Batch) -> Rows:
+    """The kernel's rows of a batch, for the parts of Headrace that hand them back to the kernel."""
+    return batch._rows

@@ -142,7 +142,7 @@ class Examiner:
     def _examined(self, start: int, batch: Batch) -> Examined:
         self.position = following = batch.next
         rows, too_old = (None, 0) if self._selection.max_age_s is None else self._timely(batch)
-        _, _, deleted, damaged, expired = batch.rows.passed_over
+        _, _, deleted, damaged, expired = rows_of(batch).passed_over
         if deleted or damaged:  # the reader may have looked further than the batch goes
             _, deleted, damaged = self._log.count(start, following, self._selection, allowed=self._allowed)
         hidden = 0 if self._allowed is None else self._not_permitted(self._allowed, start, following)

@@ -236,14 +236,6 @@ class Consumer:
         """Give these back to the station, for any consumer. `failed` counts as a delivery, towards `deliveries_max`."""
         self._settle_found(what, _FAILED if failed else _NACK)
 
-    def settle(self, batch: Batch, places: npt.NDArray[np.uint32] | None, how: str) -> None:
-        """On behalf of a remote consumer: `ack`, `discard`, `nack` or `failed` for these places of a batch."""
-        self._settle(batch, places, kernel.SETTLE[how])
-
-    def revise(self, batch: Batch, places: npt.NDArray[np.uint32], payloads: list[Any]) -> None:
-        """On behalf of a remote consumer: acknowledge these places with these payloads; None: unchanged."""
-        self._settle_revised(batch, places, payloads)
-
     def _settle_found(self, what: Leased, how: int) -> None:
         for batch, places in find_leases(self._recent, what):
             self._settle(batch, places, how)
@@ -260,7 +252,7 @@ class Consumer:
         if self._foreign:
             self._check()
         try:
-            refused = self._kernel.settle(self._place, self._epoch, batch.rows, places, how, revisions)  # type: ignore[arg-type]
+            refused = self._kernel.settle(self._place, self._epoch, batch._rows, places, how, revisions)  # type: ignore[arg-type]
         except kernel.KernelError as error:
             raise self._explain(error) from None
         if places is None and self._recent and self._recent[-1] is batch:
@@ -283,7 +275,7 @@ class Consumer:
 
     def _append_revisions(self, batch: Batch, places: Any, payloads: list[Any]) -> list[int]:
         check_payloads(payloads)
-        stations, rows = self._stations, cast(kernel.Rows, batch.rows)
+        stations, rows = self._stations, cast(kernel.Rows, batch._rows)
         while True:
             try:
                 sequences = self._kernel.put_revisions(rows, places, payloads, stations.now_ns(), stations.elapsed_ns())
@@ -321,7 +313,7 @@ class Consumer:
         if self._foreign:
             self._check()
         try:
-            self._kernel.settle(self._place, self._epoch, batch.rows, None, _ACK, None)  # type: ignore[arg-type]
+            self._kernel.settle(self._place, self._epoch, batch._rows, None, _ACK, None)  # type: ignore[arg-type]
         except kernel.KernelError as error:
             raise self._explain(error) from None
 
@@ -352,12 +344,12 @@ class Consumer:
 
     # --- life -------------------------------------------------------------------------------------
 
-    def beat(self) -> None:
+    def _beat(self) -> None:
         """Mark this consumer as alive. A thread does so for all consumers of the process."""
         if not self._detached and self._pid == os.getpid():
             self._kernel.heartbeat(self._place, self._epoch)
 
-    def leave_to_parent(self) -> None:
+    def _leave_to_parent(self) -> None:
         """In a forked child: this consumer belongs to the parent."""
         self._foreign, self._quick_max = True, 0
         os.close(self._lock_fd)
@@ -416,3 +408,16 @@ class Consumer:
 
     def __repr__(self) -> str:
         return f"<Consumer {self._place} of {self.station_name!r}{', detached' if self._detached else ''}>"
+
+
+# --- for consumers of remote clients --------------------------------------------------------------
+
+
+def settle(consumer: Consumer, batch: Batch, places: npt.NDArray[np.uint32] | None, how: str) -> None:
+    """`ack`, `discard`, `nack` or `failed` for these places of a batch."""
+    consumer._settle(batch, places, kernel.SETTLE[how])
+
+
+def revise(consumer: Consumer, batch: Batch, places: npt.NDArray[np.uint32], payloads: list[Any]) -> None:
+    """Acknowledge these places with these payloads; None: unchanged."""
+    consumer._settle_revised(batch, places, payloads)

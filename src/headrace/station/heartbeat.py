@@ -15,8 +15,8 @@ BEAT_S = 0.25
 class Beating(Protocol):
     """What the thread needs of a consumer."""
 
-    def beat(self) -> None: ...
-    def leave_to_parent(self) -> None: ...
+    def _beat(self) -> None: ...
+    def _leave_to_parent(self) -> None: ...
 
 
 class Heartbeat:
@@ -47,13 +47,13 @@ class Heartbeat:
                     self._thread = None
                     return
             while alive:
-                alive.pop().beat()  # drop each reference at once: this thread must not keep a consumer alive
+                alive.pop()._beat()  # drop each reference at once: this thread must not keep a consumer alive
 
     def after_fork_in_child(self) -> None:
         """A forked child has neither the thread nor the consumers, and must not keep their locks."""
         self._lock = threading.RLock()
         for consumer in list(self._alive):
-            consumer.leave_to_parent()
+            consumer._leave_to_parent()
         self._alive, self._thread = weakref.WeakSet(), None
 
 

@@ -24,7 +24,7 @@ import numpy.typing as npt
 from headrace.errors import LeaseLostError, OptionError, StationError
 from headrace.kernel import _kernel as kernel
 from headrace.log.seams import Timeout
-from headrace.product.batch import Batch
+from headrace.product.batch import Batch, rows_behind
 from headrace.product.product import Product
 from headrace.units import parse_age
 
@@ -137,9 +137,11 @@ def check_payloads(payloads: Sequence[Any]) -> None:
 def _find_lease(recent: Recent, product: Product) -> tuple[Batch, int]:
     if not isinstance(product, Product):
         raise OptionError(f"{product!r} is not a product", "give what get() returned")
-    for batch in reversed(recent):
-        if isinstance(product, kernel.RowProduct) and product.rows is batch.rows:
-            return batch, product.place
+    if isinstance(product, kernel.RowProduct):
+        rows, place = kernel.place_of(product)
+        for batch in reversed(recent):
+            if rows_behind(batch) is rows:
+                return batch, place
     for batch in reversed(recent):  # a copy, or a product that was read elsewhere
         places = np.flatnonzero(batch.sequences == product.sequence)
         if len(places):

@@ -16,7 +16,7 @@ from headrace.log.read import Start
 from headrace.selection import Selection
 from headrace.station.conflicts import check_terms
 from headrace.station.document import StationDocument
-from headrace.station.station import Station
+from headrace.station.station import Station, give_function
 from headrace.station.stations import Stations
 from headrace.station.terms import GIVEN, Retired, StationTerms, check_options, check_station_name
 
@@ -45,7 +45,7 @@ def open_station(
             )
     station = Station(log, stations, name)
     if function is not None:
-        station.give_function(function)
+        give_function(station, function)
     return station
 
 

@@ -45,7 +45,7 @@ class Station:
 
     def __init__(self, log: Log, stations: Stations, name: str) -> None:
         self.name = name
-        self.log = log
+        self._log = log
         self._stations = stations
 
     @property
@@ -69,8 +69,8 @@ class Station:
         `keep` is for remote queues, whose connections break. Here it has no effect.
         """
         check_keep(keep)
-        self.log.keep_positions()
-        with self.log.locked(), explaining(self.log.path):
+        self._log.keep_positions()
+        with self._log.locked(), explaining(self._log.path):
             terms, chain = self.terms, self._chain
             if terms.local and self.name not in chain.functions:
                 raise OptionError(
@@ -79,7 +79,7 @@ class Station:
                 )
             self._check_consumers(terms, chain)
             claim = chain.claim(terms.member)
-        return Consumer(self.log, self._stations, chain, terms, claim)
+        return Consumer(self._log, self._stations, chain, terms, claim)
 
     def _check_consumers(self, terms: StationTerms, chain: OpenChain) -> None:
         chain.recover()
@@ -89,12 +89,6 @@ class Station:
                 f"station {self.name!r} has {here} consumer{'' if here == 1 else 's'}, its consumers_max",
                 "detach one, or raise consumers_max",
             )
-
-    def give_function(self, function: Any) -> None:
-        """Give this process the function of the station's selection."""
-        chain = self._chain
-        chain.functions[self.name] = function
-        chain.use(lambda: self._stations.in_chain(chain.number))
 
     # --- change -----------------------------------------------------------------------------------
 
@@ -109,7 +103,7 @@ class Station:
             if field not in CHANGEABLE:
                 raise OptionError(f"{field} of a station cannot change", "remove the station and create it again")
         function = Selection.of(options.get("selection")).function
-        with self.log.locked():
+        with self._log.locked():
             terms = self.terms
             if terms.channel != by_channel:
                 raise StationError(
@@ -127,7 +121,7 @@ class Station:
             self._keep_function(terms, changed)
             self._stations.change(self._stations.document.replace(changed, *beside))
         if function is not None:
-            self.give_function(function)
+            give_function(self, function)
 
     def _keep_function(self, before: StationTerms, after: StationTerms) -> None:
         """The function of the old selection still decides about products that were put before."""
@@ -139,7 +133,7 @@ class Station:
 
     def _retire(self, terms: StationTerms) -> tuple[Retired, ...]:
         """The old selection still decides about products that were put before and not scanned yet."""
-        position, tail = self._chain.kernel.position, self.log.kernel.tail
+        position, tail = self._chain.kernel.position, self._log.kernel.tail
         kept = tuple(retired for retired in terms.retired if retired.until > position)
         return (*kept, Retired(tail, terms.selection, terms.local)) if position < tail else ()
 
@@ -152,7 +146,7 @@ class Station:
         self._set_paused(False)
 
     def _set_paused(self, paused: bool) -> None:
-        with self.log.locked():
+        with self._log.locked():
             self._stations.change(self._stations.document.replace(msgspec.structs.replace(self.terms, paused=paused)))
 
     def seek(self, start: Start) -> int:
@@ -160,15 +154,15 @@ class Station:
 
         Waiting products are forgotten; leased products stay with their consumers.
         """
-        with self.log.locked():
-            position = self.log.resolve(start)
+        with self._log.locked():
+            position = self._log.resolve(start)
             self._chain.kernel.seek(position)
             self._chain.kernel.note_terms()  # another selection may apply there
         return position
 
     def remove(self) -> None:
         """Remove the station; products that wait there go on to the stations behind it."""
-        with self.log.locked():
+        with self._log.locked():
             terms = self.terms
             self._stations.change(self._stations.document.without(terms.name))
 
@@ -176,8 +170,8 @@ class Station:
 
     def parked(self) -> list[Parked]:
         """Products that were parked after too many deliveries, the oldest first."""
-        self.log.check_open()
-        with explaining(self.log.path):
+        self._log.check_open()
+        with explaining(self._log.path):
             found = self._chain.kernel.slots(self.terms.member, kernel.SLOT_PARKED)
         return sorted((self._describe(*slot) for slot in found), key=lambda parked: parked.sequence)
 
@@ -190,11 +184,11 @@ class Station:
 
     def _one(self, sequence: int) -> Batch | None:
         """The product with this sequence, if the queue still has it."""
-        rows = self.log.kernel.rows()
+        rows = self._log.kernel.rows()
         rows.pick(sequence, 1, 1, sequence + 1, None)
         rows.verify(0, 1)  # time 1: nothing has expired
-        self.log.kernel.learn_names()
-        return Batch(rows, self.log.kernel.names) if len(rows) else None
+        self._log.kernel.learn_names()
+        return Batch(rows, self._log.kernel.names) if len(rows) else None
 
     def retry(self, sequences: list[int] | None = None) -> int:
         """Move parked products back to the input, as if new; None: all. Returns their number."""
@@ -207,17 +201,17 @@ class Station:
     def _unpark(self, sequences: list[int] | None, retry: bool) -> int:
         check_sequences(sequences)
         chosen = None if sequences is None else np.array(sequences, np.uint64)
-        self.log.check_open()
-        with explaining(self.log.path):
+        self._log.check_open()
+        with explaining(self._log.path):
             return self._chain.kernel.unpark(self.terms.member, chosen, retry)
 
     # --- statistics -------------------------------------------------------------------------------
 
     def statistics(self) -> StationStatistics:
         """The station now; scans the log and looks for dead consumers first."""
-        self.log.check_open()
+        self._log.check_open()
         terms, chain = self.terms, self._chain
-        with explaining(self.log.path):
+        with explaining(self._log.path):
             self._stations.recover(chain)
             chain.kernel.drop_evicted()
             self._stations.conduct(chain)
@@ -225,8 +219,8 @@ class Station:
             oldest_ns, retries = chain.kernel.in_hand(terms.member)
         if member is None:
             raise self._missing()
-        pieces = pieces_of(terms, state["position"], self.log.kernel.head)
-        backlog = count_backlog(self.log.kernel, self.log.path, pieces, terms.prescale, self._stations.now_ns())
+        pieces = pieces_of(terms, state["position"], self._log.kernel.head)
+        backlog = count_backlog(self._log.kernel, self._log.path, pieces, terms.prescale, self._stations.now_ns())
         return StationStatistics(
             name=terms.name, chain=terms.chain, stage=terms.stage, group=terms.group, channel=terms.channel,
             selection=terms.selection, blocking=terms.blocking, durable=terms.durable, paused=terms.paused,
@@ -248,7 +242,7 @@ class Station:
         """When a product of the backlog was inserted; of the oldest product held, if it was evicted just now."""
         if not sequence:
             return 0
-        batch = self._one(sequence) or self._one(self.log.oldest)
+        batch = self._one(sequence) or self._one(self._log.oldest)
         return 0 if batch is None else int(batch.columns["inserted_ns"][0])
 
     def lag(self) -> Lag:
@@ -257,11 +251,18 @@ class Station:
 
     def consumers(self) -> list[ConsumerStatistics]:
         """The consumers that are attached."""
-        self.log.check_open()
+        self._log.check_open()
         return self._chain.consumers(self.name, self.terms.member)
 
     def __repr__(self) -> str:
-        return f"<Station {self.name!r} of {self.log.path}>"
+        return f"<Station {self.name!r} of {self._log.path}>"
+
+
+def give_function(station: Station, function: Any) -> None:
+    """Give this process the function of the station's selection."""
+    chain, stations = station._chain, station._stations
+    chain.functions[station.name] = function
+    chain.use(lambda: stations.in_chain(chain.number))
 
 
 def _ago_s(moment_ns: int, now_ns: int) -> float | None:

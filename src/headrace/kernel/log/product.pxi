@@ -15,9 +15,9 @@ cdef object no_properties = decode_properties(b"")
 @cython.final
 cdef class RowProduct:
     """The product at one place of a batch."""
-    cdef readonly Rows rows
-    cdef readonly object names       # the feeds and origins that numbers in the rows mean
-    cdef readonly uint32_t place
+    cdef Rows rows
+    cdef object names                # the feeds and origins that numbers in the rows mean
+    cdef uint32_t place
 
     cdef inline Ref *ref(self) noexcept:
         return &self.rows.refs[self.place]
@@ -114,6 +114,11 @@ cdef class RowProduct:
 
 
 Product.register(RowProduct)
+
+
+def place_of(RowProduct product not None):
+    """The rows that a product is in, and its place there."""
+    return product.rows, product.place
 
 
 cdef inline RowProduct row_product(Rows rows, object names, uint32_t place):

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from headrace.product.batch import Batch
+from headrace.product.batch import Batch, rows_behind
 
 TIME = pa.timestamp("us", tz="UTC")
 SCHEMA = pa.schema([
@@ -56,7 +56,7 @@ def arrow_of(batch: Batch, columns: Sequence[str] = COLUMNS) -> pa.RecordBatch:
 
 
 def _texts(batch: Batch, columns: Sequence[str]) -> dict[str, Any]:
-    made = batch.rows.gather_texts(bytes(name in columns for name in _TEXTS))
+    made = rows_behind(batch).gather_texts(bytes(name in columns for name in _TEXTS))
     return {
         name: pa.Array.from_buffers(SCHEMA.field(name).type, len(batch), [None, *map(pa.py_buffer, buffers)])
         for name, buffers in zip(_TEXTS, made, strict=True)
@@ -66,7 +66,7 @@ def _texts(batch: Batch, columns: Sequence[str]) -> dict[str, Any]:
 
 def _numbers(batch: Batch) -> dict[str, Any]:
     made: dict[str, Any] = {}
-    for name, buffers in batch.rows.gather_numbers().items():
+    for name, buffers in rows_behind(batch).gather_numbers().items():
         validity, values = buffers if isinstance(buffers, tuple) else (None, buffers)
         rest = [_signature_offsets(len(batch))] if name == "signature" else []
         parts = [None if validity is None else pa.py_buffer(validity), *rest, pa.py_buffer(values)]

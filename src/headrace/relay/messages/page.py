@@ -20,7 +20,7 @@ import numpy.typing as npt
 
 from headrace.errors import FabricMessageError, RecordsDamagedError
 from headrace.log.records import Names, read_batch
-from headrace.product.batch import Batch
+from headrace.product.batch import Batch, rows_behind
 from headrace.product.cause import Cause, LostBy
 from headrace.queue import Queue
 from headrace.relay.messages.version import check_version, other_version
@@ -73,7 +73,7 @@ _encode = msgspec.msgpack.Encoder().encode
 
 def records_of(batch: Batch, rows: npt.NDArray[np.uint32] | None = None) -> bytes:
     """The records of a batch one after another: all, or those of `rows`."""
-    kernel_rows: Any = batch.rows
+    kernel_rows: Any = rows_behind(batch)
     gathered: bytes = kernel_rows.gather_records(rows)
     return gathered
 

@@ -54,7 +54,7 @@ from headrace.station.statistics import ConsumerStatistics
 from headrace.units import format_age
 
 if TYPE_CHECKING:
-    from headrace.remote.client.station import RemoteStation
+    from headrace.remote.client.queue import RemoteQueue
 
 _LEAVE_S = 1.0  # patience of `detach`: the site notices by itself
 _EMPTY = Products(0, 0)
@@ -66,8 +66,10 @@ log = logging.getLogger("headrace.remote")
 class RemoteConsumer:
     """An attachment to a station of a site, for one thread at a time."""
 
-    def __init__(self, station: "RemoteStation", connection: Connection, attached: Attached, keep_s: float) -> None:
-        self.station, self.station_name = station, station.name
+    def __init__(
+        self, queue: "RemoteQueue", station_name: str, connection: Connection, attached: Attached, keep_s: float
+    ) -> None:
+        self._queue, self.station_name = queue, station_name
         self._connection, self._keep_s = connection, keep_s
         self._attachment, self._place = attached.attachment, attached.place
         self._attaching = 0  # number of a repeated Attach that has no reply yet
@@ -281,7 +283,7 @@ class RemoteConsumer:
 
     def put(self, drafts: Sequence[Draft]) -> Receipt:
         """Store drafts from `new` as one batch of new products; duplicates among them are not stored again."""
-        return self.station.queue.put_many(**draft_columns(drafts))
+        return self._queue.put_many(**draft_columns(drafts))
 
     # --- life -------------------------------------------------------------------------------------
 

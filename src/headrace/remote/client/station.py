@@ -33,7 +33,7 @@ class RemoteStation:
     """A handle. Any number of them may exist."""
 
     def __init__(self, queue: "RemoteQueue", connection: Connection, name: str) -> None:
-        self.name, self.queue = name, queue
+        self.name, self._queue = name, queue
         self._connection = connection
 
     def _tell(self, what: str) -> Details:
@@ -49,7 +49,7 @@ class RemoteStation:
         """Become a consumer of the station. If the connection breaks, the site keeps the leases for the time `keep`."""
         keep_s = check_keep(keep)
         attached, _ = self._connection.once(Attach(self.name, keep_s), Attached)
-        return RemoteConsumer(self, self._connection, attached, keep_s)
+        return RemoteConsumer(self._queue, self.name, self._connection, attached, keep_s)
 
     # --- change -----------------------------------------------------------------------------------
 
@@ -106,7 +106,7 @@ class RemoteStation:
         return self._tell("consumers").consumers or []
 
     def __repr__(self) -> str:
-        return f"<RemoteStation {self.name!r} of {self.queue.path}>"
+        return f"<RemoteStation {self.name!r} of {self._queue.path}>"
 
 
 def options_of(options: Mapping[str, Any]) -> dict[str, Any]:

@@ -20,6 +20,7 @@ from headrace.remote.protocol.products import products_of
 from headrace.remote.protocol.replies import Done, NotAttached, failure_of
 from headrace.remote.server.pending_call import Busy, PendingCall
 from headrace.station import Consumer
+from headrace.station.consumer import revise, settle
 from headrace.station.leases import not_leased
 
 BATCHES_MAX = 20_000  # got and not settled
@@ -149,7 +150,7 @@ class ServedConsumer:
         leased = self._leased.pop(number, None)
         if leased is not None:
             try:
-                self.consumer.settle(leased.batch, leased.left, "ack")
+                settle(self.consumer, leased.batch, leased.left, "ack")
             except LeaseLostError as error:
                 log.warning("acknowledging for a remote consumer: %s", error)
 
@@ -160,9 +161,9 @@ class ServedConsumer:
         sizes = np.cumsum(batch.sizes, dtype=np.uint64)
         count = min(len(batch), int(np.searchsorted(sizes, PAGE_BYTES_MAX)) + 1)
         if count < len(batch):
-            self.consumer.settle(batch, np.arange(count, len(batch), dtype=np.uint32), "nack")
+            settle(self.consumer, batch, np.arange(count, len(batch), dtype=np.uint32), "nack")
         if int(sizes[0]) > CALL_BYTES_MAX:
-            self.consumer.settle(batch, np.arange(count, dtype=np.uint32), "failed")
+            settle(self.consumer, batch, np.arange(count, dtype=np.uint32), "failed")
             raise FabricError(
                 f"product {batch.sequences[0]} has {sizes[0]} bytes, more than one message can carry",
                 "get it on the machine of the queue",
@@ -173,7 +174,7 @@ class ServedConsumer:
         places = None if call.places is None else _numbers(call.places, np.uint32)
         leased = self._find(call.got, call.count)
         try:
-            self.consumer.settle(leased.batch, leased.all if places is None else places, call.how)
+            settle(self.consumer, leased.batch, leased.all if places is None else places, call.how)
         finally:
             self._note_settled(call.got, leased, places)
 
@@ -185,7 +186,7 @@ class ServedConsumer:
         feeds = leased.batch.feeds
         pending.client.access.check_publish({feeds[place] for place in places[sizes >= 0].tolist()})
         payloads = _split(pending.payload, sizes.tolist())
-        self.consumer.revise(leased.batch, places, payloads)
+        revise(self.consumer, leased.batch, places, payloads)
         self._note_settled(call.got, leased, places)
 
     def _find(self, number: int, count: int) -> _LeasedBatch:
