@@ -3,6 +3,8 @@
 import os
 import re
 import signal
+import subprocess
+import sys
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -10,16 +12,37 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from matplotlib.figure import Figure
+from matplotlib.text import Text
 
 from headrace import Queue
+from headrace.cli import demo_show
+from headrace.cli.demo_show import next_commands
 from headrace.demo import outcome
-from headrace.demo.outcome import tables_of
+from headrace.demo.outcome import Delivery, TableVerdicts, tables_of
 from headrace.demo.plan import GARBLED, WORKERS, Plan
+from headrace.demo.plot import figure_of
 from headrace.demo.processes import sighting_of
+from headrace.demo.run import DemoRun
 from support.commandline import Run, children_of, environment, is_alive, objects
 from support.waiting import until
 
 CHILDREN = 10  # two sites, the link, feeder, two watchers, three workers, and Python's own helper
+LINES = (
+    r"starting two sites, the link between them, 2 watchers, 3 workers \(times: since the first product\)",
+    r" +0\.0 s  2,000 products per second are put at site one, and arrive at site two",
+    r" +\d\.\d s  worker 2 is killed, holding \d+ products; redelivered after [\d.]+ m?s",
+    r" +\d\.\d s  the link is cut; products are still put at site one",
+    r" +\d+\.\d s  the link is restored; site two lacks [\d,]+ products",
+    r" +\d+\.\d s  site two has caught up, [\d.]+ m?s later; lost 0",
+    r" +\d+\.\d s  verdict on deliveries: [\d,]+ products put, [\d,]+ arrived; "
+    r"lost 0, duplicated 0, altered 0; latency p50 .* m?s, p99 .* m?s without the cut",
+    r"nothing lost, nothing duplicated, nothing altered",
+    r"kept in headrace-demo; try:",
+    r"  \S+ -m headrace watch headrace-demo/two --from oldest --select 'wx/radar/\*\*' --count 5 --timeout 1s",
+    r"  \S+ -m headrace station list headrace-demo/two",
+    r"  \S+ -m headrace queue check headrace-demo/two",
+)
 VERDICTS = ["table metar", "dead letters", "files radar", "table hourly", "alerts"]
 
 
@@ -45,7 +68,7 @@ def test_the_demo_loses_and_duplicates_nothing_and_leaves_no_file(tmp_path: Path
 @pytest.mark.timeout(400)
 @pytest.mark.soak
 def test_the_demo_writes_every_product_to_the_tables_once_and_draws_a_plot(tmp_path: Path, start) -> None:
-    process = start("demo", "--seconds", "8", "--json", "--path", "kept", env=environment(TMPDIR=str(tmp_path)))
+    process = start("demo", "--seconds", "8", "--json", "--keep", "kept", env=environment(TMPDIR=str(tmp_path)))
     out, err = process.communicate(timeout=360)
     assert (process.returncode, err) == (0, b"")
     (told,) = objects(out.decode())
@@ -63,6 +86,10 @@ def test_the_demo_writes_every_product_to_the_tables_once_and_draws_a_plot(tmp_p
     assert sorted(file.name for file in (tmp_path / "kept").iterdir()) == [
         "headrace-demo.png", "one", "pipeline", "two"
     ]  # fmt: skip
+    shown = [typed(command, tmp_path) for command in next_commands(str(tmp_path / "kept"), pipeline=True)]
+    assert shown[0].count("alert/gust") == 5
+    assert "pipeline-rules-metar" in shown[1]
+    assert "rows x" in shown[2]
 
 
 def test_the_oracle_finds_missing_and_duplicate_rows_of_a_table(tmp_path: Path) -> None:
@@ -114,25 +141,54 @@ def judge_station(station: dict[str, Any]) -> None:
     assert sum(worker["products"] for worker in station["workers"]) == station["received"]
 
 
-def test_the_output_has_lines_and_a_verdict_and_the_queue_is_kept(tmp_path: Path, start) -> None:
-    words = ["--no-pipeline", "--seconds", "2.2", "--seed", "7", "--path", "kept"]
-    process = start("demo", *words, env=environment(TMPDIR=str(tmp_path)))
+def test_in_a_pipe_each_event_is_one_line_and_the_commands_for_what_is_kept_run_as_printed(
+    tmp_path: Path, start
+) -> None:
+    process = start("demo", "--no-pipeline", "--seconds", "2.2", "--seed", "7", "--keep", env=typing(tmp_path))
     out, err = process.communicate(timeout=240)
     assert (process.returncode, err) == (0, b"")
-    shown = out.decode()
-    assert re.search(r"duplicates rejected; site two: [\d,]+; watchers: everything ", shown)
-    assert re.search(r"s  the link between the sites was cut at \d\.\d s\n", shown)
-    assert re.search(r"s  the link is restored after \d\.\d s; site two lacks [\d,]+ products\n", shown)
-    assert re.search(r"s  site two has caught up, .* after the link was restored\n", shown)
-    assert "nothing lost, nothing duplicated" in shown
-    assert re.search(r"worker 2 \(process \d+\) was killed at \d\.\d s while it held \d+ products", shown)
-    assert re.search(r"\nworker 2 was killed at .* products; redelivered after ", shown)
-    with Queue.open(tmp_path / "kept" / "two") as queue:
-        assert queue.check() == []
+    lines = out.decode().splitlines()
+    for line, pattern in zip(lines, LINES, strict=True):
+        assert re.fullmatch(pattern, line), f"{line!r} is not {pattern!r}"
+    shown = [typed(line.strip(), tmp_path) for line in lines[-3:]]
+    assert shown[0].count("wx/radar") == 5
+    assert re.search("decode +wx/", shown[1])
+    assert "headrace-demo/two is intact" in shown[2]
+    with Queue.open(tmp_path / "headrace-demo" / "two") as queue:
         assert queue.station("decode").statistics().consumers == 0
-        assert f"{queue.statistics().inserted_products:,} products (" in shown
-    assert [file.name for file in tmp_path.iterdir()] == ["kept"]
-    assert sorted(file.name for file in (tmp_path / "kept").iterdir()) == ["one", "two"]
+        assert f" {queue.statistics().inserted_products:,} products put, " in out.decode()
+    assert [file.name for file in tmp_path.iterdir()] == ["headrace-demo"]
+    assert sorted(file.name for file in (tmp_path / "headrace-demo").iterdir()) == ["one", "two"]
+
+
+def test_the_command_for_the_table_runs_as_printed_whatever_the_folder_is_called(tmp_path: Path, run: Run) -> None:
+    for folder in ("kept", 'it\'s $HOME "here"'):
+        table = tmp_path / folder / "pipeline" / "tables" / "hourly"
+        table.mkdir(parents=True)
+        pq.write_table(pa.table({"station": ["KDEN"], "reports": [7]}), table / "part.parquet")
+        *_, command = next_commands(folder, pipeline=True)
+        assert "KDEN        7" in typed(command, tmp_path)
+
+
+def test_a_folder_that_exists_is_refused_at_once_and_left_as_it_is(tmp_path: Path, run: Run) -> None:
+    (tmp_path / "mine").mkdir()
+    result = run("demo", "--keep", "mine", "--json")
+    (told,) = objects(result.stderr)
+    assert (result.exit_code, told["problem"]) == (3, "mine exists already")
+    assert "--keep FOLDER" in told["hint"]
+    assert list((tmp_path / "mine").iterdir()) == []
+
+
+def typing(folder: Path) -> dict[str, str]:
+    """Variables of a shell in which `python` is this environment's."""
+    return environment(TMPDIR=str(folder), PATH=f"{Path(sys.executable).parent}:{os.environ['PATH']}")
+
+
+def typed(command: str, folder: Path) -> str:
+    """The output of a command as the demo prints it."""
+    done = subprocess.run(["bash", "-c", command], cwd=folder, env=typing(folder), capture_output=True, timeout=240)
+    assert done.returncode == 0, done.stderr.decode()
+    return done.stdout.decode()
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
@@ -174,6 +230,35 @@ def test_a_product_acknowledged_twice_or_never_makes_the_demo_fail(run: Run, mon
     assert result.exit_code == 1
     assert (told["ok"], told["station"]["ok"]) == (False, False)
     assert (told["station"]["lost"], told["station"]["duplicated"]) == (1, 1)
+
+
+def test_products_that_are_evicted_during_the_cut_make_the_demo_fail_and_the_plot_counts_them(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A real loss: the queues are so small that the first site no longer has them when the link is back."""
+    drawn: list[tuple[Delivery, Figure]] = []
+
+    def judged(plan: Plan, run: DemoRun) -> Delivery:
+        delivery = outcome.delivery_of(plan, run)
+        drawn.append((delivery, figure_of(plan, delivery, TableVerdicts({}, 0, []))))
+        return delivery
+
+    monkeypatch.setattr(demo_show, "delivery_of", judged)
+    monkeypatch.setattr(Plan, "queue_bytes", 4 << 20)
+    result = run("demo", "--no-pipeline", "--seconds", "3")
+    ((delivery, figure),) = drawn
+    lost = delivery.watchers["everything"].lost
+    assert result.exit_code == 1
+    assert delivery.cut is not None
+    assert delivery.kill is not None
+    assert lost > 0
+    assert re.search(r" arrived; lost [1-9]", result.stdout)
+    assert re.search(rf"\n  everything .* {lost:,} ", result.stdout)
+    assert "the demo failed: see the verdicts above" in result.stdout
+    texts = [text.get_text() for text in figure.findobj(Text)]
+    assert any(f"{delivery.cut.missing:,} products missing" in text for text in texts)
+    assert any(text.startswith("worker 2 killed\nwhile it held ") for text in texts)
+    assert any(re.search(r" [1-9][\d,]* lost$", text) for text in texts)
 
 
 def test_the_queue_of_a_demo_holds_more_than_the_feeder_puts() -> None:

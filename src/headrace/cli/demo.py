@@ -1,4 +1,7 @@
-"""`headrace demo`: the options. demo_show.py runs it and shows the result; demo_view.py shows it while it runs."""
+"""`headrace demo`: the options.
+
+demo_show.py runs it and shows the result, demo_view.py shows it while it runs, demo_values.py has the result as JSON.
+"""
 
 import click
 
@@ -12,11 +15,17 @@ from headrace.extras import require
     "--seconds", type=click.FloatRange(1, 45), default=16, show_default=True, help="How long to put products."
 )
 @click.option("--seed", type=int, default=1, show_default=True, help="The same seed gives the same products.")
-@click.option("--path", metavar="PATH", help="Keep everything in this directory. [default: a temporary directory]")
-@click.option("--plot", metavar="FILE", help="Where to save the plot. [default: headrace-demo.png below PATH or /tmp]")
+@click.option(
+    "--keep",
+    metavar="[FOLDER]",
+    is_flag=False,
+    flag_value="headrace-demo",
+    help="Keep queues, rules, tables and plot, in ./headrace-demo or in a new FOLDER.",
+)
+@click.option("--plot", metavar="FILE", help="Where to save the plot. [default: headrace-demo.png in FOLDER or /tmp]")
 @click.option("--pipeline/--no-pipeline", default=True, help="With or without Spark, its tables and the plot.")
 @json_option
-def demo(seconds: float, seed: int, path: str | None, plot: str | None, pipeline: bool, as_json: bool) -> int:
+def demo(seconds: float, seed: int, keep: str | None, plot: str | None, pipeline: bool, as_json: bool) -> int:
     """Run everything at once: two sites and a link that is cut, a generator, watchers, a station, a pipeline on Spark.
 
     2,000 products per second, some of them duplicates, are put at the first site and arrive at the second. There one
@@ -30,15 +39,18 @@ def demo(seconds: float, seed: int, path: str | None, plot: str | None, pipeline
 
     At the end the oracle compares what was put at the first site with what each watcher received at the second, with
     what the workers acknowledged, and with the tables and files. Exit code 0 if nothing was lost, duplicated, out of
-    order or altered, and 1 otherwise. A plot of latencies and of the hourly table is saved.
+    order or altered, and 1 otherwise. The verdict on watchers and workers comes first, because Spark takes longer. A
+    plot of the backlog, the latencies, the work of each worker and the hourly table is saved.
+
+    With --keep, the last lines are three commands to try on what is left behind.
 
     \b
     Example:
       headrace demo
-      headrace demo --path demo && headrace pipeline status demo/pipeline/rules.toml
+      headrace demo --keep
       headrace demo --seconds 5 --no-pipeline
     """
     require("sites", *(["spark", "plots"] if pipeline else []))  # at once, and not after a minute
     from headrace.cli.demo_show import run_demo
 
-    return run_demo(seconds, seed, path, plot, pipeline, as_json)
+    return run_demo(seconds, seed, keep, plot, pipeline, as_json)

@@ -1,151 +1,130 @@
-"""Runs the demonstration, and shows the result as tables or as one JSON object. The live view is in demo_view.py."""
+"""Runs the demonstration, and shows the result: verdicts, the plot, and what to do with what is kept.
 
+The verdict on deliveries is shown as soon as watchers and workers are done, the verdict on the tables when Spark is.
+The live view is in demo_view.py, the result as JSON in demo_values.py.
+"""
+
+import os
+import shlex
+import shutil
+import sys
 import tempfile
 import time
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import Any
 
 import click
 
+from headrace.cli.demo_values import values_of
 from headrace.cli.demo_view import live_view
 from headrace.cli.failure import NEGATIVE, OK
-from headrace.cli.output import echo_json, show_table
-from headrace.cli.verify import VERDICT_HEADER, VERDICT_RIGHT, verdict_row, verdict_values
-from headrace.demo.outcome import Outcome, TableVerdicts, outcome_of
-from headrace.demo.plan import FIRST, KILLED_WORKER, SECOND, STATION, STATION_SELECT, WATCHERS, WORKERS, Plan, start_of
+from headrace.cli.output import echo_json, is_terminal, show_table
+from headrace.cli.verify import VERDICT_HEADER, VERDICT_RIGHT, verdict_row
+from headrace.demo.outcome import Delivery, Outcome, TableVerdicts, delivery_of, outcome_of
+from headrace.demo.plan import FIRST, SECOND, STATION, STATION_SELECT, WATCHERS, Plan, start_of
 from headrace.demo.plot import save_plot
-from headrace.demo.run import DemoRun, LinkCut, WorkerKill
+from headrace.demo.run import DemoRun
+from headrace.errors import QueueExistsError
 from headrace.queue import Queue
-from headrace.units import format_count, format_latency, format_size
+from headrace.testing import Verdict
+from headrace.units import format_count, format_latency
 
 _ORDER = VERDICT_HEADER.index("out of order")
+_PLOT = "headrace-demo.png"
 
 
-def run_demo(seconds: float, seed: int, path: str | None, plot: str | None, pipeline: bool, as_json: bool) -> int:
+def run_demo(seconds: float, seed: int, keep: str | None, plot: str | None, pipeline: bool, as_json: bool) -> int:
     """Run it and show its result; the exit code is 0 if nothing was lost, duplicated, out of order or altered."""
+    if keep is not None and Path(keep).exists():
+        raise QueueExistsError(
+            f"{keep} exists already", f"delete it, or keep the demo in another folder: {_program()} demo --keep FOLDER"
+        )
     with tempfile.TemporaryDirectory(prefix="headrace-demo-") as folder:
-        queues = Path(path).absolute() if path else Path(folder) / "queues"
+        queues = Path(keep or Path(folder) / "queues").absolute()
         plan = Plan(queues, Path(folder), seed, seconds, start_of(seconds, time.time_ns()))
-        plot_path = Path(plot) if plot else (queues if path else Path(tempfile.gettempdir())) / "headrace-demo.png"
-        plan.queues.mkdir(parents=True, exist_ok=True)
+        plot_path = Path(plot) if plot else (Path(keep) if keep else Path(tempfile.gettempdir())) / _PLOT
+        queues.mkdir(parents=True)
         with (
             Queue.create(plan.first, size=plan.queue_bytes, origin=FIRST) as first,
             Queue.create(plan.second, size=plan.queue_bytes, origin=SECOND) as second,
         ):
             second.station(STATION, STATION_SELECT)
             with DemoRun(plan, first, second, pipeline) as run:
-                with live_view(plan, quiet=as_json) as refresh:
-                    run.run(refresh)
-                outcome = outcome_of(plan, run)
+                outcome = _watch(plan, run, pipeline, quiet=as_json)
                 if outcome.tables is not None:
-                    save_plot(plot_path, plan, outcome.cut, outcome.tables)
-    if as_json:
-        drawn = None if outcome.tables is None else str(plot_path)
-        echo_json({"ok": outcome.ok, **_values(plan, outcome), "plot": drawn})
-    else:
-        _show(plan, outcome)
-        if outcome.tables is not None:
-            click.echo(f"plot: {plot_path}")
-        if path:
-            click.echo(f"to see the queue: headrace queue info {path}/{SECOND}")
+                    save_plot(plot_path, plan, outcome.delivery, outcome.tables)
+                drawn = None if outcome.tables is None else str(plot_path)
+                if as_json:
+                    echo_json({"ok": outcome.ok, **values_of(plan, outcome), "plot": drawn})
+                else:
+                    _show(outcome, drawn)
+    if not as_json:
+        _show_next(keep, pipeline)
     return OK if outcome.ok else NEGATIVE
 
 
-def _values(plan: Plan, outcome: Outcome) -> dict[str, Any]:
-    watchers = [
-        {
-            "name": watcher.name,
-            "select": watcher.select,
-            "bytes": outcome.reports[watcher.name].bytes,
-            "latency_p50_s": outcome.reports[watcher.name].latency_p50_s,
-            "latency_p99_s": outcome.reports[watcher.name].latency_p99_s,
-            **verdict_values(outcome.watchers[watcher.name]),
-        }
-        for watcher in WATCHERS
-    ]
-    return {
-        "seed": plan.seed,
-        "seconds": plan.seconds,
-        "products": outcome.first.inserted_products,
-        "bytes": outcome.first.inserted_bytes,
-        "duplicates": outcome.first.duplicates,
-        "arrived": outcome.arrived,
-        "cut": None if outcome.cut is None else _cut_values(outcome.cut),
-        "watchers": watchers,
-        "station": _station_values(outcome),
-        "pipeline": None if outcome.tables is None else _table_values(outcome.tables),
-    }
+def _watch(plan: Plan, run: DemoRun, pipeline: bool, quiet: bool) -> Outcome:
+    """Run to the end, and tell each verdict as soon as it is known."""
+    with live_view(plan, pipeline, quiet) as view:
+        run.deliver(view.refresh)
+        delivery = delivery_of(plan, run)
+        view.tell(run, _delivery_line(delivery))
+        run.finish(view.refresh)
+        outcome = outcome_of(plan, run, delivery)
+        if outcome.tables is not None:
+            view.tell(run, _table_line(outcome.tables))
+        return outcome
 
 
-def _station_values(outcome: Outcome) -> dict[str, Any]:
-    """The station, with its verdict but without order: shared work has none."""
-    counts = outcome.station
-    verdict = {name: value for name, value in verdict_values(outcome.workers).items() if "order" not in name}
-    workers = [
-        {
-            "name": worker,
-            "pid": outcome.pids[worker],
-            "products": outcome.reports[worker].products,
-            "killed": worker == KILLED_WORKER and outcome.kill is not None,
-        }
-        for worker in WORKERS
-    ]
-    return {
-        "name": counts.name,
-        "select": counts.selection,
-        "waiting": counts.waiting,
-        "leased": counts.leased,
-        "acknowledged": counts.acknowledged,
-        "restored": counts.restored,
-        "redelivered": counts.redelivered,
-        "workers": workers,
-        "kill": None if outcome.kill is None else _kill_values(outcome.kill),
-        **verdict,
-    }
-
-
-def _table_values(tables: TableVerdicts) -> dict[str, Any]:
-    verdicts = [
-        {"name": name, **{key: value for key, value in verdict_values(verdict).items() if "order" not in key}}
-        for name, verdict in tables.verdicts.items()
-    ]
-    return {"ok": tables.ok, "reports": tables.reports, "verdicts": verdicts}
-
-
-def _kill_values(kill: WorkerKill) -> dict[str, Any]:
-    return {"pid": kill.pid, "after_s": kill.after_s, "held": kill.held, "back_after_s": kill.back_after_s}
-
-
-def _cut_values(cut: LinkCut) -> dict[str, Any]:
-    return {
-        "after_s": cut.after_s, "lasted_s": cut.lasted_s, "missing": cut.missing,
-        "caught_up_after_s": cut.caught_up_after_s,
-    }  # fmt: skip
-
-
-def _show(plan: Plan, outcome: Outcome) -> None:
-    statistics = outcome.first
-    click.echo(
-        f"{format_count(statistics.inserted_products, 'product')} ({format_size(statistics.inserted_bytes)}) "
-        f"in {plan.seconds:g} s, {statistics.inserted_products / plan.seconds:,.0f}/s; "
-        f"{format_count(statistics.duplicates, 'duplicate')} rejected"
+def _delivery_line(delivery: Delivery) -> str:
+    report = delivery.reports[WATCHERS[0].name]
+    p50, p99 = (format_latency(latency or 0.0) for latency in (report.latency_p50_s, report.latency_p99_s))
+    return (
+        f"verdict on deliveries: {format_count(delivery.first.inserted_products, 'product')} put, "
+        f"{delivery.arrived:,} arrived; {_faults([*delivery.watchers.values(), delivery.workers], max)}; "
+        f"latency p50 {p50}, p99 {p99} without the cut"
     )
-    if outcome.cut is not None:
-        click.echo(f"the link was {outcome.cut}")
-    for watcher in WATCHERS:
-        report = outcome.reports[watcher.name]
-        p50, p99 = (format_latency(latency or 0.0) for latency in (report.latency_p50_s, report.latency_p99_s))
-        click.echo(f"{watcher.name}: latency from site to site, without the cut: p50 {p50}, p99 {p99}")
-    shares = ", ".join(f"{worker} {outcome.reports[worker].products:,}" for worker in WORKERS)
-    click.echo(f"station {STATION}: {shares}")
-    if outcome.kill is not None:
-        click.echo(f"{KILLED_WORKER} was {outcome.kill}")
-    tables = outcome.tables
-    if tables is not None:
-        reports, hours = format_count(tables.reports, "METAR report"), format_count(len(tables.hourly), "hourly row")
-        click.echo(f"pipeline: {reports}, {hours}")
-    without_order = {f"station {STATION}": outcome.workers, **({} if tables is None else tables.verdicts)}
-    verdicts = {**outcome.watchers, **without_order}
+
+
+def _table_line(tables: TableVerdicts) -> str:
+    received = {name: verdict.received for name, verdict in tables.verdicts.items()}
+    counts = (
+        (tables.reports, "METAR report"), (len(tables.hourly), "hourly row"), (received["files radar"], "radar file"),
+        (received["alerts"], "alert"), (received["dead letters"], "dead letter"),
+    )  # fmt: skip
+    contents = ", ".join(format_count(count, noun) for count, noun in counts)
+    return f"verdict on the tables: {contents}; {_faults(tables.verdicts.values(), sum)}"
+
+
+def _faults(verdicts: Iterable[Verdict], total: Callable[[Iterable[int]], int]) -> str:
+    """What the oracle found in all of them; the rarer faults only if there are any."""
+    every = list(verdicts)
+    counts = {
+        "lost": total(verdict.lost for verdict in every),
+        "duplicated": total(verdict.duplicated for verdict in every),
+        "altered": total(verdict.mismatched for verdict in every),
+        "out of order": total(verdict.out_of_order for verdict in every),
+        "unknown": total(verdict.unknown for verdict in every),
+    }
+    shown = ("lost", "duplicated", "altered")
+    return ", ".join(f"{fault} {count:,}" for fault, count in counts.items() if count or fault in shown)
+
+
+def _show(outcome: Outcome, plot: str | None) -> None:
+    if is_terminal() or not outcome.ok:
+        _show_verdicts(outcome)
+    text = (
+        "nothing lost, nothing duplicated, nothing altered" if outcome.ok else "the demo failed: see the verdicts above"
+    )
+    click.echo(text if plot is None else f"{text}; plot: {plot}")
+
+
+def _show_verdicts(outcome: Outcome) -> None:
+    without_order: Mapping[str, Verdict] = {
+        f"station {STATION}": outcome.delivery.workers,
+        **({} if outcome.tables is None else outcome.tables.verdicts),
+    }
+    verdicts = {**outcome.delivery.watchers, **without_order}
     rows = [verdict_row(name, verdict) for name, verdict in verdicts.items()]
     for row in rows[-len(without_order) :]:
         row[_ORDER] = ""
@@ -153,4 +132,50 @@ def _show(plan: Plan, outcome: Outcome) -> None:
     for name, verdict in verdicts.items():
         if not verdict.ok:
             click.echo(f"{name}: {verdict}")
-    click.echo("nothing lost, nothing duplicated" if outcome.ok else "the demo failed: see the verdicts above")
+
+
+# --- what to do next ------------------------------------------------------------------------------
+
+
+def _show_next(keep: str | None, pipeline: bool) -> None:
+    if keep is None:
+        click.echo(f"to keep it all, with three commands to try on it: {_program()} demo --keep")
+        return
+    click.echo(f"kept in {keep}; try:")
+    for command in next_commands(keep, pipeline):
+        click.echo(f"  {command}")
+
+
+def next_commands(folder: str, pipeline: bool) -> list[str]:
+    """Three commands for what a demonstration has left behind, as they can be typed."""
+    second = shlex.quote(f"{folder}/{SECOND}")
+    feed = "alert/**" if pipeline else "wx/radar/**"
+    commands = [
+        f"{_program()} watch {second} --from oldest --select '{feed}' --count 5 --timeout 1s",
+        f"{_program()} station list {second}",
+    ]
+    if not pipeline:
+        return [*commands, f"{_program()} queue check {second}"]
+    code = f"import pandas; print(pandas.read_parquet({f'{folder}/pipeline/tables/hourly'!r}))"
+    quoted = f'"{code}"' if shlex.quote(folder) == folder else shlex.quote(code)
+    return [*commands, f"{_typed(sys.executable)} -c {quoted}"]
+
+
+def _program() -> str:
+    """This program, as it can be typed."""
+    if os.path.basename(sys.argv[0]) == "headrace":
+        return _typed(sys.argv[0])
+    return f"{_typed(sys.executable)} -m headrace"
+
+
+def _typed(program: str) -> str:
+    """The shortest form that starts the program from here: its name if the shell finds it, else its path."""
+    name, folder = os.path.basename(program), os.path.dirname(os.path.abspath(program))
+    found = shutil.which(name)
+    if found is not None and os.path.samefile(
+        os.path.dirname(found), folder
+    ):  # not the file: an environment links to it
+        return name
+    path = os.path.join(folder, name)
+    relative = os.path.relpath(path)
+    return shlex.quote(path if relative.startswith("..") else relative)

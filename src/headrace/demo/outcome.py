@@ -58,8 +58,8 @@ class TableVerdicts:
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
-    """What happened, and what the oracle says about it."""
+class Delivery:
+    """What happened at the sites, to the watchers and to the workers, and what the oracle says about it."""
 
     first: Statistics
     arrived: int  # at the second site
@@ -70,24 +70,34 @@ class Outcome:
     pids: dict[str, int]
     watchers: dict[str, Verdict]
     workers: Verdict  # on all workers together
-    tables: TableVerdicts | None  # None: without a pipeline
 
     @property
     def ok(self) -> bool:
         """Nothing was lost, duplicated or altered, and the station has no backlog."""
         left = self.station.waiting + self.station.leased + self.station.behind
-        verdicts = (*self.watchers.values(), self.workers, *(() if self.tables is None else (self.tables,)))
-        return all(verdict.ok for verdict in verdicts) and not left
+        return all(verdict.ok for verdict in (*self.watchers.values(), self.workers)) and not left
 
 
-def outcome_of(plan: Plan, run: DemoRun) -> Outcome:
-    """Judge a run that has ended."""
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """The verdicts on deliveries, and on the tables unless the run had no pipeline."""
+
+    delivery: Delivery
+    tables: TableVerdicts | None
+
+    @property
+    def ok(self) -> bool:
+        return self.delivery.ok and (self.tables is None or self.tables.ok)
+
+
+def delivery_of(plan: Plan, run: DemoRun) -> Delivery:
+    """Judge what watchers received and workers acknowledged, when they are done."""
     sent = load_sightings(plan.records_of(FEEDER))
     acknowledged: list[Acknowledged] = []
     for worker in WORKERS:
         acknowledged += load_acknowledged(plan.records_of(worker))
     acknowledged.sort(key=lambda record: record[0])
-    return Outcome(
+    return Delivery(
         run.first.statistics(),
         run.arrived,
         run.station.statistics(),
@@ -102,8 +112,14 @@ def outcome_of(plan: Plan, run: DemoRun) -> Outcome:
             for watcher in WATCHERS
         },
         judge(sent, [sighting for _, sighting in acknowledged], Selection(STATION_SELECT).wants_names, "feed"),
-        tables_of(plan, run.second, sent) if PIPELINE in run.latest else None,
     )
+
+
+def outcome_of(plan: Plan, run: DemoRun, delivery: Delivery) -> Outcome:
+    """Judge a run that has ended."""
+    if PIPELINE not in run.latest:
+        return Outcome(delivery, None)
+    return Outcome(delivery, tables_of(plan, run.second, load_sightings(plan.records_of(FEEDER))))
 
 
 # --- the output of the pipeline --------------------------------------------------------------------

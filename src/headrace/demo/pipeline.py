@@ -131,7 +131,7 @@ def _check(job: "Job") -> None:
         if status.failure:
             raise PipelineError(
                 f"rule {status.rule} has failed: {status.failure}",
-                "run the demo with --path, and read pipeline/spark.log",
+                "run the demo with --keep, and read pipeline/spark.log in its folder",
             )
 
 

@@ -40,11 +40,7 @@ STATION, STATION_SELECT = "decode", "wx/**"
 WORKERS = ("worker 1", "worker 2", "worker 3")  # they share the products of the station
 KILLED_WORKER = WORKERS[1]  # killed while it holds products
 
-KILL_AT, CUT_AT, CUT_SHARE = (
-    0.25,
-    0.5,
-    0.2,
-)  # shares of the run: when the worker is killed, when the link is cut, for how long
+KILL_AT, CUT_AT, CUT_SHARE = 0.25, 0.5, 0.2  # shares of the run: the worker is killed, the link is cut, for how long
 
 GARBLED = " garbled"  # end of the ident of such a bulletin
 _GARBLED_ONE_IN = 200
@@ -75,8 +71,13 @@ class Plan:
         return self.queues / "pipeline"
 
     @property
+    def rate(self) -> float:
+        """Products per second without copies."""
+        return RATE + METAR_RATE
+
+    @property
     def queue_bytes(self) -> int:
-        return int((RATE + METAR_RATE) * self.seconds * PAYLOAD_BYTES_MAX * _BURST) + _SPARE_BYTES
+        return int(self.rate * self.seconds * PAYLOAD_BYTES_MAX * _BURST) + _SPARE_BYTES
 
     def drafts(self) -> Iterator[Draft]:
         others = self._generator([kind for kind in PROFILES if kind != METAR], RATE)
@@ -101,8 +102,9 @@ class Plan:
     def records_of(self, process: str) -> Path:
         return self.records / f"{process}.msgpack"
 
-    def latencies_of(self, watcher: str) -> Path:
-        return self.records / f"{watcher}.npy"
+    def times_of(self, process: str) -> Path:
+        """For the plot: the latencies of a watcher, or the times at which a worker acknowledged."""
+        return self.records / f"{process}.npy"
 
 
 def observed_hours(seconds: float) -> float:

@@ -61,7 +61,7 @@ class Report(msgspec.Struct, frozen=True):
 
     products: int = 0
     bytes: int = 0
-    lost: int = 0
+    lost: int = 0  # of a watcher: evicted before it read them; of a site: left out by the other site
     latency_p50_s: float | None = None
     latency_p99_s: float | None = None
     done: bool = False
@@ -71,7 +71,6 @@ class Report(msgspec.Struct, frozen=True):
     endpoint: str = ""  # of a site and of the link: where to connect
     state: str = ""  # of a site: the state of its request; of the pipeline: rows by rule
     base: int = 0  # of a site: everything below this sequence of the other site has arrived
-    repairs: int = 0  # of a site
     problem: str = ""  # why it stopped
     hint: str = ""
 
@@ -125,7 +124,7 @@ def run_watcher(plan: Plan, watcher: Watcher, pipe: Connection) -> None:
             if end is None and pipe.poll():
                 end = pipe.recv()
         save_records(plan.records_of(watcher.name), received.sightings)
-        np.save(plan.latencies_of(watcher.name), received.times_and_latencies())
+        np.save(plan.times_of(watcher.name), received.times_and_latencies())
         pipe.send(received.report(received.latencies_without(*end.delayed_ns), done=True))
 
 
@@ -189,9 +188,9 @@ def run_worker(plan: Plan, name: str, pipe: Connection) -> None:
             if pipe.poll():
                 command = pipe.recv()
             if command == STALL:
-                save_records(plan.records_of(name), worker.acknowledged)
+                worker.save(plan, name)
                 worker.stall()
-        save_records(plan.records_of(name), worker.acknowledged)
+        worker.save(plan, name)
         pipe.send(worker.report(done=True))
 
 
@@ -200,7 +199,8 @@ class _Worker:
 
     def __init__(self, consumer: Consumer, pipe: Connection) -> None:
         self._consumer, self._pipe = consumer, pipe
-        self.acknowledged: list[Acknowledged] = []
+        self._acknowledged: list[Acknowledged] = []
+        self._times_s: list[tuple[float, int]] = []  # since 1970, and how many products were acknowledged then
         self._bytes = self._redelivered = 0
         self._reported_s = time.monotonic()
 
@@ -212,7 +212,8 @@ class _Worker:
             records = [(each.sequence, sighting_of(each.feed, each.ident, each.payload)) for each in batch]
             time.sleep(_WORK_S)
             self._consumer.ack(batch)
-            self.acknowledged += records
+            self._acknowledged += records
+            self._times_s.append((time.time(), len(records)))
             self._bytes += batch.payload_bytes
             self._redelivered += redelivered
         if redelivered or time.monotonic() - self._reported_s >= REPORT_S:
@@ -228,8 +229,12 @@ class _Worker:
         self._pipe.send(self.report(held=held))
         time.sleep(_STALL_S)
 
+    def save(self, plan: Plan, name: str) -> None:
+        save_records(plan.records_of(name), self._acknowledged)
+        np.save(plan.times_of(name), np.array(self._times_s, dtype=np.float64).reshape(-1, 2).T)
+
     def report(self, held: int = 0, done: bool = False) -> Report:
-        return Report(len(self.acknowledged), self._bytes, held=held, redelivered=self._redelivered, done=done)
+        return Report(len(self._acknowledged), self._bytes, held=held, redelivered=self._redelivered, done=done)
 
 
 # --- records --------------------------------------------------------------------------------------

@@ -81,9 +81,8 @@ class _Reporter(threading.Thread):
         products = sum(counts.products for counts in statistics.arrivals.values())
         for upstream in statistics.upstreams:
             counts = upstream.counts
-            return Report(
-                products, endpoint=self._endpoint, state=counts.state, base=upstream.base, repairs=counts.repairs
-            )
+            lost = sum(counts.left_out.values())
+            return Report(products, lost=lost, endpoint=self._endpoint, state=counts.state, base=upstream.base)
         return Report(products, endpoint=self._endpoint)
 
 
