@@ -62,7 +62,7 @@ def test_the_page_marks_calls_that_are_not_idempotent() -> None:
 
 
 def test_the_limits_have_the_values_on_the_page() -> None:
-    assert (page.VERSION, calls.VERSION, page.PAGE_BYTES_MAX, beat.FEEDS_MAX) == (2, 5, 1 << 30, 4096)
+    assert (page.VERSION, calls.VERSION, page.PAGE_BYTES_MAX, beat.FEEDS_MAX) == (2, 6, 1 << 30, 4096)
     assert (query.PAGES_MAX, query.PRODUCTS_MAX, query.BYTES_MAX, query.MEASURES_MAX) == (
         64, 100_000, 64 << 20, 10,
     )  # fmt: skip

@@ -6,7 +6,7 @@ from collections.abc import Callable
 import pytest
 
 from headrace import Selection
-from headrace.errors import AccessDeniedError
+from headrace.errors import AccessDeniedError, StationMissingError
 from headrace.link.access import Rule
 from headrace.product.put import Put
 from headrace.remote.client.cursor import RemoteCursor
@@ -98,6 +98,17 @@ def test_a_client_learns_nothing_about_stations_that_it_may_not_use(guarded: Ser
         assert remote.wanted_by(feed)
     with pytest.raises(AccessDeniedError):
         remote.wanted_by("b/1")
+
+
+def test_a_client_creates_a_station_of_everything_only_if_it_may_receive_everything(guarded: Served) -> None:
+    remote = guarded.connect()
+    with pytest.raises(AccessDeniedError, match="may not receive all of"):
+        remote.station("s")
+    with pytest.raises(StationMissingError):
+        remote.station("s", create=False)
+    assert guarded.queue.stations() == []
+    guarded.queue.station("s", "a/**")
+    assert remote.station("s").terms.selection == "a/**"
 
 
 def test_a_client_cannot_move_stations_that_it_may_not_use(guarded: Served) -> None:

@@ -52,11 +52,12 @@ def test_a_station_may_start_elsewhere(make_quick: Callable[..., Queue], start: 
     assert drain(queue.station("s", "**", start=start)) == expected
 
 
-def test_a_station_without_terms_must_exist(queue: Queue) -> None:
-    with pytest.raises(StationMissingError, match="has no station 's'") as told:
-        queue.station("s")
-    assert "selection=" in told.value.hint
+def test_a_station_that_must_not_be_created_must_exist(queue: Queue) -> None:
+    with pytest.raises(StationMissingError, match=r"has no station 's'; create it: queue\.station"):
+        queue.station("s", create=False)
     assert queue.stations() == []
+    queue.station("s", "a/**")
+    assert queue.station("s", create=False).terms.selection == "a/**"
 
 
 def test_an_existing_station_is_opened_without_terms_or_on_the_same_terms(queue: Queue) -> None:
@@ -282,7 +283,13 @@ def test_a_removed_station_is_missing(queue: Queue) -> None:
     put(queue, "1")
     station.remove()
     assert queue.stations() == []
-    for act in (station.remove, station.attach, station.statistics, lambda: queue.station("s"), lambda: station.terms):
+    for act in (
+        station.remove,
+        station.attach,
+        station.statistics,
+        lambda: queue.station("s", create=False),
+        lambda: station.terms,
+    ):
         with pytest.raises(StationMissingError):
             act()
     fresh = queue.station("s", "**")

@@ -50,12 +50,12 @@ def pause_and_resume(queue: Queue) -> None:
 
 def remove_middle(queue: Queue) -> None:
     with suppress(StationMissingError):
-        queue.station("b").remove()
+        queue.station("b", create=False).remove()
 
 
 def remove_blocking(queue: Queue) -> None:
     with suppress(StationMissingError):
-        queue.station("full").remove()
+        queue.station("full", create=False).remove()
 
 
 def seek(queue: Queue) -> None:

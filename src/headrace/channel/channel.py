@@ -17,7 +17,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Unpack
 
 import msgspec
 
@@ -27,7 +27,7 @@ from headrace.channel.context import ChannelContext, definition_of
 from headrace.channel.document import ChannelDocument, Definition, DefinitionFile
 from headrace.channel.pull import PullSupplier
 from headrace.channel.push import PushConsumer
-from headrace.channel.qos import FIELDS, QoS, option_text
+from headrace.channel.qos import FIELDS, ChannelOptions, MemberOptions, QoS, option_text
 from headrace.channel.slots import connected_suppliers
 from headrace.channel.subtree import Subtree
 from headrace.channel.supplier import Supplier
@@ -44,6 +44,7 @@ from headrace.log.log import Log
 from headrace.station.opening import open_station
 from headrace.station.station import Station
 from headrace.station.stations import Stations
+from headrace.station.terms import Chosen
 from headrace.units import parse_age
 
 if TYPE_CHECKING:
@@ -96,7 +97,7 @@ class Channel:
 
     # --- stations ---------------------------------------------------------------------------------
 
-    def station(self, name: str, selection: Any = None, **options: Any) -> Station:
+    def station(self, name: str, selection: Chosen = None, **options: Unpack[MemberOptions]) -> Station:
         """The station `name` of this channel.
 
         Without selection and options it must exist. With any of them it is created, or opened if it exists on the
@@ -112,7 +113,7 @@ class Channel:
         """The names of its stations."""
         return membership.list_stations(self._context)
 
-    def change_station(self, name: str, selection: Any = None, **options: Any) -> Station:
+    def change_station(self, name: str, selection: Chosen = None, **options: Unpack[MemberOptions]) -> Station:
         """Change what a station sets itself; an option set to None or `any` is inherited again."""
         with self._file.changing():
             return membership.change_station(self._context, name, selection, options)
@@ -144,7 +145,7 @@ class Channel:
 
     # --- change -----------------------------------------------------------------------------------
 
-    def change(self, **options: Any) -> None:
+    def change(self, **options: Unpack[ChannelOptions]) -> None:
         """Change some options, for the channel and for the stations that inherit them.
 
         TermsError, without any change, if they contradict each other, or if a station has set an option that would be
@@ -167,7 +168,7 @@ class Channel:
                     "remove them first, or remove the channel with force",
                 )
             for name in stations:
-                open_station(context.log, context.stations, name).remove()
+                open_station(context.log, context.stations, name, create=False).remove()
             rest = {name: each for name, each in document.channels.items() if name != self.name}
             self._file.write(msgspec.structs.replace(document, channels=rest))
             context.suppliers_file(definition).unlink(missing_ok=True)
@@ -178,7 +179,9 @@ class Channel:
         """The channel now, with the sums over its stations."""
         context, definition = self._context, self.definition
         suppliers, pushed = connected_suppliers(context.suppliers_file(definition))
-        stations = [open_station(context.log, context.stations, name).statistics() for name in self.stations()]
+        stations = [
+            open_station(context.log, context.stations, name, create=False).statistics() for name in self.stations()
+        ]
         dropped: dict[str, int] = {}
         for each in stations:
             for cause, count in {**each.dropped, "expired": each.expired, "evicted": each.evicted}.items():
@@ -207,7 +210,9 @@ class Channel:
 # --- open and list --------------------------------------------------------------------------------
 
 
-def open_channel(log: Log, stations: Stations, name: str, feed: str | None = None, **options: Any) -> Channel:
+def open_channel(
+    log: Log, stations: Stations, name: str, feed: str | None = None, **options: Unpack[ChannelOptions]
+) -> Channel:
     """The channel `name` of a queue.
 
     Without a feed and options it must exist. With a feed it is created, or opened if it exists on the same terms;

@@ -17,17 +17,16 @@ import msgspec
 from headrace.channel.conflicts import looser, tighten, validate
 from headrace.channel.context import ChannelContext
 from headrace.channel.document import Definition, DefinitionFile
-from headrace.channel.qos import FIELDS, QoS, is_open, read_options, station_terms
+from headrace.channel.qos import FIELDS, QoS, StationOnly, is_open, read_options, station_terms
 from headrace.channel.subtree import Subtree
 from headrace.errors import StationMissingError
 from headrace.selection import Selection
 from headrace.station.conflicts import Conflict, terms_error
 from headrace.station.opening import open_station
-from headrace.station.station import Station
+from headrace.station.station import Station, change_through_channel
 from headrace.station.terms import check_options
 
-# Terms that only stations have.
-STATION_ONLY = ("prescale", "restore", "deliveries_max", "hung_after", "after", "group", "distribution", "start")
+STATION_ONLY = tuple(StationOnly.__annotations__)  # terms that channels do not have
 
 
 def list_stations(channel: ChannelContext) -> list[str]:
@@ -41,7 +40,7 @@ def open_member(channel: ChannelContext, name: str) -> Station:
     definition = channel.definition
     terms = station_terms(_qos_of(definition, name))
     if _differs(station, terms):
-        station.change(**terms, channel=channel.name)
+        change_through_channel(station, channel.name, terms)
     return station
 
 
@@ -56,7 +55,9 @@ def add_station(channel: ChannelContext, name: str, selection: Any, options: Map
         if conflicts:
             raise terms_error(conflicts)
         _write(channel.file, definition, stations={**_entries(channel, definition), name: _closed(own)})
-    return open_station(channel.log, channel.stations, name, wanted, channel=channel.name, **station_terms(qos), **more)
+    start = more.pop("start", "next")
+    given = {"selection": wanted, **station_terms(qos), **more}
+    return open_station(channel.log, channel.stations, name, given, start=start, channel=channel.name)
 
 
 def change_station(channel: ChannelContext, name: str, selection: Any, options: Mapping[str, Any]) -> Station:
@@ -69,7 +70,7 @@ def change_station(channel: ChannelContext, name: str, selection: Any, options: 
     if selection is not None:
         more["selection"] = _within(definition, selection)
     _write(channel.file, definition, stations={**_entries(channel, definition), name: own})
-    station.change(**station_terms(qos), **more, channel=channel.name)
+    change_through_channel(station, channel.name, {**station_terms(qos), **more})
     return station
 
 
@@ -84,9 +85,8 @@ def change_channel(channel: ChannelContext, options: Mapping[str, Any]) -> None:
     _refuse(conflicts)
     _write(channel.file, new, stations=_entries(channel, definition))
     for name in members:
-        open_station(channel.log, channel.stations, name).change(
-            **station_terms(_qos_of(new, name)), channel=channel.name
-        )
+        station = open_station(channel.log, channel.stations, name, create=False)
+        change_through_channel(station, channel.name, station_terms(_qos_of(new, name)))
 
 
 # --- what a station sets --------------------------------------------------------------------------
@@ -133,7 +133,7 @@ def _within(definition: Definition, selection: Any) -> Selection:
 
 
 def _existing(channel: ChannelContext, name: str) -> Station:
-    station = open_station(channel.log, channel.stations, name)
+    station = open_station(channel.log, channel.stations, name, create=False)
     if station.terms.channel != channel.name:
         belongs = f"channel {station.terms.channel!r}" if station.terms.channel else "no channel"
         raise StationMissingError(

@@ -1,9 +1,9 @@
 """Quality of service: what a channel agrees on with its suppliers and consumers, as plain data.
 
-A QoS has thirteen options. Each is set, or left open (`None`, or `any` for a policy); what a channel leaves open its
-stations may set. `QoS.of` reads what people write (ages such as "10s", times in ISO 8601); `station_terms` says what a
-QoS means for a station. docs/channels.md explains every option, its default, and its name in the CORBA Notification
-Service.
+A QoS has thirteen options, the keys of `ChannelOptions`. Each is set, or left open (`None`, or `any` for a policy);
+what a channel leaves open its stations may set. `QoS.of` reads what people write (ages such as "10s", times in ISO
+8601); `station_terms` says what a QoS means for a station. docs/channels.md explains every option, its default, and its
+name in the CORBA Notification Service.
 
 Not here: which options contradict each other and what a station may change (conflicts.py), and how order, discard,
 deadlines and pacing are kept at delivery (the stations).
@@ -11,18 +11,53 @@ deadlines and pacing are kept at delivery (the stations).
 
 import difflib
 from collections.abc import Mapping
-from typing import Any, Literal, get_args
+from typing import Any, Literal, TypedDict, get_args
 
 import msgspec
 
 from headrace.errors import OptionError
+from headrace.log.read import Start
 from headrace.station.conflicts import Conflict, terms_error
-from headrace.station.terms import StationTerms
+from headrace.station.terms import Age, Discard, Distribution, Moment, Order, Restore, StationTerms
 from headrace.units import format_time, parse_age, parse_time
 
 Reliability = Literal["best_effort", "persistent"]
-Order = Literal["any", "fifo", "priority", "deadline"]
-Discard = Literal["any", "fifo", "lifo", "priority", "deadline"]
+
+
+class ChannelOptions(TypedDict, total=False):
+    """The options of a channel, as callers write them; None leaves one open."""
+
+    reliability: Reliability | None
+    connections: Reliability | None
+    order: Order | None
+    discard: Discard | None
+    max_per_consumer: int | None
+    max_queue: int | None
+    timeout: Age | None
+    start_time: Moment | None
+    stop_time: Moment | None
+    batch_max: int | None
+    pacing: Age | None
+    suppliers_max: int | None
+    consumers_max: int | None
+
+
+class StationOnly(TypedDict, total=False):
+    """The options of a station that channels do not have."""
+
+    prescale: int
+    restore: Restore
+    deliveries_max: int
+    hung_after: Age
+    after: str | None
+    group: str | None
+    distribution: Distribution
+    start: Start
+
+
+class MemberOptions(ChannelOptions, StationOnly, total=False):
+    """The options of a station of a channel."""
+
 
 _DEFAULT = StationTerms(name="")  # what a station does if neither it nor its channel sets an option
 SUPPLIERS_LIMIT = 1024  # slots in the file of a channel's suppliers

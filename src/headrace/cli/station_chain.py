@@ -21,7 +21,7 @@ def existing_station(queue: AnyQueue, name: str) -> AnyStation:
     if name not in names:
         known = f"its stations are: {', '.join(names)}" if names else "create it with: headrace station create"
         raise StationMissingError(f"{queue.path} has no station {name!r}", known)
-    return queue.station(name)
+    return queue.station(name, create=False)
 
 
 def each_station(queue: AnyQueue, read: Callable[[AnyStation], Result]) -> list[Result]:
@@ -29,7 +29,7 @@ def each_station(queue: AnyQueue, read: Callable[[AnyStation], Result]) -> list[
     found = []
     for name in queue.stations():
         with suppress(StationMissingError):
-            found.append(read(queue.station(name)))
+            found.append(read(queue.station(name, create=False)))
     return found
 
 

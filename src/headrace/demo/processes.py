@@ -179,7 +179,11 @@ class _Received:
 
 def run_worker(plan: Plan, name: str, pipe: Connection) -> None:
     """Get, work and acknowledge, until the command STOP."""
-    with child_process(pipe), Queue.open(plan.second) as queue, queue.station(STATION).attach() as consumer:
+    with (
+        child_process(pipe),
+        Queue.open(plan.second) as queue,
+        queue.station(STATION, create=False).attach() as consumer,
+    ):
         worker = _Worker(consumer, pipe)
         pipe.send(Report())
         command = ""

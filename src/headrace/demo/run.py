@@ -104,7 +104,7 @@ class DemoRun:
     def __init__(self, plan: Plan, first: Queue, second: Queue, pipeline: bool = True) -> None:
         self._plan, self.first, self.second = plan, first, second
         self._has_pipeline = pipeline
-        self.station = second.station(STATION)
+        self.station = second.station(STATION, create=False)
         self._processes: dict[str, Any] = {}
         self._pipes: dict[str, Connection] = {}
         self._feeder_started_s: float | None = None

@@ -16,6 +16,7 @@ from typing import Any, Unpack
 
 from headrace.channel.channel import Channel, list_channels, open_channel
 from headrace.channel.document import ChannelFiles
+from headrace.channel.qos import ChannelOptions
 from headrace.errors import NotAQueueError, QueueExistsError
 from headrace.kernel import _kernel as kernel
 from headrace.log import append
@@ -57,6 +58,7 @@ from headrace.station.leases import is_failure
 from headrace.station.opening import open_station
 from headrace.station.station import Station
 from headrace.station.stations import StationFiles, Stations
+from headrace.station.terms import Given, StationOptions
 from headrace.units import parse_age, parse_size
 
 _RESIDENTS = (StationFiles(), ChannelFiles(), RequestFiles())
@@ -257,23 +259,28 @@ class Queue:
         """The names of all cursors."""
         return self._log.cursors()
 
-    def station(self, name: str, selection: Any = ..., *, start: Start = "next", **terms: Any) -> Station:
+    def station(
+        self, name: str, selection: Given = ..., *, start: Start = "next", create: bool = True,
+        **terms: Unpack[StationOptions],
+    ) -> Station:  # fmt: skip
         """The station called `name`: a selection and a position that consumers share.
 
-        Without terms it must exist. With terms it is made, or opened if it exists on these terms; a new one begins at
-        `start`. docs/stations.md explains the terms: blocking, capacity, prescale, order, discard, restore,
-        deliveries_max, hung_after, durable, after, group, distribution, timeout, start_time, stop_time, batch_max,
-        pacing, consumers_max, max_queue.
+        A station that exists is opened; StationExistsError if it has other terms than those given. Otherwise it is
+        created on the terms given, and begins at `start`; without a selection it receives everything. With
+        `create=False` it must exist. docs/stations.md explains the terms: blocking, capacity, prescale, order,
+        discard, restore, deliveries_max, hung_after, durable, after, group, distribution, timeout, start_time,
+        stop_time, batch_max, pacing, consumers_max, max_queue.
         """
         self._log.check_open()
-        return open_station(self._log, self._stations, name, selection, start=start, **terms)
+        given = {"selection": selection, **terms}
+        return open_station(self._log, self._stations, name, given, start=start, create=create)
 
     def stations(self) -> list[str]:
         """The names of all stations."""
         self._log.check_open()
         return sorted(terms.name for terms in self._stations.document.stations)
 
-    def channel(self, name: str, feed: str | None = None, **terms: Any) -> Channel:
+    def channel(self, name: str, feed: str | None = None, **terms: Unpack[ChannelOptions]) -> Channel:
         """The channel called `name`: a feed subtree with terms that its stations inherit (docs/channels.md)."""
         self._log.check_open()
         return open_channel(self._log, self._stations, name, feed, **terms)

@@ -5,6 +5,8 @@ place: behind another station (`after`), beside the others of its group, or in a
 under the queue's lock, so that two processes cannot create the same station.
 """
 
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any
 
 import msgspec
@@ -24,12 +26,15 @@ STAGE_STEP = 1 << 10  # between stages, so that stations fit in between later
 
 
 def open_station(
-    log: Log, stations: Stations, name: str, selection: Any = ..., *, start: Start = "next", **terms_given: Any
-) -> Station:
+    log: Log, stations: Stations, name: str, options: Mapping[str, Any] = MappingProxyType({}), *,
+    start: Start = "next", create: bool = True, channel: str | None = None,
+) -> Station:  # fmt: skip
     """The station `name`, created on these terms if it does not exist; `Queue.station` explains the options."""
     check_station_name(name)
-    given = {option: value for option, value in {"selection": selection, **terms_given}.items() if value is not ...}
+    given = {option: value for option, value in options.items() if value is not ...}
     fields = check_options(given)
+    if channel is not None:
+        fields["channel"] = channel
     after = given.get("after")
     function = Selection.of(given.get("selection")).function
     with log.locked():
@@ -37,11 +42,11 @@ def open_station(
         terms = stations.document.find(name)
         if terms is not None:
             _compare(stations.document, terms, fields, after)
-        elif given:
+        elif create:
             _create(log, stations, name, start, fields, after)
         else:
             raise StationMissingError(
-                f"{log.path} has no station {name!r}", "to create it, give its terms: queue.station(name, selection=…)"
+                f"{log.path} has no station {name!r}", "create it: queue.station(name, selection)"
             )
     station = Station(log, stations, name)
     if function is not None:

@@ -8,8 +8,9 @@ Not here: creating a station (opening.py), and getting products (consumer.py).
 """
 
 import time
+from collections.abc import Mapping
 from datetime import timedelta
-from typing import Any
+from typing import Any, Unpack
 
 import msgspec
 import numpy as np
@@ -28,7 +29,14 @@ from headrace.station.consumer import Consumer
 from headrace.station.leases import check_keep
 from headrace.station.stations import Stations
 from headrace.station.statistics import ConsumerStatistics, Lag, Parked, StationStatistics
-from headrace.station.terms import CHANGEABLE, Retired, StationTerms, check_options, check_sequences
+from headrace.station.terms import (
+    CHANGEABLE,
+    Retired,
+    StationChanges,
+    StationTerms,
+    check_options,
+    check_sequences,
+)
 
 _SAME = (
     "waiting", "leased", "parked", "admitted", "delivered", "acknowledged", "discarded", "expired", "damaged",
@@ -92,12 +100,14 @@ class Station:
 
     # --- change -----------------------------------------------------------------------------------
 
-    def change(self, **options: Any) -> None:
+    def change(self, **options: Unpack[StationChanges]) -> None:
         """Change terms while consumers work. A new selection applies to products that are put from now on.
 
-        The terms of a station of a channel are changed through the channel, which passes its name as `channel`.
+        The terms of a station of a channel are changed through the channel.
         """
-        by_channel = options.pop("channel", None)
+        self._change(options, None)
+
+    def _change(self, options: Mapping[str, Any], by_channel: str | None) -> None:
         fields = check_options(options)
         for field in (*fields, *(["after"] if "after" in options else [])):
             if field not in CHANGEABLE:
@@ -256,6 +266,11 @@ class Station:
 
     def __repr__(self) -> str:
         return f"<Station {self.name!r} of {self._log.path}>"
+
+
+def change_through_channel(station: Station, channel: str, options: Mapping[str, Any]) -> None:
+    """`Station.change`, for a station that belongs to this channel."""
+    station._change(options, channel)
 
 
 def give_function(station: Station, function: Any) -> None:

@@ -1,8 +1,9 @@
 """Terms: everything that is agreed about one station, as plain data.
 
-`check_options` turns what callers write ("30s", a Selection, a datetime) into fields of `StationTerms`; an error names
-the invalid option. The file `stations.json` holds the terms (document.py), and `for_kernel` translates them for the
-chain's file.
+`StationOptions` is what callers write, `queue.station("s", capacity=100, timeout="30s")`; editors complete it and mypy
+checks it. `check_options` turns it into fields of `StationTerms`; an error names the invalid option. A new option is a
+key of `StationOptions`, a field of `StationTerms` and a check in `_CHECKS`. The file `stations.json` holds the terms
+(document.py), and `for_kernel` translates them for the chain's file.
 
 Not here: which terms contradict each other (conflicts.py), and the terms of channels (channel/qos.py).
 """
@@ -10,14 +11,17 @@ Not here: which terms contradict each other (conflicts.py), and the terms of cha
 import difflib
 import time
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Any, Literal
+from datetime import datetime, timedelta
+from types import EllipsisType
+from typing import Annotated, Any, Literal, TypeAlias, TypedDict
 
 import msgspec
 
-from headrace.errors import ChannelNameError, OptionError, StationNameError
+from headrace.errors import OptionError, StationNameError
 from headrace.kernel import _kernel as kernel
 from headrace.log.cursor import check_name
 from headrace.selection import Selection
+from headrace.selection.selection import Function
 from headrace.units import parse_age, parse_time
 
 CAPACITY_MAX = 131_072
@@ -33,9 +37,56 @@ class Retired(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     local: bool
 
 
+Order = Literal["any", "fifo", "priority", "deadline"]
+Discard = Literal["any", "fifo", "lifo", "priority", "deadline"]
+Restore = Literal["input", "output", "start", "group"]
+Distribution = Literal["round_robin", "least_loaded"]
+Age = float | str | timedelta  # seconds, or "10s"
+Moment = int | str | datetime  # nanoseconds since 1970, or ISO 8601
+Chosen: TypeAlias = (
+    Selection | str | Mapping[str, Any] | Function | None
+)  # a selection as callers write it; None: everything
+Given: TypeAlias = Chosen | EllipsisType  # of an argument that may be left out
+
+
+class ChangeableOptions(TypedDict, total=False):
+    """The options that `Station.change` takes too. docs/stations.md explains each; None leaves one open."""
+
+    blocking: bool
+    capacity: int | None
+    prescale: int
+    order: Order
+    discard: Discard
+    restore: Restore
+    deliveries_max: int
+    hung_after: Age
+    durable: bool
+    distribution: Distribution
+    timeout: Age | None
+    start_time: Moment | None
+    stop_time: Moment | None
+    batch_max: int | None
+    pacing: Age
+    consumers_max: int | None
+    max_queue: int | None
+
+
+class StationOptions(ChangeableOptions, total=False):
+    """The options of a new station, beside its selection and its start."""
+
+    after: str | None
+    group: str | None
+
+
+class StationChanges(ChangeableOptions, total=False):
+    """What `Station.change` takes."""
+
+    selection: Chosen
+
+
 Count = Annotated[int, msgspec.Meta(ge=1)]
 Seconds = Annotated[float, msgspec.Meta(ge=0, lt=1e9)]
-Moment = Annotated[int, msgspec.Meta(ge=0, le=(1 << 63) - 1)]
+Number = Annotated[int, msgspec.Meta(ge=0, le=(1 << 63) - 1)]
 
 
 class StationTerms(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -50,39 +101,31 @@ class StationTerms(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     prescale: Count = 1
     blocking: bool = False
     capacity: Annotated[int, msgspec.Meta(ge=1, le=CAPACITY_MAX)] | None = None  # None: only the queue limits it
-    order: Literal["any", "fifo", "priority", "deadline"] = "priority"
-    discard: Literal["any", "fifo", "lifo", "priority", "deadline"] = "lifo"
-    restore: Literal["input", "output", "start", "group"] = "input"
+    order: Order = "priority"
+    discard: Discard = "lifo"
+    restore: Restore = "input"
     deliveries_max: Annotated[int, msgspec.Meta(ge=0, le=DELIVERIES_MAX)] = 5  # 0: no limit
     hung_after_s: Seconds = 30.0  # 0: never
     durable: bool = True
     paused: bool = False
     group: str | None = None
-    distribution: Literal["round_robin", "least_loaded"] = "round_robin"
+    distribution: Distribution = "round_robin"
     timeout_s: Seconds | None = None
-    start_ns: Moment | None = None
-    stop_ns: Moment | None = None
+    start_ns: Number | None = None
+    stop_ns: Number | None = None
     batch_max: Count | None = None
     pacing_s: Seconds = 0.0
     consumers_max: Count | None = None
-    max_queue: Moment | None = None
+    max_queue: Number | None = None
     channel: str | None = None
     retired: tuple[Retired, ...] = ()
 
 
 GIVEN = ("name", "chain", "member", "stage", "paused", "retired")  # not compared when a station is opened again
-CHANGEABLE = (
-    "selection", "local", "prescale", "blocking", "capacity", "order", "discard", "restore", "deliveries_max",
-    "hung_after_s", "distribution", "timeout_s", "start_ns", "stop_ns", "batch_max", "pacing_s", "consumers_max",
-    "max_queue", "durable",
-)  # fmt: skip
 _SPELLINGS = {"hung_after": "hung_after_s", "timeout": "timeout_s", "pacing": "pacing_s",
               "start_time": "start_ns", "stop_time": "stop_ns"}  # fmt: skip
-OPTIONS = (
-    "selection", "blocking", "capacity", "prescale", "order", "discard", "restore", "deliveries_max", "hung_after",
-    "durable", "after", "group", "distribution", "timeout", "start_time", "stop_time", "batch_max", "pacing",
-    "consumers_max", "max_queue", "channel",
-)  # fmt: skip
+OPTIONS = ("selection", *StationOptions.__annotations__)
+CHANGEABLE = ("selection", "local", *(_SPELLINGS.get(name, name) for name in ChangeableOptions.__annotations__))
 
 
 def check_station_name(name: str) -> str:
@@ -194,10 +237,6 @@ def _name(name: str, value: Any) -> str | None:
     return None if value is None else check_station_name(value)
 
 
-def _channel(name: str, value: Any) -> str | None:
-    return None if value is None else check_name(value, "channel", ChannelNameError)
-
-
 _CHECKS: dict[str, Any] = {
     "blocking": _flag, "durable": _flag,
     "capacity": _number(1, CAPACITY_MAX, none=True), "prescale": _number(1, 2**31 - 1),
@@ -206,5 +245,5 @@ _CHECKS: dict[str, Any] = {
     "hung_after": _seconds(False), "timeout": _seconds(True), "pacing": _seconds(False),
     "start_time": _moment, "stop_time": _moment, "batch_max": _number(1, kernel.GET_MAX, none=True),
     "consumers_max": _number(1, kernel.CONSUMERS_MAX, none=True), "max_queue": _number(1, 2**62, none=True),
-    "group": _name, "channel": _channel,
+    "group": _name,
 }  # fmt: skip

@@ -3,6 +3,7 @@
 import threading
 from datetime import UTC, datetime, timedelta
 
+import msgspec
 import pytest
 
 from headrace import Selection
@@ -32,6 +33,23 @@ def test_a_station_is_created_and_opened_with_its_terms(queue: AnyQueue) -> None
     assert (queue.stations(), queue.station("s").name) == (["s"], "s")
     with pytest.raises(StationExistsError, match="capacity 10, not 11"):
         queue.station("s", capacity=11)
+
+
+def test_a_station_without_a_selection_receives_everything(queue: AnyQueue) -> None:
+    put(queue, "1", feed="a")
+    put(queue, "2", feed="b/c")
+    assert queue.station("s", start="oldest").terms == msgspec.structs.replace(
+        queue.station("same", None, start="oldest").terms, name="s", chain=queue.station("s").terms.chain
+    )
+    assert work(queue.station("s")) == ["1", "2"]
+
+
+def test_a_station_is_created_only_if_it_may_be(queue: AnyQueue) -> None:
+    with pytest.raises(StationMissingError, match="has no station 'typo'"):
+        queue.station("typo", create=False)
+    assert queue.stations() == []
+    queue.station("s", "a/**")
+    assert queue.station("s").terms.selection == queue.station("s", create=False).terms.selection == "a/**"
 
 
 def test_a_station_starts_at_its_start(queue: AnyQueue) -> None:

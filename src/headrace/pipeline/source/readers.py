@@ -188,7 +188,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Move the station: everything before `end` is done."""
         if self._options.station is not None and end["sequence"] != self._committed:
             self._check_queue(self._queue(), end)
-            self._queue().station(self._options.station).seek(int(end["sequence"]))
+            self._queue().station(self._options.station, create=False).seek(int(end["sequence"]))
             self._committed = end["sequence"]
 
     def stop(self) -> None:
@@ -208,6 +208,6 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             start = options.start(LATEST).resolved(queue)
             queue.station(name, options.selection, start=start, blocking=options.blocking)
             return
-        station = queue.station(name)
+        station = queue.station(name, create=False)
         if (station.terms.selection, station.terms.blocking) != (str(options.selection), options.blocking):
             station.change(selection=options.selection, blocking=options.blocking)

@@ -70,7 +70,7 @@ from headrace.remote.protocol.replies import (
 )
 from headrace.selection import Selection
 from headrace.station.leases import is_failure
-from headrace.station.terms import check_station_name
+from headrace.station.terms import Given, StationOptions, check_station_name
 
 log = logging.getLogger("headrace.queue")
 Putting = TypeVar("Putting", Number, PutOutcome)
@@ -218,10 +218,13 @@ class RemoteQueue:
     def cursors(self) -> list[str]:
         return self._connection.ask(ListNames("cursors"), NameList)[0].values
 
-    def station(self, name: str, selection: Any = ..., *, start: Start = "next", **terms: Any) -> RemoteStation:
+    def station(
+        self, name: str, selection: Given = ..., *, start: Start = "next", create: bool = True,
+        **terms: Unpack[StationOptions],
+    ) -> RemoteStation:  # fmt: skip
         """Open or create a station; SelectionError for a selection with a Python function."""
         check_station_name(name)
-        call = OpenStation(name, start_text(start), options_of({"selection": selection, **terms}))
+        call = OpenStation(name, start_text(start), options_of({"selection": selection, **terms}), create)
         self._connection.once(call, Done)
         return RemoteStation(self, self._connection, name)
 

@@ -5,7 +5,7 @@ It implements `AnyStation`. It holds the name of the station and nothing else: e
 
 from collections.abc import Mapping
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Unpack
 
 from headrace.log.read import Start
 from headrace.remote.client.arguments import selection_text, start_text, value_text
@@ -23,7 +23,7 @@ from headrace.remote.protocol.calls import (
 from headrace.remote.protocol.replies import Attached, Details, Done, Number
 from headrace.station.leases import check_keep
 from headrace.station.statistics import ConsumerStatistics, Lag, Parked, StationStatistics
-from headrace.station.terms import StationTerms, check_options, check_sequences
+from headrace.station.terms import StationChanges, StationTerms, check_options, check_sequences
 
 if TYPE_CHECKING:
     from headrace.remote.client.queue import RemoteQueue
@@ -53,7 +53,7 @@ class RemoteStation:
 
     # --- change -----------------------------------------------------------------------------------
 
-    def change(self, **options: Any) -> None:
+    def change(self, **options: Unpack[StationChanges]) -> None:
         """Change terms while consumers work. A new selection decides about products put from now on."""
         self._connection.once(ChangeStation(self.name, options_of(options)), Done)
 

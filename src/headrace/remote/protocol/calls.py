@@ -26,7 +26,7 @@ from headrace.relay.messages.page import QueueId, Sequence64
 from headrace.relay.messages.version import check_version, other_version
 from headrace.station.leases import KEEP_S_MAX
 
-VERSION = 5
+VERSION = 6
 BUSY = b"busy"  # the error of a site that takes no more calls at the moment
 HEAD_BYTES_MAX = 256 << 20  # of a call without its payload: a batch has an ident for each product
 CALL_BYTES_MAX = 512 << 20  # of its payload
@@ -170,6 +170,7 @@ class OpenStation(_Call, frozen=True):
     name: Text
     start: Start
     options: Options
+    create: bool = True  # if it does not exist
 
 
 class DescribeStation(_Call, frozen=True, tag="tellstation"):

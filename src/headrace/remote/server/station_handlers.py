@@ -27,7 +27,7 @@ class StationHandlers:
     def _station(self, pending: PendingCall, name: str) -> Station:
         """The station, if the client may receive what it hands out."""
         try:
-            station = self._queue.station(name)
+            station = self._queue.station(name, create=False)
         except StationMissingError:  # the client has a handle, so the station existed
             hint = "create it again: queue.station(name, …)"
             raise StationMissingError(f"station {name!r} was removed", hint) from None
@@ -38,7 +38,7 @@ class StationHandlers:
         """The terms of all stations, by name."""
         for name in self._queue.stations():
             with contextlib.suppress(StationMissingError):  # removed meanwhile
-                yield self._queue.station(name).terms
+                yield self._queue.station(name, create=False).terms
 
     # --- stations ---------------------------------------------------------------------------------
 
@@ -55,12 +55,15 @@ class StationHandlers:
         """
         options: dict[str, Any] = dict(call.options)
         access, group = pending.client.access, options.get("group")
+        exists = False
         for terms in self._terms():
+            exists = exists or terms.name == call.name
             if terms.name in (call.name, options.get("after")) or (group is not None and terms.group == group):
                 access.check_station(terms)
-        if options:
+        create = call.create and (bool(options) or not exists)
+        if create:
             access.check_selection(Selection.of(options.get("selection")))
-        self._queue.station(call.name, options.pop("selection", ...), start=call.start, **options)
+        self._queue.station(call.name, options.pop("selection", ...), start=call.start, create=create, **options)
         pending.finish(Done())
 
     def describe(self, pending: PendingCall, call: calls.DescribeStation) -> None:
@@ -79,7 +82,8 @@ class StationHandlers:
         station = self._station(pending, call.name)
         if "selection" in call.options:
             pending.client.access.check_selection(Selection.of(call.options["selection"]))  # type: ignore[arg-type]
-        station.change(**call.options)
+        options: dict[str, Any] = dict(call.options)
+        station.change(**options)
         pending.finish(Done())
 
     def pause(self, pending: PendingCall, call: calls.PauseStation) -> None:
