@@ -74,7 +74,9 @@ class Shell:
                 start_new_session=True,
             )  # fmt: skip
             try:
-                code = process.wait(TIMEOUT_S)
+                code: int | str = process.wait(TIMEOUT_S)
+            except subprocess.TimeoutExpired:
+                code = f"none within {TIMEOUT_S:g} s"
             finally:
                 if process.poll() is None:
                     os.killpg(process.pid, signal.SIGKILL)

@@ -10,7 +10,7 @@ import subprocess
 import time
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -86,7 +86,8 @@ def job(folder: Path) -> Iterator["subprocess.Popen[bytes]"]:
     try:
         yield process
     finally:
-        os.killpg(process.pid, signal.SIGKILL)
+        with suppress(ProcessLookupError):  # all of them have ended after their driver
+            os.killpg(process.pid, signal.SIGKILL)
         process.wait()
 
 
