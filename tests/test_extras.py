@@ -88,6 +88,8 @@ PROGRAMS = [
     ("spark", "from headrace.pipeline import spark_session"),
     ("delta", "from headrace.pipeline.archive import Archive; Archive('table')"),
     ("grib", "from headrace.pipeline.decoders import decoder; decoder('grib')"),
+    ("pandas", "from headrace import Queue; Queue.create('q', size='1MiB').read_batch().to_pandas()"),
+    ("polars", "from headrace import Queue; Queue.create('q', size='1MiB').read_batch().to_polars()"),
 ]
 
 

@@ -27,6 +27,8 @@ EXTRAS = {
     "plots": Extra("plots", ("matplotlib",)),
     "delta": Extra("Delta tables", ("deltalake",)),
     "grib": Extra("GRIB and BUFR", ("eccodes",)),
+    "pandas": Extra("DataFrames of pandas", ("pandas",)),
+    "polars": Extra("DataFrames of polars", ("polars",)),
 }
 
 

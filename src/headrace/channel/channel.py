@@ -27,7 +27,7 @@ from headrace.channel.context import ChannelContext, definition_of
 from headrace.channel.document import ChannelDocument, Definition, DefinitionFile
 from headrace.channel.pull import PullSupplier
 from headrace.channel.push import PushConsumer
-from headrace.channel.qos import FIELDS, ChannelOptions, MemberOptions, QoS, option_text
+from headrace.channel.qos import FIELDS, ChannelOptions, MemberOptions, QoS, is_open, option_text
 from headrace.channel.slots import connected_suppliers
 from headrace.channel.subtree import Subtree
 from headrace.channel.supplier import Supplier
@@ -205,6 +205,20 @@ class Channel:
 
     def __repr__(self) -> str:
         return f"<Channel {self.name!r} of {self.feed}>"
+
+    def _repr_html_(self) -> str:
+        from headrace.notebook import shown  # notebook.py says why it is imported here
+
+        return shown(f"Channel {self.name}", self._table)
+
+    def _table(self) -> str:
+        from headrace.notebook import facts_table
+
+        definition = self.definition
+        set_options = ((option, getattr(definition.qos, field)) for option, field in FIELDS.items())
+        terms = [(option, option_text(option, value)) for option, value in set_options if not is_open(option, value)]
+        stations = ", ".join(self.stations()) or "none"
+        return facts_table(f"Channel {self.name}", [("feed", definition.feed), *terms, ("stations", stations)])
 
 
 # --- open and list --------------------------------------------------------------------------------

@@ -231,7 +231,11 @@ class Cursor:
         self._log.sync_cursors()
 
     def __iter__(self) -> Iterator[Batch]:
-        """Follow without end, committing each batch when the next one is requested."""
+        """Follow without end, committing each batch when the next one is requested.
+
+        A `break` does not commit the batch in hand: the next loop begins with it again. Commit it yourself if its work
+        is done.
+        """
         for batch in self.follow():
             yield batch
             self.commit(batch)

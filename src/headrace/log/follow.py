@@ -58,6 +58,10 @@ class Follower:
         return None if self._timeout_s is None else time.monotonic() + self._timeout_s
 
     def __iter__(self) -> Iterator[Batch]:
+        """The follower itself: after a `break`, another loop goes on with the batch after the last one.
+
+        Nothing is acknowledged or saved. For a position that survives the program, commit to a cursor.
+        """
         return self
 
     def __next__(self) -> Batch:
@@ -71,7 +75,10 @@ class Follower:
         raise StopIteration
 
     def __aiter__(self) -> AsyncIterator[Batch]:
-        """As `__iter__`; the sleep is in a thread of its own, which ends with the iteration."""
+        """As `__iter__`; the sleep is in a thread of its own, which ends with the iteration.
+
+        A `break` stops the follower: for the rest, follow again at its `position`.
+        """
         return iterate_async(self)
 
 

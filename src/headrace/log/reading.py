@@ -37,7 +37,7 @@ class Reading:
     def batches(self, limit: int = BATCH_PRODUCTS, bytes_limit: int | str = BATCH_BYTES) -> Iterator[Batch]:
         """Batches of at most `limit` products; the product that crosses `bytes_limit` is the last one of its batch.
 
-        A batch whose `lost` is set may be empty; `batch.next` is where to read on.
+        A batch whose `lost` is set may be empty; `batch.next` is where to read on. After a `break`, too.
         """
         return self._read(self._make_reader(check_limit(limit), bytes_limit))
 
@@ -54,7 +54,11 @@ class Reading:
                 yield batch
 
     def __iter__(self) -> Iterator[Product]:
-        """Each product; ProductsLostError if some were evicted before they were read."""
+        """Each product; ProductsLostError if some were evicted before they were read.
+
+        A `break` needs no care: reading changes nothing in the queue, and the next iteration starts at the same
+        position. To go on later, keep `product.sequence + 1`, or use a cursor.
+        """
         for batch in self.batches():
             if batch.lost is not None and batch.lost.first < self._oldest():  # not sequences that were never given
                 raise ProductsLostError(

@@ -5,13 +5,16 @@ from each other by a few products.
 """
 
 import time
+from pathlib import Path
 from typing import Any
 
 import msgspec
 
 from headrace.kernel import _kernel as kernel
 from headrace.log.attach import list_attachments
+from headrace.log.config import QueueConfig
 from headrace.log.cursor import CursorFile
+from headrace.units import format_age, format_size
 
 
 class Rate(msgspec.Struct, frozen=True):
@@ -128,4 +131,23 @@ def rate(log: kernel.Log, window_s: int) -> Rate:
         max(0, state["inserted_products"] - start[1]) / span_s,
         max(0, state["inserted_bytes"] - start[2]) / span_s,
         max(0, state["duplicates"] - start[3]) / span_s,
+    )
+
+
+def table_of_queue(path: Path, statistics: Statistics, config: QueueConfig) -> str:
+    """What it holds, its limits, and the feeds with the most products."""
+    from headrace.notebook import facts_table, rows_table  # notebook.py says why it is imported here
+
+    age = None if statistics.oldest_age_s is None else format_age(statistics.oldest_age_s)
+    facts = facts_table(f"Queue {path}", [
+        ("products", f"{statistics.held_products:,}, {format_size(statistics.held_bytes)}"),
+        ("sequences", f"{statistics.oldest} to {statistics.next - 1}" if statistics.held_products else None),
+        ("oldest", age), ("size", format_size(statistics.size)),
+        ("age", None if config.age_s is None else format_age(config.age_s)), ("durability", config.durability),
+        ("duplicates", f"{statistics.duplicates:,} refused, by {config.dedup}"),
+    ])  # fmt: skip
+    feeds = sorted(statistics.feeds, key=lambda each: -each.products)
+    rows = ((each.feed, f"{each.products:,}", format_size(each.bytes)) for each in feeds)
+    return facts + rows_table(
+        "Feeds, since the queue was created", ("feed", "products", "bytes"), rows, len(feeds), "feed"
     )

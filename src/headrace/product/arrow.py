@@ -46,6 +46,23 @@ def record_batch(batch: Batch) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(arrays, names=names)
 
 
+def pandas_frame(batch: Batch) -> Any:
+    """See `Batch.to_pandas`. One block for each column: pandas would copy columns of one type together."""
+    import pandas as pd
+
+    nullable = {pa.uint16(): pd.UInt16Dtype()}
+    return record_batch(batch).to_pandas(
+        split_blocks=True, maps_as_pydicts="strict", types_mapper=nullable.get, date_as_object=False
+    )
+
+
+def polars_frame(batch: Batch) -> Any:
+    """See `Batch.to_polars`."""
+    import polars as pl
+
+    return pl.from_arrow(record_batch(batch))
+
+
 def name_column(batch: Batch, field: str) -> Any:
     """Feeds or origins, dictionary-encoded."""
     numbers = pa.array(np.ascontiguousarray(batch.columns[field])).dictionary_encode()

@@ -14,9 +14,13 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
+from headrace.extras import require
 from headrace.product.product import Product
+from headrace.units import format_count
 
 if TYPE_CHECKING:
+    import pandas as pd
+    import polars as pl
     import pyarrow as pa
 
 ROW = np.dtype(
@@ -104,6 +108,16 @@ class Batch:
     def __repr__(self) -> str:
         span = f" {self.sequences[0]}-{self.sequences[-1]}" if len(self) else ""
         return f"<Batch of {len(self)}{span}, next {self.next}{f', lost {self.lost}' if self.lost else ''}>"
+
+    def _repr_html_(self) -> str:
+        from headrace.notebook import payload_text, rows_table  # notebook.py says why it is imported here
+
+        heads = ("sequence", "feed", "ident", "created", "size", "payload")
+        rows = (
+            (each.sequence, each.feed, each.ident, each.created, each.size, payload_text(each.payload)) for each in self
+        )
+        title = f"{format_count(len(self), 'product')}{f', lost {self.lost}' if self.lost else ''}"
+        return rows_table(title, heads, rows, len(self), "product")
 
     # --- columns ----------------------------------------------------------------------------------
 
@@ -213,6 +227,29 @@ class Batch:
         from headrace.product import arrow
 
         return arrow.record_batch(self)
+
+    def to_pandas(self) -> "pd.DataFrame":
+        """All products as a pandas DataFrame, with the columns of `to_arrow`.
+
+        Feeds and origins are categorical, properties are dicts of texts, and a missing slice is `<NA>`. Numbers that
+        are never missing share the memory of the Arrow columns; payloads become bytes objects, one by one.
+        """
+        require("pandas")
+        from headrace.product import arrow
+
+        frame: pd.DataFrame = arrow.pandas_frame(self)
+        return frame
+
+    def to_polars(self) -> "pl.DataFrame":
+        """All products as a polars DataFrame, with the columns of `to_arrow`, whose memory it shares where it can.
+
+        Feeds and origins are categorical; properties are maps, or lists of `key` and `value` in an older polars.
+        """
+        require("polars")
+        from headrace.product import arrow
+
+        frame: pl.DataFrame = arrow.polars_frame(self)
+        return frame
 
     def name_column(self, field: str) -> Any:
         """Feeds or origins as an Arrow array of text."""

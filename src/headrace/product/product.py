@@ -80,6 +80,9 @@ class Product(ABC):
     def __repr__(self) -> str:
         return text_of(self)
 
+    def _repr_html_(self) -> str:
+        return html_of(self)
+
     def __reduce__(self) -> tuple[Any, ...]:
         return restore, values_of(self)
 
@@ -139,3 +142,16 @@ def text_of(product: Product) -> str:
     begin = bytes(product.payload[:_SHOWN_BYTES])
     more = f" … {product.size:,} bytes" if product.size > _SHOWN_BYTES else ""
     return f"<Product {product.sequence} {product.feed} {product.ident!r} {begin!r}{more}>"
+
+
+def html_of(product: Product) -> str:
+    """For notebooks: every attribute that is set, and the beginning of the payload."""
+    from headrace.notebook import facts_table, payload_text  # notebook.py says why it is imported here
+
+    properties = ", ".join(f"{name}={value!r}" for name, value in product.properties.items())
+    return facts_table(f"Product {product.sequence}", [
+        ("feed", product.feed), ("ident", product.ident or None), ("created", product.created),
+        ("inserted", product.inserted), ("expiry", product.expiry), ("origin", product.origin),
+        ("priority", product.priority), ("slice", product.slice), ("properties", properties or None),
+        ("size", f"{product.size:,} bytes"), ("payload", payload_text(product.payload)),
+    ])  # fmt: skip

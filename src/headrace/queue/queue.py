@@ -45,7 +45,7 @@ from headrace.log.read import Start
 from headrace.log.reading import Reading
 from headrace.log.repair import repair_queue
 from headrace.log.seams import Clock, Storage, Timeout
-from headrace.log.statistics import Statistics
+from headrace.log.statistics import Statistics, table_of_queue
 from headrace.log.weights import Weights
 from headrace.product.batch import Batch
 from headrace.product.product import PRIORITY_DEFAULT, PRIORITY_MAX
@@ -375,6 +375,11 @@ class Queue:
 
     def __repr__(self) -> str:
         return f"<Queue {self.path} {self._log.extent}>"
+
+    def _repr_html_(self) -> str:
+        from headrace.notebook import shown  # notebook.py says why it is imported here
+
+        return shown(f"Queue {self.path}", lambda: table_of_queue(self.path, self.statistics(), self.config))
 
 
 def log_of(queue: Queue) -> Log:

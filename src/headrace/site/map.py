@@ -21,6 +21,7 @@ from headrace.relay.islands import Island, islands
 from headrace.relay.messages.description import Description, UpstreamStatus
 from headrace.relay.messages.query import Describe, Measure, MeasureReply, Unreachable
 from headrace.relay.site_client import ROUND_TRIPS, SiteClient, round_trips
+from headrace.units import format_latency
 
 _LOOK_S = 2.0
 _LOOK_AGAIN_S = 0.05
@@ -62,6 +63,28 @@ class Map(msgspec.Struct, frozen=True):
     def islands(self) -> list[Island]:
         """Sites that take a request from each other only."""
         return islands({node.name: node.description for node in self.nodes if node.description})
+
+    def _repr_html_(self) -> str:
+        from headrace.notebook import rows_table  # notebook.py says why it is imported here
+
+        nodes = (
+            (node.name, node.state, node.problem, _latency(node.round_trip_s),
+             None if node.description is None else f"{node.description.held_products:,}")
+            for node in self.nodes
+        )  # fmt: skip
+        links = (
+            (link.one, link.other, link.address, _latency(link.round_trip_s), f"{link.live_pages:,}", f"{link.gaps:,}")
+            for link in self.links
+        )
+        sites = ("site", "state", "problem", "round trip", "products")
+        between = ("one", "other", "address", "round trip", "live pages", "gaps")
+        return rows_table("Sites", sites, nodes, len(self.nodes), "site") + rows_table(
+            "Links", between, links, len(self.links), "link"
+        )
+
+
+def _latency(seconds: float | None) -> str | None:
+    return None if seconds is None else format_latency(seconds)
 
 
 def gather(session: zenoh.Session, principal: str | None = None) -> Map:

@@ -300,12 +300,20 @@ class Consumer:
     # --- iterate ----------------------------------------------------------------------------------
 
     def __iter__(self) -> Iterator[Product]:
-        """One product after another, without end; each is acknowledged when you ask for the next."""
+        """One product after another, without end; each is acknowledged when you ask for the next.
+
+        A `break` acknowledges nothing: the product in hand stays leased. Acknowledge it yourself if its work is done;
+        otherwise it goes back to the station when the consumer detaches, at the end of its `with`.
+        """
         for batch in self.batches(1):
             yield batch[0]
 
     def batches(self, n: int = 100, timeout: Timeout = None) -> Iterator[Batch]:
-        """Batches of up to `n`; each is acknowledged when you ask for the next. Ends after an empty `timeout`."""
+        """Batches of up to `n`; each is acknowledged when you ask for the next. Ends after an empty `timeout`.
+
+        What you settle yourself in the loop stays as you settled it. A `break` acknowledges nothing: the batch in hand
+        stays leased until you acknowledge it, or goes back when the consumer detaches.
+        """
         return iterate(self.get, self._ack_rest, n, timeout)
 
     def _ack_rest(self, batch: Batch) -> None:
@@ -318,11 +326,12 @@ class Consumer:
             raise self._explain(error) from None
 
     async def __aiter__(self) -> AsyncIterator[Product]:
+        """As `__iter__`, `break` included."""
         async for batch in self.batches_async(1):
             yield batch[0]
 
     def batches_async(self, n: int = 100, timeout: Timeout = None) -> AsyncIterator[Batch]:
-        """As `batches`, for `async for`."""
+        """As `batches`, for `async for`, `break` included."""
         return iterate_async(self._getter, self._ack_rest, n, timeout)
 
     async def get_async(self, n: int = 1, timeout: Timeout = None) -> Batch:

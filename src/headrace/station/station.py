@@ -28,7 +28,7 @@ from headrace.station.conflicts import check_terms
 from headrace.station.consumer import Consumer
 from headrace.station.leases import check_keep
 from headrace.station.stations import Stations
-from headrace.station.statistics import ConsumerStatistics, Lag, Parked, StationStatistics
+from headrace.station.statistics import ConsumerStatistics, Lag, Parked, StationStatistics, table_of_station
 from headrace.station.terms import (
     CHANGEABLE,
     Retired,
@@ -266,6 +266,11 @@ class Station:
 
     def __repr__(self) -> str:
         return f"<Station {self.name!r} of {self._log.path}>"
+
+    def _repr_html_(self) -> str:
+        from headrace.notebook import shown  # notebook.py says why it is imported here
+
+        return shown(f"Station {self.name}", lambda: table_of_station(self.statistics()))
 
 
 def change_through_channel(station: Station, channel: str, options: Mapping[str, Any]) -> None:

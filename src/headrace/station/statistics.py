@@ -7,6 +7,7 @@ of a consumer from its attachment.
 import msgspec
 
 from headrace.product.cause import Cause
+from headrace.units import format_age
 
 
 class StationStatistics(msgspec.Struct, frozen=True):
@@ -101,3 +102,19 @@ class Parked(msgspec.Struct, frozen=True):
     feed: str
     ident: str
     size: int
+
+
+def table_of_station(told: StationStatistics) -> str:
+    """What it selects, who works, and what waits."""
+    from headrace.notebook import facts_table  # notebook.py says why it is imported here
+
+    behind = f"{'at least ' if told.behind_at_least else ''}{told.behind:,}"
+    return facts_table(f"Station {told.name}", [
+        ("selection", told.selection), ("channel", told.channel), ("group", told.group),
+        ("capacity", told.capacity), ("blocking", told.blocking), ("paused", True if told.paused else None),
+        ("consumers", told.consumers), ("waiting", f"{told.waiting:,}, and {behind} not looked at yet"),
+        ("leased", f"{told.leased:,}"), ("parked", f"{told.parked:,}" if told.parked else None),
+        ("acknowledged", f"{told.acknowledged:,}"),
+        ("oldest", None if told.oldest_age_s is None else format_age(told.oldest_age_s)),
+        ("left out", ", ".join(f"{count:,} {cause}" for cause, count in told.left_out.items()) or None),
+    ])  # fmt: skip

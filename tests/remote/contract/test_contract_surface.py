@@ -3,6 +3,7 @@
 from typing import Any
 
 from headrace.queue import AnyConsumer, AnyQueue, AnyStation
+from support.serving import Served
 
 
 def attributes(thing: Any) -> list[str]:
@@ -17,3 +18,16 @@ def test_instances_show_a_name_and_nothing_of_what_they_hold(
     assert attributes(station) == attributes(queue.cursor("c")) == ["name"]
     assert attributes(consumer) == ["station_name"]
     assert attributes(queue.follow()) == ["position"]
+
+
+def test_a_notebook_shows_a_queue_and_its_stations_also_when_they_are_closed(
+    queue: AnyQueue, station: AnyStation, served: Served
+) -> None:
+    things: list[Any] = [queue, station]
+    assert all(thing._repr_html_().startswith("<table>") for thing in things)
+    assert "Station s" in things[1]._repr_html_()
+    if queue is served.queue:  # the site still needs it; tests/test_notebook.py closes one
+        return
+    queue.close()
+    assert all(thing._repr_html_().startswith("<table>") for thing in things)
+    assert "closed" in things[0]._repr_html_()

@@ -4,7 +4,7 @@
 # cost more than reading it. A RowProduct is a place in its Rows, which stay pinned as long as it exists.
 # headrace.product.product says what each attribute means; a RowProduct is a Product by registration.
 
-from headrace.product.product import Product, are_equal, hash_of, restore, text_of, utc
+from headrace.product.product import Product, are_equal, hash_of, html_of, restore, text_of, utc
 from headrace.product.properties import decode_properties
 
 cdef object no_properties = decode_properties(b"")
@@ -105,6 +105,9 @@ cdef class RowProduct:
 
     def __repr__(self):
         return text_of(self)
+
+    def _repr_html_(self):
+        return html_of(self)
 
     def __reduce__(self):
         return restore, (

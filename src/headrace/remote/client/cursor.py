@@ -76,7 +76,11 @@ class RemoteCursor:
         self._connection.once(RemoveCursor(self.name), Done)
 
     def __iter__(self) -> Iterator[Batch]:
-        """Follow without end; each batch is committed when the next is asked for."""
+        """Follow without end, committing each batch when the next one is requested.
+
+        A `break` does not commit the batch in hand: the next loop begins with it again. Commit it yourself if its work
+        is done.
+        """
         for batch in self.follow():
             yield batch
             self.commit(batch)

@@ -118,6 +118,7 @@ class RemoteFollower:
         ahead.take()
 
     def __iter__(self) -> Iterator[Batch]:
+        """The follower itself: after a `break`, another loop goes on with the batch after the last one."""
         return self
 
     def __next__(self) -> Batch:
@@ -139,7 +140,10 @@ class RemoteFollower:
         raise StopIteration
 
     def __aiter__(self) -> AsyncIterator[Batch]:
-        """As `__iter__`; the waiting is in a thread of its own, which ends with the iteration."""
+        """As `__iter__`; the waiting is in a thread of its own, which ends with the iteration.
+
+        A `break` stops the follower: for the rest, follow again at its `position`.
+        """
         return iterate_async(self)
 
     # --- calls ------------------------------------------------------------------------------------

@@ -273,6 +273,13 @@ class RemoteQueue:
         if connection is not None:
             connection.close(politely=False)  # no consumer is attached: it would hold a reference
 
+    def _repr_html_(self) -> str:
+        """Without a call: a look must not wait for a site that does not reply."""
+        from headrace.notebook import facts_table  # notebook.py says why it is imported here
+
+        state = "closed" if self._connection.is_closed else "open"
+        return facts_table("Queue of a site", [("site", self.site), ("endpoint", self.path), ("state", state)])
+
     def __repr__(self) -> str:
         return f"<RemoteQueue of site {self.site!r} at {self.path}{', closed' if self._connection.is_closed else ''}>"
 

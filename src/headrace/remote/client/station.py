@@ -105,6 +105,12 @@ class RemoteStation:
         """The consumers that are attached."""
         return self._tell("consumers").consumers or []
 
+    def _repr_html_(self) -> str:
+        """Without a call: a look must not wait for a site that does not reply."""
+        from headrace.notebook import facts_table  # notebook.py says why it is imported here
+
+        return facts_table(f"Station {self.name}", [("of", self._queue)])
+
     def __repr__(self) -> str:
         return f"<RemoteStation {self.name!r} of {self._queue.path}>"
 
