@@ -11,6 +11,7 @@ from click.testing import CliRunner, Result
 from hypothesis import HealthCheck, Phase, settings
 
 from headrace import Queue
+from headrace.cli.failure import INTERNAL
 from headrace.cli.main import headrace
 from support.commandline import PROGRAM, Run
 
@@ -119,6 +120,7 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
     def run(*words: object, stdin: bytes | str | None = None) -> Result:
         result = CliRunner().invoke(headrace, [str(word) for word in words], input=stdin, prog_name="headrace")
         assert result.exception is None or isinstance(result.exception, SystemExit), result.exception
+        assert result.exit_code != INTERNAL, result.output
         return result
 
     return run

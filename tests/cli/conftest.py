@@ -8,6 +8,13 @@ import pytest
 from headrace import Queue
 
 
+@pytest.fixture(autouse=True)
+def no_defaults(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Contexts of the test alone, and no default queue."""
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    monkeypatch.delenv("HEADRACE_QUEUE", raising=False)
+
+
 @pytest.fixture
 def path(tmp_path: Path) -> Iterator[Path]:
     """A small queue, closed. It must pass its check after the test, unless the test damaged it on purpose."""

@@ -37,14 +37,14 @@ def test_json_has_one_object_for_each_product(run: Run, path: Path) -> None:
 def test_a_product_that_the_queue_does_not_hold_is_refused(run: Run, path: Path) -> None:
     receive(path)
     result = run("hop", path, 3)
-    assert result.exit_code == 2
+    assert result.exit_code == 3
     assert "does not hold product 3" in result.stderr
     assert "it holds 1 to 2" in result.stderr
 
 
 def test_an_empty_queue_is_called_empty(run: Run, path: Path) -> None:
     result = run("hop", path, 1)
-    assert (result.exit_code, "the queue is empty" in result.stderr) == (2, True)
+    assert (result.exit_code, "the queue is empty" in result.stderr) == (3, True)
 
 
 def test_a_sequence_and_a_directory_are_required(run: Run, path: Path) -> None:

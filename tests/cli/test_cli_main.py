@@ -156,7 +156,7 @@ def test_a_file_is_not_a_queue(run: Run) -> None:
 
 def test_an_error_of_the_operating_system_has_a_remedy(run: Run) -> None:
     result = run("select", "check", "wx/**", "--sample", "nowhere.txt")
-    assert result.exit_code == 3
+    assert result.exit_code == 2
     assert result.stderr == "headrace: nowhere.txt: No such file or directory\n  try: check the path\n"
 
 

@@ -106,12 +106,26 @@ def test_a_password_file_that_is_not_text_is_an_error(
 
 @pytest.mark.parametrize(
     "words",
-    [["queue", "info"], ["queue", "check"], ["queue", "resize", "--age", "1h"], ["queue", "delete", "--select", "a"],
-     ["channel", "list"], ["top", "--once"]],
+    [["queue", "check"], ["queue", "resize", "--age", "1h"], ["queue", "delete", "--select", "a"], ["channel", "list"]],
 )  # fmt: skip
 def test_a_command_that_needs_the_files_of_a_queue_refuses_an_endpoint(run: Run, there: str, words: list[str]) -> None:
     result = run(*words, there)
     assert (result.exit_code, "run it on the machine of the queue" in result.stderr) == (2, True)
+
+
+def test_commands_that_look_also_look_at_an_endpoint_and_at_a_context(run: Run, there: str, path: Path) -> None:
+    fill(path, 3)
+    run("station", "create", there, "decode")
+    run("context", "create", "lab", there)
+    for where in (there, "lab", "@lab"):
+        info = json.loads(run("queue", "info", where, "--json").stdout)
+        assert (info["statistics"]["held_products"], info["processes"]) == (3, [])
+        assert "wx/text" in run("queue", "info", where).stdout
+        frame = json.loads(run("top", where, "--once", "--interval", "0.1s", "--json").stdout)
+        assert (frame["queue"]["held_products"], [each["name"] for each in frame["stations"]]) == (3, ["decode"])
+        assert "decode" in run("top", where, "--once", "--interval", "0.1s").stdout
+        assert "decode" in run("lag", where).stdout
+        assert run("sites", where).exit_code == 0
 
 
 def test_a_remote_command_ends_by_itself_or_by_a_signal(start: Callable[..., object], there: str, path: Path) -> None:

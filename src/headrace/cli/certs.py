@@ -8,6 +8,7 @@ from headrace.cli.failure import NEGATIVE, OK, visible
 from headrace.cli.group import Group
 from headrace.cli.options import json_option
 from headrace.cli.output import echo_json, show_fields
+from headrace.errors import FabricError, OptionError
 from headrace.link.credentials import SITE_DAYS
 
 if TYPE_CHECKING:
@@ -73,7 +74,10 @@ def show(file: str, as_json: bool) -> int:
     """
     from headrace.link.certificates import describe
 
-    shown = describe(file)
+    try:
+        shown = describe(file)
+    except FabricError as error:  # here the certificate is the input, not a way to connect
+        raise OptionError(error.problem, error.hint) from None
     if as_json:
         echo_json(_values(shown))
     else:

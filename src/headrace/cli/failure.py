@@ -1,13 +1,15 @@
 """How a command ends: exit codes, and errors as people and programs read them.
 
     0    success
-    1    success, but the finding is negative: check, verify or demo found a problem, or a damaged product was skipped
-    2    invalid option, argument or input
-    3    the queue, the network or the operating system failed
+    1    the command did its work, and the answer is no: damage was found, a limit is exceeded, you answered no
+    2    the input is invalid: an option, an argument, or a file that the command reads; a file that does not exist, too
+    3    it failed: the queue, station or site is missing or refuses, the network or the operating system failed
+    4    internal error: a bug in Headrace
     130  ended by Ctrl-C (128 + SIGINT); 143 by SIGTERM; 141 because the reader of the output went away
 
 An error is two lines on standard error, `headrace: problem` and `  try: hint`; with `--json` it is one JSON object. A
-mistake in a selection also shows its text, with a caret below the column. A traceback is always a bug in Headrace.
+mistake in a selection also shows its text, with a caret below the column. `--verbose` tells on standard error what a
+command does and where it looks (`tell`), and shows the traceback of an internal error.
 
 Every command loads this module, `headrace --help` included, so it imports nothing heavy.
 """
@@ -29,11 +31,12 @@ from headrace.units import format_count
 if TYPE_CHECKING:
     from headrace.toml.document import Problem
 
-OK, NEGATIVE, USAGE, FAILED = 0, 1, 2, 3
+OK, NEGATIVE, USAGE, FAILED, INTERNAL = 0, 1, 2, 3, 4
 INTERRUPTED, BROKEN_PIPE, TERMINATED = 130, 141, 143
-_CLOSE = 0.7  # how much two words must have in common, from 0 to 1, to be a suggestion
+_CLOSE = 0.65  # how much two words must have in common, from 0 to 1, to be a suggestion
+_WRONG_PATH = (errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.ENAMETOOLONG)
 _OS_HINTS = {
-    **dict.fromkeys((errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.ENAMETOOLONG), "check the path"),
+    **dict.fromkeys(_WRONG_PATH, "check the path"),
     **dict.fromkeys((errno.EACCES, errno.EPERM), "change its owner or its permissions, or run as another user"),
     **dict.fromkeys((errno.ENOSPC, errno.EDQUOT), "free some space"),
     errno.EROFS: "choose a path on a file system that is writable",
@@ -68,7 +71,14 @@ def explain(error: HeadraceError | click.ClickException | OSError) -> Failure:
             return Failure(name, error.problem, error.hint, code, error.column, error.excerpt)
         return Failure(name, error.problem, error.hint, code)
     where = f"{error.filename}: " if error.filename else ""
-    return Failure(name, f"{where}{error.strerror or error}", os_hint(error), FAILED)
+    code = USAGE if error.filename and error.errno in _WRONG_PATH else FAILED
+    return Failure(name, f"{where}{error.strerror or error}", os_hint(error), code)
+
+
+def explain_bug(error: Exception) -> Failure:
+    """The message for an exception that no command should raise."""
+    hint = "run it again with --verbose, and report the traceback: this is a bug in Headrace"
+    return Failure(type(error).__name__, f"internal error: {type(error).__name__}: {error}", hint, INTERNAL)
 
 
 def os_hint(error: OSError) -> str:
@@ -119,6 +129,39 @@ _WARNINGS = _Warnings(logging.WARNING)
 def show_warnings() -> None:
     """From now on, show the warnings of queues as this command shows its own."""
     logging.getLogger("headrace.queue").addHandler(_WARNINGS)  # once, however often it is called
+
+
+# --- what --verbose tells -------------------------------------------------------------------------
+
+
+class _Details(logging.Handler):
+    """Writes what happens to standard error. Warnings of queues are not repeated: `show_warnings` has shown them."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        if record.levelno < logging.WARNING or not record.name.startswith("headrace.queue"):
+            click.echo(f"headrace: {visible(record.getMessage())}", err=True)
+
+
+_DETAILS = _Details(logging.INFO)
+_LOGGER = logging.getLogger("headrace")
+
+
+def tell_details() -> None:
+    """From now on, tell what is done. The messages are those of the loggers of Headrace, level INFO."""
+    _LOGGER.addHandler(_DETAILS)
+    _LOGGER.setLevel(logging.INFO)
+
+
+def tell(text: str) -> None:
+    """With --verbose, one line on standard error about what is done now."""
+    _LOGGER.info(text)
+
+
+def end_details() -> None:
+    """The command has ended; the next one in this process is silent again."""
+    if _DETAILS in _LOGGER.handlers:
+        _LOGGER.removeHandler(_DETAILS)
+        _LOGGER.setLevel(logging.NOTSET)
 
 
 def show_problems(path: str, problems: "Sequence[Problem]", as_json: bool) -> int:

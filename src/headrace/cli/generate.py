@@ -39,7 +39,8 @@ def generate(
 ) -> int:  # fmt: skip
     """Generate products like those of real weather feeds and detectors, and put them into QUEUE at their times.
 
-    Without QUEUE they are only listed, as fast as possible. Without --products and --duration it runs until Ctrl-C.
+    Without QUEUE they are only listed, as fast as possible; write @ for the default queue. Without --products and
+    --duration it runs until Ctrl-C.
 
     \b
     Example:

@@ -1,14 +1,18 @@
-"""What every command and every group of commands has: suggestions for a word that does not exist.
+"""What every command and every group of commands has: `--verbose`, a default queue, and suggestions.
 
 A group knows the verbs of other tools (`add`, `rm`, `ls`) and names its own verb instead. They are errors and not
 aliases, so that scripts and pages have one spelling: what persists is created and deleted.
+
+QUEUE may be left out if there is a default (place.py). Words are counted, not guessed: if a command gets fewer words
+than it requires, the queue is what was left out. Otherwise its first word is the queue, even if further words are
+optional, as the files of `put` are; `@` in its place is the default.
 """
 
 from typing import Any
 
 import click
 
-from headrace.cli.failure import did_you_mean
+from headrace.cli.failure import did_you_mean, tell_details
 
 _OTHER_VERBS = {
     **dict.fromkeys(("add", "new", "make", "init"), "create"),
@@ -19,8 +23,58 @@ _OTHER_VERBS = {
 }
 
 
+def _set_verbose(ctx: click.Context, param: click.Parameter, value: bool) -> None:
+    if value and not ctx.resilient_parsing:
+        tell_details()
+
+
+def verbose_option() -> click.Option:
+    """--verbose, which every command and every group has."""
+    return click.Option(
+        ["--verbose"], is_flag=True, expose_value=False, is_eager=True, callback=_set_verbose,
+        help="Tell on standard error what is done, and where.",
+    )  # fmt: skip
+
+
+class QueueArgument(click.Argument):
+    """The argument QUEUE. `explicit`: it must be written, because leaving it out by accident would do harm."""
+
+    def __init__(self, *args: Any, explicit: bool = False, **settings: Any) -> None:
+        super().__init__(*args, **settings)
+        self.explicit = explicit
+
+
 class Command(click.Command):
-    """A command."""
+    """A command. Its queue may be left out if there is a default."""
+
+    def __init__(self, *args: Any, **settings: Any) -> None:
+        super().__init__(*args, **settings)
+        self.params.append(verbose_option())
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        if not ctx.resilient_parsing:
+            self._add_default(ctx, args)
+        return super().parse_args(ctx, args)
+
+    def _add_default(self, ctx: click.Context, args: list[str]) -> None:
+        """Write `@` where the queue was left out."""
+        arguments = [param for param in self.params if isinstance(param, click.Argument)]
+        queue = next((each for each in arguments if isinstance(each, QueueArgument)), None)
+        if queue is None or queue.explicit or not self._lacks_words(ctx, list(args), arguments):
+            return
+        from headrace.cli.place import DEFAULT, has_default
+
+        if has_default():
+            args.insert(0 if queue is arguments[0] else len(args), DEFAULT)
+
+    def _lacks_words(self, ctx: click.Context, args: list[str], arguments: list[click.Argument]) -> bool:
+        if set(args) & set(ctx.help_option_names):
+            return False
+        values, _, _ = self.make_parser(ctx).parse_args(args)
+        given = [values.get(each.name or "") for each in arguments]  # text, a tuple, or a mark for "not given"
+        return sum(isinstance(value, str | tuple) and value != () for value in given) < sum(
+            each.required for each in arguments
+        )
 
 
 class Group(click.Group):
@@ -30,6 +84,7 @@ class Group(click.Group):
 
     def __init__(self, *args: Any, **settings: Any) -> None:
         super().__init__(*args, **{"no_args_is_help": False, **settings})
+        self.params.append(verbose_option())
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]

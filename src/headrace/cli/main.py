@@ -13,6 +13,8 @@ import io
 import os
 import signal
 import sys
+import time
+import traceback
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NoReturn
@@ -68,6 +70,7 @@ COMMANDS = {
     "archive": LazyCommand("archive:archive", "List and replay products that were stored in tables."),
     "generate": LazyCommand("generate:generate", "Generate products like those of real feeds."),
     "verify": LazyCommand("verify:verify", "Compare the products in a queue with those that were sent."),
+    "context": LazyCommand("context:context", "Name queues and their credentials, and choose the default."),
     "demo": LazyCommand("demo:demo", "Run two sites, a cut link, workers and a pipeline for a minute."),
     "bench": LazyCommand("bench:bench", "Run the benchmarks."),
 }
@@ -104,14 +107,20 @@ class RootGroup(Group):
         return code
 
     def _run(self, words: list[str], as_json: bool, more: tuple[Any, ...], settings: dict[str, Any]) -> int:
+        started_s = time.monotonic()
         try:
             code = super().main(words, *more, **settings)
+            failure.tell(f"took {time.monotonic() - started_s:.3f} s")
         except (KeyboardInterrupt, click.Abort):
             return failure.INTERRUPTED
         except (HeadraceError, click.ClickException, OSError, ModuleNotFoundError) as error:
-            shown = failure.explain(_with_extra(error) if isinstance(error, ModuleNotFoundError) else error)
-            failure.show_failure(shown, as_json)
-            return shown.exit
+            missing = extras.explain(error) if isinstance(error, ModuleNotFoundError) else error
+            shown = failure.explain_bug(error) if missing is None else failure.explain(missing)
+            return _show(shown, error, as_json, words)
+        except Exception as error:  # noqa: BLE001 - a bug; it is shown, with its own exit code
+            return _show(failure.explain_bug(error), error, as_json, words)
+        finally:
+            failure.end_details()
         return code if isinstance(code, int) else failure.OK
 
 
@@ -129,22 +138,24 @@ def headrace() -> None:
     \b
     Exit codes:
       0    success
-      1    negative finding, such as damage found by `queue check` or a loss found by `verify`
-      2    invalid option, argument or input
-      3    the queue, the network or the operating system failed
+      1    the command did its work, and the answer is no: `queue check` found damage
+      2    the input is invalid: an option, an argument, or a file that the command reads
+      3    it failed: a queue, station or site is missing or refuses; network, disk
+      4    internal error: a bug in Headrace
       130  ended by Ctrl-C; 143 by SIGTERM; 141 because the reader of the output went away
 
-    QUEUE is the directory of a queue. Commands that put, read or use stations also accept the endpoint of a site, such
-    as tcp/host:7447. Every command has --help, and --json for its output and its errors.
+    QUEUE is the directory of a queue, the endpoint of a site (tcp/host:7447), or a context (`headrace context`). It may
+    be left out if HEADRACE_QUEUE is set or a context is in use; `@` stands for that default. Every command has --help,
+    --json for its output and its errors, and --verbose.
     """
 
 
-def _with_extra(error: ModuleNotFoundError) -> HeadraceError:
-    """A command began to import a library that is not installed. What belongs to no extra is a bug, so it is raised."""
-    missing = extras.explain(error)
-    if missing is None:
-        raise error
-    return missing
+def _show(shown: failure.Failure, error: Exception, as_json: bool, words: list[str]) -> int:
+    """Show an error; return the exit code. The traceback of a bug needs --verbose."""
+    if shown.exit == failure.INTERNAL and "--verbose" in words:
+        traceback.print_exception(error)
+    failure.show_failure(shown, as_json)
+    return shown.exit
 
 
 def main() -> NoReturn:

@@ -3,8 +3,8 @@
 The library's own parsers read the values, so the command line accepts what a program may write, and refuses anything
 else with the same message.
 
-QUEUE is a directory or the endpoint of a site. The credentials for a site come from the environment, because the list
-of processes shows options to every user of the machine:
+QUEUE is a directory, the endpoint of a site, or a context (place.py). The credentials for an endpoint come from its
+context, or from the environment:
 
     HEADRACE_USER, HEADRACE_PASSWORD_FILE                          user name, and the file with the password
     HEADRACE_AUTHORITY, HEADRACE_CERTIFICATE, HEADRACE_KEY         for endpoints with tls or quic
@@ -16,11 +16,11 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from headrace.cli.failure import show_warnings
-from headrace.errors import OptionError
+from headrace.cli.group import QueueArgument
+from headrace.errors import NotAQueueError, OptionError, QueueMissingError
 from headrace.units import parse_age, parse_size, parse_time
 
 if TYPE_CHECKING:
-    from headrace.link.credentials import TlsTerms, UserTerms
     from headrace.queue import AnyQueue, Queue
     from headrace.selection import Selection
 
@@ -69,7 +69,7 @@ EXPIRY = Parsed("age|time", _expiry)
 
 
 def queue_argument(function: Function) -> Function:
-    return click.argument("queue_path", metavar="QUEUE")(function)
+    return click.argument("queue_path", cls=QueueArgument, metavar="QUEUE")(function)
 
 
 def json_option(function: Function) -> Function:
@@ -100,32 +100,40 @@ def selection_of(select: str | None, ident: str | None) -> "Selection":
 # --- the queue ------------------------------------------------------------------------------------
 
 
-def open_queue(where: str) -> "AnyQueue":
-    """Open the queue in a directory or at an endpoint; SiteUnreachableError if the site does not answer."""
-    from headrace.remote.client.connect import connect_within, is_endpoint
+def open_queue(word: str) -> "AnyQueue":
+    """Open the queue that a word names; SiteUnreachableError if its site does not answer."""
+    from headrace.cli.place import find_place, has_default
+    from headrace.remote.client.connect import connect_within
 
+    place = find_place(word)
     show_warnings()
-    tls, user = credentials() if is_endpoint(where) else (None, None)
-    return connect_within(where, _CONNECT_S_MAX, tls, user, REFUSED_S)
+    try:
+        return connect_within(place.where, _CONNECT_S_MAX, *place.credentials(), REFUSED_S)
+    except (NotAQueueError, QueueMissingError) as error:
+        if place.where != word or not has_default():
+            raise
+        raise type(error)(
+            error.problem, f"{error.hint}; if you mean the default queue, write @ before {word}"
+        ) from None
 
 
-def open_local_queue(path: str) -> "Queue":
-    """Open the queue in a directory, for commands that need its files; an endpoint is refused."""
+def open_local_queue(word: str, why: str) -> "Queue":
+    """Open the queue in a directory; an endpoint is refused, and `why` is the reason."""
     from headrace.queue import Queue
-    from headrace.remote.client.connect import check_not_address, is_endpoint
 
-    check_not_address(path)
-    if is_endpoint(path):
-        raise OptionError(
-            f"{path} is the endpoint of a site, and this command needs the directory of a queue",
-            f"run it on the machine of the queue; if {path} is a directory, write ./{path}",
-        )
+    path = directory_of(word, why)
     show_warnings()
     return Queue.open(path)
 
 
-def credentials() -> "tuple[TlsTerms | None, UserTerms | None]":
-    """The certificate and the user that the environment names."""
-    from headrace.link.login import Login
+def directory_of(word: str, why: str) -> str:
+    """The directory of the queue that a word names; OptionError if it is at an endpoint, with `why`."""
+    from headrace.cli.place import find_place
 
-    return Login.from_environment().read()
+    place = find_place(word)
+    if place.is_endpoint:
+        raise OptionError(
+            f"{place.where} is the endpoint of a site, and this command needs the directory of a queue: {why}",
+            f"run it on the machine of the queue; if {place.where} is a directory, write ./{place.where}",
+        )
+    return place.where

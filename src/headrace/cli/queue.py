@@ -1,6 +1,6 @@
 """`headrace queue`: what an operator does with a queue as a whole: create, info, check, repair, resize, delete.
 
-All of them need the files of the queue, so they accept a directory and no endpoint.
+All but `info` need the files of the queue, so they accept a directory and no endpoint.
 """
 
 import os
@@ -11,8 +11,17 @@ from typing import Any
 import click
 
 from headrace.cli.failure import NEGATIVE, OK, confirm, visible
-from headrace.cli.group import Group
-from headrace.cli.options import AGE, SIZE, json_option, open_local_queue, selection_of, selection_options
+from headrace.cli.group import Group, QueueArgument
+from headrace.cli.options import (
+    AGE,
+    SIZE,
+    directory_of,
+    json_option,
+    open_local_queue,
+    open_queue,
+    selection_of,
+    selection_options,
+)
 from headrace.cli.output import echo_json, progress_bar, show_fields, show_table
 from headrace.errors import NotAQueueError, OptionError, QueueDamagedError
 from headrace.log.check import Finding
@@ -23,6 +32,8 @@ from headrace.queue import Queue
 from headrace.units import format_age, format_count, format_size
 
 BUSIEST = 20
+_queue = click.argument("path", cls=QueueArgument, metavar="QUEUE")
+_WHY_LOCAL = "only a program on its machine may change or check the files"
 CURSOR_HEADER = ("name", "position", "behind", "lost", "latest lost range")
 
 
@@ -41,7 +52,7 @@ def queue() -> None:
 
 
 @queue.command(short_help="Create an empty queue.")
-@click.argument("path")
+@click.argument("path", cls=QueueArgument)
 @click.option("--size", type=SIZE, default="1GiB", show_default=True, help="Bytes that the queue may hold.")
 @click.option("--age", type=AGE, help="Evict products that are older, such as 1h. [default: no age limit]")
 @click.option(
@@ -76,6 +87,7 @@ def create(
     Example:
       headrace queue create wx.queue --size 2GiB --age 1h
     """
+    path = directory_of(path, _WHY_LOCAL)
     with Queue.create(path, size=size, age=age, durability=durability, dedup=dedup, hash=hash, origin=origin) as queue:
         if as_json:
             echo_json({"path": str(queue.path), "terms": queue.config})
@@ -85,12 +97,12 @@ def create(
 
 
 @queue.command(short_help="Change the limits of size and age.")
-@click.argument("path")
+@_queue
 @click.option("--size", type=SIZE, help="Bytes that the queue may hold, such as 2GiB.")
 @click.option("--age", type=AGE, help="Evict products that are older, such as 1h; 0 removes the limit.")
 @json_option
 def resize(path: str, size: int | None, age: float | None, as_json: bool) -> None:
-    """Change the limits of the queue at PATH. Products that no longer fit are evicted at once, the oldest first.
+    """Change the limits of QUEUE. Products that no longer fit are evicted at once, the oldest first.
 
     \b
     Example:
@@ -98,7 +110,7 @@ def resize(path: str, size: int | None, age: float | None, as_json: bool) -> Non
     """
     if size is None and age is None:
         raise OptionError("there is nothing to change", "give --size, --age or both")
-    with open_local_queue(path) as queue:
+    with open_local_queue(path, _WHY_LOCAL) as queue:
         before = queue.statistics().evicted_products
         queue.resize(size=size, age=age)
         evicted = queue.statistics().evicted_products - before
@@ -113,20 +125,22 @@ def resize(path: str, size: int | None, age: float | None, as_json: bool) -> Non
 
 
 @queue.command(short_help="Show configuration, contents, rates, cursors and feeds.")
-@click.argument("path")
+@_queue
 @click.option("--all-feeds", is_flag=True, help=f"Show all feeds, not only the {BUSIEST} busiest.")
 @json_option
 def info(path: str, all_feeds: bool, as_json: bool) -> None:
-    """Show the configuration of the queue at PATH, its contents, rates, cursors, feeds and attached processes.
+    """Show the configuration of QUEUE, its contents, rates, cursors, feeds and attached processes.
 
     \b
     Example:
       headrace queue info wx.queue
+      headrace queue info tcp/127.0.0.1:7447
       headrace queue info wx.queue --json | jq .statistics.held_products
     """
-    with open_local_queue(path) as queue:
+    with open_queue(path) as queue:
         config, statistics = queue.config, queue.statistics()
-    others = [_process(pid) for pid in statistics.attached if pid != os.getpid()]
+    is_here = isinstance(queue, Queue)  # the ids of processes elsewhere mean nothing here
+    others = [_process(pid) for pid in statistics.attached if is_here and pid != os.getpid()]
     if as_json:
         echo_json({"path": str(queue.path), "terms": config, "statistics": statistics, "processes": others})
         return
@@ -217,10 +231,10 @@ def _process(pid: int) -> dict[str, Any]:
 
 
 @queue.command(short_help="Read the whole queue and list every inconsistency.")
-@click.argument("path")
+@_queue
 @json_option
 def check(path: str, as_json: bool) -> int:
-    """Read the whole queue at PATH and list every inconsistency. Exit code 1 if there is any.
+    """Read the whole QUEUE and list every inconsistency. Exit code 1 if there is any.
 
     The check changes nothing and may run while the queue is in use. `headrace queue repair` fixes what it finds.
 
@@ -244,17 +258,17 @@ def check(path: str, as_json: bool) -> int:
 def _findings(path: str) -> list[Finding]:
     """All inconsistencies; a queue that is too damaged to open is one finding."""
     try:
-        with open_local_queue(path) as queue, progress_bar("checking segments") as bar:
+        with open_local_queue(path, _WHY_LOCAL) as queue, progress_bar("checking segments") as bar:
             return queue.check(bar.set)
     except QueueDamagedError as error:
         return [Finding(path, error.problem)]
 
 
 @queue.command(short_help="Repair a damaged queue that no process has open.")
-@click.argument("path")
+@_queue
 @json_option
 def repair(path: str, as_json: bool) -> None:
-    """Repair the damaged queue at PATH, keep every intact product, and list the steps.
+    """Repair the damaged QUEUE, keep every intact product, and list the steps.
 
     No process may have the queue open.
 
@@ -262,6 +276,7 @@ def repair(path: str, as_json: bool) -> None:
     Example:
       headrace queue repair wx.queue
     """
+    path = directory_of(path, _WHY_LOCAL)
     done = Queue.repair(path)
     if as_json:
         echo_json({"path": path, "done": done})
@@ -276,15 +291,16 @@ def repair(path: str, as_json: bool) -> None:
 
 
 @queue.command(short_help="Delete products, or the whole queue.")
-@click.argument("path")
+@click.argument("path", cls=QueueArgument, metavar="QUEUE", explicit=True)
 @selection_options
 @click.option("--yes", is_flag=True, help="Delete the whole queue without asking.")
 @json_option
 def delete(path: str, select: str | None, ident: str | None, yes: bool, as_json: bool) -> int:
-    """Delete the products that --select and --ident choose; without these options, the whole queue at PATH.
+    """Delete the products that --select and --ident choose; without these options, the whole QUEUE.
 
     Readers skip deleted products at once, and an equal product may be put again; the space is reclaimed later. The
-    whole queue can only be deleted while no process has it open. Exit code 1 if you answer no.
+    whole queue can only be deleted while no process has it open. QUEUE must be written here: neither HEADRACE_QUEUE nor
+    a context replaces it. Exit code 1 if you answer no.
 
     \b
     Example:
@@ -298,7 +314,7 @@ def delete(path: str, select: str | None, ident: str | None, yes: bool, as_json:
 
 def _delete_products(path: str, select: str | None, ident: str | None, as_json: bool) -> int:
     selection = selection_of(select, ident)
-    with open_local_queue(path) as queue:
+    with open_local_queue(path, _WHY_LOCAL) as queue:
         deleted = queue.delete(selection)
     if as_json:
         echo_json({"path": path, "deleted_products": deleted})
@@ -308,6 +324,7 @@ def _delete_products(path: str, select: str | None, ident: str | None, as_json: 
 
 
 def _delete_queue(path: str, yes: bool, as_json: bool) -> int:
+    path = directory_of(path, _WHY_LOCAL)
     _check_is_queue(Path(path).absolute())
     if not yes and not confirm(f"Delete the queue {path} with all its products?"):
         click.echo("nothing was deleted", err=True)

@@ -7,20 +7,22 @@ import click
 import msgspec
 
 from headrace.cli.failure import NEGATIVE, OK
-from headrace.cli.group import Command
-from headrace.cli.options import AGE, REFUSED_S, credentials, json_option, open_local_queue, queue_argument
+from headrace.cli.group import Command, QueueArgument
+from headrace.cli.options import AGE, REFUSED_S, json_option, open_local_queue, queue_argument
 from headrace.cli.output import echo_json, show_table
-from headrace.errors import OptionError
+from headrace.cli.place import find_place
+from headrace.errors import OptionError, QueueError
 
 if TYPE_CHECKING:
     from headrace.link.session import SessionTerms
     from headrace.site.map import Map
 
+_WHY_LOCAL = "a site does not tell its clients through which site a product came"
 _HOP_HEADER = ("sequence", "feed", "ident", "origin", "came through")
 
 
 @click.command(cls=Command)
-@click.argument("where", metavar="ENDPOINT|SITE.TOML")
+@click.argument("where", cls=QueueArgument, metavar="ENDPOINT|SITE.TOML")
 @click.option("--flows", "all_flows", is_flag=True, help="Show the flow of every feed, not only the largest.")
 @click.option("--dot", "as_dot", is_flag=True, help="Write a graph for Graphviz: sites, links, round trips, loss.")
 @click.option("--check", is_flag=True, help="Exit code 1 if there is a problem, as listed below the tables.")
@@ -37,8 +39,9 @@ _HOP_HEADER = ("sequence", "feed", "ident", "origin", "came through")
 def sites(where: str, all_flows: bool, as_dot: bool, check: bool, since_s: float, as_json: bool) -> int:
     """Show all sites of the fabric: links, round trips, loss, feeds offered and wanted, requests, latencies.
 
-    Give the endpoint of any site, such as tcp/host:7447, or the configuration of a site, whose endpoints, certificate
-    and user name are then used. Counts start with each site. A latency is measured between the clocks of two sites.
+    Give the endpoint of any site, such as tcp/host:7447, a context, or the configuration of a site, whose endpoints,
+    certificate and user name are then used. Counts start with each site. A latency is measured between the clocks of
+    two sites.
 
     Problems, with what to do about each, are listed last: a link that is down and why, a request that no site serves,
     products that were lost or left out, a full disk, a silent site. In JSON, `problems` has the same list.
@@ -85,16 +88,18 @@ def read_map(where: str) -> "Map":
 def session_terms(where: str) -> "SessionTerms":
     """How to connect: to an endpoint, or as the site that a file describes."""
     from headrace.link.session import SessionTerms
-    from headrace.remote.client.connect import check_not_address, is_endpoint
 
-    if is_endpoint(where):
-        tls, user = credentials()
-        return SessionTerms("client", connect=(where,), tls=tls, user=user, refused_s=REFUSED_S)
-    check_not_address(where)
+    place = find_place(where)
+    if place.is_endpoint:
+        from headrace.remote.client.connect import parse_where
+
+        tls, user = place.credentials()
+        endpoint, _ = parse_where(place.where)
+        return SessionTerms("client", connect=(endpoint,), tls=tls, user=user, refused_s=REFUSED_S)
     from headrace.site.loading import load_config
     from headrace.site.terms import visiting_terms
 
-    return replace(visiting_terms(load_config(where)), refused_s=REFUSED_S)
+    return replace(visiting_terms(load_config(place.where)), refused_s=REFUSED_S)
 
 
 @click.command(cls=Command)
@@ -114,7 +119,7 @@ def hop(queue_path: str, sequences: tuple[int, ...], as_json: bool) -> None:
     """
     from headrace.relay.hops import read_hops, site_of
 
-    with open_local_queue(queue_path) as queue:
+    with open_local_queue(queue_path, _WHY_LOCAL) as queue:
         hops, found = read_hops(queue.path), []
         for sequence in sequences:
             batch = queue.read_batch(sequence, limit=1) if queue.oldest <= sequence < queue.next else None
@@ -124,7 +129,7 @@ def hop(queue_path: str, sequences: tuple[int, ...], as_json: bool) -> None:
                     if queue.oldest < queue.next
                     else "the queue is empty"
                 )
-                raise OptionError(f"{queue_path} does not hold product {sequence}", holds)
+                raise QueueError(f"{queue_path} does not hold product {sequence}", holds)
             product = batch[0]
             found.append((sequence, product.feed, product.ident, product.origin, site_of(hops, sequence)))
     if as_json:

@@ -18,7 +18,7 @@ import click
 import msgspec
 
 from headrace.cli.group import Command
-from headrace.cli.options import AGE, json_option, open_local_queue, queue_argument
+from headrace.cli.options import AGE, json_option, open_queue, queue_argument
 from headrace.cli.output import echo_json, is_terminal
 from headrace.cli.station_chain import each_station, in_order
 from headrace.cli.top.frame import Frame, Snapshot, frame_of
@@ -26,7 +26,7 @@ from headrace.errors import NotAQueueError, OptionError, QueueMissingError
 from headrace.kernel import _kernel as kernel
 from headrace.log.config import read_config
 from headrace.log.explain import explain
-from headrace.queue import Queue
+from headrace.queue import AnyQueue, Queue
 
 INTERVAL_S_MIN = 0.1
 Pause = Callable[[float], None]  # returns at that time of time.monotonic
@@ -49,13 +49,14 @@ def top(queue_path: str, interval: float, once: bool, as_json: bool) -> None:
     \b
     Example:
       headrace top wx.queue
+      headrace top tcp/127.0.0.1:7447 --interval 5s
       headrace top wx.queue --interval 5s --json | jq '.stations[] | [.name, .lag_s]'
     """
     if interval < INTERVAL_S_MIN:
         raise OptionError(f"--interval {interval:g} s is too short", f"give {INTERVAL_S_MIN:g} s or more")
     if not (once or as_json or is_terminal()):
         raise click.UsageError("Standard output is not a terminal: give --once or --json")
-    with open_local_queue(queue_path) as queue:
+    with open_queue(queue_path) as queue:
         reader = SnapshotReader(queue)
         if once or as_json:
             for frame in islice(frames(reader, interval, _sleep_until), 1, 2 if once else None):
@@ -67,21 +68,22 @@ def top(queue_path: str, interval: float, once: bool, as_json: bool) -> None:
 class SnapshotReader:
     """Reads the statistics of one open queue, its stations and its consumers."""
 
-    def __init__(self, queue: Queue) -> None:
+    def __init__(self, queue: AnyQueue) -> None:
         self._queue = queue
         self._uuid = queue.config.uuid
 
     def read(self) -> Snapshot:
         """The statistics now. HeadraceError if the queue is gone, was replaced, or is no longer readable."""
-        self._check_exists()
+        if isinstance(self._queue, Queue):
+            self._check_exists(self._queue)
         try:
             return self._read()
         except kernel.KernelError as error:
             raise explain(error, self._queue.path) from None
 
-    def _check_exists(self) -> None:
+    def _check_exists(self, queue: Queue) -> None:
         """Mapped files stay readable after their directory is removed, so this must be checked each time."""
-        path = self._queue.path
+        path = queue.path
         try:
             config = read_config(path)
         except NotAQueueError:

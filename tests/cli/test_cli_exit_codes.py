@@ -1,0 +1,135 @@
+"""One rule for exit codes, with failures of every group of commands; and what --verbose tells.
+
+1: the answer is no. 2: the input is invalid. 3: it failed. 4: a bug.
+"""
+
+from pathlib import Path
+
+import click
+import pytest
+from click.testing import CliRunner
+
+from headrace import Queue
+from headrace.cli.main import COMMANDS, headrace
+from support.commandline import Run, fill, objects, spoil
+
+# Words of a command, by exit code. `Q` is a queue with three products, a station `s`, a cursor `c` and a channel `ch`.
+FAILURES = {
+    1: [
+        "lag Q s --max-products 0", "select check other/** --queue Q", "station delete Q s", "queue delete Q",
+        "channel validate --reliability persistent --discard fifo", "station retry Q s 99", "verify Q --oracle sent.jsonl",
+    ],
+    2: [
+        "queue create Q --size nonsense", "queue info 127.0.0.1:7447", "queue create 127.0.0.1:7447",
+        "queue repair 127.0.0.1:7447", "queue delete 127.0.0.1:7447", "queue check tcp/127.0.0.1:1", "put Q nofile --feed a",
+        "put Q --feed a//b", "watch Q --count 1 --select every", "watch 127.0.0.1:7447", "cat Q --from 12x", "cat Q --nonsense",
+        "select check every", "select check a --sample nofile", "cursor seek Q c 12x", "cursor nonsense",
+        "station create Q s2 --order nonsense", "station seek Q", "lag Q --max-products x", "top Q --once --interval 0s",
+        "channel create Q ch2 a//b", "channel validate --order nonsense", "channel list tcp/127.0.0.1:1", "serve nofile",
+        "serve bad.toml", "sites nofile", "sites 127.0.0.1:7447", "hop Q x", "wanted Q a//b", "config check nofile",
+        "config check bad.toml", "config show nofile", "certs show nofile", "certs show bad.toml",
+        "certs site certs name --days 0", "pipeline check nofile", "pipeline check bad.toml", "pipeline status nofile",
+        "pipeline import nofile", "pipeline compact nofile", "archive list", "archive replay table Q --speed x",
+        "generate --feeds nonsense", "verify Q --oracle nofile", "verify Q --oracle bad.toml", "context show nonsense",
+        "context use", "context create a.b Q", "demo --seconds x", "bench queue --scale x", "bench nonsense",
+    ],
+    3: [
+        "queue info nowhere", "queue check nowhere", "queue repair nowhere", "queue delete nowhere --yes",
+        "queue create Q", "put nowhere --feed a", "watch nowhere", "cat bad.toml", "select check a --queue nowhere",
+        "cursor seek Q nosuch oldest", "cursor delete Q nosuch", "station show Q nosuch", "station delete Q nosuch",
+        "lag Q nosuch", "top nowhere --once", "channel show Q nosuch", "channel delete Q nosuch", "hop Q 99",
+        "wanted nowhere a", "certs site nowhere name", "archive list nowhere", "generate nowhere", "verify nowhere --oracle sent.jsonl",
+        "sites tcp/127.0.0.1:1", "watch tcp/127.0.0.1:1",
+    ],
+}  # fmt: skip
+
+
+@pytest.fixture
+def folder(run: Run, path: Path, tmp_path: Path) -> Path:
+    fill(path, 3)
+    with Queue.open(path) as queue:
+        queue.station("s", "wx/**", start="oldest")
+        queue.cursor("c")
+        queue.channel("ch", "wx/radar/**")
+    (tmp_path / "bad.toml").write_text("x = [")
+    run("generate", "--products", "2", "--feeds", "metar", "--oracle", "sent.jsonl")
+    return tmp_path
+
+
+@pytest.mark.parametrize("code", FAILURES)
+def test_every_failure_has_the_exit_code_of_its_kind(run: Run, folder: Path, path: Path, code: int) -> None:
+    differ = {}
+    for line in FAILURES[code]:
+        result = run(*(path if word == "Q" else word for word in line.split()), stdin="n\n")
+        if result.exit_code != code:
+            differ[line] = (result.exit_code, result.output)
+    assert differ == {}
+    assert path.exists()
+    assert not Path("127.0.0.1:7447").exists()
+
+
+def test_every_command_has_a_failure_in_the_table() -> None:
+    assert {line.split()[0] for lines in FAILURES.values() for line in lines} == set(COMMANDS)
+
+
+@pytest.mark.parametrize("line", FAILURES[3])
+def test_a_failure_in_json_has_its_exit_code(run: Run, folder: Path, path: Path, line: str) -> None:
+    result = run(*(path if word == "Q" else word for word in line.split()), "--json", stdin="n\n")
+    assert objects(result.stderr)[-1]["exit"] == result.exit_code == 3
+
+
+def test_damage_is_a_negative_answer(run: Run, folder: Path, path: Path) -> None:
+    spoil(path, b"product 2")
+    assert run("queue", "check", path).exit_code == 1
+    assert run("cat", path).exit_code == 1
+
+
+def test_the_rule_is_documented(run: Run) -> None:
+    codes = run("--help").stdout.partition("Exit codes:")[2]
+    page = (Path(__file__).parents[2] / "docs" / "commands.md").read_text()
+    for code in range(5):
+        assert f"\n    {code}    " in codes
+        assert f"\n| {code} | " in page
+
+
+# --- a bug, and --verbose -----------------------------------------------------------------------------
+
+
+@click.command()
+def broken() -> None:
+    raise KeyError("nonsense")
+
+
+@pytest.mark.parametrize("words", [["broken"], ["broken", "--json"], ["--verbose", "broken"]], ids=" ".join)
+def test_a_bug_has_an_exit_code_of_its_own_and_a_traceback_only_with_verbose(
+    monkeypatch: pytest.MonkeyPatch, words: list[str]
+) -> None:
+    broken.params = [click.Option(["--json", "as_json"], is_flag=True, expose_value=False)]
+    monkeypatch.setattr(headrace, "get_command", lambda ctx, name: broken)
+    result = CliRunner().invoke(headrace, words)
+    assert result.exit_code == 4
+    assert ("Traceback" in result.stderr) == ("--verbose" in words)
+    assert "internal error: KeyError: 'nonsense'" in result.stderr
+    assert "this is a bug in Headrace" in result.stderr
+
+
+@pytest.mark.parametrize("words", [["--verbose", "lag"], ["lag", "--verbose"]], ids=" ".join)
+def test_verbose_tells_before_or_after_the_command_where_it_looks(
+    run: Run, path: Path, monkeypatch: pytest.MonkeyPatch, words: list[str]
+) -> None:
+    monkeypatch.setenv("HEADRACE_QUEUE", str(path))
+    result = run(*words)
+    assert f"the queue is {path}, from HEADRACE_QUEUE" in result.stderr
+    assert "took " in result.stderr
+    assert run("lag").stderr == ""  # the next one in this process is silent again
+    assert result.stdout == run("lag").stdout
+
+
+def test_verbose_names_the_context_its_file_and_its_user_but_no_password(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "secret").write_text("correct horse")
+    run("context", "create", "lab", "tcp/127.0.0.1:1", "--user", "ada", "--password-file", "secret")
+    result = run("lag", "@lab", "--verbose")
+    assert result.exit_code == 3
+    assert "from the context lab in " in result.stderr
+    assert "logs in with user ada, password file " in result.stderr
+    assert "correct horse" not in result.stderr
