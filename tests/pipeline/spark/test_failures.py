@@ -23,6 +23,9 @@ from headrace.pipeline.spark.failures import SLOW_START, failure_of, is_java_gon
          "Spark could not read a task that it had made itself (java.io.OptionalDataException)", True),
         ("org.apache.spark.SparkException: Python worker failed to connect back.\nCaused by: "
          "java.net.SocketTimeoutException: Timed out while waiting for the Python worker to connect back", SLOW_START, True),
+        ("[STREAM_FAILED] Query [id = 6] terminated with exception:  SQLSTATE: XXKST (no cause message)\njava.io.EOFException\n"
+         "\tat java.base/java.io.DataInputStream.readInt(DataInputStream.java:386)",
+         "a Python process of Spark has ended unexpectedly (java.io.EOFException)", True),
         ("Traceback\npyspark.errors.ArithmeticException: [DIVIDE_BY_ZERO] no", "[DIVIDE_BY_ZERO] no", False),
         ("PythonException: x\npyarrow.lib.ArrowInvalid: it does not fit\n"
          "py4j.protocol.Py4JJavaError: An error occurred while calling o7.getResult.", "it does not fit", False),

@@ -123,7 +123,7 @@ MISTAKES: dict[str, Callable[[AnyQueue], Any]] = {
     "an invalid selection": lambda q: q.read_batch(selection="a where ("),
     "a cursor without a name": lambda q: q.cursor(""),
     "an invalid timeout": lambda q: q.follow(timeout="soon"),
-    "a station that is missing": lambda q: q.station("s"),
+    "a station that is missing": lambda q: q.station("s", create=False),
     "a station without a name": lambda q: q.station("/", "**"),
     "a station with an unknown option": lambda q: q.station("s", "**", blockin=True),
     "a station with contradicting options": lambda q: q.station("s", "**", blocking=True, capacity=5, discard="fifo"),

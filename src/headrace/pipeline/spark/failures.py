@@ -48,7 +48,8 @@ _WORKERS = r"Python worker (?:exited|failed|was killed|is killed)[^\n]*|Executor
 _OUTSIDE = re.compile(rf"\b(?:(?:{_JAVA_ERRORS}|{_OS_ERRORS}): [^\n]*|{_WORKERS})")
 _SLOW = re.compile(r"Python worker failed to connect back|waiting for the Python worker to connect back")
 SLOW_START = "a Python process of Spark did not start within ten seconds: the machine is busy"  # Spark's own limit
-_UNREADABLE = re.compile(  # these have no message of their own
+_CLOSED = re.compile(r"java\.io\.EOFException|java\.nio\.channels\.\w+Exception")  # without a message of its own
+_UNREADABLE = re.compile(  # these have none either
     r"java\.io\.OptionalDataException|java\.io\.StreamCorruptedException|java\.util\.ConcurrentModificationException"
 )
 _RAISED = re.compile(  # the last line of a Python traceback, or what Java raised, which py4j puts behind a colon
@@ -79,6 +80,9 @@ def failure_of(text: str) -> Failure:
     unreadable = _UNREADABLE.search(text)
     if unreadable is not None:
         return Failure(f"Spark could not read a task that it had made itself ({unreadable[0]})", True)
+    closed = _CLOSED.search(text)
+    if closed is not None:
+        return Failure(f"a Python process of Spark has ended unexpectedly ({closed[0]})", True)
     lines = _RAISED.findall(text)[-1:] or [line.strip() for line in text.splitlines() if line.strip()]
     return Failure(lines[0] if lines else "an error without a message", False)
 
