@@ -8,7 +8,7 @@ signatures, and what it remembers (the real Remembered); `has_signatures` says w
 """
 
 from collections import deque
-from functools import partial
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -17,6 +17,7 @@ from simulation import Corpus, Network, Origin, Site, World
 
 from headrace import Selection
 from headrace.relay.messages.inventory import Identities, identities
+from headrace.relay.messages.query import Source, Trace, TraceReply
 from headrace.relay.receive import actions
 from headrace.relay.receive.failover import LOOK_S, Failover, Running
 from headrace.relay.receive.remembered import Remembered
@@ -28,15 +29,44 @@ SELECTION = "**"
 _SAVE_S = 1.0
 
 
+Place = tuple[str, bytes, int]  # a site, its queue, and a sequence there
+
+
 class Relay(Origin):
     """It begins without products."""
 
-    def take(self, numbers: list[int]) -> None:
-        """These products of the corpus have arrived here."""
-        self.log.extend(numbers)
+    def take(self, numbers: list[int], places: list[Place] | None = None) -> None:
+        """These products of the corpus have arrived here, from these places; without places, they were put here."""
+        for at, number in enumerate(numbers):
+            if places is not None:
+                self.places[self.queue, self.next] = places[at]
+            self.log.append(number)
         if self.present:
             for stream in self.streams.values():
                 stream.advance()
+
+    @cached_property
+    def places(self) -> dict[tuple[bytes, int], Place]:
+        """By queue and sequence: where a product came from."""
+        return {}
+
+    def trace(self, query: Trace) -> TraceReply:
+        """As hops.py does it, for exactly this range."""
+        rows = range(query.first, query.last + 1)
+        rest = [row for row in rows if (self.queue, row) not in self.places]
+        found: dict[tuple[str, bytes], list[int]] = {}
+        for row in rows:
+            if place := self.places.get((self.queue, row)):
+                found.setdefault(place[:2], []).append(place[2])
+        sources = tuple(Source(site, queue, min(there), max(there)) for (site, queue), there in found.items())
+        return TraceReply(self.queue, sources, *((rest[0], rest[-1]) if rest else (query.last + 1, query.last)))
+
+    def place_of(self, number: int) -> Place | None:
+        """Where it holds a product."""
+        for row in range(self.next - 1, self.oldest - 1, -1):
+            if self.log[row] == number:
+                return self.name, self.queue, row
+        return None
 
     def renew(self, queue: bytes, numbers: list[int]) -> None:
         """It has a new queue, with these products."""
@@ -92,7 +122,7 @@ class Member(Driver):
         return self._receiver.recognise(action.products)
 
     def _find_missing(self, action: actions.FindMissing) -> tuple[int, int]:
-        return action.first, action.last
+        return action.first, action.last  # nothing is put at a relay
 
 
 class Receiver:
@@ -153,17 +183,20 @@ class Receiver:
     def _serve(self, site: str, before: Running | None, from_oldest: bool) -> Member:
         begin_at = "oldest" if from_oldest else self._begin_at
         return self._begin(Upstream(site, Selection.parse(SELECTION), begin_at, lambda: self.world.now, relayed=True,
-                                    has_others=True, known=self._known(site, before),
+                                    others=partial(self._others, site), known=self._known(site, before),
                                     statistics=before.statistics if before else None))  # fmt: skip
 
     def _stand_by(self, site: str, before: Running | None) -> Member:
         return self._begin(Standby(site, Selection.parse(SELECTION), self._begin_at, lambda: self.world.now,
-                                   self._served_by, known=self._known(site, before),
+                                   self._served_by, partial(self._others, site), known=self._known(site, before),
                                    statistics=before.statistics if before else None))  # fmt: skip
 
     def _known(self, site: str, before: Running | None) -> Known | None:
         known = self._saved.get(site) if before is None else before.known
         return known if known is not None and known.queue else None
+
+    def _others(self, site: str) -> dict[str, Known]:
+        return {name: member.known for name, member in self.members.items() if name != site}
 
     def _served_by(self) -> tuple[str, Known] | None:
         active = self.failover.active if self.failover is not None else None

@@ -45,6 +45,8 @@ from headrace.relay.messages.query import (
     Read,
     Resolve,
     ResolveReply,
+    Trace,
+    TraceReply,
 )
 from headrace.relay.send import stream_name
 
@@ -170,6 +172,8 @@ class Site:
             )  # fmt: skip
         if isinstance(query, Inventory):
             return self.inventory(query)
+        if isinstance(query, Trace):
+            return self.trace(query)
         if isinstance(query, Locate):
             return self.locate(query)
         if isinstance(query, Resolve):
@@ -195,6 +199,10 @@ class Site:
         columns["sequence"] = rows
         upto = rows[-1] if len(rows) == query.products else max(query.after, self.next - 1)
         return make_reply(self.queue, (self.oldest, self.next), (query.after, upto), lost, columns, self.corpus.names)
+
+    def trace(self, query: Trace) -> TraceReply:
+        """Nothing is known."""
+        return TraceReply(self.queue, (), query.first, query.last)
 
     def locate(self, query: Locate) -> LocateReply:
         places = {self.corpus.columns[self.log[row]]["signature"].tobytes(): row for row in range(self.oldest, self.next)

@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 from headrace.errors import QueueDamagedError
-from headrace.relay.hops import Hop, Hops, read_hops, site_of
+from headrace.relay.hops import CHUNK, Hop, Hops, read_hops, site_of
+from headrace.relay.messages.query import Source
 
 
 def test_adjacent_ranges_of_one_site_are_joined(tmp_path: Path) -> None:
@@ -79,3 +80,41 @@ def test_what_came_from_elsewhere_is_known_after_it_was_evicted(tmp_path: Path) 
         assert each.without_received(21, 22) == (21, 22)
         assert each.site_of(5) is None
         assert each.site_of(30) == "a"
+
+
+def test_sources_say_from_where_evicted_products_came(tmp_path: Path) -> None:
+    one, other = b"1" * 16, b"2" * 16
+    hops = Hops(tmp_path)
+    hops.add(1, 10, "a", Source("a", one, 101, 130))
+    hops.add(11, 20, "b", Source("b", other, 7, 16))
+    hops.add(23, 30, "a", Source("a", one, 95, 140))
+    hops.add(31, 40, "c")  # a file of an earlier version
+    hops.save(28)
+    for each in (hops, Hops(tmp_path)):
+        both = (Source("a", one, 101, 130), Source("b", other, 7, 16))
+        assert each.sources(1, 20) == (both, (21, 20))
+        assert each.sources(5, 12) == (both, (13, 12))
+        assert each.sources(15, 30)[1] == (21, 22)
+        assert each.sources(23, 30) == ((Source("a", one, 95, 140),), (31, 30))
+        assert each.sources(21, 22) == ((), (21, 22)), "these were put here"
+        assert each.sources(24, 35) == ((Source("a", one, 95, 140),), (31, 35)), "unknown"
+        assert each.sources(50, 60) == ((), (50, 60))
+
+
+def test_sources_of_a_queue_and_of_the_one_after_it_are_kept_apart(tmp_path: Path) -> None:
+    hops = Hops(tmp_path)
+    hops.add(1, 5, "a", Source("a", b"1" * 16, 50, 54))
+    hops.add(6, 8, "a", Source("a", b"2" * 16, 1, 3))
+    hops.save(100)
+    assert hops.sources(1, 8) == ((Source("a", b"1" * 16, 50, 54), Source("a", b"2" * 16, 1, 3)), (9, 8))
+
+
+def test_a_long_range_has_its_sources_in_stretches(tmp_path: Path) -> None:
+    hops = Hops(tmp_path)
+    for first in range(1, 5 * CHUNK, CHUNK // 2):
+        hops.add(first, first + CHUNK // 2 - 1, "a", Source("a", b"1" * 16, first, first + CHUNK // 2 - 1))
+    hops.save(10 * CHUNK)
+    (source,), rest = hops.sources(3 * CHUNK + 5, 3 * CHUNK + 9)
+    assert rest[0] > rest[1]
+    assert source.last - source.first < CHUNK
+    assert len(read_hops(tmp_path)) == 5

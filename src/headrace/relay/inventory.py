@@ -13,6 +13,7 @@ import numpy as np
 
 from headrace.errors import FabricMessageError, ProductDamagedError
 from headrace.link.access import feed_test
+from headrace.log.records import rows_of
 from headrace.product.batch import ROW
 from headrace.product.feed import FeedPattern
 from headrace.queue import Queue
@@ -33,8 +34,9 @@ def list_held(queue: Queue, query: Inventory, allowed: Sequence[FeedPattern]) ->
     Expired products are listed: whether they are sent is decided when they are read. What is damaged beyond its index
     row cannot be listed, and counts as lost here.
     """
-    log = log_of(queue)
-    read = log.reader(Selection.parse(query.selection), query.products, _WHOLE, allowed=feed_test(allowed), heads=True)
+    log, test = log_of(queue), feed_test(allowed)
+    read = log.reader(Selection.parse(query.selection), query.products, _WHOLE, allowed=test, heads=True)
+    is_partial = test is not None
     start, columns, lost = query.after + 1, np.zeros(0, ROW), _NOTHING
     upto = max(query.after, queue.next - 1)
     if start < queue.next:
@@ -42,11 +44,12 @@ def list_held(queue: Queue, query: Inventory, allowed: Sequence[FeedPattern]) ->
             batch = read(start)
             columns, upto = batch.columns, batch.next - 1
             lost = (batch.lost.first, batch.lost.last) if batch.lost else _NOTHING
+            is_partial |= rows_of(batch).passed_over[3] > 0
         except ProductDamagedError as error:
             upto, lost = error.next - 1, (error.sequence, error.next - 1)
     return make_reply(
         queue_id(queue), (queue.oldest, queue.next), (query.after, max(query.after, upto)), lost, columns,
-        log.kernel.names,
+        log.kernel.names, is_partial=is_partial,
     )  # fmt: skip
 
 

@@ -48,6 +48,9 @@ from headrace.relay.messages.query import (
     Read,
     Resolve,
     ResolveReply,
+    Source,
+    Trace,
+    TraceReply,
     decode_query,
     encode,
 )
@@ -62,8 +65,11 @@ _BACKLOG = 256  # queries that may wait
 
 OpenStream = Callable[[Selection], str]
 Narrow = Callable[[int, int], tuple[int, int]]
+FindSources = Callable[[int, int], tuple[tuple[Source, ...], tuple[int, int]]]
 MakeDescription = Callable[["Server"], Description]
-ShortReply = IdentifyReply | ResolveReply | InventoryReply | LocateReply | ListenReply | MeasureReply | Description
+ShortReply = (
+    IdentifyReply | ResolveReply | InventoryReply | LocateReply | TraceReply | ListenReply | MeasureReply | Description
+)
 
 
 class Server:
@@ -72,14 +78,15 @@ class Server:
     def __init__(
         self, session: zenoh.Session, declarations: Declarations, queue: Queue, site: str, listen: OpenStream,
         describe: MakeDescription, rules: Sequence[Rule] = (), *, started_ns: int = 0, beat_s: float = INTERVAL_S,
-        too_large: TooLarge | None = None, narrow: Narrow | None = None,
+        too_large: TooLarge | None = None, narrow: Narrow | None = None, find_sources: FindSources | None = None,
     ) -> None:  # fmt: skip
         """`started_ns` and `beat_s` are those of the site's streams.
 
-        `narrow` leaves out of a range, at both ends, what came from other sites.
+        `narrow` leaves out of a range, at both ends, what came from other sites; `find_sources` says from which.
         """
         self._session, self._queue, self._site, self._listen = session, queue, site, listen
         self._describe, self._rules, self._too_large, self._narrow = describe, rules, too_large, narrow
+        self._find_sources = find_sources
         key = f"{log_key(site)}/**"
         self.started_ns, self._beat_s = started_ns or time.time_ns(), beat_s
         self._backlog: backlog.Queue[zenoh.Query | None] = backlog.Queue(_BACKLOG)
@@ -128,7 +135,7 @@ class Server:
             query.reply_err(why)
 
     def _short_reply(
-        self, query: Identify | Resolve | Inventory | Locate | Listen | Describe | Measure, name: str | None
+        self, query: Identify | Resolve | Inventory | Locate | Trace | Listen | Describe | Measure, name: str | None
     ) -> ShortReply:
         if isinstance(query, Resolve):
             return ResolveReply(self._queue.resolve(query.start))
@@ -136,6 +143,10 @@ class Server:
             return list_held(self._queue, query, receivable(self._rules, name))
         if isinstance(query, Locate):
             return locate(self._queue, query, receivable(self._rules, name))
+        if isinstance(query, Trace):
+            unknown = ((), (query.first, query.last))
+            sources, rest = self._find_sources(query.first, query.last) if self._find_sources else unknown
+            return TraceReply(queue_id(self._queue), sources, *rest)
         if isinstance(query, Listen):
             return ListenReply(self._listen(Selection.parse(query.selection)))
         if isinstance(query, Describe):

@@ -113,6 +113,7 @@ class Site:
             session, self._declarations, queue, self.name, self._streams.listen, self._describe, rules,
             started_ns=started_ns, beat_s=beat_s, too_large=self._too_large,
             narrow=lambda first, last: self._receiver.hops.without_received(first, last),
+            find_sources=lambda first, last: self._receiver.hops.sources(first, last),
         )  # fmt: skip
         parts.callback(self._server.close)
         key = site_key(self.name, str(session.zid()))

@@ -40,6 +40,7 @@ class InventoryReply(msgspec.Struct, frozen=True):
     origin_numbers: Annotated[bytes, msgspec.Meta(max_length=2 * ROWS_MAX)]  # places in `origins`
     origin_sequences: Annotated[bytes, msgspec.Meta(max_length=8 * ROWS_MAX)]
     created_ns: Annotated[bytes, msgspec.Meta(max_length=8 * ROWS_MAX)]
+    is_partial: bool = False  # products may be missing from this list: feeds that are not permitted, damaged products
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +82,7 @@ def _origin_keys(origins: Sequence[str]) -> Numbers:
 
 def make_reply(
     queue: bytes, extent: tuple[int, int], covered: tuple[int, int], lost: tuple[int, int], columns: Any,
-    names: Sequence[str],
+    names: Sequence[str], *, is_partial: bool = False,
 ) -> InventoryReply:  # fmt: skip
     """The reply for these rows of a batch. `extent` is oldest and next, `covered` is after and upto."""
     numbers, places = np.unique(columns["origin"], return_inverse=True)
@@ -89,6 +90,7 @@ def make_reply(
         queue, *extent, *covered, *lost,
         columns["sequence"].tobytes(), columns["signature"].tobytes(), tuple(names[number] for number in numbers),
         places.astype(np.uint16).tobytes(), columns["origin_sequence"].tobytes(), columns["created_ns"].tobytes(),
+        is_partial,
     )  # fmt: skip
 
 

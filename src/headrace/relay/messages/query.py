@@ -20,6 +20,7 @@ PRODUCTS_MAX = 100_000
 BYTES_MAX = 64 << 20
 MEASURES_MAX = 10
 PATTERNS_MAX = 4096
+SOURCES_MAX = 256
 
 FeedText = Annotated[str, msgspec.Meta(min_length=1, max_length=255)]
 
@@ -57,6 +58,13 @@ class Locate(msgspec.Struct, tag="locate", frozen=True, forbid_unknown_fields=Tr
 
     selection: SelectionText
     signatures: Annotated[bytes, msgspec.Meta(max_length=16 * ROWS_MAX)]
+
+
+class Trace(msgspec.Struct, tag="trace", frozen=True, forbid_unknown_fields=True):
+    """From where did the products of this range of your log come, also those that you have evicted?"""
+
+    first: Sequence64
+    last: Sequence64
 
 
 class Listen(msgspec.Struct, tag="listen", frozen=True, forbid_unknown_fields=True):
@@ -102,6 +110,27 @@ class LocateReply(msgspec.Struct, frozen=True):
     sequences: Annotated[bytes, msgspec.Meta(max_length=8 * ROWS_MAX)]  # 8 bytes for each signature; 0: it is not held
 
 
+class Source(msgspec.Struct, frozen=True, array_like=True):
+    """Products came from the log of `site`, where they have sequences from `first` to `last`."""
+
+    site: SiteName
+    queue: QueueId
+    first: Sequence64
+    last: Sequence64
+
+
+class TraceReply(msgspec.Struct, frozen=True):
+    """All products of the range came from the sources, but for those from `rest_first` to `rest_last`.
+
+    These were put here, or it is not known from where they came. The rest is empty if its first is the greater one.
+    """
+
+    queue: QueueId
+    sources: Annotated[tuple[Source, ...], msgspec.Meta(max_length=SOURCES_MAX)]
+    rest_first: Sequence64
+    rest_last: Sequence64
+
+
 class ListenReply(msgspec.Struct, frozen=True):
     stream: StreamName
 
@@ -114,8 +143,17 @@ class Unreachable(Exception):  # noqa: N818
     """The site does not reply now."""
 
 
-Query = Identify | Resolve | Read | Inventory | Locate | Listen | Describe | Measure
-_REPLIES = (IdentifyReply, ResolveReply, InventoryReply, LocateReply, ListenReply, MeasureReply, Description)
+Query = Identify | Resolve | Read | Inventory | Locate | Trace | Listen | Describe | Measure
+_REPLIES = (
+    IdentifyReply,
+    ResolveReply,
+    InventoryReply,
+    LocateReply,
+    TraceReply,
+    ListenReply,
+    MeasureReply,
+    Description,
+)
 _QUERY_DECODER = msgspec.msgpack.Decoder(Query)
 # Made at import: threads that use a msgspec type for the first time at the same moment can crash the interpreter.
 _REPLY_DECODERS: dict[type, msgspec.msgpack.Decoder[Any]] = {kind: msgspec.msgpack.Decoder(kind) for kind in _REPLIES}

@@ -10,11 +10,12 @@ was not sent, by the arrivals if it was not stored. A product that one upstream 
 
 import threading
 from collections.abc import Mapping
-from typing import Literal
+from typing import Literal, TypeVar
 
 import msgspec
 
 from headrace.product.cause import Cause, LostBy
+from headrace.relay.messages.query import Source
 
 RANGES_MAX = 50  # lost ranges that are remembered
 
@@ -24,6 +25,18 @@ Dropped = Literal["catching up", "full"]  # why a live message was not kept: the
 
 def nothing_dropped() -> dict[Dropped, int]:
     return {"catching up": 0, "full": 0}
+
+
+class Unseen(msgspec.Struct, frozen=True):
+    """A range that a site evicted before it could be compared, and from where its products came (unseen.py)."""
+
+    first: int
+    last: int
+    sources: tuple[Source, ...]
+    rest_first: int  # the smallest range with all that came from nowhere else; empty if this is the greater one
+    rest_last: int
+    look_at: float = 0.0  # when to look for the rest in our own queue, in monotonic seconds
+    looks: int = 0
 
 
 class UpstreamStatistics(msgspec.Struct):
@@ -48,6 +61,7 @@ class UpstreamStatistics(msgspec.Struct):
     lost: list[tuple[int, int, LostBy]] = msgspec.field(default_factory=list)  # the latest ranges; see `LostBy`
     lost_sequences: int = 0  # in all ranges
     lost_by: dict[LostBy, int] = {}
+    unseen: list[Unseen] = msgspec.field(default_factory=list)  # the latest, as long as they are not supplied
     left_out: dict[Cause, int] = {}  # by the site, lost ranges included
     left_out_at: dict[Cause, float] = {}  # monotonic seconds of the latest
 
@@ -57,10 +71,44 @@ class UpstreamStatistics(msgspec.Struct):
         self.lost_by = {**self.lost_by, cause: self.lost_by.get(cause, 0) + last - first + 1}
         self.leave_out({cause: last - first + 1}, now)
 
+    def watch(self, unseen: Unseen) -> None:
+        """This range has been lost as `evicted unseen`, and may be taken back."""
+        self.unseen = [*self.unseen[1 - RANGES_MAX :], unseen]
+
+    def looked_at(self, unseen: Unseen, look_at: float) -> None:
+        later = msgspec.structs.replace(unseen, look_at=look_at, looks=unseen.looks + 1)
+        self.unseen = [later if each == unseen else each for each in self.unseen]
+
+    def take_back(self, unseen: Unseen, first: int, last: int) -> None:
+        """Of this range, only `first` to `last` may be lost: nothing, if the first is the greater one."""
+        is_left = first <= last
+        sequences = unseen.last - unseen.first - (last - first if is_left else -1)
+        cause: LostBy = "evicted unseen"
+        entry, lost = (unseen.first, unseen.last, cause), list(self.lost)
+        if entry in lost:
+            place = lost.index(entry)
+            lost[place : place + 1] = [(first, last, cause)] if is_left else []
+        self.lost, self.lost_sequences = lost, self.lost_sequences - sequences
+        self.lost_by = _without(self.lost_by, cause, sequences)
+        self.left_out = _without(self.left_out, cause, sequences)
+        kept = [each for each in self.unseen if (each.first, each.last) != (unseen.first, unseen.last)]
+        if is_left:
+            rest = msgspec.structs.replace(unseen, first=first, last=last, rest_first=first, rest_last=last)
+            kept.append(msgspec.structs.replace(rest, sources=(), looks=unseen.looks + 1))
+        self.unseen = kept
+
     def leave_out(self, counts: Mapping[Cause, int], now: float) -> None:
         """Other threads may iterate over the mappings meanwhile; so they are replaced, not changed."""
         self.left_out = {**self.left_out, **{cause: self.left_out.get(cause, 0) + n for cause, n in counts.items()}}
         self.left_out_at = {**self.left_out_at, **dict.fromkeys(counts, now)}
+
+
+Word = TypeVar("Word", bound=str)
+
+
+def _without(counts: Mapping[Word, int], cause: Word, count: int) -> dict[Word, int]:
+    left = {**counts, cause: counts.get(cause, 0) - count}
+    return {cause: count for cause, count in left.items() if count > 0}
 
 
 class Arrivals(msgspec.Struct):

@@ -12,7 +12,7 @@ from functools import partial
 from headrace.relay.receive.counts import UpstreamStatistics
 from headrace.relay.receive.failover import LOOK_S, Failover, Running
 from headrace.relay.receive.standby import Served, Standby
-from headrace.relay.receive.track import Known
+from headrace.relay.receive.track import Known, everything_of
 from headrace.relay.receive.upstream import Upstream
 from headrace.relay.receive.upstream_thread import UpstreamThread
 from headrace.selection import Selection
@@ -33,9 +33,10 @@ class FailoverThread:
     def __init__(
         self, name: str, selection: Selection, begin_at: str, sites: tuple[str, ...], *, drive: Drive,
         saved: Callable[[str], Known | None], statistics: Callable[[str], UpstreamStatistics], is_present: Question,
-        takes_from_us: Question, ours: str,
+        takes_from_us: Question, ours: str, our_queue: bytes,
     ) -> None:  # fmt: skip
         self._selection, self._begin_at, self._ours = selection, begin_at, ours
+        self._our_queue = our_queue
         self._drive, self._saved, self._statistics = drive, saved, statistics
         self._upstreams: dict[str, UpstreamThread] = {}
         self._lock = threading.Lock()
@@ -79,21 +80,26 @@ class FailoverThread:
         """Take the request from this site, from where `before` ended."""
         begin_at = "oldest" if from_oldest else self._begin_at
         machine = Upstream(
-            site, self._selection, begin_at, time.monotonic, relayed=True, has_others=True,
-            known=self._known(site, before), statistics=self._statistics(site),
+            site, self._selection, begin_at, time.monotonic, relayed=True,
+            others=partial(self._others, site), known=self._known(site, before), statistics=self._statistics(site),
         )  # fmt: skip
         return self._begin(machine)
 
     def _stand_by(self, site: str, before: Running | None) -> UpstreamThread:
         machine = Standby(
-            site, self._selection, self._begin_at, time.monotonic, self._served_by, known=self._known(site, before),
-            ours=self._ours, statistics=self._statistics(site),
+            site, self._selection, self._begin_at, time.monotonic, self._served_by, partial(self._others, site),
+            known=self._known(site, before), ours=self._ours, statistics=self._statistics(site),
         )  # fmt: skip
         return self._begin(machine)
 
     def _known(self, site: str, before: Running | None) -> Known | None:
         known = self._saved(site) if before is None else before.known
         return known if known is not None and known.queue else None
+
+    def _others(self, site: str) -> dict[str, Known]:
+        """How far the request is at the other sites; what our own queue has ever held has arrived."""
+        known = {upstream.site: upstream.known for upstream in self.upstreams if upstream.site != site}
+        return {**known, self._ours: everything_of(self._our_queue)}
 
     def _served_by(self) -> Served | None:
         """The active site and the position there, if it is live."""

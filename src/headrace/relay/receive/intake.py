@@ -20,6 +20,7 @@ from headrace.relay.flows import Flows, Mask
 from headrace.relay.hops import Hops
 from headrace.relay.messages.inventory import Identities, identities
 from headrace.relay.messages.page import Keep, Page
+from headrace.relay.messages.query import Source
 from headrace.relay.receive.arrived import recognise, remember_held
 from headrace.relay.receive.counts import Arrivals, Tally
 from headrace.relay.receive.remembered import Remembered
@@ -114,7 +115,9 @@ class Intake:
         self._count_expired(arrivals, page, wanted if new is None else new)
         self.flows.add(page, wanted, new, time.time_ns())
         if receipt.stored:
-            self.hops.add(receipt.first, receipt.first + receipt.stored - 1, page.head.site)
+            head, sequences = page.head, page.sequences
+            source = Source(head.site, head.queue, int(sequences.min()), int(sequences.max()))
+            self.hops.add(receipt.first, receipt.first + receipt.stored - 1, head.site, source)
 
     def _count_expired(self, arrivals: Arrivals, page: Page, new: Mask | None) -> None:
         """Count products that have expired by the clock of this site: the queue has them, and no reader sees them."""

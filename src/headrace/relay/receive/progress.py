@@ -16,7 +16,8 @@ A file that is missing although there was one is not a first start (queue/reques
 A position (`Known`) also says where the request began and which feeds we may receive there. If the site permits more
 feeds later, those are read from where the request began. Files of version 2 say neither; then they are not read. And it
 says which feeds are further than the base, since version 4: products come live feed by feed, and without it they would
-be read once more.
+be read once more. Since version 5 it says from where on nothing was lost or left out (unseen.py); files that do not say
+so are taken to have lost something.
 
 Files of version 1 have the names of requests as keys, and a name may mean another request by now. On the first start
 after an upgrade each request continues at the lowest base that any of them had at the site: some products are read
@@ -37,7 +38,7 @@ from headrace.queue.request_files import AGAIN
 from headrace.relay.receive.track import Known
 from headrace.selection import Selection
 
-VERSION = 4
+VERSION = 5
 AHEAD_MAX = 10_000  # feeds; of more, what is further than the base may come a second time
 KEPT_MAX = 100  # selections that no request has any more
 
@@ -53,15 +54,16 @@ class Reached(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defa
     feeds: tuple[str, ...] | None = None
     since: int = 0
     ahead: dict[str, int] = {}
+    whole: int = 0
 
     @classmethod
     def of(cls, known: Known) -> "Reached":
         ahead = dict(known.ahead) if len(known.ahead) <= AHEAD_MAX else {}
-        return cls(known.queue.hex(), *known[1:-1], ahead)
+        return cls(known.queue.hex(), *known[1:5], ahead, known.whole)
 
     @property
     def known(self) -> Known:
-        return Known(bytes.fromhex(self.queue), self.base, self.began, self.feeds, self.since, self.ahead)
+        return Known(bytes.fromhex(self.queue), self.base, self.began, self.feeds, self.since, self.ahead, self.whole)
 
 
 class _File(msgspec.Struct, forbid_unknown_fields=True):
@@ -90,7 +92,7 @@ def _upgrade_names(found: dict[str, Any]) -> dict[str, Any]:
 
 
 _DOCUMENT = Document(
-    _File, VERSION, field="version", upgrades={1: _upgrade_names, 2: lambda found: found, 3: lambda found: found},
+    _File, VERSION, field="version", upgrades={1: _upgrade_names, **dict.fromkeys((2, 3, 4), lambda found: found)},
     remedy=f"restore the file. Or move it away and run `headrace queue repair` for the queue; {AGAIN}",
 )  # fmt: skip
 

@@ -10,6 +10,7 @@ import logging
 import threading
 import time
 from dataclasses import dataclass
+from functools import partial
 
 import zenoh
 
@@ -22,7 +23,7 @@ from headrace.queue.queue import log_of
 from headrace.queue.request_files import note_requests
 from headrace.relay.islands import Circles
 from headrace.relay.messages.description import Description
-from headrace.relay.messages.page import Keep, Page
+from headrace.relay.messages.page import Keep, Page, queue_id
 from headrace.relay.messages.query import Describe, Identify, IdentifyReply, Unreachable
 from headrace.relay.receive.arrived import arrived_since, still_missing
 from headrace.relay.receive.counts import Arrivals, Tally
@@ -32,7 +33,7 @@ from headrace.relay.receive.live_buffer import LiveBudget
 from headrace.relay.receive.places import Places
 from headrace.relay.receive.progress import RequestProgress, asked_text
 from headrace.relay.receive.standby import Standby
-from headrace.relay.receive.track import Known
+from headrace.relay.receive.track import Known, everything_of
 from headrace.relay.receive.upstream import Upstream
 from headrace.relay.receive.upstream_thread import UpstreamThread
 from headrace.relay.site_client import SiteClient
@@ -187,7 +188,7 @@ class Receiver:
             log.info("request %s is new to site %s: it begins at its `from`", request.name, name)
         upstream = Upstream(
             name, request.selection, request.begin_at, time.monotonic, relayed=relayed,
-            has_others=len(request.sites) > 1, known=known,
+            others=partial(self._others, request, name) if len(request.sites) > 1 else None, known=known,
             ahead=self._arrived.get(name) if known and len(request.sites) < 2 else None,
             statistics=self.tally.upstream(request.name, name),
         )  # fmt: skip
@@ -218,8 +219,15 @@ class Receiver:
             statistics=lambda name: self.tally.upstream(request.name, name),
             is_present=lambda name: name in self._present,
             takes_from_us=lambda name: self._circles.takes_from_us(name, request.selection.feed or "**"),
-            ours=self._site,
+            ours=self._site, our_queue=queue_id(self._queue),
         )  # fmt: skip
+
+    def _others(self, request: Request, site: str) -> dict[str, Known]:
+        """How far a request is at its other sites; what our own queue has ever held has arrived."""
+        with self._lock:
+            known = {name: upstream.known for (of, name), upstream in self._upstreams.items()
+                     if of == request.name and name != site}  # fmt: skip
+        return {**known, self._site: everything_of(queue_id(self._queue))}
 
     @property
     def arrivals(self) -> dict[str, Arrivals]:

@@ -19,7 +19,8 @@ the time that passes, and never whether.
 
 The position is first known when the site is first present, and begins at the request's `from`. A site with a new queue
 is compared from its first product on. What the site evicted before it could be compared may have come from the active
-site, or may be lost: nobody can tell. It is named as a range, by the cause `evicted unseen`.
+site, or may be lost. It is named as a range, by the cause `evicted unseen`, until it is known that other sites have
+supplied it (unseen.py).
 
 Built like an upstream: a generator of actions, without threads, Zenoh and wall clock (upstream.py says why). The base
 moves only after `Store` has been performed.
@@ -51,6 +52,8 @@ from headrace.relay.messages.validation import check_page
 from headrace.relay.receive.actions import Ask, NextPage, Pause, ReadLog, Recognise, SaveProgress, Steps, Store
 from headrace.relay.receive.counts import UpstreamStatistics
 from headrace.relay.receive.track import Known
+from headrace.relay.receive.unseen import Others, settle, whole_after
+from headrace.relay.receive.unseen import begin as begin_unseen
 from headrace.relay.receive.upstream import backoff_s
 from headrace.selection import Selection
 
@@ -71,17 +74,18 @@ class Standby:
 
     def __init__(
         self, site: str, selection: Selection, begin_at: str, now: Callable[[], float],
-        served_by: Callable[[], Served | None], *, known: Known | None = None, ours: str = "",
+        served_by: Callable[[], Served | None], others: Others, *, known: Known | None = None, ours: str = "",
         statistics: UpstreamStatistics | None = None,
     ) -> None:  # fmt: skip
         """`served_by`: the active site and the position there, if it is live: then what is missing will not come soon.
 
-        `ours` is our own site: its products are not missing.
+        `others`: how far the request is at its other sites. `ours` is our own site: its products are not missing.
         """
         self.site, self.selection = site, selection
         self.statistics = statistics or UpstreamStatistics()
         self.statistics.state = "asking"
-        self._known = known or Known()
+        self._known, self._others = known or Known(), others
+        self._miss_up_to(0 if self._known.whole else self._known.base)
         self._begin_at, self._now, self._served_by, self._ours = begin_at, now, served_by, ours
         self._names = Names()
         self._compared = self._known.base  # up to here in the site's queue; at least the base
@@ -112,14 +116,19 @@ class Standby:
                     failures, self.statistics.state, self.statistics.problem = 0, "standby", ""
                     self.statistics.failing = ""
                     yield from self._take_what_is_due()
+                    yield from self._settle()
                     yield Pause(LOOK_S)
             except (Unreachable, FabricError) as error:
                 is_news = not failures or str(error) != self.statistics.problem
                 self.statistics.state, self.statistics.problem = "unreachable", str(error)
                 self.statistics.failing = str(error)
                 log.log(logging.INFO if is_news else logging.DEBUG, "standby site %s: %s", self.site, error)
+                yield from self._settle()
                 yield Pause(backoff_s(failures))
                 failures += 1
+
+    def _settle(self) -> Steps[None]:
+        yield from settle(self.site, self.statistics, self._others, self._known.since, self._now())
 
     def _begin(self) -> Steps[None]:
         identity: IdentifyReply = yield Ask(self.site, Identify(), IdentifyReply)
@@ -127,13 +136,13 @@ class Standby:
             return
         if self._known.queue:
             log.warning("standby site %s has a new queue; it is compared from its first product on", self.site)
-            start = 1
+            start, since = 1, (yield SaveProgress())
         else:
             reply: ResolveReply = yield Ask(self.site, Resolve(self._begin_at), ResolveReply)
-            start = reply.sequence
+            start, since = reply.sequence, 0
         self._compared, self._missing = start - 1, _NOTHING
         self._ends.clear()
-        self._known = Known(identity.queue, start - 1, start, identity.receivable)
+        self._known = Known(identity.queue, start - 1, start, identity.receivable, since, whole=start)
         yield SaveProgress()
 
     # --- comparing --------------------------------------------------------------------------------
@@ -164,7 +173,9 @@ class Standby:
             np.concatenate([before[0], sequences[~has_arrived]]), _joined(before[1], products.where(~has_arrived))
         )  # fmt: skip
         if reply.lost_first:
-            self._note_unseen(max(reply.lost_first, self._compared + 1), reply.lost_last)
+            yield from self._note_unseen(max(reply.lost_first, self._compared + 1), reply.lost_last)
+        if reply.is_partial:
+            self._miss_up_to(reply.upto)
         self._compared = reply.upto
 
     def _has_served(self, products: Identities) -> Steps[npt.NDArray[np.bool_]]:
@@ -190,10 +201,15 @@ class Standby:
             self._lose(self._missing[0][is_gone], "evicted")
             self._keep(~is_gone)
 
-    def _note_unseen(self, first: int, last: int) -> None:
+    def _miss_up_to(self, last: int) -> None:
+        """Not everything up to there has arrived. To be called before the base moves over it."""
+        self._known = self._known._replace(whole=max(self._known.whole, last + 1))
+
+    def _note_unseen(self, first: int, last: int) -> Steps[None]:
         """The site evicted these before they could be compared: whether they have arrived is unknown."""
         if first <= last:
-            self.statistics.lose(first, last, "evicted unseen", self._now())
+            self._miss_up_to(last)
+            yield from begin_unseen(self.site, self._known.queue, first, last, self.statistics, self._now())
             log.warning("standby site %s: products %d-%d may be lost: evicted there before they could be compared with "
                         "what the active site has sent", self.site, first, last)  # fmt: skip
 
@@ -202,6 +218,7 @@ class Standby:
         breaks = np.flatnonzero(np.diff(sequences) > 1) + 1
         for part in np.split(sequences, breaks) if len(sequences) else ():
             first, last = int(part[0]), int(part[-1])
+            self._miss_up_to(last)
             self.statistics.lose(first, last, cause, self._now())
             log.error("standby site %s: products %d-%d are lost (%s there, and brought by nobody)", self.site, first,
                       last, cause)  # fmt: skip
@@ -259,6 +276,7 @@ class Standby:
             self.statistics.from_standby += count
         self._note_lost(page.head)
         self._count_left_out(page)
+        self._known = self._known._replace(whole=whole_after(page.head, self._known.whole))
         self._keep(missing > np.uint64(page.head.upto))
         self._move()
 

@@ -23,6 +23,12 @@ class Known(NamedTuple):
     feeds: tuple[str, ...] | None = None  # patterns that we may receive there; None: unknown
     since: int = 0  # of our queue: what came from that queue is from here on; 0: it is the first queue of the site
     ahead: Mapping[str, int] = _NONE  # feeds that are further than the base
+    whole: int = 0  # from here up to the base everything has arrived: nothing was lost or left out; 0: unknown
+
+
+def everything_of(queue: bytes) -> Known:
+    """The position in our own queue: everything in it has arrived."""
+    return Known(queue, 1 << 63, 1, whole=1)
 
 
 def furthest(one: Mapping[str, int], other: Mapping[str, int]) -> dict[str, int]:

@@ -70,6 +70,8 @@ from headrace.relay.receive.holders import Holders
 from headrace.relay.receive.left_out import LeftOut
 from headrace.relay.receive.permitted import is_widened, read_permitted
 from headrace.relay.receive.track import Known, Track, furthest
+from headrace.relay.receive.unseen import Others, settle, whole_after
+from headrace.relay.receive.unseen import begin as begin_unseen
 from headrace.selection import Selection
 
 _NEAR = 20_000  # products between the base and the end of the log at which the live path opens
@@ -97,12 +99,13 @@ class Upstream:
 
     def __init__(
         self, site: str, selection: Selection, begin_at: str, now: Callable[[], float], *, relayed: bool = False,
-        has_others: bool = False, known: Known | None = None, ahead: Mapping[str, int] | None = None,
+        others: Others | None = None, known: Known | None = None, ahead: Mapping[str, int] | None = None,
         statistics: UpstreamStatistics | None = None,
     ) -> None:  # fmt: skip
         """`relayed`: also what the site has from others; otherwise only what was put there.
 
-        `has_others`: other sites serve the request too, or stand by, and may bring what this one has evicted.
+        `others`: how far the request is at other sites that serve it too, or stand by; they may bring what this one has
+        evicted.
         `known` is from the last run. `ahead` says how far single feeds are at least. Without `known`, begin at
         `begin_at`. `now` returns monotonic seconds. `statistics` are continued, if given.
         """
@@ -110,10 +113,11 @@ class Upstream:
         self.selection = selection if relayed else selection.replace(origin=site)
         self.statistics = statistics or UpstreamStatistics()
         self.statistics.state = "asking"
-        self._queue_id, base, self._began, self._feeds, self._since, saved = known or Known()
+        self._queue_id, base, self._began, self._feeds, self._since, saved, whole = known or Known()
+        self._whole = whole or base + 1
         self.track = Track(base, furthest(saved, ahead or {}))
         self._begin_at, self._now = begin_at, now
-        self._is_relayed, self._has_others = relayed, has_others
+        self._is_relayed, self._others = relayed, others
         is_key = "|" not in (selection.feed or "")
         self._is_own = not relayed and is_key and not set(selection.given()) - {"feed", "origin"}
         self._names = Names()
@@ -133,10 +137,10 @@ class Upstream:
 
     @property
     def known(self) -> Known:
-        """What to save for the next run. The base is read before `ahead`: in between, both only grow."""
+        """What to save for the next run. The base is read first: in between, all of it only grows."""
         track = self.track
         base = track.base
-        return Known(self._queue_id, base, self._began, self._feeds, self._since, dict(track.ahead))
+        return Known(self._queue_id, base, self._began, self._feeds, self._since, dict(track.ahead), self._whole)
 
     def hear_beat(self) -> None:
         """A beat has arrived; it may still wait in the buffer. Any thread may call this."""
@@ -159,6 +163,7 @@ class Upstream:
                 yield ShutLive()
                 self._note_failure(error, is_first=not failures)
                 yield from self._ask_holders()
+                yield from self._settle()
                 yield Pause(backoff_s(failures))
                 failures += 1
 
@@ -201,7 +206,7 @@ class Upstream:
             start, since = reply.sequence, 0
         # The track first: other threads read `known` meanwhile.
         self.track, self._began, self._feeds = Track(start - 1), start, identity.receivable
-        self._queue_id, self._since = identity.queue, since
+        self._queue_id, self._since, self._whole = identity.queue, since, start
         yield SaveProgress()
 
     def _change_rights(self, feeds: tuple[str, ...]) -> Steps[None]:
@@ -243,6 +248,7 @@ class Upstream:
             yield from self._recover_lost(head.lost_first, head.lost_last, head.lost_by)
             yield from self._store(page, self._new_in(page))
             self._left_out.count(page, self.track.base, self._now())
+            self._whole = whole_after(head, self._whole)  # before the base moves
             self.track.add_pulled(head.upto)
             self._site_next, self.statistics.failing = head.head, ""
             self.statistics.pulled += 1
@@ -274,13 +280,19 @@ class Upstream:
                 yield Pause(_MEETING_S / 5)
         if first > last:
             return
-        if cause == "evicted" and self._has_others:
-            self.statistics.lose(first, last, "evicted unseen", self._now())
+        self._whole = max(self._whole, last + 1)
+        if cause == "evicted" and self._others is not None:
+            yield from begin_unseen(self.site, self._queue_id, first, last, self.statistics, self._now())
             log.warning("site %s: products %d-%d may be lost: evicted there; other sites of the request may have them",
                         self.site, first, last)  # fmt: skip
             return
         self.statistics.lose(first, last, cause, self._now())
         log.error("site %s: products %d-%d are lost (%s there)", self.site, first, last, cause)
+
+    def _settle(self) -> Steps[None]:
+        """Take back ranges of which it was unknown whether they are lost, and which other sites have supplied."""
+        if self._others is not None and self.statistics.unseen:
+            yield from settle(self.site, self.statistics, self._others, self._since, self._now())
 
     def _ask_holders(self) -> Steps[None]:
         """Take from other sites what is missing here. Where nothing is known yet, that is everything, or nothing."""
@@ -318,6 +330,7 @@ class Upstream:
             if suspected and self._now() > suspected:
                 yield from self._repair()
                 suspected = 0.0
+            yield from self._settle()
             if self._now() - self._heard > self._silence_s:
                 raise Unreachable(f"silent for {self._silence_s:g} s")
 
@@ -357,7 +370,8 @@ class Upstream:
             for live in waiting:
                 yield from self._take_alone(*live)
             return
-        yield from self._store(Page(pages[-1].head, pages[0].batch, pages[0].sequences), None)
+        sequences = np.concatenate([page.sequences for page in pages])
+        yield from self._store(Page(pages[-1].head, pages[0].batch, sequences), None)
         for (feed, _, _), page in zip(waiting, pages, strict=True):
             self._note_live(feed, page)
 
