@@ -31,7 +31,7 @@ FAILURES = {
         "certs site certs name --days 0", "pipeline check nofile", "pipeline check bad.toml", "pipeline status nofile",
         "pipeline import nofile", "pipeline compact nofile", "archive list", "archive replay table Q --speed x",
         "generate --feeds nonsense", "verify Q --oracle nofile", "verify Q --oracle bad.toml", "context show nonsense",
-        "context use", "context create a.b Q", "demo --seconds x", "bench queue --scale x", "bench nonsense",
+        "context use", "station take Q s --count 0", "station take Q s --exec-timeout 1s", "context create a.b Q", "demo --seconds x", "bench queue --scale x", "bench nonsense",
     ],
     3: [
         "queue info nowhere", "queue check nowhere", "queue repair nowhere", "queue delete nowhere --yes",
@@ -39,7 +39,7 @@ FAILURES = {
         "cursor seek Q nosuch oldest", "cursor delete Q nosuch", "station show Q nosuch", "station delete Q nosuch",
         "lag Q nosuch", "top nowhere --once", "channel show Q nosuch", "channel delete Q nosuch", "hop Q 99",
         "wanted nowhere a", "certs site nowhere name", "archive list nowhere", "generate nowhere", "verify nowhere --oracle sent.jsonl",
-        "sites tcp/127.0.0.1:1", "watch tcp/127.0.0.1:1",
+        "sites tcp/127.0.0.1:1", "watch tcp/127.0.0.1:1", "station take Q nosuch",
     ],
 }  # fmt: skip
 

@@ -6,6 +6,7 @@ put.py, watch.py, cat.py, cursor.py
 select.py           check a selection; samples.py reads the samples to try it on
 station.py          create, change, seek, pause, resume, delete, parked, retry, forget
 station_show.py     list, show, and `headrace lag`
+station_take.py     take: a consumer on the command line
 station_terms.py    the options for the terms of a station
 station_chain.py    how the stations of a queue are chained
 channel.py, top/

@@ -58,7 +58,7 @@ def cat(
     """
     selection, gaps = selection_of(select, ident), GapReports(as_json)
     with open_queue(queue_path) as queue:
-        write = _writer(output, record, _unescape(separator), as_json)
+        write = writer(output, record, separator, as_json)
         products = size = 0
         for batch, index in _wanted(queue, selection, start, end, count, gaps):
             size += write(batch, index)
@@ -82,7 +82,9 @@ def _wanted(
             yield batch, index
 
 
-def _writer(output: str | None, record: bool, separator: bytes, as_json: bool) -> Write:
+def writer(output: str | None, record: bool, separator: str, as_json: bool) -> Write:
+    """Writes payloads, or whole records, to files in the directory `output`, as JSON, or to standard output."""
+
     def content(batch: Batch, index: int) -> bytes | memoryview:
         return batch.record(index) if record else batch.payload(index)
 
@@ -90,7 +92,7 @@ def _writer(output: str | None, record: bool, separator: bytes, as_json: bool) -
         return _file_writer(Path(output), content, ".record" if record else "", as_json)
     if as_json:
         return lambda batch, index: _write_json(batch, index, content(batch, index), record)
-    return _stream_writer(content, separator)
+    return _stream_writer(content, _unescape(separator))
 
 
 def _write_json(batch: Batch, index: int, content: bytes | memoryview, record: bool) -> int:

@@ -1,7 +1,7 @@
 """`headrace station`: what an operator does with the stations of a queue.
 
 create, change, seek, pause, resume, delete, and parked, retry, forget for products that failed too often. `list` and
-`show` are in station_show.py, the options for a station's terms in station_terms.py.
+`show` are in station_show.py, `take` in station_take.py, the options for a station's terms in station_terms.py.
 """
 
 from collections.abc import Sequence
@@ -15,6 +15,7 @@ from headrace.cli.options import POSITION, json_option, open_queue, queue_argume
 from headrace.cli.output import echo_json, show_table
 from headrace.cli.station_chain import chain_of, existing_station
 from headrace.cli.station_show import list_stations, show
+from headrace.cli.station_take import take
 from headrace.cli.station_terms import for_channel, given_terms, selection_text, term_options
 from headrace.queue import AnyQueue, AnyStation, local_queue
 from headrace.station import Parked, StationStatistics
@@ -37,6 +38,7 @@ def station() -> None:
 
 station.add_command(list_stations)
 station.add_command(show)
+station.add_command(take)
 
 
 @station.command(short_help="Create a station with the given terms.")

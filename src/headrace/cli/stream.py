@@ -11,7 +11,7 @@ import signal
 import stat
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from types import FrameType, TracebackType
 from typing import TYPE_CHECKING, Any
 
@@ -80,8 +80,8 @@ def read_range(queue: "AnyQueue", start: int, end: int, selection: "Selection", 
 # --- the reader of standard output ----------------------------------------------------------------
 
 
-def stop_when_unread(follower: "AnyFollower") -> threading.Event:
-    """Stop the follower as soon as nobody reads standard output any more, not only at the next product.
+def stop_when_unread(stop: Callable[[], None]) -> threading.Event:
+    """Call `stop` as soon as nobody reads standard output any more, not only at the next product.
 
     The event is set then. Nothing happens unless standard output is a pipe.
     """
@@ -91,16 +91,16 @@ def stop_when_unread(follower: "AnyFollower") -> threading.Event:
     except OSError:  # not a file at all
         return unread
     if stat.S_ISFIFO(os.fstat(output).st_mode):
-        threading.Thread(target=_wait_for_hangup, args=(output, follower, unread), daemon=True).start()
+        threading.Thread(target=_wait_for_hangup, args=(output, stop, unread), daemon=True).start()
     return unread
 
 
-def _wait_for_hangup(output: int, follower: "AnyFollower", unread: threading.Event) -> None:
+def _wait_for_hangup(output: int, stop: Callable[[], None], unread: threading.Event) -> None:
     watcher = select.poll()
     watcher.register(output, 0)
     watcher.poll()
     unread.set()
-    follower.stop()
+    stop()
 
 
 # --- signals --------------------------------------------------------------------------------------

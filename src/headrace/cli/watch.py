@@ -62,7 +62,7 @@ def watch(
         position = queue.resolve(start) if cursor is None else cursor.position
         limit = min(_BATCH_PRODUCTS, count or _BATCH_PRODUCTS)
         follower = queue.follow(position, selection, limit=limit, timeout=timeout)
-        gaps, unread = GapReports(as_json), stop_when_unread(follower)
+        gaps, unread = GapReports(as_json), stop_when_unread(follower.stop)
         left = count
         for batch in follow(follower, gaps):
             shown = len(batch) if left is None else min(left, len(batch))
