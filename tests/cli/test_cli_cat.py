@@ -45,6 +45,15 @@ def test_only_selected_products_are_written(run: Run, path: Path, words: list[st
     assert result.stdout == " ".join(f"product {n}" for n in numbers)
 
 
+def test_feed_types_of_ldm_in_a_selection_are_warned_of(run: Run, path: Path) -> None:
+    fill(path, 1)
+    warning = "DDPLUS|IDS is a feed type of LDM; here it selects only feeds of that very name, not wx/text/**"
+    assert run("cat", path, "--select", "DDPLUS|IDS").stderr == f"headrace: warning: {warning}\n"
+    assert objects(run("cat", path, "--select", "DDPLUS|IDS", "--json").stderr) == [{"warning": warning}]
+    assert f"warning: {warning}" in run("station", "create", path, "s", "--select", "DDPLUS|IDS").stderr
+    assert not run("cat", path, "--select", "wx/text/**").stderr
+
+
 def test_programs_get_the_payload_in_base64(run: Run, path: Path) -> None:
     fill(path, 1)
     (told,) = objects(run("cat", path, "--json").stdout)

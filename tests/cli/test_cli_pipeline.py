@@ -47,6 +47,13 @@ def test_valid_rules_are_reported_as_valid(run: Run, folder: Path) -> None:
     assert (result.exit_code, result.stdout) == (0, "rules.toml is valid\n")
 
 
+def test_rules_that_select_feed_types_of_ldm_are_warned_of(run: Run, folder: Path) -> None:
+    (folder / "rules.toml").write_text(RULES.replace('"wx/radar/**"', '"NEXRAD3"'))
+    result = run("pipeline", "check", "rules.toml")
+    assert (result.exit_code, result.stdout) == (0, "rules.toml is valid\n")
+    assert "warning: rule radar: NEXRAD3 is a feed type of LDM" in result.stderr
+
+
 def test_every_problem_is_listed_with_its_line_and_remedy(run: Run, folder: Path) -> None:
     (folder / "rules.toml").write_text(RULES.replace('"metar"', '"metr"').replace("{ident}", "{idnet}"))
     result = run("pipeline", "check", "rules.toml")

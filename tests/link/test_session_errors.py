@@ -48,6 +48,15 @@ def test_a_client_that_is_refused_at_once_need_not_wait_for_its_timeout() -> Non
     assert "connection refused" in error.problem
 
 
+def test_a_client_that_waits_says_for_whom_and_how_long(caplog: pytest.LogCaptureFixture) -> None:
+    endpoint = f"tcp/127.0.0.1:{free_port()}"
+    refusal("client", connect=(endpoint,), timeout_s=3600, refused_s=1.5)
+    (record,) = [each for each in caplog.records if each.name == "headrace.link"]
+    assert record.getMessage() == (
+        f"waiting for {endpoint} (nothing listens there: the connection was refused), for up to 1.0 h"
+    )
+
+
 def test_endpoints_refuse_only_if_none_of_them_listens_or_may_listen() -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
         listens, closed = f"tcp/127.0.0.1:{silent.getsockname()[1]}", f"tcp/127.0.0.1:{free_port()}"

@@ -23,3 +23,7 @@ def test_lost_and_chosen_causes_are_causes() -> None:
 def test_counts_are_text_for_people() -> None:
     assert by_cause({"too large": 1, "expired": 3000, "deleted": 0}) == "3,000 expired, 1 too large"
     assert by_cause({}) == ""
+
+
+def test_only_the_count_that_is_an_upper_limit_says_so() -> None:
+    assert by_cause({"evicted": 3, "expired": 5}, ["evicted"]) == "5 expired, at most 3 evicted"

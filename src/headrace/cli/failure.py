@@ -114,31 +114,41 @@ def notice(text: str, as_json: bool, **values: Any) -> None:
     click.echo(msgspec.json.encode(values).decode() if as_json else f"headrace: {visible(text)}", err=True)
 
 
+def warn(text: str) -> None:
+    """Write a warning of this command to standard error, with `--json` as JSON."""
+    notice(f"warning: {text}", _is_json(), warning=text)
+
+
+def _is_json() -> bool:
+    context = click.get_current_context(silent=True)
+    return context is not None and bool(context.params.get("as_json"))
+
+
 class _Warnings(logging.Handler):
-    """Writes what a queue warns of, such as for whom a put waits, to standard error."""
+    """Writes what a queue or a link warns of, such as for whom a put waits, to standard error."""
 
     def emit(self, record: logging.LogRecord) -> None:
-        context = click.get_current_context(silent=True)
-        as_json = context is not None and bool(context.params.get("as_json"))
-        notice(record.getMessage(), as_json, warning=record.getMessage())
+        notice(record.getMessage(), _is_json(), warning=record.getMessage())
 
 
 _WARNINGS = _Warnings(logging.WARNING)
+_WARNED_OF = ("headrace.queue", "headrace.link")
 
 
 def show_warnings() -> None:
-    """From now on, show the warnings of queues as this command shows its own."""
-    logging.getLogger("headrace.queue").addHandler(_WARNINGS)  # once, however often it is called
+    """From now on, show the warnings of queues and links as this command shows its own."""
+    for name in _WARNED_OF:
+        logging.getLogger(name).addHandler(_WARNINGS)  # once, however often it is called
 
 
 # --- what --verbose tells -------------------------------------------------------------------------
 
 
 class _Details(logging.Handler):
-    """Writes what happens to standard error. Warnings of queues are not repeated: `show_warnings` has shown them."""
+    """Writes what happens to standard error. What `show_warnings` has shown is not repeated."""
 
     def emit(self, record: logging.LogRecord) -> None:
-        if record.levelno < logging.WARNING or not record.name.startswith("headrace.queue"):
+        if record.levelno < logging.WARNING or not record.name.startswith(_WARNED_OF):
             click.echo(f"headrace: {visible(record.getMessage())}", err=True)
 
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from headrace.cli.failure import show_warnings
+from headrace.cli.failure import show_warnings, warn
 from headrace.cli.group import QueueArgument
 from headrace.errors import NotAQueueError, OptionError, QueueMissingError
 from headrace.units import parse_age, parse_size, parse_time
@@ -86,10 +86,16 @@ def selection_options(function: Function) -> Function:
 
 
 def selection_of(select: str | None, ident: str | None) -> "Selection":
-    """The selection that the two options describe; SelectionError says what is invalid."""
+    """The selection that the two options describe; SelectionError says what is invalid.
+
+    Warns of feed types of LDM, which are valid feeds that nobody has.
+    """
+    from headrace.product.ldm_feedtypes import ldm_warning
     from headrace.selection import Selection
 
     selection = Selection.of(select)
+    if warning := ldm_warning(selection.feed):
+        warn(warning)
     if ident is None:
         return selection
     if selection.ident is not None:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from headrace.cli.failure import NEGATIVE, OK, show_problems
+from headrace.cli.failure import NEGATIVE, OK, show_problems, warn
 from headrace.cli.group import Group
 from headrace.cli.options import FEED, json_option
 from headrace.cli.output import echo_json, show_table
@@ -243,13 +243,16 @@ def check(file: Path, samples: tuple[str, ...], feed: str, ident: str | None, as
       headrace pipeline check rules.toml --sample report.txt --feed wx/text/metar --ident 'SAUS70 KWBC 060000'
     """
     from headrace.cli.samples import samples_of
+    from headrace.pipeline.rules.conflicts import ldm_warnings
     from headrace.pipeline.rules.load import check_rules, load_rules
     from headrace.pipeline.rules.trial import try_rules
 
     problems = check_rules(file)
-    if problems or not samples:
+    rules = None if problems else load_rules(file)
+    for warning in ldm_warnings(rules) if rules is not None else ():
+        warn(warning)
+    if rules is None or not samples:
         return show_problems(str(file), problems, as_json)
-    rules = load_rules(file)
     wanted = [rule.select for rule in rules.enabled]
     tried = [sample for path in samples for sample in samples_of(path, feed, ident, {}, wanted)]
     products = [sample.product for sample in tried]

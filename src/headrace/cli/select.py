@@ -6,13 +6,13 @@ from typing import Any
 
 import click
 
-from headrace.cli.failure import NEGATIVE, OK, notice, visible
+from headrace.cli.failure import NEGATIVE, OK, visible, warn
 from headrace.cli.group import Group
 from headrace.cli.options import FEED, json_option, open_queue
 from headrace.cli.output import echo_json, show_table
 from headrace.cli.put import properties_of
 from headrace.cli.samples import Sample, samples_of
-from headrace.product.ldm_feedtypes import ldm_pattern
+from headrace.product.ldm_feedtypes import ldm_warning
 from headrace.selection import Selection
 from headrace.selection.where.expression import FIELDS, PROPERTIES
 from headrace.toml.kinds import toml_lines
@@ -73,9 +73,8 @@ def check(
       headrace select check "xpath //alert[@severity='3']" --sample alert.xml
     """
     selection = Selection.parse(text)
-    if meant := ldm_pattern(selection.feed or ""):
-        warning = f"{selection.feed} is a feed type of LDM; here it selects only feeds of that very name, not {meant}"
-        notice(f"warning: {warning}", as_json, warning=warning)
+    if warning := ldm_warning(selection.feed):
+        warn(warning)
     if not as_json:
         _show(selection)
     properties = properties_of(pairs)

@@ -254,7 +254,7 @@ def _show_lags(lags: Sequence[StationLag], products_max: int | None, seconds_max
             f"{each.retries:,}",
             f"{each.seconds:.3f}",
             f"{each.parked:,}",
-            ("at most " if each.evicted_at_most else "") + (by_cause(each.left_out) or "0"),
+            by_cause(each.left_out, ["evicted"] if each.evicted_at_most else []) or "0",
         )
         for each in lags
     ]

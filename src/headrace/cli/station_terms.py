@@ -10,6 +10,7 @@ from typing import Any, NamedTuple, TypeVar
 
 import click
 
+from headrace.cli.options import selection_of
 from headrace.station import StationTerms
 from headrace.units import format_age, format_time
 
@@ -71,6 +72,7 @@ def given_terms(
     """The terms on the command line, as `Queue.station` accepts them."""
     given = {name: _OPTIONS[name].read(text) for name, text in texts.items() if text is not None}
     if select is not None:
+        selection_of(select, None)  # it may warn
         given["selection"] = select
     if blocking is not None:
         given["blocking"] = blocking

@@ -13,10 +13,12 @@ opened. Not here: what is sent over a session.
 """
 
 import json
+import logging
 import os
 import resource
 import socket
 import sys
+import threading
 import time
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -33,7 +35,7 @@ from headrace.link.endpoint import SECURE, Endpoint, check_endpoint, parse_endpo
 from headrace.link.keys import site_key
 from headrace.link.settings import SHARED_BYTES, plain_words, protocols, settings_of
 from headrace.product.put import is_origin
-from headrace.units import format_size
+from headrace.units import format_age, format_size
 
 Mode = Literal["router", "peer", "client"]
 _PORT_ATTEMPTS = 5
@@ -42,7 +44,11 @@ _SMALL_SEGMENTS_BYTES = 1 << 20  # which Zenoh locks besides its pool
 _IPC_LOCK = 1 << 14  # the capability to lock any amount of memory
 _TOKENS_S = 2.0  # for all tokens to arrive
 _TURN_S = 0.5  # how long a session waits for others that stop at the same time
+_NOTICE_S = 1.0  # before a client says for whom it waits, unless it does not wait
+_PATIENT_S = 5.0
 _PAUSE_S, _PAUSE_S_MAX = 0.05, 0.5  # between two attempts of a client to connect
+
+log = logging.getLogger("headrace.link")
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,7 +159,27 @@ def _lockable_bytes() -> int:
 
 
 def _open_client(terms: SessionTerms) -> zenoh.Session:
-    """Try all endpoints in turn until one accepts us; Zenoh alone would spend all the time on the first."""
+    """Try all endpoints in turn until one accepts us; Zenoh alone would spend all the time on the first.
+
+    If that takes longer than a second, a warning says who is waited for.
+    """
+    notice = threading.Timer(_NOTICE_S, _note_waiting, (terms,))
+    notice.daemon = True
+    if terms.timeout_s >= _PATIENT_S:
+        notice.start()
+    try:
+        return _try_to_open(terms)
+    finally:
+        notice.cancel()
+
+
+def _note_waiting(terms: SessionTerms) -> None:
+    where = " or ".join(terms.connect) or "a site nearby"
+    refuses = " (nothing listens there: the connection was refused)" if all_refuse(terms.connect) else ""
+    log.warning("waiting for %s%s, for up to %s", where, refuses, format_age(terms.timeout_s))
+
+
+def _try_to_open(terms: SessionTerms) -> zenoh.Session:
     config, begun, pause_s = _configuration(terms), time.monotonic(), _PAUSE_S
     while True:
         try:

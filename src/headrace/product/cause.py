@@ -7,7 +7,7 @@ Not here: who counts, and where the counts are shown.
 """
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Literal, TypeVar
 
 LostBy = Literal["evicted", "evicted unseen", "damaged", "too large"]  # named as a range of sequences
@@ -42,6 +42,10 @@ CHOSEN: tuple[Cause, ...] = ("deleted", "too old")
 Word = TypeVar("Word", bound=str)
 
 
-def by_cause(counts: Mapping[Word, int]) -> str:
-    """As text for people, the most frequent cause first: `30 expired, 1 too large`."""
-    return ", ".join(f"{count:,} {cause}" for cause, count in Counter(counts).most_common() if count)
+def by_cause(counts: Mapping[Word, int], at_most: Collection[Word] = ()) -> str:
+    """As text for people, the most frequent cause first: `30 expired, 1 too large`; some are upper limits."""
+    return ", ".join(
+        f"{'at most ' if cause in at_most else ''}{count:,} {cause}"
+        for cause, count in Counter(counts).most_common()
+        if count
+    )

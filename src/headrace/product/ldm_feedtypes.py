@@ -121,6 +121,12 @@ def ldm_pattern(text: str) -> str | None:
     return pattern_of(names_in(mask))
 
 
+def ldm_warning(feed: str | None) -> str | None:
+    """What to say about the feed pattern of a selection that consists of names of feed types; None if it does not."""
+    meant = ldm_pattern(feed or "")
+    return meant and f"{feed} is a feed type of LDM; here it selects only feeds of that very name, not {meant}"
+
+
 @lru_cache(256)  # a pqact.conf has thousands of entries with a handful of expressions
 def _pattern_of(wanted: frozenset[str], others: frozenset[str]) -> str:
     if not others:

@@ -7,6 +7,7 @@ This module checks [pipeline], each rule (selection, decoder, SQL, watermark) an
 table, a rule that selects its own output). action_conflicts.py checks single actions.
 """
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pyarrow as pa
@@ -19,6 +20,7 @@ from headrace.pipeline.rules.otherwise import OTHERWISE, inexact_clauses, is_exa
 from headrace.pipeline.rules.rule import ACTIONS, LAYOUT, AlertAction, PipelineTerms, PublishAction, Rule, RuleFile
 from headrace.pipeline.rules.sql import analyse_query, stream_errors
 from headrace.pipeline.rules.views import ColumnTypes, made_columns, row_columns, views_of
+from headrace.product.ldm_feedtypes import ldm_warning
 from headrace.toml.document import KeyPath
 from headrace.toml.report import Report
 
@@ -118,6 +120,13 @@ def action_path(report: Report, place: int, name: str, number: int) -> KeyPath:
     raw = report.document.at(path)
     is_listed = isinstance(raw, list) and bool(raw) and all(isinstance(each, dict) for each in raw)
     return (*path, number) if is_listed else path
+
+
+def ldm_warnings(file: RuleFile) -> Iterator[str]:
+    """Rules that select feed types of LDM: valid, and probably copied from a pqact.conf."""
+    for rule in file.enabled:
+        if warning := ldm_warning(rule.select.feed):
+            yield f"rule {rule.name}: {warning}"
 
 
 def _check_selection(rule: Rule, path: KeyPath, report: Report) -> None:

@@ -28,6 +28,7 @@ from headrace.pipeline.actions import DeadLetters, Performer, performer
 from headrace.pipeline.actions.programs import Programs, groups_of
 from headrace.pipeline.actions.table import TablePerformer
 from headrace.pipeline.decoders.decoder import ERROR
+from headrace.pipeline.rules.conflicts import ldm_warnings
 from headrace.pipeline.rules.otherwise import rules_above
 from headrace.pipeline.rules.rule import AlertAction, PipeAction, Rule, RuleFile
 from headrace.pipeline.run.checkpoint import locked_checkpoint, position_of, remove_unfinished_entries
@@ -82,6 +83,8 @@ class Job:
             raise
 
     def _start(self) -> None:
+        for warning in ldm_warnings(self._file):
+            log.warning("%s", warning)
         aside = Path(self._held.enter_context(TemporaryDirectory(prefix="headrace-")))
         ship_decoders(self._spark, self._file.enabled, self._file.path.parent, aside)  # before plans, which name them
         checkpoint = checkpoint_of(self._file.pipeline)
