@@ -42,7 +42,7 @@ CHOSEN: tuple[Cause, ...] = ("deleted", "too old")
 Word = TypeVar("Word", bound=str)
 
 
-def by_cause(counts: Mapping[Word, int], at_most: Collection[Word] = ()) -> str:
+def by_cause(counts: Mapping[Word, int], at_most: Collection[str] = ()) -> str:
     """As text for people, the most frequent cause first: `30 expired, 1 too large`; some are upper limits."""
     return ", ".join(
         f"{'at most ' if cause in at_most else ''}{count:,} {cause}"
