@@ -3,8 +3,11 @@
 import asyncio
 import os
 import signal
+import subprocess
+import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import pytest
 from handling import idents, put, work
@@ -159,6 +162,36 @@ def test_a_product_that_arrives_at_a_cancelled_get_goes_back(
     asyncio.run(cancel_too_late())
     batch = station.attach().get(1, timeout=240)
     assert (idents(batch), batch.deliveries.tolist()) == (["1"], [1])
+
+
+DROPPED = """
+import asyncio, sys
+from headrace import Queue
+
+queue = Queue.open(sys.argv[1])  # and not closed: that would end the waits
+consumer = queue.station("s").attach()
+loop = asyncio.new_event_loop()
+tasks = [
+    loop.create_task(consumer.get_async()), loop.create_task(anext(aiter(queue.follow()))),
+    loop.create_task(queue.put_async(b"2", feed="a")),
+]
+loop.run_until_complete(asyncio.sleep(0.2))
+print("dropped", [task.done() for task in tasks])
+"""
+
+
+def test_a_program_ends_although_its_event_loop_was_dropped_while_tasks_waited(tmp_path: Path) -> None:
+    path = tmp_path / "q"
+    with Queue.create(path, size="1MiB") as queue:
+        queue.station("full", blocking=True, capacity=1)
+        put(queue, "1")
+        queue.station("s")
+        done = subprocess.run(
+            [sys.executable, "-W", "ignore", "-c", DROPPED, str(path)], capture_output=True, text=True, timeout=240,
+            check=False,
+        )  # fmt: skip
+        assert (done.stdout, done.returncode) == ("dropped [False, False, False]\n", 0), done.stderr
+        assert queue.check() == []
 
 
 def test_an_interrupt_ends_a_get_without_a_timeout(queue: Queue, consumer: Consumer) -> None:

@@ -7,9 +7,11 @@ report a lost range.
 
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
+from types import TracebackType
 from typing import Protocol
 
 from headrace.kernel import _kernel as kernel
+from headrace.log.in_thread import in_thread
 from headrace.product.batch import Batch
 
 
@@ -81,6 +83,14 @@ class Follower:
         """
         return iterate_async(self)
 
+    async def __aenter__(self) -> "Follower":
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
 
 class Stoppable(Iterator[Batch], Protocol):
     """What `iterate_async` takes: any follower, local or remote."""
@@ -90,14 +100,8 @@ class Stoppable(Iterator[Batch], Protocol):
 
 async def iterate_async(follower: Stoppable) -> AsyncIterator[Batch]:
     """The batches of a follower, whose waiting happens in a thread of its own."""
-    import asyncio  # slow to load, and loaded already where this runs
-    from concurrent.futures import ThreadPoolExecutor
-
-    loop = asyncio.get_running_loop()
-    sleeper = ThreadPoolExecutor(1, thread_name_prefix="headrace-follow")
     try:
-        while (batch := await loop.run_in_executor(sleeper, next, follower, None)) is not None:
+        while (batch := await in_thread(lambda: next(follower, None), "follow")) is not None:
             yield batch
     finally:
-        follower.stop()
-        sleeper.shutdown(wait=False)  # the event loop goes on while the thread ends
+        follower.stop()  # the event loop goes on while the thread ends

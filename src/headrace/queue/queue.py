@@ -10,6 +10,7 @@ import os
 import time
 import uuid
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Unpack
@@ -17,7 +18,7 @@ from typing import Any, Unpack
 from headrace.channel.channel import Channel, list_channels, open_channel
 from headrace.channel.document import ChannelFiles
 from headrace.channel.qos import ChannelOptions
-from headrace.errors import NotAQueueError, QueueExistsError
+from headrace.errors import BlockedError, NotAQueueError, QueueExistsError
 from headrace.kernel import _kernel as kernel
 from headrace.log import append
 from headrace.log.append import Duplicate, Receipt
@@ -40,6 +41,7 @@ from headrace.log.cursor import Cursor
 from headrace.log.directory import check_path, create_directory
 from headrace.log.explain import explain, explain_os_error
 from headrace.log.follow import Follower
+from headrace.log.in_thread import in_thread, put_in_thread
 from headrace.log.log import Log, Wanted
 from headrace.log.read import Start
 from headrace.log.reading import Reading
@@ -61,6 +63,7 @@ from headrace.station.stations import StationFiles, Stations
 from headrace.station.terms import Given, StationOptions
 from headrace.units import parse_age, parse_size
 
+_QUICK_BYTES = 1 << 16  # a product up to this size is signed and stored in less time than a thread takes to start
 _RESIDENTS = (StationFiles(), ChannelFiles(), RequestFiles())
 
 
@@ -173,6 +176,29 @@ class Queue:
             except append.REFUSALS:
                 pass
         return append.put_many(log, payloads, feed=feed, ident=ident, timeout=timeout, **facts)
+
+    async def put_async(
+        self, payload: Any, *, feed: str, ident: str = "", timeout: Timeout = None, **facts: Unpack[PutFacts]
+    ) -> int | Duplicate:
+        """As `put`, for a program with an event loop, which goes on while the put waits for a blocking station.
+
+        A small product that need not wait is stored at once; anything else happens in a thread. If the task is
+        cancelled, the product may be stored within the next second, or not at all.
+        """
+        put = partial(self.put, payload, feed=feed, ident=ident, **facts)
+        if payload.__class__ is bytes and len(payload) <= _QUICK_BYTES and not self._log.is_disk:
+            try:
+                return put(timeout=0)
+            except BlockedError:
+                pass
+        return await put_in_thread(lambda seconds: put(timeout=seconds), timeout)
+
+    async def put_many_async(
+        self, payloads: Any, *, feed: Texts, ident: Texts = "", timeout: Timeout = None, **facts: Unpack[PutColumns]
+    ) -> Receipt:
+        """As `put_many`, in a thread, for a program with an event loop. A cancellation is as for `put_async`."""
+        put = partial(self.put_many, payloads, feed=feed, ident=ident, **facts)
+        return await put_in_thread(lambda seconds: put(timeout=seconds), timeout)
 
     def put_batch(self, batch: Batch, keep: Any = None, timeout: Timeout = None) -> Receipt:
         """Store products of another queue or site as they are, as one: with their origin, sequence there and signature.
@@ -364,6 +390,14 @@ class Queue:
             self._stations.detach_all(failed)
         finally:
             self._log.close()
+
+    async def __aenter__(self) -> "Queue":
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await in_thread(lambda: self._close(failed=is_failure(error)), "close")
 
     def __enter__(self) -> "Queue":
         return self

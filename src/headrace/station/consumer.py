@@ -33,6 +33,7 @@ from headrace.errors import LeaseLostError, QueueMovedError, StationMissingError
 from headrace.kernel import _kernel as kernel
 from headrace.log import append
 from headrace.log.explain import explain
+from headrace.log.in_thread import in_thread
 from headrace.log.log import Log
 from headrace.log.place import moved
 from headrace.log.seams import Timeout
@@ -400,6 +401,14 @@ class Consumer:
         self._recent.clear()
         with contextlib.suppress(QueueMovedError):
             self._stations.recover(self._chain)
+
+    async def __aenter__(self) -> "Consumer":
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await in_thread(lambda: self.detach(failed=is_failure(error)), "detach")
 
     def __enter__(self) -> "Consumer":
         return self

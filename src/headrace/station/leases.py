@@ -23,6 +23,7 @@ import numpy.typing as npt
 
 from headrace.errors import LeaseLostError, OptionError, StationError
 from headrace.kernel import _kernel as kernel
+from headrace.log.in_thread import started
 from headrace.log.seams import Timeout
 from headrace.product.batch import Batch, rows_behind
 from headrace.product.product import Product
@@ -183,19 +184,16 @@ async def get_async(consumer: Getter, n: int, timeout: Timeout) -> Batch:
     A cancellation does not wait for the thread, which ends by itself soon after: the event loop goes on meanwhile.
     """
     import asyncio  # slow to load, and loaded already where this runs
-    from concurrent.futures import ThreadPoolExecutor
 
-    stop, waiter = threading.Event(), ThreadPoolExecutor(1, thread_name_prefix="headrace-get")
-    future = waiter.submit(consumer.get, n, timeout, stop)
+    stop = threading.Event()
+    future = started(lambda: consumer.get(n, timeout, stop), "get")
     try:
         return await asyncio.wrap_future(future)
     except asyncio.CancelledError:
         stop.set()
-        waiter.submit(_give_back, consumer, future)  # when the get has ended
+        started(lambda: _give_back(consumer, future), "give-back")  # when the get has ended
         consumer.wake()
         raise
-    finally:
-        waiter.shutdown(wait=False)
 
 
 def _give_back(consumer: Getter, future: "Future[Batch]") -> None:

@@ -25,6 +25,7 @@ import numpy.typing as npt
 
 from headrace.errors import LeaseLostError, QueueClosedError, SiteUnreachableError
 from headrace.log.append import Receipt
+from headrace.log.in_thread import in_thread
 from headrace.log.seams import Timeout
 from headrace.product.batch import Batch
 from headrace.product.product import Product
@@ -341,6 +342,14 @@ class RemoteConsumer:
         finally:
             if has_ended:
                 self._one_at_a_time.release()
+
+    async def __aenter__(self) -> "RemoteConsumer":
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await in_thread(lambda: self.detach(failed=is_failure(error)), "detach")
 
     def __enter__(self) -> "RemoteConsumer":
         return self

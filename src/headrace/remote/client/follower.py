@@ -11,6 +11,7 @@ position: whatever happens to the connection, no product is lost and none arrive
 import time
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass, replace
+from types import TracebackType
 from typing import TYPE_CHECKING
 
 from headrace.errors import ProductDamagedError
@@ -145,6 +146,14 @@ class RemoteFollower:
         A `break` stops the follower: for the rest, follow again at its `position`.
         """
         return iterate_async(self)
+
+    async def __aenter__(self) -> "RemoteFollower":
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
 
     # --- calls ------------------------------------------------------------------------------------
 

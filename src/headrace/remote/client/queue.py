@@ -23,6 +23,7 @@ from headrace.log.append import Duplicate, Receipt
 from headrace.log.columns import PutColumns, Texts, payload_column
 from headrace.log.config import QueueConfig
 from headrace.log.cursor import check_cursor_name
+from headrace.log.in_thread import in_thread, put_in_thread
 from headrace.log.log import Wanted
 from headrace.log.read import Read, Start
 from headrace.log.reading import Reading
@@ -113,6 +114,20 @@ class RemoteQueue:
         held = payloads if type(payloads) is list else payload_column(payloads)
         call, payload = put_many_call(self.path, held, feed, ident, facts, self._connection.dedup)
         return _receipt(self._put(call, payload, PutOutcome, timeout))
+
+    async def put_async(
+        self, payload: Any, *, feed: str, ident: str = "", timeout: Timeout = None, **facts: Unpack[PutFacts]
+    ) -> int | Duplicate:
+        """As `put`, in a thread: the event loop goes on while the call is under way."""
+        put = partial(self.put, payload, feed=feed, ident=ident, **facts)
+        return await put_in_thread(lambda seconds: put(timeout=seconds), timeout)
+
+    async def put_many_async(
+        self, payloads: Any, *, feed: Texts, ident: Texts = "", timeout: Timeout = None, **facts: Unpack[PutColumns]
+    ) -> Receipt:
+        """As `put_many`, in a thread: the event loop goes on while the call is under way."""
+        put = partial(self.put_many, payloads, feed=feed, ident=ident, **facts)
+        return await put_in_thread(lambda seconds: put(timeout=seconds), timeout)
 
     def put_batch(self, batch: Batch, keep: Any = None, timeout: Timeout = None) -> Receipt:
         """Store products of any queue as they are, in one call: all or none."""
@@ -259,6 +274,14 @@ class RemoteQueue:
     def close(self) -> None:
         """Disconnect; consumers are detached, and the products they hold go back."""
         self._connection.close()
+
+    async def __aenter__(self) -> "RemoteQueue":
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await in_thread(lambda: self._connection.close(failed=is_failure(error)), "close")
 
     def __enter__(self) -> "RemoteQueue":
         return self
