@@ -1,5 +1,6 @@
 """headrace watch, alone and beside processes that put products."""
 
+import base64
 import os
 import pty
 import signal
@@ -199,3 +200,40 @@ def test_tables_have_frames_on_a_terminal(path: Path, start) -> None:
     os.close(main)
     assert process.wait(timeout=240) == 0
     assert "╭".encode() in shown
+
+
+@pytest.mark.parametrize(
+    ("payload", "shown"),
+    [
+        (b"METAR KDEN\r\r\nA3002=\n", ["METAR KDEN", "A3002="]),
+        (b"\x1b[31mred\x07\x9b", ["000000  1b 5b 33 31 6d 72 65 64 07 9b                   |.[31mred..|"]),
+        ("\x1b]0;title\x07\u202e\u00fc".encode(), ["\\x1b]0;title\\x07\\u202e\u00fc"]),
+        (b"a\0b", ["000000  61 00 62                                         |a.b|"]),
+        (b"x" * 2047 + "\u00fc".encode(), ["x" * 2047, "\u2026 1 B more: headrace cat"]),
+        (b"", [""]),
+    ],
+    ids=["bulletin", "not-utf-8", "control", "zero", "cut", "empty"],
+)
+def test_a_payload_is_shown_safely_and_bounded(run: Run, path: Path, payload: bytes, shown: list[str]) -> None:
+    with Queue.open(path) as queue:
+        queue.put(payload, feed="wx/text")
+    result = run("watch", path, "--from", "oldest", "--timeout", "0s", "--payload")
+    assert result.exit_code == 0
+    lines = result.stdout.splitlines()
+    assert [line.strip() for line in lines[1:]] == shown
+    assert not any(character in result.stdout for character in "\x1b\x07\u202e")
+
+
+def test_many_lines_of_a_payload_are_cut(run: Run, path: Path) -> None:
+    with Queue.open(path) as queue:
+        queue.put(b"a\n" * 100, feed="wx/text")
+    lines = run("watch", path, "--from", "oldest", "--timeout", "0s", "--payload").stdout.splitlines()
+    assert len(lines) == 1 + 40 + 1
+    assert "121 B more" in lines[-1]
+
+
+def test_the_beginning_of_a_payload_is_in_the_json(run: Run, path: Path) -> None:
+    with Queue.open(path) as queue:
+        queue.put(b"\0" * 5000, feed="wx/text")
+    (told,) = objects(run("watch", path, "--from", "oldest", "--timeout", "0s", "--payload", "--json").stdout)
+    assert (base64.b64decode(told["payload"]), told["size"]) == (b"\0" * 2048, 5000)

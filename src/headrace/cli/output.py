@@ -5,6 +5,7 @@ only if that is a terminal. Names may come from other sites, so each cell passes
 markup.
 """
 
+import codecs
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -58,6 +59,52 @@ def product_text(product: "Product", age_s: float) -> str:
         f"{product.sequence:>8}  {format_time(product.inserted_ns)}  {format_size(product.size):>9}  "
         f"{format_latency(age_s):>8}  {product.feed}  {visible(product.ident)}"
     )
+
+
+# --- payloads -------------------------------------------------------------------------------------
+
+PAYLOAD_BYTES_MAX = 2048  # that are shown of one payload
+_PAYLOAD_LINES_MAX = 40
+_HEX_BYTES = 16
+_INDENT = " " * 10
+
+
+def payload_lines(payload: "bytes | memoryview") -> list[str]:
+    """The beginning of a payload for a terminal: text with control characters escaped, or a hexadecimal dump.
+
+    It is text if it is UTF-8 and has no zero byte. A last line says how many bytes are left out.
+    """
+    start = bytes(payload[:PAYLOAD_BYTES_MAX])
+    text = _text_of(start)
+    lines = (
+        _hex_lines(start) if text is None else [visible(line.rstrip("\r")) for line in text.rstrip("\n").split("\n")]
+    )
+    shown = len(start)
+    if text is not None and len(lines) > _PAYLOAD_LINES_MAX:
+        lines = lines[:_PAYLOAD_LINES_MAX]
+        shown = len("\n".join(text.split("\n")[:_PAYLOAD_LINES_MAX]).encode())
+    if shown < len(payload):
+        lines.append(f"… {format_size(len(payload) - shown)} more: headrace cat")
+    return [_INDENT + line for line in lines]
+
+
+def _text_of(start: bytes) -> str | None:
+    """As text; None if it is binary. The last character may be cut."""
+    if b"\0" in start:
+        return None
+    try:
+        return codecs.getincrementaldecoder("utf-8")().decode(start)
+    except UnicodeDecodeError:
+        return None
+
+
+def _hex_lines(start: bytes) -> list[str]:
+    """As `hexdump -C` does: offset, bytes, characters."""
+    pieces = [(offset, start[offset : offset + _HEX_BYTES]) for offset in range(0, len(start), _HEX_BYTES)]
+    return [
+        f"{offset:06x}  {piece.hex(' '):<{_HEX_BYTES * 3}} |{''.join(chr(b) if 32 <= b < 127 else '.' for b in piece)}|"
+        for offset, piece in pieces
+    ]
 
 
 # --- tables ---------------------------------------------------------------------------------------

@@ -10,7 +10,7 @@ import click
 from headrace.cli.failure import NEGATIVE, OK
 from headrace.cli.group import Command
 from headrace.cli.options import AGE, POSITION, json_option, open_queue, queue_argument, selection_of, selection_options
-from headrace.cli.output import json_line, product_text, product_values
+from headrace.cli.output import PAYLOAD_BYTES_MAX, json_line, payload_lines, product_text, product_values
 from headrace.cli.stream import GapReports, follow, stop_when_unread
 
 if TYPE_CHECKING:
@@ -34,6 +34,7 @@ _BATCH_PRODUCTS = 1000  # few enough that the first line of a long backlog appea
 )
 @click.option("--count", type=click.IntRange(min=1), help="End after this many products.")
 @click.option("--timeout", type=AGE, help="End when no selected product has arrived for this long, such as 5s.")
+@click.option("--payload", is_flag=True, help="Show the beginning of each payload too, as text or in hexadecimal.")
 @click.option("--cursor", "cursor_name", metavar="NAME", help="Continue where the last watch with this cursor ended.")
 @json_option
 def watch(
@@ -43,6 +44,7 @@ def watch(
     start: int | str,
     count: int | None,
     timeout: float | None,
+    payload: bool,
     cursor_name: str | None,
     as_json: bool,
 ) -> int:
@@ -50,10 +52,12 @@ def watch(
 
     Products that were evicted before they were read are reported on standard error, as an exact range. A cursor moves
     after its products have been written. Ctrl-C ends it (exit code 130). Exit code 1 if a damaged product was skipped.
+    --payload shows up to 2 KiB of each payload, text with control characters escaped; with --json, in Base64.
 
     \b
     Example:
       headrace watch wx.queue --select 'wx/radar/**'
+      headrace watch wx.queue --payload --select 'wx/text/**'
       headrace watch wx.queue --from 1h --ident '^SA' --timeout 5s --json
     """
     selection = selection_of(select, ident)
@@ -66,7 +70,7 @@ def watch(
         left = count
         for batch in follow(follower, gaps):
             shown = len(batch) if left is None else min(left, len(batch))
-            _show(batch, shown, as_json)
+            _show(batch, shown, payload, as_json)
             _commit(cursor, batch, shown)
             left = None if left is None else left - shown
             if left == 0:
@@ -79,13 +83,19 @@ def watch(
         return NEGATIVE if gaps.damaged_products else OK
 
 
-def _show(batch: "Batch", shown: int, as_json: bool) -> None:
+def _show(batch: "Batch", shown: int, payload: bool, as_json: bool) -> None:
     """Write the first products of a batch with one call."""
     now_ns = time.time_ns()
     lines = []
     for product in islice(batch, shown):
         age_s = max(0.0, (now_ns - product.inserted_ns) / 1e9)
-        lines.append(json_line(product_values(product, age_s=age_s)) if as_json else product_text(product, age_s))
+        if as_json:
+            more = {"payload": bytes(product.payload[:PAYLOAD_BYTES_MAX])} if payload else {}
+            lines.append(json_line(product_values(product, age_s=age_s, **more)))
+            continue
+        lines.append(product_text(product, age_s))
+        if payload:
+            lines += payload_lines(product.payload)
     if lines:
         sys.stdout.write("\n".join(lines) + "\n")
         sys.stdout.flush()
