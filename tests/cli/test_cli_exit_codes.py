@@ -31,7 +31,7 @@ FAILURES = {
         "certs site certs name --days 0", "pipeline check nofile", "pipeline check bad.toml", "pipeline status nofile",
         "pipeline import nofile", "pipeline compact nofile", "archive list", "archive replay table Q --speed x",
         "generate --feeds nonsense", "verify Q --oracle nofile", "verify Q --oracle bad.toml", "context show nonsense",
-        "context use", "station take Q s --count 0", "station take Q s --exec-timeout 1s", "context create a.b Q", "demo --seconds x", "bench queue --scale x", "bench nonsense",
+        "context use", "completion show nonsense", "station take Q s --count 0", "station take Q s --exec-timeout 1s", "context create a.b Q", "demo --seconds x", "bench queue --scale x", "bench nonsense",
     ],
     3: [
         "queue info nowhere", "queue check nowhere", "queue repair nowhere", "queue delete nowhere --yes",

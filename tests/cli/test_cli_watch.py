@@ -206,7 +206,7 @@ def test_tables_have_frames_on_a_terminal(path: Path, start) -> None:
     ("payload", "shown"),
     [
         (b"METAR KDEN\r\r\nA3002=\n", ["METAR KDEN", "A3002="]),
-        (b"\x1b[31mred\x07\x9b", ["000000  1b 5b 33 31 6d 72 65 64 07 9b                   |.[31mred..|"]),
+        (b"\x1b[31mred\x07\x9b", ["000000  1b 5b 33 31 6d 72 65 64 07 9b                    |.[31mred..|"]),
         ("\x1b]0;title\x07\u202e\u00fc".encode(), ["\\x1b]0;title\\x07\\u202e\u00fc"]),
         (b"a\0b", ["000000  61 00 62                                         |a.b|"]),
         (b"x" * 2047 + "\u00fc".encode(), ["x" * 2047, "\u2026 1 B more: headrace cat"]),

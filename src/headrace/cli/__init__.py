@@ -18,6 +18,7 @@ demo.py             `headrace demo`; demo_view.py shows it while it runs, demo_s
 failure.py          exit codes, errors, problems in files, questions
 options.py          options that commands share, and the queue that they open
 group.py            commands and groups: --verbose, suggestions, a queue that is left out
+completion.py       what the shell completes
 place.py            the queue that a word names; contexts.py keeps contexts, context.py has their commands
 output.py           JSON, tables, progress bars
 stream.py           gaps in a stream, a reader that goes away, signals

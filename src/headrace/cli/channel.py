@@ -10,7 +10,7 @@ from headrace.channel.conflicts import find_conflicts
 from headrace.channel.qos import AGES, FIELDS, QoS, option_text
 from headrace.cli.failure import NEGATIVE, OK, USAGE
 from headrace.cli.group import Group
-from headrace.cli.options import json_option, open_local_queue, queue_argument
+from headrace.cli.options import completes, json_option, open_local_queue, queue_argument
 from headrace.cli.output import echo_json, show_fields, show_table
 from headrace.units import format_count
 
@@ -74,7 +74,7 @@ def channel() -> None:
 @channel.command(short_help="Create a channel.")
 @queue_argument
 @click.argument("name")
-@click.argument("feed")
+@click.argument("feed", shell_complete=completes("feed"))
 @qos_options
 @json_option
 def create(queue_path: str, name: str, feed: str, as_json: bool, **options: str | None) -> None:
@@ -116,7 +116,7 @@ def list_all(queue_path: str, as_json: bool) -> None:
 
 @channel.command(short_help="Show the quality of service, stations and counters of a channel.")
 @queue_argument
-@click.argument("name")
+@click.argument("name", shell_complete=completes("channel"))
 @json_option
 def show(queue_path: str, name: str, as_json: bool) -> None:
     """Show the quality of service, the stations and the counters of the channel NAME of QUEUE.
@@ -141,7 +141,7 @@ def show(queue_path: str, name: str, as_json: bool) -> None:
 
 @channel.command(short_help="Change options of a channel and its stations.")
 @queue_argument
-@click.argument("name")
+@click.argument("name", shell_complete=completes("channel"))
 @qos_options
 @json_option
 def change(queue_path: str, name: str, as_json: bool, **options: str | None) -> None:
@@ -162,7 +162,7 @@ def change(queue_path: str, name: str, as_json: bool, **options: str | None) -> 
 
 @channel.command(short_help="Delete a channel.")
 @queue_argument
-@click.argument("name")
+@click.argument("name", shell_complete=completes("channel"))
 @click.option("--force", is_flag=True, help="Delete its stations too.")
 @json_option
 def delete(queue_path: str, name: str, force: bool, as_json: bool) -> None:

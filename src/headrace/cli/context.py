@@ -21,7 +21,7 @@ from headrace.cli.contexts import (
 )  # fmt: skip
 from headrace.cli.failure import visible
 from headrace.cli.group import Group
-from headrace.cli.options import json_option
+from headrace.cli.options import completes, json_option
 from headrace.cli.output import echo_json, show_fields, show_table
 from headrace.errors import OptionError
 from headrace.units import format_count
@@ -124,7 +124,7 @@ def list_all(as_json: bool) -> None:
 
 
 @context.command(short_help="Show one context.")
-@click.argument("name", required=False)
+@click.argument("name", shell_complete=completes("context"), required=False)
 @json_option
 def show(name: str | None, as_json: bool) -> None:
     """Show the context NAME, or the default: its queue, and the names of its user and files.
@@ -147,7 +147,7 @@ def show(name: str | None, as_json: bool) -> None:
 
 
 @context.command(short_help="Choose the default.")
-@click.argument("name", required=False)
+@click.argument("name", shell_complete=completes("context"), required=False)
 @click.option("--none", "nothing", is_flag=True, help="No context is the default.")
 @json_option
 def use(name: str | None, nothing: bool, as_json: bool) -> None:
@@ -174,7 +174,7 @@ def use(name: str | None, nothing: bool, as_json: bool) -> None:
 
 
 @context.command(short_help="Delete contexts.")
-@click.argument("names", nargs=-1, required=True, metavar="NAME...")
+@click.argument("names", nargs=-1, shell_complete=completes("context"), required=True, metavar="NAME...")
 @json_option
 def delete(names: tuple[str, ...], as_json: bool) -> None:
     """Delete contexts. Their queues and the files of their credentials stay.

@@ -3,7 +3,7 @@
 import click
 
 from headrace.cli.group import Group
-from headrace.cli.options import POSITION, json_option, open_queue, queue_argument
+from headrace.cli.options import POSITION, completes, json_option, open_queue, queue_argument
 from headrace.cli.output import echo_json
 from headrace.cli.queue import show_cursors
 from headrace.errors import CursorMissingError
@@ -69,7 +69,7 @@ def create(queue_path: str, name: str, start: int | str, as_json: bool) -> None:
 
 @cursor.command(short_help="Move a cursor.")
 @queue_argument
-@click.argument("name")
+@click.argument("name", shell_complete=completes("cursor"))
 @click.argument("start", type=POSITION)
 @json_option
 def seek(queue_path: str, name: str, start: int | str, as_json: bool) -> None:
@@ -89,7 +89,7 @@ def seek(queue_path: str, name: str, start: int | str, as_json: bool) -> None:
 
 @cursor.command(short_help="Delete a cursor.")
 @queue_argument
-@click.argument("name")
+@click.argument("name", shell_complete=completes("cursor"))
 @json_option
 def delete(queue_path: str, name: str, as_json: bool) -> None:
     """Delete the cursor NAME of QUEUE.

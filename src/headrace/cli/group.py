@@ -8,11 +8,14 @@ than it requires, the queue is what was left out. Otherwise its first word is th
 optional, as the files of `put` are; `@` in its place is the default.
 """
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from headrace.cli.failure import did_you_mean, tell_details
+
+if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
 
 _OTHER_VERBS = {
     **dict.fromkeys(("add", "new", "make", "init"), "create"),
@@ -42,6 +45,19 @@ class QueueArgument(click.Argument):
     def __init__(self, *args: Any, explicit: bool = False, **settings: Any) -> None:
         super().__init__(*args, **settings)
         self.explicit = explicit
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> "list[CompletionItem[str]]":
+        """Queues and contexts; and what the next argument completes, because the queue may be left out."""
+        from click.shell_completion import CompletionItem
+
+        from headrace.cli.completion import words_for
+
+        found = [CompletionItem(word) for word in words_for("queue", ctx, incomplete)]
+        arguments = [param for param in ctx.command.params if isinstance(param, click.Argument)]
+        ctx.params.pop(self.name or "", None)
+        for after in arguments[arguments.index(self) + 1 :][:1]:
+            found += after.shell_complete(ctx, incomplete)
+        return found
 
 
 class Command(click.Command):

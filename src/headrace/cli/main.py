@@ -17,7 +17,7 @@ import time
 import traceback
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
@@ -25,6 +25,11 @@ from headrace import extras
 from headrace.cli import failure
 from headrace.cli.group import Group
 from headrace.errors import HeadraceError
+
+if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
+
+_COMPLETE = "_HEADRACE_COMPLETE"  # the shell sets it to complete a line
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +75,7 @@ COMMANDS = {
     "archive": LazyCommand("archive:archive", "List and replay products that were stored in tables."),
     "generate": LazyCommand("generate:generate", "Generate products like those of real feeds."),
     "verify": LazyCommand("verify:verify", "Compare the products in a queue with those that were sent."),
+    "completion": LazyCommand("completion:completion", "Install the completion of your shell."),
     "context": LazyCommand("context:context", "Name queues and their credentials, and choose the default."),
     "demo": LazyCommand("demo:demo", "Run two sites, a cut link, workers and a pipeline for a minute."),
     "bench": LazyCommand("bench:bench", "Run the benchmarks."),
@@ -86,6 +92,14 @@ class RootGroup(Group):
         found = COMMANDS.get(cmd_name)
         return found.load() if found else None
 
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> "list[CompletionItem[str]]":
+        """The commands from the table, so that completing imports none of them; options as click does."""
+        from click.shell_completion import CompletionItem
+
+        if incomplete.startswith("-"):
+            return click.Command.shell_complete(self, ctx, incomplete)
+        return [CompletionItem(name, help=each.help) for name, each in COMMANDS.items() if name.startswith(incomplete)]
+
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """List the commands from the table, as click does from the commands."""
         with formatter.section("Commands"):
@@ -93,7 +107,7 @@ class RootGroup(Group):
 
     def main(self, args: Sequence[str] | None = None, *more: Any, **settings: Any) -> NoReturn:
         words = list(sys.argv[1:] if args is None else args) or ["--help"]
-        settings["standalone_mode"] = False
+        settings |= {"standalone_mode": False, "complete_var": _COMPLETE}
         sys.exit(self._run(words, "--json" in words, more, settings))
 
     def invoke(self, ctx: click.Context) -> Any:
@@ -109,6 +123,10 @@ class RootGroup(Group):
     def _run(self, words: list[str], as_json: bool, more: tuple[Any, ...], settings: dict[str, Any]) -> int:
         started_s = time.monotonic()
         try:
+            if _COMPLETE in os.environ:
+                from headrace.cli.completion import begin
+
+                begin()
             code = super().main(words, *more, **settings)
             failure.tell(f"took {time.monotonic() - started_s:.3f} s")
         except (KeyboardInterrupt, click.Abort):
@@ -151,7 +169,9 @@ def headrace() -> None:
 
 
 def _show(shown: failure.Failure, error: Exception, as_json: bool, words: list[str]) -> int:
-    """Show an error; return the exit code. The traceback of a bug needs --verbose."""
+    """Show an error; return the exit code. The traceback of a bug needs --verbose. A shell that completes gets none."""
+    if _COMPLETE in os.environ:
+        return shown.exit
     if shown.exit == failure.INTERNAL and "--verbose" in words:
         traceback.print_exception(error)
     failure.show_failure(shown, as_json)

@@ -21,6 +21,8 @@ from headrace.errors import NotAQueueError, OptionError, QueueMissingError
 from headrace.units import parse_age, parse_size, parse_time
 
 if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
+
     from headrace.queue import AnyQueue, Queue
     from headrace.selection import Selection
 
@@ -72,6 +74,19 @@ def queue_argument(function: Function) -> Function:
     return click.argument("queue_path", cls=QueueArgument, metavar="QUEUE")(function)
 
 
+def completes(kind: str) -> Callable[[click.Context, click.Parameter, str], "list[CompletionItem[str]]"]:
+    """For `shell_complete`: the stations, cursors, channels, feeds or contexts that begin with a text."""
+
+    def find(ctx: click.Context, param: click.Parameter, incomplete: str) -> "list[CompletionItem[str]]":
+        from click.shell_completion import CompletionItem
+
+        from headrace.cli.completion import words_for
+
+        return [CompletionItem(word) for word in words_for(kind, ctx, incomplete)]
+
+    return find
+
+
 def json_option(function: Function) -> Function:
     return click.option("--json", "as_json", is_flag=True, help="Write JSON, for programs.")(function)
 
@@ -80,7 +95,7 @@ def selection_options(function: Function) -> Function:
     """--select and --ident; turn them into a selection with `selection_of`."""
     function = click.option("--ident", metavar="REGEX", help="Only products whose ident matches (RE2).")(function)
     return click.option(
-        "--select", metavar="SELECTION",
+        "--select", metavar="SELECTION", shell_complete=completes("feed"),
         help="Which products: a feed pattern (* is one level, ** is any), then clauses; see `headrace select check`.",
     )(function)  # fmt: skip
 

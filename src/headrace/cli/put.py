@@ -17,7 +17,7 @@ import msgspec
 
 from headrace.cli import failure
 from headrace.cli.group import Command
-from headrace.cli.options import AGE, EXPIRY, FEED, json_option, open_queue, queue_argument
+from headrace.cli.options import AGE, EXPIRY, FEED, completes, json_option, open_queue, queue_argument
 from headrace.cli.output import echo_json, progress_bar
 from headrace.errors import HeadraceError, InvalidError, OptionError, PayloadError, PropertyError
 from headrace.log.append import in_halves
@@ -55,7 +55,13 @@ class PutOptions:
 @click.command(cls=Command)
 @queue_argument
 @click.argument("files", nargs=-1)
-@click.option("--feed", type=FEED, required=True, help="The feed of the products, such as wx/text/metar.")
+@click.option(
+    "--feed",
+    type=FEED,
+    shell_complete=completes("feed"),
+    required=True,
+    help="The feed of the products, such as wx/text/metar.",
+)
 @click.option("--ident", "template", metavar="TEMPLATE",
               help="May use {name}, {path} and {line}. [default: {name}; none for standard input]")  # fmt: skip
 @click.option("--priority", type=click.IntRange(0, PRIORITY_MAX), default=PRIORITY_DEFAULT, show_default=True,

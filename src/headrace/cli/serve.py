@@ -9,7 +9,7 @@ import click
 
 from headrace.cli.failure import NEGATIVE, OK, visible
 from headrace.cli.group import Command
-from headrace.cli.options import FEED, json_option, open_queue, queue_argument
+from headrace.cli.options import FEED, completes, json_option, open_queue, queue_argument
 from headrace.cli.output import echo_json
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ def serve(file: Path, as_json: bool) -> None:
 
 @click.command(cls=Command)
 @queue_argument
-@click.argument("feeds", nargs=-1, required=True, type=FEED, metavar="FEED...")
+@click.argument("feeds", nargs=-1, shell_complete=completes("feed"), required=True, type=FEED, metavar="FEED...")
 @json_option
 def wanted(queue_path: str, feeds: tuple[str, ...], as_json: bool) -> int:
     """Show whether FEED has subscribers at QUEUE or at another site, and who they are.

@@ -11,7 +11,7 @@ import click
 
 from headrace.cli.failure import NEGATIVE, OK, confirm, notice, visible
 from headrace.cli.group import Group
-from headrace.cli.options import POSITION, json_option, open_queue, queue_argument
+from headrace.cli.options import POSITION, completes, json_option, open_queue, queue_argument
 from headrace.cli.output import echo_json, show_table
 from headrace.cli.station_chain import chain_of, existing_station
 from headrace.cli.station_show import list_stations, show
@@ -96,7 +96,7 @@ def _create(queue: AnyQueue, name: str, channel: str | None, start: int | str, g
 
 @station.command(short_help="Change terms while consumers work.")
 @queue_argument
-@click.argument("name")
+@click.argument("name", shell_complete=completes("station"))
 @term_options
 @json_option
 def change(queue_path: str, name: str, as_json: bool, **options: Any) -> None:
@@ -136,7 +136,7 @@ def _change(queue: AnyQueue, changed: AnyStation, given: dict[str, Any]) -> None
 
 @station.command(short_help="Move a station to another position in the queue.")
 @queue_argument
-@click.argument("name")
+@click.argument("name", shell_complete=completes("station"))
 @click.argument("start", type=POSITION)
 @click.option("--yes", is_flag=True, help="Do not ask before products are skipped.")
 @json_option
@@ -184,7 +184,7 @@ def _question(chain: Sequence[StationStatistics], start: int | str, forgotten: i
 
 @station.command(short_help="Stop handing out products until `resume`.")
 @queue_argument
-@click.argument("name")
+@click.argument("name", shell_complete=completes("station"))
 @json_option
 def pause(queue_path: str, name: str, as_json: bool) -> None:
     """Stop handing out products at the station NAME of QUEUE until `resume`. New products wait there.
@@ -198,7 +198,7 @@ def pause(queue_path: str, name: str, as_json: bool) -> None:
 
 @station.command(short_help="Hand out products again.")
 @queue_argument
-@click.argument("name")
+@click.argument("name", shell_complete=completes("station"))
 @json_option
 def resume(queue_path: str, name: str, as_json: bool) -> None:
     """Hand out products again at the station NAME of QUEUE.
@@ -227,7 +227,7 @@ def _set_paused(queue_path: str, name: str, paused: bool, as_json: bool) -> None
 
 @station.command(short_help="Delete a station.")
 @queue_argument
-@click.argument("name")
+@click.argument("name", shell_complete=completes("station"))
 @click.option("--yes", is_flag=True, help="Do not ask, even if products are not acknowledged.")
 @json_option
 def delete(queue_path: str, name: str, yes: bool, as_json: bool) -> int:
@@ -261,7 +261,7 @@ def delete(queue_path: str, name: str, yes: bool, as_json: bool) -> int:
 
 @station.command(short_help="List products that were set aside after too many deliveries.")
 @queue_argument
-@click.argument("name")
+@click.argument("name", shell_complete=completes("station"))
 @json_option
 def parked(queue_path: str, name: str, as_json: bool) -> None:
     """List the products parked at the station NAME of QUEUE: sequence, deliveries, size, feed and ident.
@@ -285,7 +285,7 @@ def parked(queue_path: str, name: str, as_json: bool) -> None:
 
 @station.command(short_help="Hand out parked products again.")
 @queue_argument
-@click.argument("name")
+@click.argument("name", shell_complete=completes("station"))
 @click.argument("sequences", nargs=-1, type=_SEQUENCE, metavar="[SEQUENCE]...")
 @json_option
 def retry(queue_path: str, name: str, sequences: tuple[int, ...], as_json: bool) -> int:
@@ -303,7 +303,7 @@ def retry(queue_path: str, name: str, sequences: tuple[int, ...], as_json: bool)
 
 @station.command(short_help="Give up parked products.")
 @queue_argument
-@click.argument("name")
+@click.argument("name", shell_complete=completes("station"))
 @click.argument("sequences", nargs=-1, type=_SEQUENCE, metavar="[SEQUENCE]...")
 @json_option
 def forget(queue_path: str, name: str, sequences: tuple[int, ...], as_json: bool) -> int:

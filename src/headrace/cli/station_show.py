@@ -11,7 +11,7 @@ import msgspec
 
 from headrace.cli.failure import NEGATIVE, OK, visible
 from headrace.cli.group import Command
-from headrace.cli.options import AGE, json_option, open_queue, queue_argument
+from headrace.cli.options import AGE, completes, json_option, open_queue, queue_argument
 from headrace.cli.output import echo_json, show_fields, show_table
 from headrace.cli.station_chain import chain_of, each_station, existing_station, in_order, stations_before
 from headrace.cli.station_terms import selection_text, terms_in_words
@@ -87,7 +87,7 @@ def _selection(station: StationStatistics) -> str:
 
 @click.command(cls=Command, short_help="Show everything about one station.")
 @queue_argument
-@click.argument("name")
+@click.argument("name", shell_complete=completes("station"))
 @json_option
 def show(queue_path: str, name: str, as_json: bool) -> None:
     """Show the terms of the station NAME of QUEUE, its counts, what it dropped and why, and its consumers.
@@ -170,7 +170,7 @@ class StationLag(msgspec.Struct, frozen=True):
 
 @click.command(cls=Command)
 @queue_argument
-@click.argument("names", nargs=-1, metavar="[STATION]...")
+@click.argument("names", nargs=-1, shell_complete=completes("station"), metavar="[STATION]...")
 @click.option("--max-products", type=click.IntRange(min=0), metavar="COUNT", help="Limit for unacknowledged products.")
 @click.option("--max-seconds", type=AGE, metavar="AGE", help="Limit for the age of the oldest of them, such as 30s.")
 @click.option(

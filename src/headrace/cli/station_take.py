@@ -23,7 +23,7 @@ import click
 from headrace.cli.cat import Write, writer
 from headrace.cli.failure import NEGATIVE, OK, notice, tell, visible
 from headrace.cli.group import Command
-from headrace.cli.options import AGE, json_option, open_queue, queue_argument
+from headrace.cli.options import AGE, completes, json_option, open_queue, queue_argument
 from headrace.cli.output import echo_json, json_line, product_values
 from headrace.cli.station_chain import existing_station
 from headrace.cli.stream import stop_when_unread
@@ -60,7 +60,7 @@ class _Run:
 
 @click.command(cls=Command, short_help="Take products, and acknowledge them once they are written or processed.")
 @queue_argument
-@click.argument("name")
+@click.argument("name", shell_complete=completes("station"))
 @click.option("--exec", "command", metavar="CMD", help="Run this shell command for each product, payload on its input.")
 @click.option("--exec-timeout", "exec_s_max", type=AGE, help="End a program after this long, as failed.")
 @click.option("--count", type=click.IntRange(min=1), help="End after this many products.")
