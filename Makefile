@@ -43,9 +43,10 @@ drawings: $(VENV)/.ready
 	$(BIN)/python docs/drawings
 
 lint: $(VENV)/.ready-lint
-	$(BIN)/ruff check src tests docs/drawings docs/*.py setup.py .ci
-	$(BIN)/ruff format --check src tests docs/drawings docs/*.py setup.py .ci
+	$(BIN)/ruff check src tests examples docs/drawings docs/*.py setup.py .ci
+	$(BIN)/ruff format --check src tests examples docs/drawings docs/*.py setup.py .ci
 	$(BIN)/mypy
+	$(BIN)/mypy examples/*.py
 	$(BIN)/lint-imports --no-logo
 	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/cython-lint src/headrace/kernel
 	$(BIN)/python -m mypy.stubtest headrace.kernel._kernel --allowlist src/headrace/kernel/_kernel.allowlist

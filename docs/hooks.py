@@ -1,8 +1,9 @@
 """Makes a site of pages that are written for GitHub: mkdocs calls these functions.
 
-Links between pages work in both places because they are relative, with two exceptions. README.md and its neighbours
-are not below docs/, so they are added here, README.md as the first page. And a link from a page below docs/ to a file
-of the repository (../contrib/site.toml) leads out of the site, so the file is copied into it and the link is changed.
+Links between pages work in both places because they are relative, with two exceptions. README.md, its neighbours and
+examples/README.md are not below docs/, so they are added here, README.md as the first page. And a link from a page
+below docs/ to a file of the repository (../contrib/site.toml) leads out of the site, so the file is copied into it and the
+link is changed.
 """
 
 import posixpath
@@ -13,7 +14,10 @@ from typing import Any
 from mkdocs.structure.files import File, Files
 
 ROOT = Path(__file__).parent.parent
-PAGES = {path.name: path.name for path in sorted(ROOT.glob("*.md"))} | {"README.md": "index.md"}
+PAGES = {path.name: path.name for path in sorted(ROOT.glob("*.md"))} | {
+    "README.md": "index.md",
+    "examples/README.md": "examples.md",
+}
 BOOSTS = {"tasks": 2, "decisions": 0.3}  # which pages search shows first
 COPIED = "repository"
 LINK = re.compile(r"(\]\()(?!\w+:)([^)#\s]+)((?:#[^)]*)?\))")

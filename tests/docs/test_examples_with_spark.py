@@ -1,9 +1,13 @@
 """Examples that start Spark, as they are printed. They are in one file, so that they share one Java as far as possible."""
 
+import re
+import shutil
 from pathlib import Path
 
+import pyarrow.parquet as pq
 import pytest
 
+from headrace import Queue
 from support.printed import Block, blocks_of, perform, steps_of
 from support.shell import Shell
 
@@ -13,6 +17,8 @@ PAGES = {
     "tasks/replace-pqact.md": ["3 rules, 0 not translated", "METAR KPHX 061251Z"],
     "tasks/products-into-a-table.md": ["KPHX", "wx/text/metar"],
 }
+
+EXAMPLES = ROOT / "examples"
 
 pytestmark = pytest.mark.spark
 
@@ -34,3 +40,32 @@ def test_the_step_of_the_tutorial_runs_alone_in_order_and_twice(shell: Shell, tm
 @pytest.mark.parametrize("page", PAGES)
 def test_the_examples_of_a_page_run(shell: Shell, tmp_path: Path, page: str) -> None:
     done(shell, blocks_of((ROOT / "docs" / page).read_text()), tmp_path, PAGES[page])
+
+
+def test_the_examples_for_spark_teams_read_each_product_once(shell: Shell, tmp_path: Path) -> None:
+    shutil.copytree(EXAMPLES, tmp_path, dirs_exist_ok=True)
+    shell.run("headrace queue create wx.queue --size 256MiB", tmp_path)
+    shell.run("headrace generate wx.queue --products 300 --fast --seed 1", tmp_path)
+    with Queue.open(tmp_path / "wx.queue") as queue:
+        held = sum(1 for _ in queue.read("oldest", "wx/**"))
+        radar = sum(1 for _ in queue.read("oldest", "wx/radar/**"))
+        queue.put(b"one more", feed="wx/text/note")
+    for rows in (held + 1, held + 1):  # the second run adds nothing
+        assert f"sizes.table: {rows} rows, {rows} products" in shell.run("python spark_stream.py", tmp_path)
+    table = shell.run("python spark_batch.py wx.queue 'wx/radar/**'", tmp_path)
+    assert re.findall(r"^\|(wx/\w+) *\|(\d+) ", table, re.M) == [("wx/radar", str(radar))]
+
+
+def test_the_rules_for_a_weather_site_file_products_fill_a_table_and_raise_alerts(shell: Shell, tmp_path: Path) -> None:
+    shutil.copytree(EXAMPLES, tmp_path, dirs_exist_ok=True)
+    shell.run("python -m headrace.samples --queue wx.queue", tmp_path)
+    assert "weather_rules.toml is valid" in shell.run("headrace pipeline check weather_rules.toml", tmp_path)
+    shell.run("headrace pipeline run weather_rules.toml --once", tmp_path)
+    filed = (tmp_path / "filed" / "metar" / "KWBC.txt").read_text()
+    bulletins = sorted((tmp_path / "samples" / "metar").glob("SAUS70_KWBC*"))
+    assert len(bulletins) == 3
+    assert filed == "".join(bulletin.read_text() for bulletin in bulletins)
+    stations = pq.read_table(tmp_path / "tables" / "reports").column("station").to_pylist()
+    assert stations.count("KPHX") == 3
+    alerts = shell.run("headrace watch wx.queue --from oldest --select 'alert/**' --timeout 1s", tmp_path)
+    assert alerts.count("alert/heat  KPHX") == alerts.count("alert/") == 3

@@ -6,7 +6,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parent.parent.parent
 CONFIG = (ROOT / "mkdocs.yml").read_text()
-ADDED = {"index.md"} | {page.name for page in ROOT.glob("*.md")} - {"README.md"}  # by docs/hooks.py
+ADDED = {"index.md", "examples.md"} | {page.name for page in ROOT.glob("*.md")} - {"README.md"}  # by docs/hooks.py
 
 
 def test_every_page_is_in_the_navigation() -> None:
