@@ -108,7 +108,8 @@ def test_an_unknown_command_is_a_usage_error(run: Run) -> None:
     [
         (["qeue"], "'queue'"), (["queue", "crate"], "'create'"), (["station", "add"], "'create'"),
         (["station", "remove"], "'delete'"), (["channel", "remove"], "'delete'"), (["cursor", "rm"], "'delete'"),
-        (["station", "ls"], "'list'"),
+        (["station", "ls"], "'list'"), (["queue", "show"], "'info'"), (["context", "rm"], "'delete'"),
+        (["info"], "'queue info'"), (["pause"], "'station pause'"),
     ],
     ids=str,
 )  # fmt: skip

@@ -17,13 +17,14 @@ from headrace.cli.failure import did_you_mean, tell_details
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
 
-_OTHER_VERBS = {
-    **dict.fromkeys(("add", "new", "make", "init"), "create"),
-    **dict.fromkeys(("remove", "rm", "del", "drop"), "delete"),
-    **dict.fromkeys(("ls", "all"), "list"),
-    **dict.fromkeys(("describe", "status", "get", "view", "info"), "show"),
-    **dict.fromkeys(("edit", "set", "update", "modify"), "change"),
-}
+_VERBS = (  # that mean the same; a group has one of each row
+    {"create", "add", "new", "make", "init"},
+    {"delete", "remove", "rm", "del", "drop"},
+    {"list", "ls", "all"},
+    {"show", "info", "status", "describe", "get", "view"},
+    {"change", "edit", "set", "update", "modify", "resize"},
+    {"take", "consume", "read", "pop"},
+)
 
 
 def _set_verbose(ctx: click.Context, param: click.Parameter, value: bool) -> None:
@@ -107,12 +108,11 @@ class Group(click.Group):
     ) -> tuple[str | None, click.Command | None, list[str]]:
         word = args[0]
         if not ctx.resilient_parsing and not word.startswith("-") and self.get_command(ctx, word) is None:
-            raise click.UsageError(no_such_command(word, self.list_commands(ctx)), ctx)
+            raise click.UsageError(f"there is no command {word!r}{self.suggestion(ctx, word)}", ctx)
         return super().resolve_command(ctx, args)
 
-
-def no_such_command(word: str, known: list[str]) -> str:
-    """The message for a command that does not exist, with the commands that were probably meant."""
-    other = _OTHER_VERBS.get(word)
-    question = f"; did you mean {other!r}?" if other in known else did_you_mean(word, known)
-    return f"there is no command {word!r}{question}"
+    def suggestion(self, ctx: click.Context, word: str) -> str:
+        """The end of the message about an unknown command: the ones that were probably meant."""
+        known = self.list_commands(ctx)
+        same = [verb for verb in known for verbs in _VERBS if word in verbs and verb in verbs]
+        return f"; did you mean {same[0]!r}?" if same else did_you_mean(word, known)

@@ -92,6 +92,15 @@ class RootGroup(Group):
         found = COMMANDS.get(cmd_name)
         return found.load() if found else None
 
+    def suggestion(self, ctx: click.Context, word: str) -> str:
+        """Also commands of groups: `headrace info` means `headrace queue info`."""
+        found = super().suggestion(ctx, word)
+        if found:
+            return found
+        groups = {name: self.get_command(ctx, name) for name in COMMANDS}
+        inner = [f"{name} {word}" for name, each in groups.items() if isinstance(each, Group) and word in each.commands]
+        return f"; did you mean {' or '.join(map(repr, inner))}?" if inner else ""
+
     def shell_complete(self, ctx: click.Context, incomplete: str) -> "list[CompletionItem[str]]":
         """The commands from the table, so that completing imports none of them; options as click does."""
         from click.shell_completion import CompletionItem
