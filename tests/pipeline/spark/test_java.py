@@ -5,12 +5,15 @@ import sys
 from pathlib import Path
 
 import pytest
+from pyspark import SparkContext, java_gateway
 
 from headrace.errors import PipelineError
 from headrace.pipeline.spark import java
-from headrace.pipeline.spark.java import java_home, write_script
+from headrace.pipeline.spark.java import ending_java, java_home, write_script
 
 JAVA_11, JAVA_17 = (f"""echo 'openjdk version "{number}.0.1"' >&2""" for number in (11, 17))
+
+SLEEPER = [sys.executable, "-c", "import time; time.sleep(1000)"]
 
 
 def fake_java(home: Path, script: str) -> Path:
@@ -61,3 +64,23 @@ def test_java_is_called_without_the_flag_that_it_warns_about(tmp_path: Path, mon
     assert subprocess.run(words, capture_output=True, text=True, check=True).stdout == "-Xmx1g a b\n"
     monkeypatch.setenv("JAVA_HOME", str(home))
     assert java_home() == home
+
+
+def test_a_start_that_is_interrupted_ends_the_java_that_it_has_started(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(SparkContext, "_gateway", None)
+    processes = []
+    with pytest.raises(KeyboardInterrupt), ending_java():
+        processes.append(vars(java_gateway)["Popen"](SLEEPER))
+        raise KeyboardInterrupt
+    assert processes[0].poll() is not None
+    assert vars(java_gateway)["Popen"] is subprocess.Popen
+
+
+def test_java_stays_if_spark_fails_later(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(SparkContext, "_gateway", object())
+    with pytest.raises(ValueError, match="setting"), ending_java():
+        process = vars(java_gateway)["Popen"](SLEEPER)
+        raise ValueError("a setting is invalid")
+    assert process.poll() is None, "another start uses it"
+    process.kill()
+    process.wait()

@@ -17,6 +17,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 from headrace.errors import PipelineError
 from headrace.log.documents import replace_file
@@ -137,3 +138,30 @@ def using_variables(changes: Mapping[str, str]) -> Iterator[None]:
 
 def _has(path: Path, text: str) -> bool:
     return path.exists() and path.read_text() == text
+
+
+@contextmanager
+def ending_java() -> Iterator[None]:
+    """If the start of Spark fails before it has a connection to Java, such as by a signal, end that Java.
+
+    PySpark then removes the folder in which Java writes its port. Java fails to write there, and runs on without end.
+    """
+    from pyspark import SparkContext, java_gateway
+
+    names, started = vars(java_gateway), list[subprocess.Popen[bytes]]()
+    original = names["Popen"]
+
+    def start(*words: Any, **options: Any) -> "subprocess.Popen[bytes]":
+        started.append(original(*words, **options))
+        return started[-1]
+
+    names["Popen"] = start
+    try:
+        yield
+    except BaseException:
+        for process in started if SparkContext._gateway is None else ():
+            process.kill()
+            process.wait()
+        raise
+    finally:
+        names["Popen"] = original

@@ -18,7 +18,7 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 
 from headrace.pipeline.spark.home import class_archives, spark_home, using_home
-from headrace.pipeline.spark.java import java_home, using_java
+from headrace.pipeline.spark.java import ending_java, java_home, using_java
 from headrace.pipeline.spark.packing import driver_python, executor_settings
 from headrace.pipeline.spark.python import DAEMON, using_daemon
 from headrace.pipeline.spark.quiet import forget_interrupts
@@ -76,7 +76,8 @@ def _started(name: str, master: str, settings: Mapping[str, str]) -> SparkSessio
     builder = SparkSession.builder.appName(name).master(with_retries(master))
     for key, value in settings.items():
         builder = builder.config(key, value)
-    return builder.getOrCreate()
+    with ending_java():
+        return builder.getOrCreate()
 
 
 def with_retries(master: str) -> str:
