@@ -10,7 +10,7 @@ def test_every_figure_of_the_queue_benchmark_is_taken() -> None:
     names = [figure["name"] for figure in report["figures"]]
     assert names == [
         "put-20k", "put-1m", "put-ratio", "space", "many-blake3", "many-xxh3", "many-unnamed", "many-none", "put-13k", "put-1mb",
-        "read-feed", "read-ident", "read-all", "to-arrow", "wake-p50", "wake-p99", "open",
+        "read-feed", "read-ident", "read-all", "to-arrow", "iterate", "wake-p50", "wake-p99", "open",
     ]  # fmt: skip
     assert all(figure["value"] > 0 for figure in report["figures"])
     assert report["yardstick_us"] > 0

@@ -22,6 +22,7 @@ def test_the_benchmark_of_stations_takes_all_its_figures(monkeypatch: pytest.Mon
         *(f"array-{array}" for array in (1, 100)),
         *(f"consumers-{count}-one" for count in (1, 2)),
         *(f"consumers-{count}-each" for count in (1, 2)),
+        "iterate",
         "latency-p50",
         "latency-p99",
     ]

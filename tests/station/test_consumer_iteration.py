@@ -13,6 +13,7 @@ import pytest
 from handling import idents, put, work
 
 from headrace import Queue
+from headrace.errors import StationError
 from headrace.station import Consumer, Station
 from headrace.station.leases import Getter, get_async
 from support.commandline import interruptible
@@ -27,10 +28,114 @@ def test_iteration_acknowledges_each_product_when_the_next_is_asked_for(
     put(queue, *"123")
     seen = []
     for product in consumer:
-        seen.append((product.ident, station.statistics().acknowledged, station.statistics().leased))
+        seen.append((product.ident, station.statistics().acknowledged))
         if product.ident == "3":
             break
-    assert seen == [("1", 0, 1), ("2", 1, 1), ("3", 2, 1)]
+    assert seen == [("1", 0), ("2", 1), ("3", 2)]
+    assert station.statistics().leased == 1, "the product in hand"
+
+
+def test_a_fast_loop_leases_several_products_at_once_and_gives_the_rest_back(
+    queue: Queue, station: Station, consumer: Consumer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("headrace.station.consumer._PORTION_S", 240.0)  # whatever this machine does meanwhile
+    put(queue, *map(str, range(100)))
+    leased = []
+    for product in consumer:
+        leased.append(station.statistics().leased)
+        if product.ident == "40":
+            break
+    assert leased == [1, 2, 1, 4, 3, 2, 1, *range(8, 0, -1), *range(16, 0, -1), *range(16, 6, -1)]
+    told = station.statistics()
+    assert (told.acknowledged, told.leased) == (40, 1)
+    with station.attach() as other:
+        batch = other.get(100)
+    assert (idents(batch), set(batch.deliveries.tolist())) == ([str(n) for n in range(41, 100)], {1})
+
+
+def test_a_slow_loop_leases_one_product_at_a_time(
+    queue: Queue, station: Station, consumer: Consumer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("headrace.station.consumer._PORTION_S", 0.0)
+    put(queue, *"12345")
+    for product in consumer:
+        assert station.statistics().leased == 1
+        if product.ident == "5":
+            break
+
+
+def test_a_loop_may_settle_each_product_itself(
+    queue: Queue, station: Station, consumer: Consumer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("headrace.station.consumer._PORTION_S", 240.0)
+    put(queue, *map(str, range(20)))
+    for product in consumer:
+        if product.ident == "19":
+            break
+        (consumer.discard if int(product.ident) % 2 else consumer.ack)(product)
+    told = station.statistics()
+    assert (told.acknowledged, told.discarded, told.leased) == (10, 9, 1)
+
+
+def test_a_loop_ends_with_an_error_when_its_consumer_is_detached(
+    queue: Queue, station: Station, consumer: Consumer
+) -> None:
+    put(queue, *map(str, range(50)))
+    with pytest.raises(StationError, match="has detached"):
+        for product in consumer:
+            if product.ident == "30":
+                consumer.detach()
+    assert (station.statistics().acknowledged, station.statistics().leased) == (30, 0)
+
+
+LOOP = """
+import os, sys
+from headrace import Queue
+
+queue = Queue.open(sys.argv[1])
+for product in queue.station("s").attach():
+    print(product.ident, flush=True)
+    if product.ident == "40":
+        os.kill(os.getpid(), 9)
+"""
+
+
+def test_a_loop_that_is_killed_repeats_only_what_it_had_not_acknowledged(tmp_path: Path) -> None:
+    with Queue.create(tmp_path / "q", size="1MiB") as queue:
+        station = queue.station("s")
+        put(queue, *map(str, range(100)))
+        done = subprocess.run(
+            [sys.executable, "-c", LOOP, str(tmp_path / "q")], capture_output=True, text=True, timeout=240, check=False
+        )
+        assert done.stdout.split() == [str(n) for n in range(41)]
+        assert station.statistics().acknowledged == 40
+        assert sorted(map(int, drain(station))) == list(range(40, 100))
+        assert queue.check() == []
+
+
+def drain(station: Station) -> list[str]:
+    with station.attach() as consumer:
+        return [ident for batch in consumer.batches(1, timeout=0) for ident in idents(batch)]
+
+
+def test_a_forked_child_does_not_acknowledge_in_a_loop_of_its_parent(
+    queue: Queue, station: Station, consumer: Consumer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("headrace.station.consumer._PORTION_S", 240.0)
+    put(queue, *"1234567")
+    products = iter(consumer)
+    assert [next(products).ident for _ in range(4)] == ["1", "2", "3", "4"]
+    child = os.fork()
+    if not child:
+        try:
+            next(products)
+        except StationError:
+            os._exit(0)
+        finally:
+            os._exit(1)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    assert (station.statistics().acknowledged, station.statistics().leased) == (3, 4)
+    assert next(products).ident == "5"
 
 
 def test_a_product_whose_work_failed_goes_to_another_consumer(queue: Queue, station: Station) -> None:

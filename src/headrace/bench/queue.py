@@ -195,6 +195,9 @@ class Bench:
                 position = batch.next
             best = max(best, done / spent)
         yield Figure("to-arrow", "Batch.to_arrow of 150 B products", best, "products/s", 3_000_000)
+        iterated = max(self.iterate_rate(queue, count) for _ in range(ROUNDS))
+        what = "for product in queue.read(): feed, ident and payload of each"
+        yield Figure("iterate", what, iterated, "products/s", 2_000_000, beside=f"{everything:,.0f}/s in batches")
         self.done(queue)
 
     def read_rate(self, queue: Queue, selection: Selection, rows: int) -> float:
@@ -206,6 +209,12 @@ class Bench:
                 position = queue.read_batch(position, selection, limit=50_000).next
             best = max(best, rows / (time.perf_counter() - begun))
         return best
+
+    def iterate_rate(self, queue: Queue, products: int) -> float:
+        begun = time.perf_counter()
+        for product in queue.read("oldest"):
+            _ = product.feed, product.ident, product.payload
+        return products / (time.perf_counter() - begun)
 
     # --- waking -----------------------------------------------------------------------------------
 

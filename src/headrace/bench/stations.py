@@ -26,6 +26,7 @@ from headrace.bench.anchors import ANCHORS
 from headrace.bench.processes import processes
 from headrace.bench.report import Figure
 from headrace.queue import Queue
+from headrace.station import Consumer
 
 FEED = "det/events"
 CAPACITY = 3000
@@ -74,6 +75,8 @@ def run(place: Path, scale: float, progress: Progress) -> Iterator[Figure]:
             figure = _by_consumers(place, consumers, stations, scale, alone)
             alone = figure.value if consumers == 1 else alone
             yield figure
+    progress("for product in consumer")
+    yield _iteration(place, scale)
     progress("latency at 100/s")
     yield from _latency(place, scale)
 
@@ -160,6 +163,45 @@ def _consume(parent: Connection, path: Path, station: str, array: int, products:
             products -= len(batch)
             consumer.ack(batch)
         parent.send(time.perf_counter())
+
+
+def _iteration(place: Path, scale: float) -> Figure:
+    """One consumer, product by product, of a station at which they all wait."""
+    products, path = max(2_000, int(scale * 500_000)), place / "iteration"
+    best = {"loop": 0.0, "batches": 0.0}
+    with Queue.create(path, size="512MiB", durability="memory", dedup="none", origin="bench") as queue:
+        station = queue.station("s")
+        for _ in range(0, products, 1000):
+            queue.put_many([bytes(100)] * min(1000, products), feed=FEED, ident="SAUS70 KWBC 060000")
+        held = queue.next - 1
+        for _ in range(_rounds(scale)):
+            for how, work in (("loop", _loop), ("batches", _take_batches)):
+                station.seek("oldest")
+                with station.attach() as consumer:
+                    begun = time.perf_counter()
+                    work(consumer, held)
+                    best[how] = max(best[how], held / (time.perf_counter() - begun))
+    shutil.rmtree(path)
+    what = "for product in consumer: feed, ident and payload of each"
+    return Figure("iterate", what, best["loop"], "/s", 1e6, beside=f"arrays of 100 here: {best['batches']:,.0f}/s")
+
+
+def _loop(consumer: Consumer, products: int) -> None:
+    for product in consumer:
+        _ = product.feed, product.ident, product.payload
+        products -= 1
+        if not products:
+            consumer.ack(product)
+            break
+
+
+def _take_batches(consumer: Consumer, products: int) -> None:
+    while products:
+        batch = consumer.get(100)
+        for product in batch:
+            _ = product.feed, product.ident, product.payload
+        products -= len(batch)
+        consumer.ack(batch)
 
 
 # --- the yardstick -------------------------------------------------------------------------------

@@ -66,6 +66,7 @@ from headrace.units import parse_age
 logger = logging.getLogger("headrace.queue")
 
 GET_MAX = kernel.GET_MAX
+_PORTION_S = 0.001  # how long the products that a loop leases at once may take
 _CODES = kernel.CODES
 _ACK, _DISCARD, _NACK, _FAILED = (kernel.SETTLE[how] for how in ("ack", "discard", "nack", "failed"))
 
@@ -305,9 +306,25 @@ class Consumer:
 
         A `break` acknowledges nothing: the product in hand stays leased. Acknowledge it yourself if its work is done;
         otherwise it goes back to the station when the consumer detaches, at the end of its `with`.
+
+        While a loop takes less than a millisecond for them, up to 16 products are leased at once; those that a `break`
+        leaves over go back to the station. A loop that takes longer leases one at a time, as other consumers would
+        have to wait for the rest.
         """
-        for batch in self.batches(1):
-            yield batch[0]
+        n = 1
+        while len(batch := self.get(1 if self._pacing_s else n)):
+            begun_s = time.monotonic()
+            products = kernel.LeasedProducts(
+                self._kernel, self._place, self._epoch, cast(kernel.Rows, batch._rows), self._names, self
+            )
+            try:
+                yield from products
+            except kernel.KernelError as error:
+                raise self._explain(error) from None
+            finally:
+                products.give_back()
+            taken_s = time.monotonic() - begun_s
+            n = 1 if taken_s > _PORTION_S else min(2 * n, kernel.FEW) if 2 * taken_s < _PORTION_S else n
 
     def batches(self, n: int = 100, timeout: Timeout = None) -> Iterator[Batch]:
         """Batches of up to `n`; each is acknowledged when you ask for the next. Ends after an empty `timeout`.
