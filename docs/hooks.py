@@ -2,8 +2,8 @@
 
 Links between pages work in both places because they are relative, with two exceptions. README.md, its neighbours and
 examples/README.md are not below docs/, so they are added here, README.md as the first page. And a link from a page
-below docs/ to a file of the repository (../contrib/site.toml) leads out of the site, so the file is copied into it and the
-link is changed.
+below docs/ to a file of the repository (../contrib/site.toml) leads out of the site, so the file is copied into it and
+the link is changed.
 """
 
 import posixpath
