@@ -100,6 +100,26 @@ def test_feeds_that_are_permitted_later_come_whole_also_after_a_restart(tmp_path
     until(lambda: sorted(held(tmp_path)) == everything, "also what was permitted while it was down")
 
 
+def test_a_site_without_credentials_receives_what_everybody_may_receive(tmp_path: Path, serve: Serve) -> None:
+    port = free_port()
+    (tmp_path / "hub.toml").write_text(
+        f'[site]\nqueue = "hub.queue"\nname = "hub"\nlisten = ["tcp/127.0.0.1:{port}"]\n'
+        '[[allow]]\nwho = "*"\nreceive = ["wx/**"]\n'
+    )
+    (tmp_path / "boulder.toml").write_text(
+        f'[site]\nqueue = "boulder.queue"\nname = "boulder"\nconnect = ["tcp/127.0.0.1:{port}"]\n'
+        '[[request]]\nselect = "**"\nfrom = "oldest"\n'
+    )
+    serve(tmp_path / "hub.toml").wait_until_ready()
+    with Queue.open(tmp_path / "hub.queue") as queue:
+        queue.put(b"before", feed="wx/a", ident="before")
+        start_boulder(tmp_path, serve)
+        until(lambda: held(tmp_path) == ["before"], "the log arrives")
+        queue.put(b"denied", feed="tel/a", ident="denied")
+        queue.put(b"live", feed="wx/a", ident="live")
+        until(lambda: held(tmp_path) == ["before", "live"], "what is put now arrives")
+
+
 def test_feeds_that_are_denied_end_at_once_on_every_path(tmp_path: Path, serve: Serve) -> None:
     hub = Hub(tmp_path, serve)
     hub.permit("wx/a", "wx/b")

@@ -60,13 +60,18 @@ def rules_of(config: SiteConfig) -> tuple[Rule, ...]:
     `headrace sites site.toml` works.
     """
     rules = [Rule(allow.who, allow.receive, allow.publish, allow.relay) for allow in config.allow]
-    return (*rules, Rule((principal_of(config),), ("**",))) if rules else ()
+    return (*rules, Rule((principal_of(config) or config.site.name,), ("**",))) if rules else ()
 
 
-def principal_of(config: SiteConfig) -> str:
-    """The name by which other sites know this one."""
-    users = config.users
-    return users.name if users is not None and users.name else config.site.name
+def principal_of(config: SiteConfig) -> str | None:
+    """The name by which the rules of other sites know this one: that of its user or of its certificate.
+
+    None without credentials: then it has the rights of everybody, and a name that it cannot prove is admitted nowhere.
+    """
+    users, tls = config.users, config.tls
+    if users is not None and users.name:
+        return users.name
+    return config.site.name if tls is not None and tls.certificate is not None else None
 
 
 def visiting_terms(config: SiteConfig) -> SessionTerms:
