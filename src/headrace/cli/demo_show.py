@@ -80,16 +80,16 @@ def _delivery_line(delivery: Delivery) -> str:
     report = delivery.reports[WATCHERS[0].name]
     p50, p99 = (format_latency(latency or 0.0) for latency in (report.latency_p50_s, report.latency_p99_s))
     return (
-        f"verdict on deliveries: {format_count(delivery.first.inserted_products, 'product')} put, "
-        f"{delivery.arrived:,} arrived; {_faults([*delivery.watchers.values(), delivery.workers], max)}; "
-        f"latency p50 {p50}, p99 {p99} without the cut"
+        f"verdict on deliveries: put {delivery.first.inserted_products:,}, arrived {delivery.arrived:,}; "
+        f"{_faults([*delivery.watchers.values(), delivery.workers], max)}; "
+        f"without the cut, latency p50 {p50}, p99 {p99}"
     )
 
 
 def _table_line(tables: TableVerdicts) -> str:
     received = {name: verdict.received for name, verdict in tables.verdicts.items()}
     counts = (
-        (tables.reports, "METAR report"), (len(tables.hourly), "hourly row"), (received["files radar"], "radar file"),
+        (tables.reports, "report"), (len(tables.hourly), "hourly row"), (received["files radar"], "file"),
         (received["alerts"], "alert"), (received["dead letters"], "dead letter"),
     )  # fmt: skip
     contents = ", ".join(format_count(count, noun) for count, noun in counts)

@@ -155,9 +155,9 @@ class _Received:
             self._reported, self._reported_s = len(self._latencies), time.monotonic()
 
     def latencies_without(self, since_ns: int, until_ns: int) -> list[npt.NDArray[np.float64]]:
-        """Latencies of products that were created outside of that time; of all products, if there are no others."""
+        """Latencies of products that arrived before that time or were created after it; of all if that leaves none."""
         kept = [
-            latencies[(created < since_ns) | (created > until_ns)]
+            latencies[(created + latencies * 1e9 < since_ns) | (created > until_ns)]
             for latencies, created in zip(self._latencies, self._created, strict=True)
         ]
         return kept if any(map(len, kept)) else self._latencies
