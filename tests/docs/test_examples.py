@@ -91,6 +91,8 @@ def test_two_sites_relay_and_a_program_follows_each_of_them(folder: Path, shell:
         headrace config check site_downstream.toml
         headrace serve site_upstream.toml & upstream=$!
         headrace serve site_downstream.toml & downstream=$!
+        until headrace sites tcp/127.0.0.1:{ports["7447"]}; do sleep 1; done
+        until headrace sites tcp/127.0.0.1:{ports["7448"]}; do sleep 1; done
         headrace watch tcp/127.0.0.1:{ports["7448"]} --from oldest --count 4
         python follow_feed.py tcp/127.0.0.1:{ports["7447"]} --until-idle 1
         python follow_feed.py tcp/127.0.0.1:{ports["7447"]} --until-idle 1
