@@ -3,6 +3,7 @@
 1: the answer is no. 2: the input is invalid. 3: it failed. 4: a bug.
 """
 
+import errno
 from pathlib import Path
 
 import click
@@ -10,6 +11,7 @@ import pytest
 from click.testing import CliRunner
 
 from headrace import Queue
+from headrace.cli.failure import explain
 from headrace.cli.main import COMMANDS, headrace
 from support.commandline import Run, fill, objects, spoil
 
@@ -111,6 +113,18 @@ def test_a_bug_has_an_exit_code_of_its_own_and_a_traceback_only_with_verbose(
     assert ("Traceback" in result.stderr) == ("--verbose" in words)
     assert "internal error: KeyError: 'nonsense'" in result.stderr
     assert "this is a bug in Headrace" in result.stderr
+
+
+def test_a_service_logs_the_traceback_of_a_bug(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(headrace, "get_command", lambda ctx, name: broken)
+    assert "Traceback" in CliRunner().invoke(headrace, ["serve"]).stderr
+
+
+def test_a_path_that_is_not_on_the_command_line_is_a_failure_and_no_invalid_input() -> None:
+    """systemd does not start a site again after exit code 2."""
+    gone = FileNotFoundError(errno.ENOENT, "No such file or directory", "segments/1")
+    assert explain(gone, ["serve", "site.toml"]).exit == 3
+    assert explain(gone, ["select", "check", "a", "--sample", "segments/1"]).exit == 2
 
 
 @pytest.mark.parametrize("words", [["--verbose", "lag"], ["lag", "--verbose"]], ids=" ".join)

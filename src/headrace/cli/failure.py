@@ -55,8 +55,12 @@ class Failure(msgspec.Struct, frozen=True):
     excerpt: str | msgspec.UnsetType = msgspec.UNSET  # the selection, with a caret below that column
 
 
-def explain(error: HeadraceError | click.ClickException | OSError) -> Failure:
-    """The message and the exit code for an error that reached the command line."""
+def explain(error: HeadraceError | click.ClickException | OSError, words: Sequence[str] = ()) -> Failure:
+    """The message and the exit code for an error that reached the command line, which has these words.
+
+    A path that does not exist is invalid input if the command line names it. Elsewhere it is a failure: a service whose
+    directory has gone may be started again, and one with invalid input may not.
+    """
     name = type(error).__name__
     if isinstance(error, click.NoSuchOption):
         problem = (
@@ -71,7 +75,7 @@ def explain(error: HeadraceError | click.ClickException | OSError) -> Failure:
             return Failure(name, error.problem, error.hint, code, error.column, error.excerpt)
         return Failure(name, error.problem, error.hint, code)
     where = f"{error.filename}: " if error.filename else ""
-    code = USAGE if error.filename and error.errno in _WRONG_PATH else FAILED
+    code = USAGE if error.errno in _WRONG_PATH and str(error.filename) in words else FAILED
     return Failure(name, f"{where}{error.strerror or error}", os_hint(error), code)
 
 

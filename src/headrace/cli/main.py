@@ -29,6 +29,7 @@ from headrace.errors import HeadraceError
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
 
+_SERVICES = ("serve", "run")
 _COMPLETE = "_HEADRACE_COMPLETE"  # the shell sets it to complete a line
 
 
@@ -142,7 +143,7 @@ class RootGroup(Group):
             return failure.INTERRUPTED
         except (HeadraceError, click.ClickException, OSError, ModuleNotFoundError) as error:
             missing = extras.explain(error) if isinstance(error, ModuleNotFoundError) else error
-            shown = failure.explain_bug(error) if missing is None else failure.explain(missing)
+            shown = failure.explain_bug(error) if missing is None else failure.explain(missing, words)
             return _show(shown, error, as_json, words)
         except Exception as error:  # noqa: BLE001 - a bug; it is shown, with its own exit code
             return _show(failure.explain_bug(error), error, as_json, words)
@@ -178,10 +179,13 @@ def headrace() -> None:
 
 
 def _show(shown: failure.Failure, error: Exception, as_json: bool, words: list[str]) -> int:
-    """Show an error; return the exit code. The traceback of a bug needs --verbose. A shell that completes gets none."""
+    """Show an error; return the exit code. A shell that completes gets no message.
+
+    The traceback of a bug needs --verbose, except in services, which nobody can run again for it.
+    """
     if _COMPLETE in os.environ:
         return shown.exit
-    if shown.exit == failure.INTERNAL and "--verbose" in words:
+    if shown.exit == failure.INTERNAL and {"--verbose", *_SERVICES} & set(words):
         traceback.print_exception(error)
     failure.show_failure(shown, as_json)
     return shown.exit
