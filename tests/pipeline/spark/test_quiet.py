@@ -9,6 +9,7 @@ from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
+from pyspark import accumulators
 
 from headrace import Queue
 from headrace.pipeline.run.worker_daemon import LOOKUP
@@ -119,7 +120,23 @@ def test_only_the_log_entry_of_an_interrupt_is_left_out(caplog: pytest.LogCaptur
     quiet.forget_interrupts()
     logging.getLogger().error("KeyboardInterrupt while sending command.")
     logging.getLogger().error("something else")
-    assert [record.getMessage() for record in caplog.records] == ["something else"]
+    closing = "Exception occurred while shutting down connection"
+    for error in (BrokenPipeError(), ValueError()):
+        logging.getLogger("py4j.clientserver").error(closing, exc_info=error)
+    assert [record.getMessage() for record in caplog.records] == ["something else", closing]
+
+
+@pytest.mark.parametrize(("error", "is_printed"), [(EOFError(), False), (ValueError("bad"), True)])
+def test_the_server_for_accumulators_prints_nothing_when_java_has_ended(
+    capsys: pytest.CaptureFixture[str], error: Exception, is_printed: bool
+) -> None:
+    quiet.forget_java()
+    server = object.__new__(accumulators.AccumulatorTCPServer)
+    try:
+        raise error
+    except type(error):
+        server.handle_error(None, None)  # type: ignore[arg-type]
+    assert ("Traceback" in capsys.readouterr().err) == is_printed
 
 
 @pytest.mark.parametrize(

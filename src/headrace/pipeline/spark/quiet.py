@@ -2,6 +2,7 @@
 
     remedy_first       an exception begins with the message of our error, before Spark's words and tracebacks
     forget_interrupts  Ctrl-C while Java works: KeyboardInterrupt, without py4j's traceback in the log
+    forget_java        Java has ended before this process: no traceback of PySpark's server for accumulators
     end_silently       a Python process of Spark's whose connection was closed ends: a query with a `limit` needs no
                        more rows, and at the end of a session every connection is closed
 
@@ -12,15 +13,18 @@ other names, nothing is changed.
 import logging
 import sys
 import traceback
+from socketserver import BaseServer
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
+from pyspark import accumulators
 from pyspark.errors.exceptions import captured
 
 from headrace.pipeline.spark.failures import own_message
 
 CLOSED = (BrokenPipeError, ConnectionResetError)
 _INTERRUPTED = "KeyboardInterrupt while sending command."
+_SHUTTING_DOWN = "Exception occurred while shutting down connection"
 _DAEMON = "pyspark.daemon"
 _MARK = "_headrace"
 
@@ -43,20 +47,36 @@ def remedy_first() -> None:
 
 
 def forget_interrupts() -> None:
-    """Leave out py4j's log entry for an interrupt, which is raised as well. Once for each process."""
-    logger = logging.getLogger()  # py4j uses the root logger
-    if not any(isinstance(each, _NoInterrupts) for each in logger.filters):
-        logger.addFilter(_NoInterrupts())
+    """Leave out py4j's log entries for an interrupt, which is raised as well. Once for each process."""
+    for name in ("", "py4j.clientserver"):  # py4j uses the root logger, too
+        logger = logging.getLogger(name)
+        if not any(isinstance(each, _NoInterrupts) for each in logger.filters):
+            logger.addFilter(_NoInterrupts())
 
 
 class _NoInterrupts(logging.Filter):
     def filter(self, record: logging.LogRecord) -> bool:
+        if record.msg == _SHUTTING_DOWN and record.exc_info:  # it was shut already
+            return not isinstance(record.exc_info[1], CLOSED)
         return record.msg != _INTERRUPTED and not _is_reentrant(record.exc_info)
 
 
 def _is_reentrant(raised: Any) -> bool:
     """Spark's handler of Ctrl-C calls Java while this thread is waiting for Java."""
     return bool(raised) and "reentrant call" in str(getattr(raised[1], "__context__", ""))
+
+
+def forget_java() -> None:
+    """The server for accumulators prints nothing when Java ends first, as by a signal to all processes of a service."""
+    for name in ("AccumulatorTCPServer", "AccumulatorUnixServer"):
+        server = getattr(accumulators, name, None)
+        if server is not None:
+            server.handle_error = _handle_error
+
+
+def _handle_error(server: BaseServer, request: Any, address: Any) -> None:
+    if not isinstance(sys.exc_info()[1], (EOFError, *CLOSED)):
+        BaseServer.handle_error(server, request, address)
 
 
 # --- in Python processes that Spark starts ----------------------------------------------------------
