@@ -106,7 +106,7 @@ def test_a_password_file_that_is_not_text_is_an_error(
 
 @pytest.mark.parametrize(
     "words",
-    [["queue", "check"], ["queue", "resize", "--age", "1h"], ["queue", "delete", "--select", "a"], ["channel", "list"]],
+    [["queue", "check"], ["queue", "resize", "--age", "1h"], ["queue", "delete", "--select", "a"]],
 )  # fmt: skip
 def test_a_command_that_needs_the_files_of_a_queue_refuses_an_endpoint(run: Run, there: str, words: list[str]) -> None:
     result = run(*words, there)
@@ -137,3 +137,16 @@ def test_a_remote_command_ends_by_itself_or_by_a_signal(start: Callable[..., obj
     assert b"ident 1" in endless.stdout.readline()  # type: ignore[attr-defined]
     endless.terminate()  # type: ignore[attr-defined]
     assert endless.wait(240) == 143  # type: ignore[attr-defined]
+
+
+def test_channels_are_managed_through_an_endpoint(run: Run, there: str, path: Path) -> None:
+    assert "created radar" in run("channel", "create", there, "radar", "wx/radar", "--timeout", "10s").stdout
+    assert run("station", "create", there, "decode", "--channel", "radar", "--timeout", "5s").exit_code == 0
+    assert "radar" in run("channel", "list", there).stdout
+    told = json.loads(run("channel", "show", there, "radar", "--json").stdout)
+    assert (told["feed"], list(told["stations"])) == ("wx/radar/**", ["decode"])
+    assert run("channel", "change", there, "radar", "--timeout", "20s").exit_code == 0
+    assert run("station", "change", there, "decode", "--timeout", "6s").exit_code == 0
+    assert run("channel", "delete", there, "radar").exit_code == 3
+    assert "deleted radar" in run("channel", "delete", there, "radar", "--force").stdout
+    assert run("channel", "list", there).stdout == run("channel", "list", path).stdout.replace(str(path), there)

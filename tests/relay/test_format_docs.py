@@ -11,7 +11,7 @@ from headrace.log import weights
 from headrace.product import put
 from headrace.relay import flows
 from headrace.relay.messages import beat, description, inventory, page, query
-from headrace.remote.protocol import calls, replies
+from headrace.remote.protocol import calls, fields, replies
 
 PAGE = (Path(__file__).parents[2] / "docs" / "format.md").read_text().partition("\n## Messages between sites\n")[2]
 ARRAYS = (page.PageHead, beat.Beat, calls.Envelope)
@@ -63,14 +63,14 @@ def test_the_page_marks_calls_that_are_not_idempotent() -> None:
 
 
 def test_the_limits_have_the_values_on_the_page() -> None:
-    assert (page.VERSION, calls.VERSION, page.PAGE_BYTES_MAX, beat.FEEDS_MAX) == (2, 6, 1 << 30, 4096)
+    assert (page.VERSION, calls.VERSION, page.PAGE_BYTES_MAX, beat.FEEDS_MAX) == (2, 7, 1 << 30, 4096)
     assert (query.PAGES_MAX, query.PRODUCTS_MAX, query.BYTES_MAX, query.MEASURES_MAX) == (
         64, 100_000, 64 << 20, 10,
     )  # fmt: skip
-    assert (calls.HEAD_BYTES_MAX, calls.CALL_BYTES_MAX, calls.PAGE_PRODUCTS_MAX, calls.PAGE_BYTES_MAX) == (
+    assert (calls.HEAD_BYTES_MAX, calls.CALL_BYTES_MAX, fields.PAGE_PRODUCTS_MAX, fields.PAGE_BYTES_MAX) == (
         256 << 20, 512 << 20, 100_000, 16 << 20,
     )  # fmt: skip
-    assert (calls.WAIT_S_MAX, calls.KEEP_S_MAX, calls.TEXT_MAX, beat.INTERVAL_S) == (5.0, 86_400.0, 65_536, 0.5)
+    assert (fields.WAIT_S_MAX, calls.KEEP_S_MAX, fields.TEXT_MAX, beat.INTERVAL_S) == (5.0, 86_400.0, 65_536, 0.5)
     assert (description.LINKS_MAX, description.UPSTREAMS_MAX, description.STREAMS_MAX) == (1000, 1000, 300)
     assert description.PROBLEMS_MAX == 500
     assert description.FEEDS_MAX == description.FLOWS_MAX == description.REQUESTS_MAX == 200

@@ -134,6 +134,8 @@ class Wire:
         self._target = (host, int(port))
         self._links: list[socket.socket] = []
         self._is_cut = False
+        self._is_thawed = threading.Event()
+        self._is_thawed.set()
         self._server = socket.create_server(("127.0.0.1", 0))
         self.endpoint = f"tcp/127.0.0.1:{self._server.getsockname()[1]}"
         threading.Thread(target=self._accept, daemon=True).start()
@@ -149,7 +151,7 @@ class Wire:
                     other = socket.create_connection(self._target)
                     self._links += [link, other]
                     for ends in ((link, other), (other, link)):
-                        threading.Thread(target=_carry, args=ends, daemon=True).start()
+                        threading.Thread(target=_carry, args=(*ends, self._is_thawed), daemon=True).start()
 
     def cut(self) -> None:
         self._is_cut = True
@@ -162,14 +164,23 @@ class Wire:
     def restore(self) -> None:
         self._is_cut = False
 
+    def freeze(self) -> None:
+        """Carry nothing, without closing anything."""
+        self._is_thawed.clear()
+
+    def thaw(self) -> None:
+        self._is_thawed.set()
+
     def close(self) -> None:
+        self.thaw()
         self.cut()
         self._server.close()
 
 
-def _carry(source: socket.socket, target: socket.socket) -> None:
+def _carry(source: socket.socket, target: socket.socket, may_go: threading.Event) -> None:
     with suppress(OSError):
         while data := source.recv(65536):
+            may_go.wait()
             target.sendall(data)
     for link in (source, target):
         with suppress(OSError):

@@ -41,6 +41,8 @@ from headrace.errors import (
 )
 from headrace.log.cursor import check_name
 from headrace.log.log import Log
+from headrace.station.interface import AnyStation
+from headrace.station.leases import check_keep
 from headrace.station.opening import open_station
 from headrace.station.station import Station
 from headrace.station.stations import Stations
@@ -120,8 +122,9 @@ class Channel:
 
     # --- suppliers and consumers ------------------------------------------------------------------
 
-    def supplier(self) -> Supplier:
-        """A push supplier; SuppliersFullError if `suppliers_max` are connected."""
+    def supplier(self, keep: float | str | timedelta = "10s") -> Supplier:
+        """A push supplier; SuppliersFullError if `suppliers_max` are connected. `keep` is for channels elsewhere."""
+        check_keep(keep)
         return Supplier(self._context)
 
     def pull(
@@ -133,7 +136,7 @@ class Channel:
         return PullSupplier(self.supplier(), function, every_s, {"feed": feed, **options})
 
     def consumer(
-        self, station: Station | str, callback: "Callable[[Product], Any] | Callable[[Batch], Any]", *,
+        self, station: AnyStation | str, callback: "Callable[[Product], Any] | Callable[[Batch], Any]", *,
         batches: bool = False,
     ) -> PushConsumer:  # fmt: skip
         """A push consumer: a thread calls `callback` with each product or batch of a station (push.py).

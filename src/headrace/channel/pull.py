@@ -9,7 +9,6 @@ If the function raises, the thread retries with growing pauses, up to a minute. 
 product is dropped. The thread ends when the channel ends.
 """
 
-import functools
 import logging
 import math
 import time
@@ -19,12 +18,14 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Any
 
-from headrace.channel.supplier import Supplier
+from headrace.channel.interface import AnySupplier
+from headrace.channel.supplier import Prepared
 from headrace.channel.worker import Worker
 from headrace.errors import (
     BlockedError,
     ChannelEndedError,
     ChannelMissingError,
+    FabricError,
     InvalidError,
     OptionError,
     QueueClosedError,
@@ -63,14 +64,14 @@ class PullSupplier:
     """A function that is polled; get one from `Channel.pull`. End it with `stop`, or use it in a `with`."""
 
     def __init__(
-        self, supplier: Supplier, function: Callable[[], Any], every_s: float, options: Mapping[str, Any]
+        self, supplier: AnySupplier, function: Callable[[], Any], every_s: float, options: Mapping[str, Any]
     ) -> None:
         if not every_s >= EVERY_S_MIN:
             supplier.close()
             raise OptionError(f"every {every_s} s is too short", 'poll every millisecond at most, such as every="1s"')
         self._supplier, self._function, self._every_s, self._options = supplier, function, every_s, dict(options)
-        self._channel = supplier.channel.name
-        self._pending: deque[Callable[..., Any]] = deque()
+        self._channel = supplier.channel_name
+        self._pending: deque[Prepared] = deque()
         self._polls = self._pushed = self._skipped = 0
         what = f"pull supplier of channel {self._channel!r}"
         self._worker = Worker(f"headrace-pull-{self._channel}", what, self._run, _log)
@@ -134,11 +135,11 @@ class PullSupplier:
         while self._pending and self._store(self._pending[0]):
             self._pending.popleft()
 
-    def _store(self, push: Callable[..., Any]) -> bool:
+    def _store(self, push: Prepared) -> bool:
         """Whether this push is finished: stored, or invalid."""
         while True:
             try:
-                self._pushed += _stored(push(timeout=BLOCKED_S))
+                self._pushed += _stored(push(BLOCKED_S))
                 return True
             except BlockedError:
                 if self._worker.ending.is_set():
@@ -147,27 +148,26 @@ class PullSupplier:
                 self._worker.fail("it ends", error)
                 self._worker.ending.set()
                 return False
-            except QueueError as error:
+            except (QueueError, FabricError) as error:
                 self._worker.fail("the channel refused a push; it will be retried", error)
                 return False
             except (InvalidError, TypeError, ValueError, OverflowError) as error:
                 self._worker.fail("the function returned an invalid product", error)
                 return True
 
-    def _pushes(self, result: Any) -> Iterator[Callable[..., Any]]:
+    def _pushes(self, result: Any) -> Iterator[Prepared]:
         """The pushes for what the function returned."""
-        push, push_many = self._supplier.push, self._supplier.push_many
         if result is None:
             return
         if isinstance(result, Mapping):
-            yield functools.partial(push, **{**self._options, **result})
+            yield self._supplier.prepared(**{**self._options, **result})
         elif not isinstance(result, list | tuple):
-            yield functools.partial(push, result, **self._options)
+            yield self._supplier.prepared(result, **self._options)
         elif any(isinstance(item, Mapping) for item in result):
             for item in result:
                 yield from self._pushes(item)
         elif result:
-            yield functools.partial(push_many, list(result), **self._options)
+            yield self._supplier.prepared_many(list(result), **self._options)
 
 
 def _stored(outcome: int | Duplicate | Receipt) -> int:

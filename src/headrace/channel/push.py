@@ -17,7 +17,7 @@ from typing import Any
 from headrace.channel.worker import Worker
 from headrace.errors import HeadraceError, LeaseLostError, QueueClosedError, StationMissingError
 from headrace.product.batch import Batch
-from headrace.station.station import Station
+from headrace.station.interface import AnyStation
 
 BATCH_DEFAULT = 100
 PAUSE_S, PAUSE_S_MAX = 0.05, 5.0
@@ -38,7 +38,7 @@ class PushStatistics:
 class PushConsumer:
     """A function that is called; get one from `Channel.consumer`. End it with `stop`, or use it in a `with`."""
 
-    def __init__(self, station: Station, callback: Callable[[Any], Any], *, batches: bool = False) -> None:
+    def __init__(self, station: AnyStation, callback: Callable[[Any], Any], *, batches: bool = False) -> None:
         self._station, self._callback, self._batches = station, callback, batches
         self._consumer = station.attach()
         self._lost = False  # declared dead: attach again

@@ -11,10 +11,11 @@ Not here: polling a function (pull.py).
 """
 
 import threading
-from collections.abc import Iterable
+from collections.abc import Callable
 from types import TracebackType
 from typing import Any, Unpack
 
+import msgspec
 import numpy as np
 
 from headrace.channel.context import ChannelContext
@@ -23,11 +24,13 @@ from headrace.channel.slots import SupplierSlot
 from headrace.channel.subtree import Subtree
 from headrace.errors import ChannelEndedError, ChannelError, ChannelMissingError, FeedError, RejectedError
 from headrace.log import append
-from headrace.log.append import Duplicate, Receipt
-from headrace.log.columns import PutColumns
+from headrace.log.append import Duplicate, Receipt, distinct
+from headrace.log.columns import Columns, PutColumns, columns_of, payload_column
 from headrace.log.seams import Timeout
-from headrace.product.put import PutFacts, expiry_of, put_of
+from headrace.product.put import PLAIN, Put, PutFacts, expiry_of, put_of
 from headrace.units import format_time
+
+Prepared = Callable[[Timeout], int | Duplicate | Receipt]
 
 
 class Supplier:
@@ -42,6 +45,10 @@ class Supplier:
         self._closed = False
         self._slot = self._take()
 
+    @property
+    def channel_name(self) -> str:
+        return self.channel.name
+
     def push(
         self, payload: Any, *, feed: str | None = None, ident: str = "", timeout: Timeout = None,
         **facts: Unpack[PutFacts],
@@ -51,12 +58,37 @@ class Supplier:
         The default `feed` is the root of the channel; the other arguments are those of `Queue.put`. RejectedError if
         `max_queue` products wait; ChannelEndedError from the channel's stop time on.
         """
+        return self.store(payload, feed, ident, put_of(facts), timeout)
+
+    def push_many(
+        self, payloads: Any, *, feed: Any = None, ident: Any = "", timeout: Timeout = None, **facts: Unpack[PutColumns]
+    ) -> Receipt:
+        """Store many products as one batch: `Queue.put_many` on the terms of `push`."""
+        held = payloads if type(payloads) is list else payload_column(payloads)
+        feeds = feed_within(self.channel.name, self._current()[1], None) if feed is None else feed
+        return self.store_many(held, columns_of(len(held), feeds, ident, facts), timeout)
+
+    def prepared(
+        self, payload: Any, *, feed: str | None = None, ident: str = "", **facts: Unpack[PutFacts]
+    ) -> Prepared:
+        """A push that may be repeated until it succeeds, and is stored once."""
+        return lambda timeout: self.push(payload, feed=feed, ident=ident, timeout=timeout, **facts)
+
+    def prepared_many(
+        self, payloads: Any, *, feed: Any = None, ident: Any = "", **facts: Unpack[PutColumns]
+    ) -> Prepared:
+        return lambda timeout: self.push_many(payloads, feed=feed, ident=ident, timeout=timeout, **facts)
+
+    def store(
+        self, payload: Any, feed: str | None, ident: str, facts: Put = PLAIN, timeout: Timeout = None
+    ) -> int | Duplicate:
+        """As `push`, with facts that were checked already."""
         definition, subtree = self._current()
-        feed = _feed_of(definition, subtree, feed)
-        facts["expiry"] = self._expiry(definition, facts.get("expiry"))
+        feed = feed_within(definition.name, subtree, feed)
+        facts = self._with_expiry(definition, facts)
         slot = self._holding()
         try:
-            outcome = append.put(self.channel.log, payload, feed, ident, put_of(facts), timeout)
+            outcome = append.put(self.channel.log, payload, feed, ident, facts, timeout)
         except RejectedError:
             slot.count(rejected=1)
             raise
@@ -66,16 +98,15 @@ class Supplier:
             slot.count(products=1)
         return outcome
 
-    def push_many(
-        self, payloads: Any, *, feed: Any = None, ident: Any = "", timeout: Timeout = None, **facts: Unpack[PutColumns]
-    ) -> Receipt:
-        """Store many products as one batch: `Queue.put_many` on the terms of `push`."""
+    def store_many(self, payloads: list[Any], columns: Columns, timeout: Timeout = None) -> Receipt:
+        """As `push_many`, with columns that were checked already."""
         definition, subtree = self._current()
-        feed = _feeds_of(definition, subtree, feed)
-        facts["expiry"] = self._expiry_column(definition, facts.get("expiry"))
+        for feed in distinct(columns.feed):
+            feed_within(definition.name, subtree, feed)
+        columns = self._with_expiries(definition, columns)
         slot = self._holding()
         try:
-            receipt = append.put_many(self.channel.log, payloads, feed=feed, ident=ident, timeout=timeout, **facts)
+            receipt = append.put_columns(self.channel.log, payloads, columns, timeout)
         except RejectedError:
             slot.count(rejected=len(payloads))
             raise
@@ -135,42 +166,35 @@ class Supplier:
             )
         return self._terms
 
-    def _expiry(self, definition: Definition, expiry: Any) -> Any:
-        """The earlier of the product's own expiry and the channel's."""
+    def _with_expiry(self, definition: Definition, facts: Put) -> Put:
+        """The facts with the earlier of the product's own expiry and the channel's."""
         timeout_s = definition.qos.timeout_s
         if timeout_s is None:
-            return expiry
+            return facts
         now_ns = self.channel.now_ns()
-        own_ns = expiry_of(expiry, now_ns)
-        end_ns = now_ns + int(timeout_s * 1e9)
-        return min(own_ns, end_ns) if own_ns else end_ns
+        own_ns, end_ns = facts.expires_ns(now_ns), now_ns + int(timeout_s * 1e9)
+        return msgspec.structs.replace(facts, expiry=min(own_ns, end_ns) if own_ns else end_ns)
 
-    def _expiry_column(self, definition: Definition, expiry: Any) -> Any:
-        if definition.qos.timeout_s is None or expiry is None or np.ndim(expiry) == 0:
-            return self._expiry(definition, expiry)
-        own_ns = np.asarray(expiry, np.uint64)
-        end_ns = np.uint64(self._expiry(definition, None))
-        return np.where(own_ns == 0, end_ns, np.minimum(own_ns, end_ns))
+    def _with_expiries(self, definition: Definition, columns: Columns) -> Columns:
+        timeout_s = definition.qos.timeout_s
+        if timeout_s is None:
+            return columns
+        now_ns = self.channel.now_ns()
+        own, end_ns = columns.facts.get("expiry", 0), np.uint64(now_ns + int(timeout_s * 1e9))
+        own_ns = np.atleast_1d(np.asarray(expiry_of(own, now_ns) if isinstance(own, str) else own, np.uint64))
+        expiry = np.where(own_ns == 0, end_ns, np.minimum(own_ns, end_ns))
+        return msgspec.structs.replace(columns, facts={**columns.facts, "expiry": expiry})
 
 
-def _feed_of(definition: Definition, subtree: Subtree, feed: str | None) -> str:
+def feed_within(channel: str, subtree: Subtree, feed: str | None) -> str:
     """The feed of a push; FeedError if it is not in the subtree."""
     if feed is None:
         if not subtree.root:
-            raise FeedError(f"channel {definition.name!r} covers all feeds, and the push names none", "give feed=…")
+            raise FeedError(f"channel {channel!r} covers all feeds, and the push names none", "give feed=…")
         return subtree.root
     if not isinstance(feed, str) or not subtree.has(feed):
         raise FeedError(
-            f"feed {feed!r} is not in the channel's {definition.feed}",
+            f"feed {feed!r} is not in the channel's {subtree.pattern}",
             f"push below {subtree.root}, or into a channel that contains this feed",
         )
     return feed
-
-
-def _feeds_of(definition: Definition, subtree: Subtree, feeds: Any) -> Any:
-    if feeds is None or isinstance(feeds, str):
-        return _feed_of(definition, subtree, feeds)
-    names: Iterable[Any] = feeds.to_pylist() if hasattr(feeds, "to_pylist") else feeds
-    for feed in set(names):
-        _feed_of(definition, subtree, feed)
-    return feeds

@@ -5,18 +5,17 @@ from typing import Any, TypeVar
 
 import click
 
-from headrace.channel.channel import Channel, ChannelStatistics
+from headrace.channel.channel import ChannelStatistics
 from headrace.channel.conflicts import find_conflicts
 from headrace.channel.qos import AGES, FIELDS, QoS, option_text
 from headrace.cli.failure import NEGATIVE, OK, USAGE
 from headrace.cli.group import Group
-from headrace.cli.options import completes, json_option, open_local_queue, queue_argument
+from headrace.cli.options import completes, json_option, open_queue, queue_argument
 from headrace.cli.output import echo_json, show_fields, show_table
+from headrace.queue import AnyChannel
 from headrace.units import format_count
 
 Function = TypeVar("Function", bound=Callable[..., Any])
-_WHY_LOCAL = "the terms of channels are in its files, and sites do not offer them to clients"
-
 _HELP = {
     "reliability": ("best_effort|persistent", "persistent: suppliers wait while a station is full."),
     "connections": ("best_effort|persistent", "best_effort: a station is removed with its last consumer."),
@@ -84,7 +83,7 @@ def create(queue_path: str, name: str, feed: str, as_json: bool, **options: str 
     Example:
       headrace channel create wx.queue radar 'wx/radar/**' --order fifo --timeout 10s --suppliers-max 50
     """
-    with open_local_queue(queue_path, _WHY_LOCAL) as queue:
+    with open_queue(queue_path) as queue:
         is_new = name not in queue.channels()
         created = queue.channel(name, feed, **_given(options))
         done = "created {} for {}" if is_new else "{} exists already, on the same terms, for {}"
@@ -101,7 +100,7 @@ def list_all(queue_path: str, as_json: bool) -> None:
     Example:
       headrace channel list wx.queue
     """
-    with open_local_queue(queue_path, _WHY_LOCAL) as queue:
+    with open_queue(queue_path) as queue:
         channels = [queue.channel(name).statistics() for name in queue.channels()]
     if as_json:
         for each in channels:
@@ -125,7 +124,7 @@ def show(queue_path: str, name: str, as_json: bool) -> None:
     Example:
       headrace channel show wx.queue radar
     """
-    with open_local_queue(queue_path, _WHY_LOCAL) as queue:
+    with open_queue(queue_path) as queue:
         shown = queue.channel(name)
         definition, statistics, stations = shown.definition, shown.statistics(), shown.stations()
     if as_json:
@@ -154,7 +153,7 @@ def change(queue_path: str, name: str, as_json: bool, **options: str | None) -> 
     given = _given(options)
     if not given:
         raise click.UsageError("Nothing to change: give at least one option")
-    with open_local_queue(queue_path, _WHY_LOCAL) as queue:
+    with open_queue(queue_path) as queue:
         changed = queue.channel(name)
         changed.change(**given)
         _show(changed, as_json, f"changed {name}")
@@ -172,7 +171,7 @@ def delete(queue_path: str, name: str, force: bool, as_json: bool) -> None:
     Example:
       headrace channel delete wx.queue radar
     """
-    with open_local_queue(queue_path, _WHY_LOCAL) as queue:
+    with open_queue(queue_path) as queue:
         queue.channel(name).remove(force=force)
     if as_json:
         echo_json({"name": name, "deleted": True})
@@ -210,7 +209,7 @@ def validate(as_json: bool, **options: str | None) -> int:
 # --- words ----------------------------------------------------------------------------------------
 
 
-def _show(shown: Channel, as_json: bool, text: str) -> None:
+def _show(shown: AnyChannel, as_json: bool, text: str) -> None:
     definition = shown.definition
     if as_json:
         echo_json({"name": definition.name, "feed": definition.feed, "qos": definition.qos})

@@ -17,7 +17,7 @@ from headrace.cli.station_chain import chain_of, existing_station
 from headrace.cli.station_show import list_stations, show
 from headrace.cli.station_take import take
 from headrace.cli.station_terms import for_channel, given_terms, selection_text, term_options
-from headrace.queue import AnyQueue, AnyStation, local_queue
+from headrace.queue import AnyQueue, AnyStation
 from headrace.station import Parked, StationStatistics
 from headrace.units import format_count, format_size
 
@@ -91,7 +91,7 @@ def _create(queue: AnyQueue, name: str, channel: str | None, start: int | str, g
     selection = given.pop("selection", None)
     if channel is None:
         return queue.station(name, selection, start=start, **given)
-    return local_queue(queue).channel(channel).station(name, selection, start=start, **for_channel(given))
+    return queue.channel(channel).station(name, selection, start=start, **for_channel(given))
 
 
 @station.command(short_help="Change terms while consumers work.")
@@ -131,7 +131,7 @@ def _change(queue: AnyQueue, changed: AnyStation, given: dict[str, Any]) -> None
     else:
         selection = given.get("selection")
         rest = {term: value for term, value in given.items() if term != "selection"}
-        local_queue(queue).channel(channel).change_station(changed.name, selection, **for_channel(rest))
+        queue.channel(channel).change_station(changed.name, selection, **for_channel(rest))
 
 
 @station.command(short_help="Move a station to another position in the queue.")

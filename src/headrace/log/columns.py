@@ -93,26 +93,27 @@ def columns_of(count: int, feed: Texts, ident: Texts, facts: PutColumns) -> Colu
     return Columns(text_column(feed, count, "feed"), text_column(ident, count, "ident"), made)
 
 
-def uniquely_signed(columns: Columns, count: int) -> Columns:
-    """The same columns, with a signature of its own for each product that has neither ident nor signature.
+def uniquely_signed(columns: Columns, count: int, *, all_of_them: bool = False) -> tuple[Columns, list[bool]]:
+    """The same columns, with a signature of its own for each product that has neither ident nor signature; and which.
 
-    The kernel makes such signatures too; here they are made for products whose put may be repeated.
+    The kernel makes such signatures too; here they are made for products whose put may be repeated. With `all_of_them`
+    products with an ident get one, too.
     """
     idents = itertools.repeat(columns.ident, count) if isinstance(columns.ident, str) else columns.ident
     sequences = columns.facts.get("origin_sequence", itertools.repeat(0))
     given = columns.facts.get("signature", itertools.repeat(None))
     bare = [
-        signature is None and not ident and not sequence
+        signature is None and (all_of_them or not ident) and not sequence
         for ident, sequence, signature in zip(idents, sequences, given, strict=False)
     ]
     if not any(bare):
-        return columns
+        return columns, bare
     drawn = os.urandom(count * SIGNATURE_BYTES)
     signatures = [
         drawn[place * SIGNATURE_BYTES : (place + 1) * SIGNATURE_BYTES] if is_bare else signature
         for place, (is_bare, signature) in enumerate(zip(bare, given, strict=False))
     ]
-    return msgspec.structs.replace(columns, facts={**columns.facts, "signature": signatures})
+    return msgspec.structs.replace(columns, facts={**columns.facts, "signature": signatures}), bare
 
 
 def packed(facts: Mapping[str, Any]) -> dict[str, Any]:

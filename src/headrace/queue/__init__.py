@@ -1,5 +1,6 @@
 """Where products rest: a bounded, shared, crash-safe log."""
 
+from headrace.channel.interface import AnyChannel, AnySupplier
 from headrace.log.append import Duplicate, Receipt
 from headrace.log.check import Finding
 from headrace.log.config import QueueConfig
@@ -7,10 +8,12 @@ from headrace.log.cursor import Cursor, CursorState
 from headrace.log.follow import Follower
 from headrace.log.seams import Clock, Storage
 from headrace.log.statistics import Statistics
-from headrace.queue.interface import AnyConsumer, AnyCursor, AnyFollower, AnyQueue, AnyStation, local_queue
+from headrace.queue.interface import AnyCursor, AnyFollower, AnyQueue, local_queue
 from headrace.queue.queue import Queue
+from headrace.station.interface import AnyConsumer, AnyStation
 
 __all__ = [
-    "AnyConsumer", "AnyCursor", "AnyFollower", "AnyQueue", "AnyStation", "Clock", "Cursor", "CursorState", "Duplicate",
-    "Finding", "Follower", "Queue", "QueueConfig", "Receipt", "Statistics", "Storage", "local_queue",
+    "AnyChannel", "AnyConsumer", "AnyCursor", "AnyFollower", "AnyQueue", "AnyStation", "AnySupplier", "Clock", "Cursor",
+    "CursorState", "Duplicate", "Finding", "Follower", "Queue", "QueueConfig", "Receipt", "Statistics", "Storage",
+    "local_queue",
 ]  # fmt: skip

@@ -9,6 +9,7 @@ A Queue is safe to use from several threads, and after a fork in both processes.
 import os
 import time
 import uuid
+from contextlib import suppress
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
@@ -18,7 +19,7 @@ from typing import Any, Unpack
 from headrace.channel.channel import Channel, list_channels, open_channel
 from headrace.channel.document import ChannelFiles
 from headrace.channel.qos import ChannelOptions
-from headrace.errors import BlockedError, NotAQueueError, QueueExistsError
+from headrace.errors import BlockedError, HeadraceError, NotAQueueError, QueueExistsError
 from headrace.kernel import _kernel as kernel
 from headrace.log import append
 from headrace.log.append import Duplicate, Receipt
@@ -335,6 +336,18 @@ class Queue:
     def statistics(self) -> Statistics:
         """State and counters of the queue at this moment."""
         return self._log.statistics()
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether the queue can be used: it is open, and where it was opened. At another site: the site replies."""
+        with suppress(HeadraceError):
+            self._log.check_open()
+            return True
+        return False
+
+    def wait_alive(self, timeout: Timeout = None) -> bool:
+        """For a queue at another site: wait for its return. Here it is `is_alive`; waiting would not help."""
+        return self.is_alive
 
     def wanted(self, feed: str) -> bool:
         """Whether products of this feed have readers. False only if a site runs here and there are none anywhere.

@@ -85,6 +85,7 @@ class Consumer:
         self._names = self._log.kernel.names
         self._by_clock = stations.now_ns() != 0  # the queue's own clock decides what has expired
         self._batch_max, self._pacing_s = GET_MAX, 0.0
+        self._timeout_ns = self._stop_ns = 0
         self._quick_max = 0  # how many `get` asks the kernel for directly; 0 after `detach`
         self._recent = recent_batches()
         self._waits = Waits()
@@ -180,6 +181,7 @@ class Consumer:
         for terms in self._stations.in_chain(self._chain.number):
             if terms.name == self.station_name:
                 self._batch_max, self._pacing_s = terms.batch_max or GET_MAX, terms.pacing_s
+                self._timeout_ns, self._stop_ns = int((terms.timeout_s or 0) * 1e9), terms.stop_ns or 0
         self._quick_max = 0 if self._pacing_s or self._foreign or self._by_clock else min(self._batch_max, kernel.FEW)
 
     def _check(self) -> None:
@@ -456,3 +458,8 @@ def settle(consumer: Consumer, batch: Batch, places: npt.NDArray[np.uint32] | No
 def revise(consumer: Consumer, batch: Batch, places: npt.NDArray[np.uint32], payloads: list[Any]) -> None:
     """Acknowledge these places with these payloads; None: unchanged."""
     consumer._settle_revised(batch, places, payloads)
+
+
+def deadlines(consumer: Consumer) -> tuple[int, int, int]:
+    """The time by which products expire, the timeout of the station, and its stop time, in nanoseconds; 0: none."""
+    return consumer._stations.now_ns() or time.time_ns(), consumer._timeout_ns, consumer._stop_ns

@@ -31,3 +31,10 @@ def test_a_notebook_shows_a_queue_and_its_stations_also_when_they_are_closed(
     queue.close()
     assert all(thing._repr_html_().startswith("<table>") for thing in things)
     assert "closed" in things[0]._repr_html_()
+
+
+def test_channels_and_suppliers_show_a_name_too(queue: AnyQueue) -> None:
+    channel = queue.channel("radar", "wx/radar")
+    assert attributes(channel) == ["name"]
+    with channel.supplier() as supplier:
+        assert set(attributes(supplier)) <= {"channel", "channel_name"}

@@ -2,13 +2,27 @@
 
 import pytest
 
+from headrace import Channel
+from headrace.channel.supplier import Supplier
 from headrace.log.follow import Follower
-from headrace.queue import AnyConsumer, AnyCursor, AnyFollower, AnyQueue, AnyStation, Cursor, Queue
+from headrace.queue import (
+    AnyChannel,
+    AnyConsumer,
+    AnyCursor,
+    AnyFollower,
+    AnyQueue,
+    AnyStation,
+    AnySupplier,
+    Cursor,
+    Queue,
+)  # fmt: skip
+from headrace.remote.client.channel import RemoteChannel
 from headrace.remote.client.consumer import RemoteConsumer
 from headrace.remote.client.cursor import RemoteCursor
 from headrace.remote.client.follower import RemoteFollower
 from headrace.remote.client.queue import RemoteQueue
 from headrace.remote.client.station import RemoteStation
+from headrace.remote.client.supplier import RemoteSupplier
 from headrace.station import Consumer, Station
 
 KINDS = [
@@ -17,10 +31,18 @@ KINDS = [
     (AnyFollower, Follower, RemoteFollower),
     (AnyStation, Station, RemoteStation),
     (AnyConsumer, Consumer, RemoteConsumer),
+    (AnyChannel, Channel, RemoteChannel),
+    (AnySupplier, Supplier, RemoteSupplier),
 ]
-NEEDS_FILES = {"channel", "channels", "check", "delete", "resize"}  # refused by a remote queue
+NEEDS_FILES = {"check", "delete", "resize"}  # refused by a remote queue
 REMOTE_ONLY = {AnyQueue: NEEDS_FILES | {"site"}}
-SET_BY_INIT = {"name", "path", "position", "station_name"}  # attributes of instances, which the classes do not show
+SET_BY_INIT = {
+    "channel_name",
+    "name",
+    "path",
+    "position",
+    "station_name",
+}  # attributes of instances, which the classes do not show
 
 
 def public(kind: type) -> set[str]:

@@ -56,9 +56,9 @@ def test_a_put_is_stored_once_though_the_site_died_before_its_reply(
     when(lambda: served.queue.next > 1, restart)
     if many:
         receipt = remote.put_many([b"21.5", b"21.6"], feed="room/a")
-        assert (receipt.sequences.tolist(), receipt.stored) == ([1, 2], 0)
+        assert (receipt.sequences.tolist(), receipt.stored) == ([1, 2], 0 if dedup == "payload" else 2)
     else:
-        assert remote.put(b"21.5", feed="room/a") == Duplicate(of=1)
+        assert remote.put(b"21.5", feed="room/a") == (Duplicate(of=1) if dedup == "payload" else 1)
     assert served.queue.next == (3 if many else 2)
     other = remote.put(b"21.5", feed="room/a")
     assert other == (Duplicate(of=1) if dedup == "payload" else served.queue.next - 1)

@@ -5,10 +5,12 @@ What only the queue can decide (too large, blocked, rejected, a full disk) the s
 error. Properties are encoded here, once: the site validates the bytes and stores them as they are (product/put.py).
 
 A product without an ident gets its unique signature here and not at the site: if the site dies before its reply
-arrives, the call is repeated, and the queue recognises the product.
+arrives, the call is repeated, and the queue recognises the product. In a queue without duplicates (`dedup="none"`)
+every product gets one, by which the site finds it (server/repeated.py).
 """
 
 import os
+from collections.abc import Mapping
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -26,7 +28,8 @@ from headrace.log.seams import Timeout
 from headrace.product.feed import check_feed
 from headrace.product.product import IDENT_BYTES_MAX
 from headrace.product.put import SIGNATURE_BYTES, PutFacts, put_of
-from headrace.remote.protocol.calls import CALL_BYTES_MAX, TEXT_MAX, Columns, PutMany, PutOne, encode
+from headrace.remote.protocol.calls import CALL_BYTES_MAX, Columns, PutMany, PutOne, encode
+from headrace.remote.protocol.fields import TEXT_MAX
 from headrace.selection import Selection
 from headrace.units import format_size, parse_age
 
@@ -35,11 +38,13 @@ _FAULTS = (TypeError, ValueError, OverflowError, BufferError)
 # --- put --------------------------------------------------------------------------------------------
 
 
-def put_call(where: Any, payload: Any, feed: Any, ident: Any, facts: PutFacts, dedup: str) -> PutOne:
-    """The call for one product; `dedup` is the rule of the queue."""
+def put_call(where: Any, payload: Any, feed: Any, ident: Any, facts: PutFacts, dedup: str) -> tuple[PutOne, bool]:
+    """The call for one product, and whether it has a signature that no other put has; `dedup` is the queue's rule."""
     try:
         put = put_of(facts)
-        if dedup == "identity" and ident == "" and put.signature is None and not put.origin_sequence:
+        is_own = (dedup == "none" or (dedup == "identity" and ident == "")) and not put.origin_sequence
+        is_own &= put.signature is None
+        if is_own:
             put = msgspec.structs.replace(put, signature=os.urandom(SIGNATURE_BYTES))
         call = PutOne(check_feed(feed), ident, put)
         kernel.check_payload(payload)
@@ -57,17 +62,17 @@ def put_call(where: Any, payload: Any, feed: Any, ident: Any, facts: PutFacts, d
             f"a payload of {view.nbytes} bytes exceeds the {format_size(CALL_BYTES_MAX)} that one message can carry",
             "put it on the machine of the queue",
         )
-    return call
+    return call, is_own
 
 
 def put_many_call(
     where: Any, held: list[Any], feed: Texts, ident: Texts, facts: PutColumns, dedup: str
-) -> tuple[PutMany, bytes]:  # fmt: skip
-    """The call for many products, and their payloads in one piece; `dedup` is the rule of the queue."""
+) -> tuple[PutMany, bytes, list[bool]]:  # fmt: skip
+    """As `put_call`, for many products; the payloads are in one piece."""
     try:
-        columns = columns_of(len(held), feed, ident, facts)
-        if dedup == "identity":
-            columns = uniquely_signed(columns, len(held))
+        columns, is_own = columns_of(len(held), feed, ident, facts), list[bool]()
+        if dedup != "payload":
+            columns, is_own = uniquely_signed(columns, len(held), all_of_them=dedup == "none")
         for name in distinct(columns.feed):
             check_feed(name)
         if set(map(type, held)) - {bytes}:
@@ -86,7 +91,7 @@ def put_many_call(
             f"a batch of {len(held)} products with {format_size(len(payload))} exceeds the "
             f"{format_size(CALL_BYTES_MAX)} that one message can carry", "put it in several calls",
         )  # fmt: skip
-    return call, payload
+    return call, payload, is_own
 
 
 # --- read -------------------------------------------------------------------------------------------
@@ -112,6 +117,11 @@ def value_text(value: Any) -> Any:
     if isinstance(value, timedelta):
         return f"{value.total_seconds():.6f}s"
     return value.isoformat() if isinstance(value, datetime) else value
+
+
+def plain_options(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Options of a channel as they travel; the site validates them."""
+    return {name: value_text(value) for name, value in options.items()}
 
 
 def selection_text(wanted: Any) -> str:

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     import zenoh
 
     from headrace.link.credentials import TlsTerms, UserTerms
+    from headrace.remote.client.connection import OnLoss
 
 _LOOK_S = 2.0  # how long to look for the site
 _LOOK_AGAIN_S = 0.05
@@ -31,23 +32,26 @@ _CONNECT_S_MIN = 0.5
 
 
 def connect(
-    where: str | os.PathLike[str], *, patience: float | str | timedelta = "30s", tls: "TlsTerms | None" = None,
-    user: "UserTerms | None" = None,
+    where: str | os.PathLike[str], *, patience: float | str | timedelta = "30s", on_loss: "OnLoss" = "raise",
+    tls: "TlsTerms | None" = None, user: "UserTerms | None" = None,
 ) -> AnyQueue:  # fmt: skip
     """The queue at `where`: a directory, or the endpoint of a site, with `?site=NAME` for one behind it.
 
     `patience` is how long to try to connect, and how long a call is repeated while the site does not reply, before
-    SiteUnreachableError; following and waiting for products go on without limit. `tls` and `user` are the credentials
-    of the client. A directory needs none of them.
+    SiteUnreachableError. With `on_loss="wait"` calls wait for the return of a site without limit, once there is a
+    connection; a `timeout` still ends them. `tls` and `user` are the credentials of the client. A directory needs none
+    of them.
     """
-    return connect_within(where, patience, tls, user)
+    return connect_within(where, patience, tls, user, on_loss=on_loss)
 
 
 def connect_within(
     where: str | os.PathLike[str], patience: float | str | timedelta, tls: "TlsTerms | None", user: "UserTerms | None",
-    refused_s: float | None = None,
+    refused_s: float | None = None, on_loss: "OnLoss" = "raise",
 ) -> AnyQueue:  # fmt: skip
     """As `connect`; `refused_s` is how long to try if nothing listens at the endpoint, None: as long as otherwise."""
+    if on_loss not in ("raise", "wait"):
+        raise OptionError(f"on_loss {on_loss!r} is unknown", 'choose "raise" or "wait"')
     if not isinstance(where, str) or not is_endpoint(where):
         check_not_address(where)
         return Queue.open(where)
@@ -65,7 +69,7 @@ def connect_within(
     )
     try:
         found = find_site(session, endpoint, site, min(timeout_s, _LOOK_S))
-        return RemoteQueue(Connection(session, where, found, principal_of(tls, user), patience_s))
+        return RemoteQueue(Connection(session, where, found, principal_of(tls, user), patience_s, on_loss))
     except BaseException:
         session.close()  # type: ignore[no-untyped-call]
         raise

@@ -14,6 +14,7 @@ interpreter would wait for such a thread before it runs what is registered to ru
 
 import atexit
 import logging
+import math
 import os
 import threading
 import time
@@ -21,7 +22,7 @@ import weakref
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 import zenoh
 
@@ -29,6 +30,7 @@ from headrace.errors import FabricError, FabricMessageError, HeadraceError, Queu
 from headrace.link.access import principal_key
 from headrace.link.keys import call_key, client_key
 from headrace.log.records import Names
+from headrace.remote.client.site_clock import SiteClock
 from headrace.remote.protocol.calls import (
     BUSY,
     VERSION,
@@ -57,11 +59,14 @@ _PRODUCTS_S = 600.0  # the same for replies with products: one may be large, and
 _SLOWEST_LINK = 20_000  # bytes per second
 _LEAVE_S = 1.0  # patience of `close`, and
 _LEFT_S = 5.0  # how long it waits for one reply: a site that hangs must not hold up the end of a program
+_LIMIT_S_MIN = 0.05  # for a reply, however late it is
 _PAUSES_S = (0.02, 0.05, 0.1, 0.2, 0.5)
 _NONE = zenoh.ConsolidationMode.NONE
 _BLOCK = zenoh.CongestionControl.BLOCK
 
+OnLoss = Literal["raise", "wait"]
 Kind = TypeVar("Kind", bound=Reply)
+Pending = TypeVar("Pending", bound="PendingReply")
 RawReply = tuple[bytes, bytes]  # head and payload
 
 log = logging.getLogger("headrace.remote")
@@ -100,6 +105,35 @@ class PendingReply:
         self._token.cancel()  # type: ignore[no-untyped-call]
 
 
+class SlowReply(PendingReply):
+    """A call whose reply may take longer than a caller waits, who then waits again for the same one."""
+
+    __slots__ = ("_ended", "_reply")
+
+    def __init__(self, session: zenoh.Session, key: str, head: bytes, payload: Any, timeout_s: float) -> None:
+        self._token = zenoh.CancellationToken()
+        self._reply: zenoh.Reply | None = None
+        self._ended = threading.Event()
+        session.get(
+            key, zenoh.handlers.Callback(self._receive, self._ended.set, indirect=False), payload=payload,
+            attachment=head, timeout=timeout_s, express=True, consolidation=_NONE, congestion_control=_BLOCK,
+            cancellation_token=self._token,
+        )  # fmt: skip
+
+    def _receive(self, reply: zenoh.Reply) -> None:
+        """Runs on a thread of Zenoh's."""
+        self._reply = self._reply or reply
+        self._ended.set()
+
+    def has_ended(self, within_s: float | None) -> bool:
+        """Whether there is a reply, or will be none; waits for that, without limit if `within_s` is None."""
+        return self._ended.wait(within_s)
+
+    def take(self) -> RawReply | None:
+        self._ended.wait()
+        return _raw_reply(self._reply)
+
+
 def _raw_reply(reply: zenoh.Reply | None) -> RawReply | None:
     if reply is None:
         return None
@@ -115,9 +149,12 @@ def _raw_reply(reply: zenoh.Reply | None) -> RawReply | None:
 class Connection:
     """Open until `close`. `name` is that of the client's certificate or user, if it has one."""
 
-    def __init__(self, session: zenoh.Session, endpoint: str, site: str, name: str | None, patience_s: float) -> None:
-        self.endpoint, self.site, self.patience_s = endpoint, site, patience_s
-        self.names = Names()
+    def __init__(
+        self, session: zenoh.Session, endpoint: str, site: str, name: str | None, patience_s: float,
+        on_loss: OnLoss = "raise",
+    ) -> None:  # fmt: skip
+        self.endpoint, self.site, self.patience_s, self.on_loss = endpoint, site, patience_s, on_loss
+        self.names, self.clock = Names(), SiteClock()
         self._session, self._key = session, principal_key(call_key(site), name)
         self._client = os.urandom(16)
         self._pid = os.getpid()
@@ -133,8 +170,9 @@ class Connection:
         self._links: Any = session.info.declare_transport_events_listener(_directly(self._see))
         self._queue: bytes | None = None
         self._token = session.liveliness().declare_token(client_key(site, client_digest(self._client)))
-        here, _ = self.ask(Identify(), Identity)
+        here, _ = self.ask(Identify(), Identity, patience_s=patience_s)
         self._queue, self.dedup = here.queue, here.config.dedup
+        self.known_next = here.next  # the queue's next sequence has been at least this
         atexit.register(self._close_at_exit)
 
     # --- numbers ----------------------------------------------------------------------------------
@@ -170,16 +208,28 @@ class Connection:
 
     # --- calls ------------------------------------------------------------------------------------
 
-    def start(self, call: Call, payload: Any = b"", *, number: int = 0, wait_s: float = 0.0) -> PendingReply:
-        """Send a call whose reply is taken later."""
+    def start(
+        self, call: Call, payload: Any = b"", *, number: int = 0, wait_s: float = 0.0, limit_s: float | None = None
+    ) -> PendingReply:
+        """Send a call whose reply is taken later. `limit_s` is how long to wait for it at most."""
+        return self._send(PendingReply, call, payload, number, wait_s, limit_s)
+
+    def start_slow(self, call: Get, number: int, wait_s: float) -> SlowReply:
+        """As `start`, for a reply that may be waited for again and again."""
+        return self._send(SlowReply, call, b"", number, wait_s, None)
+
+    def _send(
+        self, kind: type[Pending], call: Call, payload: Any, number: int, wait_s: float, limit_s: float | None
+    ) -> Pending:
         self.check_open()
         reply_s = (
             _PRODUCTS_S if isinstance(call, ReadProducts | Get) else _LEFT_S if isinstance(call, Leave) else _REPLY_S
         )
         timeout_s = wait_s + reply_s + len(payload) / _SLOWEST_LINK
+        timeout_s = timeout_s if limit_s is None else min(timeout_s, max(limit_s, _LIMIT_S_MIN))
         breaks = self._breaks
         try:
-            pending = PendingReply(self._session, self._key, self._head(call, number), payload, timeout_s)
+            pending = kind(self._session, self._key, self._head(call, number), payload, timeout_s)
         except zenoh.ZError as error:
             self.check_open()
             raise FabricError(f"the call to site {self.site} could not be sent: {error}", "connect again") from None
@@ -211,30 +261,47 @@ class Connection:
         return reply, came[1]
 
     def attempt(
-        self, call: Call, kind: type[Kind], payload: Any = b"", *, number: int = 0, wait_s: float = 0.0
+        self, call: Call, kind: type[Kind], payload: Any = b"", *, number: int = 0, limit_s: float | None = None
     ) -> tuple[Kind, bytes] | None:
         """Call once; None if no reply arrived."""
-        return self.read(self.start(call, payload, number=number, wait_s=wait_s).take(), kind)
+        return self.read(self.start(call, payload, number=number, limit_s=limit_s).take(), kind)
 
     def ask(
-        self, call: Call, kind: type[Kind], payload: Any = b"", *, number: int = 0, patience_s: float | None = None
-    ) -> tuple[Kind, bytes]:
-        """Repeat a call until its reply arrives; SiteUnreachableError when patience has run out."""
+        self, call: Call, kind: type[Kind], payload: Any = b"", *, number: int = 0, patience_s: float | None = None,
+        within_s: float | None = None, repeated: Callable[[Call], Call] | None = None,
+    ) -> tuple[Kind, bytes]:  # fmt: skip
+        """Repeat a call until its reply arrives; SiteUnreachableError when patience, or `within_s`, has run out.
+
+        `repeated` makes the call that is sent from the second time on.
+        """
         begun = time.monotonic()
-        until = begun + (self.patience_s if patience_s is None else patience_s)
+        patience_s = self.lasting_patience_s if patience_s is None else patience_s
+        until = begun + min(patience_s, math.inf if within_s is None else within_s)
         turn = 0
-        while (came := self.attempt(call, kind, payload, number=number)) is None:
+        while True:
+            left_s = until - time.monotonic()
+            limit_s = left_s if within_s is not None else max(left_s, len(payload) / _SLOWEST_LINK)
+            unlimited = within_s is None and isinstance(call, ReadProducts)  # its reply may be large
+            came = self.attempt(
+                call, kind, payload, number=number, limit_s=None if unlimited or limit_s == math.inf else limit_s
+            )
+            if came is not None:
+                return came
             if time.monotonic() >= until:
                 raise self.unreachable(begun)
+            if repeated is not None and turn == 0:
+                call = repeated(call)
             self.pause(turn)
             turn += 1
-        return came
 
-    def once(self, call: Call, kind: type[Kind], payload: Any = b"") -> tuple[Kind, bytes]:
+    def once(
+        self, call: Call, kind: type[Kind], payload: Any = b"", *, within_s: float | None = None,
+        repeated: Callable[[Call], Call] | None = None,
+    ) -> tuple[Kind, bytes]:  # fmt: skip
         """As `ask`, for a call that must not be executed twice."""
         number = self.begin()
         try:
-            return self.ask(call, kind, payload, number=number)
+            return self.ask(call, kind, payload, number=number, within_s=within_s, repeated=repeated)
         finally:
             self.end(number)
 
@@ -286,10 +353,15 @@ class Connection:
         return self._silent_since is not None
 
     @property
+    def lasting_patience_s(self) -> float:
+        """How long calls are repeated: `patience`, or without end if the caller wants to wait for the site."""
+        return math.inf if self.on_loss == "wait" else self.patience_s
+
+    @property
     def has_patience(self) -> bool:
         """Whether the site replies, or has been silent for less than `patience`."""
         since = self._silent_since
-        return since is None or time.monotonic() - since < self.patience_s
+        return since is None or time.monotonic() - since < self.lasting_patience_s
 
     def unreachable(self, begun: float | None = None) -> SiteUnreachableError:
         """The error for a call that was `begun` then; silence is noticed only when an attempt ends."""

@@ -30,9 +30,10 @@ from headrace.log.seams import Timeout
 from headrace.product.batch import Batch
 from headrace.product.product import Product
 from headrace.remote.client.arguments import timeout_of
-from headrace.remote.client.connection import Connection, Detached
-from headrace.remote.protocol.calls import WAIT_S_MAX, Attach, DescribeConsumer, Detach, Get, Interrupt, Revise, Settle
-from headrace.remote.protocol.products import RemoteBatch, batch_of
+from headrace.remote.client.connection import Connection, Detached, SlowReply
+from headrace.remote.protocol.calls import Attach, DescribeConsumer, Detach, Get, Interrupt, Revise, Settle
+from headrace.remote.protocol.fields import WAIT_S_MAX
+from headrace.remote.protocol.products import RemoteBatch, batch_of, expired_in, part_of, places_at_site
 from headrace.remote.protocol.replies import Attached, Details, Done, Products
 from headrace.station.consumer import GET_MAX
 from headrace.station.draft import Draft, draft_columns, new_drafts
@@ -58,6 +59,7 @@ if TYPE_CHECKING:
     from headrace.remote.client.queue import RemoteQueue
 
 _LEAVE_S = 1.0  # patience of `detach`: the site notices by itself
+_GRACE_S = 0.5  # beyond the timeout, for the reply of a site that has waited until then
 _EMPTY = Products(0, 0)
 _NEVER = threading.Event()  # is never set
 
@@ -75,6 +77,7 @@ class RemoteConsumer:
         self._attachment, self._place = attached.attachment, attached.place
         self._attaching = 0  # number of a repeated Attach that has no reply yet
         self._getting = 0  # number of a Get that has no reply yet
+        self._pending: tuple[SlowReply, int] | None = None  # its query, and when it was sent
         self._rest = 0  # number of the Get whose batch the next one acknowledges
         self._recent = recent_batches()
         self._pid = os.getpid()
@@ -86,7 +89,8 @@ class RemoteConsumer:
     def get(self, n: int = 1, timeout: Timeout = None) -> Batch:
         """Up to `n` products, waiting for the first; an empty batch at the timeout. None waits without limit.
 
-        While the site does not answer, nothing arrives. SiteUnreachableError if the timeout ends after `patience`.
+        SiteUnreachableError if the site has not replied for `patience`, unless the queue was connected with
+        `on_loss="wait"`.
         """
         return self._get_until(n, timeout, _NEVER)
 
@@ -104,14 +108,14 @@ class RemoteConsumer:
         turn = 0
         while True:
             left = WAIT_S_MAX if until is None else max(0.0, until - time.monotonic())
-            batch = self._attempt(n, min(left, WAIT_S_MAX))
+            batch = self._attempt(n, min(left, WAIT_S_MAX), None if until is None else left + _GRACE_S)
             is_over = until is not None and time.monotonic() >= until
             stops = self._interrupted or stop.is_set()
             if batch is not None and (len(batch) or is_over or stops):
                 return self._hand_out(batch)
+            if batch is None and not stops and not self._connection.has_patience:
+                raise self._connection.unreachable()
             if batch is None and (is_over or stops):
-                if is_over and not self._connection.has_patience:
-                    raise self._connection.unreachable()
                 return self._hand_out(batch_of(_EMPTY, b"", self._connection.names))
             if batch is None:
                 self._connection.pause(turn)
@@ -135,14 +139,24 @@ class RemoteConsumer:
             self._recent.append(batch)
         return batch
 
-    def _attempt(self, n: int, wait_s: float) -> RemoteBatch | None:
-        """Ask once, or repeat the call that has no reply; None if no reply came or the site has to attach us again."""
+    def _attempt(self, n: int, wait_s: float, within_s: float | None) -> RemoteBatch | None:
+        """Ask once, or repeat the call that has no reply; None if no reply came or the site has to attach us again.
+
+        A reply that takes longer than `within_s`, because the link is slow, is waited for by the next attempt.
+        """
         if not self._attachment and not self._attach_again():
             return None
         number = self._getting = self._getting or self._connection.get_number()
-        call = Get(self._attachment, min(n, GET_MAX), wait_s, self._rest)
+        pending, sent_ns = self._pending or (None, 0)
         try:
-            came = self._connection.attempt(call, Products, number=number, wait_s=wait_s)
+            if pending is None:
+                call, sent_ns = Get(self._attachment, min(n, GET_MAX), wait_s, self._rest), time.monotonic_ns()
+                pending = self._connection.start_slow(call, number, wait_s)
+                self._pending = pending, sent_ns
+            if not pending.has_ended(within_s):
+                return None
+            self._pending = None
+            came = self._connection.read(pending.take(), Products)
         except Detached:
             self._lose()
             return None
@@ -156,7 +170,23 @@ class RemoteConsumer:
         if len(batch) > n:  # the reply to an earlier get, which had asked for more
             self.nack(batch)
             return None
-        return batch
+        return self._without_expired(batch, came[0], sent_ns)
+
+    def _without_expired(self, batch: RemoteBatch, reply: Products, sent_ns: int) -> RemoteBatch | None:
+        """Give back what expired on the way: the station counts it as expired. None if nothing is left."""
+        if not len(batch):
+            return batch
+        self._connection.clock.note(sent_ns, reply.sent_ns)
+        late = expired_in(batch, reply, self._connection.clock.now_ns() or 0)
+        if not late.any():
+            return batch
+        places = np.flatnonzero(late).astype(np.uint32)
+        try:
+            self._connection.once(Settle(self._attachment, batch.got, len(places), "nack", places.tobytes()), Done)
+        except Detached:
+            self._lose()
+            return None
+        return None if late.all() else part_of(batch, reply, ~late, self._connection.names)
 
     def _end_get(self) -> None:
         self._getting = self._rest = 0
@@ -210,7 +240,8 @@ class RemoteConsumer:
             number = self._number_of(batch, count)
             if not count:
                 continue
-            call = Settle(self._attachment, number, count, how, None if places is None else places.tobytes())
+            at = places_at_site(batch, places)
+            call = Settle(self._attachment, number, count, how, None if at is None else at.tobytes())
             self._call_for_leases(call, b"")
             if places is None and self._recent and self._recent[-1] is batch:
                 self._recent.pop()
@@ -220,7 +251,9 @@ class RemoteConsumer:
         check_payloads(parts)
         sizes = [-1 if payload is None else memoryview(payload).nbytes for payload in payloads]
         number = self._number_of(batch, len(places))
-        call = Revise(self._attachment, number, places.tobytes(), np.array(sizes, np.int64).tobytes())
+        at = places_at_site(batch, places)
+        assert at is not None
+        call = Revise(self._attachment, number, at.tobytes(), np.array(sizes, np.int64).tobytes())
         self._call_for_leases(call, b"".join(parts))
 
     def _number_of(self, batch: Batch, count: int) -> int:
@@ -328,6 +361,8 @@ class RemoteConsumer:
             return
         self._detached = True
         self._recent.clear()
+        if self._pending is not None:
+            self._pending[0].cancel()
         with self._after_get(), suppress(SiteUnreachableError, QueueClosedError, Detached):
             if self._attachment:
                 self._connection.ask(Detach(self._attachment, died, failed), Done, patience_s=_LEAVE_S)

@@ -21,7 +21,8 @@ from headrace.log.read import check_limit
 from headrace.product.batch import Batch
 from headrace.remote.client.arguments import selection_text
 from headrace.remote.client.connection import Connection, PendingReply, RawReply
-from headrace.remote.protocol.calls import PAGE_BYTES_MAX, PAGE_PRODUCTS_MAX, WAIT_S_MAX, ReadProducts
+from headrace.remote.protocol.calls import ReadProducts
+from headrace.remote.protocol.fields import PAGE_BYTES_MAX, PAGE_PRODUCTS_MAX, WAIT_S_MAX
 from headrace.remote.protocol.products import RemoteBatch, batch_of
 from headrace.remote.protocol.replies import Products
 from headrace.selection import Selection
@@ -136,6 +137,8 @@ class RemoteFollower:
                     raise self._connection.unreachable()
                 break
             if came is None:
+                if not self._connection.has_patience:
+                    raise self._connection.unreachable()
                 self._connection.pause(turn)
             turn = turn + 1 if came is None else 0
         raise StopIteration

@@ -1,45 +1,50 @@
 """RemoteQueue: the queue of a site; get one from `headrace.connect`.
 
 It implements `AnyQueue` (queue/interface.py) by calls to the site, with the same arguments, results and errors as a
-local queue; `Queue` explains each method. Operations that need the files (resize, check, delete, channels) raise
+local queue; `Queue` explains each method. Operations that need the files (resize, check, delete) raise
 QueueError. docs/remote.md lists the other differences.
 """
 
-import logging
 import time
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from types import TracebackType
-from typing import Any, NoReturn, TypeVar, Unpack
+from typing import Any, NoReturn, Unpack
 
-import msgspec
-import numpy as np
-
-from headrace.errors import BlockedError
+from headrace.channel.qos import ChannelOptions
+from headrace.errors import ChannelNameError
 from headrace.kernel import _kernel as kernel
 from headrace.log import records
 from headrace.log.append import Duplicate, Receipt
 from headrace.log.columns import PutColumns, Texts, payload_column
 from headrace.log.config import QueueConfig
-from headrace.log.cursor import check_cursor_name
+from headrace.log.cursor import check_cursor_name, check_name
 from headrace.log.in_thread import in_thread, put_in_thread
 from headrace.log.log import Wanted
 from headrace.log.read import Read, Start
 from headrace.log.reading import Reading
 from headrace.log.seams import Timeout
 from headrace.log.statistics import Statistics
-from headrace.log.waits import Waits
 from headrace.log.weights import Weights
 from headrace.product.batch import Batch
 from headrace.product.feed import check_feed
 from headrace.product.put import PutFacts
 from headrace.queue.interface import needs_files
 from headrace.relay.messages.page import records_of
-from headrace.remote.client.arguments import put_call, put_many_call, selection_text, start_text, timeout_of
-from headrace.remote.client.connection import Connection, NotYet
+from headrace.remote.client.arguments import (
+    plain_options,
+    put_call,
+    put_many_call,
+    selection_text,
+    start_text,
+    timeout_of,
+)
+from headrace.remote.client.channel import RemoteChannel
+from headrace.remote.client.connection import Connection
 from headrace.remote.client.cursor import RemoteCursor
 from headrace.remote.client.follower import ReadTerms, RemoteFollower, read_all
+from headrace.remote.client.puts import Puts, bytes_of, outcome_of, receipt_of
 from headrace.remote.client.station import RemoteStation, options_of
 from headrace.remote.protocol.calls import (
     Flush,
@@ -51,12 +56,11 @@ from headrace.remote.protocol.calls import (
     OpenCursor,
     OpenStation,
     PutBatch,
-    PutMany,
-    PutOne,
     Resolve,
     WantedBy,
     Weigh,
 )
+from headrace.remote.protocol.channel_calls import ListChannels, OpenChannel
 from headrace.remote.protocol.products import batch_of
 from headrace.remote.protocol.replies import (
     Bounds,
@@ -73,8 +77,7 @@ from headrace.selection import Selection
 from headrace.station.leases import is_failure
 from headrace.station.terms import Given, StationOptions, check_station_name
 
-log = logging.getLogger("headrace.queue")
-Putting = TypeVar("Putting", Number, PutOutcome)
+_ALIVE_S = 1.0  # in which a site that is alive replies
 
 
 class RemoteQueue:
@@ -82,7 +85,7 @@ class RemoteQueue:
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
-        self._waits = Waits()
+        self._puts = Puts(connection)
         self.path = Path(connection.endpoint)
 
     @property
@@ -101,19 +104,16 @@ class RemoteQueue:
         self, payload: Any, *, feed: str, ident: str = "", timeout: Timeout = None, **facts: Unpack[PutFacts]
     ) -> int | Duplicate:
         """Store one product. If the reply is lost, the call is repeated; the product is stored once."""
-        call = put_call(self.path, payload, feed, ident, facts, self._connection.dedup)
-        outcome = self._put(
-            call, payload if isinstance(payload, bytes) else memoryview(payload).tobytes(), Number, timeout
-        ).value
-        return outcome if outcome > 0 else Duplicate(-outcome)
+        call, is_own = put_call(self.path, payload, feed, ident, facts, self._connection.dedup)
+        return outcome_of(self._puts.put(call, bytes_of(payload), Number, timeout), is_own)
 
     def put_many(
         self, payloads: Any, *, feed: Texts, ident: Texts = "", timeout: Timeout = None, **facts: Unpack[PutColumns]
     ) -> Receipt:
         """Store many products in one call: all or none."""
         held = payloads if type(payloads) is list else payload_column(payloads)
-        call, payload = put_many_call(self.path, held, feed, ident, facts, self._connection.dedup)
-        return _receipt(self._put(call, payload, PutOutcome, timeout))
+        call, payload, is_own = put_many_call(self.path, held, feed, ident, facts, self._connection.dedup)
+        return receipt_of(self._puts.put(call, payload, PutOutcome, timeout), is_own)
 
     async def put_async(
         self, payload: Any, *, feed: str, ident: str = "", timeout: Timeout = None, **facts: Unpack[PutFacts]
@@ -138,31 +138,7 @@ class RemoteQueue:
             payload = records_of(batch)
         except kernel.KernelError as error:
             raise records.explain_records(error, self.path, batch, self.config) from None
-        return _receipt(self._put(call, payload, PutOutcome, timeout))
-
-    def _put(self, call: PutOne | PutMany | PutBatch, payload: bytes, kind: type[Putting], timeout: Timeout) -> Putting:
-        """Make the call, and repeat it while a blocking station is full, until the timeout; say for whom it waits."""
-        seconds, begun_s = timeout_of(timeout), time.monotonic()
-        turn = 0
-        while True:
-            left = None if seconds is None else max(0.0, begun_s + seconds - time.monotonic())
-            attempt = msgspec.structs.replace(call, timeout_s=left, again=turn > 0)
-            try:
-                reply = self._connection.once(attempt, kind, payload)[0]
-                self._waits.end("put")
-                return reply
-            except BlockedError as error:
-                self._say(error.waits_for, begun_s)
-                raise
-            except NotYet as blocked:
-                self._say(blocked.waits_for, begun_s)
-                self._connection.pause(turn)
-                turn += 1
-
-    def _say(self, waits_for: str, begun_s: float) -> None:
-        """A put waits: log for whom, now and then."""
-        if self._waits.is_due("put", None, begun_s):
-            log.warning("waiting for %s, at site %s", waits_for or "a blocking station", self.site)
+        return receipt_of(self._puts.put(call, payload, PutOutcome, timeout))
 
     def flush(self) -> None:
         self._connection.ask(Flush(), Done)
@@ -246,6 +222,17 @@ class RemoteQueue:
     def stations(self) -> list[str]:
         return self._connection.ask(ListStations(), NameList)[0].values
 
+    # --- channels ---------------------------------------------------------------------------------
+
+    def channel(self, name: str, feed: str | None = None, **terms: Unpack[ChannelOptions]) -> RemoteChannel:
+        """Open or create a channel at the site, as `Queue.channel` does."""
+        check_name(name, "channel", ChannelNameError)
+        self._connection.once(OpenChannel(name, feed, plain_options(terms)), Done)
+        return RemoteChannel(self, self._connection, name)
+
+    def channels(self) -> list[str]:
+        return self._connection.ask(ListChannels(), NameList)[0].values
+
     # --- inspect ----------------------------------------------------------------------------------
 
     def statistics(self) -> Statistics:
@@ -267,7 +254,28 @@ class RemoteQueue:
         self._connection.check_open()
         raise needs_files(str(self.path))
 
-    channel = channels = delete = resize = check = _refuse
+    delete = resize = check = _refuse
+
+    # --- the site ---------------------------------------------------------------------------------
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether the site replies, within a second."""
+        return self._connection.attempt(Identify(), Identity, limit_s=_ALIVE_S) is not None
+
+    def wait_alive(self, timeout: Timeout = None) -> bool:
+        """Wait until the site replies; False if it does not within `timeout`. None waits without limit."""
+        seconds = timeout_of(timeout)
+        until = None if seconds is None else time.monotonic() + seconds
+        turn = 0
+        while True:
+            left_s = _ALIVE_S if until is None else min(_ALIVE_S, until - time.monotonic())
+            if self._connection.attempt(Identify(), Identity, limit_s=left_s) is not None:
+                return True
+            if until is not None and time.monotonic() >= until:
+                return False
+            self._connection.pause(turn)
+            turn += 1
 
     # --- life -------------------------------------------------------------------------------------
 
@@ -305,8 +313,3 @@ class RemoteQueue:
 
     def __repr__(self) -> str:
         return f"<RemoteQueue of site {self.site!r} at {self.path}{', closed' if self._connection.is_closed else ''}>"
-
-
-def _receipt(reply: PutOutcome) -> Receipt:
-    outcomes = None if reply.outcomes is None else tuple(np.frombuffer(reply.outcomes, np.int64).tolist())
-    return Receipt(reply.products, reply.stored, reply.first, outcomes)

@@ -10,8 +10,6 @@ site remembers it until the next Get of that consumer. Calls that are idempotent
 
 A call that is invalid, or exceeds one of the limits here, is refused with an explanation and has no effect.
 
-The member `type` of a message (docs/format.md) is the `tag` of its class, or else its name in lower case.
-
 A change of any call or reply raises VERSION. A site replies only to calls of its own version, so replies need none.
 """
 
@@ -24,68 +22,68 @@ from headrace.errors import FabricMessageError
 from headrace.product import put
 from headrace.relay.messages.page import QueueId, Sequence64
 from headrace.relay.messages.version import check_version, other_version
+from headrace.remote.protocol.channel_calls import ChannelCall, NumberedChannelCall
+from headrace.remote.protocol.fields import (
+    PAGE_BYTES_MAX,
+    PAGE_PRODUCTS_MAX,
+    CallStruct,
+    ClientId,
+    Count,
+    Name,
+    Number64,
+    Options,
+    Seconds,
+    Start,
+    Text,
+    Wait,
+)
 from headrace.station.leases import KEEP_S_MAX
 
-VERSION = 6
+VERSION = 7
 BUSY = b"busy"  # the error of a site that takes no more calls at the moment
 HEAD_BYTES_MAX = 256 << 20  # of a call without its payload: a batch has an ident for each product
 CALL_BYTES_MAX = 512 << 20  # of its payload
-PAGE_PRODUCTS_MAX = 100_000  # in one reply
-PAGE_BYTES_MAX = 16 << 20  # of payload in one reply, the product that crosses it included
-WAIT_S_MAX = 5.0  # for one call; a client that waits longer calls again
-TEXT_MAX = 65_536  # characters
-
-Text = Annotated[str, msgspec.Meta(max_length=TEXT_MAX)]
-Name = Annotated[str, msgspec.Meta(max_length=1024)]
-ClientId = Annotated[bytes, msgspec.Meta(min_length=16, max_length=16)]
-Count = Annotated[int, msgspec.Meta(ge=0, le=1 << 32)]
-Seconds = Annotated[float, msgspec.Meta(ge=0, le=1e12)]
-Wait = Annotated[float, msgspec.Meta(ge=0, le=WAIT_S_MAX)]
-Number64 = Annotated[int, msgspec.Meta(ge=-(1 << 63), le=(1 << 63) - 1)]
-Start = Number64 | Annotated[str, msgspec.Meta(max_length=64)]
-Value = bool | Number64 | float | Text | None
-Options = Annotated[dict[Name, Value], msgspec.Meta(max_length=64)]
-
-
-class _Call(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag=str.lower, omit_defaults=True):
-    pass
-
 
 # --- the queue --------------------------------------------------------------------------------------
 
 
-class Identify(_Call, frozen=True, tag="who"):
+class Identify(CallStruct, frozen=True, tag="who"):
     """Which site and queue is this?"""
 
 
-class PutOne(_Call, frozen=True, tag="put"):
+class PutOne(CallStruct, frozen=True, tag="put"):
     """One product; the payload is its payload."""
 
     feed: Name
     ident: Annotated[str, msgspec.Meta(max_length=4096)] = ""
     facts: put.Put = put.PLAIN
+    supplier: Sequence64 = 0  # that pushes it; 0: a plain put
     timeout_s: Seconds | None = None
     again: bool = False  # the client has heard for whom it waits
+    since: Sequence64 = 0  # an earlier run of the site may have stored it, from this sequence on; 0: it has not
 
 
-class PutMany(_Call, frozen=True):
+class PutMany(CallStruct, frozen=True):
     """Many products as one; the payload is their payloads one after another."""
 
     lengths: bytes  # of each payload, 4 bytes
     columns: bytes  # Columns, encoded
+    supplier: Sequence64 = 0
     timeout_s: Seconds | None = None
     again: bool = False  # the client has heard for whom it waits
+    since: Sequence64 = 0  # an earlier run of the site may have stored it, from this sequence on; 0: it has not
 
 
-class PutBatch(_Call, frozen=True):
+class PutBatch(CallStruct, frozen=True):
     """Products of another queue as they are; the payload is their records."""
 
     keep: bytes | None = None  # a byte for each
     timeout_s: Seconds | None = None
     again: bool = False  # the client has heard for whom it waits
+    since: Sequence64 = 0  # an earlier run of the site may have stored it, from this sequence on; 0: it has not
 
 
-class ReadProducts(_Call, frozen=True, tag="next"):
+class ReadProducts(CallStruct, frozen=True, tag="next"):
     """The products from `position` on that the selection wants; if there are none, wait for them."""
 
     selection: Text
@@ -97,13 +95,13 @@ class ReadProducts(_Call, frozen=True, tag="next"):
     follower: Count = 0  # whose count `every` continues; 0: there is no `every`
 
 
-class Resolve(_Call, frozen=True, tag="where"):
+class Resolve(CallStruct, frozen=True, tag="where"):
     """The sequence that a start means now."""
 
     start: Start
 
 
-class Weigh(_Call, frozen=True):
+class Weigh(CallStruct, frozen=True):
     """How the bytes of a range of products are distributed; it ends after `limit` products, unless that is 0."""
 
     selection: Text
@@ -112,94 +110,94 @@ class Weigh(_Call, frozen=True):
     limit: Sequence64
 
 
-class GetBounds(_Call, frozen=True, tag="ends"):
+class GetBounds(CallStruct, frozen=True, tag="ends"):
     """The oldest sequence and the next."""
 
 
-class GetStatistics(_Call, frozen=True, tag="tell"):
+class GetStatistics(CallStruct, frozen=True, tag="tell"):
     """The statistics of the queue."""
 
 
-class ListNames(_Call, frozen=True):
+class ListNames(CallStruct, frozen=True):
     """The names of all cursors, or of all origins."""
 
     what: Annotated[str, msgspec.Meta(pattern="^(cursors|origins)$")]
 
 
-class WantedBy(_Call, frozen=True):
+class WantedBy(CallStruct, frozen=True):
     """Which readers want products of this feed."""
 
     feed: Text
 
 
-class Flush(_Call, frozen=True):
+class Flush(CallStruct, frozen=True):
     pass
 
 
 # --- cursors ----------------------------------------------------------------------------------------
 
 
-class OpenCursor(_Call, frozen=True):
+class OpenCursor(CallStruct, frozen=True):
     name: Text
     start: Start
 
 
-class LoadCursor(_Call, frozen=True):
+class LoadCursor(CallStruct, frozen=True):
     name: Text
 
 
-class SaveCursor(_Call, frozen=True):
+class SaveCursor(CallStruct, frozen=True):
     name: Text
     position: Sequence64
     lost_first: Sequence64 = 0
     lost_last: Sequence64 = 0
 
 
-class RemoveCursor(_Call, frozen=True):
+class RemoveCursor(CallStruct, frozen=True):
     name: Text
 
 
 # --- stations ---------------------------------------------------------------------------------------
 
 
-class ListStations(_Call, frozen=True):
+class ListStations(CallStruct, frozen=True):
     """The stations that the client may use."""
 
 
-class OpenStation(_Call, frozen=True):
+class OpenStation(CallStruct, frozen=True):
     name: Text
     start: Start
     options: Options
     create: bool = True  # if it does not exist
 
 
-class DescribeStation(_Call, frozen=True, tag="tellstation"):
+class DescribeStation(CallStruct, frozen=True, tag="tellstation"):
     """The terms, statistics, consumers or parked products of a station."""
 
     name: Text
     what: Annotated[str, msgspec.Meta(pattern="^(terms|statistics|consumers|parked)$")]
 
 
-class ChangeStation(_Call, frozen=True):
+class ChangeStation(CallStruct, frozen=True):
     name: Text
     options: Options
 
 
-class PauseStation(_Call, frozen=True):
+class PauseStation(CallStruct, frozen=True):
     name: Text
     paused: bool
 
 
-class SeekStation(_Call, frozen=True):
+class SeekStation(CallStruct, frozen=True):
     name: Text
     start: Start
 
 
-class RemoveStation(_Call, frozen=True):
+class RemoveStation(CallStruct, frozen=True):
     name: Text
 
 
-class Unpark(_Call, frozen=True):
+class Unpark(CallStruct, frozen=True):
     name: Text
     sequences: list[Number64] | None
     retry: bool
@@ -208,14 +206,14 @@ class Unpark(_Call, frozen=True):
 # --- consumers --------------------------------------------------------------------------------------
 
 
-class Attach(_Call, frozen=True):
+class Attach(CallStruct, frozen=True):
     """Become a consumer, and stay one for `keep_s` if the connection breaks."""
 
     station: Text
     keep_s: Annotated[float, msgspec.Meta(ge=0, le=KEEP_S_MAX)]
 
 
-class Get(_Call, frozen=True):
+class Get(CallStruct, frozen=True):
     """Products, waiting for the first. Acknowledge first what is left of the batch that call `rest` got."""
 
     attachment: Sequence64
@@ -224,7 +222,7 @@ class Get(_Call, frozen=True):
     rest: Sequence64 = 0
 
 
-class Settle(_Call, frozen=True):
+class Settle(CallStruct, frozen=True):
     """Acknowledge, discard or give back products that call `got` got: all, or those at these places."""
 
     attachment: Sequence64
@@ -234,7 +232,7 @@ class Settle(_Call, frozen=True):
     places: bytes | None = None  # 4 bytes each
 
 
-class Revise(_Call, frozen=True):
+class Revise(CallStruct, frozen=True):
     """Acknowledge products with new payloads, which are the payload of the call."""
 
     attachment: Sequence64
@@ -243,15 +241,15 @@ class Revise(_Call, frozen=True):
     lengths: bytes  # 8 bytes each, signed; -1: unchanged
 
 
-class Interrupt(_Call, frozen=True):
+class Interrupt(CallStruct, frozen=True):
     attachment: Sequence64
 
 
-class DescribeConsumer(_Call, frozen=True, tag="tellconsumer"):
+class DescribeConsumer(CallStruct, frozen=True, tag="tellconsumer"):
     attachment: Sequence64
 
 
-class Detach(_Call, frozen=True):
+class Detach(CallStruct, frozen=True):
     """Leave the station. The leases go back; `failed`: as delivered; `died`: as those of a dead consumer."""
 
     attachment: Sequence64
@@ -259,7 +257,7 @@ class Detach(_Call, frozen=True):
     failed: bool = False
 
 
-class Leave(_Call, frozen=True):
+class Leave(CallStruct, frozen=True):
     """Detach all consumers of this client, as Detach does."""
 
     died: bool = False
@@ -269,11 +267,12 @@ class Leave(_Call, frozen=True):
 Bulky = PutOne | PutMany | PutBatch | Revise  # these have a payload
 Numbered = (
     Bulky | SaveCursor | RemoveCursor | OpenStation | ChangeStation | PauseStation | SeekStation | RemoveStation
-    | Unpark | Attach | Get | Settle
+    | Unpark | Attach | Get | Settle | NumberedChannelCall
 )  # fmt: skip
 Call = (
     Numbered | Identify | ReadProducts | Resolve | Weigh | GetBounds | GetStatistics | ListNames | WantedBy | Flush
     | OpenCursor | LoadCursor | ListStations | DescribeStation | Interrupt | DescribeConsumer | Detach | Leave
+    | ChannelCall
 )  # fmt: skip
 
 

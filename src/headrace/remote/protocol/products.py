@@ -5,22 +5,29 @@ of the message. The batch at the client is a Batch in every respect. Its payload
 for as long as any of them.
 """
 
+import msgspec
+import numpy as np
+import numpy.typing as npt
+
 from headrace.errors import FabricMessageError, RecordsDamagedError
 from headrace.kernel import _kernel as kernel
 from headrace.log.records import Names, read_batch, rows_of
 from headrace.product.batch import Batch, Lost
-from headrace.remote.protocol.replies import Products
+from headrace.remote.protocol.replies import PLACE_BYTES, Products
+
+Places = npt.NDArray[np.uint32]
 
 
 class RemoteBatch(Batch):
     """`got` is the number of the Get that returned it, through `attachment`; 0 for a batch that was only read."""
 
-    __slots__ = ("attachment", "got")
+    __slots__ = ("at", "attachment", "got")
 
-    def __init__(self, batch: Batch, lost: Lost | None, got: int, attachment: int) -> None:
+    def __init__(self, batch: Batch, lost: Lost | None, got: int, attachment: int, at: Places | None = None) -> None:
         rows = rows_of(batch)
         super().__init__(rows, rows.names, lost)
         self.got, self.attachment = got, attachment
+        self.at = at  # where the site has these products in its batch; None: in the same places
 
 
 def products_of(batch: Batch, head: int, count: int | None = None) -> tuple[Products, bytes]:
@@ -43,3 +50,28 @@ def batch_of(reply: Products, records: bytes, names: Names, got: int = 0, attach
         raise FabricMessageError("a reply does not match the products in it", "retry") from None
     lost = Lost(reply.lost_first, reply.lost_last) if reply.lost_last else None
     return RemoteBatch(batch, lost, got, attachment)
+
+
+def expired_in(batch: Batch, reply: Products, now_ns: int) -> npt.NDArray[np.bool_]:
+    """Which products have expired by now, the site's time: their own expiry, or the station's timeout or stop time."""
+    expires, inserted = batch.columns["expires_ns"], batch.columns["inserted_ns"]
+    late: npt.NDArray[np.bool_] = (expires != 0) & (expires <= np.uint64(now_ns))
+    if reply.timeout_ns:
+        late |= inserted + np.uint64(reply.timeout_ns) <= np.uint64(now_ns)
+    if reply.stop_ns and reply.stop_ns <= now_ns:
+        late[:] = True
+    return late
+
+
+def part_of(batch: RemoteBatch, reply: Products, keep: npt.NDArray[np.bool_], names: Names) -> RemoteBatch:
+    """Some products of a batch from a reply, as a batch."""
+    at = np.flatnonzero(keep).astype(np.uint32)
+    places = np.frombuffer(reply.places, f"V{PLACE_BYTES}")[at].tobytes()
+    rest = batch_of(msgspec.structs.replace(reply, places=places), rows_of(batch).gather_records(at), names)
+    return RemoteBatch(rest, batch.lost, batch.got, batch.attachment, at)
+
+
+def places_at_site(batch: Batch, places: Places | None) -> Places | None:
+    """Where the site has these products of a batch; None: all, in their places."""
+    at = batch.at if isinstance(batch, RemoteBatch) else None
+    return places if at is None else at if places is None else at[places]

@@ -10,11 +10,14 @@ from typing import Any
 import msgspec
 
 from headrace import errors
+from headrace.channel.channel import ChannelStatistics
+from headrace.channel.document import Definition
 from headrace.errors import FabricError, FabricMessageError, HeadraceError, ProductDamagedError
 from headrace.log.config import QueueConfig
 from headrace.log.statistics import Statistics
 from headrace.log.weights import Weights
 from headrace.relay.messages.page import QueueId, Sequence64, SiteName
+from headrace.station.conflicts import Conflict
 from headrace.station.statistics import ConsumerStatistics, Parked, StationStatistics
 from headrace.station.terms import StationTerms
 
@@ -58,6 +61,7 @@ class Identity(_Reply, frozen=True, tag="here"):
     site: SiteName
     queue: QueueId
     config: QueueConfig
+    next: Sequence64
 
 
 class Bounds(_Reply, frozen=True):
@@ -84,6 +88,9 @@ class Products(_Reply, frozen=True):
     lost_first: Sequence64 = 0
     lost_last: Sequence64 = 0
     passed_over: tuple[int, int, int, int, int] = (0, 0, 0, 0, 0)
+    sent_ns: Sequence64 = 0  # for a consumer: the site's time, and
+    timeout_ns: Sequence64 = 0  # the station's timeout, and
+    stop_ns: Sequence64 = 0  # its stop time, so that the client does not hand out what expired on the way
 
     @property
     def count(self) -> int:
@@ -108,13 +115,15 @@ class CursorPosition(_Reply, frozen=True, tag="cursortold"):
 
 
 class Details(_Reply, frozen=True, tag="told"):
-    """The description of a queue, a station or a consumer; one of these is set."""
+    """The description of a queue, a station, a consumer or a channel; one of these is set."""
 
     statistics: Statistics | None = None
     terms: StationTerms | None = None
     station: StationStatistics | None = None
     consumers: list[ConsumerStatistics] | None = None
     parked: list[Parked] | None = None
+    channel: Definition | None = None
+    channel_statistics: ChannelStatistics | None = None
 
 
 class Attached(_Reply, frozen=True):
@@ -122,9 +131,16 @@ class Attached(_Reply, frozen=True):
     place: int
 
 
+class Supplying(_Reply, frozen=True):
+    """A slot of a channel, for pushes below this feed."""
+
+    supplier: Sequence64
+    feed: str
+
+
 Reply = (
     Failure | StillBlocked | NotAttached | Done | Number | Identity | Bounds | PutOutcome | Products | Weighed
-    | NameList | CursorPosition | Details | Attached
+    | NameList | CursorPosition | Details | Attached | Supplying
 )  # fmt: skip
 
 _REPLY = msgspec.msgpack.Decoder(Reply)
@@ -164,7 +180,15 @@ def failure_of(error: Exception) -> Failure:
 
 
 def _plain(value: Any) -> Any:
-    return [str(each) for each in value] if isinstance(value, tuple) else value
+    """Conflicts travel as they are, other values of a tuple as text."""
+    return [each if isinstance(each, Conflict) else str(each) for each in value] if isinstance(value, tuple) else value
+
+
+def _value(value: Any) -> Any:
+    """What `_plain` made such."""
+    if not isinstance(value, list):
+        return value
+    return tuple(msgspec.convert(each, Conflict) if isinstance(each, dict) else each for each in value)
 
 
 def error_of(failure: Failure) -> HeadraceError:
@@ -174,10 +198,9 @@ def error_of(failure: Failure) -> HeadraceError:
         return FabricError(f"{failure.error} at the site: {failure.problem}", failure.hint)
     details = dict(failure.details)
     behind = details.pop(_NEXT, None)
-    arguments = {name: tuple(value) if isinstance(value, list) else value for name, value in details.items()}
     try:
-        error = kind(failure.problem, failure.hint, **arguments)
-    except TypeError:  # an argument that this version does not know
+        error = kind(failure.problem, failure.hint, **{name: _value(value) for name, value in details.items()})
+    except (TypeError, msgspec.ValidationError):  # an argument that this version does not know
         return FabricError(f"{failure.error} at the site: {failure.problem}", failure.hint)
     if isinstance(error, ProductDamagedError) and isinstance(behind, int):
         error.next = behind

@@ -90,6 +90,20 @@ class ClientAccess:
         """Whether the client may use the station, and know of it."""
         return self._has_all or self._has_all_of(Selection.parse(terms.selection))
 
+    # --- channels ---------------------------------------------------------------------------------
+
+    def check_channel(self, name: str, feed: str) -> None:
+        if not self.has_channel(feed):
+            raise AccessDeniedError(f"{self._who} may not use channel {name!r}", _HINT)
+
+    def has_channel(self, feed: str) -> bool:
+        """Whether the client may receive all of a channel, or publish some of it; then it may know its terms."""
+        subtree = expressions(feed)
+        publish = [expression for pattern in self._publish for expression in expressions(pattern.text)]
+        return self._has_all_of(Selection.of(feed)) or any(
+            each.intersects(part) for each in publish for part in subtree
+        )
+
     def _has_all_of(self, selection: Selection) -> bool:
         permitted = [expression for pattern in self._receive for expression in expressions(pattern.text)]
         return all(any(each.includes(wanted) for each in permitted) for wanted in expressions(selection.feed or _ALL))

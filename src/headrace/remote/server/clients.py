@@ -1,9 +1,9 @@
 """Clients: what a site knows about each remote client, and which of them are connected.
 
 A client is known by the id in its calls and by its token, which exists while it is connected. When the token goes, the
-consumers of the client are kept for the time that each was promised; if the token returns in time, nothing has changed.
-A client without a token is kept as long as its calls arrive. Replies are remembered until the client states that it
-will not repeat the call.
+consumers and suppliers of the client are kept for the time that each was promised; if the token returns in time,
+nothing has changed. A client without a token is kept as long as its calls arrive. Replies are remembered until the
+client states that it will not repeat the call.
 """
 
 import secrets
@@ -11,10 +11,12 @@ import threading
 import time
 from collections import OrderedDict
 from collections.abc import Sequence
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, TypeVar
 
 import zenoh
 
+from headrace.channel.supplier import Supplier
 from headrace.errors import FabricError, FabricMessageError
 from headrace.link.access import Rule
 from headrace.link.declarations import Declarations
@@ -29,12 +31,22 @@ from headrace.station import Consumer
 CLIENTS_MAX = 4096
 TOKENS_MAX = 4 * CLIENTS_MAX
 CONSUMERS_MAX = 1000  # at a site; each has a thread
+SUPPLIERS_MAX = 4096  # at a site; each has a descriptor
 CALLS_MAX = 1024  # of one client: not replied to yet, or not forgotten yet
 READS_MAX = 64  # of one client, whose count for `every` is remembered
 _FORGET_S = 900.0
 _SWEEP_S = 0.2
 
 ReadKey = tuple[int, str, int]  # follower, selection, bytes_limit
+Held = TypeVar("Held", ServedConsumer, "ServedSupplier")
+
+
+@dataclass(frozen=True, slots=True)
+class ServedSupplier:
+    """A slot of a channel that the site holds for a client, and for how long if the client is away."""
+
+    supplier: Supplier
+    keep_s: float
 
 
 class Client:
@@ -44,6 +56,7 @@ class Client:
         self.access, self.gone_since = access, gone_since
         self.is_forgotten = False
         self.consumers: dict[int, ServedConsumer] = {}  # by the number of the attachment
+        self.suppliers: dict[int, ServedSupplier] = {}  # by a number of the same kind
         self.waiting = 0  # its calls in WaitingReads
         self._reads: OrderedDict[ReadKey, ClientRead] = OrderedDict()
         self._calls: dict[int, PendingCall] = {}
@@ -79,7 +92,8 @@ class Client:
 
     def is_idle_since(self, moment: float) -> bool:
         """Whether the client has been away since then, and holds nothing."""
-        return self.gone_since is not None and self.gone_since <= moment and not self.consumers
+        is_away = self.gone_since is not None and self.gone_since <= moment
+        return is_away and not self.consumers and not self.suppliers
 
     def find_read(self, key: ReadKey) -> ClientRead | None:
         with self._lock:
@@ -171,7 +185,7 @@ class Clients:
                 client.consumers[number] = ServedConsumer(consumer, keep_s)
                 return number
         consumer.detach()
-        raise FabricError("the site has forgotten this client, to make room for others", "connect again")
+        raise _forgotten()
 
     def detach(self, client: Client, number: int) -> ServedConsumer | None:
         """Take a consumer from its client; the caller ends it."""
@@ -182,6 +196,30 @@ class Clients:
         with self._lock:
             left, client.consumers = list(client.consumers.values()), {}
             return left
+
+    # --- suppliers --------------------------------------------------------------------------------
+
+    def supply(self, client: Client, supplier: Supplier, keep_s: float) -> int:
+        """Hold a supplier for a client; FabricError, and it is closed, at the limit, and as for `attach`."""
+        number = secrets.randbits(62) | 1
+        with self._lock:
+            count = sum(len(each.suppliers) for each in self._clients.values())
+            if count < SUPPLIERS_MAX and not client.is_forgotten:
+                client.suppliers[number] = ServedSupplier(supplier, keep_s)
+                return number
+        supplier.close()
+        if count >= SUPPLIERS_MAX:
+            raise FabricError(f"the site has {SUPPLIERS_MAX} remote suppliers already", "close some")
+        raise _forgotten()
+
+    def close_suppliers(self, client: Client, number: int | None = None) -> None:
+        """Free one slot of a client, or all of them."""
+        with self._lock:
+            numbers = list(client.suppliers) if number is None else [number]
+            left = [client.suppliers.pop(each, None) for each in numbers]
+        for served in left:
+            if served is not None:
+                served.supplier.close()
 
     # --- presence ---------------------------------------------------------------------------------
 
@@ -207,10 +245,15 @@ class Clients:
     def _sweep(self) -> None:
         while not self._stopped.wait(_SWEEP_S):
             with self._lock:
-                overdue = [consumer for client in self._clients.values() for consumer in _overdue(client)]
+                overdue = [
+                    consumer for client in self._clients.values() for consumer in _overdue(client, client.consumers)
+                ]
+                unused = [served for client in self._clients.values() for served in _overdue(client, client.suppliers)]
                 self._forget(_FORGET_S)
             for consumer in overdue:
                 consumer.end(died=True)
+            for served in unused:
+                served.supplier.close()
 
     def close(self) -> None:
         """Detach all consumers; the products they hold go back."""
@@ -219,9 +262,16 @@ class Clients:
         self._sweeper.join()
         with self._lock:
             left = [consumer for client in self._clients.values() for consumer in client.consumers.values()]
-            for client in self._clients.values():
+            clients = list(self._clients.values())
+            for client in clients:
                 client.consumers.clear()
         end_all(left)
+        for client in clients:
+            self.close_suppliers(client)
+
+
+def _forgotten() -> FabricError:
+    return FabricError("the site has forgotten this client, to make room for others", "connect again")
 
 
 def end_all(consumers: Sequence[ServedConsumer], died: bool = False, failed: bool = False) -> None:
@@ -232,10 +282,9 @@ def end_all(consumers: Sequence[ServedConsumer], died: bool = False, failed: boo
         consumer.join()
 
 
-def _overdue(client: Client) -> list[ServedConsumer]:
-    """Take from a client that is away the consumers whose time has passed."""
+def _overdue(client: Client, held: dict[int, Held]) -> list[Held]:
+    """Take from a client that is away what it held for longer than was promised."""
     if client.gone_since is None:
         return []
     away_s = time.monotonic() - client.gone_since
-    numbers = [number for number, consumer in client.consumers.items() if away_s > consumer.keep_s]
-    return [client.consumers.pop(number) for number in numbers]
+    return [held.pop(number) for number in [number for number, each in held.items() if away_s > each.keep_s]]

@@ -10,17 +10,19 @@ import queue as stdlib_queue
 import threading
 from typing import Any
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
 
 from headrace.errors import FabricError, FabricMessageError, HeadraceError, LeaseLostError
 from headrace.product.batch import Batch
-from headrace.remote.protocol.calls import CALL_BYTES_MAX, PAGE_BYTES_MAX, Get, Revise, Settle
+from headrace.remote.protocol.calls import CALL_BYTES_MAX, Get, Revise, Settle
+from headrace.remote.protocol.fields import PAGE_BYTES_MAX
 from headrace.remote.protocol.products import products_of
-from headrace.remote.protocol.replies import Done, NotAttached, failure_of
+from headrace.remote.protocol.replies import Done, NotAttached, Products, failure_of
 from headrace.remote.server.pending_call import Busy, PendingCall
 from headrace.station import Consumer
-from headrace.station.consumer import revise, settle
+from headrace.station.consumer import deadlines, revise, settle
 from headrace.station.leases import not_leased
 
 BATCHES_MAX = 20_000  # got and not settled
@@ -143,7 +145,13 @@ class ServedConsumer:
         count = self._fit(batch)
         if count:
             self._leased[pending.number] = _LeasedBatch(batch, count)
-        pending.finish_with(lambda: products_of(batch, batch.next, count))
+        pending.finish_with(lambda: self._reply(batch, count))
+
+    def _reply(self, batch: Batch, count: int) -> tuple[Products, bytes]:
+        """A batch, with what the client needs to know which of its products expire on the way."""
+        reply, records = products_of(batch, batch.next, count)
+        now_ns, timeout_ns, stop_ns = deadlines(self.consumer)
+        return msgspec.structs.replace(reply, sent_ns=now_ns, timeout_ns=timeout_ns, stop_ns=stop_ns), records
 
     def _ack_rest(self, number: int) -> None:
         """Acknowledge what the client's loop has not settled itself; if a lease is lost, it is delivered again."""

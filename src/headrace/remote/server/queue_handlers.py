@@ -22,11 +22,13 @@ from headrace.queue.queue import log_of
 from headrace.relay.messages.page import queue_id
 from headrace.remote.protocol import calls, replies
 from headrace.remote.protocol.calls import CALL_BYTES_MAX
+from headrace.remote.protocol.fields import PAGE_PRODUCTS_MAX
 from headrace.remote.protocol.products import products_of
-from headrace.remote.protocol.replies import Done, Number, Reply
+from headrace.remote.protocol.replies import Done, NotAttached, Number, Reply
 from headrace.remote.server.pending_call import PendingCall
 from headrace.remote.server.puts import BlockedPuts, decode_put_many, outcome_of
 from headrace.remote.server.reads import ClientRead, RecentReads, WaitingReads
+from headrace.remote.server.repeated import stored_at
 from headrace.selection import Selection
 
 CURSORS_MAX = 1024  # kept open
@@ -55,10 +57,22 @@ class QueueHandlers:
         facts = checked(call.facts)
         pending.client.access.check_publish([call.feed])
         pending.client.access.check_origins([] if facts.origin is None else [facts.origin])
-        payload = pending.payload
+        payload, served = pending.payload, pending.client.suppliers.get(call.supplier)
+        if call.supplier and served is None:
+            pending.finish(NotAttached())
+            return
+
+        before = stored_at(log_of(self._queue), facts.signature, call.since)
+        if before is not None:
+            pending.finish(Number(before))
+            return
 
         def store(timeout_s: float) -> Reply:
-            outcome = append.put(log_of(self._queue), payload, call.feed, call.ident, facts, timeout_s)
+            outcome = (
+                append.put(log_of(self._queue), payload, call.feed, call.ident, facts, timeout_s)
+                if served is None
+                else served.supplier.store(payload, call.feed, call.ident, facts, timeout_s)
+            )
             return Number(-outcome.of if isinstance(outcome, Duplicate) else outcome)
 
         self._blocked.store(pending, store, call.timeout_s, call.again)
@@ -67,8 +81,20 @@ class QueueHandlers:
         payloads, columns = decode_put_many(call, pending.payload)
         pending.client.access.check_publish(distinct(columns.feed))
         pending.client.access.check_origins(distinct(columns.facts.get("origin", ())))
+        served = pending.client.suppliers.get(call.supplier)
+        if call.supplier and served is None:
+            pending.finish(NotAttached())
+            return
+
+        signatures = columns.facts.get("signature") or [None]
+        before = stored_at(log_of(self._queue), signatures[0], call.since)
+        if before is not None:
+            pending.finish(replies.PutOutcome(len(payloads), len(payloads), before))
+            return
 
         def store(timeout_s: float) -> Reply:
+            if served is not None:
+                return outcome_of(served.supplier.store_many(payloads, columns, timeout_s))
             return outcome_of(append.put_columns(log_of(self._queue), payloads, columns, timeout_s))
 
         self._blocked.store(pending, store, call.timeout_s, call.again)
@@ -112,7 +138,7 @@ class QueueHandlers:
         read = pending.client.find_read(key)
         if read is None:
             selection, allowed = Selection.parse(call.selection), pending.client.access.allowed
-            read = ClientRead(log_of(self._queue).reader(selection, calls.PAGE_PRODUCTS_MAX, call.bytes_limit, allowed))
+            read = ClientRead(log_of(self._queue).reader(selection, PAGE_PRODUCTS_MAX, call.bytes_limit, allowed))
             pending.client.keep_read(key, read)
         return read
 
@@ -131,7 +157,7 @@ class QueueHandlers:
     # --- inspect ----------------------------------------------------------------------------------
 
     def identify(self, pending: PendingCall, call: calls.Identify) -> None:
-        pending.finish(replies.Identity(self._site, queue_id(self._queue), self._queue.config))
+        pending.finish(replies.Identity(self._site, queue_id(self._queue), self._queue.config, self._queue.next))
 
     def statistics(self, pending: PendingCall, call: calls.GetStatistics) -> None:
         pending.finish(replies.Details(statistics=pending.client.access.visible_statistics(self._queue.statistics())))

@@ -27,8 +27,9 @@ from headrace.link.declarations import Declarations
 from headrace.link.keys import call_key
 from headrace.queue import Queue
 from headrace.relay.messages.page import queue_id
-from headrace.remote.protocol import calls, replies
+from headrace.remote.protocol import calls, channel_calls, replies
 from headrace.remote.protocol.replies import failure_of
+from headrace.remote.server.channel_handlers import ChannelHandlers
 from headrace.remote.server.clients import Clients
 from headrace.remote.server.pending_call import Busy, PendingCall
 from headrace.remote.server.puts import BlockedPuts
@@ -75,7 +76,9 @@ class RemoteServer:
             self._waiting = WaitingReads(queue, self._resume)
             parts.callback(self._waiting.close)
             handlers = QueueHandlers(queue, site, self._waiting, BlockedPuts(), self.recent_reads)
-            self._handlers = _table(handlers, StationHandlers(queue, self._clients))
+            self._handlers = _table(
+                handlers, StationHandlers(queue, self._clients), ChannelHandlers(queue, self._clients)
+            )
             self._queryable = declarations.add(lambda: session.declare_queryable(key, self._receive, complete=True))
             parts.pop_all()  # it runs; from now on `close` ends it
 
@@ -188,7 +191,9 @@ def _submit(threads: ThreadPoolExecutor, work: set[Work], act: Callable[[Any], N
     submitted.add_done_callback(work.discard)
 
 
-def _table(queue: QueueHandlers, stations: StationHandlers) -> dict[type, Callable[[PendingCall, Any], None]]:
+def _table(
+    queue: QueueHandlers, stations: StationHandlers, channels: ChannelHandlers
+) -> dict[type, Callable[[PendingCall, Any], None]]:
     """The handler of each call."""
     return {
         calls.Identify: queue.identify, calls.PutOne: queue.put, calls.PutMany: queue.put_many,
@@ -203,5 +208,9 @@ def _table(queue: QueueHandlers, stations: StationHandlers) -> dict[type, Callab
         calls.Unpark: stations.unpark, calls.Attach: stations.attach, calls.Detach: stations.detach,
         calls.Leave: stations.leave, calls.Interrupt: stations.interrupt,
         calls.DescribeConsumer: stations.describe_consumer, calls.Get: stations.miss, calls.Settle: stations.miss,
-        calls.Revise: stations.miss,
+        calls.Revise: stations.miss, channel_calls.ListChannels: channels.list,
+        channel_calls.OpenChannel: channels.open, channel_calls.DescribeChannel: channels.describe,
+        channel_calls.ChangeChannel: channels.change, channel_calls.RemoveChannel: channels.remove,
+        channel_calls.OpenMember: channels.open_station, channel_calls.ChangeMember: channels.change_station,
+        channel_calls.OpenSupplier: channels.open_supplier, channel_calls.CloseSupplier: channels.close_supplier,
     }  # fmt: skip

@@ -1,0 +1,118 @@
+"""RemoteSupplier: pushes products into a channel of a site; get one from `RemoteChannel.supplier`.
+
+The site holds the slot and enforces the terms. It keeps the slot for a while if the connection breaks. If it was
+restarted, or the connection was broken for longer, the next push takes a new slot: SuppliersFullError if there is none.
+"""
+
+import threading
+from functools import cache, partial
+from types import TracebackType
+from typing import Any, TypeVar, Unpack
+
+import msgspec
+
+from headrace.channel.subtree import Subtree
+from headrace.channel.supplier import Prepared, feed_within
+from headrace.errors import ChannelError
+from headrace.log.append import Duplicate, Receipt
+from headrace.log.columns import PutColumns, payload_column
+from headrace.log.seams import Timeout
+from headrace.product.put import PutFacts
+from headrace.remote.client.arguments import put_call, put_many_call
+from headrace.remote.client.connection import Connection, Detached
+from headrace.remote.client.puts import Puts, Putting, bytes_of, outcome_of, receipt_of
+from headrace.remote.protocol.calls import PutMany, PutOne
+from headrace.remote.protocol.channel_calls import CloseSupplier, OpenSupplier
+from headrace.remote.protocol.replies import Number, PutOutcome, Supplying
+
+Call = TypeVar("Call", PutOne, PutMany)
+
+
+class RemoteSupplier:
+    """A push supplier at a site. Several threads may use it; end it with `close`, or use it in a `with`."""
+
+    def __init__(self, connection: Connection, channel: str, keep_s: float) -> None:
+        """Take a slot; SuppliersFullError if `suppliers_max` are connected."""
+        self.channel_name = channel
+        self._connection, self._keep_s, self._puts = connection, keep_s, Puts(connection)
+        self._taking = threading.Lock()
+        self._closed = False
+        opened = self._take()
+        self._number, self._subtree = opened.supplier, Subtree.of(opened.feed)
+
+    def push(
+        self, payload: Any, *, feed: str | None = None, ident: str = "", timeout: Timeout = None,
+        **facts: Unpack[PutFacts],
+    ) -> int | Duplicate:  # fmt: skip
+        """Store one product in the channel, as `Supplier.push` does."""
+        return self._push_one(*self._one(payload, feed, ident, facts), payload, timeout)
+
+    def push_many(
+        self, payloads: Any, *, feed: Any = None, ident: Any = "", timeout: Timeout = None, **facts: Unpack[PutColumns]
+    ) -> Receipt:
+        """Store many products as one batch, as `Supplier.push_many` does."""
+        return self._push_many(*self._many(payloads, feed, ident, facts), timeout)
+
+    def prepared(
+        self, payload: Any, *, feed: str | None = None, ident: str = "", **facts: Unpack[PutFacts]
+    ) -> Prepared:
+        """A push that may be repeated until it succeeds, and is stored once."""
+        call = cache(partial(self._one, payload, feed, ident, facts))
+        return lambda timeout: self._push_one(*call(), payload, timeout)
+
+    def prepared_many(
+        self, payloads: Any, *, feed: Any = None, ident: Any = "", **facts: Unpack[PutColumns]
+    ) -> Prepared:
+        call = cache(partial(self._many, payloads, feed, ident, facts))
+        return lambda timeout: self._push_many(*call(), timeout)
+
+    def close(self) -> None:
+        """Free the slot for other suppliers; a site that does not reply frees it after a while."""
+        if not self._closed:
+            self._closed = True
+            self._connection.send(CloseSupplier(self._number))
+
+    def __enter__(self) -> "RemoteSupplier":
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"<RemoteSupplier of {self.channel_name!r} at {self._connection.endpoint}>"
+
+    # --- calls ------------------------------------------------------------------------------------
+
+    def _one(self, payload: Any, feed: str | None, ident: str, facts: PutFacts) -> tuple[PutOne, bool]:
+        feed = feed_within(self.channel_name, self._subtree, feed)
+        return put_call(self._connection.endpoint, payload, feed, ident, facts, self._connection.dedup)
+
+    def _many(self, payloads: Any, feed: Any, ident: Any, facts: PutColumns) -> tuple[PutMany, bytes, list[bool]]:
+        held = payloads if type(payloads) is list else payload_column(payloads)
+        if feed is None or isinstance(feed, str):
+            feed = feed_within(self.channel_name, self._subtree, feed)
+        return put_many_call(self._connection.endpoint, held, feed, ident, facts, self._connection.dedup)
+
+    def _push_one(self, call: PutOne, is_own: bool, payload: Any, timeout: Timeout) -> int | Duplicate:
+        return outcome_of(self._push(call, bytes_of(payload), Number, timeout), is_own)
+
+    def _push_many(self, call: PutMany, payload: bytes, is_own: list[bool], timeout: Timeout) -> Receipt:
+        return receipt_of(self._push(call, payload, PutOutcome, timeout), is_own)
+
+    def _push(self, call: Call, payload: bytes, kind: type[Putting], timeout: Timeout) -> Putting:
+        """Put as this supplier; if the site no longer knows it, as a new one."""
+        if self._closed:
+            raise ChannelError("this supplier is closed", "get another one: channel.supplier()")
+        while True:
+            number = self._number
+            try:
+                return self._puts.put(msgspec.structs.replace(call, supplier=number), payload, kind, timeout)
+            except Detached:
+                with self._taking:
+                    if self._number == number:
+                        self._number = self._take().supplier
+
+    def _take(self) -> Supplying:
+        return self._connection.once(OpenSupplier(self.channel_name, self._keep_s), Supplying)[0]

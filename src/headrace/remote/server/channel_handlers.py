@@ -1,0 +1,96 @@
+"""ChannelHandlers: execute calls about channels, their stations, and the suppliers that a site holds for its clients.
+
+A client that may receive all of a channel, or publish some of it, may see its terms and become a supplier; each push is
+checked against what it may publish (queue_handlers.py). Only a client that may receive all of a channel creates,
+changes or removes it, or its stations.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from headrace.channel.channel import Channel
+from headrace.channel.subtree import Subtree
+from headrace.queue import Queue
+from headrace.remote.protocol import channel_calls as calls
+from headrace.remote.protocol import replies
+from headrace.remote.protocol.replies import Details, Done
+from headrace.remote.server.clients import Clients
+from headrace.remote.server.pending_call import PendingCall
+from headrace.selection import Selection
+
+
+class ChannelHandlers:
+    """One for a site. Each method executes a call and finishes it."""
+
+    def __init__(self, queue: Queue, clients: Clients) -> None:
+        self._queue, self._clients = queue, clients
+
+    def _channel(self, pending: PendingCall, name: str, *, to_change: bool = False) -> Channel:
+        """The channel, if the client may use it, or change it."""
+        channel = self._queue.channel(name)
+        pending.client.access.check_channel(name, channel.feed)
+        if to_change:
+            pending.client.access.check_selection(Selection.of(channel.feed))
+        return channel
+
+    # --- channels ---------------------------------------------------------------------------------
+
+    def list(self, pending: PendingCall, call: calls.ListChannels) -> None:
+        """The channels that the client may use; it learns of no others."""
+        names = self._queue.channels()
+        access = pending.client.access
+        pending.finish(replies.NameList([name for name in names if access.has_channel(self._queue.channel(name).feed)]))
+
+    def open(self, pending: PendingCall, call: calls.OpenChannel) -> None:
+        """Open or create a channel. An error names the terms of one that exists, so the client must have access."""
+        if call.name in self._queue.channels():
+            self._channel(pending, call.name)
+        if call.feed is not None:
+            pending.client.access.check_selection(Selection.of(Subtree.of(call.feed).pattern))
+        self._queue.channel(call.name, call.feed, **_given(call.options))
+        pending.finish(Done())
+
+    def describe(self, pending: PendingCall, call: calls.DescribeChannel) -> None:
+        channel = self._channel(pending, call.name)
+        if call.what == "stations":
+            pending.finish(replies.NameList(channel.stations()))
+        elif call.what == "statistics":
+            pending.finish(Details(channel_statistics=channel.statistics()))
+        else:
+            pending.finish(Details(channel=channel.definition))
+
+    def change(self, pending: PendingCall, call: calls.ChangeChannel) -> None:
+        self._channel(pending, call.name, to_change=True).change(**_given(call.options))
+        pending.finish(Done())
+
+    def remove(self, pending: PendingCall, call: calls.RemoveChannel) -> None:
+        self._channel(pending, call.name, to_change=True).remove(force=call.force)
+        pending.finish(Done())
+
+    # --- stations ---------------------------------------------------------------------------------
+
+    def open_station(self, pending: PendingCall, call: calls.OpenMember) -> None:
+        channel = self._channel(pending, call.channel, to_change=True)
+        channel.station(call.name, call.selection, **_given(call.options))
+        pending.finish(Done())
+
+    def change_station(self, pending: PendingCall, call: calls.ChangeMember) -> None:
+        channel = self._channel(pending, call.channel, to_change=True)
+        channel.change_station(call.name, call.selection, **_given(call.options))
+        pending.finish(Done())
+
+    # --- suppliers --------------------------------------------------------------------------------
+
+    def open_supplier(self, pending: PendingCall, call: calls.OpenSupplier) -> None:
+        channel = self._channel(pending, call.channel)
+        number = self._clients.supply(pending.client, channel.supplier(), call.keep_s)
+        pending.finish(replies.Supplying(number, channel.feed))
+
+    def close_supplier(self, pending: PendingCall, call: calls.CloseSupplier) -> None:
+        self._clients.close_suppliers(pending.client, call.supplier)
+        pending.finish(Done())
+
+
+def _given(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Options from a call; the channel checks each of them."""
+    return dict(options)

@@ -1,0 +1,160 @@
+"""Calls end: by their timeout, by patience, or, if the caller wants that, when the site returns."""
+
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+import headrace
+from headrace.errors import OptionError, SiteUnreachableError
+from headrace.remote.client.puts import Puts
+from headrace.remote.client.queue import RemoteQueue
+from support.serving import Served, Wire, idents, put, when
+from support.waiting import until
+
+
+def took(act: Callable[[], Any]) -> float:
+    """Print how long it took, for people; no test passes or fails by the clock."""
+    begun_s = time.monotonic()
+    try:
+        act()
+    finally:
+        print(f"{time.monotonic() - begun_s:.2f} s")
+    return time.monotonic() - begun_s
+
+
+CALLS: dict[str, Callable[[RemoteQueue], Any]] = {
+    "put": lambda queue: queue.put(b"1", feed="wx", timeout=0.5),
+    "put_many": lambda queue: queue.put_many([b"1"], feed="wx", timeout=0.5),
+    "push": lambda queue: queue.channel("c", "wx").supplier().push(b"1", timeout=0.5),
+}
+
+
+@pytest.mark.parametrize("act", CALLS.values(), ids=CALLS)
+def test_a_timeout_ends_a_put_at_a_site_that_is_frozen(
+    served: Served, wire: Wire, act: Callable[[RemoteQueue], Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Patience is an hour here: without the timeout, the call would not end."""
+    remote = served.connect(wire.endpoint, patience="1h")
+    real = Puts.put
+
+    def frozen(self: Puts, *arguments: Any) -> Any:  # everything before the put itself has its reply
+        wire.freeze()
+        return real(self, *arguments)
+
+    monkeypatch.setattr(Puts, "put", frozen)
+    with pytest.raises(SiteUnreachableError, match="the call may have been executed, or not"):
+        took(lambda: act(remote))
+    wire.thaw()
+    monkeypatch.undo()
+    assert remote.wait_alive(240)
+
+
+def test_a_timeout_ends_a_get_and_the_next_one_has_what_the_first_leased(served: Served, wire: Wire) -> None:
+    remote = served.connect(wire.endpoint, patience="1h")
+    station = remote.station("s", "**")
+    with station.attach() as consumer:
+        wire.freeze()
+        took(lambda: consumer.get(timeout=0.3) is None or None)
+        wire.thaw()
+        put(served.queue, "1")
+        batch = consumer.get()
+        assert idents(batch) == ["1"]
+        consumer.ack(batch)
+    assert station.statistics().redelivered == 0
+
+
+@pytest.mark.parametrize("timeout", [None, "1h"])
+def test_a_get_and_a_follower_end_after_patience_when_the_site_dies(served: Served, timeout: str | None) -> None:
+    remote = served.connect(patience=0.5)
+    consumer = remote.station("s", "**").attach()
+    follower = remote.follow(timeout=timeout)
+    when(lambda: served.calls > 3, served.stop)
+    with pytest.raises(SiteUnreachableError):
+        took(lambda: consumer.get(timeout=timeout))
+    with pytest.raises(SiteUnreachableError):
+        took(lambda: next(follower))
+    with pytest.raises(SiteUnreachableError):
+        took(lambda: remote.put(b"1", feed="wx"))
+    assert not remote.is_alive
+
+
+def test_calls_wait_for_the_return_of_the_site_if_they_are_asked_to(served: Served) -> None:
+    remote = served.connect(patience=0.1, on_loss="wait")
+    consumer = remote.station("s", "**").attach()
+    got: list[str] = []
+    thread = threading.Thread(target=lambda: got.extend(idents(consumer.get())), daemon=True)
+    thread.start()
+    until(lambda: served.calls > 2, "the get")
+    served.stop()
+    putter = threading.Thread(target=lambda: remote.put(b"1", feed="wx", ident="one"), daemon=True)
+    putter.start()
+    until(lambda: remote._connection.is_silent and not remote.is_alive, "the silence")
+    with pytest.raises(SiteUnreachableError):
+        remote.put(b"2", feed="wx", timeout=0.2)  # a timeout ends a call in any case
+    served.start()
+    assert remote.wait_alive(240)
+    putter.join(240)
+    thread.join(240)
+    assert got == ["one"]
+
+
+def test_a_site_is_alive_or_not(served: Served) -> None:
+    remote = served.connect()
+    assert remote.is_alive
+    assert served.queue.is_alive
+    served.stop()
+    assert not remote.is_alive
+    assert not remote.wait_alive(0.1)
+    served.start()
+    assert remote.wait_alive()
+    remote.close()
+    with pytest.raises(headrace.QueueClosedError):
+        remote.wait_alive(0)
+
+
+def test_an_unknown_policy_is_refused(served: Served) -> None:
+    with pytest.raises(OptionError, match="on_loss 'retry' is unknown"):
+        headrace.connect(served.endpoint, on_loss="retry")  # type: ignore[arg-type]
+
+
+# --- repeated puts ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("dedup", ["identity", "none"])
+@pytest.mark.parametrize("ident", ["", "one"])
+def test_a_put_whose_reply_died_with_the_site_is_stored_once(
+    make_served: Callable[..., Served], dedup: str, ident: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The site executes the call, and is restarted before its reply has arrived."""
+    served: Served = make_served(dedup=dedup)
+    remote = served.connect()
+    for put_it in (
+        lambda: remote.put(b"1", feed="wx", ident=ident),
+        lambda: remote.put_many([b"2", b"3"], feed="wx", ident=ident and ["two", "three"]),
+    ):
+        lose_one_reply(served, remote, monkeypatch)
+        outcome = put_it()
+        monkeypatch.undo()
+        if dedup == "none" or not ident:
+            assert outcome == 1 if isinstance(outcome, int) else (outcome.stored, outcome.first) == (2, 2)
+    assert [bytes(product.payload) for product in served.queue.read()] == [b"1", b"2", b"3"]
+
+
+def lose_one_reply(served: Served, remote: RemoteQueue, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Restart the site after the next reply to a put has been sent, and forget that reply."""
+    connection, lost = remote._connection, []
+    real = connection.attempt
+
+    def attempt(call: Any, *arguments: Any, **options: Any) -> Any:
+        came = real(call, *arguments, **options)
+        if type(call).__name__.startswith("Put") and not lost:
+            lost.append(call)
+            served.stop()
+            served.start()
+            return None
+        return came
+
+    monkeypatch.setattr(connection, "attempt", attempt)

@@ -1,0 +1,64 @@
+"""Products that expire on a slow link are not handed out, and are counted where they were lost."""
+
+import time
+from datetime import timedelta
+
+import pytest
+
+from headrace.errors import LeaseLostError
+from headrace.remote.client import consumer as client_consumer
+from headrace.remote.protocol.replies import Products
+from support.serving import Served, idents
+from support.waiting import until
+
+
+class SlowLink:
+    """Replies arrive, and the time that they took is added to the clock by which the client judges."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.took_ns = 0
+        real = client_consumer.expired_in
+
+        def expired_in(batch: object, reply: Products, now_ns: int) -> object:
+            return real(batch, reply, now_ns + self.took_ns)  # type: ignore[arg-type]
+
+        monkeypatch.setattr(client_consumer, "expired_in", expired_in)
+
+
+def test_what_expired_on_the_way_is_given_back_and_counted(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    link, queue = SlowLink(monkeypatch), served.connect()
+    station = queue.station("s", "**")
+    queue.put(b"1", feed="a", ident="short", expiry="2s")
+    queue.put(b"2", feed="a", ident="long", expiry="1h")
+    queue.put(b"3", feed="a", ident="for ever")
+    link.took_ns = 60 * 10**9
+    with station.attach() as consumer:
+        batch = consumer.get(3)
+        assert idents(batch) == ["long", "for ever"]
+        consumer.ack(batch[1])
+        consumer.ack(batch[0])
+        with pytest.raises(LeaseLostError, match=r"not leased|does not hold|no lease"):
+            consumer.ack(batch)
+        until(lambda: not len(consumer.get_nowait()) and station.statistics().expired == 1, "its expiry at the site")
+    told = station.statistics()
+    assert (told.acknowledged, told.waiting, told.leased, told.expired) == (2, 0, 0, 1)
+
+
+def test_the_timeout_of_a_station_counts_on_the_way(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    link, queue = SlowLink(monkeypatch), served.connect()
+    station = queue.station("s", "**", timeout=timedelta(seconds=2))
+    queue.put(b"1", feed="a")
+    link.took_ns = 60 * 10**9
+    with station.attach() as consumer:
+        assert len(consumer.get(timeout=0.2)) == 0
+        until(lambda: not len(consumer.get_nowait()) and station.statistics().expired == 1, "its expiry at the site")
+
+
+def test_a_clock_that_is_wrong_here_changes_nothing(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    queue = served.connect()
+    station = queue.station("s", "**")
+    queue.put(b"1", feed="a", ident="one", expiry="30s")
+    real = time.time
+    monkeypatch.setattr(time, "time", lambda: real() + 3600)
+    with station.attach() as consumer:
+        assert idents(consumer.get()) == ["one"]
