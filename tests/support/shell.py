@@ -13,6 +13,7 @@ import signal
 import subprocess
 import sys
 import textwrap
+from contextlib import suppress
 from pathlib import Path
 
 from support.waiting import until
@@ -82,6 +83,9 @@ class Shell:
                 if process.poll() is None:
                     os.killpg(process.pid, signal.SIGKILL)
                     process.wait()
+        if code != 0:
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)  # what it has left in the background; the servers notice
         text = output.read_text()
         assert code == 0, f"exit code {code}\n{textwrap.indent(script, '> ')}\n{text}"
         return text
