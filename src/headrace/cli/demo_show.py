@@ -149,9 +149,9 @@ def _show_next(keep: str | None, pipeline: bool) -> None:
 def next_commands(folder: str, pipeline: bool) -> list[str]:
     """Three commands for what a demonstration has left behind, as they can be typed."""
     second = shlex.quote(f"{folder}/{SECOND}")
-    feed = "alert/**" if pipeline else "wx/radar/**"
+    chosen = "'alert/**' --payload" if pipeline else "'wx/radar/**'"
     commands = [
-        f"{_program()} watch {second} --from oldest --select '{feed}' --count 5 --timeout 1s",
+        f"{_program()} watch {second} --from oldest --select {chosen} --count 5 --timeout 1s",
         f"{_program()} station list {second}",
     ]
     if not pipeline:

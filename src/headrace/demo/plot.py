@@ -137,7 +137,7 @@ def _draw_work(axes: Any, plan: Plan, start_s: float, delivery: Delivery) -> Non
         axes.annotate(
             text,
             (at_s, 0),
-            (at_s + 0.3, 0.72),
+            (at_s + 0.3, 0.6),
             textcoords=("data", "axes fraction"),
             va="center",
             arrowprops=arrow,
@@ -148,7 +148,14 @@ def _draw_work(axes: Any, plan: Plan, start_s: float, delivery: Delivery) -> Non
         title=f"Work of station {STATION}: the others take over what the killed worker held",
     )
     axes.yaxis.set_major_formatter("{x:,.0f}")
-    axes.legend(loc="upper center", fontsize=8)
+    _leave_room(axes)
+    axes.legend(loc="upper left", fontsize=8, ncols=len(WORKERS))
+
+
+def _leave_room(axes: Any) -> None:
+    """Above the data, for a legend."""
+    low, high = axes.get_ylim()
+    axes.set_ylim(low, high + 0.25 * (high - low))
 
 
 def _draw_hours(axes: Any, hourly: list[Row]) -> None:
@@ -174,4 +181,5 @@ def _draw_hours(axes: Any, hourly: list[Row]) -> None:
         title=f"Table hourly, made by Spark: mean and range, {len(stations)} of {len(reports)} stations",
     )
     if hours:
+        _leave_room(axes)
         axes.legend(title="hour from", loc="upper left", fontsize=8, title_fontsize=8, ncols=len(hours))
