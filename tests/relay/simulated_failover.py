@@ -17,7 +17,8 @@ from simulation import Corpus, Network, Origin, Site, World
 
 from headrace import Selection
 from headrace.relay.messages.inventory import Identities, identities
-from headrace.relay.messages.query import Source, Trace, TraceReply
+from headrace.relay.messages.query import Trace, TraceReply
+from headrace.relay.messages.source import Source
 from headrace.relay.receive import actions
 from headrace.relay.receive.failover import LOOK_S, Failover, Running
 from headrace.relay.receive.remembered import Remembered

@@ -10,14 +10,14 @@ import pytest
 from headrace.log import weights
 from headrace.product import put
 from headrace.relay import flows
-from headrace.relay.messages import beat, description, inventory, page, query
+from headrace.relay.messages import beat, description, inventory, page, query, source
 from headrace.remote.protocol import calls, fields, replies
 
 PAGE = (Path(__file__).parents[2] / "docs" / "format.md").read_text().partition("\n## Messages between sites\n")[2]
 ARRAYS = (page.PageHead, beat.Beat, calls.Envelope)
 NAMED = (
     query.IdentifyReply, query.ResolveReply, inventory.InventoryReply, query.LocateReply,
-    query.TraceReply, query.Source, query.ListenReply, query.MeasureReply, description.Description,
+    query.TraceReply, source.Source, query.ListenReply, query.MeasureReply, description.Description,
     description.LinkStatus, description.FeedStatus, description.RequestStatus, description.UpstreamStatus,
     description.StreamStatus, description.Problem, flows.FlowStatistics, calls.Columns, put.Put, weights.Weights,
 )  # fmt: skip

@@ -7,7 +7,7 @@ import pytest
 
 from headrace.errors import QueueDamagedError
 from headrace.relay.hops import CHUNK, Hop, Hops, read_hops, site_of
-from headrace.relay.messages.query import Source
+from headrace.relay.messages.source import Source
 
 
 def test_adjacent_ranges_of_one_site_are_joined(tmp_path: Path) -> None:

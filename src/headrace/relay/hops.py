@@ -23,7 +23,7 @@ import msgspec
 
 from headrace.errors import QueueDamagedError
 from headrace.log.documents import replace_file
-from headrace.relay.messages.query import Source
+from headrace.relay.messages.source import Source
 
 RANGES_MAX = 100_000
 EVICTED_MAX = 1000  # joined ranges

@@ -48,12 +48,12 @@ from headrace.relay.messages.query import (
     Read,
     Resolve,
     ResolveReply,
-    Source,
     Trace,
     TraceReply,
     decode_query,
     encode,
 )
+from headrace.relay.messages.source import Source
 from headrace.relay.send import stream_name
 from headrace.relay.site_client import round_trips
 from headrace.selection import Selection

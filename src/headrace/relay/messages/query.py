@@ -13,6 +13,7 @@ from headrace.relay.messages.beat import INTERVAL_S, IntervalMs
 from headrace.relay.messages.description import Description
 from headrace.relay.messages.inventory import ROWS_MAX, InventoryReply
 from headrace.relay.messages.page import QueueId, Sequence64, SiteName, StreamName
+from headrace.relay.messages.source import Source
 
 SelectionText = Annotated[str, msgspec.Meta(max_length=65536)]
 PAGES_MAX = 64
@@ -108,15 +109,6 @@ class ResolveReply(msgspec.Struct, frozen=True):
 class LocateReply(msgspec.Struct, frozen=True):
     queue: QueueId
     sequences: Annotated[bytes, msgspec.Meta(max_length=8 * ROWS_MAX)]  # 8 bytes for each signature; 0: it is not held
-
-
-class Source(msgspec.Struct, frozen=True, array_like=True):
-    """Products came from the log of `site`, where they have sequences from `first` to `last`."""
-
-    site: SiteName
-    queue: QueueId
-    first: Sequence64
-    last: Sequence64
 
 
 class TraceReply(msgspec.Struct, frozen=True):

@@ -15,7 +15,7 @@ from typing import Literal, TypeVar
 import msgspec
 
 from headrace.product.cause import Cause, LostBy
-from headrace.relay.messages.query import Source
+from headrace.relay.messages.source import Source
 
 RANGES_MAX = 50  # lost ranges that are remembered
 

@@ -20,7 +20,7 @@ from headrace.relay.flows import Flows, Mask
 from headrace.relay.hops import Hops
 from headrace.relay.messages.inventory import Identities, identities
 from headrace.relay.messages.page import Keep, Page
-from headrace.relay.messages.query import Source
+from headrace.relay.messages.source import Source
 from headrace.relay.receive.arrived import recognise, remember_held
 from headrace.relay.receive.counts import Arrivals, Tally
 from headrace.relay.receive.remembered import Remembered

@@ -21,7 +21,8 @@ from collections.abc import Callable, Mapping
 from headrace.errors import FabricError
 from headrace.product.cause import CHOSEN
 from headrace.relay.messages.page import PageHead
-from headrace.relay.messages.query import Source, Trace, TraceReply, Unreachable
+from headrace.relay.messages.query import Trace, TraceReply, Unreachable
+from headrace.relay.messages.source import Source
 from headrace.relay.receive.actions import Ask, FindMissing, Steps
 from headrace.relay.receive.counts import Unseen, UpstreamStatistics
 from headrace.relay.receive.track import Known
