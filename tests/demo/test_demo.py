@@ -67,7 +67,10 @@ def test_the_demo_loses_and_duplicates_nothing_and_leaves_no_file(tmp_path: Path
 
 @pytest.mark.timeout(400)
 @pytest.mark.soak
-def test_the_demo_writes_every_product_to_the_tables_once_and_draws_a_plot(tmp_path: Path, start) -> None:
+def test_the_demo_writes_every_product_to_the_tables_once_and_draws_a_plot(
+    tmp_path: Path, start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)  # where the commands are typed
     process = start("demo", "--seconds", "8", "--json", "--keep", "kept", env=environment(TMPDIR=str(tmp_path)))
     out, err = process.communicate(timeout=360)
     assert (process.returncode, err) == (0, b"")
@@ -86,7 +89,7 @@ def test_the_demo_writes_every_product_to_the_tables_once_and_draws_a_plot(tmp_p
     assert sorted(file.name for file in (tmp_path / "kept").iterdir()) == [
         "headrace-demo.png", "one", "pipeline", "two"
     ]  # fmt: skip
-    shown = [typed(command, tmp_path) for command in next_commands(str(tmp_path / "kept"), pipeline=True)]
+    shown = [typed(command, tmp_path) for command in next_commands("kept", pipeline=True)]
     assert shown[0].count("alert/gust") == 5
     assert "pipeline-rules-metar" in shown[1]
     assert "rows x" in shown[2]

@@ -53,9 +53,9 @@ def run_demo(seconds: float, seed: int, keep: str | None, plot: str | None, pipe
                 outcome = _watch(plan, run, pipeline, quiet=as_json)
                 if outcome.tables is not None:
                     save_plot(plot_path, plan, outcome.delivery, outcome.tables)
-                drawn = None if outcome.tables is None else str(plot_path)
+                drawn = None if outcome.tables is None else plot_path
                 if as_json:
-                    echo_json({"ok": outcome.ok, **values_of(plan, outcome), "plot": drawn})
+                    echo_json({"ok": outcome.ok, **values_of(plan, outcome), "plot": drawn and str(drawn.absolute())})
                 else:
                     _show(outcome, drawn)
     if not as_json:
@@ -110,7 +110,7 @@ def _faults(verdicts: Iterable[Verdict], total: Callable[[Iterable[int]], int]) 
     return ", ".join(f"{fault} {count:,}" for fault, count in counts.items() if count or fault in shown)
 
 
-def _show(outcome: Outcome, plot: str | None) -> None:
+def _show(outcome: Outcome, plot: Path | None) -> None:
     if is_terminal() or not outcome.ok:
         _show_verdicts(outcome)
     text = (
