@@ -12,6 +12,7 @@ import pytest
 from headrace import Queue
 from headrace.errors import HeadraceError
 from headrace.kernel import _kernel as kernel
+from headrace.log.records import rows_of
 
 MakeQueue = Callable[..., Queue]
 PASSES_MAX = 200  # more allocations than any of these calls makes
@@ -197,7 +198,7 @@ def test_a_read_survives_failed_allocations(make_queue: MakeQueue, queue: Queue)
 def test_records_survive_failed_allocations(queue: Queue, tmp_path: Path) -> None:
     for number in range(20):
         queue.put(b"%d" % number, feed="wx/a")
-    records = queue.read_batch("oldest", limit=20).rows.gather_records()
+    records = rows_of(queue.read_batch("oldest", limit=20)).gather_records()
     feeds, origins, names = dict[str, int](), dict[str, int](), list[str]()
 
     def act() -> None:

@@ -13,6 +13,7 @@ from stepping import FOR_EVER, can_trace, die_inside
 
 from headrace import Batch, Consumer, Queue
 from headrace.kernel import _kernel as kernel
+from headrace.product.batch import rows_behind
 from support.seeds import random_seed
 
 PRODUCTS = [1, 2, 3, 4, 5, 6]
@@ -73,7 +74,9 @@ def settle(how: str) -> Callable[[Held], None]:
         consumer, batch, revisions = held
         assert batch is not None
         places = None if revisions is None else np.arange(3, dtype=np.uint32)
-        consumer._kernel.settle(consumer._place, consumer._epoch, batch.rows, places, kernel.SETTLE[how], revisions)
+        consumer._kernel.settle(
+            consumer._place, consumer._epoch, rows_behind(batch), places, kernel.SETTLE[how], revisions
+        )
 
     return act
 
