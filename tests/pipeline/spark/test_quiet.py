@@ -126,6 +126,16 @@ def test_only_the_log_entry_of_an_interrupt_is_left_out(caplog: pytest.LogCaptur
     assert [record.getMessage() for record in caplog.records] == ["something else", closing]
 
 
+def test_a_batch_that_is_abandoned_by_a_stop_is_not_logged_by_py4j(caplog: pytest.LogCaptureFixture) -> None:
+    log = logging.getLogger("py4j.clientserver")
+    before = list(log.filters)
+    quiet.forget_batches()
+    log.error("There was an exception while executing the Python Proxy on the Python Side.")
+    log.error("something else")
+    assert [record.getMessage() for record in caplog.records] == ["something else"]
+    log.filters = before
+
+
 @pytest.mark.parametrize(("error", "is_printed"), [(EOFError(), False), (ValueError("bad"), True)])
 def test_the_server_for_accumulators_prints_nothing_when_java_has_ended(
     capsys: pytest.CaptureFixture[str], error: Exception, is_printed: bool

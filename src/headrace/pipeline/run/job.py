@@ -42,9 +42,10 @@ from headrace.pipeline.run.stream import FAILED, STOPPED, RuleStream, worst
 from headrace.pipeline.run.terms import address_of, checkpoint_of, dead_letters, name_of, starting_offsets, station_of
 from headrace.pipeline.source.options import ALL
 from headrace.pipeline.spark.failures import AGAIN, SPARK_ERRORS, failure_of, is_java_gone, java_gone
+from headrace.pipeline.spark.quiet import forget_batches
 
 _STATUS_S = 1.0
-_INITIALIZING_S = 0.05
+_INITIALIZING_S, _INITIALIZING_S_MAX = 0.05, 10.0  # then Spark gives up, too
 _WAIT_S = 0.1
 _SIGNAL_S = 1.0  # between the end of Java and our own signal
 _PARTITION_BYTES = 16 << 20  # rows come to the driver one partition at a time, which Java holds several times
@@ -139,6 +140,8 @@ class Job:
         if self._updater.is_alive():
             self._updater.join()
         try:
+            self._wait_for_sources()
+            forget_batches()
             for stream in self._all():
                 stream.stop()
             self._update()
@@ -153,6 +156,12 @@ class Job:
         if self._updater.ident is not None:  # it was started
             self._save()
         self._held.close()
+
+    def _wait_for_sources(self) -> None:
+        """Let streams that have just started connect to their Python processes, which else print why they could not."""
+        end = time.monotonic() + _INITIALIZING_S_MAX
+        while any(stream.is_initializing for stream in self._all()) and time.monotonic() < end:
+            time.sleep(_INITIALIZING_S)
 
     @property
     def has_failed(self) -> bool:

@@ -2,6 +2,7 @@
 
     remedy_first       an exception begins with the message of our error, before Spark's words and tracebacks
     forget_interrupts  Ctrl-C while Java works: KeyboardInterrupt, without py4j's traceback in the log
+    forget_batches     a pipeline is stopped during a batch, which is repeated at the next start
     forget_java        Java has ended before this process: no traceback of PySpark's server for accumulators
     end_silently       a Python process of Spark's whose connection was closed ends: a query with a `limit` needs no
                        more rows, and at the end of a session every connection is closed
@@ -25,6 +26,8 @@ from headrace.pipeline.spark.failures import own_message
 CLOSED = (BrokenPipeError, ConnectionResetError)
 _INTERRUPTED = "KeyboardInterrupt while sending command."
 _SHUTTING_DOWN = "Exception occurred while shutting down connection"
+_IN_CALLBACK = "There was an exception while executing the Python Proxy"
+_CALLBACKS = "py4j.clientserver"
 _DAEMON = "pyspark.daemon"
 _MARK = "_headrace"
 
@@ -48,7 +51,7 @@ def remedy_first() -> None:
 
 def forget_interrupts() -> None:
     """Leave out py4j's log entries for an interrupt, which is raised as well. Once for each process."""
-    for name in ("", "py4j.clientserver"):  # py4j uses the root logger, too
+    for name in ("", _CALLBACKS):  # py4j uses the root logger, too
         logger = logging.getLogger(name)
         if not any(isinstance(each, _NoInterrupts) for each in logger.filters):
             logger.addFilter(_NoInterrupts())
@@ -64,6 +67,18 @@ class _NoInterrupts(logging.Filter):
 def _is_reentrant(raised: Any) -> bool:
     """Spark's handler of Ctrl-C calls Java while this thread is waiting for Java."""
     return bool(raised) and "reentrant call" in str(getattr(raised[1], "__context__", ""))
+
+
+def forget_batches() -> None:
+    """Leave out py4j's log entry for a batch that is abandoned because its query is stopped. From now on."""
+    logger = logging.getLogger(_CALLBACKS)
+    if not any(isinstance(each, _NoBatches) for each in logger.filters):
+        logger.addFilter(_NoBatches())
+
+
+class _NoBatches(logging.Filter):
+    def filter(self, record: logging.LogRecord) -> bool:
+        return not str(record.msg).startswith(_IN_CALLBACK)
 
 
 def forget_java() -> None:
