@@ -38,7 +38,8 @@ def test_iteration_acknowledges_each_product_when_the_next_is_asked_for(
 def test_a_fast_loop_leases_several_products_at_once_and_gives_the_rest_back(
     queue: Queue, station: Station, consumer: Consumer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("headrace.station.consumer._PORTION_S", 240.0)  # whatever this machine does meanwhile
+    for limit in ("_PORTION_S", "_HELD_S"):
+        monkeypatch.setattr(f"headrace.station.consumer.{limit}", 240.0)  # whatever this machine does meanwhile
     put(queue, *map(str, range(100)))
     leased = []
     for product in consumer:
@@ -51,6 +52,28 @@ def test_a_fast_loop_leases_several_products_at_once_and_gives_the_rest_back(
     with station.attach() as other:
         batch = other.get(100)
     assert (idents(batch), set(batch.deliveries.tolist())) == ([str(n) for n in range(41, 100)], {1})
+
+
+def test_products_leased_behind_one_that_takes_long_go_back(
+    queue: Queue, station: Station, consumer: Consumer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("headrace.station.consumer._PORTION_S", 240.0)
+    put(queue, *map(str, range(100)))
+    seen = []
+    for product in consumer:
+        seen.append(product.ident)
+        if product.ident == "20":
+            until(lambda: station.statistics().leased == 1, "only the product in hand is leased")
+            with station.attach() as other:
+                batch = other.get(50)
+                assert (idents(batch), set(batch.deliveries.tolist())) == ([str(n) for n in range(21, 71)], {1})
+                other.ack(batch)
+        if product.ident == "99":
+            consumer.ack(product)
+            break
+    assert seen == [str(n) for n in (*range(21), *range(71, 100))]
+    told = station.statistics()
+    assert (told.acknowledged, told.leased, told.waiting, told.redelivered) == (100, 0, 0, 0)
 
 
 def test_a_slow_loop_leases_one_product_at_a_time(

@@ -67,6 +67,7 @@ logger = logging.getLogger("headrace.queue")
 
 GET_MAX = kernel.GET_MAX
 _PORTION_S = 0.001  # how long the products that a loop leases at once may take
+_HELD_S = 0.25  # how long a loop may be busy with one of them before the others go back
 _CODES = kernel.CODES
 _ACK, _DISCARD, _NACK, _FAILED = (kernel.SETTLE[how] for how in ("ack", "discard", "nack", "failed"))
 
@@ -89,6 +90,8 @@ class Consumer:
         self._quick_max = 0  # how many `get` asks the kernel for directly; 0 after `detach`
         self._recent = recent_batches()
         self._waits = Waits()
+        self._handing: kernel.LeasedProducts | None = None  # what a loop hands out, and
+        self._handing_since = 0.0
         self._interrupted = False
         self._detached = False
         self._foreign = False  # detached, or in a forked child
@@ -310,8 +313,8 @@ class Consumer:
         otherwise it goes back to the station when the consumer detaches, at the end of its `with`.
 
         While a loop takes less than a millisecond for them, up to 16 products are leased at once; those that a `break`
-        leaves over go back to the station. A loop that takes longer leases one at a time, as other consumers would
-        have to wait for the rest.
+        leaves over go back to the station, and so do those behind a product that takes long. A loop that takes longer
+        leases one at a time, as other consumers would have to wait for the rest.
         """
         n = 1
         while len(batch := self.get(1 if self._pacing_s else n)):
@@ -319,11 +322,13 @@ class Consumer:
             products = kernel.LeasedProducts(
                 self._kernel, self._place, self._epoch, cast(kernel.Rows, batch._rows), self._names, self
             )
+            self._handing, self._handing_since = products, begun_s
             try:
                 yield from products
             except kernel.KernelError as error:
                 raise self._explain(error) from None
             finally:
+                self._handing = None
                 products.give_back()
             taken_s = time.monotonic() - begun_s
             n = 1 if taken_s > _PORTION_S else min(2 * n, kernel.FEW) if 2 * taken_s < _PORTION_S else n
@@ -374,9 +379,15 @@ class Consumer:
     # --- life -------------------------------------------------------------------------------------
 
     def _beat(self) -> None:
-        """Mark this consumer as alive. A thread does so for all consumers of the process."""
+        """Mark this consumer as alive. A thread does so for all consumers of the process, four times a second.
+
+        If a loop has been busy with one product for a while, the others that it leased go back.
+        """
         if not self._detached and self._pid == os.getpid():
             self._kernel.heartbeat(self._place, self._epoch)
+            handing = self._handing
+            if handing is not None and time.monotonic() - self._handing_since > _HELD_S:
+                handing.give_back()
 
     def _leave_to_parent(self) -> None:
         """In a forked child: this consumer belongs to the parent."""

@@ -3,8 +3,11 @@
 # A consumer gets a few products with one call and hands them out from here. Each is acknowledged when the next is asked
 # for, so a process that dies repeats the product in hand and those that were not handed out, and nothing else.
 #
-# A loop that ends early gives the rest back. That may happen in a finaliser, at any moment: also while this very thread
-# holds the lock of the chain. So it tries for the lock, for GIVE_BACK_NS at most; what is left goes back with `detach`.
+# A loop that ends early gives the rest back, and so does the heartbeat of the process while one product takes long, so
+# that other consumers need not wait for the rest. Both may happen at any moment, in a finaliser also while this very
+# thread holds the lock of the chain. So they try for the lock, for GIVE_BACK_NS at most; what is left is tried again by
+# the heartbeat, and goes back with `detach`. The interpreter lock is held from the first look at the numbers to their
+# change, here and in `__next__`.
 
 cdef enum:
     GIVE_BACK_NS = 10_000_000
@@ -19,11 +22,12 @@ cdef class LeasedProducts:
     cdef uint32_t number
     cdef uint64_t epoch
     cdef size_t handed               # products handed out so far; the last of them is in hand
+    cdef size_t end                  # how many are handed out in all
     cdef size_t settled
 
     def __cinit__(self, Chain chain not None, uint32_t number, uint64_t epoch, Rows rows not None, names, consumer):
         self.chain, self.rows, self.names, self.consumer = chain, rows, names, consumer
-        self.number, self.epoch = checked(number, CONSUMERS_MAX), epoch
+        self.number, self.epoch, self.end = checked(number, CONSUMERS_MAX), epoch, rows.count
 
     def __iter__(self):
         return self
@@ -34,7 +38,7 @@ cdef class LeasedProducts:
             self.consumer._check()
         if self.settled < self.handed:
             self.settle()
-        if self.handed >= self.rows.count:
+        if self.handed >= self.end:
             raise StopIteration
         self.handed += 1
         return row_product(self.rows, self.names, <uint32_t>(self.handed - 1))
@@ -42,16 +46,17 @@ cdef class LeasedProducts:
     def give_back(self):
         """Give back what was not handed out."""
         cdef uint64_t until = clock_ns(CLOCK_MONOTONIC) + GIVE_BACK_NS
-        cdef size_t count = self.rows.count - self.handed, i
+        cdef size_t count = self.end - self.handed, i
         cdef uint32_t places[FEW]
         cdef int64_t outcome = -EBUSY
         if self.consumer._foreign or count > FEW:
             return
         for i in range(count):
             places[i] = <uint32_t>(self.handed + i)
-        self.handed = self.settled = self.rows.count
         while count and outcome == -EBUSY and clock_ns(CLOCK_MONOTONIC) < until:
             outcome = settle_all(self.chain, self.number, self.epoch, self.rows, places, count, SETTLE_NACK, NULL, True)
+        if outcome != -EBUSY:
+            self.end = self.handed
 
     cdef int settle(self) except -1:
         """Acknowledge the product in hand, unless the program has settled it itself."""
