@@ -80,7 +80,7 @@ def test_a_station_is_opened_by_its_name(queue: Queue, channel: Channel) -> None
     channel.station("decoder", batch_max=7)
     assert channel.station("decoder").terms.batch_max == 7
     with pytest.raises(StationMissingError):
-        channel.station("decodre")
+        channel.station("decodre", create=False)
 
 
 def test_a_station_is_opened_on_its_terms_and_no_others(queue: Queue, channel: Channel) -> None:

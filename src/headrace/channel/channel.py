@@ -99,15 +99,19 @@ class Channel:
 
     # --- stations ---------------------------------------------------------------------------------
 
-    def station(self, name: str, selection: Chosen = None, **options: Unpack[MemberOptions]) -> Station:
+    def station(
+        self, name: str, selection: Chosen = None, *, create: bool = True, **options: Unpack[MemberOptions]
+    ) -> Station:
         """The station `name` of this channel.
 
-        Without selection and options it must exist. With any of them it is created, or opened if it exists on the
-        same terms. The selection applies within the channel's subtree. Options are those of the QoS, each at least as
-        tight as the channel's (TermsError names those that are not), and the terms that only stations have.
+        A station that exists is opened, if it has the terms given. Otherwise it is created, without a selection for
+        everything in the channel; with `create=False` it must exist. The selection applies within the channel's
+        subtree. Options are those of the QoS, each at least as tight as the channel's (TermsError names those that are
+        not), and the terms that only stations have.
         """
         with self._file.changing():
-            if selection is None and not options:
+            is_new = create and self._context.stations.document.find(name) is None
+            if selection is None and not options and not is_new:
                 return membership.open_member(self._context, name)
             return membership.add_station(self._context, name, selection, options)
 
@@ -144,7 +148,7 @@ class Channel:
         Pull consumers come from the station itself: `station.attach()`.
         """
         name = station if isinstance(station, str) else station.name
-        return PushConsumer(self.station(name), callback, batches=batches)
+        return PushConsumer(self.station(name, create=False), callback, batches=batches)
 
     # --- change -----------------------------------------------------------------------------------
 

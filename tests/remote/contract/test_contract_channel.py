@@ -90,8 +90,20 @@ def test_a_station_of_a_channel_may_only_tighten(queue: AnyQueue) -> None:
         channel.station("slow", timeout="20s")
     assert channel.station("quick", timeout="5s").terms.timeout_s == 5.0
     with pytest.raises(StationMissingError):
-        channel.station("slow")
+        channel.station("slow", create=False)
     assert (channel.stations(), channel.station("quick").terms.selection) == (["quick"], "wx/radar/**")
+
+
+def test_a_station_by_its_name_alone_has_everything_in_the_channel(queue: AnyQueue, channel: AnyChannel) -> None:
+    station = channel.station("all")
+    assert (station.terms.selection, station.terms.channel) == ("wx/radar/**", "radar")
+    assert channel.station("all").name == "all"
+    queue.station("free")
+    with pytest.raises(StationMissingError, match="belongs to no channel"):
+        channel.station("free")
+    with pytest.raises(StationMissingError):
+        channel.consumer("missing", print)
+    assert channel.stations() == ["all"]
 
 
 def test_a_channel_with_stations_is_removed_by_force_only(queue: AnyQueue, channel: AnyChannel) -> None:

@@ -65,10 +65,12 @@ class RemoteChannel:
 
     # --- stations ---------------------------------------------------------------------------------
 
-    def station(self, name: str, selection: Chosen = None, **options: Unpack[MemberOptions]) -> RemoteStation:
+    def station(
+        self, name: str, selection: Chosen = None, *, create: bool = True, **options: Unpack[MemberOptions]
+    ) -> RemoteStation:
         """The station `name` of this channel, opened or created as `Channel.station` does."""
         wanted = None if selection is None else selection_text(selection)
-        self._connection.once(OpenMember(self.name, name, wanted, plain_options(options)), Done)
+        self._connection.once(OpenMember(self.name, name, wanted, plain_options(options), create), Done)
         return RemoteStation(self._queue, self._connection, name)
 
     def stations(self) -> list[str]:
@@ -101,7 +103,7 @@ class RemoteChannel:
     ) -> PushConsumer:  # fmt: skip
         """A push consumer: a thread of this process calls `callback` with each product or batch of a station."""
         name = station if isinstance(station, str) else station.name
-        return PushConsumer(self.station(name), callback, batches=batches)
+        return PushConsumer(self.station(name, create=False), callback, batches=batches)
 
     # --- change -----------------------------------------------------------------------------------
 

@@ -43,12 +43,13 @@ class RemoveChannel(CallStruct, frozen=True):
 
 
 class OpenMember(CallStruct, frozen=True):
-    """Open a station of a channel; with a selection or options, create it if it does not exist."""
+    """Open a station of a channel, or create it."""
 
     channel: Text
     name: Text
     selection: Text | None
     options: Options
+    create: bool
 
 
 class ChangeMember(CallStruct, frozen=True):

@@ -70,8 +70,13 @@ class ChannelHandlers:
     # --- stations ---------------------------------------------------------------------------------
 
     def open_station(self, pending: PendingCall, call: calls.OpenMember) -> None:
-        channel = self._channel(pending, call.channel, to_change=True)
-        channel.station(call.name, call.selection, **_given(call.options))
+        """Open a station that the client may use, or create one, for which it must be able to receive the channel."""
+        channel = self._channel(pending, call.channel)
+        if call.name in channel.stations():
+            pending.client.access.check_station(self._queue.station(call.name, create=False).terms)
+        else:
+            pending.client.access.check_selection(Selection.of(channel.feed))
+        channel.station(call.name, call.selection, create=call.create, **_given(call.options))
         pending.finish(Done())
 
     def change_station(self, pending: PendingCall, call: calls.ChangeMember) -> None:
