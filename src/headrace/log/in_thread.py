@@ -48,18 +48,28 @@ async def in_thread(function: Callable[[], Result], name: str) -> Result:
     return await asyncio.wrap_future(started(function, name))
 
 
+async def cancellable(function: "Callable[[threading.Event], Result]", name: str) -> Result:
+    """As `in_thread`, for a function that looks at an event: it is set if the task is cancelled."""
+    import asyncio
+
+    cancelled = threading.Event()
+    try:
+        return await asyncio.wrap_future(started(lambda: function(cancelled), name))
+    except asyncio.CancelledError:
+        cancelled.set()
+        raise
+
+
 async def put_in_thread(put: Callable[[float], Result], timeout: Timeout) -> Result:
     """Await a put that may wait for a blocking station; `put` takes a timeout in seconds.
 
     It is tried with short timeouts, so that a cancelled task leaves no put that waits without end. Each attempt stores
     everything or nothing. One that is under way when the task is cancelled may still succeed, within ATTEMPT_S.
     """
-    import asyncio
-
-    seconds, cancelled = None if timeout is None else parse_age(timeout, "timeout"), threading.Event()
+    seconds = None if timeout is None else parse_age(timeout, "timeout")
     deadline = None if seconds is None else time.monotonic() + seconds
 
-    def attempts() -> Result:
+    def attempts(cancelled: threading.Event) -> Result:
         while True:
             left = ATTEMPT_S if deadline is None else max(0.0, deadline - time.monotonic())
             try:
@@ -68,8 +78,4 @@ async def put_in_thread(put: Callable[[float], Result], timeout: Timeout) -> Res
                 if cancelled.is_set() or (deadline is not None and left <= ATTEMPT_S):
                     raise
 
-    try:
-        return await asyncio.wrap_future(started(attempts, "put"))
-    except asyncio.CancelledError:
-        cancelled.set()
-        raise
+    return await cancellable(attempts, "put")

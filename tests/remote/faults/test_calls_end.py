@@ -1,5 +1,6 @@
 """Calls end: by their timeout, by patience, or, if the caller wants that, when the site returns."""
 
+import asyncio
 import threading
 import time
 from collections.abc import Callable
@@ -158,3 +159,17 @@ def lose_one_reply(served: Served, remote: RemoteQueue, monkeypatch: pytest.Monk
         return came
 
     monkeypatch.setattr(connection, "attempt", attempt)
+
+
+def test_a_put_of_an_event_loop_waits_for_the_site_as_long_as_any_other(served: Served, wire: Wire) -> None:
+    """And not as long as its thread waits for a blocking station at a time."""
+    remote = served.connect(wire.endpoint)
+
+    async def run() -> int | headrace.Duplicate:
+        wire.cut()
+        task = asyncio.create_task(remote.put_async(b"1", feed="wx"))
+        await asyncio.sleep(2)
+        wire.restore()
+        return await task
+
+    assert asyncio.run(run()) == 1

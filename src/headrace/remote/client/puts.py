@@ -5,6 +5,7 @@ was stored yet, and the put is made again, until its timeout; the log says for w
 """
 
 import logging
+import threading
 import time
 from collections.abc import Sequence
 from typing import Any, TypeVar
@@ -21,6 +22,7 @@ from headrace.remote.client.connection import Connection, NotYet
 from headrace.remote.protocol.calls import PutBatch, PutMany, PutOne
 from headrace.remote.protocol.replies import Number, PutOutcome
 
+Cancelled = threading.Event | None  # set by whoever no longer waits for a put
 Put = PutOne | PutMany | PutBatch
 Putting = TypeVar("Putting", Number, PutOutcome)
 
@@ -35,8 +37,10 @@ class Puts:
     def __init__(self, connection: Connection) -> None:
         self._connection, self._waits = connection, Waits()
 
-    def put(self, call: Put, payload: bytes, kind: type[Putting], timeout: Timeout) -> Putting:
-        """Make the call, and repeat it while a blocking station is full."""
+    def put(
+        self, call: Put, payload: bytes, kind: type[Putting], timeout: Timeout, cancelled: Cancelled = None
+    ) -> Putting:
+        """Make the call, and repeat it while a blocking station is full, unless it was cancelled."""
         connection, seconds, begun_s = self._connection, timeout_of(timeout), time.monotonic()
         since, turn = connection.known_next, 0
 
@@ -57,6 +61,8 @@ class Puts:
                 self._say(error.waits_for, begun_s)
                 raise
             except NotYet as blocked:
+                if cancelled is not None and cancelled.is_set():
+                    raise BlockedError("the put was cancelled", waits_for=blocked.waits_for) from None
                 self._say(blocked.waits_for, begun_s)
                 connection.pause(turn)
                 turn += 1
