@@ -1,7 +1,10 @@
 """Commands that get the endpoint of a site instead of a directory."""
 
 import json
+import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -11,6 +14,7 @@ from headrace.link.session import SessionTerms, open_session
 from headrace.site.site import Site
 from support.commandline import Run, fill
 from support.fleet import free_port
+from support.waiting import until
 
 
 @pytest.fixture
@@ -150,3 +154,29 @@ def test_channels_are_managed_through_an_endpoint(run: Run, there: str, path: Pa
     assert run("channel", "delete", there, "radar").exit_code == 3
     assert "deleted radar" in run("channel", "delete", there, "radar", "--force").stdout
     assert run("channel", "list", there).stdout == run("channel", "list", path).stdout.replace(str(path), there)
+
+
+def test_a_watch_waits_for_a_site_that_is_away_for_longer_than_commands_do(
+    run: Run, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("headrace.cli.options._CONNECT_S_MAX", 0.5)
+    endpoint = f"tcp/127.0.0.1:{free_port()}"
+    with Queue.open(path) as queue:
+
+        @contextmanager
+        def site() -> Iterator[Site]:
+            with open_session(SessionTerms("router", listen=(endpoint,))) as session:
+                served = Site(session, queue, [])
+                yield served
+                served.close()
+
+        with ThreadPoolExecutor(1) as threads:
+            with site() as served:
+                watch = threads.submit(run, "watch", endpoint, "--from", "oldest", "--count", "2", "--json")
+                queue.put(b"1", feed="wx", ident="one")
+                until(lambda: served.statistics().remote.waiting, "the watch waits for another product")
+            time.sleep(2)  # longer than a command's patience
+            with site():
+                queue.put(b"2", feed="wx", ident="two")
+                shown = watch.result(240)
+    assert [json.loads(line)["ident"] for line in shown.stdout.splitlines()] == ["one", "two"]

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
 
     from headrace.queue import AnyQueue, Queue
+    from headrace.remote.client.connection import OnLoss
     from headrace.selection import Selection
 
 Function = TypeVar("Function", bound=Callable[..., Any])
@@ -121,15 +122,19 @@ def selection_of(select: str | None, ident: str | None) -> "Selection":
 # --- the queue ------------------------------------------------------------------------------------
 
 
-def open_queue(word: str) -> "AnyQueue":
-    """Open the queue that a word names; SiteUnreachableError if its site does not answer."""
+def open_queue(word: str, *, waits: bool = False) -> "AnyQueue":
+    """Open the queue that a word names; SiteUnreachableError if its site does not answer.
+
+    With `waits`, a command that follows products waits for the return of a site, once it has been there.
+    """
     from headrace.cli.place import find_place, has_default
     from headrace.remote.client.connect import connect_within
 
     place = find_place(word)
     show_warnings()
     try:
-        return connect_within(place.where, _CONNECT_S_MAX, *place.credentials(), REFUSED_S)
+        on_loss: OnLoss = "wait" if waits else "raise"
+        return connect_within(place.where, _CONNECT_S_MAX, *place.credentials(), REFUSED_S, on_loss)
     except (NotAQueueError, QueueMissingError) as error:
         if place.where != word or not has_default():
             raise

@@ -91,7 +91,7 @@ def take(
         raise OptionError("--exec-timeout has no effect without --exec", "leave it out, or give --exec")
     if command is not None and (output is not None or separator):
         raise OptionError("--exec contradicts --output and --separator", "let the program write its output")
-    with open_queue(queue_path) as queue:
+    with open_queue(queue_path, waits=follow) as queue:
         station = existing_station(queue, name)
         write = None if command is not None else writer(output, False, separator, as_json)
         retries = station.terms.deliveries_max > 0

@@ -61,7 +61,7 @@ def watch(
       headrace watch wx.queue --from 1h --ident '^SA' --timeout 5s --json
     """
     selection = selection_of(select, ident)
-    with open_queue(queue_path) as queue:
+    with open_queue(queue_path, waits=True) as queue:
         cursor = None if cursor_name is None else queue.cursor(cursor_name, start)
         position = queue.resolve(start) if cursor is None else cursor.position
         limit = min(_BATCH_PRODUCTS, count or _BATCH_PRODUCTS)
