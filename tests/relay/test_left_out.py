@@ -96,11 +96,14 @@ def test_programs_beside_the_queue_see_how_far_the_requests_are(fabric: Fabric) 
     until(lambda: len(lags()) == 2 and lags()[0].state == "live" and lags()[1].problem, "the site has written them")
     one, other = lags()
     assert (one.request, one.site, one.behind, one.left_out, one.problem) == ("r", "a", 0, {"expired": 1}, "")
-    assert (other.request, other.site, other.problem) == ("other", "nobody", "no reply")
+    assert (other.request, other.site, other.problem, other.behind) == ("other", "nobody", "no reply", None)
     assert read_lags(b.path, time.time_ns() + 10**12) == []  # the site has died long ago
     result = CliRunner().invoke(headrace, ["lag", str(b.path)])
     assert result.exit_code == 0
     assert "1 expired" in result.output
+    assert "unknown" in result.output
+    limited = CliRunner().invoke(headrace, ["lag", str(b.path), "--max-seconds", "1h"])
+    assert limited.exit_code == 1, "one of its requests is served by nobody"
     fabric.stop("b")
     assert lags() == []
 

@@ -193,7 +193,8 @@ def lag(
     `parked` those that were set aside after too many deliveries, `left out` those that no consumer has finished and
     none will, by cause. If a site runs at QUEUE, its requests are shown too: how many sequences of the other site are
     not examined yet, and what it left out. Exit code 1 if a station exceeds one of the limits, or if a limit is given
-    and a station has lost products by eviction lately: they no longer count as behind.
+    and a station has lost products by eviction lately, which no longer count as behind, or a request is served by no
+    site, so that nobody knows how far it is behind.
 
     \b
     Example:
@@ -217,7 +218,9 @@ def lag(
         click.echo(f"{queue_path} has no stations")
     if requests and not as_json:
         _show_requests(requests)
-    return NEGATIVE if any(each.exceeds for each in lags) else OK
+    is_limited = max_products is not None or max_seconds is not None
+    is_cut_off = is_limited and any(each.behind is None for each in requests)
+    return NEGATIVE if is_cut_off or any(each.exceeds for each in lags) else OK
 
 
 def compare_lag(
@@ -276,7 +279,8 @@ def _show_lags(lags: Sequence[StationLag], products_max: int | None, seconds_max
 def _show_requests(lags: Sequence[RequestLag]) -> None:
     """What the site of the queue requests from others."""
     rows = [
-        (each.request, each.site, each.state, f"{each.behind:,}", by_cause(each.left_out) or "0", each.problem)
+        (each.request, each.site, each.state, "unknown" if each.behind is None else f"{each.behind:,}",
+         by_cause(each.left_out) or "0", each.problem)
         for each in lags
-    ]
+    ]  # fmt: skip
     show_table("requests", ("request", "site", "state", "behind", "left out", "problem"), rows, right=[3, 4])

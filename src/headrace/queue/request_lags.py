@@ -25,7 +25,7 @@ class RequestLag(msgspec.Struct, frozen=True):
     request: str
     site: str
     state: str
-    behind: int  # sequences of that site that are not examined yet; 0 if it has never replied
+    behind: int | None  # sequences of that site that are not examined yet; None: it does not reply, so nobody knows
     left_out: dict[Cause, int]
     problem: str = ""  # why nothing comes at the moment
 

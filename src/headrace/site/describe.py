@@ -116,7 +116,8 @@ def request_lags(receiver: Receiver) -> list[RequestLag]:
     lags = []
     for name, upstream in receiver.upstreams():
         counts = upstream.statistics
-        lags.append(RequestLag(name, upstream.site, counts.state, upstream.behind, counts.left_out, counts.failing))
+        behind = None if counts.state in ("asking", "unreachable") else upstream.behind
+        lags.append(RequestLag(name, upstream.site, counts.state, behind, counts.left_out, counts.failing))
     served = {lag.request for lag in lags}
     unserved = [request.name for request in receiver.requests if request.name not in served]
-    return [*lags, *(RequestLag(name, "", "no site yet", 0, {}) for name in unserved)]
+    return [*lags, *(RequestLag(name, "", "no site yet", None, {}) for name in unserved)]
