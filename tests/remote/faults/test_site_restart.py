@@ -99,3 +99,19 @@ def test_another_queue_under_the_same_name_is_not_taken_for_the_first(shared_mem
     served.start()
     with pytest.raises(QueueError, match="has another queue than before"):
         until(lambda: remote.put(b"x", feed="a") == 0, "never")
+
+
+@pytest.mark.parametrize("times", [1, 2])
+def test_products_that_a_client_held_when_the_site_was_stopped_count_as_delivered(served: Served, times: int) -> None:
+    """The client may be at work: what it gets again may be done already."""
+    put(served.queue, "1")
+    station = served.connect().station("s", "**", start="oldest")
+    consumer = station.attach()
+    assert consumer.get().deliveries.tolist() == [1]
+    for number in range(times):
+        served.stop()
+        served.start()
+        batch = consumer.get()
+        assert batch.deliveries.tolist() == [number + 2]
+    consumer.ack(batch)
+    assert station.statistics().acknowledged == 1

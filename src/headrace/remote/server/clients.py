@@ -256,7 +256,7 @@ class Clients:
                 served.supplier.close()
 
     def close(self) -> None:
-        """Detach all consumers; the products they hold go back."""
+        """End all consumers. Their clients did not detach, and may be at work: it counts as the death of a consumer."""
         self._stopped.set()
         self._tokens.undeclare()
         self._sweeper.join()
@@ -265,7 +265,7 @@ class Clients:
             clients = list(self._clients.values())
             for client in clients:
                 client.consumers.clear()
-        end_all(left)
+        end_all(left, died=True)
         for client in clients:
             self.close_suppliers(client)
 
