@@ -31,6 +31,8 @@ class AnySupplier(Protocol):
 
     @property
     def channel_name(self) -> str: ...
+    @property
+    def push_s(self) -> float: ...
     def push(
         self, payload: Any, *, feed: str | None = None, ident: str = "", timeout: Timeout = None,
         **facts: Unpack[PutFacts],

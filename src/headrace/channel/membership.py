@@ -133,6 +133,9 @@ def _within(definition: Definition, selection: Any) -> Selection:
 
 
 def _existing(channel: ChannelContext, name: str) -> Station:
+    if channel.stations.document.find(name) is None:
+        hint = "create it: channel.station(name), or headrace station create --channel"
+        raise StationMissingError(f"channel {channel.name!r} has no station {name!r}", hint)
     station = open_station(channel.log, channel.stations, name, create=False)
     if station.terms.channel != channel.name:
         belongs = f"channel {station.terms.channel!r}" if station.terms.channel else "no channel"

@@ -35,7 +35,6 @@ from headrace.log.append import Duplicate, Receipt
 
 EVERY_S_MIN = 0.001
 BACK_OFF_S_MAX = 60.0
-BLOCKED_S = 0.2  # how soon `stop` is noticed while a push waits for a blocking station
 _END = (ChannelEndedError, ChannelMissingError, QueueClosedError)
 _log = logging.getLogger(__name__)
 
@@ -139,7 +138,7 @@ class PullSupplier:
         """Whether this push is finished: stored, or invalid."""
         while True:
             try:
-                self._pushed += _stored(push(BLOCKED_S))
+                self._pushed += _stored(push(self._supplier.push_s))
                 return True
             except BlockedError:
                 if self._worker.ending.is_set():
@@ -148,7 +147,10 @@ class PullSupplier:
                 self._worker.fail("it ends", error)
                 self._worker.ending.set()
                 return False
-            except (QueueError, FabricError) as error:
+            except FabricError as error:
+                self._worker.fail("the site does not reply; the push will be repeated", error)
+                return False
+            except QueueError as error:
                 self._worker.fail("the channel refused a push; it will be retried", error)
                 return False
             except (InvalidError, TypeError, ValueError, OverflowError) as error:

@@ -99,7 +99,7 @@ class PushConsumer:
             if len(batch):
                 (self._call_with_batch if self._batches else self._call_with_each)(batch)
         except LeaseLostError as error:
-            self._worker.fail("other consumers got its products", error)
+            self._worker.fail("its leases are lost; the products are delivered again", error)
             self._lost = True
             self._consumer.detach()
         except (StationMissingError, QueueClosedError):

@@ -84,7 +84,8 @@ class SupplierSlot:
         if len(taken) >= (SUPPLIERS_LIMIT if limit is None else limit):
             raise SuppliersFullError(
                 f"channel {channel!r} has {len(taken)} supplier{'' if len(taken) == 1 else 's'}, its suppliers_max",
-                "stop one of them, or raise suppliers_max: headrace channel change",
+                "stop one of them, or raise suppliers_max: headrace channel change; the slot of a supplier that died "
+                "on another machine is free after its `keep`",
             )
         slot = min(set(range(1, len(taken) + 2)) - set(taken))
         lock_byte(self._descriptor, slot * _SLOT_BYTES)

@@ -45,6 +45,8 @@ class Supplier:
         self._closed = False
         self._slot = self._take()
 
+    push_s = 0.2  # how long one attempt of a pull supplier takes; so soon it notices `stop`
+
     @property
     def channel_name(self) -> str:
         return self.channel.name

@@ -11,6 +11,8 @@ import threading
 import time
 from collections.abc import Callable
 
+from headrace.errors import HeadraceError
+
 INTERVAL_S = 60.0
 
 
@@ -36,7 +38,8 @@ class ErrorLog:
                 return
             unlogged, self._unlogged, self._logged_s = self._unlogged, 0, now_s
         more = f" ({unlogged} more since the last message)" if unlogged else ""
-        self._logger.warning("%s: %s%s", what, self.latest, more, exc_info=error)
+        trace = None if isinstance(error, HeadraceError) else error  # of a user's function
+        self._logger.warning("%s: %s%s", what, self.latest, more, exc_info=trace)
 
 
 class Worker:

@@ -125,6 +125,7 @@ GIVEN = ("name", "chain", "member", "stage", "paused", "retired")  # not compare
 _SPELLINGS = {"hung_after": "hung_after_s", "timeout": "timeout_s", "pacing": "pacing_s",
               "start_time": "start_ns", "stop_time": "stop_ns"}  # fmt: skip
 OPTIONS = ("selection", *StationOptions.__annotations__)
+_ET = {"cue": "capacity", "select": "selection"}  # what ET calls them
 CHANGEABLE = ("selection", "local", *(_SPELLINGS.get(name, name) for name in ChangeableOptions.__annotations__))
 
 
@@ -144,7 +145,7 @@ def check_options(options: Mapping[str, Any]) -> dict[str, Any]:
     checked: dict[str, Any] = {}
     for name, value in options.items():
         if name not in OPTIONS:
-            near = difflib.get_close_matches(name, OPTIONS, 1)
+            near = [_ET[name]] if name in _ET else difflib.get_close_matches(name, OPTIONS, 1)
             raise OptionError(
                 f"a station has no option {name!r}",
                 f"did you mean {near[0]!r}?" if near else "options are: " + ", ".join(OPTIONS),

@@ -31,6 +31,8 @@ Call = TypeVar("Call", PutOne, PutMany)
 class RemoteSupplier:
     """A push supplier at a site. Several threads may use it; end it with `close`, or use it in a `with`."""
 
+    push_s = 5.0  # as for a local supplier; a slow link needs some time for a product
+
     def __init__(self, connection: Connection, channel: str, keep_s: float) -> None:
         """Take a slot; SuppliersFullError if `suppliers_max` are connected."""
         self.channel_name = channel
