@@ -30,7 +30,7 @@ def test_a_valid_file_is_reported_as_valid(run: Run, site: Path) -> None:
     result = run("config", "check", "site.toml")
     assert (result.exit_code, result.stdout, result.stderr) == (0, "site.toml is valid\n", "")
     assert objects(run("config", "check", "site.toml", "--json").stdout) == [
-        {"path": "site.toml", "ok": True, "problems": []}
+        {"path": "site.toml", "ok": True, "warnings": 0, "problems": []}
     ]
 
 

@@ -100,6 +100,22 @@ def test_a_host_that_is_unknown(place: MakePlace, serve: Serve) -> None:
     expect(here, process, "no link to tcp/nowhere.invalid:7447: host nowhere.invalid is unknown")
 
 
+def test_a_site_whose_own_rules_keep_out_its_request_blames_nobody_else(place: MakePlace, serve: Serve) -> None:
+    here, there = place("here"), place("there")
+    serve(there.write()).wait_until_ready()
+    receive_only = '[[allow]]\nwho = ["*"]\nreceive = ["**"]\n'
+    serve(here.write(connect=f"tcp/127.0.0.1:{there.port}", more=receive_only)).wait_until_ready()
+    until(lambda: here.problems("silent"), "the other site is linked, and cannot be heard")
+    code, shown = here.check()
+    assert code == 1
+    assert shown.partition("problems:\n")[2].splitlines() == [
+        "  site here: request all gets nothing: no [[allow]] rule of this site lets another one publish **",
+        '    try: add publish = ["**"] to a rule in the configuration of this site',
+        "  site there cannot be heard: the [[allow]] rules of site here let no reply of it pass",
+        "    try: correct [[allow]] of site here first, as its own problem says",
+    ]
+
+
 def certificates(folder: Path, authority: str, name: str) -> str:
     """[tls] with a certificate of an authority, which is created if it does not exist."""
     if not (folder / authority).exists():

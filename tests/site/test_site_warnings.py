@@ -34,6 +34,7 @@ def test_a_site_of_the_list_that_may_take_the_same_from_here_is_a_warning(write:
     shown = CliRunner().invoke(config, ["check", str(path)])
     assert shown.exit_code == 0
     assert "warning: " in shown.output
+    assert f"{path} is valid, with 1 warning\n" in shown.output
 
 
 @pytest.mark.parametrize(

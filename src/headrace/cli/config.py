@@ -34,9 +34,10 @@ def check(path: str, as_json: bool) -> int:
     """
     from headrace.site.loading import check_config, check_warnings
 
-    for warning in check_warnings(path):
+    warnings = check_warnings(path)
+    for warning in warnings:
         notice(f"warning: {warning}; {warning.hint}", as_json, warning=warning)
-    return show_problems(path, check_config(path), as_json)
+    return show_problems(path, check_config(path), len(warnings), as_json)
 
 
 @config.command(short_help="Show the values of a configuration.")

@@ -178,10 +178,14 @@ def end_details() -> None:
         _LOGGER.setLevel(logging.NOTSET)
 
 
-def show_problems(path: str, problems: "Sequence[Problem]", as_json: bool) -> int:
-    """List every problem of a configuration or rules file. Return the exit code: 2 if there is any."""
+def show_problems(path: str, problems: "Sequence[Problem]", warnings: int, as_json: bool) -> int:
+    """List every problem of a configuration or rules file. Return the exit code: 2 if there is any.
+
+    warnings: how many were shown; they change no exit code.
+    """
     if as_json:
-        click.echo(msgspec.json.encode({"path": path, "ok": not problems, "problems": problems}).decode())
+        told = {"path": path, "ok": not problems, "warnings": warnings, "problems": problems}
+        click.echo(msgspec.json.encode(told).decode())
         return USAGE if problems else OK
     for problem in problems:
         click.echo(visible(str(problem)))
@@ -190,7 +194,7 @@ def show_problems(path: str, problems: "Sequence[Problem]", as_json: bool) -> in
         if problem.hint:
             click.echo(f"  try: {visible(problem.hint)}")
     if not problems:
-        click.echo(f"{path} is valid")
+        click.echo(f"{path} is valid" + (f", with {format_count(warnings, 'warning')}" if warnings else ""))
         return OK
     click.echo(f"{path}: {format_count(len(problems), 'problem')}", err=True)
     return USAGE

@@ -249,10 +249,11 @@ def check(file: Path, samples: tuple[str, ...], feed: str, ident: str | None, as
 
     problems = check_rules(file)
     rules = None if problems else load_rules(file)
-    for warning in ldm_warnings(rules) if rules is not None else ():
+    warnings = [] if rules is None else list(ldm_warnings(rules))
+    for warning in warnings:
         warn(warning)
     if rules is None or not samples:
-        return show_problems(str(file), problems, as_json)
+        return show_problems(str(file), problems, len(warnings), as_json)
     wanted = [rule.select for rule in rules.enabled]
     tried = [sample for path in samples for sample in samples_of(path, feed, ident, {}, wanted)]
     products = [sample.product for sample in tried]

@@ -8,6 +8,7 @@ its age says when. Kinds:
 
     link          an endpoint in `connect` without a link
     request       a request that no site serves
+    forbidden     a request whose products the [[allow]] rules of its own site keep out
     unreachable   a site that serves a request, or stands by, does not reply
     lost          a range of sequences that no site could supply
     unseen        a range that one of several sites evicted before it could be compared with what has arrived
@@ -72,16 +73,20 @@ def site_problems(
     """The problems of a running site; `links` are those of its endpoints, `now` is in monotonic seconds."""
     found = [*links, *_queue_problems(queue, receiver, too_large, now), *_stream_problems(streams)]
     found += [_ignored(site, count) for site, count in receiver.turned_away.items()]
-    served = {name for name, _ in receiver.upstreams()}
+    served, forbidden = {name for name, _ in receiver.upstreams()}, set[str]()
     for request in receiver.requests:
-        if not may_come_in(rules, request.selection.feed or "**"):
+        is_forbidden = not may_come_in(rules, request.selection.feed or "**")
+        if is_forbidden:
             found.append(_forbidden(request))
-        found += _request_problems(request, receiver.tally.arrivals(request.name), request.name in served, now)
+            forbidden.add(request.name)
+        is_served = is_forbidden or request.name in served  # one cause is enough
+        found += _request_problems(request, receiver.tally.arrivals(request.name), is_served, now)
     requested = {request.name for request in receiver.requests}
     active = {(name, upstream.site) for name, upstream in receiver.upstreams()}
     for (name, site), counts in receiver.tally.upstreams().items():
         if name in requested:
-            found += _upstream_problems(name, site, counts, (name, site) in active, now)
+            is_active = (name, site) in active and name not in forbidden  # or its own rules are why nothing comes
+            found += _upstream_problems(name, site, counts, is_active, now)
     return tuple(found[:PROBLEMS_MAX])
 
 
@@ -153,7 +158,7 @@ def _disk_problems(queue: Queue) -> Iterator[Problem]:
 def _forbidden(request: Request) -> Problem:
     feed = request.selection.feed or "**"
     return Problem(
-        "request", f"{request.name} here",
+        "forbidden", request.name,
         f"request {request.name} gets nothing: no [[allow]] rule of this site lets another one publish {feed}",
         f'add publish = ["{feed}"] to a rule in the configuration of this site',
     )  # fmt: skip
@@ -275,7 +280,7 @@ def map_problems(sites_map: Map) -> list[Found]:
         found.append(Found("", Problem("island", ", ".join(island.sites), island.problem, island.remedy)))
     for node in sites_map.nodes:
         found += [Found(node.name, problem) for problem in node.description.problems] if node.description else []
-        found += _node_problems(node)
+        found += _node_problems(node, _shut(sites_map.nodes, node))
     if not any(node.state in ("here", "silent") for node in sites_map.nodes):
         found.append(Found("", Problem("silent", "", "no site answers", "check that a site runs at this endpoint")))
     return found
@@ -287,8 +292,23 @@ def _name_problems(nodes: Iterable[Node]) -> Iterator[Found]:
             yield Found("", Problem("name", name, f"{times} sites are named {name}", "give each site its own name"))
 
 
-def _node_problems(node: Node) -> Iterator[Found]:
-    if node.state == "silent":
+def _shut(nodes: Iterable[Node], silent: Node) -> list[str]:
+    """The sites linked to this one that keep out what they request from it, and with that its replies."""
+    return [
+        node.name for node in nodes
+        if node.description and any(problem.kind == "forbidden" for problem in node.description.problems)
+        and any(link.zid == silent.zid for link in node.description.links)
+    ]  # fmt: skip
+
+
+def _node_problems(node: Node, shut: Sequence[str]) -> Iterator[Found]:
+    if node.state == "silent" and shut:
+        yield Found("", Problem(
+            "silent", node.name,
+            f"site {node.name} cannot be heard: the [[allow]] rules of site {', '.join(shut)} let no reply of it pass",
+            f"correct [[allow]] of site {', '.join(shut)} first, as its own problem says",
+        ))  # fmt: skip
+    elif node.state == "silent":
         yield Found("", Problem(
             "silent", node.name, f"site {node.name} does not answer: {node.problem}",
             "look at its log; it may be overloaded, or stopped by a debugger",
