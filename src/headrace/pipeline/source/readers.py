@@ -32,7 +32,14 @@ from pyspark.sql.streaming.datasource import (
 from headrace.errors import PipelineError
 from headrace.pipeline.source.backlog import Backlog
 from headrace.pipeline.source.filters import narrowed
-from headrace.pipeline.source.open_queues import open_queue
+from headrace.pipeline.source.open_queues import (
+    AGAIN,
+    CHECKPOINT,
+    current_queue,
+    moved_means,
+    planned_queue,
+    queue_of_stream,
+)
 from headrace.pipeline.source.options import ReadOptions
 from headrace.pipeline.source.ranges import EARLIEST, LATEST, range_of
 from headrace.pipeline.source.spans import Span, end_within, read_span, report_loss, spans_of
@@ -46,6 +53,7 @@ class SpanPartition(InputPartition):
 
     span: Span | None
     select: str
+    queue: str  # the id of the queue that was planned
 
 
 class BatchReader(DataSourceReader):
@@ -59,7 +67,7 @@ class BatchReader(DataSourceReader):
 
     def partitions(self) -> Sequence[InputPartition]:
         options = self._options
-        queue = open_queue(options.address)
+        queue = current_queue(options.address)
         first, end = range_of(queue, options.start(EARLIEST), options.end)
         first = first if self._first is None else max(first, self._first)
         end = end if self._end is None else min(end, self._end)
@@ -68,16 +76,18 @@ class BatchReader(DataSourceReader):
             queue, selection, first, end, options.min_partitions, options.partition_by == "slice",
             options.partition_bytes,
         )  # fmt: skip
-        return [SpanPartition(span, self._select) for span in spans] or [SpanPartition(None, "")]
+        return [SpanPartition(span, self._select, queue.config.uuid) for span in spans] or [SpanPartition(None, "", "")]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         assert isinstance(partition, SpanPartition)
         if partition.span is None:
             return
-        yield from read_span(
-            open_queue(self._options.address), partition.span, Selection.parse(partition.select),
-            self._options.columns, fail=self._options.fail_on_data_loss,
-        )  # fmt: skip
+        queue = planned_queue(self._options.address, partition.queue, AGAIN)
+        with moved_means(AGAIN):
+            yield from read_span(
+                queue, partition.span, Selection.parse(partition.select), self._options.columns,
+                fail=self._options.fail_on_data_loss,
+            )  # fmt: skip
 
 
 class PushdownReader(BatchReader):
@@ -85,7 +95,7 @@ class PushdownReader(BatchReader):
 
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802 Spark's name
         """Narrow what is read. Return all filters: Spark applies them again, so reading too much is harmless."""
-        queue = open_queue(self._options.address)
+        queue = current_queue(self._options.address)
         narrow = narrowed(Selection.parse(self._select), filters, queue.resolve)
         self._select, self._first, self._end = str(narrow.selection), narrow.first, narrow.end
         if narrow.is_empty:
@@ -173,16 +183,17 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             queue, options.selection, first, int(end["sequence"]), options.min_partitions,
             options.partition_by == "slice", options.partition_bytes,
         )  # fmt: skip
-        return [SpanPartition(span, "") for span in spans]
+        return [SpanPartition(span, "", queue.config.uuid) for span in spans]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         assert isinstance(partition, SpanPartition)
         if partition.span is not None:
             options = self._options
-            queue = open_queue(options.address)
-            yield from read_span(
-                queue, partition.span, options.selection, options.columns, fail=options.fail_on_data_loss
-            )
+            queue = planned_queue(options.address, partition.queue, CHECKPOINT)
+            with moved_means(CHECKPOINT):
+                yield from read_span(
+                    queue, partition.span, options.selection, options.columns, fail=options.fail_on_data_loss
+                )
 
     def commit(self, end: Offset) -> None:
         """Move the station: everything before `end` is done."""
@@ -195,7 +206,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Nothing to do: the station stays, the process ends."""
 
     def _queue(self) -> AnyQueue:
-        queue = open_queue(self._options.address)
+        """QueueMovedError: it is no longer in its place. Each call checks it, also while nothing comes."""
+        queue = queue_of_stream(self._options.address)
         if self._options.station is not None and not self._has_station:
             self._set_up_station(queue, self._options.station)
             self._has_station = True
