@@ -44,12 +44,16 @@ class PutOptions:
     arguments: Mapping[str, Any]  # of Queue.put and Queue.put_many
 
     def ident_of(self, path: str, line: int) -> str:
-        """The ident of a product. By default standard input gives none: two readings from it may be equal."""
+        """The ident of a product. By default standard input gives none: two readings from it may be equal.
+
+        Standard input has no name, and as one product no lines: its ident is taken as it is, whatever is in it.
+        """
         template = self.template
+        if path == STDIN and not self.lines:
+            return template or ""
         if template is None:
             template = "" if path == STDIN else "{name}:{line}" if self.lines else "{name}"
-        name = "stdin" if path == STDIN else Path(path).name
-        return template.format(name=name, path=path, line=line)
+        return template.format(name=Path(path).name, path=path, line=line)
 
 
 @click.command(cls=Command)
@@ -63,7 +67,8 @@ class PutOptions:
     help="The feed of the products, such as wx/text/metar.",
 )
 @click.option("--ident", "template", metavar="TEMPLATE",
-              help="May use {name}, {path} and {line}. [default: {name}; none for standard input]")  # fmt: skip
+              help="May use {name} and {path} of the file, and {line}; write {{ and }} for braces. Standard input "
+                   "without --lines takes it as it is. [default: {name}; none for standard input]")  # fmt: skip
 @click.option("--priority", type=click.IntRange(0, PRIORITY_MAX), default=PRIORITY_DEFAULT, show_default=True,
               help="The priority of the products.")  # fmt: skip
 @click.option("--expiry", type=EXPIRY, help="No reader gets the product after this: 10min from now, or a time.")
@@ -88,14 +93,17 @@ def put(
     \b
     Example:
       headrace put wx.queue *.grib2 --feed wx/grid/ngrid --ident 'run06/{name}' --property run=06
-      tail -f log | headrace put wx.queue --lines --feed site/log
+      tail -f log | headrace put wx.queue --lines --feed site/log --ident 'log {line}'
+      cat report | headrace put wx.queue --feed wx/text/metar --ident 'SAUS70 KWBC 061300'
     """
     arguments = {
         "feed": feed, "priority": priority, "expiry": expiry, "slice": slice_number,
         "properties": properties_of(pairs) if pairs else None, "timeout": timeout,
     }  # fmt: skip
-    options = PutOptions(None if template is None else _checked_template(template), lines, arguments)
     paths = files or (STDIN,)
+    if template is not None:
+        _check_template(template, paths, lines)
+    options = PutOptions(template, lines, arguments)
     report = PutReport(feed, as_json, one_by_one=not lines and len(paths) <= MANY_FILES)
     try:
         with open_queue(queue_path) as queue, progress_bar("putting", len(paths), len(paths) > MANY_FILES) as bar:
@@ -279,8 +287,10 @@ class PutReport:
 # --- options --------------------------------------------------------------------------------------
 
 
-def _checked_template(template: str) -> str:
-    """OptionError if the template has other fields than {name}, {path} and {line}."""
+def _check_template(template: str, paths: Sequence[str], lines: bool) -> None:
+    """OptionError if the template has a field that one of its inputs does not have."""
+    if not lines and set(paths) == {STDIN}:
+        return  # not a template
     try:
         fields = {field for _, field, _, _ in string.Formatter().parse(template) if field is not None}
         template.format(name="", path="", line=1)
@@ -288,9 +298,14 @@ def _checked_template(template: str) -> str:
         fields = {""}
     if not fields <= _FIELDS:
         raise OptionError(
-            f"ident template {template!r} is invalid", "its fields are {name}, {path} and {line}; write {{ for a brace"
+            f"ident template {template!r} is invalid",
+            "its fields are {name}, {path} and {line}; write {{ and }} for braces",
         )
-    return template
+    if lines and STDIN in paths and not fields <= {"line"}:
+        raise OptionError(
+            f"ident template {template!r} names a file, and standard input is none",
+            "its field is {line}; write {{ and }} for braces",
+        )
 
 
 def properties_of(pairs: Sequence[str]) -> dict[str, PropertyValue]:
