@@ -11,6 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from headrace import Queue
+from headrace.cli.pipeline import state_line
 from headrace.pipeline.rules.load import load_rules
 from headrace.pipeline.run.checkpoint import locked_checkpoint
 from headrace.pipeline.run.status import RuleStatus, save_status
@@ -50,7 +51,7 @@ def test_valid_rules_are_reported_as_valid(run: Run, folder: Path) -> None:
 def test_rules_that_select_feed_types_of_ldm_are_warned_of(run: Run, folder: Path) -> None:
     (folder / "rules.toml").write_text(RULES.replace('"wx/radar/**"', '"NEXRAD3"'))
     result = run("pipeline", "check", "rules.toml")
-    assert (result.exit_code, result.stdout) == (0, "rules.toml is valid\n")
+    assert (result.exit_code, result.stdout) == (0, "rules.toml is valid, with 1 warning\n")
     assert "warning: rule radar: NEXRAD3 is a feed type of LDM" in result.stderr
 
 
@@ -180,6 +181,21 @@ def test_the_status_says_why_products_were_not_decoded(run: Run, folder: Path) -
     ]
     (told,) = objects(run("pipeline", "status", "rules.toml", "--json").stdout)
     assert told["rules"][0]["causes"] == causes
+
+
+def test_dead_letters_are_those_of_the_decoder_and_those_of_actions(run: Run, folder: Path) -> None:
+    """As many as the table has: a person who sees 0 does not look there."""
+    status = RuleStatus("hot", "done", errors=2, failed=18, causes={"no GRIB message": 2})
+    save_status(load_rules(folder / "rules.toml").pipeline, folder / "rules.toml", [status])
+    _, header, row, *lines = run("pipeline", "status", "rules.toml").stdout.splitlines()
+    end = header.index("dead letters") + len("dead letters")
+    assert row[:end].split()[-1] == "20"
+    assert lines == [
+        "rule hot: 2 products not decoded: no GRIB message",
+        "rule hot: 18 rows refused by its actions: `error` of the dead letters has the reasons",
+        "not running",
+    ]
+    assert state_line(status).endswith(", 20 dead letters")
 
 
 def test_the_status_says_how_many_rows_were_removed_after_keep(run: Run, folder: Path) -> None:

@@ -31,8 +31,7 @@ if TYPE_CHECKING:
 
 _LOOK_S = 2.0
 _STALE_S = 10.0
-_HEADER = ("rule", "state", "batches", "rows", "dead letters", "failed", "last batch", "products/s", "behind", "oldest",
-           "lost")  # fmt: skip
+_HEADER = ("rule", "state", "batches", "rows", "dead letters", "last batch", "products/s", "behind", "oldest", "lost")
 
 
 @click.group(cls=Group)
@@ -182,7 +181,7 @@ def status(file: Path, as_json: bool) -> int:
 
 def show_rules(rules: "list[RuleStatus]") -> None:
     rows = [
-        (rule.rule, rule.state, f"{rule.batches:,}", f"{rule.rows:,}", f"{rule.errors:,}", f"{rule.failed:,}",
+        (rule.rule, rule.state, f"{rule.batches:,}", f"{rule.rows:,}", f"{rule.dead_letters:,}",
          f"{rule.batch_s:.2f} s", f"{rule.products_per_s:,.0f}", f"{rule.behind:,}",
          format_latency(rule.behind_s) if rule.behind else "-", f"{rule.lost:,}")
         for rule in rules
@@ -198,16 +197,20 @@ def show_rules(rules: "list[RuleStatus]") -> None:
 
 
 def cause_lines(rule: "RuleStatus") -> list[str]:
-    """Why products of a rule were not decoded, most frequent first."""
+    """Where the dead letters of a rule come from: why products were not decoded, most frequent first; its actions."""
     causes = sorted(rule.causes.items(), key=lambda each: -each[1])
-    return [f"rule {rule.rule}: {format_count(count, 'product')} not decoded: {cause}" for cause, count in causes]
+    lines = [f"rule {rule.rule}: {format_count(count, 'product')} not decoded: {cause}" for cause, count in causes]
+    if rule.failed:
+        rows = format_count(rule.failed, "row")
+        lines.append(f"rule {rule.rule}: {rows} refused by its actions: `error` of the dead letters has the reasons")
+    return lines
 
 
 def state_line(rule: "RuleStatus") -> str:
     batches = "batch" if rule.batches == 1 else "batches"
     return (
         f"{rule.rule}: {rule.state}, {format_count(rule.rows, 'row')} in {rule.batches:,} {batches}, "
-        f"{rule.products_per_s:,.0f}/s, {_behind(rule)}, {format_count(rule.errors, 'dead letter')}"
+        f"{rule.products_per_s:,.0f}/s, {_behind(rule)}, {format_count(rule.dead_letters, 'dead letter')}"
     )
 
 

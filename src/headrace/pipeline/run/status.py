@@ -37,6 +37,11 @@ class RuleStatus(msgspec.Struct):
     behind_s: float = 0.0  # age of the oldest of them
     lost: int = 0
 
+    @property
+    def dead_letters(self) -> int:
+        """All rows that it has written to the table of dead letters."""
+        return self.errors + self.failed
+
 
 class JobStatus(msgspec.Struct):
     """What `headrace pipeline status` shows."""
