@@ -12,7 +12,6 @@ from headrace import Duplicate, Queue
 from headrace.errors import RuleError
 from headrace.pipeline.rules.pqact import translate
 from headrace.pipeline.rules.pqact.entry import entries_of, words_of
-from headrace.pipeline.rules.pqact.selection import re2_of
 from headrace.pipeline.rules.template import template
 from headrace.pipeline.rules.trial import try_rules
 from headrace.product.product import MadeProduct
@@ -314,20 +313,6 @@ def test_a_file_of_1700_entries_becomes_1700_rules(tmp_path: Path) -> None:
     rules = loaded(written(tmp_path, made.toml)).rules
     assert len({rule.name for rule in rules}) == 1700
     assert {rule.select.feed for rule in rules} == {"wx/text/**", "wx/model/hds/**|wx/obs/bufr/**|wx/text/**"}
-
-
-@pytest.mark.parametrize(
-    ("posix", "made"),
-    [
-        (r"^SA.. (K[A-Z]{3})\.", r"^SA.. (K[A-Z]{3})\."),
-        (r"[\.]x[]a]", r"[\\.]x[]a]"),
-        (r"\<a\>", r"\ba\b"),
-        (r"[[:alpha:]]+[^/]*", r"[[:alpha:]]+[^/]*"),
-        (r"a\/b\-c", r"a\/b\-c"),
-    ],
-)
-def test_patterns_keep_their_meaning(posix: str, made: str) -> None:
-    assert re2_of(posix) == made
 
 
 def test_lines_are_joined_and_words_split_as_pqact_does() -> None:

@@ -19,7 +19,8 @@ from typing import Any
 
 from headrace.errors import RuleError
 from headrace.pipeline.rules.pqact.entry import Entry, words_of
-from headrace.pipeline.rules.pqact.selection import group_sources
+from headrace.pipeline.rules.pqact.ere import parsed
+from headrace.pipeline.rules.pqact.ere_re2 import groups_of
 from headrace.pipeline.rules.pqact.substitution import Piece, fixed_folder, pieces_of, sql_of, template_of
 from headrace.pipeline.rules.template import template
 
@@ -59,7 +60,7 @@ def _options(words: list[str], known: tuple[str, ...]) -> tuple[list[str], list[
 
 
 def _pieces(entry: Entry, word: str) -> list[Piece]:
-    return pieces_of(word, len(group_sources(entry.pattern)))
+    return pieces_of(word, len(list(groups_of(parsed(entry.pattern)))))
 
 
 def _template(entry: Entry, pieces: list[Piece], is_path: bool) -> str:

@@ -16,7 +16,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from headrace.errors import RuleError
-from headrace.pipeline.rules.pqact.selection import group_sources, may_be_empty, may_have_slash
+from headrace.pipeline.rules.pqact.ere import parsed
+from headrace.pipeline.rules.pqact.ere_re2 import GroupFacts, groups_of
 
 _PIECE = re.compile(
     r"(?s)\((?P<day>(?:\\[0-9]|[0-9])+):(?P<item>[A-Za-z]*)\)|(?P<seq>\(seq\))|\\(?P<group>[0-9])"
@@ -26,6 +27,8 @@ _DATE_ITEMS = {"yyyy": "%Y", "yy": "%y", "mm": "%m", "mmm": "%b:lower", "dd": "%
 _TIMES = {**{sign: f"%{sign}" for sign in "YymdHMSjbBaA"}, "h": "%b", "D": "%m/%d/%y", "F": "%Y-%m-%d", "T": "%H:%M:%S",
           "R": "%H:%M"}  # fmt: skip
 _SQL_TIMES = {"%Y": "yyyy", "%y": "yy", "%m": "MM", "%d": "dd", "%H": "HH", "%M": "mm", "%S": "ss", "%j": "DDD"}
+
+_WHOLE = GroupFacts(may_be_empty=False, may_have_slash=True)  # group 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,11 +116,12 @@ def template_of(pieces: list[Piece], pattern: str, is_path: bool) -> str:
 
 
 def _joined(pieces: list[Piece], pattern: str, is_path: bool) -> Iterator[str]:
-    sources, empty = [".", *group_sources(pattern)], [False, *may_be_empty(pattern)]
+    groups = [_WHOLE, *groups_of(parsed(pattern))]
     for piece in pieces:
         if piece.group is not None:
-            kept = ":path" if is_path and may_have_slash(sources[piece.group]) else ""
-            yield f"{{{piece.group}{kept}{'|' if empty[piece.group] else ''}}}"
+            group = groups[piece.group]
+            kept = ":path" if is_path and group.may_have_slash else ""
+            yield f"{{{piece.group}{kept}{'|' if group.may_be_empty else ''}}}"
         elif piece.days:
             yield f"{{time({','.join(piece.days)}):{piece.time}}}"
         elif piece.time:

@@ -17,6 +17,8 @@ import msgspec
 from headrace.errors import RuleError
 from headrace.pipeline.rules.pqact.action import TRANSLATORS, Made
 from headrace.pipeline.rules.pqact.entry import Entry, entries_of
+from headrace.pipeline.rules.pqact.ere import parsed
+from headrace.pipeline.rules.pqact.ere_re2 import prefers_the_first
 from headrace.pipeline.rules.pqact.selection import ELSE, feeds_with, re2_of, types_of
 from headrace.pipeline.rules.template_safety import check_result
 from headrace.product.ldm_feedtypes import FEEDS, Feeds, pattern_of
@@ -131,6 +133,8 @@ def _make_rule(entry: Entry, made: Made, feeds: Feeds, names: set[str], has_abov
     if translator is None:
         raise RuleError(f"there is no action {entry.action}", f"use {', '.join(TRANSLATORS)}")
     translator(entry, made)
+    if _writes_match(entry) and prefers_the_first(parsed(entry.pattern)):
+        made.notes.append("if several alternatives match, POSIX takes the longest and RE2 the first: groups may differ")
     mapped = sorted(name for name in types if feeds[name] != FEEDS.get(name))
     if mapped and made.values.get("metadata", "ldm-spipe") != "ldm-spipe":
         made.notes.append(f"the metadata has the feed type that the table has for its feed, and not {mapped[0]}")
@@ -141,8 +145,13 @@ def _selecting(entry: Entry, has_above: bool) -> dict[str, Any]:
     if entry.pattern == ELSE:  # never an ident that begins with `_`, as in pqact
         return {"not_ident": "^_", **({"otherwise": True} if has_above else {})}
     ident = re2_of(entry.pattern)
-    is_needed = ident not in ("", ".*") or re.search(r"&|\\0", entry.arguments)
+    is_needed = ident not in ("", ".*") or _writes_match(entry)
     return {"ident": ident} if is_needed else {}
+
+
+def _writes_match(entry: Entry) -> bool:
+    """Whether the arguments have the match, or a group of it."""
+    return re.search(r"&|\\[0-9(]", entry.arguments) is not None
 
 
 def _name(entry: Entry, names: set[str]) -> str:
