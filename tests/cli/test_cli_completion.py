@@ -1,7 +1,10 @@
 """Completion, through the protocol of click and through a real bash."""
 
 import os
+import pty
+import select
 import shutil
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -28,6 +31,7 @@ def full(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, run: Run) 
         queue.cursor("printer")
         queue.channel("frames", "tel/frames")
     (tmp_path / "quiet").mkdir()
+    (tmp_path / "denver.toml").touch()
     run("context", "create", "lab", path)
 
 
@@ -58,6 +62,9 @@ def completed(line: str) -> list[str]:
         ("headrace watch q --select wx/t", ["wx/text/metar"]),
         ("headrace wanted q wx/r", ["wx/radar"]),
         ("headrace context use l", ["lab"]),
+        ("headrace sites ", ["config/", "denver.toml", "lab", "quiet/"]),
+        ("headrace sites ./de", ["./denver.toml"]),
+        ("headrace sites @", ["@lab"]),
         ("headrace station show nowhere ", []),
         ("headrace station show tcp/127.0.0.1:1 ", []),
         ("headrace station show @nosuch ", []),
@@ -106,7 +113,7 @@ def test_the_program_answers_a_shell_and_writes_no_error(tmp_path: Path) -> None
         return done.stdout.strip(), done.stderr
 
     assert ask("headrace station show q d") == ("plain,decode", "")
-    assert ask("headrace watch @l") == ("plain,lab", "")  # bash replaces what is behind the @
+    assert ask("headrace watch @l") == ("plain,@lab", "")  # bash replaces the @ too
     assert ask("headrace station show nowhere d") == ("", "")
 
 
@@ -121,6 +128,34 @@ def test_a_real_bash_completes_a_context_behind_its_at_sign(run: Run, tmp_path: 
     """
     done = subprocess.run(["bash", "-c", script], capture_output=True, text=True, timeout=240, check=False)
     assert done.stdout == "decode\n", done.stderr
+
+
+@pytest.mark.skipif(shutil.which("bash") is None, reason="there is no bash")
+def test_the_tab_key_of_a_real_terminal_keeps_the_at_sign(tmp_path: Path) -> None:
+    """Only readline shows what a completion replaces, and it breaks words in its own way."""
+    (tmp_path / "headrace").write_text(f'#!/bin/sh\nexec "{sys.executable}" -c "{PROGRAM}" "$@"\n')
+    (tmp_path / "headrace").chmod(0o755)
+    (tmp_path / "rc").write_text(f"PS1='ready> '\nPATH={tmp_path}:$PATH\n{script_for('bash')}")
+    pid, terminal = pty.fork()
+    if pid == 0:
+        os.execvpe("bash", ["bash", "--noprofile", "--rcfile", "rc", "-i"], {**os.environ, "TERM": "dumb"})
+    shown = b""
+
+    def read_until(text: bytes) -> None:
+        nonlocal shown
+        while text not in shown:
+            assert select.select([terminal], [], [], 60)[0], shown
+            shown += os.read(terminal, 65536)
+
+    try:
+        read_until(b"ready> ")
+        os.write(terminal, b"headrace lag @l\t")
+        read_until(b"lab ")
+        assert b"headrace lag @lab " in shown
+    finally:
+        os.kill(pid, signal.SIGKILL)
+        os.waitpid(pid, 0)
+        os.close(terminal)
 
 
 @pytest.mark.parametrize(("shell", "start"), [("bash", ".bashrc"), ("zsh", ".zshrc"), ("fish", None)])

@@ -193,6 +193,15 @@ def test_a_map_has_the_problems_of_its_sites_and_its_own() -> None:
     assert kinds(Node("b", "1", "here", "", None, told)) == [("b", "link")]
 
 
+def test_a_queue_is_not_a_site_and_the_error_says_what_is(run: Run, path: Path) -> None:
+    run("context", "create", "lab", path)
+    for word, named in ((str(path), str(path)), ("@lab", f"{path}, from the context lab")):
+        result = run("sites", word)
+        assert result.exit_code == 2
+        assert f"{named} is a directory, and not the file of a site\n" in result.stderr
+        assert "try: headrace sites takes the file of a site, such as site.toml, an endpoint" in result.stderr
+
+
 def test_links_are_drawn_as_chains_and_rings() -> None:
     assert list(link_lines([link("a", "b", 0.0004), link("b", "c", 0.002)])) == ["a ── 400 µs ── b ── 2.0 ms ── c"]
     (ring,) = link_lines([link("a", "b"), link("b", "c"), link("c", "a")])
