@@ -19,7 +19,7 @@ def test_the_public_names_are_exactly_these() -> None:
     ]  # fmt: skip
     assert [name for name in headrace.__all__ if name.endswith("Error")] == [
         "AccessDeniedError", "BlockedError", "ChannelEndedError", "ChannelMissingError", "DiskFullError",
-        "HeadraceError", "InvalidError", "LeaseLostError", "MissingExtraError", "ProductDamagedError",
+        "HeadraceError", "InvalidError", "LeaseLostError", "MissingExtraError", "PayloadError", "ProductDamagedError",
         "ProductsLostError", "QueueBusyError", "QueueClosedError", "QueueDamagedError", "QueueError",
         "QueueExistsError", "QueueMissingError", "RejectedError", "SelectionError", "SiteUnreachableError",
         "StationExistsError", "StationMissingError", "TermsError",

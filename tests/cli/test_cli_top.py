@@ -25,7 +25,9 @@ from support.waiting import is_asleep, until
 
 
 def test_once_shows_the_queue_without_a_terminal(run: Run, path: Path) -> None:
-    fill(path, 3)
+    fill(path, 1)
+    assert "  1 product  oldest" in run("top", path, "--once", "--interval", "100ms").stdout
+    fill(path, 2)
     with Queue.open(path) as queue:
         queue.station("decode", "wx/**", start="oldest")
     result = run("top", path, "--once", "--interval", "100ms")

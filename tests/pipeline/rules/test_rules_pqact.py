@@ -51,8 +51,8 @@ def test_the_translation_is_valid_except_for_a_missing_program(tmp_path: Path) -
     (tmp_path / "decoders" / "dcmetr").write_text("#!/bin/sh\n")
     (tmp_path / "decoders" / "dcmetr").chmod(0o755)
     rules = loaded(written(tmp_path, toml)).rules
-    assert len(rules) == len(RULES)
-    assert len([rule for rule in rules if not rule.discard]) == TRANSLATION.rules
+    assert len(rules) == len(RULES) == TRANSLATION.rules
+    assert len([rule for rule in rules if rule.discard]) == TRANSLATION.discards
 
 
 def test_the_queue_that_the_file_proposes_has_the_rule_of_ldm(run: Run, tmp_path: Path) -> None:
@@ -230,7 +230,7 @@ EXP\t^x\tFILE\tx
 def test_an_else_is_a_rule_for_what_no_entry_above_matches(tmp_path: Path) -> None:
     made = translate(ELSE)
     rules = {rule.name: rule for rule in loaded(written(tmp_path, made.toml)).rules}
-    assert (made.rules, made.remarks) == (5, ())
+    assert (made.rules, made.remarks) == (len(rules), ()) == (6, ())
     assert [rule.otherwise for rule in rules.values()] == [False, False, False, True, True, False]
     assert [rule.discard for rule in rules.values()] == [False, True, False, False, False, False]
     assert rules["pqact-4"].select.not_ident == "^_"
@@ -262,7 +262,7 @@ def test_a_product_reaches_the_rules_that_pqact_would_apply(
 def test_an_entry_that_is_not_translated_keeps_its_products_from_an_else(tmp_path: Path) -> None:
     made = translate("EXP\t^a\tFILE\t-bogus x\nEXP\t^_ELSE_$\tFILE\trest\n")
     broken, rest = loaded(written(tmp_path, made.toml)).rules
-    assert (made.rules, broken.discard, broken.select.ident, rest.otherwise) == (1, True, "^a", True)
+    assert (made.rules, broken.discard, broken.select.ident, rest.otherwise) == (2, True, "^a", True)
 
 
 def test_an_else_without_entries_above_takes_everything(tmp_path: Path) -> None:

@@ -1,7 +1,9 @@
 """Quiet: what Spark and py4j print, where it is not for a person who must act.
 
     remedy_first       an exception begins with the message of our error, before Spark's words and tracebacks
-    forget_interrupts  Ctrl-C while Java works: KeyboardInterrupt, without py4j's traceback in the log
+    forget_interrupts  Ctrl-C while Java works, or a signal that ends Java: the exception, without py4j's traceback in
+                       the log
+    forget_queries     a query is invalid: the exception, without Spark's log entry of several kB that repeats it
     forget_batches     a pipeline is stopped during a batch, which is repeated at the next start
     forget_java        Java has ended before this process: no traceback of PySpark's server for accumulators
     end_silently       a Python process of Spark's whose connection was closed ends: a query with a `limit` needs no
@@ -18,16 +20,20 @@ from socketserver import BaseServer
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
+from py4j.protocol import Py4JNetworkError  # type: ignore[import-untyped]
 from pyspark import accumulators
 from pyspark.errors.exceptions import captured
+from pyspark.logger import PySparkLogger
 
 from headrace.pipeline.spark.failures import own_message
 
 CLOSED = (BrokenPipeError, ConnectionResetError)
 _INTERRUPTED = "KeyboardInterrupt while sending command."
+_SENDING = "Exception while sending command."
 _SHUTTING_DOWN = "Exception occurred while shutting down connection"
 _IN_CALLBACK = "There was an exception while executing the Python Proxy"
 _CALLBACKS = "py4j.clientserver"
+_QUERIES = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")
 _DAEMON = "pyspark.daemon"
 _MARK = "_headrace"
 
@@ -50,7 +56,7 @@ def remedy_first() -> None:
 
 
 def forget_interrupts() -> None:
-    """Leave out py4j's log entries for an interrupt, which is raised as well. Once for each process."""
+    """Leave out py4j's log entries for an interrupt and the end of Java, which it raises as well. Once per process."""
     for name in ("", _CALLBACKS):  # py4j uses the root logger, too
         logger = logging.getLogger(name)
         if not any(isinstance(each, _NoInterrupts) for each in logger.filters):
@@ -61,12 +67,20 @@ class _NoInterrupts(logging.Filter):
     def filter(self, record: logging.LogRecord) -> bool:
         if record.msg == _SHUTTING_DOWN and record.exc_info:  # it was shut already
             return not isinstance(record.exc_info[1], CLOSED)
+        if record.msg == _SENDING and record.exc_info:
+            return not isinstance(record.exc_info[1], Py4JNetworkError)
         return record.msg != _INTERRUPTED and not _is_reentrant(record.exc_info)
 
 
 def _is_reentrant(raised: Any) -> bool:
     """Spark's handler of Ctrl-C calls Java while this thread is waiting for Java."""
     return bool(raised) and "reentrant call" in str(getattr(raised[1], "__context__", ""))
+
+
+def forget_queries() -> None:
+    """Leave out Spark's log entries for invalid queries: each is an exception, too, which says the same."""
+    for name in _QUERIES:
+        PySparkLogger.getLogger(name).disabled = True
 
 
 def forget_batches() -> None:

@@ -21,7 +21,7 @@ from headrace.pipeline.spark.home import class_archives, spark_home, using_home
 from headrace.pipeline.spark.java import ending_java, java_home, using_java
 from headrace.pipeline.spark.packing import driver_python, executor_settings
 from headrace.pipeline.spark.python import DAEMON, using_daemon
-from headrace.pipeline.spark.quiet import forget_interrupts, forget_java
+from headrace.pipeline.spark.quiet import forget_interrupts, forget_java, forget_queries
 from headrace.pipeline.spark.stages import shown_stages
 
 _LOCAL = "local"
@@ -51,6 +51,7 @@ def start_spark(
 def _start(name: str, master: str, settings: dict[str, str], environment: Path | None, java: Path) -> SparkSession:
     forget_interrupts()
     forget_java()
+    forget_queries()
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
     chosen = {**default_settings(master), **settings}
