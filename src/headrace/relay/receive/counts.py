@@ -1,4 +1,5 @@
-"""Counts: what became of the products that a site has requested. Plain numbers, since the site's start.
+"""Counts: what became of the products that a site has requested. Plain numbers, since the site's start; losses are
+kept over restarts (losses.py).
 
     UpstreamStatistics   one request at one other site: what came, and what that site left out or could not give
     Arrivals             one request: what this site's own queue did with the products that came

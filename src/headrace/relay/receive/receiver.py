@@ -30,6 +30,7 @@ from headrace.relay.receive.counts import Arrivals, Tally
 from headrace.relay.receive.failover_thread import FailoverThread
 from headrace.relay.receive.intake import Intake
 from headrace.relay.receive.live_buffer import LiveBudget
+from headrace.relay.receive.losses import LossFile
 from headrace.relay.receive.places import Places
 from headrace.relay.receive.progress import RequestProgress, asked_text
 from headrace.relay.receive.standby import Standby
@@ -86,6 +87,8 @@ class Receiver:
         self._meeting: set[str] = set()  # sites that are being asked for their identity
         self._intake = Intake(queue, site, self.tally, remembers=any(request.has_failover for request in requests))
         self.flows, self.hops = self._intake.flows, self._intake.hops
+        self._losses = LossFile(queue.path)
+        self._losses.restore(self.tally)
         self._lock, self._saving = threading.Lock(), threading.Lock()
         self._stopped = threading.Event()
         self._arrived = self._begin_progress()
@@ -263,13 +266,14 @@ class Receiver:
         return next_sequence
 
     def _write(self) -> None:
-        """Write progress and hops. If the disk refuses, the next save tries again."""
+        """Write progress, hops and losses. If the disk refuses, the next save tries again."""
         try:
             log_of(self._queue).check_open()  # where a moved queue was, nothing is created
             self._progress.save(self._flush)
             if self._progress.has_positions:
                 note_requests(log_of(self._queue).kernel)
             self.hops.save(self._queue.oldest)
+            self._losses.save(self.tally)
             self.unsaved = ""
         except (HeadraceError, OSError) as error:
             self.unsaved = str(error)
