@@ -43,6 +43,7 @@ def test_the_examples_of_a_page_run(shell: Shell, tmp_path: Path, page: str) -> 
 
 
 def test_the_examples_for_spark_teams_read_each_product_once(shell: Shell, tmp_path: Path) -> None:
+    """Each has a Java of its own, because relative paths are those of the folder in which Java was started."""
     shutil.copytree(EXAMPLES, tmp_path, dirs_exist_ok=True)
     shell.run("headrace queue create wx.queue --size 256MiB", tmp_path)
     shell.run("headrace generate wx.queue --products 300 --fast --seed 1", tmp_path)

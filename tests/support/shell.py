@@ -2,7 +2,7 @@
 
 Most of the time of a `headrace` command is spent on imports. Here `headrace` and `python` on the PATH of bash are small
 scripts that ask a server, which has imported everything, to fork: each command is a process of its own that can be put into
-the background and killed, also by SIGKILL. `headrace pipeline run` and `python spark_….py` go to a second server, which runs one command after the
+the background and killed, also by SIGKILL. `headrace pipeline run` goes to a second server, which runs one command after the
 other in its own process, so that all of them share one Java.
 
 Output goes to a file, because Java keeps descriptors open for longer than the command that has started it.
@@ -24,8 +24,7 @@ SCRIPT = """\
 #!{python} -IS
 import json, os, signal, socket, sys
 words = [{name!r}, *sys.argv[1:]]
-on_spark = words[1:3] == ["pipeline", "run"] or words[1].startswith("spark_")
-server = {sequential!r} if on_spark else {forking!r}
+server = {sequential!r} if words[1:3] == ["pipeline", "run"] else {forking!r}
 with socket.socket(socket.AF_UNIX) as link:
     link.connect(server)
     socket.send_fds(link, [b"x"], [0, 1, 2])
