@@ -29,6 +29,7 @@ if TYPE_CHECKING:
         InvalidError,
         LeaseLostError,
         MissingExtraError,
+        PayloadError,
         ProductDamagedError,
         ProductsLostError,
         QueueBusyError,
@@ -55,9 +56,9 @@ if TYPE_CHECKING:
 __all__ = [
     "AccessDeniedError", "Batch", "BlockedError", "Channel", "ChannelEndedError", "ChannelMissingError", "Consumer",
     "Cursor", "DiskFullError", "Duplicate", "HeadraceError", "InvalidError", "LeaseLostError", "Lost",
-    "MissingExtraError", "Product", "ProductDamagedError", "ProductsLostError", "Queue", "QueueBusyError",
-    "QueueClosedError", "QueueDamagedError", "QueueError", "QueueExistsError", "QueueMissingError", "Receipt",
-    "RejectedError", "Selection", "SelectionError", "SiteUnreachableError", "Station", "StationExistsError",
+    "MissingExtraError", "PayloadError", "Product", "ProductDamagedError", "ProductsLostError", "Queue",
+    "QueueBusyError", "QueueClosedError", "QueueDamagedError", "QueueError", "QueueExistsError", "QueueMissingError",
+    "Receipt", "RejectedError", "Selection", "SelectionError", "SiteUnreachableError", "Station", "StationExistsError",
     "StationMissingError", "TermsError", "connect",
 ]  # fmt: skip
 

@@ -71,7 +71,10 @@ class Bash(BashComplete):
         _, incomplete = self.get_completion_args()
         breaks = re.escape(os.environ.get("COMP_WORDBREAKS", ""))
         cut = re.match(f"(.*[{breaks}])?", incomplete) if breaks else None
-        return f"plain,{item.value[cut.end() if cut else 0 :]}"
+        start = cut.end() if cut else 0
+        if incomplete[:start].endswith("@"):
+            start -= 1  # readline breaks words before an @, and behind every other break
+        return f"plain,{item.value[start:]}"
 
 
 # --- the words ----------------------------------------------------------------------------------------
@@ -80,8 +83,9 @@ class Bash(BashComplete):
 def words_for(kind: str, ctx: click.Context, incomplete: str) -> list[str]:
     """The words of one kind that begin with `incomplete`, for the queue of the command; none if anything is wrong."""
     try:
-        every = _queues(incomplete) if kind == "queue" else _contexts(incomplete) if kind == "context" else None
-        found = (word for word in every or _named(kind, ctx) if word.startswith(incomplete) and word.isprintable())
+        here = {"queue": _queues, "site": _sites, "context": _contexts}.get(kind)
+        every = _named(kind, ctx) if here is None else here(incomplete)
+        found = (word for word in every if word.startswith(incomplete) and word.isprintable())
         return sorted(set(islice(found, _WORDS_MAX)))
     except Exception:  # noqa: BLE001 - whatever it is, the next word can still be typed
         return []
@@ -97,12 +101,32 @@ def _contexts(incomplete: str) -> Iterator[str]:
 def _queues(incomplete: str) -> Iterator[str]:
     """Contexts, queues, and directories that may have queues below them."""
     yield from _contexts(incomplete)
+    for word, entry in _entries(incomplete):
+        if entry.is_dir():
+            yield word if _is_queue(entry) else f"{word}/"
+
+
+def _sites(incomplete: str) -> Iterator[str]:
+    """Contexts, files that may be those of sites, and directories that may have such files below them."""
+    yield from _contexts(incomplete)
+    for word, entry in _entries(incomplete):
+        if entry.is_dir() and not _is_queue(entry):
+            yield f"{word}/"
+        elif entry.name.endswith(".toml") and entry.is_file():
+            yield word
+
+
+def _entries(incomplete: str) -> Iterator[tuple[str, "os.DirEntry[str]"]]:
+    """The files and directories that a word may become; hidden ones if it begins with their dot."""
     folder, slash, start = incomplete.rpartition("/")
     with os.scandir(os.path.expanduser(folder + slash) or ".") as entries:
         for entry in entries:
-            if entry.name.startswith(start) and (start or not entry.name.startswith(".")) and entry.is_dir():
-                is_queue = os.path.exists(os.path.join(entry.path, "queue.json"))
-                yield f"{folder}{slash}{entry.name}{'' if is_queue else '/'}"
+            if entry.name.startswith(start) and (start or not entry.name.startswith(".")):
+                yield f"{folder}{slash}{entry.name}", entry
+
+
+def _is_queue(entry: "os.DirEntry[str]") -> bool:
+    return os.path.exists(os.path.join(entry.path, "queue.json"))
 
 
 def _named(kind: str, ctx: click.Context) -> list[str]:

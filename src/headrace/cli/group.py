@@ -41,11 +41,14 @@ def verbose_option() -> click.Option:
 
 
 class QueueArgument(click.Argument):
-    """The argument QUEUE. `explicit`: it must be written, because leaving it out by accident would do harm."""
+    """The argument QUEUE. `explicit`: it must be written, because leaving it out by accident would do harm.
 
-    def __init__(self, *args: Any, explicit: bool = False, **settings: Any) -> None:
+    completes: the words that complete it, `queue` or `site`.
+    """
+
+    def __init__(self, *args: Any, explicit: bool = False, completes: str = "queue", **settings: Any) -> None:
         super().__init__(*args, **settings)
-        self.explicit = explicit
+        self.explicit, self.completes = explicit, completes
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> "list[CompletionItem[str]]":
         """Queues and contexts; and what the next argument completes, because the queue may be left out."""
@@ -53,7 +56,7 @@ class QueueArgument(click.Argument):
 
         from headrace.cli.completion import words_for
 
-        found = [CompletionItem(word) for word in words_for("queue", ctx, incomplete)]
+        found = [CompletionItem(word) for word in words_for(self.completes, ctx, incomplete)]
         arguments = [param for param in ctx.command.params if isinstance(param, click.Argument)]
         ctx.params.pop(self.name or "", None)
         for after in arguments[arguments.index(self) + 1 :][:1]:

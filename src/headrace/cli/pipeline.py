@@ -316,12 +316,13 @@ def import_rules(file: Path, queue: str, feeds: tuple[str, ...], as_json: bool) 
     text = file.read_text("utf-8", "surrogateescape")
     made = translate(text, queue=queue, feeds=mapping, source=file.name, path=file)
     if as_json:
-        echo_json({"rules": made.rules, "toml": made.toml, "remarks": made.remarks})
+        echo_json({"rules": made.rules, "discards": made.discards, "toml": made.toml, "remarks": made.remarks})
     else:
         click.echo(made.toml, nl=False)
         for remark in made.remarks:
             click.echo(str(remark), err=True)
-        click.echo(f"{format_count(made.rules, 'rule')}, {len(made.untranslated):,} not translated", err=True)
+        discards = f" ({made.discards:,} of them only to discard)" if made.discards else ""
+        click.echo(f"{format_count(made.rules, 'rule')}{discards}, {len(made.untranslated):,} not translated", err=True)
     return NEGATIVE if made.untranslated else OK
 
 

@@ -1,5 +1,6 @@
 """`headrace sites`: the map of the fabric, which sites_map.py renders. `headrace hop`: the way of one product."""
 
+import os
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -22,7 +23,7 @@ _HOP_HEADER = ("sequence", "feed", "ident", "origin", "came through")
 
 
 @click.command(cls=Command)
-@click.argument("where", cls=QueueArgument, metavar="ENDPOINT|SITE.TOML")
+@click.argument("where", cls=QueueArgument, completes="site", metavar="ENDPOINT|SITE.TOML")
 @click.option("--flows", "all_flows", is_flag=True, help="Show the flow of every feed, not only the largest.")
 @click.option("--dot", "as_dot", is_flag=True, help="Write a graph for Graphviz: sites, links, round trips, loss.")
 @click.option("--check", is_flag=True, help="Exit code 1 if there is a problem, as listed below the tables.")
@@ -96,6 +97,13 @@ def session_terms(where: str) -> "SessionTerms":
         tls, user = place.credentials()
         endpoint, _ = parse_where(place.where)
         return SessionTerms("client", connect=(endpoint,), tls=tls, user=user, refused_s=REFUSED_S)
+    if os.path.isdir(place.where):
+        of_context = f", from the context {place.context}" if place.context else ""
+        raise OptionError(
+            f"{place.where}{of_context} is a directory, and not the file of a site",
+            "headrace sites takes the file of a site, such as site.toml, an endpoint, such as tcp/127.0.0.1:7447, or "
+            "the context of an endpoint",
+        )
     from headrace.site.loading import load_config
     from headrace.site.terms import visiting_terms
 

@@ -50,6 +50,8 @@ def watch(
 ) -> int:
     """Follow QUEUE and show each product: sequence, time of insertion, size, age, feed and ident.
 
+    The time is UTC. The age is the time since the insertion into this queue, not since the creation at the origin.
+
     Products that were evicted before they were read are reported on standard error, as an exact range. A cursor moves
     after its products have been written. Ctrl-C ends it (exit code 130). Exit code 1 if a damaged product was skipped.
     --payload shows up to 2 KiB of each payload, text with control characters escaped; with --json, in Base64.

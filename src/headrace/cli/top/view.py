@@ -154,7 +154,7 @@ def _fill(queue: QueueRow, canvas: Canvas) -> Text:
         "fill ",
         bar(queue.fill, 24 if canvas.width >= _WIDE else 10, canvas.ascii_only),
         f" {queue.fill:4.0%}  {format_size(queue.file_bytes)} of {format_size(queue.size)}",
-        f"  {short(queue.held_products)} products{age}",
+        f"  {short(queue.held_products)} product{'' if queue.held_products == 1 else 's'}{age}",
         no_wrap=True,
         overflow="ellipsis",
     )

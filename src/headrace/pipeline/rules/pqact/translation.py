@@ -48,7 +48,8 @@ class Translation(msgspec.Struct, frozen=True, kw_only=True):
     """A rule file, and remarks on what differs."""
 
     toml: str
-    rules: int
+    rules: int  # in the file
+    discards: int  # those of them that only keep products from an _ELSE_
     remarks: tuple[Remark, ...]
 
     @property
@@ -74,13 +75,13 @@ def translate(
     remarks: list[Remark] = []
     tables: set[str] = set()
     names: set[str] = set()
-    count = above = 0  # rules with an action, and rules of any kind
+    count = discards = 0  # rules so far, and those of them that discard
     for place, entry in enumerate(entries):
         made = Made({})
         try:
             if entry.error is not None:
                 raise entry.error
-            _make_rule(entry, made, mapping, names, above > 0)
+            _make_rule(entry, made, mapping, names, count > 0)
             _give_own_table(made, tables)
         except RuleError as error:
             remarks.append(_remark(entry, error.problem, error.hint, False))
@@ -91,13 +92,12 @@ def translate(
             blocks.append(_block(entry, source, made))
         if not made.action and place < last_else and "select" in made.keys:
             blocks.append(["[[rule]]", *toml_lines({**made.keys, "discard": True}, literal=True)])
-            above += 1
-        above += bool(made.action)
+            count, discards = count + 1, discards + 1
         count += bool(made.action)
     title = f"# From {source}: run headrace pipeline check to find what is left to do."
     header = [title, *_QUEUE_NOTE, "", "[pipeline]", *toml_lines({"queue": queue})]
     whole = "\n".join(line for block in [header, *blocks] for line in [*block, ""])
-    return Translation(toml=whole, rules=count, remarks=tuple(remarks))
+    return Translation(toml=whole, rules=count, discards=discards, remarks=tuple(remarks))
 
 
 def _give_own_table(rule: Made, tables: set[str]) -> None:
