@@ -9,6 +9,7 @@ from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
+from py4j.protocol import Py4JNetworkError  # type: ignore[import-untyped]
 from pyspark import accumulators
 
 from headrace import Queue
@@ -28,6 +29,10 @@ try:
     products.option("startingOffsets", "9").option("endingOffsets", "3").load().count()
 except Exception as error:
     print(str(error).partition(chr(10))[0])
+try:
+    spark.sql("select r.valu from (select named_struct('value', 1) as r)")
+except Exception as error:
+    print(error.getCondition())
 stream = spark.readStream.format("headrace").option("queue", sys.argv[1]).option("startingOffsets", "earliest").load()
 query = stream.writeStream.format("noop").option("checkpointLocation", sys.argv[1] + ".checkpoint").start()
 query.processAllAvailable()
@@ -95,10 +100,11 @@ def test_a_session_prints_neither_warnings_nor_tracebacks_and_an_error_begins_wi
         for _ in range(30):
             queue.put_many([bytes(1000)] * 1000, feed="x")
     output, errors = run(READ, str(tmp_path / "q"))
-    first, problem = output.splitlines()
+    first, problem, rejected = output.splitlines()
     assert first == "1 30000"
     assert problem.startswith("the range ends before it begins: startingOffsets 9")
-    assert not re.search("incubator|Traceback|BrokenPipe|WARN", errors), errors
+    assert rejected == "FIELD_NOT_FOUND"
+    assert not re.search("incubator|Traceback|BrokenPipe|WARN|QueryContextLogger", errors), errors
 
 
 @pytest.mark.spark
@@ -123,7 +129,10 @@ def test_only_the_log_entry_of_an_interrupt_is_left_out(caplog: pytest.LogCaptur
     closing = "Exception occurred while shutting down connection"
     for error in (BrokenPipeError(), ValueError()):
         logging.getLogger("py4j.clientserver").error(closing, exc_info=error)
-    assert [record.getMessage() for record in caplog.records] == ["something else", closing]
+    sending = "Exception while sending command."
+    for failed in (Py4JNetworkError("Answer from Java side is empty"), ValueError()):  # the first: Java has ended
+        logging.getLogger().error(sending, exc_info=failed)
+    assert [record.getMessage() for record in caplog.records] == ["something else", closing, sending]
 
 
 def test_a_batch_that_is_abandoned_by_a_stop_is_not_logged_by_py4j(caplog: pytest.LogCaptureFixture) -> None:
