@@ -3,6 +3,9 @@
 For Spark teams. Spark's checkpoint has the position in the queue. Here the stream ends when it has read what the queue
 holds; with `.trigger(processingTime="2 seconds")` instead of `availableNow` it goes on.
 
+Read the table with Spark: its list of valid files, `_spark_metadata`, is known to Spark only. pandas, DuckDB and polars
+also see files of abandoned batches, and polars fails at `.crc` files. The table of a rule (rules.toml) has neither.
+
     headrace queue create wx.queue --size 256MiB
     headrace generate wx.queue --products 2000 --fast
     python spark_stream.py                       wx.queue; again: only what is new is added
