@@ -27,7 +27,8 @@ def test_connect_opens_directories_too(served: Served) -> None:
 @pytest.mark.parametrize(
     ("where", "match"),
     [("tcp://host:7447", "written as a URL"), ("tcp/host", "has no port"), ("tcp/host:1?sit=a", "unknown option"),
-     ("tcp/host:1?site=a/b", "not a site id")],
+     ("tcp/host:1?site=a/b", "not a site id"), ("http://x:1", "neither a directory nor an endpoint; give the directory"),
+     ("", "is empty; give the directory of a queue, or the endpoint of a site, such as tcp/host:7447")],
 )  # fmt: skip
 def test_an_invalid_endpoint_is_refused(where: str, match: str) -> None:
     with pytest.raises(OptionError, match=match):

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 _LOOK_S = 2.0  # how long to look for the site
 _LOOK_AGAIN_S = 0.05
 _CONNECT_S_MIN = 0.5
+_EXPECTED = "give the directory of a queue, or the endpoint of a site, such as tcp/host:7447"
 
 
 def connect(
@@ -81,8 +82,12 @@ def is_endpoint(where: str) -> bool:
 
 
 def check_not_address(where: str | os.PathLike[str]) -> None:
-    """OptionError if it is an endpoint without its protocol, rather than the path of something that exists."""
+    """OptionError if it is empty, or if nothing exists there and it is a URL or an endpoint without its protocol."""
     text = os.fspath(where)
+    if not text:
+        raise OptionError("the path of the queue is empty", _EXPECTED)
+    if isinstance(text, str) and "://" in text and not os.path.exists(text):
+        raise OptionError(f"{text!r} is neither a directory nor an endpoint", _EXPECTED)
     if isinstance(text, str) and is_address(text.partition("?")[0]) and not os.path.exists(text):
         raise OptionError(f"{text} is neither a file nor an endpoint", f"to connect to a site, write tcp/{text}")
 
