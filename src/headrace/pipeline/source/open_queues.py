@@ -74,8 +74,8 @@ def planned_queue(address: QueueAddress, uuid: str, hint: str) -> AnyQueue:
     """Return the queue at `address`, for a task. QueueMovedError: it is gone, or not the one that was planned."""
     try:
         queue = current_queue(address)
-    except QueueMissingError as error:
-        raise QueueMovedError(f"the queue {address} was moved or deleted after the query had started", hint) from error
+    except QueueMissingError:
+        raise QueueMovedError(f"the queue {address} was moved or deleted after the query had started", hint) from None
     if queue.config.uuid != uuid:
         raise QueueMovedError(f"the queue {address} was replaced by another one after the query had started", hint)
     return queue
@@ -96,7 +96,7 @@ def moved_means(hint: str) -> Iterator[None]:
     try:
         yield
     except QueueMovedError as error:
-        raise QueueMovedError(error.problem, hint) from error
+        raise QueueMovedError(error.problem, hint) from None  # else the other hint is printed, too
 
 
 def _opened(address: QueueAddress) -> AnyQueue:
