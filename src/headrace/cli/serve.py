@@ -1,5 +1,6 @@
 """`headrace serve`: run a site. `headrace wanted`: ask a site, or a queue, whether a feed has subscribers."""
 
+import os
 import signal
 import sys
 from pathlib import Path
@@ -31,7 +32,9 @@ def serve(file: Path, as_json: bool) -> None:
       headrace config check site.toml
       headrace serve site.toml
     """
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(OK))  # until the daemon notes signals: nothing runs yet
+    # Until the daemon notes signals nothing runs that must be stopped. An exception instead could be lost: native
+    # modules swallow it while they are imported.
+    signal.signal(signal.SIGTERM, lambda *_: os._exit(OK))
     from headrace.site.daemon import Daemon
     from headrace.site.logs import is_logged_to
 

@@ -26,6 +26,8 @@ from headrace.pipeline.spark.failures import SLOW_START, failure_of, is_java_gon
         ("[STREAM_FAILED] Query [id = 6] terminated with exception:  SQLSTATE: XXKST (no cause message)\njava.io.EOFException\n"
          "\tat java.base/java.io.DataInputStream.readInt(DataInputStream.java:386)",
          "a Python process of Spark has ended unexpectedly (java.io.EOFException)", True),
+        ("=== Streaming Query ===\nExitCodeException exitCode=143: \n\tat org.apache.hadoop.util.Shell.runCommand(Shell.java:1071)",
+         "a program that Spark had started was ended by a signal", True),
         ("Traceback\npyspark.errors.ArithmeticException: [DIVIDE_BY_ZERO] no", "[DIVIDE_BY_ZERO] no", False),
         ("PythonException: x\npyarrow.lib.ArrowInvalid: it does not fit\n"
          "py4j.protocol.Py4JJavaError: An error occurred while calling o7.getResult.", "it does not fit", False),

@@ -48,6 +48,7 @@ _WORKERS = r"Python worker (?:exited|failed|was killed|is killed)[^\n]*|Executor
 _OUTSIDE = re.compile(rf"\b(?:(?:{_JAVA_ERRORS}|{_OS_ERRORS}): [^\n]*|{_WORKERS})")
 _SLOW = re.compile(r"Python worker failed to connect back|waiting for the Python worker to connect back")
 SLOW_START = "a Python process of Spark did not start within ten seconds: the machine is busy"  # Spark's own limit
+_SIGNALLED = re.compile(r"ExitCodeException exitCode=1[2-9]\d\b")  # such as of the chmod that Hadoop starts
 _CLOSED = re.compile(r"java\.io\.EOFException|java\.nio\.channels\.\w+Exception")  # without a message of its own
 _UNREADABLE = re.compile(  # these have none either
     r"java\.io\.OptionalDataException|java\.io\.StreamCorruptedException|java\.util\.ConcurrentModificationException"
@@ -80,6 +81,8 @@ def failure_of(text: str) -> Failure:
     unreadable = _UNREADABLE.search(text)
     if unreadable is not None:
         return Failure(f"Spark could not read a task that it had made itself ({unreadable[0]})", True)
+    if _SIGNALLED.search(text) is not None:
+        return Failure("a program that Spark had started was ended by a signal", True)
     closed = _CLOSED.search(text)
     if closed is not None:
         return Failure(f"a Python process of Spark has ended unexpectedly ({closed[0]})", True)
