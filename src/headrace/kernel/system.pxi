@@ -1,7 +1,7 @@
 # What the kernel needs of the compiler and the operating system: atomics, robust lock, futex, clocks; the points at
 # which tests kill a process or make an allocation fail; the guard against files that are truncated.
 
-from libc.errno cimport EBUSY, ELOOP, ENOENT, ENOMEM, ENOTDIR, errno
+from libc.errno cimport EBUSY, ELOOP, ENOENT, ENOMEM, ENOTDIR, ETIMEDOUT, errno
 from libc.stdlib cimport calloc, free, malloc, realloc
 from libc.string cimport memcmp, memcpy, memset, strdup
 from posix.fcntl cimport O_CREAT, O_EXCL, O_RDWR, open as c_open
@@ -119,9 +119,14 @@ cdef extern from "<pthread.h>" nogil:
     int pthread_mutex_destroy(pthread_mutex_t *)
     int pthread_mutex_lock(pthread_mutex_t *)
     int pthread_mutex_trylock(pthread_mutex_t *)
+    int pthread_mutex_timedlock(pthread_mutex_t *, const timespec *)
     int pthread_mutex_unlock(pthread_mutex_t *)
     int pthread_mutex_consistent(pthread_mutex_t *)
     int pthread_atfork(void (*)() noexcept nogil, void (*)() noexcept nogil, void (*)() noexcept nogil)
+
+
+cdef enum:
+    LOOK_S = 1                       # between two looks at a lock that is taken
 
 
 cdef void init_robust_lock(pthread_mutex_t *lock) noexcept nogil:
@@ -132,6 +137,21 @@ cdef void init_robust_lock(pthread_mutex_t *lock) noexcept nogil:
     memset(lock, 0, sizeof(pthread_mutex_t))
     pthread_mutex_init(lock, &attributes)
     pthread_mutexattr_destroy(&attributes)
+
+
+cdef int lock_robust(pthread_mutex_t *lock) noexcept nogil:
+    """As pthread_mutex_lock, for a lock whose holder may be killed.
+
+    A waiter that is woken, and killed before it has the lock, may take the wake-up with it. So nobody sleeps for longer
+    than LOOK_S without looking at the lock again.
+    """
+    cdef int error = pthread_mutex_trylock(lock)
+    cdef timespec until
+    while error == EBUSY or error == ETIMEDOUT:
+        clock_gettime(CLOCK_REALTIME, &until)
+        until.tv_sec += LOOK_S
+        error = pthread_mutex_timedlock(lock, &until)
+    return error
 
 
 cdef inline uint64_t clock_ns(int which) noexcept nogil:

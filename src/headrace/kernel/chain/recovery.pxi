@@ -17,7 +17,7 @@ cdef enum:                           # what a waiting writer waits for: bits of 
 
 cdef int lock_chain(ChainHeader *chain, bint at_once) noexcept nogil:
     """0, or a negative errno and the lock is free. -EBUSY only with `at_once`."""
-    cdef int error = pthread_mutex_trylock(&chain.lock) if at_once else pthread_mutex_lock(&chain.lock)
+    cdef int error = pthread_mutex_trylock(&chain.lock) if at_once else lock_robust(&chain.lock)
     if error == EOWNERDEAD:
         store32(&chain.torn, 1)
         chain.recoveries += 1

@@ -424,7 +424,7 @@ cdef class Held:
                 error = -lock_log(self.log.store)
         elif self.patient:
             with nogil:
-                error = pthread_mutex_lock(lock)
+                error = lock_robust(lock)
         else:
             error = pthread_mutex_trylock(lock)
         if error == EOWNERDEAD:

@@ -371,8 +371,7 @@ cdef void wake_sleepers(Store *store) noexcept nogil:
 
 
 cdef int lock_log(Store *store) noexcept nogil:
-    cdef int error = pthread_mutex_lock(&store.control.lock)
-    return recover_lock(store, error)
+    return recover_lock(store, lock_robust(&store.control.lock))
 
 
 cdef int recover_lock(Store *store, int error) noexcept nogil:
