@@ -141,7 +141,7 @@ def _process_all(run: _Run, command: str, exec_s_max: float | None, count: int |
     for batch in _taken(run, 1, count, follow):
         sequence = int(batch.sequences[0])
         if sequence in failed:
-            if not follow and not run.retries:  # it would come back for ever
+            if not follow and not run.retries:  # it would come back without end
                 run.consumer.nack(batch)
                 return
             time.sleep(_AGAIN_S)

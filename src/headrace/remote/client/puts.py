@@ -22,7 +22,7 @@ from headrace.remote.client.connection import Connection, NotYet
 from headrace.remote.protocol.calls import PutBatch, PutMany, PutOne
 from headrace.remote.protocol.replies import Number, PutOutcome
 
-Cancelled = threading.Event | None  # set by whoever no longer waits for a put
+Cancelled = threading.Event | None  # set by a caller that no longer waits for a put
 Put = PutOne | PutMany | PutBatch
 Putting = TypeVar("Putting", Number, PutOutcome)
 
