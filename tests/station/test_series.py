@@ -8,6 +8,7 @@ from handling import EPOCH_NS, drain, idents, in_child, payloads, put, put_toget
 
 from headrace import Queue, Selection
 from headrace.errors import BlockedError, StationError
+from headrace.kernel._kernel import WINDOW
 from headrace.testing import MockClock
 
 
@@ -61,6 +62,17 @@ def test_products_that_the_first_station_does_not_select_go_to_the_next_at_once(
     assert drain(first) == ["2"]
     assert drain(second) == ["2"]
     assert [station.statistics().admitted for station in (first, second, third)] == [1, 4, 1]
+
+
+@pytest.mark.parametrize("terms", [{"after": "first"}, {"group": "shared"}], ids=["in series", "side by side"])
+def test_a_station_that_nobody_consumes_holds_up_no_other(queue: Queue, terms: dict[str, str]) -> None:
+    """It has more products waiting than a station alone takes up ahead of its consumers."""
+    first = queue.station("first", "a", group=terms.get("group"))
+    queue.station("second", "b", **terms)
+    queue.put_many([b""] * (WINDOW + 10), feed="b")
+    put(queue, "wanted", feed="a")
+    assert drain(first) == ["wanted"]
+    assert queue.station("second").statistics().waiting == WINDOW + 10
 
 
 def test_a_station_in_a_series_may_select_by_record(queue: Queue) -> None:

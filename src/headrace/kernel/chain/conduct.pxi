@@ -89,6 +89,15 @@ cdef void count_up(ChainHeader *chain, uint64_t wanted) noexcept nogil:
         member_at(chain, number).prescale_count -= 1
 
 
+cdef bint is_alone(ChainHeader *chain, uint32_t number) noexcept nogil:
+    """Is this the only station of the chain? Only then may the rest wait in the log: others would wait with it."""
+    cdef uint32_t other
+    for other in range(MEMBERS_MAX):
+        if other != number and member_at(chain, other).used:
+            return False
+    return True
+
+
 cdef int admit(ChainHeader *chain, int fd, uint64_t sequence, uint32_t priority, uint64_t wanted,
                uint64_t expires_ns, uint64_t inserted_ns) noexcept nogil:
     """Take a product up for the members that want it: 1, 0 if there is no room now, or a negative code."""
@@ -104,7 +113,8 @@ cdef int admit(ChainHeader *chain, int fd, uint64_t sequence, uint32_t priority,
         return 1
     number = next_station(chain, chosen)
     member = member_at(chain, number)
-    if (member.blocking and is_full(member)) or (member.capacity == 0 and member.waiting >= WINDOW):
+    if (member.blocking and is_full(member)) or (
+            member.capacity == 0 and member.waiting >= WINDOW and is_alone(chain, number)):
         count_up(chain, wanted)
         return 0
     taken = take_slot(chain, fd, &place)
