@@ -112,10 +112,11 @@ class Consumer:
                 return batch
         return self._get(n, timeout)
 
-    def _get(self, n: int, timeout: Timeout, stop: threading.Event | None = None) -> Batch:
+    def _get(self, n: int, timeout: Timeout, stop: threading.Event | None = None, ahead_ns: int = 0) -> Batch:
         """As `get`, with everything that may have to be done first.
 
-        An empty batch soon after `stop` is set and `_wake` is called, unless products have come by then.
+        An empty batch soon after `stop` is set and `_wake` is called, unless products have come by then. What expires
+        within `ahead_ns` expires now.
         """
         if timeout is None:
             seconds = -1.0
@@ -132,6 +133,8 @@ class Consumer:
                 seconds = self._fill(min(n, self._batch_max), seconds, stop)
             limit = n if n <= self._batch_max else self._batch_max
             now_ns = self._stations.now_ns() if self._by_clock else 0
+            if ahead_ns:
+                now_ns = (now_ns or time.time_ns()) + ahead_ns
             outcome, found = self._kernel.get(
                 self._place, self._epoch, limit, seconds, now_ns, looked, self._terms_seen
             )
@@ -185,6 +188,7 @@ class Consumer:
             if terms.name == self.station_name:
                 self._batch_max, self._pacing_s = terms.batch_max or GET_MAX, terms.pacing_s
                 self._timeout_ns, self._stop_ns = int((terms.timeout_s or 0) * 1e9), terms.stop_ns or 0
+                self._start_ns = terms.start_ns or 0
         self._quick_max = 0 if self._pacing_s or self._foreign or self._by_clock else min(self._batch_max, kernel.FEW)
 
     def _check(self) -> None:
@@ -469,6 +473,19 @@ def settle(consumer: Consumer, batch: Batch, places: npt.NDArray[np.uint32] | No
 def revise(consumer: Consumer, batch: Batch, places: npt.NDArray[np.uint32], payloads: list[Any]) -> None:
     """Acknowledge these places with these payloads; None: unchanged."""
     consumer._settle_revised(batch, places, payloads)
+
+
+def get_in_time(consumer: Consumer, n: int, timeout: float, within_s: float) -> Batch:
+    """As `get`; products that expire `within_s`, before they arrive, count as expired.
+
+    A station that is always behind would otherwise hand out only products that are about to expire, and none of them
+    would arrive in time. Products that have more than half of the station's timeout left are handed out in any case,
+    so that an estimate that is too pessimistic is corrected.
+    """
+    ahead_ns = min(int(within_s * 1e9), consumer._timeout_ns // 2)
+    if not ahead_ns or consumer._start_ns > (consumer._stations.now_ns() or time.time_ns()):
+        return consumer.get(n, timeout)
+    return consumer._get(n, timeout, ahead_ns=ahead_ns)
 
 
 def deadlines(consumer: Consumer) -> tuple[int, int, int]:

@@ -1,6 +1,7 @@
 """Products that expire on a slow link are not handed out, and are counted where they were lost."""
 
 import time
+from collections.abc import Callable
 from datetime import timedelta
 
 import pytest
@@ -8,7 +9,8 @@ import pytest
 from headrace.errors import LeaseLostError
 from headrace.remote.client import consumer as client_consumer
 from headrace.remote.protocol.replies import Products
-from support.serving import Served, idents
+from headrace.testing import MockClock
+from support.serving import Served, idents, put
 from support.waiting import until
 
 
@@ -62,3 +64,34 @@ def test_a_clock_that_is_wrong_here_changes_nothing(served: Served, monkeypatch:
     monkeypatch.setattr(time, "time", lambda: real() + 3600)
     with station.attach() as consumer:
         assert idents(consumer.get()) == ["one"]
+
+
+def test_a_batch_is_not_larger_than_what_arrives_in_time(served: Served) -> None:
+    queue = served.connect()
+    station = queue.station("s", "**", timeout="1h")
+    put(queue, *"12345")
+    with station.attach() as consumer:
+        consumer._each_s = 1000.0  # as if each of the last products had taken so long
+        batch = consumer.get(5)
+        assert idents(batch) == ["1", "2"]
+        assert station.statistics().waiting == 3
+        consumer.ack(batch)
+        assert idents(consumer.get(5)) == ["3", "4", "5"]  # these took no time
+
+
+@pytest.mark.parametrize(("each_s", "sent"), [(0.0, ["old", "new"]), (1000.0, ["new"]), (1e6, ["new"])])
+def test_products_that_would_expire_on_the_way_are_not_sent(
+    make_served: Callable[..., Served], each_s: float, sent: list[str]
+) -> None:
+    """Those with more than half of their time left are sent in any case: the estimate may be wrong."""
+    clock = MockClock(1_800_000_000 * 10**9)
+    served = make_served(clock=clock)
+    queue = served.connect()
+    station = queue.station("s", "**", timeout="1h")
+    put(queue, "old")
+    clock.advance(3000)
+    put(queue, "new")
+    with station.attach() as consumer:
+        consumer._each_s = each_s
+        assert idents(consumer.get(5)) == sent
+    assert station.statistics().expired == 2 - len(sent)

@@ -79,6 +79,7 @@ class RemoteConsumer:
         self._getting = 0  # number of a Get that has no reply yet
         self._pending: tuple[SlowReply, int] | None = None  # its query, and when it was sent
         self._rest = 0  # number of the Get whose batch the next one acknowledges
+        self._each_s = 0.0  # how long a product takes to arrive, if the station has a timeout
         self._recent = recent_batches()
         self._pid = os.getpid()
         self._interrupted = self._detached = False
@@ -150,7 +151,8 @@ class RemoteConsumer:
         pending, sent_ns = self._pending or (None, 0)
         try:
             if pending is None:
-                call, sent_ns = Get(self._attachment, min(n, GET_MAX), wait_s, self._rest), time.monotonic_ns()
+                call = Get(self._attachment, min(n, GET_MAX), wait_s, self._rest, self._each_s)
+                sent_ns = time.monotonic_ns()
                 pending = self._connection.start_slow(call, number, wait_s)
                 self._pending = pending, sent_ns
             if not pending.has_ended(within_s):
@@ -176,8 +178,13 @@ class RemoteConsumer:
         """Give back what expired on the way: the station counts it as expired. None if nothing is left."""
         if not len(batch):
             return batch
-        self._connection.clock.note(sent_ns, reply.sent_ns)
-        late = expired_in(batch, reply, self._connection.clock.now_ns() or 0)
+        clock = self._connection.clock
+        clock.note(sent_ns, reply.sent_ns, reply.waited_ns)
+        now_ns = clock.now_ns() or 0
+        if reply.timeout_ns:
+            each_s = max(0, now_ns - reply.sent_ns) / 1e9 / len(batch)
+            self._each_s = (self._each_s + each_s) / 2 if self._each_s else each_s
+        late = expired_in(batch, reply, now_ns)
         if not late.any():
             return batch
         places = np.flatnonzero(late).astype(np.uint32)

@@ -1,12 +1,13 @@
 """SiteClock: what time it is at the site, as far as the replies of the site tell.
 
-A reply that has the site's time was made between the moment at which the call was sent and the moment at which the
-reply arrived, both by the monotonic clock of this process. So each reply bounds the difference of the two clocks from
-both sides, and a quick one bounds it tightly. The clock of this machine takes no part, so that it may be wrong. Bounds
-are relaxed as time passes, because clocks drift; if a reply contradicts them, the clock of the site was set, and that
-reply alone counts.
+A reply says when it was made, by the clock of the site, and how long the call had been there. The call arrived there
+after it was sent, and the reply was made before it arrived here, both by the monotonic clock of this process. So each
+reply bounds the difference of the two clocks from both sides, and a quick one bounds it tightly. The clock of this
+machine takes no part, so that it may be wrong. Bounds are relaxed as time passes, because clocks drift; if a reply
+contradicts them, the clock of the site was set, and that reply alone counts.
 
-`now_ns` is the earliest time that it can be at the site: what has expired by then has expired.
+`now_ns` is the latest time that it can be at the site: what expires after that has not expired. It is off by as long as
+the quickest call took on its way to the site. Calls of consumers are small, also where their products fill the link.
 """
 
 import threading
@@ -25,10 +26,13 @@ class SiteClock:
         self._bounds: tuple[int, int] | None = None  # of the difference, site minus this process
         self._noted_ns = 0
 
-    def note(self, sent_ns: int, told_ns: int) -> None:
-        """A call that was sent at `sent_ns`, by the monotonic clock, has a reply now that was made at `told_ns`."""
+    def note(self, sent_ns: int, told_ns: int, waited_ns: int = 0) -> None:
+        """A call that was sent at `sent_ns`, by the monotonic clock, has a reply now.
+
+        The reply was made at `told_ns`, by the clock of the site, where the call had waited for `waited_ns`.
+        """
         arrived_ns = self._monotonic_ns()
-        low, high = told_ns - arrived_ns, told_ns - sent_ns
+        low, high = told_ns - arrived_ns, told_ns - waited_ns - sent_ns
         with self._lock:
             if self._bounds is not None:
                 slack = int((arrived_ns - self._noted_ns) * _DRIFT)
@@ -38,9 +42,9 @@ class SiteClock:
             self._bounds, self._noted_ns = (low, high), arrived_ns
 
     def now_ns(self) -> int | None:
-        """The earliest time that it can be at the site; None if nothing was noted."""
+        """The latest time that it can be at the site; None if nothing was noted."""
         with self._lock:
             if self._bounds is None:
                 return None
             now_ns = self._monotonic_ns()
-            return now_ns + self._bounds[0] - int((now_ns - self._noted_ns) * _DRIFT)
+            return now_ns + self._bounds[1] + int((now_ns - self._noted_ns) * _DRIFT)

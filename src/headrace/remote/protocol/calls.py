@@ -39,7 +39,7 @@ from headrace.remote.protocol.fields import (
 )
 from headrace.station.leases import KEEP_S_MAX
 
-VERSION = 7
+VERSION = 8
 BUSY = b"busy"  # the error of a site that takes no more calls at the moment
 HEAD_BYTES_MAX = 256 << 20  # of a call without its payload: a batch has an ident for each product
 CALL_BYTES_MAX = 512 << 20  # of its payload
@@ -214,12 +214,16 @@ class Attach(CallStruct, frozen=True):
 
 
 class Get(CallStruct, frozen=True):
-    """Products, waiting for the first. Acknowledge first what is left of the batch that call `rest` got."""
+    """Products, waiting for the first. Acknowledge first what is left of the batch that call `rest` got.
+
+    `each_s` is how long a product took to arrive lately: the site sends none that would expire on the way.
+    """
 
     attachment: Sequence64
     n: Annotated[int, msgspec.Meta(ge=1)]
     wait_s: Wait
     rest: Sequence64 = 0
+    each_s: Seconds = 0.0
 
 
 class Settle(CallStruct, frozen=True):

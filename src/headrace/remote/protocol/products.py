@@ -63,6 +63,18 @@ def expired_in(batch: Batch, reply: Products, now_ns: int) -> npt.NDArray[np.boo
     return late
 
 
+def arrive_in_time(batch: Batch, now_ns: int, timeout_ns: int, each_ns: int) -> int:
+    """How many products of a batch arrive before they expire if each takes so long; at least one.
+
+    Without this, a batch of a busy station would take so long on a slow link that all of its products expire there.
+    """
+    inserted = batch.columns["inserted_ns"]
+    ends = inserted + np.uint64(timeout_ns)
+    arrive = np.uint64(now_ns) + np.arange(1, len(batch) + 1, dtype=np.uint64) * np.uint64(each_ns)
+    late = np.flatnonzero(arrive >= ends)
+    return max(1, int(late[0])) if len(late) else len(batch)
+
+
 def part_of(batch: RemoteBatch, reply: Products, keep: npt.NDArray[np.bool_], names: Names) -> RemoteBatch:
     """Some products of a batch from a reply, as a batch."""
     at = np.flatnonzero(keep).astype(np.uint32)

@@ -89,6 +89,7 @@ class Products(_Reply, frozen=True):
     lost_last: Sequence64 = 0
     passed_over: tuple[int, int, int, int, int] = (0, 0, 0, 0, 0)
     sent_ns: Sequence64 = 0  # for a consumer: the site's time, and
+    waited_ns: Sequence64 = 0  # how long the call had been at the site, and
     timeout_ns: Sequence64 = 0  # the station's timeout, and
     stop_ns: Sequence64 = 0  # its stop time, so that the client does not hand out what expired on the way
 

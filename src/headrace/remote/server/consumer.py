@@ -18,14 +18,15 @@ from headrace.errors import FabricError, FabricMessageError, HeadraceError, Leas
 from headrace.product.batch import Batch
 from headrace.remote.protocol.calls import CALL_BYTES_MAX, Get, Revise, Settle
 from headrace.remote.protocol.fields import PAGE_BYTES_MAX
-from headrace.remote.protocol.products import products_of
+from headrace.remote.protocol.products import arrive_in_time, products_of
 from headrace.remote.protocol.replies import Done, NotAttached, Products, failure_of
 from headrace.remote.server.pending_call import Busy, PendingCall
 from headrace.station import Consumer
-from headrace.station.consumer import deadlines, revise, settle
+from headrace.station.consumer import deadlines, get_in_time, revise, settle
 from headrace.station.leases import not_leased
 
 BATCHES_MAX = 20_000  # got and not settled
+_MARGIN = 1.5  # for a link that is sometimes slower than lately
 
 log = logging.getLogger("headrace.remote.server")
 
@@ -141,17 +142,18 @@ class ServedConsumer:
             raise FabricError(
                 f"this consumer holds {BATCHES_MAX} batches that are not acknowledged", "acknowledge them first"
             )
-        batch = self.consumer.get(call.n, call.wait_s)
-        count = self._fit(batch)
+        batch = get_in_time(self.consumer, call.n, call.wait_s, call.each_s * _MARGIN)
+        count = self._fit(batch, call.each_s * _MARGIN)
         if count:
             self._leased[pending.number] = _LeasedBatch(batch, count)
-        pending.finish_with(lambda: self._reply(batch, count))
+        pending.finish_with(lambda: self._reply(pending, batch, count))
 
-    def _reply(self, batch: Batch, count: int) -> tuple[Products, bytes]:
+    def _reply(self, pending: PendingCall, batch: Batch, count: int) -> tuple[Products, bytes]:
         """A batch, with what the client needs to know which of its products expire on the way."""
         reply, records = products_of(batch, batch.next, count)
         now_ns, timeout_ns, stop_ns = deadlines(self.consumer)
-        return msgspec.structs.replace(reply, sent_ns=now_ns, timeout_ns=timeout_ns, stop_ns=stop_ns), records
+        more = {"sent_ns": now_ns, "waited_ns": pending.waited_ns, "timeout_ns": timeout_ns, "stop_ns": stop_ns}
+        return msgspec.structs.replace(reply, **more), records
 
     def _ack_rest(self, number: int) -> None:
         """Acknowledge what the client's loop has not settled itself; if a lease is lost, it is delivered again."""
@@ -162,12 +164,15 @@ class ServedConsumer:
             except LeaseLostError as error:
                 log.warning("acknowledging for a remote consumer: %s", error)
 
-    def _fit(self, batch: Batch) -> int:
-        """How many products of a batch fit into one reply; give back the others."""
+    def _fit(self, batch: Batch, each_s: float) -> int:
+        """How many products of a batch fit into one reply, and arrive in time; give back the others."""
         if len(batch) == 0:
             return 0
         sizes = np.cumsum(batch.sizes, dtype=np.uint64)
         count = min(len(batch), int(np.searchsorted(sizes, PAGE_BYTES_MAX)) + 1)
+        now_ns, timeout_ns, _ = deadlines(self.consumer)
+        if timeout_ns and each_s:
+            count = min(count, arrive_in_time(batch, now_ns, timeout_ns, int(each_s * 1e9)))
         if count < len(batch):
             settle(self.consumer, batch, np.arange(count, len(batch), dtype=np.uint32), "nack")
         if int(sizes[0]) > CALL_BYTES_MAX:

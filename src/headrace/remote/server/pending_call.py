@@ -6,6 +6,7 @@ finished, its reply is sent again; if not, the newest query gets the reply once 
 
 import logging
 import threading
+import time
 from collections.abc import Callable
 from contextlib import suppress
 from typing import TYPE_CHECKING
@@ -30,7 +31,9 @@ class Busy(Exception):  # noqa: N818
 class PendingCall:
     """`finish` is called by the thread that executes the call, `repeat` by any thread."""
 
-    __slots__ = ("_lock", "_make", "_query", "call", "client", "deadline", "number", "payload", "position", "queue")
+    __slots__ = (
+        "_came_ns", "_lock", "_make", "_query", "call", "client", "deadline", "number", "payload", "position", "queue",
+    )  # fmt: skip
 
     def __init__(self, client: "Client", envelope: Envelope, payload: bytes, query: zenoh.Query) -> None:
         self.client, self.payload = client, payload
@@ -38,8 +41,14 @@ class PendingCall:
         self.deadline = 0.0  # of a read that waits for products
         self.position = 0  # up to where that read has examined the queue
         self._lock = threading.Lock()
+        self._came_ns = time.monotonic_ns()
         self._query: zenoh.Query | None = query
         self._make: MakeReply | None = None
+
+    @property
+    def waited_ns(self) -> int:
+        """How long the query that gets the reply has been at the site."""
+        return time.monotonic_ns() - self._came_ns
 
     @property
     def is_finished(self) -> bool:
@@ -61,6 +70,7 @@ class PendingCall:
         """The same call came again: reply to this query, now or when the call is finished."""
         with self._lock:
             before, make = self._query, self._make
+            self._came_ns = time.monotonic_ns()
             if make is None:
                 self._query = query
         if before is not None:
