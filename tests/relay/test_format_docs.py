@@ -1,4 +1,7 @@
-"""docs/format.md has every message between sites, with every field, in order where that matters."""
+"""docs/format.md has every message between sites, with every field, in order where that matters.
+
+The calls of remote clients are in docs/protocol.md (tests/remote/conformance/test_protocol_page.py).
+"""
 
 import re
 from pathlib import Path
@@ -7,21 +10,18 @@ from typing import get_args
 import msgspec
 import pytest
 
-from headrace.log import weights
-from headrace.product import put
 from headrace.relay import flows
 from headrace.relay.messages import beat, description, inventory, page, query, source
-from headrace.remote.protocol import calls, fields, replies
 
 PAGE = (Path(__file__).parents[2] / "docs" / "format.md").read_text().partition("\n## Messages between sites\n")[2]
-ARRAYS = (page.PageHead, beat.Beat, calls.Envelope)
+ARRAYS = (page.PageHead, beat.Beat)
 NAMED = (
     query.IdentifyReply, query.ResolveReply, inventory.InventoryReply, query.LocateReply,
     query.TraceReply, source.Source, query.ListenReply, query.MeasureReply, description.Description,
     description.LinkStatus, description.FeedStatus, description.RequestStatus, description.UpstreamStatus,
-    description.StreamStatus, description.Problem, flows.FlowStatistics, calls.Columns, put.Put, weights.Weights,
+    description.StreamStatus, description.Problem, flows.FlowStatistics,
 )  # fmt: skip
-TAGGED = {"Queries": query.Query, "Calls": calls.Call, "Replies to calls": replies.Reply}
+TAGGED = {"Queries": query.Query}
 
 
 def section(heading: str) -> str:
@@ -33,7 +33,7 @@ def fields_of_the_page(text: str) -> dict[str, list[str]]:
     fields: dict[str, list[str]] = {}
     name = ""
     for first, second in re.findall(r"^\| ([^|]*) ?\| ([^|]*) ?\|", text, re.M):
-        name = first.replace("*n*", "").strip().strip("`") or name
+        name = first.strip().strip("`") or name
         fields.setdefault(name, []).extend(re.findall(r"`(\w+)`", second))
     return fields
 
@@ -57,20 +57,12 @@ def test_the_page_has_every_part_of_a_message_with_every_field(kind: type[msgspe
     assert sorted(fields_of_the_page(PAGE)[kind.__name__]) == sorted(kind.__struct_fields__)
 
 
-def test_the_page_marks_calls_that_are_not_idempotent() -> None:
-    marked = set(re.findall(r"^\| `(\w+)` \*n\* \|", section("Calls"), re.M))
-    assert marked == {kind.__struct_config__.tag for kind in get_args(calls.Numbered)}
-
-
 def test_the_limits_have_the_values_on_the_page() -> None:
-    assert (page.VERSION, calls.VERSION, page.PAGE_BYTES_MAX, beat.FEEDS_MAX) == (2, 7, 1 << 30, 4096)
+    assert (page.VERSION, page.PAGE_BYTES_MAX, beat.FEEDS_MAX) == (2, 1 << 30, 4096)
     assert (query.PAGES_MAX, query.PRODUCTS_MAX, query.BYTES_MAX, query.MEASURES_MAX) == (
         64, 100_000, 64 << 20, 10,
     )  # fmt: skip
-    assert (calls.HEAD_BYTES_MAX, calls.CALL_BYTES_MAX, fields.PAGE_PRODUCTS_MAX, fields.PAGE_BYTES_MAX) == (
-        256 << 20, 512 << 20, 100_000, 16 << 20,
-    )  # fmt: skip
-    assert (fields.WAIT_S_MAX, calls.KEEP_S_MAX, fields.TEXT_MAX, beat.INTERVAL_S) == (5.0, 86_400.0, 65_536, 0.5)
+    assert beat.INTERVAL_S == 0.5
     assert (description.LINKS_MAX, description.UPSTREAMS_MAX, description.STREAMS_MAX) == (1000, 1000, 300)
     assert description.PROBLEMS_MAX == 500
     assert description.FEEDS_MAX == description.FLOWS_MAX == description.REQUESTS_MAX == 200
@@ -80,4 +72,3 @@ def test_the_limits_have_the_values_on_the_page() -> None:
         0.01,
         60,
     )
-    assert replies.PLACE_BYTES == 24

@@ -11,6 +11,8 @@ from headrace.link.access import Rule
 from headrace.product.put import Put
 from headrace.remote.client.cursor import RemoteCursor
 from headrace.remote.protocol import calls, replies
+from headrace.remote.protocol.envelope import Envelope, encode
+from headrace.remote.protocol.hello import VERSION
 from headrace.remote.server.access import ClientAccess
 from support.serving import Router, Served, Stranger
 
@@ -145,7 +147,7 @@ def test_a_client_cannot_put_products_of_another_origin(router: Router, make_ser
 
     def put(name: str, number: int, origin: str | None) -> replies.Reply | str:
         call = calls.PutOne("p", facts=Put(origin=origin, origin_sequence=number if origin else 0))
-        head = calls.encode(calls.Envelope(calls.VERSION, someone.client, None, number, number, call))
+        head = encode(Envelope(VERSION, someone.client, None, number, number, call))
         return someone.send(head, b"%d" % number, name)
 
     assert put("ann", 1, None) == replies.Number(1)
@@ -174,5 +176,5 @@ def test_a_client_that_no_rule_names_is_refused(router: Router, make_served: Cal
     someone = Stranger(router[0], served)
     told = someone.call(calls.GetStatistics())
     assert isinstance(told, replies.Failure)
-    head = calls.encode(calls.Envelope(calls.VERSION, someone.client, None, 0, 0, calls.GetStatistics()))
+    head = encode(Envelope(VERSION, someone.client, None, 0, 0, calls.GetStatistics()))
     assert isinstance(someone.send(head, name="ann"), replies.Details)  # Zenoh lets only ann use that name

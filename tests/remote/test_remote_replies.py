@@ -4,7 +4,8 @@ import msgspec
 import pytest
 
 from headrace.errors import FabricError, FabricMessageError
-from headrace.remote.protocol import calls, replies
+from headrace.remote.protocol import replies
+from headrace.remote.protocol.envelope import encode
 from headrace.remote.protocol.replies import error_of, failure_of
 
 
@@ -28,6 +29,6 @@ def test_an_unknown_error_of_a_newer_site_becomes_a_fabric_error() -> None:
 
 
 def test_an_altered_reply_is_refused() -> None:
-    for head in (b"", b"\xc1", calls.encode({"type": "unheard"})):
+    for head in (b"", b"\xc1", encode({"type": "unheard"})):
         with pytest.raises(FabricMessageError, match="is invalid"):
             replies.decode_reply(head)

@@ -22,6 +22,8 @@ from headrace.link.session import SessionTerms, open_session
 from headrace.queue import AnyQueue, AnyStation
 from headrace.remote.client.queue import RemoteQueue
 from headrace.remote.protocol import calls, replies
+from headrace.remote.protocol.envelope import Envelope, encode
+from headrace.remote.protocol.hello import VERSION
 from headrace.site.site import Site
 from support.damage import flip_bit
 from support.fleet import free_port
@@ -213,4 +215,4 @@ class Stranger:
         if number is None:
             number = self._numbers + 1 if isinstance(call, calls.Numbered) else 0
         self._numbers = max(self._numbers, number)
-        return self.send(calls.encode(calls.Envelope(calls.VERSION, self.client, None, number, oldest, call)), payload)
+        return self.send(encode(Envelope(VERSION, self.client, None, number, oldest, call)), payload)

@@ -1,4 +1,4 @@
-"""The version that pages, beats and calls begin with.
+"""The version that pages and beats begin with; calls have one of their own (remote/protocol/hello.py).
 
 A message of another version may have other members, so it may fail to decode. `check_version` finds out whether that is
 the reason, after a message failed: a message that decodes costs nothing more.

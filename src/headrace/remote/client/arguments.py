@@ -28,7 +28,8 @@ from headrace.log.seams import Timeout
 from headrace.product.feed import check_feed
 from headrace.product.product import IDENT_BYTES_MAX
 from headrace.product.put import SIGNATURE_BYTES, PutFacts, put_of
-from headrace.remote.protocol.calls import CALL_BYTES_MAX, Columns, PutMany, PutOne, encode
+from headrace.remote.protocol.calls import Columns, PutMany, PutOne
+from headrace.remote.protocol.envelope import CALL_BYTES_MAX, encode
 from headrace.remote.protocol.fields import TEXT_MAX
 from headrace.selection import Selection
 from headrace.units import format_size, parse_age

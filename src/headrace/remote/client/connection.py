@@ -31,18 +31,9 @@ from headrace.link.access import principal_key
 from headrace.link.keys import call_key, client_key
 from headrace.log.records import Names
 from headrace.remote.client.site_clock import SiteClock
-from headrace.remote.protocol.calls import (
-    BUSY,
-    VERSION,
-    Call,
-    Envelope,
-    Get,
-    Identify,
-    Leave,
-    ReadProducts,
-    client_digest,
-    encode,
-)
+from headrace.remote.protocol.calls import Call, Get, Identify, Leave, ReadProducts
+from headrace.remote.protocol.envelope import BUSY, Envelope, client_digest, encode
+from headrace.remote.protocol.hello import HELLO, VERSION, Hello
 from headrace.remote.protocol.replies import (
     Done,
     Failure,
@@ -50,6 +41,7 @@ from headrace.remote.protocol.replies import (
     NotAttached,
     Reply,
     StillBlocked,
+    Welcome,
     decode_reply,
     error_of,
 )
@@ -65,6 +57,7 @@ _NONE = zenoh.ConsolidationMode.NONE
 _BLOCK = zenoh.CongestionControl.BLOCK
 
 OnLoss = Literal["raise", "wait"]
+Message = Call | Hello
 Kind = TypeVar("Kind", bound=Reply)
 Pending = TypeVar("Pending", bound="PendingReply")
 RawReply = tuple[bytes, bytes]  # head and payload
@@ -141,7 +134,7 @@ def _raw_reply(reply: zenoh.Reply | None) -> RawReply | None:
         why = reply.err.payload.to_bytes() if reply.err is not None else BUSY
         if why == BUSY or why == b"Timeout":
             return None
-        raise FabricMessageError(f"the site refused the call: {why.decode(errors='replace')}", "run the same version")
+        raise FabricMessageError(f"the site refused the call: {why.decode(errors='replace')}", "nothing was executed")
     head = reply.ok.attachment
     return head.to_bytes() if head is not None else b"", reply.ok.payload.to_bytes()
 
@@ -170,6 +163,7 @@ class Connection:
         self._links: Any = session.info.declare_transport_events_listener(_directly(self._see))
         self._queue: bytes | None = None
         self._token = session.liveliness().declare_token(client_key(site, client_digest(self._client)))
+        self._version = self.ask(Hello(HELLO, VERSION, VERSION), Welcome, patience_s=patience_s)[0].version
         here, _ = self.ask(Identify(), Identity, patience_s=patience_s)
         self._queue, self.dedup = here.queue, here.config.dedup
         self.known_next = here.next  # the queue's next sequence has been at least this
@@ -199,17 +193,19 @@ class Connection:
             self._followers += 1
             return self._followers
 
-    def _head(self, call: Call, number: int) -> bytes:
+    def _head(self, call: Message, number: int) -> bytes:
+        if isinstance(call, Hello):
+            return encode(call)
         with self._lock:
             while self._ended:
                 self._open.pop(self._ended.popleft(), None)
             oldest = next(iter(self._open), self._numbers + 1)
-        return encode(Envelope(VERSION, self._client, self._queue, number, oldest, call))
+        return encode(Envelope(self._version, self._client, self._queue, number, oldest, call))
 
     # --- calls ------------------------------------------------------------------------------------
 
     def start(
-        self, call: Call, payload: Any = b"", *, number: int = 0, wait_s: float = 0.0, limit_s: float | None = None
+        self, call: Message, payload: Any = b"", *, number: int = 0, wait_s: float = 0.0, limit_s: float | None = None
     ) -> PendingReply:
         """Send a call whose reply is taken later. `limit_s` is how long to wait for it at most."""
         return self._send(PendingReply, call, payload, number, wait_s, limit_s)
@@ -219,7 +215,7 @@ class Connection:
         return self._send(SlowReply, call, b"", number, wait_s, None)
 
     def _send(
-        self, kind: type[Pending], call: Call, payload: Any, number: int, wait_s: float, limit_s: float | None
+        self, kind: type[Pending], call: Message, payload: Any, number: int, wait_s: float, limit_s: float | None
     ) -> Pending:
         self.check_open()
         reply_s = (
@@ -261,14 +257,14 @@ class Connection:
         return reply, came[1]
 
     def attempt(
-        self, call: Call, kind: type[Kind], payload: Any = b"", *, number: int = 0, limit_s: float | None = None
+        self, call: Message, kind: type[Kind], payload: Any = b"", *, number: int = 0, limit_s: float | None = None
     ) -> tuple[Kind, bytes] | None:
         """Call once; None if no reply arrived."""
         return self.read(self.start(call, payload, number=number, limit_s=limit_s).take(), kind)
 
     def ask(
-        self, call: Call, kind: type[Kind], payload: Any = b"", *, number: int = 0, patience_s: float | None = None,
-        within_s: float | None = None, repeated: Callable[[Call], Call] | None = None,
+        self, call: Message, kind: type[Kind], payload: Any = b"", *, number: int = 0, patience_s: float | None = None,
+        within_s: float | None = None, repeated: Callable[[Any], Call] | None = None,
     ) -> tuple[Kind, bytes]:  # fmt: skip
         """Repeat a call until its reply arrives; SiteUnreachableError when patience, or `within_s`, has run out.
 
@@ -296,7 +292,7 @@ class Connection:
 
     def once(
         self, call: Call, kind: type[Kind], payload: Any = b"", *, within_s: float | None = None,
-        repeated: Callable[[Call], Call] | None = None,
+        repeated: Callable[[Any], Call] | None = None,
     ) -> tuple[Kind, bytes]:  # fmt: skip
         """As `ask`, for a call that must not be executed twice."""
         number = self.begin()
@@ -309,7 +305,7 @@ class Connection:
         """Make a call and ignore its reply. Takes no lock: the garbage collector may call this."""
         if self._closed.is_set() or self._pid != os.getpid():
             return
-        head = encode(Envelope(VERSION, self._client, self._queue, 0, 0, call))
+        head = encode(Envelope(self._version, self._client, self._queue, 0, 0, call))
         with suppress(zenoh.ZError):  # the session is closed
             self._session.get(
                 self._key, _directly(_ignore), attachment=head, timeout=_REPLY_S, congestion_control=_BLOCK

@@ -1,33 +1,21 @@
 """Calls: what a remote client asks of a site's queue, as plain data; replies.py has the replies.
 
-A call is one query to `headrace/call/<site>`. The attachment of the query is an Envelope; its payload is the bulk:
-payloads one after another, or records. A reply travels the same way: a Reply as the attachment, records as the payload.
-
-A call that must not be executed twice (`Numbered`) has a number in its Envelope. If it is repeated because the reply
-did not arrive, the site does not execute it again but sends the same reply again. `oldest` says which calls the client
-may still repeat, so that the site remembers the replies of those and no others. A Get may be repeated much later; the
-site remembers it until the next Get of that consumer. Calls that are idempotent have number 0.
-
-A call that is invalid, or exceeds one of the limits here, is refused with an explanation and has no effect.
-
-A change of any call or reply raises VERSION. A site replies only to calls of its own version, so replies need none.
+envelope.py says how a call travels, hello.py what raises the version of the protocol, fields.py what each type of a
+field may contain. Calls about channels are in channel_calls.py. docs/protocol.md has every call, with its fields.
 """
 
-import hashlib
 from typing import Annotated, Any
 
 import msgspec
 
 from headrace.errors import FabricMessageError
 from headrace.product import put
-from headrace.relay.messages.page import QueueId, Sequence64
-from headrace.relay.messages.version import check_version, other_version
+from headrace.relay.messages.page import Sequence64
 from headrace.remote.protocol.channel_calls import ChannelCall, NumberedChannelCall
 from headrace.remote.protocol.fields import (
     PAGE_BYTES_MAX,
     PAGE_PRODUCTS_MAX,
     CallStruct,
-    ClientId,
     Count,
     Name,
     Number64,
@@ -38,11 +26,6 @@ from headrace.remote.protocol.fields import (
     Wait,
 )
 from headrace.station.leases import KEEP_S_MAX
-
-VERSION = 8
-BUSY = b"busy"  # the error of a site that takes no more calls at the moment
-HEAD_BYTES_MAX = 256 << 20  # of a call without its payload: a batch has an ident for each product
-CALL_BYTES_MAX = 512 << 20  # of its payload
 
 # --- the queue --------------------------------------------------------------------------------------
 
@@ -280,17 +263,6 @@ Call = (
 )  # fmt: skip
 
 
-class Envelope(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
-    """A call, and the client that makes it."""
-
-    version: int
-    client: ClientId  # secret: the client's token has only a digest of it
-    queue: QueueId | None  # the queue that is meant; the site may have a new one since
-    number: Sequence64  # of a Numbered call; 0 for others
-    oldest: Sequence64  # no call below this one will be repeated
-    call: Call
-
-
 class Columns(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """The arguments of `put_many` besides the payloads: one value for all, or one for each."""
 
@@ -299,26 +271,7 @@ class Columns(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defa
     facts: dict[str, Any] = {}  # as log/columns.py packs them, which also checks them
 
 
-_ENVELOPE = msgspec.msgpack.Decoder(Envelope)
 _COLUMNS = msgspec.msgpack.Decoder(Columns)
-encode = msgspec.msgpack.Encoder().encode
-
-
-def decode_envelope(head: bytes) -> Envelope:
-    """The call in an attachment; FabricMessageError names what is invalid."""
-    if len(head) > HEAD_BYTES_MAX:
-        raise FabricMessageError(f"the call has {len(head)} bytes", f"the limit is {HEAD_BYTES_MAX} bytes")
-    try:
-        envelope = _ENVELOPE.decode(head)
-    except (msgspec.DecodeError, ValueError) as error:
-        check_version("the call", head, VERSION)
-        raise FabricMessageError(f"the call is invalid: {error}", "run the same version at both ends") from None
-    if envelope.version != VERSION:
-        raise other_version("the call", envelope.version, VERSION)
-    if bool(envelope.number) != isinstance(envelope.call, Numbered):
-        has = "must not have a number" if envelope.number else "needs a number"
-        raise FabricMessageError(f"a call {type(envelope.call).__name__} {has}", "run the same version at both ends")
-    return envelope
 
 
 def decode_columns(columns: bytes) -> Columns:
@@ -326,8 +279,3 @@ def decode_columns(columns: bytes) -> Columns:
         return _COLUMNS.decode(columns)
     except (msgspec.DecodeError, ValueError) as error:
         raise FabricMessageError(f"the columns of a put_many are invalid: {error}", "nothing was stored") from None
-
-
-def client_digest(client: bytes) -> str:
-    """What the token of a client shows of its id."""
-    return hashlib.blake2b(client, digest_size=16).hexdigest()

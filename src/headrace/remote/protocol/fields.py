@@ -25,4 +25,4 @@ Options = Annotated[dict[Name, Value], msgspec.Meta(max_length=64)]
 
 
 class CallStruct(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag=str.lower, omit_defaults=True):
-    """The member `type` of a call (docs/format.md) is the `tag` of its class, or else its name in lower case."""
+    """The member `type` of a call (docs/protocol.md) is the `tag` of its class, or else its name in lower case."""

@@ -28,6 +28,12 @@ class _Reply(msgspec.Struct, frozen=True, tag=str.lower, omit_defaults=True):
     pass
 
 
+class Welcome(_Reply, frozen=True):
+    """The reply to a hello: the version of the protocol to use (hello.py)."""
+
+    version: int
+
+
 class Failure(_Reply, frozen=True):
     """An error, which the client raises."""
 
@@ -140,7 +146,7 @@ class Supplying(_Reply, frozen=True):
 
 
 Reply = (
-    Failure | StillBlocked | NotAttached | Done | Number | Identity | Bounds | PutOutcome | Products | Weighed
+    Welcome | Failure | StillBlocked | NotAttached | Done | Number | Identity | Bounds | PutOutcome | Products | Weighed
     | NameList | CursorPosition | Details | Attached | Supplying
 )  # fmt: skip
 

@@ -21,7 +21,8 @@ from headrace.errors import FabricError, FabricMessageError
 from headrace.link.access import Rule
 from headrace.link.declarations import Declarations
 from headrace.link.keys import client_key
-from headrace.remote.protocol.calls import Get, client_digest
+from headrace.remote.protocol.calls import Get
+from headrace.remote.protocol.envelope import client_digest
 from headrace.remote.server.access import ClientAccess
 from headrace.remote.server.consumer import ServedConsumer
 from headrace.remote.server.pending_call import Busy, PendingCall

@@ -16,7 +16,8 @@ import numpy.typing as npt
 
 from headrace.errors import FabricError, FabricMessageError, HeadraceError, LeaseLostError
 from headrace.product.batch import Batch
-from headrace.remote.protocol.calls import CALL_BYTES_MAX, Get, Revise, Settle
+from headrace.remote.protocol.calls import Get, Revise, Settle
+from headrace.remote.protocol.envelope import CALL_BYTES_MAX
 from headrace.remote.protocol.fields import PAGE_BYTES_MAX
 from headrace.remote.protocol.products import arrive_in_time, products_of
 from headrace.remote.protocol.replies import Done, NotAttached, Products, failure_of

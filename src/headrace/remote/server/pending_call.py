@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import zenoh
 
-from headrace.remote.protocol.calls import Envelope, encode
+from headrace.remote.protocol.envelope import Envelope, encode
 from headrace.remote.protocol.replies import Reply, failure_of
 
 if TYPE_CHECKING:

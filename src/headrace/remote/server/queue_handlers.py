@@ -21,7 +21,7 @@ from headrace.queue import Cursor, Queue
 from headrace.queue.queue import log_of
 from headrace.relay.messages.page import queue_id
 from headrace.remote.protocol import calls, replies
-from headrace.remote.protocol.calls import CALL_BYTES_MAX
+from headrace.remote.protocol.envelope import CALL_BYTES_MAX
 from headrace.remote.protocol.fields import PAGE_PRODUCTS_MAX
 from headrace.remote.protocol.products import products_of
 from headrace.remote.protocol.replies import Done, NotAttached, Number, Reply

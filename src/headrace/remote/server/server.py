@@ -15,7 +15,7 @@ grow has a limit.
 import logging
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from typing import Any
 
 import msgspec
@@ -28,6 +28,8 @@ from headrace.link.keys import call_key
 from headrace.queue import Queue
 from headrace.relay.messages.page import queue_id
 from headrace.remote.protocol import calls, channel_calls, replies
+from headrace.remote.protocol.envelope import BUSY, CALL_BYTES_MAX, Envelope, decode_head, encode
+from headrace.remote.protocol.hello import Hello, agree
 from headrace.remote.protocol.replies import failure_of
 from headrace.remote.server.channel_handlers import ChannelHandlers
 from headrace.remote.server.clients import Clients
@@ -92,7 +94,12 @@ class RemoteServer:
         try:
             if len(self._calls) >= _WORK_MAX:  # before `_accept` notes the call: its repetition must find it executed
                 raise Busy
-            pending, is_known = self._accept(query)
+            head = query.attachment
+            envelope = decode_head(head.to_bytes() if head is not None else b"")
+            if isinstance(envelope, Hello):
+                self._welcome(query, envelope)
+                return
+            pending, is_known = self._accept(query, envelope)
             if is_known:
                 self.repeated += 1
                 _submit(self._call_threads, self._calls, pending.repeat, query)
@@ -100,20 +107,24 @@ class RemoteServer:
                 self._dispatch(pending)
                 self.taken += 1
         except Busy:
-            self._refuse(query, calls.BUSY)
+            self._refuse(query, BUSY)
         except FabricError as error:
             log.warning("a call was refused: %s", error)
             self._refuse(query, str(error).encode())
 
-    def _accept(self, query: zenoh.Query) -> tuple[PendingCall, bool]:
+    def _welcome(self, query: zenoh.Query, hello: Hello) -> None:
+        head = encode(agree(hello))
+        with suppress(zenoh.ZError), query:  # the client may have disconnected
+            query.reply(query.key_expr, b"", attachment=head)
+
+    def _accept(self, query: zenoh.Query, envelope: Envelope) -> tuple[PendingCall, bool]:
         """The call of a query, and whether it is a repetition of one that was accepted before."""
-        head, payload = query.attachment, query.payload
-        envelope = calls.decode_envelope(head.to_bytes() if head is not None else b"")
-        if payload is not None and len(payload) > calls.CALL_BYTES_MAX:
-            raise FabricMessageError(f"the call has {len(payload)} bytes", f"the limit is {calls.CALL_BYTES_MAX} bytes")
+        payload = query.payload
+        if payload is not None and len(payload) > CALL_BYTES_MAX:
+            raise FabricMessageError(f"the call has {len(payload)} bytes", f"the limit is {CALL_BYTES_MAX} bytes")
         if payload is not None and len(payload) and not isinstance(envelope.call, calls.Bulky):
             kind = type(envelope.call).__name__
-            raise FabricMessageError(f"a call {kind} must not have a payload", "run the same version at both ends")
+            raise FabricMessageError(f"a call {kind} must not have a payload", "see docs/protocol.md")
         client = self._clients.of(envelope.client, principal_in(str(query.key_expr)) if self._has_rules else None)
         pending = PendingCall(client, envelope, payload.to_bytes() if payload is not None else b"", query)
         known = client.accept(pending, envelope.oldest)
