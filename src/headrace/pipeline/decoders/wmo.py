@@ -15,6 +15,7 @@ reports is not here: see metar.py.
 """
 
 import re
+from itertools import islice
 from typing import NamedTuple
 
 import pyarrow as pa
@@ -86,8 +87,7 @@ class Bulletin(NamedTuple):
 
 def find_heading(text: str) -> Heading | None:
     """The heading at the beginning of `text`, after transmission numbers."""
-    lines = _LINE.finditer(text[:_HEAD_CHARS])
-    for line in [line for _, line in zip(range(_HEAD_LINES), lines, strict=False)]:
+    for line in islice(_LINE.finditer(text, 0, _HEAD_CHARS), _HEAD_LINES):
         match = _HEADING.fullmatch(line[0])
         if match is not None:
             tt, aa, ii, center, time, indicator = match.groups()
