@@ -4,7 +4,8 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-WORKERS ?= 2
+# Three, for two cores: many tests wait for other processes.
+WORKERS ?= 3
 KERNEL := $(shell find src/headrace/kernel -name "*.pyx" -o -name "*.px[id]" -o -name "*.c" ! -name _kernel.c)
 
 EXTRA = import tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))["project"]["optional-dependencies"]["$(1)"], sep="\n")
