@@ -28,6 +28,7 @@ if TYPE_CHECKING:
         HeadraceError,
         InvalidError,
         LeaseLostError,
+        MemberAbsentError,
         MissingExtraError,
         PayloadError,
         ProductDamagedError,
@@ -56,10 +57,10 @@ if TYPE_CHECKING:
 __all__ = [
     "AccessDeniedError", "Batch", "BlockedError", "Channel", "ChannelEndedError", "ChannelMissingError", "Consumer",
     "Cursor", "DiskFullError", "Duplicate", "HeadraceError", "InvalidError", "LeaseLostError", "Lost",
-    "MissingExtraError", "PayloadError", "Product", "ProductDamagedError", "ProductsLostError", "Queue",
-    "QueueBusyError", "QueueClosedError", "QueueDamagedError", "QueueError", "QueueExistsError", "QueueMissingError",
-    "Receipt", "RejectedError", "Selection", "SelectionError", "SiteUnreachableError", "Station", "StationExistsError",
-    "StationMissingError", "TermsError", "connect",
+    "MemberAbsentError", "MissingExtraError", "PayloadError", "Product", "ProductDamagedError", "ProductsLostError",
+    "Queue", "QueueBusyError", "QueueClosedError", "QueueDamagedError", "QueueError", "QueueExistsError",
+    "QueueMissingError", "Receipt", "RejectedError", "Selection", "SelectionError", "SiteUnreachableError", "Station",
+    "StationExistsError", "StationMissingError", "TermsError", "connect",
 ]  # fmt: skip
 
 _HOMES = {

@@ -47,6 +47,7 @@
     │   ├── FabricMessageError            a message from another site is invalid
     │   ├── SiteUnreachableError          a site does not reply; recovers when it is back
     │   └── AccessDeniedError             a site's rules do not allow it
+    ├── MemberAbsentError (TimeoutError)  no such member joined until the timeout
     ├── PipelineError                     something about the pipeline
     │   ├── TargetError                   an action cannot write; recovers when the cause is removed
     │   └── DataLossError                 products were evicted before the pipeline read them
@@ -311,6 +312,10 @@ class SiteUnreachableError(FabricError):
 
 class AccessDeniedError(FabricError):
     """The access rules of a site do not allow this client to do that."""
+
+
+class MemberAbsentError(HeadraceError, TimeoutError):
+    """No such site or program joined until the timeout of `wait_for`."""
 
 
 class RecordsDamagedError(HeadraceError, ValueError):

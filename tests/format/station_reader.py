@@ -112,7 +112,8 @@ DISTRIBUTIONS = {"round_robin": 0, "least_loaded": 1}
 CONSUMERS_AT, CONSUMERS, CONSUMER_BYTES = 33792, 256, 128
 CONSUMER: Layout = {
     "used": (0, "I"), "member": (4, "I"), "epoch": (8, "Q"), "pid": (16, "Q"), "attached_ns": (24, "Q"),
-    "heartbeat_ns": (32, "Q"), "leased": (40, "Q"), "delivered": (48, "Q"), "acknowledged": (56, "Q"), "gap": (64, "64s"),
+    "heartbeat_ns": (32, "Q"), "leased": (40, "Q"), "delivered": (48, "Q"), "acknowledged": (56, "Q"), "left_ns": (64, "Q"),
+    "gap": (72, "56s"),
 }  # fmt: skip
 CONSUMER_LOCKS_AT = 1 << 40
 
@@ -130,7 +131,7 @@ SUPPLIER_SLOTS, SUPPLIER_BYTES = 1025, 64
 SUPPLIERS_HEADER: Layout = {"magic": (0, "8s"), "format": (8, "Q"), "used": (16, "Q"), "reserved": (24, "40s")}
 SUPPLIER: Layout = {
     "pid": (0, "Q"), "since_ns": (8, "Q"), "products": (16, "Q"), "duplicates": (24, "Q"), "rejected": (32, "Q"),
-    "reserved": (40, "24s"),
+    "left_ns": (40, "Q"), "reserved": (48, "16s"),
 }  # fmt: skip
 
 

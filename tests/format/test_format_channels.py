@@ -97,7 +97,7 @@ def test_the_words_of_a_supplier_are_where_the_page_says(make_queue: MakeQueue) 
         ]
         assert all(before_ns <= p["since_ns"] <= time.time_ns() for p in places.values())
     after = read_suppliers(queue.path, 1)
-    assert after == {place: words | {"held": False} for place, words in places.items()}
+    assert after == {place: words | {"held": False, "left_ns": words["since_ns"]} for place, words in places.items()}
 
 
 def test_a_dead_supplier_frees_its_place_and_its_counters_remain(make_queue: MakeQueue) -> None:

@@ -9,6 +9,7 @@ from headrace import Selection
 from headrace.errors import AccessDeniedError, StationMissingError
 from headrace.link.access import Rule
 from headrace.product.put import Put
+from headrace.queue import Member
 from headrace.remote.client.cursor import RemoteCursor
 from headrace.remote.protocol import calls, replies
 from headrace.remote.protocol.envelope import Envelope, encode
@@ -35,6 +36,41 @@ def test_access_follows_the_rules() -> None:
     assert not nobody.is_empty
     assert ClientAccess(rules[:1], None).is_empty
     assert not ClientAccess((), None).is_empty
+
+
+def test_a_client_sees_members_that_concern_feeds_it_may_use() -> None:
+    rules = (Rule(("ann",), receive=("a/**",), publish=("p/x",)), Rule(("bob",), receive=("**",)))
+    ann, bob = (ClientAccess(rules, name) for name in ("ann", "bob"))
+    site = Member("site", "denver", "denver", "1", ("a/1", "b/1"))
+    client = Member("client", "eve", "here", "1", (), "eve")
+    suppliers = [Member("supplier", feed, "here", "1-1", (feed,), "eve", 7) for feed in ("a/**", "b/**", "p/**")]
+    consumers = [Member("consumer", feed, "here", "1-1", (feed,), "eve", 7) for feed in ("a/b|a/c", "a/b|b", "p/**")]
+    for member in (site, client, *suppliers, *consumers):
+        assert bob.visible_member(member) == member
+    seen = [ann.visible_member(member) for member in (site, client, *suppliers, *consumers)]
+    assert [member and (member.name, member.feeds, member.user, member.pid) for member in seen] == [
+        ("denver", ("a/1",), "", 0), None,
+        ("a/**", ("a/**",), "", 0), None, ("p/**", ("p/**",), "", 0),
+        ("a/b|a/c", ("a/b|a/c",), "", 0), None, None,
+    ]  # fmt: skip
+
+
+def test_a_restricted_client_learns_nothing_of_members_that_come_and_go_elsewhere(
+    make_served: Callable[..., Served],
+) -> None:
+    served = make_served(rules=(Rule(("*",), receive=("a/**",)),))
+    mine, other = served.queue.channel("mine", "a/**"), served.queue.channel("other", "b/**")
+    stream = served.connect().members(timeout=240)
+    with other.supplier(), mine.supplier():
+        told = [str(next(stream)), str(next(stream))]
+    with other.supplier():
+        told += [str(next(stream))]
+    with other.supplier(), mine.supplier():
+        told += [str(next(stream))]
+    assert told == [
+        f"site:{served.name} joined (present)", "supplier:mine joined (present)", "supplier:mine left (stopped)",
+        "supplier:mine joined (new)",
+    ]  # fmt: skip
 
 
 def test_a_client_reads_and_puts_what_the_rules_allow(make_served: Callable[..., Served]) -> None:

@@ -1,12 +1,15 @@
 """Supplier slots: which suppliers a channel has, across processes, and what they have pushed.
 
     channels/7.suppliers    slot 0      magic 8 B, format u64, slots ever used u64
-                            slot 1 …    one supplier each: pid, since ns, products, duplicates, rejected; u64 each
+                            slot 1 …    one supplier each: pid, since, products, duplicates, rejected, left; u64 each
     slots of 64 bytes, one more than SUPPLIERS_LIMIT
 
 A supplier holds its slot by a lock on the slot's first byte. The operating system releases the lock with the last
 descriptor, however the process ends: a slot is free at once, and no process id is ever asked whether it is alive. A
 supplier that looks for a slot holds the lock on slot 0 while it does.
+
+A supplier that is closed notes that in its slot (`left`, the time at which it came), and one that dies does not.
+`left_cleanly` tells the two apart, also if another supplier has the slot by then.
 
 Only the holder of a slot writes to it, so counting needs no lock. The counters of a slot continue with its next holder:
 their sum is what the channel received. They are in the page cache, so a power failure may lose the latest counts.
@@ -31,7 +34,7 @@ _SLOT_BYTES = 64
 _WORDS = _SLOT_BYTES // 8
 _BYTES = (SUPPLIERS_LIMIT + 1) * _SLOT_BYTES
 _USED = 2  # word of slot 0
-_PID, _SINCE_NS, _PRODUCTS, _DUPLICATES, _REJECTED = range(5)  # words of a supplier's slot
+_PID, _SINCE_NS, _PRODUCTS, _DUPLICATES, _REJECTED, _LEFT_NS = range(6)  # words of a supplier's slot
 
 _held: "weakref.WeakSet[SupplierSlot]" = weakref.WeakSet()  # of this process, for fork
 
@@ -104,8 +107,14 @@ class SupplierSlot:
                 if more:
                     words[base + word] += more
 
+    def leave(self) -> None:
+        """Free the slot, and note that its supplier has left by itself."""
+        if self.is_held:
+            self._words[self._base + _LEFT_NS] = self._words[self._base + _SINCE_NS]
+        self.release()
+
     def release(self) -> None:
-        """Free the slot. In a forked child this only closes the child's copy of the descriptor."""
+        """Free the slot as the death of the process does. A forked child only closes its copy of the descriptor."""
         if self._descriptor >= 0:
             os.close(self._descriptor)
             self._descriptor = -1
@@ -133,6 +142,13 @@ def connected_suppliers(path: Path) -> tuple[list[ConnectedSupplier], Pushed]:
         return connected, Pushed(*total)
     finally:
         os.close(descriptor)
+
+
+def left_cleanly(path: Path, slot: int, since_ns: int) -> bool:
+    """Whether the supplier that took the slot then was closed; False if another one was closed there since."""
+    if not path.exists() or not 1 <= slot <= SUPPLIERS_LIMIT:
+        return False
+    return _map(path)[slot * _WORDS + _LEFT_NS] == since_ns
 
 
 # --- the file -------------------------------------------------------------------------------------

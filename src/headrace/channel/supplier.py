@@ -45,6 +45,11 @@ class Supplier:
         self._closed = False
         self._slot = self._take()
 
+    @property
+    def place(self) -> int:
+        """Its slot."""
+        return self._slot.number
+
     push_s = 0.2  # how long one attempt of a pull supplier takes; so soon it notices `stop`
 
     @property
@@ -117,6 +122,11 @@ class Supplier:
 
     def close(self) -> None:
         """Free the slot for other suppliers."""
+        self._closed = True
+        self._slot.leave()
+
+    def abandon(self) -> None:
+        """Free the slot as the death of the process does."""
         self._closed = True
         self._slot.release()
 

@@ -1,4 +1,7 @@
-"""`headrace sites`: the map of the fabric, which sites_map.py renders. `headrace hop`: the way of one product."""
+"""`headrace sites`: the map of the fabric, which sites_map.py renders, or its changes, which sites_follow.py writes.
+
+`headrace hop`: the way of one product.
+"""
 
 import os
 from dataclasses import replace
@@ -36,8 +39,16 @@ _HOP_HEADER = ("sequence", "feed", "ident", "origin", "came through")
     metavar="AGE",
     help="For --check: something that happened longer ago, such as a lost product, does not count.",
 )
+@click.option("--follow", is_flag=True, help="Write a line for each site that joins, leaves or changes, until Ctrl-C.")
+@click.option(
+    "--programs", is_flag=True, help="With --follow: also the clients, suppliers and consumers of the site at WHERE."
+)
+@click.option("--timeout", type=AGE, help="With --follow: end when nothing has happened for this long, such as 5s.")
 @json_option
-def sites(where: str, all_flows: bool, as_dot: bool, check: bool, since_s: float, as_json: bool) -> int:
+def sites(
+    where: str, all_flows: bool, as_dot: bool, check: bool, since_s: float, follow: bool, programs: bool,
+    timeout: float | None, as_json: bool,
+) -> int:  # fmt: skip
     """Show all sites of the fabric: links, round trips, loss, feeds offered and wanted, requests, latencies.
 
     Give the endpoint of any site, such as tcp/host:7447, a context, or the configuration of a site, whose endpoints,
@@ -47,14 +58,28 @@ def sites(where: str, all_flows: bool, as_dot: bool, check: bool, since_s: float
     Problems, with what to do about each, are listed last: a link that is down and why, a request that no site serves,
     products that were lost or left out, a full disk, a silent site. In JSON, `problems` has the same list.
 
+    --follow starts with the sites that are present. A site stopped (it said so), was lost (it did not), or was
+    restarted; it is unreachable if this command has lost its own connection, which it then waits for. Ctrl-C ends it
+    (exit code 130).
+
     \b
     Example:
       headrace sites tcp/127.0.0.1:7447
+      headrace sites tcp/127.0.0.1:7447 --follow --programs
       headrace sites site.toml --json --check
       headrace sites site.toml --dot | dot -Tsvg > sites.svg
     """
     if as_dot and as_json:
         raise OptionError("--dot and --json contradict each other", "leave one of them out")
+    if follow:
+        if as_dot or check or all_flows:
+            raise OptionError("--follow shows changes, and no map", "leave out --dot, --check and --flows")
+        from headrace.cli.sites_follow import follow_members
+
+        follow_members(session_terms(where), _site_at(where), None if programs else "site", timeout, as_json)
+        return OK
+    if programs or timeout is not None:
+        raise OptionError("--programs and --timeout are for --follow", "add --follow")
     from headrace.site.problems import map_problems
 
     sites_map = read_map(where)
@@ -108,6 +133,18 @@ def session_terms(where: str) -> "SessionTerms":
     from headrace.site.terms import visiting_terms
 
     return replace(visiting_terms(load_config(place.where)), refused_s=REFUSED_S)
+
+
+def _site_at(where: str) -> str | None:
+    """The name of the site that is meant; None: the one at the endpoint."""
+    place = find_place(where)
+    if place.is_endpoint:
+        from headrace.remote.client.connect import parse_where
+
+        return parse_where(place.where)[1]
+    from headrace.site.loading import load_config
+
+    return load_config(place.where).site.name
 
 
 @click.command(cls=Command)

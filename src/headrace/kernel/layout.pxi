@@ -346,7 +346,8 @@ cdef struct Consumer:                # 128 bytes: one attachment
     uint64_t leased
     uint64_t delivered
     uint64_t acknowledged
-    uint64_t gap[8]
+    uint64_t left_ns                 # attached_ns of the last owner that detached by itself
+    uint64_t gap[7]
 
 cdef struct Cell:                    # where the chain continues after a power failure
     uint64_t generation

@@ -5,6 +5,7 @@
     headrace/log/<site>                    queries: pages from the log, and what a site holds
     headrace/call/<site>                   queries: calls of a remote user of the queue
     headrace/site/<site>/<session>         liveliness token: the site is present, in this Zenoh session
+    headrace/site/<site>/<session>/<digest>  and it offers feeds with this digest, or is about to stop: `leaving`
     headrace/client/<site>/<digest>        liveliness token: a remote user of the site's queue is present
     headrace/client/<site>/listens/<stream>/<feeds>   liveliness token: these feeds of a stream have a subscriber
 
@@ -15,6 +16,7 @@ become keys unchanged. A pattern with alternatives (`a/**|b`) is not a key: its 
 import zenoh
 
 ROOT = "headrace"
+LEAVING = "leaving"  # instead of a digest
 OWN = "own"  # the stream of everything that was put at the site itself
 
 
@@ -36,6 +38,11 @@ def call_key(site: str) -> str:
 
 def site_key(site: str, session: str) -> str:
     return f"{ROOT}/site/{site}/{session}"
+
+
+def site_state_key(site: str, session: str, state: str) -> str:
+    """`state` is a digest of the feeds that a site offers, or LEAVING."""
+    return f"{site_key(site, session)}/{state}"
 
 
 def client_key(site: str, digest: str) -> str:

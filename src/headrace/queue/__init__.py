@@ -9,11 +9,13 @@ from headrace.log.follow import Follower
 from headrace.log.seams import Clock, Storage
 from headrace.log.statistics import Statistics
 from headrace.queue.interface import AnyCursor, AnyFollower, AnyQueue, local_queue
+from headrace.queue.member_stream import MemberStream
+from headrace.queue.members import Member, MemberEvent
 from headrace.queue.queue import Queue
 from headrace.station.interface import AnyConsumer, AnyStation
 
 __all__ = [
     "AnyChannel", "AnyConsumer", "AnyCursor", "AnyFollower", "AnyQueue", "AnyStation", "AnySupplier", "Clock", "Cursor",
-    "CursorState", "Duplicate", "Finding", "Follower", "Queue", "QueueConfig", "Receipt", "Statistics", "Storage",
-    "local_queue",
+    "CursorState", "Duplicate", "Finding", "Follower", "Member", "MemberEvent", "MemberStream", "Queue", "QueueConfig",
+    "Receipt", "Statistics", "Storage", "local_queue",
 ]  # fmt: skip

@@ -54,6 +54,9 @@ from headrace.product.batch import Batch
 from headrace.product.product import PRIORITY_DEFAULT, PRIORITY_MAX
 from headrace.product.put import PutFacts, check_origin, put_of
 from headrace.queue.demand import wanted_by
+from headrace.queue.member_stream import LocalSource, MemberStream, check_local_role, wait_for, wait_for_async
+from headrace.queue.members import Member, parse_wanted
+from headrace.queue.programs import Programs
 from headrace.queue.request_files import RequestFiles
 from headrace.selection import Selection
 from headrace.station.gates import StationGates
@@ -349,6 +352,35 @@ class Queue:
         """For a queue at another site: wait for its return. Here it is `is_alive`; waiting would not help."""
         return self.is_alive
 
+    # --- members ----------------------------------------------------------------------------------
+
+    def members(self, role: str | None = None, *, timeout: Timeout = None) -> MemberStream:
+        """Suppliers and consumers of this queue, as events: who is there, then who joins and leaves, and why.
+
+        With a `role`, only those. Iterate it by `for` or `async for`; iteration ends after `timeout` without an event.
+        A queue that is opened by its directory does not know sites and clients: connect to its site for them.
+        """
+        check_local_role(role)
+        self._log.check_open()
+        source = LocalSource(self._log, Programs(self.path, self._stations))
+        return MemberStream(source, role, None if timeout is None else parse_age(timeout, "timeout"))
+
+    def wait_for(self, member: str, timeout: Timeout = None) -> Member:
+        """Wait until there is such a member, `supplier:CHANNEL` or `consumer:STATION`, with `*` for any name.
+
+        MemberAbsentError, which is a TimeoutError, if there is none within `timeout`.
+        """
+        wanted = parse_wanted(member)
+        return wait_for(self.members(wanted.role), wanted, None if timeout is None else parse_age(timeout, "timeout"))
+
+    async def wait_for_async(self, member: str, timeout: Timeout = None) -> Member:
+        """As `wait_for`, for a program with an event loop."""
+        wanted = parse_wanted(member)
+        seconds = None if timeout is None else parse_age(timeout, "timeout")
+        return await wait_for_async(self.members(wanted.role), wanted, seconds)
+
+    # --- demand -----------------------------------------------------------------------------------
+
     def wanted(self, feed: str) -> bool:
         """Whether products of this feed have readers. False only if a site runs here and there are none anywhere.
 
@@ -427,6 +459,11 @@ class Queue:
         from headrace.notebook import shown  # notebook.py says why it is imported here
 
         return shown(f"Queue {self.path}", lambda: table_of_queue(self.path, self.statistics(), self.config))
+
+
+def stations_of(queue: Queue) -> Stations:
+    """The stations behind a queue, as `log_of`."""
+    return queue._stations
 
 
 def log_of(queue: Queue) -> Log:

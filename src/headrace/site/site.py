@@ -98,7 +98,7 @@ class Site:
         self._progress = RequestProgress(queue.path / RequestFiles.file)
         self._receiver = self._receive(requests)
         parts.callback(lambda: self._receiver.close())  # `change_requests` may have replaced it
-        self._remote = RemoteServer(session, self._declarations, queue, self.name, rules)
+        self._remote = RemoteServer(session, self._declarations, queue, self.name, rules, self._principal)
         parts.callback(self._remote.close)
         lags = LagFile(queue.path)
         parts.callback(self._in_place, lags.remove)
@@ -118,6 +118,7 @@ class Site:
         parts.callback(self._server.close)
         key = site_key(self.name, str(session.zid()))
         parts.callback(self._declarations.add(lambda: session.liveliness().declare_token(key)).undeclare)
+        parts.callback(self._remote.leave)  # before that token goes
 
     def _check_name(self, session: zenoh.Session) -> None:
         """Two sites of one name would look like one to all others."""

@@ -488,6 +488,11 @@ def get_in_time(consumer: Consumer, n: int, timeout: float, within_s: float) -> 
     return consumer._get(n, timeout, ahead_ns=ahead_ns)
 
 
+def place_of(consumer: Consumer) -> int:
+    """Its slot in the chain."""
+    return consumer._place
+
+
 def deadlines(consumer: Consumer) -> tuple[int, int, int]:
     """The time by which products expire, the timeout of the station, and its stop time, in nanoseconds; 0: none."""
     return consumer._stations.now_ns() or time.time_ns(), consumer._timeout_ns, consumer._stop_ns

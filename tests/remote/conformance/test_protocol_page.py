@@ -18,8 +18,9 @@ from headrace.log.config import QueueConfig
 from headrace.log.statistics import Statistics
 from headrace.log.weights import Weights
 from headrace.product import put
+from headrace.queue.members import End, Member
 from headrace.relay.messages.page import QueueId, Sequence64, SiteName
-from headrace.remote.protocol import calls, envelope, fields, hello, replies
+from headrace.remote.protocol import calls, envelope, fields, hello, member_calls, replies
 from headrace.remote.protocol.fields import Count, Name, Number64, Options, Seconds, Start, Text, Wait
 from headrace.remote.server import clients, consumer, puts
 from headrace.station.leases import KEEP_S_MAX
@@ -46,12 +47,15 @@ VALUES: dict[str, tuple[Any, ...]] = {  # a word of the page: the types that it 
     "integer from 1": (calls.Get.__annotations__["n"],), "list of integer, or nil": (list[Number64] | None,),
     "list of integer": (list[int],), "list of text": (list[str],), "map of integer to integer": (dict[int, int],),
     "queue id": (QueueId,), "5 integers": (tuple[int, int, int, int, int],), "Weights": (Weights,),
+    "list of Member": (member_calls.MemberChanges.__annotations__["members"],),
+    "list of End": (member_calls.MemberChanges.__annotations__["ends"],),
     "map": (dict[str, Any], QueueConfig),
     "map or nil": (Statistics | None, StationTerms | None, StationStatistics | None, Definition | None, ChannelStatistics | None),
     "list of map, or nil": (list[ConsumerStatistics] | None, list[Parked] | None),
 }  # fmt: skip
 DEFAULTS: dict[str, Any] = {
     "0": 0, "`\"\"`": "", "nil": None, "false": False, "true": True, "`{}`": {}, "empty": b"", "0 each": (0,) * 5,
+    "none": [],
 }  # fmt: skip
 
 
@@ -116,10 +120,14 @@ def test_the_page_has_each_reply_with_its_fields_types_and_defaults(kind: type[m
 
 def test_the_page_has_no_other_calls_and_replies() -> None:
     assert set(CALLS) == {kind.__struct_config__.tag for kind in get_args(calls.Call)}
-    assert set(REPLIES) == {kind.__struct_config__.tag for kind in get_args(replies.Reply)} | {"Weights"}
+    assert set(REPLIES) == {kind.__struct_config__.tag for kind in get_args(replies.Reply)} | {
+        "End",
+        "Member",
+        "Weights",
+    }
 
 
-@pytest.mark.parametrize("kind", [put.Put, calls.Columns, Weights], ids=lambda kind: kind.__name__)
+@pytest.mark.parametrize("kind", [put.Put, calls.Columns, End, Member, Weights], ids=lambda kind: kind.__name__)
 def test_the_page_has_each_part_with_its_fields(kind: type[msgspec.Struct]) -> None:
     listed = (FACTS | REPLIES)[kind.__name__]
     assert list(listed) == list(kind.__struct_fields__)

@@ -343,6 +343,8 @@ cdef class Chain:
         mine = consumer.used != 0 and consumer.epoch == epoch
         if mine:
             restored = restore_leases(self.header, number, RESTORE_INPUT, False, failed)
+            if restored >= 0:
+                store64(&consumer.left_ns, consumer.attached_ns)
         unlock_chain(self.header)
         self.wake_consumers()
         if restored < 0:
@@ -371,6 +373,10 @@ cdef class Chain:
         if count == -ENOMEM:
             raise MemoryError
         return count
+
+    def left_cleanly(self, uint32_t number, uint64_t attached_ns):
+        """Did the consumer that attached there at that time detach by itself? False if another one has done so since."""
+        return load64(&consumer_at(self.header, checked(number, CONSUMERS_MAX)).left_ns) == attached_ns
 
     def consumers(self):
         """(place, member, epoch, pid, attached_ns, age of heartbeat ns, leased, delivered, acknowledged) of each."""

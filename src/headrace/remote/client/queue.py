@@ -31,6 +31,8 @@ from headrace.product.batch import Batch
 from headrace.product.feed import check_feed
 from headrace.product.put import PutFacts
 from headrace.queue.interface import needs_files
+from headrace.queue.member_stream import MemberStream, wait_for, wait_for_async
+from headrace.queue.members import Member, parse_wanted
 from headrace.relay.messages.page import records_of
 from headrace.remote.client.arguments import (
     plain_options,
@@ -44,6 +46,7 @@ from headrace.remote.client.channel import RemoteChannel
 from headrace.remote.client.connection import Connection
 from headrace.remote.client.cursor import RemoteCursor
 from headrace.remote.client.follower import ReadTerms, RemoteFollower, read_all
+from headrace.remote.client.members import RemoteSource
 from headrace.remote.client.puts import Cancelled, Puts, bytes_of, outcome_of, receipt_of
 from headrace.remote.client.station import RemoteStation, options_of
 from headrace.remote.protocol.calls import (
@@ -257,6 +260,29 @@ class RemoteQueue:
 
     def wanted_by(self, feed: str) -> list[str]:
         return self._connection.ask(WantedBy(check_feed(feed)), NameList)[0].values
+
+    # --- members ----------------------------------------------------------------------------------
+
+    def members(self, role: str | None = None, *, timeout: Timeout = None) -> MemberStream:
+        """The sites of the fabric, and the clients, suppliers and consumers of this one, as events (`Queue.members`).
+
+        They are as this site sees them. What its access rules do not let this client know is left out.
+        """
+        return MemberStream(RemoteSource(self, self._connection), role, timeout_of(timeout))
+
+    def wait_for(self, member: str, timeout: Timeout = None) -> Member:
+        """Wait for a site or a program: `site:denver`, `client:USER`, `supplier:CHANNEL`, `consumer:STATION`.
+
+        A name may be `*`. MemberAbsentError, which is a TimeoutError, if there is none within `timeout`;
+        SiteUnreachableError if the site that we are connected to does not reply.
+        """
+        wanted = parse_wanted(member)
+        return wait_for(self.members(wanted.role), wanted, timeout_of(timeout))
+
+    async def wait_for_async(self, member: str, timeout: Timeout = None) -> Member:
+        """As `wait_for`, for a program with an event loop."""
+        wanted = parse_wanted(member)
+        return await wait_for_async(self.members(wanted.role), wanted, timeout_of(timeout))
 
     # --- needs the files --------------------------------------------------------------------------
 

@@ -25,6 +25,7 @@ from headrace.remote.protocol.fields import (
     Text,
     Wait,
 )
+from headrace.remote.protocol.member_calls import WatchMembers
 from headrace.station.leases import KEEP_S_MAX
 
 # --- the queue --------------------------------------------------------------------------------------
@@ -259,7 +260,7 @@ Numbered = (
 Call = (
     Numbered | Identify | ReadProducts | Resolve | Weigh | GetBounds | GetStatistics | ListNames | WantedBy | Flush
     | OpenCursor | LoadCursor | ListStations | DescribeStation | Interrupt | DescribeConsumer | Detach | Leave
-    | ChannelCall
+    | ChannelCall | WatchMembers
 )  # fmt: skip
 
 

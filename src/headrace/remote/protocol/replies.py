@@ -17,6 +17,7 @@ from headrace.log.config import QueueConfig
 from headrace.log.statistics import Statistics
 from headrace.log.weights import Weights
 from headrace.relay.messages.page import QueueId, Sequence64, SiteName
+from headrace.remote.protocol.member_calls import MemberChanges
 from headrace.station.conflicts import Conflict
 from headrace.station.statistics import ConsumerStatistics, Parked, StationStatistics
 from headrace.station.terms import StationTerms
@@ -147,7 +148,7 @@ class Supplying(_Reply, frozen=True):
 
 Reply = (
     Welcome | Failure | StillBlocked | NotAttached | Done | Number | Identity | Bounds | PutOutcome | Products | Weighed
-    | NameList | CursorPosition | Details | Attached | Supplying
+    | NameList | CursorPosition | Details | Attached | Supplying | MemberChanges
 )  # fmt: skip
 
 _REPLY = msgspec.msgpack.Decoder(Reply)

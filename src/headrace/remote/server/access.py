@@ -3,7 +3,8 @@
 A client that may receive everything may use every station. Any other client reads the feeds that it may receive and
 nothing else, and uses stations that select nothing else. Other feeds are skipped before anything of their products is
 examined, so that no condition, count or limit in a selection reveals them. A client publishes under its own name, as
-sites do. A client that no rule names may do nothing at all.
+sites do. A client that no rule names may do nothing at all. Of members, a client sees the sites, and the programs at
+stations and channels that it may use.
 """
 
 from collections.abc import Iterable, Sequence
@@ -16,6 +17,7 @@ from headrace.link.keys import expressions
 from headrace.log.read import Allowed
 from headrace.log.statistics import Statistics
 from headrace.product.feed import FeedPattern
+from headrace.queue.members import Member
 from headrace.selection import Selection
 from headrace.station import StationTerms
 
@@ -103,6 +105,21 @@ class ClientAccess:
         return self._has_all_of(Selection.of(feed)) or any(
             each.intersects(part) for each in publish for part in subtree
         )
+
+    # --- members ----------------------------------------------------------------------------------
+
+    def visible_member(self, member: Member) -> Member | None:
+        """A member as this client may see it; None if it may not know of it."""
+        if self._has_all:
+            return member
+        if member.role == "site":
+            feeds = tuple(feed for feed in member.feeds if _is_in(self._receive, feed))
+            return msgspec.structs.replace(member, feeds=feeds)
+        if member.role == "client":
+            return None
+        feed = member.feeds[0]
+        may_know = self.has_channel(feed) if member.role == "supplier" else self._has_all_of(Selection.of(feed))
+        return msgspec.structs.replace(member, user="", pid=0) if may_know else None
 
     def _has_all_of(self, selection: Selection) -> bool:
         permitted = [expression for pattern in self._receive for expression in expressions(pattern.text)]

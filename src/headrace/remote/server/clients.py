@@ -28,6 +28,7 @@ from headrace.remote.server.consumer import ServedConsumer
 from headrace.remote.server.pending_call import Busy, PendingCall
 from headrace.remote.server.reads import ClientRead
 from headrace.station import Consumer
+from headrace.station.consumer import place_of
 
 CLIENTS_MAX = 4096
 TOKENS_MAX = 4 * CLIENTS_MAX
@@ -37,6 +38,7 @@ CALLS_MAX = 1024  # of one client: not replied to yet, or not forgotten yet
 READS_MAX = 64  # of one client, whose count for `every` is remembered
 _FORGET_S = 900.0
 _SWEEP_S = 0.2
+_SETTLE_S = 1.0  # a client whose token is away for less is still a member
 
 ReadKey = tuple[int, str, int]  # follower, selection, bytes_limit
 Held = TypeVar("Held", ServedConsumer, "ServedSupplier")
@@ -53,8 +55,9 @@ class ServedSupplier:
 class Client:
     """One remote client. `gone_since` is None while its token exists."""
 
-    def __init__(self, access: ClientAccess, gone_since: float | None) -> None:
-        self.access, self.gone_since = access, gone_since
+    def __init__(self, access: ClientAccess, gone_since: float | None, name: str = "") -> None:
+        self.access, self.gone_since, self.name = access, gone_since, name
+        self.has_left = False  # it said so
         self.is_forgotten = False
         self.consumers: dict[int, ServedConsumer] = {}  # by the number of the attachment
         self.suppliers: dict[int, ServedSupplier] = {}  # by a number of the same kind
@@ -141,7 +144,8 @@ class Clients:
         if len(self._clients) >= CLIENTS_MAX and not self._forget(0.0):
             raise Busy
         digest = client_digest(client)
-        added = Client(ClientAccess(self._rules, name), None if digest in self._present else time.monotonic())
+        gone_since = None if digest in self._present else time.monotonic()
+        added = Client(ClientAccess(self._rules, name), gone_since, name or "")
         self._clients[client, name] = added
         self._by_digest.setdefault(digest, []).append(added)
         return added
@@ -162,6 +166,33 @@ class Clients:
         """The numbers of clients and of their consumers."""
         with self._lock:
             return len(self._clients), self._consumers()
+
+    # --- members ----------------------------------------------------------------------------------
+
+    def present(self) -> list[tuple[str, str]]:
+        """The digest and the name of each client that is connected, or was a moment ago: its token may be renewed."""
+        recently = time.monotonic() - _SETTLE_S
+        with self._lock:
+            return [
+                (digest, client.name)
+                for digest, clients in self._by_digest.items()
+                for client in clients[:1]
+                if (client.gone_since is None or client.gone_since > recently) and not client.has_left
+            ]
+
+    def has_left(self, digest: str) -> bool:
+        """Whether a client said that it disconnects."""
+        with self._lock:
+            return any(client.has_left for client in self._by_digest.get(digest, ()))
+
+    def users(self) -> dict[tuple[str, str, int], str]:
+        """The names of the clients for which this site holds a place: by role, channel or station, and place."""
+        with self._lock:
+            named = [client for client in self._clients.values() if client.name]
+            suppliers = [(client.name, each.supplier) for client in named for each in client.suppliers.values()]
+            consumers = [(client.name, each.consumer) for client in named for each in client.consumers.values()]
+        users = {("supplier", each.channel_name, each.place): name for name, each in suppliers}
+        return users | {("consumer", each.station_name, place_of(each)): name for name, each in consumers}
 
     # --- consumers --------------------------------------------------------------------------------
 
@@ -213,14 +244,14 @@ class Clients:
             raise FabricError(f"the site has {SUPPLIERS_MAX} remote suppliers already", "close some")
         raise _forgotten()
 
-    def close_suppliers(self, client: Client, number: int | None = None) -> None:
-        """Free one slot of a client, or all of them."""
+    def close_suppliers(self, client: Client, number: int | None = None, *, died: bool = False) -> None:
+        """Free one slot of a client, or all of them; if it `died`, as those of a dead process."""
         with self._lock:
             numbers = list(client.suppliers) if number is None else [number]
             left = [client.suppliers.pop(each, None) for each in numbers]
         for served in left:
             if served is not None:
-                served.supplier.close()
+                (served.supplier.abandon if died else served.supplier.close)()
 
     # --- presence ---------------------------------------------------------------------------------
 
@@ -254,7 +285,7 @@ class Clients:
             for consumer in overdue:
                 consumer.end(died=True)
             for served in unused:
-                served.supplier.close()
+                served.supplier.abandon()
 
     def close(self) -> None:
         """End all consumers. Their clients did not detach, and may be at work: it counts as the death of a consumer."""
@@ -268,7 +299,7 @@ class Clients:
                 client.consumers.clear()
         end_all(left, died=True)
         for client in clients:
-            self.close_suppliers(client)
+            self.close_suppliers(client, died=True)
 
 
 def _forgotten() -> FabricError:

@@ -27,12 +27,13 @@ from headrace.link.declarations import Declarations
 from headrace.link.keys import call_key
 from headrace.queue import Queue
 from headrace.relay.messages.page import queue_id
-from headrace.remote.protocol import calls, channel_calls, replies
+from headrace.remote.protocol import calls, channel_calls, member_calls, replies
 from headrace.remote.protocol.envelope import BUSY, CALL_BYTES_MAX, Envelope, decode_head, encode
 from headrace.remote.protocol.hello import Hello, agree
 from headrace.remote.protocol.replies import failure_of
 from headrace.remote.server.channel_handlers import ChannelHandlers
 from headrace.remote.server.clients import Clients
+from headrace.remote.server.membership import Membership
 from headrace.remote.server.pending_call import Busy, PendingCall
 from headrace.remote.server.puts import BlockedPuts
 from headrace.remote.server.queue_handlers import QueueHandlers
@@ -56,14 +57,17 @@ class RemoteServerStatistics(msgspec.Struct, frozen=True):
     taken: int
     repeated: int
     refused: int
+    watching: int = 0  # calls that wait for a change of members
 
 
 class RemoteServer:
     """Serves from the moment it is made until `close`."""
 
     def __init__(
-        self, session: zenoh.Session, declarations: Declarations, queue: Queue, site: str, rules: Sequence[Rule] = ()
-    ) -> None:
+        self, session: zenoh.Session, declarations: Declarations, queue: Queue, site: str, rules: Sequence[Rule] = (),
+        principal: str | None = None,
+    ) -> None:  # fmt: skip
+        """`principal` is the name by which other sites know this one."""
         self._queue_id = queue_id(queue)
         self._site, self._has_rules = site, bool(rules)
         self.taken = self.repeated = self.refused = 0
@@ -77,16 +81,21 @@ class RemoteServer:
             parts.callback(self._clients.close)
             self._waiting = WaitingReads(queue, self._resume)
             parts.callback(self._waiting.close)
+            self._membership = Membership(session, declarations, queue, site, self._clients, principal)
+            parts.callback(self._membership.close)
             handlers = QueueHandlers(queue, site, self._waiting, BlockedPuts(), self.recent_reads)
             self._handlers = _table(
-                handlers, StationHandlers(queue, self._clients), ChannelHandlers(queue, self._clients)
-            )
+                handlers, StationHandlers(queue, self._clients), ChannelHandlers(queue, self._clients),
+                self._membership,
+            )  # fmt: skip
             self._queryable = declarations.add(lambda: session.declare_queryable(key, self._receive, complete=True))
             parts.pop_all()  # it runs; from now on `close` ends it
 
     def statistics(self) -> RemoteServerStatistics:
         clients, consumers = self._clients.counts()
-        return RemoteServerStatistics(clients, consumers, len(self._waiting), self.taken, self.repeated, self.refused)
+        return RemoteServerStatistics(
+            clients, consumers, len(self._waiting), self.taken, self.repeated, self.refused, len(self._membership)
+        )
 
     # --- on Zenoh's threads -----------------------------------------------------------------------
 
@@ -183,10 +192,15 @@ class RemoteServer:
         if not self._is_meant(pending):
             raise QueueError(f"site {self._site} has another queue than before", "connect again")
 
+    def leave(self) -> None:
+        """Announce that the site is about to stop, to other sites and to clients that watch members."""
+        self._membership.leave()
+
     def close(self) -> None:
         """Answer the calls that wait, and detach consumers; the products they hold go back."""
         self._queryable.undeclare()
         self._waiting.close()
+        self._membership.close()
         self._read_threads.shutdown()
         self._call_threads.shutdown()
         self._clients.close()  # last: no thread is left that attaches a consumer
@@ -203,7 +217,7 @@ def _submit(threads: ThreadPoolExecutor, work: set[Work], act: Callable[[Any], N
 
 
 def _table(
-    queue: QueueHandlers, stations: StationHandlers, channels: ChannelHandlers
+    queue: QueueHandlers, stations: StationHandlers, channels: ChannelHandlers, membership: Membership
 ) -> dict[type, Callable[[PendingCall, Any], None]]:
     """The handler of each call."""
     return {
@@ -224,4 +238,5 @@ def _table(
         channel_calls.ChangeChannel: channels.change, channel_calls.RemoveChannel: channels.remove,
         channel_calls.OpenMember: channels.open_station, channel_calls.ChangeMember: channels.change_station,
         channel_calls.OpenSupplier: channels.open_supplier, channel_calls.CloseSupplier: channels.close_supplier,
+        member_calls.WatchMembers: membership.watch,
     }  # fmt: skip

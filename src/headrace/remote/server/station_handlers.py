@@ -127,7 +127,8 @@ class StationHandlers:
 
     def leave(self, pending: PendingCall, call: calls.Leave) -> None:
         end_all(self._clients.detach_all(pending.client), call.died, call.failed)
-        self._clients.close_suppliers(pending.client)
+        self._clients.close_suppliers(pending.client, died=call.died)
+        pending.client.has_left = not call.died
         pending.finish(Done())
 
     def miss(self, pending: PendingCall, call: calls.Get | calls.Settle | calls.Revise) -> None:

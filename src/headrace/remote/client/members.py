@@ -1,0 +1,72 @@
+"""RemoteSource: the members that a site sees; `RemoteQueue.members` makes a MemberStream of it.
+
+It says which state of the site's list it knows, and the site replies when there is another one. If the site does not
+reply for two seconds, none of its members can be seen from here: they have left, as `unreachable`, and join again when
+the site is back. The connection decides how long that goes on (`patience`, `on_loss`).
+"""
+
+import time
+from typing import TYPE_CHECKING
+
+from headrace.queue.members import Look
+from headrace.remote.client.connection import Connection, PendingReply
+from headrace.remote.protocol.fields import WAIT_S_MAX
+from headrace.remote.protocol.member_calls import MemberChanges, WatchMembers
+
+if TYPE_CHECKING:
+    from headrace.remote.client.queue import RemoteQueue
+
+UNREACHABLE_S = 2.0
+_REPLY_S = 3.0  # beyond the time that a call waits on purpose
+_LATE_S = 0.5  # the same, if the caller waits no longer
+
+
+class RemoteSource:
+    """A Source for one stream; one thread looks at a time."""
+
+    def __init__(self, queue: "RemoteQueue", connection: Connection) -> None:
+        self._queue = queue  # which closes the connection when it is collected
+        self._connection = connection
+        self._list_id, self._state = "", 0
+        self._silent_since: float | None = None
+        self._attempts = 0  # without a reply
+        self._is_unreachable = self._stopped = False
+        self._pending: PendingReply | None = None
+
+    def look(self, deadline: float | None) -> Look | None:
+        """One call; SiteUnreachableError if the site is silent at the deadline, or for longer than patience allows."""
+        left_s = WAIT_S_MAX if deadline is None else max(0.0, deadline - time.monotonic())
+        wait_s = 0.0 if self._is_unreachable else min(left_s, WAIT_S_MAX)
+        limit_s = wait_s + _REPLY_S if deadline is None else min(wait_s + _REPLY_S, left_s + _LATE_S)
+        call = WatchMembers(self._list_id, self._state, wait_s)
+        pending = self._pending = self._connection.start(call, wait_s=wait_s, limit_s=limit_s)
+        if self._stopped:  # before there was anything to cancel
+            pending.cancel()
+        raw = pending.take()
+        if self._stopped:
+            return None
+        came = self._connection.read(raw, MemberChanges)
+        return self._miss(deadline) if came is None else self._take(came[0])
+
+    def _take(self, changes: MemberChanges) -> Look:
+        self._list_id, self._state = changes.list_id, changes.state
+        self._silent_since, self._attempts, self._is_unreachable = None, 0, False
+        return Look(changes.members, changes.ends, changes.is_whole)
+
+    def _miss(self, deadline: float | None) -> Look | None:
+        self._silent_since = self._silent_since or time.monotonic()
+        self._connection.pause(self._attempts)
+        self._attempts += 1
+        now = time.monotonic()
+        if (deadline is not None and now >= deadline) or not self._connection.has_patience:
+            raise self._connection.unreachable(self._silent_since)
+        if now - self._silent_since < UNREACHABLE_S or self._is_unreachable:
+            return None
+        self._is_unreachable, self._state = True, 0
+        return Look((), otherwise="unreachable")
+
+    def stop(self) -> None:
+        self._stopped = True
+        pending = self._pending
+        if pending is not None:
+            pending.cancel()

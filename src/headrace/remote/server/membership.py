@@ -1,0 +1,202 @@
+"""Membership: who takes part, as a site sees it, and the clients that watch.
+
+    sites        by their tokens (sites_seen.py), with the feeds that they offer (offers.py)
+    clients      of this site, by theirs (clients.py)
+    suppliers, consumers    of its queue, by the files of the queue; looked at while anybody watches
+
+One thread keeps the list (roster.py) and answers calls that wait for a change of it. A client is told what it may know:
+the names of all sites with the feeds that it may receive, the suppliers of channels and consumers of stations that it
+may use, and clients only if it may receive everything.
+"""
+
+import logging
+import os
+import threading
+import time
+from typing import Any
+
+import zenoh
+
+from headrace.errors import HeadraceError
+from headrace.link.declarations import Declarations
+from headrace.link.keys import site_key
+from headrace.queue import Queue
+from headrace.queue.members import End, Member
+from headrace.queue.programs import Programs, place_of
+from headrace.queue.queue import stations_of
+from headrace.remote.protocol.member_calls import MemberChanges, WatchMembers
+from headrace.remote.server.clients import Clients
+from headrace.remote.server.offers import OtherOffers, OwnOffer
+from headrace.remote.server.pending_call import Busy, PendingCall
+from headrace.remote.server.roster import Roster
+from headrace.remote.server.sites_seen import SitesSeen
+
+WATCHING_MAX = 1024  # calls that wait
+WATCHING_OF_ONE_MAX = 32
+_LOOK_S = 0.5  # between two looks at programs, while anybody watches
+_OFFER_S = 2.0  # between two looks at the feeds of this site
+_WATCHED_S = 15.0  # after the last call; a client that watches calls again much sooner
+
+log = logging.getLogger("headrace.remote.server")
+
+
+class Membership:
+    """Watches from the moment it is made until `close`."""
+
+    def __init__(
+        self, session: zenoh.Session, declarations: Declarations, queue: Queue, site: str, clients: Clients,
+        principal: str | None,
+    ) -> None:  # fmt: skip
+        self._site, self._clients = site, clients
+        self._programs = Programs(queue.path, stations_of(queue), site)
+        self._seen, self._roster = SitesSeen(site), Roster()
+        self._wake = threading.Event()
+        self._own = OwnOffer(session, declarations, queue, site)
+        self._others = OtherOffers(session, principal, self._wake.set)
+        self._waiting: list[PendingCall] = []
+        self._lock, self._turning = threading.Lock(), threading.Lock()
+        self._watched_at = self._looked_at = self._offered_at = -_WATCHED_S
+        self._known_programs: list[Member] = []
+        self._is_leaving = self._is_stopped = False
+        self._tokens = declarations.add(lambda: self._listen(session))
+        self._thread = threading.Thread(target=self._run, name="headrace-members")
+        self._thread.start()
+
+    def __len__(self) -> int:
+        """How many calls wait."""
+        return len(self._waiting)
+
+    # --- tokens -----------------------------------------------------------------------------------
+
+    def _listen(self, session: zenoh.Session) -> Any:
+        """Subscribe; one subscription for all tokens, so that they arrive in the order in which they were declared."""
+        self._seen.doubt(time.monotonic())
+        return session.liveliness().declare_subscriber(site_key("*", "**"), self._see, history=True)
+
+    def _see(self, sample: zenoh.Sample) -> None:
+        """Runs on a thread of Zenoh's."""
+        self._seen.see(str(sample.key_expr), sample.kind == zenoh.SampleKind.PUT, time.monotonic())
+        self._wake.set()
+
+    # --- calls ------------------------------------------------------------------------------------
+
+    def watch(self, pending: PendingCall, call: WatchMembers) -> None:
+        """Reply when there is a state that the client does not know, or its time is over. Busy if too many wait."""
+        pending.deadline = time.monotonic() + call.wait_s
+        with self._lock:
+            of_one = sum(other.client is pending.client for other in self._waiting)
+            if len(self._waiting) >= WATCHING_MAX or of_one >= WATCHING_OF_ONE_MAX:
+                raise Busy
+            self._watched_at = time.monotonic()
+            self._waiting.append(pending)
+        if self._is_stopped:
+            self._answer(time.monotonic())
+        self._wake.set()
+
+    def _answer(self, now: float) -> None:
+        with self._lock:
+            ready = [call for call in self._waiting if self._is_stopped or self._is_due(call, now)]
+            self._waiting = [call for call in self._waiting if call not in ready]
+        for call in ready:
+            call.finish(self._reply(call))
+
+    def _is_due(self, pending: PendingCall, now: float) -> bool:
+        call = pending.call
+        assert isinstance(call, WatchMembers)
+        is_known = (call.list_id, call.state) == (self._roster.list_id, self._roster.state)
+        return pending.deadline <= now or not is_known
+
+    def _reply(self, pending: PendingCall) -> MemberChanges:
+        call, access = pending.call, pending.client.access
+        assert isinstance(call, WatchMembers)
+        changes = self._roster.changes(call.list_id, call.state)
+        members = [seen for member in changes.members if (seen := access.visible_member(member)) is not None]
+        ends = [end for member, end in changes.ended if access.visible_member(member) is not None]
+        return MemberChanges(self._roster.list_id, self._roster.state, changes.is_whole, members, ends)
+
+    # --- the list ---------------------------------------------------------------------------------
+
+    def _run(self) -> None:
+        failure = ""
+        while not self._is_stopped:
+            try:
+                self._turn(time.monotonic())
+                failure = ""
+            except Exception as error:  # noqa: BLE001 whatever it is, the next look may succeed
+                if str(error) != failure:
+                    log.error("the members are not known: %s", error)
+                failure = str(error)
+            self._wake.wait(self._pause_s(time.monotonic()))
+            self._wake.clear()
+
+    def _pause_s(self, now: float) -> float:
+        due = [_OFFER_S, self._seen.due_s(now), self._others.due_s(now)]
+        due += [call.deadline - now for call in self._waiting.copy()]
+        if now - self._watched_at < _WATCHED_S:
+            due.append(_LOOK_S)
+        return max(0.0, min(each for each in due if each is not None))
+
+    def _turn(self, now: float) -> None:
+        with self._turning:
+            if now - self._offered_at >= _OFFER_S and not self._is_leaving:
+                self._offered_at = now
+                self._own.refresh()
+            if now - self._watched_at < _WATCHED_S and now - self._looked_at >= _LOOK_S:
+                self._looked_at = now
+                self._known_programs = self._look_at_programs()
+            self._roster.update([*self._sites(now), *self._known_programs], self._end_of)
+            self._seen.forget_ends()
+            self._answer(now)
+
+    def _sites(self, now: float) -> list[Member]:
+        present = self._seen.present(now)
+        own = [] if self._is_leaving else [Member("site", self._site, self._site, self._own.zid, self._own.feeds)]
+        return own + [
+            Member("site", name, name, present[name][0], feeds)
+            for name, feeds in self._others.feeds_of(present, now).items()
+        ]
+
+    def _look_at_programs(self) -> list[Member]:
+        try:
+            programs = self._programs.look()
+        except HeadraceError:  # the queue was moved away: a problem of the site
+            programs = []
+        users = self._clients.users()
+        clients = [Member("client", name, self._site, digest, (), name) for digest, name in self._clients.present()]
+        return clients + [_with_user(member, users) for member in programs]
+
+    def _end_of(self, member: Member) -> End:
+        if member.role == "site":
+            is_own = member.name == self._site
+            stopped = End("site", member.name, member.instance, "stopped")
+            return stopped if is_own else self._seen.end_of(member.name, member.instance)
+        if member.role == "client":
+            has_left = self._clients.has_left(member.instance)
+            return End("client", member.name, member.instance, "stopped" if has_left else "lost")
+        return self._programs.end_of(member)
+
+    # --- life -------------------------------------------------------------------------------------
+
+    def leave(self) -> None:
+        """Tell other sites and the clients that watch that this site is about to stop."""
+        self._is_leaving = True
+        with self._turning:
+            self._own.leave()
+        self._turn(time.monotonic())
+
+    def close(self) -> None:
+        """Answer every call that waits."""
+        self._tokens.undeclare()
+        self._is_stopped = True
+        self._wake.set()
+        self._thread.join()
+        self._answer(time.monotonic())
+        self._own.close()
+
+
+def _with_user(member: Member, users: dict[tuple[str, str, int], str]) -> Member:
+    """A program whose place this process holds for a client is on another machine: its user counts, not our process."""
+    if member.pid != os.getpid():
+        return member
+    user = users.get((member.role, member.name, place_of(member)[0]), "")
+    return Member(member.role, member.name, member.site, member.instance, member.feeds, user)

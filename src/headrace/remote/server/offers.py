@@ -1,0 +1,156 @@
+"""Offers: the feeds that are put at this site and at others, for the list of members.
+
+A site shows a digest of its feeds in a token, and anybody who wants to know the feeds queries its description, which
+has those that they may receive. So nobody polls. A digest is made anew every two seconds, if the feeds have changed.
+"""
+
+import hashlib
+import logging
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+
+import zenoh
+
+from headrace.errors import FabricMessageError, FeedError, HeadraceError
+from headrace.link.access import principal_key
+from headrace.link.declarations import Declarations, Declared
+from headrace.link.keys import LEAVING, log_key, site_state_key
+from headrace.product.feed import check_feed
+from headrace.queue import Queue
+from headrace.queue.members import FEEDS_MAX
+from headrace.queue.queue import log_of
+from headrace.relay.messages.description import Description
+from headrace.relay.messages.query import Describe, decode_reply, encode
+
+_REPLY_S = 3.0
+_SHOWN_S = 1.0  # a new site is listed without its feeds if they are not known by then
+_AGAIN_S = (0.2, 0.5, 1.0, 3.0, 10.0)  # before a query is repeated: the route to a new site may not be known yet
+_AT_ONCE = 32  # queries in one turn
+_DESCRIPTION_BYTES_MAX = 4 << 20
+
+log = logging.getLogger("headrace.remote.server")
+Sites = Mapping[str, tuple[str, str]]  # session and digest, by name
+
+
+class OwnOffer:
+    """What this site offers, and the token that says so."""
+
+    def __init__(self, session: zenoh.Session, declarations: Declarations, queue: Queue, site: str) -> None:
+        self._session, self._declarations, self._queue, self._site = session, declarations, queue, site
+        self.zid = str(session.zid())
+        self.feeds: tuple[str, ...] = ()
+        self._digest = ""
+        self._token: Declared | None = None
+
+    def refresh(self) -> None:
+        """Show the feeds as they are now."""
+        with suppress(HeadraceError):  # the queue was moved away: a problem of the site
+            log_of(self._queue).check_open()
+            own = [(count, feed) for feed, last, count, _ in log_of(self._queue).kernel.feed_totals() if last]
+            digest = hashlib.blake2b("\n".join(sorted(feed for _, feed in own)).encode(), digest_size=8).hexdigest()
+            if digest != self._digest:
+                self._digest, self.feeds = digest, largest_feeds(own)
+                self._show(digest)
+
+    def leave(self) -> None:
+        """Announce that the site is about to stop."""
+        self._show(LEAVING)
+
+    def _show(self, state: str) -> None:
+        key = site_state_key(self._site, self.zid, state)
+        before = self._token
+        self._token = self._declarations.add(lambda: self._session.liveliness().declare_token(key))
+        if before is not None:
+            before.undeclare()
+
+    def close(self) -> None:
+        if self._token is not None:
+            self._token.undeclare()
+
+
+@dataclass(slots=True)
+class _Offer:
+    """What is known of one state of another site."""
+
+    state: tuple[str, str]
+    since: float  # when the site appeared
+    ask_at: float = 0.0  # when to ask, again
+    asked: int = 0
+    is_told: bool = False
+    feeds: tuple[str, ...] = ()
+
+
+class OtherOffers:
+    """What other sites offer. One thread uses it, except that replies arrive on Zenoh's threads."""
+
+    def __init__(self, session: zenoh.Session, principal: str | None, wake: Callable[[], None]) -> None:
+        self._session, self._principal, self._wake = session, principal, wake
+        self._offers: dict[str, _Offer] = {}
+        self._came: deque[tuple[str, tuple[str, str], bytes]] = deque()  # at most one for each query
+
+    def feeds_of(self, sites: Sites, now: float) -> dict[str, tuple[str, ...]]:
+        """The feeds of these sites; a site that has just appeared is left out until its feeds are known."""
+        self._take_replies()
+        self._offers = {name: offer for name, offer in self._offers.items() if name in sites}
+        free = _AT_ONCE
+        shown = {}
+        for name, state in sites.items():
+            offer = self._offers.get(name)
+            if offer is None or offer.state != state:
+                feeds, since = ((), now) if offer is None else (offer.feeds, offer.since)
+                offer = self._offers[name] = _Offer(state, since, feeds=feeds)
+            if free > 0 and not offer.is_told and now >= offer.ask_at:
+                free -= 1
+                offer.ask_at = now + _AGAIN_S[min(offer.asked, len(_AGAIN_S) - 1)]
+                offer.asked += 1
+                self._ask(name, state)
+            if offer.is_told or now - offer.since >= _SHOWN_S:
+                shown[name] = offer.feeds
+        return shown
+
+    def due_s(self, now: float) -> float | None:
+        """In how many seconds a site has to be asked again; None if there is none."""
+        moments = [offer.ask_at for offer in self._offers.values() if not offer.is_told]
+        return max(_AGAIN_S[0], min(moments) - now) if moments else None
+
+    def _ask(self, site: str, state: tuple[str, str]) -> None:
+        def receive(reply: zenoh.Reply) -> None:  # on a thread of Zenoh's
+            if reply.ok is not None and len(reply.ok.payload) <= _DESCRIPTION_BYTES_MAX:
+                self._came.append((site, state, reply.ok.payload.to_bytes()))
+                self._wake()
+
+        with suppress(zenoh.ZError):  # the session is closed
+            self._session.get(
+                principal_key(log_key(site), self._principal), zenoh.handlers.Callback(receive, indirect=False),
+                payload=encode(Describe()), timeout=_REPLY_S, consolidation=zenoh.ConsolidationMode.NONE,
+            )  # fmt: skip
+
+    def _take_replies(self) -> None:
+        while self._came:
+            site, state, payload = self._came.popleft()
+            offer = self._offers.get(site)
+            if offer is None or offer.state != state:
+                continue
+            try:
+                told: Description = decode_reply(payload, Description, site)
+            except FabricMessageError as error:
+                log.warning("the feeds of site %s are unknown: %s", site, error)
+                continue
+            offer.is_told = True
+            offer.feeds = largest_feeds((each.products, each.feed) for each in told.feeds if each.put_here)
+
+
+def largest_feeds(counted: Iterable[tuple[int, str]]) -> tuple[str, ...]:
+    """The names of the feeds with the most products, in their order; invalid names are left out."""
+    largest = sorted(counted, reverse=True)[:FEEDS_MAX]
+    return tuple(sorted(feed for _, feed in largest if _is_feed(feed)))
+
+
+def _is_feed(feed: str) -> bool:
+    try:
+        check_feed(feed)
+    except FeedError:
+        return False
+    return True

@@ -1,0 +1,118 @@
+"""Real sites that stop, die and start again, as another site and its clients see them."""
+
+import random
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import headrace
+from headrace import Queue
+from headrace.queue import AnyQueue, MemberEvent, MemberStream
+from support.daemon import Daemon
+from support.fleet import free_port
+from support.seeds import random_seed
+
+LIMIT_S = 240
+
+
+class Pair:
+    """Site `hub`, which a client watches, and site `denver`, which comes and goes."""
+
+    def __init__(self, folder: Path) -> None:
+        self._hub_file, self._denver_file = folder / "hub.toml", folder / "denver.toml"
+        _configure(self._hub_file, f"tcp/127.0.0.1:{free_port()}")
+        self._started = [Daemon(self._hub_file)]
+        self.endpoint = self._started[0].wait_until_ready()
+        _configure(self._denver_file, f"tcp/127.0.0.1:{free_port()}", connect=self.endpoint)
+        self.queue_of_denver = folder / "denver"
+
+    def start(self) -> Daemon:
+        self._started.append(Daemon(self._denver_file))
+        self._started[-1].wait_until_ready()
+        return self._started[-1]
+
+    def close(self) -> None:
+        for daemon in self._started:
+            daemon.kill()
+
+
+def _configure(file: Path, listen: str, connect: str = "") -> None:
+    name, near = file.stem, f'connect = ["{connect}"]\n' if connect else ""
+    file.write_text(f'[site]\nqueue = "{file.with_suffix("")}"\nname = "{name}"\nlisten = ["{listen}"]\n{near}')
+
+
+@pytest.fixture
+def pair(tmp_path: Path) -> Iterator[Pair]:
+    made = Pair(tmp_path)
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def queue(pair: Pair) -> Iterator[AnyQueue]:
+    with headrace.connect(pair.endpoint) as connected:
+        yield connected
+
+
+def of_denver(stream: MemberStream) -> MemberEvent:
+    return next(event for event in stream if event.name == "denver")
+
+
+def test_a_site_joins_with_its_feeds_changes_stops_and_is_restarted(pair: Pair, queue: AnyQueue) -> None:
+    stream = queue.members("site", timeout=LIMIT_S)
+    assert str(next(stream)) == "site:hub joined (present)"
+    site = pair.start()
+    assert str(of_denver(stream)) == "site:denver joined (new)"
+    with Queue.open(pair.queue_of_denver) as there:
+        there.put(b"1", feed="wx/text")
+    changed = of_denver(stream)
+    assert (changed.kind, changed.reason, changed.feeds) == ("changed", "feeds", ("wx/text",))
+    assert site.stop() == 0
+    assert str(of_denver(stream)) == "site:denver left (stopped)"
+    pair.start()
+    returned = of_denver(stream)
+    assert (str(returned), returned.feeds) == ("site:denver joined (restarted)", ("wx/text",))
+
+
+def test_a_site_that_is_killed_is_lost_and_somebody_who_waits_gets_its_successor(pair: Pair, queue: AnyQueue) -> None:
+    stream = queue.members("site", timeout=LIMIT_S)
+    next(stream)
+    first = pair.start()
+    joined = of_denver(stream)
+    first.kill()
+    assert str(of_denver(stream)) == "site:denver left (lost)"
+    pair.start()
+    found = queue.wait_for("site:denver", LIMIT_S)
+    assert found.instance != joined.member.instance
+    assert str(of_denver(stream)) == "site:denver joined (restarted)"
+
+
+@pytest.mark.processes
+def test_after_any_number_of_kills_and_restarts_a_watcher_knows_who_is_there(pair: Pair, queue: AnyQueue) -> None:
+    """The events add up to what is true, however late they are read."""
+    chance = random.Random(random_seed())
+    watched = headrace.connect(pair.endpoint, on_loss="wait")
+    stream = watched.members("site", timeout=LIMIT_S)
+    for _ in range(4):
+        site = pair.start()
+        if chance.random() < 0.5:
+            watched.wait_for("site:denver", LIMIT_S)  # otherwise it may be gone before anybody noticed
+        (site.kill if chance.random() < 0.6 else site.stop)()
+    last = pair.start()
+    here: dict[str, MemberEvent] = {}
+    instances: list[str] = []
+    for event in stream:
+        print(event, event.member.instance)
+        if event.kind == "left":
+            assert here.pop(event.name).member == event.member
+        else:
+            assert (event.name in here) == (event.kind == "changed")
+            here[event.name] = event
+            instances.append(event.member.instance)
+        if set(here) == {"hub", "denver"} and here["denver"].member == watched.wait_for("site:denver", LIMIT_S):
+            break
+    assert len(instances) == len(set(instances))  # each run joined once
+    assert last.stop() == 0
+    assert str(of_denver(stream)) == "site:denver left (stopped)"
+    watched.close()
