@@ -20,7 +20,7 @@ from msgspec import msgpack
 
 from format.reader import read_record
 
-VERSIONS = (10, 10)
+VERSIONS = (9, 10)
 NUMBERED = {
     "put", "putmany", "putbatch", "savecursor", "removecursor", "openstation", "changestation", "pausestation",
     "seekstation", "removestation", "unpark", "attach", "get", "settle", "revise", "openchannel", "changechannel",

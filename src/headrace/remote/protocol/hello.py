@@ -22,7 +22,7 @@ from headrace.errors import FabricMessageError
 from headrace.remote.protocol.replies import Welcome
 
 VERSION = 10
-OLDEST_VERSION = 10  # that this site speaks, too
+OLDEST_VERSION = 9  # that this site speaks, too
 HELLO: Final = 0  # the first element of a hello, where a call has its version
 
 _Version = Annotated[int, msgspec.Meta(ge=1, le=(1 << 31) - 1)]
