@@ -50,10 +50,10 @@ class Failed(Exception):  # noqa: N818
 
 
 class Client:
-    """Connected until `close`; `name` is that of its user or certificate."""
+    """Connected until `close`; `name` is that of its user or certificate, `settings` are further ones of Zenoh."""
 
-    def __init__(self, endpoint: str, site: str | None = None, name: str | None = None) -> None:
-        self.session = open_session(endpoint)
+    def __init__(self, endpoint: str, site: str | None = None, name: str | None = None, **settings: Any) -> None:
+        self.session = open_session(endpoint, settings)
         self.site = site or find_site(self.session)
         self.key = f"headrace/call/{self.site}" + (f"/{name}" if name else "")
         self.id = os.urandom(16)
@@ -142,11 +142,11 @@ class Client:
 # --- Zenoh ------------------------------------------------------------------------------------------
 
 
-def open_session(endpoint: str) -> zenoh.Session:
+def open_session(endpoint: str, more: dict[str, Any]) -> zenoh.Session:
+    settings = {"mode": "client", "connect/endpoints": [endpoint], "transport/link/tx/lease": 5000, **more}
     config = zenoh.Config()
-    config.insert_json5("mode", '"client"')
-    config.insert_json5("connect/endpoints", json.dumps([endpoint]))
-    config.insert_json5("scouting/multicast/enabled", "false")
+    for name, value in settings.items():
+        config.insert_json5(name, json.dumps(value))
     return zenoh.open(config)
 
 
