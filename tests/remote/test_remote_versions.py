@@ -8,7 +8,7 @@ import pytest
 from headrace.errors import FabricMessageError
 from headrace.remote.protocol import calls, hello, replies
 from headrace.remote.protocol.envelope import encode
-from headrace.remote.protocol.hello import VERSION
+from headrace.remote.protocol.hello import OLDEST_VERSION, VERSION, spoken
 from support.serving import Served, Stranger
 
 SEED = int(os.environ.get("HEADRACE_SEED", "20261118"))
@@ -31,16 +31,14 @@ def test_a_site_that_speaks_older_versions_accepts_their_calls(
 
 
 @pytest.mark.parametrize(
-    ("lowest", "highest", "spoken"),
+    ("lowest", "highest", "offered"),
     [(5, 6, "versions 5 to 6"), (VERSION + 1, VERSION + 2, f"versions {VERSION + 1} to {VERSION + 2}"), (99, 99, "version 99")],
 )  # fmt: skip
 def test_a_client_that_speaks_no_version_of_the_site_is_refused_and_reads_both_ranges(
-    served: Served, stranger: Stranger, lowest: int, highest: int, spoken: str
+    served: Served, stranger: Stranger, lowest: int, highest: int, offered: str
 ) -> None:
     told = stranger.send(encode([0, lowest, highest]))
-    assert told == (
-        f"the client speaks {spoken} of the protocol, the site version {VERSION}; update the older of the two"
-    )
+    assert told == (f"the client speaks {offered} of the protocol, the site {spoken()}; update the older of the two")
     assert served.site is not None
     assert served.site.statistics().remote.refused == 1
 
@@ -67,9 +65,9 @@ def test_elements_behind_a_hello_are_ignored(stranger: Stranger) -> None:
 def test_a_program_of_another_version_is_refused_when_it_connects(
     served: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("headrace.remote.client.connection.VERSION", VERSION - 1)
-    spoken = f"the client speaks version {VERSION - 1} of the protocol, the site version {VERSION}"
-    with pytest.raises(FabricMessageError, match=spoken):
+    monkeypatch.setattr("headrace.remote.client.connection.VERSION", OLDEST_VERSION - 1)
+    both = f"the client speaks version {OLDEST_VERSION - 1} of the protocol, the site {spoken()}"
+    with pytest.raises(FabricMessageError, match=both):
         served.connect()
 
 

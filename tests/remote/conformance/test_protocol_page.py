@@ -171,7 +171,7 @@ def test_the_page_has_the_details_of_errors() -> None:
 def test_the_version_is_that_of_the_page() -> None:
     assert PAGE.startswith(f"# The protocol of remote clients, version {hello.VERSION}\n")
     assert re.findall(r"^\| (\d+) \| ", section("Versions"), re.M)[0] == str(hello.VERSION)
-    assert f"This site speaks {hello._spoken()}." in PAGE
+    assert f"This site speaks {hello.spoken()}." in PAGE
 
 
 def test_the_limits_have_the_values_on_the_page() -> None:

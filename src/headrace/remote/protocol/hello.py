@@ -60,7 +60,7 @@ def agree(hello: Hello) -> Welcome:
     version = min(hello.highest, VERSION)
     if version < max(hello.lowest, OLDEST_VERSION):
         raise FabricMessageError(
-            f"the client speaks {_span(hello.lowest, hello.highest)} of the protocol, the site {_spoken()}", _REMEDY
+            f"the client speaks {_span(hello.lowest, hello.highest)} of the protocol, the site {spoken()}", _REMEDY
         )
     return Welcome(version)
 
@@ -68,12 +68,11 @@ def agree(hello: Hello) -> Welcome:
 def check_spoken(version: int) -> None:
     """FabricMessageError if a call has a version that this site does not speak."""
     if not OLDEST_VERSION <= version <= VERSION:
-        raise FabricMessageError(
-            f"the call has version {version} of the protocol; the site speaks {_spoken()}", _REMEDY
-        )
+        raise FabricMessageError(f"the call has version {version} of the protocol; the site speaks {spoken()}", _REMEDY)
 
 
-def _spoken() -> str:
+def spoken() -> str:
+    """The versions of this site, in words."""
     return _span(OLDEST_VERSION, VERSION)
 
 
