@@ -53,7 +53,7 @@ class Client:
     """Connected until `close`; `name` is that of its user or certificate, `settings` are further ones of Zenoh."""
 
     def __init__(self, endpoint: str, site: str | None = None, name: str | None = None, **settings: Any) -> None:
-        self.session = open_session(endpoint, settings)
+        self.session, self.reply_s = open_session(endpoint, settings), REPLY_S
         self.site = site or find_site(self.session)
         self.key = f"headrace/call/{self.site}" + (f"/{name}" if name else "")
         self.id = os.urandom(16)
@@ -70,7 +70,7 @@ class Client:
     def start(self, head: bytes | None, payload: bytes = b"") -> Any:
         """Send a query; its replies are taken from what this returns."""
         return self.session.get(
-            self.key, zenoh.handlers.FifoChannel(2), attachment=head, payload=payload, timeout=REPLY_S,
+            self.key, zenoh.handlers.FifoChannel(2), attachment=head, payload=payload, timeout=self.reply_s,
             consolidation=zenoh.ConsolidationMode.NONE, congestion_control=zenoh.CongestionControl.BLOCK,
         )  # fmt: skip
 

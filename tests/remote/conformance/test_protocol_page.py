@@ -14,6 +14,7 @@ import pytest
 from headrace import errors
 from headrace.channel.channel import ChannelStatistics
 from headrace.channel.document import Definition
+from headrace.log import weights
 from headrace.log.config import QueueConfig
 from headrace.log.statistics import Statistics
 from headrace.log.weights import Weights
@@ -23,6 +24,7 @@ from headrace.relay.messages.page import QueueId, Sequence64, SiteName
 from headrace.remote.protocol import calls, envelope, fields, hello, member_calls, replies
 from headrace.remote.protocol.fields import Count, Name, Number64, Options, Seconds, Start, Text, Wait
 from headrace.remote.server import clients, consumer, puts
+from headrace.station.consumer import GET_MAX
 from headrace.station.leases import KEEP_S_MAX
 from headrace.station.statistics import ConsumerStatistics, Parked, StationStatistics
 from headrace.station.terms import StationTerms
@@ -179,4 +181,5 @@ def test_the_limits_have_the_values_on_the_page() -> None:
     assert (fields.PAGE_PRODUCTS_MAX, fields.PAGE_BYTES_MAX, fields.WAIT_S_MAX) == (100_000, 16 << 20, 5.0)
     assert (fields.TEXT_MAX, KEEP_S_MAX, replies.PLACE_BYTES) == (65_536, 86_400.0, 24)
     assert (clients.CALLS_MAX, clients.CLIENTS_MAX, clients._FORGET_S, clients.READS_MAX) == (1024, 4096, 900, 64)
+    assert (GET_MAX, weights.PRODUCT_BYTES, weights.STRETCH_BYTES) == (65_536, 256, 1 << 20)
     assert (consumer.BATCHES_MAX, puts._FIRST_WAIT_S, puts._WAIT_S) == (20_000, 1.0, 5.0)
