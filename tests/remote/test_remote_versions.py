@@ -65,7 +65,8 @@ def test_elements_behind_a_hello_are_ignored(stranger: Stranger) -> None:
 def test_a_program_of_another_version_is_refused_when_it_connects(
     served: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("headrace.remote.client.connection.VERSION", OLDEST_VERSION - 1)
+    for name in ("OLDEST_VERSION", "VERSION"):
+        monkeypatch.setattr(f"headrace.remote.client.connection.{name}", OLDEST_VERSION - 1)
     both = f"the client speaks version {OLDEST_VERSION - 1} of the protocol, the site {spoken()}"
     with pytest.raises(FabricMessageError, match=both):
         served.connect()
@@ -74,6 +75,16 @@ def test_a_program_of_another_version_is_refused_when_it_connects(
 def test_a_program_of_a_version_that_the_site_still_speaks_connects(
     served: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("headrace.remote.client.connection.VERSION", VERSION - 1)
+    for name in ("OLDEST_VERSION", "VERSION"):
+        monkeypatch.setattr(f"headrace.remote.client.connection.{name}", VERSION - 1)
     monkeypatch.setattr(hello, "OLDEST_VERSION", VERSION - 1)
     assert served.connect().put(b"1", feed="a") == 1
+
+
+def test_a_program_that_is_newer_than_its_site_connects_and_says_so(
+    served: Served, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr("headrace.remote.client.connection.VERSION", VERSION + 1)
+    remote = served.connect()
+    assert f"speaks version {VERSION} of the protocol, this program version {VERSION + 1}" in caplog.text
+    assert remote.put(b"1", feed="a") == 1

@@ -33,7 +33,7 @@ from headrace.log.records import Names
 from headrace.remote.client.site_clock import SiteClock
 from headrace.remote.protocol.calls import Call, Get, Identify, Leave, ReadProducts
 from headrace.remote.protocol.envelope import BUSY, Envelope, client_digest, encode
-from headrace.remote.protocol.hello import HELLO, VERSION, Hello
+from headrace.remote.protocol.hello import HELLO, OLDEST_VERSION, VERSION, Hello
 from headrace.remote.protocol.replies import (
     Done,
     Failure,
@@ -163,7 +163,11 @@ class Connection:
         self._links: Any = session.info.declare_transport_events_listener(_directly(self._see))
         self._queue: bytes | None = None
         self._token = session.liveliness().declare_token(client_key(site, client_digest(self._client)))
-        self._version = self.ask(Hello(HELLO, VERSION, VERSION), Welcome, patience_s=patience_s)[0].version
+        hello = Hello(HELLO, OLDEST_VERSION, VERSION)
+        self._version = self.ask(hello, Welcome, patience_s=patience_s)[0].version
+        if self._version < VERSION:
+            log.warning("site %s speaks version %d of the protocol, this program version %d; it refuses newer calls",
+                        site, self._version, VERSION)  # fmt: skip
         here, _ = self.ask(Identify(), Identity, patience_s=patience_s)
         self._queue, self.dedup = here.queue, here.config.dedup
         self.known_next = here.next  # the queue's next sequence has been at least this

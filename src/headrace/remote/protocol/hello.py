@@ -8,10 +8,11 @@ text) are the same in all versions of the protocol, so that a client and a site 
 far. The site remembers nothing: each call has its version.
 
 VERSION is raised by every change of a call, of an envelope, or of the meaning of a reply. OLDEST_VERSION is raised to
-VERSION as well, unless the change only adds calls, or members of calls that have a default: then calls of the versions
-before it still mean the same. New members of replies need no version, because clients ignore members that they do not
-know; those of the configuration of a queue and of the terms of stations and channels do, because RemoteQueue checks
-them as it checks files. docs/protocol.md lists the versions.
+VERSION as well, unless the change only adds calls, or members of calls that have a default. Then client and site of the
+versions before it still understand each other, whichever of them is newer: a member that has its default is not sent,
+and a site refuses a call that it does not know. New members of replies have a default and need no version, because
+clients ignore members that they do not know; those of the configuration of a queue and of the terms of stations and
+channels raise both numbers, because RemoteQueue checks them as it checks files. docs/protocol.md lists the versions.
 """
 
 from typing import Annotated, Final, Literal
@@ -22,7 +23,7 @@ from headrace.errors import FabricMessageError
 from headrace.remote.protocol.replies import Welcome
 
 VERSION = 10
-OLDEST_VERSION = 9  # that this site speaks, too
+OLDEST_VERSION = 9  # that clients and sites of VERSION speak, too
 HELLO: Final = 0  # the first element of a hello, where a call has its version
 
 _Version = Annotated[int, msgspec.Meta(ge=1, le=(1 << 31) - 1)]
